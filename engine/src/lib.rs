@@ -1,0 +1,1 @@
+//! Language models on any GPU.

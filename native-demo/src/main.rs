@@ -1,0 +1,3 @@
+//! The `wisp` command.
+
+fn main() {}

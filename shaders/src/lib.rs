@@ -1,0 +1,1 @@
+//! Wisp's WGSL kernels.

@@ -1,0 +1,3 @@
+//! Wisp for the browser.
+
+pub use wisp_engine;
