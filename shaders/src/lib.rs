@@ -1,1 +1,3 @@
 //! Wisp's WGSL kernels.
+
+pub mod params;

@@ -1,0 +1,261 @@
+//! The typed parameters of every op: binding 0 of its kernels, a uniform buffer.
+//!
+//! Each field has its twin in the `.wgsl` file of the op; building this crate asserts that naga
+//! gives it the same offset. Strides and offsets count elements (of 4 bytes).
+
+use bytemuck::{Pod, Zeroable};
+
+/// Declares parameter structs, all of them plain 4-byte words.
+macro_rules! params {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $ty:ty,)* })*) => {$(
+        $(#[$doc])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+        pub struct $name { $($(#[$field_doc])* pub $field: $ty,)* }
+    )*};
+}
+
+params! {
+    /// `embed.<encoding>`: `out[t, :] = scale * table[ids[t], :]`.
+    ///
+    /// Bindings: 1 `ids: u32 [tokens]`, 2 `out: f32 [tokens, cols]` (written), then the table's
+    /// planes. Ids outside `[row_offset, row_offset + rows)` are left to the table's other chunks.
+    /// Grid: `[blocks, tokens]`.
+    EmbedParams {
+        /// Tokens in the batch.
+        tokens: u32,
+        /// Rows of this chunk of the table.
+        rows: u32,
+        /// First row of this chunk.
+        row_offset: u32,
+        /// Width of a row in weights.
+        cols: u32,
+        /// Blocks of 32 weights a row.
+        blocks: u32,
+        /// Factor on every value.
+        scale: f32,
+    }
+    /// `matmul.<encoding>`: `out[t, out_offset + r] = dot(weight[r, :], x[t, :]) (+ bias[r])`.
+    ///
+    /// Bindings: 1 `x: f32 [tokens, cols]`, 2 `out: f32 [tokens, out_stride]` (written), 3 `bias:
+    /// f32 [>= rows]` (anything when `has_bias` is 0), then the weight's planes.
+    /// Grid: `[rows, tokens]`.
+    MatmulParams {
+        /// Tokens in the batch.
+        tokens: u32,
+        /// Rows of this chunk of the weight.
+        rows: u32,
+        /// Width of a row: the reduced dimension.
+        cols: u32,
+        /// Blocks of 32 weights a row.
+        blocks: u32,
+        /// Elements from one token's output to the next one's.
+        out_stride: u32,
+        /// Where this chunk's rows begin within a token's output.
+        out_offset: u32,
+        /// Where this chunk's rows begin within `bias`.
+        bias_offset: u32,
+        /// 1 to add the bias.
+        has_bias: u32,
+    }
+    /// `rms_norm`: `out[t, :] = x[t, :] / sqrt(mean(x[t, :]^2) + eps) * (weight + weight_offset)`
+    /// (Zhang and Sennrich 2019). Bindings: 1 `x: f32 [rows, cols]`, 2 `weight: f32 [cols]`, 3
+    /// `out: f32 [rows, cols]` (written). Grid: `[rows]`.
+    ///
+    /// `add_rms_norm`: first `x += y`, in place. Bindings: 1 `x` (read and written), 2 `y: f32
+    /// [rows, cols]`, 3 `weight`, 4 `out` (written).
+    RmsNormParams {
+        /// Rows (tokens).
+        rows: u32,
+        /// Width of a row.
+        cols: u32,
+        /// Added under the root.
+        eps: f32,
+        /// Added to the weight (1 in Gemma, else 0).
+        weight_offset: f32,
+    }
+    /// `rope`: rotates the first `rotary_dim` elements of each head of `x` in place (Su et al.
+    /// 2021). Bindings: 1 `x: f32 [tokens, stride]` (read and written), 2 `index: vec2<u32>
+    /// [tokens]` (sequence, position), 3 `table: vec2<f32> [positions, rotary_dim / 2]` (cosine,
+    /// sine). Grid: `[rotary_dim / 2 * heads, tokens]`.
+    RopeParams {
+        /// Tokens in the batch.
+        tokens: u32,
+        /// Heads to rotate.
+        heads: u32,
+        /// Width of a head.
+        head_dim: u32,
+        /// How many elements of a head rotate (even).
+        rotary_dim: u32,
+        /// Elements from one token to the next in `x`.
+        stride: u32,
+        /// Where the first head begins within a token.
+        offset: u32,
+        /// 0: pairs `(i, i + rotary_dim / 2)` (NeoX, Hugging Face); 1: pairs `(2i, 2i + 1)` (GGUF's llama).
+        interleaved: u32,
+    }
+    /// `kv_write`: `k_cache[page, slot, h, :] = k[t, h, :]`, the same for `v`, where page and slot
+    /// come from the token's position through the page table.
+    ///
+    /// Bindings: 1 `k: f32 [tokens, k_stride]`, 2 `v: f32 [tokens, v_stride]`, 3 `index: vec2<u32>
+    /// [tokens]`, 4 `page_table: u32 [batch, max_pages]`, 5 `k_cache`, 6 `v_cache`: `vec4<f32>
+    /// [pages, page_size, kv_heads, ceil(head_dim / 4)]` (written; the pad elements get zero).
+    /// Grid: `[kv_heads * ceil(head_dim / 4), tokens]`.
+    KvWriteParams {
+        /// Tokens in the batch.
+        tokens: u32,
+        /// KV heads.
+        kv_heads: u32,
+        /// Width of a head.
+        head_dim: u32,
+        /// Elements from one token to the next in `k`.
+        k_stride: u32,
+        /// Where the first key head begins within a token.
+        k_offset: u32,
+        /// Elements from one token to the next in `v`.
+        v_stride: u32,
+        /// Where the first value head begins within a token.
+        v_offset: u32,
+        /// Positions a page.
+        page_size: u32,
+        /// Entries a sequence has in the page table.
+        max_pages: u32,
+    }
+    /// `rope_kv_write`: `rope` of the queries and keys and `kv_write`, in one kernel.
+    ///
+    /// Bindings: 1 `qkv: f32 [tokens, (heads + 2 * kv_heads) * head_dim]`, 2 `q: f32 [tokens,
+    /// heads * head_dim]` (written), 3 `index`, 4 `table`, 5 `page_table`, 6 `k_cache`, 7
+    /// `v_cache` (written). Grid: `[(heads + 2 * kv_heads) * ceil(head_dim / 4), tokens]`.
+    RopeKvWriteParams {
+        /// Tokens in the batch.
+        tokens: u32,
+        /// Query heads.
+        heads: u32,
+        /// KV heads.
+        kv_heads: u32,
+        /// Width of a head.
+        head_dim: u32,
+        /// How many elements of a head rotate (even).
+        rotary_dim: u32,
+        /// As in `rope`.
+        interleaved: u32,
+        /// Positions a page.
+        page_size: u32,
+        /// Entries a sequence has in the page table.
+        max_pages: u32,
+    }
+    /// `attention`: causal attention of ragged queries over a paged cache, with grouped heads and
+    /// an online softmax (FlashAttention, Dao et al. 2022): a token at position `p` sees the
+    /// positions `max(0, p + 1 - window)..=p` of its own sequence.
+    ///
+    /// Bindings: 1 `q: f32 [tokens, heads, head_dim]`, 2 `k_cache`, 3 `v_cache` (as in
+    /// `kv_write`), 4 `index: vec2<u32> [tokens]`, 5 `page_table: u32 [batch, max_pages]`, 6 `out:
+    /// f32 [tokens, heads, head_dim]` (written). Grid: `[heads, tokens]`.
+    AttentionParams {
+        /// Tokens in the batch.
+        tokens: u32,
+        /// Query heads, a multiple of `kv_heads`.
+        heads: u32,
+        /// KV heads.
+        kv_heads: u32,
+        /// Width of a head, at most 256.
+        head_dim: u32,
+        /// Positions a page.
+        page_size: u32,
+        /// Entries a sequence has in the page table.
+        max_pages: u32,
+        /// How many positions a token sees, itself included; 0 is all.
+        window: u32,
+        /// Factor on the scores, usually `1 / sqrt(head_dim)`.
+        scale: f32,
+        /// Scores become `softcap * tanh(score / softcap)`; 0 leaves them.
+        softcap: f32,
+    }
+    /// `gated`: `out[t, i] = act(gate[t, i]) * up[t, i]` (Shazeer 2020). Bindings: 1 `gate: f32
+    /// [tokens, gate_stride]`, 2 `up: f32 [tokens, up_stride]`, 3 `out: f32 [tokens, cols]`
+    /// (written). Grid: `[tokens * cols]`.
+    GatedParams {
+        /// Tokens in the batch.
+        tokens: u32,
+        /// Width of the product.
+        cols: u32,
+        /// Elements from one token to the next in `gate`.
+        gate_stride: u32,
+        /// Where the gate begins within a token.
+        gate_offset: u32,
+        /// Elements from one token to the next in `up`.
+        up_stride: u32,
+        /// Where `up` begins within a token.
+        up_offset: u32,
+        /// 0: SiLU, 1: GELU (erf), 2: GELU (tanh).
+        activation: u32,
+    }
+    /// `elementwise`: `out[i] = a[i] op b[i % b_len]`. Bindings: 1 `a: f32 [len]`, 2 `b: f32
+    /// [b_len]`, 3 `out: f32 [len]` (written). Grid: `[len]`.
+    ElementwiseParams {
+        /// Elements of `a` and `out`.
+        len: u32,
+        /// Elements of `b`, repeated over `a`.
+        b_len: u32,
+        /// 0: add, 1: multiply.
+        op: u32,
+    }
+    /// `softmax`: over each row of `x`, less its maximum. Bindings: 1 `x: f32 [rows, cols]`, 2
+    /// `out: f32 [rows, cols]` (written). Grid: `[rows]`.
+    ///
+    /// `argmax`: the index of each row's greatest element, the lowest of equals. Bindings: 1 `x`,
+    /// 2 `out: u32 [rows]` (written). Grid: `[rows]`.
+    RowsParams {
+        /// Rows.
+        rows: u32,
+        /// Width of a row.
+        cols: u32,
+    }
+    /// `gather_rows`: `out[i, :] = x[indices[i], :]`. Bindings: 1 `x: f32 [any, cols]`, 2
+    /// `indices: u32 [rows]`, 3 `out: f32 [rows, cols]` (written). Grid: `[rows * cols]`.
+    GatherRowsParams {
+        /// Rows of the result.
+        rows: u32,
+        /// Width of a row.
+        cols: u32,
+    }
+    /// `sample`: draws one token for each row of logits and prepares the inputs of the next step.
+    ///
+    /// Bindings: 1 `logits: f32 [rows, vocab]`, 2 `settings: SampleSettings [rows]` (read and
+    /// written: `step` grows by one), 3 `seen: u32 [batch, ceil(vocab / 32)]`, bit `i % 32` of
+    /// word `i / 32` is set when token `i` was seen (read and written), 4 `tokens: u32 [rows]`
+    /// (written: the token drawn, the next step's input), 5 `index: vec2<u32> [rows]` (written:
+    /// `(sequence, position)` of the drawn token), 6 `out: u32 [max_steps, batch]` (written at
+    /// `[step, sequence]`). Grid: `[rows]`, one workgroup each.
+    SampleParams {
+        /// Rows of logits.
+        rows: u32,
+        /// Width of a row.
+        vocab: u32,
+        /// Sequences of the batch: the width of `out` and the height of `seen`.
+        batch: u32,
+    }
+    /// One row's sampling settings, an element of a storage buffer. Order: repetition penalty
+    /// (Keskar et al. 2019), temperature, top-k, top-p (Holtzman et al. 2020) over what is left,
+    /// min-p (Nguyen et al. 2024), then the Gumbel-max draw.
+    SampleSettings {
+        /// 0 is greedy.
+        temperature: f32,
+        /// Keep the k likeliest; 0 keeps all.
+        top_k: u32,
+        /// Keep the smallest set with at least this mass; 1 keeps all.
+        top_p: f32,
+        /// Keep what is at least this likely relative to the likeliest; 0 keeps all.
+        min_p: f32,
+        /// Divides positive and multiplies negative logits of seen tokens; 1 leaves them.
+        repetition_penalty: f32,
+        /// Seed of the draw.
+        seed: u32,
+        /// Counts the draws of a submission: the row of `out` to write.
+        step: u32,
+        /// The sequence's row in `seen`, `out` and the page table.
+        sequence: u32,
+        /// Position in its sequence of the token that is drawn.
+        position: u32,
+    }
+}
