@@ -1,0 +1,35 @@
+//! Which kernels a target can run, best first.
+
+use wisp_shaders::{Kernel, Suits};
+
+use super::CompileError;
+use crate::device::Capabilities;
+
+fn runs_on(kernel: &Kernel, target: &Capabilities) -> bool {
+    let suits = match kernel.suits {
+        Suits::Any => true,
+        Suits::Gpu => !target.software,
+        Suits::Software => target.software,
+    };
+    suits
+        && (!kernel.needs.subgroups || target.subgroups)
+        && (!kernel.needs.f16 || target.f16)
+        && kernel.workgroup_size.iter().product::<u32>() <= target.max_workgroup_invocations
+        && kernel.workgroup_bytes <= target.max_workgroup_bytes
+}
+
+/// The kernels for an op on a target with the largest second grid dimension each is meant for:
+/// the narrow ones first, then one for any size.
+pub(super) fn select(op: &str, target: &Capabilities) -> Result<Vec<(String, u32)>, CompileError> {
+    let mut chosen: Vec<&Kernel> = Vec::new();
+    for kernel in wisp_shaders::candidates(op).filter(|kernel| runs_on(kernel, target)) {
+        // Candidates come best first: a later one only helps where the earlier ones do not reach.
+        if chosen.iter().all(|other| other.max_rows_y < kernel.max_rows_y) {
+            chosen.push(kernel);
+        }
+    }
+    if chosen.last().is_none_or(|kernel| kernel.max_rows_y != u32::MAX) {
+        return Err(CompileError::NoKernel { op: op.into(), target: Box::new(target.clone()) });
+    }
+    Ok(chosen.iter().map(|kernel| (kernel.name.to_string(), kernel.max_rows_y)).collect())
+}
