@@ -194,13 +194,18 @@ impl Lowering<'_> {
     }
 
     fn call(&mut self, op: &str, label: String, grid: [Size; 2], params: Vec<Word>, memory: Vec<Memory>) -> Result<(), CompileError> {
+        self.call_over(op, 0, label, grid, params, memory)
+    }
+
+    /// A call of an op whose kernels depend on the width of its rows.
+    fn call_over(&mut self, op: &str, cols: u64, label: String, grid: [Size; 2], params: Vec<Word>, memory: Vec<Memory>) -> Result<(), CompileError> {
         let at = self.calls.len();
         for memory in &memory {
             if let Memory::Intermediate(i) = memory {
                 self.lifetimes[*i].last = at;
             }
         }
-        let kernels = select(op, self.target)?;
+        let kernels = select(op, cols, self.target)?;
         self.calls.push((Call { label, kernels, grid, params, bindings: Vec::new() }, memory));
         Ok(())
     }
@@ -418,7 +423,7 @@ impl Lowering<'_> {
             let params = words(&params, late!(MatmulParams, tokens = tokens));
             let memory = [x, out, bias.unwrap_or(x)].into_iter().chain(self.planes(matrix)).collect();
             let label = format!("{op} {}", self.graph.value(weights[0]).name);
-            self.call(&format!("matmul.{}", encoding.name()), label, [Size::fixed(height), tokens.clone()], params, memory)?;
+            self.call_over(&format!("matmul.{}", encoding.name()), cols, label, [Size::fixed(height), tokens.clone()], params, memory)?;
         }
         Ok(rows)
     }

@@ -5,24 +5,26 @@ use wisp_shaders::{Kernel, Suits};
 use super::CompileError;
 use crate::device::Capabilities;
 
-fn runs_on(kernel: &Kernel, target: &Capabilities) -> bool {
+fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities) -> bool {
     let suits = match kernel.suits {
         Suits::Any => true,
         Suits::Gpu => !target.software,
         Suits::Software => target.software,
     };
     suits
+        && cols % u64::from(kernel.cols_multiple.max(1)) == 0
         && (!kernel.needs.subgroups || target.subgroups)
+        && kernel.needs.min_subgroup_size <= target.min_subgroup_size
         && (!kernel.needs.f16 || target.f16)
         && kernel.workgroup_size.iter().product::<u32>() <= target.max_workgroup_invocations
         && kernel.workgroup_bytes <= target.max_workgroup_bytes
 }
 
-/// The kernels for an op on a target with the largest second grid dimension each is meant for:
+/// The kernels for an op over rows of `cols` elements (0 where that is no matter) on a target with the largest second grid dimension each is meant for:
 /// the narrow ones first, then one for any size.
-pub(super) fn select(op: &str, target: &Capabilities) -> Result<Vec<(String, u32)>, CompileError> {
+pub(super) fn select(op: &str, cols: u64, target: &Capabilities) -> Result<Vec<(String, u32)>, CompileError> {
     let mut chosen: Vec<&Kernel> = Vec::new();
-    for kernel in wisp_shaders::candidates(op).filter(|kernel| runs_on(kernel, target)) {
+    for kernel in wisp_shaders::candidates(op).filter(|kernel| runs_on(kernel, cols, target)) {
         // Candidates come best first: a later one only helps where the earlier ones do not reach.
         if chosen.iter().all(|other| other.max_rows_y < kernel.max_rows_y) {
             chosen.push(kernel);

@@ -142,6 +142,8 @@ pub struct Capabilities {
     pub max_workgroups: u32,
     /// Subgroup operations.
     pub subgroups: bool,
+    /// The least size of a subgroup; 0 without them.
+    pub min_subgroup_size: u32,
     /// `f16` in shaders.
     pub f16: bool,
     /// Runs on a CPU: kernels that avoid workgroup memory and barriers are faster there.
@@ -158,6 +160,7 @@ impl Capabilities {
         max_storage_buffers: 8,
         max_workgroups: 65535,
         subgroups: false,
+        min_subgroup_size: 0,
         f16: false,
         software: false,
     };
@@ -284,7 +287,7 @@ trait Backend: Send + Sync + std::fmt::Debug {
     fn read<'a>(&'a self, buffer: &'a Buffer, range: Range<u64>) -> BoxFuture<'a, Result<Vec<u8>, DeviceError>>;
     fn pipeline(&self, kernel: &'static Kernel) -> Result<RawPipeline, DeviceError>;
     fn bind(&self, kernel: &'static Kernel, bindings: &[BufferSlice]) -> Result<RawBindGroup, DeviceError>;
-    fn submit(&self, dispatches: &mut dyn Iterator<Item = Dispatch<'_>>) -> Result<(), DeviceError>;
+    fn submit(&self, dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send)) -> Result<(), DeviceError>;
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>>;
 }
 
@@ -422,8 +425,8 @@ impl Device {
     /// # Errors
     ///
     /// If the device was lost or, on the host, a kernel fails.
-    pub fn submit<'a>(&self, dispatches: impl IntoIterator<Item = Dispatch<'a>>) -> Result<(), DeviceError> {
-        self.backend.submit(&mut dispatches.into_iter())
+    pub fn submit<'a>(&self, mut dispatches: impl Iterator<Item = Dispatch<'a>> + Send) -> Result<(), DeviceError> {
+        self.backend.submit(&mut dispatches)
     }
 
     /// Waits until all that was submitted is done.

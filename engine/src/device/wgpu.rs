@@ -89,7 +89,7 @@ async fn adapters(api: Api) -> Vec<wgpu::Adapter> {
     adapters
 }
 
-fn capabilities(limits: &wgpu::Limits, features: wgpu::Features, software: bool) -> Capabilities {
+fn capabilities(limits: &wgpu::Limits, features: wgpu::Features, software: bool, subgroup_size: u32) -> Capabilities {
     Capabilities {
         max_binding_bytes: limits.max_storage_buffer_binding_size,
         max_buffer_bytes: limits.max_buffer_size,
@@ -98,6 +98,7 @@ fn capabilities(limits: &wgpu::Limits, features: wgpu::Features, software: bool)
         max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
         max_workgroups: limits.max_compute_workgroups_per_dimension,
         subgroups: features.contains(wgpu::Features::SUBGROUP),
+        min_subgroup_size: if features.contains(wgpu::Features::SUBGROUP) { subgroup_size } else { 0 },
         f16: features.contains(wgpu::Features::SHADER_F16),
         software,
     }
@@ -123,7 +124,7 @@ fn info(adapter: &wgpu::Adapter, profile: Profile) -> DeviceInfo {
         software,
         integrated: info.device_type == wgpu::DeviceType::IntegratedGpu,
         driver: format!("{} {}", info.driver, info.driver_info).trim().to_string(),
-        capabilities: capabilities(&limits, features, software),
+        capabilities: capabilities(&limits, features, software, info.subgroup_min_size),
     }
 }
 
@@ -397,7 +398,7 @@ impl Backend for WgpuDevice {
         Ok(RawBindGroup::Wgpu(group))
     }
 
-    fn submit(&self, dispatches: &mut dyn Iterator<Item = Dispatch<'_>>) -> Result<(), DeviceError> {
+    fn submit(&self, dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send)) -> Result<(), DeviceError> {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         {
             let mut pass = encoder.begin_compute_pass(&Default::default());

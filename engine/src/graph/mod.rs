@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::weights::Encoding;
 
+pub(crate) use op::padded_head_dim;
 pub use op::{Activation, AttentionSpec, HeadSpec, Op, RopeSpec};
 
 /// One dimension of a shape.

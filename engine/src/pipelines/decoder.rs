@@ -42,6 +42,8 @@ pub struct DecoderSpec {
     pub max_positions: u64,
     /// Positions that each layer's attention sees; `None` is all.
     pub windows: Vec<Option<u32>>,
+    /// The output layer is the embedding.
+    pub tied: bool,
 }
 
 impl DecoderSpec {
@@ -233,10 +235,10 @@ pub fn build(spec: &DecoderSpec, names: &TensorNames, weights: &dyn WeightSource
     }
     let x = b.norm(x, names.final_norm)?;
     let last = b.graph.add(Op::GatherRows, &[x, logit_rows])?;
-    let logits = if weights.find(&format!("{}.weight", names.output)).is_some() {
-        b.linear(last, names.output, spec.vocab_size, spec.hidden_size)?
-    } else {
+    let logits = if spec.tied {
         b.graph.add(Op::Linear, &[last, embedding])?
+    } else {
+        b.linear(last, names.output, spec.vocab_size, spec.hidden_size)?
     };
     b.graph.output("logits", logits);
     Ok(b.graph)

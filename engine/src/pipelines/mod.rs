@@ -10,6 +10,7 @@ mod sampler;
 pub mod sampling;
 pub mod scheduler;
 pub mod text_generation;
+pub mod tokenizer;
 
 use crate::{graph::GraphError, session::SessionError, weights::WeightError};
 

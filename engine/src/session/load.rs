@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    compiler::{Matrix, Program, Vector},
+    compiler::{Matrix, Piece, Program, Vector},
     device::{Buffer, BufferSlice, Device, Usage},
     weights::{WeightSource, encoding::PLANE_ALIGN, encodings},
 };
@@ -52,44 +52,48 @@ impl Progress<'_> {
 pub(super) fn check(program: &Program, weights: &dyn WeightSource) -> Result<u64, SessionError> {
     let mut problems = BTreeMap::new();
     let mut total = 0;
-    let mut check = |tensor: &str, rows_end: Option<u64>, cols: Option<u64>, encoding| match weights.find(tensor) {
-        None => {
-            problems.insert(tensor.to_string(), format!("{tensor} is missing"));
-        }
-        Some(info) => {
-            if let Some(encoding) = encoding
-                && info.encoding().ok() != Some(encoding)
-            {
-                problems.insert(tensor.into(), format!("{tensor} is {}, expected {encoding}", info.stored));
-            }
-            let (rows, width) = info.shape.split_last().map_or((1, 1), |(width, outer)| (outer.iter().product(), *width));
-            if rows_end.is_some_and(|end| end > rows) || cols.is_some_and(|cols| cols != width) {
-                problems.insert(tensor.into(), format!("{tensor} has shape {:?}, expected [{}, {}]", info.shape, rows_end.unwrap_or(rows), cols.unwrap_or(width)));
-            }
-        }
-    };
     for matrix in &program.matrices {
         for piece in &matrix.pieces {
-            check(&piece.tensor, Some(piece.end), Some(matrix.cols), Some(matrix.encoding));
+            if let Some(problem) = matrix_problem(matrix, piece, weights) {
+                problems.insert(&piece.tensor, problem);
+            }
             total += matrix.encoding.file_row_bytes(matrix.cols).unwrap_or(0) * (piece.end - piece.start);
         }
     }
     for vector in &program.vectors {
         let mut elements = 0;
         for tensor in &vector.tensors {
-            check(tensor, None, None, None);
-            elements += weights.find(tensor).map_or(0, |info| info.shape.iter().product::<u64>());
-            total += weights.find(tensor).map_or(0, |info| info.len);
+            match weights.find(tensor) {
+                Some(info) => {
+                    elements += info.shape.iter().product::<u64>();
+                    total += info.len;
+                }
+                None => {
+                    problems.insert(tensor, format!("{tensor} is missing"));
+                }
+            }
         }
-        if elements != vector.elements && vector.tensors.iter().all(|tensor| weights.find(tensor).is_some()) {
-            let names = vector.tensors.join(" and ");
-            problems.insert(names.clone(), format!("{names} has {elements} elements, expected {}", vector.elements));
+        if let (true, Some(first)) = (elements != vector.elements, vector.tensors.first()) {
+            let problem = format!("{} has {elements} elements, expected {}", vector.tensors.join(" with "), vector.elements);
+            problems.entry(first).or_insert(problem);
         }
     }
     if problems.is_empty() {
         return Ok(total);
     }
     Err(SessionError::Mismatch { graph: program.name.clone(), problems: problems.into_values().collect() })
+}
+
+/// What is wrong with the tensor of a piece of a matrix.
+fn matrix_problem(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) -> Option<String> {
+    let tensor = &piece.tensor;
+    let Some(info) = weights.find(tensor) else { return Some(format!("{tensor} is missing")) };
+    if info.encoding().ok() != Some(matrix.encoding) {
+        return Some(format!("{tensor} is {}, expected {}", info.stored, matrix.encoding));
+    }
+    let (cols, outer) = info.shape.split_last()?;
+    let fits = *cols == matrix.cols && outer.iter().product::<u64>() >= piece.end;
+    (!fits).then(|| format!("{tensor} has shape {:?}, expected [{}, {}]", info.shape, piece.end, matrix.cols))
 }
 
 /// Loads the rows of a matrix.

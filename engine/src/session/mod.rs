@@ -15,7 +15,7 @@ use crate::{
     compiler::{self, CompileError, Program},
     device::{Buffer, Capabilities, Device, DeviceError},
     graph::Graph,
-    weights::{WeightError, WeightSource},
+    weights::{WeightError, WeightSource, encodings::EncodingError},
 };
 
 pub use model::{Dims, Model, submit};
@@ -33,6 +33,9 @@ pub enum SessionError {
     /// Occurs when the checkpoint cannot be read.
     #[error(transparent)]
     Weights(#[from] WeightError),
+    /// Occurs when a tensor's bytes do not fit its shape.
+    #[error(transparent)]
+    Encoding(#[from] EncodingError),
     /// Occurs when the checkpoint lacks tensors, or has them in another shape or encoding.
     #[error("the checkpoint does not fit {graph}: {}", .problems.join("; "))]
     Mismatch {

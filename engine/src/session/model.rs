@@ -245,7 +245,7 @@ impl Model {
     /// # Errors
     ///
     /// If there is none of that name, or it is smaller.
-    pub async fn read<T: bytemuck::AnyBitPattern>(&self, name: &str, elements: u64) -> Result<Vec<T>, SessionError> {
+    pub async fn read<T: bytemuck::Pod>(&self, name: &str, elements: u64) -> Result<Vec<T>, SessionError> {
         let buffer = self.buffer(name)?;
         if elements == 0 {
             return Ok(Vec::new());
@@ -293,8 +293,9 @@ impl Model {
             let (pipeline, _, tile) = call.pipelines.iter().find(|(_, max, _)| y <= u64::from(*max))?;
             let workgroups = [x.div_ceil(tile[0].into()) as u32, y.div_ceil(tile[1].into()) as u32, 1];
             let workgroups = match workgroups {
-                // A long row of workgroups is folded; kernels with one dimension unfold it.
-                [x, 1, 1] if x > most => [most, x.div_ceil(most), 1],
+                // A long row of workgroups is folded into the next dimension; kernels unfold it.
+                [x, 1, 1] if x > most && call.grid[1] == Size::fixed(1) => [most, x.div_ceil(most), 1],
+                [x, y, 1] if x > most => [most, y, x.div_ceil(most)],
                 other => other,
             };
             (x > 0 && y > 0).then_some(Dispatch { pipeline, group: &call.group, workgroups })

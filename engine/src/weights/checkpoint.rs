@@ -2,23 +2,15 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::future::Future;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use super::byte_order::swap_byte_order;
+use crate::device::BoxFuture;
 use super::gguf::Gguf;
 use super::safetensors::Safetensors;
 use super::{FormatError, Stored, TensorInfo, WeightError};
-
-/// A future that may borrow, and that may cross threads where there are threads.
-#[cfg(not(target_arch = "wasm32"))]
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-/// A future that may borrow, and that may cross threads where there are threads.
-#[cfg(target_arch = "wasm32")]
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Where weights come from: files, memory, or a network.
 pub trait WeightSource: Send + Sync {

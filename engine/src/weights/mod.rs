@@ -3,6 +3,7 @@
 mod byte_order;
 mod checkpoint;
 pub mod encoding;
+pub mod encodings;
 mod error;
 pub mod gguf;
 #[cfg(not(target_arch = "wasm32"))]
@@ -13,7 +14,7 @@ mod split;
 mod tensor;
 
 pub use byte_order::swap_byte_order;
-pub use checkpoint::{BoxFuture, Checkpoint, FileBytes, Header, WeightSource};
+pub use checkpoint::{Checkpoint, FileBytes, Header, WeightSource};
 pub use encoding::Encoding;
 pub use error::{FormatError, WeightError};
 pub use tensor::{Stored, TensorInfo};
