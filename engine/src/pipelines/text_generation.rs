@@ -139,7 +139,8 @@ impl TextGenerator {
         Ok(())
     }
 
-    /// Generates for one prompt and hands out its text as it comes; `on_text` may break off.
+    /// Generates for one prompt and hands out its text as it comes: one piece a token, which is
+    /// empty while a character or a stop string is incomplete. `on_text` may break off.
     ///
     /// # Errors
     ///
@@ -184,7 +185,7 @@ impl TextGenerator {
                     generation.tokens.push(event.token);
                     let piece = text.push(event.token);
                     generation.text.push_str(&piece);
-                    flow = if piece.is_empty() { flow } else { on_text(&piece) };
+                    flow = on_text(&piece);
                 }
                 if let Some(reason) = event.finish {
                     generation.finish_reason = reason;
