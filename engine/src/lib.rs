@@ -1,1 +1,3 @@
 //! Language models on any GPU.
+
+pub mod pipelines;
