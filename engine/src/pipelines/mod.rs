@@ -1,6 +1,7 @@
 //! Pipelines: from a checkpoint to text, for many users at once.
 
 pub mod architectures;
+pub mod chat_template;
 pub mod checkpoint;
 pub mod decoder;
 pub mod kv_cache;
@@ -10,6 +11,7 @@ mod sampler;
 pub mod sampling;
 pub mod scheduler;
 pub mod text_generation;
+pub mod tokenizer;
 pub mod tokenizer;
 
 use crate::{graph::GraphError, session::SessionError, weights::WeightError};
