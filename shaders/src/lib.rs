@@ -30,7 +30,7 @@ mod variants;
 pub use variants::Suits;
 
 /// How a kernel uses a binding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// A uniform buffer: the parameters.
     Uniform,

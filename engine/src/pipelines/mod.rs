@@ -12,7 +12,6 @@ pub mod sampling;
 pub mod scheduler;
 pub mod text_generation;
 pub mod tokenizer;
-pub mod tokenizer;
 
 use crate::{graph::GraphError, session::SessionError, weights::WeightError};
 

@@ -94,7 +94,7 @@ impl Memory<'_> {
 
     fn bind(&self, device: &Device, index: usize, call: &Call) -> Result<BoundCall, SessionError> {
         let offset = index as u64 * PARAMS_STRIDE;
-        let bytes = (call.params.len() as u64 * 4).next_multiple_of(16);
+        let bytes = call.params.len() as u64 * 4;
         let mut bindings = vec![self.params.slice(offset..offset + bytes)];
         bindings.extend(call.bindings.iter().map(|place| self.slice(*place)));
         let mut pipelines = Vec::with_capacity(call.kernels.len());
