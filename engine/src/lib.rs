@@ -1,3 +1,4 @@
 //! Language models on any GPU.
 
+pub mod device;
 pub mod weights;

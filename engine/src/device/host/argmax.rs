@@ -1,0 +1,39 @@
+//! `argmax` over rows.
+
+use rayon::prelude::*;
+use wisp_shaders::params::RowsParams;
+
+use super::args::{Args, size};
+use super::error::HostError;
+
+/// The twin of `argmax.wgsl`: the lowest index of equals; NaN counts as the least.
+pub(super) fn argmax(args: &Args) -> Result<(), HostError> {
+    let p: RowsParams = args.params()?;
+    let x: &[f32] = args.read(1, size(&[p.rows, p.cols]))?;
+    let out: &mut [u32] = args.write(2, p.rows as usize)?;
+    if p.cols == 0 {
+        return Err(args.value("cols", "at least 1", p.cols));
+    }
+    out.par_iter_mut()
+        .zip(x.par_chunks(p.cols as usize))
+        .for_each(|(out, x)| *out = best(x.iter().copied()));
+    Ok(())
+}
+
+/// The index of the greatest number, the lowest of equals, with every number made finite.
+pub(super) fn best(x: impl Iterator<Item = f32>) -> u32 {
+    let mut best = (0, f32::MIN);
+    for (i, x) in x.enumerate() {
+        let x = finite(x);
+        if x > best.1 {
+            best = (i as u32, x);
+        }
+    }
+    best.0
+}
+
+/// `x` with NaN and minus infinity replaced by the least number, and infinity by the greatest.
+pub(super) fn finite(x: f32) -> f32 {
+    // `max` drops NaN.
+    x.max(f32::MIN).min(f32::MAX)
+}

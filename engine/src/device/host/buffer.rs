@@ -1,0 +1,152 @@
+//! Memory of the host device.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::error::HostError;
+
+/// Alignment of a buffer in bytes: a cache line, and the widest vectors' size.
+const ALIGN: usize = 64;
+
+/// Zeroed, shared memory of a fixed size; a clone is the same memory.
+///
+/// A lock makes it sound: a call of a twin, a read and a write each hold it for as long as they
+/// touch the bytes. Untouched memory costs nothing where the system zeroes pages when they are
+/// first used.
+#[derive(Clone)]
+pub struct HostBuffer {
+    storage: Arc<Storage>,
+}
+
+struct Storage {
+    bytes: NonNull<u8>,
+    layout: Layout,
+    len: usize,
+    lock: Mutex<()>,
+}
+
+// SAFETY: the bytes are plain memory, owned by the storage, and only touched under its lock.
+unsafe impl Send for Storage {}
+// SAFETY: as above.
+unsafe impl Sync for Storage {}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        // SAFETY: `bytes` was allocated with this layout.
+        unsafe { dealloc(self.bytes.as_ptr(), self.layout) };
+    }
+}
+
+impl HostBuffer {
+    /// Allocates `len` bytes of zeros, aligned to 64 bytes; `None` when the system refuses.
+    pub fn new(len: usize) -> Option<Self> {
+        let layout = Layout::from_size_align(len.max(1), ALIGN).ok()?;
+        // SAFETY: the layout's size is not zero.
+        let bytes = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let lock = Mutex::new(());
+        Some(HostBuffer {
+            storage: Arc::new(Storage {
+                bytes,
+                layout,
+                len,
+                lock,
+            }),
+        })
+    }
+
+    /// Size in bytes.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.storage.len
+    }
+
+    /// A copy of some bytes.
+    ///
+    /// # Errors
+    /// When the range reaches past the end.
+    pub fn read(&self, range: Range<usize>) -> Result<Vec<u8>, HostError> {
+        let len = range.end.saturating_sub(range.start);
+        self.with(range.start, len, |bytes| bytes.to_vec())
+    }
+
+    /// Copies `data` into the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// When they reach past the end.
+    pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), HostError> {
+        self.with(offset, data.len(), |bytes| bytes.copy_from_slice(data))
+    }
+
+    /// Lends `len` bytes from `offset` on, under the buffer's lock: `f` must not use the buffer
+    /// in any other way.
+    ///
+    /// # Errors
+    /// When they reach past the end.
+    pub fn with<R>(
+        &self,
+        offset: usize,
+        len: usize,
+        f: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, HostError> {
+        let end = offset.saturating_add(len);
+        if end > self.len() {
+            return Err(HostError::OutOfBounds {
+                start: offset,
+                end,
+                len: self.len(),
+            });
+        }
+        let _guard = self.lock();
+        // SAFETY: the range lies within the allocation, all of which is initialised, and the lock
+        // keeps everybody else out.
+        let bytes =
+            unsafe { std::slice::from_raw_parts_mut(self.storage.bytes.as_ptr().add(offset), len) };
+        Ok(f(bytes))
+    }
+
+    /// Takes the lock. A panic in its last holder left at worst other numbers in the buffer.
+    pub(super) fn lock(&self) -> MutexGuard<'_, ()> {
+        self.storage
+            .lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where the buffer begins.
+    pub(super) fn address(&self) -> NonNull<u8> {
+        self.storage.bytes
+    }
+}
+
+impl std::fmt::Debug for HostBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostBuffer")
+            .field("len", &self.len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_zeroed_aligned_and_shared() {
+        let buffer = HostBuffer::new(100).unwrap();
+        assert_eq!(buffer.address().as_ptr() as usize % ALIGN, 0);
+        buffer.clone().write(3, &[1, 2]).unwrap();
+        assert_eq!(buffer.read(2..6).unwrap(), [0, 1, 2, 0]);
+    }
+
+    #[test]
+    fn wrong_ranges_and_sizes_are_errors() {
+        let buffer = HostBuffer::new(8).unwrap();
+        assert!(buffer.write(7, &[0; 2]).is_err());
+        assert!(buffer.read(7..9).is_err());
+        assert!(buffer.with(usize::MAX, 2, |_| ()).is_err());
+        assert!(HostBuffer::new(usize::MAX).is_none());
+        assert!(HostBuffer::new(0).unwrap().read(0..0).unwrap().is_empty());
+    }
+}

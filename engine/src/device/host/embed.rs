@@ -1,0 +1,39 @@
+//! `embed.<encoding>`: rows of an encoded table by token id.
+
+use rayon::prelude::*;
+use wisp_shaders::params::EmbedParams;
+
+use super::args::{Args, size};
+use super::error::HostError;
+use crate::weights::encoding::BLOCK;
+use crate::weights::encodings::{Packed, load_blocks};
+
+/// The twin of `embed.wgsl`.
+pub(super) fn embed<E: Packed>(args: &Args) -> Result<(), HostError> {
+    let p: EmbedParams = args.params()?;
+    let (rows, cols) = (p.rows as usize, p.cols as usize);
+    let planes = args.planes(E::ENCODING, 3, rows, cols)?;
+    let blocks = cols.div_ceil(BLOCK);
+    if p.blocks as usize != blocks {
+        return Err(args.value("blocks", blocks, p.blocks));
+    }
+    let ids: &[u32] = args.read(1, p.tokens as usize)?;
+    let out: &mut [f32] = args.write(2, size(&[p.tokens, p.cols]))?;
+    out.par_chunks_mut(cols.max(1))
+        .zip(ids)
+        .for_each(|(out, id)| {
+            // An id below the chunk wraps to a number past its end.
+            let row = id.wrapping_sub(p.row_offset) as usize;
+            if row >= rows {
+                return;
+            }
+            let mut weights = [0.0; BLOCK];
+            for (b, out) in out.chunks_mut(BLOCK).enumerate() {
+                load_blocks::<E>(planes, row * blocks + b, &mut weights);
+                for (out, w) in out.iter_mut().zip(weights) {
+                    *out = w * p.scale;
+                }
+            }
+        });
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! `gated`: the gated feed-forward product (Shazeer 2020).
+
+use rayon::prelude::*;
+use wisp_shaders::params::GatedParams;
+
+use super::args::{Args, size};
+use super::error::HostError;
+use super::math::exp;
+use crate::weights::encodings::simd;
+
+/// The twin of `gated.wgsl`.
+pub(super) fn gated(args: &Args) -> Result<(), HostError> {
+    let p: GatedParams = args.params()?;
+    let cols = p.cols as usize;
+    for (what, stride, offset) in [
+        ("gate_stride", p.gate_stride, p.gate_offset),
+        ("up_stride", p.up_stride, p.up_offset),
+    ] {
+        if (stride as usize) < offset as usize + cols {
+            let least = format!("at least {}", offset as usize + cols);
+            return Err(args.value(what, least, stride));
+        }
+    }
+    let gate: &[f32] = args.read(1, size(&[p.tokens, p.gate_stride]))?;
+    let up: &[f32] = args.read(2, size(&[p.tokens, p.up_stride]))?;
+    let out: &mut [f32] = args.write(3, size(&[p.tokens, p.cols]))?;
+    let multiply: fn(&[f32], &[f32], &mut [f32]) = match p.activation {
+        0 => silu,
+        1 => gelu,
+        2 => gelu_tanh,
+        _ => return Err(args.value("activation", "0, 1 or 2", p.activation)),
+    };
+    out.par_chunks_mut(cols.max(1))
+        .enumerate()
+        .for_each(|(t, out)| {
+            let gate = &gate[t * p.gate_stride as usize + p.gate_offset as usize..][..cols];
+            let up = &up[t * p.up_stride as usize + p.up_offset as usize..][..cols];
+            multiply(gate, up, out);
+        });
+    Ok(())
+}
+
+simd! {
+    fn silu(gate: &[f32], up: &[f32], out: &mut [f32]) {
+        for ((out, x), up) in out.iter_mut().zip(gate).zip(up) {
+            *out = x / (1.0 + exp(-x)) * up;
+        }
+    }
+
+    fn gelu_tanh(gate: &[f32], up: &[f32], out: &mut [f32]) {
+        // sqrt(2 / pi)
+        const FACTOR: f32 = 0.797_884_6;
+        for ((out, x), up) in out.iter_mut().zip(gate).zip(up) {
+            let u = FACTOR * x * (1.0 + 0.044715 * x * x);
+            // (1 + tanh(u)) / 2 is the logistic function of 2u.
+            *out = x / (1.0 + exp(-2.0 * u)) * up;
+        }
+    }
+}
+
+fn gelu(gate: &[f32], up: &[f32], out: &mut [f32]) {
+    for ((out, x), up) in out.iter_mut().zip(gate).zip(up) {
+        *out = 0.5 * x * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2)) * up;
+    }
+}

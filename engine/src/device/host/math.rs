@@ -1,0 +1,98 @@
+//! Functions of one number and of vectors, written so that LLVM makes vectors of loops over them.
+
+use crate::weights::encodings::simd;
+
+/// `e^x` to within 2 units in the last place; 0 where that is subnormal.
+///
+/// `x = n ln 2 + r` with `|r| <= ln 2 / 2`, `e^r` by its Taylor polynomial of degree 7 (remainder
+/// below 6e-9), `2^n` by the exponent's bits.
+#[inline(always)]
+pub(super) fn exp(x: f32) -> f32 {
+    // Adding 1.5 * 2^23 leaves the rounded number in the lowest bits.
+    const ROUND: f32 = 12582912.0;
+    const LN2_HIGH: f32 = 0.693_359_4;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    let shifted = x.clamp(-87.5, 88.8) * std::f32::consts::LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    let r = (x.clamp(-87.5, 88.8) - n * LN2_HIGH) - n * LN2_LOW;
+    let mut p = 1.0 / 5040.0;
+    for c in [
+        1.0 / 720.0,
+        1.0 / 120.0,
+        1.0 / 24.0,
+        1.0 / 6.0,
+        0.5,
+        1.0,
+        1.0,
+    ] {
+        p = p * r + c;
+    }
+    let exponent = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
+    // In two halves, since 2^128 is no float.
+    let half = exponent >> 1;
+    let power = |n: i32| f32::from_bits((n.wrapping_add(127) as u32) << 23);
+    let y = p * power(half) * power(exponent.wrapping_sub(half));
+    let y = if x < -87.336_54 { 0.0 } else { y };
+    if x > 88.722_84 { f32::INFINITY } else { y }
+}
+
+simd! {
+    /// The sum of `a[i] * b[i]` over the shorter of both.
+    pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+        let (a, a_rest) = a[..a.len().min(b.len())].as_chunks::<32>();
+        let (b, b_rest) = b.as_chunks::<32>();
+        let mut sums = [0.0f32; 32];
+        for (a, b) in a.iter().zip(b) {
+            for i in 0..32 {
+                sums[i] += a[i] * b[i];
+            }
+        }
+        let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+        sum(&sums) + rest
+    }
+
+    /// `y += factor * x`.
+    pub(super) fn axpy(factor: f32, x: &[f32], y: &mut [f32]) {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y += factor * x;
+        }
+    }
+}
+
+/// The sum of 32 numbers, by halves.
+#[inline(always)]
+pub(super) fn sum(values: &[f32; 32]) -> f32 {
+    let mut v = *values;
+    for half in [16, 8, 4, 2, 1] {
+        for i in 0..half {
+            v[i] += v[i + half];
+        }
+    }
+    v[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_accurate() {
+        for i in -95_000..90_000 {
+            let x = i as f32 * 1e-3 + 3e-5;
+            let expected = f64::from(x).exp();
+            let actual = exp(x);
+            if expected < f64::from(f32::MIN_POSITIVE) {
+                assert!(actual <= 1.001 * f32::MIN_POSITIVE, "{x}: {actual}");
+            } else if expected > f64::from(f32::MAX) {
+                assert_eq!(actual, f32::INFINITY, "{x}");
+            } else {
+                let error = (f64::from(actual) - expected).abs() / expected;
+                assert!(error < 2.4e-7, "{x}: {actual} for {expected}");
+            }
+        }
+        assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp(f32::INFINITY), f32::INFINITY);
+        assert_eq!(exp(0.0), 1.0);
+        assert!(exp(f32::NAN).is_nan());
+    }
+}

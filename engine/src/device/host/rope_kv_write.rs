@@ -1,0 +1,54 @@
+//! `rope_kv_write`: `rope` of queries and keys and `kv_write`, from the fused projection.
+
+use wisp_shaders::params::RopeKvWriteParams;
+
+use super::args::{Args, size};
+use super::error::HostError;
+use super::kv_write::write_heads;
+use super::paged::{Pages, Shape};
+use super::rope::{Table, check_rotary_dim, rotate};
+
+/// The twin of `rope_kv_write.wgsl`.
+pub(super) fn rope_kv_write(args: &Args) -> Result<(), HostError> {
+    let p: RopeKvWriteParams = args.params()?;
+    let head_dim = p.head_dim as usize;
+    let q_width = size(&[p.heads, p.head_dim]);
+    let kv_width = size(&[p.kv_heads, p.head_dim]);
+    let width = q_width.saturating_add(kv_width.saturating_mul(2));
+    check_rotary_dim(args, p.rotary_dim, p.head_dim)?;
+    let qkv: &[f32] = args.read(1, width.saturating_mul(p.tokens as usize))?;
+    let q: &mut [f32] = args.write(2, size(&[p.tokens, p.heads, p.head_dim]))?;
+    let k_cache: &mut [f32] = args.write_all(6)?;
+    let v_cache: &mut [f32] = args.write_all(7)?;
+    let shape = Shape {
+        tokens: p.tokens,
+        kv_heads: p.kv_heads,
+        head_dim: p.head_dim,
+        page_size: p.page_size,
+        max_pages: p.max_pages,
+    };
+    let pages = Pages::take(args, [3, 5], shape, k_cache.len().min(v_cache.len()), 1)?;
+    let table = Table::take(args, 4, p.rotary_dim, pages.index)?;
+    if head_dim == 0 {
+        return Ok(());
+    }
+    let interleaved = p.interleaved != 0;
+    for (t, &[sequence, position]) in pages.index.iter().enumerate() {
+        let turns = table.row(position);
+        let (queries, rest) = qkv[t * width..][..width].split_at(q_width);
+        let (keys, values) = rest.split_at(kv_width);
+        let out = &mut q[t * q_width..][..q_width];
+        out.copy_from_slice(queries);
+        for head in out.chunks_exact_mut(head_dim) {
+            rotate(head, turns, interleaved);
+        }
+        let row = pages.row(sequence, position as usize);
+        let cached = &mut k_cache[row..][..p.kv_heads as usize * pages.width];
+        write_heads(keys, p.head_dim, cached, pages.width);
+        for head in cached.chunks_exact_mut(pages.width) {
+            rotate(head, turns, interleaved);
+        }
+        write_heads(values, p.head_dim, &mut v_cache[row..], pages.width);
+    }
+    Ok(())
+}

@@ -1,0 +1,3 @@
+//! Devices: buffers, kernels and submissions, one module a backend.
+
+pub mod host;
