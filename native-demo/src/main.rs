@@ -1,3 +1,73 @@
-//! The `wisp` command.
+//! `wisp`: language models on any GPU from one command.
+//!
+//! What a program reads goes to standard output, everything else to standard error. Exit status: 0
+//! done, 1 the input or the environment is at fault, 2 wrong usage, 130 interrupted.
 
-fn main() {}
+mod commands;
+mod interrupt;
+mod setup;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Language models on any GPU: Vulkan, Metal, DX12 or the host CPU.
+///
+/// Without --model, the small model inside the program answers.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Continue a text, or answer a prompt with --chat
+    Generate(commands::generate::Generate),
+    /// Talk with a model in the terminal
+    Chat(commands::chat::Chat),
+    /// Write the logits of every position to a safetensors file
+    Logits(commands::logits::Logits),
+    /// Show the tokens of a text
+    Tokenize(commands::tokenize::Tokenize),
+    /// Measure how well a model predicts a text
+    Perplexity(commands::perplexity::Perplexity),
+    /// Measure speed, next to what the device can do at most
+    Bench(commands::bench::Bench),
+    /// List the devices of this machine
+    Devices(commands::devices::Devices),
+    /// Describe a model file
+    Info(commands::info::Info),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Command::Generate(command) => command.run(),
+        Command::Chat(command) => command.run(),
+        Command::Logits(command) => command.run(),
+        Command::Tokenize(command) => command.run(),
+        Command::Perplexity(command) => command.run(),
+        Command::Bench(command) => command.run(),
+        Command::Devices(command) => command.run(),
+        Command::Info(command) => command.run(),
+    };
+    match done {
+        Ok(()) if interrupt::happened() => ExitCode::from(130),
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line, whatever the causes: `{:#}` joins them.
+            eprintln!("error: {}", format!("{error:#}").replace('\n', " "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// True if whoever read standard output has left, as `head` does.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}

@@ -1,3 +1,96 @@
-//! Wisp's WGSL kernels.
+//! Wisp's WGSL kernels, as data.
+//!
+//! Each op is one `.wgsl` file beside this one, each weight encoding one in `encodings/`; the table in
+//! `variants.rs` says which combinations there are. The build script composes them with `wesl`
+//! (imports and `@if`), validates every one with naga, reads from naga what a device must know
+//! (bindings, workgroup size and memory), and asserts that the structs of [`params`] have naga's
+//! layout. A shader that fails any of this fails the build. What is embedded is plain WGSL.
+//!
+//! Rejected: gluing sources from strings (unreadable, and checked only when they first run) and
+//! typing in bindings and sizes a second time.
+//!
+//! # Dispatching
+//!
+//! A kernel covers its op's grid (see [`params`]) in tiles: `ceil(grid / tile)` workgroups in x and y.
+//! Where x exceeds the device's limit it is folded: into y for ops with a grid of one dimension
+//! (`x + y * num_workgroups.x`), into z for the others. Kernels check bounds, so that a folded
+//! dispatch may be larger than its grid. They rely on nothing else: neither on zeroed workgroup
+//! memory nor on checked indices.
+//!
+//! # Choosing
+//!
+//! [`candidates`] yields an op's kernels, best first: take the first whose [`Needs`] the device meets,
+//! whose [`Suits`] is `Any` or the device's kind, whose `max_rows_y` is not below the grid's second
+//! dimension, and whose `cols_multiple` divides the op's columns. The baseline fits every device.
 
 pub mod params;
+#[expect(dead_code, reason = "the table is for the build script")]
+mod variants;
+
+pub use variants::Suits;
+
+/// How a kernel uses a binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A uniform buffer: the parameters.
+    Uniform,
+    /// A storage buffer that is only read.
+    Read,
+    /// A storage buffer that is written, and perhaps read.
+    Write,
+}
+
+/// What a kernel needs beyond the baseline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// Subgroup operations.
+    pub subgroups: bool,
+    /// 16-bit floats in shaders.
+    pub f16: bool,
+    /// The least size of a subgroup that it works with; 0 is any.
+    pub min_subgroup_size: u32,
+}
+
+/// One variant of an op, ready to be compiled: the entry point is `main`, all bindings are in group 0.
+#[derive(Debug)]
+pub struct Kernel {
+    /// Op and variant: `matmul.q4_k.rows8`.
+    pub name: &'static str,
+    /// The op, with its encoding if it has one: `matmul.q4_k`.
+    pub op: &'static str,
+    /// Plain WGSL.
+    pub wgsl: &'static str,
+    /// Invocations of a workgroup.
+    pub workgroup_size: [u32; 3],
+    /// Elements of the op's grid that one workgroup covers.
+    pub tile: [u32; 2],
+    /// Every binding, by its number.
+    pub bindings: &'static [Access],
+    /// What it needs beyond the baseline.
+    pub needs: Needs,
+    /// What kind of adapter it was made for.
+    pub suits: Suits,
+    /// The largest second dimension of the grid that it is meant for; `u32::MAX` is any.
+    pub max_rows_y: u32,
+    /// The op's `cols` must be a multiple of this.
+    pub cols_multiple: u32,
+    /// Bytes of workgroup memory.
+    pub workgroup_bytes: u32,
+}
+
+include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+
+/// Every kernel; those of an op are neighbours, the best first.
+pub fn kernels() -> &'static [Kernel] {
+    KERNELS
+}
+
+/// The kernel of that name.
+pub fn kernel(name: &str) -> Option<&'static Kernel> {
+    KERNELS.iter().find(|kernel| kernel.name == name)
+}
+
+/// The kernels of an op, the best first.
+pub fn candidates(op: &str) -> impl Iterator<Item = &'static Kernel> + use<'_> {
+    KERNELS.iter().filter(move |kernel| kernel.op == op)
+}

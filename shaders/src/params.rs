@@ -222,7 +222,7 @@ params! {
     /// `sample`: draws one token for each row of logits and prepares the inputs of the next step.
     ///
     /// Bindings: 1 `logits: f32 [rows, vocab]`, 2 `settings: SampleSettings [rows]` (read and
-    /// written: `step` grows by one), 3 `seen: u32 [batch, ceil(vocab / 32)]`, bit `i % 32` of
+    /// written: `step` and `position` grow by one), 3 `seen: u32 [batch, ceil(vocab / 32)]`, bit `i % 32` of
     /// word `i / 32` is set when token `i` was seen (read and written), 4 `tokens: u32 [rows]`
     /// (written: the token drawn, the next step's input), 5 `index: vec2<u32> [rows]` (written:
     /// `(sequence, position)` of the drawn token), 6 `out: u32 [max_steps, batch]` (written at

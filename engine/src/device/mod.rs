@@ -1,3 +1,445 @@
-//! Devices: buffers, kernels and submissions, one module a backend.
+//! Devices: memory, kernels and submissions, one file a backend.
+//!
+//! A [`Device`] allocates buffers, compiles kernels, binds the one to the other and submits lists
+//! of dispatches. `wgpu` runs the WGSL kernels; `host` runs, under the same kernel names and
+//! bindings, plain Rust twins. Nothing above this module knows which it is.
 
 pub mod host;
+mod spec;
+#[cfg(feature = "wgpu")]
+mod wgpu;
+
+use std::{
+    future::Future,
+    ops::Range,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use wisp_shaders::Kernel;
+
+pub use host::{HostDevice, HostError};
+pub use spec::{Api, DeviceSpec, Profile, list};
+
+/// A boxed future; `Send` wherever there are threads.
+#[cfg(not(target_arch = "wasm32"))]
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// A boxed future; `Send` wherever there are threads.
+#[cfg(target_arch = "wasm32")]
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// What can go wrong on a device.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// Occurs when no adapter answers to a device specification.
+    #[error("no {wanted} device found{}. {hint}", if .found.is_empty() { String::new() } else { format!(" (there are: {})", .found.join(", ")) })]
+    NoAdapter {
+        /// What was asked for.
+        wanted: String,
+        /// The adapters that there are.
+        found: Vec<String>,
+        /// What the user can do.
+        hint: &'static str,
+    },
+    /// Occurs when a device specification cannot be read.
+    #[error("unknown device {0:?}: use auto, host, vulkan, metal, dx12 or gl, with :INDEX to choose one of several")]
+    UnknownDevice(String),
+    /// Occurs when a buffer is larger than the device allows.
+    #[error("{label} needs {bytes} bytes in one piece, but {device} allows {limit}")]
+    TooLarge {
+        /// The buffer.
+        label: String,
+        /// Its size.
+        bytes: u64,
+        /// The device.
+        device: String,
+        /// The device's limit.
+        limit: u64,
+    },
+    /// Occurs when the device's memory is exhausted.
+    #[error("{device} is out of memory allocating {bytes} bytes for {label}: use a smaller model, context or batch")]
+    OutOfMemory {
+        /// The buffer.
+        label: String,
+        /// Its size.
+        bytes: u64,
+        /// The device.
+        device: String,
+    },
+    /// Occurs when the device refuses what it was given, which is a defect of Wisp or of the driver.
+    #[error("{device} refused {what}: {message}")]
+    Validation {
+        /// The kernel or buffer.
+        what: String,
+        /// The device.
+        device: String,
+        /// The device's words.
+        message: String,
+    },
+    /// Occurs when the device is gone (reset, unplugged, driver updated).
+    #[error("{device} was lost: {message}")]
+    Lost {
+        /// The device.
+        device: String,
+        /// The driver's words.
+        message: String,
+    },
+    /// Occurs when a buffer is written or read outside its bounds.
+    #[error("{label}: bytes {start}..{end} lie outside its {bytes}")]
+    OutOfBounds {
+        /// The buffer.
+        label: String,
+        /// First byte.
+        start: u64,
+        /// Past the last byte.
+        end: u64,
+        /// The buffer's size.
+        bytes: u64,
+    },
+    /// Occurs when a buffer, kernel or bind group of one device is used on another.
+    #[error("{0} belongs to another device")]
+    ForeignObject(String),
+    /// Occurs when a kernel's twin on the host fails.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+/// What a device is called and what it can do.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct DeviceInfo {
+    /// The adapter's own name.
+    pub name: String,
+    /// The programming interface that reaches it.
+    pub api: Api,
+    /// True for an adapter that runs on the CPU (lavapipe, SwiftShader, WARP).
+    pub software: bool,
+    /// True for an integrated GPU, which shares the host's memory.
+    pub integrated: bool,
+    /// The driver's name and version.
+    pub driver: String,
+    /// What programs may rely on.
+    pub capabilities: Capabilities,
+}
+
+/// What a program may rely on when it is compiled for a device.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct Capabilities {
+    /// Largest storage binding in bytes.
+    pub max_binding_bytes: u64,
+    /// Largest buffer in bytes.
+    pub max_buffer_bytes: u64,
+    /// Invocations in one workgroup.
+    pub max_workgroup_invocations: u32,
+    /// Workgroup memory in bytes.
+    pub max_workgroup_bytes: u32,
+    /// Storage buffers one kernel may bind.
+    pub max_storage_buffers: u32,
+    /// Workgroups in one dimension of a dispatch.
+    pub max_workgroups: u32,
+    /// Subgroup operations.
+    pub subgroups: bool,
+    /// The least size of a subgroup; 0 without them.
+    pub min_subgroup_size: u32,
+    /// `f16` in shaders.
+    pub f16: bool,
+    /// Runs on a CPU: kernels that avoid workgroup memory and barriers are faster there.
+    pub software: bool,
+}
+
+impl Capabilities {
+    /// What every WebGPU implementation guarantees.
+    pub const BASELINE: Capabilities = Capabilities {
+        max_binding_bytes: 128 << 20,
+        max_buffer_bytes: 256 << 20,
+        max_workgroup_invocations: 256,
+        max_workgroup_bytes: 16 << 10,
+        max_storage_buffers: 8,
+        max_workgroups: 65535,
+        subgroups: false,
+        min_subgroup_size: 0,
+        f16: false,
+        software: false,
+    };
+
+    /// The host: memory in one piece, kernels replaced by twins.
+    pub const HOST: Capabilities = Capabilities {
+        max_binding_bytes: u64::MAX,
+        max_buffer_bytes: u64::MAX,
+        ..Capabilities::BASELINE
+    };
+}
+
+/// What a buffer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// Read and written by kernels.
+    Storage,
+    /// Kernel parameters.
+    Uniform,
+}
+
+/// Memory of a device. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    label: Arc<str>,
+    bytes: u64,
+    raw: RawBuffer,
+    _entry: Arc<Entry>,
+}
+
+#[derive(Clone, Debug)]
+enum RawBuffer {
+    Host(host::HostBuffer),
+    #[cfg(feature = "wgpu")]
+    Wgpu(::wgpu::Buffer),
+}
+
+impl Buffer {
+    /// What the buffer holds, for error messages.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Size in bytes, a multiple of 16.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The whole buffer, to bind.
+    pub fn whole(&self) -> BufferSlice {
+        BufferSlice { buffer: self.clone(), range: 0..self.bytes }
+    }
+
+    /// A part of the buffer, to bind; `range` counts bytes and starts at a multiple of 256.
+    pub fn slice(&self, range: Range<u64>) -> BufferSlice {
+        BufferSlice { buffer: self.clone(), range }
+    }
+
+    fn check(&self, start: u64, bytes: u64) -> Result<(), DeviceError> {
+        match start.checked_add(bytes) {
+            Some(end) if end <= self.bytes => Ok(()),
+            end => Err(DeviceError::OutOfBounds {
+                label: self.label.to_string(),
+                start,
+                end: end.unwrap_or(u64::MAX),
+                bytes: self.bytes,
+            }),
+        }
+    }
+}
+
+/// A range of a buffer that a kernel sees.
+#[derive(Clone, Debug)]
+pub struct BufferSlice {
+    /// The buffer.
+    pub buffer: Buffer,
+    /// The bytes of it.
+    pub range: Range<u64>,
+}
+
+/// A kernel, compiled for a device. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    kernel: &'static Kernel,
+    raw: RawPipeline,
+}
+
+#[derive(Clone, Debug)]
+enum RawPipeline {
+    Host(host::Twin),
+    #[cfg(feature = "wgpu")]
+    Wgpu(::wgpu::ComputePipeline),
+}
+
+/// The memory that one dispatch sees, by binding number. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct BindGroup {
+    raw: RawBindGroup,
+}
+
+#[derive(Clone, Debug)]
+enum RawBindGroup {
+    Host(Arc<[BufferSlice]>),
+    #[cfg(feature = "wgpu")]
+    Wgpu(::wgpu::BindGroup),
+}
+
+/// One kernel run.
+#[derive(Clone, Copy, Debug)]
+pub struct Dispatch<'a> {
+    /// The kernel.
+    pub pipeline: &'a Pipeline,
+    /// Its memory.
+    pub group: &'a BindGroup,
+    /// Workgroups in x, y and z.
+    pub workgroups: [u32; 3],
+}
+
+/// What a backend does; reached through [`Device`].
+trait Backend: Send + Sync + std::fmt::Debug {
+    fn info(&self) -> &DeviceInfo;
+    fn allocate(&self, label: &str, bytes: u64, usage: Usage) -> Result<RawBuffer, DeviceError>;
+    fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
+    fn read<'a>(&'a self, buffer: &'a Buffer, range: Range<u64>) -> BoxFuture<'a, Result<Vec<u8>, DeviceError>>;
+    fn pipeline(&self, kernel: &'static Kernel) -> Result<RawPipeline, DeviceError>;
+    fn bind(&self, kernel: &'static Kernel, bindings: &[BufferSlice]) -> Result<RawBindGroup, DeviceError>;
+    fn submit(&self, dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send)) -> Result<(), DeviceError>;
+    fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>>;
+}
+
+/// Bytes allocated on a device, now and at most so far.
+#[derive(Debug, Default)]
+struct Ledger {
+    now: AtomicU64,
+    peak: AtomicU64,
+}
+
+/// An entry of the ledger, struck out when the last clone of its buffer goes.
+#[derive(Debug)]
+struct Entry {
+    ledger: Arc<Ledger>,
+    bytes: u64,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.ledger.now.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// A device of some backend. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Device {
+    backend: Arc<dyn Backend>,
+    ledger: Arc<Ledger>,
+}
+
+impl Device {
+    fn new(backend: impl Backend + 'static) -> Device {
+        Device { backend: Arc::new(backend), ledger: Arc::default() }
+    }
+
+    /// The host CPU, with `num_threads` threads (0: one a core).
+    ///
+    /// # Errors
+    ///
+    /// If the threads cannot be started.
+    pub fn host(num_threads: usize) -> Result<Device, DeviceError> {
+        Ok(Device::new(HostDevice::new(num_threads)?))
+    }
+
+    /// The device that a specification names, limited to a profile.
+    ///
+    /// # Errors
+    ///
+    /// If there is none such, with what there is instead.
+    pub async fn open(spec: &DeviceSpec, profile: Profile, num_threads: usize) -> Result<Device, DeviceError> {
+        spec::open(spec, profile, num_threads).await
+    }
+
+    /// What the device is and can do.
+    pub fn info(&self) -> &DeviceInfo {
+        self.backend.info()
+    }
+
+    /// Allocates `bytes` (rounded up to 16), all zero.
+    ///
+    /// # Errors
+    ///
+    /// If the device's limit or its memory is exceeded.
+    pub fn allocate(&self, label: &str, bytes: u64, usage: Usage) -> Result<Buffer, DeviceError> {
+        let limit = self.info().capabilities.max_buffer_bytes;
+        let rounded = bytes.max(1).checked_next_multiple_of(16).unwrap_or(u64::MAX);
+        if rounded > limit {
+            return Err(DeviceError::TooLarge {
+                label: label.into(),
+                bytes,
+                device: self.info().name.clone(),
+                limit,
+            });
+        }
+        let raw = self.backend.allocate(label, rounded, usage)?;
+        let now = self.ledger.now.fetch_add(rounded, Ordering::Relaxed) + rounded;
+        self.ledger.peak.fetch_max(now, Ordering::Relaxed);
+        let entry = Arc::new(Entry { ledger: self.ledger.clone(), bytes: rounded });
+        Ok(Buffer { label: label.into(), bytes: rounded, raw, _entry: entry })
+    }
+
+    /// Writes `data` at `offset` (both multiples of 4 bytes), before whatever is submitted next.
+    ///
+    /// # Errors
+    ///
+    /// If the range is outside the buffer or the device was lost.
+    pub fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+        buffer.check(offset, data.len() as u64)?;
+        self.backend.write(buffer, offset, data)
+    }
+
+    /// Reads `range` (multiples of 4 bytes) after all that was submitted.
+    ///
+    /// # Errors
+    ///
+    /// If the range is outside the buffer or the device was lost.
+    pub async fn read(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>, DeviceError> {
+        buffer.check(range.start, range.end.saturating_sub(range.start))?;
+        self.backend.read(buffer, range).await
+    }
+
+    /// Compiles a kernel, or returns it from the device's cache.
+    ///
+    /// # Errors
+    ///
+    /// If the device's compiler refuses it.
+    pub fn pipeline(&self, kernel: &'static Kernel) -> Result<Pipeline, DeviceError> {
+        Ok(Pipeline { kernel, raw: self.backend.pipeline(kernel)? })
+    }
+
+    /// Binds memory to a kernel (and to every other one with the same kinds of bindings).
+    ///
+    /// # Errors
+    ///
+    /// If a slice is outside its buffer or larger than one binding may be.
+    pub fn bind(&self, kernel: &'static Kernel, bindings: &[BufferSlice]) -> Result<BindGroup, DeviceError> {
+        for slice in bindings {
+            let bytes = slice.range.end.saturating_sub(slice.range.start);
+            slice.buffer.check(slice.range.start, bytes)?;
+            let limit = self.info().capabilities.max_binding_bytes;
+            if bytes > limit {
+                return Err(DeviceError::TooLarge {
+                    label: format!("{} (bound to {})", slice.buffer.label, kernel.name),
+                    bytes,
+                    device: self.info().name.clone(),
+                    limit,
+                });
+            }
+        }
+        Ok(BindGroup { raw: self.backend.bind(kernel, bindings)? })
+    }
+
+    /// Runs dispatches in order, each seeing what those before it wrote, in one submission.
+    ///
+    /// # Errors
+    ///
+    /// If the device was lost or, on the host, a kernel fails.
+    pub fn submit<'a>(&self, mut dispatches: impl Iterator<Item = Dispatch<'a>> + Send) -> Result<(), DeviceError> {
+        self.backend.submit(&mut dispatches)
+    }
+
+    /// Waits until all that was submitted is done.
+    ///
+    /// # Errors
+    ///
+    /// If the device was lost or reported an error meanwhile.
+    pub async fn finish(&self) -> Result<(), DeviceError> {
+        self.backend.finish().await
+    }
+
+    /// Bytes allocated now, and at most so far.
+    pub fn allocated(&self) -> (u64, u64) {
+        (self.ledger.now.load(Ordering::Relaxed), self.ledger.peak.load(Ordering::Relaxed))
+    }
+}

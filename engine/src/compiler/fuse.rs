@@ -1,0 +1,173 @@
+//! Fusion: fewer, larger steps, each of which is one kernel.
+//!
+//! Three patterns, all of a transformer block:
+//! - `q, k, v = linear(x)`, rotate, write the cache: one product with stacked weights and one
+//!   kernel that rotates and writes;
+//! - `activation(linear(x)) * linear(x)`: one product with stacked weights, then the gate;
+//! - `rms_norm(a + b)`: one kernel that adds in place and normalises.
+
+use std::collections::HashMap;
+
+use crate::graph::{Graph, HeadSpec, Node, Op, RopeSpec, ValueId, ValueKind};
+
+/// A step of the fused graph.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Step {
+    /// A node as it is.
+    Plain(Node),
+    /// One product of `x` with the stacked rows of several weights; the result takes the place
+    /// (and the slot) of `out`, the first product's result.
+    Stacked { x: ValueId, parts: Vec<Part>, out: ValueId },
+    /// `rope` of q and k and `kv_write` over a stacked product.
+    RopeKvWrite { qkv: ValueId, q: ValueId, heads: HeadSpec, kv: HeadSpec, rope: RopeSpec, page_size: u32, operands: [ValueId; 5] },
+    /// The gate over a stacked product.
+    GatedStacked { stacked: ValueId, node: Node },
+    /// `sum = a + b` in place of `a`, `out = rms_norm(sum)`.
+    AddRmsNorm { a: ValueId, b: ValueId, sum: ValueId, weight: ValueId, out: ValueId, eps: f32, weight_offset: f32 },
+}
+
+/// A weight of a stacked product with its bias.
+pub(super) type Part = (ValueId, Option<ValueId>);
+
+/// Who makes each value, and who reads it.
+struct Uses {
+    maker: HashMap<ValueId, usize>,
+    readers: HashMap<ValueId, Vec<usize>>,
+    outputs: Vec<ValueId>,
+}
+
+impl Uses {
+    fn of(graph: &Graph) -> Uses {
+        let mut maker = HashMap::new();
+        let mut readers: HashMap<ValueId, Vec<usize>> = HashMap::new();
+        for (i, node) in graph.nodes().iter().enumerate() {
+            maker.extend(node.outputs.iter().map(|id| (*id, i)));
+            for id in &node.inputs {
+                readers.entry(*id).or_default().push(i);
+            }
+        }
+        Uses { maker, readers, outputs: graph.outputs.iter().map(|(_, id)| *id).collect() }
+    }
+
+    /// The one reader of a value that is no output.
+    fn only_reader(&self, id: ValueId) -> Option<usize> {
+        match self.readers.get(&id).map(Vec::as_slice) {
+            Some([reader]) if !self.outputs.contains(&id) => Some(*reader),
+            _ => None,
+        }
+    }
+
+    /// True if `id` is made by a node and nobody reads it after the node at `position`.
+    fn dies_at(&self, graph: &Graph, id: ValueId, position: usize) -> bool {
+        graph.value(id).kind == ValueKind::Node
+            && !self.outputs.contains(&id)
+            && self.readers.get(&id).is_some_and(|readers| readers.iter().all(|reader| *reader <= position))
+    }
+}
+
+/// A node's index if it is a product whose only reader is `reader`.
+fn private_linear(graph: &Graph, uses: &Uses, id: ValueId, reader: usize) -> Option<usize> {
+    let maker = *uses.maker.get(&id)?;
+    (graph.nodes()[maker].op == Op::Linear && uses.only_reader(id)? == reader).then_some(maker)
+}
+
+fn part(node: &Node) -> Part {
+    (node.inputs[1], node.inputs.get(2).copied())
+}
+
+/// What the fusions replace: for each node, nothing (it stays) or the steps that stand in its place.
+type Replaced = Vec<Option<Vec<Step>>>;
+
+fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> Option<()> {
+    let nodes = graph.nodes();
+    let Op::KvWrite { heads: kv, page_size } = nodes[at].op else { return None };
+    let &[k_rot, v, index, page_table, k_cache, v_cache] = nodes[at].inputs.as_slice() else { return None };
+    let rope_k = *uses.maker.get(&k_rot)?;
+    let Op::Rope(k_spec) = nodes[rope_k].op else { return None };
+    (uses.only_reader(k_rot)? == at).then_some(())?;
+    let k_linear = private_linear(graph, uses, nodes[rope_k].inputs[0], rope_k)?;
+    let v_linear = private_linear(graph, uses, v, at)?;
+    let x = nodes[k_linear].inputs[0];
+    // The queries: another rope by the same index and table of another product of the same x.
+    let rope_q = (0..at).rev().find(|i| {
+        *i != rope_k && matches!(nodes[*i].op, Op::Rope(_)) && nodes[*i].inputs[1..] == nodes[rope_k].inputs[1..]
+    })?;
+    let Op::Rope(q_spec) = nodes[rope_q].op else { return None };
+    let q_linear = private_linear(graph, uses, nodes[rope_q].inputs[0], rope_q)?;
+    let same = nodes[q_linear].inputs[0] == x
+        && nodes[v_linear].inputs[0] == x
+        && (q_spec.rotary_dim, q_spec.interleaved) == (k_spec.rotary_dim, k_spec.interleaved)
+        && q_spec.heads.head_dim == kv.head_dim
+        && k_spec.heads == kv;
+    let q_rot = nodes[rope_q].outputs[0];
+    let read_late = uses.readers.get(&q_rot).is_some_and(|readers| readers.iter().all(|reader| *reader > at));
+    (same && read_late).then_some(())?;
+
+    let first = q_linear.min(k_linear).min(v_linear);
+    let out = nodes[q_linear].outputs[0];
+    for node in [q_linear, k_linear, v_linear, rope_q, rope_k] {
+        replaced[node] = Some(Vec::new());
+    }
+    replaced[first] = Some(vec![Step::Stacked {
+        x,
+        parts: [q_linear, k_linear, v_linear].map(|node| part(&nodes[node])).to_vec(),
+        out,
+    }]);
+    replaced[at] = Some(vec![Step::RopeKvWrite {
+        qkv: out,
+        q: q_rot,
+        heads: q_spec.heads,
+        kv,
+        rope: q_spec,
+        page_size,
+        operands: [index, nodes[rope_k].inputs[2], page_table, k_cache, v_cache],
+    }]);
+    Some(())
+}
+
+fn fuse_gate(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> Option<()> {
+    let nodes = graph.nodes();
+    let Op::Gated { .. } = nodes[at].op else { return None };
+    let &[gate, up] = nodes[at].inputs.as_slice() else { return None };
+    let (gate_linear, up_linear) = (private_linear(graph, uses, gate, at)?, private_linear(graph, uses, up, at)?);
+    let x = nodes[gate_linear].inputs[0];
+    (nodes[up_linear].inputs[0] == x && gate_linear != up_linear).then_some(())?;
+    for node in [gate_linear, up_linear] {
+        replaced[node] = Some(Vec::new());
+    }
+    replaced[gate_linear.min(up_linear)] =
+        Some(vec![Step::Stacked { x, parts: vec![part(&nodes[gate_linear]), part(&nodes[up_linear])], out: gate }]);
+    replaced[at] = Some(vec![Step::GatedStacked { stacked: gate, node: nodes[at].clone() }]);
+    Some(())
+}
+
+fn fuse_norm(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> Option<()> {
+    let nodes = graph.nodes();
+    let Op::RmsNorm { eps, weight_offset } = nodes[at].op else { return None };
+    let &[sum, weight] = nodes[at].inputs.as_slice() else { return None };
+    let add = *uses.maker.get(&sum)?;
+    let &[a, b] = nodes[add].inputs.as_slice() else { return None };
+    let fits = nodes[add].op == Op::Add
+        && a != b
+        && graph.value(a).shape == graph.value(b).shape
+        && uses.dies_at(graph, a, add)
+        && replaced[add].is_none()
+        && uses.readers.get(&sum).is_some_and(|readers| readers.iter().min() == Some(&at));
+    fits.then_some(())?;
+    replaced[add] = Some(vec![Step::AddRmsNorm { a, b, sum, weight, out: nodes[at].outputs[0], eps, weight_offset }]);
+    replaced[at] = Some(Vec::new());
+    Some(())
+}
+
+/// The fused steps of a graph, in an order that keeps every read and write of a buffer in place.
+pub(super) fn fuse(graph: &Graph) -> Vec<Step> {
+    let uses = Uses::of(graph);
+    let mut replaced: Replaced = vec![None; graph.nodes().len()];
+    for at in 0..graph.nodes().len() {
+        let _ = fuse_attention(graph, &uses, at, &mut replaced)
+            .or_else(|| fuse_gate(graph, &uses, at, &mut replaced))
+            .or_else(|| fuse_norm(graph, &uses, at, &mut replaced));
+    }
+    let plain = |(node, steps): (&Node, Option<Vec<Step>>)| steps.unwrap_or_else(|| vec![Step::Plain(node.clone())]);
+    graph.nodes().iter().zip(replaced).flat_map(plain).collect()
+}

@@ -1,0 +1,143 @@
+//! A compiled graph, as data: kernel calls over planned memory, sized by symbolic dimensions.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{device::Capabilities, graph::{DType, Shape}, weights::Encoding};
+
+/// A size: `factor` times the product of some of the program's dimensions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Size {
+    /// The known part.
+    pub factor: u64,
+    /// Indices into [`Program::dims`].
+    pub dims: Vec<u32>,
+}
+
+impl Size {
+    /// A size that is known now.
+    pub fn fixed(factor: u64) -> Size {
+        Size { factor, dims: Vec::new() }
+    }
+
+    /// The size under given dimensions; `None` if it overflows.
+    pub fn eval(&self, dims: &[u64]) -> Option<u64> {
+        self.dims.iter().try_fold(self.factor, |product, dim| product.checked_mul(*dims.get(*dim as usize)?))
+    }
+}
+
+/// Memory that the caller sees: an input, a buffer or an output.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Its elements.
+    pub dtype: DType,
+    /// Its shape.
+    pub shape: Shape,
+    /// How many elements that is.
+    pub elements: Size,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// Memory of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
+    /// An input or buffer, by its index in [`Program::inputs`].
+    Input(u32),
+    /// A slot of the arena, by its index in [`Program::slots`].
+    Slot(u32),
+    /// A plane (0 main, 1 high, 2 scales) of a matrix, by its index in [`Program::matrices`].
+    Matrix(u32, u8),
+    /// A vector, by its index in [`Program::vectors`].
+    Vector(u32),
+}
+
+/// Some rows of a tensor of the checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Piece {
+    /// The tensor's name.
+    pub tensor: String,
+    /// First row.
+    pub start: u64,
+    /// Past the last row.
+    pub end: u64,
+}
+
+/// A weight matrix on the device: rows of one or several tensors, repacked, small enough for one
+/// binding. A tensor larger than that becomes several of these.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Matrix {
+    /// The rows' encoding.
+    pub encoding: Encoding,
+    /// Weights in a row.
+    pub cols: u64,
+    /// Which rows, in order.
+    pub pieces: Vec<Piece>,
+}
+
+impl Matrix {
+    /// Rows of all pieces.
+    pub fn rows(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.end - piece.start).sum()
+    }
+}
+
+/// Weights that kernels read as plain `f32`: norms, biases, tables; whole tensors, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Vector {
+    /// The tensors' names.
+    pub tensors: Vec<String>,
+    /// Elements of all of them.
+    pub elements: u64,
+}
+
+/// One 4-byte word of a kernel's parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Word {
+    /// The same in every run.
+    Const(u32),
+    /// A size, known when the program runs.
+    Size(Size),
+}
+
+/// One kernel run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// What it computes, for messages: the op and the first weight or result.
+    pub label: String,
+    /// Names of kernels that can do it, with the largest second grid dimension each is meant for;
+    /// a run takes the first that fits.
+    pub kernels: Vec<(String, u32)>,
+    /// The grid's size in elements.
+    pub grid: [Size; 2],
+    /// The parameters (binding 0).
+    pub params: Vec<Word>,
+    /// Bindings 1 and on.
+    pub bindings: Vec<Place>,
+}
+
+/// A compiled graph: what [`crate::session::InferenceSession::compile`] makes and `init` binds to weights.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// The graph's name.
+    pub name: String,
+    /// What the program relies on.
+    pub target: Capabilities,
+    /// The names of the symbolic dimensions.
+    pub dims: Vec<String>,
+    /// Inputs and buffers.
+    pub inputs: Vec<Port>,
+    /// Which of `inputs` are buffers.
+    pub buffers: Vec<u32>,
+    /// Outputs.
+    pub outputs: Vec<Port>,
+    /// Repacked weights.
+    pub matrices: Vec<Matrix>,
+    /// Plain weights.
+    pub vectors: Vec<Vector>,
+    /// Elements (of 4 bytes) in each slot of the arena.
+    pub slots: Vec<Vec<Size>>,
+    /// What runs, in order.
+    pub calls: Vec<Call>,
+}

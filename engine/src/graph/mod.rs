@@ -1,0 +1,264 @@
+//! Graphs: typed values with symbolic dimensions, and the ops between them.
+//!
+//! A [`Graph`] says what to compute and nothing of how: it needs neither weights (it names them)
+//! nor a device. Nodes run in the order in which they were added, which is what gives ops that
+//! write buffers (a KV cache, a sampler's state) their meaning.
+
+mod op;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::weights::Encoding;
+
+pub(crate) use op::padded_head_dim;
+pub use op::{Activation, AttentionSpec, HeadSpec, Op, RopeSpec};
+
+/// One dimension of a shape.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Dim {
+    /// Known when the graph is built.
+    Fixed(u64),
+    /// Known when the program runs; the same name is the same size everywhere.
+    Symbol(String),
+}
+
+impl From<u64> for Dim {
+    fn from(size: u64) -> Dim {
+        Dim::Fixed(size)
+    }
+}
+
+impl From<&str> for Dim {
+    fn from(name: &str) -> Dim {
+        Dim::Symbol(name.into())
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Dim::Fixed(size) => write!(f, "{size}"),
+            Dim::Symbol(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A shape, outermost dimension first.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Shape(pub Vec<Dim>);
+
+impl Shape {
+    /// The innermost dimension, if it is known.
+    pub fn cols(&self) -> Option<u64> {
+        match self.0.last() {
+            Some(Dim::Fixed(size)) => Some(*size),
+            _ => None,
+        }
+    }
+}
+
+impl<const N: usize> From<[Dim; N]> for Shape {
+    fn from(dims: [Dim; N]) -> Shape {
+        Shape(dims.to_vec())
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (i, dim) in self.0.iter().enumerate() {
+            write!(f, "{}{dim}", if i == 0 { "" } else { ", " })?;
+        }
+        f.write_str("]")
+    }
+}
+
+/// Builds a [`Shape`] from sizes and names: `shape!["tokens", 64u64]`.
+#[macro_export]
+macro_rules! shape {
+    ($($dim:expr),* $(,)?) => {
+        $crate::graph::Shape(vec![$($crate::graph::Dim::from($dim)),*])
+    };
+}
+
+/// The type of a value's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum DType {
+    /// 32-bit floats: every activation.
+    F32,
+    /// 32-bit unsigned integers: tokens, positions, page tables.
+    U32,
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DType::F32 => "f32",
+            DType::U32 => "u32",
+        })
+    }
+}
+
+/// A value of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ValueId(pub(crate) u32);
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ValueKind {
+    /// Written by the caller before a run.
+    Input,
+    /// Memory that outlives a run and that ops may write: a KV cache, a sampler's state.
+    Buffer,
+    /// A tensor of the checkpoint, by its name.
+    Weight(Encoding),
+    /// The result of a node.
+    Node,
+}
+
+/// What a graph knows of a value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Value {
+    /// Its name: unique among inputs, buffers and weights.
+    pub name: String,
+    /// Its elements (of a weight: what they are after decoding).
+    pub dtype: DType,
+    /// Its shape, outermost dimension first.
+    pub shape: Shape,
+    /// Where it comes from.
+    pub kind: ValueKind,
+}
+
+/// One op and the values it reads and makes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// What is computed.
+    pub op: Op,
+    /// What it reads, and the buffers it writes.
+    pub inputs: Vec<ValueId>,
+    /// What it makes.
+    pub outputs: Vec<ValueId>,
+}
+
+/// Occurs when an op is added whose operands do not fit.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{op}: {problem} ({operands})")]
+pub struct GraphError {
+    /// The op.
+    pub op: &'static str,
+    /// What does not fit.
+    pub problem: String,
+    /// The operands' names and shapes.
+    pub operands: String,
+}
+
+/// A computation, as data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Graph {
+    /// The graph's name.
+    pub name: String,
+    pub(crate) values: Vec<Value>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) outputs: Vec<(String, ValueId)>,
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new(name: &str) -> Graph {
+        Graph { name: name.into(), values: Vec::new(), nodes: Vec::new(), outputs: Vec::new() }
+    }
+
+    fn add_value(&mut self, name: String, dtype: DType, shape: Shape, kind: ValueKind) -> ValueId {
+        self.values.push(Value { name, dtype, shape, kind });
+        ValueId(self.values.len() as u32 - 1)
+    }
+
+    /// A value that the caller writes before each run.
+    pub fn input(&mut self, name: &str, dtype: DType, shape: Shape) -> ValueId {
+        self.add_value(name.into(), dtype, shape, ValueKind::Input)
+    }
+
+    /// Memory that outlives a run and that ops may write.
+    pub fn buffer(&mut self, name: &str, dtype: DType, shape: Shape) -> ValueId {
+        self.add_value(name.into(), dtype, shape, ValueKind::Buffer)
+    }
+
+    /// A tensor of the checkpoint. Naming it twice gives the same value.
+    pub fn weight(&mut self, name: &str, encoding: Encoding, shape: Shape) -> ValueId {
+        let same = |value: &Value| matches!(value.kind, ValueKind::Weight(_)) && value.name == name;
+        match self.values.iter().position(same) {
+            Some(i) => ValueId(i as u32),
+            None => self.add_value(name.into(), DType::F32, shape, ValueKind::Weight(encoding)),
+        }
+    }
+
+    /// What the graph knows of a value.
+    pub fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.0 as usize]
+    }
+
+    /// The nodes in the order in which they run.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Makes a value readable after a run, under a name.
+    pub fn output(&mut self, name: &str, value: ValueId) {
+        self.outputs.push((name.into(), value));
+    }
+
+    /// Adds an op and returns its result (for an op that only writes buffers, its first operand).
+    ///
+    /// # Errors
+    ///
+    /// If the operands' number, types or shapes do not fit the op; the error names them.
+    pub fn add(&mut self, op: Op, inputs: &[ValueId]) -> Result<ValueId, GraphError> {
+        let operands: Vec<&Value> = inputs.iter().map(|id| self.value(*id)).collect();
+        let outputs = op.infer(&operands).map_err(|problem| GraphError {
+            op: op.name(),
+            problem,
+            operands: operands.iter().map(|v| format!("{}: {}{}", v.name, v.dtype, v.shape)).collect::<Vec<_>>().join(", "),
+        })?;
+        let node = self.nodes.len();
+        let outputs: Vec<ValueId> = outputs
+            .into_iter()
+            .map(|(dtype, shape)| self.add_value(format!("{}.{node}", op.name()), dtype, shape, ValueKind::Node))
+            .collect();
+        let result = outputs.first().or(inputs.first()).copied();
+        self.nodes.push(Node { op, inputs: inputs.to_vec(), outputs });
+        // PROOF: `infer` refuses a call without operands, so there is a first one.
+        Ok(result.expect("an op has operands"))
+    }
+}
+
+impl fmt::Display for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |ids: &[ValueId]| {
+            ids.iter().map(|id| self.value(*id).name.clone()).collect::<Vec<_>>().join(", ")
+        };
+        writeln!(f, "graph {} {{", self.name)?;
+        for value in &self.values {
+            let kind = match &value.kind {
+                ValueKind::Input => "input".to_string(),
+                ValueKind::Buffer => "buffer".to_string(),
+                ValueKind::Weight(encoding) => format!("weight {encoding}"),
+                ValueKind::Node => continue,
+            };
+            writeln!(f, "  {kind} {}: {}{}", value.name, value.dtype, value.shape)?;
+        }
+        for node in &self.nodes {
+            let results: Vec<String> = node
+                .outputs
+                .iter()
+                .map(|id| format!("{}: {}{} = ", self.value(*id).name, self.value(*id).dtype, self.value(*id).shape))
+                .collect();
+            writeln!(f, "  {}{}({})", results.join(""), node.op.name(), list(&node.inputs))?;
+        }
+        for (name, id) in &self.outputs {
+            writeln!(f, "  output {name} = {}", self.value(*id).name)?;
+        }
+        f.write_str("}")
+    }
+}

@@ -1,0 +1,91 @@
+//! The architectures: each a short file that says how it differs from the common decoder.
+//!
+//! To add one, write a file with its two functions (from Hugging Face's `config.json`, from GGUF
+//! metadata) and add its row to [`ARCHITECTURES`].
+
+mod llama;
+mod mistral;
+mod qwen2;
+
+mod gguf;
+mod hugging_face;
+
+use serde_json::Value;
+
+use super::{DecoderSpec, PipelineError, decoder::TensorNames};
+use crate::weights::Checkpoint;
+
+pub use gguf::GgufConfig;
+pub use hugging_face::HfConfig;
+
+/// One architecture.
+pub struct Architecture {
+    /// Its name in Wisp.
+    pub name: &'static str,
+    /// `architectures` in Hugging Face's `config.json`.
+    pub hugging_face: &'static [&'static str],
+    /// `general.architecture` in GGUF; empty if GGUF has none.
+    pub gguf: &'static str,
+    /// The spec from a `config.json`.
+    pub from_hugging_face: fn(&HfConfig) -> Result<DecoderSpec, PipelineError>,
+    /// The spec from GGUF metadata.
+    pub from_gguf: fn(&GgufConfig) -> Result<DecoderSpec, PipelineError>,
+}
+
+/// Every architecture that Wisp runs.
+pub const ARCHITECTURES: &[Architecture] = &[llama::LLAMA, mistral::MISTRAL, qwen2::QWEN2];
+
+/// What a checkpoint is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recognised {
+    /// The architecture's name.
+    pub architecture: &'static str,
+    /// Its decoder.
+    pub spec: DecoderSpec,
+}
+
+fn unknown(name: &str, supported: impl Iterator<Item = String>) -> PipelineError {
+    let mut supported: Vec<String> = supported.collect();
+    supported.dedup();
+    PipelineError::UnknownArchitecture { name: name.into(), supported }
+}
+
+/// Recognises a checkpoint by its GGUF metadata.
+///
+/// # Errors
+///
+/// If the architecture is unknown or its metadata unusable.
+pub fn from_gguf(checkpoint: &Checkpoint, file: &str) -> Result<Recognised, PipelineError> {
+    let config = GgufConfig::new(checkpoint, file)?;
+    let name = config.architecture();
+    match ARCHITECTURES.iter().find(|architecture| !architecture.gguf.is_empty() && architecture.gguf == name) {
+        Some(architecture) => Ok(Recognised { architecture: architecture.name, spec: (architecture.from_gguf)(&config)? }),
+        None => Err(unknown(name, ARCHITECTURES.iter().map(|architecture| architecture.gguf.to_string()))),
+    }
+}
+
+/// Recognises a checkpoint by the text of its `config.json`.
+///
+/// # Errors
+///
+/// If the architecture is unknown or the configuration unusable.
+pub fn from_hugging_face(config: &str) -> Result<Recognised, PipelineError> {
+    let problem = |problem: String| PipelineError::Config { file: "config.json".into(), problem };
+    let json: Value = serde_json::from_str(config).map_err(|error| problem(error.to_string()))?;
+    let config = HfConfig::new(json);
+    let names = config.architectures();
+    let known = ARCHITECTURES.iter().find(|architecture| names.iter().any(|name| architecture.hugging_face.contains(&name.as_str())));
+    match known {
+        Some(architecture) => Ok(Recognised { architecture: architecture.name, spec: (architecture.from_hugging_face)(&config)? }),
+        None if names.is_empty() => Err(problem("it names no `architectures`".into())),
+        None => {
+            let supported = ARCHITECTURES.iter().flat_map(|architecture| architecture.hugging_face.iter().map(|name| name.to_string()));
+            Err(unknown(&names.join(", "), supported))
+        }
+    }
+}
+
+/// The names that a checkpoint gives the decoder's tensors.
+pub fn tensor_names(checkpoint: &Checkpoint) -> &'static TensorNames {
+    if checkpoint.gguf().is_some() { &super::decoder::GGUF } else { &super::decoder::HUGGING_FACE }
+}

@@ -1,0 +1,153 @@
+//! A model's files together: weights, configuration, tokenizer.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::{
+    PipelineError,
+    architectures::{self, Recognised},
+    tokenizer::{Metadata, Tokenizer, TokenizerError},
+};
+use crate::weights::{Checkpoint, FileBytes, gguf::{Gguf, Strings}};
+
+/// What a model's files say, before anything is loaded to a device.
+#[derive(Debug)]
+pub struct ModelFiles {
+    /// What the user calls the model.
+    pub name: String,
+    /// The weights.
+    pub checkpoint: Checkpoint,
+    /// The architecture and its sizes.
+    pub recognised: Recognised,
+    /// The tokenizer, or why there is none; token ids work without.
+    pub tokenizer: Result<Tokenizer, TokenizerError>,
+    /// Tokens that end a text.
+    pub stop_tokens: BTreeSet<u32>,
+}
+
+impl ModelFiles {
+    /// Opens a `.gguf` file, or a directory in Hugging Face's layout.
+    ///
+    /// # Errors
+    ///
+    /// If the files cannot be read, or the architecture is unknown. A missing tokenizer is no error yet.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open(path: &std::path::Path) -> Result<ModelFiles, PipelineError> {
+        let checkpoint = Checkpoint::open(path)?;
+        let name = path.display().to_string();
+        if checkpoint.gguf().is_some() {
+            return ModelFiles::from_gguf(name, checkpoint);
+        }
+        let directory = checkpoint.directory().unwrap_or(path).to_path_buf();
+        let config = read(&directory.join("config.json"))?;
+        let recognised = architectures::from_hugging_face(&config)?;
+        let tokenizer = Tokenizer::from_dir(&directory);
+        let mut stop_tokens: BTreeSet<u32> = tokenizer.as_ref().map(|tokenizer| tokenizer.eos().clone()).unwrap_or_default();
+        stop_tokens.extend(eos(&config));
+        if let Ok(generation) = std::fs::read_to_string(directory.join("generation_config.json")) {
+            stop_tokens.extend(eos(&generation));
+        }
+        Ok(ModelFiles { name, checkpoint, recognised, tokenizer, stop_tokens })
+    }
+
+    /// A model in memory, in GGUF.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are damaged, or the architecture is unknown.
+    pub fn from_bytes(name: &str, bytes: impl Into<FileBytes>) -> Result<ModelFiles, PipelineError> {
+        ModelFiles::from_gguf(name.into(), Checkpoint::from_bytes(name, bytes)?)
+    }
+
+    fn from_gguf(name: String, checkpoint: Checkpoint) -> Result<ModelFiles, PipelineError> {
+        let file = checkpoint.file_names().next().unwrap_or(&name).to_string();
+        let recognised = architectures::from_gguf(&checkpoint, &file)?;
+        let tokenizer = tokenizer(&checkpoint);
+        let stop_tokens = tokenizer.as_ref().map(|tokenizer| tokenizer.eos().clone()).unwrap_or_default();
+        Ok(ModelFiles { name, checkpoint, recognised, tokenizer, stop_tokens })
+    }
+}
+
+/// The tokenizer of a GGUF checkpoint; one that has nothing but a vocabulary will do.
+///
+/// # Errors
+///
+/// If there is none in the file, or it is of an unknown kind.
+pub fn tokenizer(checkpoint: &Checkpoint) -> Result<Tokenizer, TokenizerError> {
+    match checkpoint.gguf() {
+        Some(gguf) => Tokenizer::from_gguf(&TokenizerMetadata::new(gguf)),
+        #[cfg(not(target_arch = "wasm32"))]
+        None => Tokenizer::from_dir(checkpoint.directory().unwrap_or(std::path::Path::new("."))),
+        #[cfg(target_arch = "wasm32")]
+        None => Tokenizer::from_dir("."),
+    }
+}
+
+/// A GGUF header as a tokenizer sees it.
+struct TokenizerMetadata<'a> {
+    gguf: &'a Gguf,
+    /// The arrays of strings, which the header keeps in one piece.
+    strings: HashMap<&'a str, Vec<String>>,
+}
+
+impl<'a> TokenizerMetadata<'a> {
+    fn new(gguf: &'a Gguf) -> TokenizerMetadata<'a> {
+        let tokenizer_keys = gguf.metadata.keys().filter(|key| key.starts_with("tokenizer."));
+        let strings = tokenizer_keys.filter_map(|key| {
+            let strings: &Strings = gguf.get(key).ok()??;
+            Some((key.as_str(), strings.iter().map(String::from).collect()))
+        });
+        TokenizerMetadata { gguf, strings: strings.collect() }
+    }
+}
+
+impl Metadata for TokenizerMetadata<'_> {
+    fn string(&self, key: &str) -> Option<&str> {
+        self.gguf.get(key).ok()?
+    }
+
+    fn strings(&self, key: &str) -> Option<&[String]> {
+        self.strings.get(key).map(Vec::as_slice)
+    }
+
+    fn floats(&self, key: &str) -> Option<Vec<f32>> {
+        self.gguf.get(key).ok()?
+    }
+
+    fn ints(&self, key: &str) -> Option<Vec<i64>> {
+        self.gguf.get(key).ok()?
+    }
+
+    fn uint(&self, key: &str) -> Option<u64> {
+        self.gguf.get(key).ok()?
+    }
+
+    fn boolean(&self, key: &str) -> Option<bool> {
+        self.gguf.get(key).ok()?
+    }
+
+    fn keys_with_prefix(&self, prefix: &str) -> Vec<&str> {
+        self.gguf.metadata.keys().map(String::as_str).filter(|key| key.starts_with(prefix)).collect()
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+fn read(path: &std::path::Path) -> Result<String, PipelineError> {
+    std::fs::read_to_string(path).map_err(|error| PipelineError::Config {
+        file: path.display().to_string(),
+        problem: match error.kind() {
+            std::io::ErrorKind::NotFound => "it is missing: a directory needs the checkpoint's config.json".into(),
+            _ => error.to_string(),
+        },
+    })
+}
+
+/// `eos_token_id` of a configuration: a number or a list of them.
+fn eos(config: &str) -> Vec<u32> {
+    let Ok(json) = serde_json::from_str::<serde_json::Value>(config) else { return Vec::new() };
+    let ids = match json.get("eos_token_id") {
+        Some(serde_json::Value::Array(ids)) => ids.clone(),
+        Some(id) => vec![id.clone()],
+        None => Vec::new(),
+    };
+    ids.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect()
+}

@@ -1,0 +1,86 @@
+//! Pipelines: from a checkpoint to text, for many users at once.
+
+pub mod architectures;
+pub mod chat_template;
+pub mod checkpoint;
+pub mod decoder;
+pub mod kv_cache;
+pub mod model;
+pub mod rope;
+mod sampler;
+pub mod sampling;
+pub mod scheduler;
+pub mod text_generation;
+pub mod tokenizer;
+pub mod tokenizer;
+
+use crate::{graph::GraphError, session::SessionError, weights::WeightError};
+
+pub use decoder::{DecoderError, DecoderSpec};
+pub use model::{ModelLimits, PipelineModel, TokenInputs};
+pub use sampling::{SamplingError, SamplingParams};
+pub use scheduler::{FinishReason, Request, RequestError, RequestId};
+
+/// What can go wrong between a checkpoint and its text.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PipelineError {
+    /// Occurs when the session fails.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// Occurs when the checkpoint cannot be read.
+    #[error(transparent)]
+    Weights(#[from] WeightError),
+    /// Occurs when the decoder's graph cannot be built from the checkpoint.
+    #[error(transparent)]
+    Decoder(#[from] DecoderError),
+    /// Occurs when a graph is wrong, which is a defect of Wisp.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// Occurs when a request cannot be taken.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// Occurs when a sampling parameter is outside its range.
+    #[error(transparent)]
+    Sampling(#[from] SamplingError),
+    /// Occurs when a token is not in the vocabulary.
+    #[error("token {token} is not in the vocabulary of {vocab_size}")]
+    UnknownToken {
+        /// The token.
+        token: u32,
+        /// Words in the vocabulary.
+        vocab_size: u64,
+    },
+    /// Occurs when a batch contradicts itself or the model's limits.
+    #[error("the batch does not fit the model's limits")]
+    Batch,
+    /// Occurs when the KV cache of one layer exceeds what the device binds at once.
+    #[error("a KV cache for {max_batch} sequences of {max_length} tokens is too large for this device: use --max-length {positions} or less")]
+    CacheTooLarge {
+        /// Tokens of a sequence.
+        max_length: u64,
+        /// Sequences.
+        max_batch: u64,
+        /// The longest that fits.
+        positions: u64,
+    },
+    /// Occurs when the model's configuration is missing or unusable.
+    #[error("{file}: {problem}")]
+    Config {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Occurs when no architecture of Wisp's is the checkpoint's.
+    #[error("the architecture {name} is not supported; supported are {}", .supported.join(", "))]
+    UnknownArchitecture {
+        /// The checkpoint's architecture.
+        name: String,
+        /// What Wisp has.
+        supported: Vec<String>,
+    },
+    /// Occurs when a model draws no usable token.
+    #[error("the model computed no finite logits (NaN or infinity): its weights are damaged or its format is not what its file says")]
+    NotFinite,
+}

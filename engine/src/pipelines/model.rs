@@ -1,0 +1,311 @@
+//! A checkpoint on a device: the decoder's program, the sampler's, and the KV cache.
+
+use std::{borrow::Cow, collections::HashMap, ops::Range};
+
+use crate::{
+    device::BoxFuture,
+    session::{CompiledModel, Dims, InferenceSession, InitOptions, Model, SessionError, submit},
+    weights::{Encoding, Stored, TensorInfo, WeightError, WeightSource},
+};
+
+use super::{
+    PipelineError,
+    decoder::{self, DecoderLayout, DecoderSpec, ROPE_TABLE, TensorNames},
+    rope, sampler,
+    scheduler::{Scheduler, Step},
+};
+
+/// Sizes that a model is made for. They decide how much memory it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// Tokens of one sequence, prompt and generated ones.
+    pub max_length: u64,
+    /// Sequences at the same time.
+    pub max_batch: u64,
+    /// Tokens in one step.
+    pub max_step_tokens: u64,
+    /// Tokens in one step whose logits are wanted; at least `max_batch`.
+    pub max_logit_rows: u64,
+    /// Positions in a page of the KV cache.
+    pub page_size: u32,
+    /// Pages of the KV cache; 0: enough for `max_batch` sequences of `max_length`.
+    pub pages: u64,
+    /// Decode steps in one submission.
+    pub max_steps: u64,
+}
+
+impl Default for ModelLimits {
+    fn default() -> ModelLimits {
+        ModelLimits { max_length: 2048, max_batch: 1, max_step_tokens: 512, max_logit_rows: 1, page_size: 32, pages: 0, max_steps: 8 }
+    }
+}
+
+impl ModelLimits {
+    /// Pages that one sequence may own.
+    pub fn pages_per_sequence(&self) -> u64 {
+        self.max_length.div_ceil(self.page_size.max(1).into())
+    }
+
+    /// Pages of the whole cache.
+    pub fn total_pages(&self) -> u64 {
+        if self.pages > 0 { self.pages } else { self.pages_per_sequence() * self.max_batch }
+    }
+}
+
+/// A ragged batch: the tokens of several sequences, one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenInputs {
+    /// `[tokens]`.
+    pub tokens: Vec<u32>,
+    /// `[tokens, 2]`: sequence and position of each token.
+    pub index: Vec<[u32; 2]>,
+    /// `[logit_rows]`: tokens whose logits are wanted.
+    pub logit_rows: Vec<u32>,
+    /// `[batch, pages_per_sequence]`.
+    pub page_table: Vec<u32>,
+}
+
+/// Adds tensors that are computed, not stored, to a checkpoint.
+struct WithTable<'a> {
+    inner: &'a dyn WeightSource,
+    table: TensorInfo,
+    bytes: Vec<u8>,
+}
+
+impl WeightSource for WithTable<'_> {
+    fn tensors(&self) -> &[TensorInfo] {
+        self.inner.tensors()
+    }
+
+    fn find(&self, name: &str) -> Option<&TensorInfo> {
+        if name == ROPE_TABLE { Some(&self.table) } else { self.inner.find(name) }
+    }
+
+    fn read<'a>(&'a self, name: &'a str, range: Range<u64>) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>> {
+        if name != ROPE_TABLE {
+            return self.inner.read(name, range);
+        }
+        let bytes = self.bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
+        Box::pin(async move { Ok(Cow::Borrowed(bytes)) })
+    }
+
+    fn release(&self, name: &str) {
+        if name != ROPE_TABLE {
+            self.inner.release(name);
+        }
+    }
+}
+
+/// A decoder on a device, ready to run ragged batches.
+#[derive(Debug)]
+pub struct PipelineModel {
+    spec: DecoderSpec,
+    limits: ModelLimits,
+    decoder: Model,
+    sampler: Model,
+    /// The page table that is on the device.
+    page_table: Vec<u32>,
+}
+
+impl PipelineModel {
+    /// Compiles the decoder of a checkpoint for a session's device and loads its weights.
+    ///
+    /// # Errors
+    ///
+    /// If the checkpoint does not fit the spec, or the device has not enough memory.
+    pub async fn load(
+        session: &InferenceSession,
+        spec: DecoderSpec,
+        names: &TensorNames,
+        weights: &dyn WeightSource,
+        limits: ModelLimits,
+        progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
+    ) -> Result<PipelineModel, PipelineError> {
+        let limits = fit(session, &spec, limits)?;
+        let compiled = compile(session, &spec, names, weights, limits)?;
+        let values = rope::table(spec.rope_theta, spec.rotary_dim, &spec.rope_scaling, limits.max_length);
+        let table = TensorInfo {
+            name: ROPE_TABLE.into(),
+            stored: Stored::Encoding(Encoding::F32),
+            shape: vec![limits.max_length, spec.rotary_dim.into()],
+            file: 0,
+            offset: 0,
+            len: values.len() as u64 * 4,
+            big_endian: false,
+        };
+        let weights = WithTable { inner: weights, table, bytes: bytemuck::cast_slice(&values).to_vec() };
+        let dims = |rows: u64| {
+            HashMap::from([
+                ("tokens".to_string(), limits.max_step_tokens),
+                ("batch".to_string(), limits.max_batch),
+                ("max_pages".to_string(), limits.pages_per_sequence()),
+                ("logit_rows".to_string(), rows),
+                ("pages".to_string(), limits.total_pages()),
+            ])
+        };
+        let options = InitOptions { max_dims: dims(limits.max_logit_rows), progress, ..Default::default() };
+        let decoder = session.init(&compiled, &weights, options).await?;
+        let mut shared = HashMap::new();
+        for name in ["logits", "tokens", "index"] {
+            shared.insert(name.to_string(), decoder.buffer(name)?.clone());
+        }
+        let options = InitOptions { max_dims: dims(limits.max_batch), shared, ..Default::default() };
+        let sampler = session.load(&sampler::build(spec.vocab_size, limits.max_steps)?, &weights, options).await?;
+        Ok(PipelineModel { spec, limits, decoder, sampler, page_table: Vec::new() })
+    }
+
+    /// What the decoder is.
+    pub fn spec(&self) -> &DecoderSpec {
+        &self.spec
+    }
+
+    /// The sizes it was made for.
+    pub fn limits(&self) -> &ModelLimits {
+        &self.limits
+    }
+
+    /// Kernel calls for one token: the decoder's and the sampler's.
+    pub fn dispatches_per_token(&self) -> usize {
+        self.decoder.dispatches_per_run() + self.sampler.dispatches_per_run()
+    }
+
+    /// The decoder's program on its device.
+    pub fn decoder(&self) -> &Model {
+        &self.decoder
+    }
+
+    /// The inputs of a scheduler's step.
+    pub fn prepare_token_inputs(&self, scheduler: &Scheduler, step: &Step) -> TokenInputs {
+        let stride = self.limits.pages_per_sequence() as usize;
+        let mut inputs = TokenInputs { page_table: self.page_table.clone(), ..Default::default() };
+        inputs.page_table.resize(stride * self.limits.max_batch as usize, 0);
+        for chunk in &step.chunks {
+            let Some(sequence) = scheduler.sequence(chunk.slot) else { continue };
+            inputs.tokens.extend(&sequence.tokens[chunk.start..chunk.start + chunk.len]);
+            inputs.index.extend((chunk.start..chunk.start + chunk.len).map(|position| [chunk.slot, position as u32]));
+            if chunk.draws {
+                inputs.logit_rows.push(inputs.tokens.len() as u32 - 1);
+            }
+            let row = chunk.slot as usize * stride;
+            for (entry, page) in inputs.page_table[row..row + stride].iter_mut().zip(sequence.block_table().pages()) {
+                *entry = *page;
+            }
+        }
+        inputs
+    }
+
+    /// Checks that no index leads a kernel outside its memory, then writes the inputs.
+    fn write(&mut self, inputs: &TokenInputs) -> Result<Dims, PipelineError> {
+        let limits = &self.limits;
+        if let Some(token) = inputs.tokens.iter().find(|token| u64::from(**token) >= self.spec.vocab_size) {
+            return Err(PipelineError::UnknownToken { token: *token, vocab_size: self.spec.vocab_size });
+        }
+        let sound = inputs.index.len() == inputs.tokens.len()
+            && inputs.index.iter().all(|[slot, at]| u64::from(*slot) < limits.max_batch && u64::from(*at) < limits.max_length)
+            && inputs.logit_rows.iter().all(|row| (*row as usize) < inputs.tokens.len())
+            && inputs.page_table.iter().all(|page| u64::from(*page) < limits.total_pages());
+        if !sound {
+            return Err(PipelineError::Batch);
+        }
+        self.decoder.write("tokens", &inputs.tokens)?;
+        self.decoder.write("index", &inputs.index)?;
+        self.decoder.write("logit_rows", &inputs.logit_rows)?;
+        if self.page_table != inputs.page_table {
+            self.decoder.write("page_table", &inputs.page_table)?;
+            self.page_table.clone_from(&inputs.page_table);
+        }
+        Ok(self.decoder.dims(&self.sizes(inputs))?)
+    }
+
+    fn sizes(&self, inputs: &TokenInputs) -> [(&'static str, u64); 5] {
+        [
+            ("tokens", inputs.tokens.len() as u64),
+            ("batch", self.limits.max_batch),
+            ("max_pages", self.limits.pages_per_sequence()),
+            ("logit_rows", inputs.logit_rows.len() as u64),
+            ("pages", self.limits.total_pages()),
+        ]
+    }
+
+    /// Runs a batch and returns the wanted logits, `[logit_rows, vocab]`.
+    ///
+    /// # Errors
+    ///
+    /// If the batch exceeds the model's limits or the device fails.
+    pub async fn execute(&mut self, inputs: &TokenInputs) -> Result<Vec<f32>, PipelineError> {
+        let dims = self.write(inputs)?;
+        self.decoder.run(&dims)?;
+        Ok(self.decoder.read("logits", inputs.logit_rows.len() as u64 * self.spec.vocab_size).await?)
+    }
+
+    /// Runs a step of the scheduler and draws its tokens on the device, all in one submission.
+    /// Returns the tokens of each part that draws, in order.
+    ///
+    /// # Errors
+    ///
+    /// If the batch exceeds the model's limits or the device fails.
+    pub async fn step(&mut self, scheduler: &Scheduler, step: &Step) -> Result<Vec<Vec<u32>>, PipelineError> {
+        let inputs = self.prepare_token_inputs(scheduler, step);
+        let dims = self.write(&inputs)?;
+        let mut settings = Vec::with_capacity(inputs.logit_rows.len());
+        for chunk in step.chunks.iter().filter(|chunk| chunk.draws) {
+            if let Some(sequence) = scheduler.sequence(chunk.slot) {
+                settings.push(sequence.sampling.settings(chunk.slot, (chunk.start + chunk.len) as u32));
+            }
+        }
+        self.sampler.write("settings", &settings)?;
+        let sampler_dims = self.sampler.dims(&self.sizes(&inputs))?;
+        let device = self.decoder.device().clone();
+        submit(&device, &[(&self.decoder, &dims), (&self.sampler, &sampler_dims)], step.repeat)?;
+        if settings.is_empty() {
+            return Ok(Vec::new());
+        }
+        let batch = self.limits.max_batch as usize;
+        let out: Vec<u32> = self.sampler.read("out", (step.repeat * batch) as u64).await?;
+        Ok(settings.iter().map(|row| out.iter().skip(row.sequence as usize).step_by(batch).copied().collect()).collect())
+    }
+
+    /// Marks which tokens a new sequence has seen, for the repetition penalty.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub fn set_seen(&self, slot: u32, tokens: &[u32]) -> Result<(), SessionError> {
+        let words = sampler::seen_words(self.spec.vocab_size);
+        let mut seen = vec![0u32; words as usize];
+        for token in tokens {
+            if let Some(word) = seen.get_mut(*token as usize / 32) {
+                *word |= 1 << (token % 32);
+            }
+        }
+        self.sampler.write_at("seen", u64::from(slot) * words, &seen)
+    }
+}
+
+/// Limits that the device and the model can keep: a binding must hold a layer's cache and the logits.
+fn fit(session: &InferenceSession, spec: &DecoderSpec, limits: ModelLimits) -> Result<ModelLimits, PipelineError> {
+    let capabilities = &session.device().info().capabilities;
+    let mut limits = limits;
+    limits.max_length = limits.max_length.clamp(1, spec.max_positions.max(1));
+    limits.max_batch = limits.max_batch.max(1);
+    limits.max_logit_rows = limits.max_logit_rows.max(limits.max_batch);
+    limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
+    let page_bytes = spec.kv_row_bytes() * u64::from(limits.page_size);
+    let most = capabilities.max_binding_bytes.min(capabilities.max_buffer_bytes) / page_bytes.max(1);
+    if limits.total_pages() > most {
+        let positions = most * u64::from(limits.page_size) / limits.max_batch;
+        return Err(PipelineError::CacheTooLarge { max_length: limits.max_length, max_batch: limits.max_batch, positions });
+    }
+    // Logits of many rows must fit one binding too.
+    let rows = (capabilities.max_binding_bytes / (spec.vocab_size * 4)).max(1);
+    limits.max_logit_rows = limits.max_logit_rows.min(rows);
+    limits.max_batch = limits.max_batch.min(rows);
+    Ok(limits)
+}
+
+/// Compiles a checkpoint's decoder: its tensors' names, shapes and encodings are read, not its weights.
+fn compile(session: &InferenceSession, spec: &DecoderSpec, names: &TensorNames, weights: &dyn WeightSource, limits: ModelLimits) -> Result<CompiledModel, PipelineError> {
+    let layout = DecoderLayout { page_size: limits.page_size, max_length: limits.max_length };
+    let graph = decoder::build(spec, names, weights, layout)?;
+    Ok(session.compile(&graph)?)
+}

@@ -1,0 +1,141 @@
+//! Rotary frequencies, their scalings, and the table of rotations that kernels read.
+
+use std::f64::consts::PI;
+
+/// How positions beyond the trained ones are reached. Formulas: transformers' `modeling_rope_utils`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RopeScaling {
+    /// Not at all.
+    None,
+    /// Every frequency divided by `factor` (Chen et al. 2023).
+    Linear {
+        /// The divisor.
+        factor: f64,
+    },
+    /// Base enlarged once the context exceeds the trained one (`dynamic` NTK).
+    Dynamic {
+        /// The factor.
+        factor: f64,
+        /// The trained context.
+        original: f64,
+    },
+    /// Llama 3.1's: low frequencies divided, high ones kept, a ramp between.
+    Llama3 {
+        /// The divisor of the low frequencies.
+        factor: f64,
+        /// Wavelengths above `original / low` are divided.
+        low: f64,
+        /// Wavelengths below `original / high` are kept.
+        high: f64,
+        /// The trained context.
+        original: f64,
+    },
+    /// YaRN (Peng et al. 2023).
+    Yarn {
+        /// The divisor of the low frequencies.
+        factor: f64,
+        /// The trained context.
+        original: f64,
+        /// Dimensions that turn more often than this are kept.
+        beta_fast: f64,
+        /// Dimensions that turn less often than this are divided.
+        beta_slow: f64,
+        /// Factor on cosine and sine.
+        attention_factor: f64,
+        /// Round the ramp's ends to whole dimensions.
+        truncate: bool,
+    },
+    /// Each frequency with a divisor of its own, as GGUF's `rope_freqs` tensor gives them.
+    Factors(Vec<f32>),
+}
+
+/// YaRN's factor on cosine and sine when the configuration gives none.
+pub fn yarn_attention_factor(factor: f64) -> f64 {
+    if factor <= 1.0 { 1.0 } else { 0.1 * factor.ln() + 1.0 }
+}
+
+/// The angle per position of each rotated pair, `[rotary_dim / 2]`, and the factor on cosine and
+/// sine. `length` is the context that the table is made for.
+pub fn frequencies(theta: f32, rotary_dim: u32, scaling: &RopeScaling, length: u64) -> (Vec<f32>, f64) {
+    let dim = f64::from(rotary_dim);
+    let pairs = rotary_dim as usize / 2;
+    let plain = |theta: f64| (0..pairs).map(|i| theta.powf(-2.0 * i as f64 / dim)).collect::<Vec<f64>>();
+    let base = plain(theta.into());
+    let (scaled, attention_factor) = match scaling {
+        RopeScaling::None => (base, 1.0),
+        RopeScaling::Linear { factor } => (base.iter().map(|f| f / factor).collect(), 1.0),
+        RopeScaling::Dynamic { factor, original } => {
+            let length = (length as f64).max(*original);
+            let grown = f64::from(theta) * (factor * length / original - (factor - 1.0)).powf(dim / (dim - 2.0));
+            (plain(grown), 1.0)
+        }
+        RopeScaling::Llama3 { factor, low, high, original } => {
+            let scale = |f: f64| {
+                let wavelength = 2.0 * PI / f;
+                let smooth = ((original / wavelength - low) / (high - low)).clamp(0.0, 1.0);
+                (1.0 - smooth) * f / factor + smooth * f
+            };
+            (base.into_iter().map(scale).collect(), 1.0)
+        }
+        RopeScaling::Yarn { factor, original, beta_fast, beta_slow, attention_factor, truncate } => {
+            // The dimension that makes this many turns over the trained context.
+            let dimension = |turns: f64| dim * (original / (turns * 2.0 * PI)).ln() / (2.0 * f64::from(theta).ln());
+            let (mut low, mut high) = (dimension(*beta_fast), dimension(*beta_slow));
+            if *truncate {
+                (low, high) = (low.floor(), high.ceil());
+            }
+            let (low, high) = (low.max(0.0), high.min(dim - 1.0));
+            let width = if high == low { 0.001 } else { high - low };
+            let scale = |(i, f): (usize, f64)| {
+                let ramp = ((i as f64 - low) / width).clamp(0.0, 1.0);
+                f / factor * ramp + f * (1.0 - ramp)
+            };
+            (base.into_iter().enumerate().map(scale).collect(), *attention_factor)
+        }
+        RopeScaling::Factors(factors) => {
+            let divide = |(f, factor): (f64, &f32)| f / f64::from(*factor);
+            (base.into_iter().zip(factors.iter().chain(std::iter::repeat(&1.0))).map(divide).collect(), 1.0)
+        }
+    };
+    (scaled.into_iter().map(|f| f as f32).collect(), attention_factor)
+}
+
+/// Cosine and sine of every position and pair, `[length, rotary_dim / 2, 2]`.
+pub fn table(theta: f32, rotary_dim: u32, scaling: &RopeScaling, length: u64) -> Vec<f32> {
+    let (frequencies, factor) = frequencies(theta, rotary_dim, scaling, length);
+    let mut table = Vec::with_capacity(length as usize * frequencies.len() * 2);
+    for position in 0..length {
+        for frequency in &frequencies {
+            // The angle is rounded to f32 as the reference implementations do.
+            let (sin, cos) = f64::from(position as f32 * frequency).sin_cos();
+            table.extend([(cos * factor) as f32, (sin * factor) as f32]);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn llama3_keeps_high_frequencies_and_divides_low_ones() {
+        let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192.0 };
+        let (plain, _) = frequencies(500_000.0, 128, &RopeScaling::None, 0);
+        let (scaled, factor) = frequencies(500_000.0, 128, &scaling, 0);
+        assert_eq!(factor, 1.0);
+        assert_eq!(plain[0], scaled[0]);
+        assert!((plain[63] / scaled[63] - 8.0).abs() < 1e-5);
+    }
+
+    #[test]
+    fn yarn_has_its_attention_factor() {
+        assert!((yarn_attention_factor(4.0) - 1.138_629_436_111_989).abs() < 1e-12);
+        assert_eq!(yarn_attention_factor(1.0), 1.0);
+    }
+
+    #[test]
+    fn the_first_position_does_not_rotate() {
+        assert_eq!(table(10_000.0, 6, &RopeScaling::None, 1), [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]);
+    }
+}

@@ -1,0 +1,161 @@
+//! Weights on their way to the device: read in pieces, repacked, written.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    compiler::{Matrix, Piece, Program, Vector},
+    device::{Buffer, BufferSlice, Device, Usage},
+    weights::{WeightSource, encoding::PLANE_ALIGN, encodings},
+};
+
+use super::SessionError;
+
+/// Bytes of a checkpoint that are read and repacked at a time.
+const PIECE_BYTES: u64 = 4 << 20;
+
+/// Rows in a piece are a multiple of this, so that every plane's part is whole words.
+const PIECE_ROWS: u64 = 16;
+
+/// A matrix on the device: one buffer, its planes one after the other.
+#[derive(Debug)]
+pub(super) struct DeviceMatrix {
+    buffer: Buffer,
+    /// Start and length of each plane in bytes.
+    planes: [(u64, u64); 3],
+}
+
+impl DeviceMatrix {
+    pub fn plane(&self, plane: u8) -> BufferSlice {
+        let (start, bytes) = self.planes[plane as usize];
+        self.buffer.slice(start..start + bytes)
+    }
+}
+
+/// Counts the bytes loaded and tells the caller.
+pub(super) struct Progress<'a> {
+    pub done: u64,
+    pub total: u64,
+    pub tell: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>,
+}
+
+impl Progress<'_> {
+    fn add(&mut self, bytes: u64) {
+        self.done += bytes;
+        if let Some(tell) = self.tell {
+            tell(self.done, self.total);
+        }
+    }
+}
+
+/// Checks that every tensor a program needs is there, with the encoding and size it was compiled
+/// for; lists all that are not. Returns the bytes that will be read.
+pub(super) fn check(program: &Program, weights: &dyn WeightSource) -> Result<u64, SessionError> {
+    let mut problems = BTreeMap::new();
+    let mut total = 0;
+    for matrix in &program.matrices {
+        for piece in &matrix.pieces {
+            if let Some(problem) = matrix_problem(matrix, piece, weights) {
+                problems.insert(&piece.tensor, problem);
+            }
+            total += matrix.encoding.file_row_bytes(matrix.cols).unwrap_or(0) * (piece.end - piece.start);
+        }
+    }
+    for vector in &program.vectors {
+        let mut elements = 0;
+        for tensor in &vector.tensors {
+            match weights.find(tensor) {
+                Some(info) => {
+                    elements += info.shape.iter().product::<u64>();
+                    total += info.len;
+                }
+                None => {
+                    problems.insert(tensor, format!("{tensor} is missing"));
+                }
+            }
+        }
+        if let (true, Some(first)) = (elements != vector.elements, vector.tensors.first()) {
+            let problem = format!("{} has {elements} elements, expected {}", vector.tensors.join(" with "), vector.elements);
+            problems.entry(first).or_insert(problem);
+        }
+    }
+    if problems.is_empty() {
+        return Ok(total);
+    }
+    Err(SessionError::Mismatch { graph: program.name.clone(), problems: problems.into_values().collect() })
+}
+
+/// What is wrong with the tensor of a piece of a matrix.
+fn matrix_problem(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) -> Option<String> {
+    let tensor = &piece.tensor;
+    let Some(info) = weights.find(tensor) else { return Some(format!("{tensor} is missing")) };
+    if info.encoding().ok() != Some(matrix.encoding) {
+        return Some(format!("{tensor} is {}, expected {}", info.stored, matrix.encoding));
+    }
+    let (cols, outer) = info.shape.split_last()?;
+    let fits = *cols == matrix.cols && outer.iter().product::<u64>() >= piece.end;
+    (!fits).then(|| format!("{tensor} has shape {:?}, expected [{}, {}]", info.shape, piece.end, matrix.cols))
+}
+
+/// Loads the rows of a matrix.
+pub(super) async fn matrix(device: &Device, matrix: &Matrix, weights: &dyn WeightSource, progress: &mut Progress<'_>) -> Result<DeviceMatrix, SessionError> {
+    let plane_row = matrix.encoding.plane_row_bytes(matrix.cols);
+    let mut planes = [(0, 0); 3];
+    let mut end = 0u64;
+    for (plane, row_bytes) in plane_row.into_iter().enumerate() {
+        let bytes = (row_bytes * matrix.rows()).next_multiple_of(16);
+        planes[plane] = (end, bytes);
+        end = (end + bytes).next_multiple_of(PLANE_ALIGN);
+    }
+    let first = matrix.pieces.first().map_or("", |piece| piece.tensor.as_str());
+    let buffer = device.allocate(first, end, Usage::Storage)?;
+    let file_row = matrix.encoding.file_row_bytes(matrix.cols).unwrap_or(0);
+    let step = (PIECE_BYTES / file_row.max(1) / PIECE_ROWS).max(1) * PIECE_ROWS;
+    let mut row = 0;
+    for piece in &matrix.pieces {
+        let mut start = piece.start;
+        while start < piece.end {
+            let rows = step.min(piece.end - start);
+            let bytes = weights.read(&piece.tensor, start * file_row..(start + rows) * file_row).await?;
+            let packed = encodings::repack_rows(matrix.encoding, &bytes, rows as usize, matrix.cols as usize)?;
+            for (plane, data) in packed.iter().enumerate() {
+                write_padded(device, &buffer, planes[plane].0 + row * plane_row[plane], data)?;
+            }
+            progress.add(rows * file_row);
+            start += rows;
+            row += rows;
+        }
+        weights.release(&piece.tensor);
+    }
+    Ok(DeviceMatrix { buffer, planes })
+}
+
+/// Writes data that may end within a word: a plane's padding takes the rest.
+fn write_padded(device: &Device, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), SessionError> {
+    let whole = data.len() / 4 * 4;
+    device.write(buffer, offset, &data[..whole])?;
+    if whole < data.len() {
+        let mut word = [0; 4];
+        word[..data.len() - whole].copy_from_slice(&data[whole..]);
+        device.write(buffer, offset + whole as u64, &word)?;
+    }
+    Ok(())
+}
+
+/// Loads tensors that kernels read as plain `f32`.
+pub(super) async fn vector(device: &Device, vector: &Vector, weights: &dyn WeightSource, progress: &mut Progress<'_>) -> Result<Buffer, SessionError> {
+    let first = vector.tensors.first().map_or("", String::as_str);
+    let buffer = device.allocate(first, vector.elements * 4, Usage::Storage)?;
+    let mut offset = 0;
+    for tensor in &vector.tensors {
+        let Some(info) = weights.find(tensor) else { continue };
+        let encoding = info.encoding()?;
+        let elements: u64 = info.shape.iter().product();
+        let bytes = weights.read(tensor, 0..info.len).await?;
+        let values = encodings::dequantize(encoding, &bytes, 1, elements as usize)?;
+        device.write(&buffer, offset, bytemuck::cast_slice(&values))?;
+        offset += elements * 4;
+        progress.add(info.len);
+        weights.release(tensor);
+    }
+    Ok(buffer)
+}

@@ -1,0 +1,336 @@
+//! A model: a program bound to weights, memory and pipelines, ready to run.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, PoisonError},
+};
+
+use wisp_shaders::Kernel;
+
+use super::{
+    CompiledModel, InitOptions, SessionError,
+    load::{self, DeviceMatrix, Progress},
+};
+use crate::{
+    compiler::{Call, Place, Port, Program, Size, Word},
+    device::{BindGroup, Buffer, BufferSlice, Device, Dispatch, Pipeline, Usage},
+    weights::WeightSource,
+};
+
+/// A call's parameters start at a multiple of this, the largest alignment that WebGPU may ask of
+/// a uniform binding.
+const PARAMS_STRIDE: u64 = 256;
+
+/// A kernel call with its pipelines and memory.
+#[derive(Debug)]
+struct BoundCall {
+    /// With the largest second grid dimension each is meant for, and its tile.
+    pipelines: Vec<(Pipeline, u32, [u32; 2])>,
+    group: BindGroup,
+    grid: [Size; 2],
+}
+
+/// The sizes of a program's symbolic dimensions in one run, in the program's order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dims(Vec<u64>);
+
+/// A program on a device: nothing is allocated, compiled or bound any more when it runs.
+#[derive(Debug)]
+pub struct Model {
+    device: Device,
+    program: Program,
+    max_dims: Vec<u64>,
+    inputs: Vec<Buffer>,
+    slots: Vec<Buffer>,
+    vectors: Vec<Buffer>,
+    /// Kept so that the device's ledger counts them as long as they are bound.
+    _matrices: Vec<DeviceMatrix>,
+    calls: Vec<BoundCall>,
+    params: Buffer,
+    /// The dimensions that `params` is written for.
+    written: Mutex<Option<Dims>>,
+}
+
+fn kernel(name: &str) -> Result<&'static Kernel, SessionError> {
+    wisp_shaders::kernel(name).ok_or_else(|| SessionError::UnknownKernel(name.into()))
+}
+
+/// Compiles what the program needs, several kernels at a time where there are threads.
+fn compile_kernels(device: &Device, program: &Program) -> Result<(), SessionError> {
+    let names: HashSet<&str> = program.calls.iter().flat_map(|call| call.kernels.iter().map(|(name, _)| name.as_str())).collect();
+    let compile = |name: &str| -> Result<(), SessionError> {
+        device.pipeline(kernel(name)?)?;
+        Ok(())
+    };
+    #[cfg(not(target_arch = "wasm32"))]
+    {
+        use rayon::prelude::*;
+        names.into_par_iter().try_for_each(compile)
+    }
+    #[cfg(target_arch = "wasm32")]
+    {
+        names.into_iter().try_for_each(compile)
+    }
+}
+
+/// The parts that calls are bound to.
+struct Memory<'a> {
+    inputs: &'a [Buffer],
+    slots: &'a [Buffer],
+    matrices: &'a [DeviceMatrix],
+    vectors: &'a [Buffer],
+    params: &'a Buffer,
+}
+
+impl Memory<'_> {
+    fn slice(&self, place: Place) -> BufferSlice {
+        match place {
+            Place::Input(i) => self.inputs[i as usize].whole(),
+            Place::Slot(i) => self.slots[i as usize].whole(),
+            Place::Matrix(i, plane) => self.matrices[i as usize].plane(plane),
+            Place::Vector(i) => self.vectors[i as usize].whole(),
+        }
+    }
+
+    fn bind(&self, device: &Device, index: usize, call: &Call) -> Result<BoundCall, SessionError> {
+        let offset = index as u64 * PARAMS_STRIDE;
+        let bytes = (call.params.len() as u64 * 4).next_multiple_of(16);
+        let mut bindings = vec![self.params.slice(offset..offset + bytes)];
+        bindings.extend(call.bindings.iter().map(|place| self.slice(*place)));
+        let mut pipelines = Vec::with_capacity(call.kernels.len());
+        let mut group = None;
+        for (name, max_rows_y) in &call.kernels {
+            let kernel = kernel(name)?;
+            pipelines.push((device.pipeline(kernel)?, *max_rows_y, kernel.tile));
+            if group.is_none() {
+                group = Some(device.bind(kernel, &bindings)?);
+            }
+        }
+        let group = group.ok_or_else(|| SessionError::UnknownKernel(call.label.clone()))?;
+        Ok(BoundCall { pipelines, group, grid: call.grid.clone() })
+    }
+}
+
+impl Model {
+    pub(super) async fn new(device: &Device, compiled: &CompiledModel, weights: &dyn WeightSource, options: InitOptions<'_>) -> Result<Model, SessionError> {
+        let program = compiled.program.clone();
+        let max_dims: Vec<u64> = program
+            .dims
+            .iter()
+            .map(|name| match options.max_dims.get(name) {
+                Some(size) => Ok(*size),
+                None => Err(SessionError::Dimension { name: name.clone(), size: None, most: u64::MAX }),
+            })
+            .collect::<Result<_, _>>()?;
+        let total = load::check(&program, weights)?;
+        compile_kernels(device, &program)?;
+
+        let mut progress = Progress { done: 0, total, tell: options.progress };
+        let bytes = |size: &Size| size.eval(&max_dims).and_then(|elements| elements.checked_mul(4)).unwrap_or(u64::MAX);
+        let inputs = program.inputs.iter().map(|port| memory(device, port, bytes(&port.elements), &options)).collect::<Result<Vec<_>, _>>()?;
+        let mut slots = Vec::with_capacity(program.slots.len());
+        for sizes in &program.slots {
+            let bytes = sizes.iter().map(bytes).max().unwrap_or(0);
+            slots.push(device.allocate("an intermediate result", bytes, Usage::Storage)?);
+        }
+        let mut matrices = Vec::with_capacity(program.matrices.len());
+        for matrix in &program.matrices {
+            matrices.push(load::matrix(device, matrix, weights, &mut progress).await?);
+        }
+        let mut vectors = Vec::with_capacity(program.vectors.len());
+        for vector in &program.vectors {
+            vectors.push(load::vector(device, vector, weights, &mut progress).await?);
+        }
+        let params = device.allocate("parameters", program.calls.len() as u64 * PARAMS_STRIDE, Usage::Uniform)?;
+        let memory = Memory { inputs: &inputs, slots: &slots, matrices: &matrices, vectors: &vectors, params: &params };
+        let calls = program.calls.iter().enumerate().map(|(i, call)| memory.bind(device, i, call)).collect::<Result<_, _>>()?;
+        device.finish().await?;
+        Ok(Model { device: device.clone(), program, max_dims, inputs, slots, vectors, _matrices: matrices, calls, params, written: Mutex::new(None) })
+    }
+
+    /// The model's device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The program that the model runs.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// The largest size of each symbolic dimension.
+    pub fn max_dims(&self) -> HashMap<&str, u64> {
+        self.program.dims.iter().map(String::as_str).zip(self.max_dims.iter().copied()).collect()
+    }
+
+    /// Kernel calls in one run.
+    pub fn dispatches_per_run(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Checks the sizes of the symbolic dimensions for a run.
+    ///
+    /// # Errors
+    ///
+    /// If one is missing or larger than the model was made for.
+    pub fn dims(&self, sizes: &[(&str, u64)]) -> Result<Dims, SessionError> {
+        let size_of = |name: &str| sizes.iter().find(|(other, _)| *other == name).map(|(_, size)| *size);
+        let dims = self.program.dims.iter().zip(&self.max_dims).map(|(name, most)| match size_of(name) {
+            Some(size) if size <= *most => Ok(size),
+            size => Err(SessionError::Dimension { name: name.clone(), size, most: *most }),
+        });
+        Ok(Dims(dims.collect::<Result<_, _>>()?))
+    }
+
+    fn port<'a>(&self, what: &'static str, ports: &'a [Port], name: &str) -> Result<&'a Port, SessionError> {
+        ports.iter().find(|port| port.name == name).ok_or_else(|| SessionError::UnknownPort {
+            model: self.program.name.clone(),
+            what,
+            name: name.into(),
+            has: ports.iter().map(|port| port.name.clone()).collect(),
+        })
+    }
+
+    fn place(&self, place: Place) -> Option<&Buffer> {
+        match place {
+            Place::Input(i) => self.inputs.get(i as usize),
+            Place::Slot(i) => self.slots.get(i as usize),
+            Place::Vector(i) => self.vectors.get(i as usize),
+            Place::Matrix(..) => None,
+        }
+    }
+
+    /// The device memory of an input, buffer or output, to share with another model or to read.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of that name.
+    pub fn buffer(&self, name: &str) -> Result<&Buffer, SessionError> {
+        let port = match self.port("input", &self.program.inputs, name) {
+            Ok(port) => port,
+            Err(_) => self.port("input, buffer or output", &self.program.outputs, name)?,
+        };
+        self.place(port.place).ok_or_else(|| SessionError::UnknownPort {
+            model: self.program.name.clone(),
+            what: "output in plain memory",
+            name: name.into(),
+            has: Vec::new(),
+        })
+    }
+
+    /// Writes an input or buffer, from its start, before whatever runs next.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of that name, or it is smaller than `data`.
+    pub fn write<T: bytemuck::NoUninit>(&self, name: &str, data: &[T]) -> Result<(), SessionError> {
+        self.write_at(name, 0, data)
+    }
+
+    /// Writes part of an input or buffer, `start` elements of `T` from its start.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of that name, or the part is outside it.
+    pub fn write_at<T: bytemuck::NoUninit>(&self, name: &str, start: u64, data: &[T]) -> Result<(), SessionError> {
+        let port = self.port("input", &self.program.inputs, name)?;
+        if let (Some(buffer), false) = (self.place(port.place), data.is_empty()) {
+            self.device.write(buffer, start.saturating_mul(size_of::<T>() as u64), bytemuck::cast_slice(data))?;
+        }
+        Ok(())
+    }
+
+    /// Reads `elements` of an input, buffer or output from its start, after all that was submitted.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of that name, or it is smaller.
+    pub async fn read<T: bytemuck::Pod>(&self, name: &str, elements: u64) -> Result<Vec<T>, SessionError> {
+        let buffer = self.buffer(name)?;
+        if elements == 0 {
+            return Ok(Vec::new());
+        }
+        let bytes = self.device.read(buffer, 0..elements.saturating_mul(size_of::<T>() as u64)).await?;
+        Ok(bytemuck::pod_collect_to_vec(&bytes))
+    }
+
+    /// Runs the program once.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub fn run(&self, dims: &Dims) -> Result<(), SessionError> {
+        submit(&self.device, &[(self, dims)], 1)
+    }
+
+    /// Writes the parameters for these dimensions, if they are not written yet.
+    fn write_params(&self, dims: &Dims) -> Result<(), SessionError> {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if written.as_ref() == Some(dims) {
+            return Ok(());
+        }
+        let mut bytes = vec![0u8; self.program.calls.len() * PARAMS_STRIDE as usize];
+        for (call, chunk) in self.program.calls.iter().zip(bytes.chunks_mut(PARAMS_STRIDE as usize)) {
+            for (word, slot) in call.params.iter().zip(chunk.chunks_exact_mut(4)) {
+                let value = match word {
+                    Word::Const(value) => *value,
+                    Word::Size(size) => evaluate(&call.label, size, dims)?,
+                };
+                slot.copy_from_slice(&value.to_le_bytes());
+            }
+        }
+        self.device.write(&self.params, 0, &bytes)?;
+        *written = Some(dims.clone());
+        Ok(())
+    }
+
+    /// The dispatches of one run; calls with an empty grid are left out.
+    fn dispatches<'a>(&'a self, dims: &'a Dims) -> impl Iterator<Item = Dispatch<'a>> {
+        let most = self.device.info().capabilities.max_workgroups.max(1);
+        self.calls.iter().filter_map(move |call| {
+            // `write_params` has evaluated every size before.
+            let [x, y] = [call.grid[0].eval(&dims.0)?, call.grid[1].eval(&dims.0)?];
+            let (pipeline, _, tile) = call.pipelines.iter().find(|(_, max, _)| y <= u64::from(*max))?;
+            let workgroups = [x.div_ceil(tile[0].into()) as u32, y.div_ceil(tile[1].into()) as u32, 1];
+            let workgroups = match workgroups {
+                // A long row of workgroups is folded into the next dimension; kernels unfold it.
+                [x, 1, 1] if x > most && call.grid[1] == Size::fixed(1) => [most, x.div_ceil(most), 1],
+                [x, y, 1] if x > most => [most, y, x.div_ceil(most)],
+                other => other,
+            };
+            (x > 0 && y > 0).then_some(Dispatch { pipeline, group: &call.group, workgroups })
+        })
+    }
+}
+
+fn evaluate(label: &str, size: &Size, dims: &Dims) -> Result<u32, SessionError> {
+    let value = size.eval(&dims.0);
+    value.and_then(|value| u32::try_from(value).ok()).ok_or_else(|| SessionError::Dimension {
+        name: format!("a size of {label}"),
+        size: value,
+        most: u32::MAX.into(),
+    })
+}
+
+/// An input's memory: the caller's, or new.
+fn memory(device: &Device, port: &Port, bytes: u64, options: &InitOptions<'_>) -> Result<Buffer, SessionError> {
+    match options.shared.get(&port.name) {
+        None => Ok(device.allocate(&port.name, bytes, Usage::Storage)?),
+        Some(buffer) if buffer.bytes() >= bytes => Ok(buffer.clone()),
+        Some(buffer) => Err(SessionError::SmallBuffer { name: port.name.clone(), needed: bytes, bytes: buffer.bytes() }),
+    }
+}
+
+/// Runs several models one after the other, `steps` times over, in one submission.
+///
+/// # Errors
+///
+/// If the device fails.
+pub fn submit(device: &Device, models: &[(&Model, &Dims)], steps: usize) -> Result<(), SessionError> {
+    for (model, dims) in models {
+        model.write_params(dims)?;
+    }
+    let run = || models.iter().flat_map(|(model, dims)| model.dispatches(dims));
+    device.submit((0..steps).flat_map(|_| run()))?;
+    Ok(())
+}

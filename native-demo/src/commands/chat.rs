@@ -1,0 +1,121 @@
+//! `wisp chat`.
+
+use std::{io::Write, ops::ControlFlow};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use rustyline::{DefaultEditor, error::ReadlineError};
+use wisp_engine::pipelines::{
+    chat_template::{ChatTemplate, Message},
+    checkpoint::ModelFiles,
+    text_generation::GenerateOptions,
+};
+
+use crate::{
+    interrupt,
+    setup::{DeviceArgs, LimitArgs, ModelArgs, SamplingArgs, describe, tokenizer},
+};
+
+/// Talk with a model in the terminal.
+#[derive(Args)]
+pub struct Chat {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// What the model is told beforehand
+    #[arg(long, value_name = "TEXT")]
+    system: Option<String>,
+    /// Most tokens of an answer [default: until the context is full]
+    #[arg(long, short = 'n', value_name = "N")]
+    max_new_tokens: Option<usize>,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+/// A conversation as the model reads it, up to where its answer begins.
+pub fn encode(files: &ModelFiles, messages: &[Message]) -> Result<Vec<u32>> {
+    let tokenizer = tokenizer(files)?;
+    let source = tokenizer
+        .chat_template(None)
+        .with_context(|| format!("{} has no chat template: it can continue texts (wisp generate), but not converse", files.name))?;
+    let special = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
+    let template = ChatTemplate::new(source, &special(tokenizer.bos()), &special(tokenizer.eos_token()))?;
+    let text = template.render(messages, true, None)?;
+    let mut tokens = tokenizer.encode(&text, false, true)?;
+    // Most templates write BOS; some leave it to the tokenizer.
+    if let Some(bos) = tokenizer.bos().filter(|bos| tokenizer.adds_bos() && tokens.first() != Some(bos)) {
+        tokens.insert(0, bos);
+    }
+    Ok(tokens)
+}
+
+impl Chat {
+    pub fn run(self) -> Result<()> {
+        let options = GenerateOptions {
+            sampling: self.sampling.params()?,
+            max_new_tokens: self.max_new_tokens,
+            stop: Vec::new(),
+            ignore_eos: false,
+        };
+        let files = self.model.open()?;
+        let mut messages: Vec<Message> = self.system.iter().map(|text| Message::new("system", text)).collect();
+        encode(&files, &[Message::new("user", "")])?;
+        let limits = self.limits.limits(&files)?;
+        let mut loaded = self.device.load(&files, limits)?;
+        eprintln!("{} on {}. /clear starts anew, /exit or Ctrl-D leaves, Ctrl-C ends an answer.", self.model.name(), describe(loaded.device.info()));
+        interrupt::catch();
+        let mut editor = DefaultEditor::new()?;
+        loop {
+            let line = match editor.readline("> ") {
+                Ok(line) => line.trim().to_string(),
+                Err(ReadlineError::Interrupted) => continue,
+                Err(ReadlineError::Eof) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            match line.as_str() {
+                "" => continue,
+                "/exit" | "/quit" => return Ok(()),
+                "/clear" => {
+                    messages.retain(|message| message.role == "system");
+                    continue;
+                }
+                _ => {}
+            }
+            // History is a convenience; a line that cannot be kept is no reason to stop.
+            let _ = editor.add_history_entry(&line);
+            messages.push(Message::new("user", &line));
+            match self.answer(&files, &mut loaded.generator, &options, &mut messages) {
+                Ok(()) => {}
+                Err(error) => {
+                    messages.pop();
+                    eprintln!("error: {error:#}");
+                }
+            }
+            interrupt::forget();
+        }
+    }
+
+    /// Generates the next message, forgetting the oldest ones if the context is full.
+    fn answer(&self, files: &ModelFiles, generator: &mut wisp_engine::pipelines::text_generation::TextGenerator, options: &GenerateOptions, messages: &mut Vec<Message>) -> Result<()> {
+        let max_length = generator.model().limits().max_length as usize;
+        let mut prompt = encode(files, messages)?;
+        let first_turn = usize::from(messages.first().is_some_and(|message| message.role == "system"));
+        while prompt.len() + 64.min(max_length / 2) > max_length && messages.len() > first_turn + 2 {
+            messages.drain(first_turn..first_turn + 2);
+            prompt = encode(files, messages)?;
+        }
+        let mut out = std::io::stdout().lock();
+        let mut written = Ok(());
+        let generation = pollster::block_on(generator.generate(files, &prompt, options, |piece| {
+            written = write!(out, "{piece}").and_then(|()| out.flush());
+            if interrupt::happened() || written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }))?;
+        written?;
+        writeln!(out)?;
+        messages.push(Message::new("assistant", generation.text.trim()));
+        Ok(())
+    }
+}

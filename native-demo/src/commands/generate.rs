@@ -1,0 +1,190 @@
+//! `wisp generate`.
+
+use std::{io::Write, ops::ControlFlow, path::PathBuf, time::Instant};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde::Serialize;
+use wisp_engine::pipelines::{
+    chat_template::Message,
+    checkpoint::ModelFiles,
+    text_generation::{GenerateOptions, Generation},
+};
+
+use super::{TokenList, print_json, read_text};
+use crate::{
+    interrupt,
+    setup::{DeviceArgs, LimitArgs, Loaded, ModelArgs, SamplingArgs, describe, tokenizer},
+};
+
+/// Continue a text, or answer a prompt with --chat.
+#[derive(Args)]
+pub struct Generate {
+    #[command(flatten)]
+    model: ModelArgs,
+    #[command(flatten)]
+    prompt: Prompt,
+    /// Answer the prompt through the model's chat template instead of continuing it
+    #[arg(long, conflicts_with = "tokens")]
+    chat: bool,
+    /// With --chat: what the model is told beforehand
+    #[arg(long, value_name = "TEXT", requires = "chat")]
+    system: Option<String>,
+    /// Most tokens to generate [default: until the context is full]
+    #[arg(long, short = 'n', value_name = "N")]
+    max_new_tokens: Option<usize>,
+    #[command(flatten)]
+    sampling: SamplingArgs,
+    /// End at this text; may be given several times
+    #[arg(long, value_name = "S")]
+    stop: Vec<String>,
+    /// Go on after the model ends its text
+    #[arg(long)]
+    ignore_eos: bool,
+    /// Print one JSON object instead of the text
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+/// What to start from; exactly one of these.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Prompt {
+    /// The text to start from
+    #[arg(value_name = "TEXT")]
+    text: Option<String>,
+    /// The text to start from
+    #[arg(long = "prompt", value_name = "TEXT")]
+    prompt: Option<String>,
+    /// A file with the text; - is standard input
+    #[arg(long, value_name = "F")]
+    prompt_file: Option<PathBuf>,
+    /// Token ids to start from, used as they are: 1,2,3
+    #[arg(long, value_name = "IDS")]
+    tokens: Option<TokenList>,
+}
+
+/// What --json prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    model: String,
+    device: String,
+    prompt_tokens: &'a [u32],
+    tokens: &'a [u32],
+    text: &'a str,
+    finish_reason: wisp_engine::pipelines::FinishReason,
+    timings: Timings,
+}
+
+/// Seconds, and tokens a second.
+#[derive(Serialize)]
+struct Timings {
+    load_seconds: f64,
+    /// From the prompt to the first token.
+    first_token_seconds: f64,
+    decode_seconds: f64,
+    prefill_tokens_per_second: f64,
+    decode_tokens_per_second: f64,
+}
+
+impl Generate {
+    pub fn run(self) -> Result<()> {
+        let sampling = self.sampling.params()?;
+        let files = self.model.open()?;
+        let prompt = self.prompt_tokens(&files)?;
+        let limits = self.limits.limits(&files)?;
+        let Loaded { mut generator, device, load_seconds } = self.device.load(&files, limits)?;
+        interrupt::catch();
+        let options = GenerateOptions {
+            sampling,
+            max_new_tokens: self.max_new_tokens,
+            stop: self.stop.clone(),
+            ignore_eos: self.ignore_eos,
+        };
+        let start = Instant::now();
+        let mut first = None;
+        let mut out = std::io::stdout().lock();
+        if !self.json && !self.chat && let Some(text) = self.shown_prompt()? {
+            write!(out, "{text}")?;
+            out.flush()?;
+        }
+        let mut written = Ok(());
+        let generation = pollster::block_on(generator.generate(&files, &prompt, &options, |piece| {
+            first.get_or_insert_with(|| start.elapsed());
+            if !self.json && !piece.is_empty() {
+                written = write!(out, "{piece}").and_then(|()| out.flush());
+            }
+            if interrupt::happened() || written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }))?;
+        written?;
+        let timings = timings(&prompt, &generation, load_seconds, start.elapsed().as_secs_f64(), first.unwrap_or_default().as_secs_f64());
+        if self.json {
+            drop(out);
+            return print_json(&Report {
+                model: self.model.name(),
+                device: describe(device.info()),
+                prompt_tokens: &prompt,
+                tokens: &generation.tokens,
+                text: &generation.text,
+                finish_reason: generation.finish_reason,
+                timings,
+            });
+        }
+        if files.tokenizer.is_err() {
+            let ids: Vec<String> = generation.tokens.iter().map(u32::to_string).collect();
+            write!(out, "{}", ids.join(","))?;
+        }
+        writeln!(out)?;
+        eprintln!(
+            "{} tokens on {}: first after {:.2} s, then {:.1} a second",
+            generation.tokens.len(),
+            describe(device.info()),
+            timings.first_token_seconds,
+            timings.decode_tokens_per_second
+        );
+        Ok(())
+    }
+
+    fn text(&self) -> Result<Option<String>> {
+        match (&self.prompt.text, &self.prompt.prompt, &self.prompt.prompt_file) {
+            (Some(text), ..) | (_, Some(text), _) => Ok(Some(text.clone())),
+            (.., Some(path)) => read_text(path).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The prompt as it is shown before its continuation; a file's is not repeated.
+    fn shown_prompt(&self) -> Result<Option<String>> {
+        if self.prompt.prompt_file.is_some() { Ok(None) } else { self.text() }
+    }
+
+    fn prompt_tokens(&self, files: &ModelFiles) -> Result<Vec<u32>> {
+        if let Some(TokenList(tokens)) = &self.prompt.tokens {
+            return Ok(tokens.clone());
+        }
+        let Some(text) = self.text()? else { bail!("give a prompt") };
+        let tokenizer = tokenizer(files)?;
+        if !self.chat {
+            return Ok(tokenizer.encode(&text, true, true)?);
+        }
+        let system = self.system.iter().map(|text| Message::new("system", text));
+        let messages: Vec<Message> = system.chain([Message::new("user", &text)]).collect();
+        super::chat::encode(files, &messages)
+    }
+}
+
+fn timings(prompt: &[u32], generation: &Generation, load_seconds: f64, total: f64, first: f64) -> Timings {
+    let decode_seconds = total - first;
+    let per_second = |tokens: usize, seconds: f64| if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 };
+    Timings {
+        load_seconds,
+        first_token_seconds: first,
+        decode_seconds,
+        prefill_tokens_per_second: per_second(prompt.len(), first),
+        decode_tokens_per_second: per_second(generation.tokens.len().saturating_sub(1), decode_seconds),
+    }
+}

@@ -1,0 +1,44 @@
+//! One file a command.
+
+pub mod bench;
+pub mod chat;
+pub mod devices;
+pub mod generate;
+pub mod info;
+pub mod logits;
+pub mod perplexity;
+pub mod tokenize;
+
+use anyhow::{Context, Result};
+
+/// Token ids as a flag takes them: `1,2,3`.
+#[derive(Clone, Debug)]
+pub struct TokenList(pub Vec<u32>);
+
+impl std::str::FromStr for TokenList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let token = |word: &str| word.trim().parse::<u32>().map_err(|_| format!("{word:?} is no token id; write them as 1,2,3"));
+        text.split(',').map(token).collect::<Result<_, _>>().map(TokenList)
+    }
+}
+
+/// The text of a file, or of standard input for `-`.
+pub fn read_text(path: &std::path::Path) -> Result<String> {
+    let text = if path == std::path::Path::new("-") {
+        std::io::read_to_string(std::io::stdin())
+    } else {
+        std::fs::read_to_string(path)
+    };
+    text.with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Writes one JSON object to standard output.
+pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, value)?;
+    writeln!(out)?;
+    Ok(())
+}

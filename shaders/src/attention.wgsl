@@ -1,0 +1,120 @@
+// Causal attention of ragged queries over a paged cache, with an online softmax (FlashAttention,
+// Dao et al. 2022). A workgroup does one head of one token, WG positions at a time: first each
+// invocation scores one position, then they share out the head's vec4s and, where these are fewer
+// than WG, the positions.
+import package::paged::cache_row;
+import package::reduce::{workgroup_sum, workgroup_max};
+import constants::WG;
+
+struct AttentionParams {
+    tokens: u32,
+    heads: u32,
+    kv_heads: u32,
+    head_dim: u32,
+    page_size: u32,
+    max_pages: u32,
+    window: u32,
+    scale: f32,
+    softcap: f32,
+}
+
+@group(0) @binding(0) var<uniform> p: AttentionParams;
+@group(0) @binding(1) var<storage, read> q: array<f32>; // [tokens, heads, head_dim]
+@group(0) @binding(2) var<storage, read> k_cache: array<vec4<f32>>;
+@group(0) @binding(3) var<storage, read> v_cache: array<vec4<f32>>;
+@group(0) @binding(4) var<storage, read> index: array<vec2<u32>>; // [tokens] (sequence, position)
+@group(0) @binding(5) var<storage, read> page_table: array<u32>; // [batch, max_pages]
+@group(0) @binding(6) var<storage, read_write> out: array<f32>; // [tokens, heads, head_dim]
+
+const TILE = vec2<u32>(1u, 1u);
+// vec4s of the widest head.
+const MAX_QUADS: u32 = 64u;
+// Below every score that matters; finite, so that differences are.
+const LOWEST: f32 = -3.0e38;
+
+var<workgroup> query: array<vec4<f32>, MAX_QUADS>;
+var<workgroup> weights: array<f32, WG>;
+var<workgroup> rows: array<u32, WG>;
+var<workgroup> sums: array<vec4<f32>, WG>;
+
+fn load_query(base: u32, quad: u32) -> vec4<f32> {
+    var four = vec4(0.0);
+    for (var j = 0u; j < 4u; j++) {
+        if 4u * quad + j < p.head_dim {
+            four[j] = q[base + 4u * quad + j];
+        }
+    }
+    return four * p.scale;
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let head = wid.x;
+    let t = wid.y;
+    if head >= p.heads || t >= p.tokens {
+        return;
+    }
+    let quads = min((p.head_dim + 3u) / 4u, MAX_QUADS);
+    let base = (t * p.heads + head) * p.head_dim;
+    let kv_head = head / (p.heads / p.kv_heads);
+    for (var i = lid; i < quads; i += WG) {
+        query[i] = load_query(base, i);
+    }
+    let at = index[t];
+    let end = at.y + 1u;
+    let start = select(0u, end - min(p.window, end), p.window != 0u);
+    // Invocation `lid` owns vec4 `lid % quads` and every `lanes`th position of a step.
+    let lanes = WG / quads;
+    let quad = lid % quads;
+    let lane = lid / quads;
+    var greatest = LOWEST;
+    var total = 0.0;
+    var acc = vec4(0.0);
+    workgroupBarrier();
+    for (var first = start; first < end; first += WG) {
+        let position = first + lid;
+        var score = LOWEST;
+        if position < end {
+            let page = page_table[at.x * p.max_pages + position / p.page_size];
+            let row = (cache_row(page, position, p.page_size, p.kv_heads) + kv_head) * quads;
+            rows[lid] = row;
+            score = 0.0;
+            for (var i = 0u; i < quads; i++) {
+                score += dot(query[i], k_cache[row + i]);
+            }
+            if p.softcap != 0.0 {
+                // tanh's argument is bounded: some devices overflow inside it.
+                score = p.softcap * tanh(clamp(score / p.softcap, -20.0, 20.0));
+            }
+        }
+        let before = greatest;
+        greatest = max(greatest, workgroup_max(score, lid));
+        let weight = select(0.0, exp(score - greatest), position < end);
+        weights[lid] = weight;
+        // The sum's barriers also order `rows` and `weights` before their readers.
+        let fade = exp(before - greatest);
+        total = total * fade + workgroup_sum(weight, lid);
+        acc *= fade;
+        let count = min(WG, end - first);
+        if lane < lanes {
+            for (var j = lane; j < count; j += lanes) {
+                acc += weights[j] * v_cache[rows[j] + quad];
+            }
+        }
+        // The next step overwrites `rows` and `weights`.
+        workgroupBarrier();
+    }
+    sums[lid] = acc;
+    workgroupBarrier();
+    if lid < quads {
+        for (var i = 1u; i < lanes; i++) {
+            acc += sums[lid + i * quads];
+        }
+        acc /= total;
+        for (var j = 0u; j < 4u; j++) {
+            if 4u * lid + j < p.head_dim {
+                out[base + 4u * lid + j] = acc[j];
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+// Q4_K: super-blocks of 8 blocks; 32 nibbles `q` with a 6-bit scale and minimum: `d * scale * q - dmin * minimum`.
+import package::unpack::{Block, low_nibbles, high_nibbles};
+import constants::PLANES;
+
+@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
+@group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 8, 4]
+
+// Blocks that share one `Scales`.
+const SUPER: u32 = 8u;
+
+struct Scales {
+    // d and dmin.
+    d: vec2<f32>,
+    // Low nibbles of the 8 scales, of the 8 minimums, then the high two bits of both.
+    words: vec3<u32>,
+}
+
+fn load_scales(super_block: u32) -> Scales {
+    let i = 4u * super_block;
+    return Scales(
+        unpack2x16float(plane_scales[i]),
+        vec3(plane_scales[i + 1u], plane_scales[i + 2u], plane_scales[i + 3u]),
+    );
+}
+
+fn load_block(block: u32, sub: u32, s: Scales) -> Block {
+    let scale = ((s.words.x >> (4u * sub)) & 15u) | (((s.words.z >> (2u * sub)) & 3u) << 4u);
+    let minimum = ((s.words.y >> (4u * sub)) & 15u) | (((s.words.z >> (16u + 2u * sub)) & 3u) << 4u);
+    let d = s.d.x * f32(scale);
+    let m = s.d.y * f32(minimum);
+    let w = plane_main[block];
+    return Block(
+        low_nibbles(w.x) * d - m,
+        low_nibbles(w.y) * d - m,
+        low_nibbles(w.z) * d - m,
+        low_nibbles(w.w) * d - m,
+        high_nibbles(w.x) * d - m,
+        high_nibbles(w.y) * d - m,
+        high_nibbles(w.z) * d - m,
+        high_nibbles(w.w) * d - m,
+    );
+}

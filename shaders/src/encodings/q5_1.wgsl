@@ -1,0 +1,35 @@
+// Q5_1: 32 numbers `q` of 5 bits, a scale and a minimum: `q * d + m`.
+import package::unpack::{Block, low_nibbles, high_nibbles, bit_group};
+import constants::{PLANES};
+
+@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
+@group(0) @binding(PLANES + 1) var<storage, read> plane_high: array<u32>; // bits [blocks]
+@group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<u32>; // d, m [blocks]
+
+// Blocks that share one `Scales`.
+const SUPER: u32 = 1u;
+
+struct Scales {
+    d: f32,
+    m: f32,
+}
+
+fn load_scales(super_block: u32) -> Scales {
+    let dm = unpack2x16float(plane_scales[super_block]);
+    return Scales(dm.x, dm.y);
+}
+
+fn scaled(low: vec4<f32>, high: vec4<f32>, s: Scales) -> vec4<f32> {
+    return (low + high * 16.0) * s.d + s.m;
+}
+
+fn load_block(block: u32, sub: u32, s: Scales) -> Block {
+    let w = plane_main[block];
+    let h = plane_high[block];
+    return Block(
+        scaled(low_nibbles(w.x), bit_group(h, 0u), s), scaled(low_nibbles(w.y), bit_group(h, 1u), s),
+        scaled(low_nibbles(w.z), bit_group(h, 2u), s), scaled(low_nibbles(w.w), bit_group(h, 3u), s),
+        scaled(high_nibbles(w.x), bit_group(h, 4u), s), scaled(high_nibbles(w.y), bit_group(h, 5u), s),
+        scaled(high_nibbles(w.z), bit_group(h, 6u), s), scaled(high_nibbles(w.w), bit_group(h, 7u), s),
+    );
+}

@@ -1,0 +1,82 @@
+//! The table of kernel variants: read by the build script, which makes a kernel of every line, and
+//! for an op on weights one of every line and encoding. Best first within an op and a kind of adapter.
+
+/// What kind of adapter a kernel was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suits {
+    /// Every kind.
+    Any,
+    /// Adapters with workgroup memory and wide loads in hardware.
+    Gpu,
+    /// Adapters that run on the CPU, where loads, barriers and workgroup memory are slow.
+    Software,
+}
+
+/// One line of the table.
+pub(crate) struct Variant {
+    /// The op: without a dot at its end or, if it has a kernel for each encoding, with one.
+    pub op: &'static str,
+    /// The last part of the kernel's name.
+    pub name: &'static str,
+    /// The `.wgsl` file.
+    pub file: &'static str,
+    /// Conditions (`@if`) that hold, and what the kernel needs: `subgroups`, `f16`.
+    pub features: &'static [&'static str],
+    /// Values of the module `constants`.
+    pub constants: &'static [(&'static str, u32)],
+    /// What kind of adapter it was made for.
+    pub suits: Suits,
+    /// The largest second dimension of the grid that it is meant for.
+    pub max_rows_y: u32,
+}
+
+/// Any second dimension.
+const ANY: u32 = u32::MAX;
+
+const fn variant(
+    op: &'static str,
+    name: &'static str,
+    file: &'static str,
+    features: &'static [&'static str],
+    constants: &'static [(&'static str, u32)],
+    suits: Suits,
+    max_rows_y: u32,
+) -> Variant {
+    Variant {
+        op,
+        name,
+        file,
+        features,
+        constants,
+        suits,
+        max_rows_y,
+    }
+}
+
+/// The encodings of weights: the files of `encodings/`.
+pub(crate) const ENCODINGS: &[&str] = &[
+    "f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k",
+    "q6_k", "iq4_nl", "mxfp4",
+];
+
+/// Encodings whose rows may have any number of columns; the others' are multiples of 32.
+pub(crate) const ANY_COLS: &[&str] = &["f32", "f16", "bf16"];
+
+#[rustfmt::skip]
+pub(crate) const VARIANTS: &[Variant] = &[
+    variant("embed.",         "baseline", "embed",         &[],         &[("WG", 64), ("PLANES", 3)], Suits::Any, ANY),
+    variant("matmul.",        "rows4",    "matmul",        &[],         &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], Suits::Any, ANY),
+    variant("matmul.",        "scalar",   "matmul",        &["scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], Suits::Any, ANY),
+    variant("rms_norm",       "baseline", "rms_norm",      &[],         &[("WG", 256)], Suits::Any, ANY),
+    variant("add_rms_norm",   "baseline", "rms_norm",      &["add"],    &[("WG", 256)], Suits::Any, ANY),
+    variant("rope",           "baseline", "rope",          &[],         &[("WG", 64)],  Suits::Any, ANY),
+    variant("kv_write",       "baseline", "kv_write",      &[],         &[("WG", 64)],  Suits::Any, ANY),
+    variant("rope_kv_write",  "baseline", "rope_kv_write", &[],         &[("WG", 64)],  Suits::Any, ANY),
+    variant("attention",      "baseline", "attention",     &[],         &[("WG", 64)],  Suits::Any, ANY),
+    variant("gated",          "baseline", "gated",         &[],         &[("WG", 256)], Suits::Any, ANY),
+    variant("elementwise",    "baseline", "elementwise",   &[],         &[("WG", 256)], Suits::Any, ANY),
+    variant("softmax",        "baseline", "softmax",       &[],         &[("WG", 256)], Suits::Any, ANY),
+    variant("argmax",         "baseline", "argmax",        &[],         &[("WG", 256)], Suits::Any, ANY),
+    variant("gather_rows",    "baseline", "gather_rows",   &[],         &[("WG", 256)], Suits::Any, ANY),
+    variant("sample",         "baseline", "sample",        &[],         &[("WG", 256)], Suits::Any, ANY),
+];
