@@ -1,32 +1,70 @@
-//! The host device.
+//! The host device: plain Rust twins of the kernels, under the same op names and bindings.
+//!
+//! They are the oracle of every kernel test, and what runs where there is no GPU. Each checks its
+//! bindings against its parameters before it touches them. Work is shared out on rayon's current
+//! pool; on a target without threads that is the calling thread.
+
+mod args;
 mod backend;
+mod buffer;
+mod error;
+mod math;
+mod paged;
+
+mod argmax;
+mod attention;
+mod elementwise;
+mod embed;
+mod gated;
+mod gather_rows;
+mod kv_write;
+mod matmul;
+mod rms_norm;
+mod rope;
+mod rope_kv_write;
+mod sample;
+mod softmax;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use args::{Args, Binding};
 pub use backend::HostDevice;
-pub(crate) use backend::info;
-use std::ops::Range;
-/// x
-#[derive(Debug, thiserror::Error)]
-pub enum HostError {
-    /// x
-    #[error("the host has no twin of {op}")]
-    NoTwin {
-        /// x
-        op: String,
-    },
+pub(super) use backend::info;
+pub use buffer::{HostBuffer, OutOfBounds, OutOfMemory};
+pub use error::HostError;
+
+use crate::weights::Encoding;
+use crate::weights::encodings::with_encoding;
+
+/// Runs one op on its arguments. Every variant of an op has the same twin.
+pub type Twin = fn(&Args) -> Result<(), HostError>;
+
+/// The twin of an op: `rope`, or one with an encoding, `matmul.q4_k`.
+pub fn twin(op: &str) -> Option<Twin> {
+    if let Some((op, name)) = op.split_once('.') {
+        let encoding = Encoding::all().find(|encoding| encoding.name() == name)?;
+        return match op {
+            "embed" => Some(with_encoding!(encoding, E => embed::embed::<E>)),
+            "matmul" => Some(with_encoding!(encoding, E => matmul::matmul::<E>)),
+            _ => None,
+        };
+    }
+    Some(match op {
+        "add_rms_norm" => rms_norm::add_rms_norm,
+        "argmax" => argmax::argmax,
+        "attention" => attention::attention,
+        "elementwise" => elementwise::elementwise,
+        "gated" => gated::gated,
+        "gather_rows" => gather_rows::gather_rows,
+        "kv_write" => kv_write::kv_write,
+        "rms_norm" => rms_norm::rms_norm,
+        "rope" => rope::rope,
+        "rope_kv_write" => rope_kv_write::rope_kv_write,
+        "sample" => sample::sample,
+        "softmax" => softmax::softmax,
+        _ => return None,
+    })
 }
-/// x
-#[derive(Clone, Debug)]
-pub struct HostBuffer;
-impl HostBuffer {
-    pub(crate) fn new(_: usize) -> Option<HostBuffer> { None }
-    pub(crate) fn write(&self, _: usize, _: &[u8]) -> Result<(), HostError> { Ok(()) }
-    pub(crate) fn read(&self, _: Range<usize>) -> Result<Vec<u8>, HostError> { Ok(vec![]) }
-}
-/// x
-pub struct Args<'a>(&'a ());
-impl Args<'_> {
-    pub(crate) fn new(_: &wisp_shaders::Kernel, _: &[(&HostBuffer, Range<usize>)]) -> Result<Self, HostError> { Ok(Args(&())) }
-}
-/// x
-pub type Twin = fn(&mut Args<'_>) -> Result<(), HostError>;
-/// x
-pub fn twin(_: &str) -> Option<Twin> { None }
