@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use wisp_shaders::Kernel;
 
-use super::{Args, HostBuffer, HostError, twin};
+use super::{Args, Binding, HostBuffer, OutOfBounds, twin};
 use crate::device::{
     Api, Backend, BoxFuture, Buffer, BufferSlice, Capabilities, DeviceError, DeviceInfo, Dispatch, RawBindGroup, RawBuffer,
     RawPipeline, Usage,
@@ -51,13 +51,51 @@ fn raw(buffer: &Buffer) -> Result<&HostBuffer, DeviceError> {
     }
 }
 
+fn outside(buffer: &Buffer, error: OutOfBounds) -> DeviceError {
+    DeviceError::OutOfBounds {
+        label: buffer.label.to_string(),
+        start: error.offset as u64,
+        end: error.offset.saturating_add(error.bytes) as u64,
+        bytes: error.len as u64,
+    }
+}
+
+/// The most words of parameters that an op has.
+const MAX_PARAMS: usize = 64;
+
+/// Runs one twin. Binding 0 holds the parameters.
+fn run(dispatch: Dispatch<'_>) -> Result<(), DeviceError> {
+    let kernel = dispatch.pipeline.kernel;
+    let (RawPipeline::Host(twin), RawBindGroup::Host(slices)) = (&dispatch.pipeline.raw, &dispatch.group.raw) else {
+        return Err(DeviceError::ForeignObject(kernel.name.into()));
+    };
+    let [uniform, memory @ ..] = &slices[..] else {
+        return Err(DeviceError::ForeignObject(kernel.name.into()));
+    };
+    let mut params = [0u8; MAX_PARAMS];
+    let bytes = ((uniform.range.end - uniform.range.start) as usize).min(MAX_PARAMS);
+    raw(&uniform.buffer)?
+        .read(uniform.range.start as usize, &mut params[..bytes])
+        .map_err(|error| outside(&uniform.buffer, error))?;
+    let mut bindings = Vec::with_capacity(memory.len());
+    for (i, slice) in memory.iter().enumerate() {
+        bindings.push(Binding {
+            number: i + 1,
+            buffer: raw(&slice.buffer)?,
+            offset: slice.range.start as usize,
+            len: (slice.range.end - slice.range.start) as usize,
+        });
+    }
+    Ok(twin(&Args::new(kernel.op, &params[..bytes], &bindings)?)?)
+}
+
 impl Backend for HostDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
     fn allocate(&self, label: &str, bytes: u64, _usage: Usage) -> Result<RawBuffer, DeviceError> {
-        let buffer = usize::try_from(bytes).ok().and_then(HostBuffer::new);
+        let buffer = usize::try_from(bytes).ok().and_then(|bytes| HostBuffer::new(bytes).ok());
         buffer.map(RawBuffer::Host).ok_or_else(|| DeviceError::OutOfMemory {
             label: label.into(),
             bytes,
@@ -66,17 +104,24 @@ impl Backend for HostDevice {
     }
 
     fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
-        Ok(raw(buffer)?.write(offset as usize, data)?)
+        raw(buffer)?.write(offset as usize, data).map_err(|error| outside(buffer, error))
     }
 
     fn read<'a>(&'a self, buffer: &'a Buffer, range: Range<u64>) -> BoxFuture<'a, Result<Vec<u8>, DeviceError>> {
-        let read = || Ok(raw(buffer)?.read(range.start as usize..range.end as usize)?);
+        let read = || {
+            let mut bytes = vec![0; (range.end - range.start) as usize];
+            raw(buffer)?.read(range.start as usize, &mut bytes).map_err(|error| outside(buffer, error))?;
+            Ok(bytes)
+        };
         Box::pin(std::future::ready(read()))
     }
 
     fn pipeline(&self, kernel: &'static Kernel) -> Result<RawPipeline, DeviceError> {
-        let twin = twin(kernel.op).ok_or_else(|| HostError::NoTwin { op: kernel.op.into() })?;
-        Ok(RawPipeline::Host(twin))
+        twin(kernel.op).map(RawPipeline::Host).ok_or_else(|| DeviceError::Validation {
+            what: kernel.name.into(),
+            device: self.info.name.clone(),
+            message: "the host has no twin of it".into(),
+        })
     }
 
     fn bind(&self, _kernel: &'static Kernel, bindings: &[BufferSlice]) -> Result<RawBindGroup, DeviceError> {
@@ -85,19 +130,7 @@ impl Backend for HostDevice {
     }
 
     fn submit(&self, dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send)) -> Result<(), DeviceError> {
-        self.pool.install(|| {
-            for dispatch in dispatches {
-                let (RawPipeline::Host(twin), RawBindGroup::Host(bindings)) = (&dispatch.pipeline.raw, &dispatch.group.raw) else {
-                    return Err(DeviceError::ForeignObject(dispatch.pipeline.kernel.name.into()));
-                };
-                let slices = bindings
-                    .iter()
-                    .map(|slice| Ok((raw(&slice.buffer)?, slice.range.start as usize..slice.range.end as usize)))
-                    .collect::<Result<Vec<_>, DeviceError>>()?;
-                twin(&mut Args::new(dispatch.pipeline.kernel, &slices)?)?;
-            }
-            Ok(())
-        })
+        self.pool.install(|| dispatches.try_for_each(run))
     }
 
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {
