@@ -1,7 +1,6 @@
 //! What a twin gets: the parameters and the bound memory.
 
 use std::cell::RefCell;
-use std::ops::Range;
 use std::sync::MutexGuard;
 
 use bytemuck::Pod;
@@ -11,8 +10,18 @@ use super::error::HostError;
 use crate::weights::Encoding;
 use crate::weights::encodings::Planes;
 
-/// A buffer and the bytes of it that are bound.
-pub type Binding<'a> = (&'a HostBuffer, Range<usize>);
+/// A range of a buffer under a binding number.
+#[derive(Clone, Debug)]
+pub struct Binding<'a> {
+    /// Number of the binding; 0 is the parameters.
+    pub number: usize,
+    /// The buffer.
+    pub buffer: &'a HostBuffer,
+    /// Where the binding begins, in bytes.
+    pub offset: usize,
+    /// Bytes of the binding.
+    pub len: usize,
+}
 
 /// The arguments of one call.
 ///
@@ -20,6 +29,7 @@ pub type Binding<'a> = (&'a HostBuffer, Range<usize>);
 /// any number of readers, and mutable ones that overlap nothing else that was handed out.
 pub struct Args<'a> {
     op: &'a str,
+    params: &'a [u8],
     bindings: &'a [Binding<'a>],
     taken: RefCell<Vec<Taken>>,
     _guards: Vec<MutexGuard<'a, ()>>,
@@ -35,34 +45,39 @@ struct Taken {
 
 /// The product of sizes, saturated: no buffer is that large, so it is found out as too short.
 pub(super) fn size(factors: &[u32]) -> usize {
-    factors.iter().fold(1, |product: usize, factor| {
-        product.saturating_mul(*factor as usize)
-    })
+    factors
+        .iter()
+        .fold(1, |product: usize, factor| product.saturating_mul(*factor as usize))
 }
 
 impl<'a> Args<'a> {
-    /// Locks the buffers of a call, in the order of their binding numbers; number 0 holds the
-    /// parameters. The thread must not hold the lock of any of them.
+    /// Locks the buffers of a call. The thread must not hold the lock of any of them.
     ///
     /// # Errors
     /// When a binding reaches past the end of its buffer.
-    pub fn new(op: &'a str, bindings: &'a [Binding<'a>]) -> Result<Self, HostError> {
-        for (binding, (buffer, range)) in bindings.iter().enumerate() {
-            if range.start > range.end || range.end > buffer.len() {
+    pub fn new(
+        op: &'a str,
+        params: &'a [u8],
+        bindings: &'a [Binding<'a>],
+    ) -> Result<Self, HostError> {
+        for binding in bindings {
+            let end = binding.offset.saturating_add(binding.len);
+            if end > binding.buffer.len() {
                 return Err(HostError::Overrun {
                     op: op.to_owned(),
-                    binding,
-                    expected: range.end,
-                    actual: buffer.len(),
+                    binding: binding.number,
+                    expected: end,
+                    actual: binding.buffer.len(),
                 });
             }
         }
         // In one order for all, so that two calls cannot wait for each other.
-        let mut buffers: Vec<&HostBuffer> = bindings.iter().map(|(buffer, _)| *buffer).collect();
+        let mut buffers: Vec<&HostBuffer> = bindings.iter().map(|b| b.buffer).collect();
         buffers.sort_by_key(|buffer| buffer.address());
         buffers.dedup_by_key(|buffer| buffer.address());
         Ok(Args {
             op,
+            params,
             bindings,
             taken: RefCell::default(),
             _guards: buffers.into_iter().map(HostBuffer::lock).collect(),
@@ -74,12 +89,16 @@ impl<'a> Args<'a> {
         self.op
     }
 
-    /// The parameters: binding 0.
+    /// The parameters.
     ///
     /// # Errors
-    /// When they are not there.
+    /// When their size is not that of `P`.
     pub fn params<P: Pod>(&self) -> Result<P, HostError> {
-        Ok(self.read(0, 1)?[0])
+        bytemuck::try_pod_read_unaligned(self.params).map_err(|_| HostError::Params {
+            op: self.op.to_owned(),
+            expected: size_of::<P>(),
+            actual: self.params.len(),
+        })
     }
 
     /// The first `len` elements of a binding.
@@ -173,48 +192,31 @@ impl<'a> Args<'a> {
         written: bool,
     ) -> Result<(*mut T, usize), HostError> {
         let op = || self.op.to_owned();
-        let bound = self.bindings.get(binding);
-        let (buffer, range) = bound.ok_or_else(|| HostError::Unbound { op: op(), binding })?;
-        let actual = range.len() / size_of::<T>();
+        let bound = self.bindings.iter().find(|b| b.number == binding);
+        let bound = bound.ok_or_else(|| HostError::Unbound { op: op(), binding })?;
+        let actual = bound.len / size_of::<T>();
         let len = len.unwrap_or(actual);
         if len > actual {
             let expected = len;
-            return Err(HostError::Short {
-                op: op(),
-                binding,
-                expected,
-                actual,
-            });
+            return Err(HostError::Short { op: op(), binding, expected, actual });
         }
         // SAFETY: `new` has checked that the binding lies within the buffer.
-        let start = unsafe { buffer.address().as_ptr().add(range.start) };
+        let start = unsafe { bound.buffer.address().as_ptr().add(bound.offset) };
         if start.align_offset(align_of::<T>()) != 0 {
             let expected = align_of::<T>();
-            return Err(HostError::Misaligned {
-                op: op(),
-                binding,
-                expected,
-            });
+            return Err(HostError::Misaligned { op: op(), binding, expected });
         }
         let range = start as usize..start as usize + len * size_of::<T>();
         let mut taken = self.taken.borrow_mut();
         let clash = |other: &&Taken| {
-            (written || other.written) && range.start.max(other.start) < range.end.min(other.end)
+            (written || other.written)
+                && range.start.max(other.start) < range.end.min(other.end)
         };
         if let Some(other) = taken.iter().find(clash) {
             let (first, second) = (other.binding, binding);
-            return Err(HostError::Overlap {
-                op: op(),
-                first,
-                second,
-            });
+            return Err(HostError::Overlap { op: op(), first, second });
         }
-        taken.push(Taken {
-            binding,
-            start: range.start,
-            end: range.end,
-            written,
-        });
+        taken.push(Taken { binding, start: range.start, end: range.end, written });
         Ok((start.cast(), len))
     }
 }

@@ -1,11 +1,8 @@
 //! Memory of the host device.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-use super::error::HostError;
 
 /// Alignment of a buffer in bytes: a cache line, and the widest vectors' size.
 const ALIGN: usize = 64;
@@ -39,14 +36,38 @@ impl Drop for Storage {
     }
 }
 
+/// The system has no memory of this size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the host has no {bytes} bytes of memory left")]
+pub struct OutOfMemory {
+    /// Bytes that were asked for.
+    pub bytes: usize,
+}
+
+/// A read or write past the end of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("bytes {offset}..{offset}+{bytes} lie outside of a buffer of {len}")]
+pub struct OutOfBounds {
+    /// Where the access begins.
+    pub offset: usize,
+    /// Bytes of the access.
+    pub bytes: usize,
+    /// Bytes of the buffer.
+    pub len: usize,
+}
+
 impl HostBuffer {
-    /// Allocates `len` bytes of zeros, aligned to 64 bytes; `None` when the system refuses.
-    pub fn new(len: usize) -> Option<Self> {
-        let layout = Layout::from_size_align(len.max(1), ALIGN).ok()?;
+    /// Allocates `len` bytes of zeros, aligned to 64 bytes.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn new(len: usize) -> Result<Self, OutOfMemory> {
+        let error = OutOfMemory { bytes: len };
+        let layout = Layout::from_size_align(len.max(1), ALIGN).map_err(|_| error)?;
         // SAFETY: the layout's size is not zero.
-        let bytes = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let bytes = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(error)?;
         let lock = Mutex::new(());
-        Some(HostBuffer {
+        Ok(HostBuffer {
             storage: Arc::new(Storage {
                 bytes,
                 layout,
@@ -62,20 +83,19 @@ impl HostBuffer {
         self.storage.len
     }
 
-    /// A copy of some bytes.
+    /// Copies the bytes from `offset` on into `out`.
     ///
     /// # Errors
-    /// When the range reaches past the end.
-    pub fn read(&self, range: Range<usize>) -> Result<Vec<u8>, HostError> {
-        let len = range.end.saturating_sub(range.start);
-        self.with(range.start, len, |bytes| bytes.to_vec())
+    /// When they reach past the end.
+    pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), OutOfBounds> {
+        self.with(offset, out.len(), |bytes| out.copy_from_slice(bytes))
     }
 
     /// Copies `data` into the bytes from `offset` on.
     ///
     /// # Errors
     /// When they reach past the end.
-    pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), HostError> {
+    pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), OutOfBounds> {
         self.with(offset, data.len(), |bytes| bytes.copy_from_slice(data))
     }
 
@@ -89,20 +109,20 @@ impl HostBuffer {
         offset: usize,
         len: usize,
         f: impl FnOnce(&mut [u8]) -> R,
-    ) -> Result<R, HostError> {
-        let end = offset.saturating_add(len);
-        if end > self.len() {
-            return Err(HostError::OutOfBounds {
-                start: offset,
-                end,
+    ) -> Result<R, OutOfBounds> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len()) {
+            return Err(OutOfBounds {
+                offset,
+                bytes: len,
                 len: self.len(),
             });
         }
         let _guard = self.lock();
         // SAFETY: the range lies within the allocation, all of which is initialised, and the lock
         // keeps everybody else out.
-        let bytes =
-            unsafe { std::slice::from_raw_parts_mut(self.storage.bytes.as_ptr().add(offset), len) };
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(self.storage.bytes.as_ptr().add(offset), len)
+        };
         Ok(f(bytes))
     }
 
@@ -122,9 +142,7 @@ impl HostBuffer {
 
 impl std::fmt::Debug for HostBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostBuffer")
-            .field("len", &self.len())
-            .finish()
+        f.debug_struct("HostBuffer").field("len", &self.len()).finish()
     }
 }
 
@@ -137,16 +155,17 @@ mod tests {
         let buffer = HostBuffer::new(100).unwrap();
         assert_eq!(buffer.address().as_ptr() as usize % ALIGN, 0);
         buffer.clone().write(3, &[1, 2]).unwrap();
-        assert_eq!(buffer.read(2..6).unwrap(), [0, 1, 2, 0]);
+        let mut bytes = [9; 4];
+        buffer.read(2, &mut bytes).unwrap();
+        assert_eq!(bytes, [0, 1, 2, 0]);
     }
 
     #[test]
     fn wrong_ranges_and_sizes_are_errors() {
         let buffer = HostBuffer::new(8).unwrap();
         assert!(buffer.write(7, &[0; 2]).is_err());
-        assert!(buffer.read(7..9).is_err());
-        assert!(buffer.with(usize::MAX, 2, |_| ()).is_err());
-        assert!(HostBuffer::new(usize::MAX).is_none());
-        assert!(HostBuffer::new(0).unwrap().read(0..0).unwrap().is_empty());
+        assert!(buffer.read(usize::MAX, &mut [0; 2]).is_err());
+        assert!(HostBuffer::new(usize::MAX).is_err());
+        assert!(HostBuffer::new(0).unwrap().read(0, &mut []).is_ok());
     }
 }

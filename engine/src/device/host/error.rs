@@ -6,21 +6,15 @@ use crate::weights::encodings::EncodingError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// Occurs when an op has no twin.
-    #[error("the host has no twin of {op}")]
-    NoTwin {
+    /// Occurs when the parameter block has the wrong size.
+    #[error("{op}: parameters take {expected} bytes, {actual} given")]
+    Params {
         /// The op.
         op: String,
-    },
-    /// Occurs when a buffer is read or written past its end.
-    #[error("bytes {start}..{end} lie outside of a buffer of {len}")]
-    OutOfBounds {
-        /// First byte.
-        start: usize,
-        /// Past the last byte.
-        end: usize,
-        /// Bytes of the buffer.
-        len: usize,
+        /// Size of the op's parameters in bytes.
+        expected: usize,
+        /// Bytes given.
+        actual: usize,
     },
     /// Occurs when a binding is not there.
     #[error("{op}: binding {binding} is not bound")]

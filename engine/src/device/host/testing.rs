@@ -1,8 +1,10 @@
 //! What the tests of the twins share: arguments from plain slices, numbers, and comparison.
 
+use std::ops::Range;
+
 use bytemuck::Pod;
 
-use super::{Args, HostBuffer, HostError, twin};
+use super::{Args, Binding, HostBuffer, HostError, twin};
 
 /// A buffer that holds `data`.
 pub(super) fn buffer<T: Pod>(data: &[T]) -> HostBuffer {
@@ -14,21 +16,30 @@ pub(super) fn buffer<T: Pod>(data: &[T]) -> HostBuffer {
 
 /// What a buffer holds.
 pub(super) fn contents<T: Pod>(buffer: &HostBuffer) -> Vec<T> {
-    let bytes = buffer.read(0..buffer.len()).unwrap();
+    let mut bytes = vec![0; buffer.len()];
+    buffer.read(0, &mut bytes).unwrap();
     bytes
         .chunks_exact(size_of::<T>())
         .map(bytemuck::pod_read_unaligned)
         .collect()
 }
 
+/// Binds some bytes of a buffer.
+pub(super) fn bind(number: usize, buffer: &HostBuffer, range: Range<usize>) -> Binding<'_> {
+    Binding { number, buffer, offset: range.start, len: range.len() }
+}
+
+/// Runs a twin on some bindings.
+pub(super) fn call<P: Pod>(op: &str, params: P, bindings: &[Binding]) -> Result<(), HostError> {
+    twin(op).unwrap()(&Args::new(op, bytemuck::bytes_of(&params), bindings)?)
+}
+
 /// Runs a twin on whole buffers, bound from number 1 on.
 pub(super) fn run<P: Pod>(op: &str, params: P, buffers: &[&HostBuffer]) -> Result<(), HostError> {
-    let params = buffer(&[params]);
-    let bindings: Vec<_> = std::iter::once(&params)
-        .chain(buffers.iter().copied())
-        .map(|buffer| (buffer, 0..buffer.len()))
-        .collect();
-    twin(op).unwrap()(&Args::new(op, &bindings)?)
+    let numbered = buffers.iter().enumerate();
+    let bindings: Vec<_> =
+        numbered.map(|(i, buffer)| bind(i + 1, buffer, 0..buffer.len())).collect();
+    call(op, params, &bindings)
 }
 
 /// `len` numbers from -1 to 1 that depend on the seed.

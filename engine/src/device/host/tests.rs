@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use wisp_shaders::params::*;
 
-use super::testing::{assert_close, buffer, contents, numbers, run};
-use super::{Args, HostBuffer, HostError, twin};
+use super::testing::{assert_close, bind, buffer, call, contents, numbers, run};
+use super::{HostBuffer, HostError, twin};
 use crate::weights::Encoding;
 use crate::weights::encodings::{dequantize, repack_rows};
 
@@ -586,15 +586,10 @@ fn every_op_has_its_twin() {
 #[test]
 fn what_may_overlap() {
     let all = buffer(&[1.0f32, 2.0, 3.0, 4.0]);
-    let params = buffer(&[ElementwiseParams {
-        len: 2,
-        b_len: 2,
-        op: 0,
-    }]);
+    let params = ElementwiseParams { len: 2, b_len: 2, op: 0 };
     let call = |a: usize, b: usize, out: usize| {
-        let part = |at: usize| (&all, 4 * at..4 * at + 8);
-        let bindings = [(&params, 0..params.len()), part(a), part(b), part(out)];
-        twin("elementwise").unwrap()(&Args::new("elementwise", &bindings).unwrap())
+        let part = |number, at: usize| bind(number, &all, 4 * at..4 * at + 8);
+        call("elementwise", params, &[part(1, a), part(2, b), part(3, out)])
     };
     assert_eq!(call(0, 0, 2), Ok(()));
     assert_eq!(contents::<f32>(&all), [1.0, 2.0, 2.0, 4.0]);
@@ -635,7 +630,7 @@ fn wrong_arguments_are_errors() {
     );
     assert_eq!(
         message(run("elementwise", 0u32, &[&four])),
-        "elementwise: binding 0 needs 1 elements, 0 are bound"
+        "elementwise: parameters take 12 bytes, 4 given"
     );
     let params = ElementwiseParams {
         len: 4,
@@ -659,20 +654,16 @@ fn wrong_arguments_are_errors() {
         )),
         "gather_rows: an index must be less than 2, it is 2"
     );
-    let odd = (&four, 2..14);
-    let params = buffer(&[RowsParams { rows: 1, cols: 3 }]);
-    let bindings = [(&params, 0..8), odd, (&three, 0..12)];
+    let params = RowsParams { rows: 1, cols: 3 };
+    let bindings = [bind(1, &four, 2..14), bind(2, &three, 0..12)];
     assert_eq!(
-        message(twin("softmax").unwrap()(
-            &Args::new("softmax", &bindings).unwrap()
-        )),
+        message(call("softmax", params, &bindings)),
         "softmax: binding 1 is not aligned to 4 bytes"
     );
-    let bindings = [(&params, 0..8), (&four, 0..20)];
-    assert!(matches!(
-        Args::new("softmax", &bindings),
-        Err(HostError::Overrun { binding: 1, .. })
-    ));
+    assert_eq!(
+        message(call("softmax", params, &[bind(1, &four, 0..20)])),
+        "softmax: binding 1 ends at byte 20 of a buffer of 16"
+    );
 }
 
 #[test]
