@@ -37,8 +37,10 @@ pub(super) fn attention(args: &Args) -> Result<(), HostError> {
     let out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.head_dim]))?;
     let (heads, head_dim) = (p.heads as usize, p.head_dim as usize);
     let group = (p.heads / p.kv_heads) as usize;
-    out.par_chunks_mut(head_dim).zip(q.par_chunks(head_dim)).enumerate().for_each(
-        |(i, (out, q))| {
+    out.par_chunks_mut(head_dim)
+        .zip(q.par_chunks(head_dim))
+        .enumerate()
+        .for_each(|(i, (out, q))| {
             let [sequence, position] = pages.index[i / heads];
             let kv_head = i % heads / group * pages.width;
             let first = first_position(position, p.window);
@@ -64,7 +66,6 @@ pub(super) fn attention(args: &Args) -> Result<(), HostError> {
             for out in out {
                 *out /= total;
             }
-        },
-    );
+        });
     Ok(())
 }

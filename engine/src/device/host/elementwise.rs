@@ -24,11 +24,14 @@ pub(super) fn elementwise(args: &Args) -> Result<(), HostError> {
     if b_len == 0 && len != 0 {
         return Err(args.value("b_len", "at least 1", p.b_len));
     }
-    out.par_chunks_mut(CHUNK).zip(a.par_chunks(CHUNK)).enumerate().for_each(|(chunk, (out, a))| {
-        let b = b.iter().cycle().skip(chunk * CHUNK % b_len);
-        for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-            *out = op(*a, *b);
-        }
-    });
+    out.par_chunks_mut(CHUNK)
+        .zip(a.par_chunks(CHUNK))
+        .enumerate()
+        .for_each(|(chunk, (out, a))| {
+            let b = b.iter().cycle().skip(chunk * CHUNK % b_len);
+            for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
+                *out = op(*a, *b);
+            }
+        });
     Ok(())
 }

@@ -19,19 +19,21 @@ pub(super) fn embed<E: Packed>(args: &Args) -> Result<(), HostError> {
     }
     let ids: &[u32] = args.read(1, p.tokens as usize)?;
     let out: &mut [f32] = args.write(2, size(&[p.tokens, p.cols]))?;
-    out.par_chunks_mut(cols.max(1)).zip(ids).for_each(|(out, id)| {
-        // An id below the chunk wraps to a number past its end.
-        let row = id.wrapping_sub(p.row_offset) as usize;
-        if row >= rows {
-            return;
-        }
-        let mut weights = [0.0; BLOCK];
-        for (b, out) in out.chunks_mut(BLOCK).enumerate() {
-            load_blocks::<E>(planes, row * blocks + b, &mut weights);
-            for (out, w) in out.iter_mut().zip(weights) {
-                *out = w * p.scale;
+    out.par_chunks_mut(cols.max(1))
+        .zip(ids)
+        .for_each(|(out, id)| {
+            // An id below the chunk wraps to a number past its end.
+            let row = id.wrapping_sub(p.row_offset) as usize;
+            if row >= rows {
+                return;
             }
-        }
-    });
+            let mut weights = [0.0; BLOCK];
+            for (b, out) in out.chunks_mut(BLOCK).enumerate() {
+                load_blocks::<E>(planes, row * blocks + b, &mut weights);
+                for (out, w) in out.iter_mut().zip(weights) {
+                    *out = w * p.scale;
+                }
+            }
+        });
     Ok(())
 }

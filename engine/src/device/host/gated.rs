@@ -30,11 +30,13 @@ pub(super) fn gated(args: &Args) -> Result<(), HostError> {
         2 => gelu_tanh,
         _ => return Err(args.value("activation", "0, 1 or 2", p.activation)),
     };
-    out.par_chunks_mut(cols.max(1)).enumerate().for_each(|(t, out)| {
-        let gate = &gate[t * p.gate_stride as usize + p.gate_offset as usize..][..cols];
-        let up = &up[t * p.up_stride as usize + p.up_offset as usize..][..cols];
-        multiply(gate, up, out);
-    });
+    out.par_chunks_mut(cols.max(1))
+        .enumerate()
+        .for_each(|(t, out)| {
+            let gate = &gate[t * p.gate_stride as usize + p.gate_offset as usize..][..cols];
+            let up = &up[t * p.up_stride as usize + p.up_offset as usize..][..cols];
+            multiply(gate, up, out);
+        });
     Ok(())
 }
 

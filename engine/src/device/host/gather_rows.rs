@@ -20,8 +20,10 @@ pub(super) fn gather_rows(args: &Args) -> Result<(), HostError> {
     if let Some(index) = indices.iter().find(|index| **index as usize >= rows) {
         return Err(args.value("an index", format!("less than {rows}"), *index));
     }
-    out.par_chunks_mut(cols).zip(indices).for_each(|(out, index)| {
-        out.copy_from_slice(&x[*index as usize * cols..][..cols]);
-    });
+    out.par_chunks_mut(cols)
+        .zip(indices)
+        .for_each(|(out, index)| {
+            out.copy_from_slice(&x[*index as usize * cols..][..cols]);
+        });
     Ok(())
 }

@@ -22,9 +22,10 @@ pub(super) fn kv_write(args: &Args) -> Result<(), HostError> {
     };
     let pages = Pages::take(args, [3, 4], shape, k_cache.len().min(v_cache.len()), 1)?;
     let width = size(&[p.kv_heads, p.head_dim]);
-    for (what, stride, offset) in
-        [("k_stride", p.k_stride, p.k_offset), ("v_stride", p.v_stride, p.v_offset)]
-    {
+    for (what, stride, offset) in [
+        ("k_stride", p.k_stride, p.k_offset),
+        ("v_stride", p.v_stride, p.v_offset),
+    ] {
         let least = width.saturating_add(offset as usize);
         if (stride as usize) < least {
             return Err(args.value(what, format!("at least {least}"), stride));
@@ -46,7 +47,10 @@ pub(super) fn write_heads(heads: &[f32], head_dim: u32, row: &mut [f32], width: 
     if head_dim == 0 {
         return;
     }
-    for (head, to) in heads.chunks_exact(head_dim).zip(row.chunks_exact_mut(width)) {
+    for (head, to) in heads
+        .chunks_exact(head_dim)
+        .zip(row.chunks_exact_mut(width))
+    {
         let (elements, padding) = to.split_at_mut(head_dim);
         elements.copy_from_slice(head);
         padding.fill(0.0);

@@ -12,11 +12,19 @@ pub(super) fn exp(x: f32) -> f32 {
     const ROUND: f32 = 12582912.0;
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
-    let shifted = x.clamp(-87.5, 88.5) * std::f32::consts::LOG2_E + ROUND;
+    let shifted = x.clamp(-87.5, 88.8) * std::f32::consts::LOG2_E + ROUND;
     let n = shifted - ROUND;
-    let r = (x.clamp(-87.5, 88.5) - n * LN2_HIGH) - n * LN2_LOW;
+    let r = (x.clamp(-87.5, 88.8) - n * LN2_HIGH) - n * LN2_LOW;
     let mut p = 1.0 / 5040.0;
-    for c in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+    for c in [
+        1.0 / 720.0,
+        1.0 / 120.0,
+        1.0 / 24.0,
+        1.0 / 6.0,
+        0.5,
+        1.0,
+        1.0,
+    ] {
         p = p * r + c;
     }
     let exponent = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);

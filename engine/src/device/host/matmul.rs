@@ -45,17 +45,20 @@ pub(super) fn matmul<E: Packed>(args: &Args) -> Result<(), HostError> {
             task.push(out);
         }
     }
-    tasks.into_par_iter().enumerate().for_each(|(task, mut outs)| {
-        let mut weights = vec![0.0; blocks * BLOCK];
-        let count = outs[0].len();
-        for i in 0..count {
-            let row = task * ROWS + i;
-            load_blocks::<E>(planes, row * blocks, &mut weights);
-            let bias = bias.map_or(0.0, |bias| bias[row]);
-            for (t, out) in outs.iter_mut().enumerate() {
-                out[i] = dot(&weights[..cols], &x[t * cols..][..cols]) + bias;
+    tasks
+        .into_par_iter()
+        .enumerate()
+        .for_each(|(task, mut outs)| {
+            let mut weights = vec![0.0; blocks * BLOCK];
+            let count = outs[0].len();
+            for i in 0..count {
+                let row = task * ROWS + i;
+                load_blocks::<E>(planes, row * blocks, &mut weights);
+                let bias = bias.map_or(0.0, |bias| bias[row]);
+                for (t, out) in outs.iter_mut().enumerate() {
+                    out[i] = dot(&weights[..cols], &x[t * cols..][..cols]) + bias;
+                }
             }
-        }
-    });
+        });
     Ok(())
 }

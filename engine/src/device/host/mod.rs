@@ -27,6 +27,8 @@ mod softmax;
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use args::{Args, Binding};
 pub use backend::HostDevice;

@@ -61,7 +61,9 @@ impl<'a> Pages<'a> {
             }
             let first = first_position(position, window) / self.page_size;
             let row = (sequence as usize).saturating_mul(self.max_pages);
-            let entries = self.table.get(row.saturating_add(first)..=row.saturating_add(last));
+            let entries = self
+                .table
+                .get(row.saturating_add(first)..=row.saturating_add(last));
             let Some(entries) = entries else {
                 let rows = self.table.len() / self.max_pages;
                 return Err(args.value("a sequence", format!("less than {rows}"), sequence));

@@ -15,9 +15,11 @@ pub(super) fn rms_norm(args: &Args) -> Result<(), HostError> {
     let x: &[f32] = args.read(1, size(&[p.rows, p.cols]))?;
     let weight: &[f32] = args.read(2, p.cols as usize)?;
     let out: &mut [f32] = args.write(3, size(&[p.rows, p.cols]))?;
-    out.par_chunks_mut(cols).zip(x.par_chunks(cols)).for_each(|(out, x)| {
-        normalise(p, x, weight, out);
-    });
+    out.par_chunks_mut(cols)
+        .zip(x.par_chunks(cols))
+        .for_each(|(out, x)| {
+            normalise(p, x, weight, out);
+        });
     Ok(())
 }
 

@@ -22,13 +22,15 @@ pub(super) fn rope(args: &Args) -> Result<(), HostError> {
     if width == 0 {
         return Ok(());
     }
-    x.par_chunks_mut(stride).zip(index).for_each(|(x, [_, position])| {
-        let turns = table.row(*position);
-        let heads = &mut x[p.offset as usize..][..width];
-        for head in heads.chunks_exact_mut(p.head_dim as usize) {
-            rotate(head, turns, p.interleaved != 0);
-        }
-    });
+    x.par_chunks_mut(stride)
+        .zip(index)
+        .for_each(|(x, [_, position])| {
+            let turns = table.row(*position);
+            let heads = &mut x[p.offset as usize..][..width];
+            for head in heads.chunks_exact_mut(p.head_dim as usize) {
+                rotate(head, turns, p.interleaved != 0);
+            }
+        });
     Ok(())
 }
 

@@ -29,7 +29,10 @@ pub(super) fn sample(args: &Args) -> Result<(), HostError> {
             return Err(args.value("a step", format!("less than {}", out.len() / batch), s.step));
         }
     }
-    let drawn = tokens.par_iter_mut().zip(logits.par_chunks(vocab)).zip(&*settings);
+    let drawn = tokens
+        .par_iter_mut()
+        .zip(logits.par_chunks(vocab))
+        .zip(&*settings);
     drawn.for_each(|((token, logits), s)| {
         *token = draw(logits, &seen[s.sequence as usize * words..][..words], s);
     });
@@ -55,7 +58,10 @@ fn draw(logits: &[f32], seen: &[u32], s: &SampleSettings) -> u32 {
         })
     });
     // NaN is no temperature either.
-    if !matches!(s.temperature.partial_cmp(&0.0), Some(std::cmp::Ordering::Greater)) {
+    if !matches!(
+        s.temperature.partial_cmp(&0.0),
+        Some(std::cmp::Ordering::Greater)
+    ) {
         return best(penalised);
     }
     let z: Vec<f32> = penalised.map(|z| finite(z / s.temperature)).collect();
@@ -65,7 +71,9 @@ fn draw(logits: &[f32], seen: &[u32], s: &SampleSettings) -> u32 {
     let k = s.top_k as usize;
     if k != 0 && k < z.len() {
         let mut sorted = z.clone();
-        least = *sorted.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1;
+        least = *sorted
+            .select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a))
+            .1;
     }
     if s.top_p < 1.0 {
         least = top_p(&z, least, s.top_p, weight);

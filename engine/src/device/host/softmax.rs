@@ -14,7 +14,9 @@ pub(super) fn softmax(args: &Args) -> Result<(), HostError> {
     let cols = (p.cols as usize).max(1);
     let x: &[f32] = args.read(1, size(&[p.rows, p.cols]))?;
     let out: &mut [f32] = args.write(2, size(&[p.rows, p.cols]))?;
-    out.par_chunks_mut(cols).zip(x.par_chunks(cols)).for_each(|(out, x)| softmax_row(x, out));
+    out.par_chunks_mut(cols)
+        .zip(x.par_chunks(cols))
+        .for_each(|(out, x)| softmax_row(x, out));
     Ok(())
 }
 

@@ -1,1 +1,78 @@
-//! Helpers of the twins tests.
+//! What the tests of the twins share: arguments from plain slices, numbers, and comparison.
+
+use std::ops::Range;
+
+use bytemuck::Pod;
+
+use super::{Args, Binding, HostBuffer, HostError, twin};
+
+/// A buffer that holds `data`.
+pub(super) fn buffer<T: Pod>(data: &[T]) -> HostBuffer {
+    let bytes: &[u8] = bytemuck::cast_slice(data);
+    let buffer = HostBuffer::new(bytes.len()).unwrap();
+    buffer.write(0, bytes).unwrap();
+    buffer
+}
+
+/// What a buffer holds.
+pub(super) fn contents<T: Pod>(buffer: &HostBuffer) -> Vec<T> {
+    let mut bytes = vec![0; buffer.len()];
+    buffer.read(0, &mut bytes).unwrap();
+    bytes
+        .chunks_exact(size_of::<T>())
+        .map(bytemuck::pod_read_unaligned)
+        .collect()
+}
+
+/// Binds some bytes of a buffer.
+pub(super) fn bind(number: usize, buffer: &HostBuffer, range: Range<usize>) -> Binding<'_> {
+    Binding { number, buffer, offset: range.start, len: range.len() }
+}
+
+/// Runs a twin on some bindings.
+pub(super) fn call<P: Pod>(op: &str, params: P, bindings: &[Binding]) -> Result<(), HostError> {
+    twin(op).unwrap()(&Args::new(op, bytemuck::bytes_of(&params), bindings)?)
+}
+
+/// Runs a twin on whole buffers, bound from number 1 on.
+pub(super) fn run<P: Pod>(op: &str, params: P, buffers: &[&HostBuffer]) -> Result<(), HostError> {
+    let numbered = buffers.iter().enumerate();
+    let bindings: Vec<_> =
+        numbered.map(|(i, buffer)| bind(i + 1, buffer, 0..buffer.len())).collect();
+    call(op, params, &bindings)
+}
+
+/// `len` numbers from -1 to 1 that depend on the seed.
+pub(super) fn numbers(seed: u32, len: usize) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(2654435761) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        (state >> 8) as f32 / 8388608.0 - 1.0
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// Asserts that the normalised error `|a - b| / |b|` is within a bound; NaN never is.
+pub(super) fn assert_close(actual: &[f32], expected: &[f64], bound: f64) {
+    assert_eq!(actual.len(), expected.len());
+    let square = |v: f64| v * v;
+    let norm: f64 = expected.iter().map(|e| square(*e)).sum();
+    let error: f64 = actual
+        .iter()
+        .zip(expected)
+        .map(|(a, e)| square(f64::from(*a) - e))
+        .sum();
+    let error = (error / norm.max(1e-30)).sqrt();
+    if !(error <= bound) {
+        let worst = |(_, (a, e)): &(usize, (&f32, &f64))| (f64::from(**a) - **e).abs();
+        let (i, (a, e)) = actual
+            .iter()
+            .zip(expected)
+            .enumerate()
+            .max_by(|x, y| worst(x).total_cmp(&worst(y)))
+            .unwrap();
+        panic!("error {error:e} > {bound:e}; worst: element {i} is {a}, expected {e}");
+    }
+}
