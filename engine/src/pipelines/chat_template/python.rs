@@ -25,7 +25,10 @@ const DEPTH: usize = 64;
 /// Python's `repr`, near enough: strings stand in single quotes unless they contain one.
 fn repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
     if depth > DEPTH {
-        return Err(Error::new(ErrorKind::InvalidOperation, "a value nested too deeply"));
+        return Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "a value nested too deeply",
+        ));
     }
     match value.kind() {
         ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),

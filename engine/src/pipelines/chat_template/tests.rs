@@ -21,7 +21,10 @@ fn with_system() -> Vec<Message> {
 #[track_caller]
 fn check(source: &str, messages: &[Message], expected: &str) {
     let template = ChatTemplate::new(source, "<s>", "</s>").unwrap();
-    assert_eq!(template.render(messages, true, &Map::new()).unwrap(), expected);
+    assert_eq!(
+        template.render(messages, true, &Map::new()).unwrap(),
+        expected
+    );
 }
 
 fn render(source: &str) -> Result<String, ChatTemplateError> {
@@ -143,7 +146,10 @@ fn generation_blocks_and_loop_controls() {
 #[test]
 fn values_as_python_writes_them() {
     let source = "{{ true }} {{ none }} {{ ['a', 1, 'it\\'s'] }} {{ {'k': false} }} {{ missing }}|";
-    assert_eq!(render(source).unwrap(), "True None ['a', 1, \"it's\"] {'k': False} |");
+    assert_eq!(
+        render(source).unwrap(),
+        "True None ['a', 1, \"it's\"] {'k': False} |"
+    );
 }
 
 #[test]
@@ -181,22 +187,40 @@ fn todays_date() {
     assert!(year.parse::<u32>().unwrap() >= 2025);
     let day = render("{{ strftime_now('%d %b %Y') }}").unwrap();
     assert_eq!(day.split(' ').count(), 3);
-    assert!(matches!(render("{{ strftime_now('%!') }}"), Err(ChatTemplateError::Failed { .. })));
+    assert!(matches!(
+        render("{{ strftime_now('%!') }}"),
+        Err(ChatTemplateError::Failed { .. })
+    ));
 }
 
 #[test]
 fn what_never_ends_is_an_error() {
     let loops = "{% for a in range(100000) %}{% for b in range(100000) %}{% set x = a %}{% endfor %}{% endfor %}";
-    assert!(matches!(render(loops), Err(ChatTemplateError::TooManySteps { .. })));
+    assert!(matches!(
+        render(loops),
+        Err(ChatTemplateError::TooManySteps { .. })
+    ));
     let recursion = "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}";
-    assert!(matches!(render(recursion), Err(ChatTemplateError::Failed { .. })));
+    assert!(matches!(
+        render(recursion),
+        Err(ChatTemplateError::Failed { .. })
+    ));
     let output = "{% for a in range(100000) %}{{ 'x' * 1000 }}{% endfor %}";
-    assert!(matches!(render(output), Err(ChatTemplateError::TooMuchOutput { .. })));
+    assert!(matches!(
+        render(output),
+        Err(ChatTemplateError::TooMuchOutput { .. })
+    ));
 }
 
 #[test]
 fn errors_are_one_line() {
-    for source in ["{% if %}", "{{ 1 +", "{{ nothing.more }}", "{{ 'a' + 1 }}", "{% block"] {
+    for source in [
+        "{% if %}",
+        "{{ 1 +",
+        "{{ nothing.more }}",
+        "{{ 'a' + 1 }}",
+        "{% block",
+    ] {
         let error = render(source).unwrap_err().to_string();
         assert!(!error.contains('\n'), "{error}");
     }
@@ -209,5 +233,8 @@ fn messages_carry_more_than_text() {
     let message = json!({"role": "assistant", "content": "", "tool_calls": [{"name": "sum"}]});
     let message: Message = serde_json::from_value(message).unwrap();
     let template = ChatTemplate::new("{{ messages[0].tool_calls[0].name }}", "", "").unwrap();
-    assert_eq!(template.render(&[message], false, &Map::new()).unwrap(), "sum");
+    assert_eq!(
+        template.render(&[message], false, &Map::new()).unwrap(),
+        "sum"
+    );
 }
