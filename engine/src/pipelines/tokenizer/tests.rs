@@ -131,6 +131,18 @@ fn special_tokens_of_llama_3() {
     );
 }
 
+/// Qwen 2's vocabulary has `</s>` as ordinary text.
+#[test]
+fn ends_of_qwen_2() {
+    let Some(tokenizer) = cached("qwen2") else {
+        return;
+    };
+    let ends: Vec<u32> = tokenizer.eos().iter().copied().collect();
+    assert_eq!(ends, [151_643, 151_645]);
+    let tokens = tokenizer.encode("</s><|im_end|>", true, true).unwrap();
+    assert_eq!(tokenizer.decode(&tokens, true), "</s>");
+}
+
 #[test]
 fn spaces_of_llama_2() {
     let Some(tokenizer) = cached("llama-spm") else {

@@ -84,7 +84,7 @@ impl<'b> Reader<'b> {
 fn collect(kind: u64, values: Vec<Meta>) -> Meta {
     let values = values.into_iter();
     match kind {
-        8 => Meta::Texts(values.map(|v| matches_text(v)).collect()),
+        8 => Meta::Texts(values.map(text_of).collect()),
         6 => Meta::Floats(
             values
                 .map(|v| if let Meta::Float(f) = v { f } else { 0.0 })
@@ -98,7 +98,7 @@ fn collect(kind: u64, values: Vec<Meta>) -> Meta {
     }
 }
 
-fn matches_text(value: Meta) -> String {
+fn text_of(value: Meta) -> String {
     match value {
         Meta::Text(text) => text,
         other => panic!("{other:?}"),

@@ -182,6 +182,31 @@ fn gemma_4_is_bpe_on_plain_text() {
 }
 
 #[test]
+fn harmony_shows_the_ends_of_messages() {
+    let harmony = header(
+        "gpt2",
+        &[
+            "<|return|>",
+            "<|call|>",
+            "<|end|>",
+            "<|message|>",
+            "a",
+            "b",
+            "ab",
+        ],
+    )
+    .with("ggml.pre", Meta::Text("gpt-4o".to_owned()))
+    .with("ggml.merges", texts(&["a b"]))
+    .with("ggml.eos_token_id", Meta::Int(0));
+    let tokenizer = Tokenizer::from_gguf(&harmony).unwrap();
+    assert_eq!(tokenizer.eos().iter().copied().collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(
+        tokenizer.decode(&[0, 1, 2, 3, 6], true),
+        "<|end|><|message|>ab"
+    );
+}
+
+#[test]
 fn chat_templates_by_name() {
     let named = bpe()
         .with("chat_template", Meta::Text("one".to_owned()))
