@@ -109,9 +109,8 @@ impl ChatTemplate {
         environment.set_syntax(syntax.map_err(|error| syntax_error(&error))?);
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
-        environment.set_unknown_method_callback(
-            minijinja_contrib::pycompat::unknown_method_callback,
-        );
+        environment
+            .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.set_formatter(python::write);
         environment.set_fuel(Some(FUEL));
         environment.set_recursion_limit(RECURSION);
@@ -150,7 +149,10 @@ impl ChatTemplate {
         context.insert("bos_token".to_owned(), self.bos.clone().into());
         context.insert("eos_token".to_owned(), self.eos.clone().into());
         context.extend(extra.clone());
-        context.insert("add_generation_prompt".to_owned(), add_generation_prompt.into());
+        context.insert(
+            "add_generation_prompt".to_owned(),
+            add_generation_prompt.into(),
+        );
         let messages = serde_json::to_value(messages);
         let messages = messages.map_err(|error| failed(error.to_string()))?;
         context.insert("messages".to_owned(), messages);
@@ -205,9 +207,8 @@ fn raise_exception(message: String) -> Result<Value, minijinja::Error> {
 /// Today's date by `strftime`, in UTC.
 fn strftime_now(format: &str) -> Result<String, minijinja::Error> {
     let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
-    jiff::fmt::strtime::format(format, &now).map_err(|error| {
-        minijinja::Error::new(ErrorKind::InvalidOperation, error.to_string())
-    })
+    jiff::fmt::strtime::format(format, &now)
+        .map_err(|error| minijinja::Error::new(ErrorKind::InvalidOperation, error.to_string()))
 }
 
 /// `{% generation %}` marks the assistant's words for training and renders as what it holds; here it
@@ -255,7 +256,9 @@ fn syntax_error(error: &minijinja::Error) -> ChatTemplateError {
 
 /// One line: what went wrong and where, without the template around it.
 fn describe(error: &minijinja::Error) -> String {
-    let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    let what = error
+        .detail()
+        .map_or_else(|| error.kind().to_string(), str::to_owned);
     match error.line() {
         Some(line) => format!("{what} (line {line})"),
         None => what,

@@ -130,7 +130,7 @@ impl Backend for HostDevice {
     }
 
     fn submit(&self, dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send)) -> Result<(), DeviceError> {
-        self.pool.install(|| dispatches.try_for_each(run))
+        self.pool.install(|| dispatches.map(run).collect())
     }
 
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {

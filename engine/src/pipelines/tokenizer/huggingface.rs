@@ -109,10 +109,9 @@ pub(crate) fn load(files: &HuggingFaceFiles<'_>) -> Result<Loaded, TokenizerErro
     };
     let size = vocab_size(&tokenizer);
     let numbered = |key: &str| {
-        let ids = [&generation, &model]
-            .into_iter()
-            .map(|file| token_ids(&file[key], size));
-        ids.filter(|ids| !ids.is_empty()).next().unwrap_or_default()
+        let ids = [&generation, &model].map(|file| token_ids(&file[key], size));
+        let found = ids.into_iter().find(|ids| !ids.is_empty());
+        found.unwrap_or_default()
     };
     let bos = named("bos_token").or_else(|| numbered("bos_token_id").first().copied());
     let numbered_end = numbered("eos_token_id");

@@ -13,12 +13,14 @@
 mod bpe;
 mod byte_level;
 mod decoder;
+mod end_of_generation;
 mod error;
 mod gguf;
 mod huggingface;
 mod metadata;
 mod pretokenize;
 mod pretokenizers;
+mod rebuilt;
 mod special;
 mod spm;
 mod stream;
