@@ -48,14 +48,10 @@ def careless(rng, text):
         text = text.lower()
     if rng.random() < 0.25:
         text = text.rstrip(".!?")
-    elif rng.random() < 0.06:
-        text += rng.choice("!?.")
     if rng.random() < 0.08:
         text = text.replace("'", "")
     if rng.random() < 0.04:
         text = text.replace("colour", "color").replace("favourite", "favorite")
-    if rng.random() < 0.02:
-        text = text.upper()
     return text
 
 
@@ -67,7 +63,7 @@ ASKING = ["Can you tell me {q}", "Tell me, {q}", "Do you know {q}", "Hey Wisp, {
 
 def politely(rng, order):
     """A request ("Write a poem."), now and then made a polite one."""
-    if rng.random() < 0.7 or order.split()[0] not in ORDERING:
+    if rng.random() < 0.8 or order.split()[0] not in ORDERING:
         return order
     form = rng.choice(POLITE)
     end = "?" if form.startswith("C") else "."
@@ -76,7 +72,7 @@ def politely(rng, order):
 
 def asking(rng, question):
     """A question, now and then with something before it."""
-    if rng.random() < 0.75 or not question.endswith("?"):
+    if rng.random() < 0.85 or not question.endswith("?"):
         return question
     return rng.choice(ASKING).format(q=uncapital(question), Q=question)
 

@@ -41,10 +41,10 @@ class Being:
 
 
 def being(rng, people=True):
-    """Somebody by chance; one in fifteen is of a kind that nobody has heard of."""
+    """Somebody by chance; one in thirty is of a kind that nobody has heard of."""
     chance = rng.random()
     gender = rng.choice(("he", "she"))
-    if chance < 0.07:
+    if chance < 0.03:
         kind = made_up(rng)
     elif chance < 0.62 or not people:
         kind = rng.choice(HEROES["animal"])
@@ -139,7 +139,7 @@ def subject(rng, s):
     """What the request says that the story is about."""
     kind, name = s.hero.kind, s.hero.name
     forms = [
-        (30, article(kind)), (8, article(f"{s.adjective} {kind}")), (10, f"{article(kind)} named {name}"),
+        (40, article(kind)), (6, article(f"{s.adjective} {kind}")), (10, f"{article(kind)} named {name}"),
         (5, f"{article(kind)} called {name}"), (5, f"{name} the {kind}"), (2, f"the {kind}"), (2, kind),
         (10, f"{article(kind)} and {article(s.friend.kind)}"), (20, rng.choice(s.themes)), (4, name),
         (3, f"{name} and {s.friend.name}"), (8, f"{article(kind)} and {rng.choice(s.themes)}"),

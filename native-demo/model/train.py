@@ -1,7 +1,7 @@
 """Trains the tokenizer and the network on the corpus; writes build/tokenizer.json and a checkpoint.
 
-The learning rate rises over the first steps, stays, and falls to zero over the last half. The last
-fifth of the steps sees rows of 512 tokens, the ones before rows of 256. Documents share rows, but none
+The learning rate rises over the first steps, stays for a third of the run and then falls to zero. The
+last steps see rows of 512 tokens, the ones before rows of 256. Documents share rows, but none
 sees another.
 """
 
@@ -22,6 +22,7 @@ BOS = 0
 TOKENS_A_STEP = 2048
 CONTEXT_WEIGHT = 0.1  # of the loss on what is given rather than to be learned
 HELD_OUT = 1000
+STEADY, LONG_FROM = 0.35, 0.85  # parts of the run: when the rate falls, when rows get long
 
 
 def train_tokenizer(documents, path):
@@ -82,9 +83,9 @@ def pack(documents, length):
     return ids, segments, weights
 
 
-def scale(step, steps):
-    """The learning rates' multiplier."""
-    return min(1.0, (step + 1) / 40, 2 * (steps - step) / steps)
+def scale(step, done):
+    """The learning rates' multiplier at this step, `done` being the part of the run that is over."""
+    return min(1.0, (step + 1) / 40, max(0.0, 1 - done) / (1 - STEADY))
 
 
 def make_step(config):
@@ -108,6 +109,7 @@ def main():
     parser.add_argument("--corpus", default="build/corpus.jsonl")
     parser.add_argument("--build", type=Path, default=Path("build"))
     parser.add_argument("--steps", type=int, default=3500)
+    parser.add_argument("--minutes", type=float, help="run for a time instead of a number of steps")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--init", type=Path, help="go on from these weights")
     parser.add_argument("--peak", type=float, default=1.0, help="the learning rates' largest multiplier")
@@ -132,12 +134,11 @@ def main():
     state, step = optimiser.init(params), make_step(config)
     evaluate = jax.jit(lambda p, *batch: llama.loss(p, *batch, config))
     test = [a[:64] for a in pack(held_out, 256)]
-    long_from = args.steps * 4 // 5
-    queue, length, seen, log, start = [], 0, 0, [], time.time()
-    for i in range(args.steps):
-        if i in (0, long_from):
-            length = 256 if i < long_from else 512
-            queue = []
+    queue, length, seen, log, start = [], 256, 0, [], time.time()
+    i, done = 0, 0.0
+    while done < 1:
+        if done >= LONG_FROM and length == 256:
+            length, queue = 512, []
         rows = TOKENS_A_STEP // length
         if len(queue) < rows:
             order = rng.permutation(len(encoded))
@@ -146,12 +147,14 @@ def main():
         picked, queue = queue[:rows], queue[rows:]
         batch = [a[picked] for a in packed]
         seen += int((batch[1] >= 0).sum())
-        params, state, value, norm = step(params, state, *batch, args.peak * scale(i, args.steps))
+        params, state, value, norm = step(params, state, *batch, args.peak * scale(i, done))
         log.append(float(value))
-        if (i + 1) % 100 == 0 or i + 1 == args.steps:
+        i += 1
+        done = (time.time() - start) / 60 / args.minutes if args.minutes else i / args.steps
+        if i % 100 == 0 or done >= 1:
             save(args.build / "checkpoint.npz", params)
             held = float(evaluate(params, *test))
-            print(f"step {i + 1}  loss {np.mean(log[-100:]):.4f}  held out {held:.4f}  norm {float(norm):.2f}  "
+            print(f"step {i}  loss {np.mean(log[-100:]):.4f}  held out {held:.4f}  norm {float(norm):.2f}  "
                   f"{seen} tokens  {time.time() - start:.0f} s", flush=True)
 
 
