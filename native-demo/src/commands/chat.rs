@@ -43,7 +43,7 @@ pub fn encode(files: &ModelFiles, messages: &[Message]) -> Result<Vec<u32>> {
         .with_context(|| format!("{} has no chat template: it can continue texts (wisp generate), but not converse", files.name))?;
     let special = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
     let template = ChatTemplate::new(source, &special(tokenizer.bos()), &special(tokenizer.eos_token()))?;
-    let text = template.render(messages, true, None)?;
+    let text = template.render(messages, true, &serde_json::Map::new())?;
     let mut tokens = tokenizer.encode(&text, false, true)?;
     // Most templates write BOS; some leave it to the tokenizer.
     if let Some(bos) = tokenizer.bos().filter(|bos| tokenizer.adds_bos() && tokens.first() != Some(bos)) {
