@@ -3,12 +3,12 @@
 #
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
 # kept whole in the target folder, under test-logs. `tests/run.sh STEP…` runs only the steps named (`vulkan`, `fmt`,
-# `clippy`, `tests`, `doctests`, `docs`, `wasm32`).
+# `clippy`, `build`, `tests`, `doctests`, `docs`, `wasm32`).
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly STEPS="vulkan fmt clippy tests doctests docs wasm32"
+readonly STEPS="vulkan fmt clippy build tests doctests docs wasm32"
 readonly FAILURE_LINES=150
 
 command -v cargo >/dev/null || { echo "run.sh: cargo is not on PATH: install Rust from https://rustup.rs" >&2; exit 1; }
@@ -36,12 +36,16 @@ step_fmt() { cargo fmt --all --check; }
 
 step_clippy() { cargo clippy --locked --workspace --all-targets -- -D warnings; }
 
+# Tests of the command line run the real program, which cargo builds by itself only for tests of that same package.
+step_build() { cargo build --locked --workspace --bins; }
+
 # The tests print why they were skipped ("skipped: no Vulkan adapter"); a run that tests less must not look like one
 # that tests all.
 step_tests() {
   local status=0
   if cargo nextest --version >/dev/null 2>&1; then
-    cargo nextest run --locked --workspace --no-fail-fast --success-output final >"$LOGS/cargo-test" 2>&1 || status=$?
+    cargo nextest run --locked --workspace --no-fail-fast --success-output final \
+      --failure-output immediate-final >"$LOGS/cargo-test" 2>&1 || status=$?
   else
     cargo test --locked --workspace --no-fail-fast --lib --bins --tests -- --show-output >"$LOGS/cargo-test" 2>&1 || status=$?
   fi

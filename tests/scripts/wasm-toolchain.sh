@@ -2,9 +2,9 @@
 # wasm-toolchain.sh: prints the path of a rustc that can check code for wasm32-unknown-unknown.
 #
 # The ordinary way is a rustup that can fetch the target. Where it cannot (an offline mirror, a distribution's own
-# Rust), Debian has a compiler together with its library's source. Both are unpacked into a cache folder, nothing is
-# installed, and the library is *checked* for wasm32: its metadata is all that `cargo check` reads, and takes 20
-# seconds where compiling it takes minutes. It can therefore not link; it is for `RUSTC=… cargo check` only.
+# Rust), Debian has a compiler together with its library's source. Both are unpacked into a cache folder (only
+# the LLVM library that the compiler needs is installed), and the library is *checked* for wasm32: its metadata is all
+# that `cargo check` reads, and takes 20 seconds where compiling it takes minutes. It can therefore not link; it is for `RUSTC=… cargo check` only.
 #
 # The folder gets its final name last, in one rename, so a half-finished one is never taken for a finished one.
 set -euo pipefail
