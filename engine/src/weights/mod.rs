@@ -1,6 +1,18 @@
 //! Checkpoints: their files, their encodings, and the way to a device.
 
+mod checkpoint;
 pub mod encoding;
 pub mod encodings;
+mod error;
+pub mod gguf;
+#[cfg(not(target_arch = "wasm32"))]
+mod open;
+pub mod safetensors;
+mod sniff;
+mod split;
+mod tensor;
 
+pub use checkpoint::{BoxFuture, Checkpoint, FileBytes, Header, WeightSource};
 pub use encoding::Encoding;
+pub use error::{FormatError, WeightError};
+pub use tensor::{Stored, TensorInfo};

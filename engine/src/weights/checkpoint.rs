@@ -1,0 +1,362 @@
+//! A checkpoint whose bytes are at hand: mapped files, or a model in memory.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::future::Future;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::encodings::swap_byte_order;
+use super::gguf::Gguf;
+use super::safetensors::Safetensors;
+use super::{FormatError, Stored, TensorInfo, WeightError};
+
+/// A future that may borrow, and that may cross threads where there are threads.
+#[cfg(not(target_arch = "wasm32"))]
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// A future that may borrow, and that may cross threads where there are threads.
+#[cfg(target_arch = "wasm32")]
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Where weights come from: files, memory, or a network.
+pub trait WeightSource: Send + Sync {
+    /// All tensors.
+    fn tensors(&self) -> &[TensorInfo];
+
+    /// The tensor of a name.
+    fn find(&self, name: &str) -> Option<&TensorInfo>;
+
+    /// Bytes `range` of a tensor, little-endian, as its file has them otherwise.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such tensor, the range is not inside it, or its source fails.
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>>;
+
+    /// Says that a tensor's bytes were used and will hardly be needed again, so that the memory
+    /// that they take can be freed. They can still be read.
+    fn release(&self, _name: &str) {}
+}
+
+/// The bytes of one file.
+pub enum FileBytes {
+    /// Part of the program.
+    Static(&'static [u8]),
+    /// Read, fetched or made.
+    Shared(Arc<[u8]>),
+    /// A mapped file.
+    #[cfg(not(target_arch = "wasm32"))]
+    Mapped(memmap2::Mmap),
+}
+
+impl std::ops::Deref for FileBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            FileBytes::Static(bytes) => bytes,
+            FileBytes::Shared(bytes) => bytes,
+            #[cfg(not(target_arch = "wasm32"))]
+            FileBytes::Mapped(map) => map,
+        }
+    }
+}
+
+impl From<&'static [u8]> for FileBytes {
+    fn from(bytes: &'static [u8]) -> FileBytes {
+        FileBytes::Static(bytes)
+    }
+}
+
+impl From<Arc<[u8]>> for FileBytes {
+    fn from(bytes: Arc<[u8]>) -> FileBytes {
+        FileBytes::Shared(bytes)
+    }
+}
+
+impl From<Vec<u8>> for FileBytes {
+    fn from(bytes: Vec<u8>) -> FileBytes {
+        FileBytes::Shared(bytes.into())
+    }
+}
+
+/// One file of a checkpoint.
+pub(super) struct File {
+    /// Its name, for messages.
+    pub name: String,
+    pub bytes: FileBytes,
+}
+
+/// What describes a checkpoint besides its tensors.
+#[derive(Clone, Debug)]
+pub enum Header {
+    /// A GGUF file's header; that of the first part if there are several. Its list of tensors is
+    /// empty: the checkpoint has it.
+    Gguf(Gguf),
+    /// The texts in the safetensors files' `__metadata__`.
+    Safetensors(HashMap<String, String>),
+}
+
+/// A checkpoint whose bytes are at hand: mapped files, or a model in memory.
+///
+/// Nothing is copied: reading a tensor borrows the file's bytes, except from big-endian files.
+pub struct Checkpoint {
+    header: Header,
+    files: Vec<File>,
+    tensors: Vec<TensorInfo>,
+    by_name: HashMap<String, usize>,
+    directory: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checkpoint")
+            .field("files", &self.file_names().collect::<Vec<_>>())
+            .field("tensors", &self.tensors.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Checkpoint {
+    /// A checkpoint of one GGUF or safetensors file in memory; `name` stands in messages.
+    ///
+    /// # Errors
+    ///
+    /// Whatever is wrong with the bytes.
+    pub fn from_bytes(
+        name: impl Into<String>,
+        bytes: impl Into<FileBytes>,
+    ) -> Result<Checkpoint, WeightError> {
+        let (name, bytes) = (name.into(), bytes.into());
+        let file = File { name, bytes };
+        if is_safetensors(&file) {
+            return Checkpoint::from_safetensors(vec![file], None);
+        }
+        let gguf = parse_gguf(&file)?;
+        let parts = super::split::part_count(&gguf, &file.name)?;
+        if parts > 1 {
+            return Err(WeightError::Parts {
+                file: file.name,
+                reason: format!("it is one of {parts} parts; open the checkpoint from its folder"),
+            });
+        }
+        Checkpoint::from_gguf(vec![(file, gguf)], None)
+    }
+
+    /// Joins the parts of a GGUF checkpoint; the first has the metadata.
+    pub(super) fn from_gguf(
+        parts: Vec<(File, Gguf)>,
+        directory: Option<PathBuf>,
+    ) -> Result<Checkpoint, WeightError> {
+        let mut header = None;
+        let mut files = Vec::new();
+        let mut tensors = Vec::new();
+        for (index, (file, mut gguf)) in parts.into_iter().enumerate() {
+            for mut tensor in std::mem::take(&mut gguf.tensors) {
+                tensor.file = index;
+                tensors.push(tensor);
+            }
+            header.get_or_insert(gguf);
+            files.push(file);
+        }
+        let Some(header) = header else {
+            return Err(no_files(directory));
+        };
+        Checkpoint::new(Header::Gguf(header), files, tensors, directory)
+    }
+
+    /// Joins the files of a safetensors checkpoint.
+    pub(super) fn from_safetensors(
+        files: Vec<File>,
+        directory: Option<PathBuf>,
+    ) -> Result<Checkpoint, WeightError> {
+        if files.is_empty() {
+            return Err(no_files(directory));
+        }
+        let mut metadata = HashMap::new();
+        let mut tensors = Vec::new();
+        for (index, file) in files.iter().enumerate() {
+            let len = Some(file.bytes.len() as u64);
+            let parsed =
+                Safetensors::parse(&file.bytes, len).map_err(|error| error.in_file(&file.name))?;
+            metadata.extend(parsed.metadata);
+            for mut tensor in parsed.tensors {
+                tensor.file = index;
+                tensors.push(tensor);
+            }
+        }
+        Checkpoint::new(Header::Safetensors(metadata), files, tensors, directory)
+    }
+
+    fn new(
+        header: Header,
+        files: Vec<File>,
+        tensors: Vec<TensorInfo>,
+        directory: Option<PathBuf>,
+    ) -> Result<Checkpoint, WeightError> {
+        let mut by_name = HashMap::with_capacity(tensors.len());
+        for (index, tensor) in tensors.iter().enumerate() {
+            if by_name.insert(tensor.name.clone(), index).is_some() {
+                return Err(FormatError::Duplicate {
+                    what: "tensor",
+                    name: tensor.name.clone(),
+                }
+                .in_file(&files[tensor.file].name));
+            }
+        }
+        Ok(Checkpoint {
+            header,
+            files,
+            tensors,
+            by_name,
+            directory,
+        })
+    }
+
+    /// What describes the checkpoint besides its tensors.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The GGUF header, if the checkpoint is in GGUF.
+    pub fn gguf(&self) -> Option<&Gguf> {
+        match &self.header {
+            Header::Gguf(gguf) => Some(gguf),
+            Header::Safetensors(_) => None,
+        }
+    }
+
+    /// The folder that the checkpoint was opened from, or that its file is in: `config.json` and
+    /// `tokenizer.json` stand there. `None` for a model in memory.
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
+    /// The names of the files, in the order in which [`TensorInfo::file`] counts them.
+    pub fn file_names(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| file.name.as_str())
+    }
+
+    /// Bytes of all files together.
+    pub fn file_bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes.len() as u64).sum()
+    }
+
+    /// The tensor of a name.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn require(&self, name: &str) -> Result<&TensorInfo, WeightError> {
+        self.find(name)
+            .ok_or_else(|| WeightError::MissingTensor { name: name.into() })
+    }
+
+    /// Bytes `range` of a tensor, like [`WeightSource::read`] but at once.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such tensor or the range is not inside it.
+    pub fn bytes(&self, name: &str, range: Range<u64>) -> Result<Cow<'_, [u8]>, WeightError> {
+        let tensor = self.require(name)?;
+        let outside = || WeightError::Range {
+            tensor: name.into(),
+            start: range.start,
+            end: range.end,
+            len: tensor.len,
+        };
+        if range.start > range.end || range.end > tensor.len {
+            return Err(outside());
+        }
+        let Some(encoding) = tensor.swapped_encoding() else {
+            let bytes = self.raw(tensor, &range).ok_or_else(outside)?;
+            return Ok(Cow::Borrowed(bytes));
+        };
+        // Numbers can only be swapped whole, so whole blocks are read and cut afterwards.
+        let block = encoding.file_block_bytes() as u64;
+        let start = range.start / block * block;
+        let end = range.end.div_ceil(block) * block;
+        let mut bytes = self
+            .raw(tensor, &(start..end))
+            .ok_or_else(outside)?
+            .to_vec();
+        swap_byte_order(encoding, &mut bytes);
+        let skip = (range.start - start) as usize;
+        let len = (range.end - range.start) as usize;
+        bytes.drain(..skip);
+        bytes.truncate(len);
+        Ok(Cow::Owned(bytes))
+    }
+
+    /// A tensor's bytes as they stand in its file; `None` if they are not in it, which the
+    /// parsers rule out.
+    fn raw(&self, tensor: &TensorInfo, range: &Range<u64>) -> Option<&[u8]> {
+        let start = usize::try_from(tensor.offset.checked_add(range.start)?).ok()?;
+        let end = usize::try_from(tensor.offset.checked_add(range.end)?).ok()?;
+        self.files.get(tensor.file)?.bytes.get(start..end)
+    }
+}
+
+impl WeightSource for Checkpoint {
+    fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    fn find(&self, name: &str) -> Option<&TensorInfo> {
+        self.tensors.get(*self.by_name.get(name)?)
+    }
+
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>> {
+        Box::pin(std::future::ready(self.bytes(name, range)))
+    }
+
+    fn release(&self, name: &str) {
+        #[cfg(unix)]
+        if let Some(tensor) = self.find(name)
+            && let Some(file) = self.files.get(tensor.file)
+            && let FileBytes::Mapped(map) = &file.bytes
+        {
+            super::open::release(map, tensor.offset, tensor.len);
+        }
+        #[cfg(not(unix))]
+        let _ = name;
+    }
+}
+
+impl TensorInfo {
+    /// The encoding by which bytes must be swapped when they are read, if they must.
+    fn swapped_encoding(&self) -> Option<super::Encoding> {
+        match self.stored {
+            Stored::Encoding(encoding) if self.big_endian => Some(encoding),
+            _ => None,
+        }
+    }
+}
+
+/// Tells the formats apart by their first bytes: both are clear.
+pub(super) fn is_safetensors(file: &File) -> bool {
+    let named = file.name.ends_with(".safetensors");
+    let head = &file.bytes;
+    !head.starts_with(b"GGUF") && (named || Safetensors::header_bytes(head, None).is_ok())
+}
+
+pub(super) fn parse_gguf(file: &File) -> Result<Gguf, WeightError> {
+    Gguf::parse(&file.bytes).map_err(|error| error.in_file(&file.name))
+}
+
+fn no_files(directory: Option<PathBuf>) -> WeightError {
+    WeightError::NoCheckpoint {
+        path: directory.unwrap_or_default().display().to_string(),
+        found: "no files".into(),
+    }
+}

@@ -1,0 +1,53 @@
+//! Says what a file is that is not what it should be.
+
+/// First bytes of files that are often taken for checkpoints, and what to tell who did.
+const LOOKS: [(&[u8], &str); 14] = [
+    (
+        b"version https://git-lfs",
+        "it is a git-lfs pointer; run `git lfs pull` or download the file itself",
+    ),
+    (b"<!DOCTYPE", WEB_PAGE),
+    (b"<!doctype", WEB_PAGE),
+    (b"<html", WEB_PAGE),
+    (b"<HTML", WEB_PAGE),
+    (b"<?xml", WEB_PAGE),
+    (
+        b"PK\x03\x04",
+        "it is a zip archive, perhaps a PyTorch file; convert it to safetensors or GGUF",
+    ),
+    (
+        b"\x80\x02",
+        "it is a Python pickle, perhaps a PyTorch file; convert it to safetensors or GGUF",
+    ),
+    (b"lmgg", OLD_GGML),
+    (b"fmgg", OLD_GGML),
+    (b"tjgg", OLD_GGML),
+    (b"\x1f\x8b", "it is compressed with gzip; unpack it first"),
+    (b"GGUF", "it is a GGUF file; name it .gguf"),
+    (
+        b"\0\0\0\0",
+        "it starts with zeros, like a download that was reserved but not filled; download it again",
+    ),
+];
+
+const WEB_PAGE: &str = "it is a web page; use the link that downloads the file itself";
+const OLD_GGML: &str = "it is in a ggml format from before GGUF; convert it to GGUF";
+
+/// What a file that starts with `head` seems to be, and what to do about it.
+pub(super) fn looks_like(head: &[u8]) -> String {
+    if head.is_empty() {
+        return "it is empty; download it again".into();
+    }
+    for (start, advice) in LOOKS {
+        // A prefix shorter than the mark is still recognised if it is a telling one.
+        let known = start.len().min(head.len());
+        if known >= start.len().min(4) && head[..known] == start[..known] {
+            return advice.into();
+        }
+    }
+    if head.get(8) == Some(&b'{') {
+        return "it looks like safetensors; name it .safetensors".into();
+    }
+    let shown: Vec<_> = head.iter().take(8).map(|b| format!("{b:02x}")).collect();
+    format!("it starts with the bytes {}", shown.join(" "))
+}

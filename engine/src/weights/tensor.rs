@@ -1,0 +1,60 @@
+//! Where a tensor stands and how it is stored.
+
+use std::fmt;
+
+use super::{Encoding, WeightError};
+
+/// How a file stores a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// In an encoding that Wisp computes with.
+    Encoding(Encoding),
+    /// In another one, by its name. Such tensors may stand in a checkpoint; using one is an error.
+    Unsupported(&'static str),
+}
+
+impl fmt::Display for Stored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stored::Encoding(encoding) => encoding.fmt(f),
+            Stored::Unsupported(name) => f.write_str(name),
+        }
+    }
+}
+
+/// A tensor of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorInfo {
+    /// Its name in the file.
+    pub name: String,
+    /// How it is stored.
+    pub stored: Stored,
+    /// Its shape, row-major, outermost dimension first: `[rows, cols]`.
+    pub shape: Vec<u64>,
+    /// Which of the checkpoint's files it is in.
+    pub file: usize,
+    /// Where it starts, in bytes from that file's start.
+    pub offset: u64,
+    /// Its length in bytes, as its shape and encoding say.
+    pub len: u64,
+    /// True if its numbers are big-endian in the file. [`super::WeightSource::read`] yields
+    /// little-endian ones all the same.
+    pub big_endian: bool,
+}
+
+impl TensorInfo {
+    /// The tensor's encoding.
+    ///
+    /// # Errors
+    ///
+    /// If it is none that Wisp computes with.
+    pub fn encoding(&self) -> Result<Encoding, WeightError> {
+        match self.stored {
+            Stored::Encoding(encoding) => Ok(encoding),
+            Stored::Unsupported(name) => Err(WeightError::Unsupported {
+                tensor: self.name.clone(),
+                stored: name.into(),
+            }),
+        }
+    }
+}
