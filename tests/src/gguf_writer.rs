@@ -3,8 +3,9 @@
 //! `gguf-rs` has a writer too, but it writes little-endian only, no nested arrays, and takes
 //! wrong sizes for BF16, IQ4_NL, MXFP4 and integer tensors; `tests/weights/oracle.rs` shows this.
 
+use wisp_engine::weights::Encoding;
+use wisp_engine::weights::encodings::swap_byte_order;
 use wisp_engine::weights::gguf::{Array, Value};
-use wisp_engine::weights::{Encoding, swap_byte_order};
 
 /// A GGUF file that is being put together.
 #[derive(Clone, Debug)]

@@ -158,11 +158,13 @@ impl GgufReader {
 
     /// The error of a file that ends after the bytes pushed so far.
     pub fn truncated(&self) -> FormatError {
-        if self.state == State::Preamble && !b"GGUF".starts_with(&self.pending) {
-            return not_gguf(&self.pending);
+        let head = self.pending.as_slice();
+        let gguf = head.starts_with(b"GGUF") || b"GGUF".starts_with(head);
+        if self.state == State::Preamble && (head.is_empty() || !gguf) {
+            return not_gguf(head);
         }
         FormatError::Truncated {
-            len: self.offset + self.pending.len() as u64,
+            len: self.offset + head.len() as u64,
             inside: self.place(),
         }
     }
