@@ -295,6 +295,30 @@ fn duplicates() {
     refused(&twice.write(), "tensor `w` appears twice");
 }
 
+/// Messages go to terminals, which must not obey what a file says.
+#[test]
+fn names_are_escaped_in_messages() {
+    let name = "w\n\u{1b}[31m";
+    let mut file = header(1, 0);
+    tensor(&mut file, name, &[4], 99, 0);
+    file.resize(200, 0);
+    let mut bad_key = name.as_bytes().to_vec();
+    bad_key.push(b'k');
+    let nameless = GgufWriter::new(3, false)
+        .tensor(name, Encoding::F32, &[4], &[0; 16])
+        .write();
+    for file in [
+        &file[..],
+        &one_key(&bad_key, 13, &[]),
+        &one_key(&bad_key, 8, &(1u64 << 62).to_le_bytes()),
+        &nameless[..nameless.len() - 1],
+    ] {
+        let message = message(file);
+        assert!(message.contains("`w\\n\\u{1b}[31m"), "{message}");
+        assert!(!message.contains(char::is_control), "{message}");
+    }
+}
+
 #[test]
 fn other_files() {
     refused(b"", "it is empty");

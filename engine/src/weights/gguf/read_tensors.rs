@@ -81,7 +81,10 @@ impl GgufReader {
             {
                 return Err(FormatError::Truncated {
                     len,
-                    inside: format!("tensor `{}`, which ends at byte {end}", tensor.name),
+                    inside: format!(
+                        "tensor `{}`, which ends at byte {end}",
+                        tensor.name.escape_debug()
+                    ),
                 });
             }
         }

@@ -239,10 +239,10 @@ impl GgufReader {
             | State::StringLength
             | State::String(_)
             | State::ArrayHead
-            | State::Scalars(_) => format!("the value of key `{}`", self.name),
+            | State::Scalars(_) => format!("the value of key `{}`", self.name.escape_debug()),
             State::NameLength | State::Name(_) => "the list of tensors".into(),
             State::DimensionCount | State::Dimensions(_) | State::Placement => {
-                format!("the description of tensor `{}`", self.name)
+                format!("the description of tensor `{}`", self.name.escape_debug())
             }
         }
     }
