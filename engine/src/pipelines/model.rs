@@ -89,9 +89,9 @@ impl WeightSource for WithTable<'_> {
         Box::pin(async move { Ok(Cow::Borrowed(bytes)) })
     }
 
-    fn release(&self, name: &str) {
+    fn release(&self, name: &str, range: Range<u64>) {
         if name != ROPE_TABLE {
-            self.inner.release(name);
+            self.inner.release(name, range);
         }
     }
 }

@@ -115,16 +115,18 @@ pub(super) async fn matrix(device: &Device, matrix: &Matrix, weights: &dyn Weigh
         let mut start = piece.start;
         while start < piece.end {
             let rows = step.min(piece.end - start);
-            let bytes = weights.read(&piece.tensor, start * file_row..(start + rows) * file_row).await?;
+            let range = start * file_row..(start + rows) * file_row;
+            let bytes = weights.read(&piece.tensor, range.clone()).await?;
             let packed = encodings::repack_rows(matrix.encoding, &bytes, rows as usize, matrix.cols as usize)?;
             for (plane, data) in packed.iter().enumerate() {
                 write_padded(device, &buffer, planes[plane].0 + row * plane_row[plane], data)?;
             }
+            drop(bytes);
+            weights.release(&piece.tensor, range);
             progress.add(rows * file_row);
             start += rows;
             row += rows;
         }
-        weights.release(&piece.tensor);
     }
     Ok(DeviceMatrix { buffer, planes })
 }
@@ -155,7 +157,7 @@ pub(super) async fn vector(device: &Device, vector: &Vector, weights: &dyn Weigh
         device.write(&buffer, offset, bytemuck::cast_slice(&values))?;
         offset += elements * 4;
         progress.add(info.len);
-        weights.release(tensor);
+        weights.release(tensor, 0..info.len);
     }
     Ok(buffer)
 }

@@ -1,6 +1,5 @@
 //! Checkpoints: their files, their encodings, and the way to a device.
 
-mod byte_order;
 mod checkpoint;
 pub mod encoding;
 pub mod encodings;
@@ -13,7 +12,6 @@ mod sniff;
 mod split;
 mod tensor;
 
-pub use byte_order::swap_byte_order;
 pub use checkpoint::{Checkpoint, FileBytes, Header, WeightSource};
 pub use encoding::Encoding;
 pub use error::{FormatError, WeightError};
