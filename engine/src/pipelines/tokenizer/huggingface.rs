@@ -1,5 +1,9 @@
 //! Tokenizers of a directory in Hugging Face's layout. `tokenizer.json` is the `tokenizers` crate's
 //! own format; the other files say which tokens begin and end a text and hold the chat template.
+//!
+//! The crate runs the expressions of a `tokenizer.json` on a backtracking engine that gives up after
+//! a million steps, as on a megabyte of spaces, and then leaves the rest of the text uncut: the
+//! tokens still spell the text, but may not be the model's own.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::OnceLock;

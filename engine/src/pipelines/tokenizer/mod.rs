@@ -168,6 +168,14 @@ impl Tokenizer {
         self.backend().token(id)
     }
 
+    /// The bytes that one id stands for in a text: maybe a part of a character, or nothing. A
+    /// SentencePiece token keeps its leading space.
+    pub fn token_bytes(&self, id: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.backend().piece(id, &mut bytes);
+        bytes
+    }
+
     /// The id of such a text.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.backend().id(token)

@@ -155,6 +155,8 @@ fn spaces_of_llama_2() {
     let mut detokenizer = tokenizer.detokenizer(true);
     detokenizer.skip(&tokens[..2]);
     assert_eq!(detokenizer.push(3186).as_deref(), Some(" world"));
+    assert_eq!(tokenizer.token_bytes(3186), b" world");
+    assert_eq!(tokenizer.token_bytes(3 + 0xe4), [0xe4]);
     let special = tokenizer.encode("a</s>b", false, true).unwrap();
     assert_eq!(special, [263, 2, 289]);
     assert!(tokenizer.eos().contains(&2));
