@@ -226,7 +226,7 @@ params! {
     /// word `i / 32` is set when token `i` was seen (read and written), 4 `tokens: u32 [rows]`
     /// (written: the token drawn, the next step's input), 5 `index: vec2<u32> [rows]` (written:
     /// `(sequence, position)` of the drawn token), 6 `out: u32 [max_steps, batch]` (written at
-    /// `[step, sequence]`). Grid: `[rows]`, one workgroup each.
+    /// `[step, sequence]`; `u32::MAX` if the logits are not finite). Grid: `[rows]`, one workgroup each.
     SampleParams {
         /// Rows of logits.
         rows: u32,
