@@ -9,6 +9,8 @@ pub mod gguf;
 mod open;
 pub mod safetensors;
 mod sniff;
+// Only files on disk come in parts.
+#[cfg_attr(target_arch = "wasm32", allow(dead_code))]
 mod split;
 mod tensor;
 
