@@ -235,6 +235,15 @@ params! {
         /// Sequences of the batch: the width of `out` and the height of `seen`.
         batch: u32,
     }
+    /// `measure_read`: reads `x` once. Bindings: 1 `x: vec4<f32> [len]`, 2 `out: f32 [invocations]`
+    /// (written). `measure_fma`: 128 operations, `len` times in each invocation. Bindings: 1 `x:
+    /// vec4<f32> [1]`, 2 `out`. Grid: `[invocations]`.
+    MeasureParams {
+        /// Elements of `x`, or rounds.
+        len: u32,
+        /// Invocations in all.
+        invocations: u32,
+    }
     /// One row's sampling settings, an element of a storage buffer. Order: repetition penalty
     /// (Keskar et al. 2019), temperature, top-k, top-p (Holtzman et al. 2020) over what is left,
     /// min-p (Nguyen et al. 2024), then the Gumbel-max draw.

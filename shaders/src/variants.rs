@@ -78,5 +78,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("softmax",        "baseline", "softmax",       &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("argmax",         "baseline", "argmax",        &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("gather_rows",    "baseline", "gather_rows",   &[],         &[("WG", 256)], Suits::Any, ANY),
+    variant("measure_read",   "baseline", "measure_read",  &[],         &[("WG", 64)],  Suits::Any, ANY),
+    variant("measure_fma",    "baseline", "measure_fma",   &[],         &[("WG", 64)],  Suits::Any, ANY),
     variant("sample",         "baseline", "sample",        &[],         &[("WG", 256)], Suits::Any, ANY),
 ];

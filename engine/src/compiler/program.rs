@@ -141,3 +141,31 @@ pub struct Program {
     /// What runs, in order.
     pub calls: Vec<Call>,
 }
+
+impl Program {
+    /// Bytes of weights that a call reads when it reads all of its matrix.
+    pub fn matrix_bytes(&self, call: &Call) -> u64 {
+        let plane = |place: &Place| match place {
+            Place::Matrix(matrix, plane) => {
+                let matrix = &self.matrices[*matrix as usize];
+                matrix.encoding.plane_row_bytes(matrix.cols)[usize::from(*plane)] * matrix.rows()
+            }
+            _ => 0,
+        };
+        call.bindings.iter().map(plane).sum()
+    }
+
+    /// Weights in a call's matrix.
+    pub fn matrix_weights(&self, call: &Call) -> u64 {
+        let matrix = call.bindings.iter().find_map(|place| match place {
+            Place::Matrix(matrix, 0) => Some(&self.matrices[*matrix as usize]),
+            _ => None,
+        });
+        matrix.map_or(0, |matrix| matrix.rows() * matrix.cols)
+    }
+
+    /// True if a call multiplies by its matrix, rather than taking rows of it.
+    pub fn is_product(call: &Call) -> bool {
+        call.kernels.iter().any(|(name, _)| name.starts_with("matmul."))
+    }
+}

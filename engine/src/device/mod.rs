@@ -5,6 +5,7 @@
 //! bindings, plain Rust twins. Nothing above this module knows which it is.
 
 pub mod host;
+pub mod measure;
 mod spec;
 #[cfg(feature = "wgpu")]
 mod wgpu;
@@ -246,6 +247,13 @@ pub struct BufferSlice {
 pub struct Pipeline {
     kernel: &'static Kernel,
     raw: RawPipeline,
+}
+
+impl Pipeline {
+    /// The kernel.
+    pub fn kernel(&self) -> &'static Kernel {
+        self.kernel
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -254,6 +254,23 @@ impl Model {
         Ok(bytemuck::pod_collect_to_vec(&bytes))
     }
 
+    /// Runs one of the program's calls several times, in one submission, to measure it.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub fn run_call(&self, call: usize, dims: &Dims, times: usize) -> Result<(), SessionError> {
+        self.write_params(dims)?;
+        let one = self.calls.get(call).and_then(|call| self.dispatch(call, dims));
+        Ok(self.device.submit(std::iter::repeat_n(one, times).flatten())?)
+    }
+
+    /// The kernel that a call runs with these dimensions.
+    pub fn kernel_of(&self, call: usize, dims: &Dims) -> Option<&'static str> {
+        let dispatch = self.dispatch(self.calls.get(call)?, dims)?;
+        Some(dispatch.pipeline.kernel().name)
+    }
+
     /// Runs the program once.
     ///
     /// # Errors
@@ -286,20 +303,25 @@ impl Model {
 
     /// The dispatches of one run; calls with an empty grid are left out.
     fn dispatches<'a>(&'a self, dims: &'a Dims) -> impl Iterator<Item = Dispatch<'a>> {
+        self.calls.iter().filter_map(|call| self.dispatch(call, dims))
+    }
+
+    /// `write_params` has evaluated every size before.
+    fn dispatch<'a>(&self, call: &'a BoundCall, dims: &Dims) -> Option<Dispatch<'a>> {
+        let [x, y] = [call.grid[0].eval(&dims.0)?, call.grid[1].eval(&dims.0)?];
+        if x == 0 || y == 0 {
+            return None;
+        }
+        let (pipeline, _, tile) = call.pipelines.iter().find(|(_, max, _)| y <= u64::from(*max))?;
+        let [x, y] = [x.div_ceil(tile[0].into()) as u32, y.div_ceil(tile[1].into()) as u32];
         let most = self.device.info().capabilities.max_workgroups.max(1);
-        self.calls.iter().filter_map(move |call| {
-            // `write_params` has evaluated every size before.
-            let [x, y] = [call.grid[0].eval(&dims.0)?, call.grid[1].eval(&dims.0)?];
-            let (pipeline, _, tile) = call.pipelines.iter().find(|(_, max, _)| y <= u64::from(*max))?;
-            let workgroups = [x.div_ceil(tile[0].into()) as u32, y.div_ceil(tile[1].into()) as u32, 1];
-            let workgroups = match workgroups {
-                // A long row of workgroups is folded into the next dimension; kernels unfold it.
-                [x, 1, 1] if x > most && call.grid[1] == Size::fixed(1) => [most, x.div_ceil(most), 1],
-                [x, y, 1] if x > most => [most, y, x.div_ceil(most)],
-                other => other,
-            };
-            (x > 0 && y > 0).then_some(Dispatch { pipeline, group: &call.group, workgroups })
-        })
+        // A long row of workgroups is folded into the next dimension; kernels unfold it.
+        let workgroups = match () {
+            () if x <= most => [x, y, 1],
+            () if call.grid[1] == Size::fixed(1) => [most, x.div_ceil(most), 1],
+            () => [most, y, x.div_ceil(most)],
+        };
+        Some(Dispatch { pipeline, group: &call.group, workgroups })
     }
 }
 
