@@ -41,7 +41,18 @@ enum Command {
     Info(commands::info::Info),
 }
 
+/// Mesa complains on standard error where there is no runtime directory, as for root or in CI.
+#[cfg(unix)]
+fn silence_mesa() {
+    if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        // SAFETY: no other thread runs yet that could read the environment.
+        unsafe { std::env::set_var("XDG_RUNTIME_DIR", std::env::temp_dir()) };
+    }
+}
+
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    silence_mesa();
     let cli = Cli::parse();
     let done = match cli.command {
         Command::Generate(command) => command.run(),

@@ -45,9 +45,9 @@ struct Taken {
 
 /// The product of sizes, saturated: no buffer is that large, so it is found out as too short.
 pub(super) fn size(factors: &[u32]) -> usize {
-    factors
-        .iter()
-        .fold(1, |product: usize, factor| product.saturating_mul(*factor as usize))
+    factors.iter().fold(1, |product: usize, factor| {
+        product.saturating_mul(*factor as usize)
+    })
 }
 
 impl<'a> Args<'a> {
@@ -198,25 +198,42 @@ impl<'a> Args<'a> {
         let len = len.unwrap_or(actual);
         if len > actual {
             let expected = len;
-            return Err(HostError::Short { op: op(), binding, expected, actual });
+            return Err(HostError::Short {
+                op: op(),
+                binding,
+                expected,
+                actual,
+            });
         }
         // SAFETY: `new` has checked that the binding lies within the buffer.
         let start = unsafe { bound.buffer.address().as_ptr().add(bound.offset) };
         if start.align_offset(align_of::<T>()) != 0 {
             let expected = align_of::<T>();
-            return Err(HostError::Misaligned { op: op(), binding, expected });
+            return Err(HostError::Misaligned {
+                op: op(),
+                binding,
+                expected,
+            });
         }
         let range = start as usize..start as usize + len * size_of::<T>();
         let mut taken = self.taken.borrow_mut();
         let clash = |other: &&Taken| {
-            (written || other.written)
-                && range.start.max(other.start) < range.end.min(other.end)
+            (written || other.written) && range.start.max(other.start) < range.end.min(other.end)
         };
         if let Some(other) = taken.iter().find(clash) {
             let (first, second) = (other.binding, binding);
-            return Err(HostError::Overlap { op: op(), first, second });
+            return Err(HostError::Overlap {
+                op: op(),
+                first,
+                second,
+            });
         }
-        taken.push(Taken { binding, start: range.start, end: range.end, written });
+        taken.push(Taken {
+            binding,
+            start: range.start,
+            end: range.end,
+            written,
+        });
         Ok((start.cast(), len))
     }
 }

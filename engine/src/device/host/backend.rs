@@ -6,8 +6,8 @@ use wisp_shaders::Kernel;
 
 use super::{Args, Binding, HostBuffer, OutOfBounds, twin};
 use crate::device::{
-    Api, Backend, BoxFuture, Buffer, BufferSlice, Capabilities, DeviceError, DeviceInfo, Dispatch, RawBindGroup, RawBuffer,
-    RawPipeline, Usage,
+    Api, Backend, BoxFuture, Buffer, BufferSlice, Capabilities, DeviceError, DeviceInfo, Dispatch,
+    RawBindGroup, RawBuffer, RawPipeline, Usage,
 };
 
 /// The CPU as a device.
@@ -24,7 +24,10 @@ pub(crate) fn info() -> DeviceInfo {
         api: Api::Host,
         software: true,
         integrated: true,
-        driver: format!("{} threads", std::thread::available_parallelism().map_or(1, usize::from)),
+        driver: format!(
+            "{} threads",
+            std::thread::available_parallelism().map_or(1, usize::from)
+        ),
         capabilities: Capabilities::HOST,
     }
 }
@@ -32,11 +35,14 @@ pub(crate) fn info() -> DeviceInfo {
 impl HostDevice {
     /// A host device with `num_threads` threads; 0 is one a core.
     pub(crate) fn new(num_threads: usize) -> Result<HostDevice, DeviceError> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(num_threads).build().map_err(|error| DeviceError::Validation {
-            what: format!("{num_threads} threads"),
-            device: "host CPU".into(),
-            message: error.to_string(),
-        })?;
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(num_threads)
+            .build()
+            .map_err(|error| DeviceError::Validation {
+                what: format!("{num_threads} threads"),
+                device: "host CPU".into(),
+                message: error.to_string(),
+            })?;
         let mut info = info();
         info.driver = format!("{} threads", pool.current_num_threads());
         Ok(HostDevice { info, pool })
@@ -66,7 +72,9 @@ const MAX_PARAMS: usize = 64;
 /// Runs one twin. Binding 0 holds the parameters.
 fn run(dispatch: Dispatch<'_>) -> Result<(), DeviceError> {
     let kernel = dispatch.pipeline.kernel;
-    let (RawPipeline::Host(twin), RawBindGroup::Host(slices)) = (&dispatch.pipeline.raw, &dispatch.group.raw) else {
+    let (RawPipeline::Host(twin), RawBindGroup::Host(slices)) =
+        (&dispatch.pipeline.raw, &dispatch.group.raw)
+    else {
         return Err(DeviceError::ForeignObject(kernel.name.into()));
     };
     let [uniform, memory @ ..] = &slices[..] else {
@@ -95,41 +103,64 @@ impl Backend for HostDevice {
     }
 
     fn allocate(&self, label: &str, bytes: u64, _usage: Usage) -> Result<RawBuffer, DeviceError> {
-        let buffer = usize::try_from(bytes).ok().and_then(|bytes| HostBuffer::new(bytes).ok());
-        buffer.map(RawBuffer::Host).ok_or_else(|| DeviceError::OutOfMemory {
-            label: label.into(),
-            bytes,
-            device: self.info.name.clone(),
-        })
+        let buffer = usize::try_from(bytes)
+            .ok()
+            .and_then(|bytes| HostBuffer::new(bytes).ok());
+        buffer
+            .map(RawBuffer::Host)
+            .ok_or_else(|| DeviceError::OutOfMemory {
+                label: label.into(),
+                bytes,
+                device: self.info.name.clone(),
+            })
     }
 
     fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
-        raw(buffer)?.write(offset as usize, data).map_err(|error| outside(buffer, error))
+        raw(buffer)?
+            .write(offset as usize, data)
+            .map_err(|error| outside(buffer, error))
     }
 
-    fn read<'a>(&'a self, buffer: &'a Buffer, range: Range<u64>) -> BoxFuture<'a, Result<Vec<u8>, DeviceError>> {
+    fn read<'a>(
+        &'a self,
+        buffer: &'a Buffer,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<Vec<u8>, DeviceError>> {
         let read = || {
             let mut bytes = vec![0; (range.end - range.start) as usize];
-            raw(buffer)?.read(range.start as usize, &mut bytes).map_err(|error| outside(buffer, error))?;
+            raw(buffer)?
+                .read(range.start as usize, &mut bytes)
+                .map_err(|error| outside(buffer, error))?;
             Ok(bytes)
         };
         Box::pin(std::future::ready(read()))
     }
 
     fn pipeline(&self, kernel: &'static Kernel) -> Result<RawPipeline, DeviceError> {
-        twin(kernel.op).map(RawPipeline::Host).ok_or_else(|| DeviceError::Validation {
-            what: kernel.name.into(),
-            device: self.info.name.clone(),
-            message: "the host has no twin of it".into(),
-        })
+        twin(kernel.op)
+            .map(RawPipeline::Host)
+            .ok_or_else(|| DeviceError::Validation {
+                what: kernel.name.into(),
+                device: self.info.name.clone(),
+                message: "the host has no twin of it".into(),
+            })
     }
 
-    fn bind(&self, _kernel: &'static Kernel, bindings: &[BufferSlice]) -> Result<RawBindGroup, DeviceError> {
-        bindings.iter().try_for_each(|slice| raw(&slice.buffer).map(|_| ()))?;
+    fn bind(
+        &self,
+        _kernel: &'static Kernel,
+        bindings: &[BufferSlice],
+    ) -> Result<RawBindGroup, DeviceError> {
+        bindings
+            .iter()
+            .try_for_each(|slice| raw(&slice.buffer).map(|_| ()))?;
         Ok(RawBindGroup::Host(Arc::from(bindings)))
     }
 
-    fn submit(&self, dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send)) -> Result<(), DeviceError> {
+    fn submit(
+        &self,
+        dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
+    ) -> Result<(), DeviceError> {
         self.pool.install(|| dispatches.map(run).collect())
     }
 

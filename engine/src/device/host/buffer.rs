@@ -120,9 +120,8 @@ impl HostBuffer {
         let _guard = self.lock();
         // SAFETY: the range lies within the allocation, all of which is initialised, and the lock
         // keeps everybody else out.
-        let bytes = unsafe {
-            std::slice::from_raw_parts_mut(self.storage.bytes.as_ptr().add(offset), len)
-        };
+        let bytes =
+            unsafe { std::slice::from_raw_parts_mut(self.storage.bytes.as_ptr().add(offset), len) };
         Ok(f(bytes))
     }
 
@@ -142,7 +141,9 @@ impl HostBuffer {
 
 impl std::fmt::Debug for HostBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HostBuffer").field("len", &self.len()).finish()
+        f.debug_struct("HostBuffer")
+            .field("len", &self.len())
+            .finish()
     }
 }
 

@@ -46,7 +46,9 @@ simd! {
             *out = x / (1.0 + exp(-x)) * up;
         }
     }
+}
 
+simd! {
     fn gelu_tanh(gate: &[f32], up: &[f32], out: &mut [f32]) {
         // sqrt(2 / pi)
         const FACTOR: f32 = 0.797_884_6;
@@ -60,6 +62,7 @@ simd! {
 
 fn gelu(gate: &[f32], up: &[f32], out: &mut [f32]) {
     for ((out, x), up) in out.iter_mut().zip(gate).zip(up) {
-        *out = 0.5 * x * (1.0 + libm::erff(x * std::f32::consts::FRAC_1_SQRT_2)) * up;
+        // erfc, because 1 + erf cancels where x is negative.
+        *out = 0.5 * x * libm::erfcf(-x * std::f32::consts::FRAC_1_SQRT_2) * up;
     }
 }

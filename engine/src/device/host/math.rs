@@ -1,6 +1,6 @@
 //! Functions of one number and of vectors, written so that LLVM makes vectors of loops over them.
 
-use crate::weights::encodings::simd;
+use crate::weights::encodings::{Lanes, simd, with_lanes};
 
 /// `e^x` to within 2 units in the last place; 0 where that is subnormal.
 ///
@@ -39,18 +39,32 @@ pub(super) fn exp(x: f32) -> f32 {
 simd! {
     /// The sum of `a[i] * b[i]` over the shorter of both.
     pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
-        let (a, a_rest) = a[..a.len().min(b.len())].as_chunks::<32>();
-        let (b, b_rest) = b.as_chunks::<32>();
-        let mut sums = [0.0f32; 32];
-        for (a, b) in a.iter().zip(b) {
-            for i in 0..32 {
-                sums[i] += a[i] * b[i];
-            }
-        }
-        let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-        sum(&sums) + rest
+        with_lanes!(L => dot_in::<L>(a, b))
     }
+}
 
+#[inline(always)]
+fn dot_in<L: Lanes>(a: &[f32], b: &[f32]) -> f32 {
+    let len = a.len().min(b.len());
+    let (a, a_rest) = a[..len].as_chunks::<16>();
+    let (b, b_rest) = b[..len].as_chunks::<16>();
+    let (a_pairs, a) = a.as_chunks::<2>();
+    let (b_pairs, b) = b.as_chunks::<2>();
+    let mut sums = [L::splat(0.0); 2];
+    for (a, b) in a_pairs.iter().zip(b_pairs) {
+        sums[0] = L::mul_add(L::load(&a[0]), L::load(&b[0]), sums[0]);
+        sums[1] = L::mul_add(L::load(&a[1]), L::load(&b[1]), sums[1]);
+    }
+    for (a, b) in a.iter().zip(b) {
+        sums[0] = L::mul_add(L::load(a), L::load(b), sums[0]);
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    let mut lanes = [0.0; 16];
+    L::store(L::add(sums[0], sums[1]), &mut lanes);
+    sum(&lanes) + rest
+}
+
+simd! {
     /// `y += factor * x`.
     pub(super) fn axpy(factor: f32, x: &[f32], y: &mut [f32]) {
         for (y, x) in y.iter_mut().zip(x) {
@@ -59,11 +73,11 @@ simd! {
     }
 }
 
-/// The sum of 32 numbers, by halves.
+/// The sum of 16 numbers, by halves.
 #[inline(always)]
-pub(super) fn sum(values: &[f32; 32]) -> f32 {
+pub(super) fn sum(values: &[f32; 16]) -> f32 {
     let mut v = *values;
-    for half in [16, 8, 4, 2, 1] {
+    for half in [8, 4, 2, 1] {
         for i in 0..half {
             v[i] += v[i + half];
         }

@@ -7,9 +7,11 @@
 mod args;
 mod backend;
 mod buffer;
+mod dot;
 mod error;
 mod math;
 mod paged;
+mod panel;
 
 mod argmax;
 mod attention;

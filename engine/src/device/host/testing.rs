@@ -26,7 +26,12 @@ pub(super) fn contents<T: Pod>(buffer: &HostBuffer) -> Vec<T> {
 
 /// Binds some bytes of a buffer.
 pub(super) fn bind(number: usize, buffer: &HostBuffer, range: Range<usize>) -> Binding<'_> {
-    Binding { number, buffer, offset: range.start, len: range.len() }
+    Binding {
+        number,
+        buffer,
+        offset: range.start,
+        len: range.len(),
+    }
 }
 
 /// Runs a twin on some bindings.
@@ -37,8 +42,9 @@ pub(super) fn call<P: Pod>(op: &str, params: P, bindings: &[Binding]) -> Result<
 /// Runs a twin on whole buffers, bound from number 1 on.
 pub(super) fn run<P: Pod>(op: &str, params: P, buffers: &[&HostBuffer]) -> Result<(), HostError> {
     let numbered = buffers.iter().enumerate();
-    let bindings: Vec<_> =
-        numbered.map(|(i, buffer)| bind(i + 1, buffer, 0..buffer.len())).collect();
+    let bindings: Vec<_> = numbered
+        .map(|(i, buffer)| bind(i + 1, buffer, 0..buffer.len()))
+        .collect();
     call(op, params, &bindings)
 }
 

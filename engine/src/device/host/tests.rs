@@ -586,10 +586,18 @@ fn every_op_has_its_twin() {
 #[test]
 fn what_may_overlap() {
     let all = buffer(&[1.0f32, 2.0, 3.0, 4.0]);
-    let params = ElementwiseParams { len: 2, b_len: 2, op: 0 };
+    let params = ElementwiseParams {
+        len: 2,
+        b_len: 2,
+        op: 0,
+    };
     let call = |a: usize, b: usize, out: usize| {
         let part = |number, at: usize| bind(number, &all, 4 * at..4 * at + 8);
-        call("elementwise", params, &[part(1, a), part(2, b), part(3, out)])
+        call(
+            "elementwise",
+            params,
+            &[part(1, a), part(2, b), part(3, out)],
+        )
     };
     assert_eq!(call(0, 0, 2), Ok(()));
     assert_eq!(contents::<f32>(&all), [1.0, 2.0, 2.0, 4.0]);

@@ -1,7 +1,6 @@
 //! Unquantised encodings: `F32`, `F16`, `BF16`.
 
-use super::unpack::f16_to_f32;
-use super::{Packed, Planes};
+use super::{Lanes, Packed, Planes};
 use crate::weights::encoding::{BLOCK, Encoding};
 
 /// Copies rows, each padded with zeros to whole blocks.
@@ -19,7 +18,7 @@ pub(super) fn pad_rows(encoding: Encoding, file: &[u8], cols: usize, main: &mut 
 }
 
 macro_rules! float {
-    ($(#[$doc:meta])* $name:ident, $bytes:literal, $convert:expr) => {
+    ($(#[$doc:meta])* $name:ident, $bytes:literal, |$L:ident, $half:ident| $load:expr) => {
         $(#[$doc])*
         pub struct $name;
 
@@ -35,13 +34,11 @@ macro_rules! float {
             fn factors(_: Planes, _: usize, _: &mut [()]) {}
 
             #[inline(always)]
-            fn weights(planes: Planes, block: usize, (): ()) -> [f32; BLOCK] {
-                let (values, _) = planes.main::<{ $bytes * BLOCK }>(block).as_chunks::<$bytes>();
-                let mut w = [0.0; BLOCK];
-                for i in 0..BLOCK {
-                    w[i] = $convert(values[i]);
-                }
-                w
+            fn weights<$L: Lanes>(planes: Planes, block: usize, (): ()) -> [$L::Floats; 2] {
+                [0, 1].map(|half| {
+                    let $half = planes.main::<{ $bytes * BLOCK / 2 }>(2 * block + half);
+                    $load
+                })
             }
         }
     };
@@ -49,13 +46,13 @@ macro_rules! float {
 
 float!(
     /// IEEE single precision.
-    F32, 4, f32::from_le_bytes
+    F32, 4, |L, half| L::from_f32(half)
 );
 float!(
     /// IEEE half precision.
-    F16, 2, |bytes| f16_to_f32(u16::from_le_bytes(bytes))
+    F16, 2, |L, half| L::from_f16(half)
 );
 float!(
     /// The upper half of a single.
-    BF16, 2, |bytes| f32::from_bits(u32::from(u16::from_le_bytes(bytes)) << 16)
+    BF16, 2, |L, half| L::from_bf16(half)
 );

@@ -3,8 +3,11 @@
 //! Eight packed blocks share a super-block's scales. Bits are numbered as in the packed planes;
 //! the layouts of the files are told where they are packed.
 
-use super::unpack::{Quants, bits, crumbs, f16_at, nibbles, pack_bits, pack_crumbs, pack_nibbles};
-use super::{Packed, Planes};
+use super::unpack::{
+    Quants, affine, bits, crumbs, f16_at, join, nibbles, pack_bits, pack_crumbs, pack_nibbles,
+    symmetric,
+};
+use super::{Lanes, Packed, Planes};
 use crate::weights::encoding::{BLOCK, Encoding};
 
 /// Packed blocks of a super-block.
@@ -31,36 +34,6 @@ fn file_nibbles(bytes: &[u8], b: usize) -> Quants {
 /// One bit a weight as files hold it: weight `32b + l` is bit `b` of byte `l`.
 fn file_bits(bytes: &[u8], b: usize) -> Quants {
     std::array::from_fn(|l| bytes[l] >> b & 1)
-}
-
-/// `scale * (q - OFFSET)`, with one scale for each half of the block.
-#[inline(always)]
-fn symmetric_halves<const OFFSET: i32>(q: Quants, scales: [f32; 2]) -> [f32; BLOCK] {
-    let mut w = [0.0; BLOCK];
-    for i in 0..BLOCK {
-        w[i] = scales[i / 16] * (i32::from(q[i]) - OFFSET) as f32;
-    }
-    w
-}
-
-/// `scale * q - minimum`.
-#[inline(always)]
-fn affine(q: Quants, [scale, minimum]: [f32; 2]) -> [f32; BLOCK] {
-    let mut w = [0.0; BLOCK];
-    for i in 0..BLOCK {
-        w[i] = scale * f32::from(q[i]) - minimum;
-    }
-    w
-}
-
-/// Low bits with `high` above their `SHIFT` ones.
-#[inline(always)]
-fn join<const SHIFT: u32>(low: Quants, high: Quants) -> Quants {
-    let mut q = [0; BLOCK];
-    for i in 0..BLOCK {
-        q[i] = low[i] | (high[i] << SHIFT);
-    }
-    q
 }
 
 /// 2 bits: `d * scale * q - dmin * minimum`, scales and minima of 4 bits for 16 weights.
@@ -96,13 +69,12 @@ impl Packed for Q2_K {
     }
 
     #[inline(always)]
-    fn weights(planes: Planes, block: usize, [scales, minima]: [[f32; 2]; 2]) -> [f32; BLOCK] {
-        let q = crumbs(planes.main(block));
-        let mut w = [0.0; BLOCK];
-        for i in 0..BLOCK {
-            w[i] = scales[i / 16] * f32::from(q[i]) - minima[i / 16];
-        }
-        w
+    fn weights<L: Lanes>(
+        planes: Planes,
+        block: usize,
+        [scales, minima]: [[f32; 2]; 2],
+    ) -> [L::Floats; 2] {
+        affine::<L>(crumbs::<L>(planes.main(block)), scales, minima.map(|m| -m))
     }
 }
 
@@ -148,9 +120,13 @@ impl Packed for Q3_K {
     }
 
     #[inline(always)]
-    fn weights(planes: Planes, block: usize, scales: [f32; 2]) -> [f32; BLOCK] {
-        let q = join::<2>(crumbs(planes.main(block)), bits(planes.high(block)));
-        symmetric_halves::<4>(q, scales)
+    fn weights<L: Lanes>(planes: Planes, block: usize, scales: [f32; 2]) -> [L::Floats; 2] {
+        let low = crumbs::<L>(planes.main(block));
+        symmetric::<L>(
+            join::<L, 2>(low, bits::<L>(planes.high(block))),
+            4.0,
+            scales,
+        )
     }
 }
 
@@ -216,8 +192,8 @@ impl Packed for Q4_K {
     }
 
     #[inline(always)]
-    fn weights(planes: Planes, block: usize, factor: [f32; 2]) -> [f32; BLOCK] {
-        affine(nibbles(planes.main(block)), factor)
+    fn weights<L: Lanes>(planes: Planes, block: usize, [d, m]: [f32; 2]) -> [L::Floats; 2] {
+        affine::<L>(nibbles::<L>(planes.main(block)), [d, d], [-m, -m])
     }
 }
 
@@ -245,9 +221,13 @@ impl Packed for Q5_K {
     }
 
     #[inline(always)]
-    fn weights(planes: Planes, block: usize, factor: [f32; 2]) -> [f32; BLOCK] {
-        let q = join::<4>(nibbles(planes.main(block)), bits(planes.high(block)));
-        affine(q, factor)
+    fn weights<L: Lanes>(planes: Planes, block: usize, [d, m]: [f32; 2]) -> [L::Floats; 2] {
+        let low = nibbles::<L>(planes.main(block));
+        affine::<L>(
+            join::<L, 4>(low, bits::<L>(planes.high(block))),
+            [d, d],
+            [-m, -m],
+        )
     }
 }
 
@@ -287,8 +267,12 @@ impl Packed for Q6_K {
     }
 
     #[inline(always)]
-    fn weights(planes: Planes, block: usize, scales: [f32; 2]) -> [f32; BLOCK] {
-        let q = join::<4>(nibbles(planes.main(block)), crumbs(planes.high(block)));
-        symmetric_halves::<32>(q, scales)
+    fn weights<L: Lanes>(planes: Planes, block: usize, scales: [f32; 2]) -> [L::Floats; 2] {
+        let low = nibbles::<L>(planes.main(block));
+        symmetric::<L>(
+            join::<L, 4>(low, crumbs::<L>(planes.high(block))),
+            32.0,
+            scales,
+        )
     }
 }

@@ -3,55 +3,31 @@
 //! In a file: half `d`, then (`_1`) half `m`, then (`Q5`) the fifth bits as one `u32`, bit `i` of
 //! weight `i`, then the nibbles, which are packed as they stand.
 
-use super::unpack::{Quants, bits, f16_at, nibbles, pack_bits};
-use super::{Packed, Planes};
-use crate::weights::encoding::{BLOCK, Encoding};
-
-/// `d * (q - OFFSET)`.
-#[inline(always)]
-fn symmetric<const OFFSET: i32>(q: Quants, d: f32) -> [f32; BLOCK] {
-    let mut w = [0.0; BLOCK];
-    for i in 0..BLOCK {
-        w[i] = (i32::from(q[i]) - OFFSET) as f32 * d;
-    }
-    w
-}
-
-/// `d * q + m`.
-#[inline(always)]
-fn affine(q: Quants, [d, m]: [f32; 2]) -> [f32; BLOCK] {
-    let mut w = [0.0; BLOCK];
-    for i in 0..BLOCK {
-        w[i] = f32::from(q[i]) * d + m;
-    }
-    w
-}
+use super::unpack::{Quants, affine, bits, f16_at, join, nibbles, pack_bits, symmetric};
+use super::{Lanes, Packed, Planes};
+use crate::weights::encoding::Encoding;
 
 /// Nibbles with their fifth bits.
 #[inline(always)]
-fn five_bits(planes: Planes, block: usize) -> Quants {
-    let low = nibbles(planes.main(block));
-    let high = bits(planes.high(block));
-    let mut q = [0; BLOCK];
-    for i in 0..BLOCK {
-        q[i] = low[i] | (high[i] << 4);
-    }
-    q
+fn five_bits<L: Lanes>(planes: Planes, block: usize) -> [L::Bytes; 2] {
+    let low = nibbles::<L>(planes.main(block));
+    join::<L, 4>(low, bits::<L>(planes.high(block)))
 }
 
 /// Reads one scale a block.
 #[inline(always)]
-fn scales(planes: Planes, first: usize, factors: &mut [f32]) {
-    for (i, factor) in factors.iter_mut().enumerate() {
-        *factor = f16_at::<2>(planes.scales(first + i), 0);
+pub(super) fn scales(planes: Planes, first: usize, factors: &mut [f32]) {
+    let scales = planes.many_scales::<2>(first, factors.len());
+    for (factor, scale) in factors.iter_mut().zip(scales) {
+        *factor = f16_at(scale, 0);
     }
 }
 
 /// Reads one scale and one minimum a block.
 #[inline(always)]
 fn scales_and_minima(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
-    for (i, factor) in factors.iter_mut().enumerate() {
-        let pair: &[u8; 4] = planes.scales(first + i);
+    let scales = planes.many_scales::<4>(first, factors.len());
+    for (factor, pair) in factors.iter_mut().zip(scales) {
         *factor = [f16_at(pair, 0), f16_at(pair, 2)];
     }
 }
@@ -63,7 +39,7 @@ fn pack_fifth_bits(file: &[u8], at: usize, high: &mut [u8]) {
 }
 
 macro_rules! legacy {
-    ($(#[$doc:meta])* $name:ident, $Factor:ty, $pack:expr, $factors:ident, $weights:expr) => {
+    ($(#[$doc:meta])* $name:ident, $Factor:ty, $pack:expr, $factors:ident, |$L:ident, $planes:ident, $block:ident, $factor:ident| $weights:expr) => {
         $(#[$doc])*
         #[allow(non_camel_case_types)]
         pub struct $name;
@@ -83,8 +59,12 @@ macro_rules! legacy {
             }
 
             #[inline(always)]
-            fn weights(planes: Planes, block: usize, factor: $Factor) -> [f32; BLOCK] {
-                $weights(planes, block, factor)
+            fn weights<$L: Lanes>(
+                $planes: Planes,
+                $block: usize,
+                $factor: $Factor,
+            ) -> [$L::Floats; 2] {
+                $weights
             }
         }
     };
@@ -98,7 +78,7 @@ legacy!(
         main.copy_from_slice(&file[2..]);
     },
     scales,
-    |planes: Planes, block, d| symmetric::<8>(nibbles(planes.main(block)), d)
+    |L, planes, block, d| symmetric::<L>(nibbles::<L>(planes.main(block)), 8.0, [d, d])
 );
 
 legacy!(
@@ -109,7 +89,7 @@ legacy!(
         main.copy_from_slice(&file[4..]);
     },
     scales_and_minima,
-    |planes: Planes, block, factor| affine(nibbles(planes.main(block)), factor)
+    |L, planes, block, f| affine::<L>(nibbles::<L>(planes.main(block)), [f[0]; 2], [f[1]; 2])
 );
 
 legacy!(
@@ -121,7 +101,7 @@ legacy!(
         main.copy_from_slice(&file[6..]);
     },
     scales,
-    |planes, block, d| symmetric::<16>(five_bits(planes, block), d)
+    |L, planes, block, d| symmetric::<L>(five_bits::<L>(planes, block), 16.0, [d, d])
 );
 
 legacy!(
@@ -133,7 +113,7 @@ legacy!(
         main.copy_from_slice(&file[8..]);
     },
     scales_and_minima,
-    |planes, block, factor| affine(five_bits(planes, block), factor)
+    |L, planes, block, f| affine::<L>(five_bits::<L>(planes, block), [f[0]; 2], [f[1]; 2])
 );
 
 legacy!(
@@ -144,12 +124,8 @@ legacy!(
         main.copy_from_slice(&file[2..]);
     },
     scales,
-    |planes: Planes, block, d| {
-        let q: &[u8; BLOCK] = planes.main(block);
-        let mut w = [0.0; BLOCK];
-        for i in 0..BLOCK {
-            w[i] = f32::from(q[i] as i8) * d;
-        }
-        w
+    |L, planes, block, d| {
+        let half = |at| L::mul(L::from_i8(L::bytes(planes.main(at))), L::splat(d));
+        [half(2 * block), half(2 * block + 1)]
     }
 );

@@ -10,6 +10,7 @@ mod codebook;
 mod error;
 mod float;
 mod k_quants;
+mod lanes;
 mod legacy;
 mod unpack;
 
@@ -21,6 +22,9 @@ pub use codebook::{IQ4_NL, MXFP4};
 pub use error::EncodingError;
 pub use float::{BF16, F16, F32};
 pub use k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K};
+#[cfg(target_arch = "x86_64")]
+pub use lanes::{Avx2, Avx512};
+pub use lanes::{Lanes, Portable};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 
 use super::encoding::{BLOCK, Encoding};
@@ -79,6 +83,12 @@ impl<'a> Planes<'a> {
     pub(crate) fn scales<const N: usize>(&self, index: usize) -> &'a [u8; N] {
         &self.planes[2].as_chunks().0[index]
     }
+
+    /// `count` scales of `N` bytes from the one at `first` on.
+    #[inline(always)]
+    pub(crate) fn many_scales<const N: usize>(&self, first: usize, count: usize) -> &'a [[u8; N]] {
+        &self.planes[2].as_chunks().0[first..first + count]
+    }
 }
 
 /// An encoding as a type: how its blocks are packed and read.
@@ -97,15 +107,30 @@ pub trait Packed: Send + Sync + 'static {
     /// The factors of the blocks `first..first + factors.len()`.
     fn factors(planes: Planes, first: usize, factors: &mut [Self::Factor]);
 
-    /// The 32 weights of a block, given its factor.
-    fn weights(planes: Planes, block: usize, factor: Self::Factor) -> [f32; BLOCK];
+    /// The 32 weights of a block, given its factor: 0..16 and 16..32.
+    fn weights<L: Lanes>(planes: Planes, block: usize, factor: Self::Factor) -> [L::Floats; 2];
 
     /// The 32 weights of a block.
     #[inline(always)]
     fn load_block(planes: Planes, block: usize) -> [f32; BLOCK] {
         let mut factor = [Self::Factor::default()];
         Self::factors(planes, block, &mut factor);
-        Self::weights(planes, block, factor[0])
+        let mut out = [0.0; BLOCK];
+        store::<Portable>(
+            Self::weights::<Portable>(planes, block, factor[0]),
+            &mut out,
+        );
+        out
+    }
+}
+
+/// Stores a block.
+#[inline(always)]
+fn store<L: Lanes>([a, b]: [L::Floats; 2], out: &mut [f32; BLOCK]) {
+    let (halves, _) = out.as_chunks_mut::<16>();
+    if let [first, second] = halves {
+        L::store(a, first);
+        L::store(b, second);
     }
 }
 
@@ -126,21 +151,41 @@ macro_rules! with_encoding {
 }
 pub(crate) use with_encoding;
 
-/// Compiles functions for several instruction sets and picks the best one at run time; what they
-/// inline is compiled for that set too.
+/// Compiles a function for several instruction sets and picks the best one at run time; what it
+/// inlines is compiled for that set too.
 macro_rules! simd {
-    ($($(#[$attr:meta])* $vis:vis fn $name:ident $(<$($g:ident: $bound:path),* $(, const $c:ident: $cty:ty)*>)?
-        ($($args:tt)*) $(-> $ret:ty)? $body:block)*) => {$(
-        $(#[$attr])*
+    ($($function:tt)*) => {
         #[multiversion::multiversion(targets(
-            "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx512cd+avx2+fma+f16c",
+            "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma+f16c",
             "x86_64+avx2+fma+f16c",
             "aarch64+neon"
         ))]
-        $vis fn $name $(<$($g: $bound),* $(, const $c: $cty)*>)? ($($args)*) $(-> $ret)? $body
-    )*};
+        $($function)*
+    };
 }
 pub(crate) use simd;
+
+/// Evaluates an expression, in a function of `simd!`, with a type parameter bound to the lanes of
+/// the instruction set that the function is compiled for.
+macro_rules! with_lanes {
+    ($L:ident => $body:expr) => {
+        multiversion::target::match_target! {
+            "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma+f16c" => {
+                type $L = $crate::weights::encodings::Avx512;
+                $body
+            },
+            "x86_64+avx2+fma+f16c" => {
+                type $L = $crate::weights::encodings::Avx2;
+                $body
+            },
+            _ => {
+                type $L = $crate::weights::encodings::Portable;
+                $body
+            },
+        }
+    };
+}
+pub(crate) use with_lanes;
 
 /// Bytes of each plane for `rows` rows of `cols` weights, without padding at the end.
 ///
@@ -277,18 +322,27 @@ simd! {
     /// # Panics
     /// When the blocks lie outside of the planes.
     pub fn load_blocks<E: Packed>(planes: Planes, first: usize, out: &mut [f32]) {
-        let (blocks, _) = out.as_chunks_mut::<BLOCK>();
-        let mut factors = [E::Factor::default(); 8];
-        for (i, group) in blocks.chunks_mut(8).enumerate() {
-            let block = first + 8 * i;
-            let factors = &mut factors[..group.len()];
-            E::factors(planes, block, factors);
-            for (j, (out, factor)) in group.iter_mut().zip(factors).enumerate() {
-                *out = E::weights(planes, block + j, *factor);
-            }
+        with_lanes!(L => load_blocks_in::<E, L>(planes, first, out))
+    }
+}
+
+/// [`load_blocks`], inlined into a function of `simd!`.
+#[inline(always)]
+pub(crate) fn load_blocks_in<E: Packed, L: Lanes>(planes: Planes, first: usize, out: &mut [f32]) {
+    let (blocks, _) = out.as_chunks_mut::<BLOCK>();
+    let mut factors = [E::Factor::default(); AHEAD];
+    for (i, group) in blocks.chunks_mut(AHEAD).enumerate() {
+        let block = first + AHEAD * i;
+        let factors = &mut factors[..group.len()];
+        E::factors(planes, block, factors);
+        for (j, (out, factor)) in group.iter_mut().zip(factors).enumerate() {
+            store::<L>(E::weights::<L>(planes, block + j, *factor), out);
         }
     }
 }
+
+/// Blocks whose factors are read ahead of their weights.
+pub(crate) const AHEAD: usize = 64;
 
 /// The weights `[rows, cols]` of whole rows as they stand in a file.
 ///

@@ -272,9 +272,10 @@ proptest! {
         let planes = Planes::new(encoding, [&main, &high, &scales], rows, cols).unwrap();
         for (block, all) in all.chunks(BLOCK).enumerate() {
             let one = with_encoding!(encoding, E => E::load_block(planes, block));
-            // By bits, for random halves may be NaN.
-            let bits = |w: &f32| w.to_bits();
-            prop_assert!(one.iter().map(bits).eq(all.iter().map(bits)));
+            // By bits, but for NaN, which a conversion may quieten. `load_block` is portable
+            // code, `dequantize` has the best instructions of this machine.
+            let alike = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+            prop_assert!(one.iter().zip(all).all(alike));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The bit layouts of the planes: nibbles, crumbs, bits and halves.
-//!
-//! The readers are plain loops over arrays of a fixed length, so that LLVM makes vectors of them.
+//! The bit layouts of the planes: nibbles, crumbs, bits and halves,
+//! and the two formulas that most encodings end in.
 
+use super::lanes::Lanes;
 use crate::weights::encoding::BLOCK;
 
 /// 32 small integers, one a weight.
@@ -9,37 +9,68 @@ pub(super) type Quants = [u8; BLOCK];
 
 /// Byte `j`: weight `j` in the low nibble, weight `16 + j` in the high one.
 #[inline(always)]
-pub(super) fn nibbles(bytes: &[u8; 16]) -> Quants {
-    let mut q = [0; BLOCK];
-    for j in 0..16 {
-        q[j] = bytes[j] & 15;
-        q[16 + j] = bytes[j] >> 4;
-    }
-    q
+pub(super) fn nibbles<L: Lanes>(bytes: &[u8; 16]) -> [L::Bytes; 2] {
+    let bytes = L::bytes(bytes);
+    [L::and(bytes, 15), L::high_nibbles(bytes)]
 }
 
 /// Byte `j`: weight `8s + j` in bits `2s` and `2s + 1`.
 #[inline(always)]
-pub(super) fn crumbs(bytes: &[u8; 8]) -> Quants {
-    let mut q = [0; BLOCK];
-    for s in 0..4 {
-        for j in 0..8 {
-            q[8 * s + j] = (bytes[j] >> (2 * s)) & 3;
-        }
-    }
-    q
+pub(super) fn crumbs<L: Lanes>(bytes: &[u8; 8]) -> [L::Bytes; 2] {
+    let word = u64::from_le_bytes(*bytes);
+    [
+        L::and(L::pair(word, word >> 2), 3),
+        L::and(L::pair(word >> 4, word >> 6), 3),
+    ]
 }
 
 /// Bit `g` of byte `k`: weight `4g + k`.
 #[inline(always)]
-pub(super) fn bits(bytes: &[u8; 4]) -> Quants {
-    let mut q = [0; BLOCK];
-    for g in 0..8 {
-        for k in 0..4 {
-            q[4 * g + k] = (bytes[k] >> g) & 1;
-        }
-    }
-    q
+pub(super) fn bits<L: Lanes>(bytes: &[u8; 4]) -> [L::Bytes; 2] {
+    let word = u32::from_le_bytes(*bytes);
+    [
+        L::and(L::shifted_words::<0>(word), 1),
+        L::and(L::shifted_words::<4>(word), 1),
+    ]
+}
+
+/// Low bits with `high` above their `SHIFT` ones.
+#[inline(always)]
+pub(super) fn join<L: Lanes, const SHIFT: i32>(
+    low: [L::Bytes; 2],
+    high: [L::Bytes; 2],
+) -> [L::Bytes; 2] {
+    [
+        L::or(low[0], L::shl::<SHIFT>(high[0])),
+        L::or(low[1], L::shl::<SHIFT>(high[1])),
+    ]
+}
+
+/// `(q - offset) * scale`, with one scale for each half.
+#[inline(always)]
+pub(super) fn symmetric<L: Lanes>(
+    q: [L::Bytes; 2],
+    offset: f32,
+    scales: [f32; 2],
+) -> [L::Floats; 2] {
+    let offset = L::splat(offset);
+    let half = |q, scale| L::mul(L::sub(L::from_u8(q), offset), L::splat(scale));
+    [half(q[0], scales[0]), half(q[1], scales[1])]
+}
+
+/// `scale * q + minimum`, each product rounded, with one of both for each half.
+#[inline(always)]
+pub(super) fn affine<L: Lanes>(
+    q: [L::Bytes; 2],
+    scales: [f32; 2],
+    minima: [f32; 2],
+) -> [L::Floats; 2] {
+    let half =
+        |q, scale, minimum| L::add(L::mul(L::splat(scale), L::from_u8(q)), L::splat(minimum));
+    [
+        half(q[0], scales[0], minima[0]),
+        half(q[1], scales[1], minima[1]),
+    ]
 }
 
 /// The inverse of [`nibbles`]; the low four bits of each integer count.
@@ -108,20 +139,45 @@ mod tests {
         }
     }
 
+    /// Every instruction set that this machine has.
+    fn unpacked(bytes: [&[u8]; 3]) -> Vec<[Quants; 3]> {
+        fn all<L: Lanes>(bytes: [&[u8]; 3]) -> [Quants; 3] {
+            let stored = |halves: [L::Bytes; 2]| {
+                let mut floats = [0.0; BLOCK];
+                super::super::store::<L>(halves.map(L::from_u8), &mut floats);
+                floats.map(|f| f as u8)
+            };
+            [
+                stored(nibbles::<L>(bytes[0].try_into().unwrap())),
+                stored(crumbs::<L>(bytes[1].try_into().unwrap())),
+                stored(bits::<L>(bytes[2].try_into().unwrap())),
+            ]
+        }
+        let mut results = vec![all::<super::super::Portable>(bytes)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if is_x86_feature_detected!("avx2") {
+                results.push(all::<super::super::Avx2>(bytes));
+            }
+            if is_x86_feature_detected!("avx512bw") {
+                results.push(all::<super::super::Avx512>(bytes));
+            }
+        }
+        results
+    }
+
     #[test]
     fn packing_is_the_inverse_of_unpacking() {
         let q: Quants = std::array::from_fn(|i| (i * 37 + 11) as u8);
-        let mut bytes = [0; 16];
-        pack_nibbles(&q, &mut bytes);
-        assert_eq!(nibbles(&bytes), q.map(|q| q & 15));
-        let mut bytes = [0; 8];
-        pack_crumbs(&q, &mut bytes);
-        assert_eq!(crumbs(&bytes), q.map(|q| q & 3));
-        let mut bytes = [0; 4];
-        pack_bits(&q, &mut bytes);
-        assert_eq!(bits(&bytes), q.map(|q| q & 1));
+        let (mut low, mut two, mut one) = ([0; 16], [0; 8], [0; 4]);
+        pack_nibbles(&q, &mut low);
+        pack_crumbs(&q, &mut two);
+        pack_bits(&q, &mut one);
+        for unpacked in unpacked([&low, &two, &one]) {
+            assert_eq!(unpacked, [15, 3, 1].map(|mask| q.map(|q| q & mask)));
+        }
         // As the layout says: bit 8k + g of the word is weight 4g + k.
-        let word = u32::from_le_bytes(bytes);
+        let word = u32::from_le_bytes(one);
         for i in 0..BLOCK {
             assert_eq!(word >> (8 * (i % 4) + i / 4) & 1, u32::from(q[i] & 1));
         }
