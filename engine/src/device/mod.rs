@@ -349,6 +349,16 @@ impl Device {
         spec::open(spec, profile, num_threads).await
     }
 
+    /// [`Self::open`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open_blocking(spec: &DeviceSpec, profile: Profile, num_threads: usize) -> Result<Device, DeviceError> {
+        pollster::block_on(Device::open(spec, profile, num_threads))
+    }
+
     /// What the device is and can do.
     pub fn info(&self) -> &DeviceInfo {
         self.backend.info()

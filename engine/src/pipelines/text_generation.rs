@@ -53,6 +53,32 @@ impl TextGenerator {
         Ok(TextGenerator { model, scheduler })
     }
 
+    /// [`Self::load`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn load_blocking(session: &InferenceSession, files: &ModelFiles, limits: ModelLimits) -> Result<TextGenerator, PipelineError> {
+        pollster::block_on(TextGenerator::load(session, files, limits, None))
+    }
+
+    /// [`Self::generate`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::generate`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn generate_blocking(
+        &mut self,
+        files: &ModelFiles,
+        prompt: &[u32],
+        options: &GenerateOptions,
+        on_text: impl FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Generation, PipelineError> {
+        pollster::block_on(self.generate(files, prompt, options, on_text))
+    }
+
     /// The model.
     pub fn model(&self) -> &PipelineModel {
         &self.model
