@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{device::Capabilities, graph::{DType, Shape}, weights::Encoding};
+use crate::{
+    device::Capabilities,
+    graph::{DType, Shape},
+    weights::Encoding,
+};
 
 /// A size: `factor` times the product of some of the program's dimensions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -16,12 +20,17 @@ pub struct Size {
 impl Size {
     /// A size that is known now.
     pub fn fixed(factor: u64) -> Size {
-        Size { factor, dims: Vec::new() }
+        Size {
+            factor,
+            dims: Vec::new(),
+        }
     }
 
     /// The size under given dimensions; `None` if it overflows.
     pub fn eval(&self, dims: &[u64]) -> Option<u64> {
-        self.dims.iter().try_fold(self.factor, |product, dim| product.checked_mul(*dims.get(*dim as usize)?))
+        self.dims.iter().try_fold(self.factor, |product, dim| {
+            product.checked_mul(*dims.get(*dim as usize)?)
+        })
     }
 }
 
@@ -79,7 +88,10 @@ pub struct Matrix {
 impl Matrix {
     /// Rows of all pieces.
     pub fn rows(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.end - piece.start).sum()
+        self.pieces
+            .iter()
+            .map(|piece| piece.end - piece.start)
+            .sum()
     }
 }
 
@@ -166,6 +178,8 @@ impl Program {
 
     /// True if a call multiplies by its matrix, rather than taking rows of it.
     pub fn is_product(call: &Call) -> bool {
-        call.kernels.iter().any(|(name, _)| name.starts_with("matmul."))
+        call.kernels
+            .iter()
+            .any(|(name, _)| name.starts_with("matmul."))
     }
 }

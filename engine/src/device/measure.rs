@@ -32,17 +32,38 @@ impl Measurement<'_> {
     /// The median of the seconds that one run takes.
     async fn seconds(&self, now: &dyn Fn() -> Duration) -> Result<f64, DeviceError> {
         let device = self.device;
-        let kernel = wisp_shaders::candidates(self.kernel).next().ok_or_else(|| DeviceError::Validation {
-            what: self.kernel.into(),
-            device: device.info().name.clone(),
-            message: "there is no such kernel".into(),
-        })?;
-        let params = device.allocate("parameters", size_of::<MeasureParams>() as u64, Usage::Uniform)?;
+        let kernel = wisp_shaders::candidates(self.kernel)
+            .next()
+            .ok_or_else(|| DeviceError::Validation {
+                what: self.kernel.into(),
+                device: device.info().name.clone(),
+                message: "there is no such kernel".into(),
+            })?;
+        let params = device.allocate(
+            "parameters",
+            size_of::<MeasureParams>() as u64,
+            Usage::Uniform,
+        )?;
         device.write(&params, 0, bytemuck::bytes_of(&self.params))?;
-        let out = device.allocate("sums", u64::from(self.params.invocations) * 4, Usage::Storage)?;
+        let out = device.allocate(
+            "sums",
+            u64::from(self.params.invocations) * 4,
+            Usage::Storage,
+        )?;
         let pipeline = device.pipeline(kernel)?;
-        let group = device.bind(kernel, &[params.slice(0..size_of::<MeasureParams>() as u64), self.x.whole(), out.whole()])?;
-        let dispatch = Dispatch { pipeline: &pipeline, group: &group, workgroups: [self.params.invocations.div_ceil(kernel.tile[0]), 1, 1] };
+        let group = device.bind(
+            kernel,
+            &[
+                params.slice(0..size_of::<MeasureParams>() as u64),
+                self.x.whole(),
+                out.whole(),
+            ],
+        )?;
+        let dispatch = Dispatch {
+            pipeline: &pipeline,
+            group: &group,
+            workgroups: [self.params.invocations.div_ceil(kernel.tile[0]), 1, 1],
+        };
         device.submit(std::iter::once(dispatch))?;
         device.finish().await?;
         let (start, mut times) = (now(), Vec::new());
@@ -62,7 +83,10 @@ impl Measurement<'_> {
 /// # Errors
 ///
 /// If the device fails.
-pub async fn ceilings(device: &Device, now: &dyn Fn() -> Duration) -> Result<Ceilings, DeviceError> {
+pub async fn ceilings(
+    device: &Device,
+    now: &dyn Fn() -> Duration,
+) -> Result<Ceilings, DeviceError> {
     let software = device.info().software;
     let x = device.allocate("measurement", READ_BYTES, Usage::Storage)?;
     // Memory that was never written may not exist.
@@ -72,10 +96,23 @@ pub async fn ceilings(device: &Device, now: &dyn Fn() -> Duration) -> Result<Cei
     }
     let invocations = if software { 1 << 12 } else { 1 << 17 };
     let len = (READ_BYTES / 16) as u32;
-    let read = Measurement { device, x: &x, kernel: "measure_read", params: MeasureParams { len, invocations } };
+    let read = Measurement {
+        device,
+        x: &x,
+        kernel: "measure_read",
+        params: MeasureParams { len, invocations },
+    };
     let read_seconds = read.seconds(now).await?;
     let rounds = if software { 1 << 10 } else { 1 << 12 };
-    let fma = Measurement { device, x: &x, kernel: "measure_fma", params: MeasureParams { len: rounds, invocations } };
+    let fma = Measurement {
+        device,
+        x: &x,
+        kernel: "measure_fma",
+        params: MeasureParams {
+            len: rounds,
+            invocations,
+        },
+    };
     let fma_seconds = fma.seconds(now).await?;
     Ok(Ceilings {
         read_bytes_per_second: READ_BYTES as f64 / read_seconds,

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use super::encodings::swap_byte_order;
 use super::gguf::Gguf;
-use crate::device::BoxFuture;
 use super::safetensors::Safetensors;
 use super::{FormatError, Stored, TensorInfo, WeightError};
+use crate::device::BoxFuture;
 
 /// Where weights come from: files, memory, or a network.
 pub trait WeightSource: Send + Sync {

@@ -37,7 +37,12 @@ impl Info {
         let tokenizer = files.tokenizer.as_ref();
         let chat = tokenizer.is_ok_and(|tokenizer| tokenizer.chat_template(None).is_some());
         if self.json {
-            let encodings: BTreeMap<_, _> = encodings.iter().map(|(name, (tensors, bytes))| (name, json!({ "tensors": tensors, "bytes": bytes }))).collect();
+            let encodings: BTreeMap<_, _> = encodings
+                .iter()
+                .map(|(name, (tensors, bytes))| {
+                    (name, json!({ "tensors": tensors, "bytes": bytes }))
+                })
+                .collect();
             return print_json(&json!({
                 "model": files.name,
                 "architecture": files.recognised.architecture,
@@ -59,16 +64,37 @@ impl Info {
         }
         println!("model          {}", files.name);
         println!("architecture   {}", files.recognised.architecture);
-        println!("parameters     {:.1} M in {:.1} MiB", parameters as f64 / 1e6, files.checkpoint.file_bytes() as f64 / 1048576.0);
-        println!("layers         {} of width {}, feed-forward {}", spec.layers, spec.hidden_size, spec.intermediate_size);
-        println!("heads          {} of {} over {} KV heads", spec.heads, spec.head_dim, spec.kv_heads);
+        println!(
+            "parameters     {:.1} M in {:.1} MiB",
+            parameters as f64 / 1e6,
+            files.checkpoint.file_bytes() as f64 / 1048576.0
+        );
+        println!(
+            "layers         {} of width {}, feed-forward {}",
+            spec.layers, spec.hidden_size, spec.intermediate_size
+        );
+        println!(
+            "heads          {} of {} over {} KV heads",
+            spec.heads, spec.head_dim, spec.kv_heads
+        );
         println!("vocabulary     {}", spec.vocab_size);
-        println!("context        {} tokens, {:.1} KiB of KV cache each", spec.max_positions, spec.kv_bytes_per_position() as f64 / 1024.0);
+        println!(
+            "context        {} tokens, {:.1} KiB of KV cache each",
+            spec.max_positions,
+            spec.kv_bytes_per_position() as f64 / 1024.0
+        );
         for (name, (tensors, bytes)) in &encodings {
-            println!("{name:<14} {tensors} tensors, {:.1} MiB", *bytes as f64 / 1048576.0);
+            println!(
+                "{name:<14} {tensors} tensors, {:.1} MiB",
+                *bytes as f64 / 1048576.0
+            );
         }
         match tokenizer {
-            Ok(tokenizer) => println!("tokenizer      {} tokens, {} chat template", tokenizer.vocab_size(), if chat { "with a" } else { "no" }),
+            Ok(tokenizer) => println!(
+                "tokenizer      {} tokens, {} chat template",
+                tokenizer.vocab_size(),
+                if chat { "with a" } else { "no" }
+            ),
             Err(error) => println!("tokenizer      none: {error}"),
         }
         Ok(())

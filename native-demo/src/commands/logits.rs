@@ -35,10 +35,17 @@ impl Logits {
         let TokenList(tokens) = self.tokens;
         let vocab = files.recognised.spec.vocab_size as usize;
         let mut bytes = Vec::with_capacity(tokens.len() * vocab * 4);
-        pollster::block_on(generator.logits(&tokens, |piece| bytes.extend(piece.iter().flat_map(|logit| logit.to_le_bytes()))))?;
+        pollster::block_on(generator.logits(&tokens, |piece| {
+            bytes.extend(piece.iter().flat_map(|logit| logit.to_le_bytes()))
+        }))?;
         let logits = TensorView::new(Dtype::F32, vec![tokens.len(), vocab], &bytes)?;
-        safetensors::serialize_to_file([("logits", logits)], None, &self.out).with_context(|| format!("cannot write {}", self.out.display()))?;
-        eprintln!("wrote {} x {vocab} logits to {}", tokens.len(), self.out.display());
+        safetensors::serialize_to_file([("logits", logits)], None, &self.out)
+            .with_context(|| format!("cannot write {}", self.out.display()))?;
+        eprintln!(
+            "wrote {} x {vocab} logits to {}",
+            tokens.len(),
+            self.out.display()
+        );
         Ok(())
     }
 }

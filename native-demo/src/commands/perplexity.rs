@@ -39,7 +39,10 @@ pub struct Perplexity {
 /// The log-probability of `token` under one row of logits.
 fn log_probability(logits: &[f32], token: u32) -> f64 {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = logits.iter().map(|logit| f64::from(logit - max).exp()).sum();
+    let sum: f64 = logits
+        .iter()
+        .map(|logit| f64::from(logit - max).exp())
+        .sum();
     f64::from(logits[token as usize] - max) - sum.ln()
 }
 

@@ -42,7 +42,11 @@ impl Tokenize {
         }
         let mut out = std::io::stdout().lock();
         for token in &tokens {
-            writeln!(out, "{token:>8}  {:?}", tokenizer.token(*token).unwrap_or_default())?;
+            writeln!(
+                out,
+                "{token:>8}  {:?}",
+                tokenizer.token(*token).unwrap_or_default()
+            )?;
         }
         Ok(())
     }

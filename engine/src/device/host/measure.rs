@@ -52,6 +52,8 @@ pub(super) fn measure_fma(args: &Args) -> Result<(), HostError> {
     let out: &mut [f32] = args.write(2, p.invocations as usize)?;
     let m = x[0];
     // One round is 128 multiply-adds, that is two rounds of the kernel's 64.
-    out.par_iter_mut().enumerate().for_each(|(i, out)| *out = fma(i as f32, m, p.len / 2));
+    out.par_iter_mut()
+        .enumerate()
+        .for_each(|(i, out)| *out = fma(i as f32, m, p.len / 2));
     Ok(())
 }

@@ -36,7 +36,12 @@ pub(super) fn sample(args: &Args) -> Result<(), HostError> {
     drawn.for_each(|((token, logits), s)| {
         *token = draw(logits, &seen[s.sequence as usize * words..][..words], s);
     });
-    for (((token, index), s), logits) in tokens.iter().zip(index).zip(settings).zip(logits.chunks(vocab)) {
+    for (((token, index), s), logits) in tokens
+        .iter()
+        .zip(index)
+        .zip(settings)
+        .zip(logits.chunks(vocab))
+    {
         let sequence = s.sequence as usize;
         // Only where no logit is finite, or one is infinite, is the drawn one not: that is reported.
         let finite = logits[*token as usize].is_finite();
