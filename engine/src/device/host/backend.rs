@@ -161,7 +161,12 @@ impl Backend for HostDevice {
         &self,
         dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
     ) -> Result<(), DeviceError> {
-        self.pool.install(|| dispatches.map(run).collect())
+        self.pool.install(|| {
+            for dispatch in dispatches {
+                run(dispatch)?;
+            }
+            Ok(())
+        })
     }
 
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {
