@@ -12,7 +12,7 @@ fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities) -> bool {
         Suits::Software => target.software,
     };
     suits
-        && cols % u64::from(kernel.cols_multiple.max(1)) == 0
+        && cols.is_multiple_of(u64::from(kernel.cols_multiple.max(1)))
         && (!kernel.needs.subgroups || target.subgroups)
         && kernel.needs.min_subgroup_size <= target.min_subgroup_size
         && (!kernel.needs.f16 || target.f16)

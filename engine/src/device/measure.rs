@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wisp_shaders::params::MeasureParams;
 
-use super::{Buffer, Device, DeviceError, Dispatch, Usage};
+use super::{Api, Buffer, Device, DeviceError, Dispatch, Usage};
 
 /// A device's ceilings.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -15,8 +15,8 @@ pub struct Ceilings {
     pub f32_operations_per_second: f64,
 }
 
-/// Bytes that the read kernel reads: more than any cache holds, within every device's limits.
-const READ_BYTES: u64 = 64 << 20;
+/// Bytes that the read kernel reads, if the device binds as many: more than caches hold.
+const READ_BYTES: u64 = 256 << 20;
 
 /// Each measurement runs at least this long in all.
 const LONG_ENOUGH: Duration = Duration::from_millis(300);
@@ -88,14 +88,18 @@ pub async fn ceilings(
     now: &dyn Fn() -> Duration,
 ) -> Result<Ceilings, DeviceError> {
     let software = device.info().software;
-    let x = device.allocate("measurement", READ_BYTES, Usage::Storage)?;
+    let slow = software && device.info().api != Api::Host;
+    let most = if slow { READ_BYTES / 4 } else { READ_BYTES };
+    let capabilities = &device.info().capabilities;
+    let read_bytes = most.min(capabilities.max_binding_bytes).min(capabilities.max_buffer_bytes) >> 20 << 20;
+    let x = device.allocate("measurement", read_bytes, Usage::Storage)?;
     // Memory that was never written may not exist.
     let piece = vec![0x3f; 1 << 20];
-    for offset in (0..READ_BYTES).step_by(piece.len()) {
+    for offset in (0..read_bytes).step_by(piece.len()) {
         device.write(&x, offset, &piece)?;
     }
     let invocations = if software { 1 << 12 } else { 1 << 17 };
-    let len = (READ_BYTES / 16) as u32;
+    let len = (read_bytes / 16) as u32;
     let read = Measurement {
         device,
         x: &x,
@@ -115,7 +119,7 @@ pub async fn ceilings(
     };
     let fma_seconds = fma.seconds(now).await?;
     Ok(Ceilings {
-        read_bytes_per_second: READ_BYTES as f64 / read_seconds,
+        read_bytes_per_second: read_bytes as f64 / read_seconds,
         f32_operations_per_second: 128.0 * f64::from(rounds) * f64::from(invocations) / fma_seconds,
     })
 }

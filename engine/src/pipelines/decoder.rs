@@ -70,19 +70,19 @@ impl DecoderSpec {
                 return Err(format!("{what} is {size}"));
             }
         }
-        if self.layers > 4096 || self.head_dim > 256 || self.head_dim % 2 != 0 {
+        if self.layers > 4096 || self.head_dim > 256 || !self.head_dim.is_multiple_of(2) {
             return Err(format!(
                 "{} layers with heads {} wide: up to 4096 layers and even widths up to 256 are supported",
                 self.layers, self.head_dim
             ));
         }
-        if self.heads % self.kv_heads != 0 {
+        if !self.heads.is_multiple_of(self.kv_heads) {
             return Err(format!(
                 "{} heads cannot share {} KV heads",
                 self.heads, self.kv_heads
             ));
         }
-        if self.rotary_dim == 0 || self.rotary_dim % 2 != 0 || self.rotary_dim > self.head_dim {
+        if self.rotary_dim == 0 || !self.rotary_dim.is_multiple_of(2) || self.rotary_dim > self.head_dim {
             return Err(format!(
                 "{} of {} elements of a head cannot rotate",
                 self.rotary_dim, self.head_dim

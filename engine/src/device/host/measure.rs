@@ -1,24 +1,42 @@
 //! The twins of `measure_read.wgsl` and `measure_fma.wgsl`: what this CPU reads and computes at most.
 
-use multiversion::multiversion;
 use rayon::prelude::*;
 use wisp_shaders::params::MeasureParams;
 
 use super::args::Args;
 use super::error::HostError;
+use crate::weights::encodings::{Lanes, simd, with_lanes};
 
 /// Elements that one task reads.
 const CHUNK: usize = 1 << 16;
 
-#[multiversion(targets("x86_64+avx512f", "x86_64+avx2+fma", "aarch64+neon"))]
-fn sum(x: &[f32]) -> f32 {
-    let mut sums = [0.0f32; 64];
-    for row in x.chunks_exact(64) {
-        for (sum, x) in sums.iter_mut().zip(row) {
-            *sum += x;
+simd! {
+    fn sum(x: &[f32]) -> f32 {
+        with_lanes!(L => sum_in::<L>(x))
+    }
+}
+
+#[inline(always)]
+fn sum_in<L: Lanes>(x: &[f32]) -> f32 {
+    // Four chains, so that none waits for itself.
+    let mut sums = [L::splat(0.0); 4];
+    for quad in x.as_chunks::<64>().0 {
+        for (sum, lanes) in sums.iter_mut().zip(quad.as_chunks::<16>().0) {
+            *sum = L::add(*sum, L::load(lanes));
         }
     }
-    sums.iter().sum()
+    total::<L>(&sums)
+}
+
+#[inline(always)]
+fn total<L: Lanes>(sums: &[L::Floats]) -> f32 {
+    let mut total = 0.0;
+    for sum in sums {
+        let mut lanes = [0.0; 16];
+        L::store(*sum, &mut lanes);
+        total += lanes.iter().sum::<f32>();
+    }
+    total
 }
 
 /// The sum of each part of the buffer; parts are shared out over the threads.
@@ -31,18 +49,23 @@ pub(super) fn measure_read(args: &Args) -> Result<(), HostError> {
     Ok(())
 }
 
-#[multiversion(targets("x86_64+avx512f+fma", "x86_64+avx2+fma", "aarch64+neon"))]
-fn fma(seed: f32, m: f32, rounds: u32) -> f32 {
+simd! {
+    fn fma(seed: f32, factor: f32, rounds: u32) -> f32 {
+        with_lanes!(L => fma_in::<L>(seed, factor, rounds))
+    }
+}
+
+#[inline(always)]
+fn fma_in<L: Lanes>(seed: f32, factor: f32, rounds: u32) -> f32 {
     // Eight chains of sixteen lanes, so that none waits for itself.
-    let mut a = [[seed; 16]; 8];
+    let (seed, factor) = (L::splat(seed), L::splat(factor));
+    let mut chains = [seed; 8];
     for _ in 0..rounds {
-        for chain in &mut a {
-            for lane in chain {
-                *lane = lane.mul_add(m, seed);
-            }
+        for chain in &mut chains {
+            *chain = L::mul_add(*chain, factor, seed);
         }
     }
-    a.iter().flatten().sum()
+    total::<L>(&chains)
 }
 
 /// As many operations as the kernel: `128 * len` for each invocation.
