@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{AddressSpace, StorageAccess, TypeInner};
 use variants::{ANY_COLS, ENCODINGS, VARIANTS, Variant};
 use wesl::{CompileOptions, ModulePath, NoMangler, ResolveError, Resolver};
@@ -131,7 +131,7 @@ fn compose(variant: &Variant, encoding: Option<&str>) -> Result<Composed, String
         .to_string();
     let module = naga::front::wgsl::parse_str(&wgsl)
         .map_err(|e| e.emit_to_string_with_path(&wgsl, &name))?;
-    validate(&module, variant).map_err(|e| e.emit_to_string_with_path(&wgsl, &name))?;
+    validate(&name, &wgsl, &module, variant)?;
     Ok(Composed {
         name,
         op,
@@ -140,11 +140,13 @@ fn compose(variant: &Variant, encoding: Option<&str>) -> Result<Composed, String
     })
 }
 
-#[expect(clippy::result_large_err, reason = "naga's error, which ends the build")]
+/// naga's picture of what is wrong, if anything is.
 fn validate(
+    name: &str,
+    wgsl: &str,
     module: &naga::Module,
     variant: &Variant,
-) -> Result<ModuleInfo, naga::WithSpan<naga::valid::ValidationError>> {
+) -> Result<(), String> {
     let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     for feature in variant.features {
         match *feature {
@@ -156,7 +158,10 @@ fn validate(
     let mut validator = Validator::new(ValidationFlags::all(), capabilities);
     validator.subgroup_stages(naga::valid::ShaderStages::COMPUTE);
     validator.subgroup_operations(naga::valid::SubgroupOperationSet::all());
-    validator.validate(module)
+    match validator.validate(module) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(e.emit_to_string_with_path(wgsl, name)),
+    }
 }
 
 /// The kernel as a Rust expression.
