@@ -53,11 +53,12 @@ def write_sizes(writer, c):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--build", type=Path, default=Path("build"))
+    parser.add_argument("--tokenizer", type=Path, default=Path("tokenizer.json"))
     parser.add_argument("--out", type=Path, default=Path("wisp-tiny.gguf"))
     args = parser.parse_args()
     writer = gguf.GGUFWriter(args.out, "llama")
     write_sizes(writer, llama.Config())
-    write_tokenizer(writer, args.build / "tokenizer.json")
+    write_tokenizer(writer, args.tokenizer)
     params = np.load(args.build / "checkpoint.npz")
     for name in params:
         kind = np.float32 if name.endswith("norm") else np.float16

@@ -90,7 +90,7 @@ def documents(seed, count):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("build/corpus.jsonl"))
-    parser.add_argument("--documents", type=int, default=110_000)
+    parser.add_argument("--documents", type=int, default=70_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sample", metavar="FILE", help="also write the first 200 KB as plain text")
     args = parser.parse_args()

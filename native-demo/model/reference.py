@@ -156,7 +156,7 @@ def plain_tokenizer(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default=HERE / "wisp-tiny.gguf")
-    parser.add_argument("--tokenizer", type=Path, default=HERE / "build/tokenizer.json")
+    parser.add_argument("--tokenizer", type=Path, default=HERE / "tokenizer.json")
     parser.add_argument("--samples", action="store_true", help="only print the samples")
     args = parser.parse_args()
     model, tokenizer = Model(args.model), Tokenizer.from_file(str(args.tokenizer))

@@ -1,4 +1,4 @@
-"""Trains the tokenizer and the network on the corpus; writes build/tokenizer.json and a checkpoint.
+"""Trains the network on the corpus, and on request a new tokenizer; writes build/checkpoint.npz.
 
 The learning rate rises over the first steps, stays for a third of the run and then falls to zero. The
 last steps see rows of 512 tokens, the ones before rows of 256. Documents share rows, but none
@@ -38,7 +38,6 @@ def train_tokenizer(documents, path):
     tokenizer.train_from_iterator(plain, trainer)
     assert tokenizer.get_vocab_size() == llama.Config.vocab
     tokenizer.save(str(path))
-    return tokenizer
 
 
 def encode(tokenizer, documents):
@@ -113,15 +112,15 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--init", type=Path, help="go on from these weights")
     parser.add_argument("--peak", type=float, default=1.0, help="the learning rates' largest multiplier")
-    parser.add_argument("--tokenizer", type=Path, help="use this tokenizer, train none")
+    parser.add_argument("--tokenizer", type=Path, default=Path("tokenizer.json"))
+    parser.add_argument("--new-tokenizer", action="store_true", help="train it on the corpus first")
     args = parser.parse_args()
 
     with open(args.corpus, encoding="utf-8") as lines:
         documents = [json.loads(line) for line in lines]
-    if args.tokenizer:
-        tokenizer = Tokenizer.from_file(str(args.tokenizer))
-    else:
-        tokenizer = train_tokenizer(documents, args.build / "tokenizer.json")
+    if args.new_tokenizer:
+        train_tokenizer(documents, args.tokenizer)
+    tokenizer = Tokenizer.from_file(str(args.tokenizer))
     encoded = encode(tokenizer, documents)
     print(f"{len(documents)} documents, {sum(len(d[0]) for d in encoded)} tokens", flush=True)
     held_out, encoded = encoded[:HELD_OUT], encoded[HELD_OUT:]
