@@ -28,13 +28,13 @@ pub(super) fn embed<E: Packed>(args: &Args) -> Result<(), HostError> {
                 return;
             }
             let (whole, rest) = out.split_at_mut(cols / BLOCK * BLOCK);
-        load_blocks::<E>(planes, row * blocks, whole);
-        if !rest.is_empty() {
-            let mut last = [0.0; BLOCK];
-            load_blocks::<E>(planes, row * blocks + blocks - 1, &mut last);
-            rest.copy_from_slice(&last[..rest.len()]);
-        }
-        out.iter_mut().for_each(|out| *out *= p.scale);
-    });
+            load_blocks::<E>(planes, row * blocks, whole);
+            if !rest.is_empty() {
+                let mut last = [0.0; BLOCK];
+                load_blocks::<E>(planes, row * blocks + blocks - 1, &mut last);
+                rest.copy_from_slice(&last[..rest.len()]);
+            }
+            out.iter_mut().for_each(|out| *out *= p.scale);
+        });
     Ok(())
 }
