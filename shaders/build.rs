@@ -140,6 +140,7 @@ fn compose(variant: &Variant, encoding: Option<&str>) -> Result<Composed, String
     })
 }
 
+#[expect(clippy::result_large_err, reason = "naga's error, which ends the build")]
 fn validate(
     module: &naga::Module,
     variant: &Variant,

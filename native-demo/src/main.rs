@@ -41,7 +41,18 @@ enum Command {
     Info(commands::info::Info),
 }
 
+/// Mesa complains on standard error where there is no runtime directory, as for root or in CI.
+#[cfg(unix)]
+fn silence_mesa() {
+    if std::env::var_os("XDG_RUNTIME_DIR").is_none() {
+        // SAFETY: no other thread runs yet that could read the environment.
+        unsafe { std::env::set_var("XDG_RUNTIME_DIR", std::env::temp_dir()) };
+    }
+}
+
 fn main() -> ExitCode {
+    #[cfg(unix)]
+    silence_mesa();
     let cli = Cli::parse();
     let done = match cli.command {
         Command::Generate(command) => command.run(),
@@ -68,6 +79,8 @@ fn main() -> ExitCode {
 /// True if whoever read standard output has left, as `head` does.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
-        cause.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
     })
 }

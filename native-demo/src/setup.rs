@@ -8,9 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use wisp_engine::{
     device::{Device, DeviceInfo, DeviceSpec, Profile},
     pipelines::{
-        ModelLimits, SamplingParams,
-        checkpoint::ModelFiles,
-        text_generation::TextGenerator,
+        ModelLimits, SamplingParams, checkpoint::ModelFiles, text_generation::TextGenerator,
         tokenizer::Tokenizer,
     },
     session::InferenceSession,
@@ -34,7 +32,12 @@ pub struct ModelArgs {
 #[derive(Args)]
 pub struct DeviceArgs {
     /// auto, host, vulkan, metal, dx12 or gl; with :INDEX, one of several
-    #[arg(long, env = "WISP_DEVICE", default_value = "auto", value_name = "DEVICE")]
+    #[arg(
+        long,
+        env = "WISP_DEVICE",
+        default_value = "auto",
+        value_name = "DEVICE"
+    )]
     pub device: DeviceSpec,
     /// full, or baseline: only what every browser guarantees
     #[arg(long, default_value = "full", value_name = "PROFILE")]
@@ -103,7 +106,9 @@ impl SamplingArgs {
 impl ModelArgs {
     /// What the model is called.
     pub fn name(&self) -> String {
-        self.model.as_ref().map_or(INSIDE_NAME.into(), |path| path.display().to_string())
+        self.model
+            .as_ref()
+            .map_or(INSIDE_NAME.into(), |path| path.display().to_string())
     }
 
     /// Opens the model's files.
@@ -118,19 +123,25 @@ impl ModelArgs {
     /// Opens only the tokenizer: a GGUF file with nothing but a vocabulary will do.
     pub fn open_tokenizer(&self) -> Result<Tokenizer> {
         let Some(path) = &self.model else {
-            return ModelFiles::from_bytes(INSIDE_NAME, INSIDE)?.tokenizer.context("the model inside");
+            return ModelFiles::from_bytes(INSIDE_NAME, INSIDE)?
+                .tokenizer
+                .context("the model inside");
         };
         self.must_exist()?;
         if path.is_dir() && path.join("tokenizer.json").exists() {
             return Tokenizer::from_dir(path).with_context(|| path.display().to_string());
         }
         let checkpoint = wisp_engine::weights::Checkpoint::open(path)?;
-        wisp_engine::pipelines::checkpoint::tokenizer(&checkpoint).with_context(|| path.display().to_string())
+        wisp_engine::pipelines::checkpoint::tokenizer(&checkpoint)
+            .with_context(|| path.display().to_string())
     }
 
     fn must_exist(&self) -> Result<()> {
         if let Some(path) = self.model.as_ref().filter(|path| !path.exists()) {
-            bail!("{}: there is no such file or directory (a hub repository must be downloaded first)", path.display());
+            bail!(
+                "{}: there is no such file or directory (a hub repository must be downloaded first)",
+                path.display()
+            );
         }
         Ok(())
     }
@@ -140,7 +151,10 @@ impl ModelArgs {
 pub fn tokenizer(files: &ModelFiles) -> Result<&Tokenizer> {
     match &files.tokenizer {
         Ok(tokenizer) => Ok(tokenizer),
-        Err(error) => bail!("{}: {error} (--tokens works without a tokenizer)", files.name),
+        Err(error) => bail!(
+            "{}: {error} (--tokens works without a tokenizer)",
+            files.name
+        ),
     }
 }
 
@@ -162,7 +176,11 @@ pub fn describe(info: &DeviceInfo) -> String {
 impl DeviceArgs {
     /// Opens the device.
     pub fn open(&self) -> Result<Device> {
-        Ok(pollster::block_on(Device::open(&self.device, self.profile, self.threads))?)
+        Ok(pollster::block_on(Device::open(
+            &self.device,
+            self.profile,
+            self.threads,
+        ))?)
     }
 
     /// Opens the device and loads a model to it, with a progress bar.
@@ -170,15 +188,25 @@ impl DeviceArgs {
         let start = Instant::now();
         let device = self.open()?;
         let session = InferenceSession::new(device.clone());
-        let style = ProgressStyle::with_template("loading {bar:32} {bytes}/{total_bytes}").unwrap_or(ProgressStyle::default_bar());
+        let style = ProgressStyle::with_template("loading {bar:32} {bytes}/{total_bytes}")
+            .unwrap_or(ProgressStyle::default_bar());
         let bar = ProgressBar::new(0).with_style(style);
         let progress = |done: u64, total: u64| {
             bar.set_length(total);
             bar.set_position(done);
         };
-        let generator = pollster::block_on(TextGenerator::load(&session, files, limits, Some(&progress)));
+        let generator = pollster::block_on(TextGenerator::load(
+            &session,
+            files,
+            limits,
+            Some(&progress),
+        ));
         bar.finish_and_clear();
-        Ok(Loaded { generator: generator?, device, load_seconds: start.elapsed().as_secs_f64() })
+        Ok(Loaded {
+            generator: generator?,
+            device,
+            load_seconds: start.elapsed().as_secs_f64(),
+        })
     }
 }
 
@@ -188,7 +216,9 @@ impl LimitArgs {
         let most = files.recognised.spec.max_positions.max(1);
         let max_length = match self.max_length {
             Some(0) => bail!("--max-length must be at least 1"),
-            Some(length) if length > most => bail!("--max-length {length} is more than the {most} positions that the model was made for"),
+            Some(length) if length > most => bail!(
+                "--max-length {length} is more than the {most} positions that the model was made for"
+            ),
             Some(length) => length,
             None => most.min(4096),
         };
@@ -205,7 +235,9 @@ impl LimitArgs {
 /// The most memory that this process had at once, in bytes, where the system tells.
 pub fn host_peak_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kib * 1024)
 }

@@ -30,7 +30,7 @@ mod variants;
 pub use variants::Suits;
 
 /// How a kernel uses a binding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// A uniform buffer: the parameters.
     Uniform,
@@ -93,4 +93,53 @@ pub fn kernel(name: &str) -> Option<&'static Kernel> {
 /// The kernels of an op, the best first.
 pub fn candidates(op: &str) -> impl Iterator<Item = &'static Kernel> + use<'_> {
     KERNELS.iter().filter(move |kernel| kernel.op == op)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_begin_with_the_op() {
+        let mut names = HashSet::new();
+        for kernel in kernels() {
+            assert!(names.insert(kernel.name), "{}", kernel.name);
+            assert!(kernel.name.starts_with(kernel.op), "{}", kernel.name);
+        }
+    }
+
+    #[test]
+    fn every_op_runs_on_every_adapter() {
+        let ops: HashSet<_> = kernels().iter().map(|kernel| kernel.op).collect();
+        assert_eq!(ops.len(), 12 + 2 * variants::ENCODINGS.len());
+        for op in ops {
+            let baseline = candidates(op).find(|kernel| {
+                kernel.needs == Needs::default()
+                    && kernel.suits == Suits::Any
+                    && kernel.max_rows_y == u32::MAX
+                    // Rows of quantised weights are multiples of 32 wide.
+                    && (kernel.cols_multiple == 1 || op.contains('q') || op.contains("fp4"))
+            });
+            assert!(baseline.is_some(), "{op}");
+        }
+    }
+
+    #[test]
+    fn no_kernel_passes_the_limits_of_every_browser() {
+        for kernel in kernels() {
+            let storage = kernel
+                .bindings
+                .iter()
+                .filter(|access| **access != Access::Uniform);
+            assert!(storage.count() <= 8, "{}: storage buffers", kernel.name);
+            assert!(
+                kernel.workgroup_bytes <= 16 << 10,
+                "{}: workgroup memory",
+                kernel.name
+            );
+            let invocations: u32 = kernel.workgroup_size.iter().product();
+            assert!(invocations <= 256, "{}: invocations", kernel.name);
+        }
+    }
 }

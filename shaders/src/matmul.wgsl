@@ -2,44 +2,30 @@
 //
 // An invocation computes ROWS rows of TOKENS tokens in registers: each load of x serves ROWS rows,
 // each load of a weight TOKENS tokens. No workgroup memory and no barriers, so that a software
-// adapter, where these and loads are what costs, does well.
+// adapter, where these and loads are what costs, does well. With `subgroups` eight invocations load
+// a vec4 of x each and read the others' from their registers.
 import package::encoding::{load_scales, load_block, Scales, SUPER};
+import package::matmul_io::{p, load_x, load_x_block, dot_block, store, X_WIDTH};
 import package::unpack::Block;
 import constants::{WG, ROWS, TOKENS};
 
-struct MatmulParams {
-    tokens: u32,
-    rows: u32,
-    cols: u32,
-    blocks: u32,
-    out_stride: u32,
-    out_offset: u32,
-    bias_offset: u32,
-    has_bias: u32,
-}
-
-@group(0) @binding(0) var<uniform> p: MatmulParams;
-@if(scalar) @group(0) @binding(1) var<storage, read> x: array<f32>; // [tokens, cols]
-@if(!scalar) @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>; // [tokens, cols / 4]
-@group(0) @binding(2) var<storage, read_write> out: array<f32>; // [tokens, out_stride]
-@group(0) @binding(3) var<storage, read> bias: array<f32>; // [>= rows]
-
 const TILE = vec2<u32>(WG * ROWS, TOKENS);
-@if(!scalar) const COLS_MULTIPLE = 4u;
-@if(scalar) const COLS_MULTIPLE = 1u;
+const COLS_MULTIPLE = X_WIDTH;
+@if(subgroups) const MIN_SUBGROUP = 8u;
 
-// Four elements of x from column `c`; zero past the row's end.
-@if(scalar)
-fn load_x(t: u32, c: u32) -> vec4<f32> {
-    let at = vec4(c) + vec4(0u, 1u, 2u, 3u);
-    let i = vec4(t * p.cols) + min(at, vec4(p.cols - 1u));
-    return select(vec4(0.0), vec4(x[i.x], x[i.y], x[i.z], x[i.w]), at < vec4(p.cols));
+@if(!subgroups)
+fn block_of_x(t: u32, b: u32, lane: u32) -> Block {
+    return load_x_block(t, b);
 }
 
-@if(!scalar)
-fn load_x(t: u32, c: u32) -> vec4<f32> {
-    let v = x[(t * p.cols + min(c, p.cols - 4u)) / 4u];
-    return select(vec4(0.0), v, c < p.cols);
+@if(subgroups)
+fn block_of_x(t: u32, b: u32, lane: u32) -> Block {
+    let v = load_x(t, 32u * b + 4u * lane);
+    return Block(
+        subgroupBroadcast(v, 0u), subgroupBroadcast(v, 1u), subgroupBroadcast(v, 2u),
+        subgroupBroadcast(v, 3u), subgroupBroadcast(v, 4u), subgroupBroadcast(v, 5u),
+        subgroupBroadcast(v, 6u), subgroupBroadcast(v, 7u),
+    );
 }
 
 @compute @workgroup_size(WG)
@@ -47,46 +33,43 @@ fn main(
     @builtin(workgroup_id) wid: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
+    @if(subgroups) @builtin(subgroup_invocation_id) subgroup_lane: u32,
 ) {
+    @if(subgroups) let lane = subgroup_lane % 8u;
+    @if(!subgroups) let lane = 0u;
     let first_row = ((wid.x + wid.z * groups.x) * WG + lid) * ROWS;
     let first_token = wid.y * TOKENS;
-    if first_row >= p.rows || first_token >= p.tokens {
-        return;
-    }
+    // Invocations past the last row compute it again: a subgroup stays whole.
+    var starts: array<u32, ROWS>;
     var acc: array<array<f32, TOKENS>, ROWS>;
     for (var r = 0u; r < ROWS; r++) {
+        starts[r] = min(first_row + r, p.rows - 1u) * p.blocks;
         for (var t = 0u; t < TOKENS; t++) {
             acc[r][t] = 0.0;
         }
     }
-    for (var b = 0u; b < p.blocks; b++) {
+    var scales: array<Scales, ROWS>;
+    var xs: array<Block, TOKENS>;
+    for (var first = 0u; first < p.blocks; first += SUPER) {
         for (var r = 0u; r < ROWS; r++) {
-            let block = min(first_row + r, p.rows - 1u) * p.blocks + b;
-            let w = load_block(block, b % SUPER, load_scales(block / SUPER));
+            scales[r] = load_scales((starts[r] + first) / SUPER);
+        }
+        for (var sub = 0u; sub < SUPER; sub++) {
+            let b = first + sub;
             for (var t = 0u; t < TOKENS; t++) {
-                let token = min(first_token + t, p.tokens - 1u);
-                let c = 32u * b;
-                acc[r][t] += dot(w[0], load_x(token, c)) + dot(w[1], load_x(token, c + 4u))
-                    + dot(w[2], load_x(token, c + 8u)) + dot(w[3], load_x(token, c + 12u))
-                    + dot(w[4], load_x(token, c + 16u)) + dot(w[5], load_x(token, c + 20u))
-                    + dot(w[6], load_x(token, c + 24u)) + dot(w[7], load_x(token, c + 28u));
+                xs[t] = block_of_x(min(first_token + t, p.tokens - 1u), b, lane);
+            }
+            for (var r = 0u; r < ROWS; r++) {
+                let w = load_block(starts[r] + b, sub, scales[r]);
+                for (var t = 0u; t < TOKENS; t++) {
+                    acc[r][t] += dot_block(w, xs[t]);
+                }
             }
         }
     }
     for (var r = 0u; r < ROWS; r++) {
-        let row = first_row + r;
-        if row >= p.rows {
-            break;
-        }
-        var add = 0.0;
-        if p.has_bias != 0u {
-            add = bias[p.bias_offset + row];
-        }
         for (var t = 0u; t < TOKENS; t++) {
-            let token = first_token + t;
-            if token < p.tokens {
-                out[token * p.out_stride + p.out_offset + row] = acc[r][t] + add;
-            }
+            store(first_token + t, first_row + r, acc[r][t]);
         }
     }
 }

@@ -226,7 +226,7 @@ params! {
     /// word `i / 32` is set when token `i` was seen (read and written), 4 `tokens: u32 [rows]`
     /// (written: the token drawn, the next step's input), 5 `index: vec2<u32> [rows]` (written:
     /// `(sequence, position)` of the drawn token), 6 `out: u32 [max_steps, batch]` (written at
-    /// `[step, sequence]`). Grid: `[rows]`, one workgroup each.
+    /// `[step, sequence]`; `u32::MAX` if the logits are not finite). Grid: `[rows]`, one workgroup each.
     SampleParams {
         /// Rows of logits.
         rows: u32,
@@ -234,6 +234,15 @@ params! {
         vocab: u32,
         /// Sequences of the batch: the width of `out` and the height of `seen`.
         batch: u32,
+    }
+    /// `measure_read`: reads `x` once. Bindings: 1 `x: vec4<f32> [len]`, 2 `out: f32 [invocations]`
+    /// (written). `measure_fma`: 128 operations, `len` times in each invocation. Bindings: 1 `x:
+    /// vec4<f32> [1]`, 2 `out`. Grid: `[invocations]`.
+    MeasureParams {
+        /// Elements of `x`, or rounds.
+        len: u32,
+        /// Invocations in all.
+        invocations: u32,
     }
     /// One row's sampling settings, an element of a storage buffer. Order: repetition penalty
     /// (Keskar et al. 2019), temperature, top-k, top-p (Holtzman et al. 2020) over what is left,

@@ -217,7 +217,9 @@ fn main(
     if lid == 0u {
         tokens[row] = token;
         index[row] = vec2(s.sequence, s.position);
-        out[s.step * p.batch + s.sequence] = token;
+        // Only where no logit is finite, or one is infinite, is the drawn one not: that is reported.
+        let drawn = bitcast<u32>(logits[row * p.vocab + token]) & 0x7f800000u;
+        out[s.step * p.batch + s.sequence] = select(token, 0xffffffffu, drawn == 0x7f800000u);
         seen[s.sequence * ((p.vocab + 31u) / 32u) + token / 32u] |= 1u << (token % 32u);
         settings[row].step = s.step + 1u;
         settings[row].position = s.position + 1u;

@@ -65,8 +65,22 @@ pub(crate) const ANY_COLS: &[&str] = &["f32", "f16", "bf16"];
 #[rustfmt::skip]
 pub(crate) const VARIANTS: &[Variant] = &[
     variant("embed.",         "baseline", "embed",         &[],         &[("WG", 64), ("PLANES", 3)], Suits::Any, ANY),
-    variant("matmul.",        "rows4",    "matmul",        &[],         &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], Suits::Any, ANY),
-    variant("matmul.",        "scalar",   "matmul",        &["scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], Suits::Any, ANY),
+    // Software: loads cost most, so rows share those of x, and subgroups spread them.
+    variant("matmul.",        "lanes_rows3",   "matmul",  &["subgroups"],           &[("WG", 16), ("PLANES", 4), ("ROWS", 3), ("TOKENS", 1)], Suits::Software, 1),
+    variant("matmul.",        "lanes_tile",    "matmul",  &["subgroups"],           &[("WG", 16), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 4)], Suits::Software, ANY),
+    variant("matmul.",        "lanes_scalar",  "matmul",  &["subgroups", "scalar"], &[("WG", 16), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 4)], Suits::Software, ANY),
+    variant("matmul.",        "rows8",         "matmul",  &[],         &[("WG", 16), ("PLANES", 4), ("ROWS", 8), ("TOKENS", 1)], Suits::Software, 1),
+    variant("matmul.",        "tile8x4",       "matmul",  &[],         &[("WG", 16), ("PLANES", 4), ("ROWS", 8), ("TOKENS", 4)], Suits::Software, ANY),
+    // GPUs: coalesced loads for few tokens, a tile in workgroup memory for many.
+    variant("matmul.",        "split",         "matmul_split",  &[],         &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], Suits::Gpu, 8),
+    variant("matmul.",        "split_scalar",  "matmul_split",  &["scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], Suits::Gpu, 8),
+    variant("matmul.",        "tiled",         "matmul_tiled",  &[],         &[("PLANES", 4)], Suits::Gpu, ANY),
+    variant("matmul.",        "tiled_scalar",  "matmul_tiled",  &["scalar"], &[("PLANES", 4)], Suits::Gpu, ANY),
+    variant("matmul.",        "baseline",      "matmul",  &[],         &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], Suits::Any, ANY),
+    variant("matmul.",        "scalar",        "matmul",  &["scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], Suits::Any, ANY),
+    // Barriers are what costs there: fewer invocations wait.
+    variant("rms_norm",       "small",    "rms_norm",      &[],         &[("WG", 32)],  Suits::Software, ANY),
+    variant("add_rms_norm",   "small",    "rms_norm",      &["add"],    &[("WG", 32)],  Suits::Software, ANY),
     variant("rms_norm",       "baseline", "rms_norm",      &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("add_rms_norm",   "baseline", "rms_norm",      &["add"],    &[("WG", 256)], Suits::Any, ANY),
     variant("rope",           "baseline", "rope",          &[],         &[("WG", 64)],  Suits::Any, ANY),
@@ -78,5 +92,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("softmax",        "baseline", "softmax",       &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("argmax",         "baseline", "argmax",        &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("gather_rows",    "baseline", "gather_rows",   &[],         &[("WG", 256)], Suits::Any, ANY),
+    variant("measure_read",   "baseline", "measure_read",  &[],         &[("WG", 64)],  Suits::Any, ANY),
+    variant("measure_fma",    "baseline", "measure_fma",   &[],         &[("WG", 64)],  Suits::Any, ANY),
     variant("sample",         "baseline", "sample",        &[],         &[("WG", 256)], Suits::Any, ANY),
 ];

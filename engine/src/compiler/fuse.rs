@@ -17,13 +17,33 @@ pub(super) enum Step {
     Plain(Node),
     /// One product of `x` with the stacked rows of several weights; the result takes the place
     /// (and the slot) of `out`, the first product's result.
-    Stacked { x: ValueId, parts: Vec<Part>, out: ValueId },
+    Stacked {
+        x: ValueId,
+        parts: Vec<Part>,
+        out: ValueId,
+    },
     /// `rope` of q and k and `kv_write` over a stacked product.
-    RopeKvWrite { qkv: ValueId, q: ValueId, heads: HeadSpec, kv: HeadSpec, rope: RopeSpec, page_size: u32, operands: [ValueId; 5] },
+    RopeKvWrite {
+        qkv: ValueId,
+        q: ValueId,
+        heads: HeadSpec,
+        kv: HeadSpec,
+        rope: RopeSpec,
+        page_size: u32,
+        operands: [ValueId; 5],
+    },
     /// The gate over a stacked product.
     GatedStacked { stacked: ValueId, node: Node },
     /// `sum = a + b` in place of `a`, `out = rms_norm(sum)`.
-    AddRmsNorm { a: ValueId, b: ValueId, sum: ValueId, weight: ValueId, out: ValueId, eps: f32, weight_offset: f32 },
+    AddRmsNorm {
+        a: ValueId,
+        b: ValueId,
+        sum: ValueId,
+        weight: ValueId,
+        out: ValueId,
+        eps: f32,
+        weight_offset: f32,
+    },
 }
 
 /// A weight of a stacked product with its bias.
@@ -46,7 +66,11 @@ impl Uses {
                 readers.entry(*id).or_default().push(i);
             }
         }
-        Uses { maker, readers, outputs: graph.outputs.iter().map(|(_, id)| *id).collect() }
+        Uses {
+            maker,
+            readers,
+            outputs: graph.outputs.iter().map(|(_, id)| *id).collect(),
+        }
     }
 
     /// The one reader of a value that is no output.
@@ -61,7 +85,10 @@ impl Uses {
     fn dies_at(&self, graph: &Graph, id: ValueId, position: usize) -> bool {
         graph.value(id).kind == ValueKind::Node
             && !self.outputs.contains(&id)
-            && self.readers.get(&id).is_some_and(|readers| readers.iter().all(|reader| *reader <= position))
+            && self
+                .readers
+                .get(&id)
+                .is_some_and(|readers| readers.iter().all(|reader| *reader <= position))
     }
 }
 
@@ -80,19 +107,33 @@ type Replaced = Vec<Option<Vec<Step>>>;
 
 fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> Option<()> {
     let nodes = graph.nodes();
-    let Op::KvWrite { heads: kv, page_size } = nodes[at].op else { return None };
-    let &[k_rot, v, index, page_table, k_cache, v_cache] = nodes[at].inputs.as_slice() else { return None };
+    let Op::KvWrite {
+        heads: kv,
+        page_size,
+    } = nodes[at].op
+    else {
+        return None;
+    };
+    let &[k_rot, v, index, page_table, k_cache, v_cache] = nodes[at].inputs.as_slice() else {
+        return None;
+    };
     let rope_k = *uses.maker.get(&k_rot)?;
-    let Op::Rope(k_spec) = nodes[rope_k].op else { return None };
+    let Op::Rope(k_spec) = nodes[rope_k].op else {
+        return None;
+    };
     (uses.only_reader(k_rot)? == at).then_some(())?;
     let k_linear = private_linear(graph, uses, nodes[rope_k].inputs[0], rope_k)?;
     let v_linear = private_linear(graph, uses, v, at)?;
     let x = nodes[k_linear].inputs[0];
     // The queries: another rope by the same index and table of another product of the same x.
     let rope_q = (0..at).rev().find(|i| {
-        *i != rope_k && matches!(nodes[*i].op, Op::Rope(_)) && nodes[*i].inputs[1..] == nodes[rope_k].inputs[1..]
+        *i != rope_k
+            && matches!(nodes[*i].op, Op::Rope(_))
+            && nodes[*i].inputs[1..] == nodes[rope_k].inputs[1..]
     })?;
-    let Op::Rope(q_spec) = nodes[rope_q].op else { return None };
+    let Op::Rope(q_spec) = nodes[rope_q].op else {
+        return None;
+    };
     let q_linear = private_linear(graph, uses, nodes[rope_q].inputs[0], rope_q)?;
     let same = nodes[q_linear].inputs[0] == x
         && nodes[v_linear].inputs[0] == x
@@ -100,7 +141,10 @@ fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced
         && q_spec.heads.head_dim == kv.head_dim
         && k_spec.heads == kv;
     let q_rot = nodes[rope_q].outputs[0];
-    let read_late = uses.readers.get(&q_rot).is_some_and(|readers| readers.iter().all(|reader| *reader > at));
+    let read_late = uses
+        .readers
+        .get(&q_rot)
+        .is_some_and(|readers| readers.iter().all(|reader| *reader > at));
     (same && read_late).then_some(())?;
 
     let first = q_linear.min(k_linear).min(v_linear);
@@ -110,7 +154,9 @@ fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced
     }
     replaced[first] = Some(vec![Step::Stacked {
         x,
-        parts: [q_linear, k_linear, v_linear].map(|node| part(&nodes[node])).to_vec(),
+        parts: [q_linear, k_linear, v_linear]
+            .map(|node| part(&nodes[node]))
+            .to_vec(),
         out,
     }]);
     replaced[at] = Some(vec![Step::RopeKvWrite {
@@ -127,34 +173,64 @@ fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced
 
 fn fuse_gate(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> Option<()> {
     let nodes = graph.nodes();
-    let Op::Gated { .. } = nodes[at].op else { return None };
-    let &[gate, up] = nodes[at].inputs.as_slice() else { return None };
-    let (gate_linear, up_linear) = (private_linear(graph, uses, gate, at)?, private_linear(graph, uses, up, at)?);
+    let Op::Gated { .. } = nodes[at].op else {
+        return None;
+    };
+    let &[gate, up] = nodes[at].inputs.as_slice() else {
+        return None;
+    };
+    let (gate_linear, up_linear) = (
+        private_linear(graph, uses, gate, at)?,
+        private_linear(graph, uses, up, at)?,
+    );
     let x = nodes[gate_linear].inputs[0];
     (nodes[up_linear].inputs[0] == x && gate_linear != up_linear).then_some(())?;
     for node in [gate_linear, up_linear] {
         replaced[node] = Some(Vec::new());
     }
-    replaced[gate_linear.min(up_linear)] =
-        Some(vec![Step::Stacked { x, parts: vec![part(&nodes[gate_linear]), part(&nodes[up_linear])], out: gate }]);
-    replaced[at] = Some(vec![Step::GatedStacked { stacked: gate, node: nodes[at].clone() }]);
+    replaced[gate_linear.min(up_linear)] = Some(vec![Step::Stacked {
+        x,
+        parts: vec![part(&nodes[gate_linear]), part(&nodes[up_linear])],
+        out: gate,
+    }]);
+    replaced[at] = Some(vec![Step::GatedStacked {
+        stacked: gate,
+        node: nodes[at].clone(),
+    }]);
     Some(())
 }
 
 fn fuse_norm(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> Option<()> {
     let nodes = graph.nodes();
-    let Op::RmsNorm { eps, weight_offset } = nodes[at].op else { return None };
-    let &[sum, weight] = nodes[at].inputs.as_slice() else { return None };
+    let Op::RmsNorm { eps, weight_offset } = nodes[at].op else {
+        return None;
+    };
+    let &[sum, weight] = nodes[at].inputs.as_slice() else {
+        return None;
+    };
     let add = *uses.maker.get(&sum)?;
-    let &[a, b] = nodes[add].inputs.as_slice() else { return None };
+    let &[a, b] = nodes[add].inputs.as_slice() else {
+        return None;
+    };
     let fits = nodes[add].op == Op::Add
         && a != b
         && graph.value(a).shape == graph.value(b).shape
         && uses.dies_at(graph, a, add)
         && replaced[add].is_none()
-        && uses.readers.get(&sum).is_some_and(|readers| readers.iter().min() == Some(&at));
+        && uses
+            .readers
+            .get(&sum)
+            .is_some_and(|readers| readers.iter().min() == Some(&at));
     fits.then_some(())?;
-    replaced[add] = Some(vec![Step::AddRmsNorm { a, b, sum, weight, out: nodes[at].outputs[0], eps, weight_offset }]);
+    replaced[add] = Some(vec![Step::AddRmsNorm {
+        a,
+        b,
+        sum,
+        weight,
+        out: nodes[at].outputs[0],
+        eps,
+        weight_offset,
+    }]);
     replaced[at] = Some(Vec::new());
     Some(())
 }
@@ -168,6 +244,8 @@ pub(super) fn fuse(graph: &Graph) -> Vec<Step> {
             .or_else(|| fuse_gate(graph, &uses, at, &mut replaced))
             .or_else(|| fuse_norm(graph, &uses, at, &mut replaced));
     }
-    let plain = |(node, steps): (&Node, Option<Vec<Step>>)| steps.unwrap_or_else(|| vec![Step::Plain(node.clone())]);
+    let plain = |(node, steps): (&Node, Option<Vec<Step>>)| {
+        steps.unwrap_or_else(|| vec![Step::Plain(node.clone())])
+    };
     graph.nodes().iter().zip(replaced).flat_map(plain).collect()
 }

@@ -13,7 +13,10 @@ use super::{
 };
 use crate::{
     device::Capabilities,
-    graph::{Activation, AttentionSpec, DType, Dim, Graph, HeadSpec, Node, Op, RopeSpec, Shape, ValueId, ValueKind, padded_head_dim},
+    graph::{
+        Activation, AttentionSpec, DType, Dim, Graph, HeadSpec, Node, Op, RopeSpec, Shape, ValueId,
+        ValueKind, padded_head_dim,
+    },
     weights::Encoding,
 };
 
@@ -38,7 +41,11 @@ struct Lowering<'a> {
     calls: Vec<(Call, Vec<Memory>)>,
 }
 
-pub(super) fn lower(graph: &Graph, steps: &[Step], target: &Capabilities) -> Result<Program, CompileError> {
+pub(super) fn lower(
+    graph: &Graph,
+    steps: &[Step],
+    target: &Capabilities,
+) -> Result<Program, CompileError> {
     let mut lowering = Lowering {
         graph,
         target,
@@ -61,7 +68,10 @@ pub(super) fn lower(graph: &Graph, steps: &[Step], target: &Capabilities) -> Res
 
 /// A parameter struct as words, some of which are sizes that are known only in a run.
 fn words<P: Pod>(params: &P, sizes: &[(usize, Size)]) -> Vec<Word> {
-    let mut words: Vec<Word> = cast_slice::<u8, u32>(bytes_of(params)).iter().map(|word| Word::Const(*word)).collect();
+    let mut words: Vec<Word> = cast_slice::<u8, u32>(bytes_of(params))
+        .iter()
+        .map(|word| Word::Const(*word))
+        .collect();
     for (offset, size) in sizes {
         words[offset / 4] = Word::Size(size.clone());
     }
@@ -114,14 +124,27 @@ impl Lowering<'_> {
             }
             let elements = self.size(&value.shape.0);
             let (name, dtype, shape) = (value.name.clone(), value.dtype, value.shape.clone());
-            self.inputs.push(Port { name, dtype, shape, elements, place });
+            self.inputs.push(Port {
+                name,
+                dtype,
+                shape,
+                elements,
+                place,
+            });
             self.memory.insert(ValueId(i as u32), Memory::Fixed(place));
         }
     }
 
     /// Refuses a step that overwrites a value that a later one still reads.
     fn check_in_place(&self, step: &Step, later: &[Step]) -> Result<(), CompileError> {
-        let Step::Plain(Node { op: op @ Op::Rope(_), inputs, .. }) = step else { return Ok(()) };
+        let Step::Plain(Node {
+            op: op @ Op::Rope(_),
+            inputs,
+            ..
+        }) = step
+        else {
+            return Ok(());
+        };
         let reads = |step: &Step| match step {
             Step::Plain(node) | Step::GatedStacked { node, .. } => node.inputs.contains(&inputs[0]),
             Step::Stacked { x, .. } => *x == inputs[0],
@@ -131,7 +154,10 @@ impl Lowering<'_> {
         let written = self.graph.value(inputs[0]);
         let is_output = self.graph.outputs.iter().any(|(_, id)| *id == inputs[0]);
         if written.kind != ValueKind::Node || is_output || later.iter().any(reads) {
-            return Err(CompileError::InPlace { op: op.name(), value: written.name.clone() });
+            return Err(CompileError::InPlace {
+                op: op.name(),
+                value: written.name.clone(),
+            });
         }
         Ok(())
     }
@@ -141,7 +167,11 @@ impl Lowering<'_> {
         let value = self.graph.value(id);
         match value.shape.cols() {
             Some(cols) => narrow(op, "the width", cols),
-            None => Err(CompileError::Symbolic { op, value: value.name.clone(), shape: value.shape.to_string() }),
+            None => Err(CompileError::Symbolic {
+                op,
+                value: value.name.clone(),
+                shape: value.shape.to_string(),
+            }),
         }
     }
 
@@ -160,7 +190,11 @@ impl Lowering<'_> {
     /// Makes memory for a result of the next call.
     fn result(&mut self, id: ValueId, size: Size) -> Memory {
         let at = self.calls.len();
-        self.lifetimes.push(Lifetime { size, first: at, last: at });
+        self.lifetimes.push(Lifetime {
+            size,
+            first: at,
+            last: at,
+        });
         let memory = Memory::Intermediate(self.lifetimes.len() - 1);
         self.memory.insert(id, memory);
         memory
@@ -178,10 +212,17 @@ impl Lowering<'_> {
         }
         let value = self.graph.value(id);
         let ValueKind::Weight(_) = value.kind else {
-            return Err(CompileError::Operand { op, value: value.name.clone(), wanted: "made before it is read" });
+            return Err(CompileError::Operand {
+                op,
+                value: value.name.clone(),
+                wanted: "made before it is read",
+            });
         };
         let elements = self.elements(id).factor;
-        let vector = Vector { tensors: vec![self.graph.value(id).name.clone()], elements };
+        let vector = Vector {
+            tensors: vec![self.graph.value(id).name.clone()],
+            elements,
+        };
         Ok(Memory::Fixed(self.vector(vector)))
     }
 
@@ -193,12 +234,27 @@ impl Lowering<'_> {
         }) as u32)
     }
 
-    fn call(&mut self, op: &str, label: String, grid: [Size; 2], params: Vec<Word>, memory: Vec<Memory>) -> Result<(), CompileError> {
+    fn call(
+        &mut self,
+        op: &str,
+        label: String,
+        grid: [Size; 2],
+        params: Vec<Word>,
+        memory: Vec<Memory>,
+    ) -> Result<(), CompileError> {
         self.call_over(op, 0, label, grid, params, memory)
     }
 
     /// A call of an op whose kernels depend on the width of its rows.
-    fn call_over(&mut self, op: &str, cols: u64, label: String, grid: [Size; 2], params: Vec<Word>, memory: Vec<Memory>) -> Result<(), CompileError> {
+    fn call_over(
+        &mut self,
+        op: &str,
+        cols: u64,
+        label: String,
+        grid: [Size; 2],
+        params: Vec<Word>,
+        memory: Vec<Memory>,
+    ) -> Result<(), CompileError> {
         let at = self.calls.len();
         for memory in &memory {
             if let Memory::Intermediate(i) = memory {
@@ -206,7 +262,16 @@ impl Lowering<'_> {
             }
         }
         let kernels = select(op, cols, self.target)?;
-        self.calls.push((Call { label, kernels, grid, params, bindings: Vec::new() }, memory));
+        self.calls.push((
+            Call {
+                label,
+                kernels,
+                grid,
+                params,
+                bindings: Vec::new(),
+            },
+            memory,
+        ));
         Ok(())
     }
 
@@ -214,11 +279,25 @@ impl Lowering<'_> {
         match step {
             Step::Plain(node) => self.plain(node),
             Step::Stacked { x, parts, out } => self.linear(*x, parts, *out),
-            Step::RopeKvWrite { qkv, q, heads, kv, rope, page_size, operands } => {
-                self.rope_kv_write(*qkv, *q, *heads, *kv, *rope, *page_size, *operands)
-            }
+            Step::RopeKvWrite {
+                qkv,
+                q,
+                heads,
+                kv,
+                rope,
+                page_size,
+                operands,
+            } => self.rope_kv_write(*qkv, *q, *heads, *kv, *rope, *page_size, *operands),
             Step::GatedStacked { stacked, node } => self.gated(node, Some(*stacked)),
-            Step::AddRmsNorm { a, b, sum, weight, out, eps, weight_offset } => {
+            Step::AddRmsNorm {
+                a,
+                b,
+                sum,
+                weight,
+                out,
+                eps,
+                weight_offset,
+            } => {
                 let op = "add_rms_norm";
                 let x = self.operand(op, *a)?;
                 self.memory.insert(*sum, x);
@@ -233,9 +312,16 @@ impl Lowering<'_> {
         let op = node.op.name();
         match node.op {
             Op::Embed { scale } => self.embed(node, scale),
-            Op::Linear => self.linear(node.inputs[0], &[(node.inputs[1], node.inputs.get(2).copied())], node.outputs[0]),
+            Op::Linear => self.linear(
+                node.inputs[0],
+                &[(node.inputs[1], node.inputs.get(2).copied())],
+                node.outputs[0],
+            ),
             Op::RmsNorm { eps, weight_offset } => {
-                let (x, weight) = (self.operand(op, node.inputs[0])?, self.operand(op, node.inputs[1])?);
+                let (x, weight) = (
+                    self.operand(op, node.inputs[0])?,
+                    self.operand(op, node.inputs[1])?,
+                );
                 let out = self.plain_result(node.outputs[0]);
                 self.norm(op, node.inputs[0], eps, weight_offset, vec![x, weight, out])
             }
@@ -247,7 +333,10 @@ impl Lowering<'_> {
             Op::Mul => self.elementwise(node, 1),
             Op::Softmax | Op::Argmax => {
                 let rows = self.rows(node.inputs[0]);
-                let params = RowsParams { rows: 0, cols: self.cols(op, node.inputs[0])? };
+                let params = RowsParams {
+                    rows: 0,
+                    cols: self.cols(op, node.inputs[0])?,
+                };
                 let x = self.operand(op, node.inputs[0])?;
                 let out = self.plain_result(node.outputs[0]);
                 let params = words(&params, late!(RowsParams, rows = rows));
@@ -255,8 +344,14 @@ impl Lowering<'_> {
             }
             Op::GatherRows => {
                 let rows = self.rows(node.outputs[0]);
-                let params = GatherRowsParams { rows: 0, cols: self.cols(op, node.inputs[0])? };
-                let memory = vec![self.operand(op, node.inputs[0])?, self.operand(op, node.inputs[1])?];
+                let params = GatherRowsParams {
+                    rows: 0,
+                    cols: self.cols(op, node.inputs[0])?,
+                };
+                let memory = vec![
+                    self.operand(op, node.inputs[0])?,
+                    self.operand(op, node.inputs[1])?,
+                ];
                 let out = self.plain_result(node.outputs[0]);
                 let params = words(&params, late!(GatherRowsParams, rows = rows));
                 let grid = [self.elements(node.outputs[0]), Size::fixed(1)];
@@ -266,31 +361,58 @@ impl Lowering<'_> {
         }
     }
 
-    fn norm(&mut self, op: &'static str, x: ValueId, eps: f32, weight_offset: f32, memory: Vec<Memory>) -> Result<(), CompileError> {
+    fn norm(
+        &mut self,
+        op: &'static str,
+        x: ValueId,
+        eps: f32,
+        weight_offset: f32,
+        memory: Vec<Memory>,
+    ) -> Result<(), CompileError> {
         let rows = self.rows(x);
-        let params = RmsNormParams { rows: 0, cols: self.cols(op, x)?, eps, weight_offset };
+        let params = RmsNormParams {
+            rows: 0,
+            cols: self.cols(op, x)?,
+            eps,
+            weight_offset,
+        };
         let params = words(&params, late!(RmsNormParams, rows = rows));
         self.call(op, op.into(), [rows, Size::fixed(1)], params, memory)
     }
 
     /// The encoding and size `[rows, cols]` of a weight that a matrix kernel reads.
-    fn matrix_shape(&self, op: &'static str, id: ValueId) -> Result<(Encoding, u64, u64), CompileError> {
+    fn matrix_shape(
+        &self,
+        op: &'static str,
+        id: ValueId,
+    ) -> Result<(Encoding, u64, u64), CompileError> {
         let value = self.graph.value(id);
         match (&value.kind, value.shape.0.as_slice()) {
-            (ValueKind::Weight(encoding), [Dim::Fixed(rows), Dim::Fixed(cols)]) => Ok((*encoding, *rows, *cols)),
-            _ => Err(CompileError::Operand { op, value: value.name.clone(), wanted: "a weight with two known dimensions" }),
+            (ValueKind::Weight(encoding), [Dim::Fixed(rows), Dim::Fixed(cols)]) => {
+                Ok((*encoding, *rows, *cols))
+            }
+            _ => Err(CompileError::Operand {
+                op,
+                value: value.name.clone(),
+                wanted: "a weight with two known dimensions",
+            }),
         }
     }
 
     /// Splits the rows of stacked weights of one encoding into matrices that can be bound.
     /// Returns each with its index and first row.
-    fn matrices(&mut self, op: &'static str, weights: &[ValueId]) -> Result<Vec<(u32, u64)>, CompileError> {
+    fn matrices(
+        &mut self,
+        op: &'static str,
+        weights: &[ValueId],
+    ) -> Result<Vec<(u32, u64)>, CompileError> {
         let (encoding, _, cols) = self.matrix_shape(op, weights[0])?;
         let row_bytes = encoding.plane_row_bytes(cols);
         let widest = row_bytes.into_iter().max().unwrap_or(0).max(1);
         let total: u64 = row_bytes.iter().sum();
         // A page for the planes' alignment is left out of the buffer's limit.
-        let limit = (self.target.max_binding_bytes / widest).min(self.target.max_buffer_bytes.saturating_sub(4096) / total.max(1));
+        let limit = (self.target.max_binding_bytes / widest)
+            .min(self.target.max_buffer_bytes.saturating_sub(4096) / total.max(1));
         // Whole groups of rows, so that every plane's part of a matrix is a whole number of words.
         let limit = if limit >= 32 { limit / 32 * 32 } else { limit };
         let mut done: Vec<(u32, u64)> = Vec::new();
@@ -300,16 +422,27 @@ impl Lowering<'_> {
             let (_, rows, _) = self.matrix_shape(op, *weight)?;
             if limit == 0 {
                 let limit = self.target.max_binding_bytes;
-                return Err(CompileError::RowTooLarge { tensor: tensor.clone(), bytes: widest, limit });
+                return Err(CompileError::RowTooLarge {
+                    tensor: tensor.clone(),
+                    bytes: widest,
+                    limit,
+                });
             }
             let mut row = 0;
             while row < rows {
                 let take = (rows - row).min(limit - filled);
-                pieces.push(Piece { tensor: tensor.clone(), start: row, end: row + take });
+                pieces.push(Piece {
+                    tensor: tensor.clone(),
+                    start: row,
+                    end: row + take,
+                });
                 row += take;
                 filled += take;
                 if filled == limit {
-                    done.push((self.matrix(encoding, cols, std::mem::take(&mut pieces)), start));
+                    done.push((
+                        self.matrix(encoding, cols, std::mem::take(&mut pieces)),
+                        start,
+                    ));
                     start += filled;
                     filled = 0;
                 }
@@ -322,7 +455,11 @@ impl Lowering<'_> {
     }
 
     fn matrix(&mut self, encoding: Encoding, cols: u64, pieces: Vec<Piece>) -> u32 {
-        let matrix = Matrix { encoding, cols, pieces };
+        let matrix = Matrix {
+            encoding,
+            cols,
+            pieces,
+        };
         let known = self.matrices.iter().position(|other| *other == matrix);
         known.unwrap_or_else(|| {
             self.matrices.push(matrix);
@@ -332,7 +469,9 @@ impl Lowering<'_> {
 
     fn planes(&self, matrix: u32) -> impl Iterator<Item = Memory> + use<> {
         let planes = self.matrices[matrix as usize].encoding.has_plane();
-        (0..3u8).filter(move |plane| planes[*plane as usize]).map(move |plane| Memory::Fixed(Place::Matrix(matrix, plane)))
+        (0..3u8)
+            .filter(move |plane| planes[*plane as usize])
+            .map(move |plane| Memory::Fixed(Place::Matrix(matrix, plane)))
     }
 
     fn embed(&mut self, node: &Node, scale: f32) -> Result<(), CompileError> {
@@ -345,7 +484,11 @@ impl Lowering<'_> {
         for (matrix, start) in self.matrices(op, &node.inputs[1..2])? {
             let params = EmbedParams {
                 tokens: 0,
-                rows: narrow(op, "the table's height", self.matrices[matrix as usize].rows())?,
+                rows: narrow(
+                    op,
+                    "the table's height",
+                    self.matrices[matrix as usize].rows(),
+                )?,
                 row_offset: narrow(op, "the table's height", start)?,
                 cols: narrow(op, "the table's width", cols)?,
                 blocks: narrow(op, "the table's width", blocks)?,
@@ -354,7 +497,13 @@ impl Lowering<'_> {
             let params = words(&params, late!(EmbedParams, tokens = tokens));
             let memory = [ids, out].into_iter().chain(self.planes(matrix)).collect();
             let label = format!("{op} {}", self.graph.value(node.inputs[1]).name);
-            self.call(&format!("{op}.{}", encoding.name()), label, [Size::fixed(blocks), tokens.clone()], params, memory)?;
+            self.call(
+                &format!("{op}.{}", encoding.name()),
+                label,
+                [Size::fixed(blocks), tokens.clone()],
+                params,
+                memory,
+            )?;
         }
         Ok(())
     }
@@ -364,9 +513,15 @@ impl Lowering<'_> {
     fn linear(&mut self, x: ValueId, parts: &[Part], out: ValueId) -> Result<(), CompileError> {
         let op = "linear";
         let tokens = self.rows(x);
-        let width: u64 = parts.iter().map(|(weight, _)| Ok(self.matrix_shape(op, *weight)?.1)).sum::<Result<u64, CompileError>>()?;
+        let width: u64 = parts
+            .iter()
+            .map(|(weight, _)| Ok(self.matrix_shape(op, *weight)?.1))
+            .sum::<Result<u64, CompileError>>()?;
         let x_memory = self.operand(op, x)?;
-        let out_size = Size { factor: tokens.factor.saturating_mul(width), dims: tokens.dims.clone() };
+        let out_size = Size {
+            factor: tokens.factor.saturating_mul(width),
+            dims: tokens.dims.clone(),
+        };
         let out = self.result(out, out_size);
         let mut offset = 0;
         let mut rest = parts;
@@ -385,8 +540,12 @@ impl Lowering<'_> {
         let mut count = 1;
         while let (Some(part), previous) = (parts.get(count), parts[count - 1]) {
             let (_, rows, _) = self.matrix_shape(op, previous.0)?;
-            let whole_words = encoding.plane_row_bytes(cols).iter().all(|bytes| bytes * rows % 4 == 0);
-            let same = self.matrix_shape(op, part.0)?.0 == encoding && part.1.is_some() == previous.1.is_some();
+            let whole_words = encoding
+                .plane_row_bytes(cols)
+                .iter()
+                .all(|bytes| bytes * rows % 4 == 0);
+            let same = self.matrix_shape(op, part.0)?.0 == encoding
+                && part.1.is_some() == previous.1.is_some();
             if !(same && whole_words) {
                 break;
             }
@@ -397,13 +556,25 @@ impl Lowering<'_> {
 
     /// The product with one stack; returns its rows.
     #[allow(clippy::too_many_arguments, reason = "one call's operands")]
-    fn product(&mut self, op: &'static str, tokens: &Size, width: u64, offset: u64, x: Memory, parts: &[Part], out: Memory) -> Result<u64, CompileError> {
+    fn product(
+        &mut self,
+        op: &'static str,
+        tokens: &Size,
+        width: u64,
+        offset: u64,
+        x: Memory,
+        parts: &[Part],
+        out: Memory,
+    ) -> Result<u64, CompileError> {
         let (encoding, _, cols) = self.matrix_shape(op, parts[0].0)?;
         let weights: Vec<ValueId> = parts.iter().map(|(weight, _)| *weight).collect();
         let biases: Vec<ValueId> = parts.iter().filter_map(|(_, bias)| *bias).collect();
         let bias = (!biases.is_empty()).then(|| {
             let elements = biases.iter().map(|id| self.elements(*id).factor).sum();
-            let tensors = biases.iter().map(|id| self.graph.value(*id).name.clone()).collect();
+            let tensors = biases
+                .iter()
+                .map(|id| self.graph.value(*id).name.clone())
+                .collect();
             Memory::Fixed(self.vector(Vector { tensors, elements }))
         });
         let mut rows = 0;
@@ -421,9 +592,19 @@ impl Lowering<'_> {
                 has_bias: bias.is_some().into(),
             };
             let params = words(&params, late!(MatmulParams, tokens = tokens));
-            let memory = [x, out, bias.unwrap_or(x)].into_iter().chain(self.planes(matrix)).collect();
+            let memory = [x, out, bias.unwrap_or(x)]
+                .into_iter()
+                .chain(self.planes(matrix))
+                .collect();
             let label = format!("{op} {}", self.graph.value(weights[0]).name);
-            self.call_over(&format!("matmul.{}", encoding.name()), cols, label, [Size::fixed(height), tokens.clone()], params, memory)?;
+            self.call_over(
+                &format!("matmul.{}", encoding.name()),
+                cols,
+                label,
+                [Size::fixed(height), tokens.clone()],
+                params,
+                memory,
+            )?;
         }
         Ok(rows)
     }
@@ -431,7 +612,11 @@ impl Lowering<'_> {
     fn rope(&mut self, node: &Node, spec: RopeSpec) -> Result<(), CompileError> {
         let op = "rope";
         let tokens = self.rows(node.inputs[0]);
-        let memory: Vec<Memory> = node.inputs.iter().map(|id| self.operand(op, *id)).collect::<Result<_, _>>()?;
+        let memory: Vec<Memory> = node
+            .inputs
+            .iter()
+            .map(|id| self.operand(op, *id))
+            .collect::<Result<_, _>>()?;
         self.memory.insert(node.outputs[0], memory[0]);
         let params = RopeParams {
             tokens: 0,
@@ -443,7 +628,10 @@ impl Lowering<'_> {
             interleaved: spec.interleaved.into(),
         };
         let params = words(&params, late!(RopeParams, tokens = tokens));
-        let grid = [Size::fixed(u64::from(spec.rotary_dim / 2) * u64::from(spec.heads.heads)), tokens];
+        let grid = [
+            Size::fixed(u64::from(spec.rotary_dim / 2) * u64::from(spec.heads.heads)),
+            tokens,
+        ];
         self.call(op, op.into(), grid, params, memory)
     }
 
@@ -453,11 +641,20 @@ impl Lowering<'_> {
         self.size(&graph.value(page_table).shape.0[1..])
     }
 
-    fn kv_write(&mut self, node: &Node, heads: HeadSpec, page_size: u32) -> Result<(), CompileError> {
+    fn kv_write(
+        &mut self,
+        node: &Node,
+        heads: HeadSpec,
+        page_size: u32,
+    ) -> Result<(), CompileError> {
         let op = "kv_write";
         let tokens = self.rows(node.inputs[0]);
         let max_pages = self.max_pages(node.inputs[3]);
-        let memory: Vec<Memory> = node.inputs.iter().map(|id| self.operand(op, *id)).collect::<Result<_, _>>()?;
+        let memory: Vec<Memory> = node
+            .inputs
+            .iter()
+            .map(|id| self.operand(op, *id))
+            .collect::<Result<_, _>>()?;
         let params = KvWriteParams {
             kv_heads: heads.heads,
             head_dim: heads.head_dim,
@@ -466,13 +663,28 @@ impl Lowering<'_> {
             page_size,
             ..Default::default()
         };
-        let params = words(&params, late!(KvWriteParams, tokens = tokens, max_pages = max_pages));
-        let grid = [Size::fixed(u64::from(heads.heads) * padded_head_dim(heads.head_dim) / 4), tokens];
+        let params = words(
+            &params,
+            late!(KvWriteParams, tokens = tokens, max_pages = max_pages),
+        );
+        let grid = [
+            Size::fixed(u64::from(heads.heads) * padded_head_dim(heads.head_dim) / 4),
+            tokens,
+        ];
         self.call(op, op.into(), grid, params, memory)
     }
 
     #[allow(clippy::too_many_arguments, reason = "the fields of one fused step")]
-    fn rope_kv_write(&mut self, qkv: ValueId, q: ValueId, heads: HeadSpec, kv: HeadSpec, rope: RopeSpec, page_size: u32, operands: [ValueId; 5]) -> Result<(), CompileError> {
+    fn rope_kv_write(
+        &mut self,
+        qkv: ValueId,
+        q: ValueId,
+        heads: HeadSpec,
+        kv: HeadSpec,
+        rope: RopeSpec,
+        page_size: u32,
+        operands: [ValueId; 5],
+    ) -> Result<(), CompileError> {
         let op = "rope_kv_write";
         let tokens = self.rows(q);
         let max_pages = self.max_pages(operands[2]);
@@ -489,9 +701,15 @@ impl Lowering<'_> {
             page_size,
             ..Default::default()
         };
-        let params = words(&params, late!(RopeKvWriteParams, tokens = tokens, max_pages = max_pages));
+        let params = words(
+            &params,
+            late!(RopeKvWriteParams, tokens = tokens, max_pages = max_pages),
+        );
         let all_heads = u64::from(heads.heads) + 2 * u64::from(kv.heads);
-        let grid = [Size::fixed(all_heads * padded_head_dim(kv.head_dim) / 4), tokens];
+        let grid = [
+            Size::fixed(all_heads * padded_head_dim(kv.head_dim) / 4),
+            tokens,
+        ];
         self.call(op, op.into(), grid, params, memory)
     }
 
@@ -499,7 +717,11 @@ impl Lowering<'_> {
         let op = "attention";
         let tokens = self.rows(node.inputs[0]);
         let max_pages = self.max_pages(node.inputs[4]);
-        let mut memory: Vec<Memory> = node.inputs.iter().map(|id| self.operand(op, *id)).collect::<Result<_, _>>()?;
+        let mut memory: Vec<Memory> = node
+            .inputs
+            .iter()
+            .map(|id| self.operand(op, *id))
+            .collect::<Result<_, _>>()?;
         memory.push(self.plain_result(node.outputs[0]));
         let params = AttentionParams {
             tokens: 0,
@@ -512,20 +734,38 @@ impl Lowering<'_> {
             scale: spec.scale,
             softcap: spec.softcap,
         };
-        let params = words(&params, late!(AttentionParams, tokens = tokens, max_pages = max_pages));
-        self.call(op, op.into(), [Size::fixed(spec.heads.into()), tokens], params, memory)
+        let params = words(
+            &params,
+            late!(AttentionParams, tokens = tokens, max_pages = max_pages),
+        );
+        self.call(
+            op,
+            op.into(),
+            [Size::fixed(spec.heads.into()), tokens],
+            params,
+            memory,
+        )
     }
 
     fn gated(&mut self, node: &Node, stacked: Option<ValueId>) -> Result<(), CompileError> {
         let op = "gated";
-        let Op::Gated { activation } = node.op else { return Ok(()) };
+        let Op::Gated { activation } = node.op else {
+            return Ok(());
+        };
         let tokens = self.rows(node.outputs[0]);
         let cols = self.cols(op, node.outputs[0])?;
         let memory = match stacked {
             Some(both) => [self.operand(op, both)?; 2],
-            None => [self.operand(op, node.inputs[0])?, self.operand(op, node.inputs[1])?],
+            None => [
+                self.operand(op, node.inputs[0])?,
+                self.operand(op, node.inputs[1])?,
+            ],
         };
-        let (stride, up_offset) = if stacked.is_some() { (cols.saturating_mul(2), cols) } else { (cols, 0) };
+        let (stride, up_offset) = if stacked.is_some() {
+            (cols.saturating_mul(2), cols)
+        } else {
+            (cols, 0)
+        };
         let params = GatedParams {
             tokens: 0,
             cols,
@@ -542,16 +782,35 @@ impl Lowering<'_> {
         let out = self.plain_result(node.outputs[0]);
         let params = words(&params, late!(GatedParams, tokens = tokens));
         let grid = [self.elements(node.outputs[0]), Size::fixed(1)];
-        self.call(op, op.into(), grid, params, [memory.to_vec(), vec![out]].concat())
+        self.call(
+            op,
+            op.into(),
+            grid,
+            params,
+            [memory.to_vec(), vec![out]].concat(),
+        )
     }
 
     fn elementwise(&mut self, node: &Node, op_code: u32) -> Result<(), CompileError> {
         let op = node.op.name();
         let (len, b_len) = (self.elements(node.inputs[0]), self.elements(node.inputs[1]));
-        let memory = vec![self.operand(op, node.inputs[0])?, self.operand(op, node.inputs[1])?, self.plain_result(node.outputs[0])];
-        let params = ElementwiseParams { op: op_code, ..Default::default() };
+        let memory = vec![
+            self.operand(op, node.inputs[0])?,
+            self.operand(op, node.inputs[1])?,
+            self.plain_result(node.outputs[0]),
+        ];
+        let params = ElementwiseParams {
+            op: op_code,
+            ..Default::default()
+        };
         let params = words(&params, late!(ElementwiseParams, len = len, b_len = b_len));
-        self.call("elementwise", op.into(), [len, Size::fixed(1)], params, memory)
+        self.call(
+            "elementwise",
+            op.into(),
+            [len, Size::fixed(1)],
+            params,
+            memory,
+        )
     }
 
     fn sample(&mut self, node: &Node) -> Result<(), CompileError> {
@@ -559,8 +818,15 @@ impl Lowering<'_> {
         let rows = self.rows(node.inputs[0]);
         let graph = self.graph;
         let batch = self.size(&graph.value(node.inputs[2]).shape.0[..1]);
-        let memory: Vec<Memory> = node.inputs.iter().map(|id| self.operand(op, *id)).collect::<Result<_, _>>()?;
-        let params = SampleParams { vocab: self.cols(op, node.inputs[0])?, ..Default::default() };
+        let memory: Vec<Memory> = node
+            .inputs
+            .iter()
+            .map(|id| self.operand(op, *id))
+            .collect::<Result<_, _>>()?;
+        let params = SampleParams {
+            vocab: self.cols(op, node.inputs[0])?,
+            ..Default::default()
+        };
         let params = words(&params, late!(SampleParams, rows = rows, batch = batch));
         self.call(op, op.into(), [rows, Size::fixed(1)], params, memory)
     }
@@ -577,7 +843,13 @@ impl Lowering<'_> {
                 if let Memory::Intermediate(i) = memory {
                     self.lifetimes[i].last = usize::MAX;
                 }
-                Ok((name.clone(), value.dtype, value.shape.clone(), memory, self.elements(*id)))
+                Ok((
+                    name.clone(),
+                    value.dtype,
+                    value.shape.clone(),
+                    memory,
+                    self.elements(*id),
+                ))
             })
             .collect::<Result<_, CompileError>>()?;
         let (assigned, slots) = memory::plan(&self.lifetimes);
@@ -587,12 +859,21 @@ impl Lowering<'_> {
         };
         let outputs = outputs
             .into_iter()
-            .map(|(name, dtype, shape, memory, elements)| Port { name, dtype, shape, elements, place: place(&memory) })
+            .map(|(name, dtype, shape, memory, elements)| Port {
+                name,
+                dtype,
+                shape,
+                elements,
+                place: place(&memory),
+            })
             .collect();
         let calls = self
             .calls
             .into_iter()
-            .map(|(call, memory)| Call { bindings: memory.iter().map(place).collect(), ..call })
+            .map(|(call, memory)| Call {
+                bindings: memory.iter().map(place).collect(),
+                ..call
+            })
             .collect();
         Ok(Program {
             name: graph.name.clone(),

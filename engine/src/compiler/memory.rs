@@ -24,7 +24,14 @@ pub(super) fn plan(lifetimes: &[Lifetime]) -> (Vec<u32>, Vec<Vec<Size>>) {
             .iter()
             .enumerate()
             .filter(|(_, (sizes, busy_until))| busy_until < first && sizes[0].dims == size.dims)
-            .min_by_key(|(_, (sizes, _))| sizes.iter().map(|s| s.factor).max().unwrap_or(0).abs_diff(size.factor))
+            .min_by_key(|(_, (sizes, _))| {
+                sizes
+                    .iter()
+                    .map(|s| s.factor)
+                    .max()
+                    .unwrap_or(0)
+                    .abs_diff(size.factor)
+            })
             .map(|(slot, _)| slot);
         let slot = best.unwrap_or_else(|| {
             slots.push((Vec::new(), 0));
@@ -34,7 +41,10 @@ pub(super) fn plan(lifetimes: &[Lifetime]) -> (Vec<u32>, Vec<Vec<Size>>) {
         slots[slot].1 = *last;
         assigned[i] = slot as u32;
     }
-    (assigned, slots.into_iter().map(|(sizes, _)| sizes).collect())
+    (
+        assigned,
+        slots.into_iter().map(|(sizes, _)| sizes).collect(),
+    )
 }
 
 #[cfg(test)]

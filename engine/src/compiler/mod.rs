@@ -25,7 +25,9 @@ pub enum CompileError {
         target: Box<Capabilities>,
     },
     /// Occurs when a shape that must be known is symbolic.
-    #[error("{op}: {value} has shape {shape}, of which all but the outermost dimension must be known")]
+    #[error(
+        "{op}: {value} has shape {shape}, of which all but the outermost dimension must be known"
+    )]
     Symbolic {
         /// The op.
         op: &'static str,

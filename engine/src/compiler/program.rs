@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{device::Capabilities, graph::{DType, Shape}, weights::Encoding};
+use crate::{
+    device::Capabilities,
+    graph::{DType, Shape},
+    weights::Encoding,
+};
 
 /// A size: `factor` times the product of some of the program's dimensions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -16,12 +20,17 @@ pub struct Size {
 impl Size {
     /// A size that is known now.
     pub fn fixed(factor: u64) -> Size {
-        Size { factor, dims: Vec::new() }
+        Size {
+            factor,
+            dims: Vec::new(),
+        }
     }
 
     /// The size under given dimensions; `None` if it overflows.
     pub fn eval(&self, dims: &[u64]) -> Option<u64> {
-        self.dims.iter().try_fold(self.factor, |product, dim| product.checked_mul(*dims.get(*dim as usize)?))
+        self.dims.iter().try_fold(self.factor, |product, dim| {
+            product.checked_mul(*dims.get(*dim as usize)?)
+        })
     }
 }
 
@@ -79,7 +88,10 @@ pub struct Matrix {
 impl Matrix {
     /// Rows of all pieces.
     pub fn rows(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.end - piece.start).sum()
+        self.pieces
+            .iter()
+            .map(|piece| piece.end - piece.start)
+            .sum()
     }
 }
 
@@ -140,4 +152,34 @@ pub struct Program {
     pub slots: Vec<Vec<Size>>,
     /// What runs, in order.
     pub calls: Vec<Call>,
+}
+
+impl Program {
+    /// Bytes of weights that a call reads when it reads all of its matrix.
+    pub fn matrix_bytes(&self, call: &Call) -> u64 {
+        let plane = |place: &Place| match place {
+            Place::Matrix(matrix, plane) => {
+                let matrix = &self.matrices[*matrix as usize];
+                matrix.encoding.plane_row_bytes(matrix.cols)[usize::from(*plane)] * matrix.rows()
+            }
+            _ => 0,
+        };
+        call.bindings.iter().map(plane).sum()
+    }
+
+    /// Weights in a call's matrix.
+    pub fn matrix_weights(&self, call: &Call) -> u64 {
+        let matrix = call.bindings.iter().find_map(|place| match place {
+            Place::Matrix(matrix, 0) => Some(&self.matrices[*matrix as usize]),
+            _ => None,
+        });
+        matrix.map_or(0, |matrix| matrix.rows() * matrix.cols)
+    }
+
+    /// True if a call multiplies by its matrix, rather than taking rows of it.
+    pub fn is_product(call: &Call) -> bool {
+        call.kernels
+            .iter()
+            .any(|(name, _)| name.starts_with("matmul."))
+    }
 }

@@ -12,7 +12,7 @@ fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities) -> bool {
         Suits::Software => target.software,
     };
     suits
-        && cols % u64::from(kernel.cols_multiple.max(1)) == 0
+        && cols.is_multiple_of(u64::from(kernel.cols_multiple.max(1)))
         && (!kernel.needs.subgroups || target.subgroups)
         && kernel.needs.min_subgroup_size <= target.min_subgroup_size
         && (!kernel.needs.f16 || target.f16)
@@ -22,16 +22,32 @@ fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities) -> bool {
 
 /// The kernels for an op over rows of `cols` elements (0 where that is no matter) on a target with the largest second grid dimension each is meant for:
 /// the narrow ones first, then one for any size.
-pub(super) fn select(op: &str, cols: u64, target: &Capabilities) -> Result<Vec<(String, u32)>, CompileError> {
+pub(super) fn select(
+    op: &str,
+    cols: u64,
+    target: &Capabilities,
+) -> Result<Vec<(String, u32)>, CompileError> {
     let mut chosen: Vec<&Kernel> = Vec::new();
     for kernel in wisp_shaders::candidates(op).filter(|kernel| runs_on(kernel, cols, target)) {
         // Candidates come best first: a later one only helps where the earlier ones do not reach.
-        if chosen.iter().all(|other| other.max_rows_y < kernel.max_rows_y) {
+        if chosen
+            .iter()
+            .all(|other| other.max_rows_y < kernel.max_rows_y)
+        {
             chosen.push(kernel);
         }
     }
-    if chosen.last().is_none_or(|kernel| kernel.max_rows_y != u32::MAX) {
-        return Err(CompileError::NoKernel { op: op.into(), target: Box::new(target.clone()) });
+    if chosen
+        .last()
+        .is_none_or(|kernel| kernel.max_rows_y != u32::MAX)
+    {
+        return Err(CompileError::NoKernel {
+            op: op.into(),
+            target: Box::new(target.clone()),
+        });
     }
-    Ok(chosen.iter().map(|kernel| (kernel.name.to_string(), kernel.max_rows_y)).collect())
+    Ok(chosen
+        .iter()
+        .map(|kernel| (kernel.name.to_string(), kernel.max_rows_y))
+        .collect())
 }

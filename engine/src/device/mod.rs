@@ -5,6 +5,7 @@
 //! bindings, plain Rust twins. Nothing above this module knows which it is.
 
 pub mod host;
+pub mod measure;
 mod spec;
 #[cfg(feature = "wgpu")]
 mod wgpu;
@@ -46,7 +47,9 @@ pub enum DeviceError {
         hint: &'static str,
     },
     /// Occurs when a device specification cannot be read.
-    #[error("unknown device {0:?}: use auto, host, vulkan, metal, dx12 or gl, with :INDEX to choose one of several")]
+    #[error(
+        "unknown device {0:?}: use auto, host, vulkan, metal, dx12 or gl, with :INDEX to choose one of several"
+    )]
     UnknownDevice(String),
     /// Occurs when a buffer is larger than the device allows.
     #[error("{label} needs {bytes} bytes in one piece, but {device} allows {limit}")]
@@ -61,7 +64,9 @@ pub enum DeviceError {
         limit: u64,
     },
     /// Occurs when the device's memory is exhausted.
-    #[error("{device} is out of memory allocating {bytes} bytes for {label}: use a smaller model, context or batch")]
+    #[error(
+        "{device} is out of memory allocating {bytes} bytes for {label}: use a smaller model, context or batch"
+    )]
     OutOfMemory {
         /// The buffer.
         label: String,
@@ -211,12 +216,18 @@ impl Buffer {
 
     /// The whole buffer, to bind.
     pub fn whole(&self) -> BufferSlice {
-        BufferSlice { buffer: self.clone(), range: 0..self.bytes }
+        BufferSlice {
+            buffer: self.clone(),
+            range: 0..self.bytes,
+        }
     }
 
     /// A part of the buffer, to bind; `range` counts bytes and starts at a multiple of 256.
     pub fn slice(&self, range: Range<u64>) -> BufferSlice {
-        BufferSlice { buffer: self.clone(), range }
+        BufferSlice {
+            buffer: self.clone(),
+            range,
+        }
     }
 
     fn check(&self, start: u64, bytes: u64) -> Result<(), DeviceError> {
@@ -246,6 +257,13 @@ pub struct BufferSlice {
 pub struct Pipeline {
     kernel: &'static Kernel,
     raw: RawPipeline,
+}
+
+impl Pipeline {
+    /// The kernel.
+    pub fn kernel(&self) -> &'static Kernel {
+        self.kernel
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -284,10 +302,21 @@ trait Backend: Send + Sync + std::fmt::Debug {
     fn info(&self) -> &DeviceInfo;
     fn allocate(&self, label: &str, bytes: u64, usage: Usage) -> Result<RawBuffer, DeviceError>;
     fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
-    fn read<'a>(&'a self, buffer: &'a Buffer, range: Range<u64>) -> BoxFuture<'a, Result<Vec<u8>, DeviceError>>;
+    fn read<'a>(
+        &'a self,
+        buffer: &'a Buffer,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<Vec<u8>, DeviceError>>;
     fn pipeline(&self, kernel: &'static Kernel) -> Result<RawPipeline, DeviceError>;
-    fn bind(&self, kernel: &'static Kernel, bindings: &[BufferSlice]) -> Result<RawBindGroup, DeviceError>;
-    fn submit(&self, dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send)) -> Result<(), DeviceError>;
+    fn bind(
+        &self,
+        kernel: &'static Kernel,
+        bindings: &[BufferSlice],
+    ) -> Result<RawBindGroup, DeviceError>;
+    fn submit(
+        &self,
+        dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
+    ) -> Result<(), DeviceError>;
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>>;
 }
 
@@ -320,7 +349,10 @@ pub struct Device {
 
 impl Device {
     fn new(backend: impl Backend + 'static) -> Device {
-        Device { backend: Arc::new(backend), ledger: Arc::default() }
+        Device {
+            backend: Arc::new(backend),
+            ledger: Arc::default(),
+        }
     }
 
     /// The host CPU, with `num_threads` threads (0: one a core).
@@ -337,8 +369,26 @@ impl Device {
     /// # Errors
     ///
     /// If there is none such, with what there is instead.
-    pub async fn open(spec: &DeviceSpec, profile: Profile, num_threads: usize) -> Result<Device, DeviceError> {
+    pub async fn open(
+        spec: &DeviceSpec,
+        profile: Profile,
+        num_threads: usize,
+    ) -> Result<Device, DeviceError> {
         spec::open(spec, profile, num_threads).await
+    }
+
+    /// [`Self::open`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open_blocking(
+        spec: &DeviceSpec,
+        profile: Profile,
+        num_threads: usize,
+    ) -> Result<Device, DeviceError> {
+        pollster::block_on(Device::open(spec, profile, num_threads))
     }
 
     /// What the device is and can do.
@@ -353,7 +403,10 @@ impl Device {
     /// If the device's limit or its memory is exceeded.
     pub fn allocate(&self, label: &str, bytes: u64, usage: Usage) -> Result<Buffer, DeviceError> {
         let limit = self.info().capabilities.max_buffer_bytes;
-        let rounded = bytes.max(1).checked_next_multiple_of(16).unwrap_or(u64::MAX);
+        let rounded = bytes
+            .max(1)
+            .checked_next_multiple_of(16)
+            .unwrap_or(u64::MAX);
         if rounded > limit {
             return Err(DeviceError::TooLarge {
                 label: label.into(),
@@ -365,8 +418,16 @@ impl Device {
         let raw = self.backend.allocate(label, rounded, usage)?;
         let now = self.ledger.now.fetch_add(rounded, Ordering::Relaxed) + rounded;
         self.ledger.peak.fetch_max(now, Ordering::Relaxed);
-        let entry = Arc::new(Entry { ledger: self.ledger.clone(), bytes: rounded });
-        Ok(Buffer { label: label.into(), bytes: rounded, raw, _entry: entry })
+        let entry = Arc::new(Entry {
+            ledger: self.ledger.clone(),
+            bytes: rounded,
+        });
+        Ok(Buffer {
+            label: label.into(),
+            bytes: rounded,
+            raw,
+            _entry: entry,
+        })
     }
 
     /// Writes `data` at `offset` (both multiples of 4 bytes), before whatever is submitted next.
@@ -395,7 +456,10 @@ impl Device {
     ///
     /// If the device's compiler refuses it.
     pub fn pipeline(&self, kernel: &'static Kernel) -> Result<Pipeline, DeviceError> {
-        Ok(Pipeline { kernel, raw: self.backend.pipeline(kernel)? })
+        Ok(Pipeline {
+            kernel,
+            raw: self.backend.pipeline(kernel)?,
+        })
     }
 
     /// Binds memory to a kernel (and to every other one with the same kinds of bindings).
@@ -403,7 +467,11 @@ impl Device {
     /// # Errors
     ///
     /// If a slice is outside its buffer or larger than one binding may be.
-    pub fn bind(&self, kernel: &'static Kernel, bindings: &[BufferSlice]) -> Result<BindGroup, DeviceError> {
+    pub fn bind(
+        &self,
+        kernel: &'static Kernel,
+        bindings: &[BufferSlice],
+    ) -> Result<BindGroup, DeviceError> {
         for slice in bindings {
             let bytes = slice.range.end.saturating_sub(slice.range.start);
             slice.buffer.check(slice.range.start, bytes)?;
@@ -417,7 +485,9 @@ impl Device {
                 });
             }
         }
-        Ok(BindGroup { raw: self.backend.bind(kernel, bindings)? })
+        Ok(BindGroup {
+            raw: self.backend.bind(kernel, bindings)?,
+        })
     }
 
     /// Runs dispatches in order, each seeing what those before it wrote, in one submission.
@@ -425,7 +495,10 @@ impl Device {
     /// # Errors
     ///
     /// If the device was lost or, on the host, a kernel fails.
-    pub fn submit<'a>(&self, mut dispatches: impl Iterator<Item = Dispatch<'a>> + Send) -> Result<(), DeviceError> {
+    pub fn submit<'a>(
+        &self,
+        mut dispatches: impl Iterator<Item = Dispatch<'a>> + Send,
+    ) -> Result<(), DeviceError> {
         self.backend.submit(&mut dispatches)
     }
 
@@ -440,6 +513,9 @@ impl Device {
 
     /// Bytes allocated now, and at most so far.
     pub fn allocated(&self) -> (u64, u64) {
-        (self.ledger.now.load(Ordering::Relaxed), self.ledger.peak.load(Ordering::Relaxed))
+        (
+            self.ledger.now.load(Ordering::Relaxed),
+            self.ledger.peak.load(Ordering::Relaxed),
+        )
     }
 }

@@ -108,17 +108,30 @@ impl FromStr for Profile {
 
 /// Every device of this machine, the host last; each with the name that [`DeviceSpec`] reads.
 pub async fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
-    #[allow(unused_mut, reason = "there are only host devices without the wgpu feature")]
+    #[allow(
+        unused_mut,
+        reason = "there are only host devices without the wgpu feature"
+    )]
     let mut devices = Vec::new();
     #[cfg(feature = "wgpu")]
     {
         devices.extend(super::wgpu::list().await);
     }
-    devices.push((DeviceSpec::Adapter { api: Api::Host, index: 0 }, super::host::info()));
+    devices.push((
+        DeviceSpec::Adapter {
+            api: Api::Host,
+            index: 0,
+        },
+        super::host::info(),
+    ));
     devices
 }
 
-pub(super) async fn open(spec: &DeviceSpec, profile: Profile, num_threads: usize) -> Result<Device, DeviceError> {
+pub(super) async fn open(
+    spec: &DeviceSpec,
+    profile: Profile,
+    num_threads: usize,
+) -> Result<Device, DeviceError> {
     match spec {
         DeviceSpec::Adapter { api: Api::Host, .. } => Device::host(num_threads),
         #[cfg(feature = "wgpu")]
@@ -149,7 +162,9 @@ mod tests {
 
     #[test]
     fn specifications_are_read_and_written() {
-        for text in ["auto", "host", "vulkan", "vulkan:2", "metal", "dx12", "gl:1"] {
+        for text in [
+            "auto", "host", "vulkan", "vulkan:2", "metal", "dx12", "gl:1",
+        ] {
             assert_eq!(text.parse::<DeviceSpec>().unwrap().to_string(), text);
         }
         for text in ["", "auto:1", "gpu", "vulkan:", "vulkan:x", "cuda"] {

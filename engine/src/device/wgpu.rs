@@ -13,8 +13,8 @@ use futures_channel::oneshot;
 use wisp_shaders::{Access, Kernel};
 
 use super::{
-    Api, Backend, BoxFuture, Buffer, BufferSlice, Capabilities, Device, DeviceError, DeviceInfo, DeviceSpec, Dispatch,
-    Profile, RawBindGroup, RawBuffer, RawPipeline, Usage,
+    Api, Backend, BoxFuture, Buffer, BufferSlice, Capabilities, Device, DeviceError, DeviceInfo,
+    DeviceSpec, Dispatch, Profile, RawBindGroup, RawBuffer, RawPipeline, Usage,
 };
 
 /// Bytes in flight to the device after which an upload waits, so that staging memory stays small.
@@ -77,7 +77,10 @@ async fn adapters(api: Api) -> Vec<wgpu::Adapter> {
     }
     let mut adapters = instance.enumerate_adapters(backends(api)).await;
     adapters.retain(|adapter| {
-        adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
+        adapter
+            .get_downlevel_capabilities()
+            .flags
+            .contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
     });
     adapters.sort_by_key(|adapter| match adapter.get_info().device_type {
         wgpu::DeviceType::DiscreteGpu => 0,
@@ -89,7 +92,12 @@ async fn adapters(api: Api) -> Vec<wgpu::Adapter> {
     adapters
 }
 
-fn capabilities(limits: &wgpu::Limits, features: wgpu::Features, software: bool, subgroup_size: u32) -> Capabilities {
+fn capabilities(
+    limits: &wgpu::Limits,
+    features: wgpu::Features,
+    software: bool,
+    subgroup_size: u32,
+) -> Capabilities {
     Capabilities {
         max_binding_bytes: limits.max_storage_buffer_binding_size,
         max_buffer_bytes: limits.max_buffer_size,
@@ -98,7 +106,11 @@ fn capabilities(limits: &wgpu::Limits, features: wgpu::Features, software: bool,
         max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
         max_workgroups: limits.max_compute_workgroups_per_dimension,
         subgroups: features.contains(wgpu::Features::SUBGROUP),
-        min_subgroup_size: if features.contains(wgpu::Features::SUBGROUP) { subgroup_size } else { 0 },
+        min_subgroup_size: if features.contains(wgpu::Features::SUBGROUP) {
+            subgroup_size
+        } else {
+            0
+        },
         f16: features.contains(wgpu::Features::SHADER_F16),
         software,
     }
@@ -107,7 +119,9 @@ fn capabilities(limits: &wgpu::Limits, features: wgpu::Features, software: bool,
 fn request(adapter: &wgpu::Adapter, profile: Profile) -> (wgpu::Limits, wgpu::Features) {
     match profile {
         Profile::Full => {
-            let wanted = wgpu::Features::SUBGROUP | wgpu::Features::SHADER_F16 | wgpu::Features::TIMESTAMP_QUERY;
+            let wanted = wgpu::Features::SUBGROUP
+                | wgpu::Features::SHADER_F16
+                | wgpu::Features::TIMESTAMP_QUERY;
             (adapter.limits(), adapter.features() & wanted)
         }
         Profile::Baseline => (wgpu::Limits::defaults(), wgpu::Features::empty()),
@@ -123,7 +137,9 @@ fn info(adapter: &wgpu::Adapter, profile: Profile) -> DeviceInfo {
         api: api(info.backend),
         software,
         integrated: info.device_type == wgpu::DeviceType::IntegratedGpu,
-        driver: format!("{} {}", info.driver, info.driver_info).trim().to_string(),
+        driver: format!("{} {}", info.driver, info.driver_info)
+            .trim()
+            .to_string(),
         capabilities: capabilities(&limits, features, software, info.subgroup_min_size),
     }
 }
@@ -133,7 +149,10 @@ pub(super) async fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
     for api in APIS {
         let found = adapters(api).await;
         devices.extend(found.iter().enumerate().map(|(index, adapter)| {
-            (DeviceSpec::Adapter { api, index }, info(adapter, Profile::Full))
+            (
+                DeviceSpec::Adapter { api, index },
+                info(adapter, Profile::Full),
+            )
         }));
     }
     devices
@@ -161,7 +180,11 @@ pub(super) async fn open(api: Api, index: usize, profile: Profile) -> Result<Dev
 async fn no_adapter(wanted: String) -> DeviceError {
     DeviceError::NoAdapter {
         wanted,
-        found: super::list().await.iter().map(|(spec, info)| format!("{spec} = {}", info.name)).collect(),
+        found: super::list()
+            .await
+            .iter()
+            .map(|(spec, info)| format!("{spec} = {}", info.name))
+            .collect(),
         hint: if cfg!(target_os = "linux") {
             "Install your GPU's Vulkan driver (Debian: mesa-vulkan-drivers and libvulkan1), or use --device host."
         } else {
@@ -205,22 +228,38 @@ async fn open_adapter(adapter: wgpu::Adapter, profile: Profile) -> Result<Device
 /// Keeps the first error that the device reports.
 fn watch(device: &wgpu::Device, name: &str, slot: &Arc<Mutex<Option<DeviceError>>>) {
     let keep = |slot: &Mutex<Option<DeviceError>>, error| {
-        slot.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        slot.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert(error);
     };
     let (errors, label) = (slot.clone(), name.to_string());
     device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
         let message = error.to_string();
         let device = label.clone();
         let error = match error {
-            wgpu::Error::OutOfMemory { .. } => DeviceError::OutOfMemory { label: "a buffer".into(), bytes: 0, device },
-            _ => DeviceError::Validation { what: "a command".into(), device, message },
+            wgpu::Error::OutOfMemory { .. } => DeviceError::OutOfMemory {
+                label: "a buffer".into(),
+                bytes: 0,
+                device,
+            },
+            _ => DeviceError::Validation {
+                what: "a command".into(),
+                device,
+                message,
+            },
         };
         keep(&errors, error);
     }));
     let (errors, label) = (slot.clone(), name.to_string());
     device.set_device_lost_callback(move |reason, message| {
         if reason != wgpu::DeviceLostReason::Destroyed {
-            keep(&errors, DeviceError::Lost { device: label.clone(), message });
+            keep(
+                &errors,
+                DeviceError::Lost {
+                    device: label.clone(),
+                    message,
+                },
+            );
         }
     });
 }
@@ -228,14 +267,25 @@ fn watch(device: &wgpu::Device, name: &str, slot: &Arc<Mutex<Option<DeviceError>
 impl WgpuDevice {
     /// Takes the error that the device reported, naming what was being done.
     fn check(&self, doing: &str, size: u64) -> Result<(), DeviceError> {
-        match self.error.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match self
+            .error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()
+        {
             None => Ok(()),
-            Some(DeviceError::OutOfMemory { device, .. }) => {
-                Err(DeviceError::OutOfMemory { label: doing.into(), bytes: size, device })
-            }
-            Some(DeviceError::Validation { device, message, .. }) => {
-                Err(DeviceError::Validation { what: doing.into(), device, message })
-            }
+            Some(DeviceError::OutOfMemory { device, .. }) => Err(DeviceError::OutOfMemory {
+                label: doing.into(),
+                bytes: size,
+                device,
+            }),
+            Some(DeviceError::Validation {
+                device, message, ..
+            }) => Err(DeviceError::Validation {
+                what: doing.into(),
+                device,
+                message,
+            }),
             Some(other) => Err(other),
         }
     }
@@ -258,10 +308,11 @@ impl WgpuDevice {
                 count: None,
             };
             let entries: Vec<_> = kernel.bindings.iter().enumerate().map(entry).collect();
-            self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-                label: Some(kernel.op),
-                entries: &entries,
-            })
+            self.device
+                .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                    label: Some(kernel.op),
+                    entries: &entries,
+                })
         });
         layout.clone()
     }
@@ -275,24 +326,28 @@ impl WgpuDevice {
         // are bounded by their parameters, and every index is kept in range by the kernel itself;
         // the tests run each of them over odd sizes against its host twin. Nothing else comes here.
         let module = unsafe {
-            self.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
+            self.device
+                .create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
         };
-        let layout = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-            label: Some(kernel.op),
-            bind_group_layouts: &[Some(&self.layout(kernel))],
-            immediate_size: 0,
-        });
-        self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: Some(kernel.name),
-            layout: Some(&layout),
-            module: &module,
-            entry_point: Some("main"),
-            compilation_options: wgpu::PipelineCompilationOptions {
-                zero_initialize_workgroup_memory: false,
-                ..Default::default()
-            },
-            cache: None,
-        })
+        let layout = self
+            .device
+            .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label: Some(kernel.op),
+                bind_group_layouts: &[Some(&self.layout(kernel))],
+                immediate_size: 0,
+            });
+        self.device
+            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(kernel.name),
+                layout: Some(&layout),
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    zero_initialize_workgroup_memory: false,
+                    ..Default::default()
+                },
+                cache: None,
+            })
     }
 }
 
@@ -326,7 +381,10 @@ impl Backend for WgpuDevice {
     fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
         self.queue.write_buffer(raw(buffer)?, offset, data);
         // Small writes are the steady path; only a checkpoint's upload fills the window.
-        let pending = self.uploading.fetch_add(data.len() as u64, Ordering::Relaxed) + data.len() as u64;
+        let pending = self
+            .uploading
+            .fetch_add(data.len() as u64, Ordering::Relaxed)
+            + data.len() as u64;
         if pending >= UPLOAD_WINDOW {
             self.uploading.store(0, Ordering::Relaxed);
             self.queue.submit([]);
@@ -336,7 +394,11 @@ impl Backend for WgpuDevice {
         self.check(buffer.label(), data.len() as u64)
     }
 
-    fn read<'a>(&'a self, buffer: &'a Buffer, range: Range<u64>) -> BoxFuture<'a, Result<Vec<u8>, DeviceError>> {
+    fn read<'a>(
+        &'a self,
+        buffer: &'a Buffer,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<Vec<u8>, DeviceError>> {
         Box::pin(async move {
             let bytes = range.end - range.start;
             let staging = self.device.create_buffer(&wgpu::BufferDescriptor {
@@ -355,29 +417,44 @@ impl Backend for WgpuDevice {
             self.poller.wait(index);
             let mapped = receiver.await;
             self.check(buffer.label(), bytes)?;
-            let failed = |message: String| DeviceError::Lost { device: self.info.name.clone(), message };
+            let failed = |message: String| DeviceError::Lost {
+                device: self.info.name.clone(),
+                message,
+            };
             match mapped {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => return Err(failed(error.to_string())),
                 Err(_) => return Err(failed("it stopped answering".into())),
             }
-            let view = staging.get_mapped_range(..).map_err(|error| failed(error.to_string()))?;
+            let view = staging
+                .get_mapped_range(..)
+                .map_err(|error| failed(error.to_string()))?;
             Ok(view.to_vec())
         })
     }
 
     fn pipeline(&self, kernel: &'static Kernel) -> Result<RawPipeline, DeviceError> {
-        let pipelines = || self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        let pipelines = || {
+            self.pipelines
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        };
         if let Some(pipeline) = pipelines().get(kernel.name) {
             return Ok(RawPipeline::Wgpu(pipeline.clone()));
         }
         // Not under the lock: several threads compile at once.
         let pipeline = self.compile(kernel);
         self.check(kernel.name, 0)?;
-        Ok(RawPipeline::Wgpu(pipelines().entry(kernel.name).or_insert(pipeline).clone()))
+        Ok(RawPipeline::Wgpu(
+            pipelines().entry(kernel.name).or_insert(pipeline).clone(),
+        ))
     }
 
-    fn bind(&self, kernel: &'static Kernel, bindings: &[BufferSlice]) -> Result<RawBindGroup, DeviceError> {
+    fn bind(
+        &self,
+        kernel: &'static Kernel,
+        bindings: &[BufferSlice],
+    ) -> Result<RawBindGroup, DeviceError> {
         let mut entries = Vec::with_capacity(bindings.len());
         for (binding, slice) in bindings.iter().enumerate() {
             entries.push(wgpu::BindGroupEntry {
@@ -398,7 +475,10 @@ impl Backend for WgpuDevice {
         Ok(RawBindGroup::Wgpu(group))
     }
 
-    fn submit(&self, dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send)) -> Result<(), DeviceError> {
+    fn submit(
+        &self,
+        dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
+    ) -> Result<(), DeviceError> {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         {
             let mut pass = encoder.begin_compute_pass(&Default::default());
@@ -406,7 +486,9 @@ impl Backend for WgpuDevice {
                 let (RawPipeline::Wgpu(pipeline), RawBindGroup::Wgpu(group)) =
                     (&dispatch.pipeline.raw, &dispatch.group.raw)
                 else {
-                    return Err(DeviceError::ForeignObject(dispatch.pipeline.kernel.name.into()));
+                    return Err(DeviceError::ForeignObject(
+                        dispatch.pipeline.kernel.name.into(),
+                    ));
                 };
                 pass.set_pipeline(pipeline);
                 pass.set_bind_group(0, group, &[]);
@@ -452,16 +534,25 @@ impl Poller {
         std::thread::spawn(move || {
             while let Ok(index) = woken.recv() {
                 // A failure surfaces through the map or done callback and the error handler.
-                let _ = device.poll(wgpu::PollType::Wait { submission_index: Some(index), timeout: None });
+                let _ = device.poll(wgpu::PollType::Wait {
+                    submission_index: Some(index),
+                    timeout: None,
+                });
             }
         });
-        Poller { wake: Mutex::new(wake) }
+        Poller {
+            wake: Mutex::new(wake),
+        }
     }
 
     #[cfg(not(target_arch = "wasm32"))]
     fn wait(&self, index: wgpu::SubmissionIndex) {
         // The thread lives as long as this sender does.
-        let _ = self.wake.lock().unwrap_or_else(PoisonError::into_inner).send(index);
+        let _ = self
+            .wake
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .send(index);
     }
 
     #[cfg(target_arch = "wasm32")]

@@ -167,11 +167,21 @@ pub struct Graph {
 impl Graph {
     /// An empty graph.
     pub fn new(name: &str) -> Graph {
-        Graph { name: name.into(), values: Vec::new(), nodes: Vec::new(), outputs: Vec::new() }
+        Graph {
+            name: name.into(),
+            values: Vec::new(),
+            nodes: Vec::new(),
+            outputs: Vec::new(),
+        }
     }
 
     fn add_value(&mut self, name: String, dtype: DType, shape: Shape, kind: ValueKind) -> ValueId {
-        self.values.push(Value { name, dtype, shape, kind });
+        self.values.push(Value {
+            name,
+            dtype,
+            shape,
+            kind,
+        });
         ValueId(self.values.len() as u32 - 1)
     }
 
@@ -219,15 +229,30 @@ impl Graph {
         let outputs = op.infer(&operands).map_err(|problem| GraphError {
             op: op.name(),
             problem,
-            operands: operands.iter().map(|v| format!("{}: {}{}", v.name, v.dtype, v.shape)).collect::<Vec<_>>().join(", "),
+            operands: operands
+                .iter()
+                .map(|v| format!("{}: {}{}", v.name, v.dtype, v.shape))
+                .collect::<Vec<_>>()
+                .join(", "),
         })?;
         let node = self.nodes.len();
         let outputs: Vec<ValueId> = outputs
             .into_iter()
-            .map(|(dtype, shape)| self.add_value(format!("{}.{node}", op.name()), dtype, shape, ValueKind::Node))
+            .map(|(dtype, shape)| {
+                self.add_value(
+                    format!("{}.{node}", op.name()),
+                    dtype,
+                    shape,
+                    ValueKind::Node,
+                )
+            })
             .collect();
         let result = outputs.first().or(inputs.first()).copied();
-        self.nodes.push(Node { op, inputs: inputs.to_vec(), outputs });
+        self.nodes.push(Node {
+            op,
+            inputs: inputs.to_vec(),
+            outputs,
+        });
         // PROOF: `infer` refuses a call without operands, so there is a first one.
         Ok(result.expect("an op has operands"))
     }
@@ -236,7 +261,10 @@ impl Graph {
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |ids: &[ValueId]| {
-            ids.iter().map(|id| self.value(*id).name.clone()).collect::<Vec<_>>().join(", ")
+            ids.iter()
+                .map(|id| self.value(*id).name.clone())
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         writeln!(f, "graph {} {{", self.name)?;
         for value in &self.values {
@@ -252,9 +280,22 @@ impl fmt::Display for Graph {
             let results: Vec<String> = node
                 .outputs
                 .iter()
-                .map(|id| format!("{}: {}{} = ", self.value(*id).name, self.value(*id).dtype, self.value(*id).shape))
+                .map(|id| {
+                    format!(
+                        "{}: {}{} = ",
+                        self.value(*id).name,
+                        self.value(*id).dtype,
+                        self.value(*id).shape
+                    )
+                })
                 .collect();
-            writeln!(f, "  {}{}({})", results.join(""), node.op.name(), list(&node.inputs))?;
+            writeln!(
+                f,
+                "  {}{}({})",
+                results.join(""),
+                node.op.name(),
+                list(&node.inputs)
+            )?;
         }
         for (name, id) in &self.outputs {
             writeln!(f, "  output {name} = {}", self.value(*id).name)?;

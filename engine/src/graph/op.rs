@@ -115,7 +115,10 @@ type Inferred = Result<Vec<(DType, Shape)>, String>;
 fn same_outer(a: &Value, b: &Value) -> Result<(), String> {
     match (a.shape.0.split_last(), b.shape.0.split_last()) {
         (Some((_, x)), Some((_, y))) if x == y => Ok(()),
-        _ => Err(format!("outer dimensions differ: {} and {}", a.shape, b.shape)),
+        _ => Err(format!(
+            "outer dimensions differ: {} and {}",
+            a.shape, b.shape
+        )),
     }
 }
 
@@ -123,20 +126,29 @@ fn expect(operand: &Value, what: &str, dtype: DType, rank: usize) -> Result<(), 
     if operand.dtype == dtype && operand.shape.0.len() == rank {
         return Ok(());
     }
-    Err(format!("{what} must be {dtype} with {rank} dimensions, but {} is {}{}", operand.name, operand.dtype, operand.shape))
+    Err(format!(
+        "{what} must be {dtype} with {rank} dimensions, but {} is {}{}",
+        operand.name, operand.dtype, operand.shape
+    ))
 }
 
 fn expect_cols(operand: &Value, what: &str, cols: u64) -> Result<(), String> {
     if operand.shape.cols() == Some(cols) {
         return Ok(());
     }
-    Err(format!("{what} must be {cols} wide, but {} is {}", operand.name, operand.shape))
+    Err(format!(
+        "{what} must be {cols} wide, but {} is {}",
+        operand.name, operand.shape
+    ))
 }
 
 fn expect_buffer(operand: &Value, what: &str) -> Result<(), String> {
     match operand.kind {
         ValueKind::Buffer => Ok(()),
-        _ => Err(format!("{what} must be a buffer, but {} is none", operand.name)),
+        _ => Err(format!(
+            "{what} must be a buffer, but {} is none",
+            operand.name
+        )),
     }
 }
 
@@ -166,27 +178,42 @@ impl Op {
             (Op::Embed { .. }, [ids, table]) => {
                 expect(ids, "ids", DType::U32, 1)?;
                 expect(table, "the table", DType::F32, 2)?;
-                Ok(vec![(DType::F32, Shape(vec![ids.shape.0[0].clone(), table.shape.0[1].clone()]))])
+                Ok(vec![(
+                    DType::F32,
+                    Shape(vec![ids.shape.0[0].clone(), table.shape.0[1].clone()]),
+                )])
             }
             (Op::Linear, [x, weight, bias @ ..]) if bias.len() <= 1 => {
                 expect(x, "x", DType::F32, 2)?;
                 expect(weight, "the weight", DType::F32, 2)?;
                 if x.shape.0[1] != weight.shape.0[1] {
-                    return Err(format!("x is {} wide, the weight takes {}", x.shape.0[1], weight.shape.0[1]));
+                    return Err(format!(
+                        "x is {} wide, the weight takes {}",
+                        x.shape.0[1], weight.shape.0[1]
+                    ));
                 }
                 for bias in bias {
                     expect(bias, "the bias", DType::F32, 1)?;
                     if bias.shape.0[0] != weight.shape.0[0] {
-                        return Err(format!("the weight has {} rows, the bias {}", weight.shape.0[0], bias.shape.0[0]));
+                        return Err(format!(
+                            "the weight has {} rows, the bias {}",
+                            weight.shape.0[0], bias.shape.0[0]
+                        ));
                     }
                 }
-                Ok(vec![(DType::F32, Shape(vec![x.shape.0[0].clone(), weight.shape.0[0].clone()]))])
+                Ok(vec![(
+                    DType::F32,
+                    Shape(vec![x.shape.0[0].clone(), weight.shape.0[0].clone()]),
+                )])
             }
             (Op::RmsNorm { .. }, [x, weight]) => {
                 expect(x, "x", DType::F32, 2)?;
                 expect(weight, "the weight", DType::F32, 1)?;
                 if x.shape.0[1] != weight.shape.0[0] {
-                    return Err(format!("x is {} wide, the weight {}", x.shape.0[1], weight.shape.0[0]));
+                    return Err(format!(
+                        "x is {} wide, the weight {}",
+                        x.shape.0[1], weight.shape.0[0]
+                    ));
                 }
                 Ok(vec![(DType::F32, x.shape.clone())])
             }
@@ -196,7 +223,10 @@ impl Op {
                 expect(index, "the index", DType::U32, 2)?;
                 expect_cols(table, "the table", spec.rotary_dim.into())?;
                 if spec.rotary_dim % 2 != 0 || spec.rotary_dim > spec.heads.head_dim {
-                    return Err(format!("cannot rotate {} of {} elements", spec.rotary_dim, spec.heads.head_dim));
+                    return Err(format!(
+                        "cannot rotate {} of {} elements",
+                        spec.rotary_dim, spec.heads.head_dim
+                    ));
                 }
                 Ok(vec![(DType::F32, x.shape.clone())])
             }
@@ -218,12 +248,19 @@ impl Op {
                 expect(index, "the index", DType::U32, 2)?;
                 expect(page_table, "the page table", DType::U32, 2)?;
                 if spec.kv_heads == 0 || spec.heads % spec.kv_heads != 0 {
-                    return Err(format!("{} heads cannot share {} KV heads", spec.heads, spec.kv_heads));
+                    return Err(format!(
+                        "{} heads cannot share {} KV heads",
+                        spec.heads, spec.kv_heads
+                    ));
                 }
                 Ok(vec![(DType::F32, q.shape.clone())])
             }
-            (Op::Gated { .. }, [gate, up]) if gate.shape == up.shape => Ok(vec![(DType::F32, gate.shape.clone())]),
-            (Op::Gated { .. }, [gate, up]) => Err(format!("shapes differ: {} and {}", gate.shape, up.shape)),
+            (Op::Gated { .. }, [gate, up]) if gate.shape == up.shape => {
+                Ok(vec![(DType::F32, gate.shape.clone())])
+            }
+            (Op::Gated { .. }, [gate, up]) => {
+                Err(format!("shapes differ: {} and {}", gate.shape, up.shape))
+            }
             (Op::Add | Op::Mul, [a, b]) => {
                 let (a_dims, b_dims) = (&a.shape.0, &b.shape.0);
                 if b_dims.len() > a_dims.len() || !a_dims.ends_with(b_dims) {
@@ -242,11 +279,20 @@ impl Op {
             (Op::GatherRows, [x, indices]) => {
                 expect(x, "x", DType::F32, 2)?;
                 expect(indices, "the indices", DType::U32, 1)?;
-                Ok(vec![(DType::F32, Shape(vec![indices.shape.0[0].clone(), x.shape.0[1].clone()]))])
+                Ok(vec![(
+                    DType::F32,
+                    Shape(vec![indices.shape.0[0].clone(), x.shape.0[1].clone()]),
+                )])
             }
             (Op::Sample, [logits, settings, seen, tokens, index, out]) => {
                 expect(logits, "logits", DType::F32, 2)?;
-                for (buffer, what) in [(settings, "settings"), (seen, "seen"), (tokens, "tokens"), (index, "index"), (out, "out")] {
+                for (buffer, what) in [
+                    (settings, "settings"),
+                    (seen, "seen"),
+                    (tokens, "tokens"),
+                    (index, "index"),
+                    (out, "out"),
+                ] {
                     expect_buffer(buffer, what)?;
                 }
                 Ok(Vec::new())

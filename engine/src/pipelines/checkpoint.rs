@@ -7,7 +7,10 @@ use super::{
     architectures::{self, Recognised},
     tokenizer::{Metadata, Tokenizer, TokenizerError},
 };
-use crate::weights::{Checkpoint, FileBytes, gguf::{Gguf, Strings}};
+use crate::weights::{
+    Checkpoint, FileBytes,
+    gguf::{Gguf, Strings},
+};
 
 /// What a model's files say, before anything is loaded to a device.
 #[derive(Debug)]
@@ -41,12 +44,21 @@ impl ModelFiles {
         let config = read(&directory.join("config.json"))?;
         let recognised = architectures::from_hugging_face(&config)?;
         let tokenizer = Tokenizer::from_dir(&directory);
-        let mut stop_tokens: BTreeSet<u32> = tokenizer.as_ref().map(|tokenizer| tokenizer.eos().clone()).unwrap_or_default();
+        let mut stop_tokens: BTreeSet<u32> = tokenizer
+            .as_ref()
+            .map(|tokenizer| tokenizer.eos().clone())
+            .unwrap_or_default();
         stop_tokens.extend(eos(&config));
         if let Ok(generation) = std::fs::read_to_string(directory.join("generation_config.json")) {
             stop_tokens.extend(eos(&generation));
         }
-        Ok(ModelFiles { name, checkpoint, recognised, tokenizer, stop_tokens })
+        Ok(ModelFiles {
+            name,
+            checkpoint,
+            recognised,
+            tokenizer,
+            stop_tokens,
+        })
     }
 
     /// A model in memory, in GGUF.
@@ -54,7 +66,10 @@ impl ModelFiles {
     /// # Errors
     ///
     /// If the bytes are damaged, or the architecture is unknown.
-    pub fn from_bytes(name: &str, bytes: impl Into<FileBytes>) -> Result<ModelFiles, PipelineError> {
+    pub fn from_bytes(
+        name: &str,
+        bytes: impl Into<FileBytes>,
+    ) -> Result<ModelFiles, PipelineError> {
         ModelFiles::from_gguf(name.into(), Checkpoint::from_bytes(name, bytes)?)
     }
 
@@ -62,8 +77,17 @@ impl ModelFiles {
         let file = checkpoint.file_names().next().unwrap_or(&name).to_string();
         let recognised = architectures::from_gguf(&checkpoint, &file)?;
         let tokenizer = tokenizer(&checkpoint);
-        let stop_tokens = tokenizer.as_ref().map(|tokenizer| tokenizer.eos().clone()).unwrap_or_default();
-        Ok(ModelFiles { name, checkpoint, recognised, tokenizer, stop_tokens })
+        let stop_tokens = tokenizer
+            .as_ref()
+            .map(|tokenizer| tokenizer.eos().clone())
+            .unwrap_or_default();
+        Ok(ModelFiles {
+            name,
+            checkpoint,
+            recognised,
+            tokenizer,
+            stop_tokens,
+        })
     }
 }
 
@@ -91,12 +115,18 @@ struct TokenizerMetadata<'a> {
 
 impl<'a> TokenizerMetadata<'a> {
     fn new(gguf: &'a Gguf) -> TokenizerMetadata<'a> {
-        let tokenizer_keys = gguf.metadata.keys().filter(|key| key.starts_with("tokenizer."));
+        let tokenizer_keys = gguf
+            .metadata
+            .keys()
+            .filter(|key| key.starts_with("tokenizer."));
         let strings = tokenizer_keys.filter_map(|key| {
             let strings: &Strings = gguf.get(key).ok()??;
             Some((key.as_str(), strings.iter().map(String::from).collect()))
         });
-        TokenizerMetadata { gguf, strings: strings.collect() }
+        TokenizerMetadata {
+            gguf,
+            strings: strings.collect(),
+        }
     }
 }
 
@@ -126,7 +156,12 @@ impl Metadata for TokenizerMetadata<'_> {
     }
 
     fn keys_with_prefix(&self, prefix: &str) -> Vec<&str> {
-        self.gguf.metadata.keys().map(String::as_str).filter(|key| key.starts_with(prefix)).collect()
+        self.gguf
+            .metadata
+            .keys()
+            .map(String::as_str)
+            .filter(|key| key.starts_with(prefix))
+            .collect()
     }
 }
 
@@ -135,7 +170,9 @@ fn read(path: &std::path::Path) -> Result<String, PipelineError> {
     std::fs::read_to_string(path).map_err(|error| PipelineError::Config {
         file: path.display().to_string(),
         problem: match error.kind() {
-            std::io::ErrorKind::NotFound => "it is missing: a directory needs the checkpoint's config.json".into(),
+            std::io::ErrorKind::NotFound => {
+                "it is missing: a directory needs the checkpoint's config.json".into()
+            }
             _ => error.to_string(),
         },
     })
@@ -143,11 +180,15 @@ fn read(path: &std::path::Path) -> Result<String, PipelineError> {
 
 /// `eos_token_id` of a configuration: a number or a list of them.
 fn eos(config: &str) -> Vec<u32> {
-    let Ok(json) = serde_json::from_str::<serde_json::Value>(config) else { return Vec::new() };
+    let Ok(json) = serde_json::from_str::<serde_json::Value>(config) else {
+        return Vec::new();
+    };
     let ids = match json.get("eos_token_id") {
         Some(serde_json::Value::Array(ids)) => ids.clone(),
         Some(id) => vec![id.clone()],
         None => Vec::new(),
     };
-    ids.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect()
+    ids.iter()
+        .filter_map(|id| u32::try_from(id.as_u64()?).ok())
+        .collect()
 }

@@ -2,7 +2,10 @@
 //! checkpoint's tensors comes the graph.
 
 use crate::{
-    graph::{Activation, AttentionSpec, DType, Graph, GraphError, HeadSpec, Op, RopeSpec, ValueId, padded_head_dim},
+    graph::{
+        Activation, AttentionSpec, DType, Graph, GraphError, HeadSpec, Op, RopeSpec, ValueId,
+        padded_head_dim,
+    },
     shape,
     weights::{WeightError, WeightSource},
 };
@@ -67,17 +70,30 @@ impl DecoderSpec {
                 return Err(format!("{what} is {size}"));
             }
         }
-        if self.layers > 4096 || self.head_dim > 256 || self.head_dim % 2 != 0 {
-            return Err(format!("{} layers with heads {} wide: up to 4096 layers and even widths up to 256 are supported", self.layers, self.head_dim));
+        if self.layers > 4096 || self.head_dim > 256 || !self.head_dim.is_multiple_of(2) {
+            return Err(format!(
+                "{} layers with heads {} wide: up to 4096 layers and even widths up to 256 are supported",
+                self.layers, self.head_dim
+            ));
         }
-        if self.heads % self.kv_heads != 0 {
-            return Err(format!("{} heads cannot share {} KV heads", self.heads, self.kv_heads));
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            return Err(format!(
+                "{} heads cannot share {} KV heads",
+                self.heads, self.kv_heads
+            ));
         }
-        if self.rotary_dim == 0 || self.rotary_dim % 2 != 0 || self.rotary_dim > self.head_dim {
-            return Err(format!("{} of {} elements of a head cannot rotate", self.rotary_dim, self.head_dim));
+        if self.rotary_dim == 0 || !self.rotary_dim.is_multiple_of(2) || self.rotary_dim > self.head_dim {
+            return Err(format!(
+                "{} of {} elements of a head cannot rotate",
+                self.rotary_dim, self.head_dim
+            ));
         }
         if self.windows.len() != self.layers as usize {
-            return Err(format!("{} layers, but {} attention windows", self.layers, self.windows.len()));
+            return Err(format!(
+                "{} layers, but {} attention windows",
+                self.layers,
+                self.windows.len()
+            ));
         }
         Ok(())
     }
@@ -184,22 +200,48 @@ struct Builder<'a> {
 impl Builder<'_> {
     /// A tensor that must have this shape.
     fn weight(&mut self, name: String, shape: &[u64]) -> Result<ValueId, DecoderError> {
-        let info = self.weights.find(&name).ok_or_else(|| DecoderError::MissingTensor(name.clone()))?;
-        let fits = info.shape.iter().filter(|dim| **dim != 1).eq(shape.iter().filter(|dim| **dim != 1));
+        let info = self
+            .weights
+            .find(&name)
+            .ok_or_else(|| DecoderError::MissingTensor(name.clone()))?;
+        let fits = info
+            .shape
+            .iter()
+            .filter(|dim| **dim != 1)
+            .eq(shape.iter().filter(|dim| **dim != 1));
         if !fits {
-            return Err(DecoderError::Spec(format!("{name} has shape {:?}, the configuration says {shape:?}", info.shape)));
+            return Err(DecoderError::Spec(format!(
+                "{name} has shape {:?}, the configuration says {shape:?}",
+                info.shape
+            )));
         }
         let encoding = info.encoding()?;
-        Ok(self.graph.weight(&name, encoding, crate::graph::Shape(shape.iter().map(|dim| (*dim).into()).collect())))
+        Ok(self.graph.weight(
+            &name,
+            encoding,
+            crate::graph::Shape(shape.iter().map(|dim| (*dim).into()).collect()),
+        ))
     }
 
     fn norm(&mut self, x: ValueId, name: &str) -> Result<ValueId, DecoderError> {
         let weight = self.weight(format!("{name}.weight"), &[self.spec.hidden_size])?;
-        Ok(self.graph.add(Op::RmsNorm { eps: self.spec.norm_eps, weight_offset: 0.0 }, &[x, weight])?)
+        Ok(self.graph.add(
+            Op::RmsNorm {
+                eps: self.spec.norm_eps,
+                weight_offset: 0.0,
+            },
+            &[x, weight],
+        )?)
     }
 
     /// `[tokens, cols] -> [tokens, rows]`, with a bias if the checkpoint has one.
-    fn linear(&mut self, x: ValueId, name: &str, rows: u64, cols: u64) -> Result<ValueId, DecoderError> {
+    fn linear(
+        &mut self,
+        x: ValueId,
+        name: &str,
+        rows: u64,
+        cols: u64,
+    ) -> Result<ValueId, DecoderError> {
         let mut operands = vec![x, self.weight(format!("{name}.weight"), &[rows, cols])?];
         let bias = format!("{name}.bias");
         if self.weights.find(&bias).is_some() {
@@ -219,17 +261,40 @@ impl Builder<'_> {
 /// # Errors
 ///
 /// If a tensor is missing or does not fit the spec.
-pub fn build(spec: &DecoderSpec, names: &TensorNames, weights: &dyn WeightSource, layout: DecoderLayout) -> Result<Graph, DecoderError> {
+pub fn build(
+    spec: &DecoderSpec,
+    names: &TensorNames,
+    weights: &dyn WeightSource,
+    layout: DecoderLayout,
+) -> Result<Graph, DecoderError> {
     spec.check().map_err(DecoderError::Spec)?;
-    let mut b = Builder { graph: Graph::new("decoder"), names, weights, spec };
+    let mut b = Builder {
+        graph: Graph::new("decoder"),
+        names,
+        weights,
+        spec,
+    };
     let tokens = b.graph.input("tokens", DType::U32, shape!["tokens"]);
     let index = b.graph.input("index", DType::U32, shape!["tokens", 2u64]);
-    let page_table = b.graph.input("page_table", DType::U32, shape!["batch", "max_pages"]);
-    let logit_rows = b.graph.input("logit_rows", DType::U32, shape!["logit_rows"]);
-    let table = b.graph.weight(ROPE_TABLE, crate::weights::Encoding::F32, shape![layout.max_length, u64::from(spec.rotary_dim)]);
+    let page_table = b
+        .graph
+        .input("page_table", DType::U32, shape!["batch", "max_pages"]);
+    let logit_rows = b
+        .graph
+        .input("logit_rows", DType::U32, shape!["logit_rows"]);
+    let table = b.graph.weight(
+        ROPE_TABLE,
+        crate::weights::Encoding::F32,
+        shape![layout.max_length, u64::from(spec.rotary_dim)],
+    );
 
-    let embedding = b.weight(format!("{}.weight", names.embedding), &[spec.vocab_size, spec.hidden_size])?;
-    let mut x = b.graph.add(Op::Embed { scale: 1.0 }, &[tokens, embedding])?;
+    let embedding = b.weight(
+        format!("{}.weight", names.embedding),
+        &[spec.vocab_size, spec.hidden_size],
+    )?;
+    let mut x = b
+        .graph
+        .add(Op::Embed { scale: 1.0 }, &[tokens, embedding])?;
     for layer in 0..spec.layers {
         x = block(&mut b, layer, x, [index, page_table, table], layout)?;
     }
@@ -245,24 +310,57 @@ pub fn build(spec: &DecoderSpec, names: &TensorNames, weights: &dyn WeightSource
 }
 
 /// One transformer block: attention and feed-forward, each behind a norm and added to the stream.
-fn block(b: &mut Builder<'_>, layer: u32, x: ValueId, [index, page_table, table]: [ValueId; 3], layout: DecoderLayout) -> Result<ValueId, DecoderError> {
+fn block(
+    b: &mut Builder<'_>,
+    layer: u32,
+    x: ValueId,
+    [index, page_table, table]: [ValueId; 3],
+    layout: DecoderLayout,
+) -> Result<ValueId, DecoderError> {
     let (spec, names) = (b.spec, b.names);
     let name = |template: &str| template.replace("{}", &layer.to_string());
     let (hidden, ffn) = (spec.hidden_size, spec.intermediate_size);
-    let heads = HeadSpec { heads: spec.heads, head_dim: spec.head_dim };
-    let kv = HeadSpec { heads: spec.kv_heads, head_dim: spec.head_dim };
-    let cache_shape = shape!["pages", u64::from(layout.page_size), u64::from(spec.kv_heads), padded_head_dim(spec.head_dim)];
-    let k_cache = b.graph.buffer(&format!("k.{layer}"), DType::F32, cache_shape.clone());
-    let v_cache = b.graph.buffer(&format!("v.{layer}"), DType::F32, cache_shape);
+    let heads = HeadSpec {
+        heads: spec.heads,
+        head_dim: spec.head_dim,
+    };
+    let kv = HeadSpec {
+        heads: spec.kv_heads,
+        head_dim: spec.head_dim,
+    };
+    let cache_shape = shape![
+        "pages",
+        u64::from(layout.page_size),
+        u64::from(spec.kv_heads),
+        padded_head_dim(spec.head_dim)
+    ];
+    let k_cache = b
+        .graph
+        .buffer(&format!("k.{layer}"), DType::F32, cache_shape.clone());
+    let v_cache = b
+        .graph
+        .buffer(&format!("v.{layer}"), DType::F32, cache_shape);
 
     let normed = b.norm(x, &name(names.attention_norm))?;
     let q = b.linear(normed, &name(names.q), heads.width(), hidden)?;
     let k = b.linear(normed, &name(names.k), kv.width(), hidden)?;
     let v = b.linear(normed, &name(names.v), kv.width(), hidden)?;
-    let rope = |heads| Op::Rope(RopeSpec { heads, rotary_dim: spec.rotary_dim, interleaved: spec.rope_interleaved });
+    let rope = |heads| {
+        Op::Rope(RopeSpec {
+            heads,
+            rotary_dim: spec.rotary_dim,
+            interleaved: spec.rope_interleaved,
+        })
+    };
     let q = b.graph.add(rope(heads), &[q, index, table])?;
     let k = b.graph.add(rope(kv), &[k, index, table])?;
-    b.graph.add(Op::KvWrite { heads: kv, page_size: layout.page_size }, &[k, v, index, page_table, k_cache, v_cache])?;
+    b.graph.add(
+        Op::KvWrite {
+            heads: kv,
+            page_size: layout.page_size,
+        },
+        &[k, v, index, page_table, k_cache, v_cache],
+    )?;
     let attention = Op::Attention(AttentionSpec {
         heads: spec.heads,
         kv_heads: spec.kv_heads,
@@ -272,14 +370,21 @@ fn block(b: &mut Builder<'_>, layer: u32, x: ValueId, [index, page_table, table]
         scale: 1.0 / (spec.head_dim as f32).sqrt(),
         softcap: 0.0,
     });
-    let attended = b.graph.add(attention, &[q, k_cache, v_cache, index, page_table])?;
+    let attended = b
+        .graph
+        .add(attention, &[q, k_cache, v_cache, index, page_table])?;
     let projected = b.linear(attended, &name(names.o), hidden, heads.width())?;
     let x = b.graph.add(Op::Add, &[x, projected])?;
 
     let normed = b.norm(x, &name(names.mlp_norm))?;
     let gate = b.linear(normed, &name(names.gate), ffn, hidden)?;
     let up = b.linear(normed, &name(names.up), ffn, hidden)?;
-    let product = b.graph.add(Op::Gated { activation: spec.activation }, &[gate, up])?;
+    let product = b.graph.add(
+        Op::Gated {
+            activation: spec.activation,
+        },
+        &[gate, up],
+    )?;
     let down = b.linear(product, &name(names.down), hidden, ffn)?;
     Ok(b.graph.add(Op::Add, &[x, down])?)
 }

@@ -27,7 +27,11 @@ impl BlockTable {
 impl PagePool {
     /// A pool of `pages` pages of `page_size` positions.
     pub fn new(pages: u32, page_size: u32) -> PagePool {
-        PagePool { page_size, free: (0..pages).rev().collect(), pages }
+        PagePool {
+            page_size,
+            free: (0..pages).rev().collect(),
+            pages,
+        }
     }
 
     /// Positions in a page.

@@ -12,7 +12,6 @@ pub mod sampling;
 pub mod scheduler;
 pub mod text_generation;
 pub mod tokenizer;
-pub mod tokenizer;
 
 use crate::{graph::GraphError, session::SessionError, weights::WeightError};
 
@@ -55,7 +54,9 @@ pub enum PipelineError {
     #[error("the batch does not fit the model's limits")]
     Batch,
     /// Occurs when the KV cache of one layer exceeds what the device binds at once.
-    #[error("a KV cache for {max_batch} sequences of {max_length} tokens is too large for this device: use --max-length {positions} or less")]
+    #[error(
+        "a KV cache for {max_batch} sequences of {max_length} tokens is too large for this device: use --max-length {positions} or less"
+    )]
     CacheTooLarge {
         /// Tokens of a sequence.
         max_length: u64,
@@ -81,6 +82,8 @@ pub enum PipelineError {
         supported: Vec<String>,
     },
     /// Occurs when a model draws no usable token.
-    #[error("the model computed no finite logits (NaN or infinity): its weights are damaged or its format is not what its file says")]
+    #[error(
+        "the model computed no finite logits (NaN or infinity): its weights are damaged or its format is not what its file says"
+    )]
     NotFinite,
 }

@@ -36,7 +36,15 @@ pub struct ModelLimits {
 
 impl Default for ModelLimits {
     fn default() -> ModelLimits {
-        ModelLimits { max_length: 2048, max_batch: 1, max_step_tokens: 512, max_logit_rows: 1, page_size: 32, pages: 0, max_steps: 8 }
+        ModelLimits {
+            max_length: 2048,
+            max_batch: 1,
+            max_step_tokens: 512,
+            max_logit_rows: 1,
+            page_size: 32,
+            pages: 0,
+            max_steps: 8,
+        }
     }
 }
 
@@ -48,7 +56,11 @@ impl ModelLimits {
 
     /// Pages of the whole cache.
     pub fn total_pages(&self) -> u64 {
-        if self.pages > 0 { self.pages } else { self.pages_per_sequence() * self.max_batch }
+        if self.pages > 0 {
+            self.pages
+        } else {
+            self.pages_per_sequence() * self.max_batch
+        }
     }
 }
 
@@ -78,20 +90,31 @@ impl WeightSource for WithTable<'_> {
     }
 
     fn find(&self, name: &str) -> Option<&TensorInfo> {
-        if name == ROPE_TABLE { Some(&self.table) } else { self.inner.find(name) }
+        if name == ROPE_TABLE {
+            Some(&self.table)
+        } else {
+            self.inner.find(name)
+        }
     }
 
-    fn read<'a>(&'a self, name: &'a str, range: Range<u64>) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>> {
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>> {
         if name != ROPE_TABLE {
             return self.inner.read(name, range);
         }
-        let bytes = self.bytes.get(range.start as usize..range.end as usize).unwrap_or_default();
+        let bytes = self
+            .bytes
+            .get(range.start as usize..range.end as usize)
+            .unwrap_or_default();
         Box::pin(async move { Ok(Cow::Borrowed(bytes)) })
     }
 
-    fn release(&self, name: &str) {
+    fn release(&self, name: &str, range: Range<u64>) {
         if name != ROPE_TABLE {
-            self.inner.release(name);
+            self.inner.release(name, range);
         }
     }
 }
@@ -123,7 +146,12 @@ impl PipelineModel {
     ) -> Result<PipelineModel, PipelineError> {
         let limits = fit(session, &spec, limits)?;
         let compiled = compile(session, &spec, names, weights, limits)?;
-        let values = rope::table(spec.rope_theta, spec.rotary_dim, &spec.rope_scaling, limits.max_length);
+        let values = rope::table(
+            spec.rope_theta,
+            spec.rotary_dim,
+            &spec.rope_scaling,
+            limits.max_length,
+        );
         let table = TensorInfo {
             name: ROPE_TABLE.into(),
             stored: Stored::Encoding(Encoding::F32),
@@ -133,7 +161,11 @@ impl PipelineModel {
             len: values.len() as u64 * 4,
             big_endian: false,
         };
-        let weights = WithTable { inner: weights, table, bytes: bytemuck::cast_slice(&values).to_vec() };
+        let weights = WithTable {
+            inner: weights,
+            table,
+            bytes: bytemuck::cast_slice(&values).to_vec(),
+        };
         let dims = |rows: u64| {
             HashMap::from([
                 ("tokens".to_string(), limits.max_step_tokens),
@@ -143,15 +175,35 @@ impl PipelineModel {
                 ("pages".to_string(), limits.total_pages()),
             ])
         };
-        let options = InitOptions { max_dims: dims(limits.max_logit_rows), progress, ..Default::default() };
+        let options = InitOptions {
+            max_dims: dims(limits.max_logit_rows),
+            progress,
+            ..Default::default()
+        };
         let decoder = session.init(&compiled, &weights, options).await?;
         let mut shared = HashMap::new();
         for name in ["logits", "tokens", "index"] {
             shared.insert(name.to_string(), decoder.buffer(name)?.clone());
         }
-        let options = InitOptions { max_dims: dims(limits.max_batch), shared, ..Default::default() };
-        let sampler = session.load(&sampler::build(spec.vocab_size, limits.max_steps)?, &weights, options).await?;
-        Ok(PipelineModel { spec, limits, decoder, sampler, page_table: Vec::new() })
+        let options = InitOptions {
+            max_dims: dims(limits.max_batch),
+            shared,
+            ..Default::default()
+        };
+        let sampler = session
+            .load(
+                &sampler::build(spec.vocab_size, limits.max_steps)?,
+                &weights,
+                options,
+            )
+            .await?;
+        Ok(PipelineModel {
+            spec,
+            limits,
+            decoder,
+            sampler,
+            page_table: Vec::new(),
+        })
     }
 
     /// What the decoder is.
@@ -177,17 +229,32 @@ impl PipelineModel {
     /// The inputs of a scheduler's step.
     pub fn prepare_token_inputs(&self, scheduler: &Scheduler, step: &Step) -> TokenInputs {
         let stride = self.limits.pages_per_sequence() as usize;
-        let mut inputs = TokenInputs { page_table: self.page_table.clone(), ..Default::default() };
-        inputs.page_table.resize(stride * self.limits.max_batch as usize, 0);
+        let mut inputs = TokenInputs {
+            page_table: self.page_table.clone(),
+            ..Default::default()
+        };
+        inputs
+            .page_table
+            .resize(stride * self.limits.max_batch as usize, 0);
         for chunk in &step.chunks {
-            let Some(sequence) = scheduler.sequence(chunk.slot) else { continue };
-            inputs.tokens.extend(&sequence.tokens[chunk.start..chunk.start + chunk.len]);
-            inputs.index.extend((chunk.start..chunk.start + chunk.len).map(|position| [chunk.slot, position as u32]));
+            let Some(sequence) = scheduler.sequence(chunk.slot) else {
+                continue;
+            };
+            inputs
+                .tokens
+                .extend(&sequence.tokens[chunk.start..chunk.start + chunk.len]);
+            inputs.index.extend(
+                (chunk.start..chunk.start + chunk.len)
+                    .map(|position| [chunk.slot, position as u32]),
+            );
             if chunk.draws {
                 inputs.logit_rows.push(inputs.tokens.len() as u32 - 1);
             }
             let row = chunk.slot as usize * stride;
-            for (entry, page) in inputs.page_table[row..row + stride].iter_mut().zip(sequence.block_table().pages()) {
+            for (entry, page) in inputs.page_table[row..row + stride]
+                .iter_mut()
+                .zip(sequence.block_table().pages())
+            {
                 *entry = *page;
             }
         }
@@ -197,13 +264,28 @@ impl PipelineModel {
     /// Checks that no index leads a kernel outside its memory, then writes the inputs.
     fn write(&mut self, inputs: &TokenInputs) -> Result<Dims, PipelineError> {
         let limits = &self.limits;
-        if let Some(token) = inputs.tokens.iter().find(|token| u64::from(**token) >= self.spec.vocab_size) {
-            return Err(PipelineError::UnknownToken { token: *token, vocab_size: self.spec.vocab_size });
+        if let Some(token) = inputs
+            .tokens
+            .iter()
+            .find(|token| u64::from(**token) >= self.spec.vocab_size)
+        {
+            return Err(PipelineError::UnknownToken {
+                token: *token,
+                vocab_size: self.spec.vocab_size,
+            });
         }
         let sound = inputs.index.len() == inputs.tokens.len()
-            && inputs.index.iter().all(|[slot, at]| u64::from(*slot) < limits.max_batch && u64::from(*at) < limits.max_length)
-            && inputs.logit_rows.iter().all(|row| (*row as usize) < inputs.tokens.len())
-            && inputs.page_table.iter().all(|page| u64::from(*page) < limits.total_pages());
+            && inputs.index.iter().all(|[slot, at]| {
+                u64::from(*slot) < limits.max_batch && u64::from(*at) < limits.max_length
+            })
+            && inputs
+                .logit_rows
+                .iter()
+                .all(|row| (*row as usize) < inputs.tokens.len())
+            && inputs
+                .page_table
+                .iter()
+                .all(|page| u64::from(*page) < limits.total_pages());
         if !sound {
             return Err(PipelineError::Batch);
         }
@@ -235,7 +317,13 @@ impl PipelineModel {
     pub async fn execute(&mut self, inputs: &TokenInputs) -> Result<Vec<f32>, PipelineError> {
         let dims = self.write(inputs)?;
         self.decoder.run(&dims)?;
-        Ok(self.decoder.read("logits", inputs.logit_rows.len() as u64 * self.spec.vocab_size).await?)
+        Ok(self
+            .decoder
+            .read(
+                "logits",
+                inputs.logit_rows.len() as u64 * self.spec.vocab_size,
+            )
+            .await?)
     }
 
     /// Runs a step of the scheduler and draws its tokens on the device, all in one submission.
@@ -244,25 +332,49 @@ impl PipelineModel {
     /// # Errors
     ///
     /// If the batch exceeds the model's limits or the device fails.
-    pub async fn step(&mut self, scheduler: &Scheduler, step: &Step) -> Result<Vec<Vec<u32>>, PipelineError> {
+    pub async fn step(
+        &mut self,
+        scheduler: &Scheduler,
+        step: &Step,
+    ) -> Result<Vec<Vec<u32>>, PipelineError> {
         let inputs = self.prepare_token_inputs(scheduler, step);
         let dims = self.write(&inputs)?;
         let mut settings = Vec::with_capacity(inputs.logit_rows.len());
         for chunk in step.chunks.iter().filter(|chunk| chunk.draws) {
             if let Some(sequence) = scheduler.sequence(chunk.slot) {
-                settings.push(sequence.sampling.settings(chunk.slot, (chunk.start + chunk.len) as u32));
+                settings.push(
+                    sequence
+                        .sampling
+                        .settings(chunk.slot, (chunk.start + chunk.len) as u32),
+                );
             }
         }
         self.sampler.write("settings", &settings)?;
         let sampler_dims = self.sampler.dims(&self.sizes(&inputs))?;
         let device = self.decoder.device().clone();
-        submit(&device, &[(&self.decoder, &dims), (&self.sampler, &sampler_dims)], step.repeat)?;
+        submit(
+            &device,
+            &[(&self.decoder, &dims), (&self.sampler, &sampler_dims)],
+            step.repeat,
+        )?;
         if settings.is_empty() {
             return Ok(Vec::new());
         }
         let batch = self.limits.max_batch as usize;
-        let out: Vec<u32> = self.sampler.read("out", (step.repeat * batch) as u64).await?;
-        Ok(settings.iter().map(|row| out.iter().skip(row.sequence as usize).step_by(batch).copied().collect()).collect())
+        let out: Vec<u32> = self
+            .sampler
+            .read("out", (step.repeat * batch) as u64)
+            .await?;
+        Ok(settings
+            .iter()
+            .map(|row| {
+                out.iter()
+                    .skip(row.sequence as usize)
+                    .step_by(batch)
+                    .copied()
+                    .collect()
+            })
+            .collect())
     }
 
     /// Marks which tokens a new sequence has seen, for the repetition penalty.
@@ -278,12 +390,17 @@ impl PipelineModel {
                 *word |= 1 << (token % 32);
             }
         }
-        self.sampler.write_at("seen", u64::from(slot) * words, &seen)
+        self.sampler
+            .write_at("seen", u64::from(slot) * words, &seen)
     }
 }
 
 /// Limits that the device and the model can keep: a binding must hold a layer's cache and the logits.
-fn fit(session: &InferenceSession, spec: &DecoderSpec, limits: ModelLimits) -> Result<ModelLimits, PipelineError> {
+fn fit(
+    session: &InferenceSession,
+    spec: &DecoderSpec,
+    limits: ModelLimits,
+) -> Result<ModelLimits, PipelineError> {
     let capabilities = &session.device().info().capabilities;
     let mut limits = limits;
     limits.max_length = limits.max_length.clamp(1, spec.max_positions.max(1));
@@ -291,10 +408,17 @@ fn fit(session: &InferenceSession, spec: &DecoderSpec, limits: ModelLimits) -> R
     limits.max_logit_rows = limits.max_logit_rows.max(limits.max_batch);
     limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
     let page_bytes = spec.kv_row_bytes() * u64::from(limits.page_size);
-    let most = capabilities.max_binding_bytes.min(capabilities.max_buffer_bytes) / page_bytes.max(1);
+    let most = capabilities
+        .max_binding_bytes
+        .min(capabilities.max_buffer_bytes)
+        / page_bytes.max(1);
     if limits.total_pages() > most {
         let positions = most * u64::from(limits.page_size) / limits.max_batch;
-        return Err(PipelineError::CacheTooLarge { max_length: limits.max_length, max_batch: limits.max_batch, positions });
+        return Err(PipelineError::CacheTooLarge {
+            max_length: limits.max_length,
+            max_batch: limits.max_batch,
+            positions,
+        });
     }
     // Logits of many rows must fit one binding too.
     let rows = (capabilities.max_binding_bytes / (spec.vocab_size * 4)).max(1);
@@ -304,8 +428,17 @@ fn fit(session: &InferenceSession, spec: &DecoderSpec, limits: ModelLimits) -> R
 }
 
 /// Compiles a checkpoint's decoder: its tensors' names, shapes and encodings are read, not its weights.
-fn compile(session: &InferenceSession, spec: &DecoderSpec, names: &TensorNames, weights: &dyn WeightSource, limits: ModelLimits) -> Result<CompiledModel, PipelineError> {
-    let layout = DecoderLayout { page_size: limits.page_size, max_length: limits.max_length };
+fn compile(
+    session: &InferenceSession,
+    spec: &DecoderSpec,
+    names: &TensorNames,
+    weights: &dyn WeightSource,
+    limits: ModelLimits,
+) -> Result<CompiledModel, PipelineError> {
+    let layout = DecoderLayout {
+        page_size: limits.page_size,
+        max_length: limits.max_length,
+    };
     let graph = decoder::build(spec, names, weights, layout)?;
     Ok(session.compile(&graph)?)
 }

@@ -51,25 +51,44 @@ pub enum RopeScaling {
 
 /// YaRN's factor on cosine and sine when the configuration gives none.
 pub fn yarn_attention_factor(factor: f64) -> f64 {
-    if factor <= 1.0 { 1.0 } else { 0.1 * factor.ln() + 1.0 }
+    if factor <= 1.0 {
+        1.0
+    } else {
+        0.1 * factor.ln() + 1.0
+    }
 }
 
 /// The angle per position of each rotated pair, `[rotary_dim / 2]`, and the factor on cosine and
 /// sine. `length` is the context that the table is made for.
-pub fn frequencies(theta: f32, rotary_dim: u32, scaling: &RopeScaling, length: u64) -> (Vec<f32>, f64) {
+pub fn frequencies(
+    theta: f32,
+    rotary_dim: u32,
+    scaling: &RopeScaling,
+    length: u64,
+) -> (Vec<f32>, f64) {
     let dim = f64::from(rotary_dim);
     let pairs = rotary_dim as usize / 2;
-    let plain = |theta: f64| (0..pairs).map(|i| theta.powf(-2.0 * i as f64 / dim)).collect::<Vec<f64>>();
+    let plain = |theta: f64| {
+        (0..pairs)
+            .map(|i| theta.powf(-2.0 * i as f64 / dim))
+            .collect::<Vec<f64>>()
+    };
     let base = plain(theta.into());
     let (scaled, attention_factor) = match scaling {
         RopeScaling::None => (base, 1.0),
         RopeScaling::Linear { factor } => (base.iter().map(|f| f / factor).collect(), 1.0),
         RopeScaling::Dynamic { factor, original } => {
             let length = (length as f64).max(*original);
-            let grown = f64::from(theta) * (factor * length / original - (factor - 1.0)).powf(dim / (dim - 2.0));
+            let grown = f64::from(theta)
+                * (factor * length / original - (factor - 1.0)).powf(dim / (dim - 2.0));
             (plain(grown), 1.0)
         }
-        RopeScaling::Llama3 { factor, low, high, original } => {
+        RopeScaling::Llama3 {
+            factor,
+            low,
+            high,
+            original,
+        } => {
             let scale = |f: f64| {
                 let wavelength = 2.0 * PI / f;
                 let smooth = ((original / wavelength - low) / (high - low)).clamp(0.0, 1.0);
@@ -77,9 +96,18 @@ pub fn frequencies(theta: f32, rotary_dim: u32, scaling: &RopeScaling, length: u
             };
             (base.into_iter().map(scale).collect(), 1.0)
         }
-        RopeScaling::Yarn { factor, original, beta_fast, beta_slow, attention_factor, truncate } => {
+        RopeScaling::Yarn {
+            factor,
+            original,
+            beta_fast,
+            beta_slow,
+            attention_factor,
+            truncate,
+        } => {
             // The dimension that makes this many turns over the trained context.
-            let dimension = |turns: f64| dim * (original / (turns * 2.0 * PI)).ln() / (2.0 * f64::from(theta).ln());
+            let dimension = |turns: f64| {
+                dim * (original / (turns * 2.0 * PI)).ln() / (2.0 * f64::from(theta).ln())
+            };
             let (mut low, mut high) = (dimension(*beta_fast), dimension(*beta_slow));
             if *truncate {
                 (low, high) = (low.floor(), high.ceil());
@@ -90,14 +118,26 @@ pub fn frequencies(theta: f32, rotary_dim: u32, scaling: &RopeScaling, length: u
                 let ramp = ((i as f64 - low) / width).clamp(0.0, 1.0);
                 f / factor * ramp + f * (1.0 - ramp)
             };
-            (base.into_iter().enumerate().map(scale).collect(), *attention_factor)
+            (
+                base.into_iter().enumerate().map(scale).collect(),
+                *attention_factor,
+            )
         }
         RopeScaling::Factors(factors) => {
             let divide = |(f, factor): (f64, &f32)| f / f64::from(*factor);
-            (base.into_iter().zip(factors.iter().chain(std::iter::repeat(&1.0))).map(divide).collect(), 1.0)
+            (
+                base.into_iter()
+                    .zip(factors.iter().chain(std::iter::repeat(&1.0)))
+                    .map(divide)
+                    .collect(),
+                1.0,
+            )
         }
     };
-    (scaled.into_iter().map(|f| f as f32).collect(), attention_factor)
+    (
+        scaled.into_iter().map(|f| f as f32).collect(),
+        attention_factor,
+    )
 }
 
 /// Cosine and sine of every position and pair, `[length, rotary_dim / 2, 2]`.
@@ -120,7 +160,12 @@ mod tests {
 
     #[test]
     fn llama3_keeps_high_frequencies_and_divides_low_ones() {
-        let scaling = RopeScaling::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original: 8192.0 };
+        let scaling = RopeScaling::Llama3 {
+            factor: 8.0,
+            low: 1.0,
+            high: 4.0,
+            original: 8192.0,
+        };
         let (plain, _) = frequencies(500_000.0, 128, &RopeScaling::None, 0);
         let (scaled, factor) = frequencies(500_000.0, 128, &scaling, 0);
         assert_eq!(factor, 1.0);
@@ -136,6 +181,9 @@ mod tests {
 
     #[test]
     fn the_first_position_does_not_rotate() {
-        assert_eq!(table(10_000.0, 6, &RopeScaling::None, 1), [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]);
+        assert_eq!(
+            table(10_000.0, 6, &RopeScaling::None, 1),
+            [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]
+        );
     }
 }

@@ -21,7 +21,14 @@ pub struct SamplingParams {
 
 impl Default for SamplingParams {
     fn default() -> SamplingParams {
-        SamplingParams { temperature: 0.0, top_k: 0, top_p: 1.0, min_p: 0.0, repetition_penalty: 1.0, seed: 0 }
+        SamplingParams {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            seed: 0,
+        }
     }
 }
 
@@ -45,9 +52,24 @@ impl SamplingParams {
     /// The first parameter outside it.
     pub fn check(&self) -> Result<(), SamplingError> {
         let rules = [
-            ("temperature", self.temperature, self.temperature >= 0.0 && self.temperature.is_finite(), "0 (greedy) or more"),
-            ("top-p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "above 0 and at most 1"),
-            ("min-p", self.min_p, (0.0..=1.0).contains(&self.min_p), "from 0 to 1"),
+            (
+                "temperature",
+                self.temperature,
+                self.temperature >= 0.0 && self.temperature.is_finite(),
+                "0 (greedy) or more",
+            ),
+            (
+                "top-p",
+                self.top_p,
+                self.top_p > 0.0 && self.top_p <= 1.0,
+                "above 0 and at most 1",
+            ),
+            (
+                "min-p",
+                self.min_p,
+                (0.0..=1.0).contains(&self.min_p),
+                "from 0 to 1",
+            ),
             (
                 "repetition-penalty",
                 self.repetition_penalty,
@@ -56,7 +78,11 @@ impl SamplingParams {
             ),
         ];
         match rules.into_iter().find(|(_, _, holds, _)| !holds) {
-            Some((name, value, _, allowed)) => Err(SamplingError { name, value, allowed }),
+            Some((name, value, _, allowed)) => Err(SamplingError {
+                name,
+                value,
+                allowed,
+            }),
             None => Ok(()),
         }
     }

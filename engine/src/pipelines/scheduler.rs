@@ -117,7 +117,9 @@ pub enum RequestError {
     #[error("the prompt has no tokens")]
     Empty,
     /// Occurs when the prompt leaves no room.
-    #[error("the prompt has {tokens} tokens, but the context holds {max_length}: shorten it or raise --max-length")]
+    #[error(
+        "the prompt has {tokens} tokens, but the context holds {max_length}: shorten it or raise --max-length"
+    )]
     TooLong {
         /// Tokens of the prompt.
         tokens: usize,
@@ -149,7 +151,14 @@ impl Scheduler {
     /// A scheduler over a pool of pages.
     pub fn new(limits: Limits, pool: PagePool) -> Scheduler {
         let free_slots = (0..limits.max_batch as u32).rev().collect();
-        Scheduler { limits, pool, waiting: VecDeque::new(), running: Vec::new(), free_slots, next_id: 0 }
+        Scheduler {
+            limits,
+            pool,
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+            free_slots,
+            next_id: 0,
+        }
     }
 
     /// Queues a request.
@@ -165,7 +174,10 @@ impl Scheduler {
         if tokens > max_length {
             return Err(RequestError::TooLong { tokens, max_length });
         }
-        let (needed, pages) = (self.pool.pages_for(tokens as u64), self.pool.total_pages() as usize);
+        let (needed, pages) = (
+            self.pool.pages_for(tokens as u64),
+            self.pool.total_pages() as usize,
+        );
         if needed > pages {
             return Err(RequestError::TooLargeForCache { needed, pages });
         }
@@ -204,11 +216,14 @@ impl Scheduler {
     /// whose state on the device must be set up.
     pub fn admit(&mut self) -> Vec<u32> {
         let mut admitted = Vec::new();
-        while let (Some(next), Some(slot)) = (self.waiting.front(), self.free_slots.last().copied()) {
+        while let (Some(next), Some(slot)) = (self.waiting.front(), self.free_slots.last().copied())
+        {
             // Pages for what it has so far and the token that it will draw.
             let positions = (next.tokens.len() + 1).min(self.limits.max_length) as u64;
             let mut table = BlockTable::default();
-            if !self.pool.grow(&mut table, positions) && !self.pool.grow(&mut table, next.tokens.len() as u64) {
+            if !self.pool.grow(&mut table, positions)
+                && !self.pool.grow(&mut table, next.tokens.len() as u64)
+            {
                 break;
             }
             self.free_slots.pop();
@@ -224,7 +239,9 @@ impl Scheduler {
 
     /// How many more tokens a sequence may draw.
     fn room(&self, sequence: &Sequence) -> usize {
-        let allowed = sequence.max_new_tokens.saturating_sub(sequence.generated().len());
+        let allowed = sequence
+            .max_new_tokens
+            .saturating_sub(sequence.generated().len());
         allowed.min((self.limits.max_length + 1).saturating_sub(sequence.tokens.len()))
     }
 
@@ -237,17 +254,28 @@ impl Scheduler {
         let mut budget = self.limits.max_step_tokens;
         let mut chunks = Vec::with_capacity(self.running.len());
         // Sequences that decode come first: their readers wait for each token.
-        let (decoding, prefilling): (Vec<&Sequence>, Vec<&Sequence>) =
-            self.running.iter().partition(|sequence| sequence.tokens.len() - sequence.cached == 1);
+        let (decoding, prefilling): (Vec<&Sequence>, Vec<&Sequence>) = self
+            .running
+            .iter()
+            .partition(|sequence| sequence.tokens.len() - sequence.cached == 1);
         for sequence in decoding.iter().chain(&prefilling) {
             let missing = sequence.tokens.len() - sequence.cached;
             let len = missing.min(budget);
             if len > 0 {
-                chunks.push(Chunk { slot: sequence.slot, start: sequence.cached, len, draws: len == missing });
+                chunks.push(Chunk {
+                    slot: sequence.slot,
+                    start: sequence.cached,
+                    len,
+                    draws: len == missing,
+                });
                 budget -= len;
             }
         }
-        let repeat = if prefilling.is_empty() { self.repeats() } else { 1 };
+        let repeat = if prefilling.is_empty() {
+            self.repeats()
+        } else {
+            1
+        };
         Step { chunks, repeat }
     }
 
@@ -268,10 +296,18 @@ impl Scheduler {
     /// How many decode steps fit into one submission: no sequence may outgrow its allowance, and
     /// all must find their pages now.
     fn repeats(&mut self) -> usize {
-        let room = self.running.iter().map(|sequence| self.room(sequence)).min().unwrap_or(1);
+        let room = self
+            .running
+            .iter()
+            .map(|sequence| self.room(sequence))
+            .min()
+            .unwrap_or(1);
         let mut repeat = room.clamp(1, self.limits.max_steps.max(1));
         let needed = |pool: &PagePool, repeat: usize| -> usize {
-            let grown = |s: &Sequence| pool.pages_for((s.tokens.len() + repeat - 1) as u64).saturating_sub(s.table.pages().len());
+            let grown = |s: &Sequence| {
+                pool.pages_for((s.tokens.len() + repeat - 1) as u64)
+                    .saturating_sub(s.table.pages().len())
+            };
             self.running.iter().map(grown).sum()
         };
         while repeat > 1 && needed(&self.pool, repeat) > self.pool.free_pages() {
@@ -279,7 +315,10 @@ impl Scheduler {
         }
         for sequence in &mut self.running {
             // It was just counted that the pages are there.
-            self.pool.grow(&mut sequence.table, (sequence.tokens.len() + repeat - 1) as u64);
+            self.pool.grow(
+                &mut sequence.table,
+                (sequence.tokens.len() + repeat - 1) as u64,
+            );
         }
         repeat
     }
@@ -297,7 +336,13 @@ impl Scheduler {
         let mut draws = drawn.iter();
         for chunk in &step.chunks {
             let tokens = if chunk.draws { draws.next() } else { None };
-            let Some(at) = self.running.iter().position(|sequence| sequence.slot == chunk.slot) else { continue };
+            let Some(at) = self
+                .running
+                .iter()
+                .position(|sequence| sequence.slot == chunk.slot)
+            else {
+                continue;
+            };
             self.running[at].cached = chunk.start + chunk.len;
             for token in tokens.into_iter().flatten() {
                 let sequence = &mut self.running[at];
@@ -308,14 +353,21 @@ impl Scheduler {
                     (self.room(&self.running[at]) == 0).then_some(FinishReason::Length)
                 };
                 let sequence = &mut self.running[at];
-                events.push(Drawn { id: sequence.id, token: *token, finish });
+                events.push(Drawn {
+                    id: sequence.id,
+                    token: *token,
+                    finish,
+                });
                 if finish.is_some() {
                     break;
                 }
                 // All but the newest token have been through the model.
                 sequence.cached = sequence.tokens.len() - 1;
             }
-            if events.last().is_some_and(|event| event.id == self.running[at].id && event.finish.is_some()) {
+            if events
+                .last()
+                .is_some_and(|event| event.id == self.running[at].id && event.finish.is_some())
+            {
                 let mut ended = self.running.remove(at);
                 self.retire(&mut ended);
             }
@@ -329,7 +381,9 @@ impl Scheduler {
             self.waiting.remove(at);
             return true;
         }
-        let Some(at) = self.running.iter().position(|sequence| sequence.id == id) else { return false };
+        let Some(at) = self.running.iter().position(|sequence| sequence.id == id) else {
+            return false;
+        };
         let mut ended = self.running.remove(at);
         self.retire(&mut ended);
         true
@@ -356,12 +410,19 @@ mod tests {
     use super::*;
 
     fn request(tokens: usize, max_new_tokens: usize) -> Request {
-        Request { tokens: (0..tokens as u32).collect(), sampling: SamplingParams::default(), max_new_tokens, stop_tokens: vec![] }
+        Request {
+            tokens: (0..tokens as u32).collect(),
+            sampling: SamplingParams::default(),
+            max_new_tokens,
+            stop_tokens: vec![],
+        }
     }
 
     /// A stand-in for a model whose next token is a function of all tokens before it.
     fn next(tokens: &[u32]) -> u32 {
-        tokens.iter().fold(17u32, |hash, token| hash.wrapping_mul(31).wrapping_add(*token)) % 1000
+        tokens.iter().fold(17u32, |hash, token| {
+            hash.wrapping_mul(31).wrapping_add(*token)
+        }) % 1000
     }
 
     proptest! {
@@ -425,7 +486,12 @@ mod tests {
 
     #[test]
     fn a_cancelled_request_frees_its_pages_at_once() {
-        let limits = Limits { max_batch: 2, max_step_tokens: 64, max_length: 64, max_steps: 1 };
+        let limits = Limits {
+            max_batch: 2,
+            max_step_tokens: 64,
+            max_length: 64,
+            max_steps: 1,
+        };
         let mut scheduler = Scheduler::new(limits, PagePool::new(8, 8));
         let id = scheduler.add(request(20, 5)).unwrap();
         scheduler.admit();
@@ -437,10 +503,27 @@ mod tests {
 
     #[test]
     fn requests_that_can_never_run_are_refused() {
-        let limits = Limits { max_batch: 1, max_step_tokens: 8, max_length: 100, max_steps: 1 };
+        let limits = Limits {
+            max_batch: 1,
+            max_step_tokens: 8,
+            max_length: 100,
+            max_steps: 1,
+        };
         let mut scheduler = Scheduler::new(limits, PagePool::new(2, 8));
         assert_eq!(scheduler.add(request(0, 5)), Err(RequestError::Empty));
-        assert_eq!(scheduler.add(request(101, 5)), Err(RequestError::TooLong { tokens: 101, max_length: 100 }));
-        assert_eq!(scheduler.add(request(17, 5)), Err(RequestError::TooLargeForCache { needed: 3, pages: 2 }));
+        assert_eq!(
+            scheduler.add(request(101, 5)),
+            Err(RequestError::TooLong {
+                tokens: 101,
+                max_length: 100
+            })
+        );
+        assert_eq!(
+            scheduler.add(request(17, 5)),
+            Err(RequestError::TooLargeForCache {
+                needed: 3,
+                pages: 2
+            })
+        );
     }
 }

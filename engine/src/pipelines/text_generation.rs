@@ -5,8 +5,7 @@ use std::{collections::BTreeSet, ops::ControlFlow};
 use crate::session::InferenceSession;
 
 use super::{
-    PipelineError, SamplingParams,
-    architectures,
+    PipelineError, SamplingParams, architectures,
     checkpoint::ModelFiles,
     kv_cache::PagePool,
     model::{ModelLimits, PipelineModel, TokenInputs},
@@ -38,19 +37,53 @@ impl TextGenerator {
     ) -> Result<TextGenerator, PipelineError> {
         let names = architectures::tensor_names(&files.checkpoint);
         let spec = files.recognised.spec.clone();
-        let model = PipelineModel::load(session, spec, names, &files.checkpoint, limits, progress).await?;
+        let model =
+            PipelineModel::load(session, spec, names, &files.checkpoint, limits, progress).await?;
         let limits = model.limits();
         let pool = PagePool::new(limits.total_pages() as u32, limits.page_size);
         let scheduler = Scheduler::new(
             Limits {
                 max_batch: limits.max_batch as usize,
                 max_step_tokens: limits.max_step_tokens as usize,
-                max_length: limits.max_length.min(limits.total_pages() * u64::from(limits.page_size)) as usize,
+                max_length: limits
+                    .max_length
+                    .min(limits.total_pages() * u64::from(limits.page_size))
+                    as usize,
                 max_steps: limits.max_steps as usize,
             },
             pool,
         );
         Ok(TextGenerator { model, scheduler })
+    }
+
+    /// [`Self::load`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn load_blocking(
+        session: &InferenceSession,
+        files: &ModelFiles,
+        limits: ModelLimits,
+    ) -> Result<TextGenerator, PipelineError> {
+        pollster::block_on(TextGenerator::load(session, files, limits, None))
+    }
+
+    /// [`Self::generate`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::generate`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn generate_blocking(
+        &mut self,
+        files: &ModelFiles,
+        prompt: &[u32],
+        options: &GenerateOptions,
+        on_text: impl FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<Generation, PipelineError> {
+        pollster::block_on(self.generate(files, prompt, options, on_text))
     }
 
     /// The model.
@@ -66,8 +99,15 @@ impl TextGenerator {
     pub fn add(&mut self, request: Request) -> Result<RequestId, PipelineError> {
         request.sampling.check()?;
         let vocab_size = self.model.spec().vocab_size;
-        if let Some(token) = request.tokens.iter().find(|token| u64::from(**token) >= vocab_size) {
-            return Err(PipelineError::UnknownToken { token: *token, vocab_size });
+        if let Some(token) = request
+            .tokens
+            .iter()
+            .find(|token| u64::from(**token) >= vocab_size)
+        {
+            return Err(PipelineError::UnknownToken {
+                token: *token,
+                vocab_size,
+            });
         }
         Ok(self.scheduler.add(request)?)
     }
@@ -109,7 +149,11 @@ impl TextGenerator {
     /// # Errors
     ///
     /// If the text does not fit, or the device fails.
-    pub async fn logits(&mut self, tokens: &[u32], mut piece: impl FnMut(&[f32])) -> Result<(), PipelineError> {
+    pub async fn logits(
+        &mut self,
+        tokens: &[u32],
+        mut piece: impl FnMut(&[f32]),
+    ) -> Result<(), PipelineError> {
         let limits = *self.model.limits();
         let max_length = limits.max_length as usize;
         if tokens.len() > max_length || tokens.is_empty() || !self.is_idle() {
@@ -126,7 +170,9 @@ impl TextGenerator {
             page_table.resize((u64::from(pages) * limits.max_batch) as usize, 0);
             let inputs = TokenInputs {
                 tokens: part.to_vec(),
-                index: (start..start + part.len() as u32).map(|position| [0, position]).collect(),
+                index: (start..start + part.len() as u32)
+                    .map(|position| [0, position])
+                    .collect(),
                 logit_rows: (0..part.len() as u32).collect(),
                 page_table,
             };
@@ -153,7 +199,11 @@ impl TextGenerator {
         mut on_text: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Generation, PipelineError> {
         let max_length = self.model.limits().max_length as usize;
-        let stop_tokens: Vec<u32> = if options.ignore_eos { Vec::new() } else { files.stop_tokens.iter().copied().collect() };
+        let stop_tokens: Vec<u32> = if options.ignore_eos {
+            Vec::new()
+        } else {
+            files.stop_tokens.iter().copied().collect()
+        };
         let id = self.add(Request {
             tokens: prompt.to_vec(),
             sampling: options.sampling,
@@ -166,7 +216,11 @@ impl TextGenerator {
             detokenizer
         });
         let mut text = StoppableText::new(detokenizer, options.stop.clone());
-        let mut generation = Generation { tokens: Vec::new(), text: String::new(), finish_reason: FinishReason::Length };
+        let mut generation = Generation {
+            tokens: Vec::new(),
+            text: String::new(),
+            finish_reason: FinishReason::Length,
+        };
         if options.max_new_tokens == Some(0) {
             self.cancel(id);
             return Ok(generation);
@@ -251,20 +305,42 @@ struct StoppableText {
 impl StoppableText {
     fn new(detokenizer: Option<Detokenizer>, stop: Vec<String>) -> StoppableText {
         let stop = stop.into_iter().filter(|stop| !stop.is_empty()).collect();
-        StoppableText { detokenizer, stop, held: String::new(), stopped: false }
+        StoppableText {
+            detokenizer,
+            stop,
+            held: String::new(),
+            stopped: false,
+        }
     }
 
     /// Takes a token and returns the text that is certain with it.
     fn push(&mut self, token: u32) -> String {
-        let piece = self.detokenizer.as_mut().and_then(|detokenizer| detokenizer.push(token));
+        let piece = self
+            .detokenizer
+            .as_mut()
+            .and_then(|detokenizer| detokenizer.push(token));
         self.held.push_str(piece.as_deref().unwrap_or_default());
-        if let Some(at) = self.stop.iter().filter_map(|stop| self.held.find(stop.as_str())).min() {
+        if let Some(at) = self
+            .stop
+            .iter()
+            .filter_map(|stop| self.held.find(stop.as_str()))
+            .min()
+        {
             self.stopped = true;
             self.held.truncate(at);
             return std::mem::take(&mut self.held);
         }
-        let open = |at: &usize| self.stop.iter().any(|stop| stop.starts_with(&self.held[*at..]));
-        let keep = self.held.char_indices().map(|(at, _)| at).find(open).unwrap_or(self.held.len());
+        let open = |at: &usize| {
+            self.stop
+                .iter()
+                .any(|stop| stop.starts_with(&self.held[*at..]))
+        };
+        let keep = self
+            .held
+            .char_indices()
+            .map(|(at, _)| at)
+            .find(open)
+            .unwrap_or(self.held.len());
         let rest = self.held.split_off(keep);
         std::mem::replace(&mut self.held, rest)
     }
@@ -301,7 +377,10 @@ mod tests {
 
     #[test]
     fn stop_strings_are_found_across_pieces() {
-        assert_eq!(feed(&["one ", "tw", "o three"], &["two"]), ("one ".into(), true));
+        assert_eq!(
+            feed(&["one ", "tw", "o three"], &["two"]),
+            ("one ".into(), true)
+        );
         assert_eq!(feed(&["a", "a", "b"], &["aab"]), ("".into(), true));
         assert_eq!(feed(&["ab", "ac"], &["abad"]), ("abac".into(), false));
         assert_eq!(feed(&["é", "à la"], &["à"]), ("é".into(), true));

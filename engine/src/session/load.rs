@@ -57,7 +57,8 @@ pub(super) fn check(program: &Program, weights: &dyn WeightSource) -> Result<u64
             if let Some(problem) = matrix_problem(matrix, piece, weights) {
                 problems.insert(&piece.tensor, problem);
             }
-            total += matrix.encoding.file_row_bytes(matrix.cols).unwrap_or(0) * (piece.end - piece.start);
+            total += matrix.encoding.file_row_bytes(matrix.cols).unwrap_or(0)
+                * (piece.end - piece.start);
         }
     }
     for vector in &program.vectors {
@@ -74,30 +75,52 @@ pub(super) fn check(program: &Program, weights: &dyn WeightSource) -> Result<u64
             }
         }
         if let (true, Some(first)) = (elements != vector.elements, vector.tensors.first()) {
-            let problem = format!("{} has {elements} elements, expected {}", vector.tensors.join(" with "), vector.elements);
+            let problem = format!(
+                "{} has {elements} elements, expected {}",
+                vector.tensors.join(" with "),
+                vector.elements
+            );
             problems.entry(first).or_insert(problem);
         }
     }
     if problems.is_empty() {
         return Ok(total);
     }
-    Err(SessionError::Mismatch { graph: program.name.clone(), problems: problems.into_values().collect() })
+    Err(SessionError::Mismatch {
+        graph: program.name.clone(),
+        problems: problems.into_values().collect(),
+    })
 }
 
 /// What is wrong with the tensor of a piece of a matrix.
 fn matrix_problem(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) -> Option<String> {
     let tensor = &piece.tensor;
-    let Some(info) = weights.find(tensor) else { return Some(format!("{tensor} is missing")) };
+    let Some(info) = weights.find(tensor) else {
+        return Some(format!("{tensor} is missing"));
+    };
     if info.encoding().ok() != Some(matrix.encoding) {
-        return Some(format!("{tensor} is {}, expected {}", info.stored, matrix.encoding));
+        return Some(format!(
+            "{tensor} is {}, expected {}",
+            info.stored, matrix.encoding
+        ));
     }
     let (cols, outer) = info.shape.split_last()?;
     let fits = *cols == matrix.cols && outer.iter().product::<u64>() >= piece.end;
-    (!fits).then(|| format!("{tensor} has shape {:?}, expected [{}, {}]", info.shape, piece.end, matrix.cols))
+    (!fits).then(|| {
+        format!(
+            "{tensor} has shape {:?}, expected [{}, {}]",
+            info.shape, piece.end, matrix.cols
+        )
+    })
 }
 
 /// Loads the rows of a matrix.
-pub(super) async fn matrix(device: &Device, matrix: &Matrix, weights: &dyn WeightSource, progress: &mut Progress<'_>) -> Result<DeviceMatrix, SessionError> {
+pub(super) async fn matrix(
+    device: &Device,
+    matrix: &Matrix,
+    weights: &dyn WeightSource,
+    progress: &mut Progress<'_>,
+) -> Result<DeviceMatrix, SessionError> {
     let plane_row = matrix.encoding.plane_row_bytes(matrix.cols);
     let mut planes = [(0, 0); 3];
     let mut end = 0u64;
@@ -106,7 +129,10 @@ pub(super) async fn matrix(device: &Device, matrix: &Matrix, weights: &dyn Weigh
         planes[plane] = (end, bytes);
         end = (end + bytes).next_multiple_of(PLANE_ALIGN);
     }
-    let first = matrix.pieces.first().map_or("", |piece| piece.tensor.as_str());
+    let first = matrix
+        .pieces
+        .first()
+        .map_or("", |piece| piece.tensor.as_str());
     let buffer = device.allocate(first, end, Usage::Storage)?;
     let file_row = matrix.encoding.file_row_bytes(matrix.cols).unwrap_or(0);
     let step = (PIECE_BYTES / file_row.max(1) / PIECE_ROWS).max(1) * PIECE_ROWS;
@@ -115,22 +141,39 @@ pub(super) async fn matrix(device: &Device, matrix: &Matrix, weights: &dyn Weigh
         let mut start = piece.start;
         while start < piece.end {
             let rows = step.min(piece.end - start);
-            let bytes = weights.read(&piece.tensor, start * file_row..(start + rows) * file_row).await?;
-            let packed = encodings::repack_rows(matrix.encoding, &bytes, rows as usize, matrix.cols as usize)?;
+            let range = start * file_row..(start + rows) * file_row;
+            let bytes = weights.read(&piece.tensor, range.clone()).await?;
+            let packed = encodings::repack_rows(
+                matrix.encoding,
+                &bytes,
+                rows as usize,
+                matrix.cols as usize,
+            )?;
             for (plane, data) in packed.iter().enumerate() {
-                write_padded(device, &buffer, planes[plane].0 + row * plane_row[plane], data)?;
+                write_padded(
+                    device,
+                    &buffer,
+                    planes[plane].0 + row * plane_row[plane],
+                    data,
+                )?;
             }
+            drop(bytes);
+            weights.release(&piece.tensor, range);
             progress.add(rows * file_row);
             start += rows;
             row += rows;
         }
-        weights.release(&piece.tensor);
     }
     Ok(DeviceMatrix { buffer, planes })
 }
 
 /// Writes data that may end within a word: a plane's padding takes the rest.
-fn write_padded(device: &Device, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), SessionError> {
+fn write_padded(
+    device: &Device,
+    buffer: &Buffer,
+    offset: u64,
+    data: &[u8],
+) -> Result<(), SessionError> {
     let whole = data.len() / 4 * 4;
     device.write(buffer, offset, &data[..whole])?;
     if whole < data.len() {
@@ -142,12 +185,19 @@ fn write_padded(device: &Device, buffer: &Buffer, offset: u64, data: &[u8]) -> R
 }
 
 /// Loads tensors that kernels read as plain `f32`.
-pub(super) async fn vector(device: &Device, vector: &Vector, weights: &dyn WeightSource, progress: &mut Progress<'_>) -> Result<Buffer, SessionError> {
+pub(super) async fn vector(
+    device: &Device,
+    vector: &Vector,
+    weights: &dyn WeightSource,
+    progress: &mut Progress<'_>,
+) -> Result<Buffer, SessionError> {
     let first = vector.tensors.first().map_or("", String::as_str);
     let buffer = device.allocate(first, vector.elements * 4, Usage::Storage)?;
     let mut offset = 0;
     for tensor in &vector.tensors {
-        let Some(info) = weights.find(tensor) else { continue };
+        let Some(info) = weights.find(tensor) else {
+            continue;
+        };
         let encoding = info.encoding()?;
         let elements: u64 = info.shape.iter().product();
         let bytes = weights.read(tensor, 0..info.len).await?;
@@ -155,7 +205,7 @@ pub(super) async fn vector(device: &Device, vector: &Vector, weights: &dyn Weigh
         device.write(&buffer, offset, bytemuck::cast_slice(&values))?;
         offset += elements * 4;
         progress.add(info.len);
-        weights.release(tensor);
+        weights.release(tensor, 0..info.len);
     }
     Ok(buffer)
 }

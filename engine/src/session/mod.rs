@@ -45,7 +45,9 @@ pub enum SessionError {
         problems: Vec<String>,
     },
     /// Occurs when a program names a kernel that this build does not have.
-    #[error("the program needs the kernel {0}, which this version of Wisp does not have: compile it again")]
+    #[error(
+        "the program needs the kernel {0}, which this version of Wisp does not have: compile it again"
+    )]
     UnknownKernel(String),
     /// Occurs when a dimension is not given, or larger than the model was made for.
     #[error("dimension {name} is {}, the model was made for at most {most}", .size.map_or("not given".into(), |size| size.to_string()))]
@@ -137,8 +139,13 @@ impl InferenceSession {
     /// # Errors
     ///
     /// If the graph asks for what no kernel of the target can do.
-    pub fn compile_for(graph: &Graph, target: &Capabilities) -> Result<CompiledModel, SessionError> {
-        Ok(CompiledModel { program: compiler::compile(graph, target)? })
+    pub fn compile_for(
+        graph: &Graph,
+        target: &Capabilities,
+    ) -> Result<CompiledModel, SessionError> {
+        Ok(CompiledModel {
+            program: compiler::compile(graph, target)?,
+        })
     }
 
     /// Gives a compiled graph its weights, memory and pipelines.
@@ -146,7 +153,12 @@ impl InferenceSession {
     /// # Errors
     ///
     /// If weights are absent or of another shape (all of them are listed), or the device fails.
-    pub async fn init(&self, compiled: &CompiledModel, weights: &dyn WeightSource, options: InitOptions<'_>) -> Result<Model, SessionError> {
+    pub async fn init(
+        &self,
+        compiled: &CompiledModel,
+        weights: &dyn WeightSource,
+        options: InitOptions<'_>,
+    ) -> Result<Model, SessionError> {
         Model::new(&self.device, compiled, weights, options).await
     }
 
@@ -155,7 +167,12 @@ impl InferenceSession {
     /// # Errors
     ///
     /// As [`Self::compile`] and [`Self::init`].
-    pub async fn load(&self, graph: &Graph, weights: &dyn WeightSource, options: InitOptions<'_>) -> Result<Model, SessionError> {
+    pub async fn load(
+        &self,
+        graph: &Graph,
+        weights: &dyn WeightSource,
+        options: InitOptions<'_>,
+    ) -> Result<Model, SessionError> {
         let compiled = self.compile(graph)?;
         self.init(&compiled, weights, options).await
     }
@@ -166,7 +183,12 @@ impl InferenceSession {
     ///
     /// As [`Self::init`].
     #[cfg(not(target_arch = "wasm32"))]
-    pub fn init_blocking(&self, compiled: &CompiledModel, weights: &dyn WeightSource, options: InitOptions<'_>) -> Result<Model, SessionError> {
+    pub fn init_blocking(
+        &self,
+        compiled: &CompiledModel,
+        weights: &dyn WeightSource,
+        options: InitOptions<'_>,
+    ) -> Result<Model, SessionError> {
         pollster::block_on(self.init(compiled, weights, options))
     }
 
@@ -176,7 +198,12 @@ impl InferenceSession {
     ///
     /// As [`Self::load`].
     #[cfg(not(target_arch = "wasm32"))]
-    pub fn load_blocking(&self, graph: &Graph, weights: &dyn WeightSource, options: InitOptions<'_>) -> Result<Model, SessionError> {
+    pub fn load_blocking(
+        &self,
+        graph: &Graph,
+        weights: &dyn WeightSource,
+        options: InitOptions<'_>,
+    ) -> Result<Model, SessionError> {
         pollster::block_on(self.load(graph, weights, options))
     }
 }

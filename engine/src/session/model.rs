@@ -57,7 +57,11 @@ fn kernel(name: &str) -> Result<&'static Kernel, SessionError> {
 
 /// Compiles what the program needs, several kernels at a time where there are threads.
 fn compile_kernels(device: &Device, program: &Program) -> Result<(), SessionError> {
-    let names: HashSet<&str> = program.calls.iter().flat_map(|call| call.kernels.iter().map(|(name, _)| name.as_str())).collect();
+    let names: HashSet<&str> = program
+        .calls
+        .iter()
+        .flat_map(|call| call.kernels.iter().map(|(name, _)| name.as_str()))
+        .collect();
     let compile = |name: &str| -> Result<(), SessionError> {
         device.pipeline(kernel(name)?)?;
         Ok(())
@@ -94,7 +98,7 @@ impl Memory<'_> {
 
     fn bind(&self, device: &Device, index: usize, call: &Call) -> Result<BoundCall, SessionError> {
         let offset = index as u64 * PARAMS_STRIDE;
-        let bytes = (call.params.len() as u64 * 4).next_multiple_of(16);
+        let bytes = call.params.len() as u64 * 4;
         let mut bindings = vec![self.params.slice(offset..offset + bytes)];
         bindings.extend(call.bindings.iter().map(|place| self.slice(*place)));
         let mut pipelines = Vec::with_capacity(call.kernels.len());
@@ -107,27 +111,52 @@ impl Memory<'_> {
             }
         }
         let group = group.ok_or_else(|| SessionError::UnknownKernel(call.label.clone()))?;
-        Ok(BoundCall { pipelines, group, grid: call.grid.clone() })
+        Ok(BoundCall {
+            pipelines,
+            group,
+            grid: call.grid.clone(),
+        })
     }
 }
 
 impl Model {
-    pub(super) async fn new(device: &Device, compiled: &CompiledModel, weights: &dyn WeightSource, options: InitOptions<'_>) -> Result<Model, SessionError> {
+    pub(super) async fn new(
+        device: &Device,
+        compiled: &CompiledModel,
+        weights: &dyn WeightSource,
+        options: InitOptions<'_>,
+    ) -> Result<Model, SessionError> {
         let program = compiled.program.clone();
         let max_dims: Vec<u64> = program
             .dims
             .iter()
             .map(|name| match options.max_dims.get(name) {
                 Some(size) => Ok(*size),
-                None => Err(SessionError::Dimension { name: name.clone(), size: None, most: u64::MAX }),
+                None => Err(SessionError::Dimension {
+                    name: name.clone(),
+                    size: None,
+                    most: u64::MAX,
+                }),
             })
             .collect::<Result<_, _>>()?;
         let total = load::check(&program, weights)?;
         compile_kernels(device, &program)?;
 
-        let mut progress = Progress { done: 0, total, tell: options.progress };
-        let bytes = |size: &Size| size.eval(&max_dims).and_then(|elements| elements.checked_mul(4)).unwrap_or(u64::MAX);
-        let inputs = program.inputs.iter().map(|port| memory(device, port, bytes(&port.elements), &options)).collect::<Result<Vec<_>, _>>()?;
+        let mut progress = Progress {
+            done: 0,
+            total,
+            tell: options.progress,
+        };
+        let bytes = |size: &Size| {
+            size.eval(&max_dims)
+                .and_then(|elements| elements.checked_mul(4))
+                .unwrap_or(u64::MAX)
+        };
+        let inputs = program
+            .inputs
+            .iter()
+            .map(|port| memory(device, port, bytes(&port.elements), &options))
+            .collect::<Result<Vec<_>, _>>()?;
         let mut slots = Vec::with_capacity(program.slots.len());
         for sizes in &program.slots {
             let bytes = sizes.iter().map(bytes).max().unwrap_or(0);
@@ -141,11 +170,37 @@ impl Model {
         for vector in &program.vectors {
             vectors.push(load::vector(device, vector, weights, &mut progress).await?);
         }
-        let params = device.allocate("parameters", program.calls.len() as u64 * PARAMS_STRIDE, Usage::Uniform)?;
-        let memory = Memory { inputs: &inputs, slots: &slots, matrices: &matrices, vectors: &vectors, params: &params };
-        let calls = program.calls.iter().enumerate().map(|(i, call)| memory.bind(device, i, call)).collect::<Result<_, _>>()?;
+        let params = device.allocate(
+            "parameters",
+            program.calls.len() as u64 * PARAMS_STRIDE,
+            Usage::Uniform,
+        )?;
+        let memory = Memory {
+            inputs: &inputs,
+            slots: &slots,
+            matrices: &matrices,
+            vectors: &vectors,
+            params: &params,
+        };
+        let calls = program
+            .calls
+            .iter()
+            .enumerate()
+            .map(|(i, call)| memory.bind(device, i, call))
+            .collect::<Result<_, _>>()?;
         device.finish().await?;
-        Ok(Model { device: device.clone(), program, max_dims, inputs, slots, vectors, _matrices: matrices, calls, params, written: Mutex::new(None) })
+        Ok(Model {
+            device: device.clone(),
+            program,
+            max_dims,
+            inputs,
+            slots,
+            vectors,
+            _matrices: matrices,
+            calls,
+            params,
+            written: Mutex::new(None),
+        })
     }
 
     /// The model's device.
@@ -160,7 +215,12 @@ impl Model {
 
     /// The largest size of each symbolic dimension.
     pub fn max_dims(&self) -> HashMap<&str, u64> {
-        self.program.dims.iter().map(String::as_str).zip(self.max_dims.iter().copied()).collect()
+        self.program
+            .dims
+            .iter()
+            .map(String::as_str)
+            .zip(self.max_dims.iter().copied())
+            .collect()
     }
 
     /// Kernel calls in one run.
@@ -174,21 +234,43 @@ impl Model {
     ///
     /// If one is missing or larger than the model was made for.
     pub fn dims(&self, sizes: &[(&str, u64)]) -> Result<Dims, SessionError> {
-        let size_of = |name: &str| sizes.iter().find(|(other, _)| *other == name).map(|(_, size)| *size);
-        let dims = self.program.dims.iter().zip(&self.max_dims).map(|(name, most)| match size_of(name) {
-            Some(size) if size <= *most => Ok(size),
-            size => Err(SessionError::Dimension { name: name.clone(), size, most: *most }),
-        });
+        let size_of = |name: &str| {
+            sizes
+                .iter()
+                .find(|(other, _)| *other == name)
+                .map(|(_, size)| *size)
+        };
+        let dims = self
+            .program
+            .dims
+            .iter()
+            .zip(&self.max_dims)
+            .map(|(name, most)| match size_of(name) {
+                Some(size) if size <= *most => Ok(size),
+                size => Err(SessionError::Dimension {
+                    name: name.clone(),
+                    size,
+                    most: *most,
+                }),
+            });
         Ok(Dims(dims.collect::<Result<_, _>>()?))
     }
 
-    fn port<'a>(&self, what: &'static str, ports: &'a [Port], name: &str) -> Result<&'a Port, SessionError> {
-        ports.iter().find(|port| port.name == name).ok_or_else(|| SessionError::UnknownPort {
-            model: self.program.name.clone(),
-            what,
-            name: name.into(),
-            has: ports.iter().map(|port| port.name.clone()).collect(),
-        })
+    fn port<'a>(
+        &self,
+        what: &'static str,
+        ports: &'a [Port],
+        name: &str,
+    ) -> Result<&'a Port, SessionError> {
+        ports
+            .iter()
+            .find(|port| port.name == name)
+            .ok_or_else(|| SessionError::UnknownPort {
+                model: self.program.name.clone(),
+                what,
+                name: name.into(),
+                has: ports.iter().map(|port| port.name.clone()).collect(),
+            })
     }
 
     fn place(&self, place: Place) -> Option<&Buffer> {
@@ -210,12 +292,13 @@ impl Model {
             Ok(port) => port,
             Err(_) => self.port("input, buffer or output", &self.program.outputs, name)?,
         };
-        self.place(port.place).ok_or_else(|| SessionError::UnknownPort {
-            model: self.program.name.clone(),
-            what: "output in plain memory",
-            name: name.into(),
-            has: Vec::new(),
-        })
+        self.place(port.place)
+            .ok_or_else(|| SessionError::UnknownPort {
+                model: self.program.name.clone(),
+                what: "output in plain memory",
+                name: name.into(),
+                has: Vec::new(),
+            })
     }
 
     /// Writes an input or buffer, from its start, before whatever runs next.
@@ -232,10 +315,19 @@ impl Model {
     /// # Errors
     ///
     /// If there is none of that name, or the part is outside it.
-    pub fn write_at<T: bytemuck::NoUninit>(&self, name: &str, start: u64, data: &[T]) -> Result<(), SessionError> {
+    pub fn write_at<T: bytemuck::NoUninit>(
+        &self,
+        name: &str,
+        start: u64,
+        data: &[T],
+    ) -> Result<(), SessionError> {
         let port = self.port("input", &self.program.inputs, name)?;
         if let (Some(buffer), false) = (self.place(port.place), data.is_empty()) {
-            self.device.write(buffer, start.saturating_mul(size_of::<T>() as u64), bytemuck::cast_slice(data))?;
+            self.device.write(
+                buffer,
+                start.saturating_mul(size_of::<T>() as u64),
+                bytemuck::cast_slice(data),
+            )?;
         }
         Ok(())
     }
@@ -245,13 +337,42 @@ impl Model {
     /// # Errors
     ///
     /// If there is none of that name, or it is smaller.
-    pub async fn read<T: bytemuck::Pod>(&self, name: &str, elements: u64) -> Result<Vec<T>, SessionError> {
+    pub async fn read<T: bytemuck::Pod>(
+        &self,
+        name: &str,
+        elements: u64,
+    ) -> Result<Vec<T>, SessionError> {
         let buffer = self.buffer(name)?;
         if elements == 0 {
             return Ok(Vec::new());
         }
-        let bytes = self.device.read(buffer, 0..elements.saturating_mul(size_of::<T>() as u64)).await?;
+        let bytes = self
+            .device
+            .read(buffer, 0..elements.saturating_mul(size_of::<T>() as u64))
+            .await?;
         Ok(bytemuck::pod_collect_to_vec(&bytes))
+    }
+
+    /// Runs one of the program's calls several times, in one submission, to measure it.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub fn run_call(&self, call: usize, dims: &Dims, times: usize) -> Result<(), SessionError> {
+        self.write_params(dims)?;
+        let one = self
+            .calls
+            .get(call)
+            .and_then(|call| self.dispatch(call, dims));
+        Ok(self
+            .device
+            .submit(std::iter::repeat_n(one, times).flatten())?)
+    }
+
+    /// The kernel that a call runs with these dimensions.
+    pub fn kernel_of(&self, call: usize, dims: &Dims) -> Option<&'static str> {
+        let dispatch = self.dispatch(self.calls.get(call)?, dims)?;
+        Some(dispatch.pipeline.kernel().name)
     }
 
     /// Runs the program once.
@@ -270,7 +391,12 @@ impl Model {
             return Ok(());
         }
         let mut bytes = vec![0u8; self.program.calls.len() * PARAMS_STRIDE as usize];
-        for (call, chunk) in self.program.calls.iter().zip(bytes.chunks_mut(PARAMS_STRIDE as usize)) {
+        for (call, chunk) in self
+            .program
+            .calls
+            .iter()
+            .zip(bytes.chunks_mut(PARAMS_STRIDE as usize))
+        {
             for (word, slot) in call.params.iter().zip(chunk.chunks_exact_mut(4)) {
                 let value = match word {
                     Word::Const(value) => *value,
@@ -286,38 +412,66 @@ impl Model {
 
     /// The dispatches of one run; calls with an empty grid are left out.
     fn dispatches<'a>(&'a self, dims: &'a Dims) -> impl Iterator<Item = Dispatch<'a>> {
+        self.calls
+            .iter()
+            .filter_map(|call| self.dispatch(call, dims))
+    }
+
+    /// `write_params` has evaluated every size before.
+    fn dispatch<'a>(&self, call: &'a BoundCall, dims: &Dims) -> Option<Dispatch<'a>> {
+        let [x, y] = [call.grid[0].eval(&dims.0)?, call.grid[1].eval(&dims.0)?];
+        if x == 0 || y == 0 {
+            return None;
+        }
+        let (pipeline, _, tile) = call
+            .pipelines
+            .iter()
+            .find(|(_, max, _)| y <= u64::from(*max))?;
+        let [x, y] = [
+            x.div_ceil(tile[0].into()) as u32,
+            y.div_ceil(tile[1].into()) as u32,
+        ];
         let most = self.device.info().capabilities.max_workgroups.max(1);
-        self.calls.iter().filter_map(move |call| {
-            // `write_params` has evaluated every size before.
-            let [x, y] = [call.grid[0].eval(&dims.0)?, call.grid[1].eval(&dims.0)?];
-            let (pipeline, _, tile) = call.pipelines.iter().find(|(_, max, _)| y <= u64::from(*max))?;
-            let workgroups = [x.div_ceil(tile[0].into()) as u32, y.div_ceil(tile[1].into()) as u32, 1];
-            let workgroups = match workgroups {
-                // A long row of workgroups is folded into the next dimension; kernels unfold it.
-                [x, 1, 1] if x > most && call.grid[1] == Size::fixed(1) => [most, x.div_ceil(most), 1],
-                [x, y, 1] if x > most => [most, y, x.div_ceil(most)],
-                other => other,
-            };
-            (x > 0 && y > 0).then_some(Dispatch { pipeline, group: &call.group, workgroups })
+        // A long row of workgroups is folded into the next dimension; kernels unfold it.
+        let workgroups = match () {
+            () if x <= most => [x, y, 1],
+            () if call.grid[1] == Size::fixed(1) => [most, x.div_ceil(most), 1],
+            () => [most, y, x.div_ceil(most)],
+        };
+        Some(Dispatch {
+            pipeline,
+            group: &call.group,
+            workgroups,
         })
     }
 }
 
 fn evaluate(label: &str, size: &Size, dims: &Dims) -> Result<u32, SessionError> {
     let value = size.eval(&dims.0);
-    value.and_then(|value| u32::try_from(value).ok()).ok_or_else(|| SessionError::Dimension {
-        name: format!("a size of {label}"),
-        size: value,
-        most: u32::MAX.into(),
-    })
+    value
+        .and_then(|value| u32::try_from(value).ok())
+        .ok_or_else(|| SessionError::Dimension {
+            name: format!("a size of {label}"),
+            size: value,
+            most: u32::MAX.into(),
+        })
 }
 
 /// An input's memory: the caller's, or new.
-fn memory(device: &Device, port: &Port, bytes: u64, options: &InitOptions<'_>) -> Result<Buffer, SessionError> {
+fn memory(
+    device: &Device,
+    port: &Port,
+    bytes: u64,
+    options: &InitOptions<'_>,
+) -> Result<Buffer, SessionError> {
     match options.shared.get(&port.name) {
         None => Ok(device.allocate(&port.name, bytes, Usage::Storage)?),
         Some(buffer) if buffer.bytes() >= bytes => Ok(buffer.clone()),
-        Some(buffer) => Err(SessionError::SmallBuffer { name: port.name.clone(), needed: bytes, bytes: buffer.bytes() }),
+        Some(buffer) => Err(SessionError::SmallBuffer {
+            name: port.name.clone(),
+            needed: bytes,
+            bytes: buffer.bytes(),
+        }),
     }
 }
 
@@ -326,11 +480,19 @@ fn memory(device: &Device, port: &Port, bytes: u64, options: &InitOptions<'_>) -
 /// # Errors
 ///
 /// If the device fails.
-pub fn submit(device: &Device, models: &[(&Model, &Dims)], steps: usize) -> Result<(), SessionError> {
+pub fn submit(
+    device: &Device,
+    models: &[(&Model, &Dims)],
+    steps: usize,
+) -> Result<(), SessionError> {
     for (model, dims) in models {
         model.write_params(dims)?;
     }
-    let run = || models.iter().flat_map(|(model, dims)| model.dispatches(dims));
+    let run = || {
+        models
+            .iter()
+            .flat_map(|(model, dims)| model.dispatches(dims))
+    };
     device.submit((0..steps).flat_map(|_| run()))?;
     Ok(())
 }

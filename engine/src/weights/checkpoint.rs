@@ -6,11 +6,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::byte_order::swap_byte_order;
-use crate::device::BoxFuture;
+use super::encodings::swap_byte_order;
 use super::gguf::Gguf;
 use super::safetensors::Safetensors;
 use super::{FormatError, Stored, TensorInfo, WeightError};
+use crate::device::BoxFuture;
 
 /// Where weights come from: files, memory, or a network.
 pub trait WeightSource: Send + Sync {
@@ -31,9 +31,9 @@ pub trait WeightSource: Send + Sync {
         range: Range<u64>,
     ) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>>;
 
-    /// Says that a tensor's bytes were used and will hardly be needed again, so that the memory
-    /// that they take can be freed. They can still be read.
-    fn release(&self, _name: &str) {}
+    /// Says that bytes `range` of a tensor were used and will hardly be needed again, so that the
+    /// memory that they take can be freed. They can still be read.
+    fn release(&self, _name: &str, _range: Range<u64>) {}
 }
 
 /// The bytes of one file.
@@ -312,16 +312,17 @@ impl WeightSource for Checkpoint {
         Box::pin(std::future::ready(self.bytes(name, range)))
     }
 
-    fn release(&self, name: &str) {
-        #[cfg(unix)]
+    #[cfg(unix)]
+    fn release(&self, name: &str, range: Range<u64>) {
         if let Some(tensor) = self.find(name)
+            && range.start <= range.end
+            && range.end <= tensor.len
             && let Some(file) = self.files.get(tensor.file)
             && let FileBytes::Mapped(map) = &file.bytes
         {
-            super::open::release(map, tensor.offset, tensor.len);
+            // Inside the file, because the tensor is.
+            super::open::release(map, tensor.offset + range.start, range.end - range.start);
         }
-        #[cfg(not(unix))]
-        let _ = name;
     }
 }
 

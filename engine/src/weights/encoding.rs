@@ -126,7 +126,7 @@ impl Encoding {
     /// or the size overflows.
     pub fn file_row_bytes(self, cols: u64) -> Option<u64> {
         let (weights, bytes) = self.row().file_block;
-        if cols % weights as u64 != 0 {
+        if !cols.is_multiple_of(weights as u64) {
             return None;
         }
         (cols / weights as u64).checked_mul(bytes as u64)

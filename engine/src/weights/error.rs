@@ -1,4 +1,6 @@
 //! What can be wrong with a checkpoint.
+//!
+//! Names from a file are escaped in messages, which go to terminals.
 
 use super::Encoding;
 
@@ -55,7 +57,7 @@ pub enum FormatError {
         what: String,
     },
     /// Occurs when a key or a tensor's name comes twice.
-    #[error("{what} `{name}` appears twice")]
+    #[error("{what} `{name}` appears twice", name = name.escape_debug())]
     Duplicate {
         /// "key" or "tensor".
         what: &'static str,
@@ -63,7 +65,7 @@ pub enum FormatError {
         name: String,
     },
     /// Occurs when a metadata value's type is not one of GGUF's thirteen.
-    #[error("key `{key}` has value type {found}; GGUF has types 0 to 12")]
+    #[error("key `{key}` has value type {found}; GGUF has types 0 to 12", key = key.escape_debug())]
     ValueType {
         /// The key.
         key: String,
@@ -71,7 +73,7 @@ pub enum FormatError {
         found: u32,
     },
     /// Occurs when a boolean is stored as something else than 0 or 1.
-    #[error("key `{key}` holds a boolean of value {found}; expected 0 or 1")]
+    #[error("key `{key}` holds a boolean of value {found}; expected 0 or 1", key = key.escape_debug())]
     Bool {
         /// The key.
         key: String,
@@ -79,7 +81,7 @@ pub enum FormatError {
         found: u8,
     },
     /// Occurs when arrays stand in arrays too deep.
-    #[error("key `{key}` nests arrays more than {limit} deep")]
+    #[error("key `{key}` nests arrays more than {limit} deep", key = key.escape_debug())]
     Depth {
         /// The key.
         key: String,
@@ -95,7 +97,7 @@ pub enum FormatError {
         max: u64,
     },
     /// Occurs when a tensor has more dimensions than GGUF allows.
-    #[error("tensor `{tensor}` has {found} dimensions; at most {max} are allowed")]
+    #[error("tensor `{tensor}` has {found} dimensions; at most {max} are allowed", tensor = tensor.escape_debug())]
     Dimensions {
         /// The tensor's name.
         tensor: String,
@@ -105,7 +107,7 @@ pub enum FormatError {
         max: u32,
     },
     /// Occurs when a tensor's shape has a zero or its size overflows.
-    #[error("tensor `{tensor}` has the impossible shape {shape:?}")]
+    #[error("tensor `{tensor}` has the impossible shape {shape:?}", tensor = tensor.escape_debug())]
     Shape {
         /// The tensor's name.
         tensor: String,
@@ -115,7 +117,7 @@ pub enum FormatError {
     /// Occurs when a tensor's type is unknown, so that not even its size is.
     #[error(
         "tensor `{tensor}` has the unknown type {found}; supported are {}",
-        supported()
+        supported(), tensor = tensor.escape_debug()
     )]
     UnknownType {
         /// The tensor's name.
@@ -124,7 +126,7 @@ pub enum FormatError {
         found: String,
     },
     /// Occurs when a tensor's rows are no whole number of its encoding's blocks.
-    #[error("tensor `{tensor}` has rows of {cols} weights; {stored} needs a multiple of {block}")]
+    #[error("tensor `{tensor}` has rows of {cols} weights; {stored} needs a multiple of {block}", tensor = tensor.escape_debug())]
     Row {
         /// The tensor's name.
         tensor: String,
@@ -136,7 +138,7 @@ pub enum FormatError {
         block: u64,
     },
     /// Occurs when a tensor's data does not start where the alignment says.
-    #[error("tensor `{tensor}` starts at byte {offset} of the data, no multiple of {alignment}")]
+    #[error("tensor `{tensor}` starts at byte {offset} of the data, no multiple of {alignment}", tensor = tensor.escape_debug())]
     Misaligned {
         /// The tensor's name.
         tensor: String,
@@ -146,7 +148,7 @@ pub enum FormatError {
         alignment: u64,
     },
     /// Occurs when a tensor's offset plus its size overflow.
-    #[error("tensor `{tensor}` starts at the impossible offset {offset}")]
+    #[error("tensor `{tensor}` starts at the impossible offset {offset}", tensor = tensor.escape_debug())]
     Offset {
         /// The tensor's name.
         tensor: String,
@@ -154,7 +156,7 @@ pub enum FormatError {
         offset: u64,
     },
     /// Occurs when a key that is needed is absent.
-    #[error("key `{key}` is missing; expected {expected}")]
+    #[error("key `{key}` is missing; expected {expected}", key = key.escape_debug())]
     MissingKey {
         /// The key.
         key: String,
@@ -162,7 +164,7 @@ pub enum FormatError {
         expected: &'static str,
     },
     /// Occurs when a key's value has another type than is needed.
-    #[error("key `{key}` is {found}; expected {expected}")]
+    #[error("key `{key}` is {found}; expected {expected}", key = key.escape_debug())]
     KeyType {
         /// The key.
         key: String,
@@ -243,7 +245,7 @@ pub enum WeightError {
         reason: String,
     },
     /// Occurs when a tensor that is needed is absent.
-    #[error("tensor `{name}` is missing from the checkpoint")]
+    #[error("tensor `{name}` is missing from the checkpoint", name = name.escape_debug())]
     MissingTensor {
         /// The tensor's name.
         name: String,
@@ -251,7 +253,7 @@ pub enum WeightError {
     /// Occurs when a tensor is used whose encoding Wisp does not compute with.
     #[error(
         "tensor `{tensor}` is stored as {stored}; supported are {}",
-        supported()
+        supported(), tensor = tensor.escape_debug()
     )]
     Unsupported {
         /// The tensor's name.
@@ -260,7 +262,7 @@ pub enum WeightError {
         stored: String,
     },
     /// Occurs when bytes are asked for that a tensor does not have.
-    #[error("bytes {start}..{end} of tensor `{tensor}` were asked for; it has {len}")]
+    #[error("bytes {start}..{end} of tensor `{tensor}` were asked for; it has {len}", tensor = tensor.escape_debug())]
     Range {
         /// The tensor's name.
         tensor: String,

@@ -115,8 +115,9 @@ fn open_index(directory: &Path, path: &Path) -> Result<Checkpoint, WeightError> 
                 file: name,
                 // Every position in the map is one of a file in the list.
                 reason: format!(
-                    "tensor `{tensor}` is not in `{}`, where the index has it; download it again",
-                    index.files[file]
+                    "tensor `{}` is not in `{}`, where the index has it; download it again",
+                    tensor.escape_debug(),
+                    index.files[file].escape_debug()
                 ),
             });
         }

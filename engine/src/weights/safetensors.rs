@@ -75,7 +75,7 @@ impl Safetensors {
             })?;
         let header: Metadata =
             serde_json::from_slice(json).map_err(|error| FormatError::SafetensorsHeader {
-                reason: error.to_string(),
+                reason: error.to_string().escape_debug().to_string(),
             })?;
         let mut tensors = Vec::new();
         for (name, info) in header.tensors() {
@@ -124,7 +124,10 @@ fn check_length(
         if let Some(len) = file_len.filter(|&len| end > len) {
             return Err(FormatError::Truncated {
                 len,
-                inside: format!("tensor `{}`, which ends at byte {end}", tensor.name),
+                inside: format!(
+                    "tensor `{}`, which ends at byte {end}",
+                    tensor.name.escape_debug()
+                ),
             });
         }
     }
@@ -187,8 +190,12 @@ impl SafetensorsIndex {
             file: name.into(),
             reason,
         };
-        let index: Index = serde_json::from_slice(json)
-            .map_err(|reason| error(format!("not an index of safetensors files ({reason})")))?;
+        let index: Index = serde_json::from_slice(json).map_err(|reason| {
+            error(format!(
+                "not an index of safetensors files ({})",
+                reason.to_string().escape_debug()
+            ))
+        })?;
         if index.weight_map.is_empty() {
             return Err(error("the index names no tensor".into()));
         }
@@ -197,7 +204,8 @@ impl SafetensorsIndex {
         files.dedup();
         if let Some(file) = files.iter().find(|file| !stays_inside(file)) {
             return Err(error(format!(
-                "the index names the file `{file}`; expected a file inside the index's own folder"
+                "the index names the file `{}`; expected a file inside the index's own folder",
+                file.escape_debug()
             )));
         }
         let position = |file: &String| files.binary_search(file).unwrap_or_default();

@@ -45,9 +45,6 @@ pub(super) fn looks_like(head: &[u8]) -> String {
             return advice.into();
         }
     }
-    if head.get(8) == Some(&b'{') {
-        return "it looks like safetensors; name it .safetensors".into();
-    }
     let shown: Vec<_> = head.iter().take(8).map(|b| format!("{b:02x}")).collect();
     format!("it starts with the bytes {}", shown.join(" "))
 }

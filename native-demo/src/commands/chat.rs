@@ -38,15 +38,25 @@ pub struct Chat {
 /// A conversation as the model reads it, up to where its answer begins.
 pub fn encode(files: &ModelFiles, messages: &[Message]) -> Result<Vec<u32>> {
     let tokenizer = tokenizer(files)?;
-    let source = tokenizer
-        .chat_template(None)
-        .with_context(|| format!("{} has no chat template: it can continue texts (wisp generate), but not converse", files.name))?;
+    let source = tokenizer.chat_template(None).with_context(|| {
+        format!(
+            "{} has no chat template: it can continue texts (wisp generate), but not converse",
+            files.name
+        )
+    })?;
     let special = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
-    let template = ChatTemplate::new(source, &special(tokenizer.bos()), &special(tokenizer.eos_token()))?;
-    let text = template.render(messages, true, None)?;
+    let template = ChatTemplate::new(
+        source,
+        &special(tokenizer.bos()),
+        &special(tokenizer.eos_token()),
+    )?;
+    let text = template.render(messages, true, &serde_json::Map::new())?;
     let mut tokens = tokenizer.encode(&text, false, true)?;
     // Most templates write BOS; some leave it to the tokenizer.
-    if let Some(bos) = tokenizer.bos().filter(|bos| tokenizer.adds_bos() && tokens.first() != Some(bos)) {
+    if let Some(bos) = tokenizer
+        .bos()
+        .filter(|bos| tokenizer.adds_bos() && tokens.first() != Some(bos))
+    {
         tokens.insert(0, bos);
     }
     Ok(tokens)
@@ -61,11 +71,19 @@ impl Chat {
             ignore_eos: false,
         };
         let files = self.model.open()?;
-        let mut messages: Vec<Message> = self.system.iter().map(|text| Message::new("system", text)).collect();
+        let mut messages: Vec<Message> = self
+            .system
+            .iter()
+            .map(|text| Message::new("system", text))
+            .collect();
         encode(&files, &[Message::new("user", "")])?;
         let limits = self.limits.limits(&files)?;
         let mut loaded = self.device.load(&files, limits)?;
-        eprintln!("{} on {}. /clear starts anew, /exit or Ctrl-D leaves, Ctrl-C ends an answer.", self.model.name(), describe(loaded.device.info()));
+        eprintln!(
+            "{} on {}. /clear starts anew, /exit or Ctrl-D leaves, Ctrl-C ends an answer.",
+            self.model.name(),
+            describe(loaded.device.info())
+        );
         interrupt::catch();
         let mut editor = DefaultEditor::new()?;
         loop {
@@ -99,20 +117,36 @@ impl Chat {
     }
 
     /// Generates the next message, forgetting the oldest ones if the context is full.
-    fn answer(&self, files: &ModelFiles, generator: &mut wisp_engine::pipelines::text_generation::TextGenerator, options: &GenerateOptions, messages: &mut Vec<Message>) -> Result<()> {
+    fn answer(
+        &self,
+        files: &ModelFiles,
+        generator: &mut wisp_engine::pipelines::text_generation::TextGenerator,
+        options: &GenerateOptions,
+        messages: &mut Vec<Message>,
+    ) -> Result<()> {
         let max_length = generator.model().limits().max_length as usize;
         let mut prompt = encode(files, messages)?;
-        let first_turn = usize::from(messages.first().is_some_and(|message| message.role == "system"));
-        while prompt.len() + 64.min(max_length / 2) > max_length && messages.len() > first_turn + 2 {
+        let first_turn = usize::from(
+            messages
+                .first()
+                .is_some_and(|message| message.role == "system"),
+        );
+        while prompt.len() + 64.min(max_length / 2) > max_length && messages.len() > first_turn + 2
+        {
             messages.drain(first_turn..first_turn + 2);
             prompt = encode(files, messages)?;
         }
         let mut out = std::io::stdout().lock();
         let mut written = Ok(());
-        let generation = pollster::block_on(generator.generate(files, &prompt, options, |piece| {
-            written = write!(out, "{piece}").and_then(|()| out.flush());
-            if interrupt::happened() || written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        }))?;
+        let generation =
+            pollster::block_on(generator.generate(files, &prompt, options, |piece| {
+                written = write!(out, "{piece}").and_then(|()| out.flush());
+                if interrupt::happened() || written.is_err() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            }))?;
         written?;
         writeln!(out)?;
         messages.push(Message::new("assistant", generation.text.trim()));

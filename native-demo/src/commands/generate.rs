@@ -97,7 +97,11 @@ impl Generate {
         let files = self.model.open()?;
         let prompt = self.prompt_tokens(&files)?;
         let limits = self.limits.limits(&files)?;
-        let Loaded { mut generator, device, load_seconds } = self.device.load(&files, limits)?;
+        let Loaded {
+            mut generator,
+            device,
+            load_seconds,
+        } = self.device.load(&files, limits)?;
         interrupt::catch();
         let options = GenerateOptions {
             sampling,
@@ -108,20 +112,34 @@ impl Generate {
         let start = Instant::now();
         let mut first = None;
         let mut out = std::io::stdout().lock();
-        if !self.json && !self.chat && let Some(text) = self.shown_prompt()? {
+        if !self.json
+            && !self.chat
+            && let Some(text) = self.shown_prompt()?
+        {
             write!(out, "{text}")?;
             out.flush()?;
         }
         let mut written = Ok(());
-        let generation = pollster::block_on(generator.generate(&files, &prompt, &options, |piece| {
-            first.get_or_insert_with(|| start.elapsed());
-            if !self.json && !piece.is_empty() {
-                written = write!(out, "{piece}").and_then(|()| out.flush());
-            }
-            if interrupt::happened() || written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        }))?;
+        let generation =
+            pollster::block_on(generator.generate(&files, &prompt, &options, |piece| {
+                first.get_or_insert_with(|| start.elapsed());
+                if !self.json && !piece.is_empty() {
+                    written = write!(out, "{piece}").and_then(|()| out.flush());
+                }
+                if interrupt::happened() || written.is_err() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            }))?;
         written?;
-        let timings = timings(&prompt, &generation, load_seconds, start.elapsed().as_secs_f64(), first.unwrap_or_default().as_secs_f64());
+        let timings = timings(
+            &prompt,
+            &generation,
+            load_seconds,
+            start.elapsed().as_secs_f64(),
+            first.unwrap_or_default().as_secs_f64(),
+        );
         if self.json {
             drop(out);
             return print_json(&Report {
@@ -150,7 +168,11 @@ impl Generate {
     }
 
     fn text(&self) -> Result<Option<String>> {
-        match (&self.prompt.text, &self.prompt.prompt, &self.prompt.prompt_file) {
+        match (
+            &self.prompt.text,
+            &self.prompt.prompt,
+            &self.prompt.prompt_file,
+        ) {
             (Some(text), ..) | (_, Some(text), _) => Ok(Some(text.clone())),
             (.., Some(path)) => read_text(path).map(Some),
             _ => Ok(None),
@@ -159,14 +181,20 @@ impl Generate {
 
     /// The prompt as it is shown before its continuation; a file's is not repeated.
     fn shown_prompt(&self) -> Result<Option<String>> {
-        if self.prompt.prompt_file.is_some() { Ok(None) } else { self.text() }
+        if self.prompt.prompt_file.is_some() {
+            Ok(None)
+        } else {
+            self.text()
+        }
     }
 
     fn prompt_tokens(&self, files: &ModelFiles) -> Result<Vec<u32>> {
         if let Some(TokenList(tokens)) = &self.prompt.tokens {
             return Ok(tokens.clone());
         }
-        let Some(text) = self.text()? else { bail!("give a prompt") };
+        let Some(text) = self.text()? else {
+            bail!("give a prompt")
+        };
         let tokenizer = tokenizer(files)?;
         if !self.chat {
             return Ok(tokenizer.encode(&text, true, true)?);
@@ -177,14 +205,29 @@ impl Generate {
     }
 }
 
-fn timings(prompt: &[u32], generation: &Generation, load_seconds: f64, total: f64, first: f64) -> Timings {
+fn timings(
+    prompt: &[u32],
+    generation: &Generation,
+    load_seconds: f64,
+    total: f64,
+    first: f64,
+) -> Timings {
     let decode_seconds = total - first;
-    let per_second = |tokens: usize, seconds: f64| if seconds > 0.0 { tokens as f64 / seconds } else { 0.0 };
+    let per_second = |tokens: usize, seconds: f64| {
+        if seconds > 0.0 {
+            tokens as f64 / seconds
+        } else {
+            0.0
+        }
+    };
     Timings {
         load_seconds,
         first_token_seconds: first,
         decode_seconds,
         prefill_tokens_per_second: per_second(prompt.len(), first),
-        decode_tokens_per_second: per_second(generation.tokens.len().saturating_sub(1), decode_seconds),
+        decode_tokens_per_second: per_second(
+            generation.tokens.len().saturating_sub(1),
+            decode_seconds,
+        ),
     }
 }

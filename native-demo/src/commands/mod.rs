@@ -19,8 +19,15 @@ impl std::str::FromStr for TokenList {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let token = |word: &str| word.trim().parse::<u32>().map_err(|_| format!("{word:?} is no token id; write them as 1,2,3"));
-        text.split(',').map(token).collect::<Result<_, _>>().map(TokenList)
+        let token = |word: &str| {
+            word.trim()
+                .parse::<u32>()
+                .map_err(|_| format!("{word:?} is no token id; write them as 1,2,3"))
+        };
+        text.split(',')
+            .map(token)
+            .collect::<Result<_, _>>()
+            .map(TokenList)
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) fn best(x: impl Iterator<Item = f32>) -> u32 {
 }
 
 /// `x` with NaN and minus infinity replaced by the least number, and infinity by the greatest.
+#[expect(clippy::manual_clamp, reason = "`clamp` would let NaN pass")]
 pub(super) fn finite(x: f32) -> f32 {
     // `max` drops NaN.
     x.max(f32::MIN).min(f32::MAX)

@@ -31,7 +31,7 @@ pub(super) fn attention(args: &Args) -> Result<(), HostError> {
         let expected = format!("from 1 to {MAX_HEAD_DIM}");
         return Err(args.value("head_dim", expected, p.head_dim));
     }
-    if p.kv_heads == 0 || p.heads == 0 || p.heads % p.kv_heads != 0 {
+    if p.kv_heads == 0 || p.heads == 0 || !p.heads.is_multiple_of(p.kv_heads) {
         let expected = format!("a multiple of kv_heads, {}", p.kv_heads);
         return Err(args.value("heads", expected, p.heads));
     }

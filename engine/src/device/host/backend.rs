@@ -161,7 +161,12 @@ impl Backend for HostDevice {
         &self,
         dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
     ) -> Result<(), DeviceError> {
-        self.pool.install(|| dispatches.try_for_each(run))
+        self.pool.install(|| {
+            for dispatch in dispatches {
+                run(dispatch)?;
+            }
+            Ok(())
+        })
     }
 
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {

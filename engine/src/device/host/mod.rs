@@ -22,6 +22,7 @@ mod gated;
 mod gather_rows;
 mod kv_write;
 mod matmul;
+mod measure;
 mod rms_norm;
 mod rope;
 mod rope_kv_write;
@@ -63,6 +64,8 @@ pub fn twin(op: &str) -> Option<Twin> {
         "gated" => gated::gated,
         "gather_rows" => gather_rows::gather_rows,
         "kv_write" => kv_write::kv_write,
+        "measure_fma" => measure::measure_fma,
+        "measure_read" => measure::measure_read,
         "rms_norm" => rms_norm::rms_norm,
         "rope" => rope::rope,
         "rope_kv_write" => rope_kv_write::rope_kv_write,

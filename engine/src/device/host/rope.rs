@@ -36,7 +36,7 @@ pub(super) fn rope(args: &Args) -> Result<(), HostError> {
 
 /// Checks that whole pairs within a head rotate.
 pub(super) fn check_rotary_dim(args: &Args, rotary: u32, head_dim: u32) -> Result<(), HostError> {
-    if rotary % 2 != 0 || rotary > head_dim {
+    if !rotary.is_multiple_of(2) || rotary > head_dim {
         return Err(args.value("rotary_dim", format!("even and at most {head_dim}"), rotary));
     }
     Ok(())

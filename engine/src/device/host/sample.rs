@@ -36,10 +36,17 @@ pub(super) fn sample(args: &Args) -> Result<(), HostError> {
     drawn.for_each(|((token, logits), s)| {
         *token = draw(logits, &seen[s.sequence as usize * words..][..words], s);
     });
-    for ((token, index), s) in tokens.iter().zip(index).zip(settings) {
+    for (((token, index), s), logits) in tokens
+        .iter()
+        .zip(index)
+        .zip(settings)
+        .zip(logits.chunks(vocab))
+    {
         let sequence = s.sequence as usize;
+        // Only where no logit is finite, or one is infinite, is the drawn one not: that is reported.
+        let finite = logits[*token as usize].is_finite();
         *index = [s.sequence, s.position];
-        out[s.step as usize * batch + sequence] = *token;
+        out[s.step as usize * batch + sequence] = if finite { *token } else { u32::MAX };
         seen[sequence * words + *token as usize / 32] |= 1 << (token % 32);
         s.step += 1;
         s.position = s.position.wrapping_add(1);

@@ -71,7 +71,7 @@ pub(super) fn assert_close(actual: &[f32], expected: &[f64], bound: f64) {
         .map(|(a, e)| square(f64::from(*a) - e))
         .sum();
     let error = (error / norm.max(1e-30)).sqrt();
-    if !(error <= bound) {
+    if error.is_nan() || error > bound {
         let worst = |(_, (a, e)): &(usize, (&f32, &f64))| (f64::from(**a) - **e).abs();
         let (i, (a, e)) = actual
             .iter()

@@ -47,7 +47,10 @@ pub struct Recognised {
 fn unknown(name: &str, supported: impl Iterator<Item = String>) -> PipelineError {
     let mut supported: Vec<String> = supported.collect();
     supported.dedup();
-    PipelineError::UnknownArchitecture { name: name.into(), supported }
+    PipelineError::UnknownArchitecture {
+        name: name.into(),
+        supported,
+    }
 }
 
 /// Recognises a checkpoint by its GGUF metadata.
@@ -58,9 +61,20 @@ fn unknown(name: &str, supported: impl Iterator<Item = String>) -> PipelineError
 pub fn from_gguf(checkpoint: &Checkpoint, file: &str) -> Result<Recognised, PipelineError> {
     let config = GgufConfig::new(checkpoint, file)?;
     let name = config.architecture();
-    match ARCHITECTURES.iter().find(|architecture| !architecture.gguf.is_empty() && architecture.gguf == name) {
-        Some(architecture) => Ok(Recognised { architecture: architecture.name, spec: (architecture.from_gguf)(&config)? }),
-        None => Err(unknown(name, ARCHITECTURES.iter().map(|architecture| architecture.gguf.to_string()))),
+    match ARCHITECTURES
+        .iter()
+        .find(|architecture| !architecture.gguf.is_empty() && architecture.gguf == name)
+    {
+        Some(architecture) => Ok(Recognised {
+            architecture: architecture.name,
+            spec: (architecture.from_gguf)(&config)?,
+        }),
+        None => Err(unknown(
+            name,
+            ARCHITECTURES
+                .iter()
+                .map(|architecture| architecture.gguf.to_string()),
+        )),
     }
 }
 
@@ -70,16 +84,31 @@ pub fn from_gguf(checkpoint: &Checkpoint, file: &str) -> Result<Recognised, Pipe
 ///
 /// If the architecture is unknown or the configuration unusable.
 pub fn from_hugging_face(config: &str) -> Result<Recognised, PipelineError> {
-    let problem = |problem: String| PipelineError::Config { file: "config.json".into(), problem };
+    let problem = |problem: String| PipelineError::Config {
+        file: "config.json".into(),
+        problem,
+    };
     let json: Value = serde_json::from_str(config).map_err(|error| problem(error.to_string()))?;
     let config = HfConfig::new(json);
     let names = config.architectures();
-    let known = ARCHITECTURES.iter().find(|architecture| names.iter().any(|name| architecture.hugging_face.contains(&name.as_str())));
+    let known = ARCHITECTURES.iter().find(|architecture| {
+        names
+            .iter()
+            .any(|name| architecture.hugging_face.contains(&name.as_str()))
+    });
     match known {
-        Some(architecture) => Ok(Recognised { architecture: architecture.name, spec: (architecture.from_hugging_face)(&config)? }),
+        Some(architecture) => Ok(Recognised {
+            architecture: architecture.name,
+            spec: (architecture.from_hugging_face)(&config)?,
+        }),
         None if names.is_empty() => Err(problem("it names no `architectures`".into())),
         None => {
-            let supported = ARCHITECTURES.iter().flat_map(|architecture| architecture.hugging_face.iter().map(|name| name.to_string()));
+            let supported = ARCHITECTURES.iter().flat_map(|architecture| {
+                architecture
+                    .hugging_face
+                    .iter()
+                    .map(|name| name.to_string())
+            });
             Err(unknown(&names.join(", "), supported))
         }
     }
@@ -87,5 +116,9 @@ pub fn from_hugging_face(config: &str) -> Result<Recognised, PipelineError> {
 
 /// The names that a checkpoint gives the decoder's tensors.
 pub fn tensor_names(checkpoint: &Checkpoint) -> &'static TensorNames {
-    if checkpoint.gguf().is_some() { &super::decoder::GGUF } else { &super::decoder::HUGGING_FACE }
+    if checkpoint.gguf().is_some() {
+        &super::decoder::GGUF
+    } else {
+        &super::decoder::HUGGING_FACE
+    }
 }

@@ -12,7 +12,9 @@ pub const QWEN2: Architecture = Architecture {
         if config.boolean("use_sliding_window")? == Some(true) {
             let window = config.optional_u32("sliding_window")?;
             let from = config.optional_u32("max_window_layers")?.unwrap_or(0);
-            spec.windows = (0..spec.layers).map(|layer| window.filter(|_| layer >= from)).collect();
+            spec.windows = (0..spec.layers)
+                .map(|layer| window.filter(|_| layer >= from))
+                .collect();
         }
         Ok(spec)
     },

@@ -72,10 +72,10 @@ pub enum TokenizerError {
         /// The value of `tokenizer.ggml.pre`.
         name: String,
     },
-    /// Occurs when a special token is to be added but the checkpoint does not say which.
-    #[error("the tokenizer adds a {what} token, but the checkpoint names none")]
+    /// Occurs when a special token is needed but the checkpoint does not say which.
+    #[error("the tokenizer needs a token for {what}, but the checkpoint names none")]
     NoSpecialToken {
-        /// Which token: BOS, EOS or SEP.
+        /// What for: BOS, EOS, SEP, unknown words.
         what: &'static str,
     },
     /// Occurs when text has a part that no token stands for and there is no unknown token.

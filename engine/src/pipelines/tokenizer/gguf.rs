@@ -1,18 +1,17 @@
 //! Rebuilds a tokenizer from GGUF metadata, to the letter of llama.cpp's `llama-vocab.cpp`.
 
-use std::collections::BTreeSet;
-
 use super::bpe::Bpe;
-use super::byte_level;
+use super::end_of_generation;
 use super::error::TokenizerError;
 use super::metadata::Metadata;
 use super::pretokenizers::{self, Rules};
-use super::special::{Fragment, SpecialTokens, Stripping};
-use super::spm::{SPACE, Spm};
+use super::rebuilt::{Algorithm, GgufTokenizer};
+use super::special::{SpecialTokens, Stripping};
+use super::spm::Spm;
 use super::unigram::Unigram;
 use super::vocabulary::{TokenKind, Vocabulary, byte_of};
 use super::wordpiece::WordPiece;
-use super::{Backend, Loaded, Traits};
+use super::{Loaded, Traits};
 
 const MODEL: &str = "tokenizer.ggml.model";
 const PRE: &str = "tokenizer.ggml.pre";
@@ -22,59 +21,6 @@ const TYPES: &str = "tokenizer.ggml.token_type";
 const MERGES: &str = "tokenizer.ggml.merges";
 const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
 const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
-
-/// Texts that end generation wherever they are in a vocabulary.
-const END_TEXTS: &[&str] = &[
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|flush|>",
-    "<|calls|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "</s>",
-    "<|eom_id|>",
-    "<EOT>",
-    "_<EOT>",
-    "[EOT]",
-    "[EOS]",
-    "<|end_of_text|>",
-    "<end_of_utterance>",
-    "<eos>",
-    "<turn|>",
-    "<|tool_response>",
-    "<｜end▁of▁sentence｜>",
-    "[e~[",
-];
-
-/// Fill-in-the-middle texts that end generation too: padding, repository and file separators.
-const FILL_TEXTS: &[&str] = &[
-    "<|fim_pad|>",
-    "<fim-pad>",
-    "<fim_pad>",
-    "<PAD>",
-    "[PAD]",
-    "<|fim_repo|>",
-    "<|repo_name|>",
-    "<fim-repo>",
-    "<REPO>",
-    "<reponame>",
-    "<|file_sep|>",
-];
-
-/// Keys whose ids end generation.
-const END_KEYS: &[&str] = &[
-    "tokenizer.ggml.eot_token_id",
-    "tokenizer.ggml.eom_token_id",
-    "tokenizer.ggml.fim_pad_token_id",
-    "tokenizer.ggml.fim_rep_token_id",
-    "tokenizer.ggml.fim_sep_token_id",
-];
-
-/// Texts of o200k_harmony that are part of the answer.
-const SHOWN_TEXTS: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
 
 /// What a kind of tokenizer is unless the file says otherwise.
 struct Defaults {
@@ -147,22 +93,6 @@ const KINDS: &[Defaults] = &[
     },
 ];
 
-enum Algorithm {
-    Spm { model: Spm, space_prefix: bool },
-    Bpe(Box<Bpe>),
-    WordPiece(WordPiece),
-    Unigram(Box<Unigram>),
-}
-
-/// A tokenizer rebuilt from GGUF metadata.
-struct GgufTokenizer {
-    vocabulary: Vocabulary,
-    special: SpecialTokens,
-    algorithm: Algorithm,
-    before: Option<u32>,
-    after: Option<u32>,
-}
-
 /// Rebuilds the tokenizer that `metadata` describes.
 pub(crate) fn load(metadata: &dyn Metadata) -> Result<Loaded, TokenizerError> {
     let kind = metadata.string(MODEL).ok_or(TokenizerError::MissingKey {
@@ -176,7 +106,7 @@ pub(crate) fn load(metadata: &dyn Metadata) -> Result<Loaded, TokenizerError> {
     let mut warnings = Vec::new();
     let mut vocabulary = read_vocabulary(metadata)?;
     let ids = SpecialIds::read(metadata, defaults, vocabulary.len(), &mut warnings);
-    let end = mark_special(metadata, &mut vocabulary, ids.eos);
+    let end = end_of_generation::mark(metadata, &mut vocabulary, ids.eos);
     let algorithm = read_algorithm(metadata, defaults, &ids, &vocabulary, &mut warnings)?;
     let adds = Additions::read(metadata, defaults)?;
     let special = SpecialTokens::new(&vocabulary, stripping(metadata))?;
@@ -284,11 +214,13 @@ impl SpecialIds {
             found.or(default)
         };
         let names_bos = !matches!(metadata.string(PRE), Some("glm4" | "chatglm-bpe"));
+        // BERT files may name their first token only by what it is for.
+        let first = read(
+            "tokenizer.ggml.cls_token_id",
+            defaults.bos.filter(|_| names_bos),
+        );
         Self {
-            bos: read(
-                "tokenizer.ggml.bos_token_id",
-                defaults.bos.filter(|_| names_bos),
-            ),
+            bos: read("tokenizer.ggml.bos_token_id", first.map(u64::from)),
             eos: read("tokenizer.ggml.eos_token_id", defaults.eos),
             unknown: read("tokenizer.ggml.unknown_token_id", defaults.unknown),
             // The key is misspelt in the format.
@@ -352,9 +284,9 @@ fn read_algorithm(
 ) -> Result<Algorithm, TokenizerError> {
     let space_prefix = metadata.boolean("tokenizer.ggml.add_space_prefix");
     let space_prefix = space_prefix.unwrap_or(defaults.space_prefix);
-    let unknown = ids
-        .unknown
-        .ok_or(TokenizerError::NoSpecialToken { what: "unknown" });
+    let unknown = ids.unknown.ok_or(TokenizerError::NoSpecialToken {
+        what: "unknown words",
+    });
     Ok(match defaults.model {
         "llama" => Algorithm::Spm {
             model: Spm::new(read_scores(metadata, vocabulary.len())?, ids.unknown),
@@ -404,43 +336,6 @@ fn read_algorithm(
     })
 }
 
-/// Collects the ids that end generation and corrects the kinds that converters get wrong.
-fn mark_special(
-    metadata: &dyn Metadata,
-    vocabulary: &mut Vocabulary,
-    eos: Option<u32>,
-) -> BTreeSet<u32> {
-    let texts = END_TEXTS.iter().chain(FILL_TEXTS);
-    let mut end: BTreeSet<u32> = texts.filter_map(|text| vocabulary.id(text)).collect();
-    for &id in &end {
-        vocabulary.set_kind(id, TokenKind::Control);
-    }
-    for text in SHOWN_TEXTS {
-        if let Some(id) = vocabulary.id(text) {
-            vocabulary.set_kind(id, TokenKind::UserDefined);
-        }
-    }
-    let keys = END_KEYS.iter().filter_map(|key| metadata.uint(key));
-    let keys = keys.filter_map(|id| u32::try_from(id).ok());
-    end.extend(keys.filter(|&id| vocabulary.text(id).is_some()));
-    end.extend(eos);
-    // In o200k_harmony and Solar, <|end|> only parts messages.
-    let ends = |text: &str| vocabulary.id(text).filter(|id| end.contains(id));
-    let calls = ends("<|call|>").or(ends("<|calls|>")).is_some();
-    let parts = (ends("<|return|>").is_some() && ends("<|call|>").is_some())
-        || (calls && ends("<|flush|>").is_some());
-    let shown = ends("<|end|>").filter(|_| parts);
-    // Gemma 4 has </s> for HTML.
-    let text = ends("</s>").filter(|_| ends("<|tool_response>").is_some());
-    for (id, kind) in [(shown, TokenKind::UserDefined), (text, TokenKind::Normal)] {
-        if let Some(id) = id {
-            end.remove(&id);
-            vocabulary.set_kind(id, kind);
-        }
-    }
-    end
-}
-
 fn stripping(metadata: &dyn Metadata) -> Stripping {
     let name = metadata
         .string("general.name")
@@ -474,88 +369,4 @@ fn chat_templates(metadata: &dyn Metadata) -> Vec<(String, String)> {
     let default = metadata.string(CHAT_TEMPLATE);
     let default = default.map(|source| (super::DEFAULT_TEMPLATE.to_owned(), source.to_owned()));
     default.into_iter().chain(named).collect()
-}
-
-impl Backend for GgufTokenizer {
-    fn encode(
-        &self,
-        text: &str,
-        add_special: bool,
-        parse_special: bool,
-    ) -> Result<Vec<u32>, TokenizerError> {
-        let mut out = Vec::new();
-        out.extend(self.before.filter(|_| add_special));
-        let mut after_special = true;
-        for fragment in self.special.split(text, parse_special) {
-            let text = match fragment {
-                Fragment::Token(id) => {
-                    out.push(id);
-                    after_special = true;
-                    continue;
-                }
-                Fragment::Text(text) => text,
-            };
-            match &self.algorithm {
-                Algorithm::Spm {
-                    model,
-                    space_prefix,
-                } => {
-                    let prefix = *space_prefix && after_special;
-                    model.encode(&self.vocabulary, text, prefix, &mut out)?;
-                }
-                Algorithm::Bpe(model) => model.encode(&self.vocabulary, text, &mut out)?,
-                Algorithm::WordPiece(model) => model.encode(&self.vocabulary, text, &mut out)?,
-                Algorithm::Unigram(model) => model.encode(text, &mut out)?,
-            }
-            after_special = false;
-        }
-        out.extend(self.after.filter(|_| add_special));
-        Ok(out)
-    }
-
-    fn piece(&self, id: u32, out: &mut Vec<u8>) {
-        let Some(text) = self.vocabulary.text(id) else {
-            return;
-        };
-        let byte_level = matches!(&self.algorithm, Algorithm::Bpe(bpe) if bpe.is_byte_level());
-        match self.vocabulary.kind(id) {
-            TokenKind::Normal if byte_level => byte_level::decode(text, out),
-            TokenKind::Normal => {
-                let text = text.replace(SPACE, " ");
-                out.extend_from_slice(text.as_bytes());
-            }
-            TokenKind::Byte(byte) => out.push(byte),
-            TokenKind::Unused => {}
-            TokenKind::Unknown | TokenKind::Control | TokenKind::UserDefined => {
-                out.extend_from_slice(text.as_bytes());
-            }
-        }
-    }
-
-    fn is_special(&self, id: u32) -> bool {
-        matches!(
-            self.vocabulary.kind(id),
-            TokenKind::Control | TokenKind::Unknown
-        )
-    }
-
-    fn strips_first_space(&self) -> bool {
-        match &self.algorithm {
-            Algorithm::Spm { space_prefix, .. } => *space_prefix,
-            Algorithm::Bpe(_) => false,
-            Algorithm::WordPiece(_) | Algorithm::Unigram(_) => true,
-        }
-    }
-
-    fn token(&self, id: u32) -> Option<String> {
-        self.vocabulary.text(id).map(str::to_owned)
-    }
-
-    fn id(&self, text: &str) -> Option<u32> {
-        self.vocabulary.id(text)
-    }
-
-    fn vocab_size(&self) -> usize {
-        self.vocabulary.len()
-    }
 }

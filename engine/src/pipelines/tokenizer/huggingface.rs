@@ -1,5 +1,9 @@
 //! Tokenizers of a directory in Hugging Face's layout. `tokenizer.json` is the `tokenizers` crate's
 //! own format; the other files say which tokens begin and end a text and hold the chat template.
+//!
+//! The crate runs the expressions of a `tokenizer.json` on a backtracking engine that gives up after
+//! a million steps, as on a megabyte of spaces, and then leaves the rest of the text uncut: the
+//! tokens still spell the text, but may not be the model's own.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::OnceLock;
@@ -109,10 +113,9 @@ pub(crate) fn load(files: &HuggingFaceFiles<'_>) -> Result<Loaded, TokenizerErro
     };
     let size = vocab_size(&tokenizer);
     let numbered = |key: &str| {
-        let ids = [&generation, &model]
-            .into_iter()
-            .map(|file| token_ids(&file[key], size));
-        ids.filter(|ids| !ids.is_empty()).next().unwrap_or_default()
+        let ids = [&generation, &model].map(|file| token_ids(&file[key], size));
+        let found = ids.into_iter().find(|ids| !ids.is_empty());
+        found.unwrap_or_default()
     };
     let bos = named("bos_token").or_else(|| numbered("bos_token_id").first().copied());
     let numbered_end = numbered("eos_token_id");

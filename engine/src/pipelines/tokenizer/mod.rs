@@ -13,12 +13,14 @@
 mod bpe;
 mod byte_level;
 mod decoder;
+mod end_of_generation;
 mod error;
 mod gguf;
 mod huggingface;
 mod metadata;
 mod pretokenize;
 mod pretokenizers;
+mod rebuilt;
 mod special;
 mod spm;
 mod stream;
@@ -164,6 +166,14 @@ impl Tokenizer {
     /// The text of one id as the vocabulary writes it (`Ġthe`, `▁the`, `<0x0A>`).
     pub fn token(&self, id: u32) -> Option<String> {
         self.backend().token(id)
+    }
+
+    /// The bytes that one id stands for in a text: maybe a part of a character, or nothing. A
+    /// SentencePiece token keeps its leading space.
+    pub fn token_bytes(&self, id: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.backend().piece(id, &mut bytes);
+        bytes
     }
 
     /// The id of such a text.

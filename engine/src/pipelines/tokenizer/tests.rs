@@ -4,160 +4,16 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::time::Instant;
 
 use proptest::prelude::*;
 
 use super::*;
+use header::{Header, Meta};
 
-/// A value of a GGUF header.
-#[derive(Debug, Clone)]
-enum Meta {
-    Int(i64),
-    Float(f32),
-    Bool(bool),
-    Text(String),
-    Ints(Vec<i64>),
-    Floats(Vec<f32>),
-    Texts(Vec<String>),
-}
-
-/// GGUF metadata, enough for tests.
-#[derive(Debug, Clone, Default)]
-struct Header(HashMap<String, Meta>);
-
-impl Header {
-    /// Reads the metadata of a little-endian GGUF v3 file.
-    fn read(bytes: &[u8]) -> Self {
-        let mut reader = Reader(bytes);
-        assert_eq!(reader.take(4), b"GGUF");
-        assert_eq!(reader.number(4), 3);
-        let _tensors = reader.number(8);
-        let count = reader.number(8);
-        let entries = (0..count).map(|_| {
-            let key = reader.text();
-            let kind = reader.number(4);
-            (key, reader.value(kind))
-        });
-        Self(entries.collect())
-    }
-
-    fn with(mut self, key: &str, value: Meta) -> Self {
-        self.0.insert(format!("tokenizer.{key}"), value);
-        self
-    }
-}
-
-struct Reader<'b>(&'b [u8]);
-
-impl<'b> Reader<'b> {
-    fn take(&mut self, length: usize) -> &'b [u8] {
-        let (head, tail) = self.0.split_at(length);
-        self.0 = tail;
-        head
-    }
-
-    fn number(&mut self, bytes: usize) -> u64 {
-        let mut number = [0; 8];
-        number[..bytes].copy_from_slice(self.take(bytes));
-        u64::from_le_bytes(number)
-    }
-
-    fn text(&mut self) -> String {
-        let length = self.number(8) as usize;
-        String::from_utf8(self.take(length).to_vec()).unwrap()
-    }
-
-    fn value(&mut self, kind: u64) -> Meta {
-        match kind {
-            0 | 1 => Meta::Int(self.number(1) as i64),
-            2 | 3 => Meta::Int(self.number(2) as i64),
-            4 | 5 => Meta::Int(i64::from(self.number(4) as i32)),
-            6 => Meta::Float(f32::from_bits(self.number(4) as u32)),
-            7 => Meta::Bool(self.number(1) != 0),
-            8 => Meta::Text(self.text()),
-            10 | 11 => Meta::Int(self.number(8) as i64),
-            9 => {
-                let (kind, count) = (self.number(4), self.number(8));
-                let values: Vec<Meta> = (0..count).map(|_| self.value(kind)).collect();
-                collect(kind, values)
-            }
-            other => panic!("value kind {other}"),
-        }
-    }
-}
-
-fn collect(kind: u64, values: Vec<Meta>) -> Meta {
-    let values = values.into_iter();
-    match kind {
-        8 => Meta::Texts(values.map(|v| matches_text(v)).collect()),
-        6 => Meta::Floats(
-            values
-                .map(|v| if let Meta::Float(f) = v { f } else { 0.0 })
-                .collect(),
-        ),
-        _ => Meta::Ints(
-            values
-                .map(|v| if let Meta::Int(i) = v { i } else { 0 })
-                .collect(),
-        ),
-    }
-}
-
-fn matches_text(value: Meta) -> String {
-    match value {
-        Meta::Text(text) => text,
-        other => panic!("{other:?}"),
-    }
-}
-
-impl Metadata for Header {
-    fn string(&self, key: &str) -> Option<&str> {
-        match self.0.get(key)? {
-            Meta::Text(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    fn strings(&self, key: &str) -> Option<&[String]> {
-        match self.0.get(key)? {
-            Meta::Texts(texts) => Some(texts),
-            _ => None,
-        }
-    }
-
-    fn floats(&self, key: &str) -> Option<Vec<f32>> {
-        match self.0.get(key)? {
-            Meta::Floats(floats) => Some(floats.clone()),
-            _ => None,
-        }
-    }
-
-    fn ints(&self, key: &str) -> Option<Vec<i64>> {
-        match self.0.get(key)? {
-            Meta::Ints(ints) => Some(ints.clone()),
-            _ => None,
-        }
-    }
-
-    fn uint(&self, key: &str) -> Option<u64> {
-        match self.0.get(key)? {
-            Meta::Int(int) => u64::try_from(*int).ok(),
-            _ => None,
-        }
-    }
-
-    fn boolean(&self, key: &str) -> Option<bool> {
-        match self.0.get(key)? {
-            Meta::Bool(boolean) => Some(*boolean),
-            _ => None,
-        }
-    }
-
-    fn keys_with_prefix(&self, prefix: &str) -> Vec<&str> {
-        let keys = self.0.keys().map(String::as_str);
-        keys.filter(|key| key.starts_with(prefix)).collect()
-    }
-}
+mod header;
+mod huggingface;
+mod metadata;
 
 /// The folder of shared test data, beside the checkout or where `WISP_SHARED` says.
 fn shared() -> Option<PathBuf> {
@@ -250,4 +106,158 @@ fn pairs_of_deepseek_llm() {
 #[test]
 fn pairs_of_bert_bge() {
     check_pairs("bert-bge");
+}
+
+#[test]
+fn special_tokens_of_llama_3() {
+    let Some(tokenizer) = cached("llama-bpe") else {
+        return;
+    };
+    assert_eq!(tokenizer.bos(), Some(128_000));
+    assert!(tokenizer.adds_bos());
+    assert_eq!(tokenizer.vocab_size(), 128_256);
+    let ends = ["<|end_of_text|>", "<|eot_id|>"].map(|text| tokenizer.id(text).unwrap());
+    assert!(ends.iter().all(|id| tokenizer.eos().contains(id)));
+    let text = "<|start_header_id|>user";
+    let parsed = tokenizer.encode(text, true, true).unwrap();
+    assert_eq!(parsed, [128_000, 128_006, 882]);
+    let plain = tokenizer.encode(text, false, false).unwrap();
+    assert!(plain.len() > 4 && !plain.contains(&128_006));
+    assert_eq!(tokenizer.decode(&plain, true), text);
+    assert_eq!(tokenizer.decode(&parsed, true), "user");
+    assert_eq!(
+        tokenizer.decode(&parsed, false),
+        "<|begin_of_text|><|start_header_id|>user"
+    );
+}
+
+/// Qwen 2's vocabulary has `</s>` as ordinary text.
+#[test]
+fn ends_of_qwen_2() {
+    let Some(tokenizer) = cached("qwen2") else {
+        return;
+    };
+    let ends: Vec<u32> = tokenizer.eos().iter().copied().collect();
+    assert_eq!(ends, [151_643, 151_645]);
+    let tokens = tokenizer.encode("</s><|im_end|>", true, true).unwrap();
+    assert_eq!(tokenizer.decode(&tokens, true), "</s>");
+}
+
+#[test]
+fn spaces_of_llama_2() {
+    let Some(tokenizer) = cached("llama-spm") else {
+        return;
+    };
+    let tokens = tokenizer.encode("Hello world", true, false).unwrap();
+    assert_eq!(tokens, [1, 15043, 3186]);
+    assert_eq!(tokenizer.decode(&tokens, true), "Hello world");
+    // A generation that goes on from a prompt keeps its space.
+    let mut detokenizer = tokenizer.detokenizer(true);
+    detokenizer.skip(&tokens[..2]);
+    assert_eq!(detokenizer.push(3186).as_deref(), Some(" world"));
+    assert_eq!(tokenizer.token_bytes(3186), b" world");
+    assert_eq!(tokenizer.token_bytes(3 + 0xe4), [0xe4]);
+    let special = tokenizer.encode("a</s>b", false, true).unwrap();
+    assert_eq!(special, [263, 2, 289]);
+    assert!(tokenizer.eos().contains(&2));
+}
+
+/// The greedy text of the little model that the engine is tested on.
+#[test]
+fn text_of_the_golden_tokens() {
+    let Some(folder) = shared() else { return };
+    let folder = folder.join("data/models/stories260K");
+    let header = Header::read(&std::fs::read(folder.join("stories260K.gguf")).unwrap());
+    let tokenizer = Tokenizer::from_gguf(&header).unwrap();
+    let golden = std::fs::read_to_string(folder.join("golden.json")).unwrap();
+    let golden: serde_json::Value = serde_json::from_str(&golden).unwrap();
+    let tokens: Vec<u32> = serde_json::from_value(golden["greedy_tokens"].clone()).unwrap();
+    let text = golden["text"].as_str().unwrap();
+    assert_eq!(tokenizer.decode(&tokens, true), text);
+    let again = tokenizer.encode(text, true, false).unwrap();
+    assert_eq!(tokenizer.decode(&again, true), text);
+}
+
+#[test]
+fn a_megabyte_in_seconds() {
+    let words = "The quick brown fox, aged 12345, doesn't jump;  Zażółć gęślą 你好世界 🦊\n";
+    let cases = [
+        words.repeat((1 << 20) / words.len()),
+        "a".repeat(1 << 20),
+        " ".repeat(1 << 20),
+        "\n".repeat(1 << 20),
+        "🦊".repeat(1 << 18),
+    ];
+    for name in ["llama-spm", "llama-bpe", "qwen2"] {
+        let Some(tokenizer) = cached(name) else {
+            return;
+        };
+        for text in &cases {
+            let start = Instant::now();
+            let tokens = tokenizer.encode(text, false, false).unwrap();
+            let (count, encoding) = (tokens.len(), start.elapsed());
+            assert_eq!(&tokenizer.decode(&tokens, false), text, "{name}");
+            println!("{name}: {count} tokens, encoded in {encoding:?}");
+        }
+    }
+}
+
+#[test]
+fn large_vocabularies_load_fast() {
+    let Some(folder) = shared() else { return };
+    for name in ["llama-bpe", "llama-spm", "qwen2"] {
+        let path = folder.join(format!("data/vocab/ggml-vocab-{name}.gguf"));
+        let header = Header::read(&std::fs::read(path).unwrap());
+        let start = Instant::now();
+        let tokenizer = Tokenizer::from_gguf(&header).unwrap();
+        println!(
+            "{name}: {} tokens in {:?}",
+            tokenizer.vocab_size(),
+            start.elapsed()
+        );
+        assert!(
+            tokenizer.warnings().is_empty(),
+            "{:?}",
+            tokenizer.warnings()
+        );
+    }
+}
+
+/// The stream of `tokens` in pieces, joined.
+fn streamed(tokenizer: &Tokenizer, tokens: &[u32], skip_special: bool) -> String {
+    let mut detokenizer = tokenizer.detokenizer(skip_special);
+    let pieces = tokens.iter().filter_map(|&token| detokenizer.push(token));
+    let mut text: String = pieces.collect();
+    text.extend(detokenizer.finish());
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn text_comes_back(text in "(\\PC|[ \\t\\r\\n'a-z0-9.]|\\x00){0,60}") {
+        for name in ["llama-spm", "llama-bpe", "gpt-2", "qwen2"] {
+            let Some(tokenizer) = cached(name) else { return Ok(()) };
+            // SPM cannot tell this character from a space.
+            let text = text.replace('▁', "_");
+            let tokens = tokenizer.encode(&text, false, false).unwrap();
+            prop_assert_eq!(&tokenizer.decode(&tokens, false), &text, "{}", name);
+            prop_assert_eq!(&streamed(tokenizer, &tokens, false), &text, "{}", name);
+        }
+    }
+
+    #[test]
+    fn any_tokens_stream_as_they_decode(tokens in prop::collection::vec(0u32..160_000, 0..40)) {
+        for name in ["llama-spm", "llama-bpe", "gpt-2", "qwen2"] {
+            let Some(tokenizer) = cached(name) else { return Ok(()) };
+            let bytes: Vec<u32> = tokens.iter().map(|token| token % 259).collect();
+            for tokens in [&tokens, &bytes] {
+                for skip in [true, false] {
+                    let whole = tokenizer.decode(tokens, skip);
+                    prop_assert_eq!(streamed(tokenizer, tokens, skip), whole, "{}", name);
+                }
+            }
+        }
+    }
 }

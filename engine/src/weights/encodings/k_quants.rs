@@ -45,7 +45,7 @@ fn each_super_block<const N: usize, F: Copy>(
     read: impl Fn(&[u8; N]) -> [F; BLOCKS],
 ) {
     let (group, skip) = (first / BLOCKS, first % BLOCKS);
-    if skip == 0 && factors.len() % BLOCKS == 0 {
+    if skip == 0 && factors.len().is_multiple_of(BLOCKS) {
         let (factors, _) = factors.as_chunks_mut();
         let scales = planes.many_scales(group, factors.len());
         for (factors, words) in factors.iter_mut().zip(scales) {
@@ -189,10 +189,10 @@ fn six_bit_scales(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
         let (d, dmin) = (f16_at(words, 0), f16_at(words, 2));
         let (scales, minima, top) = (word(words, 1), word(words, 2), word(words, 3));
         let mut factors = [[0.0; 2]; BLOCKS];
-        for b in 0..BLOCKS {
+        for (b, factor) in factors.iter_mut().enumerate() {
             let scale = (scales >> (4 * b) & 15) | (top >> (2 * b) & 3) << 4;
             let minimum = (minima >> (4 * b) & 15) | (top >> (16 + 2 * b) & 3) << 4;
-            factors[b] = [d * scale as i32 as f32, dmin * minimum as i32 as f32];
+            *factor = [d * scale as i32 as f32, dmin * minimum as i32 as f32];
         }
         factors
     });

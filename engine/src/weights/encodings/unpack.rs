@@ -178,8 +178,8 @@ mod tests {
         }
         // As the layout says: bit 8k + g of the word is weight 4g + k.
         let word = u32::from_le_bytes(one);
-        for i in 0..BLOCK {
-            assert_eq!(word >> (8 * (i % 4) + i / 4) & 1, u32::from(q[i] & 1));
+        for (i, q) in q.iter().enumerate() {
+            assert_eq!(word >> (8 * (i % 4) + i / 4) & 1, u32::from(q & 1));
         }
     }
 }

@@ -7,6 +7,8 @@
 
 mod bytes;
 mod ggml_type;
+mod read_tensors;
+mod read_values;
 mod reader;
 mod value;
 

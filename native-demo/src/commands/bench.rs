@@ -1,0 +1,411 @@
+//! `wisp bench`.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
+use serde::Serialize;
+use wisp_engine::{
+    compiler::Program,
+    device::measure::{Ceilings, ceilings},
+    pipelines::{Request, SamplingParams, text_generation::TextGenerator},
+};
+
+use super::print_json;
+use crate::setup::{DeviceArgs, LimitArgs, Loaded, ModelArgs, describe, host_peak_bytes};
+
+/// Measure speed, next to what the device can do at most.
+#[derive(Args)]
+pub struct Bench {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Tokens of the prompt
+    #[arg(short = 'p', long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    prompt_tokens: u32,
+    /// Tokens to generate
+    #[arg(short = 'n', long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    new_tokens: u32,
+    /// How many times
+    #[arg(short = 'r', long, default_value_t = 5, value_name = "RUNS", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Measure kernel by kernel instead
+    #[arg(long)]
+    ops: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+/// Tokens a second over the runs.
+#[derive(Serialize)]
+struct Rate {
+    tokens: u32,
+    median: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Rate {
+    fn of(tokens: u32, mut seconds: Vec<f64>) -> Rate {
+        seconds.sort_by(f64::total_cmp);
+        let rate = |seconds: f64| f64::from(tokens) / seconds.max(1e-9);
+        Rate {
+            tokens,
+            median: rate(seconds[seconds.len() / 2]),
+            least: rate(seconds[seconds.len() - 1]),
+            most: rate(seconds[0]),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    model: String,
+    device: String,
+    runs: u32,
+    load_seconds: f64,
+    first_token_seconds: f64,
+    prefill: Rate,
+    decode: Rate,
+    ceilings: Ceilings,
+    /// Weights read a second in decoding, over the read ceiling.
+    decode_fraction_of_read_ceiling: f64,
+    /// Operations a second in prefill, over the FMA ceiling.
+    prefill_fraction_of_fma_ceiling: f64,
+    weight_bytes_per_token: u64,
+    dispatches_per_token: usize,
+    device_peak_bytes: u64,
+    host_peak_bytes: Option<u64>,
+}
+
+/// One call of the program, measured alone.
+#[derive(Serialize)]
+struct OpReport {
+    op: String,
+    kernel: &'static str,
+    calls: usize,
+    microseconds: f64,
+    gigabytes_per_second: Option<f64>,
+    gigaflops: Option<f64>,
+}
+
+/// Seconds of one prompt and of its continuation.
+struct Run {
+    prefill: f64,
+    decode: f64,
+}
+
+fn run(
+    generator: &mut TextGenerator,
+    prompt_tokens: u32,
+    new_tokens: u32,
+    seed: u32,
+) -> Result<Run> {
+    let vocab = generator.model().spec().vocab_size as u32;
+    // Any tokens will do; a multiplicative sequence repeats late.
+    let tokens = (0..prompt_tokens)
+        .map(|i| (i + seed).wrapping_mul(2_654_435_761) % vocab)
+        .collect();
+    let request = Request {
+        tokens,
+        sampling: SamplingParams::default(),
+        max_new_tokens: new_tokens as usize + 1,
+        stop_tokens: Vec::new(),
+    };
+    generator.add(request)?;
+    let start = Instant::now();
+    let mut first = None;
+    while !generator.is_idle() {
+        let drawn = pollster::block_on(generator.step())?;
+        if !drawn.is_empty() {
+            first.get_or_insert_with(|| start.elapsed().as_secs_f64());
+        }
+    }
+    let prefill = first.unwrap_or_default();
+    Ok(Run {
+        prefill,
+        decode: start.elapsed().as_secs_f64() - prefill,
+    })
+}
+
+/// Bytes and weights that the products read for one token.
+fn products(program: &Program) -> (u64, u64) {
+    let calls = || {
+        program
+            .calls
+            .iter()
+            .filter(|call| Program::is_product(call))
+    };
+    (
+        calls().map(|call| program.matrix_bytes(call)).sum(),
+        calls().map(|call| program.matrix_weights(call)).sum(),
+    )
+}
+
+impl Bench {
+    pub fn run(self) -> Result<()> {
+        let files = self.model.open()?;
+        let mut limits = self.limits.limits(&files)?;
+        let needed = u64::from(self.prompt_tokens) + u64::from(self.new_tokens) + 1;
+        if needed > files.recognised.spec.max_positions {
+            bail!(
+                "-p and -n need {needed} positions, but the model has {}",
+                files.recognised.spec.max_positions
+            );
+        }
+        limits.max_length = needed.max(32);
+        // Before the model is there, whose memory peak is to be its own.
+        let start = Instant::now();
+        let clock = move || -> Duration { start.elapsed() };
+        let ceilings = pollster::block_on(ceilings(&self.device.open()?, &clock))?;
+        let Loaded {
+            mut generator,
+            device,
+            load_seconds,
+        } = self.device.load(&files, limits)?;
+        // Drivers finish compiling at the first use.
+        run(
+            &mut generator,
+            self.prompt_tokens.min(9),
+            2.min(self.new_tokens),
+            1,
+        )?;
+        if self.ops {
+            return self.report_ops(&generator, ceilings);
+        }
+        let mut runs = Vec::new();
+        for seed in 0..self.runs {
+            runs.push(run(
+                &mut generator,
+                self.prompt_tokens,
+                self.new_tokens,
+                seed,
+            )?);
+        }
+        let prefill = Rate::of(
+            self.prompt_tokens,
+            runs.iter().map(|run| run.prefill).collect(),
+        );
+        let decode = Rate::of(self.new_tokens, runs.iter().map(|run| run.decode).collect());
+        let (weight_bytes, _) = products(generator.model().decoder().program());
+        // The output layer runs only for the prompt's last token.
+        let program = generator.model().decoder().program();
+        let output: u64 = program
+            .calls
+            .iter()
+            .rev()
+            .take_while(|call| Program::is_product(call))
+            .map(|call| program.matrix_weights(call))
+            .sum();
+        let per_token = 2.0 * (products(program).1 - output) as f64;
+        let operations = per_token * prefill.median
+            + 2.0 * output as f64 * prefill.median / f64::from(prefill.tokens);
+        let report = Report {
+            model: self.model.name(),
+            device: describe(device.info()),
+            runs: self.runs,
+            load_seconds,
+            first_token_seconds: f64::from(self.prompt_tokens) / prefill.median,
+            decode_fraction_of_read_ceiling: decode.median * weight_bytes as f64
+                / ceilings.read_bytes_per_second,
+            prefill_fraction_of_fma_ceiling: operations / ceilings.f32_operations_per_second,
+            prefill,
+            decode,
+            ceilings,
+            weight_bytes_per_token: weight_bytes,
+            dispatches_per_token: generator.model().dispatches_per_token(),
+            device_peak_bytes: device.allocated().1,
+            host_peak_bytes: host_peak_bytes(),
+        };
+        if self.json {
+            print_json(&report)
+        } else {
+            report.print();
+            Ok(())
+        }
+    }
+
+    /// Measures each kind of call in decoding and in prefill.
+    fn report_ops(&self, generator: &TextGenerator, ceilings: Ceilings) -> Result<()> {
+        let model = generator.model().decoder();
+        let program = model.program();
+        let mut reports: Vec<(u32, OpReport)> = Vec::new();
+        for tokens in [1, self.prompt_tokens.min(model.max_dims()["tokens"] as u32)] {
+            let max = model.max_dims();
+            let sizes: Vec<(&str, u64)> = max
+                .iter()
+                .map(|(name, most)| {
+                    (
+                        *name,
+                        match *name {
+                            "tokens" => tokens.into(),
+                            "logit_rows" => 1,
+                            _ => *most,
+                        },
+                    )
+                })
+                .collect();
+            let dims = model.dims(&sizes)?;
+            for (index, call) in program.calls.iter().enumerate() {
+                let Some(kernel) = model.kernel_of(index, &dims) else {
+                    continue;
+                };
+                let op = call.label.replace(|c: char| c.is_ascii_digit(), "N");
+                if let Some((_, known)) = reports
+                    .iter_mut()
+                    .find(|(at, known)| *at == tokens && known.op == op && known.kernel == kernel)
+                {
+                    known.calls += 1;
+                    continue;
+                }
+                let seconds = self.time_call(model, index, &dims)?;
+                let product = Program::is_product(call);
+                let rows = call.grid[1]
+                    .dims
+                    .iter()
+                    .any(|dim| program.dims[*dim as usize] == "tokens");
+                let rows = if rows { f64::from(tokens) } else { 1.0 };
+                reports.push((
+                    tokens,
+                    OpReport {
+                        op,
+                        kernel,
+                        calls: 1,
+                        microseconds: seconds * 1e6,
+                        gigabytes_per_second: product
+                            .then(|| program.matrix_bytes(call) as f64 / seconds / 1e9),
+                        gigaflops: product.then(|| {
+                            2.0 * rows * program.matrix_weights(call) as f64 / seconds / 1e9
+                        }),
+                    },
+                ));
+            }
+        }
+        if self.json {
+            let ops: Vec<_> = reports
+                .iter()
+                .map(|(tokens, op)| serde_json::json!({ "tokens": tokens, "op": op }))
+                .collect();
+            return print_json(&serde_json::json!({ "ops": ops, "ceilings": ceilings }));
+        }
+        let mut table = Table::new();
+        table.load_style(UTF8_HORIZONTAL_ONLY).set_header([
+            "tokens",
+            "op",
+            "kernel",
+            "calls",
+            "µs a call",
+            "GB/s",
+            "GFLOP/s",
+        ]);
+        let number =
+            |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
+        for (tokens, op) in &reports {
+            table.add_row([
+                tokens.to_string(),
+                op.op.clone(),
+                op.kernel.into(),
+                op.calls.to_string(),
+                format!("{:.1}", op.microseconds),
+                number(op.gigabytes_per_second),
+                number(op.gigaflops),
+            ]);
+        }
+        println!("{table}");
+        println!(
+            "ceilings: {:.2} GB/s, {:.1} GFLOP/s",
+            ceilings.read_bytes_per_second / 1e9,
+            ceilings.f32_operations_per_second / 1e9
+        );
+        Ok(())
+    }
+
+    /// Seconds of one call: the median over submissions of several.
+    fn time_call(
+        &self,
+        model: &wisp_engine::session::Model,
+        index: usize,
+        dims: &wisp_engine::session::Dims,
+    ) -> Result<f64> {
+        let time = |times: usize| -> Result<f64> {
+            let start = Instant::now();
+            model.run_call(index, dims, times)?;
+            pollster::block_on(model.device().finish())?;
+            Ok(start.elapsed().as_secs_f64())
+        };
+        // Enough in one submission that its own cost is small beside them.
+        let times = (0.02 / time(1)?.max(1e-6)).clamp(1.0, 256.0) as usize;
+        let mut seconds = (0..self.runs)
+            .map(|_| Ok(time(times)? / times as f64))
+            .collect::<Result<Vec<f64>>>()?;
+        seconds.sort_by(f64::total_cmp);
+        Ok(seconds[seconds.len() / 2])
+    }
+}
+
+impl Report {
+    fn print(&self) {
+        let mut table = Table::new();
+        table.load_style(UTF8_HORIZONTAL_ONLY).set_header([
+            "",
+            "tokens",
+            "tokens/s",
+            "least",
+            "most",
+            "of the ceiling",
+        ]);
+        let rows = [
+            (
+                "prefill",
+                &self.prefill,
+                self.prefill_fraction_of_fma_ceiling,
+                "FMA",
+            ),
+            (
+                "decode",
+                &self.decode,
+                self.decode_fraction_of_read_ceiling,
+                "read",
+            ),
+        ];
+        for (name, rate, fraction, ceiling) in rows {
+            table.add_row([
+                name.to_string(),
+                rate.tokens.to_string(),
+                format!("{:.2}", rate.median),
+                format!("{:.2}", rate.least),
+                format!("{:.2}", rate.most),
+                format!("{:.0}% ({ceiling})", fraction * 100.0),
+            ]);
+        }
+        let mebibytes = |bytes: u64| bytes as f64 / 1048576.0;
+        println!("{} on {}, {} runs", self.model, self.device, self.runs);
+        println!("{table}");
+        println!(
+            "ceilings       {:.2} GB/s read, {:.1} GFLOP/s f32",
+            self.ceilings.read_bytes_per_second / 1e9,
+            self.ceilings.f32_operations_per_second / 1e9
+        );
+        println!(
+            "first token    {:.3} s after the prompt; loading took {:.2} s",
+            self.first_token_seconds, self.load_seconds
+        );
+        println!(
+            "a token        {} dispatches, {:.1} MiB of weights",
+            self.dispatches_per_token,
+            mebibytes(self.weight_bytes_per_token)
+        );
+        let host = self.host_peak_bytes.map_or("unknown".into(), |bytes| {
+            format!("{:.0} MiB", mebibytes(bytes))
+        });
+        println!(
+            "memory peaks   {:.0} MiB on the device, {host} in this process",
+            mebibytes(self.device_peak_bytes)
+        );
+    }
+}

@@ -1,0 +1,72 @@
+//! `wisp devices`.
+
+use anyhow::Result;
+use clap::Args;
+use comfy_table::Table;
+use serde_json::json;
+use wisp_engine::device;
+
+use super::print_json;
+
+/// List the devices of this machine.
+#[derive(Args)]
+pub struct Devices {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn mebibytes(bytes: u64) -> String {
+    if bytes == u64::MAX {
+        "any".into()
+    } else {
+        format!("{} MiB", bytes >> 20)
+    }
+}
+
+impl Devices {
+    pub fn run(self) -> Result<()> {
+        let devices = pollster::block_on(device::list());
+        if self.json {
+            let devices: Vec<_> = devices
+                .iter()
+                .map(|(spec, info)| json!({ "device": spec.to_string(), "info": info }))
+                .collect();
+            return print_json(&json!({ "devices": devices }));
+        }
+        let mut table = Table::new();
+        table
+            .load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY)
+            .set_header(["--device", "name", "driver", "one binding", "features"]);
+        for (spec, info) in &devices {
+            let capabilities = &info.capabilities;
+            let features = [
+                (capabilities.subgroups, "subgroups"),
+                (capabilities.f16, "f16"),
+                (info.software && info.api != device::Api::Host, "software"),
+            ];
+            let features: Vec<&str> = features
+                .into_iter()
+                .filter(|(has, _)| *has)
+                .map(|(_, name)| name)
+                .collect();
+            let binding = mebibytes(capabilities.max_binding_bytes);
+            table.add_row([
+                spec.to_string(),
+                info.name.clone(),
+                info.driver.clone(),
+                binding,
+                features.join(", "),
+            ]);
+        }
+        println!("{table}");
+        let real = |info: &device::DeviceInfo| !info.software;
+        match devices.iter().find(|(_, info)| real(info)) {
+            Some((spec, info)) => eprintln!("auto is {spec}: {}", info.name),
+            None => eprintln!(
+                "auto is host: there is no real GPU (software adapters are used only when named)"
+            ),
+        }
+        Ok(())
+    }
+}

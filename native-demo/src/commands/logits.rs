@@ -1,0 +1,51 @@
+//! `wisp logits`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use safetensors::{Dtype, tensor::TensorView};
+
+use super::TokenList;
+use crate::setup::{DeviceArgs, LimitArgs, ModelArgs};
+
+/// Write the logits of every position to a safetensors file.
+#[derive(Args)]
+pub struct Logits {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Token ids, used as they are: 1,2,3
+    #[arg(long, value_name = "IDS")]
+    tokens: TokenList,
+    /// The file to write: F32 "logits" [tokens, vocab]
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+impl Logits {
+    pub fn run(self) -> Result<()> {
+        let files = self.model.open()?;
+        let mut limits = self.limits.limits(&files)?;
+        limits.max_logit_rows = limits.max_step_tokens.min(64);
+        let mut generator = self.device.load(&files, limits)?.generator;
+        let TokenList(tokens) = self.tokens;
+        let vocab = files.recognised.spec.vocab_size as usize;
+        let mut bytes = Vec::with_capacity(tokens.len() * vocab * 4);
+        pollster::block_on(generator.logits(&tokens, |piece| {
+            bytes.extend(piece.iter().flat_map(|logit| logit.to_le_bytes()))
+        }))?;
+        let logits = TensorView::new(Dtype::F32, vec![tokens.len(), vocab], &bytes)?;
+        safetensors::serialize_to_file([("logits", logits)], None, &self.out)
+            .with_context(|| format!("cannot write {}", self.out.display()))?;
+        eprintln!(
+            "wrote {} x {vocab} logits to {}",
+            tokens.len(),
+            self.out.display()
+        );
+        Ok(())
+    }
+}

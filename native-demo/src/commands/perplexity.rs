@@ -1,0 +1,97 @@
+//! `wisp perplexity`.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use indicatif::ProgressBar;
+use serde_json::json;
+
+use super::{print_json, read_text};
+use crate::{
+    interrupt,
+    setup::{DeviceArgs, LimitArgs, ModelArgs, tokenizer},
+};
+
+/// Measure how well a model predicts a text.
+///
+/// The text is cut into windows of --context tokens (BOS included, where the model has one); every
+/// token but a window's first counts. Perplexity is exp of the mean negative log-probability.
+#[derive(Args)]
+pub struct Perplexity {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The file with the text; - is standard input
+    #[arg(long, value_name = "F")]
+    file: PathBuf,
+    /// Tokens in a window [default: 512, or the model's context if that is less]
+    #[arg(long, value_name = "N")]
+    context: Option<u64>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    device: DeviceArgs,
+}
+
+/// The log-probability of `token` under one row of logits.
+fn log_probability(logits: &[f32], token: u32) -> f64 {
+    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = logits
+        .iter()
+        .map(|logit| f64::from(logit - max).exp())
+        .sum();
+    f64::from(logits[token as usize] - max) - sum.ln()
+}
+
+impl Perplexity {
+    pub fn run(self) -> Result<()> {
+        let files = self.model.open()?;
+        let tokenizer = tokenizer(&files)?;
+        let tokens = tokenizer.encode(&read_text(&self.file)?, false, false)?;
+        let mut limits = self.limits.limits(&files)?;
+        let context = self.context.unwrap_or(512.min(limits.max_length));
+        if context < 2 || context > limits.max_length {
+            bail!("--context must be from 2 to {}", limits.max_length);
+        }
+        limits.max_length = context;
+        limits.max_step_tokens = limits.max_step_tokens.min(context);
+        limits.max_logit_rows = limits.max_step_tokens.min(64);
+        let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+        let window = context as usize - usize::from(bos.is_some());
+        let vocab = files.recognised.spec.vocab_size as usize;
+        if let Some(token) = tokens.iter().find(|token| **token as usize >= vocab) {
+            bail!("the tokenizer's token {token} is not in the model's vocabulary of {vocab}");
+        }
+        let mut generator = self.device.load(&files, limits)?.generator;
+        interrupt::catch();
+        let bar = ProgressBar::new(tokens.len() as u64);
+        let (mut sum, mut count) = (0.0, 0u64);
+        for part in tokens.chunks(window.max(1)) {
+            let input: Vec<u32> = bos.into_iter().chain(part.iter().copied()).collect();
+            let mut targets = input[1..].iter();
+            pollster::block_on(generator.logits(&input, |piece| {
+                for (row, target) in piece.chunks_exact(vocab).zip(&mut targets) {
+                    sum -= log_probability(row, *target);
+                    count += 1;
+                }
+            }))?;
+            bar.inc(part.len() as u64);
+            if interrupt::happened() {
+                break;
+            }
+        }
+        bar.finish_and_clear();
+        if count == 0 {
+            bail!("{} has too few tokens to predict any", self.file.display());
+        }
+        let perplexity = (sum / count as f64).exp();
+        if self.json {
+            return print_json(&json!({ "perplexity": perplexity, "tokens": count }));
+        }
+        println!("perplexity {perplexity:.4} over {count} tokens");
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! `wisp tokenize`.
+
+use std::{io::Write, path::PathBuf};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde_json::json;
+
+use super::{print_json, read_text};
+use crate::setup::ModelArgs;
+
+/// Show the tokens of a text.
+#[derive(Args)]
+pub struct Tokenize {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// The text
+    #[arg(long, value_name = "T", conflicts_with = "file")]
+    text: Option<String>,
+    /// A file with the text; - is standard input
+    #[arg(long, value_name = "F")]
+    file: Option<PathBuf>,
+    /// Neither add special tokens (BOS) nor take those written in the text for what they are
+    #[arg(long)]
+    no_special: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Tokenize {
+    pub fn run(self) -> Result<()> {
+        let text = match (&self.text, &self.file) {
+            (Some(text), _) => text.clone(),
+            (None, Some(path)) => read_text(path)?,
+            (None, None) => bail!("give --text or --file"),
+        };
+        let tokenizer = self.model.open_tokenizer()?;
+        let tokens = tokenizer.encode(&text, !self.no_special, !self.no_special)?;
+        if self.json {
+            return print_json(&json!({ "tokens": tokens }));
+        }
+        let mut out = std::io::stdout().lock();
+        for token in &tokens {
+            writeln!(
+                out,
+                "{token:>8}  {:?}",
+                tokenizer.token(*token).unwrap_or_default()
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# run.sh: installs what Wisp's tests need, then runs every check that a change must pass. CI runs exactly this.
+#
+# One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
+# kept whole in the target folder, under test-logs. `tests/run.sh STEP…` runs only the steps named (`vulkan`, `fmt`,
+# `clippy`, `build`, `tests`, `doctests`, `docs`, `wasm32`).
+set -euo pipefail
+exec </dev/null
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly STEPS="vulkan fmt clippy build tests doctests docs wasm32"
+readonly FAILURE_LINES=150
+
+command -v cargo >/dev/null || { echo "run.sh: cargo is not on PATH: install Rust from https://rustup.rs" >&2; exit 1; }
+TARGET_DIR=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+readonly TARGET_DIR LOGS=$TARGET_DIR/test-logs
+mkdir -p "$LOGS"
+export CARGO_TERM_COLOR=never
+
+# Vulkan's loader wants a private folder, and complains in every test when there is none.
+if [ -z "${XDG_RUNTIME_DIR:-}" ]; then
+  XDG_RUNTIME_DIR=$(mktemp -d)
+  export XDG_RUNTIME_DIR
+  trap 'rm -rf "$XDG_RUNTIME_DIR"' EXIT
+fi
+
+# A step is a function of this name. What it prints is its log; lines that it writes to descriptor 3 are shown to the
+# user below its status line.
+step_vulkan() {
+  local outcome
+  outcome=$(bash tests/scripts/vulkan-driver.sh)
+  echo "  $outcome" >&3
+}
+
+step_fmt() { cargo fmt --all --check; }
+
+step_clippy() { cargo clippy --locked --workspace --all-targets -- -D warnings; }
+
+# Tests of the command line run the real program, which cargo builds by itself only for tests of that same package.
+step_build() { cargo build --locked --workspace --bins; }
+
+# The tests print why they were skipped ("skipped: no Vulkan adapter"); a run that tests less must not look like one
+# that tests all.
+step_tests() {
+  local status=0
+  if cargo nextest --version >/dev/null 2>&1; then
+    cargo nextest run --locked --workspace --no-fail-fast --success-output final \
+      --failure-output immediate-final >"$LOGS/cargo-test" 2>&1 || status=$?
+  else
+    cargo test --locked --workspace --no-fail-fast --lib --bins --tests -- --show-output >"$LOGS/cargo-test" 2>&1 || status=$?
+  fi
+  cat "$LOGS/cargo-test"
+  { grep -E '^ *Summary |^test result: .* [1-9][0-9]* (passed|failed)' "$LOGS/cargo-test" || true
+    grep -oE 'skipped: .*' "$LOGS/cargo-test" | sort | uniq -c || true
+  } | sed 's/^ */  /' >&3
+  return "$status"
+}
+
+step_doctests() { cargo test --locked --workspace --doc; }
+
+step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p wisp-engine -p wisp-shaders; }
+
+# Another compiler gets a target folder of its own: in a shared one each would undo the other's work.
+step_wasm32() {
+  local rustc folder=$TARGET_DIR
+  rustc=$(bash tests/scripts/wasm-toolchain.sh)
+  if [ "$("$rustc" -vV)" != "$("${RUSTC:-rustc}" -vV)" ]; then folder=$TARGET_DIR/wasm-toolchain; fi
+  echo "  $("$rustc" -V)" >&3
+  RUSTC=$rustc cargo check --locked --target wasm32-unknown-unknown --target-dir "$folder" \
+    -p wisp-shaders -p wisp-engine -p wisp-web
+}
+
+run_step() {
+  local log=$LOGS/$1.log began=$SECONDS status
+  printf '%-10s' "$1"
+  # Not `( … ) || status=$?`, which would switch `set -e` off inside.
+  set +e
+  (set -e; "step_$1") >"$log" 2>&1 3>"$LOGS/notes"
+  status=$?
+  set -e
+  if [ "$status" = 0 ]; then printf 'ok    '; else printf 'FAILED'; fi
+  printf ' %4d s\n' $((SECONDS - began))
+  cat "$LOGS/notes"
+  [ "$status" = 0 ] && return
+  tail -n "$FAILURE_LINES" "$log"
+  echo "run.sh: step '$1' failed with status $status after $SECONDS s in all; its whole output is in $log" >&2
+  exit 1
+}
+
+for name in "$@"; do
+  case " $STEPS " in
+    *" $name "*) ;;
+    *) echo "run.sh: no step '$name'; there are: $STEPS" >&2; exit 2 ;;
+  esac
+done
+# shellcheck disable=SC2086 # the list is split into words on purpose
+for name in ${*:-$STEPS}; do run_step "$name"; done
+printf '%-10sok     %4d s\n' total "$SECONDS"

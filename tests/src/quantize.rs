@@ -1,0 +1,365 @@
+//! Round-to-nearest quantisers for every encoding, to make test models.
+//!
+//! They aim at valid blocks and reasonable errors, not at ggml's quality: scales come from the
+//! extremes of a block, without a search.
+
+use half::{bf16, f16};
+use wisp_engine::weights::Encoding;
+use wisp_engine::weights::gguf::Gguf;
+
+use crate::gguf_writer::GgufWriter;
+
+/// Quantises rows of whole blocks.
+///
+/// # Panics
+///
+/// If `weights` are no whole number of the encoding's blocks.
+pub fn quantize(encoding: Encoding, weights: &[f32]) -> Vec<u8> {
+    assert_eq!(weights.len() % encoding.file_block_weights(), 0);
+    let mut out = Vec::new();
+    for block in weights.chunks_exact(encoding.file_block_weights()) {
+        match encoding {
+            Encoding::F32 => out.extend(block[0].to_le_bytes()),
+            Encoding::F16 => out.extend(f16::from_f32(block[0]).to_le_bytes()),
+            Encoding::BF16 => out.extend(bf16::from_f32(block[0]).to_le_bytes()),
+            Encoding::Q4_0 => q4_0(block, &mut out),
+            Encoding::Q4_1 => q4_1(block, &mut out),
+            Encoding::Q5_0 => q5_0(block, &mut out),
+            Encoding::Q5_1 => q5_1(block, &mut out),
+            Encoding::Q8_0 => q8_0(block, &mut out),
+            Encoding::Q2_K => q2_k(block, &mut out),
+            Encoding::Q3_K => q3_k(block, &mut out),
+            Encoding::Q4_K => q4_k(block, &mut out),
+            Encoding::Q5_K => q5_k(block, &mut out),
+            Encoding::Q6_K => q6_k(block, &mut out),
+            Encoding::IQ4_NL => iq4_nl(block, &mut out),
+            Encoding::MXFP4 => mxfp4(block, &mut out),
+        }
+    }
+    out
+}
+
+/// Appends a half and yields the value that it rounds to.
+fn push_half(value: f32, out: &mut Vec<u8>) -> f32 {
+    let half = f16::from_f32(value);
+    out.extend(half.to_le_bytes());
+    half.to_f32()
+}
+
+/// `value / scale`, rounded and limited; 0 for an empty scale.
+fn level(value: f32, scale: f32, low: i32, high: i32) -> i32 {
+    if scale == 0.0 {
+        return 0.clamp(low, high);
+    }
+    ((value / scale).round() as i32).clamp(low, high)
+}
+
+/// The value of the largest magnitude, with its sign.
+fn extreme(block: &[f32]) -> f32 {
+    let larger = |a: f32, &b: &f32| if b.abs() > a.abs() { b } else { a };
+    block.iter().fold(0.0, larger)
+}
+
+/// The smallest and the largest value.
+fn bounds(block: &[f32]) -> (f32, f32) {
+    let limits = (f32::INFINITY, f32::NEG_INFINITY);
+    block
+        .iter()
+        .fold(limits, |(low, high), &x| (low.min(x), high.max(x)))
+}
+
+/// Packs 32 levels as nibbles: weight `j` low, weight `16 + j` high in byte `j`.
+fn push_nibbles(levels: &[i32], out: &mut Vec<u8>) {
+    out.extend((0..16).map(|j| (levels[j] & 15) as u8 | ((levels[16 + j] & 15) as u8) << 4));
+}
+
+/// Packs the fifth bits of 32 levels: bit `j` is weight `j`'s.
+fn push_fifth_bits(levels: &[i32], out: &mut Vec<u8>) {
+    let bits = levels.iter().enumerate();
+    let bits = bits.fold(0u32, |bits, (j, &level)| {
+        bits | ((level as u32 >> 4) & 1) << j
+    });
+    out.extend(bits.to_le_bytes());
+}
+
+/// Symmetric levels `-half..half` around an offset of `half`: the extreme gets level 0, so that
+/// the side with one level more is used.
+fn symmetric(block: &[f32], half: i32, out: &mut Vec<u8>) -> Vec<i32> {
+    let d = push_half(-extreme(block) / half as f32, out);
+    let levels = block.iter().map(|&x| level(x, d, -half, half - 1) + half);
+    levels.collect()
+}
+
+/// Levels `0..=most` above the block's smallest value.
+fn affine(block: &[f32], most: i32, out: &mut Vec<u8>) -> Vec<i32> {
+    let (low, high) = bounds(block);
+    let d = push_half((high - low) / most as f32, out);
+    let m = push_half(low, out);
+    block.iter().map(|&x| level(x - m, d, 0, most)).collect()
+}
+
+fn q4_0(block: &[f32], out: &mut Vec<u8>) {
+    let levels = symmetric(block, 8, out);
+    push_nibbles(&levels, out);
+}
+
+fn q4_1(block: &[f32], out: &mut Vec<u8>) {
+    let levels = affine(block, 15, out);
+    push_nibbles(&levels, out);
+}
+
+fn q5_0(block: &[f32], out: &mut Vec<u8>) {
+    let levels = symmetric(block, 16, out);
+    push_fifth_bits(&levels, out);
+    push_nibbles(&levels, out);
+}
+
+fn q5_1(block: &[f32], out: &mut Vec<u8>) {
+    let levels = affine(block, 31, out);
+    push_fifth_bits(&levels, out);
+    push_nibbles(&levels, out);
+}
+
+fn q8_0(block: &[f32], out: &mut Vec<u8>) {
+    let d = push_half(extreme(block).abs() / 127.0, out);
+    out.extend(block.iter().map(|&x| level(x, d, -127, 127) as i8 as u8));
+}
+
+/// The value of the table nearest to `x`.
+fn nearest(table: &[f32; 16], x: f32) -> i32 {
+    let distance = |index: &usize| (table[*index] - x).abs();
+    let best = (0..16).min_by(|a, b| distance(a).total_cmp(&distance(b)));
+    best.unwrap_or(0) as i32
+}
+
+/// ggml's `kvalues_iq4nl`.
+const IQ4_NL_VALUES: [f32; 16] = [
+    -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0,
+    89.0, 113.0,
+];
+
+fn iq4_nl(block: &[f32], out: &mut Vec<u8>) {
+    let d = push_half(-extreme(block) / 127.0, out);
+    let scaled = |&x: &f32| if d == 0.0 { 0.0 } else { x / d };
+    let levels: Vec<_> = block
+        .iter()
+        .map(|x| nearest(&IQ4_NL_VALUES, scaled(x)))
+        .collect();
+    push_nibbles(&levels, out);
+}
+
+/// The values of E2M1, the 4-bit float of the OCP microscaling formats.
+const E2M1_VALUES: [f32; 16] = [
+    0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0,
+];
+
+fn mxfp4(block: &[f32], out: &mut Vec<u8>) {
+    // The largest E2M1 value is 6 = 1.5 * 2^2, so the scale is the extreme's exponent less 2.
+    let extreme = extreme(block).abs();
+    let exponent = match extreme {
+        0.0 => -127,
+        _ => (extreme.log2().floor() as i32 - 2).clamp(-127, 127),
+    };
+    out.push((exponent + 127) as u8);
+    let scale = 2f64.powi(exponent);
+    let levels: Vec<_> = block
+        .iter()
+        .map(|&x| nearest(&E2M1_VALUES, (f64::from(x) / scale) as f32))
+        .collect();
+    push_nibbles(&levels, out);
+}
+
+/// A super-block's sub-blocks, each with a scale and a (positive) min: `x = scale * q - min`,
+/// where both are 6- or 4-bit multiples of `d` and `dmin`.
+struct Affine {
+    d: f32,
+    dmin: f32,
+    scales: Vec<i32>,
+    mins: Vec<i32>,
+    levels: Vec<i32>,
+}
+
+/// Quantises sub-blocks of `sub` weights to levels `0..=most`; scales and mins to `0..=coarse`.
+fn affine_sub_blocks(block: &[f32], sub: usize, most: i32, coarse: i32) -> Affine {
+    let spans: Vec<(f32, f32)> = block
+        .chunks_exact(sub)
+        .map(|sub| {
+            let (low, high) = bounds(sub);
+            let low = low.min(0.0);
+            (((high - low) / most as f32).max(0.0), -low)
+        })
+        .collect();
+    let largest = |values: &mut dyn Iterator<Item = f32>| values.fold(0.0, f32::max);
+    let half = |value: f32| f16::from_f32(value).to_f32();
+    let d = half(largest(&mut spans.iter().map(|span| span.0)) / coarse as f32);
+    let dmin = half(largest(&mut spans.iter().map(|span| span.1)) / coarse as f32);
+    let coarsely = |value: f32, unit: f32| level(value, unit, 0, coarse);
+    let scales: Vec<_> = spans.iter().map(|span| coarsely(span.0, d)).collect();
+    let mins: Vec<_> = spans.iter().map(|span| coarsely(span.1, dmin)).collect();
+    let levels = block.iter().enumerate().map(|(i, &x)| {
+        let (scale, min) = (d * scales[i / sub] as f32, dmin * mins[i / sub] as f32);
+        level(x + min, scale, 0, most)
+    });
+    let levels = levels.collect();
+    Affine {
+        d,
+        dmin,
+        scales,
+        mins,
+        levels,
+    }
+}
+
+/// A super-block's sixteen sub-blocks, each with a signed scale: `x = d * scale * q`.
+struct Symmetric {
+    d: f32,
+    scales: Vec<i32>,
+    levels: Vec<i32>,
+}
+
+/// Quantises sub-blocks of 16 weights to levels `-half..half`; scales to `-coarse..coarse`.
+fn symmetric_sub_blocks(block: &[f32], half: i32, coarse: i32) -> Symmetric {
+    let wanted: Vec<f32> = block
+        .chunks_exact(16)
+        .map(|sub| -extreme(sub) / half as f32)
+        .collect();
+    let d = f16::from_f32(-extreme(&wanted) / coarse as f32).to_f32();
+    let scales: Vec<_> = wanted
+        .iter()
+        .map(|&scale| level(scale, d, -coarse, coarse - 1))
+        .collect();
+    let levels = block.iter().enumerate();
+    let levels = levels
+        .map(|(i, &x)| level(x, d * scales[i / 16] as f32, -half, half - 1))
+        .collect();
+    Symmetric { d, scales, levels }
+}
+
+/// Packs 2-bit levels: 32 bytes for each half of 128 weights, weight `32 s + l` at bits `2 s`.
+fn push_crumbs(levels: &[i32], out: &mut Vec<u8>) {
+    for half in levels.chunks_exact(128) {
+        out.extend((0..32).map(|l| {
+            (0..4).fold(0u8, |byte, s| {
+                byte | ((half[32 * s + l] & 3) as u8) << (2 * s)
+            })
+        }));
+    }
+}
+
+/// Packs the low nibbles of 64 weights at a time: weight `l` low, weight `32 + l` high.
+fn push_wide_nibbles(levels: &[i32], out: &mut Vec<u8>) {
+    for part in levels.chunks_exact(64) {
+        out.extend((0..32).map(|l| (part[l] & 15) as u8 | ((part[32 + l] & 15) as u8) << 4));
+    }
+}
+
+fn q2_k(block: &[f32], out: &mut Vec<u8>) {
+    let quant = affine_sub_blocks(block, 16, 3, 15);
+    let pairs = quant.scales.iter().zip(&quant.mins);
+    out.extend(pairs.map(|(&scale, &min)| scale as u8 | (min as u8) << 4));
+    push_crumbs(&quant.levels, out);
+    push_half(quant.d, out);
+    push_half(quant.dmin, out);
+}
+
+fn q3_k(block: &[f32], out: &mut Vec<u8>) {
+    let quant = symmetric_sub_blocks(block, 4, 32);
+    let levels: Vec<_> = quant.levels.iter().map(|q| q + 4).collect();
+    // Third bits: byte `l` has those of weights `l`, `32 + l`, …
+    out.extend((0..32).map(|l| {
+        (0..8).fold(0u8, |byte, s| {
+            byte | ((levels[32 * s + l] >> 2 & 1) as u8) << s
+        })
+    }));
+    push_crumbs(&levels, out);
+    // Sixteen 6-bit scales in 12 bytes: low nibbles in 8, high pairs of bits in 4.
+    let scales: Vec<u8> = quant.scales.iter().map(|s| (s + 32) as u8).collect();
+    out.extend((0..8).map(|i| scales[i] & 15 | (scales[8 + i] & 15) << 4));
+    out.extend(
+        (0..4).map(|i| (0..4).fold(0u8, |byte, k| byte | (scales[4 * k + i] >> 4) << (2 * k))),
+    );
+    push_half(quant.d, out);
+}
+
+/// Packs eight 6-bit scales and eight 6-bit mins into 12 bytes, as Q4_K and Q5_K have them.
+fn push_scales_and_mins(scales: &[i32], mins: &[i32], out: &mut Vec<u8>) {
+    let (s, m) = (|i: usize| scales[i] as u8, |i: usize| mins[i] as u8);
+    out.extend((0..4).map(|i| s(i) | (s(4 + i) >> 4) << 6));
+    out.extend((0..4).map(|i| m(i) | (m(4 + i) >> 4) << 6));
+    out.extend((0..4).map(|i| s(4 + i) & 15 | (m(4 + i) & 15) << 4));
+}
+
+fn q4_k(block: &[f32], out: &mut Vec<u8>) {
+    let quant = affine_sub_blocks(block, 32, 15, 63);
+    push_half(quant.d, out);
+    push_half(quant.dmin, out);
+    push_scales_and_mins(&quant.scales, &quant.mins, out);
+    push_wide_nibbles(&quant.levels, out);
+}
+
+fn q5_k(block: &[f32], out: &mut Vec<u8>) {
+    let quant = affine_sub_blocks(block, 32, 31, 63);
+    push_half(quant.d, out);
+    push_half(quant.dmin, out);
+    push_scales_and_mins(&quant.scales, &quant.mins, out);
+    // Fifth bits: byte `l` has those of weights `l`, `32 + l`, …
+    let levels = &quant.levels;
+    out.extend((0..32).map(|l| {
+        (0..8).fold(0u8, |byte, s| {
+            byte | ((levels[32 * s + l] >> 4 & 1) as u8) << s
+        })
+    }));
+    push_wide_nibbles(levels, out);
+}
+
+fn q6_k(block: &[f32], out: &mut Vec<u8>) {
+    let quant = symmetric_sub_blocks(block, 32, 128);
+    let levels: Vec<_> = quant.levels.iter().map(|q| q + 32).collect();
+    // Each half of 128 weights: weights `l` and `64 + l` share a byte of low nibbles.
+    for half in levels.chunks_exact(128) {
+        out.extend((0..64).map(|l| (half[l] & 15) as u8 | ((half[64 + l] & 15) as u8) << 4));
+    }
+    let high: Vec<_> = levels.iter().map(|q| q >> 4).collect();
+    push_crumbs(&high, out);
+    out.extend(quant.scales.iter().map(|&scale| scale as i8 as u8));
+    push_half(quant.d, out);
+}
+
+/// Rewrites a GGUF file with its matrices in another encoding.
+///
+/// Matrices whose columns are whole blocks are quantised; every other tensor, norms above all,
+/// becomes F32. The metadata stays.
+///
+/// # Panics
+///
+/// If the file is unsound or holds other tensors than F32 and F16 ones.
+pub fn requantize(file: &[u8], encoding: Encoding) -> Vec<u8> {
+    let gguf = Gguf::parse(file).expect("a sound file");
+    assert!(!gguf.big_endian, "a little-endian file");
+    let mut writer = GgufWriter::new(3, false);
+    for (key, value) in &gguf.metadata {
+        if key != "general.alignment" {
+            writer = writer.key(key, value.clone());
+        }
+    }
+    for tensor in &gguf.tensors {
+        let bytes = &file[tensor.offset as usize..][..tensor.len as usize];
+        let weights: Vec<f32> = match tensor.encoding().expect("a float tensor") {
+            Encoding::F32 => chunks(bytes).map(f32::from_le_bytes).collect(),
+            Encoding::F16 => chunks(bytes)
+                .map(|half| f16::from_le_bytes(half).to_f32())
+                .collect(),
+            other => panic!("tensor {} is {other}; expected F32 or F16", tensor.name),
+        };
+        let cols = tensor.shape.last().copied().unwrap_or(1) as usize;
+        let fits = tensor.shape.len() == 2 && cols.is_multiple_of(encoding.file_block_weights());
+        let encoding = if fits { encoding } else { Encoding::F32 };
+        let data = quantize(encoding, &weights);
+        writer = writer.tensor(&tensor.name, encoding, &tensor.shape, &data);
+    }
+    writer.write()
+}
+
+fn chunks<const N: usize>(bytes: &[u8]) -> impl Iterator<Item = [u8; N]> {
+    bytes.as_chunks::<N>().0.iter().copied()
+}

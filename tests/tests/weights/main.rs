@@ -1,0 +1,10 @@
+//! Checkpoint files: sound ones, broken ones, and ones made to break the reader.
+
+mod checkpoint;
+mod gguf;
+mod memory;
+mod oracle;
+mod quantize;
+mod safetensors;
+mod samples;
+mod seeds;

@@ -1,0 +1,141 @@
+//! The quantisers that make test models.
+
+use wisp_engine::weights::encodings::dequantize;
+use wisp_engine::weights::{Checkpoint, Encoding, WeightSource};
+use wisp_tests::quantize::{quantize, requantize};
+use wisp_tests::shared::shared_data;
+
+use crate::samples::noise;
+
+/// The largest error allowed, as ‖a − b‖ / ‖b‖ for normally distributed weights.
+fn bound(encoding: Encoding) -> f64 {
+    match encoding {
+        Encoding::F32 => 0.0,
+        Encoding::F16 => 4e-4,
+        Encoding::BF16 => 3e-3,
+        Encoding::Q8_0 => 0.008,
+        Encoding::Q6_K => 0.025,
+        Encoding::Q5_0 | Encoding::Q5_1 | Encoding::Q5_K => 0.05,
+        Encoding::Q4_0 | Encoding::Q4_1 | Encoding::Q4_K | Encoding::IQ4_NL => 0.1,
+        Encoding::MXFP4 => 0.15,
+        Encoding::Q3_K => 0.2,
+        Encoding::Q2_K => 0.4,
+    }
+}
+
+fn error(encoding: Encoding, weights: &[f32]) -> f64 {
+    let cols = 256;
+    let bytes = quantize(encoding, weights);
+    let back = dequantize(encoding, &bytes, weights.len() / cols, cols).unwrap();
+    assert_eq!(back.len(), weights.len());
+    let squares = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let off = squares(
+        &mut weights
+            .iter()
+            .zip(&back)
+            .map(|(&a, &b)| f64::from(a) - f64::from(b)),
+    );
+    off / squares(&mut weights.iter().map(|&x| f64::from(x))).max(1e-300)
+}
+
+#[test]
+fn errors_are_as_small_as_the_bits_allow() {
+    for encoding in Encoding::all() {
+        for scale in [1.0, 0.02, 100.0] {
+            let weights: Vec<_> = noise(256 * 64).iter().map(|x| x * scale).collect();
+            let error = error(encoding, &weights);
+            println!("{encoding} at {scale}: {error:.5}");
+            assert!(error <= bound(encoding), "{encoding} at {scale}: {error}");
+        }
+    }
+}
+
+#[test]
+fn odd_blocks() {
+    let spike = |at: usize, value: f32| {
+        let mut weights = vec![0.0; 256];
+        weights[at] = value;
+        weights
+    };
+    for encoding in Encoding::all() {
+        assert_eq!(error(encoding, &[0.0; 256]), 0.0, "{encoding}: zeros");
+        // A few bits hold one level exactly, but for the rounding of its scales.
+        for weights in [
+            vec![0.7; 256],
+            vec![-0.7; 256],
+            spike(0, 3.0),
+            spike(255, -3.0),
+        ] {
+            let error = error(encoding, &weights);
+            let allowed = if encoding == Encoding::MXFP4 {
+                0.2
+            } else {
+                0.05
+            };
+            assert!(error <= allowed, "{encoding} {}: {error}", weights[0]);
+        }
+    }
+}
+
+/// Every weight's place is right: one weight at a time stands out.
+#[test]
+fn each_weight_comes_back_at_its_place() {
+    for encoding in Encoding::all() {
+        for at in 0..256 {
+            let mut weights = vec![0.0f32; 256];
+            weights[at] = 1.0;
+            let bytes = quantize(encoding, &weights);
+            let back = dequantize(encoding, &bytes, 1, 256).unwrap();
+            for (i, &value) in back.iter().enumerate() {
+                let expected = if i == at { 1.0 } else { 0.0 };
+                assert!(
+                    (value - expected).abs() < 0.1,
+                    "{encoding}: weight {i} of {at}: {value}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_model_in_every_encoding() {
+    let Some(path) = shared_data("models/stories260K/stories260K.gguf") else {
+        return;
+    };
+    let file = std::fs::read(path).unwrap();
+    let original = Checkpoint::from_bytes("original", file.clone()).unwrap();
+    let values = |checkpoint: &Checkpoint, name: &str| {
+        let tensor = checkpoint.require(name).unwrap();
+        let bytes = checkpoint.bytes(name, 0..tensor.len).unwrap();
+        let cols = *tensor.shape.last().unwrap() as usize;
+        let rows = tensor.shape.iter().product::<u64>() as usize / cols;
+        dequantize(tensor.encoding().unwrap(), &bytes, rows, cols).unwrap()
+    };
+    for encoding in Encoding::all() {
+        let copy = Checkpoint::from_bytes("copy", requantize(&file, encoding)).unwrap();
+        let (a, b) = (original.gguf().unwrap(), copy.gguf().unwrap());
+        assert_eq!(a.metadata, b.metadata, "{encoding}");
+        let mut quantised = 0;
+        for tensor in original.tensors() {
+            let stored = copy.require(&tensor.name).unwrap();
+            assert_eq!(stored.shape, tensor.shape);
+            quantised += usize::from(stored.encoding().unwrap() == encoding);
+            let (a, b) = (values(&original, &tensor.name), values(&copy, &tensor.name));
+            let off: f32 = a.iter().zip(&b).map(|(a, b)| (a - b).powi(2)).sum();
+            let norm: f32 = a.iter().map(|a| a.powi(2)).sum();
+            let error = f64::from((off / norm).sqrt());
+            // Trained weights have heavier tails than normal ones.
+            assert!(
+                error <= 1.5 * bound(encoding),
+                "{encoding} {}: {error}",
+                tensor.name
+            );
+        }
+        // Its 64 columns are no whole super-block.
+        assert_eq!(
+            quantised > 0,
+            encoding.file_block_weights() <= 64,
+            "{encoding}"
+        );
+    }
+}
