@@ -1,15 +1,28 @@
 //! `attention`: causal attention of ragged queries over the paged cache.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 use wisp_shaders::params::AttentionParams;
 
 use super::args::{Args, size};
 use super::error::HostError;
-use super::math::{axpy, dot, exp};
+use super::flash;
+use super::math::{axpy_in, dot_in, exp_sum};
 use super::paged::{Pages, Shape, first_position};
+use crate::weights::encodings::{Lanes, simd, with_lanes};
 
 /// The widest head, as in the kernels.
-const MAX_HEAD_DIM: u32 = 256;
+pub(super) const MAX_HEAD_DIM: u32 = 256;
+
+/// Attention, its arguments checked.
+pub(super) struct Attention<'a> {
+    pub(super) p: AttentionParams,
+    pub(super) q: &'a [f32],
+    pub(super) k_cache: &'a [f32],
+    pub(super) v_cache: &'a [f32],
+    pub(super) pages: Pages<'a>,
+}
 
 /// The twin of `attention.wgsl`.
 pub(super) fn attention(args: &Args) -> Result<(), HostError> {
@@ -18,7 +31,7 @@ pub(super) fn attention(args: &Args) -> Result<(), HostError> {
         let expected = format!("from 1 to {MAX_HEAD_DIM}");
         return Err(args.value("head_dim", expected, p.head_dim));
     }
-    if p.kv_heads == 0 || !p.heads.is_multiple_of(p.kv_heads) {
+    if p.kv_heads == 0 || p.heads == 0 || !p.heads.is_multiple_of(p.kv_heads) {
         let expected = format!("a multiple of kv_heads, {}", p.kv_heads);
         return Err(args.value("heads", expected, p.heads));
     }
@@ -34,38 +47,127 @@ pub(super) fn attention(args: &Args) -> Result<(), HostError> {
     };
     let cache = k_cache.len().min(v_cache.len());
     let pages = Pages::take(args, [4, 5], shape, cache, p.window)?;
-    let out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.head_dim]))?;
-    let (heads, head_dim) = (p.heads as usize, p.head_dim as usize);
-    let group = (p.heads / p.kv_heads) as usize;
-    out.par_chunks_mut(head_dim)
-        .zip(q.par_chunks(head_dim))
-        .enumerate()
-        .for_each(|(i, (out, q))| {
-            let [sequence, position] = pages.index[i / heads];
-            let kv_head = i % heads / group * pages.width;
-            let first = first_position(position, p.window);
-            let mut greatest = f32::MIN;
-            let mut scores: Vec<f32> = Vec::new();
-            for position in first..=position as usize {
-                let k = &k_cache[pages.row(sequence, position) + kv_head..][..head_dim];
-                let mut score = dot(q, k) * p.scale;
-                if p.softcap != 0.0 {
-                    score = p.softcap * (score / p.softcap).tanh();
-                }
-                greatest = greatest.max(score);
-                scores.push(score);
-            }
-            let mut total = 0.0;
-            out.fill(0.0);
-            for (position, score) in (first..).zip(scores) {
-                let weight = exp(score - greatest);
-                total += weight;
-                let v = &v_cache[pages.row(sequence, position) + kv_head..][..head_dim];
-                axpy(weight, v, out);
-            }
-            for out in out {
-                *out /= total;
-            }
-        });
+    let mut out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.head_dim]))?;
+    let call = Attention {
+        p,
+        q,
+        k_cache,
+        v_cache,
+        pages,
+    };
+    let mut blocks = Vec::new();
+    for tokens in call.blocks() {
+        let len = tokens.len() * call.token();
+        // The blocks follow each other and cover all tokens.
+        let block = out.split_off_mut(..len).unwrap_or_default();
+        blocks.push((tokens, block));
+    }
+    blocks.into_par_iter().for_each(|(tokens, out)| {
+        if tokens.len() > 1 {
+            flash::block(&call, tokens, out);
+        } else {
+            let heads = out
+                .par_chunks_mut(call.group() * call.head_dim())
+                .enumerate();
+            heads.for_each(|(kv_head, out)| one_token(&call, tokens.start, kv_head, out));
+        }
+    });
     Ok(())
+}
+
+impl Attention<'_> {
+    pub(super) fn head_dim(&self) -> usize {
+        self.p.head_dim as usize
+    }
+
+    /// Query heads that share a KV head.
+    pub(super) fn group(&self) -> usize {
+        (self.p.heads / self.p.kv_heads) as usize
+    }
+
+    /// Elements of a token in `q` and `out`.
+    pub(super) fn token(&self) -> usize {
+        self.p.heads as usize * self.head_dim()
+    }
+
+    /// The keys (or values) of a position, for one head.
+    #[inline(always)]
+    pub(super) fn row<'b>(&self, cache: &'b [f32], at: [usize; 3]) -> &'b [f32] {
+        let [sequence, position, kv_head] = at;
+        let head = self.pages.row(sequence as u32, position) + kv_head * self.pages.width;
+        &cache[head..head + self.head_dim()]
+    }
+
+    /// The tokens in order, cut where they do not follow each other in one sequence, and so that a
+    /// block's queries of one KV head fit into one scratch.
+    fn blocks(&self) -> Vec<Range<usize>> {
+        let most = (flash::ROWS / self.group()).max(1);
+        let mut blocks: Vec<Range<usize>> = Vec::new();
+        for (t, [sequence, position]) in self.pages.index.iter().enumerate() {
+            if let Some(block) = blocks.last_mut() {
+                let [last_sequence, last_position] = self.pages.index[t - 1];
+                let follows =
+                    *sequence == last_sequence && last_position.checked_add(1) == Some(*position);
+                if follows && block.len() < most {
+                    block.end = t + 1;
+                    continue;
+                }
+            }
+            blocks.push(t..t + 1);
+        }
+        blocks
+    }
+}
+
+simd! {
+    /// One token and the query heads of one KV head; a few positions at a time.
+    fn one_token(call: &Attention, t: usize, kv_head: usize, out: &mut [f32]) {
+        with_lanes!(L => one_token_in::<L>(call, t, kv_head, out))
+    }
+}
+
+#[inline(always)]
+fn one_token_in<L: Lanes>(call: &Attention, t: usize, kv_head: usize, out: &mut [f32]) {
+    const POSITIONS: usize = 64;
+    let head_dim = call.head_dim();
+    let [sequence, position] = call.pages.index[t].map(|i| i as usize);
+    let q = &call.q[t * call.token() + kv_head * out.len()..][..out.len()];
+    out.fill(0.0);
+    // The greatest score and the sum of weights of each head.
+    let mut state = vec![[f32::MIN, 0.0]; call.group()];
+    let first = first_position(position as u32, call.p.window);
+    for start in (first..=position).step_by(POSITIONS) {
+        let count = POSITIONS.min(position + 1 - start);
+        let heads = out.chunks_exact_mut(head_dim).zip(q.chunks_exact(head_dim));
+        for ((out, q), [greatest, total]) in heads.zip(&mut state) {
+            let mut scores = [0.0; POSITIONS];
+            let scores = &mut scores[..count];
+            for (i, score) in scores.iter_mut().enumerate() {
+                let k = call.row(call.k_cache, [sequence, start + i, kv_head]);
+                *score = cap(dot_in::<L>(q, k) * call.p.scale, call.p.softcap);
+            }
+            let fade = exp_sum(scores, greatest, total);
+            out.iter_mut().for_each(|out| *out *= fade);
+            for (i, weight) in scores.iter().enumerate() {
+                axpy_in::<L>(
+                    *weight,
+                    call.row(call.v_cache, [sequence, start + i, kv_head]),
+                    out,
+                );
+            }
+        }
+    }
+    for (out, [_, total]) in out.chunks_exact_mut(head_dim).zip(state) {
+        out.iter_mut().for_each(|out| *out /= total);
+    }
+}
+
+/// Soft-caps a score.
+#[inline(always)]
+pub(super) fn cap(score: f32, softcap: f32) -> f32 {
+    if softcap == 0.0 {
+        score
+    } else {
+        softcap * (score / softcap).tanh()
+    }
 }

@@ -27,13 +27,14 @@ pub(super) fn embed<E: Packed>(args: &Args) -> Result<(), HostError> {
             if row >= rows {
                 return;
             }
-            let mut weights = [0.0; BLOCK];
-            for (b, out) in out.chunks_mut(BLOCK).enumerate() {
-                load_blocks::<E>(planes, row * blocks + b, &mut weights);
-                for (out, w) in out.iter_mut().zip(weights) {
-                    *out = w * p.scale;
-                }
+            let (whole, rest) = out.split_at_mut(cols / BLOCK * BLOCK);
+            load_blocks::<E>(planes, row * blocks, whole);
+            if !rest.is_empty() {
+                let mut last = [0.0; BLOCK];
+                load_blocks::<E>(planes, row * blocks + blocks - 1, &mut last);
+                rest.copy_from_slice(&last[..rest.len()]);
             }
+            out.iter_mut().for_each(|out| *out *= p.scale);
         });
     Ok(())
 }

@@ -43,8 +43,9 @@ simd! {
     }
 }
 
+/// [`dot`], inlined into a function of `simd!`.
 #[inline(always)]
-fn dot_in<L: Lanes>(a: &[f32], b: &[f32]) -> f32 {
+pub(super) fn dot_in<L: Lanes>(a: &[f32], b: &[f32]) -> f32 {
     let len = a.len().min(b.len());
     let (a, a_rest) = a[..len].as_chunks::<16>();
     let (b, b_rest) = b[..len].as_chunks::<16>();
@@ -64,13 +65,50 @@ fn dot_in<L: Lanes>(a: &[f32], b: &[f32]) -> f32 {
     sum(&lanes) + rest
 }
 
-simd! {
-    /// `y += factor * x`.
-    pub(super) fn axpy(factor: f32, x: &[f32], y: &mut [f32]) {
-        for (y, x) in y.iter_mut().zip(x) {
-            *y += factor * x;
+/// `y += factor * x`, inlined into a function of `simd!`.
+#[inline(always)]
+pub(super) fn axpy_in<L: Lanes>(factor: f32, x: &[f32], y: &mut [f32]) {
+    let (x, x_rest) = x.as_chunks::<16>();
+    let (y, y_rest) = y.as_chunks_mut::<16>();
+    for (x, y) in x.iter().zip(y) {
+        L::store(L::mul_add(L::splat(factor), L::load(x), L::load(y)), y);
+    }
+    for (x, y) in x_rest.iter().zip(y_rest) {
+        *y += factor * x;
+    }
+}
+
+/// One step of an online softmax: makes weights of scores, relative to the greatest so far, adds
+/// them to the total, and returns the factor by which everything summed before must shrink.
+#[inline(always)]
+pub(super) fn exp_sum(scores: &mut [f32], greatest: &mut f32, total: &mut f32) -> f32 {
+    let before = *greatest;
+    let mut lanes = [before; 16];
+    let (chunks, rest) = scores.as_chunks::<16>();
+    for chunk in chunks {
+        for i in 0..16 {
+            // Not `f32::max`, which takes three instructions to drop NaN.
+            lanes[i] = if chunk[i] > lanes[i] {
+                chunk[i]
+            } else {
+                lanes[i]
+            };
         }
     }
+    *greatest = lanes.iter().chain(rest).fold(before, |a, b| a.max(*b));
+    for score in scores.iter_mut() {
+        *score = exp(*score - *greatest);
+    }
+    let (chunks, rest) = scores.as_chunks::<16>();
+    let mut lanes = [0.0; 16];
+    for chunk in chunks {
+        for i in 0..16 {
+            lanes[i] += chunk[i];
+        }
+    }
+    let fade = exp(before - *greatest);
+    *total = *total * fade + sum(&lanes) + rest.iter().sum::<f32>();
+    fade
 }
 
 /// The sum of 16 numbers, by halves.

@@ -9,6 +9,7 @@ mod backend;
 mod buffer;
 mod dot;
 mod error;
+mod flash;
 mod math;
 mod paged;
 mod panel;

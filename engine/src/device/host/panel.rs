@@ -16,11 +16,11 @@ pub(super) const DEPTH: usize = 512;
 pub(super) const ROWS: usize = 48;
 
 /// Tokens of a panel.
-const TOKENS: usize = 32;
+pub(super) const TOKENS: usize = 32;
 
 /// Elements from one row of the scratch to the next; no power of two, whose multiples would fall
 /// on the same lines of the nearest cache.
-const STRIDE: usize = DEPTH + 16;
+pub(super) const STRIDE: usize = DEPTH + 16;
 
 /// Memory for decoded rows, 99 KiB.
 pub(super) fn scratch() -> Vec<f32> {
@@ -96,6 +96,54 @@ fn multiply_in<E: Packed, L: Lanes, const R: usize, const V: usize>(
                 for v in (0..outs.len().div_ceil(16)).step_by(V) {
                     let tile = tile::<L, R, V>(&scratch[i * STRIDE..], panel, v);
                     add_tile(&tile, &mut outs[16 * v..], at + i, R.min(count - i));
+                }
+            }
+        }
+    }
+}
+
+simd! {
+    /// Adds to `outs[i][t]` the product of row `i` of a scratch and token `t` of packed panels.
+    pub(super) fn add_rows(
+        scratch: &[f32],
+        rows: usize,
+        packed: &[[f32; TOKENS]],
+        depth: usize,
+        tokens: usize,
+        outs: &mut [&mut [f32]],
+    ) {
+        multiversion::target::match_target! {
+            "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma+f16c" => {
+                add_rows_in::<crate::weights::encodings::Avx512, 12, 2>(scratch, rows, packed, depth, tokens, outs)
+            },
+            "x86_64+avx2+fma+f16c" => {
+                add_rows_in::<crate::weights::encodings::Avx2, 6, 1>(scratch, rows, packed, depth, tokens, outs)
+            },
+            _ => add_rows_in::<crate::weights::encodings::Portable, 2, 1>(scratch, rows, packed, depth, tokens, outs),
+        }
+    }
+}
+
+#[inline(always)]
+fn add_rows_in<L: Lanes, const R: usize, const V: usize>(
+    scratch: &[f32],
+    rows: usize,
+    packed: &[[f32; TOKENS]],
+    depth: usize,
+    tokens: usize,
+    outs: &mut [&mut [f32]],
+) {
+    for (first, panel) in (0..tokens).step_by(TOKENS).zip(packed.chunks_exact(depth)) {
+        for i in (0..rows).step_by(R) {
+            for v in (0..TOKENS.min(tokens - first).div_ceil(16)).step_by(V) {
+                let tile = tile::<L, R, V>(&scratch[i * STRIDE..], panel, v);
+                let at = first + 16 * v;
+                let count = (16 * V).min(tokens - at);
+                for (out, row) in outs[i..].iter_mut().zip(&tile) {
+                    let out = &mut out[at..at + count];
+                    for (out, sum) in out.iter_mut().zip(row.as_flattened()) {
+                        *out += sum;
+                    }
                 }
             }
         }

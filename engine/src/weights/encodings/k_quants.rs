@@ -36,6 +36,34 @@ fn file_bits(bytes: &[u8], b: usize) -> Quants {
     std::array::from_fn(|l| bytes[l] >> b & 1)
 }
 
+/// Reads the factors of blocks from `first` on, a super-block's at once.
+#[inline(always)]
+fn each_super_block<const N: usize, F: Copy>(
+    planes: Planes,
+    first: usize,
+    factors: &mut [F],
+    read: impl Fn(&[u8; N]) -> [F; BLOCKS],
+) {
+    let (group, skip) = (first / BLOCKS, first % BLOCKS);
+    if skip == 0 && factors.len().is_multiple_of(BLOCKS) {
+        let (factors, _) = factors.as_chunks_mut();
+        let scales = planes.many_scales(group, factors.len());
+        for (factors, words) in factors.iter_mut().zip(scales) {
+            *factors = read(words);
+        }
+    } else {
+        for (i, factor) in (first..).zip(factors) {
+            *factor = read(planes.scales(i / BLOCKS))[i % BLOCKS];
+        }
+    }
+}
+
+/// Word `i` of a super-block's scales.
+#[inline(always)]
+fn word<const N: usize>(words: &[u8; N], i: usize) -> u32 {
+    u32::from_le_bytes(words.as_chunks().0[i])
+}
+
 /// 2 bits: `d * scale * q - dmin * minimum`, scales and minima of 4 bits for 16 weights.
 #[allow(non_camel_case_types)]
 pub struct Q2_K;
@@ -56,16 +84,18 @@ impl Packed for Q2_K {
 
     #[inline(always)]
     fn factors(planes: Planes, first: usize, factors: &mut [[[f32; 2]; 2]]) {
-        for (i, factor) in factors.iter_mut().enumerate() {
-            let (group, b) = ((first + i) / BLOCKS, (first + i) % BLOCKS);
-            let words: &[u8; 20] = planes.scales(group);
+        each_super_block::<20, _>(planes, first, factors, |words| {
             let (d, dmin) = (f16_at(words, 0), f16_at(words, 2));
-            let halves = [words[4 + 2 * b], words[5 + 2 * b]];
-            *factor = [
-                halves.map(|byte| d * f32::from(byte & 15)),
-                halves.map(|byte| dmin * f32::from(byte >> 4)),
-            ];
-        }
+            let bytes: &[[u8; 2]] = words[4..].as_chunks().0;
+            let mut factors = [[[0.0; 2]; 2]; BLOCKS];
+            for b in 0..BLOCKS {
+                for half in 0..2 {
+                    factors[b][0][half] = d * f32::from(bytes[b][half] & 15);
+                    factors[b][1][half] = dmin * f32::from(bytes[b][half] >> 4);
+                }
+            }
+            factors
+        });
     }
 
     #[inline(always)]
@@ -106,17 +136,16 @@ impl Packed for Q3_K {
 
     #[inline(always)]
     fn factors(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
-        for (i, factor) in factors.iter_mut().enumerate() {
-            let (group, b) = ((first + i) / BLOCKS, (first + i) % BLOCKS);
-            let words: &[u8; 16] = planes.scales(group);
+        each_super_block::<16, _>(planes, first, factors, |words| {
             let d = f16_at(words, 0);
-            let (low, top) = (words[4 + b], words[12 + b / 2] >> (4 * (b % 2)));
-            let scale = |bits: u8| d * (i32::from(bits) - 32) as f32;
-            *factor = [
-                scale((low & 15) | (top & 3) << 4),
-                scale((low >> 4) | (top >> 2 & 3) << 4),
-            ];
-        }
+            let (low, top) = ([word(words, 1), word(words, 2)], word(words, 3));
+            let mut scales = [0.0; 2 * BLOCKS];
+            for i in 0..2 * BLOCKS {
+                let bits = (low[i / 8] >> (4 * (i % 8)) & 15) | (top >> (2 * i) & 3) << 4;
+                scales[i] = d * (bits as i32 - 32) as f32;
+            }
+            bytemuck::cast(scales)
+        });
     }
 
     #[inline(always)]
@@ -156,17 +185,17 @@ fn pack_six_bit_scales(file: &[u8], scales: &mut [u8]) {
 /// Scale and minimum of each block of `Q4_K` and `Q5_K`.
 #[inline(always)]
 fn six_bit_scales(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
-    for (i, factor) in factors.iter_mut().enumerate() {
-        let (group, b) = ((first + i) / BLOCKS, (first + i) % BLOCKS);
-        let words: &[u8; 16] = planes.scales(group);
+    each_super_block::<16, _>(planes, first, factors, |words| {
         let (d, dmin) = (f16_at(words, 0), f16_at(words, 2));
-        let six_bits = |at: usize| {
-            let low = words[4 + 4 * at + b / 2] >> (4 * (b % 2)) & 15;
-            let high = words[12 + 2 * at + b / 4] >> (2 * (b % 4)) & 3;
-            f32::from(low | high << 4)
-        };
-        *factor = [d * six_bits(0), dmin * six_bits(1)];
-    }
+        let (scales, minima, top) = (word(words, 1), word(words, 2), word(words, 3));
+        let mut factors = [[0.0; 2]; BLOCKS];
+        for (b, factor) in factors.iter_mut().enumerate() {
+            let scale = (scales >> (4 * b) & 15) | (top >> (2 * b) & 3) << 4;
+            let minimum = (minima >> (4 * b) & 15) | (top >> (16 + 2 * b) & 3) << 4;
+            *factor = [d * scale as i32 as f32, dmin * minimum as i32 as f32];
+        }
+        factors
+    });
 }
 
 /// 4 bits: `d * scale * q - dmin * minimum`, scales and minima of 6 bits for 32 weights.
@@ -257,13 +286,14 @@ impl Packed for Q6_K {
 
     #[inline(always)]
     fn factors(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
-        for (i, factor) in factors.iter_mut().enumerate() {
-            let (group, b) = ((first + i) / BLOCKS, (first + i) % BLOCKS);
-            let words: &[u8; 20] = planes.scales(group);
+        each_super_block::<20, _>(planes, first, factors, |words| {
             let d = f16_at(words, 0);
-            let halves = [words[4 + 2 * b], words[5 + 2 * b]];
-            *factor = halves.map(|scale| d * f32::from(scale as i8));
-        }
+            let mut scales = [0.0; 2 * BLOCKS];
+            for (scale, byte) in scales.iter_mut().zip(&words[4..]) {
+                *scale = d * f32::from(*byte as i8);
+            }
+            bytemuck::cast(scales)
+        });
     }
 
     #[inline(always)]
