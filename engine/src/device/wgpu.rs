@@ -18,7 +18,7 @@ use super::{
 };
 
 /// Bytes in flight to the device after which an upload waits, so that staging memory stays small.
-const UPLOAD_WINDOW: u64 = 32 << 20;
+const UPLOAD_WINDOW: u64 = 8 << 20;
 
 /// A device behind wgpu.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use crate::{
 use super::SessionError;
 
 /// Bytes of a checkpoint that are read and repacked at a time.
-const PIECE_BYTES: u64 = 4 << 20;
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// Rows in a piece are a multiple of this, so that every plane's part is whole words.
 const PIECE_ROWS: u64 = 16;

@@ -159,6 +159,7 @@ impl Bench {
             );
         }
         limits.max_length = needed.max(32);
+        limits.max_step_tokens = limits.max_step_tokens.min(self.prompt_tokens.into());
         // Before the model is there, whose memory peak is to be its own.
         let start = Instant::now();
         let clock = move || -> Duration { start.elapsed() };
