@@ -230,6 +230,23 @@ impl LimitArgs {
             ..ModelLimits::default()
         })
     }
+
+    /// The limits for one text of known length: memory for no more than it takes.
+    pub fn limits_for(
+        &self,
+        files: &ModelFiles,
+        prompt: usize,
+        new: Option<usize>,
+    ) -> Result<ModelLimits> {
+        let mut limits = self.limits(files)?;
+        if let (Some(new), None) = (new, self.max_length) {
+            limits.max_length = limits
+                .max_length
+                .min((prompt as u64).saturating_add(new as u64).max(1));
+        }
+        limits.max_step_tokens = limits.max_step_tokens.min(prompt.max(1) as u64);
+        Ok(limits)
+    }
 }
 
 /// The most memory that this process had at once, in bytes, where the system tells.

@@ -91,7 +91,11 @@ pub async fn ceilings(
     let slow = software && device.info().api != Api::Host;
     let most = if slow { READ_BYTES / 4 } else { READ_BYTES };
     let capabilities = &device.info().capabilities;
-    let read_bytes = most.min(capabilities.max_binding_bytes).min(capabilities.max_buffer_bytes) >> 20 << 20;
+    let read_bytes = most
+        .min(capabilities.max_binding_bytes)
+        .min(capabilities.max_buffer_bytes)
+        >> 20
+        << 20;
     let x = device.allocate("measurement", read_bytes, Usage::Storage)?;
     // Memory that was never written may not exist.
     let piece = vec![0x3f; 1 << 20];

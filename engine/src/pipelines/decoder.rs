@@ -82,7 +82,10 @@ impl DecoderSpec {
                 self.heads, self.kv_heads
             ));
         }
-        if self.rotary_dim == 0 || !self.rotary_dim.is_multiple_of(2) || self.rotary_dim > self.head_dim {
+        if self.rotary_dim == 0
+            || !self.rotary_dim.is_multiple_of(2)
+            || self.rotary_dim > self.head_dim
+        {
             return Err(format!(
                 "{} of {} elements of a head cannot rotate",
                 self.rotary_dim, self.head_dim

@@ -96,7 +96,9 @@ impl Generate {
         let sampling = self.sampling.params()?;
         let files = self.model.open()?;
         let prompt = self.prompt_tokens(&files)?;
-        let limits = self.limits.limits(&files)?;
+        let limits = self
+            .limits
+            .limits_for(&files, prompt.len(), self.max_new_tokens)?;
         let Loaded {
             mut generator,
             device,

@@ -18,6 +18,9 @@ pub struct HostBuffer {
 }
 
 struct Storage {
+    /// What the system gave.
+    allocation: NonNull<u8>,
+    /// The first aligned byte of it.
     bytes: NonNull<u8>,
     layout: Layout,
     len: usize,
@@ -31,8 +34,8 @@ unsafe impl Sync for Storage {}
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        // SAFETY: `bytes` was allocated with this layout.
-        unsafe { dealloc(self.bytes.as_ptr(), self.layout) };
+        // SAFETY: it was allocated with this layout.
+        unsafe { dealloc(self.allocation.as_ptr(), self.layout) };
     }
 }
 
@@ -63,12 +66,19 @@ impl HostBuffer {
     /// When the system refuses.
     pub fn new(len: usize) -> Result<Self, OutOfMemory> {
         let error = OutOfMemory { bytes: len };
-        let layout = Layout::from_size_align(len.max(1), ALIGN).map_err(|_| error)?;
+        // Aligned by hand: for more than its own alignment the system's allocator writes the zeros,
+        // which makes every page take memory.
+        let bytes = len.max(1).checked_add(ALIGN).ok_or(error)?;
+        let layout = Layout::from_size_align(bytes, 1).map_err(|_| error)?;
         // SAFETY: the layout's size is not zero.
-        let bytes = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(error)?;
+        let allocation = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(error)?;
+        let padding = allocation.align_offset(ALIGN);
+        // SAFETY: the padding is less than `ALIGN`, by which the allocation is longer than `len`.
+        let bytes = unsafe { allocation.add(padding) };
         let lock = Mutex::new(());
         Ok(HostBuffer {
             storage: Arc::new(Storage {
+                allocation,
                 bytes,
                 layout,
                 len,
