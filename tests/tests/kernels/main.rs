@@ -1,0 +1,4 @@
+//! Every kernel against its twin on the host.
+
+mod matmul;
+mod rows;
