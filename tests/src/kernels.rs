@@ -24,7 +24,10 @@ pub fn exact<T: bytemuck::NoUninit>(data: &[T]) -> Memory {
 
 /// `len` floats to be written, with noise in them that shows what is left untouched.
 pub fn close(len: usize, bound: f64) -> Memory {
-    Memory { bound: Some(bound), ..exact(&noise(99, len)) }
+    Memory {
+        bound: Some(bound),
+        ..exact(&noise(99, len))
+    }
 }
 
 /// Sizes, parameters and memory of one run.
@@ -50,7 +53,13 @@ pub fn case<P: bytemuck::NoUninit + std::fmt::Debug>(
     cols: usize,
 ) -> Case {
     let label = format!("{params:?}");
-    Case { params: bytemuck::bytes_of(&params).to_vec(), memory, grid, cols, label }
+    Case {
+        params: bytemuck::bytes_of(&params).to_vec(),
+        memory,
+        grid,
+        cols,
+        label,
+    }
 }
 
 /// `len` numbers from -1 to 1 that depend on the seed.
@@ -69,7 +78,10 @@ pub fn noise(seed: u32, len: usize) -> Vec<f32> {
 pub fn weight(encoding: Encoding, rows: usize, cols: usize) -> Vec<Memory> {
     let file = quantize(encoding, &noise(7, rows * cols));
     let planes = repack_rows(encoding, &file, rows, cols).expect("whole rows");
-    let present = planes.iter().zip(encoding.has_plane()).filter(|(_, present)| *present);
+    let present = planes
+        .iter()
+        .zip(encoding.has_plane())
+        .filter(|(_, present)| *present);
     present.map(|(plane, _)| exact(plane)).collect()
 }
 
@@ -84,7 +96,10 @@ fn adapters() -> &'static Result<Vec<(Profile, Device)>, String> {
             Err(error @ DeviceError::NoAdapter { .. }) => Err(error.to_string()),
             Err(error) => panic!("{error}"),
         };
-        [Profile::Full, Profile::Baseline].into_iter().map(open).collect()
+        [Profile::Full, Profile::Baseline]
+            .into_iter()
+            .map(open)
+            .collect()
     })
 }
 
@@ -103,7 +118,8 @@ fn unmet(kernel: &Kernel, device: &Device) -> Option<&'static str> {
 
 /// Whether a kernel is meant for a case's sizes.
 pub fn fits(kernel: &Kernel, case: &Case) -> bool {
-    case.cols.is_multiple_of(kernel.cols_multiple.max(1) as usize)
+    case.cols
+        .is_multiple_of(kernel.cols_multiple.max(1) as usize)
         && case.grid[1] <= kernel.max_rows_y as usize
 }
 
@@ -125,7 +141,14 @@ fn run(device: &Device, kernel: &'static Kernel, case: &Case) -> Result<Vec<Vec<
     let group = device.bind(kernel, &slices)?;
     let tiles = |i: usize| case.grid[i].div_ceil(kernel.tile[i] as usize) as u32;
     let workgroups = [tiles(0), tiles(1), 1];
-    device.submit([Dispatch { pipeline: &pipeline, group: &group, workgroups }].into_iter())?;
+    device.submit(
+        [Dispatch {
+            pipeline: &pipeline,
+            group: &group,
+            workgroups,
+        }]
+        .into_iter(),
+    )?;
     let read = |buffer| pollster::block_on(device.read(buffer, 0..buffer.bytes()));
     buffers[1..].iter().map(read).collect()
 }
@@ -133,7 +156,10 @@ fn run(device: &Device, kernel: &'static Kernel, case: &Case) -> Result<Vec<Vec<
 /// `|a - b| / |b|`: NaN where either has one.
 fn error(a: &[u8], b: &[u8]) -> f64 {
     let floats = |bytes: &[u8]| -> Vec<f64> {
-        bytes.chunks_exact(4).map(|b| bytemuck::pod_read_unaligned::<f32>(b).into()).collect()
+        bytes
+            .chunks_exact(4)
+            .map(|b| bytemuck::pod_read_unaligned::<f32>(b).into())
+            .collect()
     };
     let (a, b) = (floats(a), floats(b));
     let off: f64 = a.iter().zip(&b).map(|(a, b)| (a - b) * (a - b)).sum();
@@ -161,7 +187,8 @@ pub fn check(op: &str, cases: &[Case]) {
             }
         }
         for case in fitting {
-            let expected = run(&host, kernel, case).unwrap_or_else(|e| panic!("{op} on the host: {e}"));
+            let expected =
+                run(&host, kernel, case).unwrap_or_else(|e| panic!("{op} on the host: {e}"));
             for (profile, device) in adapters {
                 if unmet(kernel, device).is_some() {
                     continue;
@@ -192,5 +219,10 @@ pub fn check(op: &str, cases: &[Case]) {
     }
     println!("{op}: {runs} runs");
     assert!(runs > 0, "{op}: no kernel ran");
-    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{} failures:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
 }

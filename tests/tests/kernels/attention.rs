@@ -1,6 +1,6 @@
-//! Ops on the paged cache: `attention`, `kv_write`.
+//! Ops on the paged cache: `attention`, `kv_write`, `rope`.
 
-use wisp_shaders::params::{AttentionParams, KvWriteParams};
+use wisp_shaders::params::{AttentionParams, KvWriteParams, RopeParams};
 use wisp_tests::kernels::{Case, case, check, close, exact, noise};
 
 /// A ragged batch over a cache.
@@ -21,7 +21,15 @@ const fn batch(
     softcap: f32,
     sequences: &'static [(usize, usize)],
 ) -> Batch {
-    Batch { heads, kv_heads, head_dim, page_size, window, softcap, sequences }
+    Batch {
+        heads,
+        kv_heads,
+        head_dim,
+        page_size,
+        window,
+        softcap,
+        sequences,
+    }
 }
 
 const BATCHES: &[Batch] = &[
@@ -37,13 +45,19 @@ const BATCHES: &[Batch] = &[
 
 impl Batch {
     fn max_pages(&self) -> usize {
-        let most = self.sequences.iter().map(|(before, count)| before + count).max();
+        let most = self
+            .sequences
+            .iter()
+            .map(|(before, count)| before + count)
+            .max();
         most.unwrap_or(0).div_ceil(self.page_size)
     }
 
     /// Pages in reverse order, so that nothing lies where one would guess it.
     fn table(&self) -> Vec<u32> {
-        (0..(self.max_pages() * self.sequences.len()) as u32).rev().collect()
+        (0..(self.max_pages() * self.sequences.len()) as u32)
+            .rev()
+            .collect()
     }
 
     /// Sequence and position of each token.
@@ -56,7 +70,10 @@ impl Batch {
 
     fn cache(&self, seed: u32) -> Vec<f32> {
         let width = self.head_dim.next_multiple_of(4);
-        noise(seed, self.table().len() * self.page_size * self.kv_heads * width)
+        noise(
+            seed,
+            self.table().len() * self.page_size * self.kv_heads * width,
+        )
     }
 }
 
@@ -107,15 +124,53 @@ fn kv_write(b: &Batch) -> Case {
         exact(&b.cache(3)),
         exact(&b.cache(4)),
     ];
-    case(params, memory, [b.kv_heads * b.head_dim.div_ceil(4), tokens], b.head_dim)
+    case(
+        params,
+        memory,
+        [b.kv_heads * b.head_dim.div_ceil(4), tokens],
+        b.head_dim,
+    )
+}
+
+fn rope(b: &Batch) -> Case {
+    let tokens = b.index().len();
+    let half = b.head_dim / 2;
+    let stride = b.heads * b.head_dim + 3;
+    let params = RopeParams {
+        tokens: tokens as u32,
+        heads: b.heads as u32,
+        head_dim: b.head_dim as u32,
+        rotary_dim: 2 * half as u32,
+        stride: stride as u32,
+        offset: 1,
+        interleaved: b.window % 2,
+    };
+    let positions = b.max_pages() * b.page_size;
+    let memory = vec![
+        close(tokens * stride, 1e-6),
+        exact(&b.index()),
+        exact(&noise(5, positions * half * 2)),
+    ];
+    case(params, memory, [half * b.heads, tokens], b.head_dim)
+}
+
+#[test]
+fn ropes() {
+    check("rope", &BATCHES.iter().map(rope).collect::<Vec<_>>());
 }
 
 #[test]
 fn attentions() {
-    check("attention", &BATCHES.iter().map(attention).collect::<Vec<_>>());
+    check(
+        "attention",
+        &BATCHES.iter().map(attention).collect::<Vec<_>>(),
+    );
 }
 
 #[test]
 fn kv_writes() {
-    check("kv_write", &BATCHES.iter().map(kv_write).collect::<Vec<_>>());
+    check(
+        "kv_write",
+        &BATCHES.iter().map(kv_write).collect::<Vec<_>>(),
+    );
 }

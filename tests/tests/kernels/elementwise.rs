@@ -5,10 +5,23 @@ use wisp_tests::kernels::{case, check, close, exact, noise};
 
 #[test]
 fn elementwise() {
-    let sizes = [(1usize, 1usize, 0), (60, 7, 1), (515, 515, 0), (5000, 172, 1)];
+    let sizes = [
+        (1usize, 1usize, 0),
+        (60, 7, 1),
+        (515, 515, 0),
+        (5000, 172, 1),
+    ];
     let cases = sizes.map(|(len, b_len, op)| {
-        let params = ElementwiseParams { len: len as u32, b_len: b_len as u32, op };
-        let memory = vec![exact(&noise(1, len)), exact(&noise(2, b_len)), exact(&noise(3, len))];
+        let params = ElementwiseParams {
+            len: len as u32,
+            b_len: b_len as u32,
+            op,
+        };
+        let memory = vec![
+            exact(&noise(1, len)),
+            exact(&noise(2, b_len)),
+            exact(&noise(3, len)),
+        ];
         case(params, memory, [len, 1], len)
     });
     check("elementwise", &cases);
@@ -27,7 +40,10 @@ fn gated() {
             up_offset: 2,
             activation,
         };
-        let gate: Vec<f32> = noise(1, tokens * (2 * cols + 1)).iter().map(|x| x * 12.0).collect();
+        let gate: Vec<f32> = noise(1, tokens * (2 * cols + 1))
+            .iter()
+            .map(|x| x * 12.0)
+            .collect();
         let memory = vec![
             exact(&gate),
             exact(&noise(2, tokens * (cols + 3))),

@@ -68,6 +68,9 @@ fn embeds() {
             memory.extend(weight(encoding, rows, cols));
             case(params, memory, [cols.div_ceil(32), tokens], cols)
         });
-        check(&format!("embed.{}", encoding.name()), &cases.collect::<Vec<_>>());
+        check(
+            &format!("embed.{}", encoding.name()),
+            &cases.collect::<Vec<_>>(),
+        );
     }
 }

@@ -4,7 +4,15 @@ use wisp_shaders::params::{GatherRowsParams, RmsNormParams, RowsParams};
 use wisp_tests::kernels::{Case, case, check, close, exact, noise};
 
 /// Rows and cols.
-const SIZES: &[[usize; 2]] = &[[1, 7], [2, 60], [3, 172], [5, 515], [9, 768], [17, 4], [65, 1]];
+const SIZES: &[[usize; 2]] = &[
+    [1, 7],
+    [2, 60],
+    [3, 172],
+    [5, 515],
+    [9, 768],
+    [17, 4],
+    [65, 1],
+];
 
 fn cases(of: impl Fn(usize, usize) -> Case) -> Vec<Case> {
     SIZES.iter().map(|&[rows, cols]| of(rows, cols)).collect()
@@ -12,14 +20,22 @@ fn cases(of: impl Fn(usize, usize) -> Case) -> Vec<Case> {
 
 fn norm(rows: usize, cols: usize) -> RmsNormParams {
     let (rows, cols) = (rows as u32, cols as u32);
-    RmsNormParams { rows, cols, eps: 1e-5, weight_offset: (rows % 2) as f32 }
+    RmsNormParams {
+        rows,
+        cols,
+        eps: 1e-5,
+        weight_offset: (rows % 2) as f32,
+    }
 }
 
 #[test]
 fn rms_norm() {
     let of = |rows, cols| {
-        let memory =
-            vec![exact(&noise(1, rows * cols)), exact(&noise(2, cols)), close(rows * cols, 1e-6)];
+        let memory = vec![
+            exact(&noise(1, rows * cols)),
+            exact(&noise(2, cols)),
+            close(rows * cols, 1e-6),
+        ];
         case(norm(rows, cols), memory, [rows, 1], cols)
     };
     check("rms_norm", &cases(of));
@@ -39,8 +55,14 @@ fn add_rms_norm() {
 fn softmax_and_argmax() {
     let of = |out: fn(usize, usize) -> _| {
         cases(move |rows, cols| {
-            let params = RowsParams { rows: rows as u32, cols: cols as u32 };
-            let x: Vec<f32> = noise(1, rows * cols).iter().map(|x| (x * 20.0).round()).collect();
+            let params = RowsParams {
+                rows: rows as u32,
+                cols: cols as u32,
+            };
+            let x: Vec<f32> = noise(1, rows * cols)
+                .iter()
+                .map(|x| (x * 20.0).round())
+                .collect();
             case(params, vec![exact(&x), out(rows, cols)], [rows, 1], cols)
         })
     };
@@ -51,9 +73,16 @@ fn softmax_and_argmax() {
 #[test]
 fn gather_rows() {
     let of = |rows: usize, cols: usize| {
-        let params = GatherRowsParams { rows: 7, cols: cols as u32 };
+        let params = GatherRowsParams {
+            rows: 7,
+            cols: cols as u32,
+        };
         let indices: Vec<u32> = (0..7).map(|i| (i * 3 % rows) as u32).collect();
-        let memory = vec![exact(&noise(1, rows * cols)), exact(&indices), exact(&noise(2, 7 * cols))];
+        let memory = vec![
+            exact(&noise(1, rows * cols)),
+            exact(&indices),
+            exact(&noise(2, 7 * cols)),
+        ];
         case(params, memory, [7 * cols, 1], cols)
     };
     check("gather_rows", &cases(of));
