@@ -226,3 +226,17 @@ pub fn check(op: &str, cases: &[Case]) {
         failures.join("\n")
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_seen() {
+        let of = |a: [f32; 2], b: [f32; 2]| error(bytemuck::bytes_of(&a), bytemuck::bytes_of(&b));
+        assert_eq!(of([3.0, 4.0], [3.0, 4.0]), 0.0);
+        assert_eq!(of([3.0, 9.0], [3.0, 4.0]), 1.0);
+        assert!(of([f32::NAN, 4.0], [3.0, 4.0]).is_nan());
+        assert!(of([f32::INFINITY, 4.0], [f32::INFINITY, 4.0]).is_nan());
+    }
+}
