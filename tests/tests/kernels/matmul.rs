@@ -1,0 +1,76 @@
+//! `matmul.<encoding>` and `embed.<encoding>`.
+
+use wisp_engine::weights::Encoding;
+use wisp_shaders::params::{EmbedParams, MatmulParams};
+use wisp_tests::kernels::{Case, case, check, close, exact, noise, weight};
+
+/// Tokens, rows and cols; quantised encodings get the next whole number of blocks.
+const SIZES: &[[usize; 3]] = &[
+    [1, 1, 7],
+    [1, 67, 172],
+    [2, 3, 60],
+    [3, 33, 515],
+    [5, 130, 32],
+    [8, 31, 96],
+    [9, 64, 256],
+    [17, 7, 512],
+    [33, 67, 96],
+    [65, 130, 172],
+    [1, 33, 768],
+];
+
+fn matmul(encoding: Encoding, [tokens, rows, cols]: [usize; 3]) -> Case {
+    let cols = cols.next_multiple_of(encoding.file_block_weights());
+    let (before, after, bias_offset) = (3, 2, 1);
+    let out_stride = before + rows + after;
+    let params = MatmulParams {
+        tokens: tokens as u32,
+        rows: rows as u32,
+        cols: cols as u32,
+        blocks: cols.div_ceil(32) as u32,
+        out_stride: out_stride as u32,
+        out_offset: before as u32,
+        bias_offset,
+        has_bias: (rows % 2) as u32,
+    };
+    let mut memory = vec![
+        exact(&noise(1, tokens * cols)),
+        close(tokens * out_stride, 1e-6 * (cols as f64).sqrt()),
+        exact(&noise(2, rows + 1)),
+    ];
+    memory.extend(weight(encoding, rows, cols));
+    case(params, memory, [rows, tokens], cols)
+}
+
+#[test]
+fn matmuls() {
+    for encoding in Encoding::all() {
+        let cases: Vec<_> = SIZES.iter().map(|sizes| matmul(encoding, *sizes)).collect();
+        check(&format!("matmul.{}", encoding.name()), &cases);
+    }
+}
+
+#[test]
+fn embeds() {
+    for encoding in Encoding::all() {
+        let cases = SIZES.iter().map(|&[tokens, rows, cols]| {
+            let cols = cols.next_multiple_of(encoding.file_block_weights());
+            let params = EmbedParams {
+                tokens: tokens as u32,
+                rows: rows as u32,
+                row_offset: 2,
+                cols: cols as u32,
+                blocks: cols.div_ceil(32) as u32,
+                scale: 1.5,
+            };
+            let ids: Vec<u32> = (0..tokens).map(|t| (t * 7 % (rows + 4)) as u32).collect();
+            let mut memory = vec![exact(&ids), exact(&noise(3, tokens * cols))];
+            memory.extend(weight(encoding, rows, cols));
+            case(params, memory, [cols.div_ceil(32), tokens], cols)
+        });
+        check(
+            &format!("embed.{}", encoding.name()),
+            &cases.collect::<Vec<_>>(),
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! Ops on rows: norms, softmax, argmax, gathers.
+
+use wisp_shaders::params::{GatherRowsParams, RmsNormParams, RowsParams};
+use wisp_tests::kernels::{Case, case, check, close, exact, noise};
+
+/// Rows and cols.
+const SIZES: &[[usize; 2]] = &[
+    [1, 7],
+    [2, 60],
+    [3, 172],
+    [5, 515],
+    [9, 768],
+    [17, 4],
+    [65, 1],
+];
+
+fn cases(of: impl Fn(usize, usize) -> Case) -> Vec<Case> {
+    SIZES.iter().map(|&[rows, cols]| of(rows, cols)).collect()
+}
+
+fn norm(rows: usize, cols: usize) -> RmsNormParams {
+    let (rows, cols) = (rows as u32, cols as u32);
+    RmsNormParams {
+        rows,
+        cols,
+        eps: 1e-5,
+        weight_offset: (rows % 2) as f32,
+    }
+}
+
+#[test]
+fn rms_norm() {
+    let of = |rows, cols| {
+        let memory = vec![
+            exact(&noise(1, rows * cols)),
+            exact(&noise(2, cols)),
+            close(rows * cols, 1e-6),
+        ];
+        case(norm(rows, cols), memory, [rows, 1], cols)
+    };
+    check("rms_norm", &cases(of));
+}
+
+#[test]
+fn add_rms_norm() {
+    let of = |rows, cols| {
+        let [x, y] = [1, 3].map(|seed| exact(&noise(seed, rows * cols)));
+        let memory = vec![x, y, exact(&noise(2, cols)), close(rows * cols, 1e-6)];
+        case(norm(rows, cols), memory, [rows, 1], cols)
+    };
+    check("add_rms_norm", &cases(of));
+}
+
+#[test]
+fn softmax_and_argmax() {
+    let of = |out: fn(usize, usize) -> _| {
+        cases(move |rows, cols| {
+            let params = RowsParams {
+                rows: rows as u32,
+                cols: cols as u32,
+            };
+            let x: Vec<f32> = noise(1, rows * cols)
+                .iter()
+                .map(|x| (x * 20.0).round())
+                .collect();
+            case(params, vec![exact(&x), out(rows, cols)], [rows, 1], cols)
+        })
+    };
+    check("softmax", &of(|rows, cols| close(rows * cols, 2e-6)));
+    check("argmax", &of(|rows, _| exact(&noise(4, rows))));
+}
+
+#[test]
+fn gather_rows() {
+    let of = |rows: usize, cols: usize| {
+        let params = GatherRowsParams {
+            rows: 7,
+            cols: cols as u32,
+        };
+        let indices: Vec<u32> = (0..7).map(|i| (i * 3 % rows) as u32).collect();
+        let memory = vec![
+            exact(&noise(1, rows * cols)),
+            exact(&indices),
+            exact(&noise(2, 7 * cols)),
+        ];
+        case(params, memory, [7 * cols, 1], cols)
+    };
+    check("gather_rows", &cases(of));
+}
