@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use wisp_engine::device::{Device, DeviceError, Dispatch, Profile, Usage};
+use wisp_engine::device::{Buffer, Device, DeviceError, Dispatch, Profile, Usage};
 use wisp_engine::weights::{Encoding, encodings::repack_rows};
 use wisp_shaders::{Access, Kernel};
 
@@ -37,26 +37,29 @@ pub struct Case {
     pub params: Vec<u8>,
     /// The bindings from 1 on.
     pub memory: Vec<Memory>,
-    /// The op's grid.
-    pub grid: [usize; 2],
+    /// The op's grid: one or two dimensions.
+    pub grid: Vec<usize>,
+    /// How often the kernel is dispatched, one after the other.
+    pub dispatches: usize,
     /// What `cols_multiple` must divide.
     pub cols: usize,
     /// The sizes, for messages.
     pub label: String,
 }
 
-/// A case of an op.
+/// A case of an op: one dispatch.
 pub fn case<P: bytemuck::NoUninit + std::fmt::Debug>(
     params: P,
     memory: Vec<Memory>,
-    grid: [usize; 2],
+    grid: &[usize],
     cols: usize,
 ) -> Case {
     let label = format!("{params:?}");
     Case {
         params: bytemuck::bytes_of(&params).to_vec(),
         memory,
-        grid,
+        grid: grid.to_vec(),
+        dispatches: 1,
         cols,
         label,
     }
@@ -120,10 +123,27 @@ fn unmet(kernel: &Kernel, device: &Device) -> Option<&'static str> {
 pub fn fits(kernel: &Kernel, case: &Case) -> bool {
     case.cols
         .is_multiple_of(kernel.cols_multiple.max(1) as usize)
-        && case.grid[1] <= kernel.max_rows_y as usize
+        && case.grid.get(1).copied().unwrap_or(1) <= kernel.max_rows_y as usize
 }
 
-fn run(device: &Device, kernel: &'static Kernel, case: &Case) -> Result<Vec<Vec<u8>>, DeviceError> {
+/// The workgroups that cover a grid. A long row is folded into the next dimension, as a session
+/// does it, but at the least limit of any device, so that it is folded on all of them.
+fn workgroups(kernel: &Kernel, grid: &[usize]) -> [u32; 3] {
+    const MOST: u32 = 65535;
+    let tiles = |i: usize| grid[i].div_ceil(kernel.tile[i] as usize) as u32;
+    let x = tiles(0);
+    match grid.len() {
+        1 if x <= MOST => [x, 1, 1],
+        1 => [MOST, x.div_ceil(MOST), 1],
+        _ if x <= MOST => [x, tiles(1), 1],
+        _ => [MOST, tiles(1), x.div_ceil(MOST)],
+    }
+}
+
+/// What each binding from 1 on holds after a run; nothing for those that are only read.
+type Outputs = Vec<Vec<u8>>;
+
+fn run(device: &Device, kernel: &'static Kernel, case: &Case) -> Result<Outputs, DeviceError> {
     let params = device.allocate("params", case.params.len() as u64, Usage::Uniform)?;
     device.write(&params, 0, &case.params)?;
     let mut buffers = vec![params];
@@ -139,18 +159,18 @@ fn run(device: &Device, kernel: &'static Kernel, case: &Case) -> Result<Vec<Vec<
     slices[0] = buffers[0].slice(0..case.params.len() as u64);
     let pipeline = device.pipeline(kernel)?;
     let group = device.bind(kernel, &slices)?;
-    let tiles = |i: usize| case.grid[i].div_ceil(kernel.tile[i] as usize) as u32;
-    let workgroups = [tiles(0), tiles(1), 1];
-    device.submit(
-        [Dispatch {
-            pipeline: &pipeline,
-            group: &group,
-            workgroups,
-        }]
-        .into_iter(),
-    )?;
-    let read = |buffer| pollster::block_on(device.read(buffer, 0..buffer.bytes()));
-    buffers[1..].iter().map(read).collect()
+    let dispatch = Dispatch {
+        pipeline: &pipeline,
+        group: &group,
+        workgroups: workgroups(kernel, &case.grid),
+    };
+    device.submit(std::iter::repeat_n(dispatch, case.dispatches))?;
+    let read = |(buffer, access): (&Buffer, &Access)| match access {
+        Access::Write => pollster::block_on(device.read(buffer, 0..buffer.bytes())),
+        _ => Ok(Vec::new()),
+    };
+    let all = buffers.iter().zip(kernel.bindings);
+    all.skip(1).map(read).collect()
 }
 
 /// `|a - b| / |b|`: NaN where either has one.
@@ -167,53 +187,101 @@ fn error(a: &[u8], b: &[u8]) -> f64 {
     (off / norm.max(1e-30)).sqrt()
 }
 
-/// Runs every kernel of an op on every case that it is meant for.
+/// The first words that differ, in words.
+fn difference(a: &[u8], b: &[u8]) -> Option<String> {
+    let mut words = a.chunks(4).zip(b.chunks(4)).enumerate();
+    let (i, (a, b)) = words.find(|(_, (a, b))| a != b)?;
+    Some(format!("word {i} is {a:02x?}, the twin's {b:02x?}"))
+}
+
+/// What differs from what the twin wrote.
+fn differences(case: &Case, actual: &Outputs, expected: &Outputs) -> Vec<String> {
+    let bindings = case.memory.iter().zip(actual.iter().zip(expected));
+    let compare = |(i, (memory, (a, b))): (usize, (&Memory, (&Vec<u8>, &Vec<u8>)))| {
+        let wrong = match memory.bound {
+            _ if a.len() != b.len() => Some(format!("{} bytes of {}", a.len(), b.len())),
+            None => difference(a, b),
+            Some(bound) => {
+                let error = error(a, b);
+                (error.is_nan() || error > bound).then(|| format!("error {error:e} of {bound:e}"))
+            }
+        };
+        wrong.map(|wrong| format!("binding {}: {wrong}", i + 1))
+    };
+    bindings.enumerate().filter_map(compare).collect()
+}
+
+/// Runs every kernel of an op on every case that it is meant for, and compares it with its twin.
 ///
 /// # Panics
 ///
-/// With the list of what differs from the twin.
+/// With the list of what differs.
+pub fn check_fitting(op: &str, cases: &[Case]) {
+    if adapters().is_err() {
+        return check_outputs(op, cases, |_, _| Vec::new());
+    }
+    let host = Device::host(0).expect("the host device starts");
+    let kernel = wisp_shaders::candidates(op).next().expect("an op");
+    let twin = |case| run(&host, kernel, case).unwrap_or_else(|e| panic!("{op} on the host: {e}"));
+    let expected: Vec<Outputs> = cases.iter().map(twin).collect();
+    check_outputs(op, cases, |i, outputs| {
+        differences(&cases[i], outputs, &expected[i])
+    });
+}
+
+/// [`check_fitting`], for tables of cases that leave no kernel of the op out.
+///
+/// # Panics
+///
+/// Also if no case is meant for one of the kernels.
 pub fn check(op: &str, cases: &[Case]) {
+    assert_visits_all(op, cases);
+    check_fitting(op, cases);
+}
+
+/// Asserts that each kernel of an op has a case, so that none is added without one. Whether the
+/// adapter can run it is another matter: what it cannot is printed.
+///
+/// # Panics
+///
+/// With the names of those that have none.
+pub fn assert_visits_all(op: &str, cases: &[Case]) {
+    let unvisited: Vec<_> = wisp_shaders::candidates(op)
+        .filter(|kernel| !cases.iter().any(|case| fits(kernel, case)))
+        .map(|kernel| kernel.name)
+        .collect();
+    assert!(unvisited.is_empty(), "no case fits {unvisited:?}");
+}
+
+/// Runs every kernel of an op on every case that it is meant for; `judge` says what is wrong with
+/// what a case (by its number) wrote.
+///
+/// # Panics
+///
+/// With the list of what is wrong.
+pub fn check_outputs(op: &str, cases: &[Case], judge: impl Fn(usize, &Outputs) -> Vec<String>) {
     let adapters = match adapters() {
         Ok(adapters) => adapters,
         Err(why) => return println!("skipped: no adapter ({why})"),
     };
-    let host = Device::host(0).expect("the host device starts");
     let (mut failures, mut runs) = (Vec::new(), 0);
     for kernel in wisp_shaders::candidates(op) {
-        let fitting: Vec<&Case> = cases.iter().filter(|case| fits(kernel, case)).collect();
         for (profile, device) in adapters {
             if let Some(need) = unmet(kernel, device) {
                 println!("skipped: {} on {profile:?}: needs {need}", kernel.name);
+                continue;
             }
-        }
-        for case in fitting {
-            let expected =
-                run(&host, kernel, case).unwrap_or_else(|e| panic!("{op} on the host: {e}"));
-            for (profile, device) in adapters {
-                if unmet(kernel, device).is_some() {
+            for (i, case) in cases.iter().enumerate() {
+                if !fits(kernel, case) {
                     continue;
                 }
                 runs += 1;
-                let at = format!("{} on {profile:?}, {}", kernel.name, case.label);
-                let actual = match run(device, kernel, case) {
-                    Ok(actual) => actual,
-                    Err(error) => {
-                        failures.push(format!("{at}: {error}"));
-                        continue;
-                    }
+                let wrong = match run(device, kernel, case) {
+                    Ok(outputs) => judge(i, &outputs),
+                    Err(error) => vec![error.to_string()],
                 };
-                for (i, memory) in case.memory.iter().enumerate() {
-                    let (a, b) = (&actual[i], &expected[i]);
-                    let written = kernel.bindings[i + 1] == Access::Write;
-                    let off = memory.bound.map(|bound| (error(a, b), bound));
-                    let wrong = match off {
-                        None => a != b,
-                        Some((error, bound)) => error.is_nan() || error > bound,
-                    };
-                    if written && wrong {
-                        failures.push(format!("{at}: binding {}, error and bound {off:?}", i + 1));
-                    }
-                }
+                let at = format!("{} on {profile:?}, {}", kernel.name, case.label);
+                failures.extend(wrong.iter().map(|wrong| format!("{at}: {wrong}")));
             }
         }
     }
@@ -238,5 +306,25 @@ mod tests {
         assert_eq!(of([3.0, 9.0], [3.0, 4.0]), 1.0);
         assert!(of([f32::NAN, 4.0], [3.0, 4.0]).is_nan());
         assert!(of([f32::INFINITY, 4.0], [f32::INFINITY, 4.0]).is_nan());
+        assert!(difference(&[1, 2, 3, 4], &[1, 2, 3, 4]).is_none());
+        assert!(difference(&[1, 2, 3, 4], &[1, 2, 3, 5]).is_some());
+    }
+
+    #[test]
+    #[should_panic(expected = "no case fits")]
+    fn kernels_without_a_case_are_seen() {
+        // Too many rows for the kernels that are made for one.
+        let wide = case([0u32; 2], Vec::new(), &[1, 9], 32);
+        assert_visits_all("matmul.q8_0", &[wide]);
+    }
+
+    #[test]
+    fn long_rows_are_folded() {
+        let kernel = wisp_shaders::kernel("elementwise.baseline").unwrap();
+        let of = |grid: &[usize]| workgroups(kernel, grid);
+        let long = 65535 * kernel.tile[0] as usize;
+        assert_eq!(of(&[long]), [65535, 1, 1]);
+        assert_eq!(of(&[long + 1]), [65535, 2, 1]);
+        assert_eq!(of(&[long + 1, 3]), [65535, 3, 2]);
     }
 }

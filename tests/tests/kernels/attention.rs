@@ -1,9 +1,13 @@
-//! Ops on the paged cache: `attention`, `kv_write`, `rope`.
+//! Ops on the paged cache: `attention`, `kv_write`, `rope`, `rope_kv_write`.
 
-use wisp_shaders::params::{AttentionParams, KvWriteParams, RopeParams};
-use wisp_tests::kernels::{Case, case, check, close, exact, noise};
+use std::borrow::Cow;
+
+use proptest::prelude::*;
+use wisp_shaders::params::{AttentionParams, KvWriteParams, RopeKvWriteParams, RopeParams};
+use wisp_tests::kernels::{Case, case, check, check_fitting, close, exact, noise};
 
 /// A ragged batch over a cache.
+#[derive(Debug)]
 struct Batch {
     heads: usize,
     kv_heads: usize,
@@ -12,7 +16,7 @@ struct Batch {
     window: u32,
     softcap: f32,
     /// For each sequence: positions before the batch, and tokens in it.
-    sequences: &'static [(usize, usize)],
+    sequences: Cow<'static, [(usize, usize)]>,
 }
 
 const fn batch(
@@ -28,7 +32,7 @@ const fn batch(
         page_size,
         window,
         softcap,
-        sequences,
+        sequences: Cow::Borrowed(sequences),
     }
 }
 
@@ -41,6 +45,23 @@ const BATCHES: &[Batch] = &[
     batch([7, 1, 128, 16], 5, 5.0, &[(130, 1), (7, 1)]),
     batch([2, 2, 256, 1], 0, 0.0, &[(10, 2)]),
     batch([5, 1, 64, 16], 0, 0.0, &[(0, 65)]),
+    batch([6, 2, 7, 3], 0, 0.0, &[(4, 3), (0, 1), (11, 1)]),
+];
+
+/// Batches, and how many elements of a head rotate.
+const ROTATED: &[(Batch, usize)] = &[
+    (batch([1, 1, 1, 1], 0, 0.0, &[(0, 1)]), 0),
+    (batch([3, 1, 5, 3], 0, 0.0, &[(0, 7), (4, 1)]), 4),
+    (batch([6, 2, 7, 1], 0, 0.0, &[(2, 3), (9, 1), (0, 2)]), 6),
+    (batch([4, 4, 13, 16], 0, 0.0, &[(15, 2), (40, 1)]), 2),
+    (
+        batch([8, 2, 64, 16], 0, 0.0, &[(30, 5), (0, 1), (17, 1)]),
+        64,
+    ),
+    (batch([5, 5, 80, 3], 0, 0.0, &[(0, 9), (100, 1)]), 20),
+    (batch([7, 1, 128, 16], 0, 0.0, &[(0, 33)]), 128),
+    (batch([9, 3, 127, 1], 0, 0.0, &[(3, 2), (6, 3)]), 126),
+    (batch([2, 1, 256, 3], 0, 0.0, &[(5, 1)]), 64),
 ];
 
 impl Batch {
@@ -53,11 +74,12 @@ impl Batch {
         most.unwrap_or(0).div_ceil(self.page_size)
     }
 
-    /// Pages in reverse order, so that nothing lies where one would guess it.
+    /// Pages in a random order, so that nothing lies where one would guess it.
     fn table(&self) -> Vec<u32> {
-        (0..(self.max_pages() * self.sequences.len()) as u32)
-            .rev()
-            .collect()
+        let order = noise(6, self.max_pages() * self.sequences.len());
+        let mut pages: Vec<u32> = (0..order.len() as u32).collect();
+        pages.sort_by(|a, b| order[*b as usize].total_cmp(&order[*a as usize]));
+        pages
     }
 
     /// Sequence and position of each token.
@@ -68,12 +90,22 @@ impl Batch {
         self.sequences.iter().enumerate().flat_map(tokens).collect()
     }
 
-    fn cache(&self, seed: u32) -> Vec<f32> {
+    fn cache_len(&self) -> usize {
         let width = self.head_dim.next_multiple_of(4);
-        noise(
-            seed,
-            self.table().len() * self.page_size * self.kv_heads * width,
-        )
+        self.table().len() * self.page_size * self.kv_heads * width
+    }
+
+    fn cache(&self, seed: u32) -> Vec<f32> {
+        noise(seed, self.cache_len())
+    }
+
+    /// Cosines and sines of every position.
+    fn turns(&self, rotary_dim: usize) -> Vec<f32> {
+        let positions = self.max_pages() * self.page_size;
+        // A binding is not empty, even if nothing rotates.
+        let len = (positions * rotary_dim / 2).max(1);
+        let turn = |angle: &f32| [(angle * 3.2).cos(), (angle * 3.2).sin()];
+        noise(5, len).iter().flat_map(turn).collect()
     }
 }
 
@@ -99,7 +131,7 @@ fn attention(b: &Batch) -> Case {
         exact(&b.table()),
         close(len, 4e-6),
     ];
-    case(params, memory, [b.heads, tokens], b.head_dim)
+    case(params, memory, &[b.heads, tokens], b.head_dim)
 }
 
 fn kv_write(b: &Batch) -> Case {
@@ -127,36 +159,75 @@ fn kv_write(b: &Batch) -> Case {
     case(
         params,
         memory,
-        [b.kv_heads * b.head_dim.div_ceil(4), tokens],
+        &[b.kv_heads * b.head_dim.div_ceil(4), tokens],
         b.head_dim,
     )
 }
 
-fn rope(b: &Batch) -> Case {
+fn rope(b: &Batch, rotary_dim: usize, interleaved: u32) -> Case {
     let tokens = b.index().len();
-    let half = b.head_dim / 2;
     let stride = b.heads * b.head_dim + 3;
     let params = RopeParams {
         tokens: tokens as u32,
         heads: b.heads as u32,
         head_dim: b.head_dim as u32,
-        rotary_dim: 2 * half as u32,
+        rotary_dim: rotary_dim as u32,
         stride: stride as u32,
         offset: 1,
-        interleaved: b.window % 2,
+        interleaved,
     };
-    let positions = b.max_pages() * b.page_size;
     let memory = vec![
         close(tokens * stride, 1e-6),
         exact(&b.index()),
-        exact(&noise(5, positions * half * 2)),
+        exact(&b.turns(rotary_dim)),
     ];
-    case(params, memory, [half * b.heads, tokens], b.head_dim)
+    let grid = [rotary_dim / 2 * b.heads, tokens];
+    case(params, memory, &grid, b.head_dim)
+}
+
+fn rope_kv_write(b: &Batch, rotary_dim: usize, interleaved: u32) -> Case {
+    let tokens = b.index().len();
+    let heads = b.heads + 2 * b.kv_heads;
+    let params = RopeKvWriteParams {
+        tokens: tokens as u32,
+        heads: b.heads as u32,
+        kv_heads: b.kv_heads as u32,
+        head_dim: b.head_dim as u32,
+        rotary_dim: rotary_dim as u32,
+        interleaved,
+        page_size: b.page_size as u32,
+        max_pages: b.max_pages() as u32,
+    };
+    let memory = vec![
+        exact(&noise(1, tokens * heads * b.head_dim)),
+        close(tokens * b.heads * b.head_dim, 1e-6),
+        exact(&b.index()),
+        exact(&b.turns(rotary_dim)),
+        exact(&b.table()),
+        close(b.cache_len(), 1e-6),
+        // Values are only copied.
+        exact(&b.cache(4)),
+    ];
+    let grid = [heads * b.head_dim.div_ceil(4), tokens];
+    case(params, memory, &grid, b.head_dim)
+}
+
+fn rotated(of: impl Fn(&Batch, usize, u32) -> Case) -> Vec<Case> {
+    let both = |(b, rotary_dim): &(Batch, usize)| [0, 1].map(|i| of(b, *rotary_dim, i));
+    ROTATED.iter().flat_map(both).collect()
 }
 
 #[test]
 fn ropes() {
-    check("rope", &BATCHES.iter().map(rope).collect::<Vec<_>>());
+    // A grid of nothing is not dispatched.
+    let mut cases = rotated(rope);
+    cases.retain(|case| case.grid[0] > 0);
+    check("rope", &cases);
+}
+
+#[test]
+fn rope_kv_writes() {
+    check("rope_kv_write", &rotated(rope_kv_write));
 }
 
 #[test]
@@ -169,8 +240,30 @@ fn attentions() {
 
 #[test]
 fn kv_writes() {
-    check(
-        "kv_write",
-        &BATCHES.iter().map(kv_write).collect::<Vec<_>>(),
-    );
+    let batches = BATCHES.iter().chain(ROTATED.iter().map(|(b, _)| b));
+    check("kv_write", &batches.map(kv_write).collect::<Vec<_>>());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn attentions_of_any_size(
+        (group, kv_heads) in (1usize..6, 1usize..4),
+        head_dim in 1usize..=256,
+        page_size in prop::sample::select(vec![1usize, 3, 16]),
+        (window, softcap) in (0u32..9, prop::sample::select(vec![0.0f32, 5.0])),
+        sequences in prop::collection::vec((0usize..100, 1usize..20), 1..4),
+    ) {
+        let batch = Batch {
+            heads: group * kv_heads,
+            kv_heads,
+            head_dim,
+            page_size,
+            window,
+            softcap,
+            sequences: Cow::Owned(sequences),
+        };
+        check_fitting("attention", &[attention(&batch)]);
+    }
 }

@@ -10,6 +10,8 @@ fn elementwise() {
         (60, 7, 1),
         (515, 515, 0),
         (5000, 172, 1),
+        // More workgroups than one dimension of a dispatch holds.
+        (65535 * 256 + 300, 515, 0),
     ];
     let cases = sizes.map(|(len, b_len, op)| {
         let params = ElementwiseParams {
@@ -22,7 +24,7 @@ fn elementwise() {
             exact(&noise(2, b_len)),
             exact(&noise(3, len)),
         ];
-        case(params, memory, [len, 1], len)
+        case(params, memory, &[len], len)
     });
     check("elementwise", &cases);
 }
@@ -49,7 +51,7 @@ fn gated() {
             exact(&noise(2, tokens * (cols + 3))),
             close(tokens * cols, 2e-6),
         ];
-        case(params, memory, [tokens * cols, 1], cols)
+        case(params, memory, &[tokens * cols], cols)
     });
     check("gated", &cases);
 }

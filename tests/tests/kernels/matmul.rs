@@ -1,8 +1,9 @@
 //! `matmul.<encoding>` and `embed.<encoding>`.
 
+use proptest::prelude::*;
 use wisp_engine::weights::Encoding;
 use wisp_shaders::params::{EmbedParams, MatmulParams};
-use wisp_tests::kernels::{Case, case, check, close, exact, noise, weight};
+use wisp_tests::kernels::{Case, case, check, check_fitting, close, exact, noise, weight};
 
 /// Tokens, rows and cols; quantised encodings get the next whole number of blocks.
 const SIZES: &[[usize; 3]] = &[
@@ -39,7 +40,7 @@ fn matmul(encoding: Encoding, [tokens, rows, cols]: [usize; 3]) -> Case {
         exact(&noise(2, rows + 1)),
     ];
     memory.extend(weight(encoding, rows, cols));
-    case(params, memory, [rows, tokens], cols)
+    case(params, memory, &[rows, tokens], cols)
 }
 
 #[test]
@@ -47,6 +48,26 @@ fn matmuls() {
     for encoding in Encoding::all() {
         let cases: Vec<_> = SIZES.iter().map(|sizes| matmul(encoding, *sizes)).collect();
         check(&format!("matmul.{}", encoding.name()), &cases);
+    }
+}
+
+/// More workgroups than one dimension of a dispatch holds, but for the kernels with the largest tiles.
+#[test]
+fn matmuls_of_many_rows() {
+    let rows = 65535 * 8 + 5;
+    let cases = [1, 2].map(|tokens| matmul(Encoding::F32, [tokens, rows, 4]));
+    check_fitting("matmul.f32", &cases);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn matmuls_of_any_size(
+        encoding in prop::sample::select(Encoding::all().collect::<Vec<_>>()),
+        sizes in [1usize..40, 1..200, 1..600],
+    ) {
+        check_fitting(&format!("matmul.{}", encoding.name()), &[matmul(encoding, sizes)]);
     }
 }
 
@@ -66,7 +87,7 @@ fn embeds() {
             let ids: Vec<u32> = (0..tokens).map(|t| (t * 7 % (rows + 4)) as u32).collect();
             let mut memory = vec![exact(&ids), exact(&noise(3, tokens * cols))];
             memory.extend(weight(encoding, rows, cols));
-            case(params, memory, [cols.div_ceil(32), tokens], cols)
+            case(params, memory, &[cols.div_ceil(32), tokens], cols)
         });
         check(
             &format!("embed.{}", encoding.name()),

@@ -1,7 +1,8 @@
 //! Ops on rows: norms, softmax, argmax, gathers.
 
+use proptest::prelude::*;
 use wisp_shaders::params::{GatherRowsParams, RmsNormParams, RowsParams};
-use wisp_tests::kernels::{Case, case, check, close, exact, noise};
+use wisp_tests::kernels::{Case, case, check, check_fitting, close, exact, noise};
 
 /// Rows and cols.
 const SIZES: &[[usize; 2]] = &[
@@ -28,17 +29,27 @@ fn norm(rows: usize, cols: usize) -> RmsNormParams {
     }
 }
 
+fn rms_norm(rows: usize, cols: usize) -> Case {
+    let memory = vec![
+        exact(&noise(1, rows * cols)),
+        exact(&noise(2, cols)),
+        close(rows * cols, 1e-6),
+    ];
+    case(norm(rows, cols), memory, &[rows], cols)
+}
+
 #[test]
-fn rms_norm() {
-    let of = |rows, cols| {
-        let memory = vec![
-            exact(&noise(1, rows * cols)),
-            exact(&noise(2, cols)),
-            close(rows * cols, 1e-6),
-        ];
-        case(norm(rows, cols), memory, [rows, 1], cols)
-    };
-    check("rms_norm", &cases(of));
+fn rms_norms() {
+    check("rms_norm", &cases(rms_norm));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn rms_norms_of_any_size(rows in 1usize..70, cols in 1usize..2000) {
+        check_fitting("rms_norm", &[rms_norm(rows, cols)]);
+    }
 }
 
 #[test]
@@ -46,7 +57,7 @@ fn add_rms_norm() {
     let of = |rows, cols| {
         let [x, y] = [1, 3].map(|seed| exact(&noise(seed, rows * cols)));
         let memory = vec![x, y, exact(&noise(2, cols)), close(rows * cols, 1e-6)];
-        case(norm(rows, cols), memory, [rows, 1], cols)
+        case(norm(rows, cols), memory, &[rows], cols)
     };
     check("add_rms_norm", &cases(of));
 }
@@ -63,7 +74,7 @@ fn softmax_and_argmax() {
                 .iter()
                 .map(|x| (x * 20.0).round())
                 .collect();
-            case(params, vec![exact(&x), out(rows, cols)], [rows, 1], cols)
+            case(params, vec![exact(&x), out(rows, cols)], &[rows], cols)
         })
     };
     check("softmax", &of(|rows, cols| close(rows * cols, 2e-6)));
@@ -83,7 +94,7 @@ fn gather_rows() {
             exact(&indices),
             exact(&noise(2, 7 * cols)),
         ];
-        case(params, memory, [7 * cols, 1], cols)
+        case(params, memory, &[7 * cols], cols)
     };
     check("gather_rows", &cases(of));
 }
