@@ -196,19 +196,21 @@ fn difference(a: &[u8], b: &[u8]) -> Option<String> {
 
 /// What differs from what the twin wrote.
 fn differences(case: &Case, actual: &Outputs, expected: &Outputs) -> Vec<String> {
-    let bindings = case.memory.iter().zip(actual.iter().zip(expected));
-    let compare = |(i, (memory, (a, b))): (usize, (&Memory, (&Vec<u8>, &Vec<u8>)))| {
-        let wrong = match memory.bound {
-            _ if a.len() != b.len() => Some(format!("{} bytes of {}", a.len(), b.len())),
+    let mut wrong = Vec::new();
+    for (i, memory) in case.memory.iter().enumerate() {
+        let (a, b) = (&actual[i], &expected[i]);
+        let differs = match memory.bound {
+            _ if a.len() != b.len() => Some(format!("{} bytes, not {}", a.len(), b.len())),
+            _ if a.is_empty() => None,
             None => difference(a, b),
             Some(bound) => {
                 let error = error(a, b);
                 (error.is_nan() || error > bound).then(|| format!("error {error:e} of {bound:e}"))
             }
         };
-        wrong.map(|wrong| format!("binding {}: {wrong}", i + 1))
-    };
-    bindings.enumerate().filter_map(compare).collect()
+        wrong.extend(differs.map(|differs| format!("binding {}: {differs}", i + 1)));
+    }
+    wrong
 }
 
 /// Runs every kernel of an op on every case that it is meant for, and compares it with its twin.

@@ -51,12 +51,12 @@ fn matmuls() {
     }
 }
 
-/// More workgroups than one dimension of a dispatch holds, but for the kernels with the largest tiles.
+/// More workgroups than one dimension of a dispatch holds, for kernels that do up to four rows in
+/// each: the largest vocabularies have as many rows.
 #[test]
-fn matmuls_of_many_rows() {
-    let rows = 65535 * 8 + 5;
-    let cases = [1, 2].map(|tokens| matmul(Encoding::F32, [tokens, rows, 4]));
-    check_fitting("matmul.f32", &cases);
+fn matmul_of_many_rows() {
+    let rows = 65535 * 4 + 5;
+    check_fitting("matmul.f32", &[matmul(Encoding::F32, [2, rows, 4])]);
 }
 
 proptest! {
