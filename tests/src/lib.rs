@@ -1,5 +1,7 @@
 //! What the whole-program tests share.
 
+pub mod dequantize;
 pub mod gguf_writer;
+pub mod program;
 pub mod quantize;
 pub mod shared;
