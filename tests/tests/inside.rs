@@ -149,7 +149,7 @@ fn every_encoding(place: Place) {
         };
         let what = format!("{encoding} on {place:?}");
         let info = run(["info", "--json", quantised.to_str().unwrap()]).json();
-        assert!(info["encodings"][encoding.name()]["tensors"].as_u64() > Some(7), "{what}: {info}");
+        assert!(info["encodings"][encoding.to_string()]["tensors"].as_u64() > Some(7), "{what}: {info}");
         let got = logits(Some(&quantised), place, &text, &[]);
         let off = assert_rows_close(&what, &got, &logits(Some(reference), Place::Host, &text, &[]));
         println!("{what}: within {off:.1e}");
