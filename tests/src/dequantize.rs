@@ -24,7 +24,10 @@ pub fn dequantize(file: &[u8]) -> Vec<u8> {
         let rows = tensor.shape.iter().product::<u64>() as usize / cols;
         let encoding = tensor.encoding().expect("a known encoding");
         let weights = encodings::dequantize(encoding, bytes, rows, cols).expect("whole rows");
-        let data: Vec<u8> = weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
+        let data: Vec<u8> = weights
+            .iter()
+            .flat_map(|weight| weight.to_le_bytes())
+            .collect();
         writer = writer.tensor(&tensor.name, Encoding::F32, &tensor.shape, &data);
     }
     writer.write()

@@ -20,13 +20,21 @@ pub fn wisp() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
         let test = std::env::current_exe().expect("the path of this test");
-        let folder = test.ancestors().nth(2).expect("tests lie in <target>/<profile>/deps");
+        let folder = test
+            .ancestors()
+            .nth(2)
+            .expect("tests lie in <target>/<profile>/deps");
         let path = folder.join(format!("wisp{}", std::env::consts::EXE_SUFFIX));
         if !path.exists() {
             let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
             let mut build = Command::new(cargo);
-            build.args(["build", "-p", "wisp"]).current_dir(env!("CARGO_MANIFEST_DIR"));
-            assert!(build.status().expect("cargo").success(), "wisp does not build");
+            build
+                .args(["build", "-p", "wisp"])
+                .current_dir(env!("CARGO_MANIFEST_DIR"));
+            assert!(
+                build.status().expect("cargo").success(),
+                "wisp does not build"
+            );
         }
         path
     })
@@ -58,7 +66,11 @@ impl Place {
         static VULKAN: OnceLock<bool> = OnceLock::new();
         let has_vulkan = || {
             let devices = run(["devices", "--json"]).json();
-            let apis = devices["devices"].as_array().expect("a list of devices").iter().map(|device| &device["info"]["api"]);
+            let apis = devices["devices"]
+                .as_array()
+                .expect("a list of devices")
+                .iter()
+                .map(|device| &device["info"]["api"]);
             apis.into_iter().any(|api| api == "vulkan")
         };
         let here = self == Place::Host || *VULKAN.get_or_init(has_vulkan);
@@ -102,7 +114,11 @@ macro_rules! on_every_device {
 /// The program with these arguments and none of this process's settings or input.
 pub fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(wisp());
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     for setting in ["WISP_DEVICE", "WISP_DEBUG", "RUST_BACKTRACE"] {
         command.env_remove(setting);
     }
@@ -128,12 +144,22 @@ pub fn run<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Run 
 }
 
 /// Runs the program to its end with this standard input.
-pub fn run_with_input<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>, input: &str) -> Run {
+pub fn run_with_input<S: AsRef<std::ffi::OsStr>>(
+    args: impl IntoIterator<Item = S>,
+    input: &str,
+) -> Run {
     let mut command = command(args);
-    let shown: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let shown: Vec<_> = command
+        .get_args()
+        .map(|arg| arg.to_string_lossy().into_owned())
+        .collect();
     let mut child = command.stdin(Stdio::piped()).spawn().expect("wisp starts");
     // Whether the program reads it all is its own affair.
-    let _ = child.stdin.take().expect("a pipe").write_all(input.as_bytes());
+    let _ = child
+        .stdin
+        .take()
+        .expect("a pipe")
+        .write_all(input.as_bytes());
     let output = child.wait_with_output().expect("wisp ends");
     Run {
         args: shown.join(" "),
@@ -155,14 +181,18 @@ impl Run {
     #[track_caller]
     pub fn json(self) -> Value {
         let run = self.succeeded();
-        serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("wisp {}: {error}\n{}", run.args, run.stdout))
+        serde_json::from_str(&run.stdout)
+            .unwrap_or_else(|error| panic!("wisp {}: {error}\n{}", run.args, run.stdout))
     }
 
     /// Asserts that the input was at fault, and that the program said so as it should: status 1,
     /// nothing on standard output, exactly one line on standard error. Returns that line.
     #[track_caller]
     pub fn failed(self, what: &str) -> String {
-        let shown = format!("{what}: wisp {}\nstatus {:?}\nstdout: {}\nstderr: {}", self.args, self.status, self.stdout, self.stderr);
+        let shown = format!(
+            "{what}: wisp {}\nstatus {:?}\nstdout: {}\nstderr: {}",
+            self.args, self.status, self.stdout, self.stderr
+        );
         assert_eq!(self.status, Some(1), "{shown}");
         assert_eq!(self.stdout, "", "{shown}");
         assert!(!self.stderr.contains("panicked"), "{shown}");
@@ -189,14 +219,30 @@ pub fn ids(tokens: &[u32]) -> String {
 }
 
 fn model_args(model: Option<&Path>) -> Vec<&str> {
-    model.map_or(Vec::new(), |path| vec!["--model", path.to_str().expect("a path in UTF-8")])
+    model.map_or(Vec::new(), |path| {
+        vec!["--model", path.to_str().expect("a path in UTF-8")]
+    })
 }
 
 /// Generates exactly so many tokens, whatever they are. Without a model: the model inside.
 #[track_caller]
-pub fn generate(model: Option<&Path>, place: Place, prompt: &[u32], new_tokens: usize, flags: &[&str]) -> Generated {
+pub fn generate(
+    model: Option<&Path>,
+    place: Place,
+    prompt: &[u32],
+    new_tokens: usize,
+    flags: &[&str],
+) -> Generated {
     let (prompt, new_tokens) = (ids(prompt), new_tokens.to_string());
-    let fixed = ["generate", "--json", "--ignore-eos", "--tokens", &prompt, "--max-new-tokens", &new_tokens];
+    let fixed = [
+        "generate",
+        "--json",
+        "--ignore-eos",
+        "--tokens",
+        &prompt,
+        "--max-new-tokens",
+        &new_tokens,
+    ];
     let json = run([&fixed, &*model_args(model), place.args(), flags].concat()).json();
     serde_json::from_value(json).expect("the fields of a generation")
 }
@@ -207,15 +253,30 @@ pub fn logits(model: Option<&Path>, place: Place, tokens: &[u32], flags: &[&str]
     let folder = tempfile::tempdir().expect("a temporary folder");
     let out = folder.path().join("logits.safetensors");
     let ids = ids(tokens);
-    let fixed = ["logits", "--tokens", &ids, "--out", out.to_str().expect("a path in UTF-8")];
+    let fixed = [
+        "logits",
+        "--tokens",
+        &ids,
+        "--out",
+        out.to_str().expect("a path in UTF-8"),
+    ];
     run([&fixed, &*model_args(model), place.args(), flags].concat()).succeeded();
     let file = std::fs::read(&out).expect("the logits");
     let file = SafeTensors::deserialize(&file).expect("a safetensors file");
     let tensor = file.tensor("logits").expect("a tensor of logits");
     assert_eq!(tensor.dtype(), safetensors::Dtype::F32);
-    let [rows, vocab] = *tensor.shape() else { panic!("logits of shape {:?}", tensor.shape()) };
+    let [rows, vocab] = *tensor.shape() else {
+        panic!("logits of shape {:?}", tensor.shape())
+    };
     assert_eq!(rows, tokens.len());
-    let values: Vec<f32> = tensor.data().as_chunks::<4>().0.iter().copied().map(f32::from_le_bytes).collect();
+    let values: Vec<f32> = tensor
+        .data()
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .copied()
+        .map(f32::from_le_bytes)
+        .collect();
     values.chunks_exact(vocab).map(<[f32]>::to_vec).collect()
 }
 
@@ -226,7 +287,10 @@ pub fn assert_close(what: &str, got: &[f32], expected: &[f32]) -> f32 {
     let mut largest = 0f32;
     for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
         let off = (got - expected).abs();
-        assert!(off <= LOGITS_WITHIN, "{what}: logit {i} is {got}, expected {expected}");
+        assert!(
+            off <= LOGITS_WITHIN,
+            "{what}: logit {i} is {got}, expected {expected}"
+        );
         largest = largest.max(off);
     }
     largest
@@ -237,5 +301,6 @@ pub fn assert_close(what: &str, got: &[f32], expected: &[f32]) -> f32 {
 pub fn assert_rows_close(what: &str, got: &[Vec<f32>], expected: &[Vec<f32>]) -> f32 {
     assert_eq!(got.len(), expected.len(), "{what}: the number of rows");
     let rows = got.iter().zip(expected).enumerate();
-    rows.map(|(i, (got, expected))| assert_close(&format!("{what}, row {i}"), got, expected)).fold(0.0, f32::max)
+    rows.map(|(i, (got, expected))| assert_close(&format!("{what}, row {i}"), got, expected))
+        .fold(0.0, f32::max)
 }

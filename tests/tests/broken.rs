@@ -4,7 +4,10 @@ use std::path::Path;
 
 use safetensors::{Dtype, tensor::TensorView};
 use serde_json::{Value as Json, json};
-use wisp_engine::weights::{Encoding, gguf::{Array, Value}};
+use wisp_engine::weights::{
+    Encoding,
+    gguf::{Array, Value},
+};
 use wisp_tests::{
     gguf_writer::GgufWriter,
     program::{Run, run},
@@ -12,7 +15,17 @@ use wisp_tests::{
 
 /// Runs a model without a tokenizer for one token.
 fn generate(model: &Path) -> Run {
-    run(["generate", "--device", "host", "--tokens", "1", "--max-new-tokens", "1", "--model", model.to_str().unwrap()])
+    run([
+        "generate",
+        "--device",
+        "host",
+        "--tokens",
+        "1",
+        "--max-new-tokens",
+        "1",
+        "--model",
+        model.to_str().unwrap(),
+    ])
 }
 
 /// Writes bytes to a file and asserts that they are refused.
@@ -41,11 +54,16 @@ const SHAPES: &[(&str, &[u64])] = &[
 
 /// Weights without a pattern, and always the same.
 fn weights(shape: &[u64]) -> Vec<f32> {
-    (0..shape.iter().product::<u64>()).map(|i| ((i * 2_654_435_761 % 1000) as f32 - 500.0) / 1000.0).collect()
+    (0..shape.iter().product::<u64>())
+        .map(|i| ((i * 2_654_435_761 % 1000) as f32 - 500.0) / 1000.0)
+        .collect()
 }
 
 fn bytes(weights: &[f32]) -> Vec<u8> {
-    weights.iter().flat_map(|weight| weight.to_le_bytes()).collect()
+    weights
+        .iter()
+        .flat_map(|weight| weight.to_le_bytes())
+        .collect()
 }
 
 /// The metadata of the little model, but for keys that `instead` replaces (or, by `None`, leaves out).
@@ -61,7 +79,11 @@ fn header(instead: &[(&str, Option<Value>)]) -> GgufWriter {
     let mut writer = GgufWriter::new(3, false);
     for (key, value) in sound {
         match instead.iter().find(|(name, _)| *name == key) {
-            Some((_, other)) => writer = other.iter().fold(writer, |writer, other| writer.key(key, other.clone())),
+            Some((_, other)) => {
+                writer = other
+                    .iter()
+                    .fold(writer, |writer, other| writer.key(key, other.clone()))
+            }
             None => writer = writer.key(key, value),
         }
     }
@@ -69,7 +91,10 @@ fn header(instead: &[(&str, Option<Value>)]) -> GgufWriter {
 }
 
 /// Adds the little model's tensors, each as `change` has it: with another shape or other weights, or not.
-fn with_tensors(mut writer: GgufWriter, change: impl Fn(&str, Vec<u64>) -> Option<(Vec<u64>, Vec<f32>)>) -> Vec<u8> {
+fn with_tensors(
+    mut writer: GgufWriter,
+    change: impl Fn(&str, Vec<u64>) -> Option<(Vec<u64>, Vec<f32>)>,
+) -> Vec<u8> {
     for (name, shape) in SHAPES {
         if let Some((shape, weights)) = change(name, shape.to_vec()) {
             writer = writer.tensor(name, Encoding::F32, &shape, &bytes(&weights));
@@ -79,7 +104,9 @@ fn with_tensors(mut writer: GgufWriter, change: impl Fn(&str, Vec<u64>) -> Optio
 }
 
 fn sound() -> Vec<u8> {
-    with_tensors(header(&[]), |_, shape| Some((shape.clone(), weights(&shape))))
+    with_tensors(header(&[]), |_, shape| {
+        Some((shape.clone(), weights(&shape)))
+    })
 }
 
 #[test]
@@ -93,38 +120,96 @@ fn the_sound_model_that_the_others_are_broken_from() {
 #[test]
 fn truncated_anywhere() {
     let file = sound();
-    let data = file.len() - SHAPES.iter().map(|(_, shape)| shape.iter().product::<u64>() as usize * 4).sum::<usize>();
+    let data = file.len()
+        - SHAPES
+            .iter()
+            .map(|(_, shape)| shape.iter().product::<u64>() as usize * 4)
+            .sum::<usize>();
     // In the magic, the version, the counts; all over the header; at its end; in the data.
     let header = (0..32).chain((32..data).step_by(29));
-    let rest = [data - 1, data, data + 1, data + 4000, file.len() - 4, file.len() - 1];
+    let rest = [
+        data - 1,
+        data,
+        data + 1,
+        data + 4000,
+        file.len() - 4,
+        file.len() - 1,
+    ];
     for len in header.chain(rest) {
-        refused(&format!("the first {len} of {} bytes", file.len()), &file[..len]);
+        refused(
+            &format!("the first {len} of {} bytes", file.len()),
+            &file[..len],
+        );
     }
 }
 
 #[test]
 fn not_a_model_at_all() {
     refused("an empty file", b"");
-    refused("a page", b"<!DOCTYPE html><html><body>Sign in to download</body></html>");
+    refused(
+        "a page",
+        b"<!DOCTYPE html><html><body>Sign in to download</body></html>",
+    );
     refused("zeros", &[0; 4096]);
-    refused("a pointer to another store", b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n");
-    refused("another version", &[b"GGUF".as_slice(), &99u32.to_le_bytes(), &[0; 64]].concat());
-    refused("many keys", &[b"GGUF".as_slice(), &3u32.to_le_bytes(), &0u64.to_le_bytes(), &u64::MAX.to_le_bytes()].concat());
-    refused("many tensors", &[b"GGUF".as_slice(), &3u32.to_le_bytes(), &(u64::MAX / 2).to_le_bytes(), &0u64.to_le_bytes()].concat());
-    let long_key = [b"GGUF".as_slice(), &3u32.to_le_bytes(), &0u64.to_le_bytes(), &1u64.to_le_bytes(), &u64::MAX.to_le_bytes()];
+    refused(
+        "a pointer to another store",
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+    );
+    refused(
+        "another version",
+        &[b"GGUF".as_slice(), &99u32.to_le_bytes(), &[0; 64]].concat(),
+    );
+    refused(
+        "many keys",
+        &[
+            b"GGUF".as_slice(),
+            &3u32.to_le_bytes(),
+            &0u64.to_le_bytes(),
+            &u64::MAX.to_le_bytes(),
+        ]
+        .concat(),
+    );
+    refused(
+        "many tensors",
+        &[
+            b"GGUF".as_slice(),
+            &3u32.to_le_bytes(),
+            &(u64::MAX / 2).to_le_bytes(),
+            &0u64.to_le_bytes(),
+        ]
+        .concat(),
+    );
+    let long_key = [
+        b"GGUF".as_slice(),
+        &3u32.to_le_bytes(),
+        &0u64.to_le_bytes(),
+        &1u64.to_le_bytes(),
+        &u64::MAX.to_le_bytes(),
+    ];
     refused("an endless key", &long_key.concat());
 }
 
 #[test]
 fn tensors_that_overflow_or_lie_outside() {
-    let huge: [&[u64]; 4] = [&[u64::MAX, u64::MAX], &[1 << 40, 1 << 40], &[u64::MAX / 4 + 1], &[1 << 33, 32]];
+    let huge: [&[u64]; 4] = [
+        &[u64::MAX, u64::MAX],
+        &[1 << 40, 1 << 40],
+        &[u64::MAX / 4 + 1],
+        &[1 << 33, 32],
+    ];
     for shape in huge {
-        let file = header(&[]).raw_tensor("token_embd.weight", Encoding::F32.ggml(), shape, &[0; 64]).write();
+        let file = header(&[])
+            .raw_tensor("token_embd.weight", Encoding::F32.ggml(), shape, &[0; 64])
+            .write();
         refused(&format!("a tensor of {shape:?}"), &file);
     }
     let name = b"output.weight";
     let file = sound();
-    let at = file.windows(name.len()).rposition(|window| window == name).unwrap() + name.len();
+    let at = file
+        .windows(name.len())
+        .rposition(|window| window == name)
+        .unwrap()
+        + name.len();
     // Behind the name: how many dimensions, two of them, the type, the offset.
     let offset_at = at + 4 + 16 + 4;
     for offset in [1u64, 1 << 20, 1 << 62, u64::MAX - 31, u64::MAX] {
@@ -143,7 +228,9 @@ fn tensors_that_overflow_or_lie_outside() {
 #[test]
 fn absent_tensors() {
     for (absent, _) in SHAPES.iter().filter(|(name, _)| *name != "output.weight") {
-        let file = with_tensors(header(&[]), |name, shape| (name != *absent).then(|| (shape.clone(), weights(&shape))));
+        let file = with_tensors(header(&[]), |name, shape| {
+            (name != *absent).then(|| (shape.clone(), weights(&shape)))
+        });
         let line = refused(&format!("no {absent}"), &file);
         assert!(line.contains(absent), "{line}");
     }
@@ -151,7 +238,10 @@ fn absent_tensors() {
 
 #[test]
 fn wrong_shapes() {
-    for (wrong, shape) in SHAPES.iter().filter(|(name, _)| *name != "token_embd.weight") {
+    for (wrong, shape) in SHAPES
+        .iter()
+        .filter(|(name, _)| *name != "token_embd.weight")
+    {
         for factor in [2, 3] {
             let mut other = shape.to_vec();
             other[0] *= factor;
@@ -182,10 +272,22 @@ fn a_norm_of_another_type() {
 
 #[test]
 fn weights_that_are_no_numbers() {
-    for (broken, value) in [("output_norm.weight", f32::NAN), ("token_embd.weight", f32::NAN), ("output.weight", f32::INFINITY), ("blk.0.ffn_norm.weight", f32::INFINITY)] {
+    for (broken, value) in [
+        ("output_norm.weight", f32::NAN),
+        ("token_embd.weight", f32::NAN),
+        ("output.weight", f32::INFINITY),
+        ("blk.0.ffn_norm.weight", f32::INFINITY),
+    ] {
         let file = with_tensors(header(&[]), |name, shape| {
             let sound = weights(&shape);
-            Some((shape, if name == broken { vec![value; sound.len()] } else { sound }))
+            Some((
+                shape,
+                if name == broken {
+                    vec![value; sound.len()]
+                } else {
+                    sound
+                },
+            ))
         });
         let line = refused(&format!("{broken} is {value}"), &file);
         assert!(line.contains("no finite logits"), "{line}");
@@ -194,7 +296,14 @@ fn weights_that_are_no_numbers() {
 
 #[test]
 fn metadata_that_makes_no_sense() {
-    let keys = ["general.architecture", "llama.embedding_length", "llama.block_count", "llama.attention.head_count", "llama.feed_forward_length", "llama.context_length"];
+    let keys = [
+        "general.architecture",
+        "llama.embedding_length",
+        "llama.block_count",
+        "llama.attention.head_count",
+        "llama.feed_forward_length",
+        "llama.context_length",
+    ];
     let values = [
         None,
         Some(Value::U32(0)),
@@ -206,7 +315,9 @@ fn metadata_that_makes_no_sense() {
     ];
     for key in keys {
         for value in &values {
-            let file = with_tensors(header(&[(key, value.clone())]), |_, shape| Some((shape.clone(), weights(&shape))));
+            let file = with_tensors(header(&[(key, value.clone())]), |_, shape| {
+                Some((shape.clone(), weights(&shape)))
+            });
             refused(&format!("{key} is {value:?}"), &file);
         }
     }
@@ -217,7 +328,16 @@ fn a_missing_tokenizer() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
     std::fs::write(&path, sound()).unwrap();
-    let line = run(["generate", "--device", "host", "--prompt", "Hello", "--model", path.to_str().unwrap()]).failed("no tokenizer");
+    let line = run([
+        "generate",
+        "--device",
+        "host",
+        "--prompt",
+        "Hello",
+        "--model",
+        path.to_str().unwrap(),
+    ])
+    .failed("no tokenizer");
     assert!(line.contains("--tokens works"), "{line}");
 }
 
@@ -227,10 +347,30 @@ fn tokens_outside_the_vocabulary() {
     let path = folder.path().join("model.gguf");
     std::fs::write(&path, sound()).unwrap();
     for token in ["16", "4294967295"] {
-        let line = run(["generate", "--device", "host", "--tokens", token, "--model", path.to_str().unwrap()]).failed(token);
+        let line = run([
+            "generate",
+            "--device",
+            "host",
+            "--tokens",
+            token,
+            "--model",
+            path.to_str().unwrap(),
+        ])
+        .failed(token);
         assert!(line.contains(token) && line.contains("16"), "{line}");
         let out = folder.path().join("logits");
-        run(["logits", "--device", "host", "--tokens", token, "--out", out.to_str().unwrap(), "--model", path.to_str().unwrap()]).failed(token);
+        run([
+            "logits",
+            "--device",
+            "host",
+            "--tokens",
+            token,
+            "--out",
+            out.to_str().unwrap(),
+            "--model",
+            path.to_str().unwrap(),
+        ])
+        .failed(token);
     }
 }
 
@@ -251,12 +391,23 @@ fn directory() -> tempfile::TempDir {
         ("output_norm", "model.norm"),
         ("output", "lm_head"),
     ];
-    let data: Vec<Vec<u8>> = SHAPES.iter().map(|(_, shape)| bytes(&weights(shape))).collect();
-    let tensors = SHAPES.iter().zip(names).zip(&data).map(|(((_, shape), (_, name)), data)| {
-        let shape = shape.iter().map(|dim| *dim as usize).collect();
-        (format!("{name}.weight"), TensorView::new(Dtype::F32, shape, data).unwrap())
-    });
-    safetensors::serialize_to_file(tensors, None, &folder.path().join("model.safetensors")).unwrap();
+    let data: Vec<Vec<u8>> = SHAPES
+        .iter()
+        .map(|(_, shape)| bytes(&weights(shape)))
+        .collect();
+    let tensors = SHAPES
+        .iter()
+        .zip(names)
+        .zip(&data)
+        .map(|(((_, shape), (_, name)), data)| {
+            let shape = shape.iter().map(|dim| *dim as usize).collect();
+            (
+                format!("{name}.weight"),
+                TensorView::new(Dtype::F32, shape, data).unwrap(),
+            )
+        });
+    safetensors::serialize_to_file(tensors, None, &folder.path().join("model.safetensors"))
+        .unwrap();
     write_config(folder.path(), &config());
     folder
 }
@@ -276,8 +427,22 @@ fn write_config(directory: &Path, config: &Json) {
 fn configurations() {
     let folder = directory();
     generate(folder.path()).succeeded();
-    let sizes = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"];
-    let wrong = [json!(0), json!(-1), json!(1u64 << 62), json!("32"), json!(2.5), json!([32]), Json::Null];
+    let sizes = [
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+    ];
+    let wrong = [
+        json!(0),
+        json!(-1),
+        json!(1u64 << 62),
+        json!("32"),
+        json!(2.5),
+        json!([32]),
+        Json::Null,
+    ];
     let also = [
         ("num_attention_heads", json!(3)),
         ("num_key_value_heads", json!(0)),
@@ -293,7 +458,11 @@ fn configurations() {
         ("architectures", json!([])),
         ("architectures", json!(7)),
     ];
-    for (key, value) in sizes.iter().flat_map(|key| wrong.iter().map(move |value| (*key, value))).chain(also.iter().map(|(key, value)| (*key, value))) {
+    for (key, value) in sizes
+        .iter()
+        .flat_map(|key| wrong.iter().map(move |value| (*key, value)))
+        .chain(also.iter().map(|(key, value)| (*key, value)))
+    {
         let mut config = config();
         config[key] = value.clone();
         write_config(folder.path(), &config);
@@ -330,9 +499,19 @@ fn an_index_that_leaves_its_directory() {
     let (folder, outside) = (directory(), directory());
     std::fs::remove_file(folder.path().join("model.safetensors")).unwrap();
     let outside = outside.path().join("model.safetensors");
-    for name in [outside.to_str().unwrap(), "../model.safetensors", "absent.safetensors", "", "."] {
+    for name in [
+        outside.to_str().unwrap(),
+        "../model.safetensors",
+        "absent.safetensors",
+        "",
+        ".",
+    ] {
         let index = json!({ "metadata": {}, "weight_map": { "model.norm.weight": name } });
-        std::fs::write(folder.path().join("model.safetensors.index.json"), index.to_string()).unwrap();
+        std::fs::write(
+            folder.path().join("model.safetensors.index.json"),
+            index.to_string(),
+        )
+        .unwrap();
         generate(folder.path()).failed(&format!("an index that names {name:?}"));
     }
 }

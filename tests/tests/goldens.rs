@@ -11,7 +11,14 @@ use wisp_tests::{
 };
 
 /// The directories whose architecture Wisp runs. To add an architecture is to add its row here.
-const SUPPORTED: &[&str] = &["llama", "llama3-rope-tied", "llama-linear-rope-bias", "llama-yarn", "mistral-swa", "qwen2"];
+const SUPPORTED: &[&str] = &[
+    "llama",
+    "llama3-rope-tied",
+    "llama-linear-rope-bias",
+    "llama-yarn",
+    "mistral-swa",
+    "qwen2",
+];
 
 /// Transformers' results, float32.
 #[derive(Deserialize)]
@@ -30,7 +37,9 @@ fn golden(directory: &Path) -> Golden {
 
 fn for_each_checkpoint(check: impl Fn(&str, &Path, &Golden)) {
     for name in SUPPORTED {
-        let Some(directory) = shared_data(&format!("goldens/{name}")) else { return };
+        let Some(directory) = shared_data(&format!("goldens/{name}")) else {
+            return;
+        };
         check(name, &directory, &golden(&directory));
     }
 }
@@ -39,8 +48,18 @@ fn logits_and_tokens(place: Place) {
     for_each_checkpoint(|name, directory, golden| {
         for flags in [&[][..], &["--prefill-chunk", "7", "--page-size", "3"]] {
             let what = format!("{name} on {place:?} with {flags:?}");
-            let off = assert_rows_close(&what, &logits(Some(directory), place, &golden.tokens, flags), &golden.logits);
-            let got = generate(Some(directory), place, &golden.tokens, golden.greedy.len(), flags);
+            let off = assert_rows_close(
+                &what,
+                &logits(Some(directory), place, &golden.tokens, flags),
+                &golden.logits,
+            );
+            let got = generate(
+                Some(directory),
+                place,
+                &golden.tokens,
+                golden.greedy.len(),
+                flags,
+            );
             assert_eq!(got.tokens, golden.greedy, "{what}");
             println!("{what}: within {off:.1e}");
         }
@@ -55,15 +74,31 @@ fn limits_change_nothing(place: Place) {
         for (j, page) in ["1", "3", "32"].into_iter().enumerate() {
             for (k, steps) in ["1", "4"].into_iter().enumerate() {
                 if place == Place::Host || (i + j + k) % 3 == 0 {
-                    combinations.push(["--prefill-chunk", chunk, "--page-size", page, "--max-num-steps", steps]);
+                    combinations.push([
+                        "--prefill-chunk",
+                        chunk,
+                        "--page-size",
+                        page,
+                        "--max-num-steps",
+                        steps,
+                    ]);
                 }
             }
         }
     }
     for_each_checkpoint(|name, directory, golden| {
         for flags in &combinations {
-            let got = generate(Some(directory), place, &golden.tokens, golden.greedy.len(), flags);
-            assert_eq!(got.tokens, golden.greedy, "{name} on {place:?} with {flags:?}");
+            let got = generate(
+                Some(directory),
+                place,
+                &golden.tokens,
+                golden.greedy.len(),
+                flags,
+            );
+            assert_eq!(
+                got.tokens, golden.greedy,
+                "{name} on {place:?} with {flags:?}"
+            );
         }
     });
 }
@@ -77,9 +112,18 @@ fn older_layout(mut config: Value, type_key: &str) -> Value {
     let rope = rope.as_object_mut().unwrap();
     let theta = rope.remove("rope_theta").unwrap();
     let kind = rope.remove("rope_type").unwrap();
-    let scaling = if kind == "default" { Value::Null } else { rope.insert(type_key.into(), kind); json!(rope) };
+    let scaling = if kind == "default" {
+        Value::Null
+    } else {
+        rope.insert(type_key.into(), kind);
+        json!(rope)
+    };
     let dtype = fields.remove("dtype").unwrap();
-    fields.extend([("rope_theta".into(), theta), ("rope_scaling".into(), scaling), ("torch_dtype".into(), dtype)]);
+    fields.extend([
+        ("rope_theta".into(), theta),
+        ("rope_scaling".into(), scaling),
+        ("torch_dtype".into(), dtype),
+    ]);
     fields.insert("transformers_version".into(), "4.40.0".into());
     config
 }
@@ -91,7 +135,11 @@ fn config(directory: &Path) -> Value {
 /// A copy of a checkpoint with another configuration.
 fn with_config(directory: &Path, config: &Value) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
-    std::fs::copy(directory.join("model.safetensors"), copy.path().join("model.safetensors")).unwrap();
+    std::fs::copy(
+        directory.join("model.safetensors"),
+        copy.path().join("model.safetensors"),
+    )
+    .unwrap();
     std::fs::write(copy.path().join("config.json"), config.to_string()).unwrap();
     copy
 }
@@ -103,8 +151,18 @@ fn the_older_layout_of_configurations() {
         for type_key in ["rope_type", "type"] {
             let copy = with_config(directory, &older_layout(config(directory), type_key));
             let what = format!("{name} with {type_key}");
-            assert_rows_close(&what, &logits(Some(copy.path()), Place::Host, &golden.tokens, &[]), &golden.logits);
-            let got = generate(Some(copy.path()), Place::Host, &golden.tokens, golden.greedy.len(), &[]);
+            assert_rows_close(
+                &what,
+                &logits(Some(copy.path()), Place::Host, &golden.tokens, &[]),
+                &golden.logits,
+            );
+            let got = generate(
+                Some(copy.path()),
+                Place::Host,
+                &golden.tokens,
+                golden.greedy.len(),
+                &[],
+            );
             assert_eq!(got.tokens, golden.greedy, "{what}");
         }
     });
@@ -112,7 +170,16 @@ fn the_older_layout_of_configurations() {
 
 #[track_caller]
 fn names_what_is_supported(directory: &Path) {
-    let line = run(["generate", "--tokens", "1", "--device", "host", "--model", directory.to_str().unwrap()]).failed("an unknown architecture");
+    let line = run([
+        "generate",
+        "--tokens",
+        "1",
+        "--device",
+        "host",
+        "--model",
+        directory.to_str().unwrap(),
+    ])
+    .failed("an unknown architecture");
     for supported in ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"] {
         assert!(line.contains(supported), "{line}");
     }
@@ -120,7 +187,9 @@ fn names_what_is_supported(directory: &Path) {
 
 #[test]
 fn other_architectures_are_refused_by_name() {
-    let Some(goldens) = shared_data("goldens") else { return };
+    let Some(goldens) = shared_data("goldens") else {
+        return;
+    };
     for entry in std::fs::read_dir(&goldens).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();

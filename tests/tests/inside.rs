@@ -63,7 +63,9 @@ struct Turn {
 }
 
 fn file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../native-demo/model").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../native-demo/model")
+        .join(name)
 }
 
 fn read<T: for<'a> Deserialize<'a>>(name: &str) -> T {
@@ -81,7 +83,17 @@ fn golden(place: Place) {
         let got = logits(None, place, &case.prompt_tokens, &[]);
         let off = assert_close(&what, got.last().unwrap(), &case.logits);
         println!("{what}: within {off:.1e}");
-        for flags in [&[][..], &["--prefill-chunk", "3", "--page-size", "5", "--max-num-steps", "1"]] {
+        for flags in [
+            &[][..],
+            &[
+                "--prefill-chunk",
+                "3",
+                "--page-size",
+                "5",
+                "--max-num-steps",
+                "1",
+            ],
+        ] {
             let got = generate(None, place, &case.prompt_tokens, case.tokens.len(), flags);
             assert_eq!(got.tokens, case.tokens, "{what} with {flags:?}");
             // The program shows no special tokens.
@@ -95,8 +107,23 @@ fn golden(place: Place) {
 #[test]
 fn prompts_are_encoded_with_bos() {
     for case in read::<Golden>("golden.json").cases {
-        let json = run(["generate", "--device", "host", "--json", "--max-new-tokens", "1", "--prompt", &case.text]).json();
-        assert_eq!(json["prompt_tokens"], serde_json::json!(case.prompt_tokens), "{:?}", case.text);
+        let json = run([
+            "generate",
+            "--device",
+            "host",
+            "--json",
+            "--max-new-tokens",
+            "1",
+            "--prompt",
+            &case.text,
+        ])
+        .json();
+        assert_eq!(
+            json["prompt_tokens"],
+            serde_json::json!(case.prompt_tokens),
+            "{:?}",
+            case.text
+        );
     }
 }
 
@@ -106,8 +133,20 @@ fn the_tokenizer_of_its_training() {
     let path = folder.path().join("text");
     for pair in read::<TokenizerGolden>("tokenizer_golden.json").pairs {
         std::fs::write(&path, &pair.text).unwrap();
-        let json = run(["tokenize", "--no-special", "--json", "--file", path.to_str().unwrap()]).json();
-        assert_eq!(json["tokens"], serde_json::json!(pair.ids), "{:?}", pair.text);
+        let json = run([
+            "tokenize",
+            "--no-special",
+            "--json",
+            "--file",
+            path.to_str().unwrap(),
+        ])
+        .json();
+        assert_eq!(
+            json["tokens"],
+            serde_json::json!(pair.ids),
+            "{:?}",
+            pair.text
+        );
     }
 }
 
@@ -116,15 +155,45 @@ fn conversations_are_rendered_as_in_training() {
     let tokenizer = model_files().tokenizer.unwrap();
     let special = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
     let source = tokenizer.chat_template(None).expect("a chat template");
-    let template = ChatTemplate::new(source, &special(tokenizer.bos()), &special(tokenizer.eos_token())).unwrap();
+    let template = ChatTemplate::new(
+        source,
+        &special(tokenizer.bos()),
+        &special(tokenizer.eos_token()),
+    )
+    .unwrap();
     for case in read::<TokenizerGolden>("tokenizer_golden.json").chat {
-        let messages: Vec<Message> = case.messages.iter().map(|turn| Message::new(&turn.role, &turn.content)).collect();
-        let text = template.render(&messages, case.add_generation_prompt, &serde_json::Map::new()).unwrap();
+        let messages: Vec<Message> = case
+            .messages
+            .iter()
+            .map(|turn| Message::new(&turn.role, &turn.content))
+            .collect();
+        let text = template
+            .render(
+                &messages,
+                case.add_generation_prompt,
+                &serde_json::Map::new(),
+            )
+            .unwrap();
         assert_eq!(text, case.text);
         // And the program, where it can be asked for just this conversation.
         if let ([turn], true) = (&*case.messages, case.add_generation_prompt) {
-            let json = run(["generate", "--device", "host", "--json", "--chat", "--max-new-tokens", "1", "--prompt", &turn.content]).json();
-            let mut expected: Vec<u32> = tokenizer.bos().filter(|_| tokenizer.adds_bos()).into_iter().collect();
+            let json = run([
+                "generate",
+                "--device",
+                "host",
+                "--json",
+                "--chat",
+                "--max-new-tokens",
+                "1",
+                "--prompt",
+                &turn.content,
+            ])
+            .json();
+            let mut expected: Vec<u32> = tokenizer
+                .bos()
+                .filter(|_| tokenizer.adds_bos())
+                .into_iter()
+                .collect();
             expected.extend(tokenizer.encode(&text, false, true).unwrap());
             assert_eq!(json["prompt_tokens"], serde_json::json!(expected), "{text}");
         }
@@ -137,7 +206,10 @@ fn every_encoding(place: Place) {
     let case = &read::<Golden>("golden.json").cases[0];
     let text = [&case.prompt_tokens[..], &case.tokens[..20]].concat();
     let folder = tempfile::tempdir().unwrap();
-    let (quantised, plain) = (folder.path().join("quantised.gguf"), folder.path().join("plain.gguf"));
+    let (quantised, plain) = (
+        folder.path().join("quantised.gguf"),
+        folder.path().join("plain.gguf"),
+    );
     for encoding in Encoding::all() {
         let bytes = requantize(&original, encoding);
         std::fs::write(&quantised, &bytes).unwrap();
@@ -149,13 +221,26 @@ fn every_encoding(place: Place) {
         };
         let what = format!("{encoding} on {place:?}");
         let info = run(["info", "--json", quantised.to_str().unwrap()]).json();
-        assert!(info["encodings"][encoding.to_string()]["tensors"].as_u64() > Some(7), "{what}: {info}");
+        assert!(
+            info["encodings"][encoding.to_string()]["tensors"].as_u64() > Some(7),
+            "{what}: {info}"
+        );
         let got = logits(Some(&quantised), place, &text, &[]);
-        let off = assert_rows_close(&what, &got, &logits(Some(reference), Place::Host, &text, &[]));
+        let off = assert_rows_close(
+            &what,
+            &got,
+            &logits(Some(reference), Place::Host, &text, &[]),
+        );
         println!("{what}: within {off:.1e}");
-        let greedy = |model: &Path, place| generate(Some(model), place, &case.prompt_tokens, 40, &[]).tokens;
+        let greedy =
+            |model: &Path, place| generate(Some(model), place, &case.prompt_tokens, 40, &[]).tokens;
         let (got, expected) = (greedy(&quantised, place), greedy(reference, Place::Host));
-        assert_eq!(got, expected, "{what}: greedy after {}", ids(&case.prompt_tokens));
+        assert_eq!(
+            got,
+            expected,
+            "{what}: greedy after {}",
+            ids(&case.prompt_tokens)
+        );
     }
 }
 

@@ -27,16 +27,29 @@ fn golden() -> Option<Golden> {
 
 /// Greedy tokens from BOS: the first `new_tokens` are the golden's.
 fn same_tokens(file: &str, place: Place, new_tokens: usize) {
-    let (Some(golden), Some(path)) = (golden(), shared_data(&format!("models/stories260K/{file}"))) else { return };
+    let (Some(golden), Some(path)) = (golden(), shared_data(&format!("models/stories260K/{file}")))
+    else {
+        return;
+    };
     let expected = &golden.greedy_tokens[1..][..new_tokens];
     for flags in [&[][..], &["--max-num-steps", "1"]] {
-        let got = generate(Some(&path), place, &golden.greedy_tokens[..1], new_tokens, flags);
+        let got = generate(
+            Some(&path),
+            place,
+            &golden.greedy_tokens[..1],
+            new_tokens,
+            flags,
+        );
         assert_eq!(got.tokens, expected, "{file} on {place:?} with {flags:?}");
         assert_eq!(got.finish_reason, "length");
         if new_tokens + 1 == golden.greedy_tokens.len() {
             assert_eq!(got.text, golden.text, "{file} on {place:?}");
         } else {
-            assert!(golden.text.starts_with(&got.text), "{file} on {place:?}: {}", got.text);
+            assert!(
+                golden.text.starts_with(&got.text),
+                "{file} on {place:?}: {}",
+                got.text
+            );
         }
     }
 }
@@ -62,10 +75,17 @@ fn q5_0(place: Place) {
 }
 
 fn last_logits(place: Place) {
-    let (Some(golden), Some(path)) = (golden(), shared_data("models/stories260K/stories260K.gguf")) else { return };
+    let (Some(golden), Some(path)) = (golden(), shared_data("models/stories260K/stories260K.gguf"))
+    else {
+        return;
+    };
     for flags in [&[][..], &["--prefill-chunk", "5", "--page-size", "3"]] {
         let got = logits(Some(&path), place, &golden.prefix, flags);
-        let off = assert_close(&format!("{place:?} with {flags:?}"), got.last().unwrap(), &golden.last_logits);
+        let off = assert_close(
+            &format!("{place:?} with {flags:?}"),
+            got.last().unwrap(),
+            &golden.last_logits,
+        );
         println!("{place:?} with {flags:?}: within {off:.1e}");
     }
 }
