@@ -1,6 +1,8 @@
 //! What the whole-program tests share.
 
+pub mod dequantize;
 pub mod gguf_writer;
 pub mod kernels;
+pub mod program;
 pub mod quantize;
 pub mod shared;

@@ -84,3 +84,6 @@ pub enum CompileError {
 pub fn compile(graph: &Graph, target: &Capabilities) -> Result<Program, CompileError> {
     lower::lower(graph, &fuse::fuse(graph), target)
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,7 +34,30 @@ struct WgpuDevice {
     poller: Poller,
 }
 
+/// One instance per set of backends, for the life of the process: with the last instance the Vulkan
+/// loader would unload the driver, and Mesa's leaves a handler behind that `exit` then jumps to.
+#[cfg(not(target_arch = "wasm32"))]
 fn instance(backends: wgpu::Backends) -> wgpu::Instance {
+    static KEPT: std::sync::Mutex<Vec<(wgpu::Backends, wgpu::Instance)>> =
+        std::sync::Mutex::new(Vec::new());
+    // Whoever panicked with the lock left whole entries.
+    let mut kept = KEPT
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some((_, instance)) = kept.iter().find(|(known, _)| *known == backends) {
+        return instance.clone();
+    }
+    let instance = new_instance(backends);
+    kept.push((backends, instance.clone()));
+    instance
+}
+
+#[cfg(target_arch = "wasm32")]
+fn instance(backends: wgpu::Backends) -> wgpu::Instance {
+    new_instance(backends)
+}
+
+fn new_instance(backends: wgpu::Backends) -> wgpu::Instance {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.backends = backends;
     wgpu::Instance::new(descriptor)

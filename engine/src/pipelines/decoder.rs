@@ -64,6 +64,7 @@ impl DecoderSpec {
             ("the number of heads", self.heads.into()),
             ("the number of KV heads", self.kv_heads.into()),
             ("head_dim", self.head_dim.into()),
+            ("the context length", self.max_positions),
         ];
         for (what, size) in positive {
             if size == 0 || size > 1 << 28 {

@@ -10,7 +10,7 @@ use crate::{
 
 use super::{
     PipelineError,
-    decoder::{self, DecoderLayout, DecoderSpec, ROPE_TABLE, TensorNames},
+    decoder::{self, DecoderError, DecoderLayout, DecoderSpec, ROPE_TABLE, TensorNames},
     rope, sampler,
     scheduler::{Scheduler, Step},
 };
@@ -401,6 +401,8 @@ fn fit(
     spec: &DecoderSpec,
     limits: ModelLimits,
 ) -> Result<ModelLimits, PipelineError> {
+    // The arithmetic below relies on sizes that are neither zero nor huge.
+    spec.check().map_err(DecoderError::Spec)?;
     let capabilities = &session.device().info().capabilities;
     let mut limits = limits;
     limits.max_length = limits.max_length.clamp(1, spec.max_positions.max(1));

@@ -1,23 +1,20 @@
 //! Blocks of 32 nibbles that index a table of sixteen values: `IQ4_NL`, `MXFP4`.
 
 use super::legacy::scales;
-use super::unpack::nibbles;
+use super::unpack::table;
 use super::{Lanes, Packed, Planes};
 use crate::weights::encoding::Encoding;
 
 /// The values of `IQ4_NL` (ggml's `kvalues_iq4nl`).
-const IQ4_NL_VALUES: [i8; 16] = [
-    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
+const IQ4_NL_VALUES: [f32; 16] = [
+    -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0,
+    89.0, 113.0,
 ];
 
 /// Twice the values of FP4 E2M1 (OCP Microscaling Formats v1.0, table 5).
-const MXFP4_VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
-
-/// `table[q] * d`.
-#[inline(always)]
-fn look_up<L: Lanes>(table: &[i8; 16], q: [L::Bytes; 2], d: f32) -> [L::Floats; 2] {
-    q.map(|q| L::mul(L::from_i8(L::look_up(table, q)), L::splat(d)))
-}
+const MXFP4_VALUES: [f32; 16] = [
+    0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0,
+];
 
 /// 4 bits, unevenly spaced: `d * table[q]`.
 #[allow(non_camel_case_types)]
@@ -39,7 +36,7 @@ impl Packed for IQ4_NL {
 
     #[inline(always)]
     fn weights<L: Lanes>(planes: Planes, block: usize, d: f32) -> [L::Floats; 2] {
-        look_up::<L>(&IQ4_NL_VALUES, nibbles::<L>(planes.main(block)), d)
+        table::<L>(&IQ4_NL_VALUES, planes.main(block), d)
     }
 }
 
@@ -72,6 +69,6 @@ impl Packed for MXFP4 {
 
     #[inline(always)]
     fn weights<L: Lanes>(planes: Planes, block: usize, d: f32) -> [L::Floats; 2] {
-        look_up::<L>(&MXFP4_VALUES, nibbles::<L>(planes.main(block)), d)
+        table::<L>(&MXFP4_VALUES, planes.main(block), d)
     }
 }

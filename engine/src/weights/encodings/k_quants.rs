@@ -4,8 +4,8 @@
 //! the layouts of the files are told where they are packed.
 
 use super::unpack::{
-    Quants, affine, bits, crumbs, f16_at, join, nibbles, pack_bits, pack_crumbs, pack_nibbles,
-    symmetric,
+    Quants, affine, affine_nibbles, bits, crumbs, f16_at, join, nibbles, pack_bits, pack_crumbs,
+    pack_nibbles, symmetric,
 };
 use super::{Lanes, Packed, Planes};
 use crate::weights::encoding::{BLOCK, Encoding};
@@ -222,7 +222,7 @@ impl Packed for Q4_K {
 
     #[inline(always)]
     fn weights<L: Lanes>(planes: Planes, block: usize, [d, m]: [f32; 2]) -> [L::Floats; 2] {
-        affine::<L>(nibbles::<L>(planes.main(block)), [d, d], [-m, -m])
+        affine_nibbles::<L>(planes.main(block), d, -m)
     }
 }
 

@@ -29,8 +29,11 @@ pub trait Lanes: 'static {
     fn high_nibbles(a: Self::Bytes) -> Self::Bytes;
     /// `a << SHIFT`, for bytes where no bit is lost.
     fn shl<const SHIFT: i32>(a: Self::Bytes) -> Self::Bytes;
-    /// `table[index]`, for indices below 16.
-    fn look_up(table: &[i8; 16], index: Self::Bytes) -> Self::Bytes;
+
+    /// `table[n]` for each low nibble `n` of the bytes, then for each high one.
+    fn choose(table: Self::Floats, nibbles: &[u8; 16]) -> [Self::Floats; 2];
+    /// `(a - offset) * scale`, rounded once; `offset` is a power of two.
+    fn scale_from(a: Self::Floats, offset: f32, scale: f32) -> Self::Floats;
 
     /// Unsigned bytes as floats.
     fn from_u8(a: Self::Bytes) -> Self::Floats;
@@ -94,8 +97,15 @@ impl Lanes for Portable {
         a.map(|a| a << SHIFT)
     }
     #[inline(always)]
-    fn look_up(table: &[i8; 16], index: [u8; 16]) -> [u8; 16] {
-        index.map(|i| table[usize::from(i & 15)] as u8)
+    fn choose(table: [f32; 16], nibbles: &[u8; 16]) -> [[f32; 16]; 2] {
+        [
+            nibbles.map(|n| table[usize::from(n & 15)]),
+            nibbles.map(|n| table[usize::from(n >> 4)]),
+        ]
+    }
+    #[inline(always)]
+    fn scale_from(a: [f32; 16], offset: f32, scale: f32) -> [f32; 16] {
+        a.map(|a| (a - offset) * scale)
     }
     #[inline(always)]
     fn from_u8(a: [u8; 16]) -> [f32; 16] {
@@ -208,11 +218,6 @@ mod x86 {
                 // SAFETY: the set is there (see the trait).
                 unsafe { _mm_slli_epi16::<SHIFT>(a) }
             }
-            #[inline(always)]
-            fn look_up(table: &[i8; 16], index: __m128i) -> __m128i {
-                // SAFETY: the set is there (see the trait), and 16 bytes are readable.
-                unsafe { _mm_shuffle_epi8(_mm_loadu_si128(table.as_ptr().cast()), index) }
-            }
         };
     }
 
@@ -220,6 +225,20 @@ mod x86 {
         bytes!();
         type Floats = __m512;
 
+        #[inline(always)]
+        fn choose(table: __m512, nibbles: &[u8; 16]) -> [__m512; 2] {
+            // SAFETY: the set is there (see the trait).
+            unsafe {
+                // Only the low four bits of an index count.
+                let index = _mm512_cvtepu8_epi32(Self::bytes(nibbles));
+                [index, _mm512_srli_epi32::<4>(index)].map(|i| _mm512_permutexvar_ps(i, table))
+            }
+        }
+        #[inline(always)]
+        fn scale_from(a: __m512, offset: f32, scale: f32) -> __m512 {
+            // The product with the offset is exact, so this rounds once.
+            Self::mul_add(a, Self::splat(scale), Self::splat(-offset * scale))
+        }
         #[inline(always)]
         fn from_u8(a: __m128i) -> __m512 {
             // SAFETY: the set is there (see the trait).
@@ -297,6 +316,29 @@ mod x86 {
         bytes!();
         type Floats = [__m256; 2];
 
+        #[inline(always)]
+        fn choose(table: [__m256; 2], nibbles: &[u8; 16]) -> [[__m256; 2]; 2] {
+            // SAFETY: the set is there (see the trait).
+            unsafe {
+                let bytes = Self::bytes(nibbles);
+                let index = [bytes, _mm_srli_si128::<8>(bytes)].map(|b| _mm256_cvtepu8_epi32(b));
+                // Three bits choose within a half of the table, the fourth between the halves.
+                let look_up = |i| {
+                    let halves = table.map(|half| _mm256_permutevar8x32_ps(half, i));
+                    let upper = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(i));
+                    _mm256_blendv_ps(halves[0], halves[1], upper)
+                };
+                [
+                    index.map(look_up),
+                    index.map(|i| look_up(_mm256_srli_epi32::<4>(i))),
+                ]
+            }
+        }
+        #[inline(always)]
+        fn scale_from(a: [__m256; 2], offset: f32, scale: f32) -> [__m256; 2] {
+            // The product with the offset is exact, so this rounds once.
+            Self::mul_add(a, Self::splat(scale), Self::splat(-offset * scale))
+        }
         #[inline(always)]
         fn from_u8(a: __m128i) -> [__m256; 2] {
             // SAFETY: the set is there (see the trait).

@@ -3,9 +3,16 @@
 //! In a file: half `d`, then (`_1`) half `m`, then (`Q5`) the fifth bits as one `u32`, bit `i` of
 //! weight `i`, then the nibbles, which are packed as they stand.
 
-use super::unpack::{Quants, affine, bits, f16_at, join, nibbles, pack_bits, symmetric};
+use super::unpack::{
+    Quants, affine, affine_nibbles, bits, f16_at, join, nibbles, pack_bits, symmetric, table,
+};
 use super::{Lanes, Packed, Planes};
 use crate::weights::encoding::Encoding;
+
+/// What a nibble of `Q4_0` is worth.
+const Q4_0_VALUES: [f32; 16] = [
+    -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0,
+];
 
 /// Nibbles with their fifth bits.
 #[inline(always)]
@@ -78,7 +85,7 @@ legacy!(
         main.copy_from_slice(&file[2..]);
     },
     scales,
-    |L, planes, block, d| symmetric::<L>(nibbles::<L>(planes.main(block)), 8.0, [d, d])
+    |L, planes, block, d| table::<L>(&Q4_0_VALUES, planes.main(block), d)
 );
 
 legacy!(
@@ -89,7 +96,7 @@ legacy!(
         main.copy_from_slice(&file[4..]);
     },
     scales_and_minima,
-    |L, planes, block, f| affine::<L>(nibbles::<L>(planes.main(block)), [f[0]; 2], [f[1]; 2])
+    |L, planes, block, f| affine_nibbles::<L>(planes.main(block), f[0], f[1])
 );
 
 legacy!(

@@ -53,10 +53,27 @@ pub(super) fn symmetric<L: Lanes>(
     offset: f32,
     scales: [f32; 2],
 ) -> [L::Floats; 2] {
-    let offset = L::splat(offset);
-    let half = |q, scale| L::mul(L::sub(L::from_u8(q), offset), L::splat(scale));
+    let half = |q, scale| L::scale_from(L::from_u8(q), offset, scale);
     [half(q[0], scales[0]), half(q[1], scales[1])]
 }
+
+/// `scale * table[q]` for 32 nibbles.
+#[inline(always)]
+pub(super) fn table<L: Lanes>(table: &[f32; 16], q: &[u8; 16], scale: f32) -> [L::Floats; 2] {
+    L::choose(L::mul(L::load(table), L::splat(scale)), q)
+}
+
+/// `scale * q + minimum` for 32 nibbles, the product rounded.
+#[inline(always)]
+pub(super) fn affine_nibbles<L: Lanes>(q: &[u8; 16], scale: f32, minimum: f32) -> [L::Floats; 2] {
+    let scaled = L::mul(L::splat(scale), L::load(&NIBBLES));
+    L::choose(L::add(scaled, L::splat(minimum)), q)
+}
+
+/// What a nibble is worth by itself.
+const NIBBLES: [f32; 16] = [
+    0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0,
+];
 
 /// `scale * q + minimum`, each product rounded, with one of both for each half.
 #[inline(always)]

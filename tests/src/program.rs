@@ -1,0 +1,306 @@
+//! Runs the real program, `wisp`, as a user would, and reads what it gives.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::OnceLock,
+};
+
+use safetensors::SafeTensors;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Logits may differ from their reference by this much, as DESIGN.md says.
+pub const LOGITS_WITHIN: f32 = 2e-3;
+
+/// The program, which cargo puts beside the folder of the test executables. `tests/run.sh` builds it
+/// first; where nobody has, it is built here.
+pub fn wisp() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let test = std::env::current_exe().expect("the path of this test");
+        let folder = test
+            .ancestors()
+            .nth(2)
+            .expect("tests lie in <target>/<profile>/deps");
+        let path = folder.join(format!("wisp{}", std::env::consts::EXE_SUFFIX));
+        if !path.exists() {
+            let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+            let mut build = Command::new(cargo);
+            build
+                .args(["build", "-p", "wisp"])
+                .current_dir(env!("CARGO_MANIFEST_DIR"));
+            assert!(
+                build.status().expect("cargo").success(),
+                "wisp does not build"
+            );
+        }
+        path
+    })
+}
+
+/// Where a test runs. [`on_every_device`](crate::on_every_device) makes a test for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The host CPU.
+    Host,
+    /// The first Vulkan adapter, with all that it can do.
+    Vulkan,
+    /// The same adapter with only what every browser guarantees.
+    VulkanBaseline,
+}
+
+impl Place {
+    /// The flags that choose it.
+    pub fn args(self) -> &'static [&'static str] {
+        match self {
+            Place::Host => &["--device", "host"],
+            Place::Vulkan => &["--device", "vulkan"],
+            Place::VulkanBaseline => &["--device", "vulkan", "--profile", "baseline"],
+        }
+    }
+
+    /// True if this machine has it; otherwise a line says that the test is skipped.
+    pub fn is_here(self) -> bool {
+        static VULKAN: OnceLock<bool> = OnceLock::new();
+        let has_vulkan = || {
+            let devices = run(["devices", "--json"]).json();
+            let apis = devices["devices"]
+                .as_array()
+                .expect("a list of devices")
+                .iter()
+                .map(|device| &device["info"]["api"]);
+            apis.into_iter().any(|api| api == "vulkan")
+        };
+        let here = self == Place::Host || *VULKAN.get_or_init(has_vulkan);
+        if !here {
+            eprintln!("skipped: no Vulkan adapter");
+        }
+        here
+    }
+}
+
+/// Makes a module of three tests from a function of a [`Place`](crate::program::Place): on the host,
+/// on Vulkan and on Vulkan's baseline profile.
+#[macro_export]
+macro_rules! on_every_device {
+    ($($name:ident),* $(,)?) => { $(
+        mod $name {
+            use $crate::program::Place;
+
+            #[test]
+            fn host() {
+                super::$name(Place::Host);
+            }
+
+            #[test]
+            fn vulkan() {
+                if Place::Vulkan.is_here() {
+                    super::$name(Place::Vulkan);
+                }
+            }
+
+            #[test]
+            fn vulkan_baseline() {
+                if Place::VulkanBaseline.is_here() {
+                    super::$name(Place::VulkanBaseline);
+                }
+            }
+        }
+    )* };
+}
+
+/// The program with these arguments and none of this process's settings or input.
+pub fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(wisp());
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    for setting in ["WISP_DEVICE", "WISP_DEBUG", "RUST_BACKTRACE"] {
+        command.env_remove(setting);
+    }
+    command
+}
+
+/// What a run of the program gave.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The arguments, for messages.
+    pub args: String,
+    /// The exit status; `None` if a signal ended it.
+    pub status: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+/// Runs the program to its end.
+pub fn run<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Run {
+    run_with_input(args, "")
+}
+
+/// Runs the program to its end with this standard input.
+pub fn run_with_input<S: AsRef<std::ffi::OsStr>>(
+    args: impl IntoIterator<Item = S>,
+    input: &str,
+) -> Run {
+    let mut command = command(args);
+    let shown: Vec<_> = command
+        .get_args()
+        .map(|arg| arg.to_string_lossy().into_owned())
+        .collect();
+    let mut child = command.stdin(Stdio::piped()).spawn().expect("wisp starts");
+    // Whether the program reads it all is its own affair.
+    let _ = child
+        .stdin
+        .take()
+        .expect("a pipe")
+        .write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("wisp ends");
+    Run {
+        args: shown.join(" "),
+        status: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("text on standard output"),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+impl Run {
+    /// Asserts that the program did what it was asked.
+    #[track_caller]
+    pub fn succeeded(self) -> Run {
+        assert_eq!(self.status, Some(0), "wisp {}\n{}", self.args, self.stderr);
+        self
+    }
+
+    /// The one JSON object on standard output of a run that succeeded.
+    #[track_caller]
+    pub fn json(self) -> Value {
+        let run = self.succeeded();
+        serde_json::from_str(&run.stdout)
+            .unwrap_or_else(|error| panic!("wisp {}: {error}\n{}", run.args, run.stdout))
+    }
+
+    /// Asserts that the input was at fault, and that the program said so as it should: status 1,
+    /// nothing on standard output, exactly one line on standard error. Returns that line.
+    #[track_caller]
+    pub fn failed(self, what: &str) -> String {
+        let shown = format!(
+            "{what}: wisp {}\nstatus {:?}\nstdout: {}\nstderr: {}",
+            self.args, self.status, self.stdout, self.stderr
+        );
+        assert_eq!(self.status, Some(1), "{shown}");
+        assert_eq!(self.stdout, "", "{shown}");
+        assert!(!self.stderr.contains("panicked"), "{shown}");
+        assert_eq!(self.stderr.lines().count(), 1, "{shown}");
+        assert!(self.stderr.starts_with("error: "), "{shown}");
+        self.stderr
+    }
+}
+
+/// What `wisp generate --json` reports.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[allow(missing_docs)]
+pub struct Generated {
+    pub prompt_tokens: Vec<u32>,
+    pub tokens: Vec<u32>,
+    pub text: String,
+    pub finish_reason: String,
+}
+
+/// Token ids as a flag takes them.
+pub fn ids(tokens: &[u32]) -> String {
+    let ids: Vec<String> = tokens.iter().map(u32::to_string).collect();
+    ids.join(",")
+}
+
+fn model_args(model: Option<&Path>) -> Vec<&str> {
+    model.map_or(Vec::new(), |path| {
+        vec!["--model", path.to_str().expect("a path in UTF-8")]
+    })
+}
+
+/// Generates exactly so many tokens, whatever they are. Without a model: the model inside.
+#[track_caller]
+pub fn generate(
+    model: Option<&Path>,
+    place: Place,
+    prompt: &[u32],
+    new_tokens: usize,
+    flags: &[&str],
+) -> Generated {
+    let (prompt, new_tokens) = (ids(prompt), new_tokens.to_string());
+    let fixed = [
+        "generate",
+        "--json",
+        "--ignore-eos",
+        "--tokens",
+        &prompt,
+        "--max-new-tokens",
+        &new_tokens,
+    ];
+    let json = run([&fixed, &*model_args(model), place.args(), flags].concat()).json();
+    serde_json::from_value(json).expect("the fields of a generation")
+}
+
+/// The logits `[tokens, vocab]` of every position. Without a model: the model inside.
+#[track_caller]
+pub fn logits(model: Option<&Path>, place: Place, tokens: &[u32], flags: &[&str]) -> Vec<Vec<f32>> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let out = folder.path().join("logits.safetensors");
+    let ids = ids(tokens);
+    let fixed = [
+        "logits",
+        "--tokens",
+        &ids,
+        "--out",
+        out.to_str().expect("a path in UTF-8"),
+    ];
+    run([&fixed, &*model_args(model), place.args(), flags].concat()).succeeded();
+    let file = std::fs::read(&out).expect("the logits");
+    let file = SafeTensors::deserialize(&file).expect("a safetensors file");
+    let tensor = file.tensor("logits").expect("a tensor of logits");
+    assert_eq!(tensor.dtype(), safetensors::Dtype::F32);
+    let [rows, vocab] = *tensor.shape() else {
+        panic!("logits of shape {:?}", tensor.shape())
+    };
+    assert_eq!(rows, tokens.len());
+    let values: Vec<f32> = tensor
+        .data()
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .copied()
+        .map(f32::from_le_bytes)
+        .collect();
+    values.chunks_exact(vocab).map(<[f32]>::to_vec).collect()
+}
+
+/// Asserts that logits are within [`LOGITS_WITHIN`] of others; NaN never is. Returns the largest difference.
+#[track_caller]
+pub fn assert_close(what: &str, got: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(got.len(), expected.len(), "{what}: the number of logits");
+    let mut largest = 0f32;
+    for (i, (got, expected)) in got.iter().zip(expected).enumerate() {
+        let off = (got - expected).abs();
+        assert!(
+            off <= LOGITS_WITHIN,
+            "{what}: logit {i} is {got}, expected {expected}"
+        );
+        largest = largest.max(off);
+    }
+    largest
+}
+
+/// As [`assert_close`], row by row.
+#[track_caller]
+pub fn assert_rows_close(what: &str, got: &[Vec<f32>], expected: &[Vec<f32>]) -> f32 {
+    assert_eq!(got.len(), expected.len(), "{what}: the number of rows");
+    let rows = got.iter().zip(expected).enumerate();
+    rows.map(|(i, (got, expected))| assert_close(&format!("{what}, row {i}"), got, expected))
+        .fold(0.0, f32::max)
+}

@@ -1,0 +1,225 @@
+//! Chunks, batches, steps and devices change no token. Through the library, with the model inside.
+
+use std::path::Path;
+
+use serde_json::Value;
+use wisp_engine::{
+    device::{Device, DeviceSpec, Profile},
+    pipelines::{
+        ModelLimits, Request, RequestId, SamplingParams, checkpoint::ModelFiles,
+        text_generation::TextGenerator,
+    },
+    session::InferenceSession,
+};
+use wisp_tests::{on_every_device, program::Place};
+
+const NEW_TOKENS: usize = 24;
+
+fn folder() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../native-demo/model")
+}
+
+/// A text of `len` tokens that begins at the golden's token `from`.
+fn text(from: usize, len: usize) -> Vec<u32> {
+    let golden: Value =
+        serde_json::from_slice(&std::fs::read(folder().join("golden.json")).unwrap()).unwrap();
+    let cases = golden["cases"].as_array().unwrap().iter();
+    let tokens = cases
+        .flat_map(|case| [&case["prompt_tokens"], &case["tokens"]])
+        .flat_map(|tokens| tokens.as_array().unwrap().clone());
+    let tokens: Vec<u32> = tokens.map(|token| token.as_u64().unwrap() as u32).collect();
+    tokens.into_iter().cycle().skip(from).take(len).collect()
+}
+
+fn load(place: Place, limits: ModelLimits) -> TextGenerator {
+    let (spec, profile) = match place {
+        Place::Host => ("host", Profile::Full),
+        Place::Vulkan => ("vulkan", Profile::Full),
+        Place::VulkanBaseline => ("vulkan", Profile::Baseline),
+    };
+    let spec: DeviceSpec = spec.parse().unwrap();
+    let files = ModelFiles::open(&folder().join("wisp-tiny.gguf")).unwrap();
+    pollster::block_on(async {
+        let session = InferenceSession::new(Device::open(&spec, profile, 0).await.unwrap());
+        TextGenerator::load(&session, &files, limits, None)
+            .await
+            .unwrap()
+    })
+}
+
+fn limits() -> ModelLimits {
+    ModelLimits {
+        max_length: 160,
+        max_batch: 6,
+        max_step_tokens: 64,
+        max_logit_rows: 6,
+        page_size: 16,
+        pages: 0,
+        max_steps: 4,
+    }
+}
+
+fn alone(chunk: u64, max_steps: u64) -> ModelLimits {
+    ModelLimits {
+        max_batch: 1,
+        max_logit_rows: 1,
+        max_step_tokens: chunk,
+        max_steps,
+        ..limits()
+    }
+}
+
+fn request(tokens: &[u32], sampling: SamplingParams) -> Request {
+    Request {
+        tokens: tokens.to_vec(),
+        sampling,
+        max_new_tokens: NEW_TOKENS,
+        stop_tokens: Vec::new(),
+    }
+}
+
+/// Runs requests together to their end; what each drew, in their order.
+fn run(generator: &mut TextGenerator, requests: &[Request]) -> Vec<Vec<u32>> {
+    let ids: Vec<RequestId> = requests
+        .iter()
+        .map(|request| generator.add(request.clone()).unwrap())
+        .collect();
+    let mut tokens = vec![Vec::new(); ids.len()];
+    for _ in 0..1000 {
+        for event in pollster::block_on(generator.step()).unwrap() {
+            let at = ids
+                .iter()
+                .position(|id| *id == event.id)
+                .expect("a request of this run");
+            tokens[at].push(event.token);
+        }
+        if generator.is_idle() {
+            return tokens;
+        }
+    }
+    panic!("the requests do not end: {tokens:?}");
+}
+
+fn run_one(place: Place, limits: ModelLimits, request: &Request) -> Vec<u32> {
+    run(&mut load(place, limits), std::slice::from_ref(request)).remove(0)
+}
+
+/// The request's neighbours: five sequences of other lengths.
+fn others(sampling: SamplingParams) -> Vec<Request> {
+    [(3, 1), (20, 7), (41, 33), (60, 64), (75, 90)]
+        .map(|(from, len)| request(&text(from, len), sampling))
+        .to_vec()
+}
+
+/// Every way to run a request that must not matter.
+fn check(place: Place, request: &Request) -> Vec<u32> {
+    let expected = run_one(place, alone(160, 1), request);
+    assert_eq!(expected.len(), NEW_TOKENS);
+    for (chunk, steps) in [(160, 1), (160, 4), (64, 4), (7, 1), (1, 4)] {
+        assert_eq!(
+            run_one(place, alone(chunk, steps), request),
+            expected,
+            "chunks of {chunk}, {steps} steps on {place:?}"
+        );
+    }
+    // First or last among its neighbours, on another slot and beside other positions.
+    let neighbours = others(request.sampling);
+    for at in [0, 5] {
+        let mut requests = neighbours.clone();
+        requests.insert(at, request.clone());
+        for max_steps in [1, 4] {
+            let got = run(
+                &mut load(
+                    place,
+                    ModelLimits {
+                        max_steps,
+                        ..limits()
+                    },
+                ),
+                &requests,
+            );
+            assert_eq!(
+                got[at], expected,
+                "at {at} of six with {max_steps} steps on {place:?}"
+            );
+        }
+    }
+    expected
+}
+
+fn greedy(place: Place) {
+    check(place, &request(&text(0, 100), SamplingParams::default()));
+}
+
+/// Drawn tokens depend on the seed and the position alone, and are the host's on every device.
+fn sampled(place: Place) {
+    let plain = SamplingParams {
+        temperature: 0.8,
+        seed: 7,
+        ..SamplingParams::default()
+    };
+    let all = SamplingParams {
+        top_k: 40,
+        top_p: 0.95,
+        min_p: 0.02,
+        repetition_penalty: 1.1,
+        ..plain
+    };
+    for sampling in [plain, all] {
+        let request = request(&text(0, 100), sampling);
+        let got = check(place, &request);
+        if place != Place::Host {
+            assert_eq!(
+                got,
+                run_one(Place::Host, alone(160, 1), &request),
+                "{sampling:?}: {place:?} and the host"
+            );
+        }
+    }
+    let seeds = [1, 2].map(|seed| {
+        run_one(
+            place,
+            alone(160, 4),
+            &request(
+                &text(0, 100),
+                SamplingParams {
+                    seed,
+                    temperature: 1.5,
+                    ..plain
+                },
+            ),
+        )
+    });
+    assert_ne!(seeds[0], seeds[1], "two seeds");
+}
+
+/// The cache holds one of these requests at a time: another runs only where cancelling freed its pages.
+fn cancelling_frees_pages(place: Place) {
+    let limits = ModelLimits {
+        pages: 8,
+        max_batch: 2,
+        max_logit_rows: 2,
+        ..limits()
+    };
+    let wanted = request(&text(0, 100), SamplingParams::default());
+    let expected = run_one(place, alone(160, 4), &wanted);
+    let mut generator = load(place, limits);
+    for steps in 0..6 {
+        let id = generator
+            .add(request(&text(9, 100), SamplingParams::default()))
+            .unwrap();
+        for _ in 0..steps {
+            pollster::block_on(generator.step()).unwrap();
+        }
+        assert!(generator.cancel(id));
+        assert!(!generator.cancel(id), "cancelled twice");
+        assert!(generator.is_idle());
+        assert_eq!(
+            run(&mut generator, std::slice::from_ref(&wanted)),
+            [expected.clone()],
+            "after {steps} steps"
+        );
+    }
+}
+
+on_every_device!(greedy, sampled, cancelling_frees_pages);

@@ -1,0 +1,203 @@
+//! Tiny random checkpoints in Hugging Face's layout, against what transformers computes for them.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use wisp_tests::{
+    on_every_device,
+    program::{Place, assert_rows_close, generate, logits, run},
+    shared::shared_data,
+};
+
+/// The directories whose architecture Wisp runs. To add an architecture is to add its row here.
+const SUPPORTED: &[&str] = &[
+    "llama",
+    "llama3-rope-tied",
+    "llama-linear-rope-bias",
+    "llama-yarn",
+    "mistral-swa",
+    "qwen2",
+];
+
+/// Transformers' results, float32.
+#[derive(Deserialize)]
+struct Golden {
+    tokens: Vec<u32>,
+    /// `[tokens, vocab]`.
+    logits: Vec<Vec<f32>>,
+    /// What follows the tokens.
+    greedy: Vec<u32>,
+}
+
+fn golden(directory: &Path) -> Golden {
+    let text = std::fs::read_to_string(directory.join("golden.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn for_each_checkpoint(check: impl Fn(&str, &Path, &Golden)) {
+    for name in SUPPORTED {
+        let Some(directory) = shared_data(&format!("goldens/{name}")) else {
+            return;
+        };
+        check(name, &directory, &golden(&directory));
+    }
+}
+
+fn logits_and_tokens(place: Place) {
+    for_each_checkpoint(|name, directory, golden| {
+        for flags in [&[][..], &["--prefill-chunk", "7", "--page-size", "3"]] {
+            let what = format!("{name} on {place:?} with {flags:?}");
+            let off = assert_rows_close(
+                &what,
+                &logits(Some(directory), place, &golden.tokens, flags),
+                &golden.logits,
+            );
+            let got = generate(
+                Some(directory),
+                place,
+                &golden.tokens,
+                golden.greedy.len(),
+                flags,
+            );
+            assert_eq!(got.tokens, golden.greedy, "{what}");
+            println!("{what}: within {off:.1e}");
+        }
+    });
+}
+
+/// How a prompt is cut, how large pages are, and how many tokens one submission decodes changes nothing.
+fn limits_change_nothing(place: Place) {
+    // On the host every combination; on a GPU, which takes longer to open, a part that has each value.
+    let mut combinations = Vec::new();
+    for (i, chunk) in ["1", "7", "64"].into_iter().enumerate() {
+        for (j, page) in ["1", "3", "32"].into_iter().enumerate() {
+            for (k, steps) in ["1", "4"].into_iter().enumerate() {
+                if place == Place::Host || (i + j + k) % 3 == 0 {
+                    combinations.push([
+                        "--prefill-chunk",
+                        chunk,
+                        "--page-size",
+                        page,
+                        "--max-num-steps",
+                        steps,
+                    ]);
+                }
+            }
+        }
+    }
+    for_each_checkpoint(|name, directory, golden| {
+        for flags in &combinations {
+            let got = generate(
+                Some(directory),
+                place,
+                &golden.tokens,
+                golden.greedy.len(),
+                flags,
+            );
+            assert_eq!(
+                got.tokens, golden.greedy,
+                "{name} on {place:?} with {flags:?}"
+            );
+        }
+    });
+}
+
+on_every_device!(logits_and_tokens, limits_change_nothing);
+
+/// A configuration as transformers 4 wrote it.
+fn older_layout(mut config: Value, type_key: &str) -> Value {
+    let fields = config.as_object_mut().unwrap();
+    let mut rope = fields.remove("rope_parameters").unwrap();
+    let rope = rope.as_object_mut().unwrap();
+    let theta = rope.remove("rope_theta").unwrap();
+    let kind = rope.remove("rope_type").unwrap();
+    let scaling = if kind == "default" {
+        Value::Null
+    } else {
+        rope.insert(type_key.into(), kind);
+        json!(rope)
+    };
+    let dtype = fields.remove("dtype").unwrap();
+    fields.extend([
+        ("rope_theta".into(), theta),
+        ("rope_scaling".into(), scaling),
+        ("torch_dtype".into(), dtype),
+    ]);
+    fields.insert("transformers_version".into(), "4.40.0".into());
+    config
+}
+
+fn config(directory: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(directory.join("config.json")).unwrap()).unwrap()
+}
+
+/// A copy of a checkpoint with another configuration.
+fn with_config(directory: &Path, config: &Value) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::copy(
+        directory.join("model.safetensors"),
+        copy.path().join("model.safetensors"),
+    )
+    .unwrap();
+    std::fs::write(copy.path().join("config.json"), config.to_string()).unwrap();
+    copy
+}
+
+#[test]
+fn the_older_layout_of_configurations() {
+    for_each_checkpoint(|name, directory, golden| {
+        // `type` is still older than `rope_type`.
+        for type_key in ["rope_type", "type"] {
+            let copy = with_config(directory, &older_layout(config(directory), type_key));
+            let what = format!("{name} with {type_key}");
+            assert_rows_close(
+                &what,
+                &logits(Some(copy.path()), Place::Host, &golden.tokens, &[]),
+                &golden.logits,
+            );
+            let got = generate(
+                Some(copy.path()),
+                Place::Host,
+                &golden.tokens,
+                golden.greedy.len(),
+                &[],
+            );
+            assert_eq!(got.tokens, golden.greedy, "{what}");
+        }
+    });
+}
+
+#[track_caller]
+fn names_what_is_supported(directory: &Path) {
+    let line = run([
+        "generate",
+        "--tokens",
+        "1",
+        "--device",
+        "host",
+        "--model",
+        directory.to_str().unwrap(),
+    ])
+    .failed("an unknown architecture");
+    for supported in ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"] {
+        assert!(line.contains(supported), "{line}");
+    }
+}
+
+#[test]
+fn other_architectures_are_refused_by_name() {
+    let Some(goldens) = shared_data("goldens") else {
+        return;
+    };
+    for entry in std::fs::read_dir(&goldens).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if entry.path().join("config.json").exists() && !SUPPORTED.contains(&name.as_str()) {
+            names_what_is_supported(&entry.path());
+        }
+    }
+    let mut config = config(&goldens.join("llama"));
+    config["architectures"] = json!(["NobodysForCausalLM"]);
+    names_what_is_supported(with_config(&goldens.join("llama"), &config).path());
+}

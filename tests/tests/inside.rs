@@ -1,0 +1,247 @@
+//! The model inside the program: its golden, and itself in every encoding.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use wisp_engine::{
+    pipelines::{
+        chat_template::{ChatTemplate, Message},
+        checkpoint::ModelFiles,
+    },
+    weights::Encoding,
+};
+use wisp_tests::{
+    dequantize::dequantize,
+    on_every_device,
+    program::{Place, assert_close, assert_rows_close, generate, ids, logits, run},
+    quantize::requantize,
+};
+
+/// A float64 evaluation of the file's weights.
+#[derive(Deserialize)]
+struct Golden {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    text: String,
+    /// With BOS.
+    prompt_tokens: Vec<u32>,
+    /// Greedy, past the end of a text too.
+    tokens: Vec<u32>,
+    /// Their text, special tokens included.
+    continuation: String,
+    /// After the prompt.
+    logits: Vec<f32>,
+}
+
+/// What the tokenizer that the model was trained with gives.
+#[derive(Deserialize)]
+struct TokenizerGolden {
+    pairs: Vec<Pair>,
+    chat: Vec<Chat>,
+}
+
+#[derive(Deserialize)]
+struct Pair {
+    text: String,
+    ids: Vec<u32>,
+}
+
+#[derive(Deserialize)]
+struct Chat {
+    messages: Vec<Turn>,
+    add_generation_prompt: bool,
+    text: String,
+}
+
+#[derive(Deserialize)]
+struct Turn {
+    role: String,
+    content: String,
+}
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../native-demo/model")
+        .join(name)
+}
+
+fn read<T: for<'a> Deserialize<'a>>(name: &str) -> T {
+    serde_json::from_slice(&std::fs::read(file(name)).unwrap()).unwrap()
+}
+
+fn model_files() -> ModelFiles {
+    ModelFiles::open(&file("wisp-tiny.gguf")).unwrap()
+}
+
+fn golden(place: Place) {
+    let tokenizer = model_files().tokenizer.unwrap();
+    for case in read::<Golden>("golden.json").cases {
+        let what = format!("{:?} on {place:?}", case.text);
+        let got = logits(None, place, &case.prompt_tokens, &[]);
+        let off = assert_close(&what, got.last().unwrap(), &case.logits);
+        println!("{what}: within {off:.1e}");
+        for flags in [
+            &[][..],
+            &[
+                "--prefill-chunk",
+                "3",
+                "--page-size",
+                "5",
+                "--max-num-steps",
+                "1",
+            ],
+        ] {
+            let got = generate(None, place, &case.prompt_tokens, case.tokens.len(), flags);
+            assert_eq!(got.tokens, case.tokens, "{what} with {flags:?}");
+            // The program shows no special tokens.
+            if !case.tokens.iter().any(|token| tokenizer.is_special(*token)) {
+                assert_eq!(got.text, case.continuation, "{what} with {flags:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn prompts_are_encoded_with_bos() {
+    for case in read::<Golden>("golden.json").cases {
+        let json = run([
+            "generate",
+            "--device",
+            "host",
+            "--json",
+            "--max-new-tokens",
+            "1",
+            "--prompt",
+            &case.text,
+        ])
+        .json();
+        assert_eq!(
+            json["prompt_tokens"],
+            serde_json::json!(case.prompt_tokens),
+            "{:?}",
+            case.text
+        );
+    }
+}
+
+#[test]
+fn the_tokenizer_of_its_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("text");
+    for pair in read::<TokenizerGolden>("tokenizer_golden.json").pairs {
+        std::fs::write(&path, &pair.text).unwrap();
+        let json = run([
+            "tokenize",
+            "--no-special",
+            "--json",
+            "--file",
+            path.to_str().unwrap(),
+        ])
+        .json();
+        assert_eq!(
+            json["tokens"],
+            serde_json::json!(pair.ids),
+            "{:?}",
+            pair.text
+        );
+    }
+}
+
+#[test]
+fn conversations_are_rendered_as_in_training() {
+    let tokenizer = model_files().tokenizer.unwrap();
+    let special = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
+    let source = tokenizer.chat_template(None).expect("a chat template");
+    let template = ChatTemplate::new(
+        source,
+        &special(tokenizer.bos()),
+        &special(tokenizer.eos_token()),
+    )
+    .unwrap();
+    for case in read::<TokenizerGolden>("tokenizer_golden.json").chat {
+        let messages: Vec<Message> = case
+            .messages
+            .iter()
+            .map(|turn| Message::new(&turn.role, &turn.content))
+            .collect();
+        let text = template
+            .render(
+                &messages,
+                case.add_generation_prompt,
+                &serde_json::Map::new(),
+            )
+            .unwrap();
+        assert_eq!(text, case.text);
+        // And the program, where it can be asked for just this conversation.
+        if let ([turn], true) = (&*case.messages, case.add_generation_prompt) {
+            let json = run([
+                "generate",
+                "--device",
+                "host",
+                "--json",
+                "--chat",
+                "--max-new-tokens",
+                "1",
+                "--prompt",
+                &turn.content,
+            ])
+            .json();
+            let mut expected: Vec<u32> = tokenizer
+                .bos()
+                .filter(|_| tokenizer.adds_bos())
+                .into_iter()
+                .collect();
+            expected.extend(tokenizer.encode(&text, false, true).unwrap());
+            assert_eq!(json["prompt_tokens"], serde_json::json!(expected), "{text}");
+        }
+    }
+}
+
+/// Every encoding, whole: on the host as the same weights in plain F32, on a GPU as on the host.
+fn every_encoding(place: Place) {
+    let original = std::fs::read(file("wisp-tiny.gguf")).unwrap();
+    let case = &read::<Golden>("golden.json").cases[0];
+    let text = [&case.prompt_tokens[..], &case.tokens[..20]].concat();
+    let folder = tempfile::tempdir().unwrap();
+    let (quantised, plain) = (
+        folder.path().join("quantised.gguf"),
+        folder.path().join("plain.gguf"),
+    );
+    for encoding in Encoding::all() {
+        let bytes = requantize(&original, encoding);
+        std::fs::write(&quantised, &bytes).unwrap();
+        let reference = if place == Place::Host {
+            std::fs::write(&plain, dequantize(&bytes)).unwrap();
+            &plain
+        } else {
+            &quantised
+        };
+        let what = format!("{encoding} on {place:?}");
+        let info = run(["info", "--json", quantised.to_str().unwrap()]).json();
+        assert!(
+            info["encodings"][encoding.to_string()]["tensors"].as_u64() > Some(7),
+            "{what}: {info}"
+        );
+        let got = logits(Some(&quantised), place, &text, &[]);
+        let off = assert_rows_close(
+            &what,
+            &got,
+            &logits(Some(reference), Place::Host, &text, &[]),
+        );
+        println!("{what}: within {off:.1e}");
+        let greedy =
+            |model: &Path, place| generate(Some(model), place, &case.prompt_tokens, 40, &[]).tokens;
+        let (got, expected) = (greedy(&quantised, place), greedy(reference, Place::Host));
+        assert_eq!(
+            got,
+            expected,
+            "{what}: greedy after {}",
+            ids(&case.prompt_tokens)
+        );
+    }
+}
+
+on_every_device!(golden, every_encoding);
