@@ -216,7 +216,7 @@ fn cancelling_frees_pages(place: Place) {
         assert!(generator.is_idle());
         assert_eq!(
             run(&mut generator, std::slice::from_ref(&wanted)),
-            [expected.clone()],
+            std::slice::from_ref(&expected),
             "after {steps} steps"
         );
     }
