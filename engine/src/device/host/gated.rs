@@ -51,11 +51,15 @@ simd! {
 simd! {
     fn gelu_tanh(gate: &[f32], up: &[f32], out: &mut [f32]) {
         // sqrt(2 / pi)
-        const FACTOR: f32 = 0.797_884_6;
+        const FACTOR: f64 = 0.797_884_560_802_865_4;
         for ((out, x), up) in out.iter_mut().zip(gate).zip(up) {
-            let u = FACTOR * x * (1.0 + 0.044715 * x * x);
+            // In f64, since the exponential of a large number multiplies its rounding error.
+            let wide = f64::from(*x);
+            let v = -2.0 * FACTOR * wide * (1.0 + 0.044715 * wide * wide);
+            let high = v as f32;
+            let low = if high.is_finite() { (v - f64::from(high)) as f32 } else { 0.0 };
             // (1 + tanh(u)) / 2 is the logistic function of 2u.
-            *out = x / (1.0 + exp(-2.0 * u)) * up;
+            *out = x / (1.0 + exp(high) * (1.0 + low)) * up;
         }
     }
 }

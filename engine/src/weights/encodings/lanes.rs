@@ -32,8 +32,6 @@ pub trait Lanes: 'static {
 
     /// `table[n]` for each low nibble `n` of the bytes, then for each high one.
     fn choose(table: Self::Floats, nibbles: &[u8; 16]) -> [Self::Floats; 2];
-    /// `(a - offset) * scale`, rounded once; `offset` is a power of two.
-    fn scale_from(a: Self::Floats, offset: f32, scale: f32) -> Self::Floats;
 
     /// Unsigned bytes as floats.
     fn from_u8(a: Self::Bytes) -> Self::Floats;
@@ -102,10 +100,6 @@ impl Lanes for Portable {
             nibbles.map(|n| table[usize::from(n & 15)]),
             nibbles.map(|n| table[usize::from(n >> 4)]),
         ]
-    }
-    #[inline(always)]
-    fn scale_from(a: [f32; 16], offset: f32, scale: f32) -> [f32; 16] {
-        a.map(|a| (a - offset) * scale)
     }
     #[inline(always)]
     fn from_u8(a: [u8; 16]) -> [f32; 16] {
@@ -235,11 +229,6 @@ mod x86 {
             }
         }
         #[inline(always)]
-        fn scale_from(a: __m512, offset: f32, scale: f32) -> __m512 {
-            // The product with the offset is exact, so this rounds once.
-            Self::mul_add(a, Self::splat(scale), Self::splat(-offset * scale))
-        }
-        #[inline(always)]
         fn from_u8(a: __m128i) -> __m512 {
             // SAFETY: the set is there (see the trait).
             unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(a)) }
@@ -333,11 +322,6 @@ mod x86 {
                     index.map(|i| look_up(_mm256_srli_epi32::<4>(i))),
                 ]
             }
-        }
-        #[inline(always)]
-        fn scale_from(a: [__m256; 2], offset: f32, scale: f32) -> [__m256; 2] {
-            // The product with the offset is exact, so this rounds once.
-            Self::mul_add(a, Self::splat(scale), Self::splat(-offset * scale))
         }
         #[inline(always)]
         fn from_u8(a: __m128i) -> [__m256; 2] {

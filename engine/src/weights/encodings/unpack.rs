@@ -53,7 +53,8 @@ pub(super) fn symmetric<L: Lanes>(
     offset: f32,
     scales: [f32; 2],
 ) -> [L::Floats; 2] {
-    let half = |q, scale| L::scale_from(L::from_u8(q), offset, scale);
+    let offset = L::splat(offset);
+    let half = |q, scale| L::mul(L::sub(L::from_u8(q), offset), L::splat(scale));
     [half(q[0], scales[0]), half(q[1], scales[1])]
 }
 
