@@ -160,10 +160,6 @@ impl Bench {
         }
         limits.max_length = needed.max(32);
         limits.max_step_tokens = limits.max_step_tokens.min(self.prompt_tokens.into());
-        // Before the model is there, whose memory peak is to be its own.
-        let start = Instant::now();
-        let clock = move || -> Duration { start.elapsed() };
-        let ceilings = pollster::block_on(ceilings(&self.device.open()?, &clock))?;
         let Loaded {
             mut generator,
             device,
@@ -177,7 +173,7 @@ impl Bench {
             1,
         )?;
         if self.ops {
-            return self.report_ops(&generator, ceilings);
+            return self.report_ops(&generator, self.ceilings()?);
         }
         let mut runs = Vec::new();
         for seed in 0..self.runs {
@@ -188,6 +184,9 @@ impl Bench {
                 seed,
             )?);
         }
+        // Before the ceilings, whose measurement takes memory of its own.
+        let host_peak_bytes = host_peak_bytes();
+        let ceilings = self.ceilings()?;
         let prefill = Rate::of(
             self.prompt_tokens,
             runs.iter().map(|run| run.prefill).collect(),
@@ -221,7 +220,7 @@ impl Bench {
             weight_bytes_per_token: weight_bytes,
             dispatches_per_token: generator.model().dispatches_per_token(),
             device_peak_bytes: device.allocated().1,
-            host_peak_bytes: host_peak_bytes(),
+            host_peak_bytes,
         };
         if self.json {
             print_json(&report)
@@ -229,6 +228,13 @@ impl Bench {
             report.print();
             Ok(())
         }
+    }
+
+    /// Measures the device itself.
+    fn ceilings(&self) -> Result<Ceilings> {
+        let start = Instant::now();
+        let clock = move || -> Duration { start.elapsed() };
+        Ok(pollster::block_on(ceilings(&self.device.open()?, &clock))?)
     }
 
     /// Measures each kind of call in decoding and in prefill.
