@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+#[cfg(target_arch = "wasm32")]
+use super::tokenizer::HuggingFaceFiles;
 use super::{
     PipelineError,
     architectures::{self, Recognised},
@@ -102,7 +104,8 @@ pub fn tokenizer(checkpoint: &Checkpoint) -> Result<Tokenizer, TokenizerError> {
         #[cfg(not(target_arch = "wasm32"))]
         None => Tokenizer::from_dir(checkpoint.directory().unwrap_or(std::path::Path::new("."))),
         #[cfg(target_arch = "wasm32")]
-        None => Tokenizer::from_dir("."),
+        // There are no directories: whoever has the files calls `from_files`.
+        None => Tokenizer::from_files(&HuggingFaceFiles::default()),
     }
 }
 
@@ -179,6 +182,7 @@ fn read(path: &std::path::Path) -> Result<String, PipelineError> {
 }
 
 /// `eos_token_id` of a configuration: a number or a list of them.
+#[cfg(not(target_arch = "wasm32"))]
 fn eos(config: &str) -> Vec<u32> {
     let Ok(json) = serde_json::from_str::<serde_json::Value>(config) else {
         return Vec::new();
