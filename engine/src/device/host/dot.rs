@@ -1,7 +1,6 @@
 //! Products of encoded rows with a few vectors: bound by memory, so each block is read once,
 //! decoded in registers and multiplied with every vector.
 
-use super::math::sum;
 use crate::weights::encoding::BLOCK;
 use crate::weights::encodings::{AHEAD, Lanes, Packed, Planes, simd, with_lanes};
 
@@ -35,10 +34,10 @@ fn dots_in<E: Packed, L: Lanes, const T: usize>(
         let mut sums = [[L::splat(0.0); 2]; T];
         for start in (0..blocks).step_by(AHEAD) {
             let count = AHEAD.min(blocks - start);
-            E::factors(planes, row + start, &mut factors[..count]);
+            E::factors::<L>(planes, row + start, &mut factors[..count]);
             let x = x.map(|x| &x[start..start + count]);
             for (b, factor) in factors[..count].iter().enumerate() {
-                let w = E::weights::<L>(planes, row + start + b, *factor);
+                let w = E::weights::<L>(planes, row + start + b, factor);
                 for t in 0..T {
                     let (halves, _) = x[t][b].as_chunks::<16>();
                     sums[t][0] = L::mul_add(w[0], L::load(&halves[0]), sums[t][0]);
@@ -47,9 +46,7 @@ fn dots_in<E: Packed, L: Lanes, const T: usize>(
             }
         }
         for t in 0..T {
-            let mut lanes = [0.0; 16];
-            L::store(L::add(sums[t][0], sums[t][1]), &mut lanes);
-            out[t] = sum(&lanes);
+            out[t] = L::total(L::add(sums[t][0], sums[t][1]));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Functions of one number and of vectors, written so that LLVM makes vectors of loops over them.
 
-use crate::weights::encodings::{Lanes, simd, with_lanes};
+use crate::weights::encodings::{Lanes, Portable, simd, with_lanes};
 
 /// `e^x` to within 2 units in the last place; 0 where that is subnormal.
 ///
@@ -60,9 +60,7 @@ pub(super) fn dot_in<L: Lanes>(a: &[f32], b: &[f32]) -> f32 {
         sums[0] = L::mul_add(L::load(a), L::load(b), sums[0]);
     }
     let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    let mut lanes = [0.0; 16];
-    L::store(L::add(sums[0], sums[1]), &mut lanes);
-    sum(&lanes) + rest
+    L::total(L::add(sums[0], sums[1])) + rest
 }
 
 /// `y += factor * x`, inlined into a function of `simd!`.
@@ -113,14 +111,8 @@ pub(super) fn exp_sum(scores: &mut [f32], greatest: &mut f32, total: &mut f32) -
 
 /// The sum of 16 numbers, by halves.
 #[inline(always)]
-pub(super) fn sum(values: &[f32; 16]) -> f32 {
-    let mut v = *values;
-    for half in [8, 4, 2, 1] {
-        for i in 0..half {
-            v[i] += v[i + half];
-        }
-    }
-    v[0]
+fn sum(values: &[f32; 16]) -> f32 {
+    Portable::total(*values)
 }
 
 #[cfg(test)]

@@ -30,13 +30,7 @@ fn sum_in<L: Lanes>(x: &[f32]) -> f32 {
 
 #[inline(always)]
 fn total<L: Lanes>(sums: &[L::Floats]) -> f32 {
-    let mut total = 0.0;
-    for sum in sums {
-        let mut lanes = [0.0; 16];
-        L::store(*sum, &mut lanes);
-        total += lanes.iter().sum::<f32>();
-    }
-    total
+    sums.iter().map(|sum| L::total(*sum)).sum()
 }
 
 /// The sum of each part of the buffer; parts are shared out over the threads.

@@ -30,13 +30,13 @@ impl Packed for IQ4_NL {
     }
 
     #[inline(always)]
-    fn factors(planes: Planes, first: usize, factors: &mut [f32]) {
-        scales(planes, first, factors);
+    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [f32]) {
+        scales::<L>(planes, first, factors);
     }
 
     #[inline(always)]
-    fn weights<L: Lanes>(planes: Planes, block: usize, d: f32) -> [L::Floats; 2] {
-        table::<L>(&IQ4_NL_VALUES, planes.main(block), d)
+    fn weights<L: Lanes>(planes: Planes, block: usize, d: &f32) -> [L::Floats; 2] {
+        table::<L>(&IQ4_NL_VALUES, planes.main(block), *d)
     }
 }
 
@@ -53,7 +53,7 @@ impl Packed for MXFP4 {
     }
 
     #[inline(always)]
-    fn factors(planes: Planes, first: usize, factors: &mut [f32]) {
+    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [f32]) {
         let scales = planes.many_scales::<1>(first, factors.len());
         for (factor, [e]) in factors.iter_mut().zip(scales) {
             // 2^(e - 128): half of the scale, since the table holds doubled values. The two
@@ -68,7 +68,7 @@ impl Packed for MXFP4 {
     }
 
     #[inline(always)]
-    fn weights<L: Lanes>(planes: Planes, block: usize, d: f32) -> [L::Floats; 2] {
-        table::<L>(&MXFP4_VALUES, planes.main(block), d)
+    fn weights<L: Lanes>(planes: Planes, block: usize, d: &f32) -> [L::Floats; 2] {
+        table::<L>(&MXFP4_VALUES, planes.main(block), *d)
     }
 }

@@ -31,14 +31,15 @@ macro_rules! float {
             }
 
             #[inline(always)]
-            fn factors(_: Planes, _: usize, _: &mut [()]) {}
+            fn factors<L: Lanes>(_: Planes, _: usize, _: &mut [()]) {}
 
             #[inline(always)]
-            fn weights<$L: Lanes>(planes: Planes, block: usize, (): ()) -> [$L::Floats; 2] {
-                [0, 1].map(|half| {
+            fn weights<$L: Lanes>(planes: Planes, block: usize, (): &()) -> [$L::Floats; 2] {
+                let load = |half| {
                     let $half = planes.main::<{ $bytes * BLOCK / 2 }>(2 * block + half);
                     $load
-                })
+                };
+                [load(0), load(1)]
             }
         }
     };

@@ -4,8 +4,7 @@
 //! the layouts of the files are told where they are packed.
 
 use super::unpack::{
-    Quants, affine, affine_nibbles, bits, crumbs, f16_at, join, nibbles, pack_bits, pack_crumbs,
-    pack_nibbles, symmetric,
+    Quants, affine, affine_nibbles, half_at, pack_bits, pack_crumbs, pack_nibbles, symmetric,
 };
 use super::{Lanes, Packed, Planes};
 use crate::weights::encoding::{BLOCK, Encoding};
@@ -83,9 +82,9 @@ impl Packed for Q2_K {
     }
 
     #[inline(always)]
-    fn factors(planes: Planes, first: usize, factors: &mut [[[f32; 2]; 2]]) {
+    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [[[f32; 2]; 2]]) {
         each_super_block::<20, _>(planes, first, factors, |words| {
-            let (d, dmin) = (f16_at(words, 0), f16_at(words, 2));
+            let (d, dmin) = (half_at::<L, _>(words, 0), half_at::<L, _>(words, 2));
             let bytes: &[[u8; 2]] = words[4..].as_chunks().0;
             let mut factors = [[[0.0; 2]; 2]; BLOCKS];
             for b in 0..BLOCKS {
@@ -102,9 +101,13 @@ impl Packed for Q2_K {
     fn weights<L: Lanes>(
         planes: Planes,
         block: usize,
-        [scales, minima]: [[f32; 2]; 2],
+        [scales, minima]: &[[f32; 2]; 2],
     ) -> [L::Floats; 2] {
-        affine::<L>(crumbs::<L>(planes.main(block)), scales, minima.map(|m| -m))
+        affine::<L>(
+            L::crumbs(planes.main(block)),
+            [scales[0], scales[1]],
+            [-minima[0], -minima[1]],
+        )
     }
 }
 
@@ -135,9 +138,9 @@ impl Packed for Q3_K {
     }
 
     #[inline(always)]
-    fn factors(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
+    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
         each_super_block::<16, _>(planes, first, factors, |words| {
-            let d = f16_at(words, 0);
+            let d = half_at::<L, _>(words, 0);
             let (low, top) = ([word(words, 1), word(words, 2)], word(words, 3));
             let mut scales = [0.0; 2 * BLOCKS];
             for i in 0..2 * BLOCKS {
@@ -149,12 +152,12 @@ impl Packed for Q3_K {
     }
 
     #[inline(always)]
-    fn weights<L: Lanes>(planes: Planes, block: usize, scales: [f32; 2]) -> [L::Floats; 2] {
-        let low = crumbs::<L>(planes.main(block));
+    fn weights<L: Lanes>(planes: Planes, block: usize, scales: &[f32; 2]) -> [L::Floats; 2] {
+        let low = L::crumbs(planes.main(block));
         symmetric::<L>(
-            join::<L, 2>(low, bits::<L>(planes.high(block))),
-            4.0,
-            scales,
+            L::join::<2>(low, L::bits(planes.high(block))),
+            4,
+            [scales[0], scales[1]],
         )
     }
 }
@@ -184,9 +187,9 @@ fn pack_six_bit_scales(file: &[u8], scales: &mut [u8]) {
 
 /// Scale and minimum of each block of `Q4_K` and `Q5_K`.
 #[inline(always)]
-fn six_bit_scales(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
+fn six_bit_scales<L: Lanes>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
     each_super_block::<16, _>(planes, first, factors, |words| {
-        let (d, dmin) = (f16_at(words, 0), f16_at(words, 2));
+        let (d, dmin) = (half_at::<L, _>(words, 0), half_at::<L, _>(words, 2));
         let (scales, minima, top) = (word(words, 1), word(words, 2), word(words, 3));
         let mut factors = [[0.0; 2]; BLOCKS];
         for (b, factor) in factors.iter_mut().enumerate() {
@@ -216,13 +219,13 @@ impl Packed for Q4_K {
     }
 
     #[inline(always)]
-    fn factors(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
-        six_bit_scales(planes, first, factors);
+    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
+        six_bit_scales::<L>(planes, first, factors);
     }
 
     #[inline(always)]
-    fn weights<L: Lanes>(planes: Planes, block: usize, [d, m]: [f32; 2]) -> [L::Floats; 2] {
-        affine_nibbles::<L>(planes.main(block), d, -m)
+    fn weights<L: Lanes>(planes: Planes, block: usize, [d, m]: &[f32; 2]) -> [L::Floats; 2] {
+        affine_nibbles::<L>(planes.main(block), *d, -*m)
     }
 }
 
@@ -245,17 +248,17 @@ impl Packed for Q5_K {
     }
 
     #[inline(always)]
-    fn factors(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
-        six_bit_scales(planes, first, factors);
+    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
+        six_bit_scales::<L>(planes, first, factors);
     }
 
     #[inline(always)]
-    fn weights<L: Lanes>(planes: Planes, block: usize, [d, m]: [f32; 2]) -> [L::Floats; 2] {
-        let low = nibbles::<L>(planes.main(block));
+    fn weights<L: Lanes>(planes: Planes, block: usize, [d, m]: &[f32; 2]) -> [L::Floats; 2] {
+        let low = L::nibbles(planes.main(block));
         affine::<L>(
-            join::<L, 4>(low, bits::<L>(planes.high(block))),
-            [d, d],
-            [-m, -m],
+            L::join::<4>(low, L::bits(planes.high(block))),
+            [*d, *d],
+            [-*m, -*m],
         )
     }
 }
@@ -285,9 +288,9 @@ impl Packed for Q6_K {
     }
 
     #[inline(always)]
-    fn factors(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
+    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
         each_super_block::<20, _>(planes, first, factors, |words| {
-            let d = f16_at(words, 0);
+            let d = half_at::<L, _>(words, 0);
             let mut scales = [0.0; 2 * BLOCKS];
             for (scale, byte) in scales.iter_mut().zip(&words[4..]) {
                 *scale = d * f32::from(*byte as i8);
@@ -297,12 +300,12 @@ impl Packed for Q6_K {
     }
 
     #[inline(always)]
-    fn weights<L: Lanes>(planes: Planes, block: usize, scales: [f32; 2]) -> [L::Floats; 2] {
-        let low = nibbles::<L>(planes.main(block));
+    fn weights<L: Lanes>(planes: Planes, block: usize, scales: &[f32; 2]) -> [L::Floats; 2] {
+        let low = L::nibbles(planes.main(block));
         symmetric::<L>(
-            join::<L, 4>(low, crumbs::<L>(planes.high(block))),
-            32.0,
-            scales,
+            L::join::<4>(low, L::crumbs(planes.high(block))),
+            32,
+            [scales[0], scales[1]],
         )
     }
 }

@@ -5,38 +5,38 @@
 
 use super::unpack::f16_to_f32;
 
-/// Vectors of 16 bytes and of 16 floats, and what the encodings and products do with them.
+/// Vectors of 32 bytes and of 16 floats, and what the encodings and products do with them.
 ///
 /// The types for an instruction set may only be used in functions that are compiled for it, which
 /// `simd!` and `with_lanes!` take care of.
 pub trait Lanes: 'static {
-    /// 16 bytes.
+    /// 32 bytes, one for each weight of a block.
     type Bytes: Copy;
     /// 16 floats.
     type Floats: Copy;
 
     /// Bytes from memory.
-    fn bytes(from: &[u8; 16]) -> Self::Bytes;
-    /// The bytes of two words, `low` first.
-    fn pair(low: u64, high: u64) -> Self::Bytes;
-    /// Bytes `4g + k`: byte `k` of the word shifted right by `SHIFT + g`.
-    fn shifted_words<const SHIFT: i32>(word: u32) -> Self::Bytes;
-    /// `a & mask`, the mask in every byte.
-    fn and(a: Self::Bytes, mask: u8) -> Self::Bytes;
-    /// `a | b`.
-    fn or(a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
-    /// `(a >> 4) & 15`.
-    fn high_nibbles(a: Self::Bytes) -> Self::Bytes;
-    /// `a << SHIFT`, for bytes where no bit is lost.
-    fn shl<const SHIFT: i32>(a: Self::Bytes) -> Self::Bytes;
+    fn bytes(from: &[u8; 32]) -> Self::Bytes;
+    /// Byte `16s + j`: bits `4s` to `4s + 3` of byte `j`.
+    fn nibbles(from: &[u8; 16]) -> Self::Bytes;
+    /// Byte `8s + j`: bits `2s` and `2s + 1` of byte `j`.
+    fn crumbs(from: &[u8; 8]) -> Self::Bytes;
+    /// Byte `4g + k`: bit `g` of byte `k`.
+    fn bits(from: &[u8; 4]) -> Self::Bytes;
+    /// `low | high << SHIFT`, for bytes where no bit is lost.
+    fn join<const SHIFT: i32>(low: Self::Bytes, high: Self::Bytes) -> Self::Bytes;
+    /// `a - b` for each byte, wrapping.
+    fn sub_bytes(a: Self::Bytes, b: u8) -> Self::Bytes;
 
     /// `table[n]` for each low nibble `n` of the bytes, then for each high one.
     fn choose(table: Self::Floats, nibbles: &[u8; 16]) -> [Self::Floats; 2];
 
     /// Unsigned bytes as floats.
-    fn from_u8(a: Self::Bytes) -> Self::Floats;
+    fn from_u8(a: Self::Bytes) -> [Self::Floats; 2];
     /// Signed bytes as floats.
-    fn from_i8(a: Self::Bytes) -> Self::Floats;
+    fn from_i8(a: Self::Bytes) -> [Self::Floats; 2];
+    /// The half of these bits.
+    fn half(bits: u16) -> f32;
     /// Halves as floats.
     fn from_f16(from: &[u8; 32]) -> Self::Floats;
     /// Upper halves of singles as floats.
@@ -51,48 +51,44 @@ pub trait Lanes: 'static {
     fn splat(a: f32) -> Self::Floats;
     /// `a + b`.
     fn add(a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// `a - b`.
-    fn sub(a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a * b`.
     fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a * b + c`, rounded once where the instruction set can.
     fn mul_add(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// The sum of all, by halves.
+    fn total(a: Self::Floats) -> f32;
 }
 
 /// Plain arrays, for every CPU.
 pub struct Portable;
 
 impl Lanes for Portable {
-    type Bytes = [u8; 16];
+    type Bytes = [u8; 32];
     type Floats = [f32; 16];
 
     #[inline(always)]
-    fn bytes(from: &[u8; 16]) -> [u8; 16] {
+    fn bytes(from: &[u8; 32]) -> [u8; 32] {
         *from
     }
     #[inline(always)]
-    fn pair(low: u64, high: u64) -> [u8; 16] {
-        (u128::from(low) | u128::from(high) << 64).to_le_bytes()
+    fn nibbles(from: &[u8; 16]) -> [u8; 32] {
+        std::array::from_fn(|i| from[i % 16] >> (i / 16 * 4) & 15)
     }
     #[inline(always)]
-    fn shifted_words<const SHIFT: i32>(word: u32) -> [u8; 16] {
-        std::array::from_fn(|i| (word >> (SHIFT as usize + i / 4)).to_le_bytes()[i % 4])
+    fn crumbs(from: &[u8; 8]) -> [u8; 32] {
+        std::array::from_fn(|i| from[i % 8] >> (i / 8 * 2) & 3)
     }
     #[inline(always)]
-    fn and(a: [u8; 16], mask: u8) -> [u8; 16] {
-        a.map(|a| a & mask)
+    fn bits(from: &[u8; 4]) -> [u8; 32] {
+        std::array::from_fn(|i| from[i % 4] >> (i / 4) & 1)
     }
     #[inline(always)]
-    fn or(a: [u8; 16], b: [u8; 16]) -> [u8; 16] {
-        std::array::from_fn(|i| a[i] | b[i])
+    fn join<const SHIFT: i32>(low: [u8; 32], high: [u8; 32]) -> [u8; 32] {
+        std::array::from_fn(|i| low[i] | high[i] << SHIFT)
     }
     #[inline(always)]
-    fn high_nibbles(a: [u8; 16]) -> [u8; 16] {
-        a.map(|a| a >> 4)
-    }
-    #[inline(always)]
-    fn shl<const SHIFT: i32>(a: [u8; 16]) -> [u8; 16] {
-        a.map(|a| a << SHIFT)
+    fn sub_bytes(a: [u8; 32], b: u8) -> [u8; 32] {
+        a.map(|a| a.wrapping_sub(b))
     }
     #[inline(always)]
     fn choose(table: [f32; 16], nibbles: &[u8; 16]) -> [[f32; 16]; 2] {
@@ -102,12 +98,16 @@ impl Lanes for Portable {
         ]
     }
     #[inline(always)]
-    fn from_u8(a: [u8; 16]) -> [f32; 16] {
-        a.map(f32::from)
+    fn from_u8(a: [u8; 32]) -> [[f32; 16]; 2] {
+        [0, 16].map(|half| std::array::from_fn(|i| f32::from(a[half + i])))
     }
     #[inline(always)]
-    fn from_i8(a: [u8; 16]) -> [f32; 16] {
-        a.map(|a| f32::from(a as i8))
+    fn from_i8(a: [u8; 32]) -> [[f32; 16]; 2] {
+        [0, 16].map(|half| std::array::from_fn(|i| f32::from(a[half + i] as i8)))
+    }
+    #[inline(always)]
+    fn half(bits: u16) -> f32 {
+        f16_to_f32(bits)
     }
     #[inline(always)]
     fn from_f16(from: &[u8; 32]) -> [f32; 16] {
@@ -139,10 +139,6 @@ impl Lanes for Portable {
         std::array::from_fn(|i| a[i] + b[i])
     }
     #[inline(always)]
-    fn sub(a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
-        std::array::from_fn(|i| a[i] - b[i])
-    }
-    #[inline(always)]
     fn mul(a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
         std::array::from_fn(|i| a[i] * b[i])
     }
@@ -150,6 +146,15 @@ impl Lanes for Portable {
     fn mul_add(a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
         // Not fused: without the instruction that is a slow call.
         std::array::from_fn(|i| a[i] * b[i] + c[i])
+    }
+    #[inline(always)]
+    fn total(mut a: [f32; 16]) -> f32 {
+        for half in [8, 4, 2, 1] {
+            for i in 0..half {
+                a[i] += a[i + half];
+            }
+        }
+        a[0]
     }
 }
 
@@ -169,74 +174,118 @@ mod x86 {
     /// AVX-512 F, BW, DQ and VL.
     pub struct Avx512;
 
-    /// The byte vectors are the same for both.
-    macro_rules! bytes {
+    /// What is the same for both.
+    macro_rules! common {
         () => {
-            type Bytes = __m128i;
+            type Bytes = __m256i;
 
             #[inline(always)]
-            fn bytes(from: &[u8; 16]) -> __m128i {
+            fn bytes(from: &[u8; 32]) -> __m256i {
+                // SAFETY: the set is there (see the trait), and 32 bytes are readable.
+                unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
+            }
+            #[inline(always)]
+            fn nibbles(from: &[u8; 16]) -> __m256i {
                 // SAFETY: the set is there (see the trait), and 16 bytes are readable.
-                unsafe { _mm_loadu_si128(from.as_ptr().cast()) }
-            }
-            #[inline(always)]
-            fn pair(low: u64, high: u64) -> __m128i {
-                // SAFETY: the set is there (see the trait).
-                unsafe { _mm_set_epi64x(high as i64, low as i64) }
-            }
-            #[inline(always)]
-            fn shifted_words<const SHIFT: i32>(word: u32) -> __m128i {
-                // SAFETY: the set is there (see the trait).
                 unsafe {
-                    let shifts = _mm_set_epi32(SHIFT + 3, SHIFT + 2, SHIFT + 1, SHIFT);
-                    _mm_srlv_epi32(_mm_set1_epi32(word as i32), shifts)
+                    let twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(from.as_ptr().cast()));
+                    let shifted = _mm256_srlv_epi64(twice, _mm256_set_epi64x(4, 4, 0, 0));
+                    _mm256_and_si256(shifted, _mm256_set1_epi8(15))
                 }
             }
             #[inline(always)]
-            fn and(a: __m128i, mask: u8) -> __m128i {
+            fn crumbs(from: &[u8; 8]) -> __m256i {
                 // SAFETY: the set is there (see the trait).
-                unsafe { _mm_and_si128(a, _mm_set1_epi8(mask as i8)) }
+                unsafe {
+                    let four = _mm256_set1_epi64x(i64::from_le_bytes(*from));
+                    let shifted = _mm256_srlv_epi64(four, _mm256_set_epi64x(6, 4, 2, 0));
+                    _mm256_and_si256(shifted, _mm256_set1_epi8(3))
+                }
             }
             #[inline(always)]
-            fn or(a: __m128i, b: __m128i) -> __m128i {
+            fn bits(from: &[u8; 4]) -> __m256i {
                 // SAFETY: the set is there (see the trait).
-                unsafe { _mm_or_si128(a, b) }
+                unsafe {
+                    let eight = _mm256_set1_epi32(i32::from_le_bytes(*from));
+                    let shifts = _mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+                    _mm256_and_si256(_mm256_srlv_epi32(eight, shifts), _mm256_set1_epi8(1))
+                }
             }
             #[inline(always)]
-            fn high_nibbles(a: __m128i) -> __m128i {
+            fn join<const SHIFT: i32>(low: __m256i, high: __m256i) -> __m256i {
                 // SAFETY: the set is there (see the trait).
-                unsafe { _mm_and_si128(_mm_srli_epi16::<4>(a), _mm_set1_epi8(15)) }
+                unsafe { _mm256_or_si256(low, _mm256_slli_epi16::<SHIFT>(high)) }
             }
             #[inline(always)]
-            fn shl<const SHIFT: i32>(a: __m128i) -> __m128i {
+            fn sub_bytes(a: __m256i, b: u8) -> __m256i {
                 // SAFETY: the set is there (see the trait).
-                unsafe { _mm_slli_epi16::<SHIFT>(a) }
+                unsafe { _mm256_sub_epi8(a, _mm256_set1_epi8(b as i8)) }
+            }
+            #[inline(always)]
+            fn half(bits: u16) -> f32 {
+                // SAFETY: the set is there (see the trait).
+                unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
             }
         };
     }
 
+    /// Both halves of 32 bytes.
+    ///
+    /// # Safety
+    /// The CPU must have AVX2.
+    #[inline(always)]
+    unsafe fn halves(a: __m256i) -> [__m128i; 2] {
+        // SAFETY: the set is there.
+        unsafe { [_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a)] }
+    }
+
+    /// The sum of eight floats, by halves.
+    ///
+    /// # Safety
+    /// The CPU must have AVX2.
+    #[inline(always)]
+    unsafe fn total(a: __m256) -> f32 {
+        // SAFETY: the set is there.
+        unsafe {
+            let four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)))
+        }
+    }
+
     impl Lanes for Avx512 {
-        bytes!();
+        common!();
         type Floats = __m512;
 
         #[inline(always)]
         fn choose(table: __m512, nibbles: &[u8; 16]) -> [__m512; 2] {
-            // SAFETY: the set is there (see the trait).
+            // SAFETY: the set is there (see the trait), and 16 bytes are readable.
             unsafe {
                 // Only the low four bits of an index count.
-                let index = _mm512_cvtepu8_epi32(Self::bytes(nibbles));
-                [index, _mm512_srli_epi32::<4>(index)].map(|i| _mm512_permutexvar_ps(i, table))
+                let index = _mm512_cvtepu8_epi32(_mm_loadu_si128(nibbles.as_ptr().cast()));
+                [
+                    _mm512_permutexvar_ps(index, table),
+                    _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(index), table),
+                ]
             }
         }
         #[inline(always)]
-        fn from_u8(a: __m128i) -> __m512 {
+        fn from_u8(a: __m256i) -> [__m512; 2] {
             // SAFETY: the set is there (see the trait).
-            unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(a)) }
+            unsafe {
+                let [low, high] = halves(a);
+                let floats = |a| _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(a));
+                [floats(low), floats(high)]
+            }
         }
         #[inline(always)]
-        fn from_i8(a: __m128i) -> __m512 {
+        fn from_i8(a: __m256i) -> [__m512; 2] {
             // SAFETY: the set is there (see the trait).
-            unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(a)) }
+            unsafe {
+                let [low, high] = halves(a);
+                let floats = |a| _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(a));
+                [floats(low), floats(high)]
+            }
         }
         #[inline(always)]
         fn from_f16(from: &[u8; 32]) -> __m512 {
@@ -277,11 +326,6 @@ mod x86 {
             unsafe { _mm512_add_ps(a, b) }
         }
         #[inline(always)]
-        fn sub(a: __m512, b: __m512) -> __m512 {
-            // SAFETY: the set is there (see the trait).
-            unsafe { _mm512_sub_ps(a, b) }
-        }
-        #[inline(always)]
         fn mul(a: __m512, b: __m512) -> __m512 {
             // SAFETY: the set is there (see the trait).
             unsafe { _mm512_mul_ps(a, b) }
@@ -291,10 +335,18 @@ mod x86 {
             // SAFETY: the set is there (see the trait).
             unsafe { _mm512_fmadd_ps(a, b, c) }
         }
+        #[inline(always)]
+        fn total(a: __m512) -> f32 {
+            // SAFETY: the set is there (see the trait).
+            unsafe {
+                let high = _mm512_extractf32x8_ps::<1>(a);
+                total(_mm256_add_ps(_mm512_castps512_ps256(a), high))
+            }
+        }
     }
 
     /// Applies a function to both halves of its arguments.
-    macro_rules! halves {
+    macro_rules! each_half {
         ($f:ident($($a:ident),*)) => {
             // SAFETY: the set is there (see the trait).
             unsafe { [$f($($a[0]),*), $f($($a[1]),*)] }
@@ -302,14 +354,14 @@ mod x86 {
     }
 
     impl Lanes for Avx2 {
-        bytes!();
+        common!();
         type Floats = [__m256; 2];
 
         #[inline(always)]
         fn choose(table: [__m256; 2], nibbles: &[u8; 16]) -> [[__m256; 2]; 2] {
-            // SAFETY: the set is there (see the trait).
+            // SAFETY: the set is there (see the trait), and 16 bytes are readable.
             unsafe {
-                let bytes = Self::bytes(nibbles);
+                let bytes = _mm_loadu_si128(nibbles.as_ptr().cast());
                 let index = [bytes, _mm_srli_si128::<8>(bytes)].map(|b| _mm256_cvtepu8_epi32(b));
                 // Three bits choose within a half of the table, the fourth between the halves.
                 let look_up = |i| {
@@ -324,17 +376,27 @@ mod x86 {
             }
         }
         #[inline(always)]
-        fn from_u8(a: __m128i) -> [__m256; 2] {
+        fn from_u8(a: __m256i) -> [[__m256; 2]; 2] {
             // SAFETY: the set is there (see the trait).
             unsafe {
-                [a, _mm_srli_si128::<8>(a)].map(|a| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(a)))
+                let [low, high] = halves(a);
+                let floats = |a| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(a));
+                [
+                    [floats(low), floats(_mm_srli_si128::<8>(low))],
+                    [floats(high), floats(_mm_srli_si128::<8>(high))],
+                ]
             }
         }
         #[inline(always)]
-        fn from_i8(a: __m128i) -> [__m256; 2] {
+        fn from_i8(a: __m256i) -> [[__m256; 2]; 2] {
             // SAFETY: the set is there (see the trait).
             unsafe {
-                [a, _mm_srli_si128::<8>(a)].map(|a| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(a)))
+                let [low, high] = halves(a);
+                let floats = |a| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(a));
+                [
+                    [floats(low), floats(_mm_srli_si128::<8>(low))],
+                    [floats(high), floats(_mm_srli_si128::<8>(high))],
+                ]
             }
         }
         #[inline(always)]
@@ -391,19 +453,20 @@ mod x86 {
         }
         #[inline(always)]
         fn add(a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-            halves!(_mm256_add_ps(a, b))
-        }
-        #[inline(always)]
-        fn sub(a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-            halves!(_mm256_sub_ps(a, b))
+            each_half!(_mm256_add_ps(a, b))
         }
         #[inline(always)]
         fn mul(a: [__m256; 2], b: [__m256; 2]) -> [__m256; 2] {
-            halves!(_mm256_mul_ps(a, b))
+            each_half!(_mm256_mul_ps(a, b))
         }
         #[inline(always)]
         fn mul_add(a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
-            halves!(_mm256_fmadd_ps(a, b, c))
+            each_half!(_mm256_fmadd_ps(a, b, c))
+        }
+        #[inline(always)]
+        fn total(a: [__m256; 2]) -> f32 {
+            // SAFETY: the set is there (see the trait).
+            unsafe { total(_mm256_add_ps(a[0], a[1])) }
         }
     }
 }

@@ -3,9 +3,7 @@
 //! In a file: half `d`, then (`_1`) half `m`, then (`Q5`) the fifth bits as one `u32`, bit `i` of
 //! weight `i`, then the nibbles, which are packed as they stand.
 
-use super::unpack::{
-    Quants, affine, affine_nibbles, bits, f16_at, join, nibbles, pack_bits, symmetric, table,
-};
+use super::unpack::{Quants, affine, affine_nibbles, half_at, pack_bits, symmetric, table};
 use super::{Lanes, Packed, Planes};
 use crate::weights::encoding::Encoding;
 
@@ -16,27 +14,36 @@ const Q4_0_VALUES: [f32; 16] = [
 
 /// Nibbles with their fifth bits.
 #[inline(always)]
-fn five_bits<L: Lanes>(planes: Planes, block: usize) -> [L::Bytes; 2] {
-    let low = nibbles::<L>(planes.main(block));
-    join::<L, 4>(low, bits::<L>(planes.high(block)))
+fn five_bits<L: Lanes>(planes: Planes, block: usize) -> L::Bytes {
+    let low = L::nibbles(planes.main(block));
+    L::join::<4>(low, L::bits(planes.high(block)))
+}
+
+/// Halves as floats.
+#[inline(always)]
+fn halves<L: Lanes>(from: &[[u8; 2]], to: &mut [f32]) {
+    let (vectors, rest) = from.as_chunks::<16>();
+    let (to_vectors, to_rest) = to.as_chunks_mut::<16>();
+    for (from, to) in vectors.iter().zip(to_vectors) {
+        L::store(L::from_f16(bytemuck::cast_ref(from)), to);
+    }
+    for (from, to) in rest.iter().zip(to_rest) {
+        *to = half_at::<L, _>(from, 0);
+    }
 }
 
 /// Reads one scale a block.
 #[inline(always)]
-pub(super) fn scales(planes: Planes, first: usize, factors: &mut [f32]) {
-    let scales = planes.many_scales::<2>(first, factors.len());
-    for (factor, scale) in factors.iter_mut().zip(scales) {
-        *factor = f16_at(scale, 0);
-    }
+pub(super) fn scales<L: Lanes>(planes: Planes, first: usize, factors: &mut [f32]) {
+    halves::<L>(planes.many_scales::<2>(first, factors.len()), factors);
 }
 
 /// Reads one scale and one minimum a block.
 #[inline(always)]
-fn scales_and_minima(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
-    let scales = planes.many_scales::<4>(first, factors.len());
-    for (factor, pair) in factors.iter_mut().zip(scales) {
-        *factor = [f16_at(pair, 0), f16_at(pair, 2)];
-    }
+fn scales_and_minima<L: Lanes>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
+    let pairs = planes.many_scales::<4>(first, factors.len());
+    let (halves_of_pairs, _) = pairs.as_flattened().as_chunks();
+    halves::<L>(halves_of_pairs, factors.as_flattened_mut());
 }
 
 /// Packs the fifth bits of a file's block, which are its four bytes from `at`.
@@ -61,15 +68,15 @@ macro_rules! legacy {
             }
 
             #[inline(always)]
-            fn factors(planes: Planes, first: usize, factors: &mut [$Factor]) {
-                $factors(planes, first, factors);
+            fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [$Factor]) {
+                $factors::<L>(planes, first, factors);
             }
 
             #[inline(always)]
             fn weights<$L: Lanes>(
                 $planes: Planes,
                 $block: usize,
-                $factor: $Factor,
+                $factor: &$Factor,
             ) -> [$L::Floats; 2] {
                 $weights
             }
@@ -85,7 +92,7 @@ legacy!(
         main.copy_from_slice(&file[2..]);
     },
     scales,
-    |L, planes, block, d| table::<L>(&Q4_0_VALUES, planes.main(block), d)
+    |L, planes, block, d| table::<L>(&Q4_0_VALUES, planes.main(block), *d)
 );
 
 legacy!(
@@ -108,7 +115,7 @@ legacy!(
         main.copy_from_slice(&file[6..]);
     },
     scales,
-    |L, planes, block, d| symmetric::<L>(five_bits::<L>(planes, block), 16.0, [d, d])
+    |L, planes, block, d| symmetric::<L>(five_bits::<L>(planes, block), 16, [*d, *d])
 );
 
 legacy!(
@@ -132,7 +139,7 @@ legacy!(
     },
     scales,
     |L, planes, block, d| {
-        let half = |at| L::mul(L::from_i8(L::bytes(planes.main(at))), L::splat(d));
-        [half(2 * block), half(2 * block + 1)]
+        let q = L::from_i8(L::bytes(planes.main(block)));
+        [L::mul(q[0], L::splat(*d)), L::mul(q[1], L::splat(*d))]
     }
 );

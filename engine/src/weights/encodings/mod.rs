@@ -105,19 +105,19 @@ pub trait Packed: Send + Sync + 'static {
     fn pack(file: &[u8], planes: [&mut [u8]; 3]);
 
     /// The factors of the blocks `first..first + factors.len()`.
-    fn factors(planes: Planes, first: usize, factors: &mut [Self::Factor]);
+    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [Self::Factor]);
 
     /// The 32 weights of a block, given its factor: 0..16 and 16..32.
-    fn weights<L: Lanes>(planes: Planes, block: usize, factor: Self::Factor) -> [L::Floats; 2];
+    fn weights<L: Lanes>(planes: Planes, block: usize, factor: &Self::Factor) -> [L::Floats; 2];
 
     /// The 32 weights of a block.
     #[inline(always)]
     fn load_block(planes: Planes, block: usize) -> [f32; BLOCK] {
         let mut factor = [Self::Factor::default()];
-        Self::factors(planes, block, &mut factor);
+        Self::factors::<Portable>(planes, block, &mut factor);
         let mut out = [0.0; BLOCK];
         store::<Portable>(
-            Self::weights::<Portable>(planes, block, factor[0]),
+            Self::weights::<Portable>(planes, block, &factor[0]),
             &mut out,
         );
         out
@@ -334,9 +334,9 @@ pub(crate) fn load_blocks_in<E: Packed, L: Lanes>(planes: Planes, first: usize, 
     for (i, group) in blocks.chunks_mut(AHEAD).enumerate() {
         let block = first + AHEAD * i;
         let factors = &mut factors[..group.len()];
-        E::factors(planes, block, factors);
+        E::factors::<L>(planes, block, factors);
         for (j, (out, factor)) in group.iter_mut().zip(factors).enumerate() {
-            store::<L>(E::weights::<L>(planes, block + j, *factor), out);
+            store::<L>(E::weights::<L>(planes, block + j, factor), out);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! The bit layouts of the planes: nibbles, crumbs, bits and halves,
-//! and the two formulas that most encodings end in.
+//! How the planes' bits are packed, halves, and the formulas that most encodings end in.
 
 use super::lanes::Lanes;
 use crate::weights::encoding::BLOCK;
@@ -7,55 +6,13 @@ use crate::weights::encoding::BLOCK;
 /// 32 small integers, one a weight.
 pub(super) type Quants = [u8; BLOCK];
 
-/// Byte `j`: weight `j` in the low nibble, weight `16 + j` in the high one.
-#[inline(always)]
-pub(super) fn nibbles<L: Lanes>(bytes: &[u8; 16]) -> [L::Bytes; 2] {
-    let bytes = L::bytes(bytes);
-    [L::and(bytes, 15), L::high_nibbles(bytes)]
-}
-
-/// Byte `j`: weight `8s + j` in bits `2s` and `2s + 1`.
-#[inline(always)]
-pub(super) fn crumbs<L: Lanes>(bytes: &[u8; 8]) -> [L::Bytes; 2] {
-    let word = u64::from_le_bytes(*bytes);
-    [
-        L::and(L::pair(word, word >> 2), 3),
-        L::and(L::pair(word >> 4, word >> 6), 3),
-    ]
-}
-
-/// Bit `g` of byte `k`: weight `4g + k`.
-#[inline(always)]
-pub(super) fn bits<L: Lanes>(bytes: &[u8; 4]) -> [L::Bytes; 2] {
-    let word = u32::from_le_bytes(*bytes);
-    [
-        L::and(L::shifted_words::<0>(word), 1),
-        L::and(L::shifted_words::<4>(word), 1),
-    ]
-}
-
-/// Low bits with `high` above their `SHIFT` ones.
-#[inline(always)]
-pub(super) fn join<L: Lanes, const SHIFT: i32>(
-    low: [L::Bytes; 2],
-    high: [L::Bytes; 2],
-) -> [L::Bytes; 2] {
-    [
-        L::or(low[0], L::shl::<SHIFT>(high[0])),
-        L::or(low[1], L::shl::<SHIFT>(high[1])),
-    ]
-}
-
 /// `(q - offset) * scale`, with one scale for each half.
 #[inline(always)]
-pub(super) fn symmetric<L: Lanes>(
-    q: [L::Bytes; 2],
-    offset: f32,
-    scales: [f32; 2],
-) -> [L::Floats; 2] {
-    let offset = L::splat(offset);
-    let half = |q, scale| L::mul(L::sub(L::from_u8(q), offset), L::splat(scale));
-    [half(q[0], scales[0]), half(q[1], scales[1])]
+pub(super) fn symmetric<L: Lanes>(q: L::Bytes, offset: u8, scales: [f32; 2]) -> [L::Floats; 2] {
+    // Not `array::map`, here and below, which takes vectors through memory.
+    let q = L::from_i8(L::sub_bytes(q, offset));
+    let half = |half: usize| L::mul(q[half], L::splat(scales[half]));
+    [half(0), half(1)]
 }
 
 /// `scale * table[q]` for 32 nibbles.
@@ -64,11 +21,11 @@ pub(super) fn table<L: Lanes>(table: &[f32; 16], q: &[u8; 16], scale: f32) -> [L
     L::choose(L::mul(L::load(table), L::splat(scale)), q)
 }
 
-/// `scale * q + minimum` for 32 nibbles, the product rounded.
+/// `scale * q + minimum` for 32 nibbles. The product is exact: see [`affine`].
 #[inline(always)]
 pub(super) fn affine_nibbles<L: Lanes>(q: &[u8; 16], scale: f32, minimum: f32) -> [L::Floats; 2] {
-    let scaled = L::mul(L::splat(scale), L::load(&NIBBLES));
-    L::choose(L::add(scaled, L::splat(minimum)), q)
+    let table = L::mul_add(L::splat(scale), L::load(&NIBBLES), L::splat(minimum));
+    L::choose(table, q)
 }
 
 /// What a nibble is worth by itself.
@@ -76,36 +33,32 @@ const NIBBLES: [f32; 16] = [
     0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0,
 ];
 
-/// `scale * q + minimum`, each product rounded, with one of both for each half.
+/// `scale * q + minimum`, with one of both for each half.
+///
+/// The product is exact, so that it does not matter whether it is rounded: a scale has 11 bits of
+/// a half and at most 6 of its own, an integer at most 5, and a float holds 24.
 #[inline(always)]
-pub(super) fn affine<L: Lanes>(
-    q: [L::Bytes; 2],
-    scales: [f32; 2],
-    minima: [f32; 2],
-) -> [L::Floats; 2] {
-    let half =
-        |q, scale, minimum| L::add(L::mul(L::splat(scale), L::from_u8(q)), L::splat(minimum));
-    [
-        half(q[0], scales[0], minima[0]),
-        half(q[1], scales[1], minima[1]),
-    ]
+pub(super) fn affine<L: Lanes>(q: L::Bytes, scales: [f32; 2], minima: [f32; 2]) -> [L::Floats; 2] {
+    let q = L::from_u8(q);
+    let half = |half: usize| L::mul_add(L::splat(scales[half]), q[half], L::splat(minima[half]));
+    [half(0), half(1)]
 }
 
-/// The inverse of [`nibbles`]; the low four bits of each integer count.
+/// The inverse of [`Lanes::nibbles`]; the low four bits of each integer count.
 pub(super) fn pack_nibbles(q: &Quants, out: &mut [u8]) {
     for (j, out) in out.iter_mut().enumerate().take(16) {
         *out = (q[j] & 15) | (q[16 + j] << 4);
     }
 }
 
-/// The inverse of [`crumbs`]; the low two bits of each integer count.
+/// The inverse of [`Lanes::crumbs`]; the low two bits of each integer count.
 pub(super) fn pack_crumbs(q: &Quants, out: &mut [u8]) {
     for (j, out) in out.iter_mut().enumerate().take(8) {
         *out = (0..4).fold(0, |byte, s| byte | ((q[8 * s + j] & 3) << (2 * s)));
     }
 }
 
-/// The inverse of [`bits`]; the lowest bit of each integer counts.
+/// The inverse of [`Lanes::bits`]; the lowest bit of each integer counts.
 pub(super) fn pack_bits(q: &Quants, out: &mut [u8]) {
     for (k, out) in out.iter_mut().enumerate().take(4) {
         *out = (0..8).fold(0, |byte, g| byte | ((q[4 * g + k] & 1) << g));
@@ -137,8 +90,8 @@ pub(crate) fn f16_to_f32(half: u16) -> f32 {
 
 /// The half at byte `at` of `bytes`.
 #[inline(always)]
-pub(super) fn f16_at<const N: usize>(bytes: &[u8; N], at: usize) -> f32 {
-    f16_to_f32(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
+pub(super) fn half_at<L: Lanes, const N: usize>(bytes: &[u8; N], at: usize) -> f32 {
+    L::half(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
 }
 
 #[cfg(test)]
@@ -160,15 +113,15 @@ mod tests {
     /// Every instruction set that this machine has.
     fn unpacked(bytes: [&[u8]; 3]) -> Vec<[Quants; 3]> {
         fn all<L: Lanes>(bytes: [&[u8]; 3]) -> [Quants; 3] {
-            let stored = |halves: [L::Bytes; 2]| {
+            let stored = |bytes: L::Bytes| {
                 let mut floats = [0.0; BLOCK];
-                super::super::store::<L>(halves.map(L::from_u8), &mut floats);
+                super::super::store::<L>(L::from_u8(bytes), &mut floats);
                 floats.map(|f| f as u8)
             };
             [
-                stored(nibbles::<L>(bytes[0].try_into().unwrap())),
-                stored(crumbs::<L>(bytes[1].try_into().unwrap())),
-                stored(bits::<L>(bytes[2].try_into().unwrap())),
+                stored(L::nibbles(bytes[0].try_into().unwrap())),
+                stored(L::crumbs(bytes[1].try_into().unwrap())),
+                stored(L::bits(bytes[2].try_into().unwrap())),
             ]
         }
         let mut results = vec![all::<super::super::Portable>(bytes)];
