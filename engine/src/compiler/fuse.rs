@@ -4,11 +4,11 @@
 //! - `q, k, v = linear(x)`, rotate, write the cache: one product with stacked weights and one
 //!   kernel that rotates and writes;
 //! - `activation(linear(x)) * linear(x)`: one product with stacked weights, then the gate;
-//! - `rms_norm(a + b)`: one kernel that adds in place and normalises.
+//! - `norm(a + b)`: one kernel that adds in place and normalises.
 
 use std::collections::HashMap;
 
-use crate::graph::{Graph, HeadSpec, Node, Op, RopeSpec, ValueId, ValueKind};
+use crate::graph::{Graph, HeadSpec, Node, NormSpec, Op, RopeSpec, ValueId, ValueKind};
 
 /// A step of the fused graph.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,15 +34,16 @@ pub(super) enum Step {
     },
     /// The gate over a stacked product.
     GatedStacked { stacked: ValueId, node: Node },
-    /// `sum = a + b` in place of `a`, `out = rms_norm(sum)`.
-    AddRmsNorm {
+    /// `sum = a + scale * b` in place of `a`, `out = norm(sum)`.
+    AddNorm {
         a: ValueId,
         b: ValueId,
+        scale: f32,
         sum: ValueId,
-        weight: ValueId,
+        norm: NormSpec,
+        /// The norm's weight and bias.
+        weights: Part,
         out: ValueId,
-        eps: f32,
-        weight_offset: f32,
     },
 }
 
@@ -202,18 +203,18 @@ fn fuse_gate(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> 
 
 fn fuse_norm(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> Option<()> {
     let nodes = graph.nodes();
-    let Op::RmsNorm { eps, weight_offset } = nodes[at].op else {
+    let Op::Norm(norm) = nodes[at].op else {
         return None;
     };
-    let &[sum, weight] = nodes[at].inputs.as_slice() else {
+    let &[sum, weight, ..] = nodes[at].inputs.as_slice() else {
         return None;
     };
     let add = *uses.maker.get(&sum)?;
-    let &[a, b] = nodes[add].inputs.as_slice() else {
+    let (Op::Add { scale }, &[a, b]) = (nodes[add].op, nodes[add].inputs.as_slice()) else {
         return None;
     };
-    let fits = nodes[add].op == Op::Add
-        && a != b
+    let fits = a != b
+        && graph.value(sum).shape.cols() == graph.value(weight).shape.cols()
         && graph.value(a).shape == graph.value(b).shape
         && uses.dies_at(graph, a, add)
         && replaced[add].is_none()
@@ -222,14 +223,14 @@ fn fuse_norm(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> 
             .get(&sum)
             .is_some_and(|readers| readers.iter().min() == Some(&at));
     fits.then_some(())?;
-    replaced[add] = Some(vec![Step::AddRmsNorm {
+    replaced[add] = Some(vec![Step::AddNorm {
         a,
         b,
+        scale,
         sum,
-        weight,
+        norm,
+        weights: part(&nodes[at]),
         out: nodes[at].outputs[0],
-        eps,
-        weight_offset,
     }]);
     replaced[at] = Some(Vec::new());
     Some(())

@@ -2,9 +2,16 @@
 
 use super::*;
 use crate::{
-    graph::{Activation, AttentionSpec, DType, HeadSpec, Op, RopeSpec},
+    graph::{Activation, AttentionSpec, DType, HeadSpec, NormKind, NormSpec, Op, RopeSpec},
     shape,
     weights::Encoding,
+};
+
+/// The usual norm.
+const RMS: NormSpec = NormSpec {
+    kind: NormKind::Rms,
+    eps: 1e-5,
+    weight_offset: 0.0,
 };
 
 /// A block of a transformer over `[tokens, 64]`, with its keys in an encoding of their own.
@@ -30,15 +37,7 @@ fn block(k_encoding: Encoding) -> Graph {
         weight("up", Encoding::Q8_0, 96),
     ];
     let norm = g.weight("norm", Encoding::F32, shape![64u64]);
-    let copy = g
-        .add(
-            Op::RmsNorm {
-                eps: 1e-5,
-                weight_offset: 0.0,
-            },
-            &[x, norm],
-        )
-        .unwrap();
+    let copy = g.add(Op::Norm(RMS), &[x, norm]).unwrap();
     let (heads, kv) = (
         HeadSpec {
             heads: 2,
@@ -85,16 +84,8 @@ fn block(k_encoding: Encoding) -> Graph {
         )
         .unwrap();
     let o = g.add(Op::Linear, &[a, wo]).unwrap();
-    let sum = g.add(Op::Add, &[copy, o]).unwrap();
-    let n = g
-        .add(
-            Op::RmsNorm {
-                eps: 1e-5,
-                weight_offset: 0.0,
-            },
-            &[sum, norm],
-        )
-        .unwrap();
+    let sum = g.add(Op::Add { scale: 1.0 }, &[copy, o]).unwrap();
+    let n = g.add(Op::Norm(RMS), &[sum, norm]).unwrap();
     let (gate, up) = (
         g.add(Op::Linear, &[n, gate]).unwrap(),
         g.add(Op::Linear, &[n, up]).unwrap(),
