@@ -45,6 +45,14 @@ impl<'a> GgufConfig<'a> {
         self.architecture
     }
 
+    /// The error of metadata that an architecture cannot use.
+    pub fn problem(&self, problem: &str) -> PipelineError {
+        PipelineError::Config {
+            file: self.file.into(),
+            problem: problem.into(),
+        }
+    }
+
     fn key(&self, key: &str) -> String {
         format!("{}.{key}", self.architecture)
     }

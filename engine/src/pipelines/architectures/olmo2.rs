@@ -29,6 +29,9 @@ pub const OLMO2: Architecture = Architecture {
         Ok(spec)
     },
     from_gguf: |config| {
+        if config.u32("attention.sliding_window")?.is_some() {
+            return Err(config.problem("it has a sliding window: OLMo 3 is not supported"));
+        }
         let mut spec = config.decoder()?;
         place_norms(&mut spec);
         Ok(spec)
