@@ -186,6 +186,9 @@ params! {
     /// Bindings: 1 `qkv: f32 [tokens, (heads + 2 * kv_heads) * head_dim]`, 2 `q: f32 [tokens,
     /// heads * head_dim]` (written), 3 `index`, 4 `table`, 5 `page_table`, 6 `k_cache`, 7
     /// `v_cache` (written). Grid: `[(heads + 2 * kv_heads) * ceil(head_dim / 4), tokens]`.
+    ///
+    /// `norm_rope_kv_write`: `rms_norm` of each head's query and key before. One more binding: 8
+    /// `norms: f32 [2, head_dim]`, the weights for queries, then those for keys.
     RopeKvWriteParams {
         /// Tokens in the batch.
         tokens: u32,
@@ -203,6 +206,10 @@ params! {
         page_size: u32,
         /// Entries a sequence has in the page table.
         max_pages: u32,
+        /// Of the norm: added under the root.
+        eps: f32,
+        /// Of the norm: added to the weight.
+        weight_offset: f32,
     }
     /// `attention`: causal attention of ragged queries over a paged cache, with grouped heads and
     /// an online softmax (FlashAttention, Dao et al. 2022): a token at position `p` sees the

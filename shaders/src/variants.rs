@@ -95,6 +95,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("rope",           "baseline", "rope",          &[],         &[("WG", 64)],  Suits::Any, ANY),
     variant("kv_write",       "baseline", "kv_write",      &[],         &[("WG", 64)],  Suits::Any, ANY),
     variant("rope_kv_write",  "baseline", "rope_kv_write", &[],         &[("WG", 64)],  Suits::Any, ANY),
+    variant("norm_rope_kv_write", "baseline", "rope_kv_write", &["norm"], &[("WG", 64)], Suits::Any, ANY),
     variant("attention",      "baseline", "attention",     &[],         &[("WG", 64)],  Suits::Any, ANY),
     variant("gated",          "baseline", "gated",         &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("elementwise",    "baseline", "elementwise",   &[],         &[("WG", 256)], Suits::Any, ANY),

@@ -7,7 +7,7 @@ use wisp_shaders::params::*;
 
 use super::{
     Call, CompileError, Matrix, Piece, Place, Port, Program, Size, Vector, Word,
-    fuse::{Part, Step},
+    fuse::{HeadNorm, Part, Step},
     memory::{self, Lifetime},
     select::select,
 };
@@ -293,13 +293,14 @@ impl Lowering<'_> {
             Step::Stacked { x, parts, out } => self.linear(*x, parts, *out),
             Step::RopeKvWrite {
                 qkv,
+                norm,
                 q,
                 heads,
                 kv,
                 rope,
                 page_size,
                 operands,
-            } => self.rope_kv_write(*qkv, *q, *heads, *kv, *rope, *page_size, *operands),
+            } => self.rope_kv_write(*qkv, *norm, *q, *heads, *kv, *rope, *page_size, *operands),
             Step::GatedStacked { stacked, node } => self.gated(node, Some(*stacked)),
             Step::AddNorm {
                 a,
@@ -743,6 +744,7 @@ impl Lowering<'_> {
     fn rope_kv_write(
         &mut self,
         qkv: ValueId,
+        norm: Option<HeadNorm>,
         q: ValueId,
         heads: HeadSpec,
         kv: HeadSpec,
@@ -750,12 +752,23 @@ impl Lowering<'_> {
         page_size: u32,
         operands: [ValueId; 5],
     ) -> Result<(), CompileError> {
-        let op = "rope_kv_write";
+        let op = match norm {
+            Some(_) => "norm_rope_kv_write",
+            None => "rope_kv_write",
+        };
         let tokens = self.rows(q);
         let max_pages = self.max_pages(operands[2]);
         let mut memory = vec![self.operand(op, qkv)?, self.plain_result(q)];
         for id in operands {
             memory.push(self.operand(op, id)?);
+        }
+        if let Some(norm) = norm {
+            let names = norm.weights.map(|id| self.graph.value(id).name.clone());
+            let elements = norm.weights.map(|id| self.elements(id).factor).iter().sum();
+            memory.push(Memory::Fixed(self.vector(Vector {
+                tensors: names.to_vec(),
+                elements,
+            })));
         }
         let params = RopeKvWriteParams {
             heads: heads.heads,
@@ -764,6 +777,8 @@ impl Lowering<'_> {
             rotary_dim: rope.rotary_dim,
             interleaved: rope.interleaved.into(),
             page_size,
+            eps: norm.map_or(0.0, |norm| norm.spec.eps),
+            weight_offset: norm.map_or(0.0, |norm| norm.spec.weight_offset),
             ..Default::default()
         };
         let params = words(

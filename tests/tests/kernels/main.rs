@@ -35,6 +35,7 @@ const TESTED: &[&str] = &[
     "matmul_experts",
     "measure_fma",
     "measure_read",
+    "norm_rope_kv_write",
     "rms_norm",
     "rope",
     "rope_kv_write",

@@ -77,6 +77,7 @@ pub fn twin(op: &str) -> Option<Twin> {
         "map" => map::map,
         "measure_fma" => measure::measure_fma,
         "measure_read" => measure::measure_read,
+        "norm_rope_kv_write" => rope_kv_write::norm_rope_kv_write,
         "rms_norm" => norm::rms_norm,
         "rope" => rope::rope,
         "rope_kv_write" => rope_kv_write::rope_kv_write,

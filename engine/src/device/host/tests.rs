@@ -432,6 +432,11 @@ proptest! {
     }
 }
 
+/// A seed that no other numbers of a test have.
+fn seed_of_norms(head_dim: usize) -> u32 {
+    7000 + head_dim as u32
+}
+
 /// A batch over a paged cache, with random shapes.
 #[derive(Clone, Debug)]
 struct Batch {
@@ -689,6 +694,8 @@ proptest! {
             interleaved: b.interleaved.into(),
             page_size: b.page_size as u32,
             max_pages: b.max_pages() as u32,
+            eps: 1e-5,
+            weight_offset: 1.0,
         };
         let (k, v) = (buffer(&old), buffer(&old));
         let q = zeros::<f32>(index.len() * heads * head_dim);
@@ -701,6 +708,35 @@ proptest! {
             row.chunks(head_dim).flat_map(|head| b.rotated(head, *position as usize)).collect::<Vec<_>>()
         }).collect();
         assert_close(&contents(&q), &queries, 1e-6);
+
+        // With norms: as without, of what was normalised before.
+        let norms = numbers(seed_of_norms(head_dim), 2 * head_dim);
+        let normed: Vec<f32> = qkv.chunks(width).flat_map(|row| {
+            row.chunks(head_dim).enumerate().flat_map(|(head, x)| {
+                let weights = match head {
+                    _ if head < heads => &norms[..head_dim],
+                    _ if head < heads + kv_heads => &norms[head_dim..],
+                    _ => return x.to_vec(),
+                };
+                let squares: f64 = x.iter().map(|x| f64::from(*x).powi(2)).sum();
+                let scale = 1.0 / (squares / head_dim as f64 + 1e-5).sqrt();
+                let normed = x.iter().zip(weights);
+                normed.map(|(x, w)| (f64::from(*x) * scale * (f64::from(*w) + 1.0)) as f32).collect()
+            }).collect::<Vec<_>>()
+        }).collect();
+        let made = |op: &str, x: &[f32], more: &[&HostBuffer]| {
+            let (k, v, x) = (buffer(&old), buffer(&old), buffer(x));
+            let q = zeros::<f32>(index.len() * heads * head_dim);
+            let bound = [&[&x, &q, &index_buffer, &turns, &table, &k, &v][..], more].concat();
+            run(op, params, &bound).unwrap();
+            [q, k, v].map(|buffer| contents::<f32>(&buffer))
+        };
+        let expected = made("rope_kv_write", &normed, &[]);
+        let got = made("norm_rope_kv_write", &qkv, &[&buffer(&norms)]);
+        for (got, expected) in got.iter().zip(&expected) {
+            let expected: Vec<f64> = expected.iter().map(|x| f64::from(*x)).collect();
+            assert_close(got, &expected, 2e-6);
+        }
     }
 }
 
