@@ -1,4 +1,4 @@
-// Activations of gated feed-forward layers, safe for any finite input.
+// Activations of feed-forward layers, safe for any finite input.
 
 // By its power series near 0, elsewhere by the Chebyshev fit of erfc in Press et al., Numerical
 // Recipes, 6.2: a relative error of 1.2e-7.
@@ -17,7 +17,7 @@ fn erf(x: f32) -> f32 {
     return select(1.0 - tail, tail - 1.0, x < 0.0);
 }
 
-// 0: SiLU, 1: GELU (erf), 2: GELU (tanh).
+// 0: SiLU, 1: GELU (erf), 2: GELU (tanh), 3: ReLU.
 fn activate(x: f32, kind: u32) -> f32 {
     if kind == 0u {
         // exp overflows past 88.
@@ -25,6 +25,9 @@ fn activate(x: f32, kind: u32) -> f32 {
     }
     if kind == 1u {
         return 0.5 * x * (1.0 + erf(x * 0.70710678118));
+    }
+    if kind == 3u {
+        return max(x, 0.0);
     }
     let u = 0.79788456080 * x * (1.0 + 0.044715 * x * x);
     return 0.5 * x * (1.0 + tanh(clamp(u, -20.0, 20.0)));

@@ -1,10 +1,11 @@
-// out[i] = a[i] op b[i % b_len].
+// out[i] = a[i] op b[i % b_len], the ops being a sum, a product and a sum with a scaled b.
 import constants::WG;
 
 struct ElementwiseParams {
     len: u32,
     b_len: u32,
     op: u32,
+    scale: f32,
 }
 
 @group(0) @binding(0) var<uniform> p: ElementwiseParams;
@@ -26,5 +27,9 @@ fn main(
     }
     let u = a[i];
     let v = b[i % p.b_len];
-    out[i] = select(u + v, u * v, p.op == 1u);
+    if p.op == 2u {
+        out[i] = u + p.scale * v;
+    } else {
+        out[i] = select(u + v, u * v, p.op == 1u);
+    }
 }

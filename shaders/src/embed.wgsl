@@ -9,10 +9,12 @@ struct EmbedParams {
     cols: u32,
     blocks: u32,
     scale: f32,
+    id_stride: u32,
+    id_offset: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: EmbedParams;
-@group(0) @binding(1) var<storage, read> ids: array<u32>; // [tokens]
+@group(0) @binding(1) var<storage, read> ids: array<u32>; // [tokens, id_stride]
 @group(0) @binding(2) var<storage, read_write> out: array<f32>; // [tokens, cols]
 
 const TILE = vec2<u32>(WG, 1u);
@@ -29,7 +31,7 @@ fn main(
         return;
     }
     // An id below the chunk wraps to a number past its end.
-    let row = ids[t] - p.row_offset;
+    let row = ids[t * p.id_stride + p.id_offset] - p.row_offset;
     if row >= p.rows {
         return;
     }

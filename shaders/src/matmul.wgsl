@@ -5,7 +5,7 @@
 // adapter, where these and loads are what costs, does well. With `subgroups` eight invocations load
 // a vec4 of x each and read the others' from their registers.
 import package::encoding::{load_scales, load_block, Scales, SUPER};
-import package::matmul_io::{p, load_x, load_x_block, dot_block, store, X_WIDTH};
+import package::matmul_io::{p, load_x, load_x_block, dot_block, store, weight_row, X_WIDTH};
 import package::unpack::Block;
 import constants::{WG, ROWS, TOKENS};
 
@@ -43,7 +43,7 @@ fn main(
     var starts: array<u32, ROWS>;
     var acc: array<array<f32, TOKENS>, ROWS>;
     for (var r = 0u; r < ROWS; r++) {
-        starts[r] = min(first_row + r, p.rows - 1u) * p.blocks;
+        starts[r] = weight_row(first_token, first_row + r) * p.blocks;
         for (var t = 0u; t < TOKENS; t++) {
             acc[r][t] = 0.0;
         }

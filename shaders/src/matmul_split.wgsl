@@ -4,7 +4,7 @@
 // that their loads of weights coalesce; each sums its blocks of all ROWS rows, which share the loads
 // of x. Then the partial sums are added in two steps through workgroup memory.
 import package::encoding::{load_scales, load_block, SUPER};
-import package::matmul_io::{p, load_x_block, dot_block, store, X_WIDTH};
+import package::matmul_io::{p, load_x_block, dot_block, store, weight_row, X_WIDTH};
 import constants::{WG, ROWS};
 
 const TILE = vec2<u32>(ROWS, 1u);
@@ -29,7 +29,7 @@ fn main(
     for (var b = lid; b < p.blocks; b += WG) {
         let v = load_x_block(t, b);
         for (var r = 0u; r < ROWS; r++) {
-            let block = min(first_row + r, p.rows - 1u) * p.blocks + b;
+            let block = weight_row(t, first_row + r) * p.blocks + b;
             acc[r] += dot_block(load_block(block, b % SUPER, load_scales(block / SUPER)), v);
         }
     }

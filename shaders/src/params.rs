@@ -16,10 +16,10 @@ macro_rules! params {
 }
 
 params! {
-    /// `embed.<encoding>`: `out[t, :] = scale * table[ids[t], :]`.
+    /// `embed.<encoding>`: `out[t, :] = scale * table[ids[t, id_offset], :]`.
     ///
-    /// Bindings: 1 `ids: u32 [tokens]`, 2 `out: f32 [tokens, cols]` (written), then the table's
-    /// planes. Ids outside `[row_offset, row_offset + rows)` are left to the table's other chunks.
+    /// Bindings: 1 `ids: u32 [tokens, id_stride]`, 2 `out: f32 [tokens, cols]` (written), then the
+    /// table's planes. Ids outside `[row_offset, row_offset + rows)` are left to the table's other chunks.
     /// Grid: `[blocks, tokens]`.
     EmbedParams {
         /// Tokens in the batch.
@@ -34,6 +34,10 @@ params! {
         blocks: u32,
         /// Factor on every value.
         scale: f32,
+        /// Elements from one token's id to the next one's.
+        id_stride: u32,
+        /// Which of these is the id.
+        id_offset: u32,
     }
     /// `matmul.<encoding>`: `out[t, out_offset + r] = dot(weight[r, :], x[t, :]) (+ bias[r])`.
     ///
@@ -58,13 +62,65 @@ params! {
         /// 1 to add the bias.
         has_bias: u32,
     }
+    /// `matmul_experts.<encoding>`: `out[t, r] = dot(weight[ids[t] * rows + r, :], x[t / share, :])`:
+    /// a token is one of those that a mixture sends to an expert.
+    ///
+    /// Bindings: 1 `x: f32 [tokens / share, cols]`, 2 `out: f32 [tokens, rows]` (written), 3 `ids:
+    /// u32 [tokens]`, then the weights' planes, all experts' rows `[experts * rows, cols]` one after
+    /// the other. Rows outside `[first_row, first_row + chunk_rows)` of these are left to other
+    /// chunks. Grid: `[rows, tokens]`.
+    MatmulExpertsParams {
+        /// Pairs of a token and an expert.
+        tokens: u32,
+        /// Rows of one expert's weight.
+        rows: u32,
+        /// Width of a row: the reduced dimension.
+        cols: u32,
+        /// Blocks of 32 weights a row.
+        blocks: u32,
+        /// How many neighbouring tokens share a row of x.
+        share: u32,
+        /// First row of this chunk among those of all experts.
+        first_row: u32,
+        /// Rows of this chunk.
+        chunk_rows: u32,
+    }
+    /// `route`: the `chosen` likeliest of a token's experts, the lowest of equals first, and their
+    /// weights: the softmax over all experts, made to sum to 1 by `normalise` (Shazeer et al. 2017).
+    ///
+    /// Bindings: 1 `logits: f32 [tokens, experts]`, 2 `ids: u32 [tokens, chosen]` (written), 3
+    /// `weights: f32 [tokens, chosen]` (written). Grid: `[tokens]`.
+    RouteParams {
+        /// Tokens in the batch.
+        tokens: u32,
+        /// Experts there are.
+        experts: u32,
+        /// Experts that a token goes to, at most `experts`.
+        chosen: u32,
+        /// 1 to divide the weights by their sum.
+        normalise: u32,
+    }
+    /// `combine_experts`: `out[t, :] = sum over j of weights[t, j] * x[t, j, :]`. Bindings: 1 `x: f32
+    /// [tokens, chosen, cols]`, 2 `weights: f32 [tokens, chosen]`, 3 `out: f32 [tokens, cols]`
+    /// (written). Grid: `[tokens * cols]`.
+    CombineExpertsParams {
+        /// Tokens in the batch.
+        tokens: u32,
+        /// Experts of a token.
+        chosen: u32,
+        /// Width of a row.
+        cols: u32,
+    }
     /// `rms_norm`: `out[t, :] = x[t, :] / sqrt(mean(x[t, :]^2) + eps) * (weight + weight_offset)`
     /// (Zhang and Sennrich 2019). Bindings: 1 `x: f32 [rows, cols]`, 2 `weight: f32 [cols]`, 3
     /// `out: f32 [rows, cols]` (written). Grid: `[rows]`.
     ///
-    /// `add_rms_norm`: first `x += y`, in place. Bindings: 1 `x` (read and written), 2 `y: f32
-    /// [rows, cols]`, 3 `weight`, 4 `out` (written).
-    RmsNormParams {
+    /// `layer_norm`: `(x - mean(x)) / sqrt(var(x) + eps) * (weight + weight_offset) + bias` over each
+    /// row (Ba et al. 2016). One more binding: 4 `bias: f32 [cols]` (anything when `has_bias` is 0).
+    ///
+    /// `add_rms_norm`, `add_layer_norm`: first `x += y_scale * y`, in place. Bindings: 1 `x` (read and
+    /// written), 2 `y: f32 [rows, cols]`, 3 `weight`, 4 `out` (written), 5 `bias` of a layer norm.
+    NormParams {
         /// Rows (tokens).
         rows: u32,
         /// Width of a row.
@@ -73,6 +129,10 @@ params! {
         eps: f32,
         /// Added to the weight (1 in Gemma, else 0).
         weight_offset: f32,
+        /// Factor on `y`.
+        y_scale: f32,
+        /// 1 if a layer norm adds its bias.
+        has_bias: u32,
     }
     /// `rope`: rotates the first `rotary_dim` elements of each head of `x` in place (Su et al.
     /// 2021). Bindings: 1 `x: f32 [tokens, stride]` (read and written), 2 `index: vec2<u32>
@@ -126,6 +186,9 @@ params! {
     /// Bindings: 1 `qkv: f32 [tokens, (heads + 2 * kv_heads) * head_dim]`, 2 `q: f32 [tokens,
     /// heads * head_dim]` (written), 3 `index`, 4 `table`, 5 `page_table`, 6 `k_cache`, 7
     /// `v_cache` (written). Grid: `[(heads + 2 * kv_heads) * ceil(head_dim / 4), tokens]`.
+    ///
+    /// `norm_rope_kv_write`: `rms_norm` of each head's query and key before. One more binding: 8
+    /// `norms: f32 [2, head_dim]`, the weights for queries, then those for keys.
     RopeKvWriteParams {
         /// Tokens in the batch.
         tokens: u32,
@@ -143,6 +206,10 @@ params! {
         page_size: u32,
         /// Entries a sequence has in the page table.
         max_pages: u32,
+        /// Of the norm: added under the root.
+        eps: f32,
+        /// Of the norm: added to the weight.
+        weight_offset: f32,
     }
     /// `attention`: causal attention of ragged queries over a paged cache, with grouped heads and
     /// an online softmax (FlashAttention, Dao et al. 2022): a token at position `p` sees the
@@ -187,7 +254,7 @@ params! {
         up_stride: u32,
         /// Where `up` begins within a token.
         up_offset: u32,
-        /// 0: SiLU, 1: GELU (erf), 2: GELU (tanh).
+        /// 0: SiLU, 1: GELU (erf), 2: GELU (tanh), 3: ReLU.
         activation: u32,
     }
     /// `elementwise`: `out[i] = a[i] op b[i % b_len]`. Bindings: 1 `a: f32 [len]`, 2 `b: f32
@@ -197,8 +264,19 @@ params! {
         len: u32,
         /// Elements of `b`, repeated over `a`.
         b_len: u32,
-        /// 0: add, 1: multiply.
+        /// 0: add, 1: multiply, 2: add `scale * b`.
         op: u32,
+        /// Factor on `b` of op 2.
+        scale: f32,
+    }
+    /// `map`: `out[i] = f(x[i])`. Bindings: 1 `x: f32 [len]`, 2 `out: f32 [len]` (written). Grid: `[len]`.
+    MapParams {
+        /// Elements.
+        len: u32,
+        /// 0 to 3: an activation as in `gated`; 8: `factor * x`; 9: `factor * tanh(x / factor)`.
+        kind: u32,
+        /// The factor or cap.
+        factor: f32,
     }
     /// `softmax`: over each row of `x`, less its maximum. Bindings: 1 `x: f32 [rows, cols]`, 2
     /// `out: f32 [rows, cols]` (written). Grid: `[rows]`.

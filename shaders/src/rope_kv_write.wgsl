@@ -1,5 +1,6 @@
 // Rope of the queries and keys, and the keys and values into the paged cache, from the fused
-// projection. An invocation does one vec4 of one head.
+// projection. An invocation does one vec4 of one head. With `norm` each head's query and key is first
+// normalised by its root mean square, which every invocation computes for itself.
 import package::paged::cache_row;
 import constants::WG;
 
@@ -12,6 +13,8 @@ struct RopeKvWriteParams {
     interleaved: u32,
     page_size: u32,
     max_pages: u32,
+    eps: f32,
+    weight_offset: f32,
 }
 
 @group(0) @binding(0) var<uniform> p: RopeKvWriteParams;
@@ -22,12 +25,39 @@ struct RopeKvWriteParams {
 @group(0) @binding(5) var<storage, read> page_table: array<u32>; // [batch, max_pages]
 @group(0) @binding(6) var<storage, read_write> k_cache: array<vec4<f32>>;
 @group(0) @binding(7) var<storage, read_write> v_cache: array<vec4<f32>>;
+@if(norm) @group(0) @binding(8) var<storage, read> norms: array<f32>; // [2, head_dim] (of queries, of keys)
 
 const TILE = vec2<u32>(WG, 1u);
 
+// What a head is multiplied by before its norm's weight.
+@if(norm)
+fn head_scale(head: u32) -> f32 {
+    var squares = 0.0;
+    for (var d = 0u; d < p.head_dim; d++) {
+        squares += qkv[head + d] * qkv[head + d];
+    }
+    return inverseSqrt(squares / f32(p.head_dim) + p.eps);
+}
+
+@if(!norm)
+fn head_scale(head: u32) -> f32 {
+    return 1.0;
+}
+
+// Element `d` of the head that begins at `head`, normalised with the weights at `weights`.
+@if(norm)
+fn element(head: u32, d: u32, scale: f32, weights: u32) -> f32 {
+    return qkv[head + d] * scale * (norms[weights + d] + p.weight_offset);
+}
+
+@if(!norm)
+fn element(head: u32, d: u32, scale: f32, weights: u32) -> f32 {
+    return qkv[head + d];
+}
+
 // Element `d` of the head that begins at `head`, rotated to `position`.
-fn rotated(head: u32, d: u32, position: u32) -> f32 {
-    let own = qkv[head + d];
+fn rotated(head: u32, d: u32, position: u32, scale: f32, weights: u32) -> f32 {
+    let own = element(head, d, scale, weights);
     if d >= p.rotary_dim {
         return own;
     }
@@ -41,7 +71,8 @@ fn rotated(head: u32, d: u32, position: u32) -> f32 {
         partner = d ^ 1u;
     }
     let turn = table[position * half + pair];
-    return own * turn.x + select(-turn.y, turn.y, second) * qkv[head + partner];
+    let other = element(head, partner, scale, weights);
+    return own * turn.x + select(-turn.y, turn.y, second) * other;
 }
 
 @compute @workgroup_size(WG)
@@ -62,6 +93,11 @@ fn main(
     let at = index[t];
     let begin = (t * all_heads + head) * p.head_dim;
     let is_value = head >= p.heads + p.kv_heads;
+    var scale = 1.0;
+    if !is_value {
+        scale = head_scale(begin);
+    }
+    let weights = select(0u, p.head_dim, head >= p.heads);
     var four = vec4(0.0);
     for (var j = 0u; j < 4u; j++) {
         let d = 4u * quad + j;
@@ -69,7 +105,7 @@ fn main(
             if is_value {
                 four[j] = qkv[begin + d];
             } else {
-                four[j] = rotated(begin, d, at.y);
+                four[j] = rotated(begin, d, at.y, scale, weights);
             }
         }
     }

@@ -468,6 +468,48 @@ fn configurations() {
         write_config(folder.path(), &config);
         generate(folder.path()).failed(&format!("{key} is {value}"));
     }
+    // Fields of other architectures, in a configuration that would be sound without.
+    let of_others = [
+        ("Qwen3MoeForCausalLM", "num_experts", json!(0)),
+        ("Qwen3MoeForCausalLM", "num_experts_per_tok", json!(129)),
+        ("Qwen3MoeForCausalLM", "moe_intermediate_size", json!(0)),
+        ("Qwen3MoeForCausalLM", "decoder_sparse_step", json!(0)),
+        ("Qwen3MoeForCausalLM", "mlp_only_layers", json!("none")),
+        ("MixtralForCausalLM", "num_local_experts", json!(1u64 << 40)),
+        ("MixtralForCausalLM", "num_local_experts", json!(4000)),
+        ("Gemma2ForCausalLM", "layer_types", json!([])),
+        (
+            "Gemma2ForCausalLM",
+            "layer_types",
+            json!(["chunked_attention"]),
+        ),
+        ("Gemma2ForCausalLM", "query_pre_attn_scalar", json!(-1)),
+        ("Gemma3ForCausalLM", "sliding_window_pattern", json!(0)),
+        ("GraniteForCausalLM", "logits_scaling", json!(0)),
+        ("SmolLM3ForCausalLM", "no_rope_layers", json!([])),
+        ("GPTNeoXForCausalLM", "rotary_pct", json!(-0.5)),
+        ("GPTNeoXForCausalLM", "rotary_pct", json!(1.5)),
+        (
+            "Phi3ForCausalLM",
+            "rope_scaling",
+            json!({ "type": "longrope" }),
+        ),
+        (
+            "Phi3ForCausalLM",
+            "rope_scaling",
+            json!({ "type": "su", "short_factor": [0.0], "long_factor": [1.0] }),
+        ),
+        // What its configuration says is sound; its tensors are not there.
+        ("GPT2LMHeadModel", "n_positions", json!(8)),
+        ("Olmo2ForCausalLM", "rms_norm_eps", json!(1e-5)),
+    ];
+    for (architecture, key, value) in of_others {
+        let mut config = config();
+        config["architectures"] = json!([architecture]);
+        config[key] = value.clone();
+        write_config(folder.path(), &config);
+        generate(folder.path()).failed(&format!("{key} of {architecture} is {value}"));
+    }
     for text in ["", "{", "[]", "null", "{\"architectures\":"] {
         std::fs::write(folder.path().join("config.json"), text).unwrap();
         generate(folder.path()).failed(&format!("a config.json of {text:?}"));

@@ -17,7 +17,20 @@ const SUPPORTED: &[&str] = &[
     "llama-linear-rope-bias",
     "llama-yarn",
     "mistral-swa",
+    "mixtral",
     "qwen2",
+    "qwen3",
+    "qwen3-moe",
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "olmo2",
+    "granite",
+    "smollm3",
+    "starcoder2",
+    "gpt2",
+    "gpt-neox",
 ];
 
 /// Transformers' results, float32.
@@ -108,8 +121,30 @@ on_every_device!(logits_and_tokens, limits_change_nothing);
 /// A configuration as transformers 4 wrote it.
 fn older_layout(mut config: Value, type_key: &str) -> Value {
     let fields = config.as_object_mut().unwrap();
-    let mut rope = fields.remove("rope_parameters").unwrap();
+    let dtype = fields.remove("dtype").unwrap();
+    fields.extend([
+        ("torch_dtype".into(), dtype),
+        ("transformers_version".into(), json!("4.40.0")),
+    ]);
+    let Some(mut rope) = fields.remove("rope_parameters") else {
+        return config;
+    };
+    // Where layers differ, only those with a window had a theta of their own.
+    if let Some(local) = rope.get("sliding_attention") {
+        fields.insert("rope_local_base_freq".into(), local["rope_theta"].clone());
+        fields.insert("sliding_window_pattern".into(), json!(6));
+        fields.remove("_sliding_window_pattern");
+        fields.remove("layer_types");
+        rope = rope["full_attention"].take();
+    }
     let rope = rope.as_object_mut().unwrap();
+    let (theta_key, partial_key) = match fields["model_type"].as_str() {
+        Some("gpt_neox") => ("rotary_emb_base", "rotary_pct"),
+        _ => ("rope_theta", "partial_rotary_factor"),
+    };
+    if let Some(partial) = rope.remove("partial_rotary_factor") {
+        fields.insert(partial_key.into(), partial);
+    }
     let theta = rope.remove("rope_theta").unwrap();
     let kind = rope.remove("rope_type").unwrap();
     let scaling = if kind == "default" {
@@ -118,13 +153,7 @@ fn older_layout(mut config: Value, type_key: &str) -> Value {
         rope.insert(type_key.into(), kind);
         json!(rope)
     };
-    let dtype = fields.remove("dtype").unwrap();
-    fields.extend([
-        ("rope_theta".into(), theta),
-        ("rope_scaling".into(), scaling),
-        ("torch_dtype".into(), dtype),
-    ]);
-    fields.insert("transformers_version".into(), "4.40.0".into());
+    fields.extend([(theta_key.into(), theta), ("rope_scaling".into(), scaling)]);
     config
 }
 

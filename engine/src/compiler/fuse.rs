@@ -1,14 +1,14 @@
 //! Fusion: fewer, larger steps, each of which is one kernel.
 //!
 //! Three patterns, all of a transformer block:
-//! - `q, k, v = linear(x)`, rotate, write the cache: one product with stacked weights and one
-//!   kernel that rotates and writes;
+//! - `q, k, v = linear(x)`, perhaps a norm of each head's q and k, rotate, write the cache: one
+//!   product with stacked weights and one kernel that does the rest;
 //! - `activation(linear(x)) * linear(x)`: one product with stacked weights, then the gate;
-//! - `rms_norm(a + b)`: one kernel that adds in place and normalises.
+//! - `norm(a + b)`: one kernel that adds in place and normalises.
 
 use std::collections::HashMap;
 
-use crate::graph::{Graph, HeadSpec, Node, Op, RopeSpec, ValueId, ValueKind};
+use crate::graph::{Graph, HeadSpec, Node, NormKind, NormSpec, Op, RopeSpec, ValueId, ValueKind};
 
 /// A step of the fused graph.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,7 @@ pub(super) enum Step {
     /// `rope` of q and k and `kv_write` over a stacked product.
     RopeKvWrite {
         qkv: ValueId,
+        norm: Option<HeadNorm>,
         q: ValueId,
         heads: HeadSpec,
         kv: HeadSpec,
@@ -34,16 +35,25 @@ pub(super) enum Step {
     },
     /// The gate over a stacked product.
     GatedStacked { stacked: ValueId, node: Node },
-    /// `sum = a + b` in place of `a`, `out = rms_norm(sum)`.
-    AddRmsNorm {
+    /// `sum = a + scale * b` in place of `a`, `out = norm(sum)`.
+    AddNorm {
         a: ValueId,
         b: ValueId,
+        scale: f32,
         sum: ValueId,
-        weight: ValueId,
+        norm: NormSpec,
+        /// The norm's weight and bias.
+        weights: Part,
         out: ValueId,
-        eps: f32,
-        weight_offset: f32,
     },
+}
+
+/// A norm of each head's query and key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct HeadNorm {
+    pub spec: NormSpec,
+    /// The weights for queries and for keys.
+    pub weights: [ValueId; 2],
 }
 
 /// A weight of a stacked product with its bias.
@@ -98,6 +108,31 @@ fn private_linear(graph: &Graph, uses: &Uses, id: ValueId, reader: usize) -> Opt
     (graph.nodes()[maker].op == Op::Linear && uses.only_reader(id)? == reader).then_some(maker)
 }
 
+/// The product that a rope reads alone, and the norm of each head between them, if there is one.
+fn normed_linear(
+    graph: &Graph,
+    uses: &Uses,
+    rope: usize,
+    heads: HeadSpec,
+) -> Option<(Option<usize>, usize)> {
+    let x = graph.nodes()[rope].inputs[0];
+    if let Some(linear) = private_linear(graph, uses, x, rope) {
+        return Some((None, linear));
+    }
+    let norm = *uses.maker.get(&x)?;
+    let (Op::Norm(spec), &[before, weight]) = (
+        graph.nodes()[norm].op,
+        graph.nodes()[norm].inputs.as_slice(),
+    ) else {
+        return None;
+    };
+    let fits = spec.kind == NormKind::Rms
+        && uses.only_reader(x)? == rope
+        && graph.value(weight).shape.cols() == Some(heads.head_dim.into());
+    fits.then_some(())?;
+    Some((Some(norm), private_linear(graph, uses, before, norm)?))
+}
+
 fn part(node: &Node) -> Part {
     (node.inputs[1], node.inputs.get(2).copied())
 }
@@ -122,7 +157,7 @@ fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced
         return None;
     };
     (uses.only_reader(k_rot)? == at).then_some(())?;
-    let k_linear = private_linear(graph, uses, nodes[rope_k].inputs[0], rope_k)?;
+    let (k_norm, k_linear) = normed_linear(graph, uses, rope_k, kv)?;
     let v_linear = private_linear(graph, uses, v, at)?;
     let x = nodes[k_linear].inputs[0];
     // The queries: another rope by the same index and table of another product of the same x.
@@ -134,7 +169,18 @@ fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced
     let Op::Rope(q_spec) = nodes[rope_q].op else {
         return None;
     };
-    let q_linear = private_linear(graph, uses, nodes[rope_q].inputs[0], rope_q)?;
+    let (q_norm, q_linear) = normed_linear(graph, uses, rope_q, q_spec.heads)?;
+    let norm = match (q_norm, k_norm) {
+        (None, None) => None,
+        (Some(q), Some(k)) if nodes[q].op == nodes[k].op => match nodes[q].op {
+            Op::Norm(spec) => Some(HeadNorm {
+                spec,
+                weights: [q, k].map(|node| nodes[node].inputs[1]),
+            }),
+            _ => return None,
+        },
+        _ => return None,
+    };
     let same = nodes[q_linear].inputs[0] == x
         && nodes[v_linear].inputs[0] == x
         && (q_spec.rotary_dim, q_spec.interleaved) == (k_spec.rotary_dim, k_spec.interleaved)
@@ -149,7 +195,11 @@ fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced
 
     let first = q_linear.min(k_linear).min(v_linear);
     let out = nodes[q_linear].outputs[0];
-    for node in [q_linear, k_linear, v_linear, rope_q, rope_k] {
+    let norms = q_norm.into_iter().chain(k_norm);
+    for node in [q_linear, k_linear, v_linear, rope_q, rope_k]
+        .into_iter()
+        .chain(norms)
+    {
         replaced[node] = Some(Vec::new());
     }
     replaced[first] = Some(vec![Step::Stacked {
@@ -161,6 +211,7 @@ fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced
     }]);
     replaced[at] = Some(vec![Step::RopeKvWrite {
         qkv: out,
+        norm,
         q: q_rot,
         heads: q_spec.heads,
         kv,
@@ -202,18 +253,18 @@ fn fuse_gate(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> 
 
 fn fuse_norm(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> Option<()> {
     let nodes = graph.nodes();
-    let Op::RmsNorm { eps, weight_offset } = nodes[at].op else {
+    let Op::Norm(norm) = nodes[at].op else {
         return None;
     };
-    let &[sum, weight] = nodes[at].inputs.as_slice() else {
+    let &[sum, weight, ..] = nodes[at].inputs.as_slice() else {
         return None;
     };
     let add = *uses.maker.get(&sum)?;
-    let &[a, b] = nodes[add].inputs.as_slice() else {
+    let (Op::Add { scale }, &[a, b]) = (nodes[add].op, nodes[add].inputs.as_slice()) else {
         return None;
     };
-    let fits = nodes[add].op == Op::Add
-        && a != b
+    let fits = a != b
+        && graph.value(sum).shape.cols() == graph.value(weight).shape.cols()
         && graph.value(a).shape == graph.value(b).shape
         && uses.dies_at(graph, a, add)
         && replaced[add].is_none()
@@ -222,14 +273,14 @@ fn fuse_norm(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> 
             .get(&sum)
             .is_some_and(|readers| readers.iter().min() == Some(&at));
     fits.then_some(())?;
-    replaced[add] = Some(vec![Step::AddRmsNorm {
+    replaced[add] = Some(vec![Step::AddNorm {
         a,
         b,
+        scale,
         sum,
-        weight,
+        norm,
+        weights: part(&nodes[at]),
         out: nodes[at].outputs[0],
-        eps,
-        weight_offset,
     }]);
     replaced[at] = Some(Vec::new());
     Some(())

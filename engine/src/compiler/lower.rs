@@ -7,15 +7,15 @@ use wisp_shaders::params::*;
 
 use super::{
     Call, CompileError, Matrix, Piece, Place, Port, Program, Size, Vector, Word,
-    fuse::{Part, Step},
+    fuse::{HeadNorm, Part, Step},
     memory::{self, Lifetime},
     select::select,
 };
 use crate::{
     device::Capabilities,
     graph::{
-        Activation, AttentionSpec, DType, Dim, Graph, HeadSpec, Node, Op, RopeSpec, Shape, ValueId,
-        ValueKind, padded_head_dim,
+        Activation, AttentionSpec, DType, Dim, Graph, HeadSpec, Map, Node, NormKind, NormSpec, Op,
+        RopeSpec, Shape, ValueId, ValueKind, padded_head_dim,
     },
     weights::Encoding,
 };
@@ -85,6 +85,18 @@ macro_rules! late {
     };
 }
 
+mod experts;
+
+/// An activation's number in the kernels' parameters.
+fn activation_number(activation: Activation) -> u32 {
+    match activation {
+        Activation::Silu => 0,
+        Activation::Gelu => 1,
+        Activation::GeluTanh => 2,
+        Activation::Relu => 3,
+    }
+}
+
 fn narrow(op: &'static str, what: &'static str, value: u64) -> Result<u32, CompileError> {
     u32::try_from(value).map_err(|_| CompileError::TooLarge { op, what, value })
 }
@@ -148,7 +160,7 @@ impl Lowering<'_> {
         let reads = |step: &Step| match step {
             Step::Plain(node) | Step::GatedStacked { node, .. } => node.inputs.contains(&inputs[0]),
             Step::Stacked { x, .. } => *x == inputs[0],
-            Step::AddRmsNorm { a, b, .. } => *a == inputs[0] || *b == inputs[0],
+            Step::AddNorm { a, b, .. } => *a == inputs[0] || *b == inputs[0],
             Step::RopeKvWrite { .. } => false,
         };
         let written = self.graph.value(inputs[0]);
@@ -281,29 +293,29 @@ impl Lowering<'_> {
             Step::Stacked { x, parts, out } => self.linear(*x, parts, *out),
             Step::RopeKvWrite {
                 qkv,
+                norm,
                 q,
                 heads,
                 kv,
                 rope,
                 page_size,
                 operands,
-            } => self.rope_kv_write(*qkv, *q, *heads, *kv, *rope, *page_size, *operands),
+            } => self.rope_kv_write(*qkv, *norm, *q, *heads, *kv, *rope, *page_size, *operands),
             Step::GatedStacked { stacked, node } => self.gated(node, Some(*stacked)),
-            Step::AddRmsNorm {
+            Step::AddNorm {
                 a,
                 b,
+                scale,
                 sum,
-                weight,
+                norm,
+                weights,
                 out,
-                eps,
-                weight_offset,
             } => {
-                let op = "add_rms_norm";
+                let op = "add_norm";
                 let x = self.operand(op, *a)?;
                 self.memory.insert(*sum, x);
-                let (y, weight) = (self.operand(op, *b)?, self.operand(op, *weight)?);
-                let out = self.plain_result(*out);
-                self.norm(op, *a, *eps, *weight_offset, vec![x, y, weight, out])
+                let y = self.operand(op, *b)?;
+                self.norm(*norm, *sum, Some((y, *scale)), *weights, *out)
             }
         }
     }
@@ -317,20 +329,21 @@ impl Lowering<'_> {
                 &[(node.inputs[1], node.inputs.get(2).copied())],
                 node.outputs[0],
             ),
-            Op::RmsNorm { eps, weight_offset } => {
-                let (x, weight) = (
-                    self.operand(op, node.inputs[0])?,
-                    self.operand(op, node.inputs[1])?,
-                );
-                let out = self.plain_result(node.outputs[0]);
-                self.norm(op, node.inputs[0], eps, weight_offset, vec![x, weight, out])
+            Op::Norm(norm) => {
+                let weights = (node.inputs[1], node.inputs.get(2).copied());
+                self.norm(norm, node.inputs[0], None, weights, node.outputs[0])
             }
             Op::Rope(spec) => self.rope(node, spec),
             Op::KvWrite { heads, page_size } => self.kv_write(node, heads, page_size),
             Op::Attention(spec) => self.attention(node, spec),
             Op::Gated { .. } => self.gated(node, None),
-            Op::Add => self.elementwise(node, 0),
-            Op::Mul => self.elementwise(node, 1),
+            Op::Map(map) => self.map(node, map),
+            Op::Route { chosen, normalise } => self.route(node, chosen, normalise),
+            Op::LinearExperts => self.linear_experts(node),
+            Op::CombineExperts => self.combine_experts(node),
+            Op::Add { scale: 1.0 } => self.elementwise(node, 0, 1.0),
+            Op::Add { scale } => self.elementwise(node, 2, scale),
+            Op::Mul => self.elementwise(node, 1, 1.0),
             Op::Softmax | Op::Argmax => {
                 let rows = self.rows(node.inputs[0]);
                 let params = RowsParams {
@@ -361,23 +374,66 @@ impl Lowering<'_> {
         }
     }
 
+    /// `out = norm(x)`, after `x += scale * y` in place if there is a `y`.
     fn norm(
         &mut self,
-        op: &'static str,
+        norm: NormSpec,
         x: ValueId,
-        eps: f32,
-        weight_offset: f32,
-        memory: Vec<Memory>,
+        y: Option<(Memory, f32)>,
+        (weight, bias): Part,
+        out: ValueId,
     ) -> Result<(), CompileError> {
-        let rows = self.rows(x);
-        let params = RmsNormParams {
-            rows: 0,
-            cols: self.cols(op, x)?,
-            eps,
-            weight_offset,
+        let op = match (norm.kind, y.is_some()) {
+            (NormKind::Rms, false) => "rms_norm",
+            (NormKind::Rms, true) => "add_rms_norm",
+            (NormKind::Layer, false) => "layer_norm",
+            (NormKind::Layer, true) => "add_layer_norm",
         };
-        let params = words(&params, late!(RmsNormParams, rows = rows));
+        let cols = self.cols(op, weight)?;
+        // A row may be several that are normalised one by one.
+        let mut rows = self.rows(x);
+        rows.factor = rows
+            .factor
+            .saturating_mul(u64::from(self.cols(op, x)? / cols.max(1)));
+        let mut memory = vec![self.operand(op, x)?];
+        memory.extend(y.map(|(y, _)| y));
+        let weight = self.operand(op, weight)?;
+        memory.extend([weight, self.plain_result(out)]);
+        if norm.kind == NormKind::Layer {
+            let bias = bias.map(|bias| self.operand(op, bias)).transpose()?;
+            memory.push(bias.unwrap_or(weight));
+        }
+        let params = NormParams {
+            rows: 0,
+            cols,
+            eps: norm.eps,
+            weight_offset: norm.weight_offset,
+            y_scale: y.map_or(1.0, |(_, scale)| scale),
+            has_bias: bias.is_some().into(),
+        };
+        let params = words(&params, late!(NormParams, rows = rows));
         self.call(op, op.into(), [rows, Size::fixed(1)], params, memory)
+    }
+
+    fn map(&mut self, node: &Node, map: Map) -> Result<(), CompileError> {
+        let op = "map";
+        let len = self.elements(node.inputs[0]);
+        let memory = vec![
+            self.operand(op, node.inputs[0])?,
+            self.plain_result(node.outputs[0]),
+        ];
+        let (kind, factor) = match map {
+            Map::Activation(activation) => (activation_number(activation), 1.0),
+            Map::Scale(factor) => (8, factor),
+            Map::Softcap(cap) => (9, cap),
+        };
+        let params = MapParams {
+            len: 0,
+            kind,
+            factor,
+        };
+        let params = words(&params, late!(MapParams, len = len));
+        self.call(op, op.into(), [len, Size::fixed(1)], params, memory)
     }
 
     /// The encoding and size `[rows, cols]` of a weight that a matrix kernel reads.
@@ -391,10 +447,15 @@ impl Lowering<'_> {
             (ValueKind::Weight(encoding), [Dim::Fixed(rows), Dim::Fixed(cols)]) => {
                 Ok((*encoding, *rows, *cols))
             }
+            // Those of several experts, one after the other.
+            (
+                ValueKind::Weight(encoding),
+                [Dim::Fixed(experts), Dim::Fixed(rows), Dim::Fixed(cols)],
+            ) => Ok((*encoding, experts.saturating_mul(*rows), *cols)),
             _ => Err(CompileError::Operand {
                 op,
                 value: value.name.clone(),
-                wanted: "a weight with two known dimensions",
+                wanted: "a weight with two or three known dimensions",
             }),
         }
     }
@@ -477,7 +538,10 @@ impl Lowering<'_> {
     fn embed(&mut self, node: &Node, scale: f32) -> Result<(), CompileError> {
         let op = "embed";
         let (encoding, _, cols) = self.matrix_shape(op, node.inputs[1])?;
-        let tokens = self.elements(node.inputs[0]);
+        let graph = self.graph;
+        let (outer, last) = graph.value(node.inputs[0]).shape.0.split_at(1);
+        let tokens = self.size(outer);
+        let stride = self.size(last).factor;
         let ids = self.operand(op, node.inputs[0])?;
         let out = self.plain_result(node.outputs[0]);
         let blocks = cols.div_ceil(32);
@@ -493,6 +557,8 @@ impl Lowering<'_> {
                 cols: narrow(op, "the table's width", cols)?,
                 blocks: narrow(op, "the table's width", blocks)?,
                 scale,
+                id_stride: narrow(op, "the ids' width", stride)?,
+                id_offset: narrow(op, "the ids' width", stride.saturating_sub(1))?,
             };
             let params = words(&params, late!(EmbedParams, tokens = tokens));
             let memory = [ids, out].into_iter().chain(self.planes(matrix)).collect();
@@ -678,6 +744,7 @@ impl Lowering<'_> {
     fn rope_kv_write(
         &mut self,
         qkv: ValueId,
+        norm: Option<HeadNorm>,
         q: ValueId,
         heads: HeadSpec,
         kv: HeadSpec,
@@ -685,12 +752,23 @@ impl Lowering<'_> {
         page_size: u32,
         operands: [ValueId; 5],
     ) -> Result<(), CompileError> {
-        let op = "rope_kv_write";
+        let op = match norm {
+            Some(_) => "norm_rope_kv_write",
+            None => "rope_kv_write",
+        };
         let tokens = self.rows(q);
         let max_pages = self.max_pages(operands[2]);
         let mut memory = vec![self.operand(op, qkv)?, self.plain_result(q)];
         for id in operands {
             memory.push(self.operand(op, id)?);
+        }
+        if let Some(norm) = norm {
+            let names = norm.weights.map(|id| self.graph.value(id).name.clone());
+            let elements = norm.weights.map(|id| self.elements(id).factor).iter().sum();
+            memory.push(Memory::Fixed(self.vector(Vector {
+                tensors: names.to_vec(),
+                elements,
+            })));
         }
         let params = RopeKvWriteParams {
             heads: heads.heads,
@@ -699,6 +777,8 @@ impl Lowering<'_> {
             rotary_dim: rope.rotary_dim,
             interleaved: rope.interleaved.into(),
             page_size,
+            eps: norm.map_or(0.0, |norm| norm.spec.eps),
+            weight_offset: norm.map_or(0.0, |norm| norm.spec.weight_offset),
             ..Default::default()
         };
         let params = words(
@@ -773,11 +853,7 @@ impl Lowering<'_> {
             gate_offset: 0,
             up_stride: stride,
             up_offset,
-            activation: match activation {
-                Activation::Silu => 0,
-                Activation::Gelu => 1,
-                Activation::GeluTanh => 2,
-            },
+            activation: activation_number(activation),
         };
         let out = self.plain_result(node.outputs[0]);
         let params = words(&params, late!(GatedParams, tokens = tokens));
@@ -791,7 +867,7 @@ impl Lowering<'_> {
         )
     }
 
-    fn elementwise(&mut self, node: &Node, op_code: u32) -> Result<(), CompileError> {
+    fn elementwise(&mut self, node: &Node, op_code: u32, scale: f32) -> Result<(), CompileError> {
         let op = node.op.name();
         let (len, b_len) = (self.elements(node.inputs[0]), self.elements(node.inputs[1]));
         let memory = vec![
@@ -801,6 +877,7 @@ impl Lowering<'_> {
         ];
         let params = ElementwiseParams {
             op: op_code,
+            scale,
             ..Default::default()
         };
         let params = words(&params, late!(ElementwiseParams, len = len, b_len = b_len));

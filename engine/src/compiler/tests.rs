@@ -2,9 +2,16 @@
 
 use super::*;
 use crate::{
-    graph::{Activation, AttentionSpec, DType, HeadSpec, Op, RopeSpec},
+    graph::{Activation, AttentionSpec, DType, HeadSpec, NormKind, NormSpec, Op, RopeSpec},
     shape,
     weights::Encoding,
+};
+
+/// The usual norm.
+const RMS: NormSpec = NormSpec {
+    kind: NormKind::Rms,
+    eps: 1e-5,
+    weight_offset: 0.0,
 };
 
 /// A block of a transformer over `[tokens, 64]`, with its keys in an encoding of their own.
@@ -30,15 +37,7 @@ fn block(k_encoding: Encoding) -> Graph {
         weight("up", Encoding::Q8_0, 96),
     ];
     let norm = g.weight("norm", Encoding::F32, shape![64u64]);
-    let copy = g
-        .add(
-            Op::RmsNorm {
-                eps: 1e-5,
-                weight_offset: 0.0,
-            },
-            &[x, norm],
-        )
-        .unwrap();
+    let copy = g.add(Op::Norm(RMS), &[x, norm]).unwrap();
     let (heads, kv) = (
         HeadSpec {
             heads: 2,
@@ -85,16 +84,8 @@ fn block(k_encoding: Encoding) -> Graph {
         )
         .unwrap();
     let o = g.add(Op::Linear, &[a, wo]).unwrap();
-    let sum = g.add(Op::Add, &[copy, o]).unwrap();
-    let n = g
-        .add(
-            Op::RmsNorm {
-                eps: 1e-5,
-                weight_offset: 0.0,
-            },
-            &[sum, norm],
-        )
-        .unwrap();
+    let sum = g.add(Op::Add { scale: 1.0 }, &[copy, o]).unwrap();
+    let n = g.add(Op::Norm(RMS), &[sum, norm]).unwrap();
     let (gate, up) = (
         g.add(Op::Linear, &[n, gate]).unwrap(),
         g.add(Op::Linear, &[n, up]).unwrap(),
@@ -135,6 +126,64 @@ fn a_block_becomes_few_calls() {
     );
     let stacked = &program.matrices[0];
     assert_eq!((stacked.pieces.len(), stacked.rows()), (3, 128));
+}
+
+#[test]
+fn norms_of_heads_join_their_rotation() {
+    let mut g = Graph::new("normed");
+    let x = g.input("x", DType::F32, shape!["tokens", 64u64]);
+    let index = g.input("index", DType::U32, shape!["tokens", 2u64]);
+    let pages = g.input("page_table", DType::U32, shape!["batch", "max_pages"]);
+    let cache = shape!["pages", 16u64, 2u64, 32u64];
+    let k_cache = g.buffer("k", DType::F32, cache.clone());
+    let v_cache = g.buffer("v", DType::F32, cache);
+    let table = g.weight("table", Encoding::F32, shape![128u64, 32u64]);
+    let heads = HeadSpec {
+        heads: 2,
+        head_dim: 32,
+    };
+    let rope = Op::Rope(RopeSpec {
+        heads,
+        rotary_dim: 32,
+        interleaved: false,
+    });
+    let [q, k] = ["q", "k"].map(|name| {
+        let weight = g.weight(name, Encoding::Q8_0, shape![64u64, 64u64]);
+        let norm = g.weight(&format!("{name}_norm"), Encoding::F32, shape![32u64]);
+        let made = g.add(Op::Linear, &[x, weight]).unwrap();
+        let normed = g.add(Op::Norm(RMS), &[made, norm]).unwrap();
+        g.add(rope, &[normed, index, table]).unwrap()
+    });
+    let v = g.weight("v", Encoding::Q8_0, shape![64u64, 64u64]);
+    let v = g.add(Op::Linear, &[x, v]).unwrap();
+    let write = Op::KvWrite {
+        heads,
+        page_size: 16,
+    };
+    g.add(write, &[k, v, index, pages, k_cache, v_cache])
+        .unwrap();
+    let attention = Op::Attention(AttentionSpec {
+        heads: 2,
+        kv_heads: 2,
+        head_dim: 32,
+        page_size: 16,
+        window: 0,
+        scale: 0.2,
+        softcap: 0.0,
+    });
+    let a = g
+        .add(attention, &[q, k_cache, v_cache, index, pages])
+        .unwrap();
+    g.output("a", a);
+    let program = compile(&g, &Capabilities::BASELINE).unwrap();
+    assert_eq!(
+        ops(&program),
+        ["matmul.q8_0", "norm_rope_kv_write", "attention"]
+    );
+    assert_eq!(
+        program.vectors.last().unwrap().tensors,
+        ["q_norm", "k_norm"]
+    );
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::weights::Encoding;
 
 pub(crate) use op::padded_head_dim;
-pub use op::{Activation, AttentionSpec, HeadSpec, Op, RopeSpec};
+pub use op::{Activation, AttentionSpec, HeadSpec, Map, NormKind, NormSpec, Op, RopeSpec};
 
 /// One dimension of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -225,6 +225,18 @@ impl Graph {
     ///
     /// If the operands' number, types or shapes do not fit the op; the error names them.
     pub fn add(&mut self, op: Op, inputs: &[ValueId]) -> Result<ValueId, GraphError> {
+        let results = self.add_all(op, inputs)?;
+        let result = results.first().or(inputs.first()).copied();
+        // PROOF: `infer` refuses a call without operands, so there is a first one.
+        Ok(result.expect("an op has operands"))
+    }
+
+    /// Adds an op and returns all its results.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::add`].
+    pub fn add_all(&mut self, op: Op, inputs: &[ValueId]) -> Result<Vec<ValueId>, GraphError> {
         let operands: Vec<&Value> = inputs.iter().map(|id| self.value(*id)).collect();
         let outputs = op.infer(&operands).map_err(|problem| GraphError {
             op: op.name(),
@@ -247,14 +259,12 @@ impl Graph {
                 )
             })
             .collect();
-        let result = outputs.first().or(inputs.first()).copied();
         self.nodes.push(Node {
             op,
             inputs: inputs.to_vec(),
-            outputs,
+            outputs: outputs.clone(),
         });
-        // PROOF: `infer` refuses a call without operands, so there is a first one.
-        Ok(result.expect("an op has operands"))
+        Ok(outputs)
     }
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{DType, Dim, Shape, Value, ValueKind};
 
-/// The activation of a gated product.
+/// The activation of a feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Activation {
     /// `x * sigmoid(x)`.
@@ -13,6 +13,39 @@ pub enum Activation {
     Gelu,
     /// GELU's tanh approximation.
     GeluTanh,
+    /// `max(x, 0)`.
+    Relu,
+}
+
+/// Which norm, and its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NormSpec {
+    /// Which.
+    pub kind: NormKind,
+    /// Added under the root.
+    pub eps: f32,
+    /// Added to the weight (1 in Gemma).
+    pub weight_offset: f32,
+}
+
+/// What a norm takes off and divides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NormKind {
+    /// Divides by the root of the mean square (Zhang and Sennrich 2019).
+    Rms,
+    /// Takes the mean off first (Ba et al. 2016).
+    Layer,
+}
+
+/// A function of each element.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Map {
+    /// An activation.
+    Activation(Activation),
+    /// `factor * x`.
+    Scale(f32),
+    /// `cap * tanh(x / cap)`.
+    Softcap(f32),
 }
 
 /// Heads of one kind in a projection's result.
@@ -36,7 +69,7 @@ impl HeadSpec {
 pub struct RopeSpec {
     /// The heads to rotate.
     pub heads: HeadSpec,
-    /// How many elements of each head rotate.
+    /// How many elements of each head rotate; 0: none, and the table is not read.
     pub rotary_dim: u32,
     /// Pairs `(2i, 2i + 1)` rather than `(i, i + rotary_dim / 2)`.
     pub interleaved: bool,
@@ -64,20 +97,17 @@ pub struct AttentionSpec {
 /// What a node computes. Operands are listed in the order in which [`super::Graph::add`] takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Op {
-    /// `(ids u32 [tokens], table weight [vocab, cols]) -> [tokens, cols]`: rows of a table, times `scale`.
+    /// `(ids u32 [tokens] or [tokens, n], table weight [vocab, cols]) -> [tokens, cols]`: rows of a
+    /// table, times `scale`. The last of a token's `n` numbers is its id.
     Embed {
         /// Factor on every value.
         scale: f32,
     },
     /// `(x [tokens, cols], weight [rows, cols], bias weight [rows]?) -> [tokens, rows]`.
     Linear,
-    /// `(x [tokens, cols], weight [cols]) -> [tokens, cols]`.
-    RmsNorm {
-        /// Added under the root.
-        eps: f32,
-        /// Added to the weight.
-        weight_offset: f32,
-    },
+    /// `(x [tokens, n * cols], weight [cols], bias weight [cols]?) -> same as x`: each of the `n` parts
+    /// of a row by itself. Only a layer norm takes a bias.
+    Norm(NormSpec),
     /// `(x [tokens, heads * head_dim], index u32 [tokens, 2], table weight [positions, rotary_dim]) -> same as x`.
     Rope(RopeSpec),
     /// `(k, v [tokens, kv_heads * head_dim], index u32 [tokens, 2], page_table u32 [batch, max_pages],
@@ -95,8 +125,26 @@ pub enum Op {
         /// The activation.
         activation: Activation,
     },
-    /// `(a, b) -> same as a`: `a + b`, `b` repeated over `a`'s outer dimensions.
-    Add,
+    /// `(x) -> same`: a function of each element.
+    Map(Map),
+    /// `(logits [tokens, experts]) -> u32 [tokens, chosen], [tokens, chosen]`: the likeliest experts
+    /// and their weights.
+    Route {
+        /// Experts that a token goes to.
+        chosen: u32,
+        /// The weights sum to 1.
+        normalise: bool,
+    },
+    /// `(x [tokens, cols] or [tokens, chosen, cols], weight [experts, rows, cols], ids u32 [tokens,
+    /// chosen]) -> [tokens, chosen, rows]`.
+    LinearExperts,
+    /// `(x [tokens, chosen, cols], weights [tokens, chosen]) -> [tokens, cols]`: their weighted sum.
+    CombineExperts,
+    /// `(a, b) -> same as a`: `a + scale * b`, `b` repeated over `a`'s outer dimensions.
+    Add {
+        /// Factor on `b`.
+        scale: f32,
+    },
     /// `(a, b) -> same as a`: `a * b`, `b` repeated over `a`'s outer dimensions.
     Mul,
     /// `(x [rows, cols]) -> same`: over the last dimension.
@@ -158,12 +206,19 @@ impl Op {
         match self {
             Op::Embed { .. } => "embed",
             Op::Linear => "linear",
-            Op::RmsNorm { .. } => "rms_norm",
+            Op::Norm(spec) => match spec.kind {
+                NormKind::Rms => "rms_norm",
+                NormKind::Layer => "layer_norm",
+            },
             Op::Rope(_) => "rope",
             Op::KvWrite { .. } => "kv_write",
             Op::Attention(_) => "attention",
             Op::Gated { .. } => "gated",
-            Op::Add => "add",
+            Op::Map(_) => "map",
+            Op::Route { .. } => "route",
+            Op::LinearExperts => "linear_experts",
+            Op::CombineExperts => "combine_experts",
+            Op::Add { .. } => "add",
             Op::Mul => "mul",
             Op::Softmax => "softmax",
             Op::Argmax => "argmax",
@@ -176,7 +231,7 @@ impl Op {
     pub(super) fn infer(&self, operands: &[&Value]) -> Inferred {
         match (self, operands) {
             (Op::Embed { .. }, [ids, table]) => {
-                expect(ids, "ids", DType::U32, 1)?;
+                expect(ids, "ids", DType::U32, ids.shape.0.len().clamp(1, 2))?;
                 expect(table, "the table", DType::F32, 2)?;
                 Ok(vec![(
                     DType::F32,
@@ -206,14 +261,23 @@ impl Op {
                     Shape(vec![x.shape.0[0].clone(), weight.shape.0[0].clone()]),
                 )])
             }
-            (Op::RmsNorm { .. }, [x, weight]) => {
+            (Op::Norm(spec), [x, weight, bias @ ..]) if bias.len() <= 1 => {
                 expect(x, "x", DType::F32, 2)?;
-                expect(weight, "the weight", DType::F32, 1)?;
-                if x.shape.0[1] != weight.shape.0[0] {
-                    return Err(format!(
-                        "x is {} wide, the weight {}",
-                        x.shape.0[1], weight.shape.0[0]
-                    ));
+                for operand in std::iter::once(weight).chain(bias) {
+                    expect(operand, "the weight", DType::F32, 1)?;
+                    let fits = match (x.shape.cols(), operand.shape.cols()) {
+                        (Some(width), Some(cols)) => cols > 0 && width % cols == 0,
+                        _ => x.shape.0[1] == operand.shape.0[0],
+                    };
+                    if !fits || operand.shape != weight.shape {
+                        return Err(format!(
+                            "x is {} wide, {} {}",
+                            x.shape.0[1], operand.name, operand.shape.0[0]
+                        ));
+                    }
+                }
+                if spec.kind == NormKind::Rms && !bias.is_empty() {
+                    return Err("only a layer norm has a bias".into());
                 }
                 Ok(vec![(DType::F32, x.shape.clone())])
             }
@@ -221,7 +285,9 @@ impl Op {
                 expect(x, "x", DType::F32, 2)?;
                 expect_cols(x, "x", spec.heads.width())?;
                 expect(index, "the index", DType::U32, 2)?;
-                expect_cols(table, "the table", spec.rotary_dim.into())?;
+                if spec.rotary_dim > 0 {
+                    expect_cols(table, "the table", spec.rotary_dim.into())?;
+                }
                 if spec.rotary_dim % 2 != 0 || spec.rotary_dim > spec.heads.head_dim {
                     return Err(format!(
                         "cannot rotate {} of {} elements",
@@ -261,7 +327,42 @@ impl Op {
             (Op::Gated { .. }, [gate, up]) => {
                 Err(format!("shapes differ: {} and {}", gate.shape, up.shape))
             }
-            (Op::Add | Op::Mul, [a, b]) => {
+            (Op::Map(_), [x]) => Ok(vec![(x.dtype, x.shape.clone())]),
+            (Op::Route { chosen, .. }, [logits]) => {
+                expect(logits, "logits", DType::F32, 2)?;
+                if *chosen == 0 || logits.shape.cols().is_none_or(|n| u64::from(*chosen) > n) {
+                    return Err(format!(
+                        "{chosen} of {} experts cannot be chosen",
+                        logits.shape.0[1]
+                    ));
+                }
+                let shape = Shape(vec![logits.shape.0[0].clone(), u64::from(*chosen).into()]);
+                Ok(vec![(DType::U32, shape.clone()), (DType::F32, shape)])
+            }
+            (Op::LinearExperts, [x, weight, ids]) => {
+                expect(x, "x", DType::F32, x.shape.0.len().clamp(2, 3))?;
+                expect(weight, "the weight", DType::F32, 3)?;
+                expect(ids, "ids", DType::U32, 2)?;
+                let (outer, cols) = x.shape.0.split_at(x.shape.0.len() - 1);
+                if cols != &weight.shape.0[2..] || !ids.shape.0.starts_with(outer) {
+                    return Err(format!(
+                        "x {} does not fit the weight {} and the ids {}",
+                        x.shape, weight.shape, ids.shape
+                    ));
+                }
+                let dims = [&ids.shape.0[..], &weight.shape.0[1..2]].concat();
+                Ok(vec![(DType::F32, Shape(dims))])
+            }
+            (Op::CombineExperts, [x, weights]) => {
+                expect(x, "x", DType::F32, 3)?;
+                expect(weights, "the weights", DType::F32, 2)?;
+                if x.shape.0[..2] != weights.shape.0[..] {
+                    return Err(format!("{} does not fit {}", weights.shape, x.shape));
+                }
+                let dims = vec![x.shape.0[0].clone(), x.shape.0[2].clone()];
+                Ok(vec![(DType::F32, Shape(dims))])
+            }
+            (Op::Add { .. } | Op::Mul, [a, b]) => {
                 let (a_dims, b_dims) = (&a.shape.0, &b.shape.0);
                 if b_dims.len() > a_dims.len() || !a_dims.ends_with(b_dims) {
                     return Err(format!("{} cannot be repeated over {}", b.shape, a.shape));

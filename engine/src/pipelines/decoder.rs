@@ -1,178 +1,30 @@
 //! The one decoder: a [`DecoderSpec`] says how an architecture differs, and from it and a
 //! checkpoint's tensors comes the graph.
 
+mod names;
+mod spec;
+mod weights;
+
 use crate::{
     graph::{
-        Activation, AttentionSpec, DType, Graph, GraphError, HeadSpec, Op, RopeSpec, ValueId,
+        AttentionSpec, DType, Graph, GraphError, HeadSpec, Map, Op, RopeSpec, ValueId,
         padded_head_dim,
     },
     shape,
-    weights::{WeightError, WeightSource},
+    weights::{Encoding, Views, WeightError, WeightSource},
 };
 
-use super::rope::RopeScaling;
-
-/// How a decoder-only transformer differs from the common one.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DecoderSpec {
-    /// Words of the vocabulary.
-    pub vocab_size: u64,
-    /// Width of the residual stream.
-    pub hidden_size: u64,
-    /// Width of the gated feed-forward.
-    pub intermediate_size: u64,
-    /// Blocks.
-    pub layers: u32,
-    /// Query heads.
-    pub heads: u32,
-    /// KV heads, of which each serves `heads / kv_heads` query heads.
-    pub kv_heads: u32,
-    /// Width of a head.
-    pub head_dim: u32,
-    /// Added under the root of every norm.
-    pub norm_eps: f32,
-    /// The feed-forward's activation.
-    pub activation: Activation,
-    /// Base of the rotary frequencies.
-    pub rope_theta: f32,
-    /// How many elements of a head rotate.
-    pub rotary_dim: u32,
-    /// How positions beyond the trained ones are reached.
-    pub rope_scaling: RopeScaling,
-    /// Pairs `(2i, 2i + 1)` rotate rather than halves.
-    pub rope_interleaved: bool,
-    /// Positions that the model was made for.
-    pub max_positions: u64,
-    /// Positions that each layer's attention sees; `None` is all.
-    pub windows: Vec<Option<u32>>,
-    /// The output layer is the embedding.
-    pub tied: bool,
-}
-
-impl DecoderSpec {
-    /// The sizes that must be consistent for a graph to exist.
-    ///
-    /// # Errors
-    ///
-    /// What is not, in words.
-    pub fn check(&self) -> Result<(), String> {
-        let positive = [
-            ("vocab_size", self.vocab_size),
-            ("hidden_size", self.hidden_size),
-            ("intermediate_size", self.intermediate_size),
-            ("the number of layers", self.layers.into()),
-            ("the number of heads", self.heads.into()),
-            ("the number of KV heads", self.kv_heads.into()),
-            ("head_dim", self.head_dim.into()),
-            ("the context length", self.max_positions),
-        ];
-        for (what, size) in positive {
-            if size == 0 || size > 1 << 28 {
-                return Err(format!("{what} is {size}"));
-            }
-        }
-        if self.layers > 4096 || self.head_dim > 256 || !self.head_dim.is_multiple_of(2) {
-            return Err(format!(
-                "{} layers with heads {} wide: up to 4096 layers and even widths up to 256 are supported",
-                self.layers, self.head_dim
-            ));
-        }
-        if !self.heads.is_multiple_of(self.kv_heads) {
-            return Err(format!(
-                "{} heads cannot share {} KV heads",
-                self.heads, self.kv_heads
-            ));
-        }
-        if self.rotary_dim == 0
-            || !self.rotary_dim.is_multiple_of(2)
-            || self.rotary_dim > self.head_dim
-        {
-            return Err(format!(
-                "{} of {} elements of a head cannot rotate",
-                self.rotary_dim, self.head_dim
-            ));
-        }
-        if self.windows.len() != self.layers as usize {
-            return Err(format!(
-                "{} layers, but {} attention windows",
-                self.layers,
-                self.windows.len()
-            ));
-        }
-        Ok(())
-    }
-
-    /// Bytes of KV cache that one position takes over all layers.
-    pub fn kv_bytes_per_position(&self) -> u64 {
-        u64::from(self.layers) * 2 * self.kv_row_bytes()
-    }
-
-    /// Bytes of one layer's keys (or values) for one position.
-    pub fn kv_row_bytes(&self) -> u64 {
-        u64::from(self.kv_heads) * padded_head_dim(self.head_dim) * 4
-    }
-}
-
-/// What a checkpoint calls the decoder's tensors; `{}` stands for the layer.
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
-pub struct TensorNames {
-    pub embedding: &'static str,
-    pub attention_norm: &'static str,
-    pub q: &'static str,
-    pub k: &'static str,
-    pub v: &'static str,
-    pub o: &'static str,
-    pub mlp_norm: &'static str,
-    pub gate: &'static str,
-    pub up: &'static str,
-    pub down: &'static str,
-    pub final_norm: &'static str,
-    /// Absent when the output layer is the embedding.
-    pub output: &'static str,
-}
-
-/// Hugging Face's names.
-pub const HUGGING_FACE: TensorNames = TensorNames {
-    embedding: "model.embed_tokens",
-    attention_norm: "model.layers.{}.input_layernorm",
-    q: "model.layers.{}.self_attn.q_proj",
-    k: "model.layers.{}.self_attn.k_proj",
-    v: "model.layers.{}.self_attn.v_proj",
-    o: "model.layers.{}.self_attn.o_proj",
-    mlp_norm: "model.layers.{}.post_attention_layernorm",
-    gate: "model.layers.{}.mlp.gate_proj",
-    up: "model.layers.{}.mlp.up_proj",
-    down: "model.layers.{}.mlp.down_proj",
-    final_norm: "model.norm",
-    output: "lm_head",
-};
-
-/// GGUF's names.
-pub const GGUF: TensorNames = TensorNames {
-    embedding: "token_embd",
-    attention_norm: "blk.{}.attn_norm",
-    q: "blk.{}.attn_q",
-    k: "blk.{}.attn_k",
-    v: "blk.{}.attn_v",
-    o: "blk.{}.attn_output",
-    mlp_norm: "blk.{}.ffn_norm",
-    gate: "blk.{}.ffn_gate",
-    up: "blk.{}.ffn_up",
-    down: "blk.{}.ffn_down",
-    final_norm: "output_norm",
-    output: "output",
-};
-
-/// The name under which the decoder's graph finds the table of rotations.
-pub const ROPE_TABLE: &str = "rope.table";
+use super::rope;
+pub use names::{GGUF, HUGGING_FACE, HUGGING_FACE_BOTH_NORMS, QkvLayout, TensorNames};
+pub use spec::{DecoderSpec, LayerSpec, MoeSpec, NormPlacement, QkNorm, RopeSettings};
+use weights::Builder;
 
 /// How a decoder's graph is laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecoderLayout {
     /// Positions in a page of the KV cache.
     pub page_size: u32,
-    /// Positions that the table of rotations covers.
+    /// Positions that the tables of rotations cover.
     pub max_length: u64,
 }
 
@@ -194,68 +46,16 @@ pub enum DecoderError {
     Graph(#[from] GraphError),
 }
 
-struct Builder<'a> {
-    graph: Graph,
-    names: &'a TensorNames,
-    weights: &'a dyn WeightSource,
-    spec: &'a DecoderSpec,
+/// What every block reads besides the stream.
+struct Inputs {
+    index: ValueId,
+    page_table: ValueId,
+    /// The tables of rotations, as [`DecoderSpec::ropes`] counts them, and one that is not read.
+    tables: Vec<ValueId>,
+    page_size: u32,
 }
 
-impl Builder<'_> {
-    /// A tensor that must have this shape.
-    fn weight(&mut self, name: String, shape: &[u64]) -> Result<ValueId, DecoderError> {
-        let info = self
-            .weights
-            .find(&name)
-            .ok_or_else(|| DecoderError::MissingTensor(name.clone()))?;
-        let fits = info
-            .shape
-            .iter()
-            .filter(|dim| **dim != 1)
-            .eq(shape.iter().filter(|dim| **dim != 1));
-        if !fits {
-            return Err(DecoderError::Spec(format!(
-                "{name} has shape {:?}, the configuration says {shape:?}",
-                info.shape
-            )));
-        }
-        let encoding = info.encoding()?;
-        Ok(self.graph.weight(
-            &name,
-            encoding,
-            crate::graph::Shape(shape.iter().map(|dim| (*dim).into()).collect()),
-        ))
-    }
-
-    fn norm(&mut self, x: ValueId, name: &str) -> Result<ValueId, DecoderError> {
-        let weight = self.weight(format!("{name}.weight"), &[self.spec.hidden_size])?;
-        Ok(self.graph.add(
-            Op::RmsNorm {
-                eps: self.spec.norm_eps,
-                weight_offset: 0.0,
-            },
-            &[x, weight],
-        )?)
-    }
-
-    /// `[tokens, cols] -> [tokens, rows]`, with a bias if the checkpoint has one.
-    fn linear(
-        &mut self,
-        x: ValueId,
-        name: &str,
-        rows: u64,
-        cols: u64,
-    ) -> Result<ValueId, DecoderError> {
-        let mut operands = vec![x, self.weight(format!("{name}.weight"), &[rows, cols])?];
-        let bias = format!("{name}.bias");
-        if self.weights.find(&bias).is_some() {
-            operands.push(self.weight(bias, &[rows])?);
-        }
-        Ok(self.graph.add(Op::Linear, &operands)?)
-    }
-}
-
-/// Builds the graph of a decoder.
+/// Builds the graph of a decoder, and the views of the checkpoint's tensors that it needs.
 ///
 /// Inputs: `tokens: u32 [tokens]`, `index: u32 [tokens, 2]` (sequence, position), `page_table:
 /// u32 [batch, max_pages]`, `logit_rows: u32 [logit_rows]` (which tokens' logits are wanted).
@@ -268,15 +68,22 @@ impl Builder<'_> {
 pub fn build(
     spec: &DecoderSpec,
     names: &TensorNames,
-    weights: &dyn WeightSource,
+    weights: &mut Views<'_>,
     layout: DecoderLayout,
 ) -> Result<Graph, DecoderError> {
     spec.check().map_err(DecoderError::Spec)?;
+    let embedding = |root: &&&str| {
+        let name = format!("{root}{}.weight", names.embedding);
+        weights.find(&name).is_some()
+    };
+    let roots = names.roots;
+    let root = roots.iter().find(embedding).or(roots.first());
     let mut b = Builder {
         graph: Graph::new("decoder"),
         names,
         weights,
         spec,
+        root: root.copied().unwrap_or(""),
     };
     let tokens = b.graph.input("tokens", DType::U32, shape!["tokens"]);
     let index = b.graph.input("index", DType::U32, shape!["tokens", 2u64]);
@@ -286,109 +93,233 @@ pub fn build(
     let logit_rows = b
         .graph
         .input("logit_rows", DType::U32, shape!["logit_rows"]);
-    let table = b.graph.weight(
-        ROPE_TABLE,
-        crate::weights::Encoding::F32,
-        shape![layout.max_length, u64::from(spec.rotary_dim)],
-    );
-
+    let inputs = Inputs {
+        index,
+        page_table,
+        tables: tables(&mut b, layout.max_length),
+        page_size: layout.page_size,
+    };
     let embedding = b.weight(
-        format!("{}.weight", names.embedding),
+        format!("{}{}.weight", b.root, names.embedding),
         &[spec.vocab_size, spec.hidden_size],
     )?;
-    let mut x = b
-        .graph
-        .add(Op::Embed { scale: 1.0 }, &[tokens, embedding])?;
-    for layer in 0..spec.layers {
-        x = block(&mut b, layer, x, [index, page_table, table], layout)?;
+    let scale = spec.embedding_multiplier;
+    let mut x = b.graph.add(Op::Embed { scale }, &[tokens, embedding])?;
+    if spec.learned_positions {
+        let table = b.weight(
+            format!("{}{}.weight", b.root, names.positions),
+            &[spec.max_positions, spec.hidden_size],
+        )?;
+        let positions = b.graph.add(Op::Embed { scale: 1.0 }, &[index, table])?;
+        x = b.graph.add(Op::Add { scale: 1.0 }, &[x, positions])?;
     }
-    let x = b.norm(x, names.final_norm)?;
+    for layer in 0..spec.layers.len() {
+        x = block(&mut b, layer, x, &inputs)?;
+    }
+    let name = format!("{}{}", b.root, names.final_norm);
+    let x = b.norm(spec.norm, x, name, spec.hidden_size)?;
     let last = b.graph.add(Op::GatherRows, &[x, logit_rows])?;
-    let logits = if spec.tied {
+    let mut logits = if spec.tied {
         b.graph.add(Op::Linear, &[last, embedding])?
     } else {
-        b.linear(last, names.output, spec.vocab_size, spec.hidden_size)?
+        // The output layer is a plain one, even where the blocks' are transposed.
+        let weight = format!("{}.weight", names.output);
+        let weight = b.weight(weight, &[spec.vocab_size, spec.hidden_size])?;
+        let mut operands = vec![last, weight];
+        let bias = format!("{}.bias", names.output);
+        if b.weights.find(&bias).is_some() {
+            operands.push(b.weight(bias, &[spec.vocab_size])?);
+        }
+        b.graph.add(Op::Linear, &operands)?
     };
+    if spec.logit_multiplier != 1.0 {
+        logits = b.map(logits, Map::Scale(spec.logit_multiplier))?;
+    }
+    if spec.logit_softcap != 0.0 {
+        logits = b.map(logits, Map::Softcap(spec.logit_softcap))?;
+    }
     b.graph.output("logits", logits);
     Ok(b.graph)
 }
 
-/// One transformer block: attention and feed-forward, each behind a norm and added to the stream.
+/// The tables of rotations that layers use, and a small one for those that do not rotate.
+fn tables(b: &mut Builder<'_, '_>, length: u64) -> Vec<ValueId> {
+    let mut tables = Vec::new();
+    for (i, settings) in b.spec.ropes.iter().enumerate() {
+        let used = b.spec.layers.iter().any(|layer| layer.rope == Some(i));
+        let length = if used { length } else { 1 };
+        let values = rope::table(settings.theta, b.spec.rotary_dim, &settings.scaling, length);
+        let shape = [length, b.spec.rotated().into()];
+        tables.push(table(b, &format!("rope.table.{i}"), &values, shape));
+    }
+    tables.push(table(b, "rope.none", &[1.0, 0.0], [1, 2]));
+    tables
+}
+
+fn table(b: &mut Builder<'_, '_>, name: &str, values: &[f32], shape: [u64; 2]) -> ValueId {
+    b.weights.add_values(name, values, &shape);
+    b.graph
+        .weight(name, Encoding::F32, shape![shape[0], shape[1]])
+}
+
+/// One transformer block: attention and feed-forward, each between its norms and added to the stream.
 fn block(
-    b: &mut Builder<'_>,
-    layer: u32,
+    b: &mut Builder<'_, '_>,
+    layer: usize,
     x: ValueId,
-    [index, page_table, table]: [ValueId; 3],
-    layout: DecoderLayout,
+    inputs: &Inputs,
 ) -> Result<ValueId, DecoderError> {
     let (spec, names) = (b.spec, b.names);
-    let name = |template: &str| template.replace("{}", &layer.to_string());
-    let (hidden, ffn) = (spec.hidden_size, spec.intermediate_size);
-    let heads = HeadSpec {
-        heads: spec.heads,
-        head_dim: spec.head_dim,
+    let scale = spec.residual_multiplier;
+    let (pre, post) = match spec.norm_placement {
+        NormPlacement::Pre => (true, false),
+        NormPlacement::Post => (false, true),
+        NormPlacement::Both => (true, true),
     };
-    let kv = HeadSpec {
-        heads: spec.kv_heads,
-        head_dim: spec.head_dim,
+    let norm = |b: &mut Builder<'_, '_>, there: bool, x, template| match there {
+        true => b.norm(spec.norm, x, b.name(template, layer), spec.hidden_size),
+        false => Ok(x),
     };
+    let normed = norm(b, pre, x, names.attention_norm)?;
+    let attended = attention(b, layer, normed, inputs)?;
+    let attended = norm(b, post, attended, names.attention_post_norm)?;
+    let between = match spec.parallel_residual {
+        true => x,
+        false => b.graph.add(Op::Add { scale }, &[x, attended])?,
+    };
+    let normed = norm(b, pre, between, names.mlp_norm)?;
+    let mut out = if spec.layers[layer].moe {
+        mixture(b, layer, normed)?
+    } else {
+        feed_forward(b, layer, normed)?
+    };
+    out = norm(b, post, out, names.mlp_post_norm)?;
+    if spec.parallel_residual {
+        out = b.graph.add(Op::Add { scale: 1.0 }, &[attended, out])?;
+    }
+    Ok(b.graph.add(Op::Add { scale }, &[between, out])?)
+}
+
+/// Attention with its projections, without its norms.
+fn attention(
+    b: &mut Builder<'_, '_>,
+    layer: usize,
+    x: ValueId,
+    inputs: &Inputs,
+) -> Result<ValueId, DecoderError> {
+    let (spec, names) = (b.spec, b.names);
+    let settings = spec.layers[layer];
+    let [heads, kv] = [spec.heads, spec.kv_heads].map(|heads| HeadSpec {
+        heads,
+        head_dim: spec.head_dim,
+    });
     let cache_shape = shape![
         "pages",
-        u64::from(layout.page_size),
+        u64::from(inputs.page_size),
         u64::from(spec.kv_heads),
         padded_head_dim(spec.head_dim)
     ];
-    let k_cache = b
-        .graph
-        .buffer(&format!("k.{layer}"), DType::F32, cache_shape.clone());
-    let v_cache = b
-        .graph
-        .buffer(&format!("v.{layer}"), DType::F32, cache_shape);
-
-    let normed = b.norm(x, &name(names.attention_norm))?;
-    let q = b.linear(normed, &name(names.q), heads.width(), hidden)?;
-    let k = b.linear(normed, &name(names.k), kv.width(), hidden)?;
-    let v = b.linear(normed, &name(names.v), kv.width(), hidden)?;
+    let [k_cache, v_cache] = ["k", "v"].map(|name| {
+        b.graph
+            .buffer(&format!("{name}.{layer}"), DType::F32, cache_shape.clone())
+    });
+    let [q, k, v] = b.qkv(layer);
+    let mut q = b.linear(x, &q, spec.hidden_size)?;
+    let mut k = b.linear(x, &k, spec.hidden_size)?;
+    let v = b.linear(x, &v, spec.hidden_size)?;
+    if spec.qk_norm != QkNorm::None {
+        let cols = |heads: HeadSpec| match spec.qk_norm {
+            QkNorm::Whole => heads.width(),
+            _ => heads.head_dim.into(),
+        };
+        q = b.norm(spec.norm, q, b.name(names.q_norm, layer), cols(heads))?;
+        k = b.norm(spec.norm, k, b.name(names.k_norm, layer), cols(kv))?;
+    }
+    let rotary_dim = settings.rope.map_or(0, |_| spec.rotated());
     let rope = |heads| {
         Op::Rope(RopeSpec {
             heads,
-            rotary_dim: spec.rotary_dim,
+            rotary_dim,
             interleaved: spec.rope_interleaved,
         })
     };
-    let q = b.graph.add(rope(heads), &[q, index, table])?;
-    let k = b.graph.add(rope(kv), &[k, index, table])?;
+    let table = inputs.tables[settings.rope.unwrap_or(spec.ropes.len())];
+    let q = b.graph.add(rope(heads), &[q, inputs.index, table])?;
+    let k = b.graph.add(rope(kv), &[k, inputs.index, table])?;
     b.graph.add(
         Op::KvWrite {
             heads: kv,
-            page_size: layout.page_size,
+            page_size: inputs.page_size,
         },
-        &[k, v, index, page_table, k_cache, v_cache],
+        &[k, v, inputs.index, inputs.page_table, k_cache, v_cache],
     )?;
     let attention = Op::Attention(AttentionSpec {
         heads: spec.heads,
         kv_heads: spec.kv_heads,
         head_dim: spec.head_dim,
-        page_size: layout.page_size,
-        window: spec.windows[layer as usize].unwrap_or(0),
-        scale: 1.0 / (spec.head_dim as f32).sqrt(),
-        softcap: 0.0,
+        page_size: inputs.page_size,
+        window: settings.window.unwrap_or(0),
+        scale: settings.attention_scale,
+        softcap: spec.attention_softcap,
     });
-    let attended = b
-        .graph
-        .add(attention, &[q, k_cache, v_cache, index, page_table])?;
-    let projected = b.linear(attended, &name(names.o), hidden, heads.width())?;
-    let x = b.graph.add(Op::Add, &[x, projected])?;
+    let operands = [q, k_cache, v_cache, inputs.index, inputs.page_table];
+    let attended = b.graph.add(attention, &operands)?;
+    let name = b.name(names.o, layer);
+    b.whole_linear(attended, name, [spec.hidden_size, heads.width()])
+}
 
-    let normed = b.norm(x, &name(names.mlp_norm))?;
-    let gate = b.linear(normed, &name(names.gate), ffn, hidden)?;
-    let up = b.linear(normed, &name(names.up), ffn, hidden)?;
-    let product = b.graph.add(
-        Op::Gated {
-            activation: spec.activation,
-        },
-        &[gate, up],
-    )?;
-    let down = b.linear(product, &name(names.down), hidden, ffn)?;
-    Ok(b.graph.add(Op::Add, &[x, down])?)
+/// The feed-forward without its norms.
+fn feed_forward(
+    b: &mut Builder<'_, '_>,
+    layer: usize,
+    x: ValueId,
+) -> Result<ValueId, DecoderError> {
+    let (spec, names) = (b.spec, b.names);
+    let (hidden, ffn) = (spec.hidden_size, spec.intermediate_size);
+    let activation = spec.activation;
+    let inner = if spec.gated {
+        let [gate, up] = b.gate_up(layer);
+        let gate = b.linear(x, &gate, hidden)?;
+        let up = b.linear(x, &up, hidden)?;
+        b.graph.add(Op::Gated { activation }, &[gate, up])?
+    } else {
+        let name = b.name(names.up, layer);
+        let up = b.whole_linear(x, name, [ffn, hidden])?;
+        b.map(up, Map::Activation(activation))?
+    };
+    let name = b.name(names.down, layer);
+    b.whole_linear(inner, name, [hidden, ffn])
+}
+
+/// The mixture of experts in place of the feed-forward.
+fn mixture(b: &mut Builder<'_, '_>, layer: usize, x: ValueId) -> Result<ValueId, DecoderError> {
+    let (spec, names) = (b.spec, b.names);
+    let Some(moe) = spec.moe else {
+        return Err(DecoderError::Spec("there are no experts".into()));
+    };
+    let (experts, hidden, ffn) = (
+        u64::from(moe.experts),
+        spec.hidden_size,
+        moe.intermediate_size,
+    );
+    let name = b.name(names.router, layer);
+    let logits = b.whole_linear(x, name, [experts, hidden])?;
+    let route = Op::Route {
+        chosen: moe.experts_per_token,
+        normalise: moe.normalise,
+    };
+    let routed = b.graph.add_all(route, &[logits])?;
+    let [ids, weights] = routed[..] else {
+        return Err(DecoderError::Spec("a router has two results".into()));
+    };
+    let up_shape = [experts, ffn, hidden];
+    let gate = b.experts(names.expert_gate, layer, up_shape)?;
+    let gate = b.graph.add(Op::LinearExperts, &[x, gate, ids])?;
+    let up = b.experts(names.expert_up, layer, up_shape)?;
+    let up = b.graph.add(Op::LinearExperts, &[x, up, ids])?;
+    let activation = spec.activation;
+    let inner = b.graph.add(Op::Gated { activation }, &[gate, up])?;
+    let down = b.experts(names.expert_down, layer, [experts, hidden, ffn])?;
+    let down = b.graph.add(Op::LinearExperts, &[inner, down, ids])?;
+    Ok(b.graph.add(Op::CombineExperts, &[down, weights])?)
 }

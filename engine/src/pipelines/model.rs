@@ -1,17 +1,16 @@
 //! A checkpoint on a device: the decoder's program, the sampler's, and the KV cache.
 
-use std::{borrow::Cow, collections::HashMap, ops::Range};
+use std::collections::HashMap;
 
 use crate::{
-    device::BoxFuture,
     session::{CompiledModel, Dims, InferenceSession, InitOptions, Model, SessionError, submit},
-    weights::{Encoding, Stored, TensorInfo, WeightError, WeightSource},
+    weights::{Views, WeightSource},
 };
 
 use super::{
     PipelineError,
-    decoder::{self, DecoderError, DecoderLayout, DecoderSpec, ROPE_TABLE, TensorNames},
-    rope, sampler,
+    decoder::{self, DecoderError, DecoderLayout, DecoderSpec, TensorNames},
+    sampler,
     scheduler::{Scheduler, Step},
 };
 
@@ -77,48 +76,6 @@ pub struct TokenInputs {
     pub page_table: Vec<u32>,
 }
 
-/// Adds tensors that are computed, not stored, to a checkpoint.
-struct WithTable<'a> {
-    inner: &'a dyn WeightSource,
-    table: TensorInfo,
-    bytes: Vec<u8>,
-}
-
-impl WeightSource for WithTable<'_> {
-    fn tensors(&self) -> &[TensorInfo] {
-        self.inner.tensors()
-    }
-
-    fn find(&self, name: &str) -> Option<&TensorInfo> {
-        if name == ROPE_TABLE {
-            Some(&self.table)
-        } else {
-            self.inner.find(name)
-        }
-    }
-
-    fn read<'a>(
-        &'a self,
-        name: &'a str,
-        range: Range<u64>,
-    ) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>> {
-        if name != ROPE_TABLE {
-            return self.inner.read(name, range);
-        }
-        let bytes = self
-            .bytes
-            .get(range.start as usize..range.end as usize)
-            .unwrap_or_default();
-        Box::pin(async move { Ok(Cow::Borrowed(bytes)) })
-    }
-
-    fn release(&self, name: &str, range: Range<u64>) {
-        if name != ROPE_TABLE {
-            self.inner.release(name, range);
-        }
-    }
-}
-
 /// A decoder on a device, ready to run ragged batches.
 #[derive(Debug)]
 pub struct PipelineModel {
@@ -145,27 +102,8 @@ impl PipelineModel {
         progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
     ) -> Result<PipelineModel, PipelineError> {
         let limits = fit(session, &spec, limits)?;
-        let compiled = compile(session, &spec, names, weights, limits)?;
-        let values = rope::table(
-            spec.rope_theta,
-            spec.rotary_dim,
-            &spec.rope_scaling,
-            limits.max_length,
-        );
-        let table = TensorInfo {
-            name: ROPE_TABLE.into(),
-            stored: Stored::Encoding(Encoding::F32),
-            shape: vec![limits.max_length, spec.rotary_dim.into()],
-            file: 0,
-            offset: 0,
-            len: values.len() as u64 * 4,
-            big_endian: false,
-        };
-        let weights = WithTable {
-            inner: weights,
-            table,
-            bytes: bytemuck::cast_slice(&values).to_vec(),
-        };
+        let mut weights = Views::new(weights);
+        let compiled = compile(session, &spec, names, &mut weights, limits)?;
         let dims = |rows: u64| {
             HashMap::from([
                 ("tokens".to_string(), limits.max_step_tokens),
@@ -434,7 +372,7 @@ fn compile(
     session: &InferenceSession,
     spec: &DecoderSpec,
     names: &TensorNames,
-    weights: &dyn WeightSource,
+    weights: &mut Views<'_>,
     limits: ModelLimits,
 ) -> Result<CompiledModel, PipelineError> {
     let layout = DecoderLayout {

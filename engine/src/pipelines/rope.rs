@@ -45,6 +45,18 @@ pub enum RopeScaling {
         /// Round the ramp's ends to whole dimensions.
         truncate: bool,
     },
+    /// LongRoPE (Ding et al. 2024): each frequency with a divisor of its own, of one list up to the
+    /// trained context and of another beyond it.
+    LongRope {
+        /// Divisors for a context up to the trained one.
+        short: Vec<f32>,
+        /// Divisors for a longer one.
+        long: Vec<f32>,
+        /// The trained context.
+        original: f64,
+        /// Factor on cosine and sine.
+        attention_factor: f64,
+    },
     /// Each frequency with a divisor of its own, as GGUF's `rope_freqs` tensor gives them.
     Factors(Vec<f32>),
 }
@@ -58,7 +70,17 @@ pub fn yarn_attention_factor(factor: f64) -> f64 {
     }
 }
 
-/// The angle per position of each rotated pair, `[rotary_dim / 2]`, and the factor on cosine and
+/// LongRoPE's factor on cosine and sine when the configuration gives none; `factor` is how many
+/// times the trained context the model was made for.
+pub fn longrope_attention_factor(factor: f64, original: f64) -> f64 {
+    if factor <= 1.0 {
+        1.0
+    } else {
+        (1.0 + factor.ln() / original.ln()).sqrt()
+    }
+}
+
+/// The angle per position of each rotated pair, `[ceil(rotary_dim / 2)]`, and the factor on cosine and
 /// sine. `length` is the context that the table is made for.
 pub fn frequencies(
     theta: f32,
@@ -67,7 +89,7 @@ pub fn frequencies(
     length: u64,
 ) -> (Vec<f32>, f64) {
     let dim = f64::from(rotary_dim);
-    let pairs = rotary_dim as usize / 2;
+    let pairs = rotary_dim.div_ceil(2) as usize;
     let plain = |theta: f64| {
         (0..pairs)
             .map(|i| theta.powf(-2.0 * i as f64 / dim))
@@ -123,16 +145,20 @@ pub fn frequencies(
                 *attention_factor,
             )
         }
-        RopeScaling::Factors(factors) => {
-            let divide = |(f, factor): (f64, &f32)| f / f64::from(*factor);
-            (
-                base.into_iter()
-                    .zip(factors.iter().chain(std::iter::repeat(&1.0)))
-                    .map(divide)
-                    .collect(),
-                1.0,
-            )
+        RopeScaling::LongRope {
+            short,
+            long,
+            original,
+            attention_factor,
+        } => {
+            let factors = if length as f64 > *original {
+                long
+            } else {
+                short
+            };
+            (divided(base, factors), *attention_factor)
         }
+        RopeScaling::Factors(factors) => (divided(base, factors), 1.0),
     };
     (
         scaled.into_iter().map(|f| f as f32).collect(),
@@ -140,7 +166,16 @@ pub fn frequencies(
     )
 }
 
-/// Cosine and sine of every position and pair, `[length, rotary_dim / 2, 2]`.
+/// Each frequency divided by its factor, as far as there are factors.
+fn divided(frequencies: Vec<f64>, factors: &[f32]) -> Vec<f64> {
+    frequencies
+        .into_iter()
+        .zip(factors.iter().chain(std::iter::repeat(&1.0)))
+        .map(|(f, factor)| f / f64::from(*factor))
+        .collect()
+}
+
+/// Cosine and sine of every position and pair, `[length, ceil(rotary_dim / 2), 2]`.
 pub fn table(theta: f32, rotary_dim: u32, scaling: &RopeScaling, length: u64) -> Vec<f32> {
     let (frequencies, factor) = frequencies(theta, rotary_dim, scaling, length);
     let mut table = Vec::with_capacity(length as usize * frequencies.len() * 2);
@@ -177,6 +212,29 @@ mod tests {
     fn yarn_has_its_attention_factor() {
         assert!((yarn_attention_factor(4.0) - 1.138_629_436_111_989).abs() < 1e-12);
         assert_eq!(yarn_attention_factor(1.0), 1.0);
+    }
+
+    #[test]
+    fn longrope_chooses_by_the_length() {
+        let scaling = RopeScaling::LongRope {
+            short: vec![1.0, 2.0],
+            long: vec![4.0, 8.0],
+            original: 16.0,
+            attention_factor: 1.5,
+        };
+        let (plain, _) = frequencies(10_000.0, 4, &RopeScaling::None, 0);
+        for (length, factors) in [(16, [1.0, 2.0]), (17, [4.0, 8.0])] {
+            let (scaled, factor) = frequencies(10_000.0, 4, &scaling, length);
+            assert_eq!(factor, 1.5);
+            assert_eq!([plain[0] / scaled[0], plain[1] / scaled[1]], factors);
+        }
+    }
+
+    #[test]
+    fn an_odd_dimension_turns_its_neighbour_too() {
+        let (frequencies, _) = frequencies(10_000.0, 3, &RopeScaling::None, 0);
+        assert_eq!(frequencies.len(), 2);
+        assert!((f64::from(frequencies[1]) - 10_000f64.powf(-2.0 / 3.0)).abs() < 1e-9);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, ops::ControlFlow};
 use crate::session::InferenceSession;
 
 use super::{
-    PipelineError, SamplingParams, architectures,
+    PipelineError, SamplingParams,
     checkpoint::ModelFiles,
     kv_cache::PagePool,
     model::{ModelLimits, PipelineModel, TokenInputs},
@@ -35,7 +35,7 @@ impl TextGenerator {
         limits: ModelLimits,
         progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
     ) -> Result<TextGenerator, PipelineError> {
-        let names = architectures::tensor_names(&files.checkpoint);
+        let names = files.recognised.names;
         let spec = files.recognised.spec.clone();
         let model =
             PipelineModel::load(session, spec, names, &files.checkpoint, limits, progress).await?;

@@ -261,6 +261,16 @@ pub enum WeightError {
         /// How the file stores it.
         stored: String,
     },
+    /// Occurs when a tensor that the model needs cannot be made of those of the checkpoint.
+    #[error("{view} cannot be made from tensor `{tensor}`: {problem}", tensor = tensor.escape_debug())]
+    View {
+        /// What is needed.
+        view: String,
+        /// The tensor of the checkpoint.
+        tensor: String,
+        /// Why not.
+        problem: String,
+    },
     /// Occurs when bytes are asked for that a tensor does not have.
     #[error("bytes {start}..{end} of tensor `{tensor}` were asked for; it has {len}", tensor = tensor.escape_debug())]
     Range {

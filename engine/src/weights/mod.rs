@@ -13,8 +13,10 @@ mod sniff;
 #[cfg_attr(target_arch = "wasm32", allow(dead_code))]
 mod split;
 mod tensor;
+pub mod views;
 
 pub use checkpoint::{Checkpoint, FileBytes, Header, WeightSource};
 pub use encoding::Encoding;
 pub use error::{FormatError, WeightError};
 pub use tensor::{Stored, TensorInfo};
+pub use views::{View, Views};

@@ -52,7 +52,7 @@ impl Info {
                 "vocab_size": spec.vocab_size,
                 "hidden_size": spec.hidden_size,
                 "intermediate_size": spec.intermediate_size,
-                "layers": spec.layers,
+                "layers": spec.layers.len(),
                 "heads": spec.heads,
                 "kv_heads": spec.kv_heads,
                 "head_dim": spec.head_dim,
@@ -71,7 +71,9 @@ impl Info {
         );
         println!(
             "layers         {} of width {}, feed-forward {}",
-            spec.layers, spec.hidden_size, spec.intermediate_size
+            spec.layers.len(),
+            spec.hidden_size,
+            spec.intermediate_size
         );
         println!(
             "heads          {} of {} over {} KV heads",

@@ -29,10 +29,10 @@ pub struct Logits {
 impl Logits {
     pub fn run(self) -> Result<()> {
         let files = self.model.open()?;
-        let mut limits = self.limits.limits(&files)?;
+        let TokenList(tokens) = self.tokens;
+        let mut limits = self.limits.limits_for(&files, tokens.len(), Some(0))?;
         limits.max_logit_rows = limits.max_step_tokens.min(64);
         let mut generator = self.device.load(&files, limits)?.generator;
-        let TokenList(tokens) = self.tokens;
         let vocab = files.recognised.spec.vocab_size as usize;
         let mut bytes = Vec::with_capacity(tokens.len() * vocab * 4);
         pollster::block_on(generator.logits(&tokens, |piece| {

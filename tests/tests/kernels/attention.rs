@@ -197,6 +197,8 @@ fn rope_kv_write(b: &Batch, rotary_dim: usize, interleaved: u32) -> Case {
         interleaved,
         page_size: b.page_size as u32,
         max_pages: b.max_pages() as u32,
+        eps: 1e-5,
+        weight_offset: (b.heads % 2) as f32,
     };
     let memory = vec![
         exact(&noise(1, tokens * heads * b.head_dim)),
@@ -228,6 +230,18 @@ fn ropes() {
 #[test]
 fn rope_kv_writes() {
     check("rope_kv_write", &rotated(rope_kv_write));
+}
+
+#[test]
+fn norm_rope_kv_writes() {
+    let of = |b: &Batch, rotary_dim, interleaved| {
+        let mut case = rope_kv_write(b, rotary_dim, interleaved);
+        case.memory.push(exact(&noise(6, 2 * b.head_dim)));
+        case.memory[1] = close(b.index().len() * b.heads * b.head_dim, 2e-6);
+        case.memory[5] = close(b.cache_len(), 2e-6);
+        case
+    };
+    check("norm_rope_kv_write", &rotated(of));
 }
 
 #[test]

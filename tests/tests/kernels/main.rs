@@ -2,6 +2,7 @@
 
 mod attention;
 mod elementwise;
+mod experts;
 mod matmul;
 mod measure;
 mod rows;
@@ -18,20 +19,27 @@ fn every_op_has_a_twin() {
 
 /// Ops that have a table of cases here, encodings aside.
 const TESTED: &[&str] = &[
+    "add_layer_norm",
     "add_rms_norm",
     "argmax",
     "attention",
+    "combine_experts",
     "elementwise",
     "embed",
     "gated",
     "gather_rows",
     "kv_write",
+    "layer_norm",
+    "map",
     "matmul",
+    "matmul_experts",
     "measure_fma",
     "measure_read",
+    "norm_rope_kv_write",
     "rms_norm",
     "rope",
     "rope_kv_write",
+    "route",
     "sample",
     "softmax",
 ];

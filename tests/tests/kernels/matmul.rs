@@ -83,8 +83,12 @@ fn embeds() {
                 cols: cols as u32,
                 blocks: cols.div_ceil(32) as u32,
                 scale: 1.5,
+                id_stride: 1 + tokens as u32 % 2,
+                id_offset: tokens as u32 % 2,
             };
-            let ids: Vec<u32> = (0..tokens).map(|t| (t * 7 % (rows + 4)) as u32).collect();
+            let ids: Vec<u32> = (0..tokens * (1 + tokens % 2))
+                .map(|t| (t * 7 % (rows + 4)) as u32)
+                .collect();
             let mut memory = vec![exact(&ids), exact(&noise(3, tokens * cols))];
             memory.extend(weight(encoding, rows, cols));
             case(params, memory, &[cols.div_ceil(32), tokens], cols)

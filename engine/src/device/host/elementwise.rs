@@ -17,9 +17,10 @@ pub(super) fn elementwise(args: &Args) -> Result<(), HostError> {
     let b: &[f32] = args.read(2, b_len)?;
     let out: &mut [f32] = args.write(3, len)?;
     let op = match p.op {
-        0 => |a: f32, b: f32| a + b,
-        1 => |a, b| a * b,
-        _ => return Err(args.value("op", "0 or 1", p.op)),
+        0 => |a: f32, b: f32, _: f32| a + b,
+        1 => |a, b, _| a * b,
+        2 => |a, b, scale| a + scale * b,
+        _ => return Err(args.value("op", "0, 1 or 2", p.op)),
     };
     if b_len == 0 && len != 0 {
         return Err(args.value("b_len", "at least 1", p.b_len));
@@ -30,7 +31,7 @@ pub(super) fn elementwise(args: &Args) -> Result<(), HostError> {
         .for_each(|(chunk, (out, a))| {
             let b = b.iter().cycle().skip(chunk * CHUNK % b_len);
             for ((out, a), b) in out.iter_mut().zip(a).zip(b) {
-                *out = op(*a, *b);
+                *out = op(*a, *b, p.scale);
             }
         });
     Ok(())

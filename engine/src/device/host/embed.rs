@@ -17,7 +17,13 @@ pub(super) fn embed<E: Packed>(args: &Args) -> Result<(), HostError> {
     if p.blocks as usize != blocks {
         return Err(args.value("blocks", blocks, p.blocks));
     }
-    let ids: &[u32] = args.read(1, p.tokens as usize)?;
+    let stride = p.id_stride as usize;
+    if p.id_offset >= p.id_stride {
+        let most = format!("less than {stride}");
+        return Err(args.value("id_offset", most, p.id_offset));
+    }
+    let ids: &[u32] = args.read(1, size(&[p.tokens, p.id_stride]))?;
+    let ids = ids.par_iter().skip(p.id_offset as usize).step_by(stride);
     let out: &mut [f32] = args.write(2, size(&[p.tokens, p.cols]))?;
     out.par_chunks_mut(cols.max(1))
         .zip(ids)

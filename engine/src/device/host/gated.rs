@@ -24,12 +24,8 @@ pub(super) fn gated(args: &Args) -> Result<(), HostError> {
     let gate: &[f32] = args.read(1, size(&[p.tokens, p.gate_stride]))?;
     let up: &[f32] = args.read(2, size(&[p.tokens, p.up_stride]))?;
     let out: &mut [f32] = args.write(3, size(&[p.tokens, p.cols]))?;
-    let multiply: fn(&[f32], &[f32], &mut [f32]) = match p.activation {
-        0 => silu,
-        1 => gelu,
-        2 => gelu_tanh,
-        _ => return Err(args.value("activation", "0, 1 or 2", p.activation)),
-    };
+    let multiply =
+        multiply(p.activation).ok_or_else(|| args.value("activation", "0 to 3", p.activation))?;
     out.par_chunks_mut(cols.max(1))
         .enumerate()
         .for_each(|(t, out)| {
@@ -38,6 +34,20 @@ pub(super) fn gated(args: &Args) -> Result<(), HostError> {
             multiply(gate, up, out);
         });
     Ok(())
+}
+
+/// Writes `activation(gate[i]) * up[i]` to its last argument.
+pub(super) type Multiply = fn(&[f32], &[f32], &mut [f32]);
+
+/// The product for an activation's number.
+pub(super) fn multiply(activation: u32) -> Option<Multiply> {
+    match activation {
+        0 => Some(silu),
+        1 => Some(gelu),
+        2 => Some(gelu_tanh),
+        3 => Some(relu),
+        _ => None,
+    }
 }
 
 simd! {
@@ -61,6 +71,12 @@ simd! {
             // (1 + tanh(u)) / 2 is the logistic function of 2u.
             *out = x / (1.0 + exp(high) * (1.0 + low)) * up;
         }
+    }
+}
+
+fn relu(gate: &[f32], up: &[f32], out: &mut [f32]) {
+    for ((out, x), up) in out.iter_mut().zip(gate).zip(up) {
+        *out = x.max(0.0) * up;
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) fn matmul<E: Packed>(args: &Args) -> Result<(), HostError> {
 }
 
 /// Rows of `cols`, each padded with zeros to whole blocks.
-fn pad(x: &[f32], cols: usize) -> Vec<f32> {
+pub(super) fn pad(x: &[f32], cols: usize) -> Vec<f32> {
     let width = cols.next_multiple_of(BLOCK);
     let mut padded = vec![0.0; x.len() / cols * width];
     for (to, from) in padded.chunks_exact_mut(width).zip(x.chunks_exact(cols)) {

@@ -16,16 +16,20 @@ mod panel;
 
 mod argmax;
 mod attention;
+mod combine_experts;
 mod elementwise;
 mod embed;
 mod gated;
 mod gather_rows;
 mod kv_write;
+mod map;
 mod matmul;
+mod matmul_experts;
 mod measure;
-mod rms_norm;
+mod norm;
 mod rope;
 mod rope_kv_write;
+mod route;
 mod sample;
 mod softmax;
 
@@ -53,22 +57,31 @@ pub fn twin(op: &str) -> Option<Twin> {
         return match op {
             "embed" => Some(with_encoding!(encoding, E => embed::embed::<E>)),
             "matmul" => Some(with_encoding!(encoding, E => matmul::matmul::<E>)),
+            "matmul_experts" => {
+                Some(with_encoding!(encoding, E => matmul_experts::matmul_experts::<E>))
+            }
             _ => None,
         };
     }
     Some(match op {
-        "add_rms_norm" => rms_norm::add_rms_norm,
+        "add_layer_norm" => norm::add_layer_norm,
+        "add_rms_norm" => norm::add_rms_norm,
         "argmax" => argmax::argmax,
         "attention" => attention::attention,
+        "combine_experts" => combine_experts::combine_experts,
         "elementwise" => elementwise::elementwise,
         "gated" => gated::gated,
         "gather_rows" => gather_rows::gather_rows,
         "kv_write" => kv_write::kv_write,
+        "layer_norm" => norm::layer_norm,
+        "map" => map::map,
         "measure_fma" => measure::measure_fma,
         "measure_read" => measure::measure_read,
-        "rms_norm" => rms_norm::rms_norm,
+        "norm_rope_kv_write" => rope_kv_write::norm_rope_kv_write,
+        "rms_norm" => norm::rms_norm,
         "rope" => rope::rope,
         "rope_kv_write" => rope_kv_write::rope_kv_write,
+        "route" => route::route,
         "sample" => sample::sample,
         "softmax" => softmax::softmax,
         _ => return None,

@@ -1,17 +1,41 @@
-//! `rope_kv_write`: `rope` of queries and keys and `kv_write`, from the fused projection.
+//! `rope_kv_write`: `rope` of queries and keys and `kv_write`, from the fused projection; with
+//! `norm_` in front, after an `rms_norm` of each head.
 
 use wisp_shaders::params::RopeKvWriteParams;
 
 use super::args::{Args, size};
 use super::error::HostError;
 use super::kv_write::write_heads;
+use super::math::dot;
 use super::paged::{Pages, Shape};
 use super::rope::{Table, check_rotary_dim, rotate};
 
 /// The twin of `rope_kv_write.wgsl`.
 pub(super) fn rope_kv_write(args: &Args) -> Result<(), HostError> {
+    write(args, false)
+}
+
+/// The twin of `rope_kv_write.wgsl` with `norm`.
+pub(super) fn norm_rope_kv_write(args: &Args) -> Result<(), HostError> {
+    write(args, true)
+}
+
+fn write(args: &Args, is_normed: bool) -> Result<(), HostError> {
     let p: RopeKvWriteParams = args.params()?;
     let head_dim = p.head_dim as usize;
+    let norms: Option<(&[f32], &[f32])> = match is_normed {
+        true => Some(args.read(8, 2 * head_dim)?.split_at(head_dim)),
+        false => None,
+    };
+    let normalise = |head: &mut [f32], weights: Option<&[f32]>| {
+        if let Some(weights) = weights {
+            let head = &mut head[..head_dim];
+            let scale = 1.0 / (dot(head, head) / head_dim as f32 + p.eps).sqrt();
+            for (x, weight) in head.iter_mut().zip(weights) {
+                *x *= scale * (weight + p.weight_offset);
+            }
+        }
+    };
     let q_width = size(&[p.heads, p.head_dim]);
     let kv_width = size(&[p.kv_heads, p.head_dim]);
     let width = q_width.saturating_add(kv_width.saturating_mul(2));
@@ -40,12 +64,14 @@ pub(super) fn rope_kv_write(args: &Args) -> Result<(), HostError> {
         let out = &mut q[t * q_width..][..q_width];
         out.copy_from_slice(queries);
         for head in out.chunks_exact_mut(head_dim) {
+            normalise(head, norms.map(|(queries, _)| queries));
             rotate(head, turns, interleaved);
         }
         let row = pages.row(sequence, position as usize);
         let cached = &mut k_cache[row..][..p.kv_heads as usize * pages.width];
         write_heads(keys, p.head_dim, cached, pages.width);
         for head in cached.chunks_exact_mut(pages.width) {
+            normalise(head, norms.map(|(_, keys)| keys));
             rotate(head, turns, interleaved);
         }
         write_heads(values, p.head_dim, &mut v_cache[row..], pages.width);

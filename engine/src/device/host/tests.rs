@@ -12,9 +12,21 @@ fn zeros<T: bytemuck::Pod>(len: usize) -> HostBuffer {
     HostBuffer::new(len * size_of::<T>()).unwrap()
 }
 
-/// Rows of an encoding with scales that are small and finite: its file and its values.
+/// Rows of an encoding with scales that are small and finite: its planes and its values.
 fn weight(encoding: Encoding, rows: usize, cols: usize, seed: u32) -> (Vec<HostBuffer>, Vec<f32>) {
-    let bytes = encoding.file_row_bytes(cols as u64).unwrap() as usize * rows;
+    weight_rows(encoding, rows, cols, seed, 0..rows)
+}
+
+/// The planes of a part of the rows, and the values of all.
+fn weight_rows(
+    encoding: Encoding,
+    rows: usize,
+    cols: usize,
+    seed: u32,
+    part: std::ops::Range<usize>,
+) -> (Vec<HostBuffer>, Vec<f32>) {
+    let row_bytes = encoding.file_row_bytes(cols as u64).unwrap() as usize;
+    let bytes = row_bytes * rows;
     let noise = numbers(seed, bytes);
     let mut file: Vec<u8> = noise.iter().map(|v| (v * 128.0) as i32 as u8).collect();
     for (i, block) in file
@@ -42,7 +54,8 @@ fn weight(encoding: Encoding, rows: usize, cols: usize, seed: u32) -> (Vec<HostB
         }
     }
     let values = dequantize(encoding, &file, rows, cols).unwrap();
-    let planes = repack_rows(encoding, &file, rows, cols).unwrap();
+    let bytes = &file[part.start * row_bytes..part.end * row_bytes];
+    let planes = repack_rows(encoding, bytes, part.len(), cols).unwrap();
     let present = planes
         .iter()
         .zip(encoding.has_plane())
@@ -114,6 +127,20 @@ fn check_matmul(
     assert_close(&actual, &expected, 1e-6);
 }
 
+/// An activation by its number: with the logistic function and erfc, since 1 + tanh and 1 + erf
+/// cancel in the tail.
+fn activated(x: f64, activation: u32) -> f64 {
+    match activation {
+        0 => x / (1.0 + (-x).exp()),
+        1 => 0.5 * x * libm::erfc(-x / 2.0f64.sqrt()),
+        3 => x.max(0.0),
+        _ => {
+            let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+            x / (1.0 + (-2.0 * u).exp())
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
@@ -149,9 +176,12 @@ proptest! {
             cols: cols as u32,
             blocks: cols.div_ceil(32) as u32,
             scale: 1.5,
+            id_stride: 2,
+            id_offset: 1,
         };
         let out = buffer(&vec![7.0f32; tokens * cols]);
-        let ids_buffer = buffer(&ids);
+        let pairs: Vec<[u32; 2]> = ids.iter().map(|id| [99, *id]).collect();
+        let ids_buffer = buffer(&pairs);
         let bound = [vec![&ids_buffer, &out], planes.iter().collect()].concat();
         run(&format!("embed.{}", encoding.name()), params, &bound).unwrap();
         let expected: Vec<f32> = ids.iter().flat_map(|id| {
@@ -166,11 +196,13 @@ proptest! {
     fn norms(rows in 1usize..5, cols in 1usize..300, offset in 0u32..2, seed in 0u32..1000) {
         let (x, y) = (numbers(seed, rows * cols), numbers(seed + 1, rows * cols));
         let weight = numbers(seed + 2, cols);
-        let params = RmsNormParams {
+        let params = NormParams {
             rows: rows as u32,
             cols: cols as u32,
             eps: 1e-5,
             weight_offset: offset as f32,
+            y_scale: 1.0,
+            has_bias: 0,
         };
         let norm = |x: &[f64]| -> Vec<f64> {
             x.chunks(cols).flat_map(|x| {
@@ -189,6 +221,138 @@ proptest! {
         prop_assert_eq!(contents::<f32>(&added), sum.clone());
         let sum: Vec<f64> = sum.iter().map(|x| f64::from(*x)).collect();
         assert_close(&contents(&out), &norm(&sum), 1e-6);
+    }
+
+    #[test]
+    fn layer_norms(rows in 1usize..5, cols in 2usize..300, has_bias in 0u32..2, seed in 0u32..1000) {
+        let x: Vec<f32> = numbers(seed, rows * cols).iter().map(|x| x + 2.0).collect();
+        let (y, weight) = (numbers(seed + 1, rows * cols), numbers(seed + 2, cols));
+        let bias = numbers(seed + 3, cols);
+        let params = NormParams {
+            rows: rows as u32,
+            cols: cols as u32,
+            eps: 1e-5,
+            weight_offset: 0.0,
+            y_scale: 0.5,
+            has_bias,
+        };
+        let norm = |x: &[f64]| -> Vec<f64> {
+            x.chunks(cols).flat_map(|x| {
+                let mean = x.iter().sum::<f64>() / cols as f64;
+                let variance = x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / cols as f64;
+                let scale = 1.0 / (variance + 1e-5).sqrt();
+                (0..cols).map(|c| {
+                    (x[c] - mean) * scale * f64::from(weight[c])
+                        + f64::from(has_bias) * f64::from(bias[c])
+                }).collect::<Vec<_>>()
+            }).collect()
+        };
+        let (out, added) = (zeros::<f32>(rows * cols), buffer(&x));
+        let (weight, bias) = (buffer(&weight), buffer(&bias));
+        run("layer_norm", params, &[&added, &weight, &out, &bias]).unwrap();
+        let plain: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+        assert_close(&contents(&out), &norm(&plain), 4e-6);
+        run("add_layer_norm", params, &[&added, &buffer(&y), &weight, &out, &bias]).unwrap();
+        let sum: Vec<f32> = x.iter().zip(&y).map(|(x, y)| x + 0.5 * y).collect();
+        prop_assert_eq!(contents::<f32>(&added), sum.clone());
+        let sum: Vec<f64> = sum.iter().map(|x| f64::from(*x)).collect();
+        assert_close(&contents(&out), &norm(&sum), 4e-6);
+    }
+
+    #[test]
+    fn map(len in 1usize..40_000, kind in prop::sample::select(vec![0u32, 1, 2, 3, 8, 9]), seed in 0u32..1000) {
+        let x: Vec<f32> = numbers(seed, len).iter().map(|x| x * 9.0).collect();
+        let out = zeros::<f32>(len);
+        let params = MapParams { len: len as u32, kind, factor: 1.7 };
+        run("map", params, &[&buffer(&x), &out]).unwrap();
+        let expected: Vec<f64> = x.iter().map(|x| {
+            let x = f64::from(*x);
+            match kind {
+                8 => 1.7 * x,
+                9 => 1.7 * (x / 1.7).tanh(),
+                kind => activated(x, kind),
+            }
+        }).collect();
+        assert_close(&contents(&out), &expected, 1e-6);
+    }
+
+    #[test]
+    fn experts(
+        encoding in encodings(),
+        tokens in 1usize..5,
+        chosen in 1usize..4,
+        more in 0usize..5,
+        rows in 1usize..20,
+        cols in 1usize..100,
+        seed in 0u32..1000,
+    ) {
+        let (experts, cols) = (chosen + more, columns(encoding, cols));
+        let logits: Vec<f32> = numbers(seed, tokens * experts).iter().map(|x| (x * 4.0).round()).collect();
+        let (ids, weights) = (zeros::<u32>(tokens * chosen), zeros::<f32>(tokens * chosen));
+        let params = RouteParams {
+            tokens: tokens as u32,
+            experts: experts as u32,
+            chosen: chosen as u32,
+            normalise: seed % 2,
+        };
+        run("route", params, &[&buffer(&logits), &ids, &weights]).unwrap();
+        let (ids, weights) = (contents::<u32>(&ids), contents::<f32>(&weights));
+        for (t, logits) in logits.chunks(experts).enumerate() {
+            let slots = t * chosen..(t + 1) * chosen;
+            let total: f64 = logits.iter().map(|x| f64::from(*x).exp()).sum();
+            let mut left: Vec<usize> = (0..experts).collect();
+            let mut expected = Vec::new();
+            for id in &ids[slots.clone()] {
+                let best = left.iter().copied().reduce(|a, b| if logits[b] > logits[a] { b } else { a });
+                prop_assert_eq!(Some(*id as usize), best);
+                left.retain(|e| e != &(*id as usize));
+                expected.push(f64::from(logits[*id as usize]).exp() / total);
+            }
+            let sum: f64 = if seed % 2 == 1 { expected.iter().sum() } else { 1.0 };
+            expected.iter_mut().for_each(|weight| *weight /= sum);
+            assert_close(&weights[slots], &expected, 1e-6);
+        }
+        // The tokens' rows times the chosen experts' weights, in two chunks.
+        let x = numbers(seed + 1, tokens * cols);
+        let (_, values) = weight(encoding, experts * rows, cols, seed);
+        let out = zeros::<f32>(tokens * chosen * rows);
+        let cut = experts * rows / 2;
+        for (first, end) in [(0, cut), (cut, experts * rows)] {
+            let (planes, _) = weight_rows(encoding, experts * rows, cols, seed, first..end);
+            let params = MatmulExpertsParams {
+                tokens: (tokens * chosen) as u32,
+                rows: rows as u32,
+                cols: cols as u32,
+                blocks: cols.div_ceil(32) as u32,
+                share: chosen as u32,
+                first_row: first as u32,
+                chunk_rows: (end - first) as u32,
+            };
+            let (x, ids) = (buffer(&x), buffer(&ids));
+            let bound = [vec![&x, &out, &ids], planes.iter().collect()].concat();
+            run(&format!("matmul_experts.{}", encoding.name()), params, &bound).unwrap();
+        }
+        let made: Vec<f64> = (0..tokens * chosen * rows).map(|i| {
+            let (slot, row) = (i / rows, i % rows);
+            let at = (ids[slot] as usize * rows + row) * cols;
+            let x = &x[slot / chosen * cols..][..cols];
+            values[at..][..cols].iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x)).sum()
+        }).collect();
+        assert_close(&contents(&out), &made, 1e-5);
+        let params = CombineExpertsParams {
+            tokens: tokens as u32,
+            chosen: chosen as u32,
+            cols: rows as u32,
+        };
+        let sums = zeros::<f32>(tokens * rows);
+        run("combine_experts", params, &[&out, &buffer(&weights), &sums]).unwrap();
+        let expected: Vec<f64> = (0..tokens * rows).map(|i| {
+            let (t, row) = (i / rows, i % rows);
+            (t * chosen..(t + 1) * chosen)
+                .map(|slot| f64::from(weights[slot]) * made[slot * rows + row])
+                .sum()
+        }).collect();
+        assert_close(&contents(&sums), &expected, 1e-5);
     }
 
     #[test]
@@ -225,7 +389,7 @@ proptest! {
         tokens in 1usize..4,
         cols in 1usize..100,
         pad in [0usize..4, 0usize..4, 0usize..4, 0usize..4],
-        activation in 0u32..3,
+        activation in 0u32..4,
         seed in 0u32..1000,
     ) {
         let [gate_offset, gate_pad, up_offset, up_pad] = pad;
@@ -243,15 +407,7 @@ proptest! {
         let up = numbers(seed + 1, tokens * up_stride);
         let out = zeros::<f32>(tokens * cols);
         run("gated", params, &[&buffer(&gate), &buffer(&up), &out]).unwrap();
-        // The logistic function and erfc, since 1 + tanh and 1 + erf cancel in the tail.
-        let act = |x: f64| match activation {
-            0 => x / (1.0 + (-x).exp()),
-            1 => 0.5 * x * libm::erfc(-x / 2.0f64.sqrt()),
-            _ => {
-                let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
-                x / (1.0 + (-2.0 * u).exp())
-            }
-        };
+        let act = |x: f64| activated(x, activation);
         // Close beside what goes in, and in the tail, where next to nothing comes out, beside that
         // too; the bound there is wider, since e^-x²/2 multiplies x's relative rounding by x².
         for (i, actual) in contents::<f32>(&out).into_iter().enumerate() {
@@ -268,16 +424,25 @@ proptest! {
     }
 
     #[test]
-    fn elementwise(len in 1usize..40_000, b_len in 1usize..2000, op in 0u32..2, seed in 0u32..1000) {
+    fn elementwise(len in 1usize..40_000, b_len in 1usize..2000, op in 0u32..3, seed in 0u32..1000) {
         let (a, b) = (numbers(seed, len), numbers(seed + 1, b_len));
-        let params = ElementwiseParams { len: len as u32, b_len: b_len as u32, op };
+        let params = ElementwiseParams { len: len as u32, b_len: b_len as u32, op, scale: 0.7 };
         let out = zeros::<f32>(len);
         run("elementwise", params, &[&buffer(&a), &buffer(&b), &out]).unwrap();
         let expected: Vec<f32> = (0..len).map(|i| {
-            if op == 0 { a[i] + b[i % b_len] } else { a[i] * b[i % b_len] }
+            match op {
+                0 => a[i] + b[i % b_len],
+                1 => a[i] * b[i % b_len],
+                _ => a[i] + 0.7 * b[i % b_len],
+            }
         }).collect();
         prop_assert_eq!(contents::<f32>(&out), expected);
     }
+}
+
+/// A seed that no other numbers of a test have.
+fn seed_of_norms(head_dim: usize) -> u32 {
+    7000 + head_dim as u32
 }
 
 /// A batch over a paged cache, with random shapes.
@@ -537,6 +702,8 @@ proptest! {
             interleaved: b.interleaved.into(),
             page_size: b.page_size as u32,
             max_pages: b.max_pages() as u32,
+            eps: 1e-5,
+            weight_offset: 1.0,
         };
         let (k, v) = (buffer(&old), buffer(&old));
         let q = zeros::<f32>(index.len() * heads * head_dim);
@@ -549,6 +716,35 @@ proptest! {
             row.chunks(head_dim).flat_map(|head| b.rotated(head, *position as usize)).collect::<Vec<_>>()
         }).collect();
         assert_close(&contents(&q), &queries, 1e-6);
+
+        // With norms: as without, of what was normalised before.
+        let norms = numbers(seed_of_norms(head_dim), 2 * head_dim);
+        let normed: Vec<f32> = qkv.chunks(width).flat_map(|row| {
+            row.chunks(head_dim).enumerate().flat_map(|(head, x)| {
+                let weights = match head {
+                    _ if head < heads => &norms[..head_dim],
+                    _ if head < heads + kv_heads => &norms[head_dim..],
+                    _ => return x.to_vec(),
+                };
+                let squares: f64 = x.iter().map(|x| f64::from(*x).powi(2)).sum();
+                let scale = 1.0 / (squares / head_dim as f64 + 1e-5).sqrt();
+                let normed = x.iter().zip(weights);
+                normed.map(|(x, w)| (f64::from(*x) * scale * (f64::from(*w) + 1.0)) as f32).collect()
+            }).collect::<Vec<_>>()
+        }).collect();
+        let made = |op: &str, x: &[f32], more: &[&HostBuffer]| {
+            let (k, v, x) = (buffer(&old), buffer(&old), buffer(x));
+            let q = zeros::<f32>(index.len() * heads * head_dim);
+            let bound = [&[&x, &q, &index_buffer, &turns, &table, &k, &v][..], more].concat();
+            run(op, params, &bound).unwrap();
+            [q, k, v].map(|buffer| contents::<f32>(&buffer))
+        };
+        let expected = made("rope_kv_write", &normed, &[]);
+        let got = made("norm_rope_kv_write", &qkv, &[&buffer(&norms)]);
+        for (got, expected) in got.iter().zip(&expected) {
+            let expected: Vec<f64> = expected.iter().map(|x| f64::from(*x)).collect();
+            assert_close(got, &expected, 2e-6);
+        }
     }
 }
 
@@ -586,6 +782,7 @@ fn every_op_has_its_twin() {
     }
     for encoding in Encoding::all() {
         assert!(twin(&format!("matmul.{}", encoding.name())).is_some());
+        assert!(twin(&format!("matmul_experts.{}", encoding.name())).is_some());
         assert!(twin(&format!("embed.{}", encoding.name())).is_some());
     }
     assert!(twin("matmul").is_none() && twin("matmul.q9").is_none() && twin("rope.f32").is_none());
@@ -598,6 +795,7 @@ fn what_may_overlap() {
         len: 2,
         b_len: 2,
         op: 0,
+        scale: 0.0,
     };
     let call = |a: usize, b: usize, out: usize| {
         let part = |number, at: usize| bind(number, &all, 4 * at..4 * at + 8);
@@ -634,6 +832,7 @@ fn wrong_arguments_are_errors() {
         len: 4,
         b_len: 1,
         op: 0,
+        scale: 0.0,
     };
     let (four, three) = (zeros::<f32>(4), zeros::<f32>(3));
     assert_eq!(
@@ -646,12 +845,13 @@ fn wrong_arguments_are_errors() {
     );
     assert_eq!(
         message(run("elementwise", 0u32, &[&four])),
-        "elementwise: parameters take 12 bytes, 4 given"
+        "elementwise: parameters take 16 bytes, 4 given"
     );
     let params = ElementwiseParams {
         len: 4,
         b_len: 4,
         op: 5,
+        scale: 0.0,
     };
     assert_eq!(
         message(run(
@@ -659,7 +859,7 @@ fn wrong_arguments_are_errors() {
             params,
             &[&four, &zeros::<f32>(4), &zeros::<f32>(4)]
         )),
-        "elementwise: op must be 0 or 1, it is 5"
+        "elementwise: op must be 0, 1 or 2, it is 5"
     );
     let params = GatherRowsParams { rows: 1, cols: 2 };
     assert_eq!(

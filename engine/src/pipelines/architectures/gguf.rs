@@ -2,11 +2,11 @@
 
 use super::super::{
     DecoderSpec, PipelineError,
-    decoder::GGUF,
-    rope::{RopeScaling, yarn_attention_factor},
+    decoder::{GGUF, LayerSpec, MoeSpec, NormPlacement, QkNorm, RopeSettings},
+    rope::{RopeScaling, longrope_attention_factor, yarn_attention_factor},
 };
 use crate::{
-    graph::Activation,
+    graph::{Activation, NormKind, NormSpec},
     session::SessionError,
     weights::{Checkpoint, WeightSource, encodings, gguf::Gguf},
 };
@@ -45,6 +45,14 @@ impl<'a> GgufConfig<'a> {
         self.architecture
     }
 
+    /// The error of metadata that an architecture cannot use.
+    pub fn problem(&self, problem: &str) -> PipelineError {
+        PipelineError::Config {
+            file: self.file.into(),
+            problem: problem.into(),
+        }
+    }
+
     fn key(&self, key: &str) -> String {
         format!("{}.{key}", self.architecture)
     }
@@ -61,10 +69,27 @@ impl<'a> GgufConfig<'a> {
             .map_err(|error| error.in_file(self.file))?)
     }
 
-    fn f32(&self, key: &str) -> Result<Option<f32>, PipelineError> {
+    /// A number under the architecture's prefix, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// If it is no number.
+    pub fn f32(&self, key: &str) -> Result<Option<f32>, PipelineError> {
         Ok(self
             .gguf
             .get::<f32>(&self.key(key))
+            .map_err(|error| error.in_file(self.file))?)
+    }
+
+    /// A boolean under the architecture's prefix, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// If it is none.
+    pub fn boolean(&self, key: &str) -> Result<Option<bool>, PipelineError> {
+        Ok(self
+            .gguf
+            .get::<bool>(&self.key(key))
             .map_err(|error| error.in_file(self.file))?)
     }
 
@@ -75,13 +100,38 @@ impl<'a> GgufConfig<'a> {
             .map_err(|error| error.in_file(self.file))?)
     }
 
+    /// A tensor's numbers, if it is there.
+    fn numbers(&self, name: &str) -> Result<Option<Vec<f32>>, PipelineError> {
+        let Some(info) = self.checkpoint.find(name) else {
+            return Ok(None);
+        };
+        let bytes = self.checkpoint.bytes(name, 0..info.len)?;
+        let elements = info.shape.iter().product::<u64>() as usize;
+        let numbers = encodings::dequantize(info.encoding()?, &bytes, 1, elements)
+            .map_err(SessionError::from)?;
+        Ok(Some(numbers))
+    }
+
     fn scaling(&self, max_positions: u64) -> Result<RopeScaling, PipelineError> {
-        if let Some(info) = self.checkpoint.find("rope_freqs.weight") {
-            let bytes = self.checkpoint.bytes("rope_freqs.weight", 0..info.len)?;
-            let elements = info.shape.iter().product::<u64>() as usize;
-            let factors = encodings::dequantize(info.encoding()?, &bytes, 1, elements)
-                .map_err(SessionError::from)?;
+        if let Some(factors) = self.numbers("rope_freqs.weight")? {
             return Ok(RopeScaling::Factors(factors));
+        }
+        let factors = ["short", "long"].map(|kind| format!("rope_factors_{kind}.weight"));
+        if let (Some(short), Some(long)) = (self.numbers(&factors[0])?, self.numbers(&factors[1])?)
+        {
+            let original = self
+                .u32("rope.scaling.original_context_length")?
+                .map_or(max_positions as f64, f64::from);
+            let attention_factor = match self.f32("rope.scaling.attn_factor")? {
+                Some(factor) => f64::from(factor),
+                None => longrope_attention_factor(max_positions as f64 / original, original),
+            };
+            return Ok(RopeScaling::LongRope {
+                short,
+                long,
+                original,
+                attention_factor,
+            });
         }
         let kind = self
             .gguf
@@ -139,28 +189,77 @@ impl<'a> GgufConfig<'a> {
         let embedding = self
             .checkpoint
             .require(&format!("{}.weight", GGUF.embedding))?;
+        let intermediate_size = u64::from(self.require("feed_forward_length")?);
+        let layer = LayerSpec {
+            window: None,
+            rope: Some(0),
+            attention_scale: 1.0 / (head_dim as f32).sqrt(),
+            moe: false,
+        };
+        let moe = self.moe(intermediate_size)?;
+        let mut layers = DecoderSpec::equal_layers(layers, layer);
+        for (i, layer) in layers.iter_mut().enumerate() {
+            let router = GGUF.router.replacen("{}", &i.to_string(), 1);
+            layer.moe = moe.is_some() && self.has(&router);
+        }
         Ok(DecoderSpec {
             vocab_size: embedding.shape.first().copied().unwrap_or(0),
             hidden_size: hidden_size.into(),
-            intermediate_size: self.require("feed_forward_length")?.into(),
+            intermediate_size,
             layers,
             heads,
             kv_heads: self.u32("attention.head_count_kv")?.unwrap_or(heads),
             head_dim,
-            norm_eps: self
-                .f32("attention.layer_norm_rms_epsilon")?
-                .unwrap_or(1e-5),
+            norm: NormSpec {
+                kind: NormKind::Rms,
+                eps: self
+                    .f32("attention.layer_norm_rms_epsilon")?
+                    .or(self.f32("attention.layer_norm_epsilon")?)
+                    .unwrap_or(1e-5),
+                // Where a model adds 1 to its norms, its file has that in them.
+                weight_offset: 0.0,
+            },
+            norm_placement: NormPlacement::Pre,
+            qk_norm: QkNorm::None,
             activation: Activation::Silu,
-            rope_theta: self.f32("rope.freq_base")?.unwrap_or(10_000.0),
+            gated: true,
+            moe,
             rotary_dim: self.u32("rope.dimension_count")?.unwrap_or(head_dim),
-            rope_scaling: self.scaling(max_positions)?,
             rope_interleaved: false,
+            ropes: vec![RopeSettings {
+                theta: self.f32("rope.freq_base")?.unwrap_or(10_000.0),
+                scaling: self.scaling(max_positions)?,
+            }],
             max_positions,
-            windows: vec![None; layers.min(4097) as usize],
-            tied: self
-                .checkpoint
-                .find(&format!("{}.weight", GGUF.output))
-                .is_none(),
+            learned_positions: false,
+            attention_softcap: 0.0,
+            logit_softcap: 0.0,
+            embedding_multiplier: 1.0,
+            residual_multiplier: 1.0,
+            logit_multiplier: 1.0,
+            parallel_residual: false,
+            tied: !self.has(GGUF.output),
         })
+    }
+
+    /// Whether there is a weight of this name.
+    fn has(&self, name: &str) -> bool {
+        self.checkpoint.find(&format!("{name}.weight")).is_some()
+    }
+
+    /// The mixture, if there is one.
+    fn moe(&self, intermediate_size: u64) -> Result<Option<MoeSpec>, PipelineError> {
+        let experts = self.u32("expert_count")?.unwrap_or(0);
+        if experts == 0 {
+            return Ok(None);
+        }
+        Ok(Some(MoeSpec {
+            experts,
+            experts_per_token: self.require("expert_used_count")?,
+            normalise: self.boolean("expert_weights_norm")?.unwrap_or(true),
+            intermediate_size: self
+                .u32("expert_feed_forward_length")?
+                .map_or(intermediate_size, u64::from),
+        }))
     }
 }

@@ -3,16 +3,32 @@
 //! To add one, write a file with its two functions (from Hugging Face's `config.json`, from GGUF
 //! metadata) and add its row to [`ARCHITECTURES`].
 
+mod gemma;
+mod gemma2;
+mod gemma3;
+mod gpt2;
+mod gpt_neox;
+mod granite;
 mod llama;
 mod mistral;
+mod mixtral;
+mod olmo2;
+mod phi3;
 mod qwen2;
+mod qwen3;
+mod qwen3_moe;
+mod smollm3;
+mod starcoder2;
 
 mod gguf;
 mod hugging_face;
 
 use serde_json::Value;
 
-use super::{DecoderSpec, PipelineError, decoder::TensorNames};
+use super::{
+    DecoderSpec, PipelineError,
+    decoder::{GGUF, TensorNames},
+};
 use crate::weights::Checkpoint;
 
 pub use gguf::GgufConfig;
@@ -26,6 +42,12 @@ pub struct Architecture {
     pub hugging_face: &'static [&'static str],
     /// `general.architecture` in GGUF; empty if GGUF has none.
     pub gguf: &'static str,
+    /// What fields that `config.json` leaves out are, as transformers' configuration class says.
+    pub defaults: &'static str,
+    /// Fields of `config.json` with a name of their own: the common name, then that one.
+    pub keys: &'static [(&'static str, &'static str)],
+    /// What a checkpoint in Hugging Face's layout calls the tensors.
+    pub names: TensorNames,
     /// The spec from a `config.json`.
     pub from_hugging_face: fn(&HfConfig) -> Result<DecoderSpec, PipelineError>,
     /// The spec from GGUF metadata.
@@ -33,15 +55,34 @@ pub struct Architecture {
 }
 
 /// Every architecture that Wisp runs.
-pub const ARCHITECTURES: &[Architecture] = &[llama::LLAMA, mistral::MISTRAL, qwen2::QWEN2];
+pub static ARCHITECTURES: &[Architecture] = &[
+    llama::LLAMA,
+    mistral::MISTRAL,
+    mixtral::MIXTRAL,
+    qwen2::QWEN2,
+    qwen3::QWEN3,
+    qwen3_moe::QWEN3_MOE,
+    gemma::GEMMA,
+    gemma2::GEMMA2,
+    gemma3::GEMMA3,
+    phi3::PHI3,
+    olmo2::OLMO2,
+    granite::GRANITE,
+    smollm3::SMOLLM3,
+    starcoder2::STARCODER2,
+    gpt2::GPT2,
+    gpt_neox::GPT_NEOX,
+];
 
 /// What a checkpoint is.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Recognised {
     /// The architecture's name.
     pub architecture: &'static str,
     /// Its decoder.
     pub spec: DecoderSpec,
+    /// The names of its tensors.
+    pub names: &'static TensorNames,
 }
 
 fn unknown(name: &str, supported: impl Iterator<Item = String>) -> PipelineError {
@@ -68,11 +109,13 @@ pub fn from_gguf(checkpoint: &Checkpoint, file: &str) -> Result<Recognised, Pipe
         Some(architecture) => Ok(Recognised {
             architecture: architecture.name,
             spec: (architecture.from_gguf)(&config)?,
+            names: &GGUF,
         }),
         None => Err(unknown(
             name,
             ARCHITECTURES
                 .iter()
+                .filter(|architecture| !architecture.gguf.is_empty())
                 .map(|architecture| architecture.gguf.to_string()),
         )),
     }
@@ -99,7 +142,8 @@ pub fn from_hugging_face(config: &str) -> Result<Recognised, PipelineError> {
     match known {
         Some(architecture) => Ok(Recognised {
             architecture: architecture.name,
-            spec: (architecture.from_hugging_face)(&config)?,
+            spec: (architecture.from_hugging_face)(&config.completed(architecture)?)?,
+            names: &architecture.names,
         }),
         None if names.is_empty() => Err(problem("it names no `architectures`".into())),
         None => {
@@ -114,11 +158,19 @@ pub fn from_hugging_face(config: &str) -> Result<Recognised, PipelineError> {
     }
 }
 
-/// The names that a checkpoint gives the decoder's tensors.
-pub fn tensor_names(checkpoint: &Checkpoint) -> &'static TensorNames {
-    if checkpoint.gguf().is_some() {
-        &super::decoder::GGUF
-    } else {
-        &super::decoder::HUGGING_FACE
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_configuration_is_that_of_its_class() {
+        for architecture in ARCHITECTURES {
+            for name in architecture.hugging_face {
+                let config = format!(r#"{{"architectures": ["{name}"]}}"#);
+                let recognised = from_hugging_face(&config).unwrap();
+                assert_eq!(recognised.architecture, architecture.name);
+                recognised.spec.check().unwrap();
+            }
+        }
     }
 }

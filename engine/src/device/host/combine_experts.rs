@@ -1,0 +1,27 @@
+//! `combine_experts`: what a token's experts made, weighted and summed.
+
+use rayon::prelude::*;
+use wisp_shaders::params::CombineExpertsParams;
+
+use super::args::{Args, size};
+use super::error::HostError;
+
+/// The twin of `combine_experts.wgsl`.
+pub(super) fn combine_experts(args: &Args) -> Result<(), HostError> {
+    let p: CombineExpertsParams = args.params()?;
+    let (cols, chosen) = (p.cols as usize, p.chosen as usize);
+    let x: &[f32] = args.read(1, size(&[p.tokens, p.chosen, p.cols]))?;
+    let weights: &[f32] = args.read(2, size(&[p.tokens, p.chosen]))?;
+    let out: &mut [f32] = args.write(3, size(&[p.tokens, p.cols]))?;
+    out.par_chunks_mut(cols.max(1))
+        .enumerate()
+        .for_each(|(t, out)| {
+            out.fill(0.0);
+            for slot in t * chosen..(t + 1) * chosen {
+                for (out, x) in out.iter_mut().zip(&x[slot * cols..][..cols]) {
+                    *out += weights[slot] * x;
+                }
+            }
+        });
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! `route`: which experts each token goes to (Shazeer et al. 2017).
+
+use rayon::prelude::*;
+use wisp_shaders::params::RouteParams;
+
+use super::args::{Args, size};
+use super::error::HostError;
+
+/// The twin of `route.wgsl`.
+pub(super) fn route(args: &Args) -> Result<(), HostError> {
+    let p: RouteParams = args.params()?;
+    if p.chosen > p.experts {
+        return Err(args.value("chosen", format!("at most {}", p.experts), p.chosen));
+    }
+    let logits: &[f32] = args.read(1, size(&[p.tokens, p.experts]))?;
+    let ids: &mut [u32] = args.write(2, size(&[p.tokens, p.chosen]))?;
+    let weights: &mut [f32] = args.write(3, size(&[p.tokens, p.chosen]))?;
+    if p.chosen == 0 {
+        return Ok(());
+    }
+    let chosen = p.chosen as usize;
+    ids.par_chunks_mut(chosen)
+        .zip(weights.par_chunks_mut(chosen))
+        .zip(logits.par_chunks(p.experts as usize))
+        .for_each(|((ids, weights), logits)| choose(logits, p.normalise != 0, ids, weights));
+    Ok(())
+}
+
+/// The experts of one token and their weights.
+fn choose(logits: &[f32], normalise: bool, ids: &mut [u32], weights: &mut [f32]) {
+    let key = |x: f32| if x.is_nan() { f32::NEG_INFINITY } else { x };
+    let mut order: Vec<u32> = (0..logits.len() as u32).collect();
+    // Stable: of equals the lowest stays first. Adding zero makes both zeros one.
+    order.sort_by(|a, b| {
+        let [a, b] = [a, b].map(|i| key(logits[*i as usize]) + 0.0);
+        b.total_cmp(&a)
+    });
+    let greatest = logits.iter().fold(f32::MIN, |a, b| a.max(*b));
+    let exp = |x: f32| (x - greatest).exp();
+    let total: f32 = logits.iter().map(|x| exp(*x)).sum();
+    for ((id, weight), from) in ids.iter_mut().zip(weights.iter_mut()).zip(order) {
+        *id = from;
+        *weight = exp(logits[from as usize]) / total;
+    }
+    if normalise {
+        let sum: f32 = weights.iter().sum();
+        weights.iter_mut().for_each(|weight| *weight /= sum);
+    }
+}

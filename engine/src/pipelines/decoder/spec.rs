@@ -1,0 +1,251 @@
+//! How a decoder differs from the common one, as data.
+
+use super::super::rope::RopeScaling;
+use crate::graph::{Activation, NormSpec, padded_head_dim};
+
+/// How a decoder-only transformer differs from the common one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecoderSpec {
+    /// Words of the vocabulary.
+    pub vocab_size: u64,
+    /// Width of the residual stream.
+    pub hidden_size: u64,
+    /// Width of the feed-forward.
+    pub intermediate_size: u64,
+    /// The blocks.
+    pub layers: Vec<LayerSpec>,
+    /// Query heads.
+    pub heads: u32,
+    /// KV heads, of which each serves `heads / kv_heads` query heads.
+    pub kv_heads: u32,
+    /// Width of a head.
+    pub head_dim: u32,
+    /// Every norm.
+    pub norm: NormSpec,
+    /// Where a block's norms stand.
+    pub norm_placement: NormPlacement,
+    /// The norm of queries and keys.
+    pub qk_norm: QkNorm,
+    /// The feed-forward's activation.
+    pub activation: Activation,
+    /// The feed-forward is `down(activation(gate(x)) * up(x))`, else `down(activation(up(x)))`.
+    pub gated: bool,
+    /// The mixture that takes the feed-forward's place in some layers.
+    pub moe: Option<MoeSpec>,
+    /// Elements of a head that frequencies are made for; an odd one rotates its neighbour too.
+    pub rotary_dim: u32,
+    /// Pairs `(2i, 2i + 1)` rotate rather than halves.
+    pub rope_interleaved: bool,
+    /// The rotary embeddings that layers choose from.
+    pub ropes: Vec<RopeSettings>,
+    /// Positions that the model was made for.
+    pub max_positions: u64,
+    /// Positions have an embedding, which is added to the tokens'.
+    pub learned_positions: bool,
+    /// Attention scores are capped by `cap * tanh(score / cap)`; 0: not.
+    pub attention_softcap: f32,
+    /// Logits are capped so; 0: not.
+    pub logit_softcap: f32,
+    /// Factor on the tokens' embeddings.
+    pub embedding_multiplier: f32,
+    /// Factor on what a block's halves add to the residual stream.
+    pub residual_multiplier: f32,
+    /// Factor on the logits.
+    pub logit_multiplier: f32,
+    /// Attention and feed-forward read the same input and are added together.
+    pub parallel_residual: bool,
+    /// The output layer is the embedding.
+    pub tied: bool,
+}
+
+/// How one block differs from another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerSpec {
+    /// Positions that its attention sees; `None` is all.
+    pub window: Option<u32>,
+    /// Which of [`DecoderSpec::ropes`] turns its queries and keys; `None`: they are not turned.
+    pub rope: Option<usize>,
+    /// Factor on its attention scores.
+    pub attention_scale: f32,
+    /// Its feed-forward is the mixture.
+    pub moe: bool,
+}
+
+/// A rotary embedding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RopeSettings {
+    /// Base of the frequencies.
+    pub theta: f32,
+    /// How positions beyond the trained ones are reached.
+    pub scaling: RopeScaling,
+}
+
+/// Where a block's norms stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NormPlacement {
+    /// Before attention and feed-forward.
+    Pre,
+    /// After them, before the sum.
+    Post,
+    /// Before and after.
+    Both,
+}
+
+/// What the norm of queries and keys runs over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QkNorm {
+    /// There is none.
+    None,
+    /// Each head by itself.
+    PerHead,
+    /// All heads together.
+    Whole,
+}
+
+/// A mixture of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MoeSpec {
+    /// Experts in a layer.
+    pub experts: u32,
+    /// Experts that a token goes to.
+    pub experts_per_token: u32,
+    /// Their weights are made to sum to 1.
+    pub normalise: bool,
+    /// Width of an expert.
+    pub intermediate_size: u64,
+}
+
+/// Layers that a graph may have.
+const MAX_LAYERS: usize = 4096;
+
+/// Experts that a layer may have.
+const MAX_EXPERTS: u32 = 4096;
+
+impl DecoderSpec {
+    /// `count` equal layers; one more than can be, if there are too many.
+    pub fn equal_layers(count: u32, layer: LayerSpec) -> Vec<LayerSpec> {
+        vec![layer; (count as usize).min(MAX_LAYERS + 1)]
+    }
+
+    /// Elements of a head that rotate.
+    pub fn rotated(&self) -> u32 {
+        self.rotary_dim.next_multiple_of(2)
+    }
+
+    /// Sets each layer's window: `window` where `windowed` says so.
+    pub fn set_windows(&mut self, window: Option<u32>, windowed: impl Fn(usize) -> bool) {
+        for (i, layer) in self.layers.iter_mut().enumerate() {
+            layer.window = window.filter(|_| windowed(i));
+        }
+    }
+
+    /// Sets the factor on every layer's attention scores.
+    pub fn set_attention_scale(&mut self, scale: f32) {
+        for layer in &mut self.layers {
+            layer.attention_scale = scale;
+        }
+    }
+
+    /// The sizes that must be consistent for a graph to exist.
+    ///
+    /// # Errors
+    ///
+    /// What is not, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let positive = [
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("intermediate_size", self.intermediate_size),
+            ("the number of layers", self.layers.len() as u64),
+            ("the number of heads", self.heads.into()),
+            ("the number of KV heads", self.kv_heads.into()),
+            ("head_dim", self.head_dim.into()),
+            ("the context length", self.max_positions),
+        ];
+        for (what, size) in positive {
+            if size == 0 || size > 1 << 28 {
+                return Err(format!("{what} is {size}"));
+            }
+        }
+        if self.layers.len() > MAX_LAYERS || self.head_dim > 256 {
+            return Err(format!(
+                "{} layers with heads {} wide: up to {MAX_LAYERS} layers and widths up to 256 are supported",
+                self.layers.len(),
+                self.head_dim
+            ));
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            return Err(format!(
+                "{} heads cannot share {} KV heads",
+                self.heads, self.kv_heads
+            ));
+        }
+        let ropes = self.layers.iter().filter_map(|layer| layer.rope);
+        if let Some(rope) = ropes.max() {
+            if self.rotary_dim == 0 || self.rotated() > self.head_dim {
+                return Err(format!(
+                    "{} of {} elements of a head cannot rotate",
+                    self.rotary_dim, self.head_dim
+                ));
+            }
+            if rope >= self.ropes.len() {
+                return Err(format!(
+                    "a layer has rotary embedding {rope} of {}",
+                    self.ropes.len()
+                ));
+            }
+        }
+        self.check_numbers()?;
+        self.check_moe()
+    }
+
+    fn check_numbers(&self) -> Result<(), String> {
+        let scales = self.layers.iter().map(|layer| layer.attention_scale);
+        let numbers = [
+            self.embedding_multiplier,
+            self.residual_multiplier,
+            self.logit_multiplier,
+            self.attention_softcap,
+            self.logit_softcap,
+        ];
+        match numbers.into_iter().chain(scales).find(|n| !n.is_finite()) {
+            Some(number) => Err(format!("a multiplier or soft cap is {number}")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_moe(&self) -> Result<(), String> {
+        let Some(moe) = &self.moe else {
+            return match self.layers.iter().any(|layer| layer.moe) {
+                true => Err("a layer has experts, but there are none".into()),
+                false => Ok(()),
+            };
+        };
+        if moe.experts == 0 || moe.experts > MAX_EXPERTS {
+            return Err(format!(
+                "the number of experts is {}: 1 to {MAX_EXPERTS} are supported",
+                moe.experts
+            ));
+        }
+        if moe.experts_per_token == 0 || moe.experts_per_token > moe.experts {
+            return Err(format!(
+                "a token cannot go to {} of {} experts",
+                moe.experts_per_token, moe.experts
+            ));
+        }
+        if moe.intermediate_size == 0 || moe.intermediate_size > 1 << 28 {
+            return Err(format!("an expert's width is {}", moe.intermediate_size));
+        }
+        Ok(())
+    }
+
+    /// Bytes of KV cache that one position takes over all layers.
+    pub fn kv_bytes_per_position(&self) -> u64 {
+        self.layers.len() as u64 * 2 * self.kv_row_bytes()
+    }
+
+    /// Bytes of one layer's keys (or values) for one position.
+    pub fn kv_row_bytes(&self) -> u64 {
+        u64::from(self.kv_heads) * padded_head_dim(self.head_dim) * 4
+    }
+}
