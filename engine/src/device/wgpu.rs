@@ -523,6 +523,14 @@ impl Backend for WgpuDevice {
         self.check("a submission", 0)
     }
 
+    fn free_memory(&self) -> Option<u64> {
+        // WebGPU does not tell; what shares the host's memory has what the host has.
+        if self.info.software || self.info.integrated {
+            return super::host::free_memory();
+        }
+        None
+    }
+
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {
         Box::pin(async move {
             let (sender, receiver) = oneshot::channel();

@@ -12,7 +12,7 @@ mod hugging_face;
 
 use serde_json::Value;
 
-use super::{DecoderSpec, PipelineError, decoder::TensorNames};
+use super::{ConfigError, DecoderSpec, PipelineError, decoder::TensorNames};
 use crate::weights::Checkpoint;
 
 pub use gguf::GgufConfig;
@@ -112,6 +112,24 @@ pub fn from_hugging_face(config: &str) -> Result<Recognised, PipelineError> {
             Err(unknown(&names.join(", "), supported))
         }
     }
+}
+
+/// Checks that the architecture found is the one wanted, by Wisp's name or one of Hugging Face's.
+///
+/// # Errors
+///
+/// If it is not.
+pub fn require(found: &str, wanted: &str) -> Result<(), PipelineError> {
+    let same = |architecture: &&Architecture| {
+        architecture.name == found && architecture.hugging_face.contains(&wanted)
+    };
+    if found == wanted || ARCHITECTURES.iter().any(|architecture| same(&architecture)) {
+        return Ok(());
+    }
+    Err(PipelineError::Settings(ConfigError::Architecture {
+        found: found.into(),
+        wanted: wanted.into(),
+    }))
 }
 
 /// The names that a checkpoint gives the decoder's tensors.
