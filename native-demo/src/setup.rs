@@ -98,11 +98,11 @@ impl Resolved {
         if path.is_dir() && path.join("tokenizer.json").exists() {
             return Tokenizer::from_dir(path).with_context(|| self.name());
         }
-        if path.is_file() {
+        if path.exists() {
             let checkpoint = Checkpoint::open(path)?;
             return checkpoint::tokenizer(&checkpoint).with_context(|| self.name());
         }
-        self.open()?.tokenizer.with_context(|| self.name())
+        with_transfers(|on_transfer| Ok(self.config.open_tokenizer(on_transfer)?))
     }
 
     /// Opens the device.

@@ -112,11 +112,18 @@ impl Hub {
     /// The program, with this hub and a cache in `home`.
     pub fn command(&self, home: &Path, args: &[&str]) -> Command {
         let mut command = program::command(args);
+        self.lead(&mut command, home);
+        command
+    }
+
+    /// Leads a program to this hub, with a cache in `home`.
+    pub fn lead<'a>(&self, command: &'a mut Command, home: &Path) -> &'a mut Command {
+        for setting in ["HF_HUB_OFFLINE", "HF_TOKEN", "HF_HUB_CACHE"] {
+            command.env_remove(setting);
+        }
         command
             .env("HF_ENDPOINT", &self.address)
             .env("HF_HOME", home)
-            .env_remove("HF_HUB_OFFLINE");
-        command
     }
 }
 

@@ -24,7 +24,7 @@ use crate::weights::Checkpoint;
 
 pub use error::RepoError;
 #[cfg(feature = "hub")]
-pub use hub::{CachedModel, cache_directory, cached_models};
+pub use hub::{CachedModel, CachedRevision, cache_directory, cached_models};
 
 /// How far a transfer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -51,6 +51,9 @@ pub enum PipelineError {
     /// Occurs when a sampling parameter is outside its range.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
+    /// Occurs when there is no usable tokenizer.
+    #[error(transparent)]
+    Tokenizer(#[from] tokenizer::TokenizerError),
     /// Occurs when a field of the configuration cannot be followed.
     #[error(transparent)]
     Settings(#[from] ConfigError),

@@ -4,17 +4,18 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::{ConfigError, PipelineConfig, SupportedEncoding, WeightsFormat};
+use super::{
+    ConfigError, ModelName, PipelineConfig, WeightsFormat, choose::INDEX, model_name::is_repo_id,
+};
 use crate::{
     pipelines::{
         PipelineError,
-        checkpoint::ModelFiles,
-        huggingface_repo::{HuggingFaceRepo, OnTransfer, RepoError, is_later_part},
+        checkpoint::{self, ModelFiles},
+        huggingface_repo::{HuggingFaceRepo, OnTransfer, RepoError},
+        tokenizer::Tokenizer,
     },
-    weights::{Checkpoint, safetensors::SafetensorsIndex},
+    weights::Checkpoint,
 };
-
-const INDEX: &str = "model.safetensors.index.json";
 
 /// Files beside the weights that say what a model is and how its text is tokenised.
 const COMPANIONS: &[&str] = &[
@@ -36,58 +37,6 @@ const COMPANIONS: &[&str] = &[
     "vocab.json",
     "vocab.txt",
 ];
-
-/// What a user calls a model: a file, a folder or a repository, and which of its files.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ModelName {
-    /// A path, or `org/name`.
-    pub repo: String,
-    /// An encoding or a file, written behind a colon.
-    pub part: Option<String>,
-}
-
-impl ModelName {
-    /// Reads `path`, `path:part`, `org/name` or `org/name:part`.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such path, and it cannot be a repository's name either.
-    pub fn parse(text: &str) -> Result<ModelName, RepoError> {
-        let is_model = |name: &str| Path::new(name).exists() || is_repo_id(name);
-        let name = |repo: &str, part: Option<&str>| ModelName {
-            repo: repo.into(),
-            part: part.map(Into::into),
-        };
-        match text.rsplit_once(':') {
-            _ if is_model(text) => Ok(name(text, None)),
-            Some((repo, part)) if is_model(repo) && !part.is_empty() => Ok(name(repo, Some(part))),
-            _ => Err(RepoError::NotFound {
-                name: text.into(),
-                may_be_repo: false,
-            }),
-        }
-    }
-
-    fn encoding(&self) -> Option<SupportedEncoding> {
-        let part = self.part.as_deref()?;
-        match WeightsFormat::of(part) {
-            Some(_) => None,
-            None => SupportedEncoding::parse_from_file_name(part),
-        }
-    }
-}
-
-/// True for `org/name` with letters, digits and `-_.`; a path to a missing file is none.
-fn is_repo_id(name: &str) -> bool {
-    let word = |word: &str| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-        word.starts_with(|c: char| c.is_ascii_alphanumeric())
-            && word.len() <= 96
-            && word.chars().all(plain)
-    };
-    let parts = name.split_once('/');
-    parts.is_some_and(|(org, name)| word(org) && word(name)) && WeightsFormat::of(name).is_none()
-}
 
 /// Where the weights of a configuration are.
 #[derive(Debug)]
@@ -215,78 +164,6 @@ impl PipelineConfig {
         Ok(located)
     }
 
-    /// The files of a repository that are the model: those that the name's part or the encoding
-    /// asks for, else safetensors before GGUF.
-    fn choose(
-        &self,
-        repo: &HuggingFaceRepo,
-        model: &ModelName,
-        on_transfer: OnTransfer<'_>,
-    ) -> Result<Vec<String>, PipelineError> {
-        let id = || repo.repo_id().to_string();
-        let wanted = model.encoding().or(self.quantization_encoding);
-        if let (Some(file), None) = (&model.part, model.encoding()) {
-            return Ok(with_parts(repo, file));
-        }
-        let mut files = match wanted {
-            Some(encoding) => repo.files_for_encoding(encoding, None, None, on_transfer)?,
-            None => repo.weight_files(),
-        };
-        for list in files.values_mut() {
-            list.retain(|file| !is_later_part(file) || !file.ends_with(".gguf"));
-        }
-        if let Some(shards) = files.get(&WeightsFormat::Safetensors) {
-            let whole = |file: &&String| file.as_str() == "model.safetensors";
-            let shards: Vec<String> = match shards.iter().find(whole) {
-                Some(whole) => vec![whole.clone()],
-                None if repo.file_exists(INDEX) => index_files(repo, on_transfer)?,
-                None => shards
-                    .iter()
-                    .filter(|file| !file.contains('/'))
-                    .cloned()
-                    .collect(),
-            };
-            match shards.len() {
-                0 => {}
-                1 => return Ok(shards),
-                _ if repo.file_exists(INDEX) => return Ok(shards),
-                _ => {
-                    let (repo, files) = (id(), shards);
-                    return Err(RepoError::Ambiguous { repo, files }.into());
-                }
-            }
-        }
-        if let Some(models) = files
-            .get(&WeightsFormat::Gguf)
-            .filter(|models| !models.is_empty())
-        {
-            return match best_gguf(models) {
-                Some(file) => Ok(with_parts(repo, file)),
-                None => Err(RepoError::Ambiguous {
-                    repo: id(),
-                    files: models.clone(),
-                }
-                .into()),
-            };
-        }
-        if files.contains_key(&WeightsFormat::PyTorch) {
-            return Err(ConfigError::NotBuilt {
-                field: "weight_path",
-                reason: "the model has only PyTorch's files: use one with safetensors or GGUF",
-            }
-            .into());
-        }
-        Err(match wanted {
-            Some(wanted) if !repo.weight_files().is_empty() => RepoError::NoEncoding {
-                repo: id(),
-                wanted,
-                there_are: repo.supported_encodings(on_transfer)?,
-            },
-            _ => RepoError::NoWeights { repo: id() },
-        }
-        .into())
-    }
-
     /// The repository of the weights; `None` if they are files of this machine.
     ///
     /// # Errors
@@ -409,6 +286,23 @@ impl PipelineConfig {
         Ok(())
     }
 
+    /// Opens the tokenizer alone, and downloads no weights if it stands beside them.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or of an unknown kind.
+    pub fn open_tokenizer(&self, on_transfer: OnTransfer<'_>) -> Result<Tokenizer, PipelineError> {
+        let located = self.locate(on_transfer)?;
+        let force = self.force_download;
+        if located.format() != Some(WeightsFormat::Gguf)
+            && let Some(folder) = located.companions(force, on_transfer)?
+        {
+            return Ok(Tokenizer::from_dir(&folder)?);
+        }
+        let checkpoint = Checkpoint::open_all(&located.download(force, on_transfer)?)?;
+        Ok(checkpoint::tokenizer(&checkpoint)?)
+    }
+
     /// Opens the model's files, after downloading what is missing, and holds them to what the
     /// configuration says of encoding, architecture and rope.
     ///
@@ -431,117 +325,5 @@ impl PipelineConfig {
         };
         let files = ModelFiles::from_checkpoint(&located.name, checkpoint, folder.as_deref())?;
         self.hold(files)
-    }
-}
-
-/// A GGUF file and, if it is the first of several, the others.
-fn with_parts(repo: &HuggingFaceRepo, file: &str) -> Vec<String> {
-    let mut files = vec![file.to_string()];
-    if let Some((stem, count)) = file.rsplit_once("-00001-of-") {
-        let part = |name: &String| {
-            let middle = name
-                .strip_prefix(stem)
-                .and_then(|rest| rest.strip_suffix(count));
-            middle.is_some_and(|middle| middle.ends_with("-of-") && is_later_part(name))
-        };
-        let parts = repo.weight_files().remove(&WeightsFormat::Gguf);
-        files.extend(parts.into_iter().flatten().filter(part));
-    }
-    files
-}
-
-/// Of several GGUF models, the one to take: the only one; of q4_k, which most people take, the
-/// middle mixture.
-fn best_gguf(models: &[String]) -> Option<&String> {
-    let of = |encoding| {
-        let same =
-            move |file: &&String| SupportedEncoding::parse_from_file_name(file) == Some(encoding);
-        models.iter().filter(same).collect::<Vec<_>>()
-    };
-    let encodings: std::collections::BTreeSet<_> = models
-        .iter()
-        .map(|file| SupportedEncoding::parse_from_file_name(file))
-        .collect();
-    let candidates = match encodings.len() {
-        1 => models.iter().collect(),
-        _ => of(SupportedEncoding::q4_k),
-    };
-    let middle = |file: &&&String| file.to_ascii_lowercase().contains("k_m");
-    match candidates.as_slice() {
-        [only] => Some(only),
-        several => {
-            let mut middles = several.iter().filter(middle);
-            middles.next().filter(|_| middles.next().is_none()).copied()
-        }
-    }
-}
-
-/// The files that the index of a checkpoint in several files names.
-fn index_files(
-    repo: &HuggingFaceRepo,
-    on_transfer: OnTransfer<'_>,
-) -> Result<Vec<String>, PipelineError> {
-    let path = repo.download(INDEX, false, on_transfer)?;
-    let name = path.display().to_string();
-    let json = std::fs::read(&path).map_err(|source| RepoError::Io {
-        path: name.clone(),
-        source,
-    })?;
-    Ok(SafetensorsIndex::parse(&name, &json)?.files)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_models() {
-        let name = |repo: &str, part: Option<&str>| ModelName {
-            repo: repo.into(),
-            part: part.map(Into::into),
-        };
-        for (text, expected) in [
-            ("org/name", name("org/name", None)),
-            ("org/name:q4_k", name("org/name", Some("q4_k"))),
-            (
-                "org/n-a_m.e1:a/b.gguf",
-                name("org/n-a_m.e1", Some("a/b.gguf")),
-            ),
-            (".", name(".", None)),
-            (".:q8_0", name(".", Some("q8_0"))),
-        ] {
-            assert_eq!(ModelName::parse(text).unwrap(), expected, "{text}");
-        }
-        for text in [
-            "absent.gguf",
-            "absent/model.gguf",
-            "name",
-            "/absent/x",
-            "a/b/c",
-            "a b/c",
-            "",
-            ":",
-            "org/:q4_k",
-        ] {
-            assert!(ModelName::parse(text).is_err(), "{text}");
-        }
-        let encoding = |text| ModelName::parse(text).unwrap().encoding();
-        assert_eq!(encoding("a/b:Q4_K_M"), Some(SupportedEncoding::q4_k));
-        assert_eq!(encoding("a/b:f16"), Some(SupportedEncoding::float16));
-        assert_eq!(encoding("a/b:x-Q4_K_M.gguf"), None);
-    }
-
-    #[test]
-    fn the_gguf_that_most_people_take() {
-        let best = |names: &[&str]| {
-            let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
-            best_gguf(&names).cloned()
-        };
-        assert_eq!(best(&["a.gguf"]).as_deref(), Some("a.gguf"));
-        let several = ["a-Q4_K_M.gguf", "a-Q4_K_S.gguf", "a-Q8_0.gguf"];
-        assert_eq!(best(&several).as_deref(), Some("a-Q4_K_M.gguf"));
-        assert_eq!(best(&several[1..]).as_deref(), Some("a-Q4_K_S.gguf"));
-        assert_eq!(best(&["a.gguf", "b.gguf"]), None);
-        assert_eq!(best(&["a-Q8_0.gguf", "a-F16.gguf"]), None);
     }
 }
