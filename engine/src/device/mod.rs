@@ -7,6 +7,11 @@
 pub mod host;
 pub mod measure;
 mod spec;
+#[cfg(all(
+    feature = "wgpu",
+    any(windows, target_os = "linux", target_os = "android")
+))]
+mod vulkan_memory;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
