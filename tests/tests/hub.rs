@@ -320,6 +320,17 @@ fn refusals_are_explained() {
     let flags = ["--revision", "v9"];
     let line = generate(&hub, home.path(), "org/tiny", &flags).failed("an absent revision");
     assert!(line.contains("v9"), "{line}");
+    let mut gone = command(&hub, home.path(), "org/tiny", &[]);
+    gone.env("HF_ENDPOINT", "http://127.0.0.1:9");
+    let line = run_command(gone, "").failed("a hub that is not there");
+    assert!(
+        line.contains("127.0.0.1:9") && line.contains("refused"),
+        "{line}"
+    );
+    let mut wrong = command(&hub, home.path(), "org/tiny", &[]);
+    wrong.env("HF_ENDPOINT", "nonsense");
+    let line = run_command(wrong, "").failed("an endpoint that is none");
+    assert!(line.contains("HF_ENDPOINT"), "{line}");
     let line = generate(&hub, home.path(), "tiny", &[]).failed("a name without its owner");
     assert!(line.contains("org/name"), "{line}");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use clap::Args;
-use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::{Table, presets::NOTHING};
 use serde_json::{Value, json};
 use wisp_engine::{
     compiler::Footprint,
@@ -130,7 +130,7 @@ fn print(
 ) {
     let spec = &files.recognised.spec;
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.load_style(NOTHING);
     let mut row = |name: &str, value: String| {
         table.add_row([name.to_string(), value]);
     };

@@ -97,7 +97,9 @@ pub enum RepoError {
         problem: String,
     },
     /// Occurs when the hub cannot be reached.
-    #[error("{repo}: cannot reach {endpoint}: {problem}")]
+    #[error(
+        "{repo} is no file or directory here, and {endpoint} cannot be asked for it: {problem}"
+    )]
     Unreachable {
         /// The repository.
         repo: String,

@@ -28,10 +28,11 @@ use hf_hub::{
 };
 
 use super::{OnTransfer, RepoError, RepoFile, RepoInfo, Transfer, local};
-use explain::chain;
+use explain::root;
 
 pub use cached::{CachedModel, CachedRevision, cache_directory, cached_models};
 
+const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 /// How often the caller is asked whether to go on.
 const TICK: Duration = Duration::from_millis(100);
 /// How often a download that brings nothing new is tried again.
@@ -78,16 +79,19 @@ fn is_on(variable: &str) -> bool {
 
 /// The client, set up as Hugging Face's variables say.
 fn client() -> Result<HFClient, HFError> {
-    HFClient::builder()
-        .user_agent(concat!("wisp/", env!("CARGO_PKG_VERSION")))
-        .build()
+    let builder = HFClient::builder().user_agent(concat!("wisp/", env!("CARGO_PKG_VERSION")));
+    match std::env::var("HF_ENDPOINT") {
+        // The client takes an empty variable for an address.
+        Ok(empty) if empty.is_empty() => builder.endpoint(DEFAULT_ENDPOINT).build(),
+        _ => builder.build(),
+    }
 }
 
 fn no_client(error: HFError) -> RepoError {
     RepoError::Unreachable {
-        repo: "the hub".into(),
+        repo: "HF_ENDPOINT".into(),
         endpoint: std::env::var("HF_ENDPOINT").unwrap_or_default(),
-        problem: chain(&error),
+        problem: root(&error),
     }
 }
 

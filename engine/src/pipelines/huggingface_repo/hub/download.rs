@@ -14,7 +14,7 @@ use hf_hub::HFError;
 use super::{
     super::{OnTransfer, RepoFile, RepoInfo, Transfer},
     Hub, MAX_ATTEMPTS, RepoError, TICK,
-    explain::chain,
+    explain::root,
     is_safe,
 };
 
@@ -159,7 +159,7 @@ impl Hub {
                     got: done,
                     problem: ended
                         .err()
-                        .map_or(String::new(), |error| format!(": {}", chain(&error))),
+                        .map_or(String::new(), |error| format!(": {}", root(&error))),
                 });
             }
         }

@@ -4,18 +4,13 @@ use hf_hub::HFError;
 
 use super::{Hub, RepoError};
 
-/// An error with its causes, on one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
-        }
-        cause = error.source();
+/// What an error comes from in the end: the layers above only say that a request failed.
+pub(super) fn root(error: &dyn std::error::Error) -> String {
+    let mut root = error;
+    while let Some(cause) = root.source() {
+        root = cause;
     }
-    shown(&text)
+    shown(&root.to_string())
 }
 
 /// Words from elsewhere, made fit for one line of a terminal.
@@ -78,9 +73,9 @@ impl Hub {
             error @ HFError::Request { .. } => RepoError::Unreachable {
                 repo,
                 endpoint,
-                problem: chain(&error),
+                problem: root(&error),
             },
-            other => self.hub_error(&chain(&other)),
+            other => self.hub_error(&shown(&other.to_string())),
         }
     }
 }
