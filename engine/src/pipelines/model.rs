@@ -446,7 +446,10 @@ fn check_memory(
     }
     // The cache's workspace is what weights and intermediate results leave.
     let workspace = memory.saturating_sub(needs.total() - needs.buffers);
-    let per_position = spec.kv_bytes_per_position().max(1) * limits.max_batch;
+    let per_position = spec
+        .kv_bytes_per_position()
+        .max(1)
+        .saturating_mul(limits.max_batch);
     let mut positions = workspace / per_position;
     if u64::from(limits.page_size) < limits.max_length {
         positions -= positions % u64::from(limits.page_size.max(1));
@@ -482,7 +485,7 @@ fn fit(
     limits.max_batch = limits.max_batch.max(1);
     limits.max_logit_rows = limits.max_logit_rows.max(limits.max_batch);
     limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
-    let page_bytes = spec.kv_row_bytes() * u64::from(limits.page_size);
+    let page_bytes = spec.kv_row_bytes().saturating_mul(limits.page_size.into());
     let most = capabilities
         .max_binding_bytes
         .min(capabilities.max_buffer_bytes)

@@ -102,9 +102,8 @@ impl Layer {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn toml(origin: &str, text: &str) -> Result<Layer, ConfigError> {
         let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-            let line = error
-                .span()
-                .map(|span| text[..span.start.min(text.len())].lines().count().max(1));
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map(|before| before.lines().count().max(1));
             ConfigError::Syntax {
                 origin: origin.into(),
                 line: line.unwrap_or(1),
