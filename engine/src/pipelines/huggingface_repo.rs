@@ -177,6 +177,10 @@ impl HuggingFaceRepo {
     /// # Errors
     ///
     /// If there is no such file, or it cannot be had whole.
+    #[cfg_attr(
+        not(feature = "hub"),
+        allow(unused_variables, reason = "a folder's files are there")
+    )]
     pub fn download(
         &self,
         file: &str,
