@@ -5,6 +5,7 @@
 
 mod commands;
 mod interrupt;
+mod settings;
 mod setup;
 
 use std::process::ExitCode;
@@ -37,8 +38,10 @@ enum Command {
     Bench(commands::bench::Bench),
     /// List the devices of this machine
     Devices(commands::devices::Devices),
-    /// Describe a model file
+    /// Describe a model, and the memory that it will need
     Info(commands::info::Info),
+    /// List what can run: architectures, encodings, and the models that were downloaded
+    List(commands::list::List),
 }
 
 /// Mesa complains on standard error where there is no runtime directory, as for root or in CI.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => command.run(),
         Command::Devices(command) => command.run(),
         Command::Info(command) => command.run(),
+        Command::List(command) => command.run(),
     };
     match done {
         Ok(()) if interrupt::happened() => ExitCode::from(130),
@@ -71,7 +75,11 @@ fn main() -> ExitCode {
         Err(error) => {
             // One line, whatever the causes: `{:#}` joins them.
             eprintln!("error: {}", format!("{error:#}").replace('\n', " "));
-            ExitCode::FAILURE
+            if interrupt::happened() {
+                ExitCode::from(130)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

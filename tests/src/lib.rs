@@ -2,6 +2,7 @@
 
 pub mod dequantize;
 pub mod gguf_writer;
+pub mod hub;
 pub mod kernels;
 pub mod program;
 pub mod quantize;

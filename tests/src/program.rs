@@ -119,9 +119,21 @@ pub fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> 
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    for setting in ["WISP_DEVICE", "WISP_DEBUG", "RUST_BACKTRACE"] {
-        command.env_remove(setting);
+    let own = |name: &str| {
+        ["WISP_", "HF_", "HUGGINGFACE_"]
+            .iter()
+            .any(|own| name.starts_with(own))
+    };
+    for (setting, _) in std::env::vars_os() {
+        if setting.to_str().is_some_and(own) {
+            command.env_remove(setting);
+        }
     }
+    // No settings of the user's, and no word to any hub.
+    command
+        .env_remove("RUST_BACKTRACE")
+        .env("WISP_CONFIG", "")
+        .env("HF_HUB_OFFLINE", "1");
     command
 }
 
@@ -148,7 +160,11 @@ pub fn run_with_input<S: AsRef<std::ffi::OsStr>>(
     args: impl IntoIterator<Item = S>,
     input: &str,
 ) -> Run {
-    let mut command = command(args);
+    run_command(command(args), input)
+}
+
+/// Runs a prepared program to its end with this standard input.
+pub fn run_command(mut command: Command, input: &str) -> Run {
     let shown: Vec<_> = command
         .get_args()
         .map(|arg| arg.to_string_lossy().into_owned())

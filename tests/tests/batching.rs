@@ -56,6 +56,7 @@ fn limits() -> ModelLimits {
         page_size: 16,
         pages: 0,
         max_steps: 4,
+        ..ModelLimits::default()
     }
 }
 

@@ -2,12 +2,15 @@
 //!
 //! Compiling needs neither weights nor a device, only the [`Capabilities`] of a target.
 
+mod footprint;
 mod fuse;
 mod lower;
 mod memory;
 mod program;
 mod select;
 
+pub use footprint::Footprint;
+pub(crate) use footprint::{PARAMS_STRIDE, planes};
 pub use program::{Call, Matrix, Piece, Place, Port, Program, Size, Vector, Word};
 
 use crate::{device::Capabilities, graph::Graph};

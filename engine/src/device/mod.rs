@@ -7,6 +7,11 @@
 pub mod host;
 pub mod measure;
 mod spec;
+#[cfg(all(
+    feature = "wgpu",
+    any(windows, target_os = "linux", target_os = "android")
+))]
+mod vulkan_memory;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
@@ -318,6 +323,7 @@ trait Backend: Send + Sync + std::fmt::Debug {
         dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
     ) -> Result<(), DeviceError>;
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>>;
+    fn free_memory(&self) -> Option<u64>;
 }
 
 /// Bytes allocated on a device, now and at most so far.
@@ -509,6 +515,11 @@ impl Device {
     /// If the device was lost or reported an error meanwhile.
     pub async fn finish(&self) -> Result<(), DeviceError> {
         self.backend.finish().await
+    }
+
+    /// Bytes of memory that nobody uses now, where the device tells.
+    pub fn free_memory(&self) -> Option<u64> {
+        self.backend.free_memory()
     }
 
     /// Bytes allocated now, and at most so far.

@@ -106,6 +106,34 @@ impl FromStr for Profile {
     }
 }
 
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Profile::Full => "full",
+            Profile::Baseline => "baseline",
+        })
+    }
+}
+
+/// serde by the text that `Display` writes and `FromStr` reads.
+macro_rules! serde_as_text {
+    ($($name:ident),*) => { $(
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(from)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    )* };
+}
+serde_as_text!(DeviceSpec, Profile);
+
 /// Every device of this machine, the host last; each with the name that [`DeviceSpec`] reads.
 pub async fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
     #[allow(

@@ -37,7 +37,7 @@ struct WgpuDevice {
 /// One instance per set of backends, for the life of the process: with the last instance the Vulkan
 /// loader would unload the driver, and Mesa's leaves a handler behind that `exit` then jumps to.
 #[cfg(not(target_arch = "wasm32"))]
-fn instance(backends: wgpu::Backends) -> wgpu::Instance {
+pub(super) fn instance(backends: wgpu::Backends) -> wgpu::Instance {
     static KEPT: std::sync::Mutex<Vec<(wgpu::Backends, wgpu::Instance)>> =
         std::sync::Mutex::new(Vec::new());
     // Whoever panicked with the lock left whole entries.
@@ -521,6 +521,19 @@ impl Backend for WgpuDevice {
         }
         self.queue.submit([encoder.finish()]);
         self.check("a submission", 0)
+    }
+
+    fn free_memory(&self) -> Option<u64> {
+        // WebGPU does not tell; what shares the host's memory has what the host has.
+        if self.info.software || self.info.integrated {
+            return super::host::free_memory();
+        }
+        #[cfg(any(windows, target_os = "linux", target_os = "android"))]
+        {
+            super::vulkan_memory::free(&self.device)
+        }
+        #[cfg(not(any(windows, target_os = "linux", target_os = "android")))]
+        None
     }
 
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {

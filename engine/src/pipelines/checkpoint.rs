@@ -37,12 +37,28 @@ impl ModelFiles {
     /// If the files cannot be read, or the architecture is unknown. A missing tokenizer is no error yet.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open(path: &std::path::Path) -> Result<ModelFiles, PipelineError> {
-        let checkpoint = Checkpoint::open(path)?;
         let name = path.display().to_string();
+        ModelFiles::from_checkpoint(&name, Checkpoint::open(path)?, None)
+    }
+
+    /// The model of a checkpoint on disk. Unless it is in GGUF, what describes it stands in
+    /// `directory`, or else beside the weights.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn from_checkpoint(
+        name: &str,
+        checkpoint: Checkpoint,
+        directory: Option<&std::path::Path>,
+    ) -> Result<ModelFiles, PipelineError> {
+        let name = name.to_string();
         if checkpoint.gguf().is_some() {
             return ModelFiles::from_gguf(name, checkpoint);
         }
-        let directory = checkpoint.directory().unwrap_or(path).to_path_buf();
+        let beside = checkpoint.directory().unwrap_or(std::path::Path::new("."));
+        let directory = directory.unwrap_or(beside).to_path_buf();
         let config = read(&directory.join("config.json"))?;
         let recognised = architectures::from_hugging_face(&config)?;
         let tokenizer = Tokenizer::from_dir(&directory);

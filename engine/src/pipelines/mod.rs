@@ -3,7 +3,10 @@
 pub mod architectures;
 pub mod chat_template;
 pub mod checkpoint;
+pub mod config;
 pub mod decoder;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod huggingface_repo;
 pub mod kv_cache;
 pub mod model;
 pub mod rope;
@@ -13,9 +16,15 @@ pub mod scheduler;
 pub mod text_generation;
 pub mod tokenizer;
 
-use crate::{graph::GraphError, session::SessionError, weights::WeightError};
+use crate::{compiler::Footprint, graph::GraphError, session::SessionError, weights::WeightError};
 
+pub use config::{
+    CacheStrategy, ConfigError, PipelineConfig, PipelineEngine, RepoType, RopeType,
+    SupportedEncoding, WeightsFormat,
+};
 pub use decoder::{DecoderError, DecoderSpec};
+#[cfg(not(target_arch = "wasm32"))]
+pub use huggingface_repo::{HuggingFaceRepo, RepoError};
 pub use model::{ModelLimits, PipelineModel, TokenInputs};
 pub use sampling::{SamplingError, SamplingParams};
 pub use scheduler::{FinishReason, Request, RequestError, RequestId};
@@ -42,6 +51,29 @@ pub enum PipelineError {
     /// Occurs when a sampling parameter is outside its range.
     #[error(transparent)]
     Sampling(#[from] SamplingError),
+    /// Occurs when there is no usable tokenizer.
+    #[error(transparent)]
+    Tokenizer(#[from] tokenizer::TokenizerError),
+    /// Occurs when a field of the configuration cannot be followed.
+    #[error(transparent)]
+    Settings(#[from] ConfigError),
+    /// Occurs when a repository's files cannot be had.
+    #[cfg(not(target_arch = "wasm32"))]
+    #[error(transparent)]
+    Repository(#[from] RepoError),
+    /// Occurs when a model needs more memory than it may take.
+    #[error(
+        "the model needs {} (weights {}, KV cache {}, intermediate results {}), but may take {} of the device's free memory: {advice}",
+        size(.needs.total()), size(.needs.weights), size(.needs.buffers), size(.needs.working), size(*.memory)
+    )]
+    DoesNotFit {
+        /// What it needs.
+        needs: Footprint,
+        /// What it may take.
+        memory: u64,
+        /// What to change.
+        advice: String,
+    },
     /// Occurs when a token is not in the vocabulary.
     #[error("token {token} is not in the vocabulary of {vocab_size}")]
     UnknownToken {
@@ -86,4 +118,19 @@ pub enum PipelineError {
         "the model computed no finite logits (NaN or infinity): its weights are damaged or its format is not what its file says"
     )]
     NotFinite,
+}
+
+/// Bytes as people read them.
+pub fn size(bytes: u64) -> String {
+    let units = ["KiB", "MiB", "GiB"];
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = units[0];
+    for next in &units[1..] {
+        if value < 1000.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    format!("{value:.1} {unit}")
 }

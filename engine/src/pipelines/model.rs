@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 
 use crate::{
+    compiler::Footprint,
+    device::Capabilities,
     session::{CompiledModel, Dims, InferenceSession, InitOptions, Model, SessionError, submit},
     weights::{Views, WeightSource},
 };
@@ -21,6 +23,8 @@ pub struct ModelLimits {
     pub max_length: u64,
     /// Sequences at the same time.
     pub max_batch: u64,
+    /// Sequences whose prompts go through the model in one step.
+    pub max_prefill: u64,
     /// Tokens in one step.
     pub max_step_tokens: u64,
     /// Tokens in one step whose logits are wanted; at least `max_batch`.
@@ -31,6 +35,8 @@ pub struct ModelLimits {
     pub pages: u64,
     /// Decode steps in one submission.
     pub max_steps: u64,
+    /// Bytes of device memory that the model may take; 0: as many as there are.
+    pub memory: u64,
 }
 
 impl Default for ModelLimits {
@@ -38,11 +44,13 @@ impl Default for ModelLimits {
         ModelLimits {
             max_length: 2048,
             max_batch: 1,
+            max_prefill: 32,
             max_step_tokens: 512,
             max_logit_rows: 1,
             page_size: 32,
             pages: 0,
             max_steps: 8,
+            memory: 0,
         }
     }
 }
@@ -101,40 +109,28 @@ impl PipelineModel {
         limits: ModelLimits,
         progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
     ) -> Result<PipelineModel, PipelineError> {
-        let limits = fit(session, &spec, limits)?;
+        let capabilities = &session.device().info().capabilities;
+        let limits = fit(capabilities, &spec, limits)?;
         let mut weights = Views::new(weights);
-        let compiled = compile(session, &spec, names, &mut weights, limits)?;
-        let dims = |rows: u64| {
-            HashMap::from([
-                ("tokens".to_string(), limits.max_step_tokens),
-                ("batch".to_string(), limits.max_batch),
-                ("max_pages".to_string(), limits.pages_per_sequence()),
-                ("logit_rows".to_string(), rows),
-                ("pages".to_string(), limits.total_pages()),
-            ])
-        };
+        let compiled = compile(capabilities, &spec, names, &mut weights, limits)?;
+        let sampling = session.compile(&sampler::build(spec.vocab_size, limits.max_steps)?)?;
+        check_memory(&spec, limits, footprint(&compiled, &sampling, limits))?;
         let options = InitOptions {
-            max_dims: dims(limits.max_logit_rows),
+            max_dims: max_dims(limits, limits.max_logit_rows),
             progress,
             ..Default::default()
         };
         let decoder = session.init(&compiled, &weights, options).await?;
         let mut shared = HashMap::new();
-        for name in ["logits", "tokens", "index"] {
+        for name in SHARED {
             shared.insert(name.to_string(), decoder.buffer(name)?.clone());
         }
         let options = InitOptions {
-            max_dims: dims(limits.max_batch),
+            max_dims: max_dims(limits, limits.max_batch),
             shared,
             ..Default::default()
         };
-        let sampler = session
-            .load(
-                &sampler::build(spec.vocab_size, limits.max_steps)?,
-                &weights,
-                options,
-            )
-            .await?;
+        let sampler = session.init(&sampling, &weights, options).await?;
         Ok(PipelineModel {
             spec,
             limits,
@@ -142,6 +138,25 @@ impl PipelineModel {
             sampler,
             page_table: Vec::new(),
         })
+    }
+
+    /// What a checkpoint would take on a device, without loading it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`], as far as that does not depend on the device's memory.
+    pub fn estimate_memory(
+        target: &Capabilities,
+        spec: &DecoderSpec,
+        names: &TensorNames,
+        weights: &dyn WeightSource,
+        limits: ModelLimits,
+    ) -> Result<Footprint, PipelineError> {
+        let limits = fit(target, spec, limits)?;
+        let decoder = compile(target, spec, names, &mut Views::new(weights), limits)?;
+        let sampler = sampler::build(spec.vocab_size, limits.max_steps)?;
+        let sampler = InferenceSession::compile_for(&sampler, target)?;
+        Ok(footprint(&decoder, &sampler, limits))
     }
 
     /// What the decoder is.
@@ -333,21 +348,83 @@ impl PipelineModel {
     }
 }
 
+/// What the sampler has from the decoder: its logits, and the inputs that it writes for the next step.
+const SHARED: [&str; 3] = ["logits", "tokens", "index"];
+
+/// The largest sizes of the programs' symbolic dimensions.
+fn max_dims(limits: ModelLimits, logit_rows: u64) -> HashMap<String, u64> {
+    HashMap::from([
+        ("tokens".to_string(), limits.max_step_tokens),
+        ("batch".to_string(), limits.max_batch),
+        ("max_pages".to_string(), limits.pages_per_sequence()),
+        ("logit_rows".to_string(), logit_rows),
+        ("pages".to_string(), limits.total_pages()),
+    ])
+}
+
+/// What decoder and sampler take together.
+fn footprint(decoder: &CompiledModel, sampler: &CompiledModel, limits: ModelLimits) -> Footprint {
+    let decoder = decoder
+        .program()
+        .footprint(&max_dims(limits, limits.max_logit_rows), &[]);
+    let sampler = sampler
+        .program()
+        .footprint(&max_dims(limits, limits.max_batch), &SHARED);
+    decoder.and(sampler)
+}
+
+/// Refuses a model that needs more memory than it may take, and says what to change.
+fn check_memory(
+    spec: &DecoderSpec,
+    limits: ModelLimits,
+    needs: Footprint,
+) -> Result<(), PipelineError> {
+    let memory = limits.memory;
+    if memory == 0 || needs.total() <= memory {
+        return Ok(());
+    }
+    // The cache's workspace is what weights and intermediate results leave.
+    let workspace = memory.saturating_sub(needs.total() - needs.buffers);
+    let per_position = spec
+        .kv_bytes_per_position()
+        .max(1)
+        .saturating_mul(limits.max_batch);
+    let mut positions = workspace / per_position;
+    if u64::from(limits.page_size) < limits.max_length {
+        positions -= positions % u64::from(limits.page_size.max(1));
+    }
+    let advice = match positions {
+        0 => {
+            "use a model with fewer or smaller weights (such as q4_k), a smaller --prefill-chunk, \
+              another --device, or more of the memory (--gpu-memory-utilization)"
+                .into()
+        }
+        positions => format!(
+            "use --max-length {positions} or less, fewer sequences at a time, or more of the memory \
+             (--gpu-memory-utilization)"
+        ),
+    };
+    Err(PipelineError::DoesNotFit {
+        needs,
+        memory,
+        advice,
+    })
+}
+
 /// Limits that the device and the model can keep: a binding must hold a layer's cache and the logits.
 fn fit(
-    session: &InferenceSession,
+    capabilities: &Capabilities,
     spec: &DecoderSpec,
     limits: ModelLimits,
 ) -> Result<ModelLimits, PipelineError> {
     // The arithmetic below relies on sizes that are neither zero nor huge.
     spec.check().map_err(DecoderError::Spec)?;
-    let capabilities = &session.device().info().capabilities;
     let mut limits = limits;
     limits.max_length = limits.max_length.clamp(1, spec.max_positions.max(1));
     limits.max_batch = limits.max_batch.max(1);
     limits.max_logit_rows = limits.max_logit_rows.max(limits.max_batch);
     limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
-    let page_bytes = spec.kv_row_bytes() * u64::from(limits.page_size);
+    let page_bytes = spec.kv_row_bytes().saturating_mul(limits.page_size.into());
     let most = capabilities
         .max_binding_bytes
         .min(capabilities.max_buffer_bytes)
@@ -369,7 +446,7 @@ fn fit(
 
 /// Compiles a checkpoint's decoder: its tensors' names, shapes and encodings are read, not its weights.
 fn compile(
-    session: &InferenceSession,
+    target: &Capabilities,
     spec: &DecoderSpec,
     names: &TensorNames,
     weights: &mut Views<'_>,
@@ -380,5 +457,5 @@ fn compile(
         max_length: limits.max_length,
     };
     let graph = decoder::build(spec, names, weights, layout)?;
-    Ok(session.compile(&graph)?)
+    Ok(InferenceSession::compile_for(&graph, target)?)
 }

@@ -99,6 +99,8 @@ pub struct Limits {
     pub max_length: usize,
     /// Decode steps in one submission.
     pub max_steps: usize,
+    /// Sequences whose prompts go through the model in one step.
+    pub max_prefill: usize,
 }
 
 /// What runs next: the parts, and how many times a pure decode batch repeats.
@@ -258,7 +260,8 @@ impl Scheduler {
             .running
             .iter()
             .partition(|sequence| sequence.tokens.len() - sequence.cached == 1);
-        for sequence in decoding.iter().chain(&prefilling) {
+        let prompts = prefilling.iter().take(self.limits.max_prefill.max(1));
+        for sequence in decoding.iter().chain(prompts) {
             let missing = sequence.tokens.len() - sequence.cached;
             let len = missing.min(budget);
             if len > 0 {
@@ -436,9 +439,10 @@ mod tests {
             pages in 5u32..30,
             page_size in 1u32..9,
             max_steps in 1usize..5,
+            max_prefill in 1usize..4,
         ) {
             let max_length = 45.min(pages as usize * page_size as usize);
-            let limits = Limits { max_batch, max_step_tokens, max_length, max_steps };
+            let limits = Limits { max_batch, max_step_tokens, max_length, max_steps, max_prefill };
             let mut scheduler = Scheduler::new(limits, PagePool::new(pages, page_size));
             let mut expected = HashMap::new();
             for (tokens, new) in lengths {
@@ -458,6 +462,8 @@ mod tests {
                 scheduler.admit();
                 let step = scheduler.schedule();
                 prop_assert!(!step.chunks.is_empty());
+                let prompts = step.chunks.iter().filter(|chunk| chunk.len > 1).count();
+                prop_assert!(prompts <= max_prefill);
                 prop_assert!(step.chunks.iter().map(|chunk| chunk.len).sum::<usize>() <= max_step_tokens.max(1));
                 let mut drawn = Vec::new();
                 for chunk in &step.chunks {
@@ -491,6 +497,7 @@ mod tests {
             max_step_tokens: 64,
             max_length: 64,
             max_steps: 1,
+            max_prefill: 2,
         };
         let mut scheduler = Scheduler::new(limits, PagePool::new(8, 8));
         let id = scheduler.add(request(20, 5)).unwrap();
@@ -508,6 +515,7 @@ mod tests {
             max_step_tokens: 8,
             max_length: 100,
             max_steps: 1,
+            max_prefill: 2,
         };
         let mut scheduler = Scheduler::new(limits, PagePool::new(2, 8));
         assert_eq!(scheduler.add(request(0, 5)), Err(RequestError::Empty));

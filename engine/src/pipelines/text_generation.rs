@@ -50,6 +50,7 @@ impl TextGenerator {
                     .min(limits.total_pages() * u64::from(limits.page_size))
                     as usize,
                 max_steps: limits.max_steps as usize,
+                max_prefill: limits.max_prefill as usize,
             },
             pool,
         );

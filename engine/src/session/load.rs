@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    compiler::{Matrix, Piece, Program, Vector},
+    compiler::{self, Matrix, Piece, Program, Vector},
     device::{Buffer, BufferSlice, Device, Usage},
-    weights::{WeightSource, encoding::PLANE_ALIGN, encodings},
+    weights::{WeightSource, encodings},
 };
 
 use super::SessionError;
@@ -122,13 +122,7 @@ pub(super) async fn matrix(
     progress: &mut Progress<'_>,
 ) -> Result<DeviceMatrix, SessionError> {
     let plane_row = matrix.encoding.plane_row_bytes(matrix.cols);
-    let mut planes = [(0, 0); 3];
-    let mut end = 0u64;
-    for (plane, row_bytes) in plane_row.into_iter().enumerate() {
-        let bytes = (row_bytes * matrix.rows()).next_multiple_of(16);
-        planes[plane] = (end, bytes);
-        end = (end + bytes).next_multiple_of(PLANE_ALIGN);
-    }
+    let (planes, end) = compiler::planes(matrix);
     let first = matrix
         .pieces
         .first()

@@ -12,14 +12,10 @@ use super::{
     load::{self, DeviceMatrix, Progress},
 };
 use crate::{
-    compiler::{Call, Place, Port, Program, Size, Word},
+    compiler::{Call, PARAMS_STRIDE, Place, Port, Program, Size, Word},
     device::{BindGroup, Buffer, BufferSlice, Device, Dispatch, Pipeline, Usage},
     weights::WeightSource,
 };
-
-/// A call's parameters start at a multiple of this, the largest alignment that WebGPU may ask of
-/// a uniform binding.
-const PARAMS_STRIDE: u64 = 256;
 
 /// A kernel call with its pipelines and memory.
 #[derive(Debug)]

@@ -40,6 +40,30 @@ impl Checkpoint {
     }
 }
 
+impl Checkpoint {
+    /// Opens a checkpoint by all of its files: any one that [`Self::open`] takes, all parts of one in
+    /// GGUF, or several safetensors files whose tensors belong together.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn open_all(paths: &[impl AsRef<Path>]) -> Result<Checkpoint, WeightError> {
+        let Some(first) = paths.first().map(AsRef::as_ref) else {
+            return Checkpoint::from_safetensors(Vec::new(), None);
+        };
+        // The first part of a GGUF checkpoint finds the others.
+        let is_gguf = first
+            .extension()
+            .is_some_and(|extension| extension == "gguf");
+        if paths.len() == 1 || is_gguf {
+            return Checkpoint::open(first);
+        }
+        let files = paths.iter().map(|path| map(path.as_ref()));
+        let directory = first.parent().map(Into::into);
+        Checkpoint::from_safetensors(files.collect::<Result<_, _>>()?, directory)
+    }
+}
+
 fn open_directory(directory: &Path) -> Result<Checkpoint, WeightError> {
     let whole = directory.join(SAFETENSORS);
     if whole.is_file() {

@@ -13,13 +13,14 @@ use wisp_engine::{
 };
 
 use super::print_json;
-use crate::setup::{DeviceArgs, LimitArgs, Loaded, ModelArgs, describe, host_peak_bytes};
+use crate::{
+    settings::{DEVICE, LIMITS, MODEL, Resolved, Settings},
+    setup::{Loaded, describe, host_peak_bytes},
+};
 
 /// Measure speed, next to what the device can do at most.
 #[derive(Args)]
 pub struct Bench {
-    #[command(flatten)]
-    model: ModelArgs,
     /// Tokens of the prompt
     #[arg(short = 'p', long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     prompt_tokens: u32,
@@ -36,9 +37,7 @@ pub struct Bench {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    limits: LimitArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
+    settings: Settings<{ MODEL | DEVICE | LIMITS }>,
 }
 
 /// Tokens a second over the runs.
@@ -149,8 +148,8 @@ fn products(program: &Program) -> (u64, u64) {
 
 impl Bench {
     pub fn run(self) -> Result<()> {
-        let files = self.model.open()?;
-        let mut limits = self.limits.limits(&files)?;
+        let settings = self.settings.resolve()?;
+        let files = settings.open()?;
         let needed = u64::from(self.prompt_tokens) + u64::from(self.new_tokens) + 1;
         if needed > files.recognised.spec.max_positions {
             bail!(
@@ -158,13 +157,14 @@ impl Bench {
                 files.recognised.spec.max_positions
             );
         }
-        limits.max_length = needed.max(32);
+        let most = files.recognised.spec.max_positions;
+        let mut limits = settings.limits_of(&files, needed.max(32).min(most))?;
         limits.max_step_tokens = limits.max_step_tokens.min(self.prompt_tokens.into());
         let Loaded {
             mut generator,
             device,
             load_seconds,
-        } = self.device.load(&files, limits)?;
+        } = settings.load(&files, limits)?;
         // Drivers finish compiling at the first use.
         run(
             &mut generator,
@@ -173,7 +173,7 @@ impl Bench {
             1,
         )?;
         if self.ops {
-            return self.report_ops(&generator, self.ceilings()?);
+            return self.report_ops(&generator, self.ceilings(&settings)?);
         }
         let mut runs = Vec::new();
         for seed in 0..self.runs {
@@ -186,7 +186,7 @@ impl Bench {
         }
         // Before the ceilings, whose measurement takes memory of its own.
         let host_peak_bytes = host_peak_bytes();
-        let ceilings = self.ceilings()?;
+        let ceilings = self.ceilings(&settings)?;
         let prefill = Rate::of(
             self.prompt_tokens,
             runs.iter().map(|run| run.prefill).collect(),
@@ -206,7 +206,7 @@ impl Bench {
         let operations = per_token * prefill.median
             + 2.0 * output as f64 * prefill.median / f64::from(prefill.tokens);
         let report = Report {
-            model: self.model.name(),
+            model: settings.name(),
             device: describe(device.info()),
             runs: self.runs,
             load_seconds,
@@ -231,10 +231,10 @@ impl Bench {
     }
 
     /// Measures the device itself.
-    fn ceilings(&self) -> Result<Ceilings> {
+    fn ceilings(&self, settings: &Resolved) -> Result<Ceilings> {
         let start = Instant::now();
         let clock = move || -> Duration { start.elapsed() };
-        Ok(pollster::block_on(ceilings(&self.device.open()?, &clock))?)
+        Ok(pollster::block_on(ceilings(&settings.device()?, &clock))?)
     }
 
     /// Measures each kind of call in decoding and in prefill.

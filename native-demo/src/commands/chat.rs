@@ -13,26 +13,20 @@ use wisp_engine::pipelines::{
 
 use crate::{
     interrupt,
-    setup::{DeviceArgs, LimitArgs, ModelArgs, SamplingArgs, describe, tokenizer},
+    settings::{DEVICE, GENERATION, LIMITS, MODEL, Settings},
+    setup::{SamplingArgs, describe, tokenizer},
 };
 
 /// Talk with a model in the terminal.
 #[derive(Args)]
 pub struct Chat {
-    #[command(flatten)]
-    model: ModelArgs,
     /// What the model is told beforehand
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
-    /// Most tokens of an answer [default: until the context is full]
-    #[arg(long, short = 'n', value_name = "N")]
-    max_new_tokens: Option<usize>,
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
-    limits: LimitArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
+    settings: Settings<{ MODEL | DEVICE | LIMITS | GENERATION }>,
 }
 
 /// A conversation as the model reads it, up to where its answer begins.
@@ -64,24 +58,25 @@ pub fn encode(files: &ModelFiles, messages: &[Message]) -> Result<Vec<u32>> {
 
 impl Chat {
     pub fn run(self) -> Result<()> {
+        let settings = self.settings.resolve()?;
         let options = GenerateOptions {
-            sampling: self.sampling.params()?,
-            max_new_tokens: self.max_new_tokens,
+            sampling: self.sampling.params(&settings.config)?,
+            max_new_tokens: settings.config.new_tokens(),
             stop: Vec::new(),
             ignore_eos: false,
         };
-        let files = self.model.open()?;
+        let files = settings.open()?;
         let mut messages: Vec<Message> = self
             .system
             .iter()
             .map(|text| Message::new("system", text))
             .collect();
         encode(&files, &[Message::new("user", "")])?;
-        let limits = self.limits.limits(&files)?;
-        let mut loaded = self.device.load(&files, limits)?;
+        let limits = settings.limits(&files)?;
+        let mut loaded = settings.load(&files, limits)?;
         eprintln!(
             "{} on {}. /clear starts anew, /exit or Ctrl-D leaves, Ctrl-C ends an answer.",
-            self.model.name(),
+            settings.name(),
             describe(loaded.device.info())
         );
         interrupt::catch();

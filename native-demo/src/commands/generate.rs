@@ -14,14 +14,13 @@ use wisp_engine::pipelines::{
 use super::{TokenList, print_json, read_text};
 use crate::{
     interrupt,
-    setup::{DeviceArgs, LimitArgs, Loaded, ModelArgs, SamplingArgs, describe, tokenizer},
+    settings::{DEVICE, GENERATION, LIMITS, MODEL, Settings},
+    setup::{Loaded, SamplingArgs, describe, tokenizer},
 };
 
 /// Continue a text, or answer a prompt with --chat.
 #[derive(Args)]
 pub struct Generate {
-    #[command(flatten)]
-    model: ModelArgs,
     #[command(flatten)]
     prompt: Prompt,
     /// Answer the prompt through the model's chat template instead of continuing it
@@ -30,9 +29,6 @@ pub struct Generate {
     /// With --chat: what the model is told beforehand
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
-    /// Most tokens to generate [default: until the context is full]
-    #[arg(long, short = 'n', value_name = "N")]
-    max_new_tokens: Option<usize>,
     #[command(flatten)]
     sampling: SamplingArgs,
     /// End at this text; may be given several times
@@ -45,9 +41,7 @@ pub struct Generate {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    limits: LimitArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
+    settings: Settings<{ MODEL | DEVICE | LIMITS | GENERATION }>,
 }
 
 /// What to start from; exactly one of these.
@@ -93,32 +87,34 @@ struct Timings {
 
 impl Generate {
     pub fn run(self) -> Result<()> {
-        let sampling = self.sampling.params()?;
-        let files = self.model.open()?;
-        let prompt = self.prompt_tokens(&files)?;
-        let limits = self
-            .limits
-            .limits_for(&files, prompt.len(), self.max_new_tokens)?;
+        let settings = self.settings.resolve()?;
+        let sampling = self.sampling.params(&settings.config)?;
+        let max_new_tokens = settings.config.new_tokens();
+        let files = settings.open()?;
+        let text = self.text()?;
+        let prompt = self.prompt_tokens(&files, text.as_deref())?;
+        let limits = settings.limits_for(&files, prompt.len(), max_new_tokens)?;
         let Loaded {
             mut generator,
             device,
             load_seconds,
-        } = self.device.load(&files, limits)?;
+        } = settings.load(&files, limits)?;
         interrupt::catch();
         let options = GenerateOptions {
             sampling,
-            max_new_tokens: self.max_new_tokens,
+            max_new_tokens,
             stop: self.stop.clone(),
             ignore_eos: self.ignore_eos,
         };
         let start = Instant::now();
         let mut first = None;
         let mut out = std::io::stdout().lock();
-        if !self.json
-            && !self.chat
-            && let Some(text) = self.shown_prompt()?
-        {
-            write!(out, "{text}")?;
+        let echo = settings.config.enable_echo;
+        // A file's text is not repeated unless that is asked for.
+        let shown = echo || !(self.chat || self.prompt.prompt_file.is_some());
+        let shown = text.filter(|_| shown).unwrap_or_default();
+        if !self.json {
+            write!(out, "{shown}")?;
             out.flush()?;
         }
         let mut written = Ok(());
@@ -144,12 +140,14 @@ impl Generate {
         );
         if self.json {
             drop(out);
+            let mut text = if echo { shown } else { String::new() };
+            text.push_str(&generation.text);
             return print_json(&Report {
-                model: self.model.name(),
+                model: settings.name(),
                 device: describe(device.info()),
                 prompt_tokens: &prompt,
                 tokens: &generation.tokens,
-                text: &generation.text,
+                text: &text,
                 finish_reason: generation.finish_reason,
                 timings,
             });
@@ -181,28 +179,19 @@ impl Generate {
         }
     }
 
-    /// The prompt as it is shown before its continuation; a file's is not repeated.
-    fn shown_prompt(&self) -> Result<Option<String>> {
-        if self.prompt.prompt_file.is_some() {
-            Ok(None)
-        } else {
-            self.text()
-        }
-    }
-
-    fn prompt_tokens(&self, files: &ModelFiles) -> Result<Vec<u32>> {
+    fn prompt_tokens(&self, files: &ModelFiles, text: Option<&str>) -> Result<Vec<u32>> {
         if let Some(TokenList(tokens)) = &self.prompt.tokens {
             return Ok(tokens.clone());
         }
-        let Some(text) = self.text()? else {
+        let Some(text) = text else {
             bail!("give a prompt")
         };
         let tokenizer = tokenizer(files)?;
         if !self.chat {
-            return Ok(tokenizer.encode(&text, true, true)?);
+            return Ok(tokenizer.encode(text, true, true)?);
         }
         let system = self.system.iter().map(|text| Message::new("system", text));
-        let messages: Vec<Message> = system.chain([Message::new("user", &text)]).collect();
+        let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
         super::chat::encode(files, &messages)
     }
 }

@@ -1,104 +1,206 @@
 //! `wisp info`.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::collections::BTreeMap;
 
 use anyhow::Result;
 use clap::Args;
-use serde_json::json;
-use wisp_engine::weights::WeightSource;
+use comfy_table::{Table, presets::NOTHING};
+use serde_json::{Value, json};
+use wisp_engine::{
+    compiler::Footprint,
+    device::Capabilities,
+    pipelines::{ModelLimits, PipelineModel, SupportedEncoding, checkpoint::ModelFiles, size},
+    weights::WeightSource,
+};
 
 use super::print_json;
-use crate::setup::ModelArgs;
+use crate::settings::{LIMITS, MODEL, Settings};
 
-/// Describe a model file.
+/// Describe a model, and the memory that it will need.
 #[derive(Args)]
 pub struct Info {
-    /// A .gguf file or a directory in Hugging Face's layout. Default: the model inside the program
-    #[arg(value_name = "MODEL")]
-    model: Option<PathBuf>,
+    /// The model, as for --model. Default: the model inside the program
+    #[arg(value_name = "MODEL", conflicts_with = "huggingface_repo_id")]
+    model_name: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    settings: Settings<{ MODEL | LIMITS }>,
+}
+
+/// Tensors, weights and bytes of one encoding.
+#[derive(Default, serde::Serialize)]
+struct Count {
+    tensors: u64,
+    parameters: u64,
+    bytes: u64,
 }
 
 impl Info {
-    pub fn run(self) -> Result<()> {
-        let args = ModelArgs { model: self.model };
-        let files = args.open()?;
-        let spec = &files.recognised.spec;
-        let mut encodings: BTreeMap<String, (u64, u64)> = BTreeMap::new();
-        let mut parameters = 0u64;
+    pub fn run(mut self) -> Result<()> {
+        if let Some(model) = &self.model_name {
+            self.settings.set_model(model)?;
+        }
+        let settings = self.settings.resolve()?;
+        let files = settings.open()?;
+        let limits = settings.limits(&files)?;
+        let mut encodings: BTreeMap<String, Count> = BTreeMap::new();
         for tensor in files.checkpoint.tensors() {
-            let entry = encodings.entry(tensor.stored.to_string()).or_default();
-            entry.0 += 1;
-            entry.1 += tensor.len;
-            parameters += tensor.shape.iter().product::<u64>();
+            let count = encodings.entry(tensor.stored.to_string()).or_default();
+            count.tensors += 1;
+            count.bytes += tensor.len;
+            count.parameters += tensor.shape.iter().product::<u64>();
         }
-        let tokenizer = files.tokenizer.as_ref();
-        let chat = tokenizer.is_ok_and(|tokenizer| tokenizer.chat_template(None).is_some());
+        // Whatever the device, a model takes what it takes on the host, but for some padding.
+        let memory = PipelineModel::estimate_memory(
+            &Capabilities::HOST,
+            &files.recognised.spec,
+            files.recognised.names,
+            &files.checkpoint,
+            limits,
+        )
+        .map_err(|error| error.to_string());
         if self.json {
-            let encodings: BTreeMap<_, _> = encodings
-                .iter()
-                .map(|(name, (tensors, bytes))| {
-                    (name, json!({ "tensors": tensors, "bytes": bytes }))
-                })
-                .collect();
-            return print_json(&json!({
-                "model": files.name,
-                "architecture": files.recognised.architecture,
-                "parameters": parameters,
-                "file_bytes": files.checkpoint.file_bytes(),
-                "encodings": encodings,
-                "vocab_size": spec.vocab_size,
-                "hidden_size": spec.hidden_size,
-                "intermediate_size": spec.intermediate_size,
-                "layers": spec.layers.len(),
-                "heads": spec.heads,
-                "kv_heads": spec.kv_heads,
-                "head_dim": spec.head_dim,
-                "context": spec.max_positions,
-                "kv_bytes_per_position": spec.kv_bytes_per_position(),
-                "tokenizer": tokenizer.is_ok(),
-                "chat_template": chat,
-            }));
+            print_json(&report(&files, &encodings, limits, &memory))
+        } else {
+            print(&files, &encodings, limits, &memory);
+            Ok(())
         }
-        println!("model          {}", files.name);
-        println!("architecture   {}", files.recognised.architecture);
-        println!(
-            "parameters     {:.1} M in {:.1} MiB",
-            parameters as f64 / 1e6,
-            files.checkpoint.file_bytes() as f64 / 1048576.0
-        );
-        println!(
-            "layers         {} of width {}, feed-forward {}",
+    }
+}
+
+fn has_chat_template(files: &ModelFiles) -> bool {
+    let tokenizer = files.tokenizer.as_ref();
+    tokenizer.is_ok_and(|tokenizer| tokenizer.chat_template(None).is_some())
+}
+
+fn parameters(encodings: &BTreeMap<String, Count>) -> u64 {
+    encodings.values().map(|count| count.parameters).sum()
+}
+
+/// What --json prints.
+fn report(
+    files: &ModelFiles,
+    encodings: &BTreeMap<String, Count>,
+    limits: ModelLimits,
+    memory: &Result<Footprint, String>,
+) -> Value {
+    let spec = &files.recognised.spec;
+    json!({
+        "model": files.name,
+        "architecture": files.recognised.architecture,
+        "format": if files.checkpoint.gguf().is_some() { "gguf" } else { "safetensors" },
+        "encoding": SupportedEncoding::of(&files.checkpoint),
+        "parameters": parameters(encodings),
+        "files": files.checkpoint.file_names().collect::<Vec<_>>(),
+        "file_bytes": files.checkpoint.file_bytes(),
+        "encodings": encodings,
+        "vocab_size": spec.vocab_size,
+        "hidden_size": spec.hidden_size,
+        "intermediate_size": spec.intermediate_size,
+        "layers": spec.layers.len(),
+        "heads": spec.heads,
+        "kv_heads": spec.kv_heads,
+        "head_dim": spec.head_dim,
+        "context": spec.max_positions,
+        "kv_bytes_per_position": spec.kv_bytes_per_position(),
+        "tokenizer": files.tokenizer.is_ok(),
+        "chat_template": has_chat_template(files),
+        "stop_tokens": files.stop_tokens,
+        "memory": {
+            "max_length": limits.max_length,
+            "max_batch": limits.max_batch,
+            "weights": memory.as_ref().ok().map(|needs| needs.weights),
+            "kv_cache": memory.as_ref().ok().map(|needs| needs.buffers),
+            "working": memory.as_ref().ok().map(|needs| needs.working),
+            "total": memory.as_ref().ok().map(Footprint::total),
+            "problem": memory.as_ref().err(),
+        },
+    })
+}
+
+fn print(
+    files: &ModelFiles,
+    encodings: &BTreeMap<String, Count>,
+    limits: ModelLimits,
+    memory: &Result<Footprint, String>,
+) {
+    let spec = &files.recognised.spec;
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    let mut row = |name: &str, value: String| {
+        table.add_row([name.to_string(), value]);
+    };
+    row("model", files.name.clone());
+    row("architecture", files.recognised.architecture.into());
+    row(
+        "parameters",
+        format!(
+            "{:.1} M in {}",
+            parameters(encodings) as f64 / 1e6,
+            size(files.checkpoint.file_bytes())
+        ),
+    );
+    row(
+        "layers",
+        format!(
+            "{} of width {}, feed-forward {}",
             spec.layers.len(),
             spec.hidden_size,
             spec.intermediate_size
-        );
-        println!(
-            "heads          {} of {} over {} KV heads",
+        ),
+    );
+    row(
+        "heads",
+        format!(
+            "{} of {} over {} KV heads",
             spec.heads, spec.head_dim, spec.kv_heads
-        );
-        println!("vocabulary     {}", spec.vocab_size);
-        println!(
-            "context        {} tokens, {:.1} KiB of KV cache each",
+        ),
+    );
+    row("vocabulary", spec.vocab_size.to_string());
+    row(
+        "context",
+        format!(
+            "{} tokens, {} of KV cache each",
             spec.max_positions,
-            spec.kv_bytes_per_position() as f64 / 1024.0
+            size(spec.kv_bytes_per_position())
+        ),
+    );
+    for (name, count) in encodings {
+        row(
+            name,
+            format!("{} tensors, {}", count.tensors, size(count.bytes)),
         );
-        for (name, (tensors, bytes)) in &encodings {
-            println!(
-                "{name:<14} {tensors} tensors, {:.1} MiB",
-                *bytes as f64 / 1048576.0
-            );
-        }
-        match tokenizer {
-            Ok(tokenizer) => println!(
-                "tokenizer      {} tokens, {} chat template",
-                tokenizer.vocab_size(),
-                if chat { "with a" } else { "no" }
-            ),
-            Err(error) => println!("tokenizer      none: {error}"),
-        }
-        Ok(())
     }
+    row(
+        "tokenizer",
+        match &files.tokenizer {
+            Ok(tokenizer) => format!(
+                "{} tokens, {} chat template",
+                tokenizer.vocab_size(),
+                if has_chat_template(files) {
+                    "with a"
+                } else {
+                    "no"
+                }
+            ),
+            Err(error) => format!("none: {error}"),
+        },
+    );
+    row(
+        "memory",
+        match memory {
+            Ok(needs) => format!(
+                "{} for {} tokens: weights {}, KV cache {}, intermediate results {}",
+                size(needs.total()),
+                limits.max_length,
+                size(needs.weights),
+                size(needs.buffers),
+                size(needs.working)
+            ),
+            Err(problem) => problem.clone(),
+        },
+    );
+    println!("{table}");
 }

@@ -7,13 +7,11 @@ use clap::Args;
 use safetensors::{Dtype, tensor::TensorView};
 
 use super::TokenList;
-use crate::setup::{DeviceArgs, LimitArgs, ModelArgs};
+use crate::settings::{DEVICE, LIMITS, MODEL, Settings};
 
 /// Write the logits of every position to a safetensors file.
 #[derive(Args)]
 pub struct Logits {
-    #[command(flatten)]
-    model: ModelArgs,
     /// Token ids, used as they are: 1,2,3
     #[arg(long, value_name = "IDS")]
     tokens: TokenList,
@@ -21,18 +19,17 @@ pub struct Logits {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]
-    limits: LimitArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
+    settings: Settings<{ MODEL | DEVICE | LIMITS }>,
 }
 
 impl Logits {
     pub fn run(self) -> Result<()> {
-        let files = self.model.open()?;
+        let settings = self.settings.resolve()?;
+        let files = settings.open()?;
         let TokenList(tokens) = self.tokens;
-        let mut limits = self.limits.limits_for(&files, tokens.len(), Some(0))?;
+        let mut limits = settings.limits_for(&files, tokens.len(), Some(0))?;
         limits.max_logit_rows = limits.max_step_tokens.min(64);
-        let mut generator = self.device.load(&files, limits)?.generator;
+        let mut generator = settings.load(&files, limits)?.generator;
         let vocab = files.recognised.spec.vocab_size as usize;
         let mut bytes = Vec::with_capacity(tokens.len() * vocab * 4);
         pollster::block_on(generator.logits(&tokens, |piece| {

@@ -5,6 +5,7 @@ pub mod chat;
 pub mod devices;
 pub mod generate;
 pub mod info;
+pub mod list;
 pub mod logits;
 pub mod perplexity;
 pub mod tokenize;

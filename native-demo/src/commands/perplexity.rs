@@ -10,7 +10,8 @@ use serde_json::json;
 use super::{print_json, read_text};
 use crate::{
     interrupt,
-    setup::{DeviceArgs, LimitArgs, ModelArgs, tokenizer},
+    settings::{DEVICE, LIMITS, MODEL, Settings},
+    setup::tokenizer,
 };
 
 /// Measure how well a model predicts a text.
@@ -19,8 +20,6 @@ use crate::{
 /// token but a window's first counts. Perplexity is exp of the mean negative log-probability.
 #[derive(Args)]
 pub struct Perplexity {
-    #[command(flatten)]
-    model: ModelArgs,
     /// The file with the text; - is standard input
     #[arg(long, value_name = "F")]
     file: PathBuf,
@@ -31,9 +30,7 @@ pub struct Perplexity {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    limits: LimitArgs,
-    #[command(flatten)]
-    device: DeviceArgs,
+    settings: Settings<{ MODEL | DEVICE | LIMITS }>,
 }
 
 /// The log-probability of `token` under one row of logits.
@@ -48,16 +45,16 @@ fn log_probability(logits: &[f32], token: u32) -> f64 {
 
 impl Perplexity {
     pub fn run(self) -> Result<()> {
-        let files = self.model.open()?;
+        let settings = self.settings.resolve()?;
+        let files = settings.open()?;
         let tokenizer = tokenizer(&files)?;
         let tokens = tokenizer.encode(&read_text(&self.file)?, false, false)?;
-        let mut limits = self.limits.limits(&files)?;
+        let mut limits = settings.limits(&files)?;
         let context = self.context.unwrap_or(512.min(limits.max_length));
         if context < 2 || context > limits.max_length {
             bail!("--context must be from 2 to {}", limits.max_length);
         }
-        limits.max_length = context;
-        limits.max_step_tokens = limits.max_step_tokens.min(context);
+        limits = settings.limits_of(&files, context)?;
         limits.max_logit_rows = limits.max_step_tokens.min(64);
         let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
         let window = context as usize - usize::from(bos.is_some());
@@ -65,7 +62,7 @@ impl Perplexity {
         if let Some(token) = tokens.iter().find(|token| **token as usize >= vocab) {
             bail!("the tokenizer's token {token} is not in the model's vocabulary of {vocab}");
         }
-        let mut generator = self.device.load(&files, limits)?.generator;
+        let mut generator = settings.load(&files, limits)?.generator;
         interrupt::catch();
         let bar = ProgressBar::new(tokens.len() as u64);
         let (mut sum, mut count) = (0.0, 0u64);

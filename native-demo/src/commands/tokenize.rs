@@ -7,13 +7,11 @@ use clap::Args;
 use serde_json::json;
 
 use super::{print_json, read_text};
-use crate::setup::ModelArgs;
+use crate::settings::{MODEL, Settings};
 
 /// Show the tokens of a text.
 #[derive(Args)]
 pub struct Tokenize {
-    #[command(flatten)]
-    model: ModelArgs,
     /// The text
     #[arg(long, value_name = "T", conflicts_with = "file")]
     text: Option<String>,
@@ -26,6 +24,8 @@ pub struct Tokenize {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    settings: Settings<{ MODEL }>,
 }
 
 impl Tokenize {
@@ -35,7 +35,7 @@ impl Tokenize {
             (None, Some(path)) => read_text(path)?,
             (None, None) => bail!("give --text or --file"),
         };
-        let tokenizer = self.model.open_tokenizer()?;
+        let tokenizer = self.settings.resolve()?.open_tokenizer()?;
         let tokens = tokenizer.encode(&text, !self.no_special, !self.no_special)?;
         if self.json {
             return print_json(&json!({ "tokens": tokens }));

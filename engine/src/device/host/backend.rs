@@ -172,4 +172,8 @@ impl Backend for HostDevice {
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {
         Box::pin(std::future::ready(Ok(())))
     }
+
+    fn free_memory(&self) -> Option<u64> {
+        super::memory::free_memory()
+    }
 }

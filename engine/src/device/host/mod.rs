@@ -11,6 +11,7 @@ mod dot;
 mod error;
 mod flash;
 mod math;
+mod memory;
 mod paged;
 mod panel;
 
@@ -43,6 +44,8 @@ pub use backend::HostDevice;
 pub(super) use backend::info;
 pub use buffer::{HostBuffer, OutOfBounds, OutOfMemory};
 pub use error::HostError;
+#[cfg(feature = "wgpu")]
+pub(super) use memory::free_memory;
 
 use crate::weights::Encoding;
 use crate::weights::encodings::with_encoding;

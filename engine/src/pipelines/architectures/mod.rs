@@ -26,7 +26,7 @@ mod hugging_face;
 use serde_json::Value;
 
 use super::{
-    DecoderSpec, PipelineError,
+    ConfigError, DecoderSpec, PipelineError,
     decoder::{GGUF, TensorNames},
 };
 use crate::weights::Checkpoint;
@@ -156,6 +156,24 @@ pub fn from_hugging_face(config: &str) -> Result<Recognised, PipelineError> {
             Err(unknown(&names.join(", "), supported))
         }
     }
+}
+
+/// Checks that the architecture found is the one wanted, by Wisp's name or one of Hugging Face's.
+///
+/// # Errors
+///
+/// If it is not.
+pub fn require(found: &str, wanted: &str) -> Result<(), PipelineError> {
+    let same = |architecture: &&Architecture| {
+        architecture.name == found && architecture.hugging_face.contains(&wanted)
+    };
+    if found == wanted || ARCHITECTURES.iter().any(|architecture| same(&architecture)) {
+        return Ok(());
+    }
+    Err(PipelineError::Settings(ConfigError::Architecture {
+        found: found.into(),
+        wanted: wanted.into(),
+    }))
 }
 
 #[cfg(test)]

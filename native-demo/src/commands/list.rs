@@ -1,0 +1,79 @@
+//! `wisp list`.
+
+use anyhow::Result;
+use clap::Args;
+use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
+use serde_json::json;
+use wisp_engine::pipelines::{
+    SupportedEncoding, architectures::ARCHITECTURES, huggingface_repo, size,
+};
+
+use super::print_json;
+
+/// List what can run: architectures, encodings, and the models that were downloaded.
+#[derive(Args)]
+pub struct List {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(header);
+    table
+}
+
+impl List {
+    pub fn run(self) -> Result<()> {
+        let cache = huggingface_repo::cache_directory()?;
+        let models = huggingface_repo::cached_models()?;
+        let encodings: Vec<&str> = SupportedEncoding::ALL.iter().map(|e| e.name()).collect();
+        if self.json {
+            let architectures: Vec<_> = ARCHITECTURES
+                .iter()
+                .map(|architecture| {
+                    json!({
+                        "name": architecture.name,
+                        "hugging_face": architecture.hugging_face,
+                        "gguf": architecture.gguf,
+                    })
+                })
+                .collect();
+            return print_json(&json!({
+                "architectures": architectures,
+                "encodings": encodings,
+                "cache": cache,
+                "models": models,
+            }));
+        }
+        let mut architectures = table(["architecture", "in config.json", "in GGUF"]);
+        for architecture in ARCHITECTURES {
+            architectures.add_row([
+                architecture.name.to_string(),
+                architecture.hugging_face.join(", "),
+                architecture.gguf.to_string(),
+            ]);
+        }
+        println!("{architectures}\n");
+        println!("encodings      {}\n", encodings.join(", "));
+        if models.is_empty() {
+            println!("no models in {}", cache.display());
+            return Ok(());
+        }
+        let mut downloaded = table(["model", "size", "weights"]);
+        for model in &models {
+            let revisions = model.revisions.iter();
+            let mut weights: Vec<&str> = revisions
+                .flat_map(|revision| revision.weights.iter().map(String::as_str))
+                .collect();
+            weights.sort_unstable();
+            weights.dedup();
+            downloaded.add_row([model.repo_id.clone(), size(model.bytes), weights.join("\n")]);
+        }
+        println!("{downloaded}\n");
+        let bytes = models.iter().map(|model| model.bytes).sum();
+        println!("{} in {}", size(bytes), cache.display());
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! The settings of a command: its flags before the environment before a file before the defaults.
+//!
+//! The flags come from the engine's table of fields, so that their help is
+//! [`PipelineConfig::help`]'s.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
+use wisp_engine::pipelines::{
+    PipelineConfig,
+    config::{
+        FIELDS, Layer,
+        fields::{Field, Group, Kind},
+    },
+};
+
+/// Which model.
+pub const MODEL: u8 = Group::Model as u8;
+/// Where it runs.
+pub const DEVICE: u8 = Group::Device as u8;
+/// How much memory and work at a time.
+pub const LIMITS: u8 = Group::Limits as u8;
+/// What is generated.
+pub const GENERATION: u8 = Group::Generation as u8;
+
+/// Where a person at a terminal is served better by other defaults than a library: the field, its
+/// value (empty: it depends), and the value in words.
+const DEFAULTS: &[(&str, &str, &str)] = &[
+    ("max_length", "", "the model's, at most 4096"),
+    ("max_num_steps", "4", "4"),
+    ("cache_strategy", "paged", "paged"),
+    ("kv_cache_page_size", "32", "32"),
+];
+
+const CONFIG: &str = "config";
+
+/// The settings that a command takes: the fields of some groups.
+pub struct Settings<const GROUPS: u8> {
+    flags: Layer,
+    file: Option<PathBuf>,
+}
+
+/// Settings from all their sources.
+pub struct Resolved {
+    /// The configuration.
+    pub config: PipelineConfig,
+    /// True if a length of the context was asked for.
+    pub length_is_set: bool,
+}
+
+fn fields(groups: u8) -> impl Iterator<Item = &'static Field> {
+    FIELDS
+        .iter()
+        .filter(move |field| groups & field.group as u8 != 0)
+}
+
+/// A field's default, in words.
+fn shown_default(field: &Field) -> &'static str {
+    let own = DEFAULTS.iter().find(|(name, ..)| *name == field.name);
+    own.map_or(field.default, |(_, _, shown)| shown)
+}
+
+fn arg(field: &'static Field) -> Arg {
+    let help = match field.kind {
+        Kind::Switch => field.help.to_string(),
+        _ => format!("{} [default: {}]", field.help, shown_default(field)),
+    };
+    let arg = Arg::new(field.name)
+        .long(field.flag)
+        .help(help)
+        .allow_negative_numbers(true)
+        .value_parser(move |text: &str| field.parse(text).map(|_| text.to_string()));
+    let arg = match field.short {
+        Some(letter) => arg.short(letter),
+        None => arg,
+    };
+    match field.kind {
+        Kind::Switch => arg
+            .num_args(0..=1)
+            .require_equals(true)
+            .hide_possible_values(true)
+            .value_name("BOOL")
+            .default_missing_value("true"),
+        Kind::Texts => arg.value_name(field.value_name).action(ArgAction::Append),
+        _ => arg.value_name(field.value_name),
+    }
+}
+
+impl<const GROUPS: u8> Args for Settings<GROUPS> {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new(CONFIG)
+            .long(CONFIG)
+            .value_name("FILE")
+            .value_parser(clap::value_parser!(PathBuf))
+            .help(
+                "A TOML file with settings, such as max_length = 2048; every setting can also come \
+                 from the environment, such as WISP_MAX_LENGTH [default: wisp/config.toml in the \
+                 user's folder of settings]",
+            );
+        command.args(fields(GROUPS).map(arg)).arg(file)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl<const GROUPS: u8> FromArgMatches for Settings<GROUPS> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut flags = Layer::new("the command line");
+        for field in fields(GROUPS) {
+            for text in matches.get_many::<String>(field.name).into_iter().flatten() {
+                flags
+                    .set_text(field, text)
+                    .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error))?;
+            }
+        }
+        let file = matches.get_one(CONFIG).cloned();
+        Ok(Settings { flags, file })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl<const GROUPS: u8> Settings<GROUPS> {
+    /// Sets the model, where a command takes it without a flag.
+    pub fn set_model(&mut self, model: &str) -> Result<()> {
+        Ok(self.flags.set("huggingface_repo_id", model.into())?)
+    }
+
+    /// Joins the flags with the other sources.
+    pub fn resolve(&self) -> Result<Resolved> {
+        let environment = Layer::environment(std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        }))?;
+        let file = match self.file() {
+            Some(path) => Layer::file(&path)?,
+            None => Layer::default(),
+        };
+        let mut defaults = Layer::new("the program");
+        for (name, value, _) in DEFAULTS.iter().filter(|(_, value, _)| !value.is_empty()) {
+            if let Some(field) = FIELDS.iter().find(|field| field.name == *name) {
+                defaults.set_text(field, value)?;
+            }
+        }
+        let layers = [&self.flags, &environment, &file, &defaults];
+        Ok(Resolved {
+            config: PipelineConfig::from_layers(&layers)?,
+            length_is_set: layers.iter().any(|layer| layer.has("max_length")),
+        })
+    }
+
+    /// The file with settings: the one that was named, by flag or in `WISP_CONFIG` (empty: none), or
+    /// the user's, if there is one.
+    fn file(&self) -> Option<PathBuf> {
+        if self.file.is_some() {
+            return self.file.clone();
+        }
+        if let Some(path) = std::env::var_os("WISP_CONFIG") {
+            return Some(PathBuf::from(path)).filter(|path| !path.as_os_str().is_empty());
+        }
+        let path = dirs::config_dir()?.join("wisp").join("config.toml");
+        path.is_file().then_some(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_programs_defaults_are_fields() {
+        for (name, value, _) in DEFAULTS {
+            let field = FIELDS.iter().find(|field| field.name == *name).unwrap();
+            assert!(value.is_empty() || field.parse(value).is_ok());
+        }
+    }
+}
