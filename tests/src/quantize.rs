@@ -1,11 +1,12 @@
-//! Round-to-nearest quantisers for every encoding, to make test models.
+//! Quantisers for every encoding, to make test models: the engine's, and round-to-nearest ones for the
+//! encodings that Wisp only reads.
 //!
-//! They aim at valid blocks and reasonable errors, not at ggml's quality: scales come from the
+//! The latter aim at valid blocks and reasonable errors, not at ggml's quality: scales come from the
 //! extremes of a block, without a search.
 
-use half::{bf16, f16};
-use wisp_engine::weights::Encoding;
+use half::f16;
 use wisp_engine::weights::gguf::Gguf;
+use wisp_engine::weights::{Encoding, encodings};
 
 use crate::gguf_writer::GgufWriter;
 
@@ -16,24 +17,21 @@ use crate::gguf_writer::GgufWriter;
 /// If `weights` are no whole number of the encoding's blocks.
 pub fn quantize(encoding: Encoding, weights: &[f32]) -> Vec<u8> {
     assert_eq!(weights.len() % encoding.file_block_weights(), 0);
+    if encodings::QUANTIZABLE.contains(&encoding) {
+        return encodings::quantize(encoding, weights).expect("whole blocks");
+    }
     let mut out = Vec::new();
     for block in weights.chunks_exact(encoding.file_block_weights()) {
         match encoding {
-            Encoding::F32 => out.extend(block[0].to_le_bytes()),
-            Encoding::F16 => out.extend(f16::from_f32(block[0]).to_le_bytes()),
-            Encoding::BF16 => out.extend(bf16::from_f32(block[0]).to_le_bytes()),
-            Encoding::Q4_0 => q4_0(block, &mut out),
             Encoding::Q4_1 => q4_1(block, &mut out),
             Encoding::Q5_0 => q5_0(block, &mut out),
             Encoding::Q5_1 => q5_1(block, &mut out),
-            Encoding::Q8_0 => q8_0(block, &mut out),
             Encoding::Q2_K => q2_k(block, &mut out),
             Encoding::Q3_K => q3_k(block, &mut out),
-            Encoding::Q4_K => q4_k(block, &mut out),
             Encoding::Q5_K => q5_k(block, &mut out),
-            Encoding::Q6_K => q6_k(block, &mut out),
             Encoding::IQ4_NL => iq4_nl(block, &mut out),
             Encoding::MXFP4 => mxfp4(block, &mut out),
+            other => unreachable!("{other} is the engine's"),
         }
     }
     out
@@ -98,11 +96,6 @@ fn affine(block: &[f32], most: i32, out: &mut Vec<u8>) -> Vec<i32> {
     block.iter().map(|&x| level(x - m, d, 0, most)).collect()
 }
 
-fn q4_0(block: &[f32], out: &mut Vec<u8>) {
-    let levels = symmetric(block, 8, out);
-    push_nibbles(&levels, out);
-}
-
 fn q4_1(block: &[f32], out: &mut Vec<u8>) {
     let levels = affine(block, 15, out);
     push_nibbles(&levels, out);
@@ -118,11 +111,6 @@ fn q5_1(block: &[f32], out: &mut Vec<u8>) {
     let levels = affine(block, 31, out);
     push_fifth_bits(&levels, out);
     push_nibbles(&levels, out);
-}
-
-fn q8_0(block: &[f32], out: &mut Vec<u8>) {
-    let d = push_half(extreme(block).abs() / 127.0, out);
-    out.extend(block.iter().map(|&x| level(x, d, -127, 127) as i8 as u8));
 }
 
 /// The value of the table nearest to `x`.
@@ -289,14 +277,6 @@ fn push_scales_and_mins(scales: &[i32], mins: &[i32], out: &mut Vec<u8>) {
     out.extend((0..4).map(|i| s(4 + i) & 15 | (m(4 + i) & 15) << 4));
 }
 
-fn q4_k(block: &[f32], out: &mut Vec<u8>) {
-    let quant = affine_sub_blocks(block, 32, 15, 63);
-    push_half(quant.d, out);
-    push_half(quant.dmin, out);
-    push_scales_and_mins(&quant.scales, &quant.mins, out);
-    push_wide_nibbles(&quant.levels, out);
-}
-
 fn q5_k(block: &[f32], out: &mut Vec<u8>) {
     let quant = affine_sub_blocks(block, 32, 31, 63);
     push_half(quant.d, out);
@@ -310,19 +290,6 @@ fn q5_k(block: &[f32], out: &mut Vec<u8>) {
         })
     }));
     push_wide_nibbles(levels, out);
-}
-
-fn q6_k(block: &[f32], out: &mut Vec<u8>) {
-    let quant = symmetric_sub_blocks(block, 32, 128);
-    let levels: Vec<_> = quant.levels.iter().map(|q| q + 32).collect();
-    // Each half of 128 weights: weights `l` and `64 + l` share a byte of low nibbles.
-    for half in levels.chunks_exact(128) {
-        out.extend((0..64).map(|l| (half[l] & 15) as u8 | ((half[64 + l] & 15) as u8) << 4));
-    }
-    let high: Vec<_> = levels.iter().map(|q| q >> 4).collect();
-    push_crumbs(&high, out);
-    out.extend(quant.scales.iter().map(|&scale| scale as i8 as u8));
-    push_half(quant.d, out);
 }
 
 /// Rewrites a GGUF file with its matrices in another encoding.

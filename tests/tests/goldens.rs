@@ -197,6 +197,25 @@ fn the_older_layout_of_configurations() {
     });
 }
 
+/// The same weights as PyTorch saves them give the same results, to the last bit.
+#[test]
+fn as_pytorch_files() {
+    for_each_checkpoint(|name, directory, golden| {
+        let copy = tempfile::tempdir().unwrap();
+        let at = |file: &str| copy.path().join(file);
+        std::fs::copy(directory.join("config.json"), at("config.json")).unwrap();
+        let file = std::fs::read(directory.join("model.safetensors")).unwrap();
+        let file = wisp_tests::pytorch_writer::from_safetensors(&file);
+        std::fs::write(at("pytorch_model.bin"), file).unwrap();
+        let of = |model| logits(Some(model), Place::Host, &golden.tokens, &[]);
+        assert_eq!(of(copy.path()), of(directory), "{name}");
+        // By the file's own name, too.
+        if name == "llama" {
+            assert_eq!(of(&at("pytorch_model.bin")), of(directory), "{name}");
+        }
+    });
+}
+
 #[track_caller]
 fn names_what_is_supported(directory: &Path) {
     let line = run([

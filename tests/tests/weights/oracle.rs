@@ -167,7 +167,7 @@ fn files_of_its_writer_read_well() {
     }
 }
 
-/// Why there is a writer of our own. When this fails, `gguf-rs` has been mended.
+/// Why the engine writes GGUF itself. When this fails, `gguf-rs` has been mended.
 #[test]
 fn its_sizes_are_wrong_for_these() {
     for encoding in Encoding::all() {

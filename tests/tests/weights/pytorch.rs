@@ -94,7 +94,7 @@ fn what_is_refused_with_a_reason() {
         ("system.bin", "posix.system"),
         ("eval.bin", "builtins.eval"),
         ("getattr.bin", "__builtin__.getattr"),
-        ("protocol0.bin", "instruction 0x50"),
+        ("protocol0.bin", "instruction 0x56"),
     ] {
         refused(&fixture(name), reason);
     }

@@ -6,6 +6,12 @@ use crate::weights::Encoding;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodingError {
+    /// Occurs when weights are to be brought to an encoding that Wisp only reads.
+    #[error("Wisp cannot quantise to {encoding}; it can to {}", names())]
+    NoQuantizer {
+        /// The encoding.
+        encoding: Encoding,
+    },
     /// Occurs when a row is no whole number of blocks.
     #[error("{encoding} rows are a multiple of {multiple} wide, this one is {cols}")]
     Columns {
@@ -38,4 +44,11 @@ pub enum EncodingError {
         /// Width of a row in weights.
         cols: usize,
     },
+}
+
+/// The encodings that there are quantisers for.
+fn names() -> String {
+    super::QUANTIZABLE
+        .map(|encoding| encoding.name())
+        .join(", ")
 }

@@ -12,6 +12,8 @@ mod float;
 mod k_quants;
 mod lanes;
 mod legacy;
+mod quantize;
+mod quantize_k;
 mod unpack;
 
 #[cfg(test)]
@@ -26,6 +28,7 @@ pub use k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K};
 pub use lanes::{Avx2, Avx512};
 pub use lanes::{Lanes, Portable};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
+pub use quantize::{QUANTIZABLE, quantize};
 
 use super::encoding::{BLOCK, Encoding};
 

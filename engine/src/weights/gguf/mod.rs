@@ -11,11 +11,13 @@ mod read_tensors;
 mod read_values;
 mod reader;
 mod value;
+mod writer;
 
 use std::collections::BTreeMap;
 
 pub use reader::{GgufReader, Limits, Progress};
 pub use value::{Array, FromValue, Strings, Value};
+pub use writer::GgufHeader;
 
 use super::error::FormatError;
 use super::tensor::TensorInfo;
