@@ -193,7 +193,8 @@ fn with_transfers<T>(run: impl FnOnce(OnTransfer<'_>) -> Result<T>) -> Result<T>
     done
 }
 
-fn progress_bar(template: &str) -> ProgressBar {
+/// A progress bar; without a terminal it stays unseen.
+pub fn progress_bar(template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar());
     ProgressBar::new(0).with_style(style)
 }

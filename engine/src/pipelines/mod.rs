@@ -4,6 +4,8 @@ pub mod architectures;
 pub mod chat_template;
 pub mod checkpoint;
 pub mod config;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod convert;
 pub mod decoder;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod huggingface_repo;

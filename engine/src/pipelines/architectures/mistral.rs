@@ -20,6 +20,8 @@ pub const MISTRAL: Architecture = Architecture {
     from_gguf: |config| {
         let mut spec = config.decoder()?;
         spec.rope_interleaved = true;
+        // Of files that `wisp convert` made from Mistral's.
+        spec.set_windows(config.u32("attention.sliding_window")?, |_| true);
         Ok(spec)
     },
 };

@@ -1,0 +1,107 @@
+//! Conversion of checkpoints to GGUF, in any encoding that Wisp quantises to.
+//!
+//! Names and sizes come from what loading knows anyway: an architecture's tensor names in Hugging
+//! Face's layout beside GGUF's, and its [`DecoderSpec`](super::DecoderSpec). What was written is
+//! opened again before it gets its name, and must describe the same model.
+
+mod error;
+mod form;
+mod metadata;
+mod plan;
+mod report;
+mod write;
+
+use std::{ops::ControlFlow, path::Path};
+
+use super::{DecoderSpec, architectures, checkpoint::ModelFiles};
+use crate::weights::{Checkpoint, Encoding, Views, gguf::GgufHeader};
+
+pub use error::ConvertError;
+pub use report::{Errors, Report};
+
+use plan::Planned;
+
+/// What a conversion is to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// The encoding of matrices; `None` keeps the source's.
+    pub encoding: Option<Encoding>,
+    /// An existing file may be replaced.
+    pub force: bool,
+}
+
+/// Is told how many of how many weights are done; ends the conversion with `Break`.
+pub type OnProgress<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
+
+/// Writes a model as a GGUF file. It appears under its name only when it is whole.
+///
+/// # Errors
+///
+/// If GGUF cannot express the model, a weight is not a finite number, or a file cannot be written.
+pub fn to_gguf(
+    files: &ModelFiles,
+    out: &Path,
+    options: Options,
+    on_progress: OnProgress<'_>,
+) -> Result<Report, ConvertError> {
+    if out.exists() && !options.force {
+        return Err(ConvertError::Exists { path: out.into() });
+    }
+    let mut views = Views::new(&files.checkpoint);
+    let mut report = Report::default();
+    let mut header = GgufHeader::default();
+    let (tensors, expected) = match files.checkpoint.gguf() {
+        Some(gguf) => {
+            metadata::copied(gguf, &mut header);
+            (plan::same(&files.checkpoint), files.recognised.spec.clone())
+        }
+        None => {
+            let form = form::of(files.recognised.architecture)?;
+            let (spec, factors) = form::expressed(form, &files.recognised.spec)?;
+            metadata::described(form, files, &mut header);
+            for (name, values) in &factors {
+                views.add_values(name, values, &[values.len() as u64]);
+            }
+            let mut tensors = plan::renamed(form, files, &mut views, &mut report.notes)?;
+            tensors.extend(factors.iter().map(|(name, values)| Planned {
+                name: name.clone(),
+                source: name.clone(),
+                shape: vec![values.len() as u64],
+                add_one: false,
+            }));
+            if form.gguf == "llama" && spec.layers.iter().any(|layer| layer.window.is_some()) {
+                report.notes.push(
+                    "other programs than Wisp may ignore the sliding window of this model".into(),
+                );
+            }
+            if files.tokenizer.is_ok() {
+                report.notes.push(
+                    "the tokenizer is not converted: keep tokenizer.json, and use --tokens".into(),
+                );
+            }
+            (tensors, spec)
+        }
+    };
+    metadata::file_type(&mut header, options.encoding);
+    write::write(
+        &views,
+        &tensors,
+        header,
+        out,
+        options,
+        on_progress,
+        &mut report,
+        |written| check(written, &expected),
+    )?;
+    Ok(report)
+}
+
+/// Opens what was written and compares the model that it describes.
+fn check(written: &Path, expected: &DecoderSpec) -> Result<(), ConvertError> {
+    let checkpoint = Checkpoint::open(written).map_err(super::PipelineError::from)?;
+    let found = architectures::from_gguf(&checkpoint, "the new file")?.spec;
+    match form::difference(expected, &found) {
+        None => Ok(()),
+        Some(what) => Err(ConvertError::Inexpressible { what }),
+    }
+}

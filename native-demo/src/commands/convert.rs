@@ -1,0 +1,120 @@
+//! `wisp convert`.
+
+use std::{ops::ControlFlow, path::PathBuf};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use comfy_table::{Table, presets::NOTHING};
+use serde_json::json;
+use wisp_engine::{
+    pipelines::{
+        convert::{self, Errors, Options, Report},
+        size,
+    },
+    weights::{Encoding, encodings::QUANTIZABLE},
+};
+
+use super::print_json;
+use crate::{
+    interrupt,
+    settings::{MODEL, Settings},
+    setup::progress_bar,
+};
+
+/// Write a model as a GGUF file, in another encoding if asked.
+#[derive(Args)]
+pub struct Convert {
+    /// The file to write
+    #[arg(long, value_name = "FILE.gguf")]
+    out: PathBuf,
+    /// The encoding of matrices: f32, f16, bf16, q8_0, q4_0, q4_k or q6_k [default: the model's]
+    #[arg(long, value_name = "ENCODING", value_parser = encoding)]
+    encoding: Option<Encoding>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    settings: Settings<{ MODEL }>,
+}
+
+/// An encoding by its name, in small or capital letters.
+fn encoding(text: &str) -> Result<Encoding, String> {
+    let known = QUANTIZABLE.into_iter();
+    let mut known = known.filter(|encoding| encoding.name().eq_ignore_ascii_case(text));
+    known.next().ok_or_else(|| {
+        let names = QUANTIZABLE.map(|encoding| encoding.name()).join(", ");
+        format!("expected one of {names}")
+    })
+}
+
+impl Convert {
+    pub fn run(self) -> Result<()> {
+        if self
+            .out
+            .extension()
+            .is_none_or(|extension| extension != "gguf")
+        {
+            bail!("{} is no name of a .gguf file", self.out.display());
+        }
+        let files = self.settings.resolve()?.open()?;
+        interrupt::catch();
+        let bar = progress_bar("converting {bar:32} {percent}% {eta}");
+        let options = Options {
+            encoding: self.encoding,
+            force: self.force,
+        };
+        let done = convert::to_gguf(&files, &self.out, options, &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+            match interrupt::happened() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        bar.finish_and_clear();
+        let report = done?;
+        for note in &report.notes {
+            eprintln!("note: {note}");
+        }
+        if self.json {
+            return print_json(&json!({"model": files.name, "out": self.out, "report": report}));
+        }
+        print(&report);
+        Ok(())
+    }
+}
+
+/// A table of kinds of tensors, and of all together.
+fn print(report: &Report) {
+    let mut table = Table::new();
+    table.load_style(NOTHING);
+    table.set_header([
+        "",
+        "tensors",
+        "encoding",
+        "size",
+        "bits",
+        "relative error",
+        "max error",
+    ]);
+    let mut row = |name: &str, errors: &Errors| {
+        let encodings: Vec<&str> = errors.encodings.iter().map(|e| e.name()).collect();
+        table.add_row([
+            name.to_string(),
+            errors.tensors.to_string(),
+            encodings.join(", "),
+            size(errors.bytes),
+            format!("{:.2}", errors.bits()),
+            format!("{:.6}", errors.relative()),
+            format!("{:.6}", errors.max_error),
+        ]);
+    };
+    for (kind, errors) in &report.kinds {
+        row(kind, errors);
+    }
+    row("all", &report.total);
+    println!("{table}");
+}
