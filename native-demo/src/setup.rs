@@ -115,7 +115,8 @@ impl Resolved {
     pub fn load(&self, files: &ModelFiles, mut limits: ModelLimits) -> Result<Loaded> {
         let start = Instant::now();
         let device = self.device()?;
-        limits.memory = self.config.memory(&device).unwrap_or(0);
+        // None left is not the 0 that stands for no limit.
+        limits.memory = self.config.memory(&device).map_or(0, |bytes| bytes.max(1));
         let session = InferenceSession::new(device.clone());
         let bar = progress_bar("loading {bar:32} {bytes}/{total_bytes}");
         let progress = |done: u64, total: u64| {

@@ -424,6 +424,15 @@ fn fit(
     limits.max_batch = limits.max_batch.max(1);
     limits.max_logit_rows = limits.max_logit_rows.max(limits.max_batch);
     limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
+    // Some kernels have a row of workgroups for each token, or for each of its experts.
+    let rows_per_token = spec
+        .moe
+        .as_ref()
+        .map_or(1, |moe| moe.experts_per_token.max(1));
+    let most_tokens = u64::from((capabilities.max_workgroups / rows_per_token).max(1));
+    limits.max_step_tokens = limits.max_step_tokens.min(most_tokens);
+    limits.max_batch = limits.max_batch.min(most_tokens);
+    limits.max_logit_rows = limits.max_logit_rows.min(most_tokens);
     let page_bytes = spec.kv_row_bytes().saturating_mul(limits.page_size.into());
     let most = capabilities
         .max_binding_bytes
