@@ -14,6 +14,7 @@ use super::{
     decoder::{self, DecoderError, DecoderLayout, DecoderSpec, TensorNames},
     sampler,
     scheduler::{Scheduler, Step},
+    text_encoder,
 };
 
 /// Sizes that a model is made for. They decide how much memory it takes.
@@ -140,7 +141,7 @@ impl PipelineModel {
         })
     }
 
-    /// What a checkpoint would take on a device, without loading it.
+    /// What a checkpoint, also an encoder's, would take on a device, without loading it.
     ///
     /// # Errors
     ///
@@ -152,6 +153,9 @@ impl PipelineModel {
         weights: &dyn WeightSource,
         limits: ModelLimits,
     ) -> Result<Footprint, PipelineError> {
+        if spec.encoder.is_some() {
+            return text_encoder::estimate_memory(target, spec, names, weights, limits);
+        }
         let limits = fit(target, spec, limits)?;
         let decoder = compile(target, spec, names, &mut Views::new(weights), limits)?;
         let sampler = sampler::build(spec.vocab_size, limits.max_steps)?;
@@ -352,7 +356,7 @@ impl PipelineModel {
 const SHARED: [&str; 3] = ["logits", "tokens", "index"];
 
 /// The largest sizes of the programs' symbolic dimensions.
-fn max_dims(limits: ModelLimits, logit_rows: u64) -> HashMap<String, u64> {
+pub(super) fn max_dims(limits: ModelLimits, logit_rows: u64) -> HashMap<String, u64> {
     HashMap::from([
         ("tokens".to_string(), limits.max_step_tokens),
         ("batch".to_string(), limits.max_batch),
@@ -419,6 +423,9 @@ fn fit(
 ) -> Result<ModelLimits, PipelineError> {
     // The arithmetic below relies on sizes that are neither zero nor huge.
     spec.check().map_err(DecoderError::Spec)?;
+    if spec.encoder.is_some() {
+        return Err(DecoderError::Spec("an encoder computes no logits".into()).into());
+    }
     let mut limits = limits;
     limits.max_length = limits.max_length.clamp(1, spec.max_positions.max(1));
     limits.max_batch = limits.max_batch.max(1);
@@ -444,8 +451,8 @@ fn fit(
     Ok(limits)
 }
 
-/// Compiles a checkpoint's decoder: its tensors' names, shapes and encodings are read, not its weights.
-fn compile(
+/// Compiles a checkpoint's decoder or encoder: its tensors' names, shapes and encodings are read, not its weights.
+pub(super) fn compile(
     target: &Capabilities,
     spec: &DecoderSpec,
     names: &TensorNames,
