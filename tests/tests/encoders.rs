@@ -374,6 +374,12 @@ fn faults_are_named() {
     }
     run(["info", model, "--json"]).json();
 
+    let mut tensors = encoder::read(folder.path());
+    let weights = tensors.get_mut("encoder.layer.1.output.dense.weight");
+    weights.unwrap().1.fill(f32::NAN);
+    encoder::write(folder.path(), &encoder::config(), &tensors);
+    fails(&["--tokens", "5"], &["no finite hidden states"]);
+
     let mut config = encoder::config();
     config["position_embedding_type"] = json!("relative_key");
     write_json(folder.path(), "config.json", &config);

@@ -1,6 +1,7 @@
 //! Text encoding: texts in, hidden states or embeddings out.
 
 mod batches;
+mod error;
 mod pooling;
 
 use crate::{
@@ -20,6 +21,7 @@ use super::{
     sentence_transformers::SentenceTransformer,
 };
 use batches::{batches, check, fit, learned_positions};
+pub use error::EncodeError;
 pub use pooling::{Pooling, normalize};
 
 /// What an embedding is.
@@ -38,49 +40,6 @@ impl Default for EncodeOptions {
             normalize: true,
         }
     }
-}
-
-/// Why a text cannot be encoded. Texts are counted from 1.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum EncodeError {
-    /// Occurs when a text has no tokens.
-    #[error("text {text} is empty: there is nothing to encode")]
-    Empty {
-        /// Which text.
-        text: usize,
-    },
-    /// Occurs when a text has more tokens than the model takes at once.
-    #[error("text {text} has {tokens} tokens, but the model takes at most {most}: shorten it")]
-    TooLong {
-        /// Which text.
-        text: usize,
-        /// Its tokens.
-        tokens: usize,
-        /// The most that the model takes.
-        most: u64,
-    },
-    /// Occurs when a text is to be cut into tokens, but there is no tokenizer.
-    #[error("{model}: {problem}")]
-    NoTokenizer {
-        /// The model.
-        model: String,
-        /// Why there is none.
-        problem: String,
-    },
-    /// Occurs when a model's embeddings are made with something that Wisp lacks.
-    #[error(
-        "the model's embeddings are made with {what}, which is not supported: choose mean, cls or no pooling yourself"
-    )]
-    Unsupported {
-        /// What it is.
-        what: String,
-    },
-    /// Occurs when a model computes NaN or infinity.
-    #[error(
-        "the model computed no finite hidden states (NaN or infinity): its weights are damaged or its format is not what its file says"
-    )]
-    NotFinite,
 }
 
 /// A text's tokens as an encoder takes them.
