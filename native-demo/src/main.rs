@@ -30,6 +30,8 @@ enum Command {
     Chat(commands::chat::Chat),
     /// Write the logits of every position to a safetensors file
     Logits(commands::logits::Logits),
+    /// Turn texts into embeddings, with an encoder such as BERT
+    Encode(commands::encode::Encode),
     /// Show the tokens of a text
     Tokenize(commands::tokenize::Tokenize),
     /// Measure how well a model predicts a text
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Command::Generate(command) => command.run(),
         Command::Chat(command) => command.run(),
         Command::Logits(command) => command.run(),
+        Command::Encode(command) => command.run(),
         Command::Tokenize(command) => command.run(),
         Command::Perplexity(command) => command.run(),
         Command::Bench(command) => command.run(),

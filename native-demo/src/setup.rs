@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use wisp_engine::{
     device::{Device, DeviceInfo},
     pipelines::{
-        ModelLimits, PipelineConfig, SamplingParams,
+        ModelLimits, PipelineConfig, PipelineError, SamplingParams, TextEncoder,
         checkpoint::{self, ModelFiles},
         huggingface_repo::{OnTransfer, Transfer},
         text_generation::TextGenerator,
@@ -143,29 +143,36 @@ impl Resolved {
     }
 
     /// Opens the device and loads a model to it, with a progress bar.
-    pub fn load(&self, files: &ModelFiles, mut limits: ModelLimits) -> Result<Loaded> {
+    pub fn load(&self, files: &ModelFiles, limits: ModelLimits) -> Result<Loaded> {
+        files.recognised.decoder()?;
         let start = Instant::now();
+        let (session, limits) = self.session(limits)?;
+        let generator = with_loading(|progress| {
+            let load = TextGenerator::load(&session, files, limits, Some(progress));
+            pollster::block_on(load)
+        })?;
+        Ok(Loaded {
+            generator,
+            device: session.device().clone(),
+            load_seconds: start.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// Opens the device and loads an encoder to it, with a progress bar.
+    pub fn load_encoder(&self, files: &ModelFiles, limits: ModelLimits) -> Result<TextEncoder> {
+        let (session, limits) = self.session(limits)?;
+        with_loading(|progress| {
+            let load = TextEncoder::load(&session, files, limits, Some(progress));
+            pollster::block_on(load)
+        })
+    }
+
+    /// Opens the device, and limits the memory to what may be taken of it.
+    fn session(&self, mut limits: ModelLimits) -> Result<(InferenceSession, ModelLimits)> {
         let device = self.device()?;
         // None left is not the 0 that stands for no limit.
         limits.memory = self.config.memory(&device).map_or(0, |bytes| bytes.max(1));
-        let session = InferenceSession::new(device.clone());
-        let bar = progress_bar("loading {bar:32} {bytes}/{total_bytes}");
-        let progress = |done: u64, total: u64| {
-            bar.set_length(total);
-            bar.set_position(done);
-        };
-        let generator = pollster::block_on(TextGenerator::load(
-            &session,
-            files,
-            limits,
-            Some(&progress),
-        ));
-        bar.finish_and_clear();
-        Ok(Loaded {
-            generator: generator?,
-            device,
-            load_seconds: start.elapsed().as_secs_f64(),
-        })
+        Ok((InferenceSession::new(device), limits))
     }
 
     /// The limits for one conversation: as long as the model sees, unless a length is asked for.
@@ -223,6 +230,19 @@ fn with_transfers<T>(run: impl FnOnce(OnTransfer<'_>) -> Result<T>) -> Result<T>
     let done = run(&on_transfer);
     bar.finish_and_clear();
     done
+}
+
+/// Loads a model, with a progress bar.
+fn with_loading<T>(
+    load: impl FnOnce(&(dyn Fn(u64, u64) + Send + Sync)) -> Result<T, PipelineError>,
+) -> Result<T> {
+    let bar = progress_bar("loading {bar:32} {bytes}/{total_bytes}");
+    let loaded = load(&|done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    Ok(loaded?)
 }
 
 fn progress_bar(template: &str) -> ProgressBar {

@@ -218,6 +218,10 @@ params! {
     /// Bindings: 1 `q: f32 [tokens, heads, head_dim]`, 2 `k_cache`, 3 `v_cache` (as in
     /// `kv_write`), 4 `index: vec2<u32> [tokens]`, 5 `page_table: u32 [batch, max_pages]`, 6 `out:
     /// f32 [tokens, heads, head_dim]` (written). Grid: `[heads, tokens]`.
+    ///
+    /// `full_attention`: a token also sees what follows: the positions `max(0, p + 1 -
+    /// window)..min(length, p + window)`. One more binding: 7 `lengths: u32 [batch]`, the positions
+    /// of each sequence.
     AttentionParams {
         /// Tokens in the batch.
         tokens: u32,
@@ -231,7 +235,7 @@ params! {
         page_size: u32,
         /// Entries a sequence has in the page table.
         max_pages: u32,
-        /// How many positions a token sees, itself included; 0 is all.
+        /// How many positions a token sees to a side, itself included; 0 is all.
         window: u32,
         /// Factor on the scores, usually `1 / sqrt(head_dim)`.
         scale: f32,

@@ -794,7 +794,7 @@ impl Lowering<'_> {
     }
 
     fn attention(&mut self, node: &Node, spec: AttentionSpec) -> Result<(), CompileError> {
-        let op = "attention";
+        let op = node.op.name();
         let tokens = self.rows(node.inputs[0]);
         let max_pages = self.max_pages(node.inputs[4]);
         let mut memory: Vec<Memory> = node
@@ -802,7 +802,8 @@ impl Lowering<'_> {
             .iter()
             .map(|id| self.operand(op, *id))
             .collect::<Result<_, _>>()?;
-        memory.push(self.plain_result(node.outputs[0]));
+        // The sequences' lengths, where there are any, are bound after the result.
+        memory.insert(5, self.plain_result(node.outputs[0]));
         let params = AttentionParams {
             tokens: 0,
             heads: spec.heads,

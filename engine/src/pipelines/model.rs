@@ -15,7 +15,7 @@ use super::{
     PipelineError,
     decoder::{self, DecoderError, DecoderLayout, DecoderSpec, TensorNames},
     request::Sequence,
-    sampler,
+    sampler, text_encoder,
 };
 
 mod step;
@@ -147,7 +147,7 @@ impl PipelineModel {
         })
     }
 
-    /// What a checkpoint would take on a device, without loading it.
+    /// What a checkpoint, also an encoder's, would take on a device, without loading it.
     ///
     /// # Errors
     ///
@@ -159,6 +159,9 @@ impl PipelineModel {
         weights: &dyn WeightSource,
         limits: ModelLimits,
     ) -> Result<Footprint, PipelineError> {
+        if spec.encoder.is_some() {
+            return text_encoder::estimate_memory(target, spec, names, weights, limits);
+        }
         let limits = fit(target, spec, limits)?;
         let decoder = compile(target, spec, names, &mut Views::new(weights), limits)?;
         let sampler = sampler::build(spec.vocab_size)?;
@@ -286,7 +289,7 @@ fn draws(limits: ModelLimits) -> u64 {
 }
 
 /// The largest sizes of the programs' symbolic dimensions.
-fn max_dims(limits: ModelLimits) -> HashMap<String, u64> {
+pub(super) fn max_dims(limits: ModelLimits) -> HashMap<String, u64> {
     HashMap::from([
         ("tokens".to_string(), limits.max_step_tokens),
         ("batch".to_string(), limits.max_batch),
@@ -350,6 +353,9 @@ fn fit(
 ) -> Result<ModelLimits, PipelineError> {
     // The arithmetic below relies on sizes that are neither zero nor huge.
     spec.check().map_err(DecoderError::Spec)?;
+    if spec.encoder.is_some() {
+        return Err(DecoderError::Spec("an encoder computes no logits".into()).into());
+    }
     let mut limits = limits;
     limits.max_length = limits.max_length.clamp(1, spec.max_positions.max(1));
     limits.max_batch = limits.max_batch.max(1);
@@ -384,8 +390,8 @@ fn fit(
     Ok(limits)
 }
 
-/// Compiles a checkpoint's decoder: its tensors' names, shapes and encodings are read, not its weights.
-fn compile(
+/// Compiles a checkpoint's decoder or encoder: its tensors' names, shapes and encodings are read, not its weights.
+pub(super) fn compile(
     target: &Capabilities,
     spec: &DecoderSpec,
     names: &TensorNames,

@@ -83,7 +83,7 @@ impl TextGenerator {
         progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
     ) -> Result<TextGenerator, PipelineError> {
         let names = files.recognised.names;
-        let spec = files.recognised.spec.clone();
+        let spec = files.recognised.decoder()?.clone();
         let model =
             PipelineModel::load(session, spec, names, &files.checkpoint, limits, progress).await?;
         let limits = model.limits();

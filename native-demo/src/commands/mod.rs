@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod chat;
 pub mod devices;
+pub mod encode;
 pub mod generate;
 pub mod info;
 pub mod list;

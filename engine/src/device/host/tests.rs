@@ -549,7 +549,7 @@ fn batches() -> impl Strategy<Value = Batch> {
         )
 }
 
-fn check_attention(b: &Batch, window: u32, softcap: f32) {
+fn check_attention(b: &Batch, window: u32, softcap: f32, both_ways: bool) {
     let index = b.index();
     let (heads, head_dim) = (b.heads(), b.head_dim);
     let q = numbers(b.seed, index.len() * heads * head_dim);
@@ -569,6 +569,9 @@ fn check_attention(b: &Batch, window: u32, softcap: f32) {
         softcap,
     };
     let out = zeros::<f32>(q.len());
+    let ends = b.sequences.iter().map(|(before, count)| before + count);
+    let lengths: Vec<usize> = ends.collect();
+    let words: Vec<u32> = lengths.iter().map(|length| *length as u32).collect();
     let bound = [
         &buffer(&q),
         &buffer(&k),
@@ -576,8 +579,12 @@ fn check_attention(b: &Batch, window: u32, softcap: f32) {
         &buffer(&index),
         &buffer(&b.table()),
         &out,
+        &buffer(&words),
     ];
-    run("attention", params, &bound).unwrap();
+    match both_ways {
+        true => run("full_attention", params, &bound).unwrap(),
+        false => run("attention", params, &bound[..6]).unwrap(),
+    }
     let mut expected = Vec::new();
     for (t, [sequence, position]) in index.iter().map(|i| i.map(|i| i as usize)).enumerate() {
         for head in 0..heads {
@@ -587,7 +594,12 @@ fn check_attention(b: &Batch, window: u32, softcap: f32) {
             } else {
                 (position + 1).saturating_sub(window as usize)
             };
-            let rows: Vec<usize> = (first..=position)
+            let end = match (both_ways, window) {
+                (false, _) => position + 1,
+                (true, 0) => lengths[sequence],
+                (true, window) => lengths[sequence].min(position + window as usize),
+            };
+            let rows: Vec<usize> = (first..end)
                 .map(|p| b.row(sequence, p, head / b.group))
                 .collect();
             let mut weights: Vec<f64> = rows
@@ -619,8 +631,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn attention(b in batches(), window in 0u32..50, softcap in 0u32..2) {
-        check_attention(&b, window.saturating_sub(10), softcap as f32 * 5.0);
+    fn attention(
+        b in batches(),
+        window in 0u32..50,
+        softcap in 0u32..2,
+        both_ways in any::<bool>(),
+    ) {
+        check_attention(&b, window.saturating_sub(10), softcap as f32 * 5.0, both_ways);
     }
 
     #[test]

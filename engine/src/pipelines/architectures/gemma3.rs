@@ -13,10 +13,7 @@ use super::{
 /// Layers with a window use the second rotary embedding.
 fn use_local_rope(spec: &mut DecoderSpec, local: RopeSettings) {
     spec.qk_norm = QkNorm::PerHead;
-    spec.ropes.push(local);
-    for layer in &mut spec.layers {
-        layer.rope = Some(layer.window.is_some().into());
-    }
+    spec.set_local_rope(local);
 }
 
 /// Checkpoints that see images have the text model under a name of its own.
