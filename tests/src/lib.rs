@@ -6,5 +6,6 @@ pub mod gguf_writer;
 pub mod hub;
 pub mod kernels;
 pub mod program;
+pub mod pytorch_writer;
 pub mod quantize;
 pub mod shared;

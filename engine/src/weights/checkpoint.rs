@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::encodings::swap_byte_order;
 use super::gguf::Gguf;
+use super::pytorch;
 use super::safetensors::Safetensors;
 use super::{FormatError, Stored, TensorInfo, WeightError};
 use crate::device::BoxFuture;
@@ -93,6 +94,8 @@ pub enum Header {
     Gguf(Gguf),
     /// The texts in the safetensors files' `__metadata__`.
     Safetensors(HashMap<String, String>),
+    /// PyTorch's files say nothing else.
+    PyTorch,
 }
 
 /// A checkpoint whose bytes are at hand: mapped files, or a model in memory.
@@ -116,7 +119,7 @@ impl std::fmt::Debug for Checkpoint {
 }
 
 impl Checkpoint {
-    /// A checkpoint of one GGUF or safetensors file in memory; `name` stands in messages.
+    /// A checkpoint of one GGUF, safetensors or PyTorch file in memory; `name` stands in messages.
     ///
     /// # Errors
     ///
@@ -127,8 +130,8 @@ impl Checkpoint {
     ) -> Result<Checkpoint, WeightError> {
         let (name, bytes) = (name.into(), bytes.into());
         let file = File { name, bytes };
-        if is_safetensors(&file) {
-            return Checkpoint::from_safetensors(vec![file], None);
+        if let Some(format) = plain_format(&file) {
+            return Checkpoint::from_files(format, vec![file], None);
         }
         let gguf = parse_gguf(&file)?;
         let parts = super::split::part_count(&gguf, &file.name)?;
@@ -163,8 +166,9 @@ impl Checkpoint {
         Checkpoint::new(Header::Gguf(header), files, tensors, directory)
     }
 
-    /// Joins the files of a safetensors checkpoint.
-    pub(super) fn from_safetensors(
+    /// Joins the files of a checkpoint that has nothing but tensors.
+    pub(super) fn from_files(
+        format: PlainFormat,
         files: Vec<File>,
         directory: Option<PathBuf>,
     ) -> Result<Checkpoint, WeightError> {
@@ -174,16 +178,26 @@ impl Checkpoint {
         let mut metadata = HashMap::new();
         let mut tensors = Vec::new();
         for (index, file) in files.iter().enumerate() {
-            let len = Some(file.bytes.len() as u64);
-            let parsed =
-                Safetensors::parse(&file.bytes, len).map_err(|error| error.in_file(&file.name))?;
-            metadata.extend(parsed.metadata);
-            for mut tensor in parsed.tensors {
+            let parsed = match format {
+                PlainFormat::PyTorch => pytorch::parse(&file.bytes),
+                PlainFormat::Safetensors => {
+                    let len = Some(file.bytes.len() as u64);
+                    Safetensors::parse(&file.bytes, len).map(|parsed| {
+                        metadata.extend(parsed.metadata);
+                        parsed.tensors
+                    })
+                }
+            };
+            for mut tensor in parsed.map_err(|error| error.in_file(&file.name))? {
                 tensor.file = index;
                 tensors.push(tensor);
             }
         }
-        Checkpoint::new(Header::Safetensors(metadata), files, tensors, directory)
+        let header = match format {
+            PlainFormat::PyTorch => Header::PyTorch,
+            PlainFormat::Safetensors => Header::Safetensors(metadata),
+        };
+        Checkpoint::new(header, files, tensors, directory)
     }
 
     fn new(
@@ -220,7 +234,7 @@ impl Checkpoint {
     pub fn gguf(&self) -> Option<&Gguf> {
         match &self.header {
             Header::Gguf(gguf) => Some(gguf),
-            Header::Safetensors(_) => None,
+            Header::Safetensors(_) | Header::PyTorch => None,
         }
     }
 
@@ -336,11 +350,29 @@ impl TensorInfo {
     }
 }
 
-/// Tells the formats apart by their first bytes: both are clear.
-pub(super) fn is_safetensors(file: &File) -> bool {
-    let named = file.name.ends_with(".safetensors");
+/// A format of files that hold nothing but tensors; `config.json` stands beside them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlainFormat {
+    Safetensors,
+    PyTorch,
+}
+
+/// Tells the formats apart by their first bytes, which are clear, and for the sake of good messages
+/// by their names. `None` is GGUF.
+pub(super) fn plain_format(file: &File) -> Option<PlainFormat> {
     let head = &file.bytes;
-    !head.starts_with(b"GGUF") && (named || Safetensors::header_bytes(head, None).is_ok())
+    let named = |endings: &[&str]| endings.iter().any(|ending| file.name.ends_with(ending));
+    if head.starts_with(b"GGUF") {
+        return None;
+    }
+    if named(&[".safetensors"]) {
+        return Some(PlainFormat::Safetensors);
+    }
+    if pytorch::is_pytorch(head) || named(&[".bin", ".pt", ".pth"]) {
+        return Some(PlainFormat::PyTorch);
+    }
+    let is_safetensors = Safetensors::header_bytes(head, None).is_ok();
+    is_safetensors.then_some(PlainFormat::Safetensors)
 }
 
 pub(super) fn parse_gguf(file: &File) -> Result<Gguf, WeightError> {

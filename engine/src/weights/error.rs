@@ -3,13 +3,17 @@
 //! Names from a file are escaped in messages, which go to terminals.
 
 use super::Encoding;
+use super::pytorch::PytorchError;
 
-/// Why the bytes of one file are not a sound GGUF or safetensors file.
+/// Why the bytes of one file are not a sound GGUF, safetensors or PyTorch file.
 ///
 /// The parsers know no file names; [`WeightError::Format`] adds the name.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
+    /// Occurs when a PyTorch file is unsound, or holds more than tensors.
+    #[error(transparent)]
+    Pytorch(#[from] PytorchError),
     /// Occurs when the first bytes are those of something else.
     #[error("not a {expected} file: {found}")]
     NotThisFormat {
@@ -228,7 +232,7 @@ pub enum WeightError {
         /// The candidates.
         files: Vec<String>,
     },
-    /// Occurs when `model.safetensors.index.json` is unusable.
+    /// Occurs when an index, such as `model.safetensors.index.json`, is unusable.
     #[error("{file}: {reason}")]
     Index {
         /// The index file.
@@ -286,8 +290,8 @@ pub enum WeightError {
 }
 
 /// What a path to a checkpoint may be.
-const EXPECTED: &str = "a .gguf file, a .safetensors file, or a folder with model.safetensors, \
-                        model.safetensors.index.json or one .gguf file";
+const EXPECTED: &str = "a .gguf, .safetensors, .bin, .pt or .pth file, or a folder with \
+                        model.safetensors, pytorch_model.bin, the index of either or one .gguf file";
 
 impl FormatError {
     /// Adds the file's name.

@@ -7,6 +7,7 @@ mod error;
 pub mod gguf;
 #[cfg(not(target_arch = "wasm32"))]
 mod open;
+pub mod pytorch;
 pub mod safetensors;
 mod sniff;
 // Only files on disk come in parts.

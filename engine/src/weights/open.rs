@@ -2,19 +2,32 @@
 
 use std::path::{Path, PathBuf};
 
-use super::checkpoint::{Checkpoint, File, FileBytes, is_safetensors, parse_gguf};
+use super::checkpoint::{Checkpoint, File, FileBytes, PlainFormat, parse_gguf, plain_format};
 use super::safetensors::SafetensorsIndex;
 use super::split::{self, PartName};
 use super::{WeightError, WeightSource};
 
 /// The longest index read: a hundred bytes a tensor, a million tensors.
 const MAX_INDEX_BYTES: u64 = 100 << 20;
-const SAFETENSORS: &str = "model.safetensors";
-const INDEX: &str = "model.safetensors.index.json";
+
+/// What the whole model and the index of its parts are called in Hugging Face's layout.
+const LAYOUTS: [(PlainFormat, &str, &str); 2] = [
+    (
+        PlainFormat::Safetensors,
+        "model.safetensors",
+        "model.safetensors.index.json",
+    ),
+    (
+        PlainFormat::PyTorch,
+        "pytorch_model.bin",
+        "pytorch_model.bin.index.json",
+    ),
+];
 
 impl Checkpoint {
-    /// Opens a `.gguf` file (any part of one in several), a `.safetensors` file, or a folder with
-    /// `model.safetensors`, its index, or one GGUF checkpoint.
+    /// Opens a `.gguf` file (any part of one in several), a `.safetensors` file, a PyTorch file, or a
+    /// folder with `model.safetensors`, its index, one GGUF checkpoint, or `pytorch_model.bin` or its
+    /// index, in this order.
     ///
     /// The files are mapped, so they must not be changed while the checkpoint lives.
     ///
@@ -33,8 +46,8 @@ impl Checkpoint {
             0 => PathBuf::from("."),
             _ => parent.into(),
         });
-        if is_safetensors(&file) {
-            return Checkpoint::from_safetensors(vec![file], directory);
+        if let Some(format) = plain_format(&file) {
+            return Checkpoint::from_files(format, vec![file], directory);
         }
         open_gguf(path, file, directory)
     }
@@ -42,14 +55,14 @@ impl Checkpoint {
 
 impl Checkpoint {
     /// Opens a checkpoint by all of its files: any one that [`Self::open`] takes, all parts of one in
-    /// GGUF, or several safetensors files whose tensors belong together.
+    /// GGUF, or several safetensors or PyTorch files whose tensors belong together.
     ///
     /// # Errors
     ///
     /// As [`Self::open`].
     pub fn open_all(paths: &[impl AsRef<Path>]) -> Result<Checkpoint, WeightError> {
         let Some(first) = paths.first().map(AsRef::as_ref) else {
-            return Checkpoint::from_safetensors(Vec::new(), None);
+            return Checkpoint::from_files(PlainFormat::Safetensors, Vec::new(), None);
         };
         // The first part of a GGUF checkpoint finds the others.
         let is_gguf = first
@@ -59,50 +72,70 @@ impl Checkpoint {
             return Checkpoint::open(first);
         }
         let files = paths.iter().map(|path| map(path.as_ref()));
-        let directory = first.parent().map(Into::into);
-        Checkpoint::from_safetensors(files.collect::<Result<_, _>>()?, directory)
+        let files = files.collect::<Result<Vec<_>, _>>()?;
+        let format = files.first().and_then(plain_format);
+        let format = format.unwrap_or(PlainFormat::Safetensors);
+        Checkpoint::from_files(format, files, first.parent().map(Into::into))
     }
 }
 
 fn open_directory(directory: &Path) -> Result<Checkpoint, WeightError> {
-    let whole = directory.join(SAFETENSORS);
-    if whole.is_file() {
-        return Checkpoint::from_safetensors(vec![map(&whole)?], Some(directory.into()));
-    }
-    let index = directory.join(INDEX);
-    if index.is_file() {
-        return open_index(directory, &index);
+    let [safetensors, pytorch] = LAYOUTS;
+    if let Some(checkpoint) = open_layout(directory, safetensors) {
+        return checkpoint;
     }
     let names = list(directory)?;
-    let mut candidates: Vec<&String> = names.iter().filter(|name| is_candidate(name)).collect();
-    // A `.gguf` is a whole model; other safetensors files may be adapters or parts.
-    if candidates.iter().any(|name| name.ends_with(".gguf")) {
-        candidates.retain(|name| name.ends_with(".gguf"));
-    }
-    match candidates.as_slice() {
-        [one] => Checkpoint::open(directory.join(one)),
-        [] => {
-            let pytorch = |name: &String| name.ends_with(".bin") || name.ends_with(".pt");
-            let found = match names.iter().find(|name| pytorch(name)) {
-                Some(name) => format!("`{name}` seems to be a PyTorch file; convert it"),
-                None => "no checkpoint in this folder".into(),
-            };
-            Err(WeightError::NoCheckpoint {
-                path: directory.display().to_string(),
-                found,
-            })
+    // A `.gguf` is a whole model; other safetensors and PyTorch files may be adapters or parts.
+    for endings in [&[".gguf"][..], &[".safetensors"], &[".bin", ".pt", ".pth"]] {
+        if endings != [".gguf"]
+            && let Some(checkpoint) = open_layout(directory, pytorch)
+        {
+            return checkpoint;
         }
-        several => Err(WeightError::Ambiguous {
-            path: directory.display().to_string(),
-            files: several.iter().map(|name| name.to_string()).collect(),
-        }),
+        let candidates: Vec<&String> = names
+            .iter()
+            .filter(|name| is_candidate(name, endings))
+            .collect();
+        match candidates.as_slice() {
+            [] => {}
+            [one] => return Checkpoint::open(directory.join(one)),
+            several => {
+                return Err(WeightError::Ambiguous {
+                    path: directory.display().to_string(),
+                    files: several.iter().map(|name| name.to_string()).collect(),
+                });
+            }
+        }
     }
+    Err(WeightError::NoCheckpoint {
+        path: directory.display().to_string(),
+        found: "no checkpoint in this folder".into(),
+    })
 }
 
-/// True for the files that make a checkpoint; of one in several files, for the first.
-fn is_candidate(name: &str) -> bool {
+/// Opens a folder's whole model or the parts that its index names; `None` if it has neither.
+fn open_layout(
+    directory: &Path,
+    (format, whole, index): (PlainFormat, &str, &str),
+) -> Option<Result<Checkpoint, WeightError>> {
+    let (whole, index) = (directory.join(whole), directory.join(index));
+    if whole.is_file() {
+        let file = map(&whole);
+        return Some(
+            file.and_then(|file| {
+                Checkpoint::from_files(format, vec![file], Some(directory.into()))
+            }),
+        );
+    }
+    let is_there = index.is_file();
+    is_there.then(|| open_index(format, directory, &index))
+}
+
+/// True for the files with such an ending that make a checkpoint; of one in several files, for the
+/// first. A trainer's arguments are no weights.
+fn is_candidate(name: &str, endings: &[&str]) -> bool {
     let later = PartName::parse(name).is_some_and(|part| part.number > 1);
-    (name.ends_with(".gguf") && !later) || name.ends_with(".safetensors")
+    endings.iter().any(|ending| name.ends_with(ending)) && !later && name != "training_args.bin"
 }
 
 /// The file names in a folder, sorted.
@@ -117,7 +150,11 @@ fn list(directory: &Path) -> Result<Vec<String>, WeightError> {
     Ok(names)
 }
 
-fn open_index(directory: &Path, path: &Path) -> Result<Checkpoint, WeightError> {
+fn open_index(
+    format: PlainFormat,
+    directory: &Path,
+    path: &Path,
+) -> Result<Checkpoint, WeightError> {
     let name = path.display().to_string();
     let len = std::fs::metadata(path)
         .map_err(|source| io("open", path, source))?
@@ -132,7 +169,7 @@ fn open_index(directory: &Path, path: &Path) -> Result<Checkpoint, WeightError> 
     let index = SafetensorsIndex::parse(&name, &json)?;
     let files = index.files.iter().map(|file| map(&directory.join(file)));
     let files = files.collect::<Result<Vec<_>, _>>()?;
-    let checkpoint = Checkpoint::from_safetensors(files, Some(directory.into()))?;
+    let checkpoint = Checkpoint::from_files(format, files, Some(directory.into()))?;
     for (tensor, &file) in &index.weight_map {
         if checkpoint.find(tensor).map(|info| info.file) != Some(file) {
             return Err(WeightError::Index {

@@ -1,4 +1,4 @@
-//! safetensors: the header, and the index of a checkpoint in several files.
+//! safetensors: the header, and the index of a checkpoint in several files, which PyTorch's share.
 //!
 //! The `safetensors` crate parses the header and checks shapes, sizes and overlaps. Its
 //! `read_metadata` adds unchecked lengths, so the file's length is checked here.
@@ -192,7 +192,7 @@ impl SafetensorsIndex {
         };
         let index: Index = serde_json::from_slice(json).map_err(|reason| {
             error(format!(
-                "not an index of safetensors files ({})",
+                "not an index of a checkpoint's files ({})",
                 reason.to_string().escape_debug()
             ))
         })?;

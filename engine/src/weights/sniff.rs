@@ -1,7 +1,7 @@
 //! Says what a file is that is not what it should be.
 
 /// First bytes of files that are often taken for checkpoints, and what to tell who did.
-const LOOKS: [(&[u8], &str); 14] = [
+const LOOKS: [(&[u8], &str); 15] = [
     (
         b"version https://git-lfs",
         "it is a git-lfs pointer; run `git lfs pull` or download the file itself",
@@ -13,11 +13,15 @@ const LOOKS: [(&[u8], &str); 14] = [
     (b"<?xml", WEB_PAGE),
     (
         b"PK\x03\x04",
-        "it is a zip archive, perhaps a PyTorch file; convert it to safetensors or GGUF",
+        "it is a zip archive, perhaps a PyTorch file; name it .bin, .pt or .pth",
     ),
     (
         b"\x80\x02",
-        "it is a Python pickle, perhaps a PyTorch file; convert it to safetensors or GGUF",
+        "it is a Python pickle, but not one of torch.save",
+    ),
+    (
+        b"\x80\x04",
+        "it is a Python pickle, but not one of torch.save",
     ),
     (b"lmgg", OLD_GGML),
     (b"fmgg", OLD_GGML),

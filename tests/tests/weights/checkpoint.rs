@@ -84,7 +84,7 @@ fn paths_that_hold_no_checkpoint() {
     fs::write(at("pytorch_model.bin"), b"PK\x03\x04").unwrap();
     refused(
         folder.path(),
-        "`pytorch_model.bin` seems to be a PyTorch file",
+        "pytorch_model.bin: the zip archive is damaged",
     );
     fs::write(at("one.gguf"), samples::tiny(3, false)).unwrap();
     let checkpoint = Checkpoint::open(folder.path()).unwrap();

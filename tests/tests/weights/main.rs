@@ -4,6 +4,7 @@ mod checkpoint;
 mod gguf;
 mod memory;
 mod oracle;
+mod pytorch;
 mod quantize;
 mod safetensors;
 mod samples;

@@ -100,7 +100,7 @@ fn broken_headers() {
     refused(&file(&unknown, 8), "unknown variant `F1`");
     refused(&[255; 100], "not a safetensors file");
     refused(b"<!DOCTYPE html>", "web page");
-    refused(b"PK\x03\x04 and more", "PyTorch");
+    refused(b"PK\x03\x04 and more", "name it .bin, .pt or .pth");
     refused(
         b"version https://git-lfs.github.com/spec/v1\n",
         "git lfs pull",

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::samples;
+use crate::{pytorch::fixture, samples};
 
 /// (target, file name, bytes)
 fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
@@ -17,6 +17,9 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
             "tiny.safetensors",
             samples::tiny_safetensors(),
         ),
+        ("pytorch", "protocol2.bin", fixture("protocol2.bin")),
+        ("pytorch", "protocol4.bin", fixture("protocol4.bin")),
+        ("pytorch", "legacy.bin", fixture("legacy.bin")),
     ]
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{ConfigError, ModelName, PipelineConfig, SupportedEncoding, WeightsFormat};
+use super::{ModelName, PipelineConfig, SupportedEncoding, WeightsFormat};
 use crate::{
     pipelines::{
         PipelineError,
@@ -13,13 +13,15 @@ use crate::{
 
 /// Says which tensor is in which file.
 pub(super) const INDEX: &str = "model.safetensors.index.json";
+/// The same, of PyTorch's files.
+pub(super) const PYTORCH_INDEX: &str = "pytorch_model.bin.index.json";
 
-/// Bytes that it may have.
+/// Bytes that an index may have.
 const MAX_INDEX_BYTES: u64 = 100 << 20;
 
 impl PipelineConfig {
     /// The files of a repository that are the model: those that the name's part or the encoding
-    /// asks for, else safetensors before GGUF.
+    /// asks for, else safetensors before GGUF before PyTorch's.
     pub(super) fn choose(
         &self,
         repo: &HuggingFaceRepo,
@@ -38,25 +40,10 @@ impl PipelineConfig {
         for list in files.values_mut() {
             list.retain(|file| !is_later_part(file) || !file.ends_with(".gguf"));
         }
-        if let Some(shards) = files.get(&WeightsFormat::Safetensors) {
-            let whole = |file: &&String| file.as_str() == "model.safetensors";
-            let shards: Vec<String> = match shards.iter().find(whole) {
-                Some(whole) => vec![whole.clone()],
-                None if repo.file_exists(INDEX) => index_files(repo, on_transfer)?,
-                None => shards
-                    .iter()
-                    .filter(|file| !file.contains('/'))
-                    .cloned()
-                    .collect(),
-            };
-            match shards.len() {
-                0 => {}
-                1 => return Ok(shards),
-                _ if repo.file_exists(INDEX) => return Ok(shards),
-                _ => {
-                    let (repo, files) = (id(), shards);
-                    return Err(RepoError::Ambiguous { repo, files }.into());
-                }
+        if let Some(files) = files.get(&WeightsFormat::Safetensors) {
+            let shards = shards(repo, files, "model.safetensors", INDEX, on_transfer)?;
+            if !shards.is_empty() {
+                return Ok(shards);
             }
         }
         if let Some(models) = files
@@ -72,12 +59,11 @@ impl PipelineConfig {
                 .into()),
             };
         }
-        if files.contains_key(&WeightsFormat::PyTorch) {
-            return Err(ConfigError::NotBuilt {
-                field: "weight_path",
-                reason: "the model has only PyTorch's files: use one with safetensors or GGUF",
+        if let Some(files) = files.get(&WeightsFormat::PyTorch) {
+            let shards = shards(repo, files, "pytorch_model.bin", PYTORCH_INDEX, on_transfer)?;
+            if !shards.is_empty() {
+                return Ok(shards);
             }
-            .into());
         }
         Err(match wanted {
             Some(wanted) if !repo.weight_files().is_empty() => RepoError::NoEncoding {
@@ -88,6 +74,32 @@ impl PipelineConfig {
             _ => RepoError::NoWeights { repo: id() },
         }
         .into())
+    }
+}
+
+/// Of a repository's files of one format those that are the model: the whole one, those that the
+/// index names, or else the only one. Trainers leave files of their own beside them.
+fn shards(
+    repo: &HuggingFaceRepo,
+    files: &[String],
+    whole: &str,
+    index: &str,
+    on_transfer: OnTransfer<'_>,
+) -> Result<Vec<String>, PipelineError> {
+    if files.iter().any(|file| file == whole) {
+        return Ok(vec![whole.into()]);
+    }
+    if repo.file_exists(index) {
+        return index_files(repo, index, on_transfer);
+    }
+    let is_model = |file: &&String| !file.contains('/') && *file != "training_args.bin";
+    let files: Vec<String> = files.iter().filter(is_model).cloned().collect();
+    match files.len() {
+        0 | 1 => Ok(files),
+        _ => {
+            let repo = repo.repo_id().to_string();
+            Err(RepoError::Ambiguous { repo, files }.into())
+        }
     }
 }
 
@@ -136,19 +148,20 @@ fn best_gguf(models: &[String]) -> Option<&String> {
 /// The files that the index of a checkpoint in several files names.
 fn index_files(
     repo: &HuggingFaceRepo,
+    index: &str,
     on_transfer: OnTransfer<'_>,
 ) -> Result<Vec<String>, PipelineError> {
     // A list of names: read whole, so of bounded size.
     if repo
-        .size_of(INDEX)
+        .size_of(index)
         .is_some_and(|size| size > MAX_INDEX_BYTES)
     {
         return Err(PipelineError::Config {
-            file: INDEX.into(),
+            file: index.into(),
             problem: format!("it is larger than {MAX_INDEX_BYTES} bytes"),
         });
     }
-    let path = repo.download(INDEX, false, on_transfer)?;
+    let path = repo.download(index, false, on_transfer)?;
     let name = path.display().to_string();
     let json = std::fs::read(&path).map_err(|source| RepoError::Io {
         path: name.clone(),

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{
-    ConfigError, ModelName, PipelineConfig, WeightsFormat, choose::INDEX, model_name::is_repo_id,
+    ConfigError, ModelName, PipelineConfig, WeightsFormat,
+    choose::{INDEX, PYTORCH_INDEX},
+    model_name::is_repo_id,
 };
 use crate::{
     pipelines::{
@@ -29,6 +31,7 @@ const COMPANIONS: &[&str] = &[
     "merges.txt",
     "modules.json",
     INDEX,
+    PYTORCH_INDEX,
     "sentence_bert_config.json",
     "special_tokens_map.json",
     "tokenizer.json",
