@@ -32,6 +32,8 @@ enum Command {
     Logits(commands::logits::Logits),
     /// Write a model as a GGUF file, in another encoding if asked
     Convert(commands::convert::Convert),
+    /// Turn texts into embeddings, with an encoder such as BERT
+    Encode(commands::encode::Encode),
     /// Show the tokens of a text
     Tokenize(commands::tokenize::Tokenize),
     /// Measure how well a model predicts a text
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Chat(command) => command.run(),
         Command::Logits(command) => command.run(),
         Command::Convert(command) => command.run(),
+        Command::Encode(command) => command.run(),
         Command::Tokenize(command) => command.run(),
         Command::Perplexity(command) => command.run(),
         Command::Bench(command) => command.run(),

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use wisp_engine::{
     device::{Device, DeviceInfo},
     pipelines::{
-        ModelLimits, PipelineConfig, SamplingParams,
+        ModelLimits, PipelineConfig, PipelineError, SamplingParams, TextEncoder,
         checkpoint::{self, ModelFiles},
         huggingface_repo::{OnTransfer, Transfer},
         text_generation::TextGenerator,
@@ -44,9 +44,37 @@ pub struct SamplingArgs {
     /// Above 1: tokens that were seen become less likely
     #[arg(long, default_value_t = 1.0, value_name = "R")]
     pub repetition_penalty: f32,
+    /// Taken off the logits of tokens that the answer already has
+    #[arg(
+        long,
+        default_value_t = 0.0,
+        value_name = "P",
+        allow_negative_numbers = true
+    )]
+    pub presence_penalty: f32,
+    /// Taken off the logits of tokens for each time that the answer has them
+    #[arg(
+        long,
+        default_value_t = 0.0,
+        value_name = "P",
+        allow_negative_numbers = true
+    )]
+    pub frequency_penalty: f32,
+    /// Add VALUE to the logit of token ID; may be given several times
+    #[arg(long, value_name = "ID=VALUE", value_parser = logit_bias)]
+    pub logit_bias: Vec<(u32, f32)>,
     /// The same seed draws the same tokens
     #[arg(long, default_value_t = 0, value_name = "S")]
     pub seed: u32,
+}
+
+/// Reads ID=VALUE.
+fn logit_bias(text: &str) -> Result<(u32, f32), String> {
+    let parsed = text.split_once('=').and_then(|(token, value)| {
+        let value: f32 = value.trim().parse().ok()?;
+        Some((token.trim().parse().ok()?, value)).filter(|_| value.is_finite())
+    });
+    parsed.ok_or_else(|| "give a token's id and a number, such as 42=-1.5".into())
 }
 
 impl SamplingArgs {
@@ -57,6 +85,9 @@ impl SamplingArgs {
             top_p: self.top_p,
             min_p: self.min_p,
             repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            logit_bias: self.logit_bias.clone(),
             seed: self.seed,
             ..config.sampling()
         };
@@ -112,28 +143,36 @@ impl Resolved {
     }
 
     /// Opens the device and loads a model to it, with a progress bar.
-    pub fn load(&self, files: &ModelFiles, mut limits: ModelLimits) -> Result<Loaded> {
+    pub fn load(&self, files: &ModelFiles, limits: ModelLimits) -> Result<Loaded> {
+        files.recognised.decoder()?;
         let start = Instant::now();
-        let device = self.device()?;
-        limits.memory = self.config.memory(&device).unwrap_or(0);
-        let session = InferenceSession::new(device.clone());
-        let bar = progress_bar("loading {bar:32} {bytes}/{total_bytes}");
-        let progress = |done: u64, total: u64| {
-            bar.set_length(total);
-            bar.set_position(done);
-        };
-        let generator = pollster::block_on(TextGenerator::load(
-            &session,
-            files,
-            limits,
-            Some(&progress),
-        ));
-        bar.finish_and_clear();
+        let (session, limits) = self.session(limits)?;
+        let generator = with_loading(|progress| {
+            let load = TextGenerator::load(&session, files, limits, Some(progress));
+            pollster::block_on(load)
+        })?;
         Ok(Loaded {
-            generator: generator?,
-            device,
+            generator,
+            device: session.device().clone(),
             load_seconds: start.elapsed().as_secs_f64(),
         })
+    }
+
+    /// Opens the device and loads an encoder to it, with a progress bar.
+    pub fn load_encoder(&self, files: &ModelFiles, limits: ModelLimits) -> Result<TextEncoder> {
+        let (session, limits) = self.session(limits)?;
+        with_loading(|progress| {
+            let load = TextEncoder::load(&session, files, limits, Some(progress));
+            pollster::block_on(load)
+        })
+    }
+
+    /// Opens the device, and limits the memory to what may be taken of it.
+    fn session(&self, mut limits: ModelLimits) -> Result<(InferenceSession, ModelLimits)> {
+        let device = self.device()?;
+        // None left is not the 0 that stands for no limit.
+        limits.memory = self.config.memory(&device).map_or(0, |bytes| bytes.max(1));
+        Ok((InferenceSession::new(device), limits))
     }
 
     /// The limits for one conversation: as long as the model sees, unless a length is asked for.
@@ -191,6 +230,19 @@ fn with_transfers<T>(run: impl FnOnce(OnTransfer<'_>) -> Result<T>) -> Result<T>
     let done = run(&on_transfer);
     bar.finish_and_clear();
     done
+}
+
+/// Loads a model, with a progress bar.
+fn with_loading<T>(
+    load: impl FnOnce(&(dyn Fn(u64, u64) + Send + Sync)) -> Result<T, PipelineError>,
+) -> Result<T> {
+    let bar = progress_bar("loading {bar:32} {bytes}/{total_bytes}");
+    let loaded = load(&|done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    Ok(loaded?)
 }
 
 /// A progress bar; without a terminal it stays unseen.

@@ -1,7 +1,7 @@
-// Causal attention of ragged queries over a paged cache, with an online softmax (FlashAttention,
-// Dao et al. 2022). A workgroup does one head of one token, WG positions at a time: first each
-// invocation scores one position, then they share out the head's vec4s and, where these are fewer
-// than WG, the positions.
+// Attention of ragged queries over a paged cache, with an online softmax (FlashAttention, Dao et al.
+// 2022): causal, or with `both_ways` also of what follows. A workgroup does one head of one token, WG
+// positions at a time: first each invocation scores one position, then they share out the head's
+// vec4s and, where these are fewer than WG, the positions.
 import package::paged::cache_row;
 import package::reduce::{workgroup_sum, workgroup_max};
 import constants::WG;
@@ -25,6 +25,7 @@ struct AttentionParams {
 @group(0) @binding(4) var<storage, read> index: array<vec2<u32>>; // [tokens] (sequence, position)
 @group(0) @binding(5) var<storage, read> page_table: array<u32>; // [batch, max_pages]
 @group(0) @binding(6) var<storage, read_write> out: array<f32>; // [tokens, heads, head_dim]
+@if(both_ways) @group(0) @binding(7) var<storage, read> lengths: array<u32>; // [batch]
 
 const TILE = vec2<u32>(1u, 1u);
 // vec4s of the widest head.
@@ -61,8 +62,11 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
         query[i] = load_query(base, i);
     }
     let at = index[t];
-    let end = at.y + 1u;
-    let start = select(0u, end - min(p.window, end), p.window != 0u);
+    let own_end = at.y + 1u;
+    let start = select(0u, own_end - min(p.window, own_end), p.window != 0u);
+    @if(!both_ways) let end = own_end;
+    @if(both_ways) let length = max(lengths[at.x], own_end);
+    @if(both_ways) let end = select(length, at.y + min(p.window, length - at.y), p.window != 0u);
     // Invocation `lid` owns vec4 `lid % quads` and every `lanes`th position of a step.
     let lanes = WG / quads;
     let quad = lid % quads;

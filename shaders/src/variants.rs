@@ -97,6 +97,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("rope_kv_write",  "baseline", "rope_kv_write", &[],         &[("WG", 64)],  Suits::Any, ANY),
     variant("norm_rope_kv_write", "baseline", "rope_kv_write", &["norm"], &[("WG", 64)], Suits::Any, ANY),
     variant("attention",      "baseline", "attention",     &[],         &[("WG", 64)],  Suits::Any, ANY),
+    variant("full_attention", "baseline", "attention",     &["both_ways"], &[("WG", 64)], Suits::Any, ANY),
     variant("gated",          "baseline", "gated",         &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("elementwise",    "baseline", "elementwise",   &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("map",            "baseline", "map",           &[],         &[("WG", 256)], Suits::Any, ANY),

@@ -1,6 +1,7 @@
 //! What the whole-program tests share.
 
 pub mod dequantize;
+pub mod encoder;
 pub mod gguf_writer;
 pub mod hub;
 pub mod kernels;

@@ -430,14 +430,13 @@ fn a_hub_that_falls_silent_is_given_up() {
 fn an_interrupt_leaves_only_what_can_be_continued() {
     let (hub, home) = (tiny_hub(), home());
     hub.fault("GET /org", Fault::Slow(Duration::from_millis(20)), 1);
-    let child = command(&hub, home.path(), "org/tiny", &[])
+    let mut child = command(&hub, home.path(), "org/tiny", &[])
         .spawn()
         .expect("wisp");
-    while !home.path().join("hub/models--org--tiny/blobs").exists()
-        || partials(home.path())
-            .first()
-            .is_none_or(|bytes| *bytes == 0)
-    {
+    let blobs = home.path().join("hub/models--org--tiny/blobs");
+    while !blobs.exists() || partials(home.path()).iter().sum::<u64>() == 0 {
+        let ended = child.try_wait().expect("a status");
+        assert_eq!(ended, None, "it ended before anything was downloaded");
         std::thread::sleep(Duration::from_millis(20));
     }
     let kill = Command::new("kill")

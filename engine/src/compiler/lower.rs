@@ -794,7 +794,7 @@ impl Lowering<'_> {
     }
 
     fn attention(&mut self, node: &Node, spec: AttentionSpec) -> Result<(), CompileError> {
-        let op = "attention";
+        let op = node.op.name();
         let tokens = self.rows(node.inputs[0]);
         let max_pages = self.max_pages(node.inputs[4]);
         let mut memory: Vec<Memory> = node
@@ -802,7 +802,8 @@ impl Lowering<'_> {
             .iter()
             .map(|id| self.operand(op, *id))
             .collect::<Result<_, _>>()?;
-        memory.push(self.plain_result(node.outputs[0]));
+        // The sequences' lengths, where there are any, are bound after the result.
+        memory.insert(5, self.plain_result(node.outputs[0]));
         let params = AttentionParams {
             tokens: 0,
             heads: spec.heads,
@@ -893,18 +894,22 @@ impl Lowering<'_> {
     fn sample(&mut self, node: &Node) -> Result<(), CompileError> {
         let op = "sample";
         let rows = self.rows(node.inputs[0]);
-        let graph = self.graph;
-        let batch = self.size(&graph.value(node.inputs[2]).shape.0[..1]);
+        let fixed = |id: ValueId, what: &'static str, dim: usize| {
+            let size = self.graph.value(id).shape.0.get(dim).and_then(Dim::fixed);
+            narrow(op, what, size.unwrap_or(0))
+        };
+        let params = SampleParams {
+            rows: 0,
+            vocab: self.cols(op, node.inputs[0])?,
+            max_biases: fixed(node.inputs[6], "the biases", 1)?,
+            score_words: fixed(node.inputs[7], "the scores", 1)?,
+        };
         let memory: Vec<Memory> = node
             .inputs
             .iter()
             .map(|id| self.operand(op, *id))
             .collect::<Result<_, _>>()?;
-        let params = SampleParams {
-            vocab: self.cols(op, node.inputs[0])?,
-            ..Default::default()
-        };
-        let params = words(&params, late!(SampleParams, rows = rows, batch = batch));
+        let params = words(&params, late!(SampleParams, rows = rows));
         self.call(op, op.into(), [rows, Size::fixed(1)], params, memory)
     }
 

@@ -76,6 +76,7 @@ fn block(k_encoding: Encoding) -> Graph {
         window: 0,
         scale: 0.2,
         softcap: 0.0,
+        causal: true,
     };
     let a = g
         .add(
@@ -170,6 +171,7 @@ fn norms_of_heads_join_their_rotation() {
         window: 0,
         scale: 0.2,
         softcap: 0.0,
+        causal: true,
     });
     let a = g
         .add(attention, &[q, k_cache, v_cache, index, pages])

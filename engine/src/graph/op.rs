@@ -86,12 +86,14 @@ pub struct AttentionSpec {
     pub head_dim: u32,
     /// Positions in a page of the cache.
     pub page_size: u32,
-    /// How many positions a token sees, itself included; 0 is all.
+    /// How many positions a token sees to a side, itself included; 0 is all.
     pub window: u32,
     /// Factor on the scores.
     pub scale: f32,
     /// Scores become `softcap * tanh(score / softcap)`; 0 leaves them.
     pub softcap: f32,
+    /// A token sees nothing that follows it.
+    pub causal: bool,
 }
 
 /// What a node computes. Operands are listed in the order in which [`super::Graph::add`] takes them.
@@ -118,7 +120,8 @@ pub enum Op {
         /// Positions in a page of the cache.
         page_size: u32,
     },
-    /// `(q [tokens, heads * head_dim], k_cache, v_cache, index, page_table) -> same as q`.
+    /// `(q [tokens, heads * head_dim], k_cache, v_cache, index, page_table) -> same as q`. One that is
+    /// not causal takes the sequences' lengths too, `u32 [batch]`.
     Attention(AttentionSpec),
     /// `(gate [tokens, cols], up [tokens, cols]) -> [tokens, cols]`: `activation(gate) * up`.
     Gated {
@@ -153,8 +156,8 @@ pub enum Op {
     Argmax,
     /// `(x [any, cols], indices u32 [rows]) -> [rows, cols]`.
     GatherRows,
-    /// `(logits [rows, vocab], settings, seen, tokens, index, out buffers)`, writes the buffers;
-    /// see `wisp_shaders::params::SampleParams`.
+    /// `(logits [rows, vocab], settings, counts [batch, vocab], tokens, index, out, biases [batch,
+    /// max_biases, 4], scores [draws, words] buffers)`, writes the buffers; see `wisp_shaders::params::SampleParams`.
     Sample,
 }
 
@@ -212,7 +215,10 @@ impl Op {
             },
             Op::Rope(_) => "rope",
             Op::KvWrite { .. } => "kv_write",
-            Op::Attention(_) => "attention",
+            Op::Attention(spec) => match spec.causal {
+                true => "attention",
+                false => "full_attention",
+            },
             Op::Gated { .. } => "gated",
             Op::Map(_) => "map",
             Op::Route { .. } => "route",
@@ -308,11 +314,16 @@ impl Op {
                 expect_buffer(v_cache, "the value cache")?;
                 Ok(Vec::new())
             }
-            (Op::Attention(spec), [q, _k_cache, _v_cache, index, page_table]) => {
+            (Op::Attention(spec), [q, _k_cache, _v_cache, index, page_table, lengths @ ..])
+                if lengths.len() == usize::from(!spec.causal) =>
+            {
                 expect(q, "q", DType::F32, 2)?;
                 expect_cols(q, "q", u64::from(spec.heads) * u64::from(spec.head_dim))?;
                 expect(index, "the index", DType::U32, 2)?;
                 expect(page_table, "the page table", DType::U32, 2)?;
+                for lengths in lengths {
+                    expect(lengths, "the lengths", DType::U32, 1)?;
+                }
                 if spec.kv_heads == 0 || spec.heads % spec.kv_heads != 0 {
                     return Err(format!(
                         "{} heads cannot share {} KV heads",
@@ -385,17 +396,21 @@ impl Op {
                     Shape(vec![indices.shape.0[0].clone(), x.shape.0[1].clone()]),
                 )])
             }
-            (Op::Sample, [logits, settings, seen, tokens, index, out]) => {
+            (Op::Sample, [logits, settings, counts, tokens, index, out, biases, scores]) => {
                 expect(logits, "logits", DType::F32, 2)?;
                 for (buffer, what) in [
                     (settings, "settings"),
-                    (seen, "seen"),
+                    (counts, "counts"),
                     (tokens, "tokens"),
                     (index, "index"),
                     (out, "out"),
+                    (biases, "biases"),
+                    (scores, "scores"),
                 ] {
                     expect_buffer(buffer, what)?;
                 }
+                expect(biases, "biases", DType::U32, 3)?;
+                expect(scores, "scores", DType::U32, 2)?;
                 Ok(Vec::new())
             }
             _ => Err(format!("it does not take {} operands", operands.len())),

@@ -6,7 +6,8 @@ use std::collections::{BTreeSet, HashMap};
 use super::tokenizer::HuggingFaceFiles;
 use super::{
     PipelineError,
-    architectures::{self, Recognised},
+    architectures::{self, GgufConfig, Recognised},
+    sentence_transformers::SentenceTransformer,
     tokenizer::{Metadata, Tokenizer, TokenizerError},
 };
 use crate::weights::{
@@ -27,6 +28,8 @@ pub struct ModelFiles {
     pub tokenizer: Result<Tokenizer, TokenizerError>,
     /// Tokens that end a text.
     pub stop_tokens: BTreeSet<u32>,
+    /// Of an encoder: how its embeddings are made.
+    pub sentence_transformer: SentenceTransformer,
 }
 
 impl ModelFiles {
@@ -61,6 +64,10 @@ impl ModelFiles {
         let directory = directory.unwrap_or(beside).to_path_buf();
         let config = read(&directory.join("config.json"))?;
         let recognised = architectures::from_hugging_face(&config)?;
+        let sentence_transformer = match recognised.spec.encoder {
+            Some(_) => SentenceTransformer::from_directory(&directory)?,
+            None => SentenceTransformer::default(),
+        };
         let tokenizer = Tokenizer::from_dir(&directory);
         let mut stop_tokens: BTreeSet<u32> = tokenizer
             .as_ref()
@@ -76,6 +83,7 @@ impl ModelFiles {
             recognised,
             tokenizer,
             stop_tokens,
+            sentence_transformer,
         })
     }
 
@@ -94,6 +102,10 @@ impl ModelFiles {
     fn from_gguf(name: String, checkpoint: Checkpoint) -> Result<ModelFiles, PipelineError> {
         let file = checkpoint.file_names().next().unwrap_or(&name).to_string();
         let recognised = architectures::from_gguf(&checkpoint, &file)?;
+        let pooling_type = match recognised.spec.encoder {
+            Some(_) => GgufConfig::new(&checkpoint, &file)?.u32("pooling_type")?,
+            None => None,
+        };
         let tokenizer = tokenizer(&checkpoint);
         let stop_tokens = tokenizer
             .as_ref()
@@ -105,6 +117,7 @@ impl ModelFiles {
             recognised,
             tokenizer,
             stop_tokens,
+            sentence_transformer: SentenceTransformer::from_gguf(pooling_type),
         })
     }
 }

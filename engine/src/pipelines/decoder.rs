@@ -1,5 +1,5 @@
 //! The one decoder: a [`DecoderSpec`] says how an architecture differs, and from it and a
-//! checkpoint's tensors comes the graph.
+//! checkpoint's tensors comes the graph. An encoder is made of the same parts.
 
 mod names;
 mod spec;
@@ -16,7 +16,7 @@ use crate::{
 
 use super::rope;
 pub use names::{GGUF, HUGGING_FACE, HUGGING_FACE_BOTH_NORMS, QkvLayout, TensorNames};
-pub use spec::{DecoderSpec, LayerSpec, MoeSpec, NormPlacement, QkNorm, RopeSettings};
+pub use spec::{DecoderSpec, EncoderSpec, LayerSpec, MoeSpec, NormPlacement, QkNorm, RopeSettings};
 use weights::Builder;
 
 /// How a decoder's graph is laid out.
@@ -50,17 +50,23 @@ pub enum DecoderError {
 struct Inputs {
     index: ValueId,
     page_table: ValueId,
+    /// Of an encoder: the texts' lengths, and the cache of keys and values that its blocks share.
+    encoder: Option<(ValueId, [ValueId; 2])>,
     /// The tables of rotations, as [`DecoderSpec::ropes`] counts them, and one that is not read.
     tables: Vec<ValueId>,
     page_size: u32,
 }
 
-/// Builds the graph of a decoder, and the views of the checkpoint's tensors that it needs.
+/// Builds the graph of a decoder or encoder, and the views of the checkpoint's tensors that it needs.
 ///
 /// Inputs: `tokens: u32 [tokens]`, `index: u32 [tokens, 2]` (sequence, position), `page_table:
 /// u32 [batch, max_pages]`, `logit_rows: u32 [logit_rows]` (which tokens' logits are wanted).
 /// Buffers: `k.N`, `v.N: f32 [pages, page_size, kv_heads, padded head_dim]`. Output: `logits: f32
 /// [logit_rows, vocab]`.
+///
+/// An encoder takes `lengths: u32 [batch]` (tokens of each text) in place of `logit_rows`, and
+/// `positions: u32 [tokens]` and `token_types: u32 [tokens]` where it has embeddings for them. Its
+/// buffers are `k` and `v`, its output is `hidden: f32 [tokens, hidden]`.
 ///
 /// # Errors
 ///
@@ -90,35 +96,87 @@ pub fn build(
     let page_table = b
         .graph
         .input("page_table", DType::U32, shape!["batch", "max_pages"]);
-    let logit_rows = b
-        .graph
-        .input("logit_rows", DType::U32, shape!["logit_rows"]);
+    let page_size = layout.page_size;
+    let encoder = spec.encoder.map(|_| {
+        let lengths = b.graph.input("lengths", DType::U32, shape!["batch"]);
+        (lengths, caches(&mut b, page_size, ""))
+    });
     let inputs = Inputs {
         index,
         page_table,
+        encoder,
         tables: tables(&mut b, layout.max_length),
-        page_size: layout.page_size,
+        page_size,
     };
     let embedding = b.weight(
         format!("{}{}.weight", b.root, names.embedding),
         &[spec.vocab_size, spec.hidden_size],
     )?;
-    let scale = spec.embedding_multiplier;
-    let mut x = b.graph.add(Op::Embed { scale }, &[tokens, embedding])?;
-    if spec.learned_positions {
-        let table = b.weight(
-            format!("{}{}.weight", b.root, names.positions),
-            &[spec.max_positions, spec.hidden_size],
-        )?;
-        let positions = b.graph.add(Op::Embed { scale: 1.0 }, &[index, table])?;
-        x = b.graph.add(Op::Add { scale: 1.0 }, &[x, positions])?;
-    }
+    let mut x = embed(&mut b, tokens, embedding, index)?;
     for layer in 0..spec.layers.len() {
         x = block(&mut b, layer, x, &inputs)?;
     }
-    let name = format!("{}{}", b.root, names.final_norm);
-    let x = b.norm(spec.norm, x, name, spec.hidden_size)?;
-    let last = b.graph.add(Op::GatherRows, &[x, logit_rows])?;
+    if spec.norm_placement != NormPlacement::AfterSum {
+        let name = format!("{}{}", b.root, names.final_norm);
+        x = b.norm(spec.norm, x, name, spec.hidden_size)?;
+    }
+    match spec.encoder {
+        Some(_) => b.graph.output("hidden", x),
+        None => {
+            let logits = logits(&mut b, x, embedding)?;
+            b.graph.output("logits", logits);
+        }
+    }
+    Ok(b.graph)
+}
+
+/// What goes into the first block.
+fn embed(
+    b: &mut Builder<'_, '_>,
+    tokens: ValueId,
+    table: ValueId,
+    index: ValueId,
+) -> Result<ValueId, DecoderError> {
+    let (spec, names) = (b.spec, b.names);
+    let scale = spec.embedding_multiplier;
+    let mut x = b.graph.add(Op::Embed { scale }, &[tokens, table])?;
+    let mut add = |b: &mut Builder<'_, '_>, ids, name: &str, rows| {
+        let table = b.weight(
+            format!("{}{name}.weight", b.root),
+            &[rows, spec.hidden_size],
+        )?;
+        let embedded = b.graph.add(Op::Embed { scale: 1.0 }, &[ids, table])?;
+        x = b.graph.add(Op::Add { scale: 1.0 }, &[x, embedded])?;
+        Ok::<(), DecoderError>(())
+    };
+    if spec.learned_positions {
+        let positions = match spec.encoder {
+            Some(_) => b.graph.input("positions", DType::U32, shape!["tokens"]),
+            None => index,
+        };
+        add(b, positions, names.positions, spec.position_rows())?;
+    }
+    let Some(encoder) = spec.encoder else {
+        return Ok(x);
+    };
+    if encoder.token_types > 0 {
+        let types = b.graph.input("token_types", DType::U32, shape!["tokens"]);
+        add(b, types, names.token_types, encoder.token_types)?;
+    }
+    let name = format!("{}{}", b.root, names.embedding_norm);
+    b.norm(spec.norm, x, name, spec.hidden_size)
+}
+
+/// The wanted tokens' logits.
+fn logits(
+    b: &mut Builder<'_, '_>,
+    x: ValueId,
+    embedding: ValueId,
+) -> Result<ValueId, DecoderError> {
+    let (spec, names) = (b.spec, b.names);
+    let wanted = shape!["logit_rows"];
+    let wanted = b.graph.input("logit_rows", DType::U32, wanted);
+    let last = b.graph.add(Op::GatherRows, &[x, wanted])?;
     let mut logits = if spec.tied {
         b.graph.add(Op::Linear, &[last, embedding])?
     } else {
@@ -138,8 +196,21 @@ pub fn build(
     if spec.logit_softcap != 0.0 {
         logits = b.map(logits, Map::Softcap(spec.logit_softcap))?;
     }
-    b.graph.output("logits", logits);
-    Ok(b.graph)
+    Ok(logits)
+}
+
+/// Caches of keys and values.
+fn caches(b: &mut Builder<'_, '_>, page_size: u32, suffix: &str) -> [ValueId; 2] {
+    let shape = shape![
+        "pages",
+        u64::from(page_size),
+        u64::from(b.spec.kv_heads),
+        padded_head_dim(b.spec.head_dim)
+    ];
+    ["k", "v"].map(|name| {
+        let name = format!("{name}{suffix}");
+        b.graph.buffer(&name, DType::F32, shape.clone())
+    })
 }
 
 /// The tables of rotations that layers use, and a small one for those that do not rotate.
@@ -171,22 +242,25 @@ fn block(
 ) -> Result<ValueId, DecoderError> {
     let (spec, names) = (b.spec, b.names);
     let scale = spec.residual_multiplier;
-    let (pre, post) = match spec.norm_placement {
-        NormPlacement::Pre => (true, false),
-        NormPlacement::Post => (false, true),
-        NormPlacement::Both => (true, true),
+    let (pre, post, after_sum) = match spec.norm_placement {
+        NormPlacement::Pre => (true, false, false),
+        NormPlacement::Post => (false, true, false),
+        NormPlacement::Both => (true, true, false),
+        NormPlacement::AfterSum => (false, false, true),
     };
     let norm = |b: &mut Builder<'_, '_>, there: bool, x, template| match there {
         true => b.norm(spec.norm, x, b.name(template, layer), spec.hidden_size),
         false => Ok(x),
     };
-    let normed = norm(b, pre, x, names.attention_norm)?;
+    let before = pre && spec.layers[layer].attention_norm;
+    let normed = norm(b, before, x, names.attention_norm)?;
     let attended = attention(b, layer, normed, inputs)?;
     let attended = norm(b, post, attended, names.attention_post_norm)?;
     let between = match spec.parallel_residual {
         true => x,
         false => b.graph.add(Op::Add { scale }, &[x, attended])?,
     };
+    let between = norm(b, after_sum, between, names.attention_sum_norm)?;
     let normed = norm(b, pre, between, names.mlp_norm)?;
     let mut out = if spec.layers[layer].moe {
         mixture(b, layer, normed)?
@@ -197,7 +271,8 @@ fn block(
     if spec.parallel_residual {
         out = b.graph.add(Op::Add { scale: 1.0 }, &[attended, out])?;
     }
-    Ok(b.graph.add(Op::Add { scale }, &[between, out])?)
+    let sum = b.graph.add(Op::Add { scale }, &[between, out])?;
+    norm(b, after_sum, sum, names.mlp_sum_norm)
 }
 
 /// Attention with its projections, without its norms.
@@ -213,16 +288,10 @@ fn attention(
         heads,
         head_dim: spec.head_dim,
     });
-    let cache_shape = shape![
-        "pages",
-        u64::from(inputs.page_size),
-        u64::from(spec.kv_heads),
-        padded_head_dim(spec.head_dim)
-    ];
-    let [k_cache, v_cache] = ["k", "v"].map(|name| {
-        b.graph
-            .buffer(&format!("{name}.{layer}"), DType::F32, cache_shape.clone())
-    });
+    let [k_cache, v_cache] = match inputs.encoder {
+        Some((_, shared)) => shared,
+        None => caches(b, inputs.page_size, &format!(".{layer}")),
+    };
     let [q, k, v] = b.qkv(layer);
     let mut q = b.linear(x, &q, spec.hidden_size)?;
     let mut k = b.linear(x, &k, spec.hidden_size)?;
@@ -261,8 +330,10 @@ fn attention(
         window: settings.window.unwrap_or(0),
         scale: settings.attention_scale,
         softcap: spec.attention_softcap,
+        causal: inputs.encoder.is_none(),
     });
-    let operands = [q, k_cache, v_cache, inputs.index, inputs.page_table];
+    let mut operands = vec![q, k_cache, v_cache, inputs.index, inputs.page_table];
+    operands.extend(inputs.encoder.map(|(lengths, _)| lengths));
     let attended = b.graph.add(attention, &operands)?;
     let name = b.name(names.o, layer);
     b.whole_linear(attended, name, [spec.hidden_size, heads.width()])

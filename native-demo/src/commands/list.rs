@@ -5,7 +5,9 @@ use clap::Args;
 use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
 use serde_json::json;
 use wisp_engine::pipelines::{
-    SupportedEncoding, architectures::ARCHITECTURES, huggingface_repo, size,
+    SupportedEncoding,
+    architectures::{ARCHITECTURES, Architecture},
+    huggingface_repo, size,
 };
 
 use super::print_json;
@@ -24,6 +26,13 @@ fn table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
     table
 }
 
+fn kind(architecture: &Architecture) -> &'static str {
+    match architecture.is_encoder() {
+        true => "encoder",
+        false => "decoder",
+    }
+}
+
 impl List {
     pub fn run(self) -> Result<()> {
         let cache = huggingface_repo::cache_directory()?;
@@ -35,6 +44,7 @@ impl List {
                 .map(|architecture| {
                     json!({
                         "name": architecture.name,
+                        "kind": kind(architecture),
                         "hugging_face": architecture.hugging_face,
                         "gguf": architecture.gguf,
                     })
@@ -47,11 +57,12 @@ impl List {
                 "models": models,
             }));
         }
-        let mut architectures = table(["architecture", "in config.json", "in GGUF"]);
+        let mut architectures = table(["architecture", "kind", "in config.json", "in GGUF"]);
         for architecture in ARCHITECTURES {
             architectures.add_row([
                 architecture.name.to_string(),
-                architecture.hugging_face.join(", "),
+                kind(architecture).into(),
+                architecture.hugging_face.join("\n"),
                 architecture.gguf.to_string(),
             ]);
         }

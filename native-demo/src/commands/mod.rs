@@ -4,10 +4,12 @@ pub mod bench;
 pub mod chat;
 pub mod convert;
 pub mod devices;
+pub mod encode;
 pub mod generate;
 pub mod info;
 pub mod list;
 pub mod logits;
+mod logprobs;
 pub mod perplexity;
 pub mod tokenize;
 

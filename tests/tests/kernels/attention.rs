@@ -252,6 +252,23 @@ fn attentions() {
     );
 }
 
+/// Attention of whole sequences, in which tokens also see what follows them.
+fn full_attention(b: &Batch) -> Case {
+    let mut case = attention(b);
+    let ends = b.sequences.iter();
+    let lengths: Vec<u32> = ends
+        .map(|(before, count)| (before + count) as u32)
+        .collect();
+    case.memory.push(exact(&lengths));
+    case
+}
+
+#[test]
+fn full_attentions() {
+    let cases: Vec<_> = BATCHES.iter().map(full_attention).collect();
+    check("full_attention", &cases);
+}
+
 #[test]
 fn kv_writes() {
     let batches = BATCHES.iter().chain(ROTATED.iter().map(|(b, _)| b));
@@ -279,5 +296,6 @@ proptest! {
             sequences: Cow::Owned(sequences),
         };
         check_fitting("attention", &[attention(&batch)]);
+        check_fitting("full_attention", &[full_attention(&batch)]);
     }
 }

@@ -26,6 +26,7 @@ const TESTED: &[&str] = &[
     "combine_experts",
     "elementwise",
     "embed",
+    "full_attention",
     "gated",
     "gather_rows",
     "kv_write",

@@ -1,4 +1,4 @@
-//! `attention`: causal attention of ragged queries over the paged cache.
+//! `attention`, `full_attention`: attention of ragged queries over the paged cache.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::args::{Args, size};
 use super::error::HostError;
 use super::flash;
 use super::math::{axpy_in, dot_in, exp_sum};
-use super::paged::{Pages, Shape, first_position};
+use super::paged::{Pages, Shape, Sight};
 use crate::weights::encodings::{Lanes, simd, with_lanes};
 
 /// The widest head, as in the kernels.
@@ -26,6 +26,15 @@ pub(super) struct Attention<'a> {
 
 /// The twin of `attention.wgsl`.
 pub(super) fn attention(args: &Args) -> Result<(), HostError> {
+    attend(args, false)
+}
+
+/// The twin of `attention.wgsl` with `both_ways`.
+pub(super) fn full_attention(args: &Args) -> Result<(), HostError> {
+    attend(args, true)
+}
+
+fn attend(args: &Args, both_ways: bool) -> Result<(), HostError> {
     let p: AttentionParams = args.params()?;
     if p.head_dim == 0 || p.head_dim > MAX_HEAD_DIM {
         let expected = format!("from 1 to {MAX_HEAD_DIM}");
@@ -46,7 +55,11 @@ pub(super) fn attention(args: &Args) -> Result<(), HostError> {
         max_pages: p.max_pages,
     };
     let cache = k_cache.len().min(v_cache.len());
-    let pages = Pages::take(args, [4, 5], shape, cache, p.window)?;
+    let sight = Sight {
+        window: p.window,
+        lengths: both_ways.then(|| args.read_all(7)).transpose()?,
+    };
+    let pages = Pages::take(args, [4, 5], shape, cache, sight)?;
     let mut out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.head_dim]))?;
     let call = Attention {
         p,
@@ -135,9 +148,9 @@ fn one_token_in<L: Lanes>(call: &Attention, t: usize, kv_head: usize, out: &mut 
     out.fill(0.0);
     // The greatest score and the sum of weights of each head.
     let mut state = vec![[f32::MIN, 0.0]; call.group()];
-    let first = first_position(position as u32, call.p.window);
-    for start in (first..=position).step_by(POSITIONS) {
-        let count = POSITIONS.min(position + 1 - start);
+    let seen = call.pages.seen(sequence, position);
+    for start in seen.clone().step_by(POSITIONS) {
+        let count = POSITIONS.min(seen.end - start);
         let heads = out.chunks_exact_mut(head_dim).zip(q.chunks_exact(head_dim));
         for ((out, q), [greatest, total]) in heads.zip(&mut state) {
             let mut scores = [0.0; POSITIONS];

@@ -6,7 +6,6 @@ use std::ops::Range;
 
 use super::attention::{Attention, cap};
 use super::math::exp_sum;
-use super::paged::first_position;
 use super::panel::{self, STRIDE, TOKENS as LANES, add_rows};
 use crate::weights::encodings::simd;
 
@@ -60,8 +59,8 @@ simd! {
         s.sums.fill(0.0);
         // The greatest score and the sum of weights of each row.
         let mut state = [[f32::MIN, 0.0]; ROWS];
-        let first = first_position(position as u32, call.p.window);
-        let end = position + tokens.len();
+        let first = call.pages.seen(sequence, position).start;
+        let end = call.pages.seen(sequence, position + tokens.len() - 1).end;
         for start in (first..end).step_by(POSITIONS) {
             let count = POSITIONS.min(end - start);
             pack(call, [sequence, start, kv_head], count, s);
@@ -69,9 +68,9 @@ simd! {
             let mut scores: Vec<&mut [f32]> = s.scores.chunks_exact_mut(STRIDE).take(rows).collect();
             add_rows(&s.queries, rows, &s.keys, head_dim, count, &mut scores);
             for (i, scores) in scores.into_iter().enumerate() {
-                let own = position + i / group;
-                let seen = first_position(own as u32, call.p.window).max(start).min(start + count);
-                let seen = seen - start..(own + 1).clamp(seen, start + count) - start;
+                let seen = call.pages.seen(sequence, position + i / group);
+                let from = seen.start.clamp(start, start + count);
+                let seen = from - start..seen.end.clamp(from, start + count) - start;
                 scores[..seen.start].fill(0.0);
                 scores[seen.end..count].fill(0.0);
                 let seen = &mut scores[seen];

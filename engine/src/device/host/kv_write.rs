@@ -4,7 +4,7 @@ use wisp_shaders::params::KvWriteParams;
 
 use super::args::{Args, size};
 use super::error::HostError;
-use super::paged::{Pages, Shape};
+use super::paged::{Pages, Shape, Sight};
 
 /// The twin of `kv_write.wgsl`.
 pub(super) fn kv_write(args: &Args) -> Result<(), HostError> {
@@ -20,7 +20,13 @@ pub(super) fn kv_write(args: &Args) -> Result<(), HostError> {
         page_size: p.page_size,
         max_pages: p.max_pages,
     };
-    let pages = Pages::take(args, [3, 4], shape, k_cache.len().min(v_cache.len()), 1)?;
+    let pages = Pages::take(
+        args,
+        [3, 4],
+        shape,
+        k_cache.len().min(v_cache.len()),
+        Sight::OWN,
+    )?;
     let width = size(&[p.kv_heads, p.head_dim]);
     for (what, stride, offset) in [
         ("k_stride", p.k_stride, p.k_offset),

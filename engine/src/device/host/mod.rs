@@ -73,6 +73,7 @@ pub fn twin(op: &str) -> Option<Twin> {
         "attention" => attention::attention,
         "combine_experts" => combine_experts::combine_experts,
         "elementwise" => elementwise::elementwise,
+        "full_attention" => attention::full_attention,
         "gated" => gated::gated,
         "gather_rows" => gather_rows::gather_rows,
         "kv_write" => kv_write::kv_write,

@@ -1,5 +1,7 @@
 //! The paged KV cache: `[pages, page_size, kv_heads, ceil(head_dim / 4)]` of `vec4<f32>`.
 
+use std::ops::Range;
+
 use super::args::{Args, size};
 use super::error::HostError;
 
@@ -12,6 +14,35 @@ pub(super) struct Pages<'a> {
     kv_heads: usize,
     /// Elements of a head in the cache: `head_dim` rounded up to a multiple of 4.
     pub(super) width: usize,
+    sight: Sight<'a>,
+}
+
+/// Which positions a token sees.
+#[derive(Clone, Copy)]
+pub(super) struct Sight<'a> {
+    /// How many to a side, its own included; 0 is all.
+    pub(super) window: u32,
+    /// The positions of each sequence, where a token also sees what follows.
+    pub(super) lengths: Option<&'a [u32]>,
+}
+
+impl Sight<'_> {
+    /// A token's own position.
+    pub(super) const OWN: Sight<'static> = Sight {
+        window: 1,
+        lengths: None,
+    };
+
+    fn seen(&self, sequence: usize, position: usize) -> Range<usize> {
+        let window = match self.window {
+            0 => usize::MAX,
+            window => window as usize,
+        };
+        let lengths = self.lengths.and_then(|lengths| lengths.get(sequence));
+        let length = lengths.map_or(0, |length| *length as usize);
+        let end = length.min(position.saturating_add(window));
+        (position + 1).saturating_sub(window)..end.max(position + 1)
+    }
 }
 
 /// The shape of a cache.
@@ -26,14 +57,14 @@ pub(super) struct Shape {
 impl<'a> Pages<'a> {
     /// Takes the index and the page table, whose binding follows the one of the index.
     ///
-    /// `cache` is the length of the smaller cache in elements. Every page that holds one of the
-    /// last `window` (0: of all) positions up to a token's own is checked to lie within it.
+    /// `cache` is the length of the smaller cache in elements. Every page that holds a position
+    /// in a token's sight is checked to lie within it.
     pub(super) fn take(
         args: &'a Args,
         [index, table]: [usize; 2],
         shape: Shape,
         cache: usize,
-        window: u32,
+        sight: Sight<'a>,
     ) -> Result<Self, HostError> {
         let pages = Pages {
             index: args.read(index, shape.tokens as usize)?,
@@ -42,24 +73,26 @@ impl<'a> Pages<'a> {
             max_pages: shape.max_pages as usize,
             kv_heads: shape.kv_heads as usize,
             width: (shape.head_dim as usize).next_multiple_of(4),
+            sight,
         };
         if shape.page_size == 0 {
             return Err(args.value("page_size", "at least 1", 0u32));
         }
         let width = pages.width as u32;
         let page = size(&[shape.page_size, shape.kv_heads, width]).max(1);
-        pages.check(args, cache / page, window)?;
+        pages.check(args, cache / page)?;
         Ok(pages)
     }
 
-    fn check(&self, args: &Args, pages: usize, window: u32) -> Result<(), HostError> {
+    fn check(&self, args: &Args, pages: usize) -> Result<(), HostError> {
         for &[sequence, position] in self.index {
-            let last = position as usize / self.page_size;
+            let seen = self.seen(sequence as usize, position as usize);
+            let last = (seen.end - 1) / self.page_size;
             if last >= self.max_pages {
                 let expected = format!("less than {}", self.max_pages * self.page_size);
-                return Err(args.value("a position", expected, position));
+                return Err(args.value("a position", expected, (seen.end - 1) as u64));
             }
-            let first = first_position(position, window) / self.page_size;
+            let first = seen.start / self.page_size;
             let row = (sequence as usize).saturating_mul(self.max_pages);
             let entries = self
                 .table
@@ -75,19 +108,17 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
+    /// The positions that a token sees.
+    #[inline]
+    pub(super) fn seen(&self, sequence: usize, position: usize) -> Range<usize> {
+        self.sight.seen(sequence, position)
+    }
+
     /// Where the first head of a position begins in the cache, in elements.
     #[inline]
     pub(super) fn row(&self, sequence: u32, position: usize) -> usize {
         let entry = sequence as usize * self.max_pages + position / self.page_size;
         let slot = self.table[entry] as usize * self.page_size + position % self.page_size;
         slot * self.kv_heads * self.width
-    }
-}
-
-/// The first position that a token at `position` sees, if it sees `window` (0: all).
-pub(super) fn first_position(position: u32, window: u32) -> usize {
-    match window {
-        0 => 0,
-        window => (position as usize + 1).saturating_sub(window as usize),
     }
 }

@@ -7,7 +7,7 @@ use super::args::{Args, size};
 use super::error::HostError;
 use super::kv_write::write_heads;
 use super::math::dot;
-use super::paged::{Pages, Shape};
+use super::paged::{Pages, Shape, Sight};
 use super::rope::{Table, check_rotary_dim, rotate};
 
 /// The twin of `rope_kv_write.wgsl`.
@@ -51,7 +51,13 @@ fn write(args: &Args, is_normed: bool) -> Result<(), HostError> {
         page_size: p.page_size,
         max_pages: p.max_pages,
     };
-    let pages = Pages::take(args, [3, 5], shape, k_cache.len().min(v_cache.len()), 1)?;
+    let pages = Pages::take(
+        args,
+        [3, 5],
+        shape,
+        k_cache.len().min(v_cache.len()),
+        Sight::OWN,
+    )?;
     let table = Table::take(args, 4, p.rotary_dim, pages.index)?;
     if head_dim == 0 {
         return Ok(());

@@ -549,7 +549,7 @@ fn batches() -> impl Strategy<Value = Batch> {
         )
 }
 
-fn check_attention(b: &Batch, window: u32, softcap: f32) {
+fn check_attention(b: &Batch, window: u32, softcap: f32, both_ways: bool) {
     let index = b.index();
     let (heads, head_dim) = (b.heads(), b.head_dim);
     let q = numbers(b.seed, index.len() * heads * head_dim);
@@ -569,6 +569,9 @@ fn check_attention(b: &Batch, window: u32, softcap: f32) {
         softcap,
     };
     let out = zeros::<f32>(q.len());
+    let ends = b.sequences.iter().map(|(before, count)| before + count);
+    let lengths: Vec<usize> = ends.collect();
+    let words: Vec<u32> = lengths.iter().map(|length| *length as u32).collect();
     let bound = [
         &buffer(&q),
         &buffer(&k),
@@ -576,8 +579,12 @@ fn check_attention(b: &Batch, window: u32, softcap: f32) {
         &buffer(&index),
         &buffer(&b.table()),
         &out,
+        &buffer(&words),
     ];
-    run("attention", params, &bound).unwrap();
+    match both_ways {
+        true => run("full_attention", params, &bound).unwrap(),
+        false => run("attention", params, &bound[..6]).unwrap(),
+    }
     let mut expected = Vec::new();
     for (t, [sequence, position]) in index.iter().map(|i| i.map(|i| i as usize)).enumerate() {
         for head in 0..heads {
@@ -587,7 +594,12 @@ fn check_attention(b: &Batch, window: u32, softcap: f32) {
             } else {
                 (position + 1).saturating_sub(window as usize)
             };
-            let rows: Vec<usize> = (first..=position)
+            let end = match (both_ways, window) {
+                (false, _) => position + 1,
+                (true, 0) => lengths[sequence],
+                (true, window) => lengths[sequence].min(position + window as usize),
+            };
+            let rows: Vec<usize> = (first..end)
                 .map(|p| b.row(sequence, p, head / b.group))
                 .collect();
             let mut weights: Vec<f64> = rows
@@ -619,8 +631,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn attention(b in batches(), window in 0u32..50, softcap in 0u32..2) {
-        check_attention(&b, window.saturating_sub(10), softcap as f32 * 5.0);
+    fn attention(
+        b in batches(),
+        window in 0u32..50,
+        softcap in 0u32..2,
+        both_ways in any::<bool>(),
+    ) {
+        check_attention(&b, window.saturating_sub(10), softcap as f32 * 5.0, both_ways);
     }
 
     #[test]
@@ -947,15 +964,15 @@ struct Draw {
 /// The token, after checking what else is written.
 fn sampled(draw: &Draw) -> u32 {
     let vocab = draw.logits.len();
-    let words = vocab.div_ceil(32);
     let params = SampleParams {
         rows: 1,
         vocab: vocab as u32,
-        batch: 2,
+        max_biases: 1,
+        score_words: 3,
     };
-    let mut seen = vec![0u32; 2 * words];
+    let mut counts = vec![0u32; 2 * vocab];
     for token in &draw.seen {
-        seen[words + *token as usize / 32] |= 1 << (token % 32);
+        counts[vocab + *token as usize] = IN_PROMPT;
     }
     let settings = SampleSettings {
         sequence: 1,
@@ -963,15 +980,17 @@ fn sampled(draw: &Draw) -> u32 {
         position: 9,
         ..draw.settings
     };
-    let (settings_buffer, seen_buffer) = (buffer(&[settings]), buffer(&seen));
-    let (tokens, index, out) = (zeros::<u32>(1), zeros::<[u32; 2]>(1), zeros::<u32>(6));
+    let (settings_buffer, counts_buffer) = (buffer(&[settings]), buffer(&counts));
+    let (tokens, index, out) = (zeros::<u32>(1), zeros::<[u32; 2]>(1), zeros::<u32>(3));
     let bound = [
         &buffer(&draw.logits),
         &settings_buffer,
-        &seen_buffer,
+        &counts_buffer,
         &tokens,
         &index,
         &out,
+        &zeros::<[u32; 4]>(2),
+        &zeros::<u32>(9),
     ];
     run("sample", params, &bound).unwrap();
     let token = contents::<u32>(&tokens)[0];
@@ -979,9 +998,11 @@ fn sampled(draw: &Draw) -> u32 {
     // A logit that is not finite is reported.
     let finite = draw.logits[token as usize].is_finite();
     let reported = if finite { token } else { u32::MAX };
-    assert_eq!(contents::<u32>(&out), [0, 0, 0, 0, 0, reported]);
-    seen[words + token as usize / 32] |= 1 << (token % 32);
-    assert_eq!(contents::<u32>(&seen_buffer), seen);
+    assert_eq!(contents::<u32>(&out), [0, 0, reported]);
+    if settings.repetition_penalty != 1.0 {
+        counts[vocab + token as usize] += 1;
+    }
+    assert_eq!(contents::<u32>(&counts_buffer), counts);
     let after = SampleSettings {
         step: 3,
         position: 10,
@@ -998,10 +1019,15 @@ const PLAIN: SampleSettings = SampleSettings {
     top_p: 1.0,
     min_p: 0.0,
     repetition_penalty: 1.0,
+    presence_penalty: 0.0,
+    frequency_penalty: 0.0,
     seed: 0,
     step: 0,
     sequence: 0,
     position: 0,
+    forced: DRAWN,
+    biases: 0,
+    scored: 0,
 };
 
 /// How often each token comes in many draws.

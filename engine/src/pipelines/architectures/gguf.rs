@@ -20,7 +20,7 @@ pub struct GgufConfig<'a> {
 }
 
 impl<'a> GgufConfig<'a> {
-    pub(super) fn new(
+    pub(in crate::pipelines) fn new(
         checkpoint: &'a Checkpoint,
         file: &'a str,
     ) -> Result<GgufConfig<'a>, PipelineError> {
@@ -195,6 +195,7 @@ impl<'a> GgufConfig<'a> {
             rope: Some(0),
             attention_scale: 1.0 / (head_dim as f32).sqrt(),
             moe: false,
+            attention_norm: true,
         };
         let moe = self.moe(intermediate_size)?;
         let mut layers = DecoderSpec::equal_layers(layers, layer);
@@ -239,7 +240,14 @@ impl<'a> GgufConfig<'a> {
             logit_multiplier: 1.0,
             parallel_residual: false,
             tied: !self.has(GGUF.output),
+            encoder: None,
         })
+    }
+
+    /// Rows of the weight of this name, if it is there.
+    pub fn rows(&self, name: &str) -> Option<u64> {
+        let info = self.checkpoint.find(&format!("{name}.weight"))?;
+        info.shape.first().copied()
     }
 
     /// Whether there is a weight of this name.

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::graph::{Activation, NormKind};
 
-fn make_plain(spec: &mut DecoderSpec) {
+/// Learned positions, layer norms and a plain feed-forward.
+pub(super) fn make_plain(spec: &mut DecoderSpec) {
     spec.norm.kind = NormKind::Layer;
     spec.gated = false;
     spec.learned_positions = true;

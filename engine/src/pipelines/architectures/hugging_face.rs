@@ -154,6 +154,22 @@ impl HfConfig {
         Ok(number(&self.json, key)?.map(|number| number as f32))
     }
 
+    /// Refuses a field that is neither absent nor null nor this value, the only one supported.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub fn require(&self, key: &str, supported: impl Into<Value>) -> Result<(), PipelineError> {
+        let supported = supported.into();
+        match self.json.get(key) {
+            None | Some(Value::Null) => Ok(()),
+            Some(value) if *value == supported => Ok(()),
+            Some(value) => Err(problem(format!(
+                "`{key}` is {value}; only {supported} is supported"
+            ))),
+        }
+    }
+
     /// A list of whole numbers that may be absent or null.
     ///
     /// # Errors
@@ -400,6 +416,7 @@ impl HfConfig {
             rope: Some(0),
             attention_scale: 1.0 / (head_dim as f32).sqrt(),
             moe: false,
+            attention_norm: true,
         };
         Ok(DecoderSpec {
             vocab_size: self.u64("vocab_size")?,
@@ -433,6 +450,7 @@ impl HfConfig {
             logit_multiplier: 1.0,
             parallel_residual: false,
             tied: self.boolean("tie_word_embeddings")?.unwrap_or(false),
+            encoder: None,
         })
     }
 }

@@ -3,6 +3,7 @@
 //! To add one, write a file with its two functions (from Hugging Face's `config.json`, from GGUF
 //! metadata) and add its row to [`ARCHITECTURES`].
 
+mod bert;
 mod gemma;
 mod gemma2;
 mod gemma3;
@@ -12,6 +13,7 @@ mod granite;
 mod llama;
 mod mistral;
 mod mixtral;
+mod modernbert;
 mod olmo2;
 mod phi3;
 mod qwen2;
@@ -19,6 +21,7 @@ mod qwen3;
 mod qwen3_moe;
 mod smollm3;
 mod starcoder2;
+mod xlm_roberta;
 
 mod gguf;
 mod hugging_face;
@@ -27,7 +30,7 @@ use serde_json::Value;
 
 use super::{
     ConfigError, DecoderSpec, PipelineError,
-    decoder::{GGUF, TensorNames},
+    decoder::{EncoderSpec, GGUF, TensorNames},
 };
 use crate::weights::Checkpoint;
 
@@ -54,6 +57,13 @@ pub struct Architecture {
     pub from_gguf: fn(&GgufConfig) -> Result<DecoderSpec, PipelineError>,
 }
 
+impl Architecture {
+    /// True if it encodes texts rather than going on with them.
+    pub fn is_encoder(&self) -> bool {
+        !self.names.embedding_norm.is_empty()
+    }
+}
+
 /// Every architecture that Wisp runs.
 pub static ARCHITECTURES: &[Architecture] = &[
     llama::LLAMA,
@@ -72,6 +82,9 @@ pub static ARCHITECTURES: &[Architecture] = &[
     starcoder2::STARCODER2,
     gpt2::GPT2,
     gpt_neox::GPT_NEOX,
+    bert::BERT,
+    xlm_roberta::XLM_ROBERTA,
+    modernbert::MODERNBERT,
 ];
 
 /// What a checkpoint is.
@@ -83,6 +96,47 @@ pub struct Recognised {
     pub spec: DecoderSpec,
     /// The names of its tensors.
     pub names: &'static TensorNames,
+}
+
+impl Recognised {
+    /// The spec of a decoder.
+    ///
+    /// # Errors
+    ///
+    /// If it is an encoder.
+    pub fn decoder(&self) -> Result<&DecoderSpec, PipelineError> {
+        match self.spec.encoder {
+            None => Ok(&self.spec),
+            Some(_) => Err(PipelineError::NotADecoder {
+                architecture: self.architecture,
+                decoders: named(false),
+            }),
+        }
+    }
+
+    /// The spec of an encoder.
+    ///
+    /// # Errors
+    ///
+    /// If it is a decoder.
+    pub fn encoder(&self) -> Result<(&DecoderSpec, EncoderSpec), PipelineError> {
+        match self.spec.encoder {
+            Some(encoder) => Ok((&self.spec, encoder)),
+            None => Err(PipelineError::NotAnEncoder {
+                architecture: self.architecture,
+                encoders: named(true),
+            }),
+        }
+    }
+}
+
+/// Hugging Face's names of the encoders, or of the decoders.
+fn named(encoders: bool) -> Vec<&'static str> {
+    let wanted = |architecture: &&Architecture| architecture.is_encoder() == encoders;
+    let names = ARCHITECTURES.iter().filter(wanted);
+    names
+        .filter_map(|one| one.hugging_face.first().copied())
+        .collect()
 }
 
 fn unknown(name: &str, supported: impl Iterator<Item = String>) -> PipelineError {
@@ -188,6 +242,7 @@ mod tests {
                 let recognised = from_hugging_face(&config).unwrap();
                 assert_eq!(recognised.architecture, architecture.name);
                 recognised.spec.check().unwrap();
+                assert_eq!(recognised.spec.encoder.is_some(), architecture.is_encoder());
             }
         }
     }

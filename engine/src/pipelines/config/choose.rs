@@ -16,6 +16,9 @@ pub(super) const INDEX: &str = "model.safetensors.index.json";
 /// The same, of PyTorch's files.
 pub(super) const PYTORCH_INDEX: &str = "pytorch_model.bin.index.json";
 
+/// Bytes that an index may have.
+const MAX_INDEX_BYTES: u64 = 100 << 20;
+
 impl PipelineConfig {
     /// The files of a repository that are the model: those that the name's part or the encoding
     /// asks for, else safetensors before GGUF before PyTorch's.
@@ -148,6 +151,16 @@ fn index_files(
     index: &str,
     on_transfer: OnTransfer<'_>,
 ) -> Result<Vec<String>, PipelineError> {
+    // A list of names: read whole, so of bounded size.
+    if repo
+        .size_of(index)
+        .is_some_and(|size| size > MAX_INDEX_BYTES)
+    {
+        return Err(PipelineError::Config {
+            file: index.into(),
+            problem: format!("it is larger than {MAX_INDEX_BYTES} bytes"),
+        });
+    }
     let path = repo.download(index, false, on_transfer)?;
     let name = path.display().to_string();
     let json = std::fs::read(&path).map_err(|source| RepoError::Io {

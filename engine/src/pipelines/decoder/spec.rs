@@ -1,4 +1,4 @@
-//! How a decoder differs from the common one, as data.
+//! How a decoder, or an encoder, differs from the common one, as data.
 
 use super::super::rope::RopeScaling;
 use crate::graph::{Activation, NormSpec, padded_head_dim};
@@ -56,6 +56,17 @@ pub struct DecoderSpec {
     pub parallel_residual: bool,
     /// The output layer is the embedding.
     pub tied: bool,
+    /// What makes an encoder of it; an encoder has no output layer.
+    pub encoder: Option<EncoderSpec>,
+}
+
+/// An encoder: every token sees the whole text, and its embedding is normalised before the first block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncoderSpec {
+    /// Kinds of segments, which have an embedding that is added to the tokens'; 0: none have.
+    pub token_types: u64,
+    /// The padding token, where learned positions count from the one after it, and it has none itself.
+    pub padding: Option<u32>,
 }
 
 /// How one block differs from another.
@@ -69,6 +80,8 @@ pub struct LayerSpec {
     pub attention_scale: f32,
     /// Its feed-forward is the mixture.
     pub moe: bool,
+    /// There is a norm before its attention, where blocks have one.
+    pub attention_norm: bool,
 }
 
 /// A rotary embedding.
@@ -89,6 +102,8 @@ pub enum NormPlacement {
     Post,
     /// Before and after.
     Both,
+    /// After the sum.
+    AfterSum,
 }
 
 /// What the norm of queries and keys runs over.
@@ -118,6 +133,9 @@ pub struct MoeSpec {
 /// Layers that a graph may have.
 const MAX_LAYERS: usize = 4096;
 
+/// Heads that a layer may have.
+const MAX_HEADS: u32 = 4096;
+
 /// Experts that a layer may have.
 const MAX_EXPERTS: u32 = 4096;
 
@@ -137,6 +155,25 @@ impl DecoderSpec {
         for (i, layer) in self.layers.iter_mut().enumerate() {
             layer.window = window.filter(|_| windowed(i));
         }
+    }
+
+    /// Gives the layers with a window a rotary embedding of their own.
+    pub fn set_local_rope(&mut self, local: RopeSettings) {
+        let own = self.ropes.len();
+        self.ropes.push(local);
+        for layer in self
+            .layers
+            .iter_mut()
+            .filter(|layer| layer.window.is_some())
+        {
+            layer.rope = Some(own);
+        }
+    }
+
+    /// Rows of the learned positions' table.
+    pub fn position_rows(&self) -> u64 {
+        let padding = self.encoder.and_then(|encoder| encoder.padding);
+        self.max_positions + padding.map_or(0, |padding| u64::from(padding) + 1)
     }
 
     /// Sets the factor on every layer's attention scores.
@@ -174,6 +211,12 @@ impl DecoderSpec {
                 self.head_dim
             ));
         }
+        if self.heads > MAX_HEADS {
+            return Err(format!(
+                "{} heads: up to {MAX_HEADS} are supported",
+                self.heads
+            ));
+        }
         if !self.heads.is_multiple_of(self.kv_heads) {
             return Err(format!(
                 "{} heads cannot share {} KV heads",
@@ -208,10 +251,20 @@ impl DecoderSpec {
             self.attention_softcap,
             self.logit_softcap,
         ];
-        match numbers.into_iter().chain(scales).find(|n| !n.is_finite()) {
-            Some(number) => Err(format!("a multiplier or soft cap is {number}")),
-            None => Ok(()),
+        if let Some(number) = numbers.into_iter().chain(scales).find(|n| !n.is_finite()) {
+            return Err(format!("a multiplier or soft cap is {number}"));
         }
+        for rope in &self.ropes {
+            if !(rope.theta > 0.0 && rope.theta.is_finite()) {
+                return Err(format!("the rotary base is {}", rope.theta));
+            }
+            if let Some(factor) = rope.scaling.factor()
+                && !(factor > 0.0 && factor.is_finite())
+            {
+                return Err(format!("the factor of the rope scaling is {factor}"));
+            }
+        }
+        Ok(())
     }
 
     fn check_moe(&self) -> Result<(), String> {
@@ -239,9 +292,13 @@ impl DecoderSpec {
         Ok(())
     }
 
-    /// Bytes of KV cache that one position takes over all layers.
+    /// Bytes of KV cache that one position takes over all layers. An encoder's share one cache.
     pub fn kv_bytes_per_position(&self) -> u64 {
-        self.layers.len() as u64 * 2 * self.kv_row_bytes()
+        let caches = match self.encoder {
+            Some(_) => 1,
+            None => self.layers.len() as u64,
+        };
+        caches * 2 * self.kv_row_bytes()
     }
 
     /// Bytes of one layer's keys (or values) for one position.

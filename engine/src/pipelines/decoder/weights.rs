@@ -132,8 +132,13 @@ impl Builder<'_, '_> {
         name: String,
         cols: u64,
     ) -> Result<ValueId, DecoderError> {
-        let mut operands = vec![x, self.weight(format!("{name}.weight"), &[cols])?];
-        let bias = format!("{name}.bias");
+        // The first BERT checkpoints call them otherwise.
+        let called = |part: &str, before: &str| match format!("{name}.{before}") {
+            before if self.has(&before) => before,
+            _ => format!("{name}.{part}"),
+        };
+        let (weight, bias) = (called("weight", "gamma"), called("bias", "beta"));
+        let mut operands = vec![x, self.weight(weight, &[cols])?];
         if self.has(&bias) {
             operands.push(self.weight(bias, &[cols])?);
         }
