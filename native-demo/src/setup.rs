@@ -44,9 +44,37 @@ pub struct SamplingArgs {
     /// Above 1: tokens that were seen become less likely
     #[arg(long, default_value_t = 1.0, value_name = "R")]
     pub repetition_penalty: f32,
+    /// Taken off the logits of tokens that the answer already has
+    #[arg(
+        long,
+        default_value_t = 0.0,
+        value_name = "P",
+        allow_negative_numbers = true
+    )]
+    pub presence_penalty: f32,
+    /// Taken off the logits of tokens for each time that the answer has them
+    #[arg(
+        long,
+        default_value_t = 0.0,
+        value_name = "P",
+        allow_negative_numbers = true
+    )]
+    pub frequency_penalty: f32,
+    /// Add VALUE to the logit of token ID; may be given several times
+    #[arg(long, value_name = "ID=VALUE", value_parser = logit_bias)]
+    pub logit_bias: Vec<(u32, f32)>,
     /// The same seed draws the same tokens
     #[arg(long, default_value_t = 0, value_name = "S")]
     pub seed: u32,
+}
+
+/// Reads ID=VALUE.
+fn logit_bias(text: &str) -> Result<(u32, f32), String> {
+    let parsed = text.split_once('=').and_then(|(token, value)| {
+        let value: f32 = value.trim().parse().ok()?;
+        Some((token.trim().parse().ok()?, value)).filter(|_| value.is_finite())
+    });
+    parsed.ok_or_else(|| "give a token's id and a number, such as 42=-1.5".into())
 }
 
 impl SamplingArgs {
@@ -57,6 +85,9 @@ impl SamplingArgs {
             top_p: self.top_p,
             min_p: self.min_p,
             repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            logit_bias: self.logit_bias.clone(),
             seed: self.seed,
             ..config.sampling()
         };
@@ -139,7 +170,8 @@ impl Resolved {
     /// Opens the device, and limits the memory to what may be taken of it.
     fn session(&self, mut limits: ModelLimits) -> Result<(InferenceSession, ModelLimits)> {
         let device = self.device()?;
-        limits.memory = self.config.memory(&device).unwrap_or(0);
+        // None left is not the 0 that stands for no limit.
+        limits.memory = self.config.memory(&device).map_or(0, |bytes| bytes.max(1));
         Ok((InferenceSession::new(device), limits))
     }
 

@@ -303,19 +303,36 @@ params! {
     }
     /// `sample`: draws one token for each row of logits and prepares the inputs of the next step.
     ///
-    /// Bindings: 1 `logits: f32 [rows, vocab]`, 2 `settings: SampleSettings [rows]` (read and
-    /// written: `step` and `position` grow by one), 3 `seen: u32 [batch, ceil(vocab / 32)]`, bit `i % 32` of
-    /// word `i / 32` is set when token `i` was seen (read and written), 4 `tokens: u32 [rows]`
-    /// (written: the token drawn, the next step's input), 5 `index: vec2<u32> [rows]` (written:
-    /// `(sequence, position)` of the drawn token), 6 `out: u32 [max_steps, batch]` (written at
-    /// `[step, sequence]`; `u32::MAX` if the logits are not finite). Grid: `[rows]`, one workgroup each.
+    /// Bindings: 1 `logits: f32 [rows, vocab]` (read and written, but left as they were), 2 `settings:
+    /// SampleSettings [rows]` (read and written: `step` and `position` grow by one), 3 `counts: u32
+    /// [batch, vocab]`: how often a sequence has drawn a token, and [`IN_PROMPT`] if it is in its
+    /// prompt (read and written, for rows with a penalty only), 4 `tokens: u32 [rows]` (written: the
+    /// token drawn, the next step's input), 5 `index: vec2<u32> [rows]` (written: `(sequence,
+    /// position)` of the drawn token), 6 `out: u32 [max_steps, rows]` (written at `[step, row]`;
+    /// `u32::MAX` if the logits are not finite), 7 `biases: Bias [batch, max_biases]`, 8 `scores: u32
+    /// [max_steps, rows, score_words]` (written at `[step, row]` where `scored` is not 0: the
+    /// logarithm of the token's probability, then the likeliest tokens and theirs, in pairs;
+    /// `u32::MAX` where there are no more). Grid: `[rows]`, one workgroup each.
     SampleParams {
         /// Rows of logits.
         rows: u32,
-        /// Width of a row.
+        /// Width of a row, and of `counts`.
         vocab: u32,
-        /// Sequences of the batch: the width of `out` and the height of `seen`.
-        batch: u32,
+        /// Width of `biases`.
+        max_biases: u32,
+        /// Width of `scores`: odd.
+        score_words: u32,
+    }
+    /// What is added to one token's logit.
+    Bias {
+        /// The token.
+        token: u32,
+        /// Added to its logit.
+        value: f32,
+        /// Room for the kernel.
+        scratch: f32,
+        /// Nothing.
+        pad: u32,
     }
     /// `measure_read`: reads `x` once. Bindings: 1 `x: vec4<f32> [len]`, 2 `out: f32 [invocations]`
     /// (written). `measure_fma`: 128 operations, `len` times in each invocation. Bindings: 1 `x:
@@ -326,9 +343,9 @@ params! {
         /// Invocations in all.
         invocations: u32,
     }
-    /// One row's sampling settings, an element of a storage buffer. Order: repetition penalty
-    /// (Keskar et al. 2019), temperature, top-k, top-p (Holtzman et al. 2020) over what is left,
-    /// min-p (Nguyen et al. 2024), then the Gumbel-max draw.
+    /// One row's sampling settings, an element of a storage buffer. Order: biases, repetition penalty
+    /// (Keskar et al. 2019), frequency and presence penalty (as OpenAI's), temperature, top-k, top-p
+    /// (Holtzman et al. 2020) over what is left, min-p (Nguyen et al. 2024), then the Gumbel-max draw.
     SampleSettings {
         /// 0 is greedy.
         temperature: f32,
@@ -338,15 +355,31 @@ params! {
         top_p: f32,
         /// Keep what is at least this likely relative to the likeliest; 0 keeps all.
         min_p: f32,
-        /// Divides positive and multiplies negative logits of seen tokens; 1 leaves them.
+        /// Divides positive and multiplies negative logits of tokens in the prompt or drawn; 1 leaves them.
         repetition_penalty: f32,
+        /// Taken off the logits of tokens that were drawn.
+        presence_penalty: f32,
+        /// Taken off the logits of tokens for each time that they were drawn.
+        frequency_penalty: f32,
         /// Seed of the draw.
         seed: u32,
         /// Counts the draws of a submission: the row of `out` to write.
         step: u32,
-        /// The sequence's row in `seen`, `out` and the page table.
+        /// The sequence's row in `counts`, `biases` and the page table.
         sequence: u32,
         /// Position in its sequence of the token that is drawn.
         position: u32,
+        /// The token, if it is known and only scored; [`DRAWN`] draws one.
+        forced: u32,
+        /// Entries of `biases`.
+        biases: u32,
+        /// 0, or 1 more than the likeliest tokens to write to `scores`.
+        scored: u32,
     }
 }
+
+/// The bit of a count that says that the token is in the prompt.
+pub const IN_PROMPT: u32 = 1 << 31;
+
+/// [`SampleSettings::forced`] where a token is to be drawn.
+pub const DRAWN: u32 = u32::MAX;

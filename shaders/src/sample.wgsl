@@ -1,7 +1,8 @@
 // Draws one token for each row of logits. A workgroup does one row. The algorithm, exactly:
 //
-// 1. z[i] = logit, divided (if positive) or multiplied by the repetition penalty if token i was seen
-//    (Keskar et al. 2019); `finite` replaces NaN and -inf by the least float, inf by the greatest.
+// 1. z[i] = logit + bias, divided (if positive) or multiplied by the repetition penalty if token i was
+//    seen (Keskar et al. 2019), less the frequency penalty for each time that it was drawn and the
+//    presence penalty if it was; `finite` replaces NaN and -inf by the least float, inf by the greatest.
 // 2. Temperature 0 (or below, or NaN): the greatest z wins, the lowest id of equals. Done.
 // 3. z[i] = finite(z[i] / temperature); its weight w[i] = exp(max(z[i] - max z, -1000)).
 // 4. Top-k: keep z[i] >= the k-th greatest z (so equals of the k-th all stay).
@@ -10,6 +11,8 @@
 // 6. Min-p (Nguyen et al. 2024): of these keep w[i] >= min_p (the greatest w is 1).
 // 7. Gumbel-max: the greatest z[i] + gumbel(i) wins, the lowest id of equals. The noise is a hash of
 //    (seed, position, i), so neither the order nor the number of invocations matters.
+//
+// A token that is given is not drawn. Where scores are wanted, they are of the logits as they came.
 //
 // Thresholds are found on `ordered_key`s, four bits a pass, from the top: a pass sums, for 15
 // thresholds at once, what lies at or above each. No sorting, no atomics, no dependence on order
@@ -22,7 +25,15 @@ import constants::WG;
 struct SampleParams {
     rows: u32,
     vocab: u32,
-    batch: u32,
+    max_biases: u32,
+    score_words: u32,
+}
+
+struct Bias {
+    token: u32,
+    value: f32,
+    scratch: f32,
+    pad: u32,
 }
 
 struct SampleSettings {
@@ -31,19 +42,29 @@ struct SampleSettings {
     top_p: f32,
     min_p: f32,
     repetition_penalty: f32,
+    presence_penalty: f32,
+    frequency_penalty: f32,
     seed: u32,
     step: u32,
     sequence: u32,
     position: u32,
+    forced: u32,
+    biases: u32,
+    scored: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: SampleParams;
-@group(0) @binding(1) var<storage, read> logits: array<f32>; // [rows, vocab]
+@group(0) @binding(1) var<storage, read_write> logits: array<f32>; // [rows, vocab]
 @group(0) @binding(2) var<storage, read_write> settings: array<SampleSettings>; // [rows]
-@group(0) @binding(3) var<storage, read_write> seen: array<u32>; // [batch, ceil(vocab / 32)]
+@group(0) @binding(3) var<storage, read_write> counts: array<u32>; // [batch, vocab]
 @group(0) @binding(4) var<storage, read_write> tokens: array<u32>; // [rows]
 @group(0) @binding(5) var<storage, read_write> index: array<vec2<u32>>; // [rows] (sequence, position)
-@group(0) @binding(6) var<storage, read_write> out: array<u32>; // [max_steps, batch]
+@group(0) @binding(6) var<storage, read_write> out: array<u32>; // [max_steps, rows]
+@group(0) @binding(7) var<storage, read_write> biases: array<Bias>; // [batch, max_biases]
+@group(0) @binding(8) var<storage, read_write> scores: array<u32>; // [max_steps, rows, score_words]
+
+const IN_PROMPT = 0x80000000u;
+const DRAWN = 0xffffffffu;
 
 const TILE = vec2<u32>(1u, 1u);
 
@@ -63,13 +84,74 @@ fn workgroup_sum4(value: vec4<f32>, lid: u32) -> vec4<f32> {
     return sums[0];
 }
 
-// Step 1.
+fn penalises(s: SampleSettings) -> bool {
+    return s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
+}
+
+// Step 1, after `bias_logits`.
 fn penalised(row: u32, i: u32, s: SampleSettings) -> f32 {
-    let l = logits[row * p.vocab + i];
-    let word = seen[s.sequence * ((p.vocab + 31u) / 32u) + i / 32u];
-    let was_seen = ((word >> (i % 32u)) & 1u) != 0u;
-    let less = select(l * s.repetition_penalty, l / s.repetition_penalty, l > 0.0);
-    return finite(select(l, less, was_seen));
+    var l = logits[row * p.vocab + i];
+    if penalises(s) {
+        let count = counts[s.sequence * p.vocab + i];
+        let less = select(l * s.repetition_penalty, l / s.repetition_penalty, l > 0.0);
+        l = select(l, less, count != 0u);
+        let drawn = count & ~IN_PROMPT;
+        l = select(l, l - s.presence_penalty - f32(drawn) * s.frequency_penalty, drawn != 0u);
+    }
+    return finite(l);
+}
+
+// Adds the biases to the logits, or puts back what was there. Tokens differ, so that none is met twice.
+fn bias_logits(row: u32, s: SampleSettings, back: bool, lid: u32) {
+    storageBarrier();
+    for (var i = lid; i < min(s.biases, p.max_biases); i += WG) {
+        let entry = s.sequence * p.max_biases + i;
+        let at = row * p.vocab + min(biases[entry].token, p.vocab - 1u);
+        if back {
+            logits[at] = biases[entry].scratch;
+        } else {
+            let l = logits[at];
+            biases[entry].scratch = l;
+            logits[at] = l + biases[entry].value;
+        }
+    }
+    storageBarrier();
+}
+
+// Writes the token's log-probability, and the likeliest tokens with theirs, the lowest id of equals first.
+fn score(row: u32, s: SampleSettings, token: u32, lid: u32) {
+    let first = row * p.vocab;
+    var greatest = -3.40282347e38;
+    for (var i = lid; i < p.vocab; i += WG) {
+        greatest = max(greatest, finite(logits[first + i]));
+    }
+    greatest = workgroup_max(greatest, lid);
+    var total = 0.0;
+    for (var i = lid; i < p.vocab; i += WG) {
+        total += weight_of(finite(logits[first + i]), greatest);
+    }
+    let log_total = log(workgroup_sum(total, lid));
+    let written = (s.step * p.rows + row) * p.score_words;
+    if lid == 0u {
+        scores[written] = bitcast<u32>(finite(logits[first + token]) - greatest - log_total);
+    }
+    var last = Best(0xffffffffu, 0u);
+    for (var n = 0u; n < min(s.scored - 1u, (p.score_words - 1u) / 2u); n += 1u) {
+        var best = Best(0u, 0xffffffffu);
+        for (var i = lid; i < p.vocab; i += WG) {
+            let key = ordered_key(logits[first + i]);
+            let later = key < last.key || (key == last.key && i > last.id);
+            best = better_of(best, select(0u, key, later), i);
+        }
+        last = workgroup_best(best, lid);
+        if lid == 0u {
+            let at = written + 1u + 2u * n;
+            scores[at] = last.id;
+            scores[at + 1u] = bitcast<u32>(
+                finite(logits[first + min(last.id, p.vocab - 1u)]) - greatest - log_total
+            );
+        }
+    }
 }
 
 // Step 3.
@@ -188,19 +270,33 @@ fn main(
     }
     // Uniform by construction, so that the branches below may hold barriers.
     let s = workgroupUniformLoad(&shared_settings);
-    var token = 0u;
-    if s.temperature > 0.0 {
-        token = draw(row, s, lid);
-    } else {
-        token = greedy(row, s, lid);
+    let drawn = s.forced == DRAWN;
+    if drawn && s.biases != 0u {
+        bias_logits(row, s, false, lid);
+    }
+    var token = min(s.forced, p.vocab - 1u);
+    if drawn {
+        if s.temperature > 0.0 {
+            token = draw(row, s, lid);
+        } else {
+            token = greedy(row, s, lid);
+        }
+    }
+    if drawn && s.biases != 0u {
+        bias_logits(row, s, true, lid);
+    }
+    if s.scored != 0u {
+        score(row, s, token, lid);
     }
     if lid == 0u {
         tokens[row] = token;
         index[row] = vec2(s.sequence, s.position);
         // Only where no logit is finite, or one is infinite, is the drawn one not: that is reported.
-        let drawn = bitcast<u32>(logits[row * p.vocab + token]) & 0x7f800000u;
-        out[s.step * p.batch + s.sequence] = select(token, 0xffffffffu, drawn == 0x7f800000u);
-        seen[s.sequence * ((p.vocab + 31u) / 32u) + token / 32u] |= 1u << (token % 32u);
+        let exponent = bitcast<u32>(logits[row * p.vocab + token]) & 0x7f800000u;
+        out[s.step * p.rows + row] = select(token, 0xffffffffu, exponent == 0x7f800000u);
+        if drawn && penalises(s) {
+            counts[s.sequence * p.vocab + token] += 1u;
+        }
         settings[row].step = s.step + 1u;
         settings[row].position = s.position + 1u;
     }

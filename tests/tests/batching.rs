@@ -106,9 +106,9 @@ fn run_one(place: Place, limits: ModelLimits, request: &Request) -> Vec<u32> {
 }
 
 /// The request's neighbours: five sequences of other lengths.
-fn others(sampling: SamplingParams) -> Vec<Request> {
+fn others(sampling: &SamplingParams) -> Vec<Request> {
     [(3, 1), (20, 7), (41, 33), (60, 64), (75, 90)]
-        .map(|(from, len)| request(&text(from, len), sampling))
+        .map(|(from, len)| request(&text(from, len), sampling.clone()))
         .to_vec()
 }
 
@@ -124,7 +124,7 @@ fn check(place: Place, request: &Request) -> Vec<u32> {
         );
     }
     // First or last among its neighbours, on another slot and beside other positions.
-    let neighbours = others(request.sampling);
+    let neighbours = others(&request.sampling);
     for at in [0, 5] {
         let mut requests = neighbours.clone();
         requests.insert(at, request.clone());
@@ -164,10 +164,14 @@ fn sampled(place: Place) {
         top_p: 0.95,
         min_p: 0.02,
         repetition_penalty: 1.1,
-        ..plain
+        presence_penalty: 0.3,
+        frequency_penalty: 0.1,
+        logit_bias: vec![(5, 2.0), (40, -100.0), (300, 0.5)],
+        log_probs: Some(3),
+        ..plain.clone()
     };
-    for sampling in [plain, all] {
-        let request = request(&text(0, 100), sampling);
+    for sampling in [plain.clone(), all] {
+        let request = request(&text(0, 100), sampling.clone());
         let got = check(place, &request);
         if place != Place::Host {
             assert_eq!(
@@ -186,7 +190,7 @@ fn sampled(place: Place) {
                 SamplingParams {
                     seed,
                     temperature: 1.5,
-                    ..plain
+                    ..plain.clone()
                 },
             ),
         )

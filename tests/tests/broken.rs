@@ -445,6 +445,12 @@ fn configurations() {
     ];
     let also = [
         ("num_attention_heads", json!(3)),
+        ("num_attention_heads", json!(1u32 << 28)),
+        ("rope_theta", json!(0)),
+        (
+            "rope_scaling",
+            json!({"rope_type": "linear", "factor": 0.0}),
+        ),
         ("num_key_value_heads", json!(0)),
         ("num_key_value_heads", json!(3)),
         ("head_dim", json!(0)),

@@ -39,6 +39,11 @@ fn wrong_usage() {
         &["generate", "a", "--page-size", "0"],
         &["generate", "a", "--max-num-steps", "0"],
         &["generate", "a", "--nonsense"],
+        &["generate", "a", "--logit-bias", "1"],
+        &["generate", "a", "--logit-bias", "1=nan"],
+        &["generate", "a", "--logit-bias", "-1=2"],
+        &["generate", "a", "--json", "--logprobs", "21"],
+        &["generate", "a", "--logprobs", "1"],
         &["logits", "--tokens", "1"],
         &["perplexity"],
     ];
@@ -157,6 +162,107 @@ fn a_seed_draws_the_same_again() {
     };
     assert_eq!(draw("5"), draw("5"));
     assert_ne!(draw("5"), draw("6"));
+}
+
+/// `--logprobs` as OpenAI's completions have them; with `--echo`, of the prompt, too.
+#[test]
+fn log_probabilities_of_tokens() {
+    let plain = ["Once upon a time", "--max-new-tokens", "6"];
+    let with = |flags: &[&str]| generate(&[&plain[..], flags].concat());
+    let (json, echoed) = (
+        with(&["--logprobs", "2"]),
+        with(&["--logprobs", "2", "--echo", "--max-num-steps", "1"]),
+    );
+    assert!(with(&[]).get("logprobs").is_none());
+    let prompt = json["prompt_tokens"].as_array().expect("tokens").clone();
+    let text = [
+        prompt.clone(),
+        json["tokens"].as_array().expect("tokens").clone(),
+    ]
+    .concat();
+    let ids: Vec<u32> = text
+        .iter()
+        .map(|id| id.as_u64().expect("an id") as u32)
+        .collect();
+    let rows = logits(None, Place::Host, &ids, &[]);
+    let numbers = |json: &Value| -> Vec<Option<f64>> {
+        let list = json["logprobs"]["token_logprobs"]
+            .as_array()
+            .expect("a list");
+        list.iter().map(Value::as_f64).collect()
+    };
+    assert_eq!(echoed["tokens"], json["tokens"]);
+    let (drawn, all) = (numbers(&json), numbers(&echoed));
+    assert_eq!((drawn.len(), all.len(), all[0]), (6, ids.len(), None));
+    for (at, row) in rows.iter().enumerate().take(ids.len() - 1) {
+        let total: f64 = row.iter().map(|logit| f64::from(*logit).exp()).sum();
+        let expected = f64::from(row[ids[at + 1] as usize]) - total.ln();
+        let close = |got: Option<f64>| (got.expect("a number") - expected).abs() < 1e-3;
+        assert!(
+            close(all[at + 1]),
+            "{at}: {:?}, not {expected}",
+            all[at + 1]
+        );
+        if at + 1 >= prompt.len() {
+            assert!(close(drawn[at + 1 - prompt.len()]));
+            // Greedy: the token is the likeliest.
+            let top = &json["logprobs"]["top_logprobs"][at + 1 - prompt.len()];
+            let token = json["logprobs"]["tokens"][at + 1 - prompt.len()]
+                .as_str()
+                .expect("a text");
+            assert!(close(top[token].as_f64()), "{top}");
+            assert!(top.as_object().expect("an object").len() <= 2);
+        }
+    }
+    let words = |json: &Value| -> String {
+        let list = json["logprobs"]["tokens"].as_array().expect("a list");
+        list.iter().filter_map(Value::as_str).collect()
+    };
+    let text = json["text"].as_str().expect("a text");
+    assert_eq!(words(&json), text);
+    assert!(words(&echoed).ends_with(&format!("Once upon a time{text}")));
+    assert_eq!(echoed["text"], format!("Once upon a time{text}"));
+    assert_eq!(json["logprobs"]["text_offset"][0], 0);
+}
+
+#[test]
+fn penalties_and_biases() {
+    let with = |flags: &[&str]| {
+        let plain = ["Once upon a time", "--max-new-tokens", "12", "--ignore-eos"];
+        tokens(&generate(&[&plain[..], flags].concat()))
+    };
+    let plain = with(&[]);
+    assert_eq!(with(&["--logit-bias", "65=100"]), [65; 12]);
+    let ban = format!("{}=-100", plain[0]);
+    assert!(!with(&["--logit-bias", &ban]).contains(&plain[0]));
+    let flags = [
+        "--logit-bias",
+        "65=30",
+        "--logit-bias",
+        "66=30",
+        "--frequency-penalty",
+        "2",
+    ];
+    let both = with(&flags);
+    assert!(both.contains(&65) && both.contains(&66), "{both:?}");
+    // 100 for each of the two once, and then neither.
+    let flags = [
+        "--logit-bias",
+        "65=100",
+        "--logit-bias",
+        "66=100",
+        "--presence-penalty",
+        "200",
+    ];
+    let once = with(&flags);
+    assert_eq!(
+        once.iter()
+            .filter(|token| [65, 66].contains(*token))
+            .count(),
+        2,
+        "{once:?}"
+    );
+    assert_ne!(with(&["--presence-penalty", "-1.5"]), Vec::<u32>::new());
 }
 
 #[test]

@@ -234,6 +234,10 @@ fn several_safetensors_by_their_paths() {
     assert!(PipelineConfig::default().load_weights(&quietly).is_err());
     config.weight_path.push("absent.safetensors".into());
     assert!(config.load_weights(&quietly).is_err());
+    // Beside a model that is a file there is no repository to look into.
+    config.huggingface_repo_id = config.weight_path.first().cloned();
+    let error = config.load_weights(&quietly).unwrap_err().to_string();
+    assert!(error.contains("absent.safetensors"), "{error}");
 }
 
 #[test]

@@ -54,11 +54,6 @@ fn wrong_settings_are_one_line() {
             ["engine", "not part of this build"],
         ),
         (
-            &[],
-            Some("enable_prefix_caching = true"),
-            ["enable_prefix_caching", "not possible yet"],
-        ),
-        (
             &[("WISP_MAX_LENGTH", "long")],
             None,
             ["WISP_MAX_LENGTH", "whole number"],
@@ -141,6 +136,7 @@ fn how_it_runs_changes_nothing() {
         &["--max-num-steps", "1", "--prefill-chunk", "2"],
         &["--pad-to-multiple-of", "64", "--max-length", "100"],
         &["--top-k", "1"],
+        &["--enable-prefix-caching", "--page-size", "2"],
         &[
             "--trust-remote-code",
             "--engine",
@@ -153,6 +149,13 @@ fn how_it_runs_changes_nothing() {
     }
     let one_of_one = generate(&["--top-k", "1", "--temperature", "2"]);
     assert_eq!(one_of_one["tokens"], expected);
+}
+
+#[test]
+fn the_hit_rate_of_prefix_caching_is_told() {
+    let rate = |flags: &[&str]| generate(flags)["timings"]["prefix_cache_hit_rate"].clone();
+    assert_eq!(rate(&["--enable-prefix-caching"]), 0.0);
+    assert!(rate(&[]).is_null());
 }
 
 #[test]

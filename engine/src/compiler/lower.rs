@@ -894,18 +894,22 @@ impl Lowering<'_> {
     fn sample(&mut self, node: &Node) -> Result<(), CompileError> {
         let op = "sample";
         let rows = self.rows(node.inputs[0]);
-        let graph = self.graph;
-        let batch = self.size(&graph.value(node.inputs[2]).shape.0[..1]);
+        let fixed = |id: ValueId, what: &'static str, dim: usize| {
+            let size = self.graph.value(id).shape.0.get(dim).and_then(Dim::fixed);
+            narrow(op, what, size.unwrap_or(0))
+        };
+        let params = SampleParams {
+            rows: 0,
+            vocab: self.cols(op, node.inputs[0])?,
+            max_biases: fixed(node.inputs[6], "the biases", 1)?,
+            score_words: fixed(node.inputs[7], "the scores", 1)?,
+        };
         let memory: Vec<Memory> = node
             .inputs
             .iter()
             .map(|id| self.operand(op, *id))
             .collect::<Result<_, _>>()?;
-        let params = SampleParams {
-            vocab: self.cols(op, node.inputs[0])?,
-            ..Default::default()
-        };
-        let params = words(&params, late!(SampleParams, rows = rows, batch = batch));
+        let params = words(&params, late!(SampleParams, rows = rows));
         self.call(op, op.into(), [rows, Size::fixed(1)], params, memory)
     }
 

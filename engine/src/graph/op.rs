@@ -156,8 +156,8 @@ pub enum Op {
     Argmax,
     /// `(x [any, cols], indices u32 [rows]) -> [rows, cols]`.
     GatherRows,
-    /// `(logits [rows, vocab], settings, seen, tokens, index, out buffers)`, writes the buffers;
-    /// see `wisp_shaders::params::SampleParams`.
+    /// `(logits [rows, vocab], settings, counts [batch, vocab], tokens, index, out, biases [batch,
+    /// max_biases, 4], scores [draws, words] buffers)`, writes the buffers; see `wisp_shaders::params::SampleParams`.
     Sample,
 }
 
@@ -396,17 +396,21 @@ impl Op {
                     Shape(vec![indices.shape.0[0].clone(), x.shape.0[1].clone()]),
                 )])
             }
-            (Op::Sample, [logits, settings, seen, tokens, index, out]) => {
+            (Op::Sample, [logits, settings, counts, tokens, index, out, biases, scores]) => {
                 expect(logits, "logits", DType::F32, 2)?;
                 for (buffer, what) in [
                     (settings, "settings"),
-                    (seen, "seen"),
+                    (counts, "counts"),
                     (tokens, "tokens"),
                     (index, "index"),
                     (out, "out"),
+                    (biases, "biases"),
+                    (scores, "scores"),
                 ] {
                     expect_buffer(buffer, what)?;
                 }
+                expect(biases, "biases", DType::U32, 3)?;
+                expect(scores, "scores", DType::U32, 2)?;
                 Ok(Vec::new())
             }
             _ => Err(format!("it does not take {} operands", operands.len())),

@@ -118,11 +118,6 @@ const NOT_BUILT: &[NotBuilt] = &[
         "a model runs on one device: name one",
     ),
     (
-        "enable_prefix_caching",
-        |config| config.enable_prefix_caching,
-        "prompts are always computed anew",
-    ),
-    (
         "serialized_model_path",
         |config| config.serialized_model_path.is_some(),
         "models are compiled when they are loaded",
@@ -248,8 +243,13 @@ impl PipelineConfig {
         }
         let (max_batch, page_size) = match self.cache_strategy {
             CacheStrategy::Naive => (1, max_length),
-            CacheStrategy::Continuous => (self.max_cache_batch_size, max_length),
-            CacheStrategy::Paged => (self.max_cache_batch_size, self.kv_cache_page_size.into()),
+            // Only pages can be shared.
+            CacheStrategy::Continuous if !self.enable_prefix_caching => {
+                (self.max_cache_batch_size, max_length)
+            }
+            CacheStrategy::Continuous | CacheStrategy::Paged => {
+                (self.max_cache_batch_size, self.kv_cache_page_size.into())
+            }
         };
         let max_batch = max_batch.max(1);
         let max_step_tokens = self
@@ -265,6 +265,7 @@ impl PipelineConfig {
             max_logit_rows: echoed.max(max_batch),
             page_size: u32::try_from(page_size).unwrap_or(u32::MAX),
             max_steps: self.max_num_steps,
+            prefix_caching: self.enable_prefix_caching,
             ..ModelLimits::default()
         })
     }
@@ -375,7 +376,6 @@ mod tests {
         let refused: Vec<PipelineConfig> = [
             r#"{"engine": "huggingface"}"#,
             r#"{"device_specs": ["host", "vulkan"]}"#,
-            r#"{"enable_prefix_caching": true}"#,
             r#"{"serialized_model_path": "a"}"#,
             r#"{"save_to_serialized_model_path": "a"}"#,
             r#"{"rope_type": "none"}"#,

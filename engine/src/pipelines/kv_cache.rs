@@ -1,20 +1,72 @@
-//! The paged KV cache: which pages belong to which sequence.
+//! The paged KV cache: which pages belong to which sequences.
 //!
 //! As in vLLM (Kwon et al. 2023) the cache is a pool of pages of `page_size` positions; a sequence
-//! owns a list of them, its block table, and takes a page when it grows into one.
+//! has a list of them, its block table, and takes a page when it grows into one.
+//!
+//! With prefix caching, full pages are kept when their sequence is gone, and sequences whose tokens
+//! begin alike share them. What a page holds is its tokens and what the page before it holds, which
+//! is named by a number that is never given twice: so equal keys are equal beginnings, and nothing
+//! rests on a hash. Only full pages are shared, and a sequence writes only behind them: no page is
+//! ever copied. Pages that no sequence has are given up, the longest unused first, when others are
+//! needed.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+/// What a full page holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Content {
+    /// The number of what comes before.
+    before: u64,
+    tokens: Box<[u32]>,
+}
+
+/// A page of the pool.
+#[derive(Clone, Debug, Default)]
+struct Page {
+    /// Sequences that have it.
+    owners: u32,
+    /// What it holds and the number of that, if it may be shared.
+    content: Option<(Arc<Content>, u64)>,
+    /// When its last owner left.
+    left: u64,
+}
+
+/// How much of the prompts was found in the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct PrefixHits {
+    /// Tokens of prompts.
+    pub tokens: u64,
+    /// Tokens whose keys and values were there.
+    pub hits: u64,
+}
 
 /// Hands out the pages of a pool.
 #[derive(Clone, Debug)]
 pub struct PagePool {
     page_size: u32,
+    /// Pages that hold nothing.
     free: Vec<u32>,
-    pages: u32,
+    pages: Vec<Page>,
+    caches: bool,
+    known: HashMap<Arc<Content>, u32>,
+    /// Pages that hold something and have no owner, by when the last one left.
+    unused: BTreeMap<u64, u32>,
+    /// Numbers contents and departures; 0 is the beginning of every sequence.
+    next: u64,
+    hits: PrefixHits,
 }
 
 /// The pages of one sequence, in the order of its positions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockTable {
     pages: Vec<u32>,
+    /// How many of them have been entered as full.
+    full: usize,
+    /// The number of what the last of these holds.
+    content: u64,
 }
 
 impl BlockTable {
@@ -28,10 +80,20 @@ impl PagePool {
     /// A pool of `pages` pages of `page_size` positions.
     pub fn new(pages: u32, page_size: u32) -> PagePool {
         PagePool {
-            page_size,
+            page_size: page_size.max(1),
             free: (0..pages).rev().collect(),
-            pages,
+            pages: vec![Page::default(); pages as usize],
+            caches: false,
+            known: HashMap::new(),
+            unused: BTreeMap::new(),
+            next: 1,
+            hits: PrefixHits::default(),
         }
+    }
+
+    /// The same pool, with or without prefix caching.
+    pub fn with_prefix_caching(self, caches: bool) -> PagePool {
+        PagePool { caches, ..self }
     }
 
     /// Positions in a page.
@@ -41,12 +103,17 @@ impl PagePool {
 
     /// Pages that belong to no sequence.
     pub fn free_pages(&self) -> usize {
-        self.free.len()
+        self.free.len() + self.unused.len()
     }
 
     /// Pages in all.
     pub fn total_pages(&self) -> u32 {
-        self.pages
+        self.pages.len() as u32
+    }
+
+    /// How much of the prompts was found in the cache.
+    pub fn prefix_hits(&self) -> PrefixHits {
+        self.hits
     }
 
     /// Pages that a sequence of `positions` needs.
@@ -54,21 +121,128 @@ impl PagePool {
         positions.div_ceil(self.page_size.into()) as usize
     }
 
+    fn number(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        number
+    }
+
+    /// A page for a new owner; what it held is forgotten.
+    fn take(&mut self) -> Option<u32> {
+        let page = match self.free.pop() {
+            Some(page) => page,
+            None => {
+                let (_, page) = self.unused.pop_first()?;
+                if let Some((content, _)) = self.pages[page as usize].content.take() {
+                    self.known.remove(&content);
+                }
+                page
+            }
+        };
+        self.pages[page as usize].owners = 1;
+        Some(page)
+    }
+
     /// Grows a table until it holds `positions`; false, and nothing is taken, if the pool has not
     /// enough pages.
     pub fn grow(&mut self, table: &mut BlockTable, positions: u64) -> bool {
         let missing = self.pages_for(positions).saturating_sub(table.pages.len());
-        if missing > self.free.len() {
+        if missing > self.free_pages() {
             return false;
         }
-        let start = self.free.len() - missing;
-        table.pages.extend(self.free.drain(start..).rev());
+        for _ in 0..missing {
+            table.pages.extend(self.take());
+        }
         true
+    }
+
+    /// Gives an empty table the pages that hold the beginning of `tokens`, the last token left out:
+    /// it must be computed to have logits. Returns how many tokens they hold.
+    pub fn reuse(&mut self, table: &mut BlockTable, tokens: &[u32]) -> usize {
+        if !self.caches || !table.pages.is_empty() {
+            return 0;
+        }
+        let reusable = &tokens[..tokens.len().saturating_sub(1)];
+        for tokens in reusable.chunks_exact(self.page_size as usize) {
+            let content = Content {
+                before: table.content,
+                tokens: tokens.into(),
+            };
+            let Some(at) = self.known.get(&content).copied() else {
+                break;
+            };
+            let page = &mut self.pages[at as usize];
+            if page.owners == 0 {
+                self.unused.remove(&page.left);
+            }
+            page.owners += 1;
+            table.pages.push(at);
+            table.full += 1;
+            table.content = page.content.as_ref().map_or(0, |(_, number)| *number);
+        }
+        table.full * self.page_size as usize
+    }
+
+    /// Counts a prompt of `tokens`, of which so many were found.
+    pub fn count_hits(&mut self, tokens: usize, hits: usize) {
+        self.hits.tokens += tokens as u64;
+        self.hits.hits += hits as u64;
+    }
+
+    /// Enters the pages that `tokens` fill, whose keys and values have all been computed.
+    pub fn enter(&mut self, table: &mut BlockTable, tokens: &[u32]) {
+        if !self.caches {
+            return;
+        }
+        let pages = tokens.chunks_exact(self.page_size as usize);
+        for (tokens, page) in pages.zip(table.pages.clone()).skip(table.full) {
+            let content = Arc::new(Content {
+                before: table.content,
+                tokens: tokens.into(),
+            });
+            let known = self.known.get(&content);
+            // Where another page holds the same, that one is found from now on, and this one is not.
+            let other = known.and_then(|other| self.pages[*other as usize].content.as_ref());
+            table.content = match other {
+                Some((_, number)) => *number,
+                None => {
+                    let number = self.number();
+                    self.known.insert(content.clone(), page);
+                    self.pages[page as usize].content = Some((content, number));
+                    number
+                }
+            };
+            table.full += 1;
+        }
     }
 
     /// Takes a sequence's pages back.
     pub fn release(&mut self, table: &mut BlockTable) {
-        self.free.append(&mut table.pages);
+        // The last go first: what follows them is of no use without what comes before.
+        for at in std::mem::take(table).pages.into_iter().rev() {
+            let left = self.number();
+            let page = &mut self.pages[at as usize];
+            page.owners = page.owners.saturating_sub(1);
+            if page.owners > 0 {
+                continue;
+            }
+            if page.content.is_some() {
+                page.left = left;
+                self.unused.insert(left, at);
+            } else {
+                self.free.push(at);
+            }
+        }
+    }
+
+    /// Forgets what pages without an owner hold.
+    pub fn forget(&mut self) {
+        for page in std::mem::take(&mut self.unused).into_values() {
+            if let Some((content, _)) = self.pages[page as usize].content.take() {
+                self.known.remove(&content);
+            }
+            self.free.push(page);
+        }
     }
 }
 
@@ -80,28 +254,139 @@ mod tests {
 
     use super::*;
 
-    proptest! {
-        /// Whatever the history, no page is shared or lost.
-        #[test]
-        fn pages_are_neither_shared_nor_lost(history in prop::collection::vec((0usize..5, 0u64..200, any::<bool>()), 0..80)) {
-            let mut pool = PagePool::new(17, 8);
-            let mut tables = vec![BlockTable::default(); 5];
-            for (sequence, positions, release) in history {
-                let before = tables[sequence].clone();
-                if release {
-                    pool.release(&mut tables[sequence]);
-                    prop_assert!(tables[sequence].pages().is_empty());
-                } else if pool.grow(&mut tables[sequence], positions) {
-                    prop_assert!(tables[sequence].pages().len() as u64 * 8 >= positions);
-                    prop_assert!(tables[sequence].pages().starts_with(before.pages()));
-                } else {
-                    prop_assert_eq!(&tables[sequence], &before);
-                }
-                let owned: Vec<u32> = tables.iter().flat_map(|table| table.pages().iter().copied()).collect();
-                let distinct: HashSet<u32> = owned.iter().copied().collect();
-                prop_assert_eq!(owned.len(), distinct.len());
-                prop_assert_eq!(owned.len() + pool.free_pages(), 17);
-            }
+    const PAGES: u32 = 17;
+
+    /// What happens to one of five sequences.
+    #[derive(Clone, Debug)]
+    enum Act {
+        /// It is new and has these tokens.
+        Begin(Vec<u32>),
+        /// It grows by some tokens, and all it has is computed.
+        Grow(Vec<u32>),
+        /// It ends.
+        End,
+        /// Everything unused is forgotten.
+        Forget,
+    }
+
+    fn act() -> impl Strategy<Value = Act> {
+        // Few different tokens: beginnings are often alike.
+        let tokens = |most| prop::collection::vec(0u32..2, 1..most);
+        prop_oneof![
+            4 => tokens(20).prop_map(Act::Begin),
+            4 => tokens(9).prop_map(Act::Grow),
+            3 => Just(Act::End),
+            1 => Just(Act::Forget),
+        ]
+    }
+
+    /// The tokens up to and with each position: what keys and values there depend on.
+    type Written = Vec<Vec<Vec<u32>>>;
+
+    /// Computes the positions from `from` on.
+    fn compute(
+        written: &mut Written,
+        table: &BlockTable,
+        tokens: &[u32],
+        from: usize,
+        size: usize,
+    ) {
+        for at in from..tokens.len() {
+            written[table.pages()[at / size] as usize][at % size] = tokens[..=at].to_vec();
         }
+    }
+
+    proptest! {
+        /// Whatever the history: a page found holds just what it is taken for, pages are shared only
+        /// where they are, and none is lost.
+        #[test]
+        fn pages_are_neither_lost_nor_shared_wrongly(
+            history in prop::collection::vec((0usize..5, act()), 0..120),
+            size in 1usize..5,
+            caches: bool,
+        ) {
+            let mut pool = PagePool::new(PAGES, size as u32).with_prefix_caching(caches);
+            let mut written: Written = vec![vec![Vec::new(); size]; PAGES as usize];
+            let mut sequences = vec![(BlockTable::default(), Vec::<u32>::new()); 5];
+            for (which, act) in history {
+                let (table, tokens) = &mut sequences[which];
+                match act {
+                    Act::Begin(new) => {
+                        pool.release(table);
+                        tokens.clear();
+                        let found = pool.reuse(table, &new);
+                        prop_assert!(found < new.len() && found.is_multiple_of(size) && (caches || found == 0));
+                        for at in 0..found {
+                            prop_assert_eq!(&written[table.pages()[at / size] as usize][at % size], &new[..=at]);
+                        }
+                        if pool.grow(table, new.len() as u64) {
+                            compute(&mut written, table, &new, found, size);
+                            pool.enter(table, &new);
+                            *tokens = new;
+                        } else {
+                            pool.release(table);
+                        }
+                    }
+                    Act::Grow(more) => {
+                        let before = (table.clone(), pool.free_pages());
+                        let all = [&tokens[..], &more].concat();
+                        if pool.grow(table, all.len() as u64) {
+                            prop_assert!(table.pages().starts_with(before.0.pages()));
+                            compute(&mut written, table, &all, tokens.len(), size);
+                            pool.enter(table, &all);
+                            *tokens = all;
+                        } else {
+                            prop_assert_eq!((table.clone(), pool.free_pages()), before);
+                        }
+                    }
+                    Act::End => {
+                        pool.release(table);
+                        tokens.clear();
+                        prop_assert!(table.pages().is_empty());
+                    }
+                    Act::Forget => pool.forget(),
+                }
+                // Every sequence still has what it computed.
+                for (table, tokens) in &sequences {
+                    for at in 0..tokens.len() {
+                        prop_assert_eq!(&written[table.pages()[at / size] as usize][at % size], &tokens[..=at]);
+                    }
+                }
+                let owned: HashSet<u32> =
+                    sequences.iter().flat_map(|(table, _)| table.pages().iter().copied()).collect();
+                prop_assert_eq!(owned.len() + pool.free_pages(), PAGES as usize);
+                prop_assert!(pool.known.len() <= PAGES as usize);
+            }
+            for (table, _) in &mut sequences {
+                pool.release(table);
+            }
+            prop_assert_eq!(pool.free_pages(), PAGES as usize);
+            pool.forget();
+            prop_assert_eq!((pool.known.len(), pool.free.len()), (0, PAGES as usize));
+        }
+    }
+
+    #[test]
+    fn the_longest_unused_goes_first() {
+        let mut pool = PagePool::new(3, 2).with_prefix_caching(true);
+        let hold = |pool: &mut PagePool, tokens: &[u32]| {
+            let mut table = BlockTable::default();
+            let found = pool.reuse(&mut table, tokens);
+            assert!(pool.grow(&mut table, tokens.len() as u64));
+            pool.enter(&mut table, tokens);
+            pool.release(&mut table);
+            found
+        };
+        // Three pages, the last of them not full.
+        assert_eq!(hold(&mut pool, &[1, 2, 3, 4, 5]), 0);
+        assert_eq!(hold(&mut pool, &[1, 2, 3, 4, 6]), 4);
+        assert_eq!(
+            hold(&mut pool, &[1, 2, 3, 4]),
+            2,
+            "the last token is computed"
+        );
+        // Takes the free page and the one of [3, 4].
+        assert_eq!(hold(&mut pool, &[7, 8, 9]), 0);
+        assert_eq!(hold(&mut pool, &[1, 2, 3, 4, 5]), 2);
     }
 }

@@ -8,12 +8,15 @@ pub mod decoder;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod huggingface_repo;
 pub mod kv_cache;
+pub mod log_probabilities;
 pub mod model;
+pub mod request;
 pub mod rope;
 mod sampler;
 pub mod sampling;
 pub mod scheduler;
 pub mod sentence_transformers;
+mod stoppable_text;
 pub mod text_encoder;
 pub mod text_generation;
 pub mod tokenizer;
@@ -27,9 +30,11 @@ pub use config::{
 pub use decoder::{DecoderError, DecoderSpec};
 #[cfg(not(target_arch = "wasm32"))]
 pub use huggingface_repo::{HuggingFaceRepo, RepoError};
+pub use kv_cache::PrefixHits;
+pub use log_probabilities::{LogProbabilities, TokenScore};
 pub use model::{ModelLimits, PipelineModel, TokenInputs};
+pub use request::{FinishReason, Request, RequestError, RequestId};
 pub use sampling::{SamplingError, SamplingParams};
-pub use scheduler::{FinishReason, Request, RequestError, RequestId};
 pub use text_encoder::{EncodeError, EncodeOptions, Pooling, TextEncoder};
 
 /// What can go wrong between a checkpoint and its text.

@@ -5,17 +5,20 @@ use std::collections::HashMap;
 use crate::{
     compiler::Footprint,
     device::Capabilities,
-    session::{CompiledModel, Dims, InferenceSession, InitOptions, Model, SessionError, submit},
+    session::{CompiledModel, Dims, InferenceSession, InitOptions, Model, SessionError},
     weights::{Views, WeightSource},
 };
+
+use wisp_shaders::params::IN_PROMPT;
 
 use super::{
     PipelineError,
     decoder::{self, DecoderError, DecoderLayout, DecoderSpec, TensorNames},
-    sampler,
-    scheduler::{Scheduler, Step},
-    text_encoder,
+    request::Sequence,
+    sampler, text_encoder,
 };
+
+mod step;
 
 /// Sizes that a model is made for. They decide how much memory it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub struct ModelLimits {
     pub max_steps: u64,
     /// Bytes of device memory that the model may take; 0: as many as there are.
     pub memory: u64,
+    /// Sequences share the pages of equal beginnings.
+    pub prefix_caching: bool,
 }
 
 impl Default for ModelLimits {
@@ -52,6 +57,7 @@ impl Default for ModelLimits {
             pages: 0,
             max_steps: 8,
             memory: 0,
+            prefix_caching: false,
         }
     }
 }
@@ -114,10 +120,10 @@ impl PipelineModel {
         let limits = fit(capabilities, &spec, limits)?;
         let mut weights = Views::new(weights);
         let compiled = compile(capabilities, &spec, names, &mut weights, limits)?;
-        let sampling = session.compile(&sampler::build(spec.vocab_size, limits.max_steps)?)?;
+        let sampling = session.compile(&sampler::build(spec.vocab_size)?)?;
         check_memory(&spec, limits, footprint(&compiled, &sampling, limits))?;
         let options = InitOptions {
-            max_dims: max_dims(limits, limits.max_logit_rows),
+            max_dims: max_dims(limits),
             progress,
             ..Default::default()
         };
@@ -127,7 +133,7 @@ impl PipelineModel {
             shared.insert(name.to_string(), decoder.buffer(name)?.clone());
         }
         let options = InitOptions {
-            max_dims: max_dims(limits, limits.max_batch),
+            max_dims: max_dims(limits),
             shared,
             ..Default::default()
         };
@@ -158,7 +164,7 @@ impl PipelineModel {
         }
         let limits = fit(target, spec, limits)?;
         let decoder = compile(target, spec, names, &mut Views::new(weights), limits)?;
-        let sampler = sampler::build(spec.vocab_size, limits.max_steps)?;
+        let sampler = sampler::build(spec.vocab_size)?;
         let sampler = InferenceSession::compile_for(&sampler, target)?;
         Ok(footprint(&decoder, &sampler, limits))
     }
@@ -181,41 +187,6 @@ impl PipelineModel {
     /// The decoder's program on its device.
     pub fn decoder(&self) -> &Model {
         &self.decoder
-    }
-
-    /// The inputs of a scheduler's step.
-    pub fn prepare_token_inputs(&self, scheduler: &Scheduler, step: &Step) -> TokenInputs {
-        let stride = self.limits.pages_per_sequence() as usize;
-        let mut inputs = TokenInputs {
-            page_table: self.page_table.clone(),
-            ..Default::default()
-        };
-        inputs
-            .page_table
-            .resize(stride * self.limits.max_batch as usize, 0);
-        for chunk in &step.chunks {
-            let Some(sequence) = scheduler.sequence(chunk.slot) else {
-                continue;
-            };
-            inputs
-                .tokens
-                .extend(&sequence.tokens[chunk.start..chunk.start + chunk.len]);
-            inputs.index.extend(
-                (chunk.start..chunk.start + chunk.len)
-                    .map(|position| [chunk.slot, position as u32]),
-            );
-            if chunk.draws {
-                inputs.logit_rows.push(inputs.tokens.len() as u32 - 1);
-            }
-            let row = chunk.slot as usize * stride;
-            for (entry, page) in inputs.page_table[row..row + stride]
-                .iter_mut()
-                .zip(sequence.block_table().pages())
-            {
-                *entry = *page;
-            }
-        }
-        inputs
     }
 
     /// Checks that no index leads a kernel outside its memory, then writes the inputs.
@@ -256,13 +227,14 @@ impl PipelineModel {
         Ok(self.decoder.dims(&self.sizes(inputs))?)
     }
 
-    fn sizes(&self, inputs: &TokenInputs) -> [(&'static str, u64); 5] {
+    fn sizes(&self, inputs: &TokenInputs) -> [(&'static str, u64); 6] {
         [
             ("tokens", inputs.tokens.len() as u64),
             ("batch", self.limits.max_batch),
             ("max_pages", self.limits.pages_per_sequence()),
             ("logit_rows", inputs.logit_rows.len() as u64),
             ("pages", self.limits.total_pages()),
+            ("draws", draws(self.limits)),
         ]
     }
 
@@ -283,98 +255,56 @@ impl PipelineModel {
             .await?)
     }
 
-    /// Runs a step of the scheduler and draws its tokens on the device, all in one submission.
-    /// Returns the tokens of each part that draws, in order.
-    ///
-    /// # Errors
-    ///
-    /// If the batch exceeds the model's limits or the device fails.
-    pub async fn step(
-        &mut self,
-        scheduler: &Scheduler,
-        step: &Step,
-    ) -> Result<Vec<Vec<u32>>, PipelineError> {
-        let inputs = self.prepare_token_inputs(scheduler, step);
-        let dims = self.write(&inputs)?;
-        let mut settings = Vec::with_capacity(inputs.logit_rows.len());
-        for chunk in step.chunks.iter().filter(|chunk| chunk.draws) {
-            if let Some(sequence) = scheduler.sequence(chunk.slot) {
-                settings.push(
-                    sequence
-                        .sampling
-                        .settings(chunk.slot, (chunk.start + chunk.len) as u32),
-                );
-            }
-        }
-        self.sampler.write("settings", &settings)?;
-        let sampler_dims = self.sampler.dims(&self.sizes(&inputs))?;
-        let device = self.decoder.device().clone();
-        submit(
-            &device,
-            &[(&self.decoder, &dims), (&self.sampler, &sampler_dims)],
-            step.repeat,
-        )?;
-        if settings.is_empty() {
-            return Ok(Vec::new());
-        }
-        let batch = self.limits.max_batch as usize;
-        let out: Vec<u32> = self
-            .sampler
-            .read("out", (step.repeat * batch) as u64)
-            .await?;
-        Ok(settings
-            .iter()
-            .map(|row| {
-                out.iter()
-                    .skip(row.sequence as usize)
-                    .step_by(batch)
-                    .copied()
-                    .collect()
-            })
-            .collect())
-    }
-
-    /// Marks which tokens a new sequence has seen, for the repetition penalty.
+    /// Sets up the device's state of a sequence that begins to run, as far as its sampling needs any.
     ///
     /// # Errors
     ///
     /// If the device fails.
-    pub fn set_seen(&self, slot: u32, tokens: &[u32]) -> Result<(), SessionError> {
-        let words = sampler::seen_words(self.spec.vocab_size);
-        let mut seen = vec![0u32; words as usize];
-        for token in tokens {
-            if let Some(word) = seen.get_mut(*token as usize / 32) {
-                *word |= 1 << (token % 32);
+    pub fn begin(&self, sequence: &Sequence) -> Result<(), SessionError> {
+        let (slot, sampling) = (u64::from(sequence.slot), &sequence.sampling);
+        if sampling.penalises() {
+            let vocab = self.spec.vocab_size;
+            let mut counts = vec![0u32; vocab as usize];
+            for (at, token) in sequence.tokens.iter().enumerate() {
+                match counts.get_mut(*token as usize) {
+                    Some(count) if at < sequence.prompt_tokens => *count |= IN_PROMPT,
+                    Some(count) => *count += 1,
+                    None => {}
+                }
             }
+            self.sampler.write_at("counts", slot * vocab, &counts)?;
         }
         self.sampler
-            .write_at("seen", u64::from(slot) * words, &seen)
+            .write_at("biases", slot * sampler::MAX_BIASES, &sampling.biases())
     }
 }
 
 /// What the sampler has from the decoder: its logits, and the inputs that it writes for the next step.
 const SHARED: [&str; 3] = ["logits", "tokens", "index"];
 
+/// Tokens that one submission may draw or score.
+fn draws(limits: ModelLimits) -> u64 {
+    let decoded = limits.max_steps.max(1).saturating_mul(limits.max_batch);
+    decoded.max(limits.max_logit_rows)
+}
+
 /// The largest sizes of the programs' symbolic dimensions.
-pub(super) fn max_dims(limits: ModelLimits, logit_rows: u64) -> HashMap<String, u64> {
+pub(super) fn max_dims(limits: ModelLimits) -> HashMap<String, u64> {
     HashMap::from([
         ("tokens".to_string(), limits.max_step_tokens),
         ("batch".to_string(), limits.max_batch),
         ("max_pages".to_string(), limits.pages_per_sequence()),
-        ("logit_rows".to_string(), logit_rows),
+        ("logit_rows".to_string(), limits.max_logit_rows),
         ("pages".to_string(), limits.total_pages()),
+        ("draws".to_string(), draws(limits)),
     ])
 }
 
 /// What decoder and sampler take together.
 fn footprint(decoder: &CompiledModel, sampler: &CompiledModel, limits: ModelLimits) -> Footprint {
-    let decoder = decoder
-        .program()
-        .footprint(&max_dims(limits, limits.max_logit_rows), &[]);
-    let sampler = sampler
-        .program()
-        .footprint(&max_dims(limits, limits.max_batch), &SHARED);
-    decoder.and(sampler)
+    let dims = max_dims(limits);
+    let decoder = decoder.program().footprint(&dims, &[]);
+    decoder.and(sampler.program().footprint(&dims, &SHARED))
 }
 
 /// Refuses a model that needs more memory than it may take, and says what to change.
@@ -431,6 +361,15 @@ fn fit(
     limits.max_batch = limits.max_batch.max(1);
     limits.max_logit_rows = limits.max_logit_rows.max(limits.max_batch);
     limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
+    // Some kernels have a row of workgroups for each token, or for each of its experts.
+    let rows_per_token = spec
+        .moe
+        .as_ref()
+        .map_or(1, |moe| moe.experts_per_token.max(1));
+    let most_tokens = u64::from((capabilities.max_workgroups / rows_per_token).max(1));
+    limits.max_step_tokens = limits.max_step_tokens.min(most_tokens);
+    limits.max_batch = limits.max_batch.min(most_tokens);
+    limits.max_logit_rows = limits.max_logit_rows.min(most_tokens);
     let page_bytes = spec.kv_row_bytes().saturating_mul(limits.page_size.into());
     let most = capabilities
         .max_binding_bytes

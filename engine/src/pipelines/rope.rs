@@ -61,6 +61,19 @@ pub enum RopeScaling {
     Factors(Vec<f32>),
 }
 
+impl RopeScaling {
+    /// By how much it lengthens the context, if it has one factor for that.
+    pub fn factor(&self) -> Option<f64> {
+        match self {
+            RopeScaling::Linear { factor }
+            | RopeScaling::Dynamic { factor, .. }
+            | RopeScaling::Llama3 { factor, .. }
+            | RopeScaling::Yarn { factor, .. } => Some(*factor),
+            RopeScaling::None | RopeScaling::Factors(_) | RopeScaling::LongRope { .. } => None,
+        }
+    }
+}
+
 /// YaRN's factor on cosine and sine when the configuration gives none.
 pub fn yarn_attention_factor(factor: f64) -> f64 {
     if factor <= 1.0 {

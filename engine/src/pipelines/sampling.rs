@@ -1,9 +1,13 @@
 //! How a token is drawn from its logits.
 
-use wisp_shaders::params::SampleSettings;
+use std::collections::BTreeMap;
+
+use wisp_shaders::params::{Bias, DRAWN, SampleSettings};
+
+use super::{log_probabilities::MAX_TOP, sampler::MAX_BIASES};
 
 /// How tokens are drawn. The default is greedy.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct SamplingParams {
     /// 0 is greedy: always the likeliest token, the same on every device.
     pub temperature: f32,
@@ -13,10 +17,20 @@ pub struct SamplingParams {
     pub top_p: f32,
     /// Keep what is at least this likely relative to the likeliest; 0 keeps all.
     pub min_p: f32,
-    /// Above 1, tokens that were seen become less likely; 1 leaves them.
+    /// Above 1, tokens of the prompt and of the answer become less likely; 1 leaves them.
     pub repetition_penalty: f32,
+    /// Taken off the logits of tokens that the answer has.
+    pub presence_penalty: f32,
+    /// Taken off the logits of tokens for each time that the answer has them.
+    pub frequency_penalty: f32,
+    /// Added to the logits of these tokens, before any penalty; of two values for a token the last.
+    pub logit_bias: Vec<(u32, f32)>,
     /// The same seed draws the same tokens.
     pub seed: u32,
+    /// Tell the log-probability of every token drawn, and of so many of the likeliest ones.
+    pub log_probs: Option<u32>,
+    /// With `log_probs`: tell them of the prompt's tokens, too.
+    pub prompt_log_probs: bool,
 }
 
 impl Default for SamplingParams {
@@ -27,7 +41,12 @@ impl Default for SamplingParams {
             top_p: 1.0,
             min_p: 0.0,
             repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logit_bias: Vec::new(),
             seed: 0,
+            log_probs: None,
+            prompt_log_probs: false,
         }
     }
 }
@@ -44,6 +63,9 @@ pub struct SamplingError {
     pub allowed: &'static str,
 }
 
+/// A parameter's name, its value, whether that is allowed, and what is.
+type Rule = (&'static str, f32, bool, &'static str);
+
 impl SamplingParams {
     /// Checks every parameter's range.
     ///
@@ -51,31 +73,22 @@ impl SamplingParams {
     ///
     /// The first parameter outside it.
     pub fn check(&self) -> Result<(), SamplingError> {
-        let rules = [
-            (
-                "temperature",
-                self.temperature,
-                self.temperature >= 0.0 && self.temperature.is_finite(),
-                "0 (greedy) or more",
-            ),
-            (
-                "top-p",
-                self.top_p,
-                self.top_p > 0.0 && self.top_p <= 1.0,
-                "above 0 and at most 1",
-            ),
-            (
-                "min-p",
-                self.min_p,
-                (0.0..=1.0).contains(&self.min_p),
-                "from 0 to 1",
-            ),
-            (
-                "repetition-penalty",
-                self.repetition_penalty,
-                self.repetition_penalty > 0.0 && self.repetition_penalty.is_finite(),
-                "above 0",
-            ),
+        let (temperature, penalty) = (self.temperature, self.repetition_penalty);
+        let (presence, frequency) = (self.presence_penalty, self.frequency_penalty);
+        let biases = self.logit_bias.len();
+        let odd_bias = self.logit_bias.iter().find(|(_, bias)| !bias.is_finite());
+        let top = self.log_probs.unwrap_or(0);
+        #[rustfmt::skip]
+        let rules: [Rule; 9] = [
+            ("temperature", temperature, temperature >= 0.0 && temperature.is_finite(), "0 (greedy) or more"),
+            ("top-p", self.top_p, self.top_p > 0.0 && self.top_p <= 1.0, "above 0 and at most 1"),
+            ("min-p", self.min_p, (0.0..=1.0).contains(&self.min_p), "from 0 to 1"),
+            ("repetition-penalty", penalty, penalty > 0.0 && penalty.is_finite(), "above 0"),
+            ("presence-penalty", presence, presence.is_finite(), "a finite number"),
+            ("frequency-penalty", frequency, frequency.is_finite(), "a finite number"),
+            ("a logit-bias", odd_bias.map_or(0.0, |(_, bias)| *bias), odd_bias.is_none(), "a finite number"),
+            ("the count of logit-bias", biases as f32, biases as u64 <= MAX_BIASES, "at most 1024"),
+            ("logprobs", top as f32, top <= MAX_TOP, "at most 20"),
         ];
         match rules.into_iter().find(|(_, _, holds, _)| !holds) {
             Some((name, value, _, allowed)) => Err(SamplingError {
@@ -87,19 +100,84 @@ impl SamplingParams {
         }
     }
 
+    /// True if what was drawn before matters.
+    pub(super) fn penalises(&self) -> bool {
+        self.repetition_penalty != 1.0
+            || self.presence_penalty != 0.0
+            || self.frequency_penalty != 0.0
+    }
+
+    /// True if the log-probabilities of the prompt are wanted.
+    pub(super) fn scores_prompt(&self) -> bool {
+        self.prompt_log_probs && self.log_probs.is_some()
+    }
+
+    /// The biases as the sampling kernel reads them: one a token.
+    pub(super) fn biases(&self) -> Vec<Bias> {
+        let last: BTreeMap<u32, f32> = self.logit_bias.iter().copied().collect();
+        let bias = |(token, value)| Bias {
+            token,
+            value,
+            ..Bias::default()
+        };
+        last.into_iter().map(bias).collect()
+    }
+
     /// The settings as the sampling kernel reads them, for the token at `position` of the sequence
-    /// in `slot`.
-    pub(super) fn settings(&self, slot: u32, position: u32) -> SampleSettings {
+    /// in `slot`: one to draw, or one that is known and only scored.
+    pub(super) fn settings(&self, slot: u32, position: u32, known: Option<u32>) -> SampleSettings {
         SampleSettings {
             temperature: self.temperature,
             top_k: self.top_k,
             top_p: self.top_p,
             min_p: self.min_p,
             repetition_penalty: self.repetition_penalty,
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
             seed: self.seed,
             step: 0,
             sequence: slot,
             position,
+            forced: known.unwrap_or(DRAWN),
+            biases: self.biases().len() as u32,
+            scored: self.log_probs.map_or(0, |top| top + 1),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_checked() {
+        let plain = SamplingParams::default;
+        assert_eq!(plain().check(), Ok(()));
+        #[rustfmt::skip]
+        let wrong = [
+            SamplingParams { temperature: f32::NAN, ..plain() },
+            SamplingParams { top_p: 0.0, ..plain() },
+            SamplingParams { min_p: 1.5, ..plain() },
+            SamplingParams { repetition_penalty: 0.0, ..plain() },
+            SamplingParams { presence_penalty: f32::INFINITY, ..plain() },
+            SamplingParams { frequency_penalty: f32::NAN, ..plain() },
+            SamplingParams { logit_bias: vec![(1, 0.5), (2, f32::NAN)], ..plain() },
+            SamplingParams { logit_bias: vec![(1, 0.5); 1025], ..plain() },
+            SamplingParams { log_probs: Some(21), ..plain() },
+        ];
+        for params in wrong {
+            assert!(params.check().is_err(), "{params:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_bias_of_a_token_counts() {
+        let params = SamplingParams {
+            logit_bias: vec![(7, 1.0), (2, 3.0), (7, 2.0)],
+            ..SamplingParams::default()
+        };
+        let biases: Vec<(u32, f32)> = params.biases().iter().map(|b| (b.token, b.value)).collect();
+        assert_eq!(biases, [(2, 3.0), (7, 2.0)]);
+        assert_eq!(params.settings(0, 0, None).biases, 2);
     }
 }

@@ -8,60 +8,10 @@
 use std::collections::VecDeque;
 
 use super::{
-    kv_cache::{BlockTable, PagePool},
-    sampling::SamplingParams,
+    kv_cache::{BlockTable, PagePool, PrefixHits},
+    log_probabilities::TokenScore,
+    request::{FinishReason, Request, RequestError, RequestId, Sequence},
 };
-
-/// What names a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RequestId(pub u64);
-
-/// A request on its way through the scheduler.
-#[derive(Clone, Debug)]
-pub struct Sequence {
-    /// The request.
-    pub id: RequestId,
-    /// Prompt and generated tokens.
-    pub tokens: Vec<u32>,
-    /// Tokens of the prompt.
-    pub prompt_tokens: usize,
-    /// How its tokens are drawn.
-    pub sampling: SamplingParams,
-    /// Most tokens to generate.
-    pub max_new_tokens: usize,
-    /// Tokens that end it; the ending token is not part of the text.
-    pub stop_tokens: Vec<u32>,
-    /// Its row in the page table and the sampler's state.
-    pub slot: u32,
-    /// Positions whose keys and values are in the cache.
-    cached: usize,
-    table: BlockTable,
-}
-
-impl Sequence {
-    /// The pages of its cache.
-    pub fn block_table(&self) -> &BlockTable {
-        &self.table
-    }
-
-    /// Tokens generated so far.
-    pub fn generated(&self) -> &[u32] {
-        &self.tokens[self.prompt_tokens..]
-    }
-}
-
-/// A request, as it comes.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The prompt, at least one token.
-    pub tokens: Vec<u32>,
-    /// How tokens are drawn.
-    pub sampling: SamplingParams,
-    /// Most tokens to generate.
-    pub max_new_tokens: usize,
-    /// Tokens that end the text.
-    pub stop_tokens: Vec<u32>,
-}
 
 /// One sequence's part of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,18 +24,8 @@ pub struct Chunk {
     pub len: usize,
     /// True if it is the sequence's last token so far: a new one is drawn from its logits.
     pub draws: bool,
-}
-
-/// Why a sequence ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FinishReason {
-    /// The model ended the text, or a stop string was met.
-    Stop,
-    /// As many tokens as were allowed, or the context is full.
-    Length,
-    /// The caller ended it.
-    Cancelled,
+    /// True if the logits of all its positions are wanted, to score the prompt's tokens.
+    pub scores: bool,
 }
 
 /// Sizes that a scheduler keeps to.
@@ -101,6 +41,8 @@ pub struct Limits {
     pub max_steps: usize,
     /// Sequences whose prompts go through the model in one step.
     pub max_prefill: usize,
+    /// Tokens in one step whose logits are wanted; at least `max_batch`.
+    pub max_logit_rows: usize,
 }
 
 /// What runs next: the parts, and how many times a pure decode batch repeats.
@@ -112,30 +54,15 @@ pub struct Step {
     pub repeat: usize,
 }
 
-/// Occurs when a request cannot be taken.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RequestError {
-    /// Occurs when the prompt is empty.
-    #[error("the prompt has no tokens")]
-    Empty,
-    /// Occurs when the prompt leaves no room.
-    #[error(
-        "the prompt has {tokens} tokens, but the context holds {max_length}: shorten it or raise --max-length"
-    )]
-    TooLong {
-        /// Tokens of the prompt.
-        tokens: usize,
-        /// The context.
-        max_length: usize,
-    },
-    /// Occurs when the cache cannot hold the prompt even alone.
-    #[error("the prompt needs {needed} pages of KV cache, but there are {pages}")]
-    TooLargeForCache {
-        /// Pages needed.
-        needed: usize,
-        /// Pages there are.
-        pages: usize,
-    },
+/// What the model made of a part.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChunkOutput {
+    /// The tokens drawn, one a step, if the part draws.
+    pub tokens: Vec<u32>,
+    /// Their scores, if these are wanted.
+    pub scores: Vec<TokenScore>,
+    /// Scores of the prompt's tokens that follow the part's, if it scores.
+    pub prompt_scores: Vec<TokenScore>,
 }
 
 /// Decides what runs in each step.
@@ -185,17 +112,7 @@ impl Scheduler {
         }
         let id = RequestId(self.next_id);
         self.next_id += 1;
-        self.waiting.push_back(Sequence {
-            id,
-            prompt_tokens: tokens,
-            tokens: request.tokens,
-            sampling: request.sampling,
-            max_new_tokens: request.max_new_tokens,
-            stop_tokens: request.stop_tokens,
-            slot: 0,
-            cached: 0,
-            table: BlockTable::default(),
-        });
+        self.waiting.push_back(Sequence::new(id, request));
         Ok(id)
     }
 
@@ -214,6 +131,16 @@ impl Scheduler {
         self.pool.free_pages()
     }
 
+    /// How much of the prompts was found in the cache.
+    pub fn prefix_hits(&self) -> PrefixHits {
+        self.pool.prefix_hits()
+    }
+
+    /// Forgets the prompts that are kept for others: someone else writes to the cache.
+    pub fn forget_prefixes(&mut self) {
+        self.pool.forget();
+    }
+
     /// Lets waiting requests in while there are slots and pages; returns the slots of the new ones,
     /// whose state on the device must be set up.
     pub fn admit(&mut self) -> Vec<u32> {
@@ -223,15 +150,23 @@ impl Scheduler {
             // Pages for what it has so far and the token that it will draw.
             let positions = (next.tokens.len() + 1).min(self.limits.max_length) as u64;
             let mut table = BlockTable::default();
-            if !self.pool.grow(&mut table, positions)
-                && !self.pool.grow(&mut table, next.tokens.len() as u64)
+            // The logits of a prompt that is scored are wanted, so it is computed.
+            let found = match next.scores_prompt() {
+                true => 0,
+                false => self.pool.reuse(&mut table, &next.tokens),
+            };
+            let tokens = next.tokens.len();
+            if !self.pool.grow(&mut table, positions) && !self.pool.grow(&mut table, tokens as u64)
             {
+                self.pool.release(&mut table);
                 break;
             }
+            self.pool.count_hits(tokens, found);
             self.free_slots.pop();
             if let Some(mut sequence) = self.waiting.pop_front() {
                 sequence.slot = slot;
                 sequence.table = table;
+                sequence.cached = found;
                 self.running.push(sequence);
                 admitted.push(slot);
             }
@@ -261,15 +196,23 @@ impl Scheduler {
             .iter()
             .partition(|sequence| sequence.tokens.len() - sequence.cached == 1);
         let prompts = prefilling.iter().take(self.limits.max_prefill.max(1));
+        // Rows of logits beyond the one that each sequence may need.
+        let mut rows = (self.limits.max_logit_rows).saturating_sub(self.running.len());
         for sequence in decoding.iter().chain(prompts) {
             let missing = sequence.tokens.len() - sequence.cached;
-            let len = missing.min(budget);
+            let scores = sequence.scores_prompt();
+            let mut len = missing.min(budget);
+            if scores && len > 0 {
+                len = len.min(rows + 1);
+                rows -= len - 1;
+            }
             if len > 0 {
                 chunks.push(Chunk {
                     slot: sequence.slot,
                     start: sequence.cached,
                     len,
                     draws: len == missing,
+                    scores,
                 });
                 budget -= len;
             }
@@ -330,52 +273,66 @@ impl Scheduler {
         self.pool.release(&mut sequence.table);
         self.free_slots.push(sequence.slot);
         sequence.cached = 0;
+        sequence.prompt_scores.clear();
     }
 
-    /// Takes in what a step drew: for each part that draws, its tokens in order. Returns each
-    /// accepted token, with the sequence's end if it is one; sequences that ended are gone.
-    pub fn accept(&mut self, step: &Step, drawn: &[Vec<u32>]) -> Vec<Drawn> {
+    /// Takes in what the model made of each part of a step. Returns each accepted token, with the
+    /// sequence's end if it is one; sequences that ended are gone.
+    pub fn accept(&mut self, step: &Step, outputs: Vec<ChunkOutput>) -> Vec<Drawn> {
         let mut events = Vec::new();
-        let mut draws = drawn.iter();
-        for chunk in &step.chunks {
-            let tokens = if chunk.draws { draws.next() } else { None };
-            let Some(at) = self
-                .running
-                .iter()
-                .position(|sequence| sequence.slot == chunk.slot)
-            else {
+        for (chunk, output) in step.chunks.iter().zip(outputs) {
+            let mut running = self.running.iter();
+            let Some(at) = running.position(|sequence| sequence.slot == chunk.slot) else {
                 continue;
             };
-            self.running[at].cached = chunk.start + chunk.len;
-            for token in tokens.into_iter().flatten() {
-                let sequence = &mut self.running[at];
-                let finish = if sequence.stop_tokens.contains(token) {
-                    Some(FinishReason::Stop)
-                } else {
-                    sequence.tokens.push(*token);
-                    (self.room(&self.running[at]) == 0).then_some(FinishReason::Length)
-                };
-                let sequence = &mut self.running[at];
-                events.push(Drawn {
-                    id: sequence.id,
-                    token: *token,
-                    finish,
-                });
-                if finish.is_some() {
-                    break;
-                }
-                // All but the newest token have been through the model.
-                sequence.cached = sequence.tokens.len() - 1;
-            }
-            if events
-                .last()
-                .is_some_and(|event| event.id == self.running[at].id && event.finish.is_some())
-            {
+            let ended = self.accept_chunk(at, chunk, output, &mut events);
+            let sequence = &mut self.running[at];
+            self.pool
+                .enter(&mut sequence.table, &sequence.tokens[..sequence.cached]);
+            if ended {
                 let mut ended = self.running.remove(at);
                 self.retire(&mut ended);
             }
         }
         events
+    }
+
+    /// Takes in one part; true if its sequence ended.
+    fn accept_chunk(
+        &mut self,
+        at: usize,
+        chunk: &Chunk,
+        output: ChunkOutput,
+        events: &mut Vec<Drawn>,
+    ) -> bool {
+        let sequence = &mut self.running[at];
+        sequence.cached = chunk.start + chunk.len;
+        sequence.prompt_scores.extend(output.prompt_scores);
+        let mut scores = output.scores.into_iter();
+        for token in output.tokens {
+            let sequence = &mut self.running[at];
+            let prompt_scores = std::mem::take(&mut sequence.prompt_scores);
+            let finish = if sequence.stop_tokens.contains(&token) {
+                Some(FinishReason::Stop)
+            } else {
+                sequence.tokens.push(token);
+                (self.room(&self.running[at]) == 0).then_some(FinishReason::Length)
+            };
+            let sequence = &mut self.running[at];
+            events.push(Drawn {
+                id: sequence.id,
+                token,
+                score: scores.next(),
+                prompt_scores,
+                finish,
+            });
+            if finish.is_some() {
+                return true;
+            }
+            // All but the newest token have been through the model.
+            sequence.cached = sequence.tokens.len() - 1;
+        }
+        false
     }
 
     /// Ends a request, waiting or running; its pages are free at once. False if there is none.
@@ -394,144 +351,19 @@ impl Scheduler {
 }
 
 /// A token that a step drew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Drawn {
     /// The request.
     pub id: RequestId,
     /// The token; if it ended the text, it is not part of it.
     pub token: u32,
+    /// How likely it was, if that is wanted.
+    pub score: Option<TokenScore>,
+    /// With the first token, if they are wanted: how likely the prompt's were, from the second on.
+    pub prompt_scores: Vec<TokenScore>,
     /// Why the sequence ended with it.
     pub finish: Option<FinishReason>,
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn request(tokens: usize, max_new_tokens: usize) -> Request {
-        Request {
-            tokens: (0..tokens as u32).collect(),
-            sampling: SamplingParams::default(),
-            max_new_tokens,
-            stop_tokens: vec![],
-        }
-    }
-
-    /// A stand-in for a model whose next token is a function of all tokens before it.
-    fn next(tokens: &[u32]) -> u32 {
-        tokens.iter().fold(17u32, |hash, token| {
-            hash.wrapping_mul(31).wrapping_add(*token)
-        }) % 1000
-    }
-
-    proptest! {
-        /// Whatever the batch, the chunks and the pages, each request gets its own tokens, the
-        /// parts of a sequence follow each other without gap, and no page is left behind.
-        #[test]
-        fn composition_changes_nothing(
-            lengths in prop::collection::vec((1usize..30, 0usize..12), 1..9),
-            max_batch in 1usize..6,
-            max_step_tokens in 1usize..40,
-            pages in 5u32..30,
-            page_size in 1u32..9,
-            max_steps in 1usize..5,
-            max_prefill in 1usize..4,
-        ) {
-            let max_length = 45.min(pages as usize * page_size as usize);
-            let limits = Limits { max_batch, max_step_tokens, max_length, max_steps, max_prefill };
-            let mut scheduler = Scheduler::new(limits, PagePool::new(pages, page_size));
-            let mut expected = HashMap::new();
-            for (tokens, new) in lengths {
-                let Ok(id) = scheduler.add(request(tokens, new.max(1))) else { continue };
-                let mut all: Vec<u32> = (0..tokens as u32).collect();
-                let room = new.max(1).min(max_length + 1 - tokens);
-                for _ in 0..room {
-                    all.push(next(&all));
-                }
-                expected.insert(id, all[tokens..].to_vec());
-            }
-            let mut got: HashMap<RequestId, Vec<u32>> = HashMap::new();
-            for _ in 0..5000 {
-                if scheduler.is_idle() {
-                    break;
-                }
-                scheduler.admit();
-                let step = scheduler.schedule();
-                prop_assert!(!step.chunks.is_empty());
-                let prompts = step.chunks.iter().filter(|chunk| chunk.len > 1).count();
-                prop_assert!(prompts <= max_prefill);
-                prop_assert!(step.chunks.iter().map(|chunk| chunk.len).sum::<usize>() <= max_step_tokens.max(1));
-                let mut drawn = Vec::new();
-                for chunk in &step.chunks {
-                    let sequence = scheduler.sequence(chunk.slot).unwrap();
-                    prop_assert_eq!(chunk.start, sequence.cached);
-                    let reach = chunk.start + chunk.len + step.repeat - 1;
-                    prop_assert!(sequence.block_table().pages().len() * page_size as usize >= reach);
-                    if chunk.draws {
-                        let mut tokens = sequence.tokens.clone();
-                        prop_assert_eq!(chunk.start + chunk.len, tokens.len());
-                        for _ in 0..step.repeat {
-                            tokens.push(next(&tokens));
-                        }
-                        drawn.push(tokens[sequence.tokens.len()..].to_vec());
-                    }
-                }
-                for event in scheduler.accept(&step, &drawn) {
-                    got.entry(event.id).or_default().push(event.token);
-                }
-            }
-            prop_assert!(scheduler.is_idle());
-            prop_assert_eq!(scheduler.free_pages(), pages as usize);
-            prop_assert_eq!(got, expected);
-        }
-    }
-
-    #[test]
-    fn a_cancelled_request_frees_its_pages_at_once() {
-        let limits = Limits {
-            max_batch: 2,
-            max_step_tokens: 64,
-            max_length: 64,
-            max_steps: 1,
-            max_prefill: 2,
-        };
-        let mut scheduler = Scheduler::new(limits, PagePool::new(8, 8));
-        let id = scheduler.add(request(20, 5)).unwrap();
-        scheduler.admit();
-        assert_eq!(scheduler.free_pages(), 5);
-        assert!(scheduler.cancel(id));
-        assert_eq!(scheduler.free_pages(), 8);
-        assert!(scheduler.is_idle() && !scheduler.cancel(id));
-    }
-
-    #[test]
-    fn requests_that_can_never_run_are_refused() {
-        let limits = Limits {
-            max_batch: 1,
-            max_step_tokens: 8,
-            max_length: 100,
-            max_steps: 1,
-            max_prefill: 2,
-        };
-        let mut scheduler = Scheduler::new(limits, PagePool::new(2, 8));
-        assert_eq!(scheduler.add(request(0, 5)), Err(RequestError::Empty));
-        assert_eq!(
-            scheduler.add(request(101, 5)),
-            Err(RequestError::TooLong {
-                tokens: 101,
-                max_length: 100
-            })
-        );
-        assert_eq!(
-            scheduler.add(request(17, 5)),
-            Err(RequestError::TooLargeForCache {
-                needed: 3,
-                pages: 2
-            })
-        );
-    }
-}
+mod tests;

@@ -99,7 +99,7 @@ impl TextEncoder {
         let mut weights = Views::new(&files.checkpoint);
         let names = files.recognised.names;
         let compiled = model::compile(capabilities, spec, names, &mut weights, limits)?;
-        let max_dims = model::max_dims(limits, 0);
+        let max_dims = model::max_dims(limits);
         let needs = compiled.program().footprint(&max_dims, &[]);
         if limits.memory != 0 && needs.total() > limits.memory {
             return Err(PipelineError::DoesNotFit {
@@ -362,7 +362,7 @@ pub(super) fn estimate_memory(
 ) -> Result<Footprint, PipelineError> {
     let limits = fit(target, spec, limits)?;
     let compiled = model::compile(target, spec, names, &mut Views::new(weights), limits)?;
-    let max_dims = model::max_dims(limits, 0);
+    let max_dims = model::max_dims(limits);
     Ok(compiled.program().footprint(&max_dims, &[]))
 }
 

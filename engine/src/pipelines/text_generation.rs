@@ -1,26 +1,73 @@
 //! Text generation: requests in, tokens and text out.
 
-use std::{collections::BTreeSet, ops::ControlFlow};
+use std::collections::HashMap;
 
 use crate::session::InferenceSession;
 
 use super::{
-    PipelineError, SamplingParams,
+    PipelineError,
     checkpoint::ModelFiles,
-    kv_cache::PagePool,
+    kv_cache::{PagePool, PrefixHits},
     model::{ModelLimits, PipelineModel, TokenInputs},
-    scheduler::{Drawn, FinishReason, Limits, Request, RequestId, Scheduler},
-    tokenizer::Detokenizer,
+    request::{Request, RequestId},
+    scheduler::{Drawn, Limits, Scheduler},
 };
+
+mod texts;
+
+use texts::Stream;
+pub use texts::{GenerateOptions, Generation, TextEvent};
 
 /// What the sampling kernel writes when no logit is a finite number.
 const NOTHING_DRAWN: u32 = u32::MAX;
 
 /// A model that generates for many requests at once.
+///
+/// Requests come and go at any time, each with its own settings; a step runs them all as one batch,
+/// and none changes another's tokens. [`Self::add_request`] and [`Self::next_events`] are the level
+/// of texts, [`Self::add`] and [`Self::step`] that of tokens; [`Self::cancel`] ends a request of either.
+///
+/// ```
+/// use wisp_engine::{
+///     device::Device,
+///     pipelines::{
+///         ModelLimits, SamplingParams,
+///         checkpoint::ModelFiles,
+///         text_generation::{GenerateOptions, TextGenerator},
+///     },
+///     session::InferenceSession,
+/// };
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../native-demo/model/wisp-tiny.gguf");
+/// let files = ModelFiles::open(path.as_ref())?;
+/// let session = InferenceSession::new(Device::host(0)?);
+/// let limits = ModelLimits { max_length: 64, max_batch: 2, ..ModelLimits::default() };
+/// let mut generator = TextGenerator::load_blocking(&session, &files, limits)?;
+///
+/// let greedy = GenerateOptions { max_new_tokens: Some(8), ..GenerateOptions::default() };
+/// let sampling = SamplingParams { temperature: 0.8, seed: 1, ..SamplingParams::default() };
+/// let drawn = GenerateOptions { sampling, ..greedy.clone() };
+/// let first = generator.add_request(&files, &[1, 5, 9], &greedy)?;
+/// let second = generator.add_request(&files, &[1, 7], &drawn)?;
+/// let mut texts = [String::new(), String::new()];
+/// while !generator.is_idle() {
+///     for event in pollster::block_on(generator.next_events())? {
+///         texts[usize::from(event.id == second)] += &event.text;
+///     }
+/// }
+/// assert!(!generator.cancel(first), "it has ended");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct TextGenerator {
     model: PipelineModel,
     scheduler: Scheduler,
+    /// The texts of requests that were added with their options.
+    streams: HashMap<RequestId, Stream>,
+    /// Events that [`Self::generate_many`] met and that are another's.
+    pending: Vec<TextEvent>,
 }
 
 impl TextGenerator {
@@ -40,7 +87,8 @@ impl TextGenerator {
         let model =
             PipelineModel::load(session, spec, names, &files.checkpoint, limits, progress).await?;
         let limits = model.limits();
-        let pool = PagePool::new(limits.total_pages() as u32, limits.page_size);
+        let pool = PagePool::new(limits.total_pages() as u32, limits.page_size)
+            .with_prefix_caching(limits.prefix_caching);
         let scheduler = Scheduler::new(
             Limits {
                 max_batch: limits.max_batch as usize,
@@ -51,10 +99,16 @@ impl TextGenerator {
                     as usize,
                 max_steps: limits.max_steps as usize,
                 max_prefill: limits.max_prefill as usize,
+                max_logit_rows: limits.max_logit_rows as usize,
             },
             pool,
         );
-        Ok(TextGenerator { model, scheduler })
+        Ok(TextGenerator {
+            model,
+            scheduler,
+            streams: HashMap::new(),
+            pending: Vec::new(),
+        })
     }
 
     /// [`Self::load`], blocking the thread.
@@ -71,22 +125,6 @@ impl TextGenerator {
         pollster::block_on(TextGenerator::load(session, files, limits, None))
     }
 
-    /// [`Self::generate`], blocking the thread.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::generate`].
-    #[cfg(not(target_arch = "wasm32"))]
-    pub fn generate_blocking(
-        &mut self,
-        files: &ModelFiles,
-        prompt: &[u32],
-        options: &GenerateOptions,
-        on_text: impl FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<Generation, PipelineError> {
-        pollster::block_on(self.generate(files, prompt, options, on_text))
-    }
-
     /// The model.
     pub fn model(&self) -> &PipelineModel {
         &self.model
@@ -100,11 +138,9 @@ impl TextGenerator {
     pub fn add(&mut self, request: Request) -> Result<RequestId, PipelineError> {
         request.sampling.check()?;
         let vocab_size = self.model.spec().vocab_size;
-        if let Some(token) = request
-            .tokens
-            .iter()
-            .find(|token| u64::from(**token) >= vocab_size)
-        {
+        let biased = request.sampling.logit_bias.iter().map(|(token, _)| token);
+        let mut named = request.tokens.iter().chain(biased);
+        if let Some(token) = named.find(|token| u64::from(**token) >= vocab_size) {
             return Err(PipelineError::UnknownToken {
                 token: *token,
                 vocab_size,
@@ -115,12 +151,18 @@ impl TextGenerator {
 
     /// Ends a request; its pages are free at once. False if there is none.
     pub fn cancel(&mut self, id: RequestId) -> bool {
+        self.streams.remove(&id);
         self.scheduler.cancel(id)
     }
 
-    /// True if nothing runs or waits.
+    /// How much of the prompts was found in the cache.
+    pub fn prefix_hits(&self) -> PrefixHits {
+        self.scheduler.prefix_hits()
+    }
+
+    /// True if nothing runs or waits, and all events were handed out.
     pub fn is_idle(&self) -> bool {
-        self.scheduler.is_idle()
+        self.scheduler.is_idle() && self.pending.is_empty()
     }
 
     /// Runs one step for all requests and returns what it drew.
@@ -131,18 +173,19 @@ impl TextGenerator {
     pub async fn step(&mut self) -> Result<Vec<Drawn>, PipelineError> {
         for slot in self.scheduler.admit() {
             if let Some(sequence) = self.scheduler.sequence(slot) {
-                self.model.set_seen(slot, &sequence.tokens)?;
+                self.model.begin(sequence)?;
             }
         }
         let step = self.scheduler.schedule();
         if step.chunks.is_empty() {
             return Ok(Vec::new());
         }
-        let drawn = self.model.step(&self.scheduler, &step).await?;
-        if drawn.iter().flatten().any(|token| *token == NOTHING_DRAWN) {
+        let outputs = self.model.step(&self.scheduler, &step).await?;
+        let mut drawn = outputs.iter().flat_map(|output| &output.tokens);
+        if drawn.any(|token| *token == NOTHING_DRAWN) {
             return Err(PipelineError::NotFinite);
         }
-        Ok(self.scheduler.accept(&step, &drawn))
+        Ok(self.scheduler.accept(&step, outputs))
     }
 
     /// The logits of every position of a text, `[tokens, vocab]`, in pieces as they come.
@@ -156,18 +199,22 @@ impl TextGenerator {
         mut piece: impl FnMut(&[f32]),
     ) -> Result<(), PipelineError> {
         let limits = *self.model.limits();
-        let max_length = limits.max_length as usize;
+        let positions = limits.total_pages() * u64::from(limits.page_size);
+        let max_length = limits.max_length.min(positions) as usize;
         if tokens.len() > max_length || tokens.is_empty() || !self.is_idle() {
             return Err(PipelineError::Request(match tokens.len() {
                 0 => super::RequestError::Empty,
                 tokens => super::RequestError::TooLong { tokens, max_length },
             }));
         }
+        // It writes to the first pages, whatever they hold.
+        self.scheduler.forget_prefixes();
         let pages = limits.pages_per_sequence() as u32;
         let chunk = limits.max_logit_rows.min(limits.max_step_tokens).max(1) as usize;
         for (i, part) in tokens.chunks(chunk).enumerate() {
             let start = (i * chunk) as u32;
-            let mut page_table: Vec<u32> = (0..pages).collect();
+            // Those that there are; no position is beyond them.
+            let mut page_table: Vec<u32> = (0..pages.min(limits.total_pages() as u32)).collect();
             page_table.resize((u64::from(pages) * limits.max_batch) as usize, 0);
             let inputs = TokenInputs {
                 tokens: part.to_vec(),
@@ -184,207 +231,5 @@ impl TextGenerator {
             piece(&logits);
         }
         Ok(())
-    }
-
-    /// Generates for one prompt and hands out its text as it comes: one piece a token, which is
-    /// empty while a character or a stop string is incomplete. `on_text` may break off.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::add`] and [`Self::step`].
-    pub async fn generate(
-        &mut self,
-        files: &ModelFiles,
-        prompt: &[u32],
-        options: &GenerateOptions,
-        mut on_text: impl FnMut(&str) -> ControlFlow<()>,
-    ) -> Result<Generation, PipelineError> {
-        let max_length = self.model.limits().max_length as usize;
-        let stop_tokens: Vec<u32> = if options.ignore_eos {
-            Vec::new()
-        } else {
-            files.stop_tokens.iter().copied().collect()
-        };
-        let id = self.add(Request {
-            tokens: prompt.to_vec(),
-            sampling: options.sampling,
-            max_new_tokens: options.max_new_tokens.unwrap_or(max_length),
-            stop_tokens,
-        })?;
-        let detokenizer = files.tokenizer.as_ref().ok().map(|tokenizer| {
-            let mut detokenizer = tokenizer.detokenizer(true);
-            detokenizer.skip(prompt);
-            detokenizer
-        });
-        let mut text = StoppableText::new(detokenizer, options.stop.clone());
-        let mut generation = Generation {
-            tokens: Vec::new(),
-            text: String::new(),
-            finish_reason: FinishReason::Length,
-        };
-        if options.max_new_tokens == Some(0) {
-            self.cancel(id);
-            return Ok(generation);
-        }
-        'steps: loop {
-            let drawn = match self.step().await {
-                Ok(drawn) => drawn,
-                Err(error) => {
-                    self.cancel(id);
-                    return Err(error);
-                }
-            };
-            for event in drawn.iter().filter(|event| event.id == id) {
-                let mut flow = ControlFlow::Continue(());
-                if event.finish != Some(FinishReason::Stop) {
-                    generation.tokens.push(event.token);
-                    let piece = text.push(event.token);
-                    generation.text.push_str(&piece);
-                    flow = on_text(&piece);
-                }
-                if let Some(reason) = event.finish {
-                    generation.finish_reason = reason;
-                    break 'steps;
-                }
-                if text.stopped {
-                    generation.finish_reason = FinishReason::Stop;
-                    self.cancel(id);
-                    break 'steps;
-                }
-                if flow.is_break() {
-                    generation.finish_reason = FinishReason::Cancelled;
-                    self.cancel(id);
-                    break 'steps;
-                }
-            }
-            if self.is_idle() {
-                break;
-            }
-        }
-        let rest = text.finish();
-        generation.text.push_str(&rest);
-        if !rest.is_empty() {
-            let _ = on_text(&rest);
-        }
-        Ok(generation)
-    }
-}
-
-/// What one generation may do.
-#[derive(Clone, Debug, Default)]
-pub struct GenerateOptions {
-    /// How tokens are drawn.
-    pub sampling: SamplingParams,
-    /// Most tokens to generate; `None`: until the context is full.
-    pub max_new_tokens: Option<usize>,
-    /// Texts that end it; they are not part of it.
-    pub stop: Vec<String>,
-    /// Go on after tokens that end a text.
-    pub ignore_eos: bool,
-}
-
-/// What was generated.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Generation {
-    /// The tokens, without the one that ended the text.
-    pub tokens: Vec<u32>,
-    /// Their text; empty without a tokenizer.
-    pub text: String,
-    /// Why it ended.
-    pub finish_reason: FinishReason,
-}
-
-/// Text that ends at the first of some stop strings, however tokens cut them.
-struct StoppableText {
-    detokenizer: Option<Detokenizer>,
-    stop: BTreeSet<String>,
-    /// Text that might be the beginning of a stop string.
-    held: String,
-    stopped: bool,
-}
-
-impl StoppableText {
-    fn new(detokenizer: Option<Detokenizer>, stop: Vec<String>) -> StoppableText {
-        let stop = stop.into_iter().filter(|stop| !stop.is_empty()).collect();
-        StoppableText {
-            detokenizer,
-            stop,
-            held: String::new(),
-            stopped: false,
-        }
-    }
-
-    /// Takes a token and returns the text that is certain with it.
-    fn push(&mut self, token: u32) -> String {
-        let piece = self
-            .detokenizer
-            .as_mut()
-            .and_then(|detokenizer| detokenizer.push(token));
-        self.held.push_str(piece.as_deref().unwrap_or_default());
-        if let Some(at) = self
-            .stop
-            .iter()
-            .filter_map(|stop| self.held.find(stop.as_str()))
-            .min()
-        {
-            self.stopped = true;
-            self.held.truncate(at);
-            return std::mem::take(&mut self.held);
-        }
-        let open = |at: &usize| {
-            self.stop
-                .iter()
-                .any(|stop| stop.starts_with(&self.held[*at..]))
-        };
-        let keep = self
-            .held
-            .char_indices()
-            .map(|(at, _)| at)
-            .find(open)
-            .unwrap_or(self.held.len());
-        let rest = self.held.split_off(keep);
-        std::mem::replace(&mut self.held, rest)
-    }
-
-    /// What is left at the end.
-    fn finish(&mut self) -> String {
-        if self.stopped {
-            return String::new();
-        }
-        let mut text = std::mem::take(&mut self.held);
-        text.extend(self.detokenizer.as_mut().and_then(Detokenizer::finish));
-        text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Feeds pieces of text past the detokenizer.
-    fn feed(pieces: &[&str], stop: &[&str]) -> (String, bool) {
-        let mut text = StoppableText::new(None, stop.iter().map(|stop| stop.to_string()).collect());
-        let mut got = String::new();
-        for piece in pieces {
-            text.held.push_str(piece);
-            got.push_str(&text.push(0));
-            if text.stopped {
-                break;
-            }
-        }
-        got.push_str(&text.finish());
-        (got, text.stopped)
-    }
-
-    #[test]
-    fn stop_strings_are_found_across_pieces() {
-        assert_eq!(
-            feed(&["one ", "tw", "o three"], &["two"]),
-            ("one ".into(), true)
-        );
-        assert_eq!(feed(&["a", "a", "b"], &["aab"]), ("".into(), true));
-        assert_eq!(feed(&["ab", "ac"], &["abad"]), ("abac".into(), false));
-        assert_eq!(feed(&["é", "à la"], &["à"]), ("é".into(), true));
-        assert_eq!(feed(&["text"], &[]), ("text".into(), false));
     }
 }

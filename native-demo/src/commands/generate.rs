@@ -8,10 +8,11 @@ use serde::Serialize;
 use wisp_engine::pipelines::{
     chat_template::Message,
     checkpoint::ModelFiles,
+    log_probabilities::MAX_TOP,
     text_generation::{GenerateOptions, Generation},
 };
 
-use super::{TokenList, print_json, read_text};
+use super::{TokenList, logprobs::Logprobs, print_json, read_text};
 use crate::{
     interrupt,
     settings::{DEVICE, GENERATION, LIMITS, MODEL, Settings},
@@ -37,6 +38,12 @@ pub struct Generate {
     /// Go on after the model ends its text
     #[arg(long)]
     ignore_eos: bool,
+    /// Give the prompt back in front of the text, and with --logprobs its log-probabilities
+    #[arg(long)]
+    echo: bool,
+    /// With --json: the log-probabilities of the tokens and of the N likeliest at each place
+    #[arg(long, value_name = "N", requires = "json", value_parser = clap::value_parser!(u32).range(0..=MAX_TOP as i64))]
+    logprobs: Option<u32>,
     /// Print one JSON object instead of the text
     #[arg(long)]
     json: bool,
@@ -71,6 +78,8 @@ struct Report<'a> {
     tokens: &'a [u32],
     text: &'a str,
     finish_reason: wisp_engine::pipelines::FinishReason,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<Logprobs>,
     timings: Timings,
 }
 
@@ -83,12 +92,19 @@ struct Timings {
     decode_seconds: f64,
     prefill_tokens_per_second: f64,
     decode_tokens_per_second: f64,
+    /// With prefix caching: the share of the prompt's tokens that were found in the cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix_cache_hit_rate: Option<f64>,
 }
 
 impl Generate {
     pub fn run(self) -> Result<()> {
-        let settings = self.settings.resolve()?;
-        let sampling = self.sampling.params(&settings.config)?;
+        let mut settings = self.settings.resolve()?;
+        settings.config.enable_echo |= self.echo;
+        let settings = settings;
+        let mut sampling = self.sampling.params(&settings.config)?;
+        sampling.log_probs = self.logprobs;
+        sampling.prompt_log_probs = settings.config.enable_echo;
         let max_new_tokens = settings.config.new_tokens();
         let files = settings.open()?;
         let text = self.text()?;
@@ -131,13 +147,17 @@ impl Generate {
                 }
             }))?;
         written?;
-        let timings = timings(
+        let mut timings = timings(
             &prompt,
             &generation,
             load_seconds,
             start.elapsed().as_secs_f64(),
             first.unwrap_or_default().as_secs_f64(),
         );
+        if settings.config.enable_prefix_caching {
+            let hits = generator.prefix_hits();
+            timings.prefix_cache_hit_rate = Some(hits.hits as f64 / hits.tokens.max(1) as f64);
+        }
         if self.json {
             drop(out);
             let mut text = if echo { shown } else { String::new() };
@@ -149,6 +169,9 @@ impl Generate {
                 tokens: &generation.tokens,
                 text: &text,
                 finish_reason: generation.finish_reason,
+                logprobs: self
+                    .logprobs
+                    .map(|_| Logprobs::new(&files, &prompt, &generation, echo)),
                 timings,
             });
         }
@@ -220,5 +243,6 @@ fn timings(
             generation.tokens.len().saturating_sub(1),
             decode_seconds,
         ),
+        prefix_cache_hit_rate: None,
     }
 }

@@ -8,6 +8,7 @@ pub mod generate;
 pub mod info;
 pub mod list;
 pub mod logits;
+mod logprobs;
 pub mod perplexity;
 pub mod tokenize;
 

@@ -1,68 +1,133 @@
 //! `sample`: draws one token for each row of logits; `sample.wgsl` tells the algorithm.
 
+use std::borrow::Cow;
+
 use rayon::prelude::*;
-use wisp_shaders::params::{SampleParams, SampleSettings};
+use wisp_shaders::params::{Bias, DRAWN, IN_PROMPT, SampleParams, SampleSettings};
 
 use super::argmax::{best, finite};
 use super::args::{Args, size};
 use super::error::HostError;
 
-/// The twin of `sample.wgsl`.
+/// The twin of `sample.wgsl`. It needs no room in `biases`, and changes no logit.
 pub(super) fn sample(args: &Args) -> Result<(), HostError> {
     let p: SampleParams = args.params()?;
-    let (rows, vocab, batch) = (p.rows as usize, p.vocab as usize, p.batch as usize);
+    let (rows, vocab) = (p.rows as usize, p.vocab as usize);
     if vocab == 0 {
         return Err(args.value("vocab", "at least 1", p.vocab));
     }
-    let words = vocab.div_ceil(32);
     let logits: &[f32] = args.read(1, size(&[p.rows, p.vocab]))?;
     let settings: &mut [SampleSettings] = args.write(2, rows)?;
-    let seen: &mut [u32] = args.write(3, words.saturating_mul(batch))?;
+    let counts: &mut [u32] = args.write_all(3)?;
     let tokens: &mut [u32] = args.write(4, rows)?;
     let index: &mut [[u32; 2]] = args.write(5, rows)?;
     let out: &mut [u32] = args.write_all(6)?;
+    let biases: &[Bias] = args.read_all(7)?;
+    let scores: &mut [u32] = args.write_all(8)?;
+    let steps = out
+        .len()
+        .min(scores.len() / (p.score_words as usize).max(1))
+        / rows.max(1);
+    let (batch, words) = (counts.len() / vocab, p.score_words as usize);
     for s in settings.iter() {
-        if s.sequence >= p.batch {
+        if s.sequence as usize >= batch {
             return Err(args.value("a sequence", format!("less than {batch}"), s.sequence));
         }
-        if s.step as usize >= out.len() / batch {
-            return Err(args.value("a step", format!("less than {}", out.len() / batch), s.step));
+        if s.step as usize >= steps {
+            return Err(args.value("a step", format!("less than {steps}"), s.step));
+        }
+        let end = (s.sequence as usize + 1).saturating_mul(p.max_biases as usize);
+        if s.biases > p.max_biases || end > biases.len() {
+            return Err(args.value("biases", format!("at most {}", p.max_biases), s.biases));
+        }
+        if s.scored != 0 && words == 0 {
+            return Err(args.value("score_words", "at least 1", p.score_words));
         }
     }
-    let drawn = tokens
+    let draws = tokens
         .par_iter_mut()
         .zip(logits.par_chunks(vocab))
         .zip(&*settings);
-    drawn.for_each(|((token, logits), s)| {
-        *token = draw(logits, &seen[s.sequence as usize * words..][..words], s);
+    draws.for_each(|((token, logits), s)| {
+        let first = s.sequence as usize * p.max_biases as usize;
+        *token = match s.forced {
+            DRAWN => draw(
+                logits,
+                &counts[s.sequence as usize * vocab..][..vocab],
+                &biases[first..first + s.biases as usize],
+                s,
+            ),
+            token => token.min(p.vocab - 1),
+        };
     });
-    for (((token, index), s), logits) in tokens
-        .iter()
-        .zip(index)
-        .zip(settings)
-        .zip(logits.chunks(vocab))
-    {
-        let sequence = s.sequence as usize;
+    for (row, (s, logits)) in settings.iter_mut().zip(logits.chunks(vocab)).enumerate() {
+        let token = tokens[row];
+        let at = s.step as usize * rows + row;
         // Only where no logit is finite, or one is infinite, is the drawn one not: that is reported.
-        let finite = logits[*token as usize].is_finite();
-        *index = [s.sequence, s.position];
-        out[s.step as usize * batch + sequence] = if finite { *token } else { u32::MAX };
-        seen[sequence * words + *token as usize / 32] |= 1 << (token % 32);
+        let is_finite = logits[token as usize].is_finite();
+        index[row] = [s.sequence, s.position];
+        out[at] = if is_finite { token } else { u32::MAX };
+        if s.forced == DRAWN && penalises(s) {
+            let count = &mut counts[s.sequence as usize * vocab + token as usize];
+            *count = count.wrapping_add(1);
+        }
+        if s.scored != 0 {
+            score(
+                logits,
+                token,
+                s.scored - 1,
+                &mut scores[at * words..][..words],
+            );
+        }
         s.step += 1;
         s.position = s.position.wrapping_add(1);
     }
     Ok(())
 }
 
+fn penalises(s: &SampleSettings) -> bool {
+    s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0
+}
+
+/// Writes the token's log-probability, and the `top` likeliest tokens with theirs.
+fn score(logits: &[f32], token: u32, top: u32, out: &mut [u32]) {
+    let greatest = logits.iter().fold(f32::MIN, |a, b| a.max(finite(*b)));
+    let weight = |l: &f32| f64::from((finite(*l) - greatest).max(-1000.0)).exp();
+    let log_total = logits.iter().map(weight).sum::<f64>().ln() as f32;
+    let log_probability = |l: f32| (finite(l) - greatest - log_total).to_bits();
+    out[0] = log_probability(logits[token as usize]);
+    // Both zeros are one, as in the kernel; the sort is stable, so that the lowest of equals is first.
+    let top = (top as usize).min((out.len() - 1) / 2);
+    let mut order: Vec<usize> = (0..if top == 0 { 0 } else { logits.len() }).collect();
+    let key = |i: &usize| finite(logits[*i]) + 0.0;
+    order.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    for (n, pair) in out[1..].chunks_exact_mut(2).take(top).enumerate() {
+        let id = order.get(n).copied();
+        pair[0] = id.map_or(u32::MAX, |id| id as u32);
+        pair[1] = log_probability(logits[id.unwrap_or(logits.len() - 1)]);
+    }
+}
+
 /// One row's token.
-fn draw(logits: &[f32], seen: &[u32], s: &SampleSettings) -> u32 {
-    let penalised = logits.iter().enumerate().map(|(i, &logit)| {
-        let was_seen = seen[i / 32] >> (i % 32) & 1 != 0;
-        finite(match logit > 0.0 {
-            _ if !was_seen => logit,
+fn draw(logits: &[f32], counts: &[u32], biases: &[Bias], s: &SampleSettings) -> u32 {
+    let mut biased = Cow::Borrowed(logits);
+    for bias in biases {
+        biased.to_mut()[(bias.token as usize).min(logits.len() - 1)] += bias.value;
+    }
+    let penalised = biased.iter().enumerate().map(|(i, &logit)| {
+        if !penalises(s) {
+            return finite(logit);
+        }
+        let mut l = match logit > 0.0 {
+            _ if counts[i] == 0 => logit,
             true => logit / s.repetition_penalty,
             false => logit * s.repetition_penalty,
-        })
+        };
+        let drawn = counts[i] & !IN_PROMPT;
+        if drawn != 0 {
+            l = l - s.presence_penalty - drawn as f32 * s.frequency_penalty;
+        }
+        finite(l)
     });
     // NaN is no temperature either.
     if !matches!(

@@ -964,15 +964,15 @@ struct Draw {
 /// The token, after checking what else is written.
 fn sampled(draw: &Draw) -> u32 {
     let vocab = draw.logits.len();
-    let words = vocab.div_ceil(32);
     let params = SampleParams {
         rows: 1,
         vocab: vocab as u32,
-        batch: 2,
+        max_biases: 1,
+        score_words: 3,
     };
-    let mut seen = vec![0u32; 2 * words];
+    let mut counts = vec![0u32; 2 * vocab];
     for token in &draw.seen {
-        seen[words + *token as usize / 32] |= 1 << (token % 32);
+        counts[vocab + *token as usize] = IN_PROMPT;
     }
     let settings = SampleSettings {
         sequence: 1,
@@ -980,15 +980,17 @@ fn sampled(draw: &Draw) -> u32 {
         position: 9,
         ..draw.settings
     };
-    let (settings_buffer, seen_buffer) = (buffer(&[settings]), buffer(&seen));
-    let (tokens, index, out) = (zeros::<u32>(1), zeros::<[u32; 2]>(1), zeros::<u32>(6));
+    let (settings_buffer, counts_buffer) = (buffer(&[settings]), buffer(&counts));
+    let (tokens, index, out) = (zeros::<u32>(1), zeros::<[u32; 2]>(1), zeros::<u32>(3));
     let bound = [
         &buffer(&draw.logits),
         &settings_buffer,
-        &seen_buffer,
+        &counts_buffer,
         &tokens,
         &index,
         &out,
+        &zeros::<[u32; 4]>(2),
+        &zeros::<u32>(9),
     ];
     run("sample", params, &bound).unwrap();
     let token = contents::<u32>(&tokens)[0];
@@ -996,9 +998,11 @@ fn sampled(draw: &Draw) -> u32 {
     // A logit that is not finite is reported.
     let finite = draw.logits[token as usize].is_finite();
     let reported = if finite { token } else { u32::MAX };
-    assert_eq!(contents::<u32>(&out), [0, 0, 0, 0, 0, reported]);
-    seen[words + token as usize / 32] |= 1 << (token % 32);
-    assert_eq!(contents::<u32>(&seen_buffer), seen);
+    assert_eq!(contents::<u32>(&out), [0, 0, reported]);
+    if settings.repetition_penalty != 1.0 {
+        counts[vocab + token as usize] += 1;
+    }
+    assert_eq!(contents::<u32>(&counts_buffer), counts);
     let after = SampleSettings {
         step: 3,
         position: 10,
@@ -1015,10 +1019,15 @@ const PLAIN: SampleSettings = SampleSettings {
     top_p: 1.0,
     min_p: 0.0,
     repetition_penalty: 1.0,
+    presence_penalty: 0.0,
+    frequency_penalty: 0.0,
     seed: 0,
     step: 0,
     sequence: 0,
     position: 0,
+    forced: DRAWN,
+    biases: 0,
+    scored: 0,
 };
 
 /// How often each token comes in many draws.

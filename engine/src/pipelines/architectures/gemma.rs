@@ -11,7 +11,8 @@ pub(super) fn scale_embeddings(spec: &mut DecoderSpec) {
     spec.embedding_multiplier = (spec.hidden_size as f32).sqrt();
 }
 
-/// A `hidden_activation` that is not null takes the place of `hidden_act`.
+/// A `hidden_activation` that is not null takes the place of `hidden_act`, which says `gelu` in the
+/// first checkpoints and means the approximation.
 pub const GEMMA: Architecture = Architecture {
     name: "gemma",
     hugging_face: &["GemmaForCausalLM"],
@@ -25,6 +26,9 @@ pub const GEMMA: Architecture = Architecture {
     from_hugging_face: |config| {
         let mut spec = config.decoder()?;
         scale_embeddings(&mut spec);
+        if spec.activation == Activation::Gelu {
+            spec.activation = Activation::GeluTanh;
+        }
         spec.norm.weight_offset = 1.0;
         Ok(spec)
     },

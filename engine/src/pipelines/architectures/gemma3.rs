@@ -50,7 +50,7 @@ pub const GEMMA3: Architecture = Architecture {
         let mut spec = (gemma::GEMMA.from_gguf)(config)?;
         spec.norm_placement = NormPlacement::Both;
         spec.logit_softcap = config.f32("final_logit_softcapping")?.unwrap_or(0.0);
-        let window = config.u32("attention.sliding_window")?;
+        let window = config.u32("attention.sliding_window")?.filter(|w| *w > 0);
         spec.set_windows(window, |layer| !(layer + 1).is_multiple_of(6));
         let theta = config.f32("rope.freq_base_swa")?.unwrap_or(10_000.0);
         let scaling = RopeScaling::None;

@@ -14,6 +14,9 @@ use crate::{
 /// Says which tensor is in which file.
 pub(super) const INDEX: &str = "model.safetensors.index.json";
 
+/// Bytes that it may have.
+const MAX_INDEX_BYTES: u64 = 100 << 20;
+
 impl PipelineConfig {
     /// The files of a repository that are the model: those that the name's part or the encoding
     /// asks for, else safetensors before GGUF.
@@ -135,6 +138,16 @@ fn index_files(
     repo: &HuggingFaceRepo,
     on_transfer: OnTransfer<'_>,
 ) -> Result<Vec<String>, PipelineError> {
+    // A list of names: read whole, so of bounded size.
+    if repo
+        .size_of(INDEX)
+        .is_some_and(|size| size > MAX_INDEX_BYTES)
+    {
+        return Err(PipelineError::Config {
+            file: INDEX.into(),
+            problem: format!("it is larger than {MAX_INDEX_BYTES} bytes"),
+        });
+    }
     let path = repo.download(INDEX, false, on_transfer)?;
     let name = path.display().to_string();
     let json = std::fs::read(&path).map_err(|source| RepoError::Io {

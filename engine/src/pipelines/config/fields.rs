@@ -141,7 +141,7 @@ pub const FIELDS: &[Field] = &[
     field(Limits, "kv_cache_page_size", "page-size", "N", Whole(1, 65536), "512",
         "Positions in a page of the paged KV cache"),
     field(Limits, "enable_prefix_caching", "enable-prefix-caching", "", Switch, "false",
-        "Keep the cache of prompts whose beginning others share"),
+        "Keep full pages of the KV cache for prompts that begin alike; the cache is then paged"),
     field(Limits, "serialized_model_path", "serialized-model-path", "FILE", Text, "none",
         "Load a compiled model from this file instead of compiling it"),
     field(Limits, "save_to_serialized_model_path", "save-to-serialized-model-path", "FILE", Text, "none",

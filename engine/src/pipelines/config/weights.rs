@@ -118,7 +118,14 @@ impl PipelineConfig {
             None => None,
         };
         let of_model = model.as_ref().map_or("", |model| model.repo.as_str());
-        let mut elsewhere = None;
+        let not_found = |path: &String| {
+            PipelineError::Repository(RepoError::NotFound {
+                name: path.clone(),
+                may_be_repo: true,
+            })
+        };
+        // The repository of the weights: all of them are in the first one's.
+        let mut source: Option<&str> = None;
         for path in &self.weight_path {
             if Path::new(path).is_file() {
                 located.local.push(path.into());
@@ -129,21 +136,18 @@ impl PipelineConfig {
                 .match_indices('/')
                 .nth(1)
                 .map(|(at, _)| path.split_at(at));
-            match other {
-                Some((repo, file)) if is_repo_id(repo) => {
-                    elsewhere = Some(repo).filter(|repo| *repo != of_model);
-                    located.remote.push(file[1..].into());
-                }
-                _ if model.is_some() => located.remote.push(path.clone()),
-                _ => {
-                    return Err(PipelineError::Repository(RepoError::NotFound {
-                        name: path.clone(),
-                        may_be_repo: true,
-                    }));
-                }
+            let (repo, file) = match other {
+                Some((repo, file)) if is_repo_id(repo) => (repo, &file[1..]),
+                _ if model.is_some() => (of_model, path.as_str()),
+                _ => return Err(not_found(path)),
+            };
+            if source.is_some_and(|first| first != repo) || Path::new(repo).is_file() {
+                return Err(not_found(path));
             }
+            source = Some(repo);
+            located.remote.push(file.into());
         }
-        if let Some(repo) = elsewhere {
+        if let Some(repo) = source.filter(|repo| *repo != of_model) {
             located.weights_repo = Some(self.repo(repo, on_transfer)?);
         }
         let Some(model) = model else {

@@ -133,6 +133,9 @@ pub struct MoeSpec {
 /// Layers that a graph may have.
 const MAX_LAYERS: usize = 4096;
 
+/// Heads that a layer may have.
+const MAX_HEADS: u32 = 4096;
+
 /// Experts that a layer may have.
 const MAX_EXPERTS: u32 = 4096;
 
@@ -208,6 +211,12 @@ impl DecoderSpec {
                 self.head_dim
             ));
         }
+        if self.heads > MAX_HEADS {
+            return Err(format!(
+                "{} heads: up to {MAX_HEADS} are supported",
+                self.heads
+            ));
+        }
         if !self.heads.is_multiple_of(self.kv_heads) {
             return Err(format!(
                 "{} heads cannot share {} KV heads",
@@ -242,10 +251,20 @@ impl DecoderSpec {
             self.attention_softcap,
             self.logit_softcap,
         ];
-        match numbers.into_iter().chain(scales).find(|n| !n.is_finite()) {
-            Some(number) => Err(format!("a multiplier or soft cap is {number}")),
-            None => Ok(()),
+        if let Some(number) = numbers.into_iter().chain(scales).find(|n| !n.is_finite()) {
+            return Err(format!("a multiplier or soft cap is {number}"));
         }
+        for rope in &self.ropes {
+            if !(rope.theta > 0.0 && rope.theta.is_finite()) {
+                return Err(format!("the rotary base is {}", rope.theta));
+            }
+            if let Some(factor) = rope.scaling.factor()
+                && !(factor > 0.0 && factor.is_finite())
+            {
+                return Err(format!("the factor of the rope scaling is {factor}"));
+            }
+        }
+        Ok(())
     }
 
     fn check_moe(&self) -> Result<(), String> {

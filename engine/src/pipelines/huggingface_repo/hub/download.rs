@@ -37,13 +37,17 @@ impl Hub {
         }
         let target = self.snapshot(commit).join(&file.path);
         let whole = |path: &Path| fs::metadata(path).is_ok_and(|found| found.len() == file.size);
-        if info.cached || (!force && whole(&target)) {
+        if info.cached {
             return Ok(target);
         }
         let io = |path: &Path| {
             let path = path.to_path_buf();
             move |error| RepoError::io(&path, error)
         };
+        if !force && whole(&target) {
+            self.remember(commit).map_err(io(&self.folder()))?;
+            return Ok(target);
+        }
         // Contents are kept by their id, so that commits share those that did not change.
         let blobs = self.folder().join("blobs");
         fs::create_dir_all(&blobs).map_err(io(&blobs))?;
