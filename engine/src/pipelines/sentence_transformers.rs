@@ -88,7 +88,10 @@ mod directory {
             let modules = json(&directory.join("modules.json"))?;
             let mut pooling_at = "1_Pooling".to_string();
             if let Some(modules) = &modules {
-                found.max_length = Some(u64::MAX);
+                // Later versions leave the length to the tokenizer; a number that is no length is huge.
+                let tokenizer = json(&directory.join("tokenizer_config.json"))?;
+                let most = tokenizer.and_then(|config| config.get("model_max_length")?.as_f64());
+                found.max_length = Some(most.map_or(u64::MAX, |most| most as u64));
                 found.normalizes = Some(false);
                 for module in modules.as_array().into_iter().flatten() {
                     let text = |key: &str| module.get(key).and_then(Value::as_str).unwrap_or("");
@@ -168,6 +171,19 @@ mod directory {
                 ..Default::default()
             };
             assert_eq!(found.unwrap(), expected);
+        }
+
+        #[test]
+        fn the_layout_of_later_versions_is_read() {
+            let found = read(&[
+                ("modules.json", MODULES),
+                ("1_Pooling/config.json", r#"{"pooling_mode": "mean"}"#),
+                ("sentence_bert_config.json", "{}"),
+                ("tokenizer_config.json", r#"{"model_max_length": 8}"#),
+            ]);
+            let found = found.unwrap();
+            let expected = (Some(Pooling::Mean), Some(8));
+            assert_eq!((found.pooling, found.max_length), expected);
         }
 
         #[test]
