@@ -1,7 +1,7 @@
 //! Conversion of checkpoints to GGUF, in any encoding that Wisp quantises to.
 //!
 //! Names and sizes come from what loading knows anyway: an architecture's tensor names in Hugging
-//! Face's layout beside GGUF's, and its [`DecoderSpec`](super::DecoderSpec). What was written is
+//! Face's layout beside GGUF's, and its [`DecoderSpec`]. What was written is
 //! opened again before it gets its name, and must describe the same model.
 
 mod error;
