@@ -303,7 +303,7 @@ fn compute_log_probabilities(place: Place) {
         let device = Device::open(&spec, Profile::Full, 0).await.unwrap();
         let session = InferenceSession::new(device);
         let (spec, names) = (files.recognised.spec.clone(), files.recognised.names);
-        let mut model = wisp_engine::pipelines::PipelineModel::load(
+        let mut model = wisp_engine::pipelines::DecoderModel::load(
             &session,
             spec,
             names,

@@ -34,7 +34,7 @@ pub use decoder::{DecoderError, DecoderSpec};
 pub use huggingface_repo::{HuggingFaceRepo, RepoError};
 pub use kv_cache::PrefixHits;
 pub use log_probabilities::{LogProbabilities, TokenScore};
-pub use model::{ModelLimits, PipelineModel, TokenInputs};
+pub use model::{DecoderModel, ModelLimits, TokenInputs};
 pub use request::{FinishReason, Request, RequestError, RequestId};
 pub use sampling::{SamplingError, SamplingParams};
 pub use text_encoder::{EncodeError, EncodeOptions, Pooling, TextEncoder};

@@ -93,7 +93,7 @@ pub struct TokenInputs {
 
 /// A decoder on a device, ready to run ragged batches.
 #[derive(Debug)]
-pub struct PipelineModel {
+pub struct DecoderModel {
     spec: DecoderSpec,
     limits: ModelLimits,
     decoder: Model,
@@ -102,7 +102,7 @@ pub struct PipelineModel {
     page_table: Vec<u32>,
 }
 
-impl PipelineModel {
+impl DecoderModel {
     /// Compiles the decoder of a checkpoint for a session's device and loads its weights.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl PipelineModel {
         weights: &dyn WeightSource,
         limits: ModelLimits,
         progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
-    ) -> Result<PipelineModel, PipelineError> {
+    ) -> Result<DecoderModel, PipelineError> {
         let capabilities = &session.device().info().capabilities;
         let limits = fit(capabilities, &spec, limits)?;
         let mut weights = Views::new(weights);
@@ -138,7 +138,7 @@ impl PipelineModel {
             ..Default::default()
         };
         let sampler = session.init(&sampling, &weights, options).await?;
-        Ok(PipelineModel {
+        Ok(DecoderModel {
             spec,
             limits,
             decoder,

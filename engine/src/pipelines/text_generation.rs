@@ -8,7 +8,7 @@ use super::{
     PipelineError,
     checkpoint::ModelFiles,
     kv_cache::{PagePool, PrefixHits},
-    model::{ModelLimits, PipelineModel, TokenInputs},
+    model::{DecoderModel, ModelLimits, TokenInputs},
     request::{Request, RequestId},
     scheduler::{Drawn, Limits, Scheduler},
 };
@@ -62,7 +62,7 @@ const NOTHING_DRAWN: u32 = u32::MAX;
 /// ```
 #[derive(Debug)]
 pub struct TextGenerator {
-    model: PipelineModel,
+    model: DecoderModel,
     scheduler: Scheduler,
     /// The texts of requests that were added with their options.
     streams: HashMap<RequestId, Stream>,
@@ -85,7 +85,7 @@ impl TextGenerator {
         let names = files.recognised.names;
         let spec = files.recognised.decoder()?.clone();
         let model =
-            PipelineModel::load(session, spec, names, &files.checkpoint, limits, progress).await?;
+            DecoderModel::load(session, spec, names, &files.checkpoint, limits, progress).await?;
         let limits = model.limits();
         let pool = PagePool::new(limits.total_pages() as u32, limits.page_size)
             .with_prefix_caching(limits.prefix_caching);
@@ -126,7 +126,7 @@ impl TextGenerator {
     }
 
     /// The model.
-    pub fn model(&self) -> &PipelineModel {
+    pub fn model(&self) -> &DecoderModel {
         &self.model
     }
 

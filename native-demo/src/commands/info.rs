@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use wisp_engine::{
     compiler::Footprint,
     device::Capabilities,
-    pipelines::{ModelLimits, PipelineModel, SupportedEncoding, checkpoint::ModelFiles, size},
+    pipelines::{DecoderModel, ModelLimits, SupportedEncoding, checkpoint::ModelFiles, size},
     weights::WeightSource,
 };
 
@@ -53,7 +53,7 @@ impl Info {
             count.parameters += tensor.shape.iter().product::<u64>();
         }
         // Whatever the device, a model takes what it takes on the host, but for some padding.
-        let memory = PipelineModel::estimate_memory(
+        let memory = DecoderModel::estimate_memory(
             &Capabilities::HOST,
             &files.recognised.spec,
             files.recognised.names,

@@ -2,7 +2,7 @@
 
 use wisp_shaders::params::SampleSettings;
 
-use super::{PipelineModel, TokenInputs};
+use super::{DecoderModel, TokenInputs};
 use crate::{
     pipelines::{
         PipelineError,
@@ -21,7 +21,7 @@ fn rows_of(chunk: &Chunk) -> usize {
     }
 }
 
-impl PipelineModel {
+impl DecoderModel {
     /// The inputs of a scheduler's step.
     pub fn prepare_token_inputs(&self, scheduler: &Scheduler, step: &Step) -> TokenInputs {
         let stride = self.limits.pages_per_sequence() as usize;
@@ -85,7 +85,7 @@ impl PipelineModel {
     ) -> Result<Vec<ChunkOutput>, PipelineError> {
         let inputs = self.prepare_token_inputs(scheduler, step);
         let dims = self.write(&inputs)?;
-        let settings = PipelineModel::settings(scheduler, step);
+        let settings = DecoderModel::settings(scheduler, step);
         self.sampler.write("settings", &settings)?;
         let sampler_dims = self.sampler.dims(&self.sizes(&inputs))?;
         let device = self.decoder.device().clone();
