@@ -111,6 +111,45 @@ params! {
         /// Width of a row.
         cols: u32,
     }
+    /// `lora_shrink`: `out[t, :] = a[adapter] * x[t, :]`, the first half of a low-rank adapter (Hu et al.
+    /// 2021), where `adapter = adapters[sequence of t] - 1`. Tokens whose sequence has adapter 0 have
+    /// none: what is written for them is not to be read.
+    ///
+    /// Bindings: 1 `x: f32 [tokens, cols]`, 2 `index: vec2<u32> [tokens]` (sequence, position), 3
+    /// `adapters: u32 [batch]`, 4 `a: f32 [slots, rows, cols]`, 5 `out: f32 [tokens, rows]` (written).
+    /// Grid: `[rows, tokens]`.
+    LoraShrinkParams {
+        /// Tokens in the batch.
+        tokens: u32,
+        /// Rows of one adapter: its rank, times the projections that are computed together.
+        rows: u32,
+        /// Width of a row.
+        cols: u32,
+    }
+    /// `lora_expand`: `y[t, r] += dot(b[adapter, :, first_row + r], low[t, part, :])`, the second half,
+    /// where `part` counts which of up to three stacked projections the row belongs to. Tokens without
+    /// an adapter are left as they are.
+    ///
+    /// Bindings: 1 `low: f32 [tokens, parts, rank]`, 2 `index`, 3 `adapters` (as in `lora_shrink`), 4
+    /// `b: f32 [slots, rank, b_rows]`, 5 `y: f32 [tokens, rows]` (read and written). Grid: `[rows, tokens]`.
+    LoraExpandParams {
+        /// Tokens in the batch.
+        tokens: u32,
+        /// Width of `y`.
+        rows: u32,
+        /// Rank that adapters are padded to.
+        rank: u32,
+        /// Projections in `low`.
+        parts: u32,
+        /// Which row of `b` is the first of `y`.
+        first_row: u32,
+        /// Rows of `b`, of all projections together.
+        b_rows: u32,
+        /// The row of `b` at which the second projection begins; `u32::MAX` if there is none.
+        second: u32,
+        /// The row of `b` at which the third begins.
+        third: u32,
+    }
     /// `rms_norm`: `out[t, :] = x[t, :] / sqrt(mean(x[t, :]^2) + eps) * (weight + weight_offset)`
     /// (Zhang and Sennrich 2019). Bindings: 1 `x: f32 [rows, cols]`, 2 `weight: f32 [cols]`, 3
     /// `out: f32 [rows, cols]` (written). Grid: `[rows]`.

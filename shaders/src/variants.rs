@@ -103,6 +103,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("map",            "baseline", "map",           &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("route",          "baseline", "route",         &[],         &[("WG", 64)],  Suits::Any, ANY),
     variant("combine_experts", "baseline", "combine_experts", &[],      &[("WG", 256)], Suits::Any, ANY),
+    variant("lora_shrink",    "baseline", "lora_shrink",   &[],         &[("WG", 64), ("ROWS", 4)], Suits::Any, ANY),
+    variant("lora_expand",    "baseline", "lora_expand",   &[],         &[("WG", 64)],  Suits::Any, ANY),
     variant("softmax",        "baseline", "softmax",       &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("argmax",         "baseline", "argmax",        &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("gather_rows",    "baseline", "gather_rows",   &[],         &[("WG", 256)], Suits::Any, ANY),

@@ -3,6 +3,7 @@
 mod attention;
 mod elementwise;
 mod experts;
+mod lora;
 mod matmul;
 mod measure;
 mod rows;
@@ -31,6 +32,8 @@ const TESTED: &[&str] = &[
     "gather_rows",
     "kv_write",
     "layer_norm",
+    "lora_expand",
+    "lora_shrink",
     "map",
     "matmul",
     "matmul_experts",

@@ -23,6 +23,8 @@ mod embed;
 mod gated;
 mod gather_rows;
 mod kv_write;
+mod lora_expand;
+mod lora_shrink;
 mod map;
 mod matmul;
 mod matmul_experts;
@@ -78,6 +80,8 @@ pub fn twin(op: &str) -> Option<Twin> {
         "gather_rows" => gather_rows::gather_rows,
         "kv_write" => kv_write::kv_write,
         "layer_norm" => norm::layer_norm,
+        "lora_expand" => lora_expand::lora_expand,
+        "lora_shrink" => lora_shrink::lora_shrink,
         "map" => map::map,
         "measure_fma" => measure::measure_fma,
         "measure_read" => measure::measure_read,

@@ -1,0 +1,56 @@
+//! `lora_shrink`: the first half of a low-rank adapter.
+
+use rayon::prelude::*;
+use wisp_shaders::params::LoraShrinkParams;
+
+use super::args::{Args, size};
+use super::error::HostError;
+use super::math::dot;
+
+/// The twin of `lora_shrink.wgsl`.
+pub(super) fn lora_shrink(args: &Args) -> Result<(), HostError> {
+    let p: LoraShrinkParams = args.params()?;
+    let (rows, cols) = (p.rows as usize, p.cols as usize);
+    let x: &[f32] = args.read(1, size(&[p.tokens, p.cols]))?;
+    let matrix = size(&[p.rows, p.cols]);
+    let chosen = adapters(args, p.tokens, matrix)?;
+    let a: &[f32] = args.read_all(4)?;
+    let out: &mut [f32] = args.write(5, size(&[p.tokens, p.rows]))?;
+    if rows == 0 || cols == 0 {
+        return Ok(());
+    }
+    out.par_chunks_mut(rows)
+        .zip(x.par_chunks(cols).zip(chosen))
+        .for_each(|(out, (x, adapter))| match adapter {
+            None => out.fill(0.0),
+            Some(adapter) => {
+                let weights = a[adapter * matrix..][..matrix].chunks_exact(cols);
+                for (out, row) in out.iter_mut().zip(weights) {
+                    *out = dot(row, x);
+                }
+            }
+        });
+    Ok(())
+}
+
+/// Which adapter each token has: bindings 2 (`index`) and 3 (`adapters`), checked against the matrices
+/// of this many elements in binding 4.
+pub(super) fn adapters(
+    args: &Args,
+    tokens: u32,
+    matrix: usize,
+) -> Result<Vec<Option<usize>>, HostError> {
+    let index: &[[u32; 2]] = args.read(2, tokens as usize)?;
+    let adapters: &[u32] = args.read_all(3)?;
+    let slots = args.read_all::<f32>(4)?.len() / matrix.max(1);
+    let of = |[sequence, _]: &[u32; 2]| {
+        let adapter = adapters.get(*sequence as usize).ok_or_else(|| {
+            args.value("sequence", format!("below {}", adapters.len()), *sequence)
+        })?;
+        if *adapter as usize > slots {
+            return Err(args.value("adapter", format!("at most {slots}"), *adapter));
+        }
+        Ok(adapter.checked_sub(1).map(|slot| slot as usize))
+    };
+    index.iter().map(of).collect()
+}
