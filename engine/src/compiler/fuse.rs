@@ -5,6 +5,8 @@
 //!   product with stacked weights and one kernel that does the rest;
 //! - `activation(linear(x)) * linear(x)`: one product with stacked weights, then the gate;
 //! - `norm(a + b)`: one kernel that adds in place and normalises.
+//!
+//! What low-rank adapters add to the products of the first two is added to the stacked product.
 
 use std::collections::HashMap;
 
@@ -33,6 +35,8 @@ pub(super) enum Step {
         page_size: u32,
         operands: [ValueId; 5],
     },
+    /// What adapters add to a stacked product, in place.
+    LoraStacked(Node),
     /// The gate over a stacked product.
     GatedStacked { stacked: ValueId, node: Node },
     /// `sum = a + scale * b` in place of `a`, `out = norm(sum)`.
@@ -102,10 +106,68 @@ impl Uses {
     }
 }
 
-/// A node's index if it is a product whose only reader is `reader`.
-fn private_linear(graph: &Graph, uses: &Uses, id: ValueId, reader: usize) -> Option<usize> {
+/// A product that one node alone reads, with the adapters' node through which it does, if any, and
+/// which of that one's products it is.
+#[derive(Clone, Copy)]
+struct Projection {
+    linear: usize,
+    lora: Option<(usize, usize)>,
+}
+
+/// The product that `id` is, perhaps with what adapters add, if its only reader is `reader`.
+fn private_linear(graph: &Graph, uses: &Uses, id: ValueId, reader: usize) -> Option<Projection> {
+    let nodes = graph.nodes();
     let maker = *uses.maker.get(&id)?;
-    (graph.nodes()[maker].op == Op::Linear && uses.only_reader(id)? == reader).then_some(maker)
+    (uses.only_reader(id)? == reader).then_some(())?;
+    if nodes[maker].op == Op::Linear {
+        let (linear, lora) = (maker, None);
+        return Some(Projection { linear, lora });
+    }
+    let &[x, ..] = nodes[maker].inputs.as_slice() else {
+        return None;
+    };
+    let part = nodes[maker].outputs.iter().position(|out| *out == id)?;
+    let product = *lora_products(&nodes[maker])?.get(part)?;
+    let linear = *uses.maker.get(&product)?;
+    let fits = nodes[linear].op == Op::Linear
+        && nodes[linear].inputs[0] == x
+        && uses.only_reader(product)? == maker;
+    let lora = Some((maker, part));
+    fits.then_some(Projection { linear, lora })
+}
+
+/// The products that adapters add to.
+pub(super) fn lora_products(node: &Node) -> Option<&[ValueId]> {
+    match node.op {
+        Op::Lora => node.inputs.get(5..),
+        _ => None,
+    }
+}
+
+/// The steps of one product with the stacked weights of several, and of their adapters if they have
+/// some; these must be the same node's, of these products in this order and no others.
+fn stack(graph: &Graph, parts: &[Projection]) -> Option<(Vec<Step>, Vec<usize>)> {
+    let nodes = graph.nodes();
+    let first = nodes.get(parts.first()?.linear)?;
+    let mut gone: Vec<usize> = parts.iter().map(|part| part.linear).collect();
+    let mut steps = vec![Step::Stacked {
+        x: first.inputs[0],
+        parts: parts.iter().map(|one| part(&nodes[one.linear])).collect(),
+        out: first.outputs[0],
+    }];
+    match parts[0].lora {
+        None => parts.iter().all(|part| part.lora.is_none()),
+        Some((lora, _)) => {
+            gone.push(lora);
+            steps.push(Step::LoraStacked(nodes[lora].clone()));
+            let in_order = parts
+                .iter()
+                .enumerate()
+                .all(|(i, part)| part.lora == Some((lora, i)));
+            in_order && nodes[lora].outputs.len() == parts.len()
+        }
+    }
+    .then_some((steps, gone))
 }
 
 /// The product that a rope reads alone, and the norm of each head between them, if there is one.
@@ -114,7 +176,7 @@ fn normed_linear(
     uses: &Uses,
     rope: usize,
     heads: HeadSpec,
-) -> Option<(Option<usize>, usize)> {
+) -> Option<(Option<usize>, Projection)> {
     let x = graph.nodes()[rope].inputs[0];
     if let Some(linear) = private_linear(graph, uses, x, rope) {
         return Some((None, linear));
@@ -140,6 +202,17 @@ fn part(node: &Node) -> Part {
 /// What the fusions replace: for each node, nothing (it stays) or the steps that stand in its place.
 type Replaced = Vec<Option<Vec<Step>>>;
 
+/// Puts steps in the place of the first of some nodes, and nothing in that of the others.
+fn replace(replaced: &mut Replaced, steps: Vec<Step>, gone: impl IntoIterator<Item = usize>) {
+    let gone: Vec<usize> = gone.into_iter().collect();
+    for node in &gone {
+        replaced[*node] = Some(Vec::new());
+    }
+    if let Some(first) = gone.iter().min() {
+        replaced[*first] = Some(steps);
+    }
+}
+
 fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> Option<()> {
     let nodes = graph.nodes();
     let Op::KvWrite {
@@ -159,7 +232,7 @@ fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced
     (uses.only_reader(k_rot)? == at).then_some(())?;
     let (k_norm, k_linear) = normed_linear(graph, uses, rope_k, kv)?;
     let v_linear = private_linear(graph, uses, v, at)?;
-    let x = nodes[k_linear].inputs[0];
+    let x = nodes[k_linear.linear].inputs[0];
     // The queries: another rope by the same index and table of another product of the same x.
     let rope_q = (0..at).rev().find(|i| {
         *i != rope_k
@@ -181,8 +254,8 @@ fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced
         },
         _ => return None,
     };
-    let same = nodes[q_linear].inputs[0] == x
-        && nodes[v_linear].inputs[0] == x
+    let same = nodes[q_linear.linear].inputs[0] == x
+        && nodes[v_linear.linear].inputs[0] == x
         && (q_spec.rotary_dim, q_spec.interleaved) == (k_spec.rotary_dim, k_spec.interleaved)
         && q_spec.heads.head_dim == kv.head_dim
         && k_spec.heads == kv;
@@ -193,22 +266,14 @@ fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced
         .is_some_and(|readers| readers.iter().all(|reader| *reader > at));
     (same && read_late).then_some(())?;
 
-    let first = q_linear.min(k_linear).min(v_linear);
-    let out = nodes[q_linear].outputs[0];
+    let (steps, gone) = stack(graph, &[q_linear, k_linear, v_linear])?;
+    let out = nodes[q_linear.linear].outputs[0];
     let norms = q_norm.into_iter().chain(k_norm);
-    for node in [q_linear, k_linear, v_linear, rope_q, rope_k]
-        .into_iter()
-        .chain(norms)
-    {
-        replaced[node] = Some(Vec::new());
-    }
-    replaced[first] = Some(vec![Step::Stacked {
-        x,
-        parts: [q_linear, k_linear, v_linear]
-            .map(|node| part(&nodes[node]))
-            .to_vec(),
-        out,
-    }]);
+    replace(
+        replaced,
+        steps,
+        gone.into_iter().chain([rope_q, rope_k]).chain(norms),
+    );
     replaced[at] = Some(vec![Step::RopeKvWrite {
         qkv: out,
         norm,
@@ -234,18 +299,13 @@ fn fuse_gate(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> 
         private_linear(graph, uses, gate, at)?,
         private_linear(graph, uses, up, at)?,
     );
-    let x = nodes[gate_linear].inputs[0];
-    (nodes[up_linear].inputs[0] == x && gate_linear != up_linear).then_some(())?;
-    for node in [gate_linear, up_linear] {
-        replaced[node] = Some(Vec::new());
-    }
-    replaced[gate_linear.min(up_linear)] = Some(vec![Step::Stacked {
-        x,
-        parts: vec![part(&nodes[gate_linear]), part(&nodes[up_linear])],
-        out: gate,
-    }]);
+    let [x, other] = [gate_linear, up_linear].map(|one| nodes[one.linear].inputs[0]);
+    (other == x && gate_linear.linear != up_linear.linear).then_some(())?;
+    let (steps, gone) = stack(graph, &[gate_linear, up_linear])?;
+    let stacked = nodes[gate_linear.linear].outputs[0];
+    replace(replaced, steps, gone);
     replaced[at] = Some(vec![Step::GatedStacked {
-        stacked: gate,
+        stacked,
         node: nodes[at].clone(),
     }]);
     Some(())

@@ -7,7 +7,7 @@ use wisp_shaders::params::*;
 
 use super::{
     Call, CompileError, Matrix, Piece, Place, Port, Program, Size, Vector, Word,
-    fuse::{HeadNorm, Part, Step},
+    fuse::{HeadNorm, Part, Step, lora_products},
     memory::{self, Lifetime},
     select::select,
 };
@@ -86,6 +86,7 @@ macro_rules! late {
 }
 
 mod experts;
+mod lora;
 
 /// An activation's number in the kernels' parameters.
 fn activation_number(activation: Activation) -> u32 {
@@ -149,27 +150,30 @@ impl Lowering<'_> {
 
     /// Refuses a step that overwrites a value that a later one still reads.
     fn check_in_place(&self, step: &Step, later: &[Step]) -> Result<(), CompileError> {
-        let Step::Plain(Node {
-            op: op @ Op::Rope(_),
-            inputs,
-            ..
-        }) = step
-        else {
+        let Step::Plain(node) = step else {
             return Ok(());
         };
-        let reads = |step: &Step| match step {
-            Step::Plain(node) | Step::GatedStacked { node, .. } => node.inputs.contains(&inputs[0]),
-            Step::Stacked { x, .. } => *x == inputs[0],
-            Step::AddNorm { a, b, .. } => *a == inputs[0] || *b == inputs[0],
-            Step::RopeKvWrite { .. } => false,
+        let overwritten = match node.op {
+            Op::Rope(_) => &node.inputs[..1],
+            _ => lora_products(node).unwrap_or_default(),
         };
-        let written = self.graph.value(inputs[0]);
-        let is_output = self.graph.outputs.iter().any(|(_, id)| *id == inputs[0]);
-        if written.kind != ValueKind::Node || is_output || later.iter().any(reads) {
-            return Err(CompileError::InPlace {
-                op: op.name(),
-                value: written.name.clone(),
-            });
+        for id in overwritten {
+            let reads = |step: &Step| match step {
+                Step::Plain(node) | Step::GatedStacked { node, .. } | Step::LoraStacked(node) => {
+                    node.inputs.contains(id)
+                }
+                Step::Stacked { x, .. } => x == id,
+                Step::AddNorm { a, b, .. } => a == id || b == id,
+                Step::RopeKvWrite { .. } => false,
+            };
+            let written = self.graph.value(*id);
+            let is_output = self.graph.outputs.iter().any(|(_, output)| output == id);
+            if written.kind != ValueKind::Node || is_output || later.iter().any(reads) {
+                return Err(CompileError::InPlace {
+                    op: node.op.name(),
+                    value: written.name.clone(),
+                });
+            }
         }
         Ok(())
     }
@@ -199,15 +203,20 @@ impl Lowering<'_> {
         self.size(&graph.value(id).shape.0)
     }
 
-    /// Makes memory for a result of the next call.
-    fn result(&mut self, id: ValueId, size: Size) -> Memory {
+    /// Makes memory that the next call is the first to use.
+    fn scratch(&mut self, size: Size) -> Memory {
         let at = self.calls.len();
         self.lifetimes.push(Lifetime {
             size,
             first: at,
             last: at,
         });
-        let memory = Memory::Intermediate(self.lifetimes.len() - 1);
+        Memory::Intermediate(self.lifetimes.len() - 1)
+    }
+
+    /// Makes memory for a result of the next call.
+    fn result(&mut self, id: ValueId, size: Size) -> Memory {
+        let memory = self.scratch(size);
         self.memory.insert(id, memory);
         memory
     }
@@ -291,6 +300,7 @@ impl Lowering<'_> {
         match step {
             Step::Plain(node) => self.plain(node),
             Step::Stacked { x, parts, out } => self.linear(*x, parts, *out),
+            Step::LoraStacked(node) => self.lora(node, true),
             Step::RopeKvWrite {
                 qkv,
                 norm,
@@ -341,6 +351,7 @@ impl Lowering<'_> {
             Op::Route { chosen, normalise } => self.route(node, chosen, normalise),
             Op::LinearExperts => self.linear_experts(node),
             Op::CombineExperts => self.combine_experts(node),
+            Op::Lora => self.lora(node, false),
             Op::Add { scale: 1.0 } => self.elementwise(node, 0, 1.0),
             Op::Add { scale } => self.elementwise(node, 2, scale),
             Op::Mul => self.elementwise(node, 1, 1.0),

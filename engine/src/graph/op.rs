@@ -143,6 +143,11 @@ pub enum Op {
     LinearExperts,
     /// `(x [tokens, chosen, cols], weights [tokens, chosen]) -> [tokens, cols]`: their weighted sum.
     CombineExperts,
+    /// `(x [tokens, cols], index u32 [tokens, 2], adapters u32 [batch], a buffer [slots, n * rank, cols],
+    /// b buffer [slots, rank, rows of all n], n products [tokens, rows] of x) -> the n products`, each
+    /// with what the low-rank adapter of the token's sequence adds (Hu et al. 2021): of adapter `i`,
+    /// counted from 1, `b[i - 1] a[i - 1] x`; of 0 nothing. Up to three products of the same `x`.
+    Lora,
     /// `(a, b) -> same as a`: `a + scale * b`, `b` repeated over `a`'s outer dimensions.
     Add {
         /// Factor on `b`.
@@ -224,6 +229,7 @@ impl Op {
             Op::Route { .. } => "route",
             Op::LinearExperts => "linear_experts",
             Op::CombineExperts => "combine_experts",
+            Op::Lora => "lora",
             Op::Add { .. } => "add",
             Op::Mul => "mul",
             Op::Softmax => "softmax",
@@ -372,6 +378,41 @@ impl Op {
                 }
                 let dims = vec![x.shape.0[0].clone(), x.shape.0[2].clone()];
                 Ok(vec![(DType::F32, Shape(dims))])
+            }
+            (Op::Lora, [x, index, adapters, a, b, products @ ..])
+                if (1..=3).contains(&products.len()) =>
+            {
+                expect(x, "x", DType::F32, 2)?;
+                expect(index, "the index", DType::U32, 2)?;
+                expect(adapters, "the adapters", DType::U32, 1)?;
+                for (buffer, what) in [(a, "a"), (b, "b")] {
+                    expect(buffer, what, DType::F32, 3)?;
+                    expect_buffer(buffer, what)?;
+                }
+                for product in products {
+                    expect(product, "a product", DType::F32, 2)?;
+                    same_outer(x, product)?;
+                }
+                let rows = products.iter().map(|product| product.shape.cols());
+                let rows: Option<u64> = rows.sum();
+                let dims = |buffer: &Value| -> Option<Vec<u64>> {
+                    buffer.shape.0.iter().map(Dim::fixed).collect()
+                };
+                match (dims(a).as_deref(), dims(b).as_deref()) {
+                    (Some([slots, low, cols]), Some([same, rank, all]))
+                        if slots == same
+                            && Some(*low) == rank.checked_mul(products.len() as u64)
+                            && x.shape.cols() == Some(*cols)
+                            && rows == Some(*all) =>
+                    {
+                        let result = |product: &&Value| (DType::F32, product.shape.clone());
+                        Ok(products.iter().map(result).collect())
+                    }
+                    _ => Err(format!(
+                        "{} and {} do not fit the products",
+                        a.shape, b.shape
+                    )),
+                }
             }
             (Op::Add { .. } | Op::Mul, [a, b]) => {
                 let (a_dims, b_dims) = (&a.shape.0, &b.shape.0);

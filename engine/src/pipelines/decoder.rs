@@ -1,6 +1,7 @@
 //! The one decoder: a [`DecoderSpec`] says how an architecture differs, and from it and a
 //! checkpoint's tensors comes the graph. An encoder is made of the same parts.
 
+mod lora;
 mod names;
 mod spec;
 mod weights;
@@ -15,6 +16,8 @@ use crate::{
 };
 
 use super::rope;
+use lora::Loras;
+pub use lora::{LORA_GROUPS, LoraGroup, LoraLayout};
 pub use names::{GGUF, HUGGING_FACE, HUGGING_FACE_BOTH_NORMS, QkvLayout, TensorNames};
 pub use spec::{DecoderSpec, EncoderSpec, LayerSpec, MoeSpec, NormPlacement, QkNorm, RopeSettings};
 use weights::Builder;
@@ -26,6 +29,8 @@ pub struct DecoderLayout {
     pub page_size: u32,
     /// Positions that the tables of rotations cover.
     pub max_length: u64,
+    /// Room for adapters; an encoder has none.
+    pub lora: Option<LoraLayout>,
 }
 
 /// What can go wrong when a decoder's graph is built.
@@ -38,6 +43,20 @@ pub enum DecoderError {
     /// Occurs when a tensor is not in the checkpoint.
     #[error("the checkpoint has no tensor {0}")]
     MissingTensor(String),
+    /// Occurs when adapters need buffers larger than the device binds at once.
+    #[error(
+        "room for {slots} adapters of rank {rank} takes buffers of {bytes} bytes, but this device binds at most {most}: use a smaller --max-num-loras or --max-lora-rank"
+    )]
+    Loras {
+        /// Adapters at the same time.
+        slots: u64,
+        /// Their highest rank.
+        rank: u64,
+        /// Bytes of the largest buffer.
+        bytes: u64,
+        /// The device's limit.
+        most: u64,
+    },
     /// Occurs when a tensor cannot be used.
     #[error(transparent)]
     Weight(#[from] WeightError),
@@ -63,6 +82,9 @@ struct Inputs {
 /// u32 [batch, max_pages]`, `logit_rows: u32 [logit_rows]` (which tokens' logits are wanted).
 /// Buffers: `k.N`, `v.N: f32 [pages, page_size, kv_heads, padded head_dim]`. Output: `logits: f32
 /// [logit_rows, vocab]`.
+///
+/// With room for adapters there are the input `adapters: u32 [batch]`, which adapter each sequence has,
+/// counted from 1, or 0, and the buffers that [`LoraGroup::buffers`] names.
 ///
 /// An encoder takes `lengths: u32 [batch]` (tokens of each text) in place of `logit_rows`, and
 /// `positions: u32 [tokens]` and `token_types: u32 [tokens]` where it has embeddings for them. Its
@@ -90,6 +112,7 @@ pub fn build(
         weights,
         spec,
         root: root.copied().unwrap_or(""),
+        loras: None,
     };
     let tokens = b.graph.input("tokens", DType::U32, shape!["tokens"]);
     let index = b.graph.input("index", DType::U32, shape!["tokens", 2u64]);
@@ -108,6 +131,12 @@ pub fn build(
         tables: tables(&mut b, layout.max_length),
         page_size,
     };
+    let lora = layout.lora.filter(|_| spec.encoder.is_none());
+    b.loras = lora.map(|layout| Loras {
+        layout,
+        index,
+        adapters: b.graph.input("adapters", DType::U32, shape!["batch"]),
+    });
     let embedding = b.weight(
         format!("{}{}.weight", b.root, names.embedding),
         &[spec.vocab_size, spec.hidden_size],
@@ -293,9 +322,10 @@ fn attention(
         None => caches(b, inputs.page_size, &format!(".{layer}")),
     };
     let [q, k, v] = b.qkv(layer);
-    let mut q = b.linear(x, &q, spec.hidden_size)?;
-    let mut k = b.linear(x, &k, spec.hidden_size)?;
+    let q = b.linear(x, &q, spec.hidden_size)?;
+    let k = b.linear(x, &k, spec.hidden_size)?;
     let v = b.linear(x, &v, spec.hidden_size)?;
+    let [mut q, mut k, v] = b.adapted(LoraGroup::Qkv, layer, x, [q, k, v])?;
     if spec.qk_norm != QkNorm::None {
         let cols = |heads: HeadSpec| match spec.qk_norm {
             QkNorm::Whole => heads.width(),
@@ -336,7 +366,9 @@ fn attention(
     operands.extend(inputs.encoder.map(|(lengths, _)| lengths));
     let attended = b.graph.add(attention, &operands)?;
     let name = b.name(names.o, layer);
-    b.whole_linear(attended, name, [spec.hidden_size, heads.width()])
+    let out = b.whole_linear(attended, name, [spec.hidden_size, heads.width()])?;
+    let [out] = b.adapted(LoraGroup::O, layer, attended, [out])?;
+    Ok(out)
 }
 
 /// The feed-forward without its norms.
@@ -352,14 +384,18 @@ fn feed_forward(
         let [gate, up] = b.gate_up(layer);
         let gate = b.linear(x, &gate, hidden)?;
         let up = b.linear(x, &up, hidden)?;
-        b.graph.add(Op::Gated { activation }, &[gate, up])?
+        let gate_up = b.adapted(LoraGroup::GateUp, layer, x, [gate, up])?;
+        b.graph.add(Op::Gated { activation }, &gate_up)?
     } else {
         let name = b.name(names.up, layer);
         let up = b.whole_linear(x, name, [ffn, hidden])?;
+        let [up] = b.adapted(LoraGroup::GateUp, layer, x, [up])?;
         b.map(up, Map::Activation(activation))?
     };
     let name = b.name(names.down, layer);
-    b.whole_linear(inner, name, [hidden, ffn])
+    let out = b.whole_linear(inner, name, [hidden, ffn])?;
+    let [out] = b.adapted(LoraGroup::Down, layer, inner, [out])?;
+    Ok(out)
 }
 
 /// The mixture of experts in place of the feed-forward.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{DecoderError, DecoderSpec, QkvLayout, TensorNames};
+use super::{DecoderError, DecoderSpec, Loras, QkvLayout, TensorNames};
 use crate::{
     graph::{Graph, Map, NormSpec, Op, Shape, ValueId},
     weights::{View, Views, WeightError, WeightSource},
@@ -47,6 +47,7 @@ pub(super) struct Builder<'a, 'w> {
     pub weights: &'a mut Views<'w>,
     pub spec: &'a DecoderSpec,
     pub root: &'static str,
+    pub loras: Option<Loras>,
 }
 
 impl Builder<'_, '_> {
