@@ -3,6 +3,7 @@
 //! What a program reads goes to standard output, everything else to standard error. Exit status: 0
 //! done, 1 the input or the environment is at fault, 2 wrong usage, 130 interrupted.
 
+mod adapter;
 mod commands;
 mod interrupt;
 mod settings;

@@ -23,6 +23,8 @@ pub const DEVICE: u8 = Group::Device as u8;
 pub const LIMITS: u8 = Group::Limits as u8;
 /// What is generated.
 pub const GENERATION: u8 = Group::Generation as u8;
+/// Adapters.
+pub const LORA: u8 = Group::Lora as u8;
 
 /// Where a person at a terminal is served better by other defaults than a library: the field, its
 /// value (empty: it depends), and the value in words.

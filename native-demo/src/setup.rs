@@ -18,7 +18,7 @@ use wisp_engine::{
     weights::Checkpoint,
 };
 
-use crate::{interrupt, settings::Resolved};
+use crate::{adapter, interrupt, settings::Resolved};
 
 /// The model that ships inside the program.
 const INSIDE: &[u8] = include_bytes!("../model/wisp-tiny.gguf");
@@ -147,10 +147,11 @@ impl Resolved {
         files.recognised.decoder()?;
         let start = Instant::now();
         let (session, limits) = self.session(limits)?;
-        let generator = with_loading(|progress| {
+        let mut generator = with_loading(|progress| {
             let load = TextGenerator::load(&session, files, limits, Some(progress));
             pollster::block_on(load)
         })?;
+        adapter::load(&self.config, &mut generator)?;
         Ok(Loaded {
             generator,
             device: session.device().clone(),

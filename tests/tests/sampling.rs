@@ -57,6 +57,7 @@ fn options(sampling: SamplingParams) -> GenerateOptions {
         max_new_tokens: Some(16),
         stop: Vec::new(),
         ignore_eos: true,
+        adapter: None,
     }
 }
 
@@ -322,6 +323,7 @@ fn compute_log_probabilities(place: Place) {
             index: index.collect(),
             logit_rows: vec![0, 1, 2, 3, 4, 5, 9],
             page_table: (0..4 * pages).collect(),
+            adapters: Vec::new(),
         };
         let logits = model.execute(&inputs).await.unwrap();
         let rows: Vec<Vec<f64>> = logits.chunks(VOCAB).map(log_softmax).collect();
@@ -375,6 +377,7 @@ fn what_the_vocabulary_has_not_is_refused() {
         },
         max_new_tokens: 1,
         stop_tokens: vec![],
+        adapter: None,
     };
     for request in [
         request(vec![1024], vec![]),

@@ -63,6 +63,10 @@ pub struct PipelineConfig {
     pub enable_prefix_caching: bool,
     pub serialized_model_path: Option<String>,
     pub save_to_serialized_model_path: Option<String>,
+    pub enable_lora: bool,
+    pub lora_paths: Vec<String>,
+    pub max_lora_rank: u64,
+    pub max_num_loras: u64,
     pub max_new_tokens: i64,
     pub top_k: u32,
     pub enable_echo: bool,
@@ -95,6 +99,10 @@ impl Default for PipelineConfig {
             enable_prefix_caching: false,
             serialized_model_path: None,
             save_to_serialized_model_path: None,
+            enable_lora: false,
+            lora_paths: Vec::new(),
+            max_lora_rank: 16,
+            max_num_loras: 1,
             max_new_tokens: -1,
             top_k: 0,
             enable_echo: false,
@@ -266,8 +274,24 @@ impl PipelineConfig {
             page_size: u32::try_from(page_size).unwrap_or(u32::MAX),
             max_steps: self.max_num_steps,
             prefix_caching: self.enable_prefix_caching,
+            max_num_loras: self.loras(),
+            max_lora_rank: self.max_lora_rank,
             ..ModelLimits::default()
         })
+    }
+
+    /// Adapters that there is room for; 0 if none are wanted.
+    fn loras(&self) -> u64 {
+        match (self.enable_lora, self.lora_paths.len() as u64) {
+            (false, 0) => 0,
+            (_, named) => named.max(self.max_num_loras),
+        }
+    }
+
+    /// The adapters of `lora_paths`: names and paths. One without a name is called as its path.
+    pub fn adapters(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pair = |text| str::split_once(text, '=').unwrap_or((text, text));
+        self.lora_paths.iter().map(move |text| pair(text))
     }
 
     /// Bytes of a device that the model may take: its free memory times `gpu_memory_utilization`.

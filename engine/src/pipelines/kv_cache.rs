@@ -9,6 +9,9 @@
 //! rests on a hash. Only full pages are shared, and a sequence writes only behind them: no page is
 //! ever copied. Pages that no sequence has are given up, the longest unused first, when others are
 //! needed.
+//!
+//! Sequences that an adapter changes begin with a number of that adapter's instead of 0, so they share
+//! pages only among themselves.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -54,7 +57,7 @@ pub struct PagePool {
     known: HashMap<Arc<Content>, u32>,
     /// Pages that hold something and have no owner, by when the last one left.
     unused: BTreeMap<u64, u32>,
-    /// Numbers contents and departures; 0 is the beginning of every sequence.
+    /// Numbers contents, departures and adapters; 0 is the beginning of sequences without one.
     next: u64,
     hits: PrefixHits,
 }
@@ -70,6 +73,15 @@ pub struct BlockTable {
 }
 
 impl BlockTable {
+    /// An empty table of a sequence that is computed otherwise than others of the same tokens, by an
+    /// adapter: only with sequences of the same [`PagePool::number`] will it share pages.
+    pub fn beginning(number: u64) -> BlockTable {
+        BlockTable {
+            content: number,
+            ..BlockTable::default()
+        }
+    }
+
     /// The pages, in the order of the positions.
     pub fn pages(&self) -> &[u32] {
         &self.pages
@@ -121,7 +133,8 @@ impl PagePool {
         positions.div_ceil(self.page_size.into()) as usize
     }
 
-    fn number(&mut self) -> u64 {
+    /// A number that is never given twice, for a content, a departure or a [`BlockTable::beginning`].
+    pub fn number(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
         number
@@ -259,40 +272,45 @@ mod tests {
     /// What happens to one of five sequences.
     #[derive(Clone, Debug)]
     enum Act {
-        /// It is new and has these tokens.
-        Begin(Vec<u32>),
+        /// It is new and has these tokens, under one of the adapters or none.
+        Begin(Vec<u32>, usize),
         /// It grows by some tokens, and all it has is computed.
         Grow(Vec<u32>),
         /// It ends.
         End,
         /// Everything unused is forgotten.
         Forget,
+        /// Another adapter takes the place of one.
+        Reload(usize),
     }
 
     fn act() -> impl Strategy<Value = Act> {
         // Few different tokens: beginnings are often alike.
         let tokens = |most| prop::collection::vec(0u32..2, 1..most);
         prop_oneof![
-            4 => tokens(20).prop_map(Act::Begin),
+            4 => (tokens(20), 0usize..3).prop_map(|(tokens, adapter)| Act::Begin(tokens, adapter)),
             4 => tokens(9).prop_map(Act::Grow),
             3 => Just(Act::End),
             1 => Just(Act::Forget),
+            1 => (1usize..3).prop_map(Act::Reload),
         ]
     }
 
-    /// The tokens up to and with each position: what keys and values there depend on.
-    type Written = Vec<Vec<Vec<u32>>>;
+    /// The adapter's number and the tokens up to and with each position: what keys and values there
+    /// depend on.
+    type Written = Vec<Vec<(u64, Vec<u32>)>>;
 
     /// Computes the positions from `from` on.
     fn compute(
         written: &mut Written,
-        table: &BlockTable,
+        (number, table): (u64, &BlockTable),
         tokens: &[u32],
         from: usize,
         size: usize,
     ) {
         for at in from..tokens.len() {
-            written[table.pages()[at / size] as usize][at % size] = tokens[..=at].to_vec();
+            let place = &mut written[table.pages()[at / size] as usize][at % size];
+            *place = (number, tokens[..=at].to_vec());
         }
     }
 
@@ -306,25 +324,31 @@ mod tests {
             caches: bool,
         ) {
             let mut pool = PagePool::new(PAGES, size as u32).with_prefix_caching(caches);
-            let mut written: Written = vec![vec![Vec::new(); size]; PAGES as usize];
-            let mut sequences = vec![(BlockTable::default(), Vec::<u32>::new()); 5];
+            let mut written: Written = vec![vec![(0, Vec::new()); size]; PAGES as usize];
+            let mut sequences = vec![(0, BlockTable::default(), Vec::<u32>::new()); 5];
+            // None, and two adapters.
+            let mut numbers = [0, pool.number(), pool.number()];
             for (which, act) in history {
-                let (table, tokens) = &mut sequences[which];
+                let (number, table, tokens) = &mut sequences[which];
                 match act {
-                    Act::Begin(new) => {
+                    Act::Begin(new, adapter) => {
                         pool.release(table);
                         tokens.clear();
+                        *number = numbers[adapter];
+                        *table = BlockTable::beginning(*number);
                         let found = pool.reuse(table, &new);
                         prop_assert!(found < new.len() && found.is_multiple_of(size) && (caches || found == 0));
                         for at in 0..found {
-                            prop_assert_eq!(&written[table.pages()[at / size] as usize][at % size], &new[..=at]);
+                            let (under, held) = &written[table.pages()[at / size] as usize][at % size];
+                            prop_assert_eq!((*under, &held[..]), (*number, &new[..=at]));
                         }
                         if pool.grow(table, new.len() as u64) {
-                            compute(&mut written, table, &new, found, size);
+                            compute(&mut written, (*number, table), &new, found, size);
                             pool.enter(table, &new);
                             *tokens = new;
                         } else {
                             pool.release(table);
+                            *number = 0;
                         }
                     }
                     Act::Grow(more) => {
@@ -332,7 +356,7 @@ mod tests {
                         let all = [&tokens[..], &more].concat();
                         if pool.grow(table, all.len() as u64) {
                             prop_assert!(table.pages().starts_with(before.0.pages()));
-                            compute(&mut written, table, &all, tokens.len(), size);
+                            compute(&mut written, (*number, table), &all, tokens.len(), size);
                             pool.enter(table, &all);
                             *tokens = all;
                         } else {
@@ -342,22 +366,25 @@ mod tests {
                     Act::End => {
                         pool.release(table);
                         tokens.clear();
+                        *number = 0;
                         prop_assert!(table.pages().is_empty());
                     }
                     Act::Forget => pool.forget(),
+                    Act::Reload(adapter) => numbers[adapter] = pool.number(),
                 }
                 // Every sequence still has what it computed.
-                for (table, tokens) in &sequences {
+                for (number, table, tokens) in &sequences {
                     for at in 0..tokens.len() {
-                        prop_assert_eq!(&written[table.pages()[at / size] as usize][at % size], &tokens[..=at]);
+                        let (under, held) = &written[table.pages()[at / size] as usize][at % size];
+                        prop_assert_eq!((under, &held[..]), (number, &tokens[..=at]));
                     }
                 }
                 let owned: HashSet<u32> =
-                    sequences.iter().flat_map(|(table, _)| table.pages().iter().copied()).collect();
+                    sequences.iter().flat_map(|(_, table, _)| table.pages().iter().copied()).collect();
                 prop_assert_eq!(owned.len() + pool.free_pages(), PAGES as usize);
                 prop_assert!(pool.known.len() <= PAGES as usize);
             }
-            for (table, _) in &mut sequences {
+            for (_, table, _) in &mut sequences {
                 pool.release(table);
             }
             prop_assert_eq!(pool.free_pages(), PAGES as usize);

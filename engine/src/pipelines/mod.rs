@@ -11,6 +11,7 @@ pub mod decoder;
 pub mod huggingface_repo;
 pub mod kv_cache;
 pub mod log_probabilities;
+pub mod lora;
 pub mod model;
 pub mod request;
 pub mod rope;
@@ -34,6 +35,7 @@ pub use decoder::{DecoderError, DecoderSpec};
 pub use huggingface_repo::{HuggingFaceRepo, RepoError};
 pub use kv_cache::PrefixHits;
 pub use log_probabilities::{LogProbabilities, TokenScore};
+pub use lora::{Adapter, AdapterFiles, LoraError, LoraManager, LoraStatus};
 pub use model::{DecoderModel, ModelLimits, TokenInputs};
 pub use request::{FinishReason, Request, RequestError, RequestId};
 pub use sampling::{SamplingError, SamplingParams};
@@ -142,6 +144,9 @@ pub enum PipelineError {
         /// The encoders that there are.
         encoders: Vec<&'static str>,
     },
+    /// Occurs when an adapter cannot be loaded, or is not.
+    #[error(transparent)]
+    Lora(#[from] LoraError),
     /// Occurs when a text cannot be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),

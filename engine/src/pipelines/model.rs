@@ -13,9 +13,9 @@ use wisp_shaders::params::IN_PROMPT;
 
 use super::{
     PipelineError,
-    decoder::{self, DecoderError, DecoderLayout, DecoderSpec, TensorNames},
+    decoder::{self, DecoderError, DecoderLayout, DecoderSpec, LoraLayout, TensorNames},
     request::Sequence,
-    sampler, text_encoder,
+    sampler, size, text_encoder,
 };
 
 mod step;
@@ -43,6 +43,10 @@ pub struct ModelLimits {
     pub memory: u64,
     /// Sequences share the pages of equal beginnings.
     pub prefix_caching: bool,
+    /// Low-rank adapters that can be loaded at the same time; 0: none.
+    pub max_num_loras: u64,
+    /// Their highest rank.
+    pub max_lora_rank: u64,
 }
 
 impl Default for ModelLimits {
@@ -58,6 +62,8 @@ impl Default for ModelLimits {
             max_steps: 8,
             memory: 0,
             prefix_caching: false,
+            max_num_loras: 0,
+            max_lora_rank: 16,
         }
     }
 }
@@ -78,6 +84,14 @@ impl ModelLimits {
     }
 }
 
+impl ModelLimits {
+    /// The room for adapters, if there is any.
+    pub fn lora(&self) -> Option<LoraLayout> {
+        let (slots, rank) = (self.max_num_loras, self.max_lora_rank.max(1));
+        (slots > 0).then_some(LoraLayout { slots, rank })
+    }
+}
+
 /// A ragged batch: the tokens of several sequences, one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TokenInputs {
@@ -89,6 +103,9 @@ pub struct TokenInputs {
     pub logit_rows: Vec<u32>,
     /// `[batch, pages_per_sequence]`.
     pub page_table: Vec<u32>,
+    /// `[batch]`: which adapter each sequence has, counted from 1, or 0; not read by a model without
+    /// room for adapters.
+    pub adapters: Vec<u32>,
 }
 
 /// A decoder on a device, ready to run ragged batches.
@@ -100,6 +117,8 @@ pub struct DecoderModel {
     sampler: Model,
     /// The page table that is on the device.
     page_table: Vec<u32>,
+    /// The sequences' adapters that are on the device.
+    adapters: Vec<u32>,
 }
 
 impl DecoderModel {
@@ -144,6 +163,7 @@ impl DecoderModel {
             decoder,
             sampler,
             page_table: Vec::new(),
+            adapters: Vec::new(),
         })
     }
 
@@ -213,7 +233,12 @@ impl DecoderModel {
             && inputs
                 .page_table
                 .iter()
-                .all(|page| u64::from(*page) < limits.total_pages());
+                .all(|page| u64::from(*page) < limits.total_pages())
+            && inputs.adapters.len() as u64 <= limits.max_batch
+            && inputs
+                .adapters
+                .iter()
+                .all(|adapter| u64::from(*adapter) <= limits.max_num_loras);
         if !sound {
             return Err(PipelineError::Batch);
         }
@@ -223,6 +248,14 @@ impl DecoderModel {
         if self.page_table != inputs.page_table {
             self.decoder.write("page_table", &inputs.page_table)?;
             self.page_table.clone_from(&inputs.page_table);
+        }
+        if limits.max_num_loras > 0 {
+            let mut adapters = inputs.adapters.clone();
+            adapters.resize(limits.max_batch as usize, 0);
+            if self.adapters != adapters {
+                self.decoder.write("adapters", &adapters)?;
+                self.adapters = adapters;
+            }
         }
         Ok(self.decoder.dims(&self.sizes(inputs))?)
     }
@@ -317,8 +350,10 @@ fn check_memory(
     if memory == 0 || needs.total() <= memory {
         return Ok(());
     }
-    // The cache's workspace is what weights and intermediate results leave.
-    let workspace = memory.saturating_sub(needs.total() - needs.buffers);
+    // The cache's workspace is what weights, intermediate results and adapters leave.
+    let adapters = limits.lora().map_or(0, |layout| layout.bytes(spec));
+    let others = needs.total() - needs.buffers;
+    let workspace = memory.saturating_sub(others.saturating_add(adapters));
     let per_position = spec
         .kv_bytes_per_position()
         .max(1)
@@ -336,6 +371,13 @@ fn check_memory(
         positions => format!(
             "use --max-length {positions} or less, fewer sequences at a time, or more of the memory \
              (--gpu-memory-utilization)"
+        ),
+    };
+    let advice = match adapters {
+        0 => advice,
+        adapters => format!(
+            "{advice}; {} of the KV cache's part are for adapters (--max-num-loras, --max-lora-rank)",
+            size(adapters)
         ),
     };
     Err(PipelineError::DoesNotFit {
@@ -383,6 +425,9 @@ fn fit(
             positions,
         });
     }
+    if let Some(layout) = limits.lora() {
+        layout.check(spec, capabilities)?;
+    }
     // Logits of many rows must fit one binding too.
     let rows = (capabilities.max_binding_bytes / (spec.vocab_size * 4)).max(1);
     limits.max_logit_rows = limits.max_logit_rows.min(rows);
@@ -401,6 +446,7 @@ pub(super) fn compile(
     let layout = DecoderLayout {
         page_size: limits.page_size,
         max_length: limits.max_length,
+        lora: limits.lora(),
     };
     let graph = decoder::build(spec, names, weights, layout)?;
     Ok(InferenceSession::compile_for(&graph, target)?)

@@ -1,6 +1,8 @@
 //! Requests: what is asked for, and how far it has come.
 
-use super::{kv_cache::BlockTable, log_probabilities::TokenScore, sampling::SamplingParams};
+use super::{
+    kv_cache::BlockTable, log_probabilities::TokenScore, lora::Adapter, sampling::SamplingParams,
+};
 
 /// What names a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -17,6 +19,8 @@ pub struct Request {
     pub max_new_tokens: usize,
     /// Tokens that end the text.
     pub stop_tokens: Vec<u32>,
+    /// The adapter that changes the model for it, if one does.
+    pub adapter: Option<Adapter>,
 }
 
 /// A request on its way through the scheduler.
@@ -34,6 +38,8 @@ pub struct Sequence {
     pub max_new_tokens: usize,
     /// Tokens that end it; the ending token is not part of the text.
     pub stop_tokens: Vec<u32>,
+    /// The adapter that changes the model for it, if one does.
+    pub adapter: Option<Adapter>,
     /// Its row in the page table and the sampler's state.
     pub slot: u32,
     /// Positions whose keys and values are in the cache.
@@ -53,6 +59,7 @@ impl Sequence {
             sampling: request.sampling,
             max_new_tokens: request.max_new_tokens,
             stop_tokens: request.stop_tokens,
+            adapter: request.adapter,
             slot: 0,
             cached: 0,
             table: BlockTable::default(),

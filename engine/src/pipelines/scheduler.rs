@@ -126,6 +126,17 @@ impl Scheduler {
         self.running.iter().find(|sequence| sequence.slot == slot)
     }
 
+    /// True if a request that waits or runs has the adapter in a slot of the device's.
+    pub fn uses_adapter(&self, slot: u32) -> bool {
+        let mut all = self.waiting.iter().chain(&self.running);
+        all.any(|sequence| sequence.adapter.is_some_and(|adapter| adapter.slot == slot))
+    }
+
+    /// A number for sequences that are computed otherwise than those of any other number.
+    pub fn new_beginning(&mut self) -> u64 {
+        self.pool.number()
+    }
+
     /// Free pages of the cache.
     pub fn free_pages(&self) -> usize {
         self.pool.free_pages()
@@ -149,7 +160,10 @@ impl Scheduler {
         {
             // Pages for what it has so far and the token that it will draw.
             let positions = (next.tokens.len() + 1).min(self.limits.max_length) as u64;
-            let mut table = BlockTable::default();
+            let mut table = match next.adapter {
+                Some(adapter) => BlockTable::beginning(adapter.number),
+                None => BlockTable::default(),
+            };
             // The logits of a prompt that is scored are wanted, so it is computed.
             let found = match next.scores_prompt() {
                 true => 0,

@@ -8,11 +8,13 @@ use super::{
     PipelineError,
     checkpoint::ModelFiles,
     kv_cache::{PagePool, PrefixHits},
+    lora::{Adapter, LoraError, LoraManager},
     model::{DecoderModel, ModelLimits, TokenInputs},
     request::{Request, RequestId},
     scheduler::{Drawn, Limits, Scheduler},
 };
 
+mod adapters;
 mod texts;
 
 use texts::Stream;
@@ -64,6 +66,7 @@ const NOTHING_DRAWN: u32 = u32::MAX;
 pub struct TextGenerator {
     model: DecoderModel,
     scheduler: Scheduler,
+    loras: Option<LoraManager>,
     /// The texts of requests that were added with their options.
     streams: HashMap<RequestId, Stream>,
     /// Events that [`Self::generate_many`] met and that are another's.
@@ -87,6 +90,8 @@ impl TextGenerator {
         let model =
             DecoderModel::load(session, spec, names, &files.checkpoint, limits, progress).await?;
         let limits = model.limits();
+        let loras = limits.lora();
+        let loras = loras.map(|layout| LoraManager::new(&files.recognised, layout));
         let pool = PagePool::new(limits.total_pages() as u32, limits.page_size)
             .with_prefix_caching(limits.prefix_caching);
         let scheduler = Scheduler::new(
@@ -106,6 +111,7 @@ impl TextGenerator {
         Ok(TextGenerator {
             model,
             scheduler,
+            loras,
             streams: HashMap::new(),
             pending: Vec::new(),
         })
@@ -134,7 +140,8 @@ impl TextGenerator {
     ///
     /// # Errors
     ///
-    /// If it can never run: too long, a token outside the vocabulary, a parameter out of range.
+    /// If it can never run: too long, a token outside the vocabulary, a parameter out of range, an
+    /// adapter that is not loaded any more.
     pub fn add(&mut self, request: Request) -> Result<RequestId, PipelineError> {
         request.sampling.check()?;
         let vocab_size = self.model.spec().vocab_size;
@@ -145,6 +152,9 @@ impl TextGenerator {
                 token: *token,
                 vocab_size,
             });
+        }
+        if let Some(adapter) = request.adapter {
+            self.check_adapter(adapter)?;
         }
         Ok(self.scheduler.add(request)?)
     }
@@ -196,6 +206,20 @@ impl TextGenerator {
     pub async fn logits(
         &mut self,
         tokens: &[u32],
+        piece: impl FnMut(&[f32]),
+    ) -> Result<(), PipelineError> {
+        self.adapted_logits(tokens, None, piece).await
+    }
+
+    /// [`Self::logits`] with an adapter.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::logits`], or if the adapter is not loaded any more.
+    pub async fn adapted_logits(
+        &mut self,
+        tokens: &[u32],
+        adapter: Option<Adapter>,
         mut piece: impl FnMut(&[f32]),
     ) -> Result<(), PipelineError> {
         let limits = *self.model.limits();
@@ -206,6 +230,9 @@ impl TextGenerator {
                 0 => super::RequestError::Empty,
                 tokens => super::RequestError::TooLong { tokens, max_length },
             }));
+        }
+        if let Some(adapter) = adapter {
+            self.check_adapter(adapter)?;
         }
         // It writes to the first pages, whatever they hold.
         self.scheduler.forget_prefixes();
@@ -223,6 +250,7 @@ impl TextGenerator {
                     .collect(),
                 logit_rows: (0..part.len() as u32).collect(),
                 page_table,
+                adapters: vec![adapter.map_or(0, |adapter| adapter.slot + 1)],
             };
             let logits = self.model.execute(&inputs).await?;
             if logits.iter().any(|logit| !logit.is_finite()) {

@@ -115,6 +115,7 @@ fn run(
         sampling: SamplingParams::default(),
         max_new_tokens: new_tokens as usize + 1,
         stop_tokens: Vec::new(),
+        adapter: None,
     };
     generator.add(request)?;
     let start = Instant::now();

@@ -12,8 +12,9 @@ use wisp_engine::pipelines::{
 };
 
 use crate::{
+    adapter::AdapterArgs,
     interrupt,
-    settings::{DEVICE, GENERATION, LIMITS, MODEL, Settings},
+    settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
     setup::{SamplingArgs, describe, tokenizer},
 };
 
@@ -26,7 +27,9 @@ pub struct Chat {
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
-    settings: Settings<{ MODEL | DEVICE | LIMITS | GENERATION }>,
+    adapter: AdapterArgs,
+    #[command(flatten)]
+    settings: Settings<{ MODEL | DEVICE | LIMITS | LORA | GENERATION }>,
 }
 
 /// A conversation as the model reads it, up to where its answer begins.
@@ -59,11 +62,12 @@ pub fn encode(files: &ModelFiles, messages: &[Message]) -> Result<Vec<u32>> {
 impl Chat {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
-        let options = GenerateOptions {
+        let mut options = GenerateOptions {
             sampling: self.sampling.params(&settings.config)?,
             max_new_tokens: settings.config.new_tokens(),
             stop: Vec::new(),
             ignore_eos: false,
+            adapter: None,
         };
         let files = settings.open()?;
         let mut messages: Vec<Message> = self
@@ -74,6 +78,7 @@ impl Chat {
         encode(&files, &[Message::new("user", "")])?;
         let limits = settings.limits(&files)?;
         let mut loaded = settings.load(&files, limits)?;
+        options.adapter = self.adapter.choose(&loaded.generator)?;
         eprintln!(
             "{} on {}. /clear starts anew, /exit or Ctrl-D leaves, Ctrl-C ends an answer.",
             settings.name(),

@@ -14,8 +14,9 @@ use wisp_engine::pipelines::{
 
 use super::{TokenList, logprobs::Logprobs, print_json, read_text};
 use crate::{
+    adapter::AdapterArgs,
     interrupt,
-    settings::{DEVICE, GENERATION, LIMITS, MODEL, Settings},
+    settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
     setup::{Loaded, SamplingArgs, describe, tokenizer},
 };
 
@@ -48,7 +49,9 @@ pub struct Generate {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    settings: Settings<{ MODEL | DEVICE | LIMITS | GENERATION }>,
+    adapter: AdapterArgs,
+    #[command(flatten)]
+    settings: Settings<{ MODEL | DEVICE | LIMITS | LORA | GENERATION }>,
 }
 
 /// What to start from; exactly one of these.
@@ -121,6 +124,7 @@ impl Generate {
             max_new_tokens,
             stop: self.stop.clone(),
             ignore_eos: self.ignore_eos,
+            adapter: self.adapter.choose(&generator)?,
         };
         let start = Instant::now();
         let mut first = None;

@@ -9,12 +9,14 @@ use serde_json::{Value, json};
 use wisp_engine::{
     compiler::Footprint,
     device::Capabilities,
-    pipelines::{DecoderModel, ModelLimits, SupportedEncoding, checkpoint::ModelFiles, size},
+    pipelines::{
+        DecoderModel, DecoderSpec, ModelLimits, SupportedEncoding, checkpoint::ModelFiles, size,
+    },
     weights::WeightSource,
 };
 
 use super::print_json;
-use crate::settings::{LIMITS, MODEL, Settings};
+use crate::settings::{LIMITS, LORA, MODEL, Settings};
 
 /// Describe a model, and the memory that it will need.
 #[derive(Args)]
@@ -26,7 +28,7 @@ pub struct Info {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    settings: Settings<{ MODEL | LIMITS }>,
+    settings: Settings<{ MODEL | LIMITS | LORA }>,
 }
 
 /// Tensors, weights and bytes of one encoding.
@@ -79,6 +81,11 @@ fn parameters(encodings: &BTreeMap<String, Count>) -> u64 {
     encodings.values().map(|count| count.parameters).sum()
 }
 
+/// Bytes of the buffers that are for adapters.
+fn adapters(spec: &DecoderSpec, limits: ModelLimits) -> u64 {
+    limits.lora().map_or(0, |layout| layout.bytes(spec))
+}
+
 /// What --json prints.
 fn report(
     files: &ModelFiles,
@@ -112,7 +119,8 @@ fn report(
             "max_length": limits.max_length,
             "max_batch": limits.max_batch,
             "weights": memory.as_ref().ok().map(|needs| needs.weights),
-            "kv_cache": memory.as_ref().ok().map(|needs| needs.buffers),
+            "kv_cache": memory.as_ref().ok().map(|needs| needs.buffers - adapters(spec, limits)),
+            "adapters": adapters(spec, limits),
             "working": memory.as_ref().ok().map(|needs| needs.working),
             "total": memory.as_ref().ok().map(Footprint::total),
             "problem": memory.as_ref().err(),

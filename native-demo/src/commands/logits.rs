@@ -7,7 +7,10 @@ use clap::Args;
 use safetensors::{Dtype, tensor::TensorView};
 
 use super::TokenList;
-use crate::settings::{DEVICE, LIMITS, MODEL, Settings};
+use crate::{
+    adapter::AdapterArgs,
+    settings::{DEVICE, LIMITS, LORA, MODEL, Settings},
+};
 
 /// Write the logits of every position to a safetensors file.
 #[derive(Args)]
@@ -19,7 +22,9 @@ pub struct Logits {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]
-    settings: Settings<{ MODEL | DEVICE | LIMITS }>,
+    adapter: AdapterArgs,
+    #[command(flatten)]
+    settings: Settings<{ MODEL | DEVICE | LIMITS | LORA }>,
 }
 
 impl Logits {
@@ -30,9 +35,11 @@ impl Logits {
         let mut limits = settings.limits_for(&files, tokens.len(), Some(0))?;
         limits.max_logit_rows = limits.max_step_tokens.min(64);
         let mut generator = settings.load(&files, limits)?.generator;
+        let adapter = self.adapter.choose(&generator)?;
+        let adapter = adapter.map(|name| generator.adapter(&name)).transpose()?;
         let vocab = files.recognised.spec.vocab_size as usize;
         let mut bytes = Vec::with_capacity(tokens.len() * vocab * 4);
-        pollster::block_on(generator.logits(&tokens, |piece| {
+        pollster::block_on(generator.adapted_logits(&tokens, adapter, |piece| {
             bytes.extend(piece.iter().flat_map(|logit| logit.to_le_bytes()))
         }))?;
         let logits = TensorView::new(Dtype::F32, vec![tokens.len(), vocab], &bytes)?;

@@ -9,8 +9,9 @@ use serde_json::json;
 
 use super::{print_json, read_text};
 use crate::{
+    adapter::AdapterArgs,
     interrupt,
-    settings::{DEVICE, LIMITS, MODEL, Settings},
+    settings::{DEVICE, LIMITS, LORA, MODEL, Settings},
     setup::tokenizer,
 };
 
@@ -30,7 +31,9 @@ pub struct Perplexity {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    settings: Settings<{ MODEL | DEVICE | LIMITS }>,
+    adapter: AdapterArgs,
+    #[command(flatten)]
+    settings: Settings<{ MODEL | DEVICE | LIMITS | LORA }>,
 }
 
 /// The log-probability of `token` under one row of logits.
@@ -63,13 +66,15 @@ impl Perplexity {
             bail!("the tokenizer's token {token} is not in the model's vocabulary of {vocab}");
         }
         let mut generator = settings.load(&files, limits)?.generator;
+        let adapter = self.adapter.choose(&generator)?;
+        let adapter = adapter.map(|name| generator.adapter(&name)).transpose()?;
         interrupt::catch();
         let bar = ProgressBar::new(tokens.len() as u64);
         let (mut sum, mut count) = (0.0, 0u64);
         for part in tokens.chunks(window.max(1)) {
             let input: Vec<u32> = bos.into_iter().chain(part.iter().copied()).collect();
             let mut targets = input[1..].iter();
-            pollster::block_on(generator.logits(&input, |piece| {
+            pollster::block_on(generator.adapted_logits(&input, adapter, |piece| {
                 for (row, target) in piece.chunks_exact(vocab).zip(&mut targets) {
                     sum -= log_probability(row, *target);
                     count += 1;

@@ -33,6 +33,8 @@ pub enum Group {
     Limits = 4,
     /// What is generated.
     Generation = 8,
+    /// Adapters.
+    Lora = 16,
 }
 
 /// A field of the configuration.
@@ -84,7 +86,7 @@ impl Field {
     }
 }
 
-use Group::{Device, Generation, Limits, Model};
+use Group::{Device, Generation, Limits, Lora, Model};
 use Kind::{Fraction, Switch, Text, Texts, Whole};
 
 const MANY: i64 = 1 << 32;
@@ -146,6 +148,15 @@ pub const FIELDS: &[Field] = &[
         "Load a compiled model from this file instead of compiling it"),
     field(Limits, "save_to_serialized_model_path", "save-to-serialized-model-path", "FILE", Text, "none",
         "Save the compiled model to this file"),
+    field(Lora, "enable_lora", "enable-lora", "", Switch, "false",
+        "Reserve memory for adapters even if none is named by --lora"),
+    field(Lora, "lora_paths", "lora", "NAME=PATH", Texts, "none",
+        "Load a low-rank adapter, a folder as PEFT writes it, under this name (without one: under its \
+         path); may be given several times"),
+    field(Lora, "max_lora_rank", "max-lora-rank", "N", Whole(1, 65536), "16",
+        "The highest rank that an adapter may have; each takes memory for this rank"),
+    field(Lora, "max_num_loras", "max-num-loras", "N", Whole(1, 65536), "1",
+        "Adapters that there is room for at the same time; those named by --lora always have some"),
     field(Generation, "max_new_tokens", "max-new-tokens", "N", Whole(-1, MANY), "-1",
         "Most tokens to generate; -1: until the context is full").short('n'),
     field(Generation, "top_k", "top-k", "K", Whole(0, MANY - 1), "0",

@@ -27,6 +27,7 @@ impl DecoderModel {
         let stride = self.limits.pages_per_sequence() as usize;
         let mut inputs = TokenInputs {
             page_table: self.page_table.clone(),
+            adapters: vec![0; self.limits.max_batch as usize],
             ..Default::default()
         };
         inputs
@@ -44,6 +45,9 @@ impl DecoderModel {
             let end = inputs.tokens.len();
             let rows = end - rows_of(chunk)..end;
             inputs.logit_rows.extend(rows.map(|row| row as u32));
+            if let Some(adapter) = sequence.adapter {
+                inputs.adapters[chunk.slot as usize] = adapter.slot + 1;
+            }
             let row = chunk.slot as usize * stride;
             for (entry, page) in inputs.page_table[row..row + stride]
                 .iter_mut()

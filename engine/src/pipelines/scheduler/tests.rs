@@ -13,6 +13,7 @@ fn request(tokens: Vec<u32>, max_new_tokens: usize) -> Request {
         sampling: SamplingParams::default(),
         max_new_tokens,
         stop_tokens: vec![],
+        adapter: None,
     }
 }
 

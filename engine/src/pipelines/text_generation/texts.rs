@@ -60,6 +60,8 @@ pub struct GenerateOptions {
     pub stop: Vec<String>,
     /// Go on after tokens that end a text.
     pub ignore_eos: bool,
+    /// The name of the adapter that changes the model; `None`: none does.
+    pub adapter: Option<String>,
 }
 
 /// What was generated.
@@ -124,11 +126,14 @@ impl TextGenerator {
         } else {
             files.stop_tokens.iter().copied().collect()
         };
+        let adapter = options.adapter.as_deref();
+        let adapter = adapter.map(|name| self.adapter(name)).transpose()?;
         let id = self.add(Request {
             tokens: prompt.to_vec(),
             sampling: options.sampling.clone(),
             max_new_tokens: options.max_new_tokens.unwrap_or(max_length),
             stop_tokens,
+            adapter,
         })?;
         let detokenizer = files.tokenizer.as_ref().ok().map(|tokenizer| {
             let mut detokenizer = tokenizer.detokenizer(true);
