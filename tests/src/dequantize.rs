@@ -10,6 +10,15 @@ use crate::gguf_writer::GgufWriter;
 ///
 /// If the file is unsound or big-endian.
 pub fn dequantize(file: &[u8]) -> Vec<u8> {
+    change(file, |_, _| {})
+}
+
+/// [`dequantize`], with the values of each tensor, by its name, changed.
+///
+/// # Panics
+///
+/// If the file is unsound or big-endian.
+pub fn change(file: &[u8], mut change: impl FnMut(&str, &mut [f32])) -> Vec<u8> {
     let gguf = Gguf::parse(file).expect("a sound file");
     assert!(!gguf.big_endian, "a little-endian file");
     let mut writer = GgufWriter::new(3, false);
@@ -23,7 +32,8 @@ pub fn dequantize(file: &[u8]) -> Vec<u8> {
         let cols = tensor.shape.last().copied().unwrap_or(1) as usize;
         let rows = tensor.shape.iter().product::<u64>() as usize / cols;
         let encoding = tensor.encoding().expect("a known encoding");
-        let weights = encodings::dequantize(encoding, bytes, rows, cols).expect("whole rows");
+        let mut weights = encodings::dequantize(encoding, bytes, rows, cols).expect("whole rows");
+        change(&tensor.name, &mut weights);
         let data: Vec<u8> = weights
             .iter()
             .flat_map(|weight| weight.to_le_bytes())

@@ -5,6 +5,7 @@ pub mod encoder;
 pub mod gguf_writer;
 pub mod hub;
 pub mod kernels;
+pub mod lora;
 pub mod program;
 pub mod pytorch_writer;
 pub mod quantize;

@@ -1,8 +1,12 @@
 //! What fusion, splitting and lowering make of small graphs.
 
+mod lora;
+
 use super::*;
 use crate::{
-    graph::{Activation, AttentionSpec, DType, HeadSpec, NormKind, NormSpec, Op, RopeSpec},
+    graph::{
+        Activation, AttentionSpec, DType, HeadSpec, NormKind, NormSpec, Op, RopeSpec, ValueId,
+    },
     shape,
     weights::Encoding,
 };

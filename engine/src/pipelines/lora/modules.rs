@@ -33,28 +33,22 @@ pub(super) struct Modules {
 /// The templates of a model's names: group, projections, name.
 fn templates(names: &TensorNames, gated: bool) -> Vec<(LoraGroup, Range<usize>, &'static str)> {
     use LoraGroup::{Down, GateUp, O, Qkv};
-    let mut all = vec![
-        (Qkv, 0..1, names.q),
-        (Qkv, 1..2, names.k),
-        (Qkv, 2..3, names.v),
-        (Qkv, 0..3, names.qkv),
-        (O, 0..1, names.o),
-    ];
-    all.extend(match gated {
-        true => vec![
+    let mut all = Vec::new();
+    // Where there are no single queries, the common names of keys and values mean nothing.
+    if !names.q.is_empty() {
+        let single = [names.q, names.k, names.v];
+        all.extend((0..3).map(|part| (Qkv, part..part + 1, single[part])));
+    }
+    all.extend([(Qkv, 0..3, names.qkv), (O, 0..1, names.o)]);
+    match gated {
+        true => all.extend([
             (GateUp, 0..1, names.gate),
             (GateUp, 1..2, names.up),
             (GateUp, 0..2, names.gate_up),
-        ],
-        false => vec![(GateUp, 0..1, names.up)],
-    });
+        ]),
+        false => all.push((GateUp, 0..1, names.up)),
+    }
     all.push((Down, 0..1, names.down));
-    // Where projections are fused, the common names of the single ones mean nothing.
-    let fused = names.q.is_empty();
-    all.retain(|(_, parts, name)| {
-        let single_of_fused = fused && [HUGGING_FACE.k, HUGGING_FACE.v].contains(name);
-        !name.is_empty() && !(parts.len() == 1 && single_of_fused)
-    });
     all
 }
 

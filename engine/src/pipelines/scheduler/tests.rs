@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::pipelines::SamplingParams;
+use crate::pipelines::{Adapter, SamplingParams};
 
 fn request(tokens: Vec<u32>, max_new_tokens: usize) -> Request {
     Request {
@@ -17,15 +17,17 @@ fn request(tokens: Vec<u32>, max_new_tokens: usize) -> Request {
     }
 }
 
-/// A stand-in for a model whose next token is a function of all tokens before it.
-fn next(tokens: &[u32]) -> u32 {
-    tokens.iter().fold(17u32, |hash, token| {
+/// A stand-in for a model whose next token is a function of all tokens before it and of the adapter.
+fn next(adapter: Option<Adapter>, tokens: &[u32]) -> u32 {
+    let begin = adapter.map_or(17, |adapter| 18 + adapter.slot);
+    tokens.iter().fold(begin, |hash, token| {
         hash.wrapping_mul(31).wrapping_add(*token)
     }) % 1000
 }
 
-/// A stand-in for the device's cache: at each place, the tokens that what is there comes from.
-type Cache = Vec<Vec<Vec<u32>>>;
+/// A stand-in for the device's cache: at each place, the adapter and the tokens that what is there
+/// comes from.
+type Cache = Vec<Vec<(Option<Adapter>, Vec<u32>)>>;
 
 /// Runs a step as a model does: reads only what the cache holds, writes what it computes.
 fn run(
@@ -39,14 +41,15 @@ fn run(
         prop_assert_eq!(chunk.start, sequence.cached);
         let size = scheduler.pool.page_size() as usize;
         let pages = sequence.block_table().pages();
-        let mut tokens = sequence.tokens.clone();
+        let (adapter, mut tokens) = (sequence.adapter, sequence.tokens.clone());
         for at in 0..chunk.start {
-            prop_assert_eq!(&cache[pages[at / size] as usize][at % size], &tokens[..=at]);
+            let (under, held) = &cache[pages[at / size] as usize][at % size];
+            prop_assert_eq!((*under, &held[..]), (adapter, &tokens[..=at]));
         }
         let mut output = ChunkOutput::default();
         let end = chunk.start + chunk.len;
         for at in chunk.start..end {
-            cache[pages[at / size] as usize][at % size] = tokens[..=at].to_vec();
+            cache[pages[at / size] as usize][at % size] = (adapter, tokens[..=at].to_vec());
             if chunk.scores && at + 1 < sequence.prompt_tokens {
                 let log_probability = tokens[at + 1] as f32;
                 output.prompt_scores.push(TokenScore {
@@ -60,9 +63,9 @@ fn run(
             for repeat in 0..step.repeat {
                 if repeat > 0 {
                     let at = tokens.len() - 1;
-                    cache[pages[at / size] as usize][at % size] = tokens.clone();
+                    cache[pages[at / size] as usize][at % size] = (adapter, tokens.clone());
                 }
-                tokens.push(next(&tokens));
+                tokens.push(next(adapter, &tokens));
             }
             output.tokens = tokens.split_off(end);
         }
@@ -74,10 +77,10 @@ fn run(
 proptest! {
     /// Whatever the batch, the chunks and the pages, with and without prefix caching, each request
     /// gets its own tokens and scores, whatever the cache holds is what is read from it, and no page
-    /// is left behind. Some requests are cancelled on their way.
+    /// is left behind. Some requests have adapters, some are cancelled on their way.
     #[test]
     fn composition_changes_nothing(
-        requests in prop::collection::vec((1usize..30, 0usize..12, 0u32..2, any::<bool>(), 0usize..40), 1..9),
+        requests in prop::collection::vec((1usize..30, 0usize..12, 0u32..2, any::<bool>(), 0usize..40, 0usize..4), 1..9),
         max_batch in 1usize..6,
         max_step_tokens in 1usize..40,
         pages in 5u32..30,
@@ -92,12 +95,17 @@ proptest! {
         let limits = Limits { max_batch, max_step_tokens, max_length, max_steps, max_prefill, max_logit_rows };
         let pool = PagePool::new(pages, page_size).with_prefix_caching(caches);
         let mut scheduler = Scheduler::new(limits, pool);
-        let mut cache: Cache = vec![vec![Vec::new(); page_size as usize]; pages as usize];
+        let mut cache: Cache = vec![vec![(None, Vec::new()); page_size as usize]; pages as usize];
+        // None, two adapters, and another that takes the second one's place.
+        let mut adapter = |slot| Some(Adapter { slot, number: scheduler.new_beginning() });
+        let adapters = [None, adapter(0), adapter(1), adapter(1)];
         let (mut expected, mut cancelled) = (HashMap::new(), HashMap::new());
-        for (tokens, new, kind, scored, cancel) in requests {
+        for (tokens, new, kind, scored, cancel, adapter) in requests {
             // Two kinds of texts: many begin alike.
             let prompt: Vec<u32> = (0..tokens as u32).map(|i| i / 3 * (kind + 1)).collect();
             let mut request = request(prompt.clone(), new.max(1));
+            let adapter = adapters[adapter];
+            request.adapter = adapter;
             if scored {
                 request.sampling = SamplingParams {
                     log_probs: Some(1),
@@ -109,7 +117,7 @@ proptest! {
             let mut all = prompt.clone();
             let room = new.max(1).min(max_length + 1 - tokens);
             for _ in 0..room {
-                all.push(next(&all));
+                all.push(next(adapter, &all));
             }
             let scores: Vec<f32> = prompt[1..].iter().filter(|_| scored).map(|t| *t as f32).collect();
             expected.insert(id, (all[tokens..].to_vec(), scores));
