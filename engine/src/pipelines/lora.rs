@@ -22,8 +22,8 @@ use std::collections::BTreeMap;
 use super::{
     architectures::Recognised,
     decoder::{DecoderSpec, LoraLayout},
-    model::DecoderModel,
 };
+use crate::session::Model;
 
 pub use error::{LoraError, LoraStatus};
 pub use files::AdapterFiles;
@@ -126,7 +126,7 @@ impl LoraManager {
     /// If it does not fit the model, or the device fails; then it is not loaded.
     pub(super) fn load(
         &mut self,
-        model: &DecoderModel,
+        decoder: &Model,
         name: &str,
         files: &AdapterFiles,
         adapter: Adapter,
@@ -134,7 +134,7 @@ impl LoraManager {
         let plan = pack::plan(files, &self.modules, &self.spec, self.layout)?;
         pack::write(files, &plan, &self.spec, self.layout, |buffer, numbers| {
             let start = u64::from(adapter.slot).saturating_mul(numbers.len() as u64);
-            Ok(model.decoder().write_at(buffer, start, numbers)?)
+            Ok(decoder.write_at(buffer, start, numbers)?)
         })?;
         self.loaded.insert(name.into(), adapter);
         Ok(())

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use serde_json::Value;
+
 use crate::{
     compiler::Footprint,
     device::Capabilities,
@@ -12,12 +14,16 @@ use crate::{
 use wisp_shaders::params::IN_PROMPT;
 
 use super::{
-    PipelineError,
+    PipelineError, SupportedEncoding,
     decoder::{self, DecoderError, DecoderLayout, DecoderSpec, LoraLayout, TensorNames},
+    lora::LoraManager,
+    pipeline_model::{ReturnHiddenStates, ReturnLogits, TokenInputs},
     request::Sequence,
-    sampler, size, text_encoder,
+    sampler, size,
 };
 
+mod execute;
+mod lora;
 mod step;
 
 /// Sizes that a model is made for. They decide how much memory it takes.
@@ -47,6 +53,10 @@ pub struct ModelLimits {
     pub max_num_loras: u64,
     /// Their highest rank.
     pub max_lora_rank: u64,
+    /// Tokens of which logits are computed.
+    pub return_logits: ReturnLogits,
+    /// Hidden states that are returned.
+    pub return_hidden_states: ReturnHiddenStates,
 }
 
 impl Default for ModelLimits {
@@ -64,6 +74,8 @@ impl Default for ModelLimits {
             prefix_caching: false,
             max_num_loras: 0,
             max_lora_rank: 16,
+            return_logits: ReturnLogits::LastToken,
+            return_hidden_states: ReturnHiddenStates::None,
         }
     }
 }
@@ -92,22 +104,6 @@ impl ModelLimits {
     }
 }
 
-/// A ragged batch: the tokens of several sequences, one after the other.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TokenInputs {
-    /// `[tokens]`.
-    pub tokens: Vec<u32>,
-    /// `[tokens, 2]`: sequence and position of each token.
-    pub index: Vec<[u32; 2]>,
-    /// `[logit_rows]`: tokens whose logits are wanted.
-    pub logit_rows: Vec<u32>,
-    /// `[batch, pages_per_sequence]`.
-    pub page_table: Vec<u32>,
-    /// `[batch]`: which adapter each sequence has, counted from 1, or 0; not read by a model without
-    /// room for adapters.
-    pub adapters: Vec<u32>,
-}
-
 /// A decoder on a device, ready to run ragged batches.
 #[derive(Debug)]
 pub struct DecoderModel {
@@ -119,6 +115,12 @@ pub struct DecoderModel {
     page_table: Vec<u32>,
     /// The sequences' adapters that are on the device.
     adapters: Vec<u32>,
+    /// The adapters that are loaded.
+    loras: Option<LoraManager>,
+    /// The checkpoint's `config.json`.
+    config: Option<Value>,
+    /// The encoding of the weights.
+    encoding: Option<SupportedEncoding>,
 }
 
 impl DecoderModel {
@@ -127,7 +129,7 @@ impl DecoderModel {
     /// # Errors
     ///
     /// If the checkpoint does not fit the spec, or the device has not enough memory.
-    pub async fn load(
+    async fn load_parts(
         session: &InferenceSession,
         spec: DecoderSpec,
         names: &TensorNames,
@@ -164,24 +166,24 @@ impl DecoderModel {
             sampler,
             page_table: Vec::new(),
             adapters: Vec::new(),
+            loras: None,
+            config: None,
+            encoding: None,
         })
     }
 
-    /// What a checkpoint, also an encoder's, would take on a device, without loading it.
+    /// What a checkpoint, would take on a device, without loading it.
     ///
     /// # Errors
     ///
-    /// As [`Self::load`], as far as that does not depend on the device's memory.
-    pub fn estimate_memory(
+    /// As [`Self::load_parts`], as far as that does not depend on the device's memory.
+    fn estimate_parts(
         target: &Capabilities,
         spec: &DecoderSpec,
         names: &TensorNames,
         weights: &dyn WeightSource,
         limits: ModelLimits,
     ) -> Result<Footprint, PipelineError> {
-        if spec.encoder.is_some() {
-            return text_encoder::estimate_memory(target, spec, names, weights, limits);
-        }
         let limits = fit(target, spec, limits)?;
         let decoder = compile(target, spec, names, &mut Views::new(weights), limits)?;
         let sampler = sampler::build(spec.vocab_size)?;
@@ -269,23 +271,6 @@ impl DecoderModel {
             ("pages", self.limits.total_pages()),
             ("draws", draws(self.limits)),
         ]
-    }
-
-    /// Runs a batch and returns the wanted logits, `[logit_rows, vocab]`.
-    ///
-    /// # Errors
-    ///
-    /// If the batch exceeds the model's limits or the device fails.
-    pub async fn execute(&mut self, inputs: &TokenInputs) -> Result<Vec<f32>, PipelineError> {
-        let dims = self.write(inputs)?;
-        self.decoder.run(&dims)?;
-        Ok(self
-            .decoder
-            .read(
-                "logits",
-                inputs.logit_rows.len() as u64 * self.spec.vocab_size,
-            )
-            .await?)
     }
 
     /// Sets up the device's state of a sequence that begins to run, as far as its sampling needs any.
@@ -447,6 +432,7 @@ pub(super) fn compile(
         page_size: limits.page_size,
         max_length: limits.max_length,
         lora: limits.lora(),
+        hidden_states: limits.return_hidden_states,
     };
     let graph = decoder::build(spec, names, weights, layout)?;
     Ok(InferenceSession::compile_for(&graph, target)?)

@@ -9,7 +9,8 @@ use super::{
     checkpoint::ModelFiles,
     kv_cache::{PagePool, PrefixHits},
     lora::{Adapter, LoraError, LoraManager},
-    model::{DecoderModel, ModelLimits, TokenInputs},
+    model::{DecoderModel, ModelLimits},
+    pipeline_model::{PipelineModel, TokenInputs},
     request::{Request, RequestId},
     scheduler::{Drawn, Limits, Scheduler},
 };
@@ -66,7 +67,6 @@ const NOTHING_DRAWN: u32 = u32::MAX;
 pub struct TextGenerator {
     model: DecoderModel,
     scheduler: Scheduler,
-    loras: Option<LoraManager>,
     /// The texts of requests that were added with their options.
     streams: HashMap<RequestId, Stream>,
     /// Events that [`Self::generate_many`] met and that are another's.
@@ -85,13 +85,8 @@ impl TextGenerator {
         limits: ModelLimits,
         progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
     ) -> Result<TextGenerator, PipelineError> {
-        let names = files.recognised.names;
-        let spec = files.recognised.decoder()?.clone();
-        let model =
-            DecoderModel::load(session, spec, names, &files.checkpoint, limits, progress).await?;
+        let model = DecoderModel::load(session, files, limits, progress).await?;
         let limits = model.limits();
-        let loras = limits.lora();
-        let loras = loras.map(|layout| LoraManager::new(&files.recognised, layout));
         let pool = PagePool::new(limits.total_pages() as u32, limits.page_size)
             .with_prefix_caching(limits.prefix_caching);
         let scheduler = Scheduler::new(
@@ -111,7 +106,6 @@ impl TextGenerator {
         Ok(TextGenerator {
             model,
             scheduler,
-            loras,
             streams: HashMap::new(),
             pending: Vec::new(),
         })
@@ -243,16 +237,17 @@ impl TextGenerator {
             // Those that there are; no position is beyond them.
             let mut page_table: Vec<u32> = (0..pages.min(limits.total_pages() as u32)).collect();
             page_table.resize((u64::from(pages) * limits.max_batch) as usize, 0);
-            let inputs = TokenInputs {
+            let mut inputs = TokenInputs {
                 tokens: part.to_vec(),
                 index: (start..start + part.len() as u32)
                     .map(|position| [0, position])
                     .collect(),
                 logit_rows: (0..part.len() as u32).collect(),
                 page_table,
-                adapters: vec![adapter.map_or(0, |adapter| adapter.slot + 1)],
+                adapters: Vec::new(),
             };
-            let logits = self.model.execute(&inputs).await?;
+            inputs.adapt(0, adapter);
+            let logits = self.model.execute(&inputs).await?.logits;
             if logits.iter().any(|logit| !logit.is_finite()) {
                 return Err(PipelineError::NotFinite);
             }

@@ -35,7 +35,7 @@ fn while_requests_run(place: Place) {
     let [a, b, c] = adapters()
         .each_ref()
         .map(|(adapter, dtype)| adapter.files(*dtype));
-    let mut generator = load(place, &ModelFiles::open(&inside()).unwrap(), limits);
+    let mut generator = load(place, &files(), limits);
     generator.load_adapter("x", &a).unwrap();
     generator.load_adapter("y", &b).unwrap();
     let mut ids: Vec<RequestId> = [None, Some("x"), Some("y")]
@@ -108,7 +108,7 @@ fn while_requests_wait(place: Place) {
     let [a, b, _] = adapters()
         .each_ref()
         .map(|(adapter, dtype)| adapter.files(*dtype));
-    let mut generator = load(place, &ModelFiles::open(&inside()).unwrap(), limits);
+    let mut generator = load(place, &files(), limits);
     let tokens = prompt(0, 30);
     generator.load_adapter("a", &a).unwrap();
     let expected = run(&mut generator, &[(&tokens, Some("a"))]).remove(0);

@@ -5,35 +5,24 @@ mod goldens;
 mod life;
 mod results;
 
-use std::{path::PathBuf, sync::OnceLock};
+use std::sync::OnceLock;
 
 use safetensors::Dtype;
 use serde_json::json;
-use wisp_engine::{
-    device::{Device, DeviceSpec, Profile},
-    pipelines::{
-        ModelLimits, Request, RequestId, SamplingParams, checkpoint::ModelFiles,
-        text_generation::TextGenerator,
-    },
-    session::InferenceSession,
+use wisp_engine::pipelines::{
+    ModelLimits, Request, RequestId, SamplingParams, checkpoint::ModelFiles,
+    text_generation::TextGenerator,
 };
 use wisp_tests::{
+    inside::{files, folder, session},
     lora::{Adapter, Module},
     program::Place,
 };
 
 const NEW_TOKENS: usize = 12;
 
-/// The model inside: 3 layers, 8 heads of 32 over 2 KV heads, in GGUF.
+/// Width of a head of the model inside, which is in GGUF.
 const HEAD_DIM: usize = 32;
-
-fn inside() -> PathBuf {
-    concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../native-demo/model/wisp-tiny.gguf"
-    )
-    .into()
-}
 
 /// Its modules, as Hugging Face calls them.
 fn modules() -> Vec<Module> {
@@ -99,24 +88,13 @@ fn limits() -> ModelLimits {
     }
 }
 
-fn session(place: Place) -> InferenceSession {
-    let (spec, profile) = match place {
-        Place::Host => ("host", Profile::Full),
-        Place::Vulkan => ("vulkan", Profile::Full),
-        Place::VulkanBaseline => ("vulkan", Profile::Baseline),
-    };
-    let spec: DeviceSpec = spec.parse().unwrap();
-    let device = pollster::block_on(Device::open(&spec, profile, 0)).unwrap();
-    InferenceSession::new(device)
-}
-
 fn load(place: Place, files: &ModelFiles, limits: ModelLimits) -> TextGenerator {
     TextGenerator::load_blocking(&session(place), files, limits).unwrap()
 }
 
 /// The model inside with the three adapters, called a, b and c.
 fn load_adapted(place: Place, limits: ModelLimits) -> TextGenerator {
-    let mut generator = load(place, &ModelFiles::open(&inside()).unwrap(), limits);
+    let mut generator = load(place, &files(), limits);
     for (name, (adapter, dtype)) in ["a", "b", "c"].iter().zip(adapters()) {
         generator
             .load_adapter(name, &adapter.files(*dtype))

@@ -1,6 +1,9 @@
 //! What a model computes with adapters.
 
-use wisp_engine::pipelines::{ModelLimits, checkpoint::ModelFiles};
+use wisp_engine::{
+    device::Capabilities,
+    pipelines::{DecoderModel, PipelineModel},
+};
 use wisp_tests::{
     on_every_device,
     program::{self, Place, assert_rows_close, ids},
@@ -12,7 +15,7 @@ use super::*;
 fn merged(place: Place) {
     let mut generator = load_adapted(place, limits());
     let tokens = prompt(0, 40);
-    let file = std::fs::read(inside()).unwrap();
+    let file = std::fs::read(folder().join("wisp-tiny.gguf")).unwrap();
     let plain = logits(&mut generator, &tokens, None);
     for (name, (adapter, _)) in ["a", "b", "c"].iter().zip(adapters()) {
         let merged = ModelFiles::from_bytes("merged", adapter.merge_gguf(&file, HEAD_DIM)).unwrap();
@@ -43,7 +46,7 @@ fn merged(place: Place) {
 /// Without an adapter, room for them changes no logit's bits.
 fn room_changes_nothing(place: Place) {
     let tokens = prompt(1, 30);
-    let files = ModelFiles::open(&inside()).unwrap();
+    let files = files();
     let without = ModelLimits {
         max_num_loras: 0,
         ..limits()
@@ -201,7 +204,7 @@ on_every_device!(
 /// Two more kernels for each group of projections that read the same, and none without room.
 #[test]
 fn dispatches_and_memory() {
-    let files = ModelFiles::open(&inside()).unwrap();
+    let files = files();
     let with = |max_num_loras| {
         let limits = ModelLimits {
             max_num_loras,
@@ -209,13 +212,7 @@ fn dispatches_and_memory() {
         };
         let generator = load(Place::Host, &files, limits);
         let model = generator.model();
-        let needs = wisp_engine::pipelines::DecoderModel::estimate_memory(
-            &wisp_engine::device::Capabilities::HOST,
-            model.spec(),
-            files.recognised.names,
-            &files.checkpoint,
-            limits,
-        );
+        let needs = DecoderModel::estimate_memory(&Capabilities::HOST, &files, limits);
         (model.decoder().dispatches_per_run(), needs.unwrap())
     };
     let ((plain, without), (one, room), (three, more)) = (with(0), with(1), with(3));
