@@ -24,7 +24,7 @@ use super::{
 use crate::device::{Device, DeviceError, DeviceSpec, Profile};
 
 pub use choices::{
-    CacheStrategy, PipelineEngine, RepoType, RopeType, UnknownChoice, WeightsFormat,
+    CacheStrategy, KvCacheFormat, PipelineEngine, RepoType, RopeType, UnknownChoice, WeightsFormat,
 };
 pub use error::ConfigError;
 pub use fields::{FIELDS, Field};
@@ -59,6 +59,7 @@ pub struct PipelineConfig {
     pub pad_to_multiple_of: u64,
     pub max_num_steps: u64,
     pub cache_strategy: CacheStrategy,
+    pub kv_cache_format: KvCacheFormat,
     pub kv_cache_page_size: u32,
     pub enable_prefix_caching: bool,
     pub serialized_model_path: Option<String>,
@@ -91,6 +92,7 @@ impl Default for PipelineConfig {
             pad_to_multiple_of: 2,
             max_num_steps: 1,
             cache_strategy: CacheStrategy::Continuous,
+            kv_cache_format: KvCacheFormat::Float32,
             kv_cache_page_size: 512,
             enable_prefix_caching: false,
             serialized_model_path: None,
@@ -266,6 +268,7 @@ impl PipelineConfig {
             page_size: u32::try_from(page_size).unwrap_or(u32::MAX),
             max_steps: self.max_num_steps,
             prefix_caching: self.enable_prefix_caching,
+            cache_format: self.kv_cache_format.into(),
             ..ModelLimits::default()
         })
     }

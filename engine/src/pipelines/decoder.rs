@@ -7,8 +7,7 @@ mod weights;
 
 use crate::{
     graph::{
-        AttentionSpec, DType, Graph, GraphError, HeadSpec, Map, Op, RopeSpec, ValueId,
-        padded_head_dim,
+        AttentionSpec, CacheFormat, DType, Graph, GraphError, HeadSpec, Map, Op, RopeSpec, ValueId,
     },
     shape,
     weights::{Encoding, Views, WeightError, WeightSource},
@@ -26,6 +25,8 @@ pub struct DecoderLayout {
     pub page_size: u32,
     /// Positions that the tables of rotations cover.
     pub max_length: u64,
+    /// How the KV cache stores its elements; an encoder's stores them as they are.
+    pub cache_format: CacheFormat,
 }
 
 /// What can go wrong when a decoder's graph is built.
@@ -55,14 +56,15 @@ struct Inputs {
     /// The tables of rotations, as [`DecoderSpec::ropes`] counts them, and one that is not read.
     tables: Vec<ValueId>,
     page_size: u32,
+    format: CacheFormat,
 }
 
 /// Builds the graph of a decoder or encoder, and the views of the checkpoint's tensors that it needs.
 ///
 /// Inputs: `tokens: u32 [tokens]`, `index: u32 [tokens, 2]` (sequence, position), `page_table:
 /// u32 [batch, max_pages]`, `logit_rows: u32 [logit_rows]` (which tokens' logits are wanted).
-/// Buffers: `k.N`, `v.N: f32 [pages, page_size, kv_heads, padded head_dim]`. Output: `logits: f32
-/// [logit_rows, vocab]`.
+/// Buffers: `k.N`, `v.N: [pages, page_size, kv_heads, the format's words of a head]`. Output:
+/// `logits: f32 [logit_rows, vocab]`.
 ///
 /// An encoder takes `lengths: u32 [batch]` (tokens of each text) in place of `logit_rows`, and
 /// `positions: u32 [tokens]` and `token_types: u32 [tokens]` where it has embeddings for them. Its
@@ -97,9 +99,10 @@ pub fn build(
         .graph
         .input("page_table", DType::U32, shape!["batch", "max_pages"]);
     let page_size = layout.page_size;
+    let format = spec.cache_format(layout.cache_format);
     let encoder = spec.encoder.map(|_| {
         let lengths = b.graph.input("lengths", DType::U32, shape!["batch"]);
-        (lengths, caches(&mut b, page_size, ""))
+        (lengths, caches(&mut b, page_size, format, ""))
     });
     let inputs = Inputs {
         index,
@@ -107,6 +110,7 @@ pub fn build(
         encoder,
         tables: tables(&mut b, layout.max_length),
         page_size,
+        format,
     };
     let embedding = b.weight(
         format!("{}{}.weight", b.root, names.embedding),
@@ -200,16 +204,25 @@ fn logits(
 }
 
 /// Caches of keys and values.
-fn caches(b: &mut Builder<'_, '_>, page_size: u32, suffix: &str) -> [ValueId; 2] {
+fn caches(
+    b: &mut Builder<'_, '_>,
+    page_size: u32,
+    format: CacheFormat,
+    suffix: &str,
+) -> [ValueId; 2] {
     let shape = shape![
         "pages",
         u64::from(page_size),
         u64::from(b.spec.kv_heads),
-        padded_head_dim(b.spec.head_dim)
+        format.head_words(b.spec.head_dim)
     ];
+    let dtype = match format {
+        CacheFormat::F32 => DType::F32,
+        _ => DType::U32,
+    };
     ["k", "v"].map(|name| {
         let name = format!("{name}{suffix}");
-        b.graph.buffer(&name, DType::F32, shape.clone())
+        b.graph.buffer(&name, dtype, shape.clone())
     })
 }
 
@@ -290,7 +303,7 @@ fn attention(
     });
     let [k_cache, v_cache] = match inputs.encoder {
         Some((_, shared)) => shared,
-        None => caches(b, inputs.page_size, &format!(".{layer}")),
+        None => caches(b, inputs.page_size, inputs.format, &format!(".{layer}")),
     };
     let [q, k, v] = b.qkv(layer);
     let mut q = b.linear(x, &q, spec.hidden_size)?;
@@ -319,6 +332,7 @@ fn attention(
         Op::KvWrite {
             heads: kv,
             page_size: inputs.page_size,
+            format: inputs.format,
         },
         &[k, v, inputs.index, inputs.page_table, k_cache, v_cache],
     )?;
@@ -327,6 +341,7 @@ fn attention(
         kv_heads: spec.kv_heads,
         head_dim: spec.head_dim,
         page_size: inputs.page_size,
+        format: inputs.format,
         window: settings.window.unwrap_or(0),
         scale: settings.attention_scale,
         softcap: spec.attention_softcap,

@@ -26,7 +26,7 @@ pub mod tokenizer;
 use crate::{compiler::Footprint, graph::GraphError, session::SessionError, weights::WeightError};
 
 pub use config::{
-    CacheStrategy, ConfigError, PipelineConfig, PipelineEngine, RepoType, RopeType,
+    CacheStrategy, ConfigError, KvCacheFormat, PipelineConfig, PipelineEngine, RepoType, RopeType,
     SupportedEncoding, WeightsFormat,
 };
 pub use decoder::{DecoderError, DecoderSpec};

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::{
     compiler::Footprint,
     device::Capabilities,
+    graph::CacheFormat,
     session::{CompiledModel, Dims, InferenceSession, InitOptions, Model, SessionError},
     weights::{Views, WeightSource},
 };
@@ -43,6 +44,8 @@ pub struct ModelLimits {
     pub memory: u64,
     /// Sequences share the pages of equal beginnings.
     pub prefix_caching: bool,
+    /// How the KV cache stores its elements.
+    pub cache_format: CacheFormat,
 }
 
 impl Default for ModelLimits {
@@ -58,6 +61,7 @@ impl Default for ModelLimits {
             max_steps: 8,
             memory: 0,
             prefix_caching: false,
+            cache_format: CacheFormat::F32,
         }
     }
 }
@@ -320,7 +324,7 @@ fn check_memory(
     // The cache's workspace is what weights and intermediate results leave.
     let workspace = memory.saturating_sub(needs.total() - needs.buffers);
     let per_position = spec
-        .kv_bytes_per_position()
+        .kv_bytes_per_position(limits.cache_format)
         .max(1)
         .saturating_mul(limits.max_batch);
     let mut positions = workspace / per_position;
@@ -334,8 +338,8 @@ fn check_memory(
                 .into()
         }
         positions => format!(
-            "use --max-length {positions} or less, fewer sequences at a time, or more of the memory \
-             (--gpu-memory-utilization)"
+            "use --max-length {positions} or less, fewer sequences at a time, a smaller \
+             --kv-cache-format, or more of the memory (--gpu-memory-utilization)"
         ),
     };
     Err(PipelineError::DoesNotFit {
@@ -370,7 +374,9 @@ fn fit(
     limits.max_step_tokens = limits.max_step_tokens.min(most_tokens);
     limits.max_batch = limits.max_batch.min(most_tokens);
     limits.max_logit_rows = limits.max_logit_rows.min(most_tokens);
-    let page_bytes = spec.kv_row_bytes().saturating_mul(limits.page_size.into());
+    let page_bytes = spec
+        .kv_row_bytes(limits.cache_format)
+        .saturating_mul(limits.page_size.into());
     let most = capabilities
         .max_binding_bytes
         .min(capabilities.max_buffer_bytes)
@@ -401,6 +407,7 @@ pub(super) fn compile(
     let layout = DecoderLayout {
         page_size: limits.page_size,
         max_length: limits.max_length,
+        cache_format: limits.cache_format,
     };
     let graph = decoder::build(spec, names, weights, layout)?;
     Ok(InferenceSession::compile_for(&graph, target)?)
