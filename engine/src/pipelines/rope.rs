@@ -219,7 +219,10 @@ impl Rotations {
             let (position, pair) = (i / 2 / pairs, i / 2 % pairs);
             // The angle is rounded to f32 as the reference implementations do.
             let angle = f64::from(position as f32 * self.frequencies[pair as usize]);
-            let turn = if i % 2 == 0 { angle.cos() } else { angle.sin() };
+            let turn = match i.is_multiple_of(2) {
+                true => angle.cos(),
+                false => angle.sin(),
+            };
             (turn * self.factor) as f32
         };
         range.map(element).collect()
