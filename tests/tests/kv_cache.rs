@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use wisp_engine::{
-    device::{Device, DeviceSpec, Profile},
+    device::Device,
     graph::CacheFormat,
     pipelines::{
         ModelLimits, Request, RequestId, SamplingParams, checkpoint::ModelFiles,
@@ -13,6 +13,7 @@ use wisp_engine::{
     session::InferenceSession,
 };
 use wisp_tests::{
+    inside::session,
     kernels::noise,
     on_every_device,
     program::{Place, generate, ids, logits, run},
@@ -163,19 +164,8 @@ on_every_device!(
 );
 
 fn load(place: Place, model: &Path, limits: ModelLimits) -> TextGenerator {
-    let (spec, profile) = match place {
-        Place::Host => ("host", Profile::Full),
-        Place::Vulkan => ("vulkan", Profile::Full),
-        Place::VulkanBaseline => ("vulkan", Profile::Baseline),
-    };
-    let spec: DeviceSpec = spec.parse().unwrap();
     let files = ModelFiles::open(model).unwrap();
-    pollster::block_on(async {
-        let session = InferenceSession::new(Device::open(&spec, profile, 0).await.unwrap());
-        TextGenerator::load(&session, &files, limits, None)
-            .await
-            .unwrap()
-    })
+    TextGenerator::load_blocking(&session(place), &files, limits).unwrap()
 }
 
 /// Runs requests to their end; those with a number are cancelled after so many steps. What each drew.
