@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{AddressSpace, StorageAccess, TypeInner};
-use variants::{ANY_COLS, ENCODINGS, VARIANTS, Variant};
+use variants::{ANY_COLS, VARIANTS, Variant};
 use wesl::{CompileOptions, ModulePath, NoMangler, ResolveError, Resolver};
 
 /// Where the modules of one kernel come from.
@@ -27,6 +27,7 @@ impl Sources<'_> {
         let name = path.components.join("/");
         match (name.as_str(), self.encoding) {
             ("encoding", Some(encoding)) => format!("src/encodings/{encoding}.wgsl").into(),
+            ("cache", Some(format)) => format!("src/caches/{format}.wgsl").into(),
             _ => format!("src/{name}.wgsl").into(),
         }
     }
@@ -91,7 +92,7 @@ fn jobs() -> Vec<(&'static Variant, Option<&'static str>)> {
             jobs.push((variant, None));
             continue;
         }
-        for encoding in ENCODINGS {
+        for encoding in variant.formats() {
             // Columns that are multiples of 32 need no scalar loads.
             if ANY_COLS.contains(encoding) || !variant.features.contains(&"scalar") {
                 jobs.push((variant, Some(*encoding)));

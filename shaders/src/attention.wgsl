@@ -2,7 +2,9 @@
 // 2022): causal, or with `both_ways` also of what follows. A workgroup does one head of one token, WG
 // positions at a time: first each invocation scores one position, then they share out the head's
 // vec4s and, where these are fewer than WG, the positions.
+import package::cache::{head_at, score, value};
 import package::paged::cache_row;
+import package::query::{query, MAX_QUADS};
 import package::reduce::{workgroup_sum, workgroup_max};
 import constants::WG;
 
@@ -20,22 +22,18 @@ struct AttentionParams {
 
 @group(0) @binding(0) var<uniform> p: AttentionParams;
 @group(0) @binding(1) var<storage, read> q: array<f32>; // [tokens, heads, head_dim]
-@group(0) @binding(2) var<storage, read> k_cache: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read> v_cache: array<vec4<f32>>;
+// 2 and 3: the cache.
 @group(0) @binding(4) var<storage, read> index: array<vec2<u32>>; // [tokens] (sequence, position)
 @group(0) @binding(5) var<storage, read> page_table: array<u32>; // [batch, max_pages]
 @group(0) @binding(6) var<storage, read_write> out: array<f32>; // [tokens, heads, head_dim]
 @if(both_ways) @group(0) @binding(7) var<storage, read> lengths: array<u32>; // [batch]
 
 const TILE = vec2<u32>(1u, 1u);
-// vec4s of the widest head.
-const MAX_QUADS: u32 = 64u;
 // Below every score that matters; finite, so that differences are.
 const LOWEST: f32 = -3.0e38;
 
-var<workgroup> query: array<vec4<f32>, MAX_QUADS>;
 var<workgroup> weights: array<f32, WG>;
-var<workgroup> rows: array<u32, WG>;
+var<workgroup> places: array<u32, WG>;
 var<workgroup> sums: array<vec4<f32>, WG>;
 
 fn load_query(base: u32, quad: u32) -> vec4<f32> {
@@ -77,35 +75,33 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     workgroupBarrier();
     for (var first = start; first < end; first += WG) {
         let position = first + lid;
-        var score = LOWEST;
+        var own = LOWEST;
         if position < end {
             let page = page_table[at.x * p.max_pages + position / p.page_size];
-            let row = (cache_row(page, position, p.page_size, p.kv_heads) + kv_head) * quads;
-            rows[lid] = row;
-            score = 0.0;
-            for (var i = 0u; i < quads; i++) {
-                score += dot(query[i], k_cache[row + i]);
-            }
+            let row = cache_row(page, position, p.page_size, p.kv_heads) + kv_head;
+            let place = head_at(row, quads);
+            places[lid] = place;
+            own = score(place, quads);
             if p.softcap != 0.0 {
                 // tanh's argument is bounded: some devices overflow inside it.
-                score = p.softcap * tanh(clamp(score / p.softcap, -20.0, 20.0));
+                own = p.softcap * tanh(clamp(own / p.softcap, -20.0, 20.0));
             }
         }
         let before = greatest;
-        greatest = max(greatest, workgroup_max(score, lid));
-        let weight = select(0.0, exp(score - greatest), position < end);
+        greatest = max(greatest, workgroup_max(own, lid));
+        let weight = select(0.0, exp(own - greatest), position < end);
         weights[lid] = weight;
-        // The sum's barriers also order `rows` and `weights` before their readers.
+        // The sum's barriers also order `places` and `weights` before their readers.
         let fade = exp(before - greatest);
         total = total * fade + workgroup_sum(weight, lid);
         acc *= fade;
         let count = min(WG, end - first);
         if lane < lanes {
             for (var j = lane; j < count; j += lanes) {
-                acc += weights[j] * v_cache[rows[j] + quad];
+                acc += weights[j] * value(places[j], quads, quad);
             }
         }
-        // The next step overwrites `rows` and `weights`.
+        // The next step overwrites `places` and `weights`.
         workgroupBarrier();
     }
     sums[lid] = acc;

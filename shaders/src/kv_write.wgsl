@@ -1,4 +1,5 @@
-// Writes new keys and values into the paged cache. An invocation writes one vec4 of both.
+// Writes new keys and values into the paged cache. An invocation writes one unit of both.
+import package::cache::{UNIT, head_at, store_key, store_value};
 import package::paged::cache_row;
 import constants::WG;
 
@@ -19,8 +20,7 @@ struct KvWriteParams {
 @group(0) @binding(2) var<storage, read> v: array<f32>; // [tokens, v_stride]
 @group(0) @binding(3) var<storage, read> index: array<vec2<u32>>; // [tokens] (sequence, position)
 @group(0) @binding(4) var<storage, read> page_table: array<u32>; // [batch, max_pages]
-@group(0) @binding(5) var<storage, read_write> k_cache: array<vec4<f32>>;
-@group(0) @binding(6) var<storage, read_write> v_cache: array<vec4<f32>>;
+// 5 and 6: the cache.
 
 const TILE = vec2<u32>(WG, 1u);
 
@@ -31,27 +31,28 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let quads = (p.head_dim + 3u) / 4u;
+    let units = (quads + UNIT - 1u) / UNIT;
     let i = (wid.x + wid.z * groups.x) * WG + lid;
     let t = wid.y;
-    if i >= p.kv_heads * quads || t >= p.tokens {
+    if i >= p.kv_heads * units || t >= p.tokens {
         return;
     }
-    let head = i / quads;
-    let quad = i % quads;
+    let head = i / units;
+    let unit = i % units;
     let at = index[t];
     let page = page_table[at.x * p.max_pages + at.y / p.page_size];
-    let row = cache_row(page, at.y, p.page_size, p.kv_heads) + head;
+    let place = head_at(cache_row(page, at.y, p.page_size, p.kv_heads) + head, quads);
     let from_k = t * p.k_stride + p.k_offset + head * p.head_dim;
     let from_v = t * p.v_stride + p.v_offset + head * p.head_dim;
-    var key = vec4(0.0);
-    var value = vec4(0.0);
-    for (var j = 0u; j < 4u; j++) {
-        let d = 4u * quad + j;
+    var keys: array<vec4<f32>, UNIT>;
+    var values: array<vec4<f32>, UNIT>;
+    for (var j = 0u; j < 4u * UNIT; j++) {
+        let d = 4u * UNIT * unit + j;
         if d < p.head_dim {
-            key[j] = k[from_k + d];
-            value[j] = v[from_v + d];
+            keys[j / 4u][j % 4u] = k[from_k + d];
+            values[j / 4u][j % 4u] = v[from_v + d];
         }
     }
-    k_cache[row * quads + quad] = key;
-    v_cache[row * quads + quad] = value;
+    store_key(place, quads, unit, keys);
+    store_value(place, quads, unit, values);
 }

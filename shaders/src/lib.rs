@@ -1,10 +1,11 @@
 //! Wisp's WGSL kernels, as data.
 //!
-//! Each op is one `.wgsl` file beside this one, each weight encoding one in `encodings/`; the table in
-//! `variants.rs` says which combinations there are. The build script composes them with `wesl`
-//! (imports and `@if`), validates every one with naga, reads from naga what a device must know
-//! (bindings, workgroup size and memory), and asserts that the structs of [`params`] have naga's
-//! layout. A shader that fails any of this fails the build. What is embedded is plain WGSL.
+//! Each op is one `.wgsl` file beside this one, each weight encoding one in `encodings/`, each format
+//! of the KV cache one in `caches/`; the table in `variants.rs` says which combinations there are. The
+//! build script composes them with `wesl` (imports and `@if`), validates every one with naga, reads
+//! from naga what a device must know (bindings, workgroup size and memory), and asserts that the
+//! structs of [`params`] have naga's layout. A shader that fails any of this fails the build. What is
+//! embedded is plain WGSL.
 //!
 //! Rejected: gluing sources from strings (unreadable, and checked only when they first run) and
 //! typing in bindings and sizes a second time.
@@ -23,10 +24,12 @@
 //! whose [`Suits`] is `Any` or the device's kind, whose `max_rows_y` is not below the grid's second
 //! dimension, and whose `cols_multiple` divides the op's columns. The baseline fits every device.
 
+mod cache_format;
 pub mod params;
 #[expect(dead_code, reason = "the table is for the build script")]
 mod variants;
 
+pub use cache_format::CacheFormat;
 pub use variants::Suits;
 
 /// How a kernel uses a binding.
@@ -110,10 +113,18 @@ mod tests {
     }
 
     #[test]
+    fn every_format_of_the_cache_has_its_kernels() {
+        assert_eq!(CacheFormat::ALL.map(CacheFormat::name), *variants::CACHES);
+    }
+
+    #[test]
     fn every_op_runs_on_every_adapter() {
         let ops: HashSet<_> = kernels().iter().map(|kernel| kernel.op).collect();
         // Two more measure a device.
-        assert_eq!(ops.len(), 21 + 2 + 3 * variants::ENCODINGS.len());
+        assert_eq!(
+            ops.len(),
+            16 + 2 + 3 * variants::ENCODINGS.len() + 5 * variants::CACHES.len()
+        );
         for op in ops {
             let baseline = candidates(op).find(|kernel| {
                 kernel.needs == Needs::default()

@@ -1,6 +1,6 @@
-// The paged KV cache: [pages, page_size, kv_heads, ceil(head_dim / 4)] of vec4<f32>.
+// The paged KV cache: [pages, page_size, kv_heads] heads; `caches/` says what one is made of.
 
-// Where a page's slot begins, in rows of one head.
+// The number of a position's first head.
 fn cache_row(page: u32, position: u32, page_size: u32, kv_heads: u32) -> u32 {
     return (page * page_size + position % page_size) * kv_heads;
 }

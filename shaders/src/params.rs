@@ -197,9 +197,9 @@ params! {
     /// come from the token's position through the page table.
     ///
     /// Bindings: 1 `k: f32 [tokens, k_stride]`, 2 `v: f32 [tokens, v_stride]`, 3 `index: vec2<u32>
-    /// [tokens]`, 4 `page_table: u32 [batch, max_pages]`, 5 `k_cache`, 6 `v_cache`: `vec4<f32>
-    /// [pages, page_size, kv_heads, ceil(head_dim / 4)]` (written; the pad elements get zero).
-    /// Grid: `[kv_heads * ceil(head_dim / 4), tokens]`.
+    /// [tokens]`, 4 `page_table: u32 [batch, max_pages]`, 5 `k_cache`, 6 `v_cache`: `[pages,
+    /// page_size, kv_heads, head_words]` in the kernel's [`CacheFormat`](crate::CacheFormat) (written;
+    /// the pad elements get zero). Grid: `[kv_heads * head_units, tokens]`.
     KvWriteParams {
         /// Tokens in the batch.
         tokens: u32,
@@ -224,7 +224,7 @@ params! {
     ///
     /// Bindings: 1 `qkv: f32 [tokens, (heads + 2 * kv_heads) * head_dim]`, 2 `q: f32 [tokens,
     /// heads * head_dim]` (written), 3 `index`, 4 `table`, 5 `page_table`, 6 `k_cache`, 7
-    /// `v_cache` (written). Grid: `[(heads + 2 * kv_heads) * ceil(head_dim / 4), tokens]`.
+    /// `v_cache` (written). Grid: `[(heads + 2 * kv_heads) * head_units, tokens]`.
     ///
     /// `norm_rope_kv_write`: `rms_norm` of each head's query and key before. One more binding: 8
     /// `norms: f32 [2, head_dim]`, the weights for queries, then those for keys.

@@ -1,6 +1,7 @@
 // Rope of the queries and keys, and the keys and values into the paged cache, from the fused
-// projection. An invocation does one vec4 of one head. With `norm` each head's query and key is first
+// projection. An invocation does one unit of one head. With `norm` each head's query and key is first
 // normalised by its root mean square, which every invocation computes for itself.
+import package::cache::{UNIT, head_at, store_key, store_value};
 import package::paged::cache_row;
 import constants::WG;
 
@@ -23,8 +24,7 @@ struct RopeKvWriteParams {
 @group(0) @binding(3) var<storage, read> index: array<vec2<u32>>; // [tokens] (sequence, position)
 @group(0) @binding(4) var<storage, read> table: array<vec2<f32>>; // [positions, rotary_dim / 2] (cosine, sine)
 @group(0) @binding(5) var<storage, read> page_table: array<u32>; // [batch, max_pages]
-@group(0) @binding(6) var<storage, read_write> k_cache: array<vec4<f32>>;
-@group(0) @binding(7) var<storage, read_write> v_cache: array<vec4<f32>>;
+// 6 and 7: the cache.
 @if(norm) @group(0) @binding(8) var<storage, read> norms: array<f32>; // [2, head_dim] (of queries, of keys)
 
 const TILE = vec2<u32>(WG, 1u);
@@ -82,14 +82,15 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let quads = (p.head_dim + 3u) / 4u;
+    let units = (quads + UNIT - 1u) / UNIT;
     let all_heads = p.heads + 2u * p.kv_heads;
     let i = (wid.x + wid.z * groups.x) * WG + lid;
     let t = wid.y;
-    if i >= all_heads * quads || t >= p.tokens {
+    if i >= all_heads * units || t >= p.tokens {
         return;
     }
-    let head = i / quads;
-    let quad = i % quads;
+    let head = i / units;
+    let unit = i % units;
     let at = index[t];
     let begin = (t * all_heads + head) * p.head_dim;
     let is_value = head >= p.heads + p.kv_heads;
@@ -98,31 +99,31 @@ fn main(
         scale = head_scale(begin);
     }
     let weights = select(0u, p.head_dim, head >= p.heads);
-    var four = vec4(0.0);
-    for (var j = 0u; j < 4u; j++) {
-        let d = 4u * quad + j;
+    var fours: array<vec4<f32>, UNIT>;
+    for (var j = 0u; j < 4u * UNIT; j++) {
+        let d = 4u * UNIT * unit + j;
         if d < p.head_dim {
             if is_value {
-                four[j] = qkv[begin + d];
+                fours[j / 4u][j % 4u] = qkv[begin + d];
             } else {
-                four[j] = rotated(begin, d, at.y, scale, weights);
+                fours[j / 4u][j % 4u] = rotated(begin, d, at.y, scale, weights);
             }
         }
     }
     if head < p.heads {
-        for (var j = 0u; j < 4u; j++) {
-            let d = 4u * quad + j;
+        for (var j = 0u; j < 4u * UNIT; j++) {
+            let d = 4u * UNIT * unit + j;
             if d < p.head_dim {
-                q[(t * p.heads + head) * p.head_dim + d] = four[j];
+                q[(t * p.heads + head) * p.head_dim + d] = fours[j / 4u][j % 4u];
             }
         }
         return;
     }
     let page = page_table[at.x * p.max_pages + at.y / p.page_size];
-    let row = cache_row(page, at.y, p.page_size, p.kv_heads);
+    let row = cache_row(page, at.y, p.page_size, p.kv_heads) + head - p.heads;
     if is_value {
-        v_cache[(row + head - p.heads - p.kv_heads) * quads + quad] = four;
+        store_value(head_at(row - p.kv_heads, quads), quads, unit, fours);
     } else {
-        k_cache[(row + head - p.heads) * quads + quad] = four;
+        store_key(head_at(row, quads), quads, unit, fours);
     }
 }

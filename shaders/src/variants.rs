@@ -1,5 +1,5 @@
 //! The table of kernel variants: read by the build script, which makes a kernel of every line, and
-//! for an op on weights one of every line and encoding. Best first within an op and a kind of adapter.
+//! for an op on weights or the KV cache one of every line and encoding. Best first within an op and a kind of adapter.
 
 /// What kind of adapter a kernel was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,21 @@ pub(crate) const ENCODINGS: &[&str] = &[
 /// Encodings whose rows may have any number of columns; the others' are multiples of 32.
 pub(crate) const ANY_COLS: &[&str] = &["f32", "f16", "bf16"];
 
+/// The formats of the KV cache: the files of `caches/`.
+pub(crate) const CACHES: &[&str] = &["f32", "f16", "q8_0"];
+
+impl Variant {
+    /// The formats that there is a kernel for each of; none of an op without a dot at its end.
+    pub(crate) fn formats(&self) -> &'static [&'static str] {
+        let has = |name| self.constants.iter().any(|(constant, _)| *constant == name);
+        match (has("PLANES"), has("CACHE")) {
+            (true, _) => ENCODINGS,
+            (_, true) => CACHES,
+            _ => &[],
+        }
+    }
+}
+
 #[rustfmt::skip]
 pub(crate) const VARIANTS: &[Variant] = &[
     variant("embed.",         "baseline", "embed",         &[],         &[("WG", 64), ("PLANES", 3)], Suits::Any, ANY),
@@ -93,11 +108,11 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("layer_norm",     "baseline", "norm",          &["layer"],         &[("WG", 256)], Suits::Any, ANY),
     variant("add_layer_norm", "baseline", "norm",          &["layer", "add"],  &[("WG", 256)], Suits::Any, ANY),
     variant("rope",           "baseline", "rope",          &[],         &[("WG", 64)],  Suits::Any, ANY),
-    variant("kv_write",       "baseline", "kv_write",      &[],         &[("WG", 64)],  Suits::Any, ANY),
-    variant("rope_kv_write",  "baseline", "rope_kv_write", &[],         &[("WG", 64)],  Suits::Any, ANY),
-    variant("norm_rope_kv_write", "baseline", "rope_kv_write", &["norm"], &[("WG", 64)], Suits::Any, ANY),
-    variant("attention",      "baseline", "attention",     &[],         &[("WG", 64)],  Suits::Any, ANY),
-    variant("full_attention", "baseline", "attention",     &["both_ways"], &[("WG", 64)], Suits::Any, ANY),
+    variant("kv_write.",      "baseline", "kv_write",      &["write"],   &[("WG", 64), ("CACHE", 5)], Suits::Any, ANY),
+    variant("rope_kv_write.", "baseline", "rope_kv_write", &["write"],   &[("WG", 64), ("CACHE", 6)], Suits::Any, ANY),
+    variant("norm_rope_kv_write.", "baseline", "rope_kv_write", &["norm", "write"], &[("WG", 64), ("CACHE", 6)], Suits::Any, ANY),
+    variant("attention.",     "baseline", "attention",     &[],            &[("WG", 64), ("CACHE", 2)], Suits::Any, ANY),
+    variant("full_attention.", "baseline", "attention",    &["both_ways"], &[("WG", 64), ("CACHE", 2)], Suits::Any, ANY),
     variant("gated",          "baseline", "gated",         &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("elementwise",    "baseline", "elementwise",   &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("map",            "baseline", "map",           &[],         &[("WG", 256)], Suits::Any, ANY),

@@ -4,8 +4,9 @@ use std::sync::OnceLock;
 
 use wisp_engine::device::{Buffer, Device, DeviceError, Dispatch, Profile, Usage};
 use wisp_engine::weights::{Encoding, encodings::repack_rows};
-use wisp_shaders::{Access, Kernel};
+use wisp_shaders::{Access, CacheFormat, Kernel};
 
+use crate::cache::{decode, encode};
 use crate::quantize::quantize;
 
 /// The memory of one binding and how close a kernel must come to what its twin writes there.
@@ -14,12 +15,27 @@ pub struct Memory {
     bytes: Vec<u8>,
     /// Bound of `|a - b| / |b|` over floats; `None` is equality of bytes.
     bound: Option<f64>,
+    /// The format of a KV cache and the width of its heads; else the bytes are floats.
+    cache: Option<(CacheFormat, usize)>,
 }
 
 /// Memory that is read, or must be written exactly as the twin writes it.
 pub fn exact<T: bytemuck::NoUninit>(data: &[T]) -> Memory {
     let bytes = bytemuck::cast_slice(data).to_vec();
-    Memory { bytes, bound: None }
+    Memory {
+        bytes,
+        bound: None,
+        cache: None,
+    }
+}
+
+/// A KV cache of these padded heads, as close as that to the twin's when it is decoded.
+pub fn cache(format: CacheFormat, head_dim: usize, heads: &[f32], bound: Option<f64>) -> Memory {
+    Memory {
+        bound,
+        cache: Some((format, head_dim)),
+        ..exact(&encode(format, head_dim, heads))
+    }
 }
 
 /// `len` floats to be written, with noise in them that shows what is left untouched.
@@ -181,16 +197,19 @@ fn run(device: &Device, kernel: &'static Kernel, case: &Case) -> Result<Outputs,
     all.skip(1).map(read).collect()
 }
 
+impl Memory {
+    /// The numbers that the bytes stand for.
+    fn floats(&self, bytes: &[u8]) -> Vec<f64> {
+        let words: Vec<u32> = bytemuck::pod_collect_to_vec(bytes);
+        let (format, head_dim) = self.cache.unwrap_or((CacheFormat::F32, 4));
+        let floats = decode(format, head_dim, &words);
+        floats.into_iter().map(f64::from).collect()
+    }
+}
+
 /// `|a - b| / |b|`: NaN where either has one.
-fn error(a: &[u8], b: &[u8]) -> f64 {
-    let floats = |bytes: &[u8]| -> Vec<f64> {
-        bytes
-            .chunks_exact(4)
-            .map(|b| bytemuck::pod_read_unaligned::<f32>(b).into())
-            .collect()
-    };
-    let (a, b) = (floats(a), floats(b));
-    let off: f64 = a.iter().zip(&b).map(|(a, b)| (a - b) * (a - b)).sum();
+fn error(a: &[f64], b: &[f64]) -> f64 {
+    let off: f64 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
     let norm: f64 = b.iter().map(|b| b * b).sum();
     (off / norm.max(1e-30)).sqrt()
 }
@@ -213,7 +232,7 @@ fn differences(case: &Case, actual: &Outputs, expected: &Outputs) -> Vec<String>
             None => difference(a, b),
             Some(f64::INFINITY) => None,
             Some(bound) => {
-                let error = error(a, b);
+                let error = error(&memory.floats(a), &memory.floats(b));
                 (error.is_nan() || error > bound).then(|| format!("error {error:e} of {bound:e}"))
             }
         };
@@ -312,11 +331,11 @@ mod tests {
 
     #[test]
     fn errors_are_seen() {
-        let of = |a: [f32; 2], b: [f32; 2]| error(bytemuck::bytes_of(&a), bytemuck::bytes_of(&b));
+        let of = |a: [f64; 2], b: [f64; 2]| error(&a, &b);
         assert_eq!(of([3.0, 4.0], [3.0, 4.0]), 0.0);
         assert_eq!(of([3.0, 9.0], [3.0, 4.0]), 1.0);
-        assert!(of([f32::NAN, 4.0], [3.0, 4.0]).is_nan());
-        assert!(of([f32::INFINITY, 4.0], [f32::INFINITY, 4.0]).is_nan());
+        assert!(of([f64::NAN, 4.0], [3.0, 4.0]).is_nan());
+        assert!(of([f64::INFINITY, 4.0], [f64::INFINITY, 4.0]).is_nan());
         assert!(difference(&[1, 2, 3, 4], &[1, 2, 3, 4]).is_none());
         assert!(difference(&[1, 2, 3, 4], &[1, 2, 3, 5]).is_some());
     }

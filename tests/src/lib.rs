@@ -1,5 +1,6 @@
 //! What the whole-program tests share.
 
+pub mod cache;
 pub mod dequantize;
 pub mod encoder;
 pub mod gguf_writer;

@@ -59,7 +59,15 @@ fn for_each_checkpoint(check: impl Fn(&str, &Path, &Golden)) {
 
 fn logits_and_tokens(place: Place) {
     for_each_checkpoint(|name, directory, golden| {
-        for flags in [&[][..], &["--prefill-chunk", "7", "--page-size", "3"]] {
+        let paged = [
+            "--prefill-chunk",
+            "7",
+            "--cache-strategy",
+            "paged",
+            "--page-size",
+            "3",
+        ];
+        for flags in [&[][..], &paged] {
             let what = format!("{name} on {place:?} with {flags:?}");
             let off = assert_rows_close(
                 &what,
@@ -90,6 +98,8 @@ fn limits_change_nothing(place: Place) {
                     combinations.push([
                         "--prefill-chunk",
                         chunk,
+                        "--cache-strategy",
+                        "paged",
                         "--page-size",
                         page,
                         "--max-num-steps",

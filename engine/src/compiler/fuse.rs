@@ -10,7 +10,9 @@
 
 use std::collections::HashMap;
 
-use crate::graph::{Graph, HeadSpec, Node, NormKind, NormSpec, Op, RopeSpec, ValueId, ValueKind};
+use crate::graph::{
+    CacheFormat, Graph, HeadSpec, Node, NormKind, NormSpec, Op, RopeSpec, ValueId, ValueKind,
+};
 
 /// A step of the fused graph.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +35,7 @@ pub(super) enum Step {
         kv: HeadSpec,
         rope: RopeSpec,
         page_size: u32,
+        format: CacheFormat,
         operands: [ValueId; 5],
     },
     /// What adapters add to a stacked product, in place.
@@ -218,6 +221,7 @@ fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced
     let Op::KvWrite {
         heads: kv,
         page_size,
+        format,
     } = nodes[at].op
     else {
         return None;
@@ -282,6 +286,7 @@ fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced
         kv,
         rope: q_spec,
         page_size,
+        format,
         operands: [index, nodes[rope_k].inputs[2], page_table, k_cache, v_cache],
     }]);
     Some(())

@@ -14,8 +14,8 @@ use super::{
 use crate::{
     device::Capabilities,
     graph::{
-        Activation, AttentionSpec, DType, Dim, Graph, HeadSpec, Map, Node, NormKind, NormSpec, Op,
-        RopeSpec, Shape, ValueId, ValueKind, padded_head_dim,
+        Activation, AttentionSpec, CacheFormat, DType, Dim, Graph, HeadSpec, Map, Node, NormKind,
+        NormSpec, Op, RopeSpec, Shape, ValueId, ValueKind,
     },
     weights::Encoding,
 };
@@ -309,8 +309,11 @@ impl Lowering<'_> {
                 kv,
                 rope,
                 page_size,
+                format,
                 operands,
-            } => self.rope_kv_write(*qkv, *norm, *q, *heads, *kv, *rope, *page_size, *operands),
+            } => self.rope_kv_write(
+                *qkv, *norm, *q, *heads, *kv, *rope, *page_size, *format, *operands,
+            ),
             Step::GatedStacked { stacked, node } => self.gated(node, Some(*stacked)),
             Step::AddNorm {
                 a,
@@ -344,7 +347,11 @@ impl Lowering<'_> {
                 self.norm(norm, node.inputs[0], None, weights, node.outputs[0])
             }
             Op::Rope(spec) => self.rope(node, spec),
-            Op::KvWrite { heads, page_size } => self.kv_write(node, heads, page_size),
+            Op::KvWrite {
+                heads,
+                page_size,
+                format,
+            } => self.kv_write(node, heads, page_size, format),
             Op::Attention(spec) => self.attention(node, spec),
             Op::Gated { .. } => self.gated(node, None),
             Op::Map(map) => self.map(node, map),
@@ -723,6 +730,7 @@ impl Lowering<'_> {
         node: &Node,
         heads: HeadSpec,
         page_size: u32,
+        format: CacheFormat,
     ) -> Result<(), CompileError> {
         let op = "kv_write";
         let tokens = self.rows(node.inputs[0]);
@@ -745,10 +753,10 @@ impl Lowering<'_> {
             late!(KvWriteParams, tokens = tokens, max_pages = max_pages),
         );
         let grid = [
-            Size::fixed(u64::from(heads.heads) * padded_head_dim(heads.head_dim) / 4),
+            Size::fixed(u64::from(heads.heads) * format.head_units(heads.head_dim)),
             tokens,
         ];
-        self.call(op, op.into(), grid, params, memory)
+        self.call(&format.op(op), op.into(), grid, params, memory)
     }
 
     #[allow(clippy::too_many_arguments, reason = "the fields of one fused step")]
@@ -761,6 +769,7 @@ impl Lowering<'_> {
         kv: HeadSpec,
         rope: RopeSpec,
         page_size: u32,
+        format: CacheFormat,
         operands: [ValueId; 5],
     ) -> Result<(), CompileError> {
         let op = match norm {
@@ -798,10 +807,10 @@ impl Lowering<'_> {
         );
         let all_heads = u64::from(heads.heads) + 2 * u64::from(kv.heads);
         let grid = [
-            Size::fixed(all_heads * padded_head_dim(kv.head_dim) / 4),
+            Size::fixed(all_heads * format.head_units(kv.head_dim)),
             tokens,
         ];
-        self.call(op, op.into(), grid, params, memory)
+        self.call(&format.op(op), op.into(), grid, params, memory)
     }
 
     fn attention(&mut self, node: &Node, spec: AttentionSpec) -> Result<(), CompileError> {
@@ -831,7 +840,7 @@ impl Lowering<'_> {
             late!(AttentionParams, tokens = tokens, max_pages = max_pages),
         );
         self.call(
-            op,
+            &spec.format.op(op),
             op.into(),
             [Size::fixed(spec.heads.into()), tokens],
             params,

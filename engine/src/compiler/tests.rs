@@ -5,7 +5,8 @@ mod lora;
 use super::*;
 use crate::{
     graph::{
-        Activation, AttentionSpec, DType, HeadSpec, NormKind, NormSpec, Op, RopeSpec, ValueId,
+        Activation, AttentionSpec, CacheFormat, DType, HeadSpec, NormKind, NormSpec, Op, RopeSpec,
+        ValueId,
     },
     shape,
     weights::Encoding,
@@ -68,6 +69,7 @@ fn block(k_encoding: Encoding) -> Graph {
         Op::KvWrite {
             heads: kv,
             page_size: 16,
+            format: CacheFormat::F32,
         },
         &[k, v, index, pages, k_cache, v_cache],
     )
@@ -77,6 +79,7 @@ fn block(k_encoding: Encoding) -> Graph {
         kv_heads: 1,
         head_dim: 32,
         page_size: 16,
+        format: CacheFormat::F32,
         window: 0,
         scale: 0.2,
         softcap: 0.0,
@@ -121,8 +124,8 @@ fn a_block_becomes_few_calls() {
         [
             "rms_norm",
             "matmul.q8_0",
-            "rope_kv_write",
-            "attention",
+            "rope_kv_write.f32",
+            "attention.f32",
             "matmul.q8_0",
             "add_rms_norm",
             "matmul.q8_0",
@@ -164,6 +167,7 @@ fn norms_of_heads_join_their_rotation() {
     let write = Op::KvWrite {
         heads,
         page_size: 16,
+        format: CacheFormat::F32,
     };
     g.add(write, &[k, v, index, pages, k_cache, v_cache])
         .unwrap();
@@ -172,6 +176,7 @@ fn norms_of_heads_join_their_rotation() {
         kv_heads: 2,
         head_dim: 32,
         page_size: 16,
+        format: CacheFormat::F32,
         window: 0,
         scale: 0.2,
         softcap: 0.0,
@@ -184,7 +189,7 @@ fn norms_of_heads_join_their_rotation() {
     let program = compile(&g, &Capabilities::BASELINE).unwrap();
     assert_eq!(
         ops(&program),
-        ["matmul.q8_0", "norm_rope_kv_write", "attention"]
+        ["matmul.q8_0", "norm_rope_kv_write.f32", "attention.f32"]
     );
     assert_eq!(
         program.vectors.last().unwrap().tensors,
@@ -197,7 +202,12 @@ fn an_encoding_of_its_own_is_a_call_of_its_own() {
     let program = compile(&block(Encoding::F16), &Capabilities::BASELINE).unwrap();
     assert_eq!(
         ops(&program)[1..5],
-        ["matmul.q8_0", "matmul.f16", "matmul.q8_0", "rope_kv_write"]
+        [
+            "matmul.q8_0",
+            "matmul.f16",
+            "matmul.q8_0",
+            "rope_kv_write.f32"
+        ]
     );
 }
 

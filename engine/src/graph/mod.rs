@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::weights::Encoding;
 
-pub(crate) use op::padded_head_dim;
 pub use op::{Activation, AttentionSpec, HeadSpec, Map, NormKind, NormSpec, Op, RopeSpec};
+pub use wisp_shaders::CacheFormat;
 
 /// One dimension of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

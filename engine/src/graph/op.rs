@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DType, Dim, Shape, Value, ValueKind};
+use super::{CacheFormat, DType, Dim, Shape, Value, ValueKind};
 
 /// The activation of a feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -86,6 +86,8 @@ pub struct AttentionSpec {
     pub head_dim: u32,
     /// Positions in a page of the cache.
     pub page_size: u32,
+    /// How the cache stores its elements.
+    pub format: CacheFormat,
     /// How many positions a token sees to a side, itself included; 0 is all.
     pub window: u32,
     /// Factor on the scores.
@@ -113,12 +115,15 @@ pub enum Op {
     /// `(x [tokens, heads * head_dim], index u32 [tokens, 2], table weight [positions, rotary_dim]) -> same as x`.
     Rope(RopeSpec),
     /// `(k, v [tokens, kv_heads * head_dim], index u32 [tokens, 2], page_table u32 [batch, max_pages],
-    /// k_cache, v_cache buffers [pages, page_size, kv_heads, padded head_dim])`, writes the caches.
+    /// k_cache, v_cache buffers [pages, page_size, kv_heads, the format's words of a head])`, writes
+    /// the caches.
     KvWrite {
         /// The KV heads.
         heads: HeadSpec,
         /// Positions in a page of the cache.
         page_size: u32,
+        /// How the cache stores its elements.
+        format: CacheFormat,
     },
     /// `(q [tokens, heads * head_dim], k_cache, v_cache, index, page_table) -> same as q`. One that is
     /// not causal takes the sequences' lengths too, `u32 [batch]`.
@@ -308,7 +313,7 @@ impl Op {
                 }
                 Ok(vec![(DType::F32, x.shape.clone())])
             }
-            (Op::KvWrite { heads, .. }, [k, v, index, page_table, k_cache, v_cache]) => {
+            (Op::KvWrite { heads, format, .. }, [k, v, index, page_table, k_cache, v_cache]) => {
                 for (x, what) in [(k, "k"), (v, "v")] {
                     expect(x, what, DType::F32, 2)?;
                     expect_cols(x, what, heads.width())?;
@@ -316,15 +321,20 @@ impl Op {
                 same_outer(k, v)?;
                 expect(index, "the index", DType::U32, 2)?;
                 expect(page_table, "the page table", DType::U32, 2)?;
-                expect_buffer(k_cache, "the key cache")?;
-                expect_buffer(v_cache, "the value cache")?;
+                for (cache, what) in [(k_cache, "the key cache"), (v_cache, "the value cache")] {
+                    expect_buffer(cache, what)?;
+                    expect_cols(cache, what, format.head_words(heads.head_dim))?;
+                }
                 Ok(Vec::new())
             }
-            (Op::Attention(spec), [q, _k_cache, _v_cache, index, page_table, lengths @ ..])
+            (Op::Attention(spec), [q, k_cache, v_cache, index, page_table, lengths @ ..])
                 if lengths.len() == usize::from(!spec.causal) =>
             {
                 expect(q, "q", DType::F32, 2)?;
                 expect_cols(q, "q", u64::from(spec.heads) * u64::from(spec.head_dim))?;
+                for (cache, what) in [(k_cache, "the key cache"), (v_cache, "the value cache")] {
+                    expect_cols(cache, what, spec.format.head_words(spec.head_dim))?;
+                }
                 expect(index, "the index", DType::U32, 2)?;
                 expect(page_table, "the page table", DType::U32, 2)?;
                 for lengths in lengths {
@@ -457,11 +467,6 @@ impl Op {
             _ => Err(format!("it does not take {} operands", operands.len())),
         }
     }
-}
-
-/// The padded width of a head in the KV cache: whole groups of four elements.
-pub(crate) fn padded_head_dim(head_dim: u32) -> u64 {
-    u64::from(head_dim).next_multiple_of(4)
 }
 
 impl Dim {

@@ -24,7 +24,7 @@ use super::{
 use crate::device::{Device, DeviceError, DeviceSpec, Profile};
 
 pub use choices::{
-    CacheStrategy, PipelineEngine, RepoType, RopeType, UnknownChoice, WeightsFormat,
+    CacheStrategy, KvCacheFormat, PipelineEngine, RepoType, RopeType, UnknownChoice, WeightsFormat,
 };
 pub use error::ConfigError;
 pub use fields::{FIELDS, Field};
@@ -59,6 +59,7 @@ pub struct PipelineConfig {
     pub pad_to_multiple_of: u64,
     pub max_num_steps: u64,
     pub cache_strategy: CacheStrategy,
+    pub kv_cache_format: KvCacheFormat,
     pub kv_cache_page_size: u32,
     pub enable_prefix_caching: bool,
     pub serialized_model_path: Option<String>,
@@ -95,6 +96,7 @@ impl Default for PipelineConfig {
             pad_to_multiple_of: 2,
             max_num_steps: 1,
             cache_strategy: CacheStrategy::Continuous,
+            kv_cache_format: KvCacheFormat::Float32,
             kv_cache_page_size: 512,
             enable_prefix_caching: false,
             serialized_model_path: None,
@@ -271,6 +273,7 @@ impl PipelineConfig {
             prefix_caching: self.enable_prefix_caching,
             max_num_loras: self.loras(),
             max_lora_rank: self.max_lora_rank,
+            cache_format: self.kv_cache_format.into(),
             ..ModelLimits::default()
         })
     }

@@ -6,16 +6,17 @@ mod names;
 mod spec;
 mod weights;
 
+use std::ops::Range;
+
 use crate::{
     graph::{
-        AttentionSpec, DType, Graph, GraphError, HeadSpec, Map, Op, RopeSpec, ValueId,
-        padded_head_dim,
+        AttentionSpec, CacheFormat, DType, Graph, GraphError, HeadSpec, Map, Op, RopeSpec, ValueId,
     },
     shape,
     weights::{Encoding, Views, WeightError, WeightSource},
 };
 
-use super::{pipeline_model::ReturnHiddenStates, rope};
+use super::{pipeline_model::ReturnHiddenStates, rope::Rotations, window::WindowRings};
 use lora::Loras;
 pub use lora::{LORA_GROUPS, LoraGroup, LoraLayout};
 pub use names::{GGUF, HUGGING_FACE, HUGGING_FACE_BOTH_NORMS, QkvLayout, TensorNames};
@@ -31,6 +32,10 @@ pub struct DecoderLayout {
     pub max_length: u64,
     /// Room for adapters; an encoder has none.
     pub lora: Option<LoraLayout>,
+    /// How the KV cache stores its elements; an encoder's stores them as they are.
+    pub cache_format: CacheFormat,
+    /// The rings of the layers with a window; `None`: they keep whole texts, as the others.
+    pub rings: Option<WindowRings>,
     /// Hidden states that a decoder returns beside its logits.
     pub hidden_states: ReturnHiddenStates,
 }
@@ -67,22 +72,34 @@ pub enum DecoderError {
     Graph(#[from] GraphError),
 }
 
+/// Where the pages of a layer's cache are found.
+#[derive(Clone, Copy)]
+struct Paging {
+    table: ValueId,
+    page_size: u32,
+    /// The dimension that counts the pages of a cache.
+    pages: &'static str,
+}
+
 /// What every block reads besides the stream.
 struct Inputs {
     index: ValueId,
-    page_table: ValueId,
+    paging: Paging,
+    /// Of the layers with a window, where these have rings.
+    rings: Option<Paging>,
     /// Of an encoder: the texts' lengths, and the cache of keys and values that its blocks share.
     encoder: Option<(ValueId, [ValueId; 2])>,
     /// The tables of rotations, as [`DecoderSpec::ropes`] counts them, and one that is not read.
     tables: Vec<ValueId>,
-    page_size: u32,
+    format: CacheFormat,
 }
 
 /// Builds the graph of a decoder or encoder, and the views of the checkpoint's tensors that it needs.
 ///
 /// Inputs: `tokens: u32 [tokens]`, `index: u32 [tokens, 2]` (sequence, position), `page_table:
-/// u32 [batch, max_pages]`, `logit_rows: u32 [logit_rows]` (which tokens' logits are wanted).
-/// Buffers: `k.N`, `v.N: f32 [pages, page_size, kv_heads, padded head_dim]`. Output: `logits: f32
+/// u32 [batch, max_pages]`, `logit_rows: u32 [logit_rows]` (which tokens' logits are wanted), and
+/// `window_table: u32 [batch, max_window_pages]` where layers have rings. Buffers: `k.N`, `v.N:
+/// [pages or window_pages, page_size, kv_heads, the format's words of a head]`. Output: `logits: f32
 /// [logit_rows, vocab]`, and `hidden_states: f32 [logit_rows or tokens, hidden]` where the layout
 /// asks for them.
 ///
@@ -119,20 +136,29 @@ pub fn build(
     };
     let tokens = b.graph.input("tokens", DType::U32, shape!["tokens"]);
     let index = b.graph.input("index", DType::U32, shape!["tokens", 2u64]);
-    let page_table = b
-        .graph
-        .input("page_table", DType::U32, shape!["batch", "max_pages"]);
-    let page_size = layout.page_size;
+    let mut table = |name, entries| b.graph.input(name, DType::U32, shape!["batch", entries]);
+    let paging = Paging {
+        table: table("page_table", "max_pages"),
+        page_size: layout.page_size,
+        pages: "pages",
+    };
+    let rings = layout.rings.map(|rings| Paging {
+        table: table("window_table", "max_window_pages"),
+        page_size: rings.page_size,
+        pages: "window_pages",
+    });
+    let format = spec.cache_format(layout.cache_format);
     let encoder = spec.encoder.map(|_| {
         let lengths = b.graph.input("lengths", DType::U32, shape!["batch"]);
-        (lengths, caches(&mut b, page_size, ""))
+        (lengths, caches(&mut b, paging, format, ""))
     });
     let inputs = Inputs {
         index,
-        page_table,
+        paging,
+        rings,
         encoder,
         tables: tables(&mut b, layout.max_length),
-        page_size,
+        format,
     };
     let lora = layout.lora.filter(|_| spec.encoder.is_none());
     b.loras = lora.map(|layout| Loras {
@@ -245,16 +271,25 @@ fn logits(
 }
 
 /// Caches of keys and values.
-fn caches(b: &mut Builder<'_, '_>, page_size: u32, suffix: &str) -> [ValueId; 2] {
+fn caches(
+    b: &mut Builder<'_, '_>,
+    paging: Paging,
+    format: CacheFormat,
+    suffix: &str,
+) -> [ValueId; 2] {
     let shape = shape![
-        "pages",
-        u64::from(page_size),
+        paging.pages,
+        u64::from(paging.page_size),
         u64::from(b.spec.kv_heads),
-        padded_head_dim(b.spec.head_dim)
+        format.head_words(b.spec.head_dim)
     ];
+    let dtype = match format {
+        CacheFormat::F32 => DType::F32,
+        _ => DType::U32,
+    };
     ["k", "v"].map(|name| {
         let name = format!("{name}{suffix}");
-        b.graph.buffer(&name, DType::F32, shape.clone())
+        b.graph.buffer(&name, dtype, shape.clone())
     })
 }
 
@@ -264,16 +299,25 @@ fn tables(b: &mut Builder<'_, '_>, length: u64) -> Vec<ValueId> {
     for (i, settings) in b.spec.ropes.iter().enumerate() {
         let used = b.spec.layers.iter().any(|layer| layer.rope == Some(i));
         let length = if used { length } else { 1 };
-        let values = rope::table(settings.theta, b.spec.rotary_dim, &settings.scaling, length);
+        let rotations =
+            Rotations::new(settings.theta, b.spec.rotary_dim, &settings.scaling, length);
         let shape = [length, b.spec.rotated().into()];
-        tables.push(table(b, &format!("rope.table.{i}"), &values, shape));
+        let compute = move |range| rotations.elements(range);
+        tables.push(table(b, &format!("rope.table.{i}"), shape, compute));
     }
-    tables.push(table(b, "rope.none", &[1.0, 0.0], [1, 2]));
+    tables.push(table(b, "rope.none", [1, 2], |range| {
+        range.map(|i| (1 - i % 2) as f32).collect()
+    }));
     tables
 }
 
-fn table(b: &mut Builder<'_, '_>, name: &str, values: &[f32], shape: [u64; 2]) -> ValueId {
-    b.weights.add_values(name, values, &shape);
+fn table(
+    b: &mut Builder<'_, '_>,
+    name: &str,
+    shape: [u64; 2],
+    compute: impl Fn(Range<u64>) -> Vec<f32> + Send + Sync + 'static,
+) -> ValueId {
+    b.weights.add_computed(name, &shape, compute);
     b.graph
         .weight(name, Encoding::F32, shape![shape[0], shape[1]])
 }
@@ -333,9 +377,11 @@ fn attention(
         heads,
         head_dim: spec.head_dim,
     });
+    let rings = inputs.rings.filter(|_| settings.window.is_some());
+    let paging = rings.unwrap_or(inputs.paging);
     let [k_cache, v_cache] = match inputs.encoder {
         Some((_, shared)) => shared,
-        None => caches(b, inputs.page_size, &format!(".{layer}")),
+        None => caches(b, paging, inputs.format, &format!(".{layer}")),
     };
     let [q, k, v] = b.qkv(layer);
     let q = b.linear(x, &q, spec.hidden_size)?;
@@ -364,21 +410,23 @@ fn attention(
     b.graph.add(
         Op::KvWrite {
             heads: kv,
-            page_size: inputs.page_size,
+            page_size: paging.page_size,
+            format: inputs.format,
         },
-        &[k, v, inputs.index, inputs.page_table, k_cache, v_cache],
+        &[k, v, inputs.index, paging.table, k_cache, v_cache],
     )?;
     let attention = Op::Attention(AttentionSpec {
         heads: spec.heads,
         kv_heads: spec.kv_heads,
         head_dim: spec.head_dim,
-        page_size: inputs.page_size,
+        page_size: paging.page_size,
+        format: inputs.format,
         window: settings.window.unwrap_or(0),
         scale: settings.attention_scale,
         softcap: spec.attention_softcap,
         causal: inputs.encoder.is_none(),
     });
-    let mut operands = vec![q, k_cache, v_cache, inputs.index, inputs.page_table];
+    let mut operands = vec![q, k_cache, v_cache, inputs.index, paging.table];
     operands.extend(inputs.encoder.map(|(lengths, _)| lengths));
     let attended = b.graph.add(attention, &operands)?;
     let name = b.name(names.o, layer);

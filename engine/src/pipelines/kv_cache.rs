@@ -46,6 +46,13 @@ pub struct PrefixHits {
     pub hits: u64,
 }
 
+impl PrefixHits {
+    /// The share of the tokens whose keys and values were there.
+    pub fn rate(self) -> f64 {
+        self.hits as f64 / self.tokens.max(1) as f64
+    }
+}
+
 /// Hands out the pages of a pool.
 #[derive(Clone, Debug)]
 pub struct PagePool {

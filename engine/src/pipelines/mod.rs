@@ -24,11 +24,12 @@ mod stoppable_text;
 pub mod text_encoder;
 pub mod text_generation;
 pub mod tokenizer;
+pub mod window;
 
 use crate::{compiler::Footprint, graph::GraphError, session::SessionError, weights::WeightError};
 
 pub use config::{
-    CacheStrategy, ConfigError, PipelineConfig, PipelineEngine, RepoType, RopeType,
+    CacheStrategy, ConfigError, KvCacheFormat, PipelineConfig, PipelineEngine, RepoType, RopeType,
     SupportedEncoding, WeightsFormat,
 };
 pub use decoder::{DecoderError, DecoderSpec};
@@ -101,7 +102,8 @@ pub enum PipelineError {
     /// Occurs when a batch contradicts itself or the model's limits.
     #[error("the batch does not fit the model's limits")]
     Batch,
-    /// Occurs when the KV cache of one layer exceeds what the device binds at once.
+    /// Occurs when the KV cache of one layer, or the table of rotations, exceeds what the device binds
+    /// at once.
     #[error(
         "a KV cache for {max_batch} sequences of {max_length} tokens is too large for this device: use --max-length {positions} or less"
     )]

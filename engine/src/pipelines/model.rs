@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     compiler::Footprint,
     device::Capabilities,
+    graph::CacheFormat,
     session::{CompiledModel, Dims, InferenceSession, InitOptions, Model, SessionError},
     weights::{Views, WeightSource},
 };
@@ -20,6 +21,7 @@ use super::{
     pipeline_model::{ReturnHiddenStates, ReturnLogits, TokenInputs},
     request::Sequence,
     sampler, size,
+    window::WindowRings,
 };
 
 mod execute;
@@ -41,7 +43,9 @@ pub struct ModelLimits {
     pub max_logit_rows: u64,
     /// Positions in a page of the KV cache.
     pub page_size: u32,
-    /// Pages of the KV cache; 0: enough for `max_batch` sequences of `max_length`.
+    /// Pages of the KV cache at the most; 0: enough for `max_batch` sequences of `max_length`. Where
+    /// the device or the memory has no room for them there are fewer, enough for one sequence: then
+    /// sequences wait for each other's pages.
     pub pages: u64,
     /// Decode steps in one submission.
     pub max_steps: u64,
@@ -53,6 +57,8 @@ pub struct ModelLimits {
     pub max_num_loras: u64,
     /// Their highest rank.
     pub max_lora_rank: u64,
+    /// How the KV cache stores its elements.
+    pub cache_format: CacheFormat,
     /// Tokens of which logits are computed.
     pub return_logits: ReturnLogits,
     /// Hidden states that are returned.
@@ -74,6 +80,7 @@ impl Default for ModelLimits {
             prefix_caching: false,
             max_num_loras: 0,
             max_lora_rank: 16,
+            cache_format: CacheFormat::F32,
             return_logits: ReturnLogits::LastToken,
             return_hidden_states: ReturnHiddenStates::None,
         }
@@ -84,6 +91,11 @@ impl ModelLimits {
     /// Pages that one sequence may own.
     pub fn pages_per_sequence(&self) -> u64 {
         self.max_length.div_ceil(self.page_size.max(1).into())
+    }
+
+    /// True if sequences take pages as they grow, rather than one that holds all of them.
+    pub fn is_paged(&self) -> bool {
+        u64::from(self.page_size) < self.max_length
     }
 
     /// Pages of the whole cache.
@@ -109,6 +121,7 @@ impl ModelLimits {
 pub struct DecoderModel {
     spec: DecoderSpec,
     limits: ModelLimits,
+    rings: Option<WindowRings>,
     decoder: Model,
     sampler: Model,
     /// The page table that is on the device.
@@ -139,12 +152,14 @@ impl DecoderModel {
     ) -> Result<DecoderModel, PipelineError> {
         let capabilities = &session.device().info().capabilities;
         let limits = fit(capabilities, &spec, limits)?;
+        let rings = WindowRings::of(&spec, &limits);
         let mut weights = Views::new(weights);
         let compiled = compile(capabilities, &spec, names, &mut weights, limits)?;
         let sampling = session.compile(&sampler::build(spec.vocab_size)?)?;
-        check_memory(&spec, limits, footprint(&compiled, &sampling, limits))?;
+        let needs = footprint(&compiled, &sampling, limits, rings);
+        let limits = fit_memory(&spec, limits, rings, needs)?;
         let options = InitOptions {
-            max_dims: max_dims(limits),
+            max_dims: all_dims(limits, rings),
             progress,
             ..Default::default()
         };
@@ -153,8 +168,11 @@ impl DecoderModel {
         for name in SHARED {
             shared.insert(name.to_string(), decoder.buffer(name)?.clone());
         }
+        if let Some(rings) = rings {
+            decoder.write("window_table", &rings.table(&limits))?;
+        }
         let options = InitOptions {
-            max_dims: max_dims(limits),
+            max_dims: all_dims(limits, rings),
             shared,
             ..Default::default()
         };
@@ -162,6 +180,7 @@ impl DecoderModel {
         Ok(DecoderModel {
             spec,
             limits,
+            rings,
             decoder,
             sampler,
             page_table: Vec::new(),
@@ -188,7 +207,8 @@ impl DecoderModel {
         let decoder = compile(target, spec, names, &mut Views::new(weights), limits)?;
         let sampler = sampler::build(spec.vocab_size)?;
         let sampler = InferenceSession::compile_for(&sampler, target)?;
-        Ok(footprint(&decoder, &sampler, limits))
+        let rings = WindowRings::of(spec, &limits);
+        Ok(footprint(&decoder, &sampler, limits, rings))
     }
 
     /// What the decoder is.
@@ -199,6 +219,11 @@ impl DecoderModel {
     /// The sizes it was made for.
     pub fn limits(&self) -> &ModelLimits {
         &self.limits
+    }
+
+    /// Where its layers with a window keep it, if not whole texts.
+    pub fn rings(&self) -> Option<WindowRings> {
+        self.rings
     }
 
     /// Kernel calls for one token: the decoder's and the sampler's.
@@ -262,15 +287,17 @@ impl DecoderModel {
         Ok(self.decoder.dims(&self.sizes(inputs))?)
     }
 
-    fn sizes(&self, inputs: &TokenInputs) -> [(&'static str, u64); 6] {
-        [
+    fn sizes(&self, inputs: &TokenInputs) -> Vec<(&'static str, u64)> {
+        let mut sizes = vec![
             ("tokens", inputs.tokens.len() as u64),
             ("batch", self.limits.max_batch),
             ("max_pages", self.limits.pages_per_sequence()),
             ("logit_rows", inputs.logit_rows.len() as u64),
             ("pages", self.limits.total_pages()),
             ("draws", draws(self.limits)),
-        ]
+        ];
+        sizes.extend(self.rings.iter().flat_map(|rings| rings.dims(&self.limits)));
+        sizes
     }
 
     /// Sets up the device's state of a sequence that begins to run, as far as its sampling needs any.
@@ -318,34 +345,71 @@ pub(super) fn max_dims(limits: ModelLimits) -> HashMap<String, u64> {
     ])
 }
 
+/// [`max_dims`], also of a decoder with rings.
+fn all_dims(limits: ModelLimits, rings: Option<WindowRings>) -> HashMap<String, u64> {
+    let own = rings.iter().flat_map(|rings| rings.dims(&limits));
+    let own = own.map(|(name, size)| (name.to_string(), size));
+    max_dims(limits).into_iter().chain(own).collect()
+}
+
 /// What decoder and sampler take together.
-fn footprint(decoder: &CompiledModel, sampler: &CompiledModel, limits: ModelLimits) -> Footprint {
-    let dims = max_dims(limits);
+fn footprint(
+    decoder: &CompiledModel,
+    sampler: &CompiledModel,
+    limits: ModelLimits,
+    rings: Option<WindowRings>,
+) -> Footprint {
+    let dims = all_dims(limits, rings);
     let decoder = decoder.program().footprint(&dims, &[]);
     decoder.and(sampler.program().footprint(&dims, &SHARED))
 }
 
-/// Refuses a model that needs more memory than it may take, and says what to change.
-fn check_memory(
+/// Bytes of the KV cache that are there however many pages there are, and those of a position.
+fn cache_bytes(spec: &DecoderSpec, limits: ModelLimits, rings: Option<WindowRings>) -> [u64; 2] {
+    let layer = 2 * spec.kv_row_bytes(limits.cache_format);
+    let windowed = spec.layers.iter().filter(|layer| layer.window.is_some());
+    let (ringed, positions) = rings.map_or((0, 0), |rings| {
+        let positions = rings.positions().saturating_mul(limits.max_batch);
+        (windowed.count(), positions)
+    });
+    let of = |layers: usize| layer.saturating_mul(layers as u64);
+    let whole = spec.layers.len() - ringed;
+    [of(ringed).saturating_mul(positions), of(whole)]
+}
+
+/// Limits that keep to the memory that a model may take: a cache of pages becomes smaller, down to
+/// what one sequence needs. Else the error says what to change.
+fn fit_memory(
     spec: &DecoderSpec,
     limits: ModelLimits,
+    rings: Option<WindowRings>,
     needs: Footprint,
-) -> Result<(), PipelineError> {
+) -> Result<ModelLimits, PipelineError> {
     let memory = limits.memory;
     if memory == 0 || needs.total() <= memory {
-        return Ok(());
+        return Ok(limits);
     }
-    // The cache's workspace is what weights, intermediate results and adapters leave.
     let adapters = limits.lora().map_or(0, |layout| layout.bytes(spec));
-    let others = needs.total() - needs.buffers;
-    let workspace = memory.saturating_sub(others.saturating_add(adapters));
-    let per_position = spec
-        .kv_bytes_per_position()
-        .max(1)
-        .saturating_mul(limits.max_batch);
-    let mut positions = workspace / per_position;
-    if u64::from(limits.page_size) < limits.max_length {
-        positions -= positions % u64::from(limits.page_size.max(1));
+    let page_size = u64::from(limits.page_size.max(1));
+    let [_, per_position] = cache_bytes(spec, limits, rings);
+    let pages = limits.total_pages().saturating_mul(page_size);
+    let pages = pages.saturating_mul(per_position);
+    // The pages' workspace is what everything else leaves.
+    let workspace = memory.saturating_sub(needs.total().saturating_sub(pages));
+    let all_positions = workspace / per_position.max(1);
+    let fewer = all_positions / page_size;
+    if limits.is_paged() && fewer >= limits.pages_per_sequence() {
+        return Ok(ModelLimits {
+            pages: fewer.min(limits.total_pages()),
+            ..limits
+        });
+    }
+    let mut positions = all_positions / limits.max_batch.max(1);
+    if limits.is_paged() {
+        positions -= positions % page_size;
+    }
+    if per_position == 0 {
+        positions = 0;
     }
     let advice = match positions {
         0 => {
@@ -354,8 +418,8 @@ fn check_memory(
                 .into()
         }
         positions => format!(
-            "use --max-length {positions} or less, fewer sequences at a time, or more of the memory \
-             (--gpu-memory-utilization)"
+            "use --max-length {positions} or less, fewer sequences at a time, a smaller \
+             --kv-cache-format, or more of the memory (--gpu-memory-utilization)"
         ),
     };
     let advice = match adapters {
@@ -397,12 +461,20 @@ fn fit(
     limits.max_step_tokens = limits.max_step_tokens.min(most_tokens);
     limits.max_batch = limits.max_batch.min(most_tokens);
     limits.max_logit_rows = limits.max_logit_rows.min(most_tokens);
-    let page_bytes = spec.kv_row_bytes().saturating_mul(limits.page_size.into());
-    let most = capabilities
+    let binding = capabilities
         .max_binding_bytes
-        .min(capabilities.max_buffer_bytes)
-        / page_bytes.max(1);
-    if limits.total_pages() > most {
+        .min(capabilities.max_buffer_bytes);
+    let row = spec.kv_row_bytes(limits.cache_format).max(1);
+    let most = binding / row.saturating_mul(limits.page_size.max(1).into());
+    if limits.is_paged() && most >= limits.pages_per_sequence() {
+        limits.pages = limits.total_pages().min(most);
+    }
+    let rings = WindowRings::of(spec, &limits);
+    let in_rings = rings.map_or(0, |rings| {
+        rings.positions().saturating_mul(limits.max_batch)
+    });
+    let [_, whole] = cache_bytes(spec, limits, rings);
+    if (whole > 0 && limits.total_pages() > most) || in_rings > binding / row {
         let positions = most * u64::from(limits.page_size) / limits.max_batch;
         return Err(PipelineError::CacheTooLarge {
             max_length: limits.max_length,
@@ -412,6 +484,14 @@ fn fit(
     }
     if let Some(layout) = limits.lora() {
         layout.check(spec, capabilities)?;
+    // So must the tables of rotations, which are computed before anything else is.
+    let turns = binding / (4 * u64::from(spec.rotated()).max(1));
+    if !spec.ropes.is_empty() && limits.max_length > turns {
+        return Err(PipelineError::CacheTooLarge {
+            max_length: limits.max_length,
+            max_batch: limits.max_batch,
+            positions: turns,
+        });
     }
     // Logits of many rows must fit one binding too.
     let rows = (capabilities.max_binding_bytes / (spec.vocab_size * 4)).max(1);
@@ -432,6 +512,8 @@ pub(super) fn compile(
         page_size: limits.page_size,
         max_length: limits.max_length,
         lora: limits.lora(),
+        cache_format: limits.cache_format,
+        rings: WindowRings::of(spec, &limits),
         hidden_states: limits.return_hidden_states,
     };
     let graph = decoder::build(spec, names, weights, layout)?;

@@ -1,6 +1,6 @@
 //! Rotary frequencies, their scalings, and the table of rotations that kernels read.
 
-use std::f64::consts::PI;
+use std::{f64::consts::PI, ops::Range};
 
 /// How positions beyond the trained ones are reached. Formulas: transformers' `modeling_rope_utils`.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,6 +95,11 @@ pub fn longrope_attention_factor(factor: f64, original: f64) -> f64 {
 
 /// The angle per position of each rotated pair, `[ceil(rotary_dim / 2)]`, and the factor on cosine and
 /// sine. `length` is the context that the table is made for.
+///
+/// Where a scaling depends on the length (dynamic NTK, LongRoPE), that is the context's, not the
+/// text's as in transformers: keys are rotated once, when they are cached, and texts of all lengths
+/// share a batch and their pages. llama.cpp and vLLM do the same. A text for which a context of its own
+/// length is made, as `wisp generate` does where none is asked for, gets what transformers computes.
 pub fn frequencies(
     theta: f32,
     rotary_dim: u32,
@@ -188,18 +193,40 @@ fn divided(frequencies: Vec<f64>, factors: &[f32]) -> Vec<f64> {
         .collect()
 }
 
-/// Cosine and sine of every position and pair, `[length, ceil(rotary_dim / 2), 2]`.
-pub fn table(theta: f32, rotary_dim: u32, scaling: &RopeScaling, length: u64) -> Vec<f32> {
-    let (frequencies, factor) = frequencies(theta, rotary_dim, scaling, length);
-    let mut table = Vec::with_capacity(length as usize * frequencies.len() * 2);
-    for position in 0..length {
-        for frequency in &frequencies {
-            // The angle is rounded to f32 as the reference implementations do.
-            let (sin, cos) = f64::from(position as f32 * frequency).sin_cos();
-            table.extend([(cos * factor) as f32, (sin * factor) as f32]);
+/// The rotations of every position, computed as they are read.
+#[derive(Clone, Debug)]
+pub struct Rotations {
+    frequencies: Vec<f32>,
+    /// Factor on cosine and sine.
+    factor: f64,
+}
+
+impl Rotations {
+    /// Those of a context of `length` positions.
+    pub fn new(theta: f32, rotary_dim: u32, scaling: &RopeScaling, length: u64) -> Rotations {
+        let (frequencies, factor) = frequencies(theta, rotary_dim, scaling, length);
+        Rotations {
+            frequencies,
+            factor,
         }
     }
-    table
+
+    /// Elements of the table of cosine and sine of every position and pair, `[length,
+    /// ceil(rotary_dim / 2), 2]`.
+    pub fn elements(&self, range: Range<u64>) -> Vec<f32> {
+        let pairs = self.frequencies.len().max(1) as u64;
+        let element = |i: u64| {
+            let (position, pair) = (i / 2 / pairs, i / 2 % pairs);
+            // The angle is rounded to f32 as the reference implementations do.
+            let angle = f64::from(position as f32 * self.frequencies[pair as usize]);
+            let turn = match i.is_multiple_of(2) {
+                true => angle.cos(),
+                false => angle.sin(),
+            };
+            (turn * self.factor) as f32
+        };
+        range.map(element).collect()
+    }
 }
 
 #[cfg(test)]
@@ -252,9 +279,9 @@ mod tests {
 
     #[test]
     fn the_first_position_does_not_rotate() {
-        assert_eq!(
-            table(10_000.0, 6, &RopeScaling::None, 1),
-            [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]
-        );
+        let rotations = Rotations::new(10_000.0, 6, &RopeScaling::None, 2);
+        assert_eq!(rotations.elements(0..6), [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]);
+        assert_eq!(rotations.elements(6..8), [1f32.cos(), 1f32.sin()]);
+        assert_eq!(rotations.elements(4..9), rotations.elements(0..12)[4..9]);
     }
 }

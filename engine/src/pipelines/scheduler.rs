@@ -74,6 +74,7 @@ pub struct Scheduler {
     running: Vec<Sequence>,
     free_slots: Vec<u32>,
     next_id: u64,
+    preemptions: u64,
 }
 
 impl Scheduler {
@@ -87,6 +88,7 @@ impl Scheduler {
             running: Vec::new(),
             free_slots,
             next_id: 0,
+            preemptions: 0,
         }
     }
 
@@ -145,6 +147,11 @@ impl Scheduler {
     /// How much of the prompts was found in the cache.
     pub fn prefix_hits(&self) -> PrefixHits {
         self.pool.prefix_hits()
+    }
+
+    /// How often a sequence gave its pages back to another and started over later.
+    pub fn preemptions(&self) -> u64 {
+        self.preemptions
     }
 
     /// Forgets the prompts that are kept for others: someone else writes to the cache.
@@ -249,6 +256,7 @@ impl Scheduler {
             } else if let Some(mut youngest) = self.running.pop() {
                 self.retire(&mut youngest);
                 self.waiting.push_front(youngest);
+                self.preemptions += 1;
             }
         }
     }

@@ -164,6 +164,11 @@ impl TextGenerator {
         self.scheduler.prefix_hits()
     }
 
+    /// How often a request gave its pages to another and started over later.
+    pub fn preemptions(&self) -> u64 {
+        self.scheduler.preemptions()
+    }
+
     /// True if nothing runs or waits, and all events were handed out.
     pub fn is_idle(&self) -> bool {
         self.scheduler.is_idle() && self.pending.is_empty()

@@ -1,7 +1,7 @@
 //! Tensors that a checkpoint does not have as such: parts of its tensors stacked, or transposed, or
 //! values that are computed. Nothing is copied until it is read, and then only what is.
 
-use std::{borrow::Cow, collections::HashMap, ops::Range};
+use std::{borrow::Cow, collections::HashMap, fmt, ops::Range};
 
 use super::{Stored, TensorInfo, WeightError, WeightSource};
 use crate::device::BoxFuture;
@@ -37,7 +37,16 @@ enum Origin {
         /// Bytes of one element.
         element: u64,
     },
-    Values(Vec<u8>),
+    Computed(Compute),
+}
+
+/// Computes some elements of a tensor.
+struct Compute(Box<dyn Fn(Range<u64>) -> Vec<f32> + Send + Sync>);
+
+impl fmt::Debug for Compute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Compute")
+    }
 }
 
 /// Elements of a shape that nobody has checked yet.
@@ -84,18 +93,30 @@ impl<'a> Views<'a> {
                 .last()
                 .map_or(0, |run| run.at + run.bytes.end - run.bytes.start),
             Origin::Columns { element, .. } => elements(shape).saturating_mul(*element),
-            Origin::Values(bytes) => bytes.len() as u64,
+            Origin::Computed(_) => elements(shape).saturating_mul(4),
         };
         self.insert(name, stored, shape, len, origin);
         Ok(())
     }
 
-    /// Adds a tensor of computed numbers.
+    /// Adds a tensor of numbers.
     pub fn add_values(&mut self, name: &str, values: &[f32], shape: &[u64]) {
-        let bytes: Vec<u8> = bytemuck::cast_slice(values).to_vec();
+        let values = values.to_vec();
+        let of = move |range: Range<u64>| values[range.start as usize..range.end as usize].to_vec();
+        self.add_computed(name, shape, of);
+    }
+
+    /// Adds a tensor of numbers that are computed when they are read: some elements at a time.
+    pub fn add_computed(
+        &mut self,
+        name: &str,
+        shape: &[u64],
+        compute: impl Fn(Range<u64>) -> Vec<f32> + Send + Sync + 'static,
+    ) {
         let stored = Stored::Encoding(super::Encoding::F32);
-        let len = bytes.len() as u64;
-        self.insert(name, stored, shape, len, Origin::Values(bytes));
+        let len = elements(shape).saturating_mul(4);
+        let origin = Origin::Computed(Compute(Box::new(compute)));
+        self.insert(name, stored, shape, len, origin);
     }
 
     fn insert(&mut self, name: &str, stored: Stored, shape: &[u64], len: u64, origin: Origin) {
@@ -322,9 +343,13 @@ impl WeightSource for Views<'_> {
                     let bytes = self.read_columns(tensor, columns, sizes, range).await?;
                     Ok(Cow::Owned(bytes))
                 }
-                Origin::Values(bytes) => Ok(Cow::Borrowed(
-                    &bytes[range.start as usize..range.end as usize],
-                )),
+                Origin::Computed(Compute(compute)) => {
+                    let values = compute(range.start / 4..range.end.div_ceil(4));
+                    let bytes: &[u8] = bytemuck::cast_slice(&values);
+                    let first = (range.start % 4) as usize;
+                    let len = (range.end - range.start) as usize;
+                    Ok(Cow::Owned(bytes[first..first + len].to_vec()))
+                }
             }
         })
     }

@@ -78,6 +78,9 @@ struct Report {
     prefill_fraction_of_fma_ceiling: f64,
     weight_bytes_per_token: u64,
     dispatches_per_token: usize,
+    /// Of the prompts' tokens, if prefixes are cached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefix_cache_hit_rate: Option<f64>,
     device_peak_bytes: u64,
     host_peak_bytes: Option<u64>,
 }
@@ -161,6 +164,7 @@ impl Bench {
         let most = files.recognised.spec.max_positions;
         let mut limits = settings.limits_of(&files, needed.max(32).min(most))?;
         limits.max_step_tokens = limits.max_step_tokens.min(self.prompt_tokens.into());
+        let caches = limits.prefix_caching;
         let Loaded {
             mut generator,
             device,
@@ -220,6 +224,7 @@ impl Bench {
             ceilings,
             weight_bytes_per_token: weight_bytes,
             dispatches_per_token: generator.model().dispatches_per_token(),
+            prefix_cache_hit_rate: caches.then(|| generator.prefix_hits().rate()),
             device_peak_bytes: device.allocated().1,
             host_peak_bytes,
         };

@@ -159,8 +159,7 @@ impl Generate {
             first.unwrap_or_default().as_secs_f64(),
         );
         if settings.config.enable_prefix_caching {
-            let hits = generator.prefix_hits();
-            timings.prefix_cache_hit_rate = Some(hits.hits as f64 / hits.tokens.max(1) as f64);
+            timings.prefix_cache_hit_rate = Some(generator.prefix_hits().rate());
         }
         if self.json {
             drop(out);

@@ -110,7 +110,7 @@ fn report(
         "kv_heads": spec.kv_heads,
         "head_dim": spec.head_dim,
         "context": spec.max_positions,
-        "kv_bytes_per_position": spec.kv_bytes_per_position(),
+        "kv_bytes_per_position": spec.kv_bytes_per_position(limits.cache_format),
         "tokenizer": files.tokenizer.is_ok(),
         "chat_template": has_chat_template(files),
         "stop_tokens": files.stop_tokens,
@@ -171,7 +171,7 @@ fn print(
         format!(
             "{} tokens, {} of KV cache each",
             spec.max_positions,
-            size(spec.kv_bytes_per_position())
+            size(spec.kv_bytes_per_position(limits.cache_format))
         ),
     );
     for (name, count) in encodings {

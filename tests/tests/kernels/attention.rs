@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 
 use proptest::prelude::*;
-use wisp_shaders::params::{AttentionParams, KvWriteParams, RopeKvWriteParams, RopeParams};
-use wisp_tests::kernels::{Case, case, check, check_fitting, close, exact, noise};
+use wisp_shaders::{
+    CacheFormat,
+    params::{AttentionParams, KvWriteParams, RopeKvWriteParams, RopeParams},
+};
+use wisp_tests::kernels::{Case, Memory, cache, case, check, check_fitting, close, exact, noise};
 
 /// A ragged batch over a cache.
 #[derive(Debug)]
@@ -64,6 +67,15 @@ const ROTATED: &[(Batch, usize)] = &[
     (batch([2, 1, 256, 3], 0, 0.0, &[(5, 1)]), 64),
 ];
 
+/// How close what is written in a format must come, if its elements are as close as this: a device
+/// may round a half up or down, and what lies between two steps may fall to either side.
+fn written(format: CacheFormat, bound: Option<f64>) -> Option<f64> {
+    match format {
+        CacheFormat::F32 => bound,
+        CacheFormat::F16 | CacheFormat::Q8_0 => Some(1e-3),
+    }
+}
+
 impl Batch {
     fn max_pages(&self) -> usize {
         let most = self
@@ -95,8 +107,9 @@ impl Batch {
         self.table().len() * self.page_size * self.kv_heads * width
     }
 
-    fn cache(&self, seed: u32) -> Vec<f32> {
-        noise(seed, self.cache_len())
+    fn cache(&self, format: CacheFormat, seed: u32, bound: Option<f64>) -> Memory {
+        let heads = noise(seed, self.cache_len());
+        cache(format, self.head_dim, &heads, bound)
     }
 
     /// Cosines and sines of every position.
@@ -109,7 +122,7 @@ impl Batch {
     }
 }
 
-fn attention(b: &Batch) -> Case {
+fn attention(b: &Batch, format: CacheFormat) -> Case {
     let tokens = b.index().len();
     let params = AttentionParams {
         tokens: tokens as u32,
@@ -125,8 +138,8 @@ fn attention(b: &Batch) -> Case {
     let len = tokens * b.heads * b.head_dim;
     let memory = vec![
         exact(&noise(1, len)),
-        exact(&b.cache(2)),
-        exact(&b.cache(3)),
+        b.cache(format, 2, None),
+        b.cache(format, 3, None),
         exact(&b.index()),
         exact(&b.table()),
         close(len, 4e-6),
@@ -134,7 +147,7 @@ fn attention(b: &Batch) -> Case {
     case(params, memory, &[b.heads, tokens], b.head_dim)
 }
 
-fn kv_write(b: &Batch) -> Case {
+fn kv_write(b: &Batch, format: CacheFormat) -> Case {
     let tokens = b.index().len();
     let width = b.kv_heads * b.head_dim;
     let params = KvWriteParams {
@@ -153,15 +166,11 @@ fn kv_write(b: &Batch) -> Case {
         exact(&noise(2, tokens * (width + 2))),
         exact(&b.index()),
         exact(&b.table()),
-        exact(&b.cache(3)),
-        exact(&b.cache(4)),
+        b.cache(format, 3, written(format, None)),
+        b.cache(format, 4, written(format, None)),
     ];
-    case(
-        params,
-        memory,
-        &[b.kv_heads * b.head_dim.div_ceil(4), tokens],
-        b.head_dim,
-    )
+    let units = format.head_units(b.head_dim as u32) as usize;
+    case(params, memory, &[b.kv_heads * units, tokens], b.head_dim)
 }
 
 fn rope(b: &Batch, rotary_dim: usize, interleaved: u32) -> Case {
@@ -185,7 +194,13 @@ fn rope(b: &Batch, rotary_dim: usize, interleaved: u32) -> Case {
     case(params, memory, &grid, b.head_dim)
 }
 
-fn rope_kv_write(b: &Batch, rotary_dim: usize, interleaved: u32) -> Case {
+fn rope_kv_write(
+    b: &Batch,
+    rotary_dim: usize,
+    interleaved: u32,
+    format: CacheFormat,
+    bound: f64,
+) -> Case {
     let tokens = b.index().len();
     let heads = b.heads + 2 * b.kv_heads;
     let params = RopeKvWriteParams {
@@ -202,15 +217,18 @@ fn rope_kv_write(b: &Batch, rotary_dim: usize, interleaved: u32) -> Case {
     };
     let memory = vec![
         exact(&noise(1, tokens * heads * b.head_dim)),
-        close(tokens * b.heads * b.head_dim, 1e-6),
+        close(tokens * b.heads * b.head_dim, bound),
         exact(&b.index()),
         exact(&b.turns(rotary_dim)),
         exact(&b.table()),
-        close(b.cache_len(), 1e-6),
+        b.cache(format, 3, written(format, Some(bound))),
         // Values are only copied.
-        exact(&b.cache(4)),
+        b.cache(format, 4, written(format, None)),
     ];
-    let grid = [heads * b.head_dim.div_ceil(4), tokens];
+    let grid = [
+        heads * format.head_units(b.head_dim as u32) as usize,
+        tokens,
+    ];
     case(params, memory, &grid, b.head_dim)
 }
 
@@ -229,32 +247,35 @@ fn ropes() {
 
 #[test]
 fn rope_kv_writes() {
-    check("rope_kv_write", &rotated(rope_kv_write));
+    for format in CacheFormat::ALL {
+        let of = |b: &Batch, rotary_dim, i| rope_kv_write(b, rotary_dim, i, format, 1e-6);
+        check(&format.op("rope_kv_write"), &rotated(of));
+    }
 }
 
 #[test]
 fn norm_rope_kv_writes() {
-    let of = |b: &Batch, rotary_dim, interleaved| {
-        let mut case = rope_kv_write(b, rotary_dim, interleaved);
-        case.memory.push(exact(&noise(6, 2 * b.head_dim)));
-        case.memory[1] = close(b.index().len() * b.heads * b.head_dim, 2e-6);
-        case.memory[5] = close(b.cache_len(), 2e-6);
-        case
-    };
-    check("norm_rope_kv_write", &rotated(of));
+    for format in CacheFormat::ALL {
+        let of = |b: &Batch, rotary_dim, interleaved| {
+            let mut case = rope_kv_write(b, rotary_dim, interleaved, format, 2e-6);
+            case.memory.push(exact(&noise(6, 2 * b.head_dim)));
+            case
+        };
+        check(&format.op("norm_rope_kv_write"), &rotated(of));
+    }
 }
 
 #[test]
 fn attentions() {
-    check(
-        "attention",
-        &BATCHES.iter().map(attention).collect::<Vec<_>>(),
-    );
+    for format in CacheFormat::ALL {
+        let cases: Vec<_> = BATCHES.iter().map(|b| attention(b, format)).collect();
+        check(&format.op("attention"), &cases);
+    }
 }
 
 /// Attention of whole sequences, in which tokens also see what follows them.
-fn full_attention(b: &Batch) -> Case {
-    let mut case = attention(b);
+fn full_attention(b: &Batch, format: CacheFormat) -> Case {
+    let mut case = attention(b, format);
     let ends = b.sequences.iter();
     let lengths: Vec<u32> = ends
         .map(|(before, count)| (before + count) as u32)
@@ -265,14 +286,19 @@ fn full_attention(b: &Batch) -> Case {
 
 #[test]
 fn full_attentions() {
-    let cases: Vec<_> = BATCHES.iter().map(full_attention).collect();
-    check("full_attention", &cases);
+    for format in CacheFormat::ALL {
+        let cases: Vec<_> = BATCHES.iter().map(|b| full_attention(b, format)).collect();
+        check(&format.op("full_attention"), &cases);
+    }
 }
 
 #[test]
 fn kv_writes() {
-    let batches = BATCHES.iter().chain(ROTATED.iter().map(|(b, _)| b));
-    check("kv_write", &batches.map(kv_write).collect::<Vec<_>>());
+    for format in CacheFormat::ALL {
+        let batches = BATCHES.iter().chain(ROTATED.iter().map(|(b, _)| b));
+        let cases: Vec<_> = batches.map(|b| kv_write(b, format)).collect();
+        check(&format.op("kv_write"), &cases);
+    }
 }
 
 proptest! {
@@ -295,7 +321,10 @@ proptest! {
             softcap,
             sequences: Cow::Owned(sequences),
         };
-        check_fitting("attention", &[attention(&batch)]);
-        check_fitting("full_attention", &[full_attention(&batch)]);
+        for format in CacheFormat::ALL {
+            check_fitting(&format.op("attention"), &[attention(&batch, format)]);
+            check_fitting(&format.op("full_attention"), &[full_attention(&batch, format)]);
+            check_fitting(&format.op("kv_write"), &[kv_write(&batch, format)]);
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::MutexGuard;
 
 use bytemuck::Pod;
+use wisp_shaders::CacheFormat;
 
 use super::buffer::HostBuffer;
 use super::error::HostError;
@@ -87,6 +88,19 @@ impl<'a> Args<'a> {
     /// Name of the op.
     pub fn op(&self) -> &str {
         self.op
+    }
+
+    /// The format of the KV cache that the op is for: the last part of its name.
+    ///
+    /// # Errors
+    /// When it names none.
+    pub fn cache_format(&self) -> Result<CacheFormat, HostError> {
+        let format = CacheFormat::ALL
+            .into_iter()
+            .find(|format| self.op.ends_with(&format.op("")));
+        format.ok_or_else(|| HostError::Format {
+            op: self.op.to_owned(),
+        })
     }
 
     /// The parameters.

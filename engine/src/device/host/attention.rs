@@ -3,9 +3,10 @@
 use std::ops::Range;
 
 use rayon::prelude::*;
-use wisp_shaders::params::AttentionParams;
+use wisp_shaders::{CacheFormat, params::AttentionParams};
 
 use super::args::{Args, size};
+use super::cache::{Heads, decode};
 use super::error::HostError;
 use super::flash;
 use super::math::{axpy_in, dot_in, exp_sum};
@@ -50,7 +51,7 @@ fn attend(args: &Args, both_ways: bool) -> Result<(), HostError> {
     let shape = Shape {
         tokens: p.tokens,
         kv_heads: p.kv_heads,
-        head_dim: p.head_dim,
+        heads: Heads::new(args.cache_format()?, p.head_dim),
         page_size: p.page_size,
         max_pages: p.max_pages,
     };
@@ -103,12 +104,37 @@ impl Attention<'_> {
         self.p.heads as usize * self.head_dim()
     }
 
-    /// The keys (or values) of a position, for one head.
+    /// The keys (or values) of `count` positions from a sequence's position on, of one KV head;
+    /// decoded to `scratch` where they must be.
     #[inline(always)]
-    pub(super) fn row<'b>(&self, cache: &'b [f32], at: [usize; 3]) -> &'b [f32] {
-        let [sequence, position, kv_head] = at;
-        let head = self.pages.row(sequence as u32, position) + kv_head * self.pages.width;
-        &cache[head..head + self.head_dim()]
+    pub(super) fn rows<'b>(
+        &'b self,
+        cache: &'b [f32],
+        at: [usize; 3],
+        count: usize,
+        scratch: &'b mut Vec<f32>,
+    ) -> Rows<'b> {
+        let heads = self.pages.heads;
+        let decoded = if heads.format == CacheFormat::F32 {
+            None
+        } else {
+            let starts: Vec<usize> = (0..count).map(|i| self.head(at, i)).collect();
+            scratch.resize(count * heads.head_dim, 0.0);
+            decode(heads, bytemuck::cast_slice(cache), &starts, scratch);
+            Some(&scratch[..])
+        };
+        Rows {
+            call: self,
+            cache,
+            at,
+            decoded,
+        }
+    }
+
+    /// Where the head of the `i`th position from here on begins.
+    #[inline(always)]
+    fn head(&self, [sequence, position, kv_head]: [usize; 3], i: usize) -> usize {
+        self.pages.row(sequence as u32, position + i) + kv_head * self.pages.heads.words
     }
 
     /// The tokens in order, cut where they do not follow each other in one sequence, and so that a
@@ -132,6 +158,26 @@ impl Attention<'_> {
     }
 }
 
+/// Keys (or values) of positions that follow each other.
+pub(super) struct Rows<'a> {
+    call: &'a Attention<'a>,
+    cache: &'a [f32],
+    at: [usize; 3],
+    decoded: Option<&'a [f32]>,
+}
+
+impl Rows<'_> {
+    /// Those of the `i`th position.
+    #[inline(always)]
+    pub(super) fn get(&self, i: usize) -> &[f32] {
+        let head_dim = self.call.head_dim();
+        match self.decoded {
+            None => &self.cache[self.call.head(self.at, i)..][..head_dim],
+            Some(decoded) => &decoded[i * head_dim..][..head_dim],
+        }
+    }
+}
+
 simd! {
     /// One token and the query heads of one KV head; a few positions at a time.
     fn one_token(call: &Attention, t: usize, kv_head: usize, out: &mut [f32]) {
@@ -149,24 +195,24 @@ fn one_token_in<L: Lanes>(call: &Attention, t: usize, kv_head: usize, out: &mut 
     // The greatest score and the sum of weights of each head.
     let mut state = vec![[f32::MIN, 0.0]; call.group()];
     let seen = call.pages.seen(sequence, position);
+    let mut scratch = [const { Vec::new() }; 2];
     for start in seen.clone().step_by(POSITIONS) {
         let count = POSITIONS.min(seen.end - start);
+        let at = [sequence, start, kv_head];
+        let [for_keys, for_values] = &mut scratch;
+        let keys = call.rows(call.k_cache, at, count, for_keys);
+        let values = call.rows(call.v_cache, at, count, for_values);
         let heads = out.chunks_exact_mut(head_dim).zip(q.chunks_exact(head_dim));
         for ((out, q), [greatest, total]) in heads.zip(&mut state) {
             let mut scores = [0.0; POSITIONS];
             let scores = &mut scores[..count];
             for (i, score) in scores.iter_mut().enumerate() {
-                let k = call.row(call.k_cache, [sequence, start + i, kv_head]);
-                *score = cap(dot_in::<L>(q, k) * call.p.scale, call.p.softcap);
+                *score = cap(dot_in::<L>(q, keys.get(i)) * call.p.scale, call.p.softcap);
             }
             let fade = exp_sum(scores, greatest, total);
             out.iter_mut().for_each(|out| *out *= fade);
             for (i, weight) in scores.iter().enumerate() {
-                axpy_in::<L>(
-                    *weight,
-                    call.row(call.v_cache, [sequence, start + i, kv_head]),
-                    out,
-                );
+                axpy_in::<L>(*weight, values.get(i), out);
             }
         }
     }

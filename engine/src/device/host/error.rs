@@ -80,6 +80,12 @@ pub enum HostError {
         /// What it is.
         actual: u64,
     },
+    /// Occurs when an op on the KV cache names no format of it.
+    #[error("{op}: the KV cache has no such format")]
+    Format {
+        /// The op.
+        op: String,
+    },
     /// Occurs when a weight's planes do not fit its shape.
     #[error("{op}: {source}")]
     Encoding {

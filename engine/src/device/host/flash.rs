@@ -27,6 +27,8 @@ struct Scratch {
     values: Vec<[f32; LANES]>,
     /// `[ROWS, head_dim]`: sums of weighted values.
     sums: Vec<f32>,
+    /// Keys and values that must be decoded: `[POSITIONS, head_dim]`.
+    decoded: [Vec<f32>; 2],
 }
 
 /// Attention of the tokens of a block; `out` is `[tokens, heads, head_dim]`.
@@ -38,6 +40,7 @@ pub(super) fn block(call: &Attention, tokens: Range<usize>, out: &mut [f32]) {
         keys: vec![[0.0; LANES]; POSITIONS / LANES * head_dim],
         values: vec![[0.0; LANES]; head_dim.div_ceil(LANES) * POSITIONS],
         sums: vec![0.0; ROWS * head_dim],
+        decoded: Default::default(),
     };
     for kv_head in 0..call.p.kv_heads as usize {
         head(call, tokens.clone(), kv_head, &mut scratch, out);
@@ -95,15 +98,17 @@ simd! {
 
 /// Packs the keys and values of `count` positions.
 #[inline(always)]
-fn pack(call: &Attention, [sequence, start, kv_head]: [usize; 3], count: usize, s: &mut Scratch) {
+fn pack(call: &Attention, at: [usize; 3], count: usize, s: &mut Scratch) {
     let head_dim = call.head_dim();
+    let [for_keys, for_values] = &mut s.decoded;
+    let all_keys = call.rows(call.k_cache, at, count, for_keys);
+    let all_values = call.rows(call.v_cache, at, count, for_values);
     for i in 0..count {
-        let at = [sequence, start + i, kv_head];
         let keys = &mut s.keys[i / LANES * head_dim..][..head_dim];
-        for (lanes, k) in keys.iter_mut().zip(call.row(call.k_cache, at)) {
+        for (lanes, k) in keys.iter_mut().zip(all_keys.get(i)) {
             lanes[i % LANES] = *k;
         }
-        for (c, v) in call.row(call.v_cache, at).chunks(LANES).enumerate() {
+        for (c, v) in all_values.get(i).chunks(LANES).enumerate() {
             s.values[c * count + i][..v.len()].copy_from_slice(v);
         }
     }

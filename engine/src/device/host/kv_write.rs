@@ -3,6 +3,7 @@
 use wisp_shaders::params::KvWriteParams;
 
 use super::args::{Args, size};
+use super::cache::Heads;
 use super::error::HostError;
 use super::paged::{Pages, Shape, Sight};
 
@@ -11,12 +12,12 @@ pub(super) fn kv_write(args: &Args) -> Result<(), HostError> {
     let p: KvWriteParams = args.params()?;
     let k: &[f32] = args.read(1, size(&[p.tokens, p.k_stride]))?;
     let v: &[f32] = args.read(2, size(&[p.tokens, p.v_stride]))?;
-    let k_cache: &mut [f32] = args.write_all(5)?;
-    let v_cache: &mut [f32] = args.write_all(6)?;
+    let k_cache: &mut [u32] = args.write_all(5)?;
+    let v_cache: &mut [u32] = args.write_all(6)?;
     let shape = Shape {
         tokens: p.tokens,
         kv_heads: p.kv_heads,
-        head_dim: p.head_dim,
+        heads: Heads::new(args.cache_format()?, p.head_dim),
         page_size: p.page_size,
         max_pages: p.max_pages,
     };
@@ -41,24 +42,19 @@ pub(super) fn kv_write(args: &Args) -> Result<(), HostError> {
         let row = pages.row(sequence, position as usize);
         let k = &k[t * p.k_stride as usize + p.k_offset as usize..][..width];
         let v = &v[t * p.v_stride as usize + p.v_offset as usize..][..width];
-        write_heads(k, p.head_dim, &mut k_cache[row..], pages.width);
-        write_heads(v, p.head_dim, &mut v_cache[row..], pages.width);
+        write_heads(pages.heads, k, &mut k_cache[row..]);
+        write_heads(pages.heads, v, &mut v_cache[row..]);
     }
     Ok(())
 }
 
-/// Copies heads, each padded with zeros to `width`.
-pub(super) fn write_heads(heads: &[f32], head_dim: u32, row: &mut [f32], width: usize) {
-    let head_dim = head_dim as usize;
-    if head_dim == 0 {
+/// Stores heads, one after the other.
+pub(super) fn write_heads(heads: Heads, from: &[f32], to: &mut [u32]) {
+    if heads.head_dim == 0 {
         return;
     }
-    for (head, to) in heads
-        .chunks_exact(head_dim)
-        .zip(row.chunks_exact_mut(width))
-    {
-        let (elements, padding) = to.split_at_mut(head_dim);
-        elements.copy_from_slice(head);
-        padding.fill(0.0);
+    let to = to.chunks_exact_mut(heads.words);
+    for (head, words) in from.chunks_exact(heads.head_dim).zip(to) {
+        heads.encode(head, words);
     }
 }

@@ -7,6 +7,7 @@
 mod args;
 mod backend;
 mod buffer;
+mod cache;
 mod dot;
 mod error;
 mod flash;
@@ -58,6 +59,14 @@ pub type Twin = fn(&Args) -> Result<(), HostError>;
 /// The twin of an op: `rope`, or one with an encoding, `matmul.q4_k`.
 pub fn twin(op: &str) -> Option<Twin> {
     if let Some((op, name)) = op.split_once('.') {
+        match op {
+            "attention" => return Some(attention::attention),
+            "full_attention" => return Some(attention::full_attention),
+            "kv_write" => return Some(kv_write::kv_write),
+            "norm_rope_kv_write" => return Some(rope_kv_write::norm_rope_kv_write),
+            "rope_kv_write" => return Some(rope_kv_write::rope_kv_write),
+            _ => {}
+        }
         let encoding = Encoding::all().find(|encoding| encoding.name() == name)?;
         return match op {
             "embed" => Some(with_encoding!(encoding, E => embed::embed::<E>)),
@@ -72,23 +81,18 @@ pub fn twin(op: &str) -> Option<Twin> {
         "add_layer_norm" => norm::add_layer_norm,
         "add_rms_norm" => norm::add_rms_norm,
         "argmax" => argmax::argmax,
-        "attention" => attention::attention,
         "combine_experts" => combine_experts::combine_experts,
         "elementwise" => elementwise::elementwise,
-        "full_attention" => attention::full_attention,
         "gated" => gated::gated,
         "gather_rows" => gather_rows::gather_rows,
-        "kv_write" => kv_write::kv_write,
         "layer_norm" => norm::layer_norm,
         "lora_expand" => lora_expand::lora_expand,
         "lora_shrink" => lora_shrink::lora_shrink,
         "map" => map::map,
         "measure_fma" => measure::measure_fma,
         "measure_read" => measure::measure_read,
-        "norm_rope_kv_write" => rope_kv_write::norm_rope_kv_write,
         "rms_norm" => norm::rms_norm,
         "rope" => rope::rope,
-        "rope_kv_write" => rope_kv_write::rope_kv_write,
         "route" => route::route,
         "sample" => sample::sample,
         "softmax" => softmax::softmax,

@@ -1,8 +1,9 @@
-//! The paged KV cache: `[pages, page_size, kv_heads, ceil(head_dim / 4)]` of `vec4<f32>`.
+//! The paged KV cache: `[pages, page_size, kv_heads]` heads, each in the words of its format.
 
 use std::ops::Range;
 
 use super::args::{Args, size};
+use super::cache::Heads;
 use super::error::HostError;
 
 /// Which rows of the cache hold which positions.
@@ -12,8 +13,7 @@ pub(super) struct Pages<'a> {
     page_size: usize,
     max_pages: usize,
     kv_heads: usize,
-    /// Elements of a head in the cache: `head_dim` rounded up to a multiple of 4.
-    pub(super) width: usize,
+    pub(super) heads: Heads,
     sight: Sight<'a>,
 }
 
@@ -49,7 +49,7 @@ impl Sight<'_> {
 pub(super) struct Shape {
     pub(super) tokens: u32,
     pub(super) kv_heads: u32,
-    pub(super) head_dim: u32,
+    pub(super) heads: Heads,
     pub(super) page_size: u32,
     pub(super) max_pages: u32,
 }
@@ -57,7 +57,7 @@ pub(super) struct Shape {
 impl<'a> Pages<'a> {
     /// Takes the index and the page table, whose binding follows the one of the index.
     ///
-    /// `cache` is the length of the smaller cache in elements. Every page that holds a position
+    /// `cache` is the length of the smaller cache in words. Every page that holds a position
     /// in a token's sight is checked to lie within it.
     pub(super) fn take(
         args: &'a Args,
@@ -72,15 +72,14 @@ impl<'a> Pages<'a> {
             page_size: shape.page_size as usize,
             max_pages: shape.max_pages as usize,
             kv_heads: shape.kv_heads as usize,
-            width: (shape.head_dim as usize).next_multiple_of(4),
+            heads: shape.heads,
             sight,
         };
         if shape.page_size == 0 {
             return Err(args.value("page_size", "at least 1", 0u32));
         }
-        let width = pages.width as u32;
-        let page = size(&[shape.page_size, shape.kv_heads, width]).max(1);
-        pages.check(args, cache / page)?;
+        let page = size(&[shape.page_size, shape.kv_heads]).saturating_mul(shape.heads.words);
+        pages.check(args, cache / page.max(1))?;
         Ok(pages)
     }
 
@@ -114,11 +113,11 @@ impl<'a> Pages<'a> {
         self.sight.seen(sequence, position)
     }
 
-    /// Where the first head of a position begins in the cache, in elements.
+    /// Where the first head of a position begins in the cache, in words.
     #[inline]
     pub(super) fn row(&self, sequence: u32, position: usize) -> usize {
         let entry = sequence as usize * self.max_pages + position / self.page_size;
         let slot = self.table[entry] as usize * self.page_size + position % self.page_size;
-        slot * self.kv_heads * self.width
+        slot * self.kv_heads * self.heads.words
     }
 }

@@ -4,6 +4,7 @@
 use wisp_shaders::params::RopeKvWriteParams;
 
 use super::args::{Args, size};
+use super::cache::Heads;
 use super::error::HostError;
 use super::kv_write::write_heads;
 use super::math::dot;
@@ -29,7 +30,6 @@ fn write(args: &Args, is_normed: bool) -> Result<(), HostError> {
     };
     let normalise = |head: &mut [f32], weights: Option<&[f32]>| {
         if let Some(weights) = weights {
-            let head = &mut head[..head_dim];
             let scale = 1.0 / (dot(head, head) / head_dim as f32 + p.eps).sqrt();
             for (x, weight) in head.iter_mut().zip(weights) {
                 *x *= scale * (weight + p.weight_offset);
@@ -42,12 +42,12 @@ fn write(args: &Args, is_normed: bool) -> Result<(), HostError> {
     check_rotary_dim(args, p.rotary_dim, p.head_dim)?;
     let qkv: &[f32] = args.read(1, width.saturating_mul(p.tokens as usize))?;
     let q: &mut [f32] = args.write(2, size(&[p.tokens, p.heads, p.head_dim]))?;
-    let k_cache: &mut [f32] = args.write_all(6)?;
-    let v_cache: &mut [f32] = args.write_all(7)?;
+    let k_cache: &mut [u32] = args.write_all(6)?;
+    let v_cache: &mut [u32] = args.write_all(7)?;
     let shape = Shape {
         tokens: p.tokens,
         kv_heads: p.kv_heads,
-        head_dim: p.head_dim,
+        heads: Heads::new(args.cache_format()?, p.head_dim),
         page_size: p.page_size,
         max_pages: p.max_pages,
     };
@@ -63,6 +63,7 @@ fn write(args: &Args, is_normed: bool) -> Result<(), HostError> {
         return Ok(());
     }
     let interleaved = p.interleaved != 0;
+    let mut turned = vec![0.0; kv_width];
     for (t, &[sequence, position]) in pages.index.iter().enumerate() {
         let turns = table.row(position);
         let (queries, rest) = qkv[t * width..][..width].split_at(q_width);
@@ -74,13 +75,13 @@ fn write(args: &Args, is_normed: bool) -> Result<(), HostError> {
             rotate(head, turns, interleaved);
         }
         let row = pages.row(sequence, position as usize);
-        let cached = &mut k_cache[row..][..p.kv_heads as usize * pages.width];
-        write_heads(keys, p.head_dim, cached, pages.width);
-        for head in cached.chunks_exact_mut(pages.width) {
+        turned.copy_from_slice(keys);
+        for head in turned.chunks_exact_mut(head_dim) {
             normalise(head, norms.map(|(_, keys)| keys));
             rotate(head, turns, interleaved);
         }
-        write_heads(values, p.head_dim, &mut v_cache[row..], pages.width);
+        write_heads(pages.heads, &turned, &mut k_cache[row..]);
+        write_heads(pages.heads, values, &mut v_cache[row..]);
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Every twin against plain loops in `f64`, and its refusals.
 
 use proptest::prelude::*;
-use wisp_shaders::params::*;
+use wisp_shaders::{CacheFormat, params::*};
 
+use super::cache::{Heads, decode};
 use super::testing::{assert_close, bind, buffer, call, contents, numbers, run};
 use super::{HostBuffer, HostError, twin};
 use crate::weights::Encoding;
@@ -549,14 +550,25 @@ fn batches() -> impl Strategy<Value = Batch> {
         )
 }
 
-fn check_attention(b: &Batch, window: u32, softcap: f32, both_ways: bool) {
+/// The words that a cache's heads take in a format, and the heads as they are stored there.
+fn stored(b: &Batch, format: CacheFormat, padded: &[f32]) -> (Vec<u32>, Vec<f32>) {
+    let heads = Heads::new(format, b.head_dim as u32);
+    let mut words = vec![0; padded.len() / b.width() * heads.words];
+    let mut kept = padded.to_vec();
+    let each = kept.chunks_exact_mut(b.width());
+    for (head, words) in each.zip(words.chunks_exact_mut(heads.words)) {
+        heads.encode(&head[..b.head_dim], words);
+        decode(heads, words, &[0], &mut head[..b.head_dim]);
+    }
+    (words, kept)
+}
+
+fn check_attention(b: &Batch, format: CacheFormat, window: u32, softcap: f32, both_ways: bool) {
     let index = b.index();
     let (heads, head_dim) = (b.heads(), b.head_dim);
     let q = numbers(b.seed, index.len() * heads * head_dim);
-    let (k, v) = (
-        numbers(b.seed + 1, b.cache_len()),
-        numbers(b.seed + 2, b.cache_len()),
-    );
+    let [(k_words, k), (v_words, v)] =
+        [1, 2].map(|i| stored(b, format, &numbers(b.seed + i, b.cache_len())));
     let params = AttentionParams {
         tokens: index.len() as u32,
         heads: heads as u32,
@@ -574,16 +586,16 @@ fn check_attention(b: &Batch, window: u32, softcap: f32, both_ways: bool) {
     let words: Vec<u32> = lengths.iter().map(|length| *length as u32).collect();
     let bound = [
         &buffer(&q),
-        &buffer(&k),
-        &buffer(&v),
+        &buffer(&k_words),
+        &buffer(&v_words),
         &buffer(&index),
         &buffer(&b.table()),
         &out,
         &buffer(&words),
     ];
     match both_ways {
-        true => run("full_attention", params, &bound).unwrap(),
-        false => run("attention", params, &bound[..6]).unwrap(),
+        true => run(&format.op("full_attention"), params, &bound).unwrap(),
+        false => run(&format.op("attention"), params, &bound[..6]).unwrap(),
     }
     let mut expected = Vec::new();
     for (t, [sequence, position]) in index.iter().map(|i| i.map(|i| i as usize)).enumerate() {
@@ -637,7 +649,9 @@ proptest! {
         softcap in 0u32..2,
         both_ways in any::<bool>(),
     ) {
-        check_attention(&b, window.saturating_sub(10), softcap as f32 * 5.0, both_ways);
+        for format in CacheFormat::ALL {
+            check_attention(&b, format, window.saturating_sub(10), softcap as f32 * 5.0, both_ways);
+        }
     }
 
     #[test]
@@ -707,7 +721,7 @@ proptest! {
         let (x, index_buffer, table) = (buffer(&qkv), buffer(&index), buffer(&b.table()));
         let (k, v) = (buffer(&old), buffer(&old));
         // Keys and values come from one buffer, as after a fused projection.
-        run("kv_write", params, &[&x, &x, &index_buffer, &table, &k, &v]).unwrap();
+        run("kv_write.f32", params, &[&x, &x, &index_buffer, &table, &k, &v]).unwrap();
         assert_close(&contents(&k), &expect(false, 0), 0.0);
         assert_close(&contents(&v), &expect(false, 1), 0.0);
         let params = RopeKvWriteParams {
@@ -725,7 +739,7 @@ proptest! {
         let (k, v) = (buffer(&old), buffer(&old));
         let q = zeros::<f32>(index.len() * heads * head_dim);
         let turns = buffer(&[b.turns(), vec![[0.0; 2]]].concat());
-        run("rope_kv_write", params, &[&x, &q, &index_buffer, &turns, &table, &k, &v]).unwrap();
+        run("rope_kv_write.f32", params, &[&x, &q, &index_buffer, &turns, &table, &k, &v]).unwrap();
         assert_close(&contents(&k), &expect(true, 0), 1e-6);
         assert_close(&contents(&v), &expect(true, 1), 0.0);
         let queries: Vec<f64> = index.iter().enumerate().flat_map(|(t, [_, position])| {
@@ -756,8 +770,8 @@ proptest! {
             run(op, params, &bound).unwrap();
             [q, k, v].map(|buffer| contents::<f32>(&buffer))
         };
-        let expected = made("rope_kv_write", &normed, &[]);
-        let got = made("norm_rope_kv_write", &qkv, &[&buffer(&norms)]);
+        let expected = made("rope_kv_write.f32", &normed, &[]);
+        let got = made("norm_rope_kv_write.f32", &qkv, &[&buffer(&norms)]);
         for (got, expected) in got.iter().zip(&expected) {
             let expected: Vec<f64> = expected.iter().map(|x| f64::from(*x)).collect();
             assert_close(got, &expected, 2e-6);
@@ -785,9 +799,9 @@ fn every_op_has_its_twin() {
         "rms_norm",
         "add_rms_norm",
         "rope",
-        "kv_write",
-        "rope_kv_write",
-        "attention",
+        "kv_write.f32",
+        "rope_kv_write.f32",
+        "attention.f32",
         "gated",
         "elementwise",
         "softmax",
@@ -929,7 +943,7 @@ fn sizes_that_overflow_are_errors() {
         max_pages: most,
         ..Default::default()
     };
-    assert!(run("attention", params, &all).is_err());
+    assert!(run("attention.f32", params, &all).is_err());
     // One token, but a page and a sequence far outside.
     let params = AttentionParams {
         tokens: 1,
@@ -949,7 +963,7 @@ fn sizes_that_overflow_are_errors() {
     ] {
         let (index, table) = (buffer(&[index]), buffer(&[table]));
         let bound = [&one, all[0], all[1], &index, &table, all[2]];
-        let result = run("attention", params, &bound);
+        let result = run("attention.f32", params, &bound);
         assert!(matches!(result, Err(HostError::Value { .. })), "{result:?}");
     }
 }

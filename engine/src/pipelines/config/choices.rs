@@ -3,6 +3,8 @@
 
 use std::{fmt, str::FromStr};
 
+use crate::graph::CacheFormat;
+
 /// Occurs when a text names none of an enumeration's values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} {given:?}: use {}", list(.choices))]
@@ -154,6 +156,28 @@ choices! {
     }
 }
 
+choices! {
+    /// How the KV cache stores keys and values.
+    KvCacheFormat, "KV cache format" {
+        /// As they are computed.
+        Float32 = "float32",
+        /// In half precision: half the memory.
+        Float16 = "float16",
+        /// In blocks of 32 signed bytes with a scale: little more than a quarter of the memory.
+        Q8_0 = "q8_0",
+    }
+}
+
+impl From<KvCacheFormat> for CacheFormat {
+    fn from(format: KvCacheFormat) -> CacheFormat {
+        match format {
+            KvCacheFormat::Float32 => CacheFormat::F32,
+            KvCacheFormat::Float16 => CacheFormat::F16,
+            KvCacheFormat::Q8_0 => CacheFormat::Q8_0,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,6 +206,7 @@ mod tests {
         check(RopeType::ALL, "rope type");
         check(WeightsFormat::ALL, "format");
         check(CacheStrategy::ALL, "strategy");
+        check(KvCacheFormat::ALL, "format");
         check(super::super::SupportedEncoding::ALL, "encoding");
     }
 

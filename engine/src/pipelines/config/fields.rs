@@ -140,6 +140,9 @@ pub const FIELDS: &[Field] = &[
     field(Limits, "cache_strategy", "cache-strategy", "STRATEGY", Text, "continuous",
         "How the KV cache is laid out: naive (one sequence at a time), continuous (every sequence \
          has its whole context in one piece) or paged (sequences take pages as they grow)"),
+    field(Limits, "kv_cache_format", "kv-cache-format", "FORMAT", Text, "float32",
+        "How the KV cache stores keys and values: float32, float16 (half the memory) or q8_0 (little \
+         more than a quarter)"),
     field(Limits, "kv_cache_page_size", "page-size", "N", Whole(1, 65536), "512",
         "Positions in a page of the paged KV cache"),
     field(Limits, "enable_prefix_caching", "enable-prefix-caching", "", Switch, "false",

@@ -1,7 +1,7 @@
 //! How a decoder, or an encoder, differs from the common one, as data.
 
 use super::super::rope::RopeScaling;
-use crate::graph::{Activation, NormSpec, padded_head_dim};
+use crate::graph::{Activation, CacheFormat, NormSpec};
 
 /// How a decoder-only transformer differs from the common one.
 #[derive(Clone, Debug, PartialEq)]
@@ -293,16 +293,25 @@ impl DecoderSpec {
     }
 
     /// Bytes of KV cache that one position takes over all layers. An encoder's share one cache.
-    pub fn kv_bytes_per_position(&self) -> u64 {
+    pub fn kv_bytes_per_position(&self, format: CacheFormat) -> u64 {
         let caches = match self.encoder {
             Some(_) => 1,
             None => self.layers.len() as u64,
         };
-        caches * 2 * self.kv_row_bytes()
+        caches * 2 * self.kv_row_bytes(format)
     }
 
     /// Bytes of one layer's keys (or values) for one position.
-    pub fn kv_row_bytes(&self) -> u64 {
-        u64::from(self.kv_heads) * padded_head_dim(self.head_dim) * 4
+    pub fn kv_row_bytes(&self, format: CacheFormat) -> u64 {
+        u64::from(self.kv_heads) * self.cache_format(format).head_words(self.head_dim) * 4
+    }
+
+    /// The format of the cache where this one is asked for: an encoder's lasts for one run and is
+    /// not compressed.
+    pub fn cache_format(&self, format: CacheFormat) -> CacheFormat {
+        match self.encoder {
+            Some(_) => CacheFormat::F32,
+            None => format,
+        }
     }
 }

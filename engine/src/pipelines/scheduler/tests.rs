@@ -1,11 +1,11 @@
 //! Histories of requests against a stand-in for a model and its cache.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::Range};
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::pipelines::{Adapter, SamplingParams};
+use crate::pipelines::{Adapter, ModelLimits, SamplingParams, window::WindowRings};
 
 fn request(tokens: Vec<u32>, max_new_tokens: usize) -> Request {
     Request {
@@ -25,9 +25,82 @@ fn next(adapter: Option<Adapter>, tokens: &[u32]) -> u32 {
     }) % 1000
 }
 
-/// A stand-in for the device's cache: at each place, the adapter and the tokens that what is there
-/// comes from.
-type Cache = Vec<Vec<(Option<Adapter>, Vec<u32>)>>;
+/// What keys and values come from: an adapter and tokens.
+fn origin(adapter: Option<Adapter>, tokens: &[u32]) -> Vec<u32> {
+    let number = adapter.map_or(0, |adapter| adapter.number as u32 + 1);
+    [&[number], tokens].concat()
+}
+
+/// A stand-in for the device's cache: at each place, where what is there comes from.
+struct Cache {
+    /// `[pages, page_size]`.
+    pages: Vec<Vec<Vec<u32>>>,
+    /// Of a layer with this window: its rings and their page table, where prefixes are not shared.
+    rings: Option<(usize, WindowRings, Vec<u32>)>,
+    /// Entries that a slot has in their page table.
+    entries: usize,
+    /// What the rings hold.
+    ring: Vec<Vec<u32>>,
+}
+
+impl Cache {
+    fn new(limits: Limits, pool: &PagePool, window: Option<usize>) -> Cache {
+        let sizes = ModelLimits {
+            max_length: limits.max_length as u64,
+            max_batch: limits.max_batch as u64,
+            ..ModelLimits::default()
+        };
+        let rings = window.map(|window| {
+            let tokens = limits.max_step_tokens as u64;
+            let rings = WindowRings::new(window as u64, tokens, pool.page_size());
+            (window, rings, rings.table(&sizes))
+        });
+        let places = rings.as_ref().map_or(0, |(_, rings, _)| rings.positions());
+        let page = vec![Vec::new(); pool.page_size() as usize];
+        Cache {
+            pages: vec![page; pool.total_pages() as usize],
+            entries: rings
+                .as_ref()
+                .map_or(0, |(_, rings, _)| rings.entries(&sizes)) as usize,
+            rings,
+            ring: vec![Vec::new(); places as usize * limits.max_batch],
+        }
+    }
+
+    /// Computes some positions of a sequence, which read what came before them.
+    fn compute(
+        &mut self,
+        sequence: &Sequence,
+        tokens: &[u32],
+        positions: Range<usize>,
+    ) -> Result<(), TestCaseError> {
+        let pages = sequence.block_table().pages();
+        let size = self.pages.first().map_or(1, Vec::len);
+        let origin = |at: usize| origin(sequence.adapter, &tokens[..=at]);
+        for at in 0..positions.start {
+            let held = &self.pages[pages[at / size] as usize][at % size];
+            prop_assert_eq!(held, &origin(at));
+        }
+        for at in positions.clone() {
+            self.pages[pages[at / size] as usize][at % size] = origin(at);
+        }
+        let Some((window, rings, table)) = &self.rings else {
+            return Ok(());
+        };
+        let row = sequence.slot as usize * self.entries;
+        let size = rings.page_size as usize;
+        let place = |at: usize| table[row + at / size] as usize * size + at % size;
+        for at in positions.clone() {
+            self.ring[place(at)] = origin(at);
+        }
+        for at in positions {
+            for seen in (at + 1).saturating_sub(*window)..=at {
+                prop_assert_eq!(&self.ring[place(seen)], &origin(seen));
+            }
+        }
+        Ok(())
+    }
+}
 
 /// Runs a step as a model does: reads only what the cache holds, writes what it computes.
 fn run(
@@ -39,17 +112,11 @@ fn run(
     for chunk in &step.chunks {
         let sequence = scheduler.sequence(chunk.slot).unwrap();
         prop_assert_eq!(chunk.start, sequence.cached);
-        let size = scheduler.pool.page_size() as usize;
-        let pages = sequence.block_table().pages();
         let (adapter, mut tokens) = (sequence.adapter, sequence.tokens.clone());
-        for at in 0..chunk.start {
-            let (under, held) = &cache[pages[at / size] as usize][at % size];
-            prop_assert_eq!((*under, &held[..]), (adapter, &tokens[..=at]));
-        }
-        let mut output = ChunkOutput::default();
         let end = chunk.start + chunk.len;
+        cache.compute(sequence, &tokens, chunk.start..end)?;
+        let mut output = ChunkOutput::default();
         for at in chunk.start..end {
-            cache[pages[at / size] as usize][at % size] = (adapter, tokens[..=at].to_vec());
             if chunk.scores && at + 1 < sequence.prompt_tokens {
                 let log_probability = tokens[at + 1] as f32;
                 output.prompt_scores.push(TokenScore {
@@ -62,8 +129,7 @@ fn run(
             prop_assert_eq!(end, tokens.len());
             for repeat in 0..step.repeat {
                 if repeat > 0 {
-                    let at = tokens.len() - 1;
-                    cache[pages[at / size] as usize][at % size] = (adapter, tokens.clone());
+                    cache.compute(sequence, &tokens, tokens.len() - 1..tokens.len())?;
                 }
                 tokens.push(next(adapter, &tokens));
             }
@@ -84,7 +150,8 @@ proptest! {
         max_batch in 1usize..6,
         max_step_tokens in 1usize..40,
         pages in 5u32..30,
-        page_size in 1u32..9,
+        page_size in prop_oneof![4 => 1u32..9, 1 => Just(64), 1 => Just(512)],
+        window in prop::option::of(1usize..12),
         max_steps in 1usize..5,
         max_prefill in 1usize..4,
         spare_rows in 0usize..20,
@@ -94,8 +161,8 @@ proptest! {
         let max_logit_rows = max_batch + spare_rows;
         let limits = Limits { max_batch, max_step_tokens, max_length, max_steps, max_prefill, max_logit_rows };
         let pool = PagePool::new(pages, page_size).with_prefix_caching(caches);
+        let mut cache = Cache::new(limits, &pool, window.filter(|_| !caches));
         let mut scheduler = Scheduler::new(limits, pool);
-        let mut cache: Cache = vec![vec![(None, Vec::new()); page_size as usize]; pages as usize];
         // None, two adapters, and another that takes the second one's place.
         let mut adapter = |slot| Some(Adapter { slot, number: scheduler.new_beginning() });
         let adapters = [None, adapter(0), adapter(1), adapter(1)];
@@ -150,6 +217,7 @@ proptest! {
         }
         prop_assert!(scheduler.is_idle());
         prop_assert_eq!(scheduler.free_pages(), pages as usize);
+        prop_assert!(scheduler.preemptions() == 0 || max_batch > 1);
         for (id, (tokens, scores)) in &expected {
             let nothing = (Vec::new(), Vec::new());
             let (got, got_scores) = got.get(id).unwrap_or(&nothing);
@@ -201,4 +269,29 @@ fn requests_that_can_never_run_are_refused() {
         add(17),
         Err(RequestError::TooLargeForCache { needed, pages })
     );
+}
+
+/// Two texts of three pages each in five pages: both end, and the younger has started over.
+#[test]
+fn the_youngest_gives_way_where_pages_run_out() -> Result<(), TestCaseError> {
+    let (limits, pool) = (limits(2, 64), PagePool::new(5, 8));
+    let mut cache = Cache::new(limits, &pool, Some(3));
+    let mut scheduler = Scheduler::new(limits, pool);
+    let ids = [1, 2].map(|token| scheduler.add(request(vec![token; 12], 12)).unwrap());
+    let mut ended = Vec::new();
+    while !scheduler.is_idle() {
+        scheduler.admit();
+        let step = scheduler.schedule();
+        let outputs = run(&scheduler, &step, &mut cache)?;
+        let events = scheduler.accept(&step, outputs).into_iter();
+        ended.extend(
+            events
+                .filter(|event| event.finish.is_some())
+                .map(|event| event.id),
+        );
+    }
+    assert_eq!(ended, ids);
+    assert_eq!(scheduler.preemptions(), 1);
+    assert_eq!(scheduler.free_pages(), 5);
+    Ok(())
 }

@@ -1,0 +1,123 @@
+//! Where layers with a sliding window keep their keys and values: in a ring for each slot of the
+//! batch, which is as long as the window and a step's tokens, however long the text.
+//!
+//! Pages of a ring follow each other, and the one that has left every window is written again. So
+//! nothing is allocated or freed, and the page table never changes: page `i` of a sequence is page
+//! `i % pages` of its slot's ring. vLLM's hybrid manager takes such pages from a pool instead, for
+//! prefixes that are shared. Here the layers keep everything where prefixes are shared.
+
+use super::{decoder::DecoderSpec, model::ModelLimits};
+
+/// The rings of the layers with a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowRings {
+    /// Positions in a page.
+    pub page_size: u32,
+    /// Pages of one ring.
+    pub pages: u64,
+}
+
+impl WindowRings {
+    /// Rings that hold `window` positions for the first of `step_tokens` tokens and those after it.
+    ///
+    /// What a step reads and writes spans `window - 1 + step_tokens` positions, which may begin and
+    /// end within a page.
+    pub(super) fn new(window: u64, step_tokens: u64, most_page_size: u32) -> WindowRings {
+        let page_size = (window / 8).clamp(1, most_page_size.max(1).into());
+        let span = (window.max(1) - 1).saturating_add(step_tokens.max(1));
+        WindowRings {
+            page_size: page_size as u32,
+            pages: (span - 1).div_ceil(page_size) + 1,
+        }
+    }
+
+    /// The rings of a decoder's layers; `None` if no layer has a window, if whole texts take no more,
+    /// or if sequences share pages, whose windows must stay.
+    pub fn of(spec: &DecoderSpec, limits: &ModelLimits) -> Option<WindowRings> {
+        let window = spec.layers.iter().filter_map(|layer| layer.window).max()?;
+        if limits.prefix_caching || spec.encoder.is_some() {
+            return None;
+        }
+        let rings = WindowRings::new(window.into(), limits.max_step_tokens, limits.page_size);
+        let whole = limits.total_pages().saturating_mul(limits.page_size.into());
+        (rings.positions().saturating_mul(limits.max_batch) < whole).then_some(rings)
+    }
+
+    /// Positions that one ring holds.
+    pub fn positions(&self) -> u64 {
+        self.pages.saturating_mul(self.page_size.into())
+    }
+
+    /// Entries that a sequence has in the page table.
+    pub fn entries(&self, limits: &ModelLimits) -> u64 {
+        limits.max_length.div_ceil(self.page_size.into())
+    }
+
+    /// The sizes of the graph's dimensions.
+    pub(super) fn dims(&self, limits: &ModelLimits) -> [(&'static str, u64); 2] {
+        [
+            ("max_window_pages", self.entries(limits)),
+            ("window_pages", self.pages.saturating_mul(limits.max_batch)),
+        ]
+    }
+
+    /// The page table, `[max_batch, entries]`.
+    pub(super) fn table(&self, limits: &ModelLimits) -> Vec<u32> {
+        let slot = |slot: u64| {
+            (0..self.entries(limits)).map(move |entry| slot * self.pages + entry % self.pages)
+        };
+        (0..limits.max_batch)
+            .flat_map(slot)
+            .map(|page| page as u32)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Sequences come and go in slots, in steps of any size: each token finds in the rings what
+        /// its window holds.
+        #[test]
+        fn every_window_is_there(
+            window in 1u64..40,
+            step_tokens in 1u64..20,
+            most_page_size in 1u32..9,
+            max_batch in 1u64..4,
+            steps in prop::collection::vec((0usize..4, 1usize..20, 0u32..8), 1..120),
+        ) {
+            let rings = WindowRings::new(window, step_tokens, most_page_size);
+            let limits = ModelLimits { max_length: 200, max_batch, ..ModelLimits::default() };
+            let (table, page) = (rings.table(&limits), rings.page_size as usize);
+            let entries = rings.entries(&limits) as usize;
+            let place = |slot: usize, at: usize| table[slot * entries + at / page] as usize * page + at % page;
+            // The sequence and the position that each place holds.
+            let mut memory = vec![None; (rings.positions() * max_batch) as usize];
+            let mut running = vec![(0usize, 0usize); max_batch as usize];
+            let mut sequences = 0;
+            for (slot, tokens, restart) in steps {
+                let slot = slot % running.len();
+                let (sequence, cached) = &mut running[slot];
+                let tokens = tokens.min(step_tokens as usize);
+                if restart == 0 || *cached + tokens > 200 {
+                    sequences += 1;
+                    (*sequence, *cached) = (sequences, 0);
+                }
+                // All are written before any is read.
+                for at in *cached..*cached + tokens {
+                    memory[place(slot, at)] = Some((*sequence, at));
+                }
+                for at in *cached..*cached + tokens {
+                    for seen in (at + 1).saturating_sub(window as usize)..=at {
+                        prop_assert_eq!(memory[place(slot, seen)], Some((*sequence, seen)));
+                    }
+                }
+                *cached += tokens;
+            }
+        }
+    }
+}
