@@ -40,6 +40,8 @@
 
 pub mod compiler;
 pub mod device;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod disk_cache;
 pub mod graph;
 pub mod pipelines;
 pub mod session;

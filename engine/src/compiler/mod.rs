@@ -2,6 +2,7 @@
 //!
 //! Compiling needs neither weights nor a device, only the [`Capabilities`] of a target.
 
+mod check;
 mod footprint;
 mod fuse;
 mod lower;
@@ -9,6 +10,7 @@ mod memory;
 mod program;
 mod select;
 
+pub use check::ProgramError;
 pub use footprint::Footprint;
 pub(crate) use footprint::{PARAMS_STRIDE, planes};
 pub use program::{Call, Matrix, Piece, Place, Port, Program, Size, Vector, Word};
