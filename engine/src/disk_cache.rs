@@ -24,20 +24,6 @@ pub struct DiskCache {
     most_bytes: u64,
 }
 
-/// The hexadecimal SHA-256 of several parts, each with its length.
-pub(crate) fn key<P: AsRef<[u8]>>(parts: impl IntoIterator<Item = P>) -> String {
-    let mut hash = Sha256::new();
-    for part in parts {
-        let part = part.as_ref();
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    hash.finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
-}
-
 /// Writes a file so that at its place there is at any time either all of it or what was there before.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path
@@ -136,5 +122,80 @@ impl DiskCache {
                 total -= bytes;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_found_until_it_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = DiskCache::at(folder.path().join("deep/er"));
+        assert_eq!(cache.read("a"), None);
+        cache.write("a", b"contents");
+        assert_eq!(cache.read("a").unwrap(), b"contents");
+        let path = cache.folder().join("a");
+        let whole = fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, &damaged).unwrap();
+            assert_eq!(cache.read("a"), None, "byte {at}");
+            fs::write(&path, &whole[..at]).unwrap();
+            assert_eq!(cache.read("a"), None, "cut at {at}");
+        }
+        cache.write("a", b"anew");
+        assert_eq!(cache.read("a").unwrap(), b"anew");
+    }
+
+    #[test]
+    fn the_folder_stays_below_its_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = DiskCache::at(folder.path()).with_limit(1000);
+        let long_ago = |name: &str, seconds| {
+            let file = File::options()
+                .write(true)
+                .open(folder.path().join(name))
+                .unwrap();
+            let then = SystemTime::now() - std::time::Duration::from_secs(seconds);
+            file.set_modified(then).unwrap();
+        };
+        for (name, seconds) in [("a", 30), ("b", 20), ("c", 10)] {
+            cache.write(name, &[1; 200]);
+            long_ago(name, seconds);
+        }
+        // Reading makes it the youngest.
+        assert!(cache.read("a").is_some());
+        fs::write(folder.path().join(".wisp-part-1"), [0; 10]).unwrap();
+        fs::write(folder.path().join(".wisp-part-2"), [0; 10]).unwrap();
+        long_ago(".wisp-part-1", 2 * ABANDONED_SECONDS);
+        cache.write("d", &[1; 400]);
+        let there = ["a", "b", "c", "d"].map(|name| cache.read(name).is_some());
+        assert_eq!(there, [true, false, true, true]);
+        let part = |name: &str| folder.path().join(name).exists();
+        assert!(!part(".wisp-part-1") && part(".wisp-part-2"));
+        cache.write("e", &[1; 2000]);
+        assert_eq!(cache.read("e"), None, "larger than the whole");
+    }
+
+    #[test]
+    fn writers_at_once_leave_one_whole_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = DiskCache::at(folder.path());
+        std::thread::scope(|scope| {
+            for writer in 0..4u8 {
+                let cache = &cache;
+                scope.spawn(move || {
+                    for _ in 0..50 {
+                        cache.write("same", &[writer; 5000]);
+                        let found = cache.read("same").unwrap();
+                        assert!(found.len() == 5000 && found.iter().all(|b| *b == found[0]));
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }

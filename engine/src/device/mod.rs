@@ -184,60 +184,6 @@ impl Capabilities {
         max_buffer_bytes: u64::MAX,
         ..Capabilities::BASELINE
     };
-
-    /// What a program for `target` relies on and these do not have, in words.
-    pub fn lacks(&self, target: &Capabilities) -> Vec<String> {
-        let limits = [
-            (
-                "bindings",
-                "bytes",
-                self.max_binding_bytes,
-                target.max_binding_bytes,
-            ),
-            (
-                "buffers",
-                "bytes",
-                self.max_buffer_bytes,
-                target.max_buffer_bytes,
-            ),
-            (
-                "workgroups",
-                "invocations",
-                self.max_workgroup_invocations.into(),
-                target.max_workgroup_invocations.into(),
-            ),
-            (
-                "workgroup memory",
-                "bytes",
-                self.max_workgroup_bytes.into(),
-                target.max_workgroup_bytes.into(),
-            ),
-            (
-                "kernels",
-                "storage buffers",
-                self.max_storage_buffers.into(),
-                target.max_storage_buffers.into(),
-            ),
-            (
-                "subgroups",
-                "invocations",
-                self.min_subgroup_size.into(),
-                target.min_subgroup_size.into(),
-            ),
-        ];
-        let mut missing: Vec<String> = limits
-            .iter()
-            .filter(|(.., own, wanted)| own < wanted)
-            .map(|(what, unit, own, wanted)| format!("{what} of {wanted} {unit} (here {own})"))
-            .collect();
-        let features = [
-            ("subgroups", self.subgroups, target.subgroups),
-            ("f16 in shaders", self.f16, target.f16),
-        ];
-        let absent = features.iter().filter(|(_, own, wanted)| *wanted && !own);
-        missing.extend(absent.map(|(what, ..)| what.to_string()));
-        missing
-    }
 }
 
 /// What a buffer is for.

@@ -235,12 +235,25 @@ fn tables(b: &mut Builder<'_, '_>, length: u64) -> Vec<ValueId> {
     for (i, settings) in b.spec.ropes.iter().enumerate() {
         let used = b.spec.layers.iter().any(|layer| layer.rope == Some(i));
         let length = if used { length } else { 1 };
-        let values = rope::table(settings.theta, b.spec.rotary_dim, &settings.scaling, length);
-        let shape = [length, b.spec.rotated().into()];
+        let mut values = rope::table(settings.theta, b.spec.rotary_dim, &settings.scaling, length);
+        let (rows, width) = (table_rows(length), u64::from(b.spec.rotated()));
+        values.resize((rows * width) as usize, 0.0);
+        let shape = [rows, width];
         tables.push(table(b, &format!("rope.table.{i}"), &values, shape));
     }
     tables.push(table(b, "rope.none", &[1.0, 0.0], [1, 2]));
     tables
+}
+
+/// Rows of a table for sequences of a length: few sizes, so that few programs differ only in that.
+pub(super) fn table_rows(length: u64) -> u64 {
+    match length {
+        0..=1 => 1,
+        _ => length
+            .checked_next_power_of_two()
+            .unwrap_or(length)
+            .max(256),
+    }
 }
 
 fn table(b: &mut Builder<'_, '_>, name: &str, values: &[f32], shape: [u64; 2]) -> ValueId {

@@ -13,6 +13,7 @@ pub mod kv_cache;
 pub mod log_probabilities;
 pub mod model;
 mod pipeline_model;
+pub mod prepare;
 pub mod request;
 pub mod rope;
 mod sampler;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     compiler::Footprint,
     device::Capabilities,
+    graph::Graph,
     session::{CompiledModel, Dims, InferenceSession, InitOptions, Model, SessionError},
     weights::{Views, WeightSource},
 };
@@ -120,7 +121,7 @@ impl DecoderModel {
         let capabilities = &session.device().info().capabilities;
         let limits = fit(capabilities, &spec, limits)?;
         let mut weights = Views::new(weights);
-        let compiled = compile(capabilities, &spec, names, &mut weights, limits)?;
+        let compiled = session.compile(&graph(&spec, names, &mut weights, limits)?)?;
         let sampling = session.compile(&sampler::build(spec.vocab_size)?)?;
         check_memory(&spec, limits, footprint(&compiled, &sampling, limits))?;
         let options = InitOptions {
@@ -373,7 +374,36 @@ fn fit(
     Ok(limits)
 }
 
-/// Compiles a checkpoint's decoder or encoder: its tensors' names, shapes and encodings are read, not its weights.
+/// The graphs of a decoder: its own, and the sampler's.
+pub(super) fn graphs(
+    target: &Capabilities,
+    spec: &DecoderSpec,
+    names: &TensorNames,
+    weights: &dyn WeightSource,
+    limits: ModelLimits,
+) -> Result<Vec<Graph>, PipelineError> {
+    let limits = fit(target, spec, limits)?;
+    let decoder = graph(spec, names, &mut Views::new(weights), limits)?;
+    Ok(vec![decoder, sampler::build(spec.vocab_size)?])
+}
+
+/// The graph of a checkpoint's decoder or encoder: its tensors' names, shapes and encodings are read,
+/// not its weights.
+pub(super) fn graph(
+    spec: &DecoderSpec,
+    names: &TensorNames,
+    weights: &mut Views<'_>,
+    limits: ModelLimits,
+) -> Result<Graph, PipelineError> {
+    let layout = DecoderLayout {
+        page_size: limits.page_size,
+        max_length: limits.max_length,
+        hidden_states: limits.return_hidden_states,
+    };
+    Ok(decoder::build(spec, names, weights, layout)?)
+}
+
+/// Compiles a checkpoint's decoder or encoder.
 pub(super) fn compile(
     target: &Capabilities,
     spec: &DecoderSpec,
@@ -381,11 +411,6 @@ pub(super) fn compile(
     weights: &mut Views<'_>,
     limits: ModelLimits,
 ) -> Result<CompiledModel, PipelineError> {
-    let layout = DecoderLayout {
-        page_size: limits.page_size,
-        max_length: limits.max_length,
-        hidden_states: limits.return_hidden_states,
-    };
-    let graph = decoder::build(spec, names, weights, layout)?;
+    let graph = graph(spec, names, weights, limits)?;
     Ok(InferenceSession::compile_for(&graph, target)?)
 }

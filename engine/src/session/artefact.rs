@@ -115,15 +115,14 @@ fn version() -> [u8; 16] {
     padded
 }
 
-/// A hash of what decides whether a compiled model can be read: format, version and kernels.
+/// What decides whether a compiled model can be read: format, version and kernels.
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) fn identity() -> impl Iterator<Item = Vec<u8>> {
-    let parts = [
+pub(super) fn identity() -> [Vec<u8>; 3] {
+    [
         FORMAT.to_le_bytes().to_vec(),
         version().to_vec(),
         wisp_shaders::fingerprint().to_vec(),
-    ];
-    parts.into_iter()
+    ]
 }
 
 pub(super) fn write(about: &About, programs: &[&Program]) -> Result<Vec<u8>, ArtefactError> {

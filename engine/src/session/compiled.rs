@@ -2,8 +2,16 @@
 
 use std::{collections::BTreeMap, io};
 
-use super::artefact::{self, ArtefactError};
-use crate::compiler::Program;
+use super::{
+    SessionError,
+    artefact::{self, ArtefactError},
+    differences::differences,
+};
+use crate::{
+    compiler::{Program, Target},
+    digest::digest,
+    graph::Graph,
+};
 
 /// A compiled graph. Needs no device; can be saved, shipped and loaded elsewhere.
 ///
@@ -133,6 +141,56 @@ impl CompiledModule {
         }
     }
 
+    /// Compiles graphs for any target, and [checks](Target::check) that it can run every kernel; neither
+    /// weights nor that device are needed.
+    ///
+    /// # Errors
+    ///
+    /// If a graph asks for what no kernel of the target can do, or two have one name.
+    pub fn compile(graphs: &[Graph], target: &Target) -> Result<CompiledModule, SessionError> {
+        let mut made = Vec::with_capacity(graphs.len());
+        for graph in graphs {
+            let program = crate::compiler::compile(graph, &target.capabilities)?;
+            target.check(&program)?;
+            made.push((digest_of(graph), CompiledModel::new(program)));
+        }
+        Ok(CompiledModule::of(made)?)
+    }
+
+    /// Compiled graphs with their graphs' digests.
+    pub(super) fn of(made: Vec<(String, CompiledModel)>) -> Result<CompiledModule, ArtefactError> {
+        let about = made.iter().map(|(digest, model)| {
+            let key = format!("{GRAPH}{}", model.program.name);
+            (key, digest.clone())
+        });
+        let about = about.collect();
+        CompiledModule::new(made.into_iter().map(|(_, model)| model).collect(), about)
+    }
+
+    /// The same module with more said about it.
+    pub fn saying(mut self, about: BTreeMap<String, String>) -> CompiledModule {
+        self.about.extend(about);
+        self
+    }
+
+    /// The compiled form of a graph.
+    pub(super) fn model_of(&self, graph: &Graph) -> Result<&CompiledModel, SessionError> {
+        let wrong = |differences| SessionError::OtherGraph {
+            graph: graph.name.clone(),
+            differences,
+        };
+        let Some(model) = self.model(&graph.name) else {
+            let names = self.models.iter().map(|model| model.program.name.as_str());
+            let names: Vec<&str> = names.collect();
+            return Err(wrong(vec![format!("it has only {}", names.join(", "))]));
+        };
+        let digest = self.about.get(&format!("{GRAPH}{}", graph.name));
+        match digest == Some(&digest_of(graph)) {
+            true => Ok(model),
+            false => Err(wrong(differences(&model.program, graph))),
+        }
+    }
+
     /// The graphs, in their order.
     pub fn models(&self) -> &[CompiledModel] {
         &self.models
@@ -228,6 +286,15 @@ impl CompiledModule {
             CompiledModule::read_from(&mut io::BufReader::new(file)),
         )
     }
+}
+
+/// How the keys begin under which a module says which graphs it was compiled from.
+const GRAPH: &str = "graph ";
+
+/// What tells a graph from others.
+pub(super) fn digest_of(graph: &Graph) -> String {
+    // There is nothing in a graph that postcard cannot write; an empty text would fit no graph.
+    digest([postcard::to_stdvec(graph).unwrap_or_default()])
 }
 
 #[cfg(not(target_arch = "wasm32"))]

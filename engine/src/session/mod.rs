@@ -6,6 +6,7 @@
 
 mod artefact;
 mod compiled;
+mod differences;
 mod load;
 mod model;
 mod start;
@@ -13,7 +14,7 @@ mod start;
 use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    compiler::{self, CompileError},
+    compiler::{self, CompileError, TargetError},
     device::{Buffer, Capabilities, Device, DeviceError},
     graph::Graph,
     weights::{WeightError, WeightSource, encodings::EncodingError},
@@ -31,6 +32,9 @@ pub enum SessionError {
     /// Occurs when a graph cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
+    /// Occurs when a target cannot run a graph.
+    #[error(transparent)]
+    Unable(#[from] TargetError),
     /// Occurs when the device fails.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -53,15 +57,23 @@ pub enum SessionError {
         "the program needs the kernel {0}, which this version of Wisp does not have: compile it again"
     )]
     UnknownKernel(String),
-    /// Occurs when a program relies on what the device does not have.
-    #[error("{graph} was compiled for a device with {}; {device} has not: compile it for this device", .missing.join(", "))]
+    /// Occurs when a program needs what the device does not have.
+    #[error("{graph} was compiled for another device, {device} cannot run {}: compile it for this one", .missing.join(", "))]
     Target {
         /// The graph.
         graph: String,
         /// The device.
         device: String,
-        /// What the program relies on.
+        /// What the program needs.
         missing: Vec<String>,
+    },
+    /// Occurs when what was compiled elsewhere is not this graph.
+    #[error("the compiled model does not fit {graph}: {}: compile it again", .differences.join("; "))]
+    OtherGraph {
+        /// The graph.
+        graph: String,
+        /// What differs.
+        differences: Vec<String>,
     },
     /// Occurs when a compiled model cannot be used.
     #[error(transparent)]
@@ -128,15 +140,38 @@ impl InferenceSession {
         }
     }
 
-    /// A session that keeps what it compiles in a folder, and finds it there the next time: programs,
-    /// and where the driver has such a thing, pipelines.
+    /// The session, but it keeps what it compiles in a folder, and finds it there the next time:
+    /// programs and, where the driver has such a thing, pipelines. To be called before anything is
+    /// compiled.
     #[cfg(not(target_arch = "wasm32"))]
-    pub fn with_cache(device: Device, cache: crate::disk_cache::DiskCache) -> InferenceSession {
-        device.use_cache(&cache);
+    pub fn with_cache(self, cache: crate::disk_cache::DiskCache) -> InferenceSession {
+        self.device.use_cache(&cache);
+        let mut start = Arc::unwrap_or_clone(self.start);
+        start.cache = Some(cache);
         InferenceSession {
-            device,
-            start: Arc::new(start::Start::with_cache(cache)),
+            start: Arc::new(start),
+            ..self
         }
+    }
+
+    /// The session, but it takes graphs from what was compiled elsewhere and compiles nothing itself.
+    /// To be called before anything is compiled.
+    pub fn with_compiled(self, module: CompiledModule) -> InferenceSession {
+        let mut start = Arc::unwrap_or_clone(self.start);
+        start.given = Some(module);
+        InferenceSession {
+            start: Arc::new(start),
+            ..self
+        }
+    }
+
+    /// Everything that the session has compiled so far.
+    ///
+    /// # Errors
+    ///
+    /// If two graphs have one name.
+    pub fn compiled(&self) -> Result<CompiledModule, SessionError> {
+        Ok(CompiledModule::of(self.start.made())?)
     }
 
     /// The session's device.

@@ -1,7 +1,7 @@
 //! A model: a program bound to weights, memory and pipelines, ready to run.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::HashMap,
     sync::{Mutex, PoisonError},
 };
 
@@ -70,7 +70,7 @@ pub(super) fn compile_kernels(
     compiled: &CompiledModel,
 ) -> Result<u32, SessionError> {
     let (program, info) = (compiled.program(), device.info());
-    let missing = info.capabilities.lacks(&program.target);
+    let missing = program.lacks(&info.capabilities);
     if !missing.is_empty() {
         return Err(SessionError::Target {
             graph: program.name.clone(),
@@ -78,24 +78,19 @@ pub(super) fn compile_kernels(
             missing,
         });
     }
-    let names: BTreeSet<&str> = program
-        .calls
-        .iter()
-        .flat_map(|call| call.kernels.iter().map(|(name, _)| name.as_str()))
-        .collect();
-    let count = names.len() as u32;
-    let compile = |name: &str| -> Result<(), SessionError> {
-        pipeline(device, compiled.is_trusted(), kernel(name)?).map(|_| ())
+    let kernels: Vec<&'static Kernel> = program.kernels().collect();
+    let count = kernels.len() as u32;
+    let compile = |kernel: &'static Kernel| -> Result<(), SessionError> {
+        pipeline(device, compiled.is_trusted(), kernel).map(|_| ())
     };
     #[cfg(not(target_arch = "wasm32"))]
     {
         use rayon::prelude::*;
-        let names: Vec<&str> = names.into_iter().collect();
-        names.into_par_iter().try_for_each(compile)?;
+        kernels.into_par_iter().try_for_each(compile)?;
     }
     #[cfg(target_arch = "wasm32")]
     {
-        names.into_iter().try_for_each(compile)?;
+        kernels.into_iter().try_for_each(compile)?;
     }
     Ok(count)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::{CompiledModel, InferenceSession, SessionError, model};
+use super::{CompiledModel, CompiledModule, InferenceSession, SessionError, compiled, model};
 use crate::{
     device::{Capabilities, Device},
     graph::Graph,
@@ -48,21 +48,35 @@ impl Stopwatch {
     }
 }
 
-/// A session's cache, and what it has spent.
+/// Where a session's programs come from, and what it has spent.
 #[derive(Debug, Default)]
 pub(super) struct Start {
     times: Mutex<StartTimes>,
+    /// What was compiled elsewhere, and is not compiled here.
+    pub given: Option<CompiledModule>,
+    /// The session's programs so far, each with its graph's digest.
+    made: Mutex<Vec<(String, CompiledModel)>>,
     #[cfg(not(target_arch = "wasm32"))]
-    cache: Option<crate::disk_cache::DiskCache>,
+    pub cache: Option<crate::disk_cache::DiskCache>,
+}
+
+impl Clone for Start {
+    fn clone(&self) -> Start {
+        Start {
+            times: Mutex::new(self.times()),
+            given: self.given.clone(),
+            made: Mutex::new(self.made()),
+            #[cfg(not(target_arch = "wasm32"))]
+            cache: self.cache.clone(),
+        }
+    }
 }
 
 impl Start {
-    #[cfg(not(target_arch = "wasm32"))]
-    pub fn with_cache(cache: crate::disk_cache::DiskCache) -> Start {
-        Start {
-            times: Mutex::default(),
-            cache: Some(cache),
-        }
+    /// The session's programs so far, each with its graph's digest.
+    pub fn made(&self) -> Vec<(String, CompiledModel)> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.clone()
     }
 
     pub fn times(&self) -> StartTimes {
@@ -77,36 +91,47 @@ impl Start {
         self.count(|times| times.weights_seconds += since.seconds());
     }
 
-    /// Compiles a graph, or finds it in the cache.
+    /// Takes a graph's program from those given, from the cache, or compiles it.
     pub fn compile(
         &self,
         graph: &Graph,
         target: &Capabilities,
     ) -> Result<CompiledModel, SessionError> {
         let since = Stopwatch::start();
-        #[cfg(not(target_arch = "wasm32"))]
-        let file = self
-            .cache
-            .as_ref()
-            .map(|cache| (cache, name(graph, target)));
-        #[cfg(not(target_arch = "wasm32"))]
-        if let Some(found) = file.as_ref().and_then(|(cache, name)| cached(cache, name)) {
-            self.count(|times| {
-                times.programs_cached += 1;
-                times.compile_seconds += since.seconds();
-            });
-            return Ok(found);
-        }
-        let compiled = InferenceSession::compile_for(graph, target)?;
-        #[cfg(not(target_arch = "wasm32"))]
-        if let Some((cache, name)) = file {
-            cache.write(&name, &compiled.to_bytes()?);
+        let (compiled, found) = match &self.given {
+            Some(given) => (given.model_of(graph)?.clone(), true),
+            None => self.find_or_compile(graph, target)?,
+        };
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let digest = compiled::digest_of(graph);
+        if !made.iter().any(|(known, _)| *known == digest) {
+            made.push((digest, compiled.clone()));
         }
         self.count(|times| {
-            times.programs_compiled += 1;
+            times.programs_cached += u32::from(found);
+            times.programs_compiled += u32::from(!found);
             times.compile_seconds += since.seconds();
         });
         Ok(compiled)
+    }
+
+    /// True if it was found.
+    fn find_or_compile(
+        &self,
+        graph: &Graph,
+        target: &Capabilities,
+    ) -> Result<(CompiledModel, bool), SessionError> {
+        #[cfg(not(target_arch = "wasm32"))]
+        if let Some(cache) = &self.cache {
+            let name = name(graph, target);
+            if let Some(found) = cached(cache, &name) {
+                return Ok((found, true));
+            }
+            let compiled = InferenceSession::compile_for(graph, target)?;
+            cache.write(&name, &compiled.to_bytes()?);
+            return Ok((compiled, false));
+        }
+        Ok((InferenceSession::compile_for(graph, target)?, false))
     }
 
     /// Makes the pipelines of a program.
@@ -131,8 +156,8 @@ impl Start {
 fn name(graph: &Graph, target: &Capabilities) -> String {
     // Neither has anything that postcard cannot write; an empty key would only never be found.
     let what = postcard::to_stdvec(&(graph, target)).unwrap_or_default();
-    let parts = super::artefact::identity().chain([what]);
-    format!("{}.program", crate::disk_cache::key(parts))
+    let parts = super::artefact::identity().into_iter().chain([what]);
+    format!("{}.program", crate::digest::digest(parts))
 }
 
 #[cfg(not(target_arch = "wasm32"))]

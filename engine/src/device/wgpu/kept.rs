@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use crate::disk_cache::{self, DiskCache};
+use crate::{digest::digest, disk_cache::DiskCache};
 
 /// A driver's cache of pipelines and the file that it is kept in.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl KeptPipelines {
         let can = features.contains(wgpu::Features::PIPELINE_CACHE);
         let adapter = wgpu::util::pipeline_cache_key(info).filter(|_| can);
         let name = adapter.map(|adapter| {
-            let key = disk_cache::key([&adapter, &info.name, &info.driver, &info.driver_info]);
+            let key = digest([&adapter, &info.name, &info.driver, &info.driver_info]);
             format!("{key}.pipelines")
         });
         KeptPipelines {
