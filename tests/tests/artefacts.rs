@@ -7,6 +7,10 @@ use wisp_engine::{
     compiler::{Target, TargetError},
     device::{BoxFuture, Capabilities, Device},
     graph::{DType, Graph, NormKind, NormSpec, Op},
+    pipelines::{
+        ModelLimits, PipelineError, prepare,
+        text_generation::{GenerateOptions, TextGenerator},
+    },
     session::{
         ArtefactError, CompiledModel, CompiledModule, InferenceSession, InitOptions, SessionError,
     },
@@ -14,7 +18,7 @@ use wisp_engine::{
     weights::{Encoding, Stored, TensorInfo, WeightError, WeightSource},
 };
 use wisp_tests::{
-    on_every_device,
+    inside, on_every_device,
     program::{Place, Run, command, run, run_command},
 };
 
@@ -302,14 +306,16 @@ fn no_corruption_is_accepted() {
     }
 }
 
-/// With a checksum that is right, so that what follows it is tested: loading, binding and running.
-#[test]
-fn no_corruption_with_a_right_checksum_panics() {
-    let bytes = compiled().to_bytes().unwrap();
-    let session = InferenceSession::new(Device::host(1).unwrap());
+/// With a checksum that is right, so that what follows it is tested: loading, binding and running. A
+/// panic fails it; so does a device that is lost.
+fn corrupt_and_run(device: Device, times: usize) {
+    let session = InferenceSession::new(device);
+    let sound = session.compile(&graph()).unwrap();
+    let expected = run_on(&session, &sound).unwrap();
+    let bytes = sound.to_bytes().unwrap();
     let mut dice = Dice(77);
     let (mut loaded, mut ran, start) = (0, 0, Instant::now());
-    for _ in 0..10_000 {
+    for _ in 0..times {
         let mut damaged = corrupted(&bytes[..bytes.len() - 32], 68, &mut dice);
         let contents = damaged.len() as u64 - 68;
         damaged[60..68].copy_from_slice(&contents.to_le_bytes());
@@ -322,8 +328,89 @@ fn no_corruption_with_a_right_checksum_panics() {
     }
     println!("{loaded} loaded, {ran} ran, {:?}", start.elapsed());
     // Otherwise this tests nothing.
-    assert!(loaded > 100 && ran > 10, "{loaded} loaded, {ran} ran");
+    assert!(
+        loaded > times / 20 && ran > times / 100,
+        "{loaded} loaded, {ran} ran"
+    );
     assert!(start.elapsed().as_secs() < 300);
+    assert_eq!(run_on(&session, &sound).unwrap(), expected, "afterwards");
+}
+
+#[test]
+fn no_corruption_with_a_right_checksum_panics() {
+    corrupt_and_run(Device::host(1).unwrap(), 20_000);
+}
+
+#[test]
+fn no_corruption_leads_kernels_astray_on_vulkan() {
+    if Place::Vulkan.is_here() {
+        let vulkan = "vulkan".parse().unwrap();
+        corrupt_and_run(
+            Device::open_blocking(&vulkan, Default::default(), 0).unwrap(),
+            4000,
+        );
+    }
+}
+
+/// The same with a whole decoder and its sampler.
+fn corrupt_a_pipeline(device: Device, times: usize) {
+    let files = inside::files();
+    let limits = ModelLimits {
+        max_length: 8,
+        page_size: 4,
+        ..ModelLimits::default()
+    };
+    let target = Target::of(device.info());
+    let graphs = prepare::graphs(&files, &target.capabilities, limits).unwrap();
+    let bytes = CompiledModule::compile(&graphs, &target)
+        .unwrap()
+        .to_bytes()
+        .unwrap();
+    let generate = |module: CompiledModule| -> Result<Vec<u32>, PipelineError> {
+        let session = InferenceSession::new(device.clone()).with_compiled(module);
+        let mut generator = TextGenerator::load_blocking(&session, &files, limits)?;
+        let options = GenerateOptions {
+            max_new_tokens: Some(2),
+            ..Default::default()
+        };
+        let go_on = |_: &str| std::ops::ControlFlow::Continue(());
+        Ok(generator
+            .generate_blocking(&files, &[0, 5, 9], &options, go_on)?
+            .tokens)
+    };
+    let sound = CompiledModule::from_bytes(&bytes).unwrap();
+    let expected = generate(sound.clone()).unwrap();
+    let mut dice = Dice(5);
+    let (mut loaded, mut ran) = (0, 0);
+    for _ in 0..times {
+        let mut damaged = corrupted(&bytes[..bytes.len() - 32], 68, &mut dice);
+        let contents = damaged.len() as u64 - 68;
+        damaged[60..68].copy_from_slice(&contents.to_le_bytes());
+        damaged.extend([0; 32]);
+        if let Ok(module) = CompiledModule::from_bytes(&sealed(damaged)) {
+            loaded += 1;
+            ran += usize::from(generate(module).is_ok());
+        }
+    }
+    println!("{loaded} loaded, {ran} ran");
+    assert!(loaded > times / 20 && ran > 0, "{loaded} loaded, {ran} ran");
+    assert_eq!(generate(sound).unwrap(), expected, "afterwards");
+}
+
+#[test]
+fn no_corruption_of_a_pipeline_panics() {
+    corrupt_a_pipeline(Device::host(1).unwrap(), 20_000);
+}
+
+#[test]
+fn no_corruption_of_a_pipeline_leads_kernels_astray_on_vulkan() {
+    if Place::Vulkan.is_here() {
+        let vulkan = "vulkan".parse().unwrap();
+        corrupt_a_pipeline(
+            Device::open_blocking(&vulkan, Default::default(), 0).unwrap(),
+            1500,
+        );
+    }
 }
 
 #[test]
@@ -424,6 +511,21 @@ fn artefacts_for_targets_run_where_they_can() {
     }
     let line = run(["warm-cache"]).failed("no folder");
     assert!(line.contains("WISP_CACHE_DIR"), "{line}");
+}
+
+/// The fuzz target's seed in the repository is this; `WISP_BLESS=1` writes it.
+#[test]
+fn the_seed_is_current() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/fuzz/corpus/artefact/small.contents"
+    );
+    let bytes = compiled().to_bytes().unwrap();
+    let contents = &bytes[68..bytes.len() - 32];
+    if std::env::var_os("WISP_BLESS").is_some() {
+        std::fs::write(path, contents).unwrap();
+    }
+    assert_eq!(std::fs::read(path).unwrap(), contents);
 }
 
 /// A run of the program over a cache.
