@@ -513,7 +513,8 @@ fn artefacts_for_targets_run_where_they_can() {
     assert!(line.contains("WISP_CACHE_DIR"), "{line}");
 }
 
-/// The fuzz target's seed in the repository is this; `WISP_BLESS=1` writes it.
+/// The fuzz target's seed in the repository is this; `WISP_BLESS=1` writes it. Where it differs because a type
+/// within `Program` does, `FORMAT` of compiled models must be raised too.
 #[test]
 fn the_seed_is_current() {
     let path = concat!(

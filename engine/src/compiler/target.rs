@@ -157,14 +157,11 @@ impl Target {
     ///
     /// Every kernel that it cannot run, and why.
     pub fn check(&self, program: &Program) -> Result<(), TargetError> {
-        let mut problems = program.lacks(&self.capabilities);
-        #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
-        for kernel in program.kernels() {
-            for language in self.languages {
-                let problem = super::translate(kernel, *language).err();
-                problems.extend(problem.map(|problem| format!("{}: {problem}", kernel.name)));
-            }
-        }
+        let problems = [
+            program.lacks(&self.capabilities),
+            self.untranslatable(program),
+        ]
+        .concat();
         match problems.is_empty() {
             true => Ok(()),
             false => Err(TargetError::Refused {
@@ -172,6 +169,27 @@ impl Target {
                 problems,
             }),
         }
+    }
+}
+
+impl Target {
+    /// The program's kernels that cannot be translated to the target's languages.
+    #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
+    fn untranslatable(&self, program: &Program) -> Vec<String> {
+        let mut problems = Vec::new();
+        for kernel in program.kernels() {
+            for language in self.languages {
+                let problem = super::translate(kernel, *language).err();
+                problems.extend(problem.map(|problem| format!("{}: {problem}", kernel.name)));
+            }
+        }
+        problems
+    }
+
+    /// Nothing is translated in this build.
+    #[cfg(not(all(feature = "targets", not(target_arch = "wasm32"))))]
+    fn untranslatable(&self, _program: &Program) -> Vec<String> {
+        Vec::new()
     }
 }
 
