@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{AddressSpace, StorageAccess, TypeInner};
+use sha2::{Digest, Sha256};
 use variants::{ANY_COLS, VARIANTS, Variant};
 use wesl::{CompileOptions, ModulePath, NoMangler, ResolveError, Resolver};
 
@@ -71,16 +72,24 @@ fn main() {
 fn build() -> Result<(), String> {
     let mut kernels = String::from("static KERNELS: &[Kernel] = &[\n");
     let mut layouts = BTreeMap::new();
+    let mut hash = Sha256::new();
     let out = PathBuf::from(std::env::var("OUT_DIR").map_err(|e| e.to_string())?);
     for (variant, encoding) in jobs() {
         let kernel = compose(variant, encoding)?;
         let file = out.join(format!("{}.wgsl", kernel.name));
         std::fs::write(&file, &kernel.wgsl).map_err(|e| e.to_string())?;
         kernels += &entry(&kernel, variant, &file)?;
+        let suits = format!("{:?} {}", variant.suits, variant.max_rows_y);
+        for part in [&kernel.name, &kernel.wgsl, &suits] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
         assert_layouts(&kernel, &mut layouts)?;
     }
     kernels += "];\n";
     kernels.extend(layouts.into_values());
+    let hash: [u8; 32] = hash.finalize().into();
+    kernels += &format!("static FINGERPRINT: [u8; 32] = {hash:?};\n");
     std::fs::write(out.join("kernels.rs"), kernels).map_err(|e| e.to_string())
 }
 

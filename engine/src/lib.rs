@@ -40,6 +40,9 @@
 
 pub mod compiler;
 pub mod device;
+mod digest;
+#[cfg(not(target_arch = "wasm32"))]
+pub mod disk_cache;
 pub mod graph;
 pub mod pipelines;
 pub mod session;

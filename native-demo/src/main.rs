@@ -41,6 +41,8 @@ enum Command {
     Perplexity(commands::perplexity::Perplexity),
     /// Measure speed, next to what the device can do at most
     Bench(commands::bench::Bench),
+    /// Compile a model ahead of its use, for this device or another
+    WarmCache(commands::warm_cache::WarmCache),
     /// List the devices of this machine
     Devices(commands::devices::Devices),
     /// Describe a model, and the memory that it will need
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Tokenize(command) => command.run(),
         Command::Perplexity(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::WarmCache(command) => command.run(),
         Command::Devices(command) => command.run(),
         Command::Info(command) => command.run(),
         Command::List(command) => command.run(),

@@ -7,6 +7,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use wisp_engine::{
     device::{Device, DeviceInfo},
+    disk_cache::DiskCache,
     pipelines::{
         ModelLimits, PipelineConfig, PipelineError, PipelineModel, SamplingParams, TextEncoder,
         checkpoint::{self, ModelFiles},
@@ -14,7 +15,7 @@ use wisp_engine::{
         text_generation::TextGenerator,
         tokenizer::Tokenizer,
     },
-    session::InferenceSession,
+    session::{InferenceSession, StartTimes},
     weights::Checkpoint,
 };
 
@@ -146,34 +147,47 @@ impl Resolved {
     pub fn load(&self, files: &ModelFiles, limits: ModelLimits) -> Result<Loaded> {
         files.recognised.decoder()?;
         let start = Instant::now();
-        let (session, limits) = self.session(limits)?;
+        let (session, limits) = self.session(files, limits)?;
         let mut generator = with_loading(|progress| {
             let load = TextGenerator::load(&session, files, limits, Some(progress));
             pollster::block_on(load)
         })?;
+        self.config.save_compiled(&session, files, &limits)?;
         adapter::load(&self.config, &mut generator)?;
         Ok(Loaded {
             generator,
             device: session.device().clone(),
+            start: session.start_times(),
             load_seconds: start.elapsed().as_secs_f64(),
         })
     }
 
     /// Opens the device and loads an encoder to it, with a progress bar.
     pub fn load_encoder(&self, files: &ModelFiles, limits: ModelLimits) -> Result<TextEncoder> {
-        let (session, limits) = self.session(limits)?;
-        with_loading(|progress| {
+        let (session, limits) = self.session(files, limits)?;
+        let encoder = with_loading(|progress| {
             let load = TextEncoder::load(&session, files, limits, Some(progress));
             pollster::block_on(load)
-        })
+        })?;
+        self.config.save_compiled(&session, files, &limits)?;
+        Ok(encoder)
     }
 
     /// Opens the device, and limits the memory to what may be taken of it.
-    fn session(&self, mut limits: ModelLimits) -> Result<(InferenceSession, ModelLimits)> {
+    fn session(
+        &self,
+        files: &ModelFiles,
+        mut limits: ModelLimits,
+    ) -> Result<(InferenceSession, ModelLimits)> {
         let device = self.device()?;
         // None left is not the 0 that stands for no limit.
         limits.memory = self.config.memory(&device).map_or(0, |bytes| bytes.max(1));
-        Ok((InferenceSession::new(device), limits))
+        let session = InferenceSession::new(device);
+        let session = match cache() {
+            Some(cache) => session.with_cache(cache),
+            None => session,
+        };
+        Ok((self.config.session(session, files, &limits)?, limits))
     }
 
     /// The limits for one conversation: as long as the model sees, unless a length is asked for.
@@ -203,7 +217,9 @@ impl Resolved {
         new: Option<usize>,
     ) -> Result<ModelLimits> {
         let mut limits = self.limits(files)?;
-        if let (Some(new), false) = (new, self.length_is_set) {
+        // A compiled model is for any prompt.
+        let fixed = self.length_is_set || self.config.has_compiled_file();
+        if let (Some(new), false) = (new, fixed) {
             let needed = (prompt as u64).saturating_add(new as u64).max(1);
             limits = self.limits_of(files, limits.max_length.min(needed))?;
         }
@@ -271,6 +287,19 @@ pub struct Loaded {
     pub device: Device,
     /// Seconds from opening the device to the last weight.
     pub load_seconds: f64,
+    /// What of them went into compiling and loading.
+    pub start: StartTimes,
+}
+
+/// Where compiled programs and pipelines are kept: `WISP_CACHE_DIR` (empty: nowhere), or a folder in the
+/// user's cache.
+pub fn cache() -> Option<DiskCache> {
+    let folder = match std::env::var_os("WISP_CACHE_DIR") {
+        Some(folder) if folder.is_empty() => return None,
+        Some(folder) => folder.into(),
+        None => dirs::cache_dir()?.join("wisp"),
+    };
+    Some(DiskCache::at(folder))
 }
 
 /// A device in a few words.

@@ -88,6 +88,11 @@ pub fn kernels() -> &'static [Kernel] {
     KERNELS
 }
 
+/// A hash of every kernel's source: what was compiled for other kernels does not fit these.
+pub fn fingerprint() -> &'static [u8; 32] {
+    &FINGERPRINT
+}
+
 /// The kernel of that name.
 pub fn kernel(name: &str) -> Option<&'static Kernel> {
     KERNELS.iter().find(|kernel| kernel.name == name)

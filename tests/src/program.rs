@@ -133,6 +133,7 @@ pub fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> 
     command
         .env_remove("RUST_BACKTRACE")
         .env("WISP_CONFIG", "")
+        .env("WISP_CACHE_DIR", "")
         .env("HF_HUB_OFFLINE", "1");
     command
 }

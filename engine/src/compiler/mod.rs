@@ -2,16 +2,24 @@
 //!
 //! Compiling needs neither weights nor a device, only the [`Capabilities`] of a target.
 
+mod check;
 mod footprint;
 mod fuse;
 mod lower;
 mod memory;
 mod program;
 mod select;
+mod target;
+#[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
+mod translate;
 
+pub use check::ProgramError;
 pub use footprint::Footprint;
 pub(crate) use footprint::{PARAMS_STRIDE, planes};
 pub use program::{Call, Matrix, Piece, Place, Port, Program, Size, Vector, Word};
+pub use target::{ShaderLanguage, Target, TargetError};
+#[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
+pub use translate::translate;
 
 use crate::{device::Capabilities, graph::Graph};
 

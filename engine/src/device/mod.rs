@@ -27,6 +27,9 @@ use std::{
 
 use wisp_shaders::Kernel;
 
+#[cfg(not(target_arch = "wasm32"))]
+use crate::disk_cache::DiskCache;
+
 pub use host::{HostDevice, HostError};
 pub use spec::{Api, DeviceSpec, Profile, list};
 
@@ -312,7 +315,8 @@ trait Backend: Send + Sync + std::fmt::Debug {
         buffer: &'a Buffer,
         range: Range<u64>,
     ) -> BoxFuture<'a, Result<Vec<u8>, DeviceError>>;
-    fn pipeline(&self, kernel: &'static Kernel) -> Result<RawPipeline, DeviceError>;
+    fn pipeline(&self, kernel: &'static Kernel, checks: Checks)
+    -> Result<RawPipeline, DeviceError>;
     fn bind(
         &self,
         kernel: &'static Kernel,
@@ -324,6 +328,21 @@ trait Backend: Send + Sync + std::fmt::Debug {
     ) -> Result<(), DeviceError>;
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>>;
     fn free_memory(&self) -> Option<u64>;
+    /// Takes pipelines from a cache, and keeps them for it.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn use_cache(&self, _cache: &DiskCache) {}
+    /// Writes new pipelines to the cache.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn save_cache(&self) {}
+}
+
+/// Whether a kernel's memory accesses are checked where they happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Checks {
+    /// The kernel keeps to its memory whatever it is given: it is checked when it runs.
+    All,
+    /// Whoever runs it answers for its parameters.
+    None,
 }
 
 /// Bytes allocated on a device, now and at most so far.
@@ -464,8 +483,33 @@ impl Device {
     pub fn pipeline(&self, kernel: &'static Kernel) -> Result<Pipeline, DeviceError> {
         Ok(Pipeline {
             kernel,
-            raw: self.backend.pipeline(kernel)?,
+            raw: self.backend.pipeline(kernel, Checks::None)?,
         })
+    }
+
+    /// As [`Self::pipeline`], but whatever its parameters and bindings are, the kernel touches no
+    /// memory that is not bound to it and comes to an end.
+    ///
+    /// # Errors
+    ///
+    /// If the device's compiler refuses it.
+    pub fn checked_pipeline(&self, kernel: &'static Kernel) -> Result<Pipeline, DeviceError> {
+        Ok(Pipeline {
+            kernel,
+            raw: self.backend.pipeline(kernel, Checks::All)?,
+        })
+    }
+
+    /// Takes pipelines from a cache where the driver has such a thing; [`Self::save_cache`] keeps them.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn use_cache(&self, cache: &DiskCache) {
+        self.backend.use_cache(cache);
+    }
+
+    /// Writes the pipelines made since to the cache in use, if there is one.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn save_cache(&self) {
+        self.backend.save_cache();
     }
 
     /// Binds memory to a kernel (and to every other one with the same kinds of bindings).

@@ -9,12 +9,15 @@ use std::{
     },
 };
 
+#[cfg(not(target_arch = "wasm32"))]
+mod kept;
+
 use futures_channel::oneshot;
 use wisp_shaders::{Access, Kernel};
 
 use super::{
-    Api, Backend, BoxFuture, Buffer, BufferSlice, Capabilities, Device, DeviceError, DeviceInfo,
-    DeviceSpec, Dispatch, Profile, RawBindGroup, RawBuffer, RawPipeline, Usage,
+    Api, Backend, BoxFuture, Buffer, BufferSlice, Capabilities, Checks, Device, DeviceError,
+    DeviceInfo, DeviceSpec, Dispatch, Profile, RawBindGroup, RawBuffer, RawPipeline, Usage,
 };
 
 /// Bytes in flight to the device after which an upload waits, so that staging memory stays small.
@@ -28,7 +31,9 @@ struct WgpuDevice {
     queue: wgpu::Queue,
     /// The first error that the device reported and nobody has been told of yet.
     error: Arc<Mutex<Option<DeviceError>>>,
-    pipelines: Mutex<HashMap<&'static str, wgpu::ComputePipeline>>,
+    pipelines: Mutex<HashMap<(&'static str, Checks), wgpu::ComputePipeline>>,
+    #[cfg(not(target_arch = "wasm32"))]
+    kept: kept::KeptPipelines,
     layouts: Mutex<HashMap<&'static [Access], wgpu::BindGroupLayout>>,
     uploading: AtomicU64,
     poller: Poller,
@@ -142,12 +147,17 @@ fn capabilities(
 fn request(adapter: &wgpu::Adapter, profile: Profile) -> (wgpu::Limits, wgpu::Features) {
     match profile {
         Profile::Full => {
+            // A cache of pipelines changes nothing that programs see.
             let wanted = wgpu::Features::SUBGROUP
                 | wgpu::Features::SHADER_F16
-                | wgpu::Features::TIMESTAMP_QUERY;
+                | wgpu::Features::TIMESTAMP_QUERY
+                | wgpu::Features::PIPELINE_CACHE;
             (adapter.limits(), adapter.features() & wanted)
         }
-        Profile::Baseline => (wgpu::Limits::defaults(), wgpu::Features::empty()),
+        Profile::Baseline => (
+            wgpu::Limits::defaults(),
+            adapter.features() & wgpu::Features::PIPELINE_CACHE,
+        ),
     }
 }
 
@@ -236,12 +246,16 @@ async fn open_adapter(adapter: wgpu::Adapter, profile: Profile) -> Result<Device
     let error = Arc::new(Mutex::new(None));
     watch(&device, &info.name, &error);
     let poller = Poller::new(&device);
+    #[cfg(not(target_arch = "wasm32"))]
+    let kept = kept::KeptPipelines::new(&adapter.get_info(), required_features);
     Ok(Device::new(WgpuDevice {
         info,
         device,
         queue,
         error,
         pipelines: Mutex::default(),
+        #[cfg(not(target_arch = "wasm32"))]
+        kept,
         layouts: Mutex::default(),
         uploading: AtomicU64::new(0),
         poller,
@@ -340,18 +354,31 @@ impl WgpuDevice {
         layout.clone()
     }
 
-    fn compile(&self, kernel: &'static Kernel) -> wgpu::ComputePipeline {
+    fn module(&self, kernel: &'static Kernel, checks: Checks) -> wgpu::ShaderModule {
         let descriptor = wgpu::ShaderModuleDescriptor {
             label: Some(kernel.name),
             source: wgpu::ShaderSource::Wgsl(kernel.wgsl.into()),
         };
-        // SAFETY: the built-in kernels are validated by naga when wisp-shaders is built, their loops
-        // are bounded by their parameters, and every index is kept in range by the kernel itself;
-        // the tests run each of them over odd sizes against its host twin. Nothing else comes here.
-        let module = unsafe {
-            self.device
-                .create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
-        };
+        match checks {
+            Checks::All => self.device.create_shader_module(descriptor),
+            // SAFETY: the built-in kernels are validated by naga when wisp-shaders is built, their loops
+            // are bounded by their parameters, and every index is kept in range by the kernel itself;
+            // the tests run each of them over odd sizes against its host twin. Nothing else comes here.
+            Checks::None => unsafe {
+                self.device.create_shader_module_trusted(
+                    descriptor,
+                    wgpu::ShaderRuntimeChecks::unchecked(),
+                )
+            },
+        }
+    }
+
+    fn compile(&self, kernel: &'static Kernel, checks: Checks) -> wgpu::ComputePipeline {
+        let module = self.module(kernel, checks);
+        #[cfg(not(target_arch = "wasm32"))]
+        let cache = self.kept.cache();
+        #[cfg(target_arch = "wasm32")]
+        let cache: Option<wgpu::PipelineCache> = None;
         let layout = self
             .device
             .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
@@ -366,10 +393,10 @@ impl WgpuDevice {
                 module: &module,
                 entry_point: Some("main"),
                 compilation_options: wgpu::PipelineCompilationOptions {
-                    zero_initialize_workgroup_memory: false,
+                    zero_initialize_workgroup_memory: checks == Checks::All,
                     ..Default::default()
                 },
-                cache: None,
+                cache: cache.as_ref(),
             })
     }
 }
@@ -456,21 +483,27 @@ impl Backend for WgpuDevice {
         })
     }
 
-    fn pipeline(&self, kernel: &'static Kernel) -> Result<RawPipeline, DeviceError> {
+    fn pipeline(
+        &self,
+        kernel: &'static Kernel,
+        checks: Checks,
+    ) -> Result<RawPipeline, DeviceError> {
         let pipelines = || {
             self.pipelines
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
         };
-        if let Some(pipeline) = pipelines().get(kernel.name) {
+        if let Some(pipeline) = pipelines().get(&(kernel.name, checks)) {
             return Ok(RawPipeline::Wgpu(pipeline.clone()));
         }
         // Not under the lock: several threads compile at once.
-        let pipeline = self.compile(kernel);
+        let pipeline = self.compile(kernel, checks);
         self.check(kernel.name, 0)?;
-        Ok(RawPipeline::Wgpu(
-            pipelines().entry(kernel.name).or_insert(pipeline).clone(),
-        ))
+        #[cfg(not(target_arch = "wasm32"))]
+        self.kept.made();
+        let mut pipelines = pipelines();
+        let known = pipelines.entry((kernel.name, checks));
+        Ok(RawPipeline::Wgpu(known.or_insert(pipeline).clone()))
     }
 
     fn bind(
@@ -521,6 +554,18 @@ impl Backend for WgpuDevice {
         }
         self.queue.submit([encoder.finish()]);
         self.check("a submission", 0)
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn use_cache(&self, cache: &crate::disk_cache::DiskCache) {
+        self.kept.open(&self.device, cache);
+        // One that the driver does not take is no error: pipelines are made without.
+        let _ = self.check("a cache of pipelines", 0);
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn save_cache(&self) {
+        self.kept.save();
     }
 
     fn free_memory(&self) -> Option<u64> {

@@ -4,6 +4,7 @@
 //! nor a device. Nodes run in the order in which they were added, which is what gives ops that
 //! write buffers (a KV cache, a sampler's state) their meaning.
 
+mod dot;
 mod op;
 
 use std::fmt;
@@ -207,6 +208,11 @@ impl Graph {
     /// What the graph knows of a value.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.0 as usize]
+    }
+
+    /// Every value: inputs, buffers, weights and results.
+    pub fn values(&self) -> &[Value] {
+        &self.values
     }
 
     /// The nodes in the order in which they run.

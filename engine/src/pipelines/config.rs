@@ -6,6 +6,8 @@
 pub mod choices;
 #[cfg(not(target_arch = "wasm32"))]
 mod choose;
+#[cfg(not(target_arch = "wasm32"))]
+mod compiled;
 mod error;
 pub mod fields;
 pub mod layers;
@@ -126,16 +128,6 @@ const NOT_BUILT: &[NotBuilt] = &[
         "device_specs",
         |config| config.device_specs.len() > 1,
         "a model runs on one device: name one",
-    ),
-    (
-        "serialized_model_path",
-        |config| config.serialized_model_path.is_some(),
-        "models are compiled when they are loaded",
-    ),
-    (
-        "save_to_serialized_model_path",
-        |config| config.save_to_serialized_model_path.is_some(),
-        "models are compiled when they are loaded",
     ),
 ];
 
@@ -398,8 +390,6 @@ mod tests {
         let refused: Vec<PipelineConfig> = [
             r#"{"engine": "huggingface"}"#,
             r#"{"device_specs": ["host", "vulkan"]}"#,
-            r#"{"serialized_model_path": "a"}"#,
-            r#"{"save_to_serialized_model_path": "a"}"#,
         ]
         .map(|json| serde_json::from_str(json).unwrap())
         .into();

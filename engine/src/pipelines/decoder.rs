@@ -301,7 +301,7 @@ fn tables(b: &mut Builder<'_, '_>, length: u64) -> Vec<ValueId> {
         let length = if used { length } else { 1 };
         let rotations =
             Rotations::new(settings.theta, b.spec.rotary_dim, &settings.scaling, length);
-        let shape = [length, b.spec.rotated().into()];
+        let shape = [table_rows(length), b.spec.rotated().into()];
         let compute = move |range| rotations.elements(range);
         tables.push(table(b, &format!("rope.table.{i}"), shape, compute));
     }
@@ -309,6 +309,17 @@ fn tables(b: &mut Builder<'_, '_>, length: u64) -> Vec<ValueId> {
         range.map(|i| (1 - i % 2) as f32).collect()
     }));
     tables
+}
+
+/// Rows of a table for sequences of a length: few sizes, so that few programs differ only in that.
+pub(super) fn table_rows(length: u64) -> u64 {
+    match length {
+        0..=1 => 1,
+        _ => length
+            .checked_next_power_of_two()
+            .unwrap_or(length)
+            .max(256),
+    }
 }
 
 fn table(

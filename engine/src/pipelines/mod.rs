@@ -14,6 +14,7 @@ pub mod log_probabilities;
 pub mod lora;
 pub mod model;
 mod pipeline_model;
+pub mod prepare;
 pub mod request;
 pub mod rope;
 mod sampler;

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{
     compiler::Footprint,
     device::Capabilities,
-    graph::CacheFormat,
+    graph::{CacheFormat, Graph},
     session::{CompiledModel, Dims, InferenceSession, InitOptions, Model, SessionError},
     weights::{Views, WeightSource},
 };
@@ -154,7 +154,7 @@ impl DecoderModel {
         let limits = fit(capabilities, &spec, limits)?;
         let rings = WindowRings::of(&spec, &limits);
         let mut weights = Views::new(weights);
-        let compiled = compile(capabilities, &spec, names, &mut weights, limits)?;
+        let compiled = session.compile(&graph(&spec, names, &mut weights, limits)?)?;
         let sampling = session.compile(&sampler::build(spec.vocab_size)?)?;
         let needs = footprint(&compiled, &sampling, limits, rings);
         let limits = fit_memory(&spec, limits, rings, needs)?;
@@ -486,7 +486,7 @@ fn fit(
         layout.check(spec, capabilities)?;
     // So must the tables of rotations, which are computed before anything else is.
     let turns = binding / (4 * u64::from(spec.rotated()).max(1));
-    if !spec.ropes.is_empty() && limits.max_length > turns {
+    if !spec.ropes.is_empty() && decoder::table_rows(limits.max_length) > turns {
         return Err(PipelineError::CacheTooLarge {
             max_length: limits.max_length,
             max_batch: limits.max_batch,
@@ -500,14 +500,27 @@ fn fit(
     Ok(limits)
 }
 
-/// Compiles a checkpoint's decoder or encoder: its tensors' names, shapes and encodings are read, not its weights.
-pub(super) fn compile(
+/// The graphs of a decoder: its own, and the sampler's.
+pub(super) fn graphs(
     target: &Capabilities,
+    spec: &DecoderSpec,
+    names: &TensorNames,
+    weights: &dyn WeightSource,
+    limits: ModelLimits,
+) -> Result<Vec<Graph>, PipelineError> {
+    let limits = fit(target, spec, limits)?;
+    let decoder = graph(spec, names, &mut Views::new(weights), limits)?;
+    Ok(vec![decoder, sampler::build(spec.vocab_size)?])
+}
+
+/// The graph of a checkpoint's decoder or encoder: its tensors' names, shapes and encodings are read,
+/// not its weights.
+pub(super) fn graph(
     spec: &DecoderSpec,
     names: &TensorNames,
     weights: &mut Views<'_>,
     limits: ModelLimits,
-) -> Result<CompiledModel, PipelineError> {
+) -> Result<Graph, PipelineError> {
     let layout = DecoderLayout {
         page_size: limits.page_size,
         max_length: limits.max_length,
@@ -516,6 +529,17 @@ pub(super) fn compile(
         rings: WindowRings::of(spec, &limits),
         hidden_states: limits.return_hidden_states,
     };
-    let graph = decoder::build(spec, names, weights, layout)?;
+    Ok(decoder::build(spec, names, weights, layout)?)
+}
+
+/// Compiles a checkpoint's decoder or encoder.
+pub(super) fn compile(
+    target: &Capabilities,
+    spec: &DecoderSpec,
+    names: &TensorNames,
+    weights: &mut Views<'_>,
+    limits: ModelLimits,
+) -> Result<CompiledModel, PipelineError> {
+    let graph = graph(spec, names, weights, limits)?;
     Ok(InferenceSession::compile_for(&graph, target)?)
 }

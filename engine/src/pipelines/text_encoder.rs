@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::{
     compiler::Footprint,
     device::Capabilities,
+    graph::Graph,
     session::{InferenceSession, InitOptions, Model},
     weights::Views,
 };
@@ -311,7 +312,7 @@ impl PipelineModel for TextEncoder {
         let limits = fit(capabilities, spec, limits)?;
         let mut weights = Views::new(&files.checkpoint);
         let names = files.recognised.names;
-        let compiled = model::compile(capabilities, spec, names, &mut weights, limits)?;
+        let compiled = session.compile(&model::graph(spec, names, &mut weights, limits)?)?;
         let max_dims = model::max_dims(limits);
         let needs = compiled.program().footprint(&max_dims, &[]);
         if limits.memory != 0 && needs.total() > limits.memory {
@@ -454,6 +455,18 @@ fn end_of(tokens: &[u32], bare: &[u32]) -> usize {
         len => tokens.windows(len).position(|part| part == bare),
     };
     found.map_or(tokens.len(), |start| start + bare.len())
+}
+
+/// The graph of an encoder, for a target.
+pub(super) fn graphs(
+    target: &Capabilities,
+    files: &ModelFiles,
+    limits: ModelLimits,
+) -> Result<Vec<Graph>, PipelineError> {
+    let (spec, _) = files.recognised.encoder()?;
+    let limits = fit(target, spec, limits)?;
+    let (names, mut weights) = (files.recognised.names, Views::new(&files.checkpoint));
+    Ok(vec![model::graph(spec, names, &mut weights, limits)?])
 }
 
 #[cfg(test)]

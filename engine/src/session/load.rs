@@ -51,23 +51,23 @@ impl Progress<'_> {
 /// for; lists all that are not. Returns the bytes that will be read.
 pub(super) fn check(program: &Program, weights: &dyn WeightSource) -> Result<u64, SessionError> {
     let mut problems = BTreeMap::new();
-    let mut total = 0;
+    let mut total = 0u64;
     for matrix in &program.matrices {
         for piece in &matrix.pieces {
             if let Some(problem) = matrix_problem(matrix, piece, weights) {
                 problems.insert(&piece.tensor, problem);
             }
-            total += matrix.encoding.file_row_bytes(matrix.cols).unwrap_or(0)
-                * (piece.end - piece.start);
+            let row_bytes = matrix.encoding.file_row_bytes(matrix.cols).unwrap_or(0);
+            total += row_bytes * (piece.end - piece.start);
         }
     }
     for vector in &program.vectors {
-        let mut elements = 0;
+        let mut elements = 0u64;
         for tensor in &vector.tensors {
             match weights.find(tensor) {
                 Some(info) => {
-                    elements += info.shape.iter().product::<u64>();
-                    total += info.len;
+                    elements = elements.saturating_add(info.shape.iter().product());
+                    total = total.saturating_add(info.len);
                 }
                 None => {
                     problems.insert(tensor, format!("{tensor} is missing"));
@@ -104,8 +104,9 @@ fn matrix_problem(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) ->
             info.stored, matrix.encoding
         ));
     }
-    let (cols, outer) = info.shape.split_last()?;
-    let fits = *cols == matrix.cols && outer.iter().product::<u64>() >= piece.end;
+    let fits = info.shape.split_last().is_some_and(|(cols, outer)| {
+        *cols == matrix.cols && outer.iter().product::<u64>() >= piece.end
+    });
     (!fits).then(|| {
         format!(
             "{tensor} has shape {:?}, expected [{}, {}]",

@@ -4,21 +4,26 @@
 //! weights nor a device, `init` binds weights, `load` does both, and a [`Model`] executes.
 //! Every async method has a blocking twin for native callers.
 
+mod artefact;
+mod compiled;
+mod differences;
 mod load;
 mod model;
+mod start;
 
-use std::collections::HashMap;
-
-use serde::{Deserialize, Serialize};
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{
-    compiler::{self, CompileError, Program},
+    compiler::{self, CompileError, TargetError},
     device::{Buffer, Capabilities, Device, DeviceError},
     graph::Graph,
     weights::{WeightError, WeightSource, encodings::EncodingError},
 };
 
+pub use artefact::ArtefactError;
+pub use compiled::{CompiledModel, CompiledModule};
 pub use model::{Dims, Model, submit};
+pub use start::StartTimes;
 
 /// What can go wrong in a session.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +32,9 @@ pub enum SessionError {
     /// Occurs when a graph cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
+    /// Occurs when a target cannot run a graph.
+    #[error(transparent)]
+    Unable(#[from] TargetError),
     /// Occurs when the device fails.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -49,6 +57,27 @@ pub enum SessionError {
         "the program needs the kernel {0}, which this version of Wisp does not have: compile it again"
     )]
     UnknownKernel(String),
+    /// Occurs when a program needs what the device does not have.
+    #[error("{graph} was compiled for another device, {device} cannot run {}: compile it for this one", .missing.join(", "))]
+    Target {
+        /// The graph.
+        graph: String,
+        /// The device.
+        device: String,
+        /// What the program needs.
+        missing: Vec<String>,
+    },
+    /// Occurs when what was compiled elsewhere is not this graph.
+    #[error("the compiled model does not fit {graph}: {}: compile it again", .differences.join("; "))]
+    OtherGraph {
+        /// The graph.
+        graph: String,
+        /// What differs.
+        differences: Vec<String>,
+    },
+    /// Occurs when a compiled model cannot be used.
+    #[error(transparent)]
+    Artefact(#[from] ArtefactError),
     /// Occurs when a dimension is not given, or larger than the model was made for.
     #[error("dimension {name} is {}, the model was made for at most {most}", .size.map_or("not given".into(), |size| size.to_string()))]
     Dimension {
@@ -83,19 +112,6 @@ pub enum SessionError {
     },
 }
 
-/// A compiled graph. Needs no device; can be saved, shipped and loaded elsewhere.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CompiledModel {
-    pub(crate) program: Program,
-}
-
-impl CompiledModel {
-    /// The program: kernel calls over planned memory.
-    pub fn program(&self) -> &Program {
-        &self.program
-    }
-}
-
 /// How a compiled graph is bound: sizes, memory of the caller, and who hears of progress.
 #[derive(Default)]
 pub struct InitOptions<'a> {
@@ -112,12 +128,50 @@ pub struct InitOptions<'a> {
 #[derive(Clone, Debug)]
 pub struct InferenceSession {
     device: Device,
+    start: Arc<start::Start>,
 }
 
 impl InferenceSession {
     /// A session on a device.
     pub fn new(device: Device) -> InferenceSession {
-        InferenceSession { device }
+        InferenceSession {
+            device,
+            start: Arc::default(),
+        }
+    }
+
+    /// The session, but it keeps what it compiles in a folder, and finds it there the next time:
+    /// programs and, where the driver has such a thing, pipelines. To be called before anything is
+    /// compiled.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn with_cache(self, cache: crate::disk_cache::DiskCache) -> InferenceSession {
+        self.device.use_cache(&cache);
+        let mut start = Arc::unwrap_or_clone(self.start);
+        start.cache = Some(cache);
+        InferenceSession {
+            start: Arc::new(start),
+            ..self
+        }
+    }
+
+    /// The session, but it takes graphs from what was compiled elsewhere and compiles nothing itself.
+    /// To be called before anything is compiled.
+    pub fn with_compiled(self, module: CompiledModule) -> InferenceSession {
+        let mut start = Arc::unwrap_or_clone(self.start);
+        start.given = Some(module);
+        InferenceSession {
+            start: Arc::new(start),
+            ..self
+        }
+    }
+
+    /// Everything that the session has compiled so far.
+    ///
+    /// # Errors
+    ///
+    /// If two graphs have one name.
+    pub fn compiled(&self) -> Result<CompiledModule, SessionError> {
+        Ok(CompiledModule::of(self.start.made())?)
     }
 
     /// The session's device.
@@ -125,13 +179,29 @@ impl InferenceSession {
         &self.device
     }
 
-    /// Compiles a graph for the session's device.
+    /// What the session has spent so far on compiling and loading.
+    pub fn start_times(&self) -> StartTimes {
+        self.start.times()
+    }
+
+    /// Compiles a graph for the session's device, or finds it in the session's cache.
     ///
     /// # Errors
     ///
     /// If the graph asks for what no kernel of the device can do.
     pub fn compile(&self, graph: &Graph) -> Result<CompiledModel, SessionError> {
-        Self::compile_for(graph, &self.device.info().capabilities)
+        let target = &self.device.info().capabilities;
+        self.start.compile(graph, target)
+    }
+
+    /// Makes the pipelines of a compiled graph, without weights, so that loading it later takes less.
+    /// Where the session has a cache they stay in it.
+    ///
+    /// # Errors
+    ///
+    /// If the device lacks what the graph was compiled for, or its compiler fails.
+    pub fn prepare(&self, compiled: &CompiledModel) -> Result<(), SessionError> {
+        self.start.pipelines(&self.device, compiled)
     }
 
     /// Compiles a graph for any target; neither weights nor that device are needed.
@@ -143,9 +213,7 @@ impl InferenceSession {
         graph: &Graph,
         target: &Capabilities,
     ) -> Result<CompiledModel, SessionError> {
-        Ok(CompiledModel {
-            program: compiler::compile(graph, target)?,
-        })
+        Ok(CompiledModel::new(compiler::compile(graph, target)?))
     }
 
     /// Gives a compiled graph its weights, memory and pipelines.
@@ -159,7 +227,11 @@ impl InferenceSession {
         weights: &dyn WeightSource,
         options: InitOptions<'_>,
     ) -> Result<Model, SessionError> {
-        Model::new(&self.device, compiled, weights, options).await
+        self.prepare(compiled)?;
+        let loading = start::Stopwatch::start();
+        let model = Model::new(&self.device, compiled, weights, options).await?;
+        self.start.loaded(loading);
+        Ok(model)
     }
 
     /// Compiles a graph and gives it its weights.

@@ -1,7 +1,7 @@
 //! A model: a program bound to weights, memory and pipelines, ready to run.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     sync::{Mutex, PoisonError},
 };
 
@@ -51,26 +51,48 @@ fn kernel(name: &str) -> Result<&'static Kernel, SessionError> {
     wisp_shaders::kernel(name).ok_or_else(|| SessionError::UnknownKernel(name.into()))
 }
 
-/// Compiles what the program needs, several kernels at a time where there are threads.
-fn compile_kernels(device: &Device, program: &Program) -> Result<(), SessionError> {
-    let names: HashSet<&str> = program
-        .calls
-        .iter()
-        .flat_map(|call| call.kernels.iter().map(|(name, _)| name.as_str()))
-        .collect();
-    let compile = |name: &str| -> Result<(), SessionError> {
-        device.pipeline(kernel(name)?)?;
-        Ok(())
+/// The pipeline of a kernel, with or without checks.
+fn pipeline(
+    device: &Device,
+    trusted: bool,
+    kernel: &'static Kernel,
+) -> Result<Pipeline, SessionError> {
+    Ok(match trusted {
+        true => device.pipeline(kernel)?,
+        false => device.checked_pipeline(kernel)?,
+    })
+}
+
+/// Compiles what the program needs, several kernels at a time where there are threads; returns how
+/// many there are.
+pub(super) fn compile_kernels(
+    device: &Device,
+    compiled: &CompiledModel,
+) -> Result<u32, SessionError> {
+    let (program, info) = (compiled.program(), device.info());
+    let missing = program.lacks(&info.capabilities);
+    if !missing.is_empty() {
+        return Err(SessionError::Target {
+            graph: program.name.clone(),
+            device: info.name.clone(),
+            missing,
+        });
+    }
+    let kernels: Vec<&'static Kernel> = program.kernels().collect();
+    let count = kernels.len() as u32;
+    let compile = |kernel: &'static Kernel| -> Result<(), SessionError> {
+        pipeline(device, compiled.is_trusted(), kernel).map(|_| ())
     };
     #[cfg(not(target_arch = "wasm32"))]
     {
         use rayon::prelude::*;
-        names.into_par_iter().try_for_each(compile)
+        kernels.into_par_iter().try_for_each(compile)?;
     }
     #[cfg(target_arch = "wasm32")]
     {
-        names.into_iter().try_for_each(compile)
+        kernels.into_iter().try_for_each(compile)?;
     }
+    Ok(count)
 }
 
 /// The parts that calls are bound to.
@@ -80,6 +102,7 @@ struct Memory<'a> {
     matrices: &'a [DeviceMatrix],
     vectors: &'a [Buffer],
     params: &'a Buffer,
+    trusted: bool,
 }
 
 impl Memory<'_> {
@@ -101,7 +124,11 @@ impl Memory<'_> {
         let mut group = None;
         for (name, max_rows_y) in &call.kernels {
             let kernel = kernel(name)?;
-            pipelines.push((device.pipeline(kernel)?, *max_rows_y, kernel.tile));
+            pipelines.push((
+                pipeline(device, self.trusted, kernel)?,
+                *max_rows_y,
+                kernel.tile,
+            ));
             if group.is_none() {
                 group = Some(device.bind(kernel, &bindings)?);
             }
@@ -122,7 +149,7 @@ impl Model {
         weights: &dyn WeightSource,
         options: InitOptions<'_>,
     ) -> Result<Model, SessionError> {
-        let program = compiled.program.clone();
+        let program = compiled.program().clone();
         let max_dims: Vec<u64> = program
             .dims
             .iter()
@@ -136,7 +163,6 @@ impl Model {
             })
             .collect::<Result<_, _>>()?;
         let total = load::check(&program, weights)?;
-        compile_kernels(device, &program)?;
 
         let mut progress = Progress {
             done: 0,
@@ -177,6 +203,7 @@ impl Model {
             matrices: &matrices,
             vectors: &vectors,
             params: &params,
+            trusted: compiled.is_trusted(),
         };
         let calls = program
             .calls

@@ -9,7 +9,12 @@ use serde::Serialize;
 use wisp_engine::{
     compiler::Program,
     device::measure::{Ceilings, ceilings},
-    pipelines::{Request, SamplingParams, text_generation::TextGenerator},
+    disk_cache::DiskCache,
+    pipelines::{
+        ModelLimits, Request, SamplingParams, checkpoint::ModelFiles, prepare,
+        text_generation::TextGenerator,
+    },
+    session::{InferenceSession, StartTimes},
 };
 
 use super::print_json;
@@ -68,6 +73,8 @@ struct Report {
     device: String,
     runs: u32,
     load_seconds: f64,
+    /// Compiling with an empty cache and with what the first left there.
+    starts: Starts,
     first_token_seconds: f64,
     prefill: Rate,
     decode: Rate,
@@ -83,6 +90,34 @@ struct Report {
     prefix_cache_hit_rate: Option<f64>,
     device_peak_bytes: u64,
     host_peak_bytes: Option<u64>,
+}
+
+/// Two starts without weights: programs and pipelines.
+#[derive(Serialize)]
+struct Starts {
+    first: StartTimes,
+    second: StartTimes,
+}
+
+impl Starts {
+    /// Each with a device of its own, over one cache that is empty at first. What drivers keep in caches
+    /// of their own is not in their hands, and may make the first faster than it would be.
+    fn measure(settings: &Resolved, files: &ModelFiles, limits: ModelLimits) -> Result<Starts> {
+        let folder = tempfile::tempdir()?;
+        let start = || -> Result<StartTimes> {
+            let session = InferenceSession::new(settings.device()?);
+            let session = session.with_cache(DiskCache::at(folder.path()));
+            let target = &session.device().info().capabilities;
+            for graph in prepare::graphs(files, target, limits)? {
+                session.prepare(&session.compile(&graph)?)?;
+            }
+            Ok(session.start_times())
+        };
+        Ok(Starts {
+            first: start()?,
+            second: start()?,
+        })
+    }
 }
 
 /// One call of the program, measured alone.
@@ -169,6 +204,7 @@ impl Bench {
             mut generator,
             device,
             load_seconds,
+            ..
         } = settings.load(&files, limits)?;
         // Drivers finish compiling at the first use.
         run(
@@ -192,6 +228,7 @@ impl Bench {
         // Before the ceilings, whose measurement takes memory of its own.
         let host_peak_bytes = host_peak_bytes();
         let ceilings = self.ceilings(&settings)?;
+        let starts = Starts::measure(&settings, &files, limits)?;
         let prefill = Rate::of(
             self.prompt_tokens,
             runs.iter().map(|run| run.prefill).collect(),
@@ -215,6 +252,7 @@ impl Bench {
             device: describe(device.info()),
             runs: self.runs,
             load_seconds,
+            starts,
             first_token_seconds: f64::from(self.prompt_tokens) / prefill.median,
             decode_fraction_of_read_ceiling: decode.median * weight_bytes as f64
                 / ceilings.read_bytes_per_second,
@@ -407,6 +445,17 @@ impl Report {
         println!(
             "first token    {:.3} s after the prompt; loading took {:.2} s",
             self.first_token_seconds, self.load_seconds
+        );
+        let start = |times: &StartTimes| {
+            let milliseconds = (times.compile_seconds + times.pipeline_seconds) * 1e3;
+            let (made, found) = (times.programs_compiled, times.programs_cached);
+            format!("{milliseconds:.1} ms ({made} programs compiled, {found} found)")
+        };
+        println!(
+            "start          {} with an empty cache, then {}; {} pipelines",
+            start(&self.starts.first),
+            start(&self.starts.second),
+            self.starts.second.pipelines
         );
         println!(
             "a token        {} dispatches, {:.1} MiB of weights",

@@ -11,6 +11,7 @@ use wisp_engine::pipelines::{
     log_probabilities::MAX_TOP,
     text_generation::{GenerateOptions, Generation},
 };
+use wisp_engine::session::StartTimes;
 
 use super::{TokenList, logprobs::Logprobs, print_json, read_text};
 use crate::{
@@ -89,6 +90,8 @@ struct Report<'a> {
 /// Seconds, and tokens a second.
 #[derive(Serialize)]
 struct Timings {
+    /// What loading consisted of.
+    start: StartTimes,
     load_seconds: f64,
     /// From the prompt to the first token.
     first_token_seconds: f64,
@@ -117,6 +120,7 @@ impl Generate {
             mut generator,
             device,
             load_seconds,
+            start: started,
         } = settings.load(&files, limits)?;
         interrupt::catch();
         let options = GenerateOptions {
@@ -154,7 +158,7 @@ impl Generate {
         let mut timings = timings(
             &prompt,
             &generation,
-            load_seconds,
+            (load_seconds, started),
             start.elapsed().as_secs_f64(),
             first.unwrap_or_default().as_secs_f64(),
         );
@@ -225,7 +229,7 @@ impl Generate {
 fn timings(
     prompt: &[u32],
     generation: &Generation,
-    load_seconds: f64,
+    (load_seconds, start): (f64, StartTimes),
     total: f64,
     first: f64,
 ) -> Timings {
@@ -238,6 +242,7 @@ fn timings(
         }
     };
     Timings {
+        start,
         load_seconds,
         first_token_seconds: first,
         decode_seconds,

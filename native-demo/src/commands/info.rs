@@ -11,7 +11,7 @@ use wisp_engine::{
     device::Capabilities,
     pipelines::{
         DecoderModel, DecoderSpec, ModelLimits, PipelineModel, SupportedEncoding, TextEncoder,
-        checkpoint::ModelFiles, size,
+        checkpoint::ModelFiles, prepare, size,
     },
     weights::WeightSource,
 };
@@ -28,6 +28,12 @@ pub struct Info {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Draw what the model computes instead, in Graphviz's DOT language: pipe it to dot -Tsvg
+    #[arg(long, conflicts_with_all = ["json", "text"])]
+    graph: bool,
+    /// Print what the model computes instead, op by op
+    #[arg(long = "graph-text", id = "text", conflicts_with = "json")]
+    graph_text: bool,
     #[command(flatten)]
     settings: Settings<{ MODEL | LIMITS | LORA }>,
 }
@@ -48,6 +54,9 @@ impl Info {
         let settings = self.settings.resolve()?;
         let files = settings.open()?;
         let limits = settings.limits(&files)?;
+        if self.graph || self.graph_text {
+            return self.print_graphs(&files, limits);
+        }
         let mut encodings: BTreeMap<String, Count> = BTreeMap::new();
         for tensor in files.checkpoint.tensors() {
             let count = encodings.entry(tensor.stored.to_string()).or_default();
@@ -68,6 +77,20 @@ impl Info {
             print(&files, &encodings, limits, &memory);
             Ok(())
         }
+    }
+}
+
+impl Info {
+    /// Prints the model's own graph; the sampler is the same in all.
+    fn print_graphs(&self, files: &ModelFiles, limits: ModelLimits) -> Result<()> {
+        let graphs = prepare::graphs(files, &Capabilities::HOST, limits)?;
+        for graph in graphs.iter().take(1) {
+            match self.graph {
+                true => print!("{}", graph.to_dot()),
+                false => println!("{graph}"),
+            }
+        }
+        Ok(())
     }
 }
 

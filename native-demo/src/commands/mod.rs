@@ -12,6 +12,7 @@ pub mod logits;
 mod logprobs;
 pub mod perplexity;
 pub mod tokenize;
+pub mod warm_cache;
 
 use anyhow::{Context, Result};
 

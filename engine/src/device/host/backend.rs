@@ -6,8 +6,8 @@ use wisp_shaders::Kernel;
 
 use super::{Args, Binding, HostBuffer, OutOfBounds, twin};
 use crate::device::{
-    Api, Backend, BoxFuture, Buffer, BufferSlice, Capabilities, DeviceError, DeviceInfo, Dispatch,
-    RawBindGroup, RawBuffer, RawPipeline, Usage,
+    Api, Backend, BoxFuture, Buffer, BufferSlice, Capabilities, Checks, DeviceError, DeviceInfo,
+    Dispatch, RawBindGroup, RawBuffer, RawPipeline, Usage,
 };
 
 /// The CPU as a device.
@@ -136,7 +136,12 @@ impl Backend for HostDevice {
         Box::pin(std::future::ready(read()))
     }
 
-    fn pipeline(&self, kernel: &'static Kernel) -> Result<RawPipeline, DeviceError> {
+    // Twins check everything always.
+    fn pipeline(
+        &self,
+        kernel: &'static Kernel,
+        _checks: Checks,
+    ) -> Result<RawPipeline, DeviceError> {
         twin(kernel.op)
             .map(RawPipeline::Host)
             .ok_or_else(|| DeviceError::Validation {

@@ -93,6 +93,17 @@ pub enum ConfigError {
         /// The type.
         wanted: RopeType,
     },
+    /// Occurs when a compiled model was made for something else.
+    #[error(
+        "{path} was compiled for something else: {}: compile it again (--save-to-serialized-model-path)",
+        .differences.join("; ")
+    )]
+    Compiled {
+        /// The file.
+        path: String,
+        /// What differs.
+        differences: Vec<String>,
+    },
     /// Occurs when there is nothing to load.
     #[error("no model is named: set huggingface_repo_id (--model) or weight_path (--weight-path)")]
     NoModel,

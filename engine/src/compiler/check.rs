@@ -1,0 +1,231 @@
+//! Checks of a program that comes from a file: whatever stands in it, no index leads outside the
+//! program, no size overflows, and every call fits its kernels.
+//!
+//! This keeps the session from panicking. What kernels read and write is checked where they run: those
+//! of a program from a file are compiled with the device's own bounds checks.
+
+use std::collections::HashSet;
+
+use wisp_shaders::{Access, Kernel};
+
+use super::{Call, Matrix, PARAMS_STRIDE, Place, Port, Program, Size, Word};
+use crate::graph::{Dim, Shape};
+
+/// Occurs when a program contradicts itself or this build's kernels.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the program {program:?}: {problem}")]
+pub struct ProgramError {
+    /// The program's name.
+    pub program: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+/// The most bytes of weights that a program may name: sums of a few of these do not overflow.
+const MOST_BYTES: u64 = 1 << 56;
+
+/// The most symbolic dimensions of a size.
+const MOST_DIMS: usize = 8;
+
+type Checked = Result<(), String>;
+
+fn require(holds: bool, problem: impl FnOnce() -> String) -> Checked {
+    match holds {
+        true => Ok(()),
+        false => Err(problem()),
+    }
+}
+
+impl Program {
+    /// Checks that the program is one that this build can bind and run without a panic.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), ProgramError> {
+        self.checked().map_err(|problem| ProgramError {
+            program: self.name.clone(),
+            problem,
+        })
+    }
+
+    fn checked(&self) -> Checked {
+        let mut names = HashSet::new();
+        for name in &self.dims {
+            require(names.insert(name), || format!("two dimensions {name:?}"))?;
+        }
+        self.check_ports()?;
+        self.check_weights()?;
+        for (i, sizes) in self.slots.iter().enumerate() {
+            for size in sizes {
+                self.check_size(size)
+                    .map_err(|p| format!("slot {i}: {p}"))?;
+            }
+        }
+        for (i, call) in self.calls.iter().enumerate() {
+            let at = |problem| format!("call {i} ({}): {problem}", call.label);
+            self.check_call(call).map_err(at)?;
+        }
+        Ok(())
+    }
+
+    fn check_size(&self, size: &Size) -> Checked {
+        let known = size
+            .dims
+            .iter()
+            .all(|dim| (*dim as usize) < self.dims.len());
+        require(known && size.dims.len() <= MOST_DIMS, || {
+            format!("a size of unknown dimensions: {:?}", size.dims)
+        })
+    }
+
+    fn check_ports(&self) -> Checked {
+        let mut names = HashSet::new();
+        for (i, port) in self.inputs.iter().enumerate() {
+            require(names.insert(&port.name), || {
+                format!("two inputs {:?}", port.name)
+            })?;
+            require(port.place == Place::Input(i as u32), || {
+                format!("the input {:?} is not where it should be", port.name)
+            })?;
+            self.check_port(port)?;
+        }
+        for port in &self.outputs {
+            self.check_port(port)?;
+        }
+        let known = |buffer: &u32| (*buffer as usize) < self.inputs.len();
+        require(self.buffers.iter().all(known), || {
+            "a buffer that is no input".into()
+        })
+    }
+
+    fn check_port(&self, port: &Port) -> Checked {
+        self.check_place(port.place)?;
+        self.check_size(&port.elements)?;
+        require(
+            self.elements(&port.shape).as_ref() == Some(&port.elements),
+            || format!("the elements of {:?} are not its shape's", port.name),
+        )
+    }
+
+    /// The elements of a shape, as the compiler counts them.
+    fn elements(&self, shape: &Shape) -> Option<Size> {
+        let mut size = Size::fixed(1);
+        for dim in &shape.0 {
+            match dim {
+                Dim::Fixed(n) => size.factor = size.factor.saturating_mul(*n),
+                Dim::Symbol(name) => {
+                    let dim = self.dims.iter().position(|dim| dim == name)?;
+                    size.dims.push(dim as u32);
+                }
+            }
+        }
+        size.dims.sort_unstable();
+        Some(size)
+    }
+
+    fn check_place(&self, place: Place) -> Checked {
+        let (index, len) = match place {
+            Place::Input(i) => (i, self.inputs.len()),
+            Place::Slot(i) => (i, self.slots.len()),
+            Place::Vector(i) => (i, self.vectors.len()),
+            Place::Matrix(i, plane) => {
+                let matrix = self.matrices.get(i as usize);
+                let planes = matrix.map(|matrix| matrix.encoding.has_plane());
+                let has = planes.and_then(|planes| planes.get(usize::from(plane)).copied());
+                require(has != Some(false), || {
+                    format!("{place:?} has no such plane")
+                })?;
+                (
+                    if has.is_some() { i } else { u32::MAX },
+                    self.matrices.len(),
+                )
+            }
+        };
+        require((index as usize) < len, || format!("{place:?} is not there"))
+    }
+
+    fn check_weights(&self) -> Checked {
+        let mut total = 0u64;
+        for matrix in &self.matrices {
+            let bytes = matrix_bytes(matrix);
+            total = total.saturating_add(bytes.unwrap_or(u64::MAX));
+        }
+        for vector in &self.vectors {
+            total = total.saturating_add(vector.elements.saturating_mul(4));
+        }
+        require(total <= MOST_BYTES, || {
+            "matrices without rows, of parts of blocks, or larger than any file".into()
+        })
+    }
+
+    fn check_call(&self, call: &Call) -> Checked {
+        let mut kernels: Vec<&Kernel> = Vec::with_capacity(call.kernels.len().min(16));
+        for (name, rows) in &call.kernels {
+            let kernel = wisp_shaders::kernel(name);
+            let kernel = kernel.ok_or_else(|| format!("there is no kernel {name:?}"))?;
+            require(kernel.max_rows_y == *rows, || {
+                format!("{name} is not for {rows} rows")
+            })?;
+            kernels.push(kernel);
+        }
+        let (Some(first), Some(last)) = (kernels.first(), kernels.last()) else {
+            return Err("no kernel".into());
+        };
+        require(last.max_rows_y == u32::MAX, || {
+            "no kernel for many rows".into()
+        })?;
+        for kernel in &kernels {
+            require(
+                kernel.op == first.op && kernel.bindings == first.bindings,
+                || format!("{} does not do what {} does", kernel.name, first.name),
+            )?;
+        }
+        let words = call.params.len() as u64;
+        require((1..=PARAMS_STRIDE / 4).contains(&words), || {
+            format!("{words} words of parameters")
+        })?;
+        let memory = first.bindings.get(1..).unwrap_or_default();
+        require(memory.len() == call.bindings.len(), || {
+            format!(
+                "{} bindings, but {} takes {}",
+                call.bindings.len(),
+                first.name,
+                memory.len()
+            )
+        })?;
+        for (place, access) in call.bindings.iter().zip(memory) {
+            self.check_place(*place)?;
+            let weight = matches!(place, Place::Matrix(..) | Place::Vector(_));
+            require(!(weight && *access == Access::Write), || {
+                "it writes a weight".into()
+            })?;
+        }
+        let late = call.params.iter().filter_map(|word| match word {
+            Word::Const(_) => None,
+            Word::Size(size) => Some(size),
+        });
+        for size in late.chain(&call.grid) {
+            self.check_size(size)?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of a matrix, in its file or on a device, whichever are more; `None` if it has no rows or no
+/// whole number of blocks, or if that overflows.
+fn matrix_bytes(matrix: &Matrix) -> Option<u64> {
+    let mut rows = 0u64;
+    for piece in &matrix.pieces {
+        rows = rows.checked_add(
+            piece
+                .end
+                .checked_sub(piece.start)
+                .filter(|rows| *rows > 0)?,
+        )?;
+    }
+    let cols = Some(matrix.cols).filter(|cols| (1..=u64::from(u32::MAX)).contains(cols))?;
+    let in_file = matrix.encoding.file_row_bytes(cols)?;
+    let on_device: u64 = matrix.encoding.plane_row_bytes(cols).iter().sum();
+    (rows > 0).then(|| in_file.max(on_device).checked_mul(rows))?
+}

@@ -1,0 +1,142 @@
+//! Kernels in the languages of drivers that are not here, as wgpu translates them where they are.
+
+use naga::{
+    back::{hlsl, msl, pipeline_constants::process_overrides, spv, wgsl},
+    proc::BoundsCheckPolicies,
+    valid::{
+        Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator,
+    },
+};
+use wisp_shaders::Kernel;
+
+use super::ShaderLanguage;
+
+/// Translates a kernel; text, or SPIR-V's words in little-endian order.
+///
+/// # Errors
+///
+/// What of it the language cannot express.
+pub fn translate(kernel: &Kernel, language: ShaderLanguage) -> Result<Vec<u8>, String> {
+    let module = naga::front::wgsl::parse_str(kernel.wgsl).map_err(|error| error.to_string())?;
+    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    capabilities.set(Capabilities::SUBGROUP, kernel.needs.subgroups);
+    capabilities.set(Capabilities::SHADER_FLOAT16, kernel.needs.f16);
+    let mut validator = Validator::new(ValidationFlags::all(), capabilities);
+    validator.subgroup_stages(ShaderStages::COMPUTE);
+    validator.subgroup_operations(SubgroupOperationSet::all());
+    let info = validator.validate(&module).map_err(words)?;
+    let (module, info) =
+        process_overrides(&module, &info, Some(entry_point()), &Default::default())
+            .map_err(words)?;
+    match language {
+        ShaderLanguage::Wgsl => wgsl::write_string(&module, &info, wgsl::WriterFlags::empty())
+            .map(String::into_bytes)
+            .map_err(words),
+        ShaderLanguage::Spirv => to_spirv(&module, &info),
+        ShaderLanguage::Msl => to_msl(&module, &info),
+        ShaderLanguage::Hlsl => to_hlsl(&module, &info),
+    }
+}
+
+/// An error and its causes.
+fn words(error: impl std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text += &format!(": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+fn entry_point() -> (naga::ShaderStage, &'static str) {
+    (naga::ShaderStage::Compute, "main")
+}
+
+fn to_spirv(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
+    let options = spv::Options {
+        lang_version: (1, 3),
+        bounds_check_policies: BoundsCheckPolicies::default(),
+        ..Default::default()
+    };
+    let (shader_stage, name) = entry_point();
+    let pipeline = spv::PipelineOptions {
+        shader_stage,
+        entry_point: name.into(),
+    };
+    let words = spv::write_vec(module, info, &options, Some(&pipeline)).map_err(self::words)?;
+    Ok(words.iter().flat_map(|word| word.to_le_bytes()).collect())
+}
+
+fn to_msl(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
+    let options = msl::Options {
+        lang_version: (2, 4),
+        ..Default::default()
+    };
+    let (stage, name) = entry_point();
+    let pipeline = msl::PipelineOptions {
+        entry_point: Some((stage, name.into())),
+        ..Default::default()
+    };
+    let (text, translated) = msl::write_string(module, info, &options, &pipeline).map_err(words)?;
+    // An entry point that cannot be written is reported beside the rest.
+    for name in translated.entry_point_names {
+        name.map_err(words)?;
+    }
+    Ok(text.into_bytes())
+}
+
+fn to_hlsl(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
+    let options = hlsl::Options {
+        shader_model: hlsl::ShaderModel::V6_2,
+        ..Default::default()
+    };
+    let (stage, name) = entry_point();
+    let pipeline = hlsl::PipelineOptions {
+        entry_point: Some((stage, name.into())),
+    };
+    let mut text = String::new();
+    let mut writer = hlsl::Writer::new(&mut text, &options, &pipeline);
+    let reflection = writer.write(module, info, None).map_err(words)?;
+    for name in reflection.entry_point_names {
+        name.map_err(words)?;
+    }
+    Ok(text.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every kernel there is, also those that no architecture uses yet.
+    #[test]
+    fn every_kernel_is_accepted_by_every_writer() {
+        use ShaderLanguage::{Hlsl, Msl, Spirv, Wgsl};
+        for language in [Wgsl, Spirv, Msl, Hlsl] {
+            for kernel in wisp_shaders::kernels() {
+                let made = translate(kernel, language)
+                    .unwrap_or_else(|error| panic!("{} in {language:?}: {error}", kernel.name));
+                let entry: &[u8] = match language {
+                    Wgsl => b"fn main",
+                    Msl => b"kernel void main_",
+                    Hlsl => b"void main(",
+                    // The magic number.
+                    Spirv => &0x0723_0203u32.to_le_bytes(),
+                };
+                let found = made.windows(entry.len()).any(|part| part == entry);
+                assert!(found, "{} in {language:?}", kernel.name);
+            }
+        }
+    }
+
+    /// What WGSL cannot say is an error, not a panic.
+    #[test]
+    fn what_cannot_be_translated_is_told() {
+        let kernel = Kernel {
+            wgsl: "@compute @workgroup_size(1) fn main() { let x: u32 = 1.5; }",
+            ..*wisp_shaders::kernels().first().unwrap()
+        };
+        let error = translate(&kernel, ShaderLanguage::Msl).unwrap_err();
+        assert!(!error.is_empty());
+    }
+}

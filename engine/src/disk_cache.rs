@@ -1,0 +1,201 @@
+//! A folder of files that can be made again: compiled programs, and what drivers made of kernels.
+//!
+//! Several processes may use it at once. A file is written beside its place and then moved there, so
+//! that nobody reads half of one; each carries a checksum, and one that is damaged counts as absent.
+//! The folder is kept below a size by deleting the files that were not used for longest. Nothing that
+//! goes wrong here is an error: whatever is not found is made anew.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use sha2::{Digest, Sha256};
+
+/// Bytes that the files of a cache may take together.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// A folder of files that can be made again.
+#[derive(Clone, Debug)]
+pub struct DiskCache {
+    folder: PathBuf,
+    most_bytes: u64,
+}
+
+/// Writes a file so that at its place there is at any time either all of it or what was there before.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(TEMPORARY);
+    // As any new file, which a temporary one otherwise is not.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// How the names of files begin that are being written.
+const TEMPORARY: &str = ".wisp-part-";
+
+/// Age in seconds at which a file that was being written is one that nobody finishes.
+const ABANDONED_SECONDS: u64 = 3600;
+
+impl DiskCache {
+    /// A cache in a folder of its own, which need not exist yet.
+    pub fn at(folder: impl Into<PathBuf>) -> DiskCache {
+        DiskCache {
+            folder: folder.into(),
+            most_bytes: MOST_BYTES,
+        }
+    }
+
+    /// The same cache, kept below another size than 256 MiB.
+    pub fn with_limit(mut self, bytes: u64) -> DiskCache {
+        self.most_bytes = bytes;
+        self
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A file's contents; `None` if it is not there or damaged.
+    pub(crate) fn read(&self, name: &str) -> Option<Vec<u8>> {
+        let file = File::open(self.folder.join(name)).ok()?;
+        let mut bytes = Vec::new();
+        (&file).take(self.most_bytes).read_to_end(&mut bytes).ok()?;
+        let contents = bytes.len().checked_sub(32)?;
+        let sound = Sha256::digest(&bytes[..contents])[..] == bytes[contents..];
+        bytes.truncate(contents);
+        // What was used last is deleted last.
+        let _ = file.set_modified(SystemTime::now());
+        sound.then_some(bytes)
+    }
+
+    /// Writes a file, then deletes others while the folder is too large.
+    pub(crate) fn write(&self, name: &str, contents: &[u8]) {
+        let bytes = [contents, &Sha256::digest(contents)[..]].concat();
+        if bytes.len() as u64 > self.most_bytes {
+            return;
+        }
+        let written = fs::create_dir_all(&self.folder)
+            .and_then(|()| write_whole(&self.folder.join(name), &bytes));
+        if written.is_ok() {
+            self.shrink();
+        }
+    }
+
+    fn shrink(&self) {
+        let Ok(entries) = fs::read_dir(&self.folder) else {
+            return;
+        };
+        let now = SystemTime::now();
+        let mut files = Vec::new();
+        for entry in entries.flatten() {
+            let Ok(data) = entry.metadata() else { continue };
+            let Some(modified) = data.modified().ok().filter(|_| data.is_file()) else {
+                continue;
+            };
+            let age = now.duration_since(modified).unwrap_or_default().as_secs();
+            let temporary = entry.file_name().to_string_lossy().starts_with(TEMPORARY);
+            match temporary {
+                true if age > ABANDONED_SECONDS => drop(fs::remove_file(entry.path())),
+                true => {}
+                false => files.push((modified, data.len(), entry.path())),
+            }
+        }
+        files.sort();
+        let mut total: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+        for (_, bytes, path) in files {
+            if total <= self.most_bytes {
+                break;
+            }
+            if fs::remove_file(path).is_ok() {
+                total -= bytes;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_found_until_it_is_damaged() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = DiskCache::at(folder.path().join("deep/er"));
+        assert_eq!(cache.read("a"), None);
+        cache.write("a", b"contents");
+        assert_eq!(cache.read("a").unwrap(), b"contents");
+        let path = cache.folder().join("a");
+        let whole = fs::read(&path).unwrap();
+        for at in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, &damaged).unwrap();
+            assert_eq!(cache.read("a"), None, "byte {at}");
+            fs::write(&path, &whole[..at]).unwrap();
+            assert_eq!(cache.read("a"), None, "cut at {at}");
+        }
+        cache.write("a", b"anew");
+        assert_eq!(cache.read("a").unwrap(), b"anew");
+    }
+
+    #[test]
+    fn the_folder_stays_below_its_size() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = DiskCache::at(folder.path()).with_limit(1000);
+        let long_ago = |name: &str, seconds| {
+            let file = File::options()
+                .write(true)
+                .open(folder.path().join(name))
+                .unwrap();
+            let then = SystemTime::now() - std::time::Duration::from_secs(seconds);
+            file.set_modified(then).unwrap();
+        };
+        for (name, seconds) in [("a", 30), ("b", 20), ("c", 10)] {
+            cache.write(name, &[1; 200]);
+            long_ago(name, seconds);
+        }
+        // Reading makes it the youngest.
+        assert!(cache.read("a").is_some());
+        fs::write(folder.path().join(".wisp-part-1"), [0; 10]).unwrap();
+        fs::write(folder.path().join(".wisp-part-2"), [0; 10]).unwrap();
+        long_ago(".wisp-part-1", 2 * ABANDONED_SECONDS);
+        cache.write("d", &[1; 400]);
+        let there = ["a", "b", "c", "d"].map(|name| cache.read(name).is_some());
+        assert_eq!(there, [true, false, true, true]);
+        let part = |name: &str| folder.path().join(name).exists();
+        assert!(!part(".wisp-part-1") && part(".wisp-part-2"));
+        cache.write("e", &[1; 2000]);
+        assert_eq!(cache.read("e"), None, "larger than the whole");
+    }
+
+    #[test]
+    fn writers_at_once_leave_one_whole_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = DiskCache::at(folder.path());
+        std::thread::scope(|scope| {
+            for writer in 0..4u8 {
+                let cache = &cache;
+                scope.spawn(move || {
+                    for _ in 0..50 {
+                        cache.write("same", &[writer; 5000]);
+                        let found = cache.read("same").unwrap();
+                        assert!(found.len() == 5000 && found.iter().all(|b| *b == found[0]));
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,169 @@
+//! What happens before a first run: compiling programs and pipelines, and how long it took.
+
+use std::sync::{Mutex, PoisonError};
+
+use super::{CompiledModel, CompiledModule, InferenceSession, SessionError, compiled, model};
+use crate::{
+    device::{Capabilities, Device},
+    graph::Graph,
+};
+
+/// What a session has spent on compiling and loading. Seconds are 0 in a browser, which has no clock
+/// for this.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct StartTimes {
+    /// Seconds from graphs to programs.
+    pub compile_seconds: f64,
+    /// Programs that were compiled.
+    pub programs_compiled: u32,
+    /// Programs that were found in the cache.
+    pub programs_cached: u32,
+    /// Seconds from kernels to the device's pipelines.
+    pub pipeline_seconds: f64,
+    /// Pipelines that were asked of the device.
+    pub pipelines: u32,
+    /// Seconds of reading weights and bringing them to the device.
+    pub weights_seconds: f64,
+}
+
+/// Counts seconds where there is a clock.
+pub(super) struct Stopwatch {
+    #[cfg(not(target_arch = "wasm32"))]
+    since: std::time::Instant,
+}
+
+impl Stopwatch {
+    pub fn start() -> Stopwatch {
+        Stopwatch {
+            #[cfg(not(target_arch = "wasm32"))]
+            since: std::time::Instant::now(),
+        }
+    }
+
+    fn seconds(&self) -> f64 {
+        #[cfg(not(target_arch = "wasm32"))]
+        return self.since.elapsed().as_secs_f64();
+        #[cfg(target_arch = "wasm32")]
+        return 0.0;
+    }
+}
+
+/// Where a session's programs come from, and what it has spent.
+#[derive(Debug, Default)]
+pub(super) struct Start {
+    times: Mutex<StartTimes>,
+    /// What was compiled elsewhere, and is not compiled here.
+    pub given: Option<CompiledModule>,
+    /// The session's programs so far, each with its graph's digest.
+    made: Mutex<Vec<(String, CompiledModel)>>,
+    #[cfg(not(target_arch = "wasm32"))]
+    pub cache: Option<crate::disk_cache::DiskCache>,
+}
+
+impl Clone for Start {
+    fn clone(&self) -> Start {
+        Start {
+            times: Mutex::new(self.times()),
+            given: self.given.clone(),
+            made: Mutex::new(self.made()),
+            #[cfg(not(target_arch = "wasm32"))]
+            cache: self.cache.clone(),
+        }
+    }
+}
+
+impl Start {
+    /// The session's programs so far, each with its graph's digest.
+    pub fn made(&self) -> Vec<(String, CompiledModel)> {
+        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.clone()
+    }
+
+    pub fn times(&self) -> StartTimes {
+        *self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, add: impl FnOnce(&mut StartTimes)) {
+        add(&mut self.times.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    pub fn loaded(&self, since: Stopwatch) {
+        self.count(|times| times.weights_seconds += since.seconds());
+    }
+
+    /// Takes a graph's program from those given, from the cache, or compiles it.
+    pub fn compile(
+        &self,
+        graph: &Graph,
+        target: &Capabilities,
+    ) -> Result<CompiledModel, SessionError> {
+        let since = Stopwatch::start();
+        let (compiled, found) = match &self.given {
+            Some(given) => (given.model_of(graph)?.clone(), true),
+            None => self.find_or_compile(graph, target)?,
+        };
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let digest = compiled::digest_of(graph);
+        if !made.iter().any(|(known, _)| *known == digest) {
+            made.push((digest, compiled.clone()));
+        }
+        self.count(|times| {
+            times.programs_cached += u32::from(found);
+            times.programs_compiled += u32::from(!found);
+            times.compile_seconds += since.seconds();
+        });
+        Ok(compiled)
+    }
+
+    /// True if it was found.
+    fn find_or_compile(
+        &self,
+        graph: &Graph,
+        target: &Capabilities,
+    ) -> Result<(CompiledModel, bool), SessionError> {
+        #[cfg(not(target_arch = "wasm32"))]
+        if let Some(cache) = &self.cache {
+            let name = name(graph, target);
+            if let Some(found) = cached(cache, &name) {
+                return Ok((found, true));
+            }
+            let compiled = InferenceSession::compile_for(graph, target)?;
+            cache.write(&name, &compiled.to_bytes()?);
+            return Ok((compiled, false));
+        }
+        Ok((InferenceSession::compile_for(graph, target)?, false))
+    }
+
+    /// Makes the pipelines of a program.
+    pub fn pipelines(&self, device: &Device, compiled: &CompiledModel) -> Result<(), SessionError> {
+        let since = Stopwatch::start();
+        let pipelines = model::compile_kernels(device, compiled)?;
+        #[cfg(not(target_arch = "wasm32"))]
+        if self.cache.is_some() {
+            device.save_cache();
+        }
+        self.count(|times| {
+            times.pipelines += pipelines;
+            times.pipeline_seconds += since.seconds();
+        });
+        Ok(())
+    }
+}
+
+/// The file of a graph compiled for a target: another version, other kernels or another graph have
+/// another.
+#[cfg(not(target_arch = "wasm32"))]
+fn name(graph: &Graph, target: &Capabilities) -> String {
+    // Neither has anything that postcard cannot write; an empty key would only never be found.
+    let what = postcard::to_stdvec(&(graph, target)).unwrap_or_default();
+    let parts = super::artefact::identity().into_iter().chain([what]);
+    format!("{}.program", crate::digest::digest(parts))
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+fn cached(cache: &crate::disk_cache::DiskCache, name: &str) -> Option<CompiledModel> {
+    let found = CompiledModel::from_bytes(&cache.read(name)?).ok()?;
+    // SAFETY: only this module writes such files, of what the compiler made; the cache has checked that
+    // it is whole. Whoever can write in the user's own folder can as well change the program that runs.
+    Some(unsafe { found.assume_trusted() })
+}

@@ -1,0 +1,127 @@
+//! `wisp warm-cache`.
+
+use std::{path::PathBuf, time::Instant};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use serde_json::json;
+use wisp_engine::{
+    compiler::{Program, Target},
+    pipelines::{ModelLimits, checkpoint::ModelFiles, prepare, size},
+    session::{CompiledModule, InferenceSession},
+};
+
+use super::print_json;
+use crate::{
+    settings::{DEVICE, LIMITS, MODEL, Resolved, Settings},
+    setup::{cache, describe},
+};
+
+/// Compile a model ahead of its use: for this device, or for a target that need not be here.
+#[derive(Args)]
+pub struct WarmCache {
+    /// Compile for this instead of the device: browser, baseline, vulkan, metal, dx12 or host. Every
+    /// kernel is translated to the target's shader language to see that it can be
+    #[arg(long, value_name = "TARGET", requires = "out", conflicts_with_all = ["device_specs", "profile"])]
+    target: Option<String>,
+    /// Write the compiled model to this file, for --serialized-model-path
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    settings: Settings<{ MODEL | DEVICE | LIMITS }>,
+}
+
+impl WarmCache {
+    pub fn run(self) -> Result<()> {
+        let settings = self.settings.resolve()?;
+        let target = self.target.as_deref().map(Target::named).transpose()?;
+        let files = settings.open()?;
+        let limits = settings.limits(&files)?;
+        let start = Instant::now();
+        let (name, compiled, times) = match target {
+            Some(target) => {
+                let graphs = prepare::graphs(&files, &target.capabilities, limits)?;
+                let compiled = CompiledModule::compile(&graphs, &target)?;
+                (target.name, compiled, None)
+            }
+            None => {
+                let session = warm(&settings, &files, limits, self.out.is_some())?;
+                let name = describe(session.device().info());
+                (name, session.compiled()?, Some(session.start_times()))
+            }
+        };
+        let compiled = compiled.saying(prepare::facts(&files, &limits));
+        if let Some(out) = &self.out {
+            compiled.save(out)?;
+        }
+        let seconds = start.elapsed().as_secs_f64();
+        let kernels = |program: &Program| -> Vec<&str> {
+            program.kernels().map(|kernel| kernel.name).collect()
+        };
+        let folder = cache().filter(|_| times.is_some());
+        let folder = folder.map(|cache| cache.folder().to_path_buf());
+        let bytes = compiled.to_bytes()?.len() as u64;
+        if self.json {
+            let programs: Vec<_> = compiled
+                .models()
+                .iter()
+                .map(|model| {
+                    let program = model.program();
+                    json!({
+                        "name": program.name,
+                        "calls": program.calls.len(),
+                        "kernels": kernels(program),
+                    })
+                })
+                .collect();
+            return print_json(&json!({
+                "model": settings.name(), "target": name, "programs": programs, "bytes": bytes,
+                "seconds": seconds, "start": times, "out": self.out, "cache": folder,
+            }));
+        }
+        for model in compiled.models() {
+            let program = model.program();
+            let kernels = kernels(program).len();
+            println!(
+                "{}: {} calls of {kernels} kernels",
+                program.name,
+                program.calls.len()
+            );
+        }
+        println!(
+            "{} for {name}: {} in {seconds:.2} s",
+            settings.name(),
+            size(bytes)
+        );
+        for path in self.out.iter().chain(&folder) {
+            println!("in {}", path.display());
+        }
+        Ok(())
+    }
+}
+
+/// Compiles a model's programs and pipelines for the device, into the cache.
+fn warm(
+    settings: &Resolved,
+    files: &ModelFiles,
+    limits: ModelLimits,
+    to_file: bool,
+) -> Result<InferenceSession> {
+    let device = settings.device()?;
+    let session = match cache() {
+        Some(cache) => InferenceSession::new(device).with_cache(cache),
+        // A file is then what it is for.
+        None if to_file => InferenceSession::new(device),
+        None => {
+            bail!("there is no folder for a cache: set WISP_CACHE_DIR, or name a file with --out")
+        }
+    };
+    let target = session.device().info().capabilities.clone();
+    for graph in prepare::graphs(files, &target, limits)? {
+        session.prepare(&session.compile(&graph)?)?;
+    }
+    Ok(session)
+}
