@@ -74,11 +74,7 @@ pub fn to_gguf(
                     "other programs than Wisp may ignore the sliding window of this model".into(),
                 );
             }
-            if files.tokenizer.is_ok() {
-                report.notes.push(
-                    "the tokenizer is not converted: keep tokenizer.json, and use --tokens".into(),
-                );
-            }
+            header.key("tokenizer.ggml.model", crate::weights::gguf::Value::String("none".into()));
             (tensors, spec)
         }
     };
