@@ -3,6 +3,7 @@
 pub mod dequantize;
 pub mod encoder;
 pub mod gguf_writer;
+pub mod goldens;
 pub mod hub;
 pub mod kernels;
 pub mod program;

@@ -22,6 +22,8 @@ pub struct ModelFiles {
     pub name: String,
     /// The weights.
     pub checkpoint: Checkpoint,
+    /// The folder with `config.json` and the tokenizer, unless the model is in GGUF.
+    pub directory: Option<std::path::PathBuf>,
     /// The architecture and its sizes.
     pub recognised: Recognised,
     /// The tokenizer, or why there is none; token ids work without.
@@ -80,6 +82,7 @@ impl ModelFiles {
         Ok(ModelFiles {
             name,
             checkpoint,
+            directory: Some(directory),
             recognised,
             tokenizer,
             stop_tokens,
@@ -114,6 +117,7 @@ impl ModelFiles {
         Ok(ModelFiles {
             name,
             checkpoint,
+            directory: None,
             recognised,
             tokenizer,
             stop_tokens,

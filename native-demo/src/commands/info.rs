@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 use wisp_engine::{
     compiler::Footprint,
     device::Capabilities,
-    pipelines::{DecoderModel, ModelLimits, SupportedEncoding, checkpoint::ModelFiles, size},
-    weights::WeightSource,
+    pipelines::{
+        DecoderModel, ModelLimits, SupportedEncoding, WeightsFormat, checkpoint::ModelFiles, size,
+    },
+    weights::{Header, WeightSource},
 };
 
 use super::print_json;
@@ -79,6 +81,15 @@ fn parameters(encodings: &BTreeMap<String, Count>) -> u64 {
     encodings.values().map(|count| count.parameters).sum()
 }
 
+/// The format of the weights.
+fn format(files: &ModelFiles) -> WeightsFormat {
+    match files.checkpoint.header() {
+        Header::Gguf(_) => WeightsFormat::Gguf,
+        Header::Safetensors(_) => WeightsFormat::Safetensors,
+        Header::PyTorch => WeightsFormat::PyTorch,
+    }
+}
+
 /// What --json prints.
 fn report(
     files: &ModelFiles,
@@ -90,7 +101,7 @@ fn report(
     json!({
         "model": files.name,
         "architecture": files.recognised.architecture,
-        "format": if files.checkpoint.gguf().is_some() { "gguf" } else { "safetensors" },
+        "format": format(files),
         "encoding": SupportedEncoding::of(&files.checkpoint),
         "parameters": parameters(encodings),
         "files": files.checkpoint.file_names().collect::<Vec<_>>(),
