@@ -1,6 +1,6 @@
 // What llama.cpp makes of a model: `greedy MODEL IDS COUNT` prints the ids that follow, `logits MODEL IDS`
 // the logits of the last id, `hidden MODEL IDS` an encoder's hidden states one after the other, `tokenize MODEL`
-// the ids of standard input. llama_cpp.py builds and runs this.
+// the ids of each text of standard input, which a zero ends. llama_cpp.py builds and runs this.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -17,13 +17,15 @@ static void quiet(ggml_log_level level, const char * text, void *) {
 }
 
 static int tokenize(const llama_model * model) {
-    const std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-    std::vector<llama_token> ids(text.size() + 16);
-    const int count = llama_tokenize(llama_model_get_vocab(model), text.data(), int(text.size()),
-                                     ids.data(), int(ids.size()), false, false);
-    for (int i = 0; i < count; i++) printf("%d ", ids[i]);
-    puts("");
-    return count < 0;
+    for (std::string text; std::getline(std::cin, text, '\0');) {
+        std::vector<llama_token> ids(text.size() + 16);
+        const int count = llama_tokenize(llama_model_get_vocab(model), text.data(), int(text.size()),
+                                         ids.data(), int(ids.size()), false, false);
+        if (count < 0) return 1;
+        for (int i = 0; i < count; i++) printf("%d ", ids[i]);
+        puts("");
+    }
+    return 0;
 }
 
 int main(int argc, char ** argv) {

@@ -222,10 +222,6 @@ fn respond(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> std::io::Result<()> {
-    let etag = match is_large(&body) {
-        true => sha256(&body),
-        false => git(&body),
-    };
     let mut head = format!(
         "HTTP/1.1 {status} x\r\nContent-Length: {}\r\nConnection: close\r\n",
         body.len()

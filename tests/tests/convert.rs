@@ -126,7 +126,7 @@ fn refusals() {
         assert!(line.contains(".gguf"), "{line}");
     }
     let line = to(&at("blocks"), &["--encoding", "q8_0"]).failed("blocks in safetensors");
-    assert!(line.contains("safetensors cannot hold q8_0"), "{line}");
+    assert!(line.contains("safetensors cannot hold Q8_0"), "{line}");
     let args = [
         "convert",
         "--model",

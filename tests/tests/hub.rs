@@ -551,7 +551,7 @@ fn pytorch_checkpoints() {
     hub.add("org/torch", "pytorch_model.bin.index.json", index.clone());
     let got = generate(&hub, home.path(), "org/torch", &[]);
     assert_eq!(tokens(got), expected);
-    let args = ["info", "--json", "org/torch", "--device", "host"];
+    let args = ["info", "--json", "org/torch"];
     let info = run_command(hub.command(home.path(), &args), "").json();
     assert_eq!(info["format"], "pytorch");
     // An index that leads away is refused, whatever there is.

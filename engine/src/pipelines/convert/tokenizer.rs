@@ -154,9 +154,14 @@ impl Source<'_> {
             let key = format!("ggml.{name}_token_id");
             keys.extend(id.map(|id| (key, Value::U32(id))));
         };
+        let around = tokenizer.encode("", true, true).unwrap_or_default();
+        // What stands around an empty text is named by nothing else in some files.
+        let [first, last] =
+            [around.first(), around.last()].map(|id| id.copied().filter(|_| around.len() > 1));
         let eos = tokenizer.eos_token();
+        let bos = tokenizer.bos().or(self.named("cls_token")).or(first);
         // Readers take a token of their own choice where none is named.
-        id("bos", tokenizer.bos().or(self.named("cls_token")).or(eos));
+        id("bos", bos.or(eos));
         id("eos", eos);
         for (name, key) in [
             ("unk_token", "unknown"),
@@ -166,28 +171,25 @@ impl Source<'_> {
             ("cls_token", "cls"),
             ("mask_token", "mask"),
         ] {
-            id(
-                key,
-                self.named(name)
-                    .or(self.unknown().filter(|_| key == "unknown")),
-            );
+            let found = match key {
+                "unknown" => self.unknown(),
+                "seperator" => last,
+                _ => None,
+            };
+            id(key, self.named(name).or(found));
         }
         let others = tokenizer.eos().iter().filter(|id| Some(**id) != eos);
         for (other, name) in others.zip(["eot", "eom"]) {
             id(name, Some(*other));
         }
-        let around = tokenizer.encode("", true, true).unwrap_or_default();
         let is = |found: Option<&u32>, id: Option<u32>| {
             Value::Bool(id.is_some() && found == id.as_ref())
         };
         let ends = is(
             around.last(),
-            eos.filter(|eos| around.len() > 1 || tokenizer.bos() != Some(*eos)),
+            eos.filter(|eos| around.len() > 1 || bos != Some(*eos)),
         );
-        keys.push((
-            "ggml.add_bos_token".into(),
-            is(around.first(), tokenizer.bos()),
-        ));
+        keys.push(("ggml.add_bos_token".into(), is(around.first(), bos)));
         keys.push(("ggml.add_eos_token".into(), ends));
         for name in tokenizer.chat_template_names() {
             let key = match name {

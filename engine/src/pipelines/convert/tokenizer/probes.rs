@@ -21,6 +21,7 @@ pub(super) const PROBES: &[&str] = &[
     "\u{a0}nbsp\u{2003}em\u{3000}ideographic\u{200b}zero\u{feff} \u{85}nel",
     "                                                                                  far",
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!!!!!!!!!!!!!!!!!!!!!!!!",
+    "'stop 'tis 'Sabc 'llama 'restless 'DAY",
     "n   12   345\n  6\n\n7  ٨ a    9b   1a\t\t10 ,  11",
     "x\n\n\n\ny\n z\n\t\tw \n",
     ".hello ,World !abc/def\n/ghi ?JKL -mno (Pqr \u{201c}stu\u{201d} \u{2014}vwx",

@@ -35,13 +35,6 @@ fn convert(json: &Json, config: &Json, padding: usize) -> Converted {
         for (key, value) in &keys {
             header.key(&format!("tokenizer.{key}"), value.clone());
         }
-        if let Some(folder) = std::env::var_os("WISP_KEEP_VOCABULARIES") {
-            let name = format!(
-                "{size}-{}.gguf",
-                json["model"]["type"].as_str().unwrap_or_default()
-            );
-            std::fs::write(Path::new(&folder).join(name), header.bytes()).unwrap();
-        }
         let checkpoint = Checkpoint::from_bytes("vocabulary", header.bytes()).unwrap();
         (keys, checkpoint::tokenizer(&checkpoint).unwrap())
     });
@@ -215,8 +208,12 @@ fn probes_tell_pre_tokenisers_apart() {
         (rules, words)
     });
     let cuts: Vec<_> = cuts.collect();
-    // The same expressions with other rules about merges.
-    let twins = [("dbrx", "llama-bpe"), ("granite-embed-multi-97m", "gpt-4o")];
+    // The same expressions with other rules about merges, or in other words.
+    let twins = [
+        ("dbrx", "llama-bpe"),
+        ("bailingmoe", "qwen2"),
+        ("granite-embed-multi-97m", "gpt-4o"),
+    ];
     let mut alike = Vec::new();
     for (i, (a, words)) in cuts.iter().enumerate() {
         for (b, others) in &cuts[..i] {

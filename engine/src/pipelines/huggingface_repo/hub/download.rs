@@ -29,8 +29,8 @@ impl Hub {
         on_transfer: OnTransfer<'_>,
     ) -> Result<PathBuf, RepoError> {
         let commit = info.commit.as_deref().unwrap_or(&self.revision);
-        let safe_id = file.id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if !is_safe(&file.path) || !is_safe(commit) || !safe_id || file.id.is_empty() {
+        let safe_id = info.cached || is_content_name(&file.id);
+        if !is_safe(&file.path) || !is_safe(commit) || !safe_id {
             return Err(RepoError::UnsafeName {
                 repo: self.name.clone(),
                 file: file.path.clone(),
@@ -280,6 +280,11 @@ impl Hub {
         }
         Ok(Ok(()))
     }
+}
+
+/// True for what can be a file's name in the cache.
+fn is_content_name(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// A file's content among others. Large ones are known by a pointer that has their hash.
