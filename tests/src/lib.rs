@@ -5,6 +5,7 @@ pub mod encoder;
 pub mod gguf_writer;
 pub mod goldens;
 pub mod hub;
+pub mod inside;
 pub mod kernels;
 pub mod program;
 pub mod pytorch_writer;

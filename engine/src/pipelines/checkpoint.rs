@@ -26,6 +26,8 @@ pub struct ModelFiles {
     pub directory: Option<std::path::PathBuf>,
     /// The architecture and its sizes.
     pub recognised: Recognised,
+    /// What describes the model in Hugging Face's layout; `None` in GGUF.
+    pub huggingface_config: Option<serde_json::Value>,
     /// The tokenizer, or why there is none; token ids work without.
     pub tokenizer: Result<Tokenizer, TokenizerError>,
     /// Tokens that end a text.
@@ -84,6 +86,7 @@ impl ModelFiles {
             checkpoint,
             directory: Some(directory),
             recognised,
+            huggingface_config: serde_json::from_str(&config).ok(),
             tokenizer,
             stop_tokens,
             sentence_transformer,
@@ -119,6 +122,7 @@ impl ModelFiles {
             checkpoint,
             directory: None,
             recognised,
+            huggingface_config: None,
             tokenizer,
             stop_tokens,
             sentence_transformer: SentenceTransformer::from_gguf(pooling_type),
