@@ -217,7 +217,7 @@ impl Plan<'_, '_, '_> {
             Kind::Fused if self.names.qkv_layout == QkvLayout::PerHead => {
                 stacked(rows, self.spec.heads.into())
             }
-            Kind::Positions(unused @ 1..) => Vec::from([unused.min(rows)..rows]),
+            Kind::Positions(unused @ 1..) => std::iter::once(unused.min(rows)..rows).collect(),
             _ => Vec::new(),
         };
         let (mut source, mut shape) = (from.clone(), shape);
