@@ -31,7 +31,7 @@ enum Command {
     Chat(commands::chat::Chat),
     /// Write the logits of every position to a safetensors file
     Logits(commands::logits::Logits),
-    /// Write a model as a GGUF file, in another encoding if asked
+    /// Write a model as a GGUF file or in safetensors, in another encoding if asked
     Convert(commands::convert::Convert),
     /// Turn texts into embeddings, with an encoder such as BERT
     Encode(commands::encode::Encode),

@@ -4,7 +4,6 @@
 
 use std::{
     collections::BTreeMap,
-    hash::{DefaultHasher, Hash, Hasher},
     io::{Read, Write},
     net::{TcpListener, TcpStream},
     ops::Range,
@@ -14,7 +13,9 @@ use std::{
     time::Duration,
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
 
 use crate::program;
 
@@ -32,6 +33,8 @@ pub enum Fault {
     IgnoreRange,
     /// Sends more than the file.
     Extra,
+    /// Sends as many bytes as the file has, one of them wrong.
+    Wrong,
     /// Sends a kilobyte, then waits so long, and so on.
     Slow(Duration),
 }
@@ -180,11 +183,17 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     };
     let (status, part) = part.map_or((200, 0..body.len()), |part| (206, part));
     let mut sent = body[part].to_vec();
-    if let Some(Fault::Extra) = fault {
-        sent.extend([0; 100]);
+    match fault {
+        Some(Fault::Extra) => sent.extend([0; 100]),
+        Some(Fault::Wrong) => sent.iter_mut().take(1).for_each(|byte| *byte ^= 1),
+        _ => {}
     }
+    let etag = match is_large(&body) {
+        true => sha256(&body),
+        false => git(&body),
+    };
     let mut head = format!(
-        "HTTP/1.1 {status} x\r\nContent-Length: {}\r\nETag: \"x\"\r\nX-Repo-Commit: {COMMIT}\r\n\
+        "HTTP/1.1 {status} x\r\nContent-Length: {}\r\nETag: \"{etag}\"\r\nX-Repo-Commit: {COMMIT}\r\n\
          Accept-Ranges: bytes\r\nConnection: close\r\n",
         sent.len()
     );
@@ -249,9 +258,7 @@ fn find(files: &BTreeMap<(String, String), Vec<u8>>, path: &str) -> Option<Vec<u
             (Some("tree"), Some(revision)) if known(revision) => {
                 let entries: Vec<_> = list
                     .iter()
-                    .map(|((_, path), bytes)| {
-                        json!({ "type": "file", "oid": id(bytes), "size": bytes.len(), "path": path })
-                    })
+                    .map(|((_, path), bytes)| entry(path, bytes))
                     .collect();
                 serde_json::to_vec(&entries).ok()
             }
@@ -264,11 +271,37 @@ fn find(files: &BTreeMap<(String, String), Vec<u8>>, path: &str) -> Option<Vec<u
     file.filter(|_| known(revision)).cloned()
 }
 
-/// What a content is called.
-fn id(bytes: &[u8]) -> String {
-    let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    format!("{:040x}", hasher.finish())
+/// Where contents are kept beside git: they have a pointer in it.
+fn is_large(bytes: &[u8]) -> bool {
+    bytes.len() > 10_000
+}
+
+/// A file in the list of a repository's.
+fn entry(path: &str, bytes: &[u8]) -> Value {
+    let mut entry = json!({ "type": "file", "oid": git(bytes), "size": bytes.len(), "path": path });
+    if is_large(bytes) {
+        let (oid, size) = (sha256(bytes), bytes.len());
+        let pointer =
+            format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {size}\n");
+        entry["oid"] = git(pointer.as_bytes()).into();
+        entry["lfs"] = json!({ "oid": oid, "size": size, "pointerSize": pointer.len() });
+    }
+    entry
+}
+
+/// What large contents are called.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// What git calls a content.
+pub fn git(bytes: &[u8]) -> String {
+    let head = format!("blob {}\0", bytes.len());
+    hex(&Sha1::new_with_prefix(head).chain_update(bytes).finalize())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn info(repo: &str) -> Vec<u8> {

@@ -4,6 +4,7 @@ pub mod cache;
 pub mod dequantize;
 pub mod encoder;
 pub mod gguf_writer;
+pub mod goldens;
 pub mod hub;
 pub mod inside;
 pub mod kernels;

@@ -1,48 +1,20 @@
 //! `wisp convert`: what it writes computes the same, within the error of its encoding.
 
-use std::path::{Path, PathBuf};
-
-use serde::Deserialize;
-use wisp_engine::weights::Checkpoint;
-use wisp_tests::{
-    program::{LOGITS_WITHIN, Place, generate, logits, run},
-    shared::shared_data,
+use std::{
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
 };
 
-/// Checkpoints of architectures that GGUF has.
-const GOLDENS: &[&str] = &[
-    "llama",
-    "llama3-rope-tied",
-    "llama-linear-rope-bias",
-    "llama-yarn",
-    "mistral-swa",
-    "mixtral",
-    "qwen2",
-    "qwen3",
-    "qwen3-moe",
-    "gemma",
-    "gemma2",
-    "gemma3",
-    "phi3",
-    "olmo2",
-    "granite",
-    "starcoder2",
-    "gpt2",
-    "gpt-neox",
-];
-
-#[derive(Deserialize)]
-struct Golden {
-    tokens: Vec<u32>,
-    logits: Vec<Vec<f32>>,
-    greedy: Vec<u32>,
-}
-
-fn golden(name: &str) -> Option<(PathBuf, Golden)> {
-    let directory = shared_data(&format!("goldens/{name}"))?;
-    let text = std::fs::read_to_string(directory.join("golden.json")).unwrap();
-    Some((directory, serde_json::from_str(&text).unwrap()))
-}
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use serde_json::json;
+use wisp_engine::weights::{Checkpoint, gguf::Value};
+use wisp_tests::{
+    encoder,
+    goldens::{CAUSAL, ENCODERS, EncoderGolden, Golden, golden},
+    program::{LOGITS_WITHIN, Place, command, generate, ids, logits, run},
+    shared::shared_data,
+};
 
 fn convert(model: &Path, out: &Path, encoding: &str) -> serde_json::Value {
     let [model, out] = [model, out].map(|path| path.to_str().unwrap());
@@ -69,8 +41,9 @@ fn off(got: &[Vec<f32>], expected: &[Vec<f32>]) -> (f32, f64) {
 /// rows are whole blocks: most of their matrices stay F16.)
 #[test]
 fn goldens_in_gguf() {
-    for name in GOLDENS {
-        let Some((directory, golden)) = golden(name) else {
+    // GGUF says nowhere which layers have no positions; see `refusals`.
+    for name in CAUSAL.iter().filter(|name| **name != "smollm3") {
+        let Some((directory, golden)) = golden::<Golden>(name) else {
             return;
         };
         let folder = tempfile::tempdir().unwrap();
@@ -123,7 +96,7 @@ fn gguf_in_another_encoding() {
 
 #[test]
 fn refusals() {
-    let Some((directory, _)) = golden("llama") else {
+    let Some((directory, _)) = golden::<Golden>("llama") else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -139,7 +112,7 @@ fn refusals() {
     to(&at("there.gguf"), &["--force"]).succeeded();
     Checkpoint::open(at("there.gguf")).unwrap();
     // GGUF says nowhere which layers have no positions; readers take every fourth.
-    let (other, _) = golden("smollm3").unwrap();
+    let (other, _) = golden::<Golden>("smollm3").unwrap();
     let args = ["convert", "--model", other.to_str().unwrap(), "--out"];
     let line = run([&args[..], &[&at("y.gguf")]].concat()).failed("odd layers");
     assert!(
@@ -148,10 +121,198 @@ fn refusals() {
     );
     let line = to(&at("no/folder.gguf"), &[]).failed("no folder");
     assert!(line.contains("cannot write"), "{line}");
-    let line = to(&at("model.bin"), &[]).failed("another ending");
-    assert!(line.contains(".gguf"), "{line}");
+    for name in ["model.bin", "model.safetensors"] {
+        let line = to(&at(name), &[]).failed("another ending");
+        assert!(line.contains(".gguf"), "{line}");
+    }
+    let line = to(&at("blocks"), &["--encoding", "q8_0"]).failed("blocks in safetensors");
+    assert!(line.contains("safetensors cannot hold Q8_0"), "{line}");
+    let args = [
+        "convert",
+        "--model",
+        &at("there.gguf"),
+        "--out",
+        &at("back"),
+    ];
+    let line = run(args).failed("GGUF to safetensors");
+    assert!(line.contains("too little"), "{line}");
+    let line = run([
+        "convert",
+        "--model",
+        model,
+        "--out",
+        folder.path().to_str().unwrap(),
+    ])
+    .failed("a full directory");
+    assert!(line.contains("not empty"), "{line}");
     assert_eq!(to(&at("x.gguf"), &["--encoding", "q3_k"]).status, Some(2));
     // Nothing half-written is left anywhere.
     let left: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
+}
+
+fn hidden(model: &Path, tokens: &[u32]) -> Vec<Vec<f32>> {
+    let (model, ids) = (model.to_str().unwrap(), ids(tokens));
+    let args = ["encode", "--json", "--device", "host", "--model", model];
+    let json = run([&args[..], &["--tokens", &ids, "--pooling", "none"]].concat()).json();
+    serde_json::from_value(json["hidden"][0].clone()).unwrap()
+}
+
+/// The bounds of `goldens_in_gguf`.
+#[test]
+fn encoders_in_gguf() {
+    for name in ENCODERS {
+        let Some((directory, golden)) = golden::<EncoderGolden>(name) else {
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        for (encoding, bound) in [("f32", 1e-4), ("f16", 2.8e-3), ("q8_0", 0.09)] {
+            let out = folder.path().join(format!("{encoding}.gguf"));
+            convert(&directory, &out, encoding);
+            let (largest, relative) = off(&hidden(&out, &golden.tokens), &golden.last_hidden_state);
+            println!("{name} in {encoding}: within {largest:.1e}, relative {relative:.1e}");
+            assert!(relative <= bound, "{name} in {encoding}: {relative}");
+            assert!(
+                encoding != "f32" || largest <= LOGITS_WITHIN,
+                "{name}: {largest}"
+            );
+        }
+    }
+}
+
+/// bfloat16's error is 2^-8 / √3 at most, eight times float16's.
+#[test]
+fn goldens_in_safetensors() {
+    for name in CAUSAL {
+        let Some((directory, golden)) = golden::<Golden>(name) else {
+            return;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        for (encoding, dtype, bound) in [
+            ("f32", "float32", 0.0),
+            ("f16", "float16", 2.8e-3),
+            ("bf16", "bfloat16", 2.3e-2),
+        ] {
+            let out = folder.path().join(encoding);
+            convert(&directory, &out, encoding);
+            let config = std::fs::read(out.join("config.json")).unwrap();
+            let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+            assert_eq!(config["dtype"], dtype);
+            if encoding == "f32" {
+                let read = |folder: &Path| encoder::read(folder);
+                assert!(read(&out) == read(&directory), "{name}");
+                continue;
+            }
+            let got = logits(Some(&out), Place::Host, &golden.tokens, &[]);
+            let (_, relative) = off(&got, &golden.logits);
+            println!("{name} in {encoding}: relative {relative:.1e}");
+            assert!(relative <= bound, "{name} in {encoding}: {relative}");
+        }
+    }
+}
+
+/// A model with its tokenizer, both ways; the library reads what was written.
+#[test]
+fn tokenizers_come_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::create_dir(at("model")).unwrap();
+    encoder::bert(&at("model"));
+    let tokens = |model: &Path| {
+        let args = ["tokenize", "--json", "--model", model.to_str().unwrap()];
+        run([&args[..], &["--text", "The kitten sleeps. Cat runs?"]].concat()).json()["tokens"]
+            .clone()
+    };
+    let expected = tokens(&at("model"));
+    for out in ["new", "new.gguf"] {
+        let report = convert(&at("model"), &at(out), "f16");
+        assert_eq!(report["report"]["notes"], json!([]), "{out}");
+        assert_eq!(tokens(&at(out)), expected, "{out}");
+    }
+    let file = std::fs::read(at("new/model.safetensors")).unwrap();
+    let file = SafeTensors::deserialize(&file).unwrap();
+    assert!(file.iter().all(|(_, tensor)| tensor.dtype() == Dtype::F16));
+    // Without a tokenizer the file says so, for llama.cpp would refuse it otherwise.
+    std::fs::remove_file(at("model/tokenizer.json")).unwrap();
+    convert(&at("model"), &at("none.gguf"), "f16");
+    let written = Checkpoint::open(at("none.gguf")).unwrap();
+    let kind = &written.gguf().unwrap().metadata["tokenizer.ggml.model"];
+    assert_eq!(kind, &Value::String("none".into()));
+    let args = ["tokenize", "--text", "cat", "--model"];
+    let line =
+        run([&args[..], &[at("none.gguf").to_str().unwrap()]].concat()).failed("no tokenizer");
+    assert!(line.contains("tokenizer"), "{line}");
+}
+
+/// A model of nothing but an embedding, which takes a few seconds to convert.
+#[cfg(unix)]
+fn slow_model(folder: &Path) {
+    let (vocab, width) = (16384, 1024);
+    let config = json!({
+        "architectures": ["LlamaForCausalLM"], "vocab_size": vocab, "hidden_size": width,
+        "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 16,
+        "num_key_value_heads": 16, "tie_word_embeddings": true,
+    });
+    std::fs::create_dir(folder).unwrap();
+    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    let row: Vec<u8> = (0..width)
+        .flat_map(|i| (i as f32).sin().to_le_bytes())
+        .collect();
+    let bytes = row.repeat(vocab);
+    let view = TensorView::new(Dtype::F32, vec![vocab, width], &bytes).unwrap();
+    let path = folder.join("model.safetensors");
+    safetensors::serialize_to_file([("model.embed_tokens.weight", view)], None, &path).unwrap();
+}
+
+/// However often Ctrl-C is pressed, nothing half-written is left.
+#[cfg(unix)]
+#[test]
+fn an_interrupt_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model");
+    slow_model(&model);
+    for (out, encoding) in [("new.gguf", "q4_k"), ("new", "f16")] {
+        for presses in [1, 2, 5] {
+            let out = folder.path().join(out);
+            let [model, out] = [&model, &out].map(|path| path.to_str().unwrap());
+            let args = [
+                "convert",
+                "--model",
+                model,
+                "--out",
+                out,
+                "--encoding",
+                encoding,
+            ];
+            let child = command(args).spawn().unwrap();
+            let entries = || {
+                let entries = std::fs::read_dir(folder.path()).unwrap().flatten();
+                let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+                names.sort();
+                names
+            };
+            let start = Instant::now();
+            while entries().len() == 1 {
+                assert!(
+                    start.elapsed() < Duration::from_secs(60),
+                    "nothing is written"
+                );
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            for _ in 0..presses {
+                let kill = Command::new("kill")
+                    .args(["-INT", &child.id().to_string()])
+                    .status();
+                assert!(kill.unwrap().success());
+            }
+            let output = child.wait_with_output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(130), "{stderr}");
+            assert!(
+                stderr.contains("interrupted; nothing was written"),
+                "{stderr}"
+            );
+            assert_eq!(entries(), ["model"], "{presses} times");
+        }
+    }
 }

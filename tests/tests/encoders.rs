@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 use wisp_engine::{
     device::Device,
@@ -13,29 +12,13 @@ use wisp_engine::{
 use wisp_tests::{
     encoder::{self, HIDDEN, write_json},
     gguf_writer::GgufWriter,
+    goldens::{ENCODERS, EncoderGolden, for_each},
     on_every_device,
     program::{Place, Run, assert_rows_close, ids, run},
-    shared::shared_data,
 };
 
-const ENCODERS: &[&str] = &["bert", "xlm-roberta", "modernbert"];
-
-/// Transformers' results, float32.
-#[derive(Deserialize)]
-struct Golden {
-    tokens: Vec<u32>,
-    /// `[tokens, hidden]`.
-    last_hidden_state: Vec<Vec<f32>>,
-}
-
-fn for_each_checkpoint(check: impl Fn(&str, &Path, &Golden)) {
-    for name in ENCODERS {
-        let Some(directory) = shared_data(&format!("goldens/{name}")) else {
-            return;
-        };
-        let golden = std::fs::read(directory.join("golden.json")).unwrap();
-        check(name, &directory, &serde_json::from_slice(&golden).unwrap());
-    }
+fn for_each_checkpoint(check: impl Fn(&str, &Path, &EncoderGolden)) {
+    for_each(ENCODERS, check);
 }
 
 fn encode(model: &Path, place: Place, flags: &[&str]) -> Run {

@@ -2,59 +2,16 @@
 
 use std::path::Path;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 use wisp_tests::{
+    goldens::{CAUSAL, Golden, for_each},
     on_every_device,
     program::{Place, assert_rows_close, generate, logits, run},
     shared::shared_data,
 };
 
-/// The directories whose architecture Wisp runs. To add an architecture is to add its row here.
-const SUPPORTED: &[&str] = &[
-    "llama",
-    "llama3-rope-tied",
-    "llama-linear-rope-bias",
-    "llama-yarn",
-    "mistral-swa",
-    "mixtral",
-    "qwen2",
-    "qwen3",
-    "qwen3-moe",
-    "gemma",
-    "gemma2",
-    "gemma3",
-    "phi3",
-    "olmo2",
-    "granite",
-    "smollm3",
-    "starcoder2",
-    "gpt2",
-    "gpt-neox",
-];
-
-/// Transformers' results, float32.
-#[derive(Deserialize)]
-struct Golden {
-    tokens: Vec<u32>,
-    /// `[tokens, vocab]`.
-    logits: Vec<Vec<f32>>,
-    /// What follows the tokens.
-    greedy: Vec<u32>,
-}
-
-fn golden(directory: &Path) -> Golden {
-    let text = std::fs::read_to_string(directory.join("golden.json")).unwrap();
-    serde_json::from_str(&text).unwrap()
-}
-
 fn for_each_checkpoint(check: impl Fn(&str, &Path, &Golden)) {
-    for name in SUPPORTED {
-        let Some(directory) = shared_data(&format!("goldens/{name}")) else {
-            return;
-        };
-        check(name, &directory, &golden(&directory));
-    }
+    for_each(CAUSAL, check);
 }
 
 fn logits_and_tokens(place: Place) {

@@ -10,8 +10,9 @@ use safetensors::{Dtype, tensor::TensorView};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use wisp_tests::{
-    hub::{COMMIT, Fault, Hub},
+    hub::{COMMIT, Fault, Hub, sha256},
     program::{Run, run, run_command},
+    pytorch_writer,
 };
 
 const TINY: &[u8] = include_bytes!("../../native-demo/model/wisp-tiny.gguf");
@@ -456,18 +457,108 @@ fn an_interrupt_leaves_only_what_can_be_continued() {
 }
 
 #[test]
-fn two_processes_download_once() {
+fn several_processes_download_once() {
     let (hub, home) = (tiny_hub(), home());
     hub.fault("GET /org", Fault::Slow(Duration::from_micros(200)), 1);
     let run = || tokens(generate(&hub, home.path(), "org/tiny", &[]));
     std::thread::scope(|scope| {
-        let both = [scope.spawn(run), scope.spawn(run)];
-        for one in both {
+        let all = [scope.spawn(run), scope.spawn(run), scope.spawn(run)];
+        for one in all {
             assert_eq!(one.join().expect("no panic"), expected());
         }
     });
     assert_eq!(hub.requests("GET /org").len(), 1);
     assert_eq!(partials(home.path()), [0; 0]);
+}
+
+/// A content of the right size that is another; once, and then the right one.
+#[test]
+fn a_wrong_content_is_never_kept() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.fault("GET /org", Fault::Wrong, 1);
+    let line = generate(&hub, home.path(), "org/tiny", &[]).failed("a wrong content");
+    for word in ["tiny-Q8_0.gguf", "damaged", &sha256(TINY)] {
+        assert!(line.contains(word), "{word}: {line}");
+    }
+    let blobs = home.path().join("hub/models--org--tiny/blobs");
+    assert_eq!(std::fs::read_dir(&blobs).expect("blobs").count(), 0);
+    assert!(!snapshot(home.path(), "org/tiny").exists());
+    assert_eq!(
+        tokens(generate(&hub, home.path(), "org/tiny", &[])),
+        expected()
+    );
+    // Named as Python's huggingface_hub names it, which shares the cache.
+    assert!(blobs.join(sha256(TINY)).is_file());
+    // Small files have git's hash.
+    let hub = Hub::new();
+    sharded(&hub, "org/shards");
+    hub.fault("config.json", Fault::Wrong, usize::MAX);
+    let line = generate(&hub, self::home().path(), "org/shards", &[]).failed("a wrong file");
+    assert!(
+        line.contains("config.json") && line.contains("damaged"),
+        "{line}"
+    );
+}
+
+/// What another program has downloaded, for another commit perhaps, is not downloaded again.
+#[test]
+fn contents_of_other_programs_are_used() {
+    let (hub, home) = (tiny_hub(), home());
+    let blobs = home.path().join("hub/models--org--tiny/blobs");
+    std::fs::create_dir_all(&blobs).expect("a folder");
+    std::fs::write(blobs.join(sha256(TINY)), TINY).expect("a blob");
+    assert_eq!(
+        tokens(generate(&hub, home.path(), "org/tiny", &[])),
+        expected()
+    );
+    assert_eq!(hub.requests("GET /org").len(), 0);
+}
+
+/// Files that lie deeper than one folder are found in the cache too.
+#[test]
+fn deep_folders_offline() {
+    let (hub, home) = (Hub::new(), home());
+    hub.add("org/tiny", "a/b/c/tiny-Q8_0.gguf", TINY);
+    assert_eq!(
+        tokens(generate(&hub, home.path(), "org/tiny", &[])),
+        expected()
+    );
+    let mut offline = command(&hub, home.path(), "org/tiny", &[]);
+    offline.env("HF_HUB_OFFLINE", "1");
+    assert_eq!(tokens(run_command(offline, "")), expected());
+}
+
+/// The sharded model in PyTorch's files, as many, and an index.
+#[test]
+fn pytorch_checkpoints() {
+    let (hub, home) = (Hub::new(), home());
+    sharded(&hub, "org/shards");
+    let expected = tokens(generate(&hub, home.path(), "org/shards", &[]));
+    let folder = snapshot(home.path(), "org/shards");
+    let read = |name: &str| std::fs::read(folder.join(name)).expect("a file of the model");
+    for repo in ["org/torch", "org/evil"] {
+        hub.add(repo, "config.json", read("config.json"));
+        for part in ["00001-of-00002", "00002-of-00002"] {
+            let file =
+                pytorch_writer::from_safetensors(&read(&format!("model-{part}.safetensors")));
+            hub.add(repo, &format!("pytorch_model-{part}.bin"), file);
+        }
+    }
+    let index = String::from_utf8(read("model.safetensors.index.json")).expect("text");
+    let index = index
+        .replace("model-", "pytorch_model-")
+        .replace(".safetensors", ".bin");
+    hub.add("org/torch", "pytorch_model.bin.index.json", index.clone());
+    let got = generate(&hub, home.path(), "org/torch", &[]);
+    assert_eq!(tokens(got), expected);
+    let args = ["info", "--json", "org/torch"];
+    let info = run_command(hub.command(home.path(), &args), "").json();
+    assert_eq!(info["format"], "pytorch");
+    // An index that leads away is refused, whatever there is.
+    let index = index.replace("pytorch_model-00002", "../pytorch_model-00002");
+    hub.add("org/evil", "pytorch_model.bin.index.json", index);
+    let line = generate(&hub, home.path(), "org/evil", &[]).failed("an index that leads away");
+    assert!(line.contains("../pytorch_model-00002"), "{line}");
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub struct ModelFiles {
     pub name: String,
     /// The weights.
     pub checkpoint: Checkpoint,
+    /// The folder with `config.json` and the tokenizer, unless the model is in GGUF.
+    pub directory: Option<std::path::PathBuf>,
     /// The architecture and its sizes.
     pub recognised: Recognised,
     /// What describes the model in Hugging Face's layout; `None` in GGUF.
@@ -82,6 +84,7 @@ impl ModelFiles {
         Ok(ModelFiles {
             name,
             checkpoint,
+            directory: Some(directory),
             recognised,
             huggingface_config: serde_json::from_str(&config).ok(),
             tokenizer,
@@ -117,6 +120,7 @@ impl ModelFiles {
         Ok(ModelFiles {
             name,
             checkpoint,
+            directory: None,
             recognised,
             huggingface_config: None,
             tokenizer,

@@ -53,8 +53,10 @@ pub struct RepoFile {
     pub path: String,
     /// Its size in bytes.
     pub size: u64,
-    /// What its content is called on the hub; empty in a folder.
+    /// What git calls it on the hub; empty in a folder.
     id: String,
+    /// It is kept beside git (LFS), so that `id` is not its content's.
+    large: bool,
 }
 
 /// What is known of a repository.
@@ -100,7 +102,7 @@ impl HuggingFaceRepo {
     ) -> Result<HuggingFaceRepo, RepoError> {
         let folder = Path::new(repo_id);
         let (info, place) = if folder.is_dir() {
-            let files = local::list(folder)?;
+            let files = local::list(folder, local::FOLDER_DEPTH)?;
             let info = RepoInfo {
                 files,
                 ..RepoInfo::default()

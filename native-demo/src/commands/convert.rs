@@ -8,6 +8,7 @@ use comfy_table::{Table, presets::NOTHING};
 use serde_json::json;
 use wisp_engine::{
     pipelines::{
+        WeightsFormat,
         convert::{self, Errors, Options, Report},
         size,
     },
@@ -21,13 +22,13 @@ use crate::{
     setup::progress_bar,
 };
 
-/// Write a model as a GGUF file, in another encoding if asked.
+/// Write a model as a GGUF file or in safetensors, in another encoding if asked.
 #[derive(Args)]
 pub struct Convert {
-    /// The file to write
-    #[arg(long, value_name = "FILE.gguf")]
+    /// The GGUF file to write, or the directory for safetensors
+    #[arg(long, value_name = "FILE.gguf|DIRECTORY")]
     out: PathBuf,
-    /// The encoding of matrices: f32, f16, bf16, q8_0, q4_0, q4_k or q6_k [default: the model's]
+    /// The encoding of matrices: f32, f16, bf16, and in GGUF q8_0, q4_0, q4_k or q6_k [default: the model's]
     #[arg(long, value_name = "ENCODING", value_parser = encoding)]
     encoding: Option<Encoding>,
     /// Replace the file if it exists
@@ -52,28 +53,33 @@ fn encoding(text: &str) -> Result<Encoding, String> {
 
 impl Convert {
     pub fn run(self) -> Result<()> {
-        if self
-            .out
-            .extension()
-            .is_none_or(|extension| extension != "gguf")
-        {
-            bail!("{} is no name of a .gguf file", self.out.display());
-        }
+        let to_gguf = match self.out.to_str().and_then(WeightsFormat::of) {
+            Some(WeightsFormat::Gguf) => true,
+            None => false,
+            Some(_) => bail!(
+                "{} is neither a .gguf file nor a directory, which safetensors are written to",
+                self.out.display()
+            ),
+        };
         let files = self.settings.resolve()?.open()?;
-        interrupt::catch();
+        interrupt::catch_all();
         let bar = progress_bar("converting {bar:32} {percent}% {eta}");
         let options = Options {
             encoding: self.encoding,
             force: self.force,
         };
-        let done = convert::to_gguf(&files, &self.out, options, &mut |done, total| {
+        let on_progress = &mut |done, total| {
             bar.set_length(total);
             bar.set_position(done);
             match interrupt::happened() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
-        });
+        };
+        let done = match to_gguf {
+            true => convert::to_gguf(&files, &self.out, options, on_progress),
+            false => convert::to_safetensors(&files, &self.out, options, on_progress),
+        };
         bar.finish_and_clear();
         let report = done?;
         for note in &report.notes {

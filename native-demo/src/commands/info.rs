@@ -11,9 +11,9 @@ use wisp_engine::{
     device::Capabilities,
     pipelines::{
         DecoderModel, DecoderSpec, ModelLimits, PipelineModel, SupportedEncoding, TextEncoder,
-        checkpoint::ModelFiles, prepare, size,
+        WeightsFormat, checkpoint::ModelFiles, prepare, size,
     },
-    weights::WeightSource,
+    weights::{Header, WeightSource},
 };
 
 use super::print_json;
@@ -108,6 +108,15 @@ fn adapters(spec: &DecoderSpec, limits: ModelLimits) -> u64 {
     limits.lora().map_or(0, |layout| layout.bytes(spec))
 }
 
+/// The format of the weights.
+fn format(files: &ModelFiles) -> WeightsFormat {
+    match files.checkpoint.header() {
+        Header::Gguf(_) => WeightsFormat::Gguf,
+        Header::Safetensors(_) => WeightsFormat::Safetensors,
+        Header::PyTorch => WeightsFormat::PyTorch,
+    }
+}
+
 /// What --json prints.
 fn report(
     files: &ModelFiles,
@@ -119,7 +128,7 @@ fn report(
     json!({
         "model": files.name,
         "architecture": files.recognised.architecture,
-        "format": if files.checkpoint.gguf().is_some() { "gguf" } else { "safetensors" },
+        "format": format(files),
         "encoding": SupportedEncoding::of(&files.checkpoint),
         "parameters": parameters(encodings),
         "files": files.checkpoint.file_names().collect::<Vec<_>>(),

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Files beside the weights that say what a model is and how its text is tokenised.
-const COMPANIONS: &[&str] = &[
+pub(in crate::pipelines) const COMPANIONS: &[&str] = &[
     "1_Pooling/config.json",
     "added_tokens.json",
     "chat_template.jinja",

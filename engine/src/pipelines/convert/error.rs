@@ -17,6 +17,28 @@ pub enum ConvertError {
         /// The name.
         path: PathBuf,
     },
+    /// Occurs when a directory that is to be written has something in it.
+    #[error("{} is there already and not empty; name another directory", path.display())]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Occurs when an encoding of blocks is asked for in safetensors.
+    #[error(
+        "safetensors cannot hold {encoding}; it has f32, f16 and bf16 (name a .gguf file for other encodings)"
+    )]
+    Quantised {
+        /// The encoding.
+        encoding: crate::weights::Encoding,
+    },
+    /// Occurs when a GGUF file is to become a directory in Hugging Face's layout.
+    #[error(
+        "{model} is in GGUF, which says too little for a directory in Hugging Face's layout; name a .gguf file"
+    )]
+    FromGguf {
+        /// The model.
+        model: String,
+    },
     /// Occurs when there is no rule for an architecture.
     #[error("models of the architecture {architecture} cannot be converted to GGUF; supported are {}", supported.join(", "))]
     Architecture {

@@ -54,6 +54,30 @@ const NEOX: &[Key] = &[("use_parallel_residual", |spec| {
     Some(Value::Bool(spec.parallel_residual))
 })];
 
+fn causal(_: &DecoderSpec) -> Option<Value> {
+    Some(Value::Bool(false))
+}
+
+const BERT: &[Key] = &[("attention.causal", causal)];
+/// A window counts half of what the model calls local attention, and the token itself; layers without one come
+/// at equal distances.
+const MODERNBERT: &[Key] = &[
+    ("attention.causal", causal),
+    ("attention.sliding_window", |spec| {
+        let window = spec.layers.iter().find_map(|layer| layer.window)?;
+        Some(Value::U32(window.checked_sub(1)?.checked_mul(2)?))
+    }),
+    ("attention.sliding_window_pattern", |spec| {
+        let mut rest = spec.layers.iter().skip(1);
+        let every = rest.position(|layer| layer.window.is_none());
+        let every = every.map_or(spec.layers.len(), |between| between + 1);
+        Some(Value::U32(u32::try_from(every).ok()?))
+    }),
+    ("rope.freq_base_swa", |spec| {
+        number(spec.ropes.get(1)?.theta)
+    }),
+];
+
 const fn form(
     architecture: &'static str,
     gguf: &'static str,
@@ -69,7 +93,7 @@ const fn form(
 }
 
 #[rustfmt::skip]
-const FORMS: [Form; 16] = [
+const FORMS: [Form; 19] = [
     form("llama",      "llama",      true,  &[]),
     form("mistral",    "llama",      true,  &[WINDOW]),
     form("mixtral",    "llama",      true,  &[WINDOW]),
@@ -86,6 +110,9 @@ const FORMS: [Form; 16] = [
     form("starcoder2", "starcoder2", false, &[WINDOW]),
     form("gpt2",       "gpt2",       false, &[]),
     form("gpt_neox",   "gptneox",    false, NEOX),
+    form("bert",        "bert",        false, BERT),
+    form("xlm_roberta", "bert",        false, BERT),
+    form("modernbert",  "modern-bert", false, MODERNBERT),
 ];
 
 /// The form of an architecture.
@@ -110,6 +137,11 @@ pub(super) fn expressed(
     // The 1 that norms add stands in the weights.
     spec.norm.weight_offset = 0.0;
     spec.rope_interleaved |= form.permuted;
+    if let Some(encoder) = &mut spec.encoder {
+        // Positions before the first are left out, and nobody asks for an output layer.
+        encoder.padding = None;
+        spec.tied = true;
+    }
     let (dim, length) = (spec.rotary_dim, spec.max_positions);
     let Some(rope) = spec.ropes.first_mut() else {
         return Ok((spec, factors));
@@ -222,6 +254,7 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
             a.parallel_residual == b.parallel_residual,
         ),
         ("output layer", a.tied == b.tied),
+        ("kinds of segments", a.encoder == b.encoder),
     ];
     same.into_iter()
         .find(|(_, same)| !same)

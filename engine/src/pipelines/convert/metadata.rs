@@ -4,7 +4,7 @@ use super::form::Form;
 use crate::{
     graph::NormKind,
     pipelines::{
-        DecoderSpec,
+        DecoderSpec, Pooling,
         checkpoint::ModelFiles,
         rope::{RopeScaling, yarn_attention_factor},
     },
@@ -70,6 +70,17 @@ pub(super) fn described(form: &Form, files: &ModelFiles, header: &mut GgufHeader
         NormKind::Layer => "attention.layer_norm_epsilon",
     };
     key(eps, Value::F32(spec.norm.eps));
+    if let Some(encoder) = &spec.encoder {
+        let kind = match files.sentence_transformer.pooling {
+            Some(Pooling::Mean) => 1,
+            Some(Pooling::Cls) => 2,
+            _ => 0,
+        };
+        key("pooling_type", Value::U32(kind));
+        let kinds = Value::U32(encoder.token_types as u32);
+        header.key("tokenizer.ggml.token_type_count", kinds);
+    }
+    let mut key = |name: &str, value: Value| header.key(&format!("{}.{name}", form.gguf), value);
     if let Some(moe) = &spec.moe
         && !moe.normalise
     {

@@ -1,4 +1,4 @@
-//! Conversion of checkpoints to GGUF, in any encoding that Wisp quantises to.
+//! Conversion of checkpoints to GGUF, in any encoding that Wisp quantises to, or to safetensors.
 //!
 //! Names and sizes come from what loading knows anyway: an architecture's tensor names in Hugging
 //! Face's layout beside GGUF's, and its [`DecoderSpec`]. What was written is
@@ -9,6 +9,8 @@ mod form;
 mod metadata;
 mod plan;
 mod report;
+mod safetensors;
+mod tokenizer;
 mod write;
 
 use std::{ops::ControlFlow, path::Path};
@@ -18,6 +20,7 @@ use crate::weights::{Checkpoint, Encoding, Views, gguf::GgufHeader};
 
 pub use error::ConvertError;
 pub use report::{Errors, Report};
+pub use safetensors::to_safetensors;
 
 use plan::Planned;
 
@@ -53,7 +56,10 @@ pub fn to_gguf(
     let (tensors, expected) = match files.checkpoint.gguf() {
         Some(gguf) => {
             metadata::copied(gguf, &mut header);
-            (plan::same(&files.checkpoint), files.recognised.spec.clone())
+            (
+                plan::same(&files.checkpoint, |_| true),
+                files.recognised.spec.clone(),
+            )
         }
         None => {
             let form = form::of(files.recognised.architecture)?;
@@ -74,25 +80,18 @@ pub fn to_gguf(
                     "other programs than Wisp may ignore the sliding window of this model".into(),
                 );
             }
-            if files.tokenizer.is_ok() {
-                report.notes.push(
-                    "the tokenizer is not converted: keep tokenizer.json, and use --tokens".into(),
-                );
-            }
+            tokenizer::describe(files, &mut header, &mut report.notes);
             (tensors, spec)
         }
     };
     metadata::file_type(&mut header, options.encoding);
-    write::write(
-        &views,
-        &tensors,
-        header,
-        out,
+    let writing = write::Writing {
+        views: &views,
+        tensors: &tensors,
         options,
-        on_progress,
-        &mut report,
-        |written| check(written, &expected),
-    )?;
+    };
+    let check = |written: &Path| check(written, &expected);
+    writing.gguf(header, out, on_progress, &mut report, check)?;
     Ok(report)
 }
 

@@ -9,7 +9,7 @@ use crate::{
         checkpoint::ModelFiles,
         decoder::{GGUF, NormPlacement, QkvLayout, TensorNames},
     },
-    weights::{Checkpoint, View, Views, WeightError, WeightSource},
+    weights::{Checkpoint, TensorInfo, View, Views, WeightError, WeightSource},
 };
 
 /// A tensor of the new file.
@@ -24,10 +24,14 @@ pub(super) struct Planned {
     pub add_one: bool,
 }
 
-/// All tensors as they are.
-pub(super) fn same(checkpoint: &Checkpoint) -> Vec<Planned> {
+/// All tensors as they are, of those that a rule takes.
+pub(super) fn same(
+    checkpoint: &Checkpoint,
+    mut takes: impl FnMut(&TensorInfo) -> bool,
+) -> Vec<Planned> {
     let tensors = checkpoint.tensors().iter();
     tensors
+        .filter(|tensor| takes(tensor))
         .map(|tensor| Planned {
             name: tensor.name.clone(),
             source: tensor.name.clone(),
@@ -49,6 +53,8 @@ enum Kind {
     Fused,
     /// There may be one for each expert.
     Experts,
+    /// So many rows are left out, which no position has.
+    Positions(u64),
 }
 
 type Pick = fn(&TensorNames) -> &'static str;
@@ -80,6 +86,10 @@ fn block(spec: &DecoderSpec) -> Vec<(Pick, Kind)> {
     if spec.norm_placement != NormPlacement::Pre {
         parts.push((|names| names.attention_post_norm, Kind::Norm));
         parts.push((|names| names.mlp_post_norm, Kind::Norm));
+    }
+    if spec.norm_placement == NormPlacement::AfterSum {
+        parts.push((|names| names.attention_sum_norm, Kind::Norm));
+        parts.push((|names| names.mlp_sum_norm, Kind::Norm));
     }
     parts
 }
@@ -115,12 +125,18 @@ pub(super) fn renamed(
         false,
     )?;
     if spec.learned_positions {
-        plan.add(
-            &with_root(names.positions),
-            GGUF.positions,
-            Kind::Plain,
-            false,
-        )?;
+        let padding = spec.encoder.and_then(|encoder| encoder.padding);
+        let unused = padding.map_or(0, |padding| u64::from(padding) + 1);
+        let kind = Kind::Positions(unused);
+        plan.add(&with_root(names.positions), GGUF.positions, kind, false)?;
+    }
+    if spec.encoder.is_some() {
+        for (from, to) in [
+            (names.token_types, GGUF.token_types),
+            (names.embedding_norm, GGUF.embedding_norm),
+        ] {
+            plan.add(&with_root(from), to, Kind::Plain, false)?;
+        }
     }
     for layer in 0..spec.layers.len() {
         let layer = layer.to_string();
@@ -201,9 +217,15 @@ impl Plan<'_, '_, '_> {
             Kind::Fused if self.names.qkv_layout == QkvLayout::PerHead => {
                 stacked(rows, self.spec.heads.into())
             }
+            Kind::Positions(unused @ 1..) => std::iter::once(unused.min(rows)..rows).collect(),
             _ => Vec::new(),
         };
         let (mut source, mut shape) = (from.clone(), shape);
+        if let Some(first) = shape.first_mut()
+            && !order.is_empty()
+        {
+            *first = order.iter().map(|rows| rows.end - rows.start).sum();
+        }
         if !order.is_empty() {
             source = format!("{from} in GGUF's order");
             let parts = order.into_iter().map(|rows| (from.clone(), rows));

@@ -6,6 +6,10 @@ use std::{
 };
 
 use rayon::prelude::*;
+use safetensors::{
+    Dtype,
+    tensor::{Metadata, TensorInfo},
+};
 
 use super::{ConvertError, Errors, OnProgress, Options, Report, plan::Planned};
 use crate::weights::{
@@ -15,11 +19,12 @@ use crate::weights::{
 };
 
 /// Weights that are in memory at once, but for one row of more.
-const AT_ONCE: usize = 8 << 20;
+const AT_ONCE: usize = 1 << 20;
 
 /// Tensors that are too small or too delicate to be anything but floats.
-const FLOAT: [&str; 4] = [
+const FLOAT: [&str; 5] = [
     "position_embd.",
+    "token_types.",
     "ffn_gate_inp.",
     "rope_freqs.",
     "rope_factors_",
@@ -34,7 +39,7 @@ struct Job<'p> {
     cols: usize,
 }
 
-/// The encoding of a tensor: vectors and delicate ones are F32, rows of no whole blocks F16.
+/// The encoding of a tensor in GGUF: vectors and delicate ones are F32, rows of no whole blocks F16.
 fn encoding(planned: &Planned, from: Encoding, wanted: Option<Encoding>) -> Encoding {
     let is_vector = planned.shape.iter().filter(|&&size| size != 1).count() < 2;
     let wanted = wanted.unwrap_or(from);
@@ -48,107 +53,197 @@ fn encoding(planned: &Planned, from: Encoding, wanted: Option<Encoding>) -> Enco
     }
 }
 
-fn job<'p>(
-    views: &Views<'_>,
-    planned: &'p Planned,
-    options: Options,
-) -> Result<Job<'p>, ConvertError> {
-    let info = views.find(&planned.source);
-    let info = info.ok_or_else(|| WeightError::MissingTensor {
-        name: planned.source.clone(),
-    })?;
-    let from = info.encoding()?;
-    let cols = planned.shape.last().copied().unwrap_or(1).max(1);
-    let elements: u64 = planned.shape.iter().product();
-    Ok(Job {
-        planned,
-        from,
-        to: encoding(planned, from, options.encoding),
-        // The source is in memory or mapped, so its sizes fit.
-        rows: (elements / cols) as usize,
-        cols: cols as usize,
-    })
+/// Tensors that are to be written.
+pub(super) struct Writing<'a> {
+    /// Where they come from.
+    pub views: &'a Views<'a>,
+    /// In the order of the new file.
+    pub tensors: &'a [Planned],
+    /// What was asked for.
+    pub options: Options,
 }
 
-/// Writes all tensors behind their header, lets `check` look at the file, and gives it its name.
-#[allow(clippy::too_many_arguments)]
-pub(super) fn write(
-    views: &Views<'_>,
-    tensors: &[Planned],
-    mut header: GgufHeader,
-    out: &Path,
-    options: Options,
-    on_progress: OnProgress<'_>,
-    report: &mut Report,
-    check: impl FnOnce(&Path) -> Result<(), ConvertError>,
-) -> Result<(), ConvertError> {
-    let failed = |source: io::Error| ConvertError::Write {
-        path: out.into(),
-        source,
-    };
-    let jobs = tensors.iter().map(|planned| job(views, planned, options));
-    let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
-    let bytes = |job: &Job<'_>| {
-        let row = job.to.file_row_bytes(job.cols as u64).unwrap_or_default();
-        row * job.rows as u64
-    };
-    for job in &jobs {
-        let Planned { name, shape, .. } = job.planned;
-        header.tensor(name, job.to.ggml(), shape, bytes(job));
-        if options.encoding.is_some_and(|wanted| !wanted.is_float()) && job.to == Encoding::F16 {
-            let cols = job.cols;
-            report.notes.push(format!(
-                "{name} stays F16: its rows of {cols} are no whole blocks"
-            ));
-        }
+impl Job<'_> {
+    fn bytes(&self) -> u64 {
+        let row = self.to.file_row_bytes(self.cols as u64).unwrap_or_default();
+        row * self.rows as u64
     }
-    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".wisp-convert-").suffix(".gguf");
-    // As any new file, which a temporary one otherwise is not.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let file = builder
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
-        .map_err(failed)?;
-    let mut writer = BufWriter::with_capacity(1 << 20, file);
-    writer.write_all(&header.bytes()).map_err(failed)?;
-    let total = jobs.iter().map(|job| (job.rows * job.cols) as u64).sum();
-    let mut done = 0;
-    for (i, job) in jobs.iter().enumerate() {
-        let mut errors = Errors::of((job.rows * job.cols) as u64, bytes(job), job.to);
-        let step = (AT_ONCE / job.cols).max(1);
-        for first in (0..job.rows).step_by(step) {
-            if on_progress(done, total).is_break() {
-                return Err(ConvertError::Interrupted);
+}
+
+impl Writing<'_> {
+    fn jobs(
+        &self,
+        to: impl Fn(&Planned, Encoding) -> Encoding,
+    ) -> Result<Vec<Job<'_>>, ConvertError> {
+        let job = |planned| self.job(planned, &to);
+        self.tensors.iter().map(job).collect()
+    }
+
+    fn job<'p>(
+        &self,
+        planned: &'p Planned,
+        to: impl Fn(&Planned, Encoding) -> Encoding,
+    ) -> Result<Job<'p>, ConvertError> {
+        let info = self.views.find(&planned.source);
+        let info = info.ok_or_else(|| WeightError::MissingTensor {
+            name: planned.source.clone(),
+        })?;
+        let from = info.encoding()?;
+        let cols = planned.shape.last().copied().unwrap_or(1).max(1);
+        let elements: u64 = planned.shape.iter().product();
+        Ok(Job {
+            planned,
+            from,
+            to: to(planned, from),
+            // The source is in memory or mapped, so its sizes fit.
+            rows: (elements / cols) as usize,
+            cols: cols as usize,
+        })
+    }
+
+    /// Writes a GGUF file, lets `check` look at it, and gives it its name.
+    pub fn gguf(
+        &self,
+        mut header: GgufHeader,
+        out: &Path,
+        on_progress: OnProgress<'_>,
+        report: &mut Report,
+        check: impl FnOnce(&Path) -> Result<(), ConvertError>,
+    ) -> Result<(), ConvertError> {
+        let wanted = self.options.encoding;
+        let jobs = self.jobs(|planned, from| encoding(planned, from, wanted))?;
+        for job in &jobs {
+            let Planned { name, shape, .. } = job.planned;
+            header.tensor(name, job.to.ggml(), shape, job.bytes());
+            if wanted.is_some_and(|wanted| !wanted.is_float()) && job.to == Encoding::F16 {
+                let cols = job.cols;
+                report.notes.push(format!(
+                    "{name} stays F16: its rows of {cols} are no whole blocks"
+                ));
             }
-            let count = step.min(job.rows - first);
-            let piece = encode(views, job, first, count, &mut errors)?;
-            writer.write_all(&piece).map_err(failed)?;
-            done += (count * job.cols) as u64;
         }
-        if i + 1 < jobs.len() {
-            let padding = header.padding(bytes(job)) as usize;
-            writer.write_all(&vec![0; padding]).map_err(failed)?;
-        }
-        report.total.add(&errors);
-        report
-            .kinds
-            .entry(kind(&job.planned.name))
-            .or_default()
-            .add(&errors);
+        let failed = write_failed(out);
+        let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".wisp-convert-").suffix(".gguf");
+        // As any new file, which a temporary one otherwise is not.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let mut file = builder
+            .tempfile_in(folder.unwrap_or(Path::new(".")))
+            .map_err(&failed)?;
+        file.write_all(&header.bytes()).map_err(&failed)?;
+        let padding = |len| header.padding(len) as usize;
+        self.body(&jobs, file.as_file_mut(), padding, on_progress, report)?
+            .map_err(&failed)?;
+        check(file.path())?;
+        let kept = match self.options.force {
+            true => file.persist(out),
+            false => file.persist_noclobber(out),
+        };
+        kept.map_err(|error| failed(error.error))?;
+        Ok(())
     }
-    let file = writer
-        .into_inner()
-        .map_err(|error| failed(error.into_error()))?;
-    file.as_file().sync_all().map_err(failed)?;
-    check(file.path())?;
-    let kept = match options.force {
-        true => file.persist(out),
-        false => file.persist_noclobber(out),
-    };
-    kept.map_err(|error| failed(error.error))?;
-    Ok(())
+
+    /// Writes a safetensors file, all of it in the encoding asked for.
+    pub fn safetensors(
+        &self,
+        out: &Path,
+        on_progress: OnProgress<'_>,
+        report: &mut Report,
+    ) -> Result<(), ConvertError> {
+        let wanted = self.options.encoding;
+        let jobs = self.jobs(|_, from| wanted.unwrap_or(from))?;
+        let mut at = 0;
+        let mut tensors = Vec::with_capacity(jobs.len());
+        for job in &jobs {
+            let start = at;
+            // The source is in memory or mapped, and floats are at most twice as long.
+            at += job.bytes() as usize;
+            let shape = job.planned.shape.iter().map(|&size| size as usize);
+            let info = TensorInfo {
+                dtype: dtype(job.to)?,
+                shape: shape.collect(),
+                data_offsets: (start, at),
+            };
+            tensors.push((job.planned.name.clone(), info));
+        }
+        let failed = write_failed(out);
+        // As transformers asks for.
+        let format = [("format".to_string(), "pt".to_string())].into();
+        let header = Metadata::new(Some(format), tensors).map_err(io::Error::other);
+        let mut header = serde_json::to_vec(&header.map_err(&failed)?)
+            .map_err(io::Error::other)
+            .map_err(&failed)?;
+        header.resize(header.len().next_multiple_of(8), b' ');
+        let mut file = std::fs::File::create_new(out).map_err(&failed)?;
+        let len = (header.len() as u64).to_le_bytes();
+        file.write_all(&[&len[..], &header].concat())
+            .map_err(&failed)?;
+        self.body(&jobs, &mut file, |_| 0, on_progress, report)?
+            .map_err(&failed)
+    }
+
+    /// Writes the tensors' bytes, with padding between them.
+    fn body(
+        &self,
+        jobs: &[Job<'_>],
+        file: &mut std::fs::File,
+        padding: impl Fn(u64) -> usize,
+        on_progress: OnProgress<'_>,
+        report: &mut Report,
+    ) -> Result<io::Result<()>, ConvertError> {
+        let total = jobs.iter().map(|job| (job.rows * job.cols) as u64).sum();
+        let mut writer = BufWriter::with_capacity(1 << 20, file);
+        let mut done = 0;
+        for (i, job) in jobs.iter().enumerate() {
+            let mut errors = Errors::of((job.rows * job.cols) as u64, job.bytes(), job.to);
+            let step = (AT_ONCE / job.cols).max(1);
+            for first in (0..job.rows).step_by(step) {
+                if on_progress(done, total).is_break() {
+                    return Err(ConvertError::Interrupted);
+                }
+                let count = step.min(job.rows - first);
+                let piece = encode(self.views, job, first, count, &mut errors)?;
+                if let Err(error) = writer.write_all(&piece) {
+                    return Ok(Err(error));
+                }
+                done += (count * job.cols) as u64;
+            }
+            let padding = if i + 1 < jobs.len() {
+                padding(job.bytes())
+            } else {
+                0
+            };
+            if let Err(error) = writer.write_all(&vec![0; padding]) {
+                return Ok(Err(error));
+            }
+            report.total.add(&errors);
+            let kind = kind(&job.planned.name);
+            report.kinds.entry(kind).or_default().add(&errors);
+        }
+        let flushed = writer.into_inner().map_err(|error| error.into_error());
+        Ok(flushed.and_then(|file| file.sync_all()))
+    }
+}
+
+/// What safetensors calls an encoding.
+fn dtype(encoding: Encoding) -> Result<Dtype, ConvertError> {
+    match encoding {
+        Encoding::F32 => Ok(Dtype::F32),
+        Encoding::F16 => Ok(Dtype::F16),
+        Encoding::BF16 => Ok(Dtype::BF16),
+        encoding => Err(ConvertError::Quantised { encoding }),
+    }
+}
+
+/// The error of a file that cannot be written.
+pub(super) fn write_failed(path: &Path) -> impl Fn(io::Error) -> ConvertError {
+    let path = path.to_path_buf();
+    move |source| ConvertError::Write {
+        path: path.clone(),
+        source,
+    }
 }
 
 /// A tensor's name without its layer and its ending.

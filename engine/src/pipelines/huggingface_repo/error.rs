@@ -134,6 +134,20 @@ pub enum RepoError {
         /// Why it ended, with a colon before it, or nothing.
         problem: String,
     },
+    /// Occurs when what came is not what the hub says the file is.
+    #[error(
+        "{repo}: {file} was damaged on its way: its hash is {got}, but should be {expected}; nothing of it is kept, try again"
+    )]
+    Hash {
+        /// The repository.
+        repo: String,
+        /// The file.
+        file: String,
+        /// Its hash, as the hub says.
+        expected: String,
+        /// That of what came.
+        got: String,
+    },
     /// Occurs in offline mode when the cache has not what is needed.
     #[error("{repo}: {what} is not in the cache ({cache}), and HF_HUB_OFFLINE forbids downloads")]
     Offline {

@@ -3,11 +3,12 @@
 //! The client knows the hub's routes, tokens, retries and Xet storage. Its own download into the
 //! cache can neither continue a partial file, nor be ended, nor does it look at the answer's status;
 //! so the bytes come from its streams here, and are put into the same cache. A file is called by its
-//! final name only when it is whole. Offline mode (`HF_HUB_OFFLINE`) is ours as well.
+//! final name only when it is whole and its hash is right. Offline mode (`HF_HUB_OFFLINE`) is ours as well.
 
 mod cached;
 mod download;
 mod explain;
+mod hash;
 
 use std::{
     cell::Cell,
@@ -171,13 +172,18 @@ impl Hub {
         let mut files = Vec::new();
         while let Some(entry) = tree.next().await {
             if let RepoTreeEntry::File {
-                oid, size, path, ..
+                oid,
+                size,
+                path,
+                lfs,
+                ..
             } = entry?
             {
                 files.push(RepoFile {
                     path,
                     size,
                     id: oid,
+                    large: lfs.is_some(),
                 });
             }
         }
@@ -268,7 +274,7 @@ impl Hub {
         Ok(Some(RepoInfo {
             commit: Some(commit.into()),
             cached: true,
-            files: local::list(&self.snapshot(commit))?,
+            files: local::list(&self.snapshot(commit), local::CACHE_DEPTH)?,
             ..RepoInfo::default()
         }))
     }

@@ -4,13 +4,16 @@ use std::path::Path;
 
 use super::{RepoError, RepoFile};
 
-/// Folders in folders that are looked into.
-const MAX_DEPTH: usize = 1;
+/// How deep a user's folder is looked into: it may be anything, as a home.
+pub(super) const FOLDER_DEPTH: usize = 1;
+/// How deep a repository's folders may lie in one another in the cache.
+#[cfg(feature = "hub")]
+pub(super) const CACHE_DEPTH: usize = 32;
 
-/// All files of a folder and the folders in it, hidden ones excepted, by path.
-pub(super) fn list(folder: &Path) -> Result<Vec<RepoFile>, RepoError> {
+/// All files of a folder and the folders in it, so many deep, hidden ones excepted, by path.
+pub(super) fn list(folder: &Path, depth: usize) -> Result<Vec<RepoFile>, RepoError> {
     let mut files = Vec::new();
-    walk(folder, "", 0, &mut files).map_err(|error| RepoError::io(folder, error))?;
+    walk(folder, "", depth, &mut files).map_err(|error| RepoError::io(folder, error))?;
     files.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(files)
 }
@@ -39,10 +42,11 @@ fn walk(
                 path,
                 size: metadata.len(),
                 id: String::new(),
+                large: false,
             });
-        } else if metadata.is_dir() && depth < MAX_DEPTH {
+        } else if metadata.is_dir() && depth > 0 {
             // A folder that may not be read has nothing for us.
-            let _ = walk(&entry.path(), &format!("{path}/"), depth + 1, files);
+            let _ = walk(&entry.path(), &format!("{path}/"), depth - 1, files);
         }
     }
     Ok(())

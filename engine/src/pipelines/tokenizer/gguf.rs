@@ -95,7 +95,10 @@ const KINDS: &[Defaults] = &[
 
 /// Rebuilds the tokenizer that `metadata` describes.
 pub(crate) fn load(metadata: &dyn Metadata) -> Result<Loaded, TokenizerError> {
-    let kind = metadata.string(MODEL).ok_or(TokenizerError::MissingKey {
+    // Files of models without a tokenizer say so, because llama.cpp insists on the key.
+    let kind = metadata.string(MODEL);
+    let kind = kind.filter(|kind| !matches!(*kind, "none" | "no_vocab"));
+    let kind = kind.ok_or(TokenizerError::MissingKey {
         key: MODEL,
         expected: "string",
     })?;

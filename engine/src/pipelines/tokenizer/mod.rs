@@ -38,6 +38,8 @@ pub use error::{SUPPORTED_KINDS, TokenizerError};
 pub use huggingface::HuggingFaceFiles;
 pub use metadata::Metadata;
 pub use stream::Detokenizer;
+#[cfg(not(target_arch = "wasm32"))]
+pub(in crate::pipelines) use {pretokenize::PreTokenizer, pretokenizers::TABLE};
 
 /// The name of the chat template that is used unless another is asked for.
 pub const DEFAULT_TEMPLATE: &str = "default";

@@ -8,7 +8,7 @@
 
 /// A row of the table.
 pub(crate) struct Rules {
-    /// The names of `tokenizer.ggml.pre`.
+    /// The names of `tokenizer.ggml.pre`, the first for new files.
     pub names: &'static [&'static str],
     /// The splits, one after the other.
     pub splits: &'static [Split],
@@ -190,9 +190,9 @@ pub(crate) const TABLE: &[Rules] = &[
     },
     Rules {
         names: &[
+            "llama-bpe",
             "llama3",
             "llama-v3",
-            "llama-bpe",
             "falcon3",
             "falcon-h1",
             "pixtral",

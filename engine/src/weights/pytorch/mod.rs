@@ -47,6 +47,12 @@ pub fn parse(file: &[u8]) -> Result<Vec<TensorInfo>, FormatError> {
     Ok(tensors(&archive, dict)?)
 }
 
+/// A little-endian number; its low 64 bits, if it has more.
+fn little_endian(bytes: &[u8]) -> u64 {
+    let low = bytes.iter().take(8).rev();
+    low.fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
 /// Reads the pickle of a zip archive.
 fn read_zip(file: &[u8]) -> Result<(Archive, objects::Pickled), PytorchError> {
     let directory = zip::Directory::parse(file)?;

@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 
-use super::PytorchError;
 use super::objects::{Global, Id, Object, Pickled, Storage, Tensor};
 use super::opcodes::{Argument, Op, decode};
+use super::{PytorchError, little_endian};
 
 /// Values of one pickle; a state dict has about twenty a tensor.
 const MAX_VALUES: usize = 4 << 20;
@@ -108,7 +108,7 @@ impl<'p> Machine<'p> {
             Argument::Nothing => [&[], &[]],
             Argument::Fixed(len) => [self.take(len)?, &[]],
             Argument::Counted(size) => {
-                let len = usize::try_from(unsigned(self.take(size)?)).unwrap_or(usize::MAX);
+                let len = usize::try_from(little_endian(self.take(size)?)).unwrap_or(usize::MAX);
                 [self.take(len)?, &[]]
             }
             Argument::Lines(1) => [self.line()?, &[]],
@@ -194,7 +194,7 @@ impl<'p> Machine<'p> {
             Op::Float => self.push(NUMBER)?,
             Op::Bytes => self.push(BYTES)?,
             Op::Int if bytes.len() == 4 => self.int(signed(bytes))?,
-            Op::Int => self.int(Some(unsigned(bytes) as i64))?,
+            Op::Int => self.int(Some(little_endian(bytes) as i64))?,
             Op::Long => self.int(signed(bytes))?,
             Op::IntText => self.int_text(bytes)?,
             Op::Text => self.text(bytes)?,
@@ -294,7 +294,7 @@ impl<'p> Machine<'p> {
                 .ok()
                 .and_then(|text| text.parse().ok())
                 .ok_or_else(|| self.forbidden("it keeps a value under no number"))?,
-            _ => unsigned(bytes),
+            _ => little_endian(bytes),
         };
         if op == Op::Get {
             let id = self.memo.get(&number).copied();
@@ -446,12 +446,6 @@ impl<'p> Machine<'p> {
         };
         self.make(Object::Storage(place))
     }
-}
-
-/// A little-endian number; its low 64 bits, if it has more.
-fn unsigned(bytes: &[u8]) -> u64 {
-    let low = bytes.iter().take(8).rev();
-    low.fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 /// A little-endian two's complement number; `None` if it may need more than 64 bits.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::PytorchError;
+use super::{PytorchError, little_endian};
 
 /// How an archive begins: with its first entry.
 pub(super) const MAGIC: &[u8] = b"PK\x03\x04";
@@ -47,15 +47,10 @@ fn damaged(problem: &'static str) -> PytorchError {
     PytorchError::Zip { problem }
 }
 
-/// A little-endian number of `N` bytes at `at`.
+/// A little-endian number of `size` bytes, 8 at most, at `at`.
 fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
     let field = bytes.get(at..at.checked_add(size)?)?;
-    Some(
-        field
-            .iter()
-            .rev()
-            .fold(0, |n, &byte| n << 8 | u64::from(byte)),
-    )
+    Some(little_endian(field))
 }
 
 fn is_at(bytes: &[u8], at: usize, signature: u32) -> bool {

@@ -15,6 +15,7 @@ use super::{
     super::{OnTransfer, RepoFile, RepoInfo, Transfer},
     Hub, MAX_ATTEMPTS, RepoError, TICK,
     explain::root,
+    hash::{is_sha256, name_of, pointer_name},
     is_safe,
 };
 
@@ -28,7 +29,7 @@ impl Hub {
         on_transfer: OnTransfer<'_>,
     ) -> Result<PathBuf, RepoError> {
         let commit = info.commit.as_deref().unwrap_or(&self.revision);
-        let safe_id = file.id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let safe_id = info.cached || is_content_name(&file.id);
         if !is_safe(&file.path) || !is_safe(commit) || !safe_id {
             return Err(RepoError::UnsafeName {
                 repo: self.name.clone(),
@@ -48,25 +49,21 @@ impl Hub {
             self.remember(commit).map_err(io(&self.folder()))?;
             return Ok(target);
         }
-        // Contents are kept by their id, so that commits share those that did not change.
+        // Contents are kept by their hash, so that commits share those that did not change, and programs too.
         let blobs = self.folder().join("blobs");
         fs::create_dir_all(&blobs).map_err(io(&blobs))?;
-        let blob = blobs.join(&file.id);
-        if force || !whole(&blob) {
-            let partial = blobs.join(format!("{}.incomplete", file.id));
-            let mut out = self.lock(&partial, file, on_transfer)?;
-            // Another process may have finished it while this one waited.
-            if force || !whole(&blob) {
-                if force {
-                    out.set_len(0).map_err(io(&partial))?;
+        let known = || find_blob(&blobs, file).filter(|blob| !force && whole(blob));
+        let blob = match known() {
+            Some(blob) => blob,
+            None => {
+                let _lock = self.lock(&file.id, file, on_transfer)?;
+                // Another process may have finished it while this one waited.
+                match known() {
+                    Some(blob) => blob,
+                    None => self.fetch_blob(commit, file, &blobs, force, on_transfer)?,
                 }
-                self.fetch(commit, file, &mut out, &partial, on_transfer)?;
-                out.sync_all().map_err(io(&partial))?;
-                fs::rename(&partial, &blob).map_err(io(&blob))?;
-            } else {
-                fs::remove_file(&partial).map_err(io(&partial))?;
             }
-        }
+        };
         link(&blob, &target, file.path.matches('/').count()).map_err(io(&target))?;
         self.remember(commit).map_err(io(&self.folder()))?;
         Ok(target)
@@ -84,27 +81,30 @@ impl Hub {
         fs::write(head, commit)
     }
 
-    /// Opens a partial file for this process alone.
+    /// Waits until no other process downloads a content.
     fn lock(
         &self,
-        partial: &Path,
+        id: &str,
         file: &RepoFile,
         on_transfer: OnTransfer<'_>,
     ) -> Result<File, RepoError> {
-        let io = |error| RepoError::io(partial, error);
+        let folder = self.folder();
+        let locks = self.repo.client().cache_dir().join(".locks");
+        let path = locks.join(folder.file_name().unwrap_or_default());
+        fs::create_dir_all(&path).map_err(|error| RepoError::io(&path, error))?;
+        // It stays, so that all processes lock the same file.
+        let path = path.join(format!("{id}.lock"));
+        let io = |error| RepoError::io(&path, error);
+        let lock = File::create(&path).map_err(io)?;
         loop {
-            let mut options = OpenOptions::new();
-            let options = options.create(true).truncate(false).read(true).write(true);
-            let out = options.open(partial).map_err(io)?;
-            match out.try_lock() {
-                // The file under this name may be another one by now.
-                Ok(()) if partial.exists() => return Ok(out),
-                Ok(()) | Err(TryLockError::WouldBlock) => {}
+            match lock.try_lock() {
+                Ok(()) => return Ok(lock),
+                Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(io(error)),
             }
             let transfer = Transfer {
                 file: &file.path,
-                done: out.metadata().map_err(io)?.len().min(file.size),
+                done: 0,
                 total: file.size,
             };
             if on_transfer(transfer).is_break() {
@@ -112,6 +112,70 @@ impl Hub {
             }
             std::thread::sleep(TICK);
         }
+    }
+
+    /// Downloads a content, goes on with what there is of it, and gives it its name if its hash is right.
+    fn fetch_blob(
+        &self,
+        commit: &str,
+        file: &RepoFile,
+        blobs: &Path,
+        force: bool,
+        on_transfer: OnTransfer<'_>,
+    ) -> Result<PathBuf, RepoError> {
+        let partial = blobs.join(format!("{}.incomplete", file.id));
+        let io = |error| RepoError::io(&partial, error);
+        let mut options = OpenOptions::new();
+        let options = options.create(true).truncate(force).read(true).write(true);
+        let mut out = options.open(&partial).map_err(io)?;
+        self.fetch(commit, file, &mut out, &partial, on_transfer)?;
+        let whole = Transfer {
+            file: &file.path,
+            done: file.size,
+            total: file.size,
+        };
+        let go_on = || on_transfer(whole).is_continue();
+        let name = name_of(&mut out, file.large, go_on).map_err(io)?;
+        let name = name.ok_or(RepoError::Interrupted)?;
+        let expected = self.expected_name(commit, file, &name, on_transfer)?;
+        if name != expected {
+            drop(out);
+            fs::remove_file(&partial).map_err(io)?;
+            return Err(RepoError::Hash {
+                repo: self.name.clone(),
+                file: file.path.clone(),
+                expected,
+                got: name,
+            });
+        }
+        out.sync_all().map_err(io)?;
+        let blob = blobs.join(name);
+        fs::rename(&partial, &blob).map_err(|error| RepoError::io(&blob, error))?;
+        Ok(blob)
+    }
+
+    /// What a content that would be called `name` is called on the hub: the same, if it is whole.
+    fn expected_name(
+        &self,
+        commit: &str,
+        file: &RepoFile,
+        name: &str,
+        on_transfer: OnTransfer<'_>,
+    ) -> Result<String, RepoError> {
+        if !file.large {
+            return Ok(file.id.clone());
+        }
+        if pointer_name(name, file.size) == file.id {
+            return Ok(name.into());
+        }
+        // Whoever wrote the pointer by hand may have written it in another way.
+        let metadata = self.repo.get_file_metadata().filepath(file.path.clone());
+        let metadata = self.wait(metadata.revision(commit).send(), on_transfer)?;
+        let etag = metadata.map_err(|error| self.error(error))?.etag;
+        Ok(match is_sha256(&etag) {
+            true => etag,
+            false => format!("the one that the pointer {} has", file.id),
+        })
     }
 
     /// Completes a partial file, starting again where a connection breaks off.
@@ -216,6 +280,22 @@ impl Hub {
         }
         Ok(Ok(()))
     }
+}
+
+/// True for what can be a file's name in the cache.
+fn is_content_name(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// A file's content among others. Large ones are known by a pointer that has their hash.
+fn find_blob(blobs: &Path, file: &RepoFile) -> Option<PathBuf> {
+    if !file.large {
+        return Some(blobs.join(&file.id));
+    }
+    let names = fs::read_dir(blobs).ok()?.flatten();
+    let mut names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let name = names.find(|name| is_sha256(name) && pointer_name(name, file.size) == file.id)?;
+    Some(blobs.join(name))
 }
 
 /// Makes a blob known under a file's name, `depth` folders below its snapshot.

@@ -1,0 +1,75 @@
+//! The tiny random checkpoints of the shared data, and what transformers computes for them in float32.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::shared::shared_data;
+
+/// The directories of decoders. To add an architecture is to add its row here.
+pub const CAUSAL: &[&str] = &[
+    "llama",
+    "llama3-rope-tied",
+    "llama-linear-rope-bias",
+    "llama-yarn",
+    "mistral-swa",
+    "mixtral",
+    "qwen2",
+    "qwen3",
+    "qwen3-moe",
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "olmo2",
+    "granite",
+    "smollm3",
+    "starcoder2",
+    "gpt2",
+    "gpt-neox",
+];
+
+/// The directories of encoders.
+pub const ENCODERS: &[&str] = &["bert", "xlm-roberta", "modernbert"];
+
+/// Transformers' results for a decoder.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Golden {
+    /// The prompt.
+    pub tokens: Vec<u32>,
+    /// `[tokens, vocab]`.
+    pub logits: Vec<Vec<f32>>,
+    /// What follows the tokens.
+    pub greedy: Vec<u32>,
+}
+
+/// Transformers' results for an encoder.
+#[derive(Clone, Debug, Deserialize)]
+pub struct EncoderGolden {
+    /// The text.
+    pub tokens: Vec<u32>,
+    /// `[tokens, hidden]`.
+    pub last_hidden_state: Vec<Vec<f32>>,
+}
+
+/// A checkpoint's directory and its results; `None`, and a word about it, without the shared data.
+///
+/// # Panics
+///
+/// If the results cannot be read.
+pub fn golden<T: for<'de> Deserialize<'de>>(name: &str) -> Option<(PathBuf, T)> {
+    let directory = shared_data(&format!("goldens/{name}"))?;
+    let text = std::fs::read(directory.join("golden.json")).expect("the results");
+    let golden = serde_json::from_slice(&text).expect("results of this kind");
+    Some((directory, golden))
+}
+
+/// Checks each of some checkpoints.
+pub fn for_each<T: for<'de> Deserialize<'de>>(names: &[&str], check: impl Fn(&str, &Path, &T)) {
+    for name in names {
+        let Some((directory, golden)) = golden(name) else {
+            return;
+        };
+        check(name, &directory, &golden);
+    }
+}
