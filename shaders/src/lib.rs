@@ -113,7 +113,7 @@ mod tests {
     fn every_op_runs_on_every_adapter() {
         let ops: HashSet<_> = kernels().iter().map(|kernel| kernel.op).collect();
         // Two more measure a device.
-        assert_eq!(ops.len(), 19 + 2 + 3 * variants::ENCODINGS.len());
+        assert_eq!(ops.len(), 27 + 2 + 3 * variants::ENCODINGS.len());
         for op in ops {
             let baseline = candidates(op).find(|kernel| {
                 kernel.needs == Needs::default()

@@ -17,22 +17,31 @@ mod panel;
 
 mod argmax;
 mod attention;
+mod batch_matmul;
+mod binary;
+mod choose;
 mod combine_experts;
+mod conv2d;
+mod copy;
 mod elementwise;
 mod embed;
 mod gated;
-mod gather_rows;
+mod gather;
 mod kv_write;
 mod map;
 mod matmul;
 mod matmul_experts;
 mod measure;
 mod norm;
+mod reduction;
 mod rope;
 mod rope_kv_write;
 mod route;
 mod sample;
+mod scatter;
 mod softmax;
+mod strided;
+mod top_k;
 
 #[cfg(test)]
 mod testing;
@@ -69,13 +78,21 @@ pub fn twin(op: &str) -> Option<Twin> {
     Some(match op {
         "add_layer_norm" => norm::add_layer_norm,
         "add_rms_norm" => norm::add_rms_norm,
+        "batch_matmul" => batch_matmul::batch_matmul,
+        "binary" => binary::binary,
+        "choose" => choose::choose,
+        "conv2d" => conv2d::conv2d,
+        "copy" => copy::copy,
+        "reduction" => reduction::reduction,
+        "scatter" => scatter::scatter,
+        "top_k" => top_k::top_k,
         "argmax" => argmax::argmax,
         "attention" => attention::attention,
         "combine_experts" => combine_experts::combine_experts,
         "elementwise" => elementwise::elementwise,
         "full_attention" => attention::full_attention,
         "gated" => gated::gated,
-        "gather_rows" => gather_rows::gather_rows,
+        "gather" => gather::gather,
         "kv_write" => kv_write::kv_write,
         "layer_norm" => norm::layer_norm,
         "map" => map::map,
