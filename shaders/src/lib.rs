@@ -128,7 +128,7 @@ mod tests {
         // Two more measure a device.
         assert_eq!(
             ops.len(),
-            16 + 2 + 3 * variants::ENCODINGS.len() + 5 * variants::CACHES.len()
+            24 + 2 + 3 * variants::ENCODINGS.len() + 5 * variants::CACHES.len()
         );
         for op in ops {
             let baseline = candidates(op).find(|kernel| {

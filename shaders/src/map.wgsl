@@ -1,5 +1,5 @@
-// out[i] = f(x[i]), f being an activation, a factor or a soft cap.
-import package::activation::activate;
+// out[i] = f(x[i]), f being an activation, a factor, a soft cap, or one of common functions.
+import package::activation::{activate, erf};
 import constants::WG;
 
 struct MapParams {
@@ -13,6 +13,34 @@ struct MapParams {
 @group(0) @binding(2) var<storage, read_write> out: array<f32>; // [len]
 
 const TILE = vec2<u32>(WG, 1u);
+fn function(x: f32, kind: u32) -> f32 {
+    switch kind {
+        case 16u: { return -x; }
+        case 17u: { return abs(x); }
+        case 18u: { return exp(x); }
+        case 19u: { return log(x); }
+        case 20u: { return sqrt(x); }
+        case 21u: { return 1.0 / sqrt(x); }
+        case 22u: { return sin(x); }
+        case 23u: { return cos(x); }
+        // tanh's argument is bounded: some devices overflow inside it.
+        case 24u: { return tanh(clamp(x, -20.0, 20.0)); }
+        // exp overflows past 88.
+        case 25u: { return 1.0 / (1.0 + exp(min(-x, 87.0))); }
+        case 26u: { return erf(x); }
+        case 27u: { return floor(x); }
+        case 28u: { return ceil(x); }
+        // To even, as IEEE 754 rounds.
+        case 29u: { return round(x); }
+        case 30u: { return 1.0 / x; }
+        // Casts: to a whole number, towards zero and within its range; back; and of a truth, its contrary.
+        case 31u: { return bitcast<f32>(u32(clamp(x, 0.0, 4294967040.0))); }
+        case 32u: { return f32(bitcast<u32>(x)); }
+        default: { return bitcast<f32>(u32(bitcast<u32>(x) == 0u)); }
+    }
+}
+
+const FUNCTIONS: u32 = 16u;
 const SCALE: u32 = 8u;
 const SOFTCAP: u32 = 9u;
 
@@ -27,7 +55,9 @@ fn main(
         return;
     }
     let v = x[i];
-    if p.kind == SCALE {
+    if p.kind >= FUNCTIONS {
+        out[i] = function(v, p.kind);
+    } else if p.kind == SCALE {
         out[i] = p.factor * v;
     } else if p.kind == SOFTCAP {
         // tanh's argument is bounded: some devices overflow inside it.

@@ -316,7 +316,10 @@ params! {
     MapParams {
         /// Elements.
         len: u32,
-        /// 0 to 3: an activation as in `gated`; 8: `factor * x`; 9: `factor * tanh(x / factor)`.
+        /// 0 to 3: an activation as in `gated`; 8: `factor * x`; 9: `factor * tanh(x / factor)`; 16 -x,
+        /// 17 |x|, 18 exp, 19 log, 20 sqrt, 21 1 / sqrt, 22 sin, 23 cos, 24 tanh, 25 sigmoid, 26 erf, 27
+        /// floor, 28 ceil, 29 round (to even), 30 1 / x, 31 to `u32` (towards zero, within its range), 32
+        /// from `u32`, 33 `x == 0` of `u32` as `u32`.
         kind: u32,
         /// The factor or cap.
         factor: f32,
@@ -332,13 +335,193 @@ params! {
         /// Width of a row.
         cols: u32,
     }
-    /// `gather_rows`: `out[i, :] = x[indices[i], :]`. Bindings: 1 `x: f32 [any, cols]`, 2
-    /// `indices: u32 [rows]`, 3 `out: f32 [rows, cols]` (written). Grid: `[rows * cols]`.
-    GatherRowsParams {
+    /// `gather`: `out[o, j, i] = x[o, indices[j], i]`: parts of `x` along one dimension. An index that
+    /// is too great stands for the last part (the host refuses it).
+    ///
+    /// Bindings: 1 `x: [outer, n, inner]` of 4-byte words, 2 `indices: u32 [count]`, 3 `out: [outer,
+    /// count, inner]` (written). Grid: `[outer * count * inner]`.
+    GatherParams {
+        /// What is before the dimension, multiplied.
+        outer: u32,
+        /// Size of the dimension, at least 1.
+        n: u32,
+        /// What is after it, multiplied.
+        inner: u32,
+        /// Indices.
+        count: u32,
+    }
+    /// `scatter`: `out = x`, but `out[o, indices[j], i] = updates[o, j, i]`, or that added. Of equal
+    /// indices the last counts, or all are added in their order; one that is too great does nothing.
+    ///
+    /// Bindings: 1 `x: f32 [outer, n, inner]`, 2 `indices: u32 [count]`, 3 `updates: f32 [outer, count,
+    /// inner]`, 4 `out: f32 [outer, n, inner]` (written). Grid: `[outer * n * inner]`.
+    ScatterParams {
+        /// What is before the dimension, multiplied.
+        outer: u32,
+        /// Size of the dimension.
+        n: u32,
+        /// What is after it, multiplied.
+        inner: u32,
+        /// Indices.
+        count: u32,
+        /// 1 to add the updates.
+        adds: u32,
+    }
+    /// `copy`: `out[out_offset + at . out_strides] = x[x_offset + at . x_strides]` for every place `at`
+    /// of `dims`. Bindings: 1 `x`, 2 `out` (written), both of 4-byte words. Grid: `[len]`.
+    CopyParams {
+        /// The product of `dims`.
+        len: u32,
+        /// How many of `dims` there are.
+        rank: u32,
+        /// Where the first element is in `x`.
+        x_offset: u32,
+        /// Where the first element is in `out`.
+        out_offset: u32,
+        /// Sizes, the outermost first.
+        dims: [u32; 8],
+        /// Elements of `x` from one place of a dimension to the next.
+        x_strides: [u32; 8],
+        /// Elements of `out` from one place of a dimension to the next.
+        out_strides: [u32; 8],
+    }
+    /// `binary`: `out[at] = f(a[at . a_strides], b[at . b_strides])` for every place `at` of `dims`.
+    /// Bindings: 1 `a`, 2 `b`, 3 `out` (written), of 4-byte words. Grid: `[len]`.
+    BinaryParams {
+        /// The product of `dims`.
+        len: u32,
+        /// How many of `dims` there are.
+        rank: u32,
+        /// 0 add, 1 subtract, 2 multiply, 3 divide (whole numbers by 0: by 1), 4 power (of `|a|`, with
+        /// `a`'s sign where `b` is odd; of floats), 5 min, 6 max, 7 ==, 8 !=, 9 <, 10 <=, 11 >, 12 >=,
+        /// 13 and, 14 or (of whole numbers). What is compared gives `u32` 0 or 1.
+        kind: u32,
+        /// 1: of `u32`, 0: of `f32`.
+        whole: u32,
+        /// Sizes, the outermost first.
+        dims: [u32; 8],
+        /// Elements of `a` from one place of a dimension to the next.
+        a_strides: [u32; 8],
+        /// Elements of `b` from one place of a dimension to the next.
+        b_strides: [u32; 8],
+    }
+    /// `choose`: `out[at] = condition[at . c_strides] != 0 ? a[at . a_strides] : b[at . b_strides]` for
+    /// every place `at` of `dims`. Bindings: 1 `condition: u32`, 2 `a`, 3 `b`, 4 `out` (written), of
+    /// 4-byte words. Grid: `[len]`.
+    ChooseParams {
+        /// The product of `dims`.
+        len: u32,
+        /// How many of `dims` there are.
+        rank: u32,
+        /// Nothing.
+        pad0: u32,
+        /// Nothing.
+        pad1: u32,
+        /// Sizes, the outermost first.
+        dims: [u32; 8],
+        /// Elements of `condition` from one place of a dimension to the next.
+        c_strides: [u32; 8],
+        /// Elements of `a` from one place of a dimension to the next.
+        a_strides: [u32; 8],
+        /// Elements of `b` from one place of a dimension to the next.
+        b_strides: [u32; 8],
+    }
+    /// `reduction`: `out[o, i] = f over j of x[o, j, i]`. Bindings: 1 `x: f32 [outer, n, inner]`, 2 `out:
+    /// f32 [outer, inner]` (written). Grid: `[outer * inner]`.
+    ReductionParams {
+        /// What is before the dimension, multiplied.
+        outer: u32,
+        /// Size of the dimension, at least 1.
+        n: u32,
+        /// What is after it, multiplied.
+        inner: u32,
+        /// 0: sum, 1: mean, 2: max, 3: min.
+        kind: u32,
+    }
+    /// `batch_matmul`: `out[batch, i, j] = sum over k of a[batch, i, k] * b[batch, k, j]`. Bindings: 1
+    /// `a: f32`, 2 `b: f32`, 3 `out: f32 [dims.., m, n]` (written). Grid: `[len]`.
+    BatchMatmulParams {
+        /// Elements of the result.
+        len: u32,
+        /// How many of `dims` there are.
+        rank: u32,
+        /// Rows of `a` and of the result.
+        m: u32,
+        /// Columns of `b` and of the result.
+        n: u32,
+        /// The reduced dimension.
+        k: u32,
+        /// Elements of `a` from one row to the next.
+        a_row: u32,
+        /// Elements of `a` from one column to the next.
+        a_col: u32,
+        /// Elements of `b` from one row to the next.
+        b_row: u32,
+        /// Elements of `b` from one column to the next.
+        b_col: u32,
+        /// Nothing.
+        pad0: u32,
+        /// Nothing.
+        pad1: u32,
+        /// Nothing.
+        pad2: u32,
+        /// The batch's sizes, the outermost first.
+        dims: [u32; 8],
+        /// Elements of `a` from one place of a batch's dimension to the next.
+        a_strides: [u32; 8],
+        /// Elements of `b` from one place of a batch's dimension to the next.
+        b_strides: [u32; 8],
+    }
+    /// `conv2d`: cross-correlation with strides, zero padding, dilation and groups. Bindings: 1 `image:
+    /// f32 [n, in_channels, in_height, in_width]`, 2 `weight: f32 [out_channels, in_channels / groups,
+    /// kernel_height, kernel_width]`, 3 `bias: f32 [out_channels]` (anything when `has_bias` is 0), 4
+    /// `out: f32 [n, out_channels, out_height, out_width]` (written). Grid: `[len]`.
+    Conv2dParams {
+        /// Elements of the result.
+        len: u32,
+        /// Channels of an image, a multiple of `groups`.
+        in_channels: u32,
+        /// Rows of an image.
+        in_height: u32,
+        /// Columns of an image.
+        in_width: u32,
+        /// Channels of the result, a multiple of `groups`.
+        out_channels: u32,
         /// Rows of the result.
+        out_height: u32,
+        /// Columns of the result.
+        out_width: u32,
+        /// Rows of a filter.
+        kernel_height: u32,
+        /// Columns of a filter.
+        kernel_width: u32,
+        /// Rows of the image for a row of the result.
+        stride_y: u32,
+        /// Columns of the image for a column of the result.
+        stride_x: u32,
+        /// Rows of zeros above and below.
+        pad_y: u32,
+        /// Columns of zeros left and right.
+        pad_x: u32,
+        /// Rows of the image for a row of the filter.
+        dilation_y: u32,
+        /// Columns of the image for a column of the filter.
+        dilation_x: u32,
+        /// Channels are split into so many groups that do not see each other.
+        groups: u32,
+        /// 1 to add the bias.
+        has_bias: u32,
+    }
+    /// `top_k`: the `k` greatest elements of each row, the greatest first, the lowest index of equals
+    /// first; NaN counts as the least. Bindings: 1 `x: f32 [rows, cols]`, 2 `values: f32 [rows, k]`
+    /// (written), 3 `ids: u32 [rows, k]` (written). Grid: `[rows]`.
+    TopKParams {
+        /// Rows.
         rows: u32,
         /// Width of a row.
         cols: u32,
+        /// How many, at most `cols`.
+        k: u32,
     }
     /// `sample`: draws one token for each row of logits and prepares the inputs of the next step.
     ///

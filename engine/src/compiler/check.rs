@@ -129,6 +129,7 @@ impl Program {
             Place::Input(i) => (i, self.inputs.len()),
             Place::Slot(i) => (i, self.slots.len()),
             Place::Vector(i) => (i, self.vectors.len()),
+            Place::Constant(i) => (i, self.constants.len()),
             Place::Matrix(i, plane) => {
                 let matrix = self.matrices.get(i as usize);
                 let planes = matrix.map(|matrix| matrix.encoding.has_plane());
@@ -196,7 +197,10 @@ impl Program {
         })?;
         for (place, access) in call.bindings.iter().zip(memory) {
             self.check_place(*place)?;
-            let weight = matches!(place, Place::Matrix(..) | Place::Vector(_));
+            let weight = matches!(
+                place,
+                Place::Matrix(..) | Place::Vector(_) | Place::Constant(_)
+            );
             require(!(weight && *access == Access::Write), || {
                 "it writes a weight".into()
             })?;

@@ -91,8 +91,12 @@ impl Program {
             .vectors
             .iter()
             .map(|vector| allocated(vector.elements.saturating_mul(4)));
+        let constants = self
+            .constants
+            .iter()
+            .map(|words| allocated((words.len() as u64).saturating_mul(4)));
         Footprint {
-            weights: sum(&mut matrices.chain(vectors)),
+            weights: sum(&mut matrices.chain(vectors).chain(constants)),
             buffers: sum(&mut ports(true)),
             working: sum(&mut ports(false).chain(slots).chain([params])),
         }

@@ -81,12 +81,20 @@ impl Uses {
             maker.extend(node.outputs.iter().map(|id| (*id, i)));
             for id in &node.inputs {
                 readers.entry(*id).or_default().push(i);
+                // Who reads a view reads what it is of.
+                if graph.storage(*id) != *id {
+                    readers.entry(graph.storage(*id)).or_default().push(i);
+                }
             }
         }
         Uses {
             maker,
             readers,
-            outputs: graph.outputs.iter().map(|(_, id)| *id).collect(),
+            outputs: graph
+                .outputs
+                .iter()
+                .map(|(_, id)| graph.storage(*id))
+                .collect(),
         }
     }
 

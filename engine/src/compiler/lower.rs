@@ -87,6 +87,7 @@ macro_rules! late {
 
 mod experts;
 mod lora;
+mod tensor;
 
 /// An activation's number in the kernels' parameters.
 fn activation_number(activation: Activation) -> u32 {
@@ -158,16 +159,17 @@ impl Lowering<'_> {
             _ => lora_products(node).unwrap_or_default(),
         };
         for id in overwritten {
+            let is_it = |other: &ValueId| self.graph.storage(*other) == *id;
             let reads = |step: &Step| match step {
                 Step::Plain(node) | Step::GatedStacked { node, .. } | Step::LoraStacked(node) => {
-                    node.inputs.contains(id)
+                    node.inputs.iter().any(is_it)
                 }
-                Step::Stacked { x, .. } => x == id,
-                Step::AddNorm { a, b, .. } => a == id || b == id,
+                Step::Stacked { x, .. } => is_it(x),
+                Step::AddNorm { a, b, .. } => is_it(a) || is_it(b),
                 Step::RopeKvWrite { .. } => false,
             };
             let written = self.graph.value(*id);
-            let is_output = self.graph.outputs.iter().any(|(_, output)| output == id);
+            let is_output = self.graph.outputs.iter().any(|(_, output)| is_it(output));
             if written.kind != ValueKind::Node || is_output || later.iter().any(reads) {
                 return Err(CompileError::InPlace {
                     op: node.op.name(),
@@ -230,6 +232,12 @@ impl Lowering<'_> {
     fn operand(&mut self, op: &'static str, id: ValueId) -> Result<Memory, CompileError> {
         if let Some(memory) = self.memory.get(&id) {
             return Ok(*memory);
+        }
+        if let ValueKind::View(of) = self.graph.value(id).kind {
+            return self.operand(op, of);
+        }
+        if let ValueKind::Constant(constant) = self.graph.value(id).kind {
+            return Ok(Memory::Fixed(Place::Constant(constant)));
         }
         let value = self.graph.value(id);
         let ValueKind::Weight(_) = value.kind else {
@@ -373,21 +381,7 @@ impl Lowering<'_> {
                 let params = words(&params, late!(RowsParams, rows = rows));
                 self.call(op, op.into(), [rows, Size::fixed(1)], params, vec![x, out])
             }
-            Op::GatherRows => {
-                let rows = self.rows(node.outputs[0]);
-                let params = GatherRowsParams {
-                    rows: 0,
-                    cols: self.cols(op, node.inputs[0])?,
-                };
-                let memory = vec![
-                    self.operand(op, node.inputs[0])?,
-                    self.operand(op, node.inputs[1])?,
-                ];
-                let out = self.plain_result(node.outputs[0]);
-                let params = words(&params, late!(GatherRowsParams, rows = rows));
-                let grid = [self.elements(node.outputs[0]), Size::fixed(1)];
-                self.call(op, op.into(), grid, params, [memory, vec![out]].concat())
-            }
+            Op::Tensor(tensor) => self.tensor(node, tensor),
             Op::Sample => self.sample(node),
         }
     }
@@ -986,6 +980,7 @@ impl Lowering<'_> {
             outputs,
             matrices: self.matrices,
             vectors: self.vectors,
+            constants: graph.constants.clone(),
             slots,
             calls,
         })

@@ -26,6 +26,17 @@ impl Size {
         }
     }
 
+    /// The product of two sizes.
+    pub fn times(&self, other: &Size) -> Size {
+        let factor = self.factor.saturating_mul(other.factor);
+        if factor == 0 {
+            return Size::fixed(0);
+        }
+        let mut dims = [&self.dims[..], &other.dims].concat();
+        dims.sort_unstable();
+        Size { factor, dims }
+    }
+
     /// The size under given dimensions; `None` if it overflows.
     pub fn eval(&self, dims: &[u64]) -> Option<u64> {
         self.dims.iter().try_fold(self.factor, |product, dim| {
@@ -60,6 +71,8 @@ pub enum Place {
     Matrix(u32, u8),
     /// A vector, by its index in [`Program::vectors`].
     Vector(u32),
+    /// Numbers of the program's own, by their index in [`Program::constants`].
+    Constant(u32),
 }
 
 /// Some rows of a tensor of the checkpoint.
@@ -148,6 +161,8 @@ pub struct Program {
     pub matrices: Vec<Matrix>,
     /// Plain weights.
     pub vectors: Vec<Vector>,
+    /// The program's own numbers.
+    pub constants: Vec<Vec<u32>>,
     /// Elements (of 4 bytes) in each slot of the arena.
     pub slots: Vec<Vec<Size>>,
     /// What runs, in order.

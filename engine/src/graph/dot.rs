@@ -29,13 +29,14 @@ impl Graph {
             let style = match value.kind {
                 ValueKind::Input => "",
                 ValueKind::Buffer => ", style=dashed",
-                ValueKind::Weight(_) | ValueKind::Node => continue,
+                ValueKind::Constant(_) => ", style=dotted",
+                ValueKind::Weight(_) | ValueKind::Node | ValueKind::View(_) => continue,
             };
             let label = quoted(&format!("{}: {}{}", value.name, value.dtype, value.shape));
             writeln!(to, "  v{i} [label={label}, shape=oval{style}];")?;
         }
         for (i, node) in self.nodes.iter().enumerate() {
-            let weights = node.inputs.iter().map(|id| self.value(*id));
+            let weights = node.inputs.iter().map(|id| self.value(self.storage(*id)));
             let weights = weights.filter_map(|value| match value.kind {
                 ValueKind::Weight(encoding) => {
                     Some(format!(" / {} {encoding}{}", value.name, value.shape))
@@ -45,7 +46,7 @@ impl Graph {
             let label = quoted(&(node.op.name().to_string() + &weights.collect::<String>()));
             writeln!(to, "  n{i} [label={label}];")?;
             for id in &node.inputs {
-                if !matches!(self.value(*id).kind, ValueKind::Weight(_)) {
+                if !matches!(self.value(self.storage(*id)).kind, ValueKind::Weight(_)) {
                     let label = quoted(&self.value(*id).shape.to_string());
                     writeln!(to, "  {} -> n{i} [label={label}];", self.source(*id))?;
                 }
@@ -62,6 +63,7 @@ impl Graph {
 
     /// The picture's node that a value comes from.
     fn source(&self, id: ValueId) -> String {
+        let id = self.storage(id);
         match self
             .nodes
             .iter()

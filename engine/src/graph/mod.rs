@@ -4,8 +4,10 @@
 //! nor a device. Nodes run in the order in which they were added, which is what gives ops that
 //! write buffers (a KV cache, a sampler's state) their meaning.
 
+mod build;
 mod dot;
 mod op;
+mod tensor;
 
 use std::fmt;
 
@@ -15,6 +17,7 @@ use crate::weights::Encoding;
 
 pub use op::{Activation, AttentionSpec, HeadSpec, Map, NormKind, NormSpec, Op, RopeSpec};
 pub use wisp_shaders::CacheFormat;
+pub use tensor::{Axes, Binary, ConvSpec, MAX_RANK, Reduction, TensorOp, Unary};
 
 /// One dimension of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -117,6 +120,10 @@ pub enum ValueKind {
     Weight(Encoding),
     /// The result of a node.
     Node,
+    /// Numbers of the graph's own, by their index.
+    Constant(u32),
+    /// Another value, which is no view, in another shape.
+    View(ValueId),
 }
 
 /// What a graph knows of a value.
@@ -163,6 +170,7 @@ pub struct Graph {
     pub(crate) values: Vec<Value>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) outputs: Vec<(String, ValueId)>,
+    pub(crate) constants: Vec<Vec<u32>>,
 }
 
 impl Graph {
@@ -173,6 +181,7 @@ impl Graph {
             values: Vec::new(),
             nodes: Vec::new(),
             outputs: Vec::new(),
+            constants: Vec::new(),
         }
     }
 
@@ -220,6 +229,11 @@ impl Graph {
         &self.nodes
     }
 
+    /// The outputs with their names.
+    pub fn outputs(&self) -> impl Iterator<Item = (&str, ValueId)> {
+        self.outputs.iter().map(|(name, id)| (name.as_str(), *id))
+    }
+
     /// Makes a value readable after a run, under a name.
     pub fn output(&mut self, name: &str, value: ValueId) {
         self.outputs.push((name.into(), value));
@@ -244,15 +258,9 @@ impl Graph {
     /// As [`Self::add`].
     pub fn add_all(&mut self, op: Op, inputs: &[ValueId]) -> Result<Vec<ValueId>, GraphError> {
         let operands: Vec<&Value> = inputs.iter().map(|id| self.value(*id)).collect();
-        let outputs = op.infer(&operands).map_err(|problem| GraphError {
-            op: op.name(),
-            problem,
-            operands: operands
-                .iter()
-                .map(|v| format!("{}: {}{}", v.name, v.dtype, v.shape))
-                .collect::<Vec<_>>()
-                .join(", "),
-        })?;
+        let outputs = op
+            .infer(&operands)
+            .map_err(|problem| self.error(op.name(), problem, inputs))?;
         let node = self.nodes.len();
         let outputs: Vec<ValueId> = outputs
             .into_iter()
@@ -288,6 +296,8 @@ impl fmt::Display for Graph {
                 ValueKind::Input => "input".to_string(),
                 ValueKind::Buffer => "buffer".to_string(),
                 ValueKind::Weight(encoding) => format!("weight {encoding}"),
+                ValueKind::Constant(_) => "constant".to_string(),
+                ValueKind::View(of) => format!("view of {}", self.value(*of).name),
                 ValueKind::Node => continue,
             };
             writeln!(f, "  {kind} {}: {}{}", value.name, value.dtype, value.shape)?;

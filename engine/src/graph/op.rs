@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CacheFormat, DType, Dim, Shape, Value, ValueKind};
+use super::{CacheFormat, DType, Dim, Shape, TensorOp, Value, ValueKind};
 
 /// The activation of a feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -160,18 +160,18 @@ pub enum Op {
     },
     /// `(a, b) -> same as a`: `a * b`, `b` repeated over `a`'s outer dimensions.
     Mul,
-    /// `(x [rows, cols]) -> same`: over the last dimension.
+    /// `(x [.., cols]) -> same`: over the last dimension.
     Softmax,
-    /// `(x [rows, cols]) -> u32 [rows]`.
+    /// `(x [.., cols]) -> u32 [..]`: of the last dimension.
     Argmax,
-    /// `(x [any, cols], indices u32 [rows]) -> [rows, cols]`.
-    GatherRows,
+    /// One on tensors of any rank.
+    Tensor(TensorOp),
     /// `(logits [rows, vocab], settings, counts [batch, vocab], tokens, index, out, biases [batch,
     /// max_biases, 4], scores [draws, words] buffers)`, writes the buffers; see `wisp_shaders::params::SampleParams`.
     Sample,
 }
 
-type Inferred = Result<Vec<(DType, Shape)>, String>;
+pub(super) type Inferred = Result<Vec<(DType, Shape)>, String>;
 
 fn same_outer(a: &Value, b: &Value) -> Result<(), String> {
     match (a.shape.0.split_last(), b.shape.0.split_last()) {
@@ -239,7 +239,7 @@ impl Op {
             Op::Mul => "mul",
             Op::Softmax => "softmax",
             Op::Argmax => "argmax",
-            Op::GatherRows => "gather_rows",
+            Op::Tensor(op) => op.name(),
             Op::Sample => "sample",
         }
     }
@@ -256,12 +256,13 @@ impl Op {
                 )])
             }
             (Op::Linear, [x, weight, bias @ ..]) if bias.len() <= 1 => {
-                expect(x, "x", DType::F32, 2)?;
+                expect(x, "x", DType::F32, x.shape.0.len().max(1))?;
                 expect(weight, "the weight", DType::F32, 2)?;
-                if x.shape.0[1] != weight.shape.0[1] {
+                let (outer, cols) = x.shape.0.split_at(x.shape.0.len() - 1);
+                if cols != &weight.shape.0[1..] {
                     return Err(format!(
                         "x is {} wide, the weight takes {}",
-                        x.shape.0[1], weight.shape.0[1]
+                        cols[0], weight.shape.0[1]
                     ));
                 }
                 for bias in bias {
@@ -273,23 +274,22 @@ impl Op {
                         ));
                     }
                 }
-                Ok(vec![(
-                    DType::F32,
-                    Shape(vec![x.shape.0[0].clone(), weight.shape.0[0].clone()]),
-                )])
+                let dims = [outer, &weight.shape.0[..1]].concat();
+                Ok(vec![(DType::F32, Shape(dims))])
             }
             (Op::Norm(spec), [x, weight, bias @ ..]) if bias.len() <= 1 => {
-                expect(x, "x", DType::F32, 2)?;
+                expect(x, "x", DType::F32, x.shape.0.len().max(1))?;
+                let last = &x.shape.0[x.shape.0.len() - 1];
                 for operand in std::iter::once(weight).chain(bias) {
                     expect(operand, "the weight", DType::F32, 1)?;
                     let fits = match (x.shape.cols(), operand.shape.cols()) {
                         (Some(width), Some(cols)) => cols > 0 && width % cols == 0,
-                        _ => x.shape.0[1] == operand.shape.0[0],
+                        _ => *last == operand.shape.0[0],
                     };
                     if !fits || operand.shape != weight.shape {
                         return Err(format!(
                             "x is {} wide, {} {}",
-                            x.shape.0[1], operand.name, operand.shape.0[0]
+                            last, operand.name, operand.shape.0[0]
                         ));
                     }
                 }
@@ -354,7 +354,10 @@ impl Op {
             (Op::Gated { .. }, [gate, up]) => {
                 Err(format!("shapes differ: {} and {}", gate.shape, up.shape))
             }
-            (Op::Map(_), [x]) => Ok(vec![(x.dtype, x.shape.clone())]),
+            (Op::Map(_), [x]) => {
+                expect(x, "x", DType::F32, x.shape.0.len())?;
+                Ok(vec![(x.dtype, x.shape.clone())])
+            }
             (Op::Route { chosen, .. }, [logits]) => {
                 expect(logits, "logits", DType::F32, 2)?;
                 if *chosen == 0 || logits.shape.cols().is_none_or(|n| u64::from(*chosen) > n) {
@@ -432,21 +435,15 @@ impl Op {
                 Ok(vec![(DType::F32, a.shape.clone())])
             }
             (Op::Softmax, [x]) => {
-                expect(x, "x", DType::F32, 2)?;
+                expect(x, "x", DType::F32, x.shape.0.len().max(1))?;
                 Ok(vec![(DType::F32, x.shape.clone())])
             }
             (Op::Argmax, [x]) => {
-                expect(x, "x", DType::F32, 2)?;
-                Ok(vec![(DType::U32, Shape(vec![x.shape.0[0].clone()]))])
+                expect(x, "x", DType::F32, x.shape.0.len().max(1))?;
+                let outer = x.shape.0[..x.shape.0.len() - 1].to_vec();
+                Ok(vec![(DType::U32, Shape(outer))])
             }
-            (Op::GatherRows, [x, indices]) => {
-                expect(x, "x", DType::F32, 2)?;
-                expect(indices, "the indices", DType::U32, 1)?;
-                Ok(vec![(
-                    DType::F32,
-                    Shape(vec![indices.shape.0[0].clone(), x.shape.0[1].clone()]),
-                )])
-            }
+            (Op::Tensor(op), operands) => op.infer(operands),
             (Op::Sample, [logits, settings, counts, tokens, index, out, biases, scores]) => {
                 expect(logits, "logits", DType::F32, 2)?;
                 for (buffer, what) in [

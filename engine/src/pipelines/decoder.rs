@@ -10,7 +10,8 @@ use std::ops::Range;
 
 use crate::{
     graph::{
-        AttentionSpec, CacheFormat, DType, Graph, GraphError, HeadSpec, Map, Op, RopeSpec, ValueId,
+        AttentionSpec, CacheFormat, DType, Graph, GraphError, HeadSpec, Map, Op, RopeSpec,
+        TensorOp, ValueId,
     },
     shape,
     weights::{Encoding, Views, WeightError, WeightSource},
@@ -185,14 +186,17 @@ pub fn build(
             let wanted = b
                 .graph
                 .input("logit_rows", DType::U32, shape!["logit_rows"]);
-            let last = b.graph.add(Op::GatherRows, &[x, wanted])?;
+            let last = b
+                .graph
+                .add(Op::Tensor(TensorOp::Gather { axis: 0 }), &[x, wanted])?;
             let logits = logits(&mut b, last, embedding)?;
             b.graph.output("logits", logits);
             let hidden = match layout.hidden_states {
                 ReturnHiddenStates::None => None,
-                ReturnHiddenStates::Last => {
-                    Some(b.graph.add(Op::GatherRows, &[before_norm, wanted])?)
-                }
+                ReturnHiddenStates::Last => Some(b.graph.add(
+                    Op::Tensor(TensorOp::Gather { axis: 0 }),
+                    &[before_norm, wanted],
+                )?),
                 ReturnHiddenStates::All => Some(before_norm),
                 ReturnHiddenStates::AllNormalized => Some(x),
             };

@@ -39,6 +39,7 @@ pub struct Model {
     inputs: Vec<Buffer>,
     slots: Vec<Buffer>,
     vectors: Vec<Buffer>,
+    constants: Vec<Buffer>,
     /// Kept so that the device's ledger counts them as long as they are bound.
     _matrices: Vec<DeviceMatrix>,
     calls: Vec<BoundCall>,
@@ -101,6 +102,7 @@ struct Memory<'a> {
     slots: &'a [Buffer],
     matrices: &'a [DeviceMatrix],
     vectors: &'a [Buffer],
+    constants: &'a [Buffer],
     params: &'a Buffer,
     trusted: bool,
 }
@@ -112,6 +114,7 @@ impl Memory<'_> {
             Place::Slot(i) => self.slots[i as usize].whole(),
             Place::Matrix(i, plane) => self.matrices[i as usize].plane(plane),
             Place::Vector(i) => self.vectors[i as usize].whole(),
+            Place::Constant(i) => self.constants[i as usize].whole(),
         }
     }
 
@@ -192,6 +195,12 @@ impl Model {
         for vector in &program.vectors {
             vectors.push(load::vector(device, vector, weights, &mut progress).await?);
         }
+        let mut constants = Vec::with_capacity(program.constants.len());
+        for words in &program.constants {
+            let buffer = device.allocate("a constant", words.len() as u64 * 4, Usage::Storage)?;
+            device.write(&buffer, 0, bytemuck::cast_slice(words))?;
+            constants.push(buffer);
+        }
         let params = device.allocate(
             "parameters",
             program.calls.len() as u64 * PARAMS_STRIDE,
@@ -202,6 +211,7 @@ impl Model {
             slots: &slots,
             matrices: &matrices,
             vectors: &vectors,
+            constants: &constants,
             params: &params,
             trusted: compiled.is_trusted(),
         };
@@ -219,6 +229,7 @@ impl Model {
             inputs,
             slots,
             vectors,
+            constants,
             _matrices: matrices,
             calls,
             params,
@@ -301,6 +312,7 @@ impl Model {
             Place::Input(i) => self.inputs.get(i as usize),
             Place::Slot(i) => self.slots.get(i as usize),
             Place::Vector(i) => self.vectors.get(i as usize),
+            Place::Constant(i) => self.constants.get(i as usize),
             Place::Matrix(..) => None,
         }
     }

@@ -5,6 +5,7 @@ pub mod encoding;
 pub mod encodings;
 mod error;
 pub mod gguf;
+mod memory;
 #[cfg(not(target_arch = "wasm32"))]
 mod open;
 pub mod pytorch;
@@ -19,5 +20,6 @@ pub mod views;
 pub use checkpoint::{Checkpoint, FileBytes, Header, WeightSource};
 pub use encoding::Encoding;
 pub use error::{FormatError, WeightError};
+pub use memory::MemoryWeights;
 pub use tensor::{Stored, TensorInfo};
 pub use views::{View, Views};

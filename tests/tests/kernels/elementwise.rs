@@ -55,6 +55,52 @@ fn map() {
     check("map", &cases);
 }
 
+/// Functions of one number, where they are defined; casts and truths exactly.
+#[test]
+fn functions() {
+    let params = |len, kind| MapParams {
+        len,
+        kind,
+        factor: 1.0,
+    };
+    let near = |kind: u32| {
+        let x = noise(kind, 777).into_iter().map(|x| match kind {
+            19..=21 => x.abs() * 9.0 + 0.01,
+            30 => x + x.signum(),
+            18 => x * 20.0,
+            _ => x * 3.0,
+        });
+        let x: Vec<f32> = x.collect();
+        case(
+            params(777, kind),
+            vec![exact(&x), close(777, 2e-6)],
+            &[777],
+            777,
+        )
+    };
+    let mut cases: Vec<_> = (16..=30).map(near).collect();
+    let out = exact(&noise(9, 60));
+    let numbers: Vec<f32> = noise(3, 60).iter().map(|x| x * 300.0).collect();
+    let odd = [0.0, -0.0, 5e9, -5e9, 4_294_967_040.0, 0.99, 2.5, -2.5];
+    let numbers = [&numbers[8..], &odd].concat();
+    cases.push(case(
+        params(60, 31),
+        vec![exact(&numbers), out.clone()],
+        &[60],
+        60,
+    ));
+    let whole: Vec<u32> = (0..60).map(|i| i * i * 40_503 % 16_777_216).collect();
+    cases.push(case(
+        params(60, 32),
+        vec![exact(&whole), out.clone()],
+        &[60],
+        60,
+    ));
+    let truths: Vec<u32> = (0..60).map(|i| i % 3).collect();
+    cases.push(case(params(60, 33), vec![exact(&truths), out], &[60], 60));
+    check("map", &cases);
+}
+
 #[test]
 fn gated() {
     let sizes = [

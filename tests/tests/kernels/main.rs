@@ -8,6 +8,7 @@ mod matmul;
 mod measure;
 mod rows;
 mod sample;
+mod tensor;
 
 use wisp_engine::{device::host::twin, weights::Encoding};
 
@@ -24,12 +25,17 @@ const TESTED: &[&str] = &[
     "add_rms_norm",
     "argmax",
     "attention",
+    "batch_matmul",
+    "binary",
+    "choose",
     "combine_experts",
+    "conv2d",
+    "copy",
     "elementwise",
     "embed",
     "full_attention",
     "gated",
-    "gather_rows",
+    "gather",
     "kv_write",
     "layer_norm",
     "lora_expand",
@@ -40,12 +46,15 @@ const TESTED: &[&str] = &[
     "measure_fma",
     "measure_read",
     "norm_rope_kv_write",
+    "reduction",
     "rms_norm",
     "rope",
     "rope_kv_write",
     "route",
     "sample",
+    "scatter",
     "softmax",
+    "top_k",
 ];
 
 #[test]

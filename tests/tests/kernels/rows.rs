@@ -1,7 +1,7 @@
-//! Ops on rows: norms, softmax, argmax, gathers.
+//! Ops on rows: norms, softmax, argmax.
 
 use proptest::prelude::*;
-use wisp_shaders::params::{GatherRowsParams, NormParams, RowsParams};
+use wisp_shaders::params::{NormParams, RowsParams};
 use wisp_tests::kernels::{Case, case, check, check_fitting, close, exact, noise};
 
 /// Rows and cols.
@@ -140,22 +140,4 @@ fn softmax_and_argmax() {
     };
     check("softmax", &of(|rows, cols| close(rows * cols, 2e-6)));
     check("argmax", &of(|rows, _| exact(&noise(4, rows))));
-}
-
-#[test]
-fn gather_rows() {
-    let of = |rows: usize, cols: usize| {
-        let params = GatherRowsParams {
-            rows: 7,
-            cols: cols as u32,
-        };
-        let indices: Vec<u32> = (0..7).map(|i| (i * 3 % rows) as u32).collect();
-        let memory = vec![
-            exact(&noise(1, rows * cols)),
-            exact(&indices),
-            exact(&noise(2, 7 * cols)),
-        ];
-        case(params, memory, &[7 * cols], cols)
-    };
-    check("gather_rows", &cases(of));
 }

@@ -66,8 +66,8 @@ fn outside(buffer: &Buffer, error: OutOfBounds) -> DeviceError {
     }
 }
 
-/// The most words of parameters that an op has.
-const MAX_PARAMS: usize = 64;
+/// The most bytes of parameters that an op has: what a program keeps for a call.
+const MAX_PARAMS: usize = crate::compiler::PARAMS_STRIDE as usize;
 
 /// Runs one twin. Binding 0 holds the parameters.
 fn run(dispatch: Dispatch<'_>) -> Result<(), DeviceError> {

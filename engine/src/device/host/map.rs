@@ -23,9 +23,14 @@ pub(super) fn map(args: &Args) -> Result<(), HostError> {
     match p.kind {
         8 => each(&|x, out| elements(x, out, |x| p.factor * x)),
         9 => each(&|x, out| elements(x, out, |x| p.factor * (x / p.factor).tanh())),
+        kind if kind >= 16 => {
+            let function = function(kind);
+            let function = function.ok_or_else(|| args.value("kind", "at most 33", kind))?;
+            each(&|x, out| elements(x, out, function));
+        }
         kind => {
-            let multiply =
-                multiply(kind).ok_or_else(|| args.value("kind", "0 to 3, 8 or 9", kind))?;
+            let multiply = multiply(kind)
+                .ok_or_else(|| args.value("kind", "0 to 3, 8, 9 or 16 to 33", kind))?;
             let ones = vec![1.0; CHUNK.min(x.len())];
             each(&|x, out| multiply(x, &ones, out));
         }
@@ -37,4 +42,30 @@ fn elements(x: &[f32], out: &mut [f32], f: impl Fn(f32) -> f32) {
     for (out, x) in out.iter_mut().zip(x) {
         *out = f(*x);
     }
+}
+
+/// The functions that are no activations, by their numbers.
+fn function(kind: u32) -> Option<fn(f32) -> f32> {
+    Some(match kind {
+        16 => |x| -x,
+        17 => f32::abs,
+        18 => f32::exp,
+        19 => f32::ln,
+        20 => f32::sqrt,
+        21 => |x| x.sqrt().recip(),
+        22 => f32::sin,
+        23 => f32::cos,
+        24 => f32::tanh,
+        25 => |x| 1.0 / (1.0 + (-x).exp()),
+        26 => libm::erff,
+        27 => f32::floor,
+        28 => f32::ceil,
+        29 => f32::round_ties_even,
+        30 => f32::recip,
+        // As the kernel: the greatest float below 2^32.
+        31 => |x| f32::from_bits(x.clamp(0.0, 4_294_967_040.0) as u32),
+        32 => |x| x.to_bits() as f32,
+        33 => |x| f32::from_bits((x.to_bits() == 0).into()),
+        _ => return None,
+    })
 }

@@ -18,11 +18,16 @@ mod panel;
 
 mod argmax;
 mod attention;
+mod batch_matmul;
+mod binary;
+mod choose;
 mod combine_experts;
+mod conv2d;
+mod copy;
 mod elementwise;
 mod embed;
 mod gated;
-mod gather_rows;
+mod gather;
 mod kv_write;
 mod lora_expand;
 mod lora_shrink;
@@ -31,11 +36,15 @@ mod matmul;
 mod matmul_experts;
 mod measure;
 mod norm;
+mod reduction;
 mod rope;
 mod rope_kv_write;
 mod route;
 mod sample;
+mod scatter;
 mod softmax;
+mod strided;
+mod top_k;
 
 #[cfg(test)]
 mod testing;
@@ -80,11 +89,19 @@ pub fn twin(op: &str) -> Option<Twin> {
     Some(match op {
         "add_layer_norm" => norm::add_layer_norm,
         "add_rms_norm" => norm::add_rms_norm,
+        "batch_matmul" => batch_matmul::batch_matmul,
+        "binary" => binary::binary,
+        "choose" => choose::choose,
+        "conv2d" => conv2d::conv2d,
+        "copy" => copy::copy,
+        "reduction" => reduction::reduction,
+        "scatter" => scatter::scatter,
+        "top_k" => top_k::top_k,
         "argmax" => argmax::argmax,
         "combine_experts" => combine_experts::combine_experts,
         "elementwise" => elementwise::elementwise,
         "gated" => gated::gated,
-        "gather_rows" => gather_rows::gather_rows,
+        "gather" => gather::gather,
         "layer_norm" => norm::layer_norm,
         "lora_expand" => lora_expand::lora_expand,
         "lora_shrink" => lora_shrink::lora_shrink,

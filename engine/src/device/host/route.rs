@@ -5,6 +5,7 @@ use wisp_shaders::params::RouteParams;
 
 use super::args::{Args, size};
 use super::error::HostError;
+use super::top_k::descending;
 
 /// The twin of `route.wgsl`.
 pub(super) fn route(args: &Args) -> Result<(), HostError> {
@@ -28,13 +29,7 @@ pub(super) fn route(args: &Args) -> Result<(), HostError> {
 
 /// The experts of one token and their weights.
 fn choose(logits: &[f32], normalise: bool, ids: &mut [u32], weights: &mut [f32]) {
-    let key = |x: f32| if x.is_nan() { f32::NEG_INFINITY } else { x };
-    let mut order: Vec<u32> = (0..logits.len() as u32).collect();
-    // Stable: of equals the lowest stays first. Adding zero makes both zeros one.
-    order.sort_by(|a, b| {
-        let [a, b] = [a, b].map(|i| key(logits[*i as usize]) + 0.0);
-        b.total_cmp(&a)
-    });
+    let order = descending(logits);
     let greatest = logits.iter().fold(f32::MIN, |a, b| a.max(*b));
     let exp = |x: f32| (x - greatest).exp();
     let total: f32 = logits.iter().map(|x| exp(*x)).sum();

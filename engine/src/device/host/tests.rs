@@ -377,9 +377,9 @@ proptest! {
         }).collect();
         prop_assert_eq!(contents::<u32>(&out), expected);
         let indices: Vec<u32> = (0..7).map(|i| (i * 3 + seed) % rows as u32).collect();
-        let params = GatherRowsParams { rows: 7, cols: cols as u32 };
+        let params = GatherParams { outer: 1, n: rows as u32, inner: cols as u32, count: 7 };
         let out = zeros::<f32>(7 * cols);
-        run("gather_rows", params, &[&buffer(&x), &buffer(&indices), &out]).unwrap();
+        run("gather", params, &[&buffer(&x), &buffer(&indices), &out]).unwrap();
         let expected: Vec<f32> =
             indices.iter().flat_map(|i| x[*i as usize * cols..][..cols].to_vec()).collect();
         prop_assert_eq!(contents::<f32>(&out), expected);
@@ -806,7 +806,7 @@ fn every_op_has_its_twin() {
         "elementwise",
         "softmax",
         "argmax",
-        "gather_rows",
+        "gather",
         "sample",
     ] {
         assert!(twin(op).is_some(), "{op}");
@@ -892,14 +892,15 @@ fn wrong_arguments_are_errors() {
         )),
         "elementwise: op must be 0, 1 or 2, it is 5"
     );
-    let params = GatherRowsParams { rows: 1, cols: 2 };
+    let params = GatherParams {
+        outer: 1,
+        n: 2,
+        inner: 2,
+        count: 1,
+    };
     assert_eq!(
-        message(run(
-            "gather_rows",
-            params,
-            &[&four, &buffer(&[2u32]), &three]
-        )),
-        "gather_rows: an index must be less than 2, it is 2"
+        message(run("gather", params, &[&four, &buffer(&[2u32]), &three])),
+        "gather: an index must be less than 2, it is 2"
     );
     let params = RowsParams { rows: 1, cols: 3 };
     let bindings = [bind(1, &four, 2..14), bind(2, &three, 0..12)];

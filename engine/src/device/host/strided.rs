@@ -1,0 +1,44 @@
+//! Tensors that are read by their strides.
+
+use super::args::{Args, size};
+use super::error::HostError;
+
+/// The sizes that a call goes over, outermost first.
+#[derive(Clone, Copy)]
+pub(super) struct Places<'a>(&'a [u32]);
+
+impl<'a> Places<'a> {
+    /// Checks a call's sizes.
+    pub fn new(args: &Args, rank: u32, dims: &'a [u32; 8]) -> Result<Places<'a>, HostError> {
+        let dims = dims.get(..rank as usize);
+        Ok(Places(
+            dims.ok_or_else(|| args.value("rank", "at most 8", rank))?,
+        ))
+    }
+
+    /// How many places there are.
+    pub fn len(self) -> usize {
+        size(self.0)
+    }
+
+    /// Past the last element that these strides lead to from an offset.
+    pub fn end(self, offset: u32, strides: &[u32; 8]) -> usize {
+        if self.0.contains(&0) {
+            return 0;
+        }
+        let steps = self.0.iter().zip(strides);
+        let last =
+            steps.map(|(size, stride)| (*size as usize - 1).saturating_mul(*stride as usize));
+        last.fold(offset as usize + 1, usize::saturating_add)
+    }
+
+    /// The element that these strides lead to at the place with this number.
+    pub fn at(self, mut place: usize, strides: &[u32; 8]) -> usize {
+        let mut element = 0;
+        for (size, stride) in self.0.iter().zip(strides).rev() {
+            element += place % *size as usize * *stride as usize;
+            place /= *size as usize;
+        }
+        element
+    }
+}

@@ -1,0 +1,456 @@
+//! A graph's ops as methods, and what is made of several of them.
+
+use super::{
+    Axes, Binary, ConvSpec, DType, Dim, Graph, GraphError, Map, NormKind, NormSpec, Op, Reduction,
+    Shape, TensorOp, Unary, ValueId, ValueKind,
+};
+
+/// Shapes by which a value's elements can be counted: the same product is the same number.
+fn count(shape: &Shape) -> (u64, Vec<&str>) {
+    let mut factor = 1u64;
+    let mut symbols = Vec::new();
+    for dim in &shape.0 {
+        match dim {
+            Dim::Fixed(size) => factor = factor.saturating_mul(*size),
+            Dim::Symbol(name) => symbols.push(name.as_str()),
+        }
+    }
+    symbols.sort_unstable();
+    (factor, symbols)
+}
+
+impl Graph {
+    pub(super) fn error(
+        &self,
+        op: &'static str,
+        problem: String,
+        operands: &[ValueId],
+    ) -> GraphError {
+        let operand = |id: &ValueId| {
+            let value = self.value(*id);
+            format!("{}: {}{}", value.name, value.dtype, value.shape)
+        };
+        GraphError {
+            op,
+            problem,
+            operands: operands.iter().map(operand).collect::<Vec<_>>().join(", "),
+        }
+    }
+
+    fn constant_words(
+        &mut self,
+        dtype: DType,
+        words: Vec<u32>,
+        shape: Shape,
+    ) -> Result<ValueId, GraphError> {
+        let name = format!("constant.{}", self.constants.len());
+        if count(&shape) != (words.len() as u64, Vec::new()) {
+            let problem = format!("{} values do not make {shape}", words.len());
+            return Err(self.error("constant", problem, &[]));
+        }
+        let kind = ValueKind::Constant(self.constants.len() as u32);
+        self.constants.push(words);
+        Ok(self.add_value(name, dtype, shape, kind))
+    }
+
+    /// Numbers that are part of the graph.
+    ///
+    /// # Errors
+    ///
+    /// If they are not as many as the shape has.
+    pub fn constant(&mut self, values: &[f32], shape: Shape) -> Result<ValueId, GraphError> {
+        let words = values.iter().map(|value| value.to_bits()).collect();
+        self.constant_words(DType::F32, words, shape)
+    }
+
+    /// Whole numbers that are part of the graph.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::constant`].
+    pub fn constant_u32(&mut self, values: &[u32], shape: Shape) -> Result<ValueId, GraphError> {
+        self.constant_words(DType::U32, values.to_vec(), shape)
+    }
+
+    /// One number, of shape `[]`.
+    pub fn scalar(&mut self, value: f32) -> ValueId {
+        let kind = ValueKind::Constant(self.constants.len() as u32);
+        let name = format!("constant.{}", self.constants.len());
+        self.constants.push(vec![value.to_bits()]);
+        self.add_value(name, DType::F32, Shape(Vec::new()), kind)
+    }
+
+    /// The same elements in the same order, in another shape. Nothing is computed.
+    ///
+    /// # Errors
+    ///
+    /// If the shape has another number of elements.
+    pub fn reshape(&mut self, x: ValueId, shape: Shape) -> Result<ValueId, GraphError> {
+        let value = self.value(x);
+        if count(&value.shape) != count(&shape) {
+            let problem = format!("{shape} has not the elements of {}", value.shape);
+            return Err(self.error("reshape", problem, &[x]));
+        }
+        // What is a buffer's would change with it.
+        if value.kind == ValueKind::Buffer {
+            return Err(self.error("reshape", "a buffer has one shape".into(), &[x]));
+        }
+        let name = format!("reshape.{}", self.values.len());
+        let (dtype, kind) = (value.dtype, ValueKind::View(self.storage(x)));
+        Ok(self.add_value(name, dtype, shape, kind))
+    }
+
+    /// The value whose memory a value is in.
+    pub(crate) fn storage(&self, id: ValueId) -> ValueId {
+        match self.value(id).kind {
+            ValueKind::View(of) => of,
+            _ => id,
+        }
+    }
+
+    /// A function of each element.
+    ///
+    /// # Errors
+    ///
+    /// If the operand is of another type.
+    pub fn unary(&mut self, function: Unary, x: ValueId) -> Result<ValueId, GraphError> {
+        self.add(Op::Tensor(TensorOp::Unary(function)), &[x])
+    }
+
+    /// A function of each pair of elements; shapes are repeated as in NumPy.
+    ///
+    /// # Errors
+    ///
+    /// If the types differ, or the shapes have no common one.
+    pub fn binary(&mut self, f: Binary, a: ValueId, b: ValueId) -> Result<ValueId, GraphError> {
+        self.add(Op::Tensor(TensorOp::Binary(f)), &[a, b])
+    }
+
+    /// `a` where the condition is not 0, else `b`.
+    ///
+    /// # Errors
+    ///
+    /// If the types or shapes do not fit.
+    pub fn select(
+        &mut self,
+        condition: ValueId,
+        a: ValueId,
+        b: ValueId,
+    ) -> Result<ValueId, GraphError> {
+        self.add(Op::Tensor(TensorOp::Select), &[condition, a, b])
+    }
+
+    /// Elements of another type: to `u32` towards zero and within its range.
+    ///
+    /// # Errors
+    ///
+    /// If the operand is a buffer.
+    pub fn cast(&mut self, x: ValueId, dtype: DType) -> Result<ValueId, GraphError> {
+        match self.value(x).dtype == dtype {
+            true => Ok(x),
+            false => self.add(Op::Tensor(TensorOp::Cast(dtype)), &[x]),
+        }
+    }
+
+    /// One dimension less: its sum, mean, maximum or minimum.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such dimension.
+    pub fn reduce(
+        &mut self,
+        kind: Reduction,
+        x: ValueId,
+        axis: u32,
+    ) -> Result<ValueId, GraphError> {
+        self.add(Op::Tensor(TensorOp::Reduce { kind, axis }), &[x])
+    }
+
+    /// The dimensions in another order: dimension `i` of the result is `axes[i]` of `x`.
+    ///
+    /// # Errors
+    ///
+    /// If that is no order of its dimensions.
+    pub fn permute(&mut self, x: ValueId, axes: &[usize]) -> Result<ValueId, GraphError> {
+        match Axes::new(axes) {
+            Some(axes) => self.add(Op::Tensor(TensorOp::Permute(axes)), &[x]),
+            None => Err(self.error("permute", format!("{axes:?} are too many"), &[x])),
+        }
+    }
+
+    /// Exchanges a dimension with the last one.
+    fn with_last(&mut self, x: ValueId, axis: u32) -> Result<ValueId, GraphError> {
+        let rank = self.value(x).shape.0.len();
+        let mut axes: Vec<usize> = (0..rank).collect();
+        match axis as usize {
+            axis if axis >= rank => {
+                let problem = format!("there is no dimension {axis}");
+                Err(self.error("permute", problem, &[x]))
+            }
+            axis if axis + 1 == rank => Ok(x),
+            axis => {
+                axes.swap(axis, rank - 1);
+                self.permute(x, &axes)
+            }
+        }
+    }
+
+    /// The softmax over a dimension.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such dimension, or its size is not known.
+    pub fn softmax(&mut self, x: ValueId, axis: u32) -> Result<ValueId, GraphError> {
+        let last = self.with_last(x, axis)?;
+        let out = self.add(Op::Softmax, &[last])?;
+        self.with_last(out, axis)
+    }
+
+    /// Where along a dimension the greatest element is, `u32`: the first of equals.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such dimension, or its size is not known.
+    pub fn argmax(&mut self, x: ValueId, axis: u32) -> Result<ValueId, GraphError> {
+        let rank = self.value(x).shape.0.len();
+        let mut axes: Vec<usize> = (0..rank).filter(|other| *other != axis as usize).collect();
+        axes.push(axis as usize);
+        let last = match axis as usize + 1 == rank {
+            true => x,
+            false => self.permute(x, &axes)?,
+        };
+        self.add(Op::Argmax, &[last])
+    }
+
+    /// Every `step`th part along a dimension, `len` of them from `start` on.
+    ///
+    /// # Errors
+    ///
+    /// If they are not within the dimension, or its size is not known.
+    pub fn slice(
+        &mut self,
+        x: ValueId,
+        axis: u32,
+        start: u64,
+        len: u64,
+        step: u64,
+    ) -> Result<ValueId, GraphError> {
+        let slice = TensorOp::Slice {
+            axis,
+            start,
+            len,
+            step,
+        };
+        self.add(Op::Tensor(slice), &[x])
+    }
+
+    /// Values one after the other along a dimension.
+    ///
+    /// # Errors
+    ///
+    /// If they differ in another one, or the sizes are not known.
+    pub fn concat(&mut self, parts: &[ValueId], axis: u32) -> Result<ValueId, GraphError> {
+        self.add(Op::Tensor(TensorOp::Concat { axis }), parts)
+    }
+
+    /// `[.., m, k]` times `[.., k, n]`; outer dimensions are repeated.
+    ///
+    /// # Errors
+    ///
+    /// If the matrices do not fit.
+    pub fn matmul(&mut self, a: ValueId, b: ValueId) -> Result<ValueId, GraphError> {
+        let matmul = TensorOp::MatMul {
+            transpose_a: false,
+            transpose_b: false,
+        };
+        self.add(Op::Tensor(matmul), &[a, b])
+    }
+
+    /// `x [.., cols]` times the transposed weight `[rows, cols]`, whatever its encoding, and the bias
+    /// `[rows]`, if there is one: `[.., rows]`.
+    ///
+    /// # Errors
+    ///
+    /// If they do not fit.
+    pub fn linear(
+        &mut self,
+        x: ValueId,
+        weight: ValueId,
+        bias: Option<ValueId>,
+    ) -> Result<ValueId, GraphError> {
+        let operands: Vec<ValueId> = [x, weight].into_iter().chain(bias).collect();
+        self.add(Op::Linear, &operands)
+    }
+
+    /// Layer norm over the last dimension (Ba et al. 2016).
+    ///
+    /// # Errors
+    ///
+    /// If weight and bias are not as wide as that.
+    pub fn layer_norm(
+        &mut self,
+        x: ValueId,
+        weight: ValueId,
+        bias: Option<ValueId>,
+        eps: f32,
+    ) -> Result<ValueId, GraphError> {
+        let norm = NormSpec {
+            kind: NormKind::Layer,
+            eps,
+            weight_offset: 0.0,
+        };
+        let operands: Vec<ValueId> = [x, weight].into_iter().chain(bias).collect();
+        self.add(Op::Norm(norm), &operands)
+    }
+
+    /// RMS norm over the last dimension (Zhang and Sennrich 2019).
+    ///
+    /// # Errors
+    ///
+    /// If the weight is not as wide as that.
+    pub fn rms_norm(
+        &mut self,
+        x: ValueId,
+        weight: ValueId,
+        eps: f32,
+    ) -> Result<ValueId, GraphError> {
+        let norm = NormSpec {
+            kind: NormKind::Rms,
+            eps,
+            weight_offset: 0.0,
+        };
+        self.add(Op::Norm(norm), &[x, weight])
+    }
+
+    /// An activation or another function with a number.
+    ///
+    /// # Errors
+    ///
+    /// If the operand is not of `f32`.
+    pub fn map(&mut self, x: ValueId, map: Map) -> Result<ValueId, GraphError> {
+        self.add(Op::Map(map), &[x])
+    }
+
+    /// Cross-correlation of images `[n, channels, height, width]` with filters `[out, channels /
+    /// groups, rows, cols]`.
+    ///
+    /// # Errors
+    ///
+    /// If they do not fit.
+    pub fn conv2d(
+        &mut self,
+        image: ValueId,
+        weight: ValueId,
+        bias: Option<ValueId>,
+        spec: ConvSpec,
+    ) -> Result<ValueId, GraphError> {
+        let operands: Vec<ValueId> = [image, weight].into_iter().chain(bias).collect();
+        self.add(Op::Tensor(TensorOp::Conv2d(spec)), &operands)
+    }
+
+    /// Cross-correlation of signals `[n, channels, length]` with filters `[out, channels / groups,
+    /// taps]`; of the spec count the second numbers.
+    ///
+    /// # Errors
+    ///
+    /// If they do not fit.
+    pub fn conv1d(
+        &mut self,
+        signal: ValueId,
+        weight: ValueId,
+        bias: Option<ValueId>,
+        spec: ConvSpec,
+    ) -> Result<ValueId, GraphError> {
+        let [signal, weight] = [signal, weight].map(|x| {
+            let mut shape = self.value(x).shape.clone();
+            if shape.0.len() != 3 {
+                let problem = format!("{shape} must have 3 dimensions");
+                return Err(self.error("conv1d", problem, &[x]));
+            }
+            shape.0.insert(2, Dim::Fixed(1));
+            self.reshape(x, shape)
+        });
+        let spec = ConvSpec {
+            stride: [1, spec.stride[1]],
+            padding: [0, spec.padding[1]],
+            dilation: [1, spec.dilation[1]],
+            groups: spec.groups,
+        };
+        let out = self.conv2d(signal?, weight?, bias, spec)?;
+        let mut shape = self.value(out).shape.clone();
+        shape.0.remove(2);
+        self.reshape(out, shape)
+    }
+
+    /// The parts along a dimension that the indices name. An index that is too great is an error on
+    /// the host, and elsewhere stands for the last part.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such dimension, or the indices are not `u32`.
+    pub fn gather(
+        &mut self,
+        x: ValueId,
+        indices: ValueId,
+        axis: u32,
+    ) -> Result<ValueId, GraphError> {
+        self.add(Op::Tensor(TensorOp::Gather { axis }), &[x, indices])
+    }
+
+    /// `x` with updates in place of the parts along a dimension that the indices name, or added to
+    /// them. An index that is too great does nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the shapes do not fit.
+    pub fn scatter(
+        &mut self,
+        x: ValueId,
+        indices: ValueId,
+        updates: ValueId,
+        axis: u32,
+        adds: bool,
+    ) -> Result<ValueId, GraphError> {
+        let scatter = TensorOp::Scatter { axis, adds };
+        self.add(Op::Tensor(scatter), &[x, indices, updates])
+    }
+
+    /// The `k` greatest elements of each row, the greatest first, and where they are.
+    ///
+    /// # Errors
+    ///
+    /// If a row has fewer.
+    pub fn top_k(&mut self, x: ValueId, k: u32) -> Result<[ValueId; 2], GraphError> {
+        let results = self.add_all(Op::Tensor(TensorOp::TopK { k }), &[x])?;
+        match results[..] {
+            [values, ids] => Ok([values, ids]),
+            _ => Err(self.error("top_k", "it has two results".into(), &[x])),
+        }
+    }
+
+    /// `softmax(q k^T * scale + mask) v` (Vaswani et al. 2017): `q [.., heads, n, dim]`, `k [.., heads,
+    /// m, dim]`, `v [.., heads, m, dim]`, the mask of any shape that repeats to `[.., heads, n, m]`.
+    ///
+    /// # Errors
+    ///
+    /// If the shapes do not fit, or `m` is not known.
+    pub fn attention(
+        &mut self,
+        [q, k, v]: [ValueId; 3],
+        mask: Option<ValueId>,
+        scale: f32,
+    ) -> Result<ValueId, GraphError> {
+        let scores = TensorOp::MatMul {
+            transpose_a: false,
+            transpose_b: true,
+        };
+        let scores = self.add(Op::Tensor(scores), &[q, k])?;
+        let mut scores = self.map(scores, Map::Scale(scale))?;
+        if let Some(mask) = mask {
+            scores = self.binary(Binary::Add, scores, mask)?;
+        }
+        let last = self.value(scores).shape.0.len() - 1;
+        let weights = self.softmax(scores, last as u32)?;
+        self.matmul(weights, v)
+    }
+}
