@@ -238,6 +238,7 @@ fn many_requests_in_few_pages(place: Place) {
                     *last = (*last + i) % 50;
                 }
                 let request = Request {
+                    adapter: None,
                     tokens,
                     sampling: SamplingParams::default(),
                     max_new_tokens: 1 + picked[1],

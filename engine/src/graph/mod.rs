@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use crate::weights::Encoding;
 
 pub use op::{Activation, AttentionSpec, HeadSpec, Map, NormKind, NormSpec, Op, RopeSpec};
-pub use wisp_shaders::CacheFormat;
 pub use tensor::{Axes, Binary, ConvSpec, MAX_RANK, Reduction, TensorOp, Unary};
+pub use wisp_shaders::CacheFormat;
 
 /// One dimension of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -484,13 +484,14 @@ fn fit(
     }
     if let Some(layout) = limits.lora() {
         layout.check(spec, capabilities)?;
+    }
     // So must the tables of rotations, which are computed before anything else is.
     let turns = binding / (4 * u64::from(spec.rotated()).max(1));
     if !spec.ropes.is_empty() && decoder::table_rows(limits.max_length) > turns {
         return Err(PipelineError::CacheTooLarge {
             max_length: limits.max_length,
             max_batch: limits.max_batch,
-            positions: turns,
+            positions: turns.checked_ilog2().map_or(0, |log| 1 << log),
         });
     }
     // Logits of many rows must fit one binding too.

@@ -31,7 +31,7 @@ pub(super) fn differences(program: &Program, graph: &Graph) -> Vec<String> {
 fn difference(program: &Program, value: &Value) -> Option<String> {
     let (name, shape) = (&value.name, &value.shape);
     let encoding = match value.kind {
-        ValueKind::Node => return None,
+        ValueKind::Node | ValueKind::View(_) | ValueKind::Constant(_) => return None,
         ValueKind::Input | ValueKind::Buffer => {
             let port = program.inputs.iter().find(|port| port.name == *name);
             return match port {
