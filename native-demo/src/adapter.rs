@@ -15,6 +15,12 @@ pub struct AdapterArgs {
 }
 
 impl AdapterArgs {
+    /// The name that is asked for.
+    #[cfg(feature = "candle")]
+    pub fn name(&self) -> Option<&str> {
+        self.adapter.as_deref()
+    }
+
     /// The name of the one that is asked for, or else the only one; `None` if there are none.
     pub fn choose(&self, generator: &TextGenerator) -> Result<Option<String>> {
         if let Some(name) = &self.adapter {

@@ -5,6 +5,7 @@
 
 mod adapter;
 mod commands;
+mod engine;
 mod interrupt;
 mod settings;
 mod setup;

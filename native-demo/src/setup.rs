@@ -5,6 +5,8 @@ use std::{ops::ControlFlow, path::Path, time::Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+#[cfg(feature = "candle")]
+use wisp_engine::pipelines::candle::CandleFiles;
 use wisp_engine::{
     device::{Device, DeviceInfo},
     disk_cache::DiskCache,
@@ -13,7 +15,7 @@ use wisp_engine::{
         checkpoint::{self, ModelFiles},
         huggingface_repo::{OnTransfer, Transfer},
         text_generation::TextGenerator,
-        tokenizer::Tokenizer,
+        tokenizer::{Tokenizer, TokenizerError},
     },
     session::{InferenceSession, StartTimes},
     weights::Checkpoint,
@@ -118,6 +120,17 @@ impl Resolved {
             return Ok(self.config.hold(files)?);
         }
         with_transfers(|on_transfer| Ok(self.config.open(on_transfer)?))
+    }
+
+    /// Opens the files of a model for candle, after downloading what is missing.
+    #[cfg(feature = "candle")]
+    pub fn open_candle(&self) -> Result<CandleFiles> {
+        if self.is_inside() {
+            bail!(
+                "the model inside the program is in GGUF, which candle does not read: give --model"
+            );
+        }
+        with_transfers(|on_transfer| Ok(self.config.open_candle(on_transfer)?))
     }
 
     /// Opens only the tokenizer: a GGUF file with nothing but a vocabulary will do.
@@ -269,13 +282,13 @@ pub fn progress_bar(template: &str) -> ProgressBar {
 }
 
 /// The tokenizer of a model, or why text cannot be used with it.
-pub fn tokenizer(files: &ModelFiles) -> Result<&Tokenizer> {
-    match &files.tokenizer {
+pub fn tokenizer<'a>(
+    name: &str,
+    tokenizer: &'a Result<Tokenizer, TokenizerError>,
+) -> Result<&'a Tokenizer> {
+    match tokenizer {
         Ok(tokenizer) => Ok(tokenizer),
-        Err(error) => bail!(
-            "{}: {error} (--tokens works without a tokenizer)",
-            files.name
-        ),
+        Err(error) => bail!("{name}: {error} (--tokens works without a tokenizer)"),
     }
 }
 

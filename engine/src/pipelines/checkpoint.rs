@@ -72,15 +72,7 @@ impl ModelFiles {
             Some(_) => SentenceTransformer::from_directory(&directory)?,
             None => SentenceTransformer::default(),
         };
-        let tokenizer = Tokenizer::from_dir(&directory);
-        let mut stop_tokens: BTreeSet<u32> = tokenizer
-            .as_ref()
-            .map(|tokenizer| tokenizer.eos().clone())
-            .unwrap_or_default();
-        stop_tokens.extend(eos(&config));
-        if let Ok(generation) = std::fs::read_to_string(directory.join("generation_config.json")) {
-            stop_tokens.extend(eos(&generation));
-        }
+        let (tokenizer, stop_tokens) = texts(&directory, &config);
         Ok(ModelFiles {
             name,
             checkpoint,
@@ -205,8 +197,26 @@ impl Metadata for TokenizerMetadata<'_> {
     }
 }
 
+/// The tokenizer in a directory, or why there is none, and the tokens that end a text.
 #[cfg(not(target_arch = "wasm32"))]
-fn read(path: &std::path::Path) -> Result<String, PipelineError> {
+pub(super) fn texts(
+    directory: &std::path::Path,
+    config: &str,
+) -> (Result<Tokenizer, TokenizerError>, BTreeSet<u32>) {
+    let tokenizer = Tokenizer::from_dir(directory);
+    let mut stop_tokens: BTreeSet<u32> = tokenizer
+        .as_ref()
+        .map(|tokenizer| tokenizer.eos().clone())
+        .unwrap_or_default();
+    stop_tokens.extend(eos(config));
+    if let Ok(generation) = std::fs::read_to_string(directory.join("generation_config.json")) {
+        stop_tokens.extend(eos(&generation));
+    }
+    (tokenizer, stop_tokens)
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) fn read(path: &std::path::Path) -> Result<String, PipelineError> {
     std::fs::read_to_string(path).map_err(|error| PipelineError::Config {
         file: path.display().to_string(),
         problem: match error.kind() {

@@ -118,12 +118,20 @@ impl Default for PipelineConfig {
 /// A field's name, when its value asks for what is not built, and why that is refused.
 type NotBuilt = (&'static str, fn(&PipelineConfig) -> bool, &'static str);
 
+/// What the engine `huggingface` does not do in this build.
+#[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+const HUGGING_FACE: &str =
+    "candle only generates (wisp generate, wisp chat): use max for everything else";
+#[cfg(not(all(feature = "candle", not(target_arch = "wasm32"))))]
+const HUGGING_FACE: &str = "Hugging Face's candle is not part of this build: build it with \
+    `cargo build --features candle`, or use max";
+
 /// What fields promise and this version does not do. A row goes when its machinery comes.
 const NOT_BUILT: &[NotBuilt] = &[
     (
         "engine",
         |config| config.engine == PipelineEngine::HuggingFace,
-        "the fallback through Hugging Face's candle is not part of this build: use max",
+        HUGGING_FACE,
     ),
     (
         "device_specs",

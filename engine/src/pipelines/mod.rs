@@ -1,6 +1,8 @@
 //! Pipelines: from a checkpoint to text, for many users at once.
 
 pub mod architectures;
+#[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+pub mod candle;
 pub mod chat_template;
 pub mod checkpoint;
 pub mod config;
@@ -125,10 +127,15 @@ pub enum PipelineError {
         problem: String,
     },
     /// Occurs when no architecture of Wisp's is the checkpoint's.
-    #[error("the architecture {name} is not supported; supported are {}", .supported.join(", "))]
+    #[error(
+        "the architecture {name} is not supported{elsewhere}; supported are {}",
+        .supported.join(", ")
+    )]
     UnknownArchitecture {
         /// The checkpoint's architecture.
         name: String,
+        /// What else runs it, as the end of a sentence.
+        elsewhere: &'static str,
         /// What Wisp has.
         supported: Vec<String>,
     },
@@ -154,6 +161,10 @@ pub enum PipelineError {
     /// Occurs when an adapter cannot be loaded, or is not.
     #[error(transparent)]
     Lora(#[from] LoraError),
+    /// Occurs when candle cannot run a model.
+    #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+    #[error(transparent)]
+    Candle(#[from] candle::CandleError),
     /// Occurs when a text cannot be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),

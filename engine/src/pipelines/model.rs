@@ -12,8 +12,6 @@ use crate::{
     weights::{Views, WeightSource},
 };
 
-use wisp_shaders::params::IN_PROMPT;
-
 use super::{
     PipelineError, SupportedEncoding,
     decoder::{self, DecoderError, DecoderLayout, DecoderSpec, LoraLayout, TensorNames},
@@ -306,21 +304,13 @@ impl DecoderModel {
     ///
     /// If the device fails.
     pub fn begin(&self, sequence: &Sequence) -> Result<(), SessionError> {
-        let (slot, sampling) = (u64::from(sequence.slot), &sequence.sampling);
-        if sampling.penalises() {
-            let vocab = self.spec.vocab_size;
-            let mut counts = vec![0u32; vocab as usize];
-            for (at, token) in sequence.tokens.iter().enumerate() {
-                match counts.get_mut(*token as usize) {
-                    Some(count) if at < sequence.prompt_tokens => *count |= IN_PROMPT,
-                    Some(count) => *count += 1,
-                    None => {}
-                }
-            }
-            self.sampler.write_at("counts", slot * vocab, &counts)?;
-        }
-        self.sampler
-            .write_at("biases", slot * sampler::MAX_BIASES, &sampling.biases())
+        sampler::begin(
+            &self.sampler,
+            self.spec.vocab_size,
+            sequence.slot,
+            (&sequence.tokens, sequence.prompt_tokens),
+            &sequence.sampling,
+        )
     }
 }
 

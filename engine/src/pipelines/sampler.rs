@@ -1,10 +1,14 @@
 //! The program that draws tokens on the device.
 
-use wisp_shaders::params::{Bias, SampleSettings};
+use wisp_shaders::params::{Bias, IN_PROMPT, SampleSettings};
 
-use super::log_probabilities::{MAX_TOP, SCORE_WORDS};
+use super::{
+    PipelineError, SamplingParams,
+    log_probabilities::{MAX_TOP, SCORE_WORDS, TokenScore},
+};
 use crate::{
     graph::{DType, Graph, GraphError, Op},
+    session::{Model, SessionError},
     shape,
 };
 
@@ -16,6 +20,9 @@ const BIAS_WORDS: u64 = (size_of::<Bias>() / 4) as u64;
 
 /// Most biased tokens of a sequence.
 pub(super) const MAX_BIASES: u64 = 1024;
+
+/// What the sampling kernel writes when no logit is a finite number.
+pub(super) const NOTHING_DRAWN: u32 = u32::MAX;
 
 const _: () = assert!(SCORE_WORDS == 1 + 2 * MAX_TOP as u64);
 
@@ -38,4 +45,50 @@ pub(super) fn build(vocab: u64) -> Result<Graph, GraphError> {
         &[logits, settings, counts, tokens, index, out, biases, scores],
     )?;
     Ok(graph)
+}
+
+/// Sets up the sampler's state of a sequence that begins to run, as far as its sampling needs any:
+/// its tokens, of which the first `prompt_tokens` are the prompt's.
+pub(super) fn begin(
+    sampler: &Model,
+    vocab: u64,
+    slot: u32,
+    (tokens, prompt_tokens): (&[u32], usize),
+    sampling: &SamplingParams,
+) -> Result<(), SessionError> {
+    let slot = u64::from(slot);
+    if sampling.penalises() {
+        let mut counts = vec![0u32; vocab as usize];
+        for (at, token) in tokens.iter().enumerate() {
+            match counts.get_mut(*token as usize) {
+                Some(count) if at < prompt_tokens => *count |= IN_PROMPT,
+                Some(count) => *count += 1,
+                None => {}
+            }
+        }
+        sampler.write_at("counts", slot * vocab, &counts)?;
+    }
+    sampler.write_at("biases", slot * MAX_BIASES, &sampling.biases())
+}
+
+/// The scores of every row of every step; none where they are not wanted. Nothing is read if
+/// none are.
+pub(super) async fn read_scores(
+    sampler: &Model,
+    settings: &[SampleSettings],
+    steps: usize,
+) -> Result<Vec<Option<TokenScore>>, PipelineError> {
+    let places = steps * settings.len();
+    if settings.iter().all(|row| row.scored == 0) {
+        return Ok(vec![None; places]);
+    }
+    let words: Vec<u32> = sampler.read("scores", places as u64 * SCORE_WORDS).await?;
+    let rows = settings.iter().cycle();
+    let places = words.chunks(SCORE_WORDS as usize).zip(rows);
+    Ok(places
+        .map(|(words, row)| {
+            let top = row.scored.checked_sub(1)?;
+            Some(TokenScore::from_words(words, top))
+        })
+        .collect())
 }

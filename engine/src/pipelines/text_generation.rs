@@ -12,6 +12,7 @@ use super::{
     model::{DecoderModel, ModelLimits},
     pipeline_model::{PipelineModel, TokenInputs},
     request::{Request, RequestId},
+    sampler::NOTHING_DRAWN,
     scheduler::{Drawn, Limits, Scheduler},
 };
 
@@ -20,9 +21,6 @@ mod texts;
 
 use texts::Stream;
 pub use texts::{GenerateOptions, Generation, TextEvent};
-
-/// What the sampling kernel writes when no logit is a finite number.
-const NOTHING_DRAWN: u32 = u32::MAX;
 
 /// A model that generates for many requests at once.
 ///

@@ -7,15 +7,15 @@ use clap::Args;
 use rustyline::{DefaultEditor, error::ReadlineError};
 use wisp_engine::pipelines::{
     chat_template::{ChatTemplate, Message},
-    checkpoint::ModelFiles,
     text_generation::GenerateOptions,
 };
 
 use crate::{
     adapter::AdapterArgs,
+    engine::{Engine, Files},
     interrupt,
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
-    setup::{SamplingArgs, describe, tokenizer},
+    setup::{SamplingArgs, tokenizer},
 };
 
 /// Talk with a model in the terminal.
@@ -33,12 +33,12 @@ pub struct Chat {
 }
 
 /// A conversation as the model reads it, up to where its answer begins.
-pub fn encode(files: &ModelFiles, messages: &[Message]) -> Result<Vec<u32>> {
-    let tokenizer = tokenizer(files)?;
+pub fn encode(files: &Files, messages: &[Message]) -> Result<Vec<u32>> {
+    let tokenizer = tokenizer(files.name(), files.tokenizer())?;
     let source = tokenizer.chat_template(None).with_context(|| {
         format!(
             "{} has no chat template: it can continue texts (wisp generate), but not converse",
-            files.name
+            files.name()
         )
     })?;
     let special = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
@@ -69,20 +69,19 @@ impl Chat {
             ignore_eos: false,
             adapter: None,
         };
-        let files = settings.open()?;
+        let files = Files::open(&settings)?;
         let mut messages: Vec<Message> = self
             .system
             .iter()
             .map(|text| Message::new("system", text))
             .collect();
         encode(&files, &[Message::new("user", "")])?;
-        let limits = settings.limits(&files)?;
-        let mut loaded = settings.load(&files, limits)?;
-        options.adapter = self.adapter.choose(&loaded.generator)?;
+        let mut engine = files.load(&settings, None)?;
+        options.adapter = engine.adapter(&self.adapter)?;
         eprintln!(
             "{} on {}. /clear starts anew, /exit or Ctrl-D leaves, Ctrl-C ends an answer.",
             settings.name(),
-            describe(loaded.device.info())
+            engine.device()
         );
         interrupt::catch();
         let mut editor = DefaultEditor::new()?;
@@ -105,7 +104,7 @@ impl Chat {
             // History is a convenience; a line that cannot be kept is no reason to stop.
             let _ = editor.add_history_entry(&line);
             messages.push(Message::new("user", &line));
-            match self.answer(&files, &mut loaded.generator, &options, &mut messages) {
+            match self.answer(&files, &mut engine, &options, &mut messages) {
                 Ok(()) => {}
                 Err(error) => {
                     messages.pop();
@@ -119,12 +118,12 @@ impl Chat {
     /// Generates the next message, forgetting the oldest ones if the context is full.
     fn answer(
         &self,
-        files: &ModelFiles,
-        generator: &mut wisp_engine::pipelines::text_generation::TextGenerator,
+        files: &Files,
+        engine: &mut Engine,
         options: &GenerateOptions,
         messages: &mut Vec<Message>,
     ) -> Result<()> {
-        let max_length = generator.model().limits().max_length as usize;
+        let max_length = engine.max_length() as usize;
         let mut prompt = encode(files, messages)?;
         let first_turn = usize::from(
             messages
@@ -138,15 +137,14 @@ impl Chat {
         }
         let mut out = std::io::stdout().lock();
         let mut written = Ok(());
-        let generation =
-            pollster::block_on(generator.generate(files, &prompt, options, |piece| {
-                written = write!(out, "{piece}").and_then(|()| out.flush());
-                if interrupt::happened() || written.is_err() {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            }))?;
+        let generation = engine.generate(files, &prompt, options, |piece| {
+            written = write!(out, "{piece}").and_then(|()| out.flush());
+            if interrupt::happened() || written.is_err() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })?;
         written?;
         writeln!(out)?;
         messages.push(Message::new("assistant", generation.text.trim()));

@@ -7,7 +7,6 @@ use clap::Args;
 use serde::Serialize;
 use wisp_engine::pipelines::{
     chat_template::Message,
-    checkpoint::ModelFiles,
     log_probabilities::MAX_TOP,
     text_generation::{GenerateOptions, Generation},
 };
@@ -16,9 +15,10 @@ use wisp_engine::session::StartTimes;
 use super::{TokenList, logprobs::Logprobs, print_json, read_text};
 use crate::{
     adapter::AdapterArgs,
+    engine::Files,
     interrupt,
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
-    setup::{Loaded, SamplingArgs, describe, tokenizer},
+    setup::{SamplingArgs, tokenizer},
 };
 
 /// Continue a text, or answer a prompt with --chat.
@@ -112,23 +112,17 @@ impl Generate {
         sampling.log_probs = self.logprobs;
         sampling.prompt_log_probs = settings.config.enable_echo;
         let max_new_tokens = settings.config.new_tokens();
-        let files = settings.open()?;
+        let files = Files::open(&settings)?;
         let text = self.text()?;
         let prompt = self.prompt_tokens(&files, text.as_deref())?;
-        let limits = settings.limits_for(&files, prompt.len(), max_new_tokens)?;
-        let Loaded {
-            mut generator,
-            device,
-            load_seconds,
-            start: started,
-        } = settings.load(&files, limits)?;
+        let mut engine = files.load(&settings, Some((prompt.len(), max_new_tokens)))?;
         interrupt::catch();
         let options = GenerateOptions {
             sampling,
             max_new_tokens,
             stop: self.stop.clone(),
             ignore_eos: self.ignore_eos,
-            adapter: self.adapter.choose(&generator)?,
+            adapter: engine.adapter(&self.adapter)?,
         };
         let start = Instant::now();
         let mut first = None;
@@ -142,28 +136,27 @@ impl Generate {
             out.flush()?;
         }
         let mut written = Ok(());
-        let generation =
-            pollster::block_on(generator.generate(&files, &prompt, &options, |piece| {
-                first.get_or_insert_with(|| start.elapsed());
-                if !self.json && !piece.is_empty() {
-                    written = write!(out, "{piece}").and_then(|()| out.flush());
-                }
-                if interrupt::happened() || written.is_err() {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            }))?;
+        let generation = engine.generate(&files, &prompt, &options, |piece| {
+            first.get_or_insert_with(|| start.elapsed());
+            if !self.json && !piece.is_empty() {
+                written = write!(out, "{piece}").and_then(|()| out.flush());
+            }
+            if interrupt::happened() || written.is_err() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })?;
         written?;
         let mut timings = timings(
             &prompt,
             &generation,
-            (load_seconds, started),
+            engine.load_times(),
             start.elapsed().as_secs_f64(),
             first.unwrap_or_default().as_secs_f64(),
         );
         if settings.config.enable_prefix_caching {
-            timings.prefix_cache_hit_rate = Some(generator.prefix_hits().rate());
+            timings.prefix_cache_hit_rate = engine.prefix_hit_rate();
         }
         if self.json {
             drop(out);
@@ -171,18 +164,18 @@ impl Generate {
             text.push_str(&generation.text);
             return print_json(&Report {
                 model: settings.name(),
-                device: describe(device.info()),
+                device: engine.device(),
                 prompt_tokens: &prompt,
                 tokens: &generation.tokens,
                 text: &text,
                 finish_reason: generation.finish_reason,
-                logprobs: self
-                    .logprobs
-                    .map(|_| Logprobs::new(&files, &prompt, &generation, echo)),
+                logprobs: self.logprobs.map(|_| {
+                    Logprobs::new(files.tokenizer().as_ref().ok(), &prompt, &generation, echo)
+                }),
                 timings,
             });
         }
-        if files.tokenizer.is_err() {
+        if files.tokenizer().is_err() {
             let ids: Vec<String> = generation.tokens.iter().map(u32::to_string).collect();
             write!(out, "{}", ids.join(","))?;
         }
@@ -190,7 +183,7 @@ impl Generate {
         eprintln!(
             "{} tokens on {}: first after {:.2} s, then {:.1} a second",
             generation.tokens.len(),
-            describe(device.info()),
+            engine.device(),
             timings.first_token_seconds,
             timings.decode_tokens_per_second
         );
@@ -209,14 +202,14 @@ impl Generate {
         }
     }
 
-    fn prompt_tokens(&self, files: &ModelFiles, text: Option<&str>) -> Result<Vec<u32>> {
+    fn prompt_tokens(&self, files: &Files, text: Option<&str>) -> Result<Vec<u32>> {
         if let Some(TokenList(tokens)) = &self.prompt.tokens {
             return Ok(tokens.clone());
         }
         let Some(text) = text else {
             bail!("give a prompt")
         };
-        let tokenizer = tokenizer(files)?;
+        let tokenizer = tokenizer(files.name(), files.tokenizer())?;
         if !self.chat {
             return Ok(tokenizer.encode(text, true, true)?);
         }

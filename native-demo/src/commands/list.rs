@@ -33,6 +33,17 @@ fn kind(architecture: &Architecture) -> &'static str {
     }
 }
 
+/// What runs with `--engine huggingface`, by Hugging Face's names.
+fn through_candle() -> Vec<&'static str> {
+    #[cfg(feature = "candle")]
+    return wisp_engine::pipelines::candle::CANDLE_ARCHITECTURES
+        .iter()
+        .map(|architecture| architecture.name)
+        .collect();
+    #[cfg(not(feature = "candle"))]
+    Vec::new()
+}
+
 impl List {
     pub fn run(self) -> Result<()> {
         let cache = huggingface_repo::cache_directory()?;
@@ -52,6 +63,7 @@ impl List {
                 .collect();
             return print_json(&json!({
                 "architectures": architectures,
+                "through_candle": through_candle(),
                 "encodings": encodings,
                 "cache": cache,
                 "models": models,
@@ -67,6 +79,10 @@ impl List {
             ]);
         }
         println!("{architectures}\n");
+        let others = through_candle();
+        if !others.is_empty() {
+            println!("with --engine huggingface      {}\n", others.join(", "));
+        }
         println!("encodings      {}\n", encodings.join(", "));
         if models.is_empty() {
             println!("no models in {}", cache.display());

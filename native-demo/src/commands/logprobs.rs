@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use wisp_engine::pipelines::{TokenScore, checkpoint::ModelFiles, text_generation::Generation};
+use wisp_engine::pipelines::{TokenScore, text_generation::Generation, tokenizer::Tokenizer};
 
 /// One entry a token, of the prompt's first if it is echoed.
 #[derive(Serialize)]
@@ -20,7 +20,7 @@ pub struct Logprobs {
 impl Logprobs {
     /// Those of a generation, and of its prompt with `echo`.
     pub fn new(
-        files: &ModelFiles,
+        tokenizer: Option<&Tokenizer>,
         prompt: &[u32],
         generation: &Generation,
         echo: bool,
@@ -35,7 +35,7 @@ impl Logprobs {
         }
         tokens.extend(&generation.tokens);
         scores.extend(known(&generation.scores));
-        let tokens: Vec<String> = tokens.iter().map(|token| text(files, *token)).collect();
+        let tokens: Vec<String> = tokens.iter().map(|token| text(tokenizer, *token)).collect();
         let text_offset = tokens
             .iter()
             .scan(0, |end, token| {
@@ -47,7 +47,9 @@ impl Logprobs {
         let top = |score: &TokenScore| {
             let pairs = score.top.iter();
             pairs
-                .map(|(token, log_probability)| (text(files, *token), (*log_probability).into()))
+                .map(|(token, log_probability)| {
+                    (text(tokenizer, *token), (*log_probability).into())
+                })
                 .collect()
         };
         Logprobs {
@@ -64,8 +66,8 @@ impl Logprobs {
 
 /// A token's text; as OpenAI has it, bytes that are no text by themselves as `bytes:\\xf0\\x9f`, and a
 /// token without a text by its id.
-fn text(files: &ModelFiles, token: u32) -> String {
-    let Ok(tokenizer) = &files.tokenizer else {
+fn text(tokenizer: Option<&Tokenizer>, token: u32) -> String {
+    let Some(tokenizer) = tokenizer else {
         return token.to_string();
     };
     let bytes = tokenizer.token_bytes(token);

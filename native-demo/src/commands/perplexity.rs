@@ -50,7 +50,7 @@ impl Perplexity {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
         let files = settings.open()?;
-        let tokenizer = tokenizer(&files)?;
+        let tokenizer = tokenizer(&files.name, &files.tokenizer)?;
         let tokens = tokenizer.encode(&read_text(&self.file)?, false, false)?;
         let mut limits = settings.limits(&files)?;
         let context = self.context.unwrap_or(512.min(limits.max_length));

@@ -139,13 +139,33 @@ fn named(encoders: bool) -> Vec<&'static str> {
         .collect()
 }
 
-fn unknown(name: &str, supported: impl Iterator<Item = String>) -> PipelineError {
+fn unknown(
+    name: &str,
+    elsewhere: &'static str,
+    supported: impl Iterator<Item = String>,
+) -> PipelineError {
     let mut supported: Vec<String> = supported.collect();
     supported.dedup();
     PipelineError::UnknownArchitecture {
         name: name.into(),
+        elsewhere,
         supported,
     }
+}
+
+/// What else runs an architecture that Wisp lacks, as the end of a sentence.
+#[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+fn elsewhere(names: &[String]) -> &'static str {
+    match super::candle::has(names) {
+        true => ", but candle has it: generate with --engine huggingface",
+        false => "",
+    }
+}
+
+/// What else runs an architecture that Wisp lacks: nothing in this build.
+#[cfg(not(all(feature = "candle", not(target_arch = "wasm32"))))]
+fn elsewhere(_names: &[String]) -> &'static str {
+    ""
 }
 
 /// Recognises a checkpoint by its GGUF metadata.
@@ -167,6 +187,7 @@ pub fn from_gguf(checkpoint: &Checkpoint, file: &str) -> Result<Recognised, Pipe
         }),
         None => Err(unknown(
             name,
+            "",
             ARCHITECTURES
                 .iter()
                 .filter(|architecture| !architecture.gguf.is_empty())
@@ -207,7 +228,7 @@ pub fn from_hugging_face(config: &str) -> Result<Recognised, PipelineError> {
                     .iter()
                     .map(|name| name.to_string())
             });
-            Err(unknown(&names.join(", "), supported))
+            Err(unknown(&names.join(", "), elsewhere(&names), supported))
         }
     }
 }

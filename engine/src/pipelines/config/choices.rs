@@ -89,7 +89,7 @@ choices! {
     PipelineEngine, "engine" {
         /// Wisp's own graphs and kernels.
         Max = "max",
-        /// Hugging Face's candle, for architectures that Wisp lacks. Not part of this build.
+        /// Hugging Face's candle, for architectures that Wisp lacks: the feature `candle`.
         HuggingFace = "huggingface",
     }
 }

@@ -106,7 +106,8 @@ pub const FIELDS: &[Field] = &[
         "The encoding of the weights, such as q4_k or bfloat16: chooses among a repository's files, \
          and refuses weights in another one"),
     field(Model, "engine", "engine", "ENGINE", Text, "max",
-        "What runs the model: max is Wisp's own engine; huggingface is not part of this build"),
+        "What runs the model: max is Wisp's own engine; huggingface is Hugging Face's candle on the \
+         CPU, for architectures that Wisp lacks, in builds that have it (--features candle)"),
     field(Model, "architecture", "architecture", "NAME", Text, "the checkpoint's own",
         "Insist on this architecture, by Wisp's name or Hugging Face's"),
     field(Model, "rope_type", "rope-type", "TYPE", Text, "the checkpoint's own",

@@ -310,13 +310,12 @@ impl PipelineConfig {
         Ok(checkpoint::tokenizer(&checkpoint)?)
     }
 
-    /// Opens the model's files, after downloading what is missing, and holds them to what the
-    /// configuration says of encoding, architecture and rope.
-    ///
-    /// # Errors
-    ///
-    /// If they cannot be had, do not fit together, or are not what the configuration says.
-    pub fn open(&self, on_transfer: OnTransfer<'_>) -> Result<ModelFiles, PipelineError> {
+    /// The model's name, its checkpoint, after downloading what is missing, and the folder of what
+    /// describes it, if that is another than the checkpoint's.
+    pub(in crate::pipelines) fn checkpoint(
+        &self,
+        on_transfer: OnTransfer<'_>,
+    ) -> Result<(String, Checkpoint, Option<PathBuf>), PipelineError> {
         let located = self.locate(on_transfer)?;
         let paths = located.download(self.force_download, on_transfer)?;
         let folder = match located.format() {
@@ -330,7 +329,18 @@ impl PipelineConfig {
             }
             _ => Checkpoint::open_all(&paths)?,
         };
-        let files = ModelFiles::from_checkpoint(&located.name, checkpoint, folder.as_deref())?;
+        Ok((located.name, checkpoint, folder))
+    }
+
+    /// Opens the model's files, after downloading what is missing, and holds them to what the
+    /// configuration says of encoding, architecture and rope.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be had, do not fit together, or are not what the configuration says.
+    pub fn open(&self, on_transfer: OnTransfer<'_>) -> Result<ModelFiles, PipelineError> {
+        let (name, checkpoint, folder) = self.checkpoint(on_transfer)?;
+        let files = ModelFiles::from_checkpoint(&name, checkpoint, folder.as_deref())?;
         self.hold(files)
     }
 }

@@ -15,6 +15,7 @@ use crate::{
             ModelOutputs, PipelineModel, ReturnHiddenStates, ReturnLogits, SequenceInputs,
             TokenInputs,
         },
+        sampler,
         sampling::SamplingParams,
     },
     session::InferenceSession,
@@ -203,7 +204,7 @@ impl PipelineModel for DecoderModel {
         self.sampler.write("settings", &settings)?;
         let dims = self.sampler.dims(&self.sizes(inputs))?;
         self.sampler.run(&dims)?;
-        let scores = self.read_scores(&settings, 1).await?;
+        let scores = sampler::read_scores(&self.sampler, &settings, 1).await?;
         let of = |rows: &Vec<usize>| {
             rows.iter()
                 .map(|row| scores[*row].clone())

@@ -6,8 +6,8 @@ use super::DecoderModel;
 use crate::{
     pipelines::{
         PipelineError,
-        log_probabilities::{SCORE_WORDS, TokenScore},
         pipeline_model::{SequenceInputs, TokenInputs},
+        sampler,
         scheduler::{Chunk, ChunkOutput, Scheduler, Step},
     },
     session::submit,
@@ -83,7 +83,7 @@ impl DecoderModel {
         let rows = settings.len();
         let places = (step.repeat * rows) as u64;
         let out: Vec<u32> = self.sampler.read("out", places).await?;
-        let scores = self.read_scores(&settings, step.repeat).await?;
+        let scores = sampler::read_scores(&self.sampler, &settings, step.repeat).await?;
         let mut first = 0;
         let mut outputs = Vec::with_capacity(step.chunks.len());
         for chunk in &step.chunks {
@@ -105,30 +105,5 @@ impl DecoderModel {
             first = next;
         }
         Ok(outputs)
-    }
-
-    /// The scores of every row of every step; none where they are not wanted. Nothing is read if
-    /// none are.
-    pub(super) async fn read_scores(
-        &self,
-        settings: &[SampleSettings],
-        steps: usize,
-    ) -> Result<Vec<Option<TokenScore>>, PipelineError> {
-        let places = steps * settings.len();
-        if settings.iter().all(|row| row.scored == 0) {
-            return Ok(vec![None; places]);
-        }
-        let words: Vec<u32> = self
-            .sampler
-            .read("scores", places as u64 * SCORE_WORDS)
-            .await?;
-        let rows = settings.iter().cycle();
-        let places = words.chunks(SCORE_WORDS as usize).zip(rows);
-        Ok(places
-            .map(|(words, row)| {
-                let top = row.scored.checked_sub(1)?;
-                Some(TokenScore::from_words(words, top))
-            })
-            .collect())
     }
 }

@@ -1,0 +1,300 @@
+//! Models that run through Hugging Face's candle: the engine `huggingface`.
+//!
+//! `cargo nextest run --workspace --features candle --test candle`, after
+//! `cargo build --workspace --bins --features candle`.
+
+mod errors;
+mod tiny;
+
+use std::{ops::ControlFlow, path::Path};
+
+use tiny::{NAMES, Tiny, VOCAB, tiny};
+use wisp_engine::pipelines::{
+    FinishReason, PipelineError, SamplingParams,
+    candle::{CANDLE_ARCHITECTURES, CandleFiles, CandleGenerator, CandleModel},
+    text_generation::{GenerateOptions, Generation},
+};
+use wisp_tests::{
+    goldens::{Golden, for_each},
+    program::{LOGITS_WITHIN, assert_close, assert_rows_close, ids, run},
+};
+
+/// A checkpoint in a folder of its own.
+fn written(checkpoint: &Tiny) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    checkpoint.write(folder.path());
+    folder
+}
+
+/// Loads a checkpoint.
+fn load(checkpoint: &Tiny) -> Result<CandleModel, PipelineError> {
+    let folder = written(checkpoint);
+    CandleModel::load(&CandleFiles::open(folder.path())?, None)
+}
+
+/// The logits behind every token, one token at a time.
+fn rows(model: &mut CandleModel, tokens: &[u32]) -> Vec<Vec<f32>> {
+    model.reset().unwrap();
+    let row = |(at, token): (usize, &u32)| model.forward(&[*token], at).unwrap();
+    tokens.iter().enumerate().map(row).collect()
+}
+
+fn generate(
+    path: &Path,
+    max_length: Option<u64>,
+    prompt: &[u32],
+    options: &GenerateOptions,
+) -> Generation {
+    let files = CandleFiles::open(path).unwrap();
+    let mut generator = CandleGenerator::load(&files, max_length).unwrap();
+    let shown = |_: &str| ControlFlow::Continue(());
+    let first = generator
+        .generate_blocking(&files, prompt, options, shown)
+        .unwrap();
+    let again = generator
+        .generate_blocking(&files, prompt, options, shown)
+        .unwrap();
+    assert_eq!(first, again, "a generator forgets what it generated");
+    first
+}
+
+fn drawn(sampling: SamplingParams) -> GenerateOptions {
+    GenerateOptions {
+        sampling,
+        max_new_tokens: Some(24),
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    }
+}
+
+/// What Wisp and candle both have agrees with transformers, so that the way to candle is right.
+#[test]
+fn goldens() {
+    for_each(
+        &["llama", "llama3-rope-tied", "qwen2"],
+        |name, directory, golden: &Golden| {
+            let files = CandleFiles::open(directory).unwrap();
+            let mut model = CandleModel::load(&files, None).unwrap();
+            let got = rows(&mut model, &golden.tokens);
+            let off = assert_rows_close(name, &got, &golden.logits);
+            model.reset().unwrap();
+            let whole = model.forward(&golden.tokens, 0).unwrap();
+            assert_close(name, &whole, &golden.logits[golden.tokens.len() - 1]);
+            let options = GenerateOptions {
+                max_new_tokens: Some(golden.greedy.len()),
+                ..drawn(SamplingParams::default())
+            };
+            let greedy = generate(directory, None, &golden.tokens, &options);
+            assert_eq!(greedy.tokens, golden.greedy, "{name}");
+            println!("{name}: within {off:.1e}");
+        },
+    );
+}
+
+/// Candle's sliding window is another than transformers': up to its length there is no difference.
+#[test]
+fn mistral_within_its_window() {
+    for_each(&["mistral-swa"], |name, directory, golden: &Golden| {
+        let files = CandleFiles::open(directory).unwrap();
+        let error = CandleModel::load(&files, None).unwrap_err().to_string();
+        assert!(error.contains("--max-length 7"), "{error}");
+        let mut model = CandleModel::load(&files, Some(7)).unwrap();
+        let got = rows(&mut model, &golden.tokens[..7]);
+        assert_rows_close(name, &got, &golden.logits[..7]);
+    });
+}
+
+#[test]
+fn every_architecture_is_tested() {
+    let mut tested = NAMES.to_vec();
+    let mut rows: Vec<&str> = CANDLE_ARCHITECTURES.iter().map(|row| row.name).collect();
+    tested.sort_unstable();
+    rows.sort_unstable();
+    assert_eq!(tested, rows);
+}
+
+/// A prompt at once, token by token, or in two parts: the same logits. A model that was reset begins anew.
+#[test]
+fn incremental_is_whole() {
+    let tokens: Vec<u32> = (0..17).map(|i| (i * 37 + 5) % VOCAB as u32).collect();
+    for name in NAMES {
+        let mut model = load(&tiny(name)).unwrap();
+        let each = rows(&mut model, &tokens);
+        assert!(each[16].iter().all(|logit| logit.is_finite()), "{name}");
+        assert_ne!(each[16], each[15], "{name}");
+        for end in [1, 2, 9, 17] {
+            model.reset().unwrap();
+            let whole = model.forward(&tokens[..end], 0).unwrap();
+            for (a, b) in whole.iter().zip(&each[end - 1]) {
+                assert!((a - b).abs() <= 1e-4, "{name}, {end} tokens: {a} and {b}");
+            }
+        }
+        model.reset().unwrap();
+        model.forward(&tokens[..6], 0).unwrap();
+        let parts = model.forward(&tokens[6..], 6).unwrap();
+        for (a, b) in parts.iter().zip(&each[16]) {
+            assert!((a - b).abs() <= 1e-4, "{name}, in parts: {a} and {b}");
+        }
+        // What is not before a token does not matter to it.
+        let mut others = tokens.clone();
+        others[16] ^= 1;
+        assert_eq!(rows(&mut model, &others)[..16], each[..16], "{name}");
+    }
+}
+
+/// Tokens are drawn as Wisp's own sampler does.
+#[test]
+fn sampling() {
+    let folder = written(&tiny("StableLmForCausalLM"));
+    let (path, prompt) = (folder.path(), [1, 5, 9]);
+    let greedy = generate(path, None, &prompt, &drawn(SamplingParams::default()));
+    assert_eq!(
+        (greedy.tokens.len(), greedy.finish_reason),
+        (24, FinishReason::Length)
+    );
+    let mut model = CandleModel::load(&CandleFiles::open(path).unwrap(), None).unwrap();
+    let all = [&prompt[..], &greedy.tokens].concat();
+    let logits = rows(&mut model, &all);
+    for (at, token) in greedy.tokens.iter().enumerate() {
+        let row = &logits[prompt.len() + at - 1];
+        assert!(
+            row.iter()
+                .all(|logit| *logit <= row[*token as usize] + LOGITS_WITHIN)
+        );
+    }
+    let with = |change: fn(&mut SamplingParams)| {
+        let mut sampling = SamplingParams {
+            temperature: 1.5,
+            seed: 7,
+            ..Default::default()
+        };
+        change(&mut sampling);
+        generate(path, None, &prompt, &drawn(sampling)).tokens
+    };
+    let hot = with(|_| ());
+    assert_ne!(hot, greedy.tokens);
+    assert_eq!(hot, with(|_| ()), "the same seed");
+    assert_ne!(hot, with(|s| s.seed = 8), "another seed");
+    for narrow in [
+        with(|s| s.top_k = 1),
+        with(|s| s.top_p = 1e-6),
+        with(|s| s.min_p = 1.0),
+        with(|s| s.temperature = 0.0),
+    ] {
+        assert_eq!(narrow, greedy.tokens);
+    }
+    let mut once = with(|s| s.presence_penalty = 1e4);
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), 24, "no token twice");
+    assert_eq!(with(|s| s.logit_bias = vec![(17, 1e4)]), [17; 24]);
+}
+
+/// Log-probabilities are those of the log-softmax of the logits, of the prompt's tokens too.
+#[test]
+fn log_probabilities() {
+    let folder = written(&tiny("MambaForCausalLM"));
+    let prompt = [4, 8, 15, 16, 23];
+    let scored = SamplingParams {
+        log_probs: Some(2),
+        prompt_log_probs: true,
+        ..SamplingParams::default()
+    };
+    let generation = generate(folder.path(), None, &prompt, &drawn(scored));
+    let all = [&prompt[..], &generation.tokens].concat();
+    let mut model = CandleModel::load(&CandleFiles::open(folder.path()).unwrap(), None).unwrap();
+    let logits = rows(&mut model, &all);
+    let scores: Vec<_> = generation
+        .prompt_scores
+        .iter()
+        .chain(&generation.scores)
+        .collect();
+    assert_eq!(scores.len(), all.len() - 1);
+    for (at, score) in scores.into_iter().enumerate() {
+        let total: f64 = logits[at].iter().map(|l| f64::from(*l).exp()).sum();
+        let expected = f64::from(logits[at][all[at + 1] as usize]) - total.ln();
+        let off = (f64::from(score.log_probability) - expected).abs();
+        assert!(off < 1e-4, "token {}: off by {off}", at + 1);
+        assert_eq!(score.top.len(), 2);
+    }
+}
+
+/// A text ends at the context's end, at a token that ends texts, and where nobody listens.
+#[test]
+fn ends() {
+    let folder = written(&tiny("OlmoForCausalLM"));
+    let endless = GenerateOptions {
+        max_new_tokens: None,
+        ..drawn(SamplingParams::default())
+    };
+    let long = generate(folder.path(), Some(20), &[1, 2, 3], &endless);
+    // The last token needs no place.
+    assert_eq!(
+        (long.tokens.len(), long.finish_reason),
+        (18, FinishReason::Length)
+    );
+    let mut checkpoint = tiny("OlmoForCausalLM");
+    checkpoint.config["eos_token_id"] = long.tokens[4].into();
+    let ending = written(&checkpoint);
+    let options = GenerateOptions {
+        ignore_eos: false,
+        ..endless
+    };
+    let short = generate(ending.path(), Some(20), &[1, 2, 3], &options);
+    let first = long
+        .tokens
+        .iter()
+        .position(|token| *token == long.tokens[4])
+        .unwrap();
+    assert_eq!(short.tokens, long.tokens[..first]);
+    assert_eq!(short.finish_reason, FinishReason::Stop);
+    let files = CandleFiles::open(folder.path()).unwrap();
+    let mut generator = CandleGenerator::load(&files, None).unwrap();
+    let one = generator
+        .generate_blocking(&files, &[1, 2, 3], &options, |_| ControlFlow::Break(()))
+        .unwrap();
+    assert_eq!(one.tokens, long.tokens[..1]);
+    assert_eq!(one.finish_reason, FinishReason::Cancelled);
+}
+
+/// The program runs what Wisp lacks, says so where it is not asked to, and lists it.
+#[test]
+fn the_program() {
+    let list = run(["list", "--json"]).json();
+    let listed = list["through_candle"].as_array().unwrap();
+    assert!(!listed.is_empty(), "build wisp with --features candle");
+    let folder = written(&tiny("PhiForCausalLM"));
+    let (model, prompt) = (folder.path().to_str().unwrap(), [7, 11, 13]);
+    let tokens = ids(&prompt);
+    let fixed = [
+        "generate",
+        "--model",
+        model,
+        "--tokens",
+        &tokens,
+        "--max-new-tokens",
+        "6",
+    ];
+    let error = run(fixed).failed("an architecture that Wisp lacks");
+    assert!(error.contains("--engine huggingface"), "{error}");
+    let engine = ["--engine", "huggingface", "--json", "--ignore-eos"];
+    let json = run([&fixed[..], &engine].concat()).json();
+    let options = GenerateOptions {
+        max_new_tokens: Some(6),
+        ..drawn(SamplingParams::default())
+    };
+    let expected = generate(folder.path(), None, &prompt, &options).tokens;
+    assert_eq!(json["tokens"], serde_json::json!(expected));
+    assert_eq!(json["device"], "the CPU (candle)");
+    for (flags, words) in [
+        (["--device", "vulkan"], "runs on the CPU"),
+        (["--lora", "a=b"], "no adapters"),
+        (["--adapter", "a"], "no adapters"),
+        (["--max-length", "65"], "64 positions"),
+    ] {
+        let error = run([&fixed[..], &engine, &flags].concat()).failed("what candle has not");
+        assert!(error.contains(words), "{error}");
+    }
+    let info = run(["info", model, "--engine", "huggingface"]);
+    assert_ne!(info.status, Some(0), "only generation runs through candle");
+}
