@@ -200,7 +200,7 @@ fn entry(kernel: &Composed, variant: &Variant, file: &Path) -> Result<String, St
         "Kernel {{ name: {name:?}, op: {op:?}, wgsl: include_str!({file:?}), workgroup_size: {:?}, \
          tile: [{x}, {y}], bindings: &{bindings}, needs: Needs {{ subgroups: {}, f16: {}, \
          min_subgroup_size: {} }}, suits: Suits::{:?}, max_rows_y: {}, cols_multiple: {}, \
-         workgroup_bytes: {workgroup_bytes} }},\n",
+         folds_into_z: {}, workgroup_bytes: {workgroup_bytes} }},\n",
         main.workgroup_size,
         feature("subgroups"),
         feature("f16"),
@@ -208,6 +208,7 @@ fn entry(kernel: &Composed, variant: &Variant, file: &Path) -> Result<String, St
         variant.suits,
         variant.max_rows_y,
         constant(module, "COLS_MULTIPLE").first().unwrap_or(&1),
+        kernel.wgsl.contains("wid.z"),
     ))
 }
 

@@ -439,6 +439,9 @@ impl Model {
                 };
                 slot.copy_from_slice(&value.to_le_bytes());
             }
+            for size in &call.grid {
+                evaluate(&call.label, size, dims)?;
+            }
         }
         self.device.write(&self.params, 0, &bytes)?;
         *written = Some(dims.clone());
@@ -470,7 +473,7 @@ impl Model {
         // A long row of workgroups is folded into the next dimension; kernels unfold it.
         let workgroups = match () {
             () if x <= most => [x, y, 1],
-            () if call.grid[1] == Size::fixed(1) => [most, x.div_ceil(most), 1],
+            () if !pipeline.kernel().folds_into_z => [most, x.div_ceil(most), 1],
             () => [most, y, x.div_ceil(most)],
         };
         Some(Dispatch {
