@@ -57,6 +57,17 @@ export class Generation {
     };
   }
 
+  /** All pieces as one. */
+  async whole(): Promise<Piece> {
+    const whole: Piece = { text: "", tokens: [], finish: null };
+    for await (const { text, tokens, finish } of this.pieces()) {
+      whole.text += text;
+      whole.tokens.push(...tokens);
+      whole.finish = finish ?? whole.finish;
+    }
+    return whole;
+  }
+
   async *pieces(): AsyncGenerator<Piece, void> {
     const controller = new AbortController();
     const stop = () => controller.abort();

@@ -5,7 +5,7 @@ import { WispError, type WispErrorCode } from "./errors.js";
 import { Generation } from "./generate.js";
 import type {
   ChatCompletion, ChatCompletionChunk, ChatParams, Completion, CompletionParams, EmbeddingParams,
-  Embeddings, RequestOptions,
+  Embeddings, FinishReason, GenerateParams, RequestOptions, Usage,
 } from "./openai.js";
 import type { HubSource, ModelSource } from "./source.js";
 
@@ -50,6 +50,10 @@ export interface BenchReport {
   prefill: Rate;
   decode: Rate;
 }
+
+type ChatDelta = ChatCompletionChunk["choices"][0]["delta"];
+
+const withTokens = (params: GenerateParams, token_ids: number[]) => (params.return_token_ids ? { token_ids } : {});
 
 /** A loaded model. */
 export class Wisp {
@@ -123,19 +127,14 @@ export class Wisp {
   }
 
   private async createChat(params: ChatParams, request: RequestOptions = {}): Promise<unknown> {
-    const { messages } = params;
-    const run = new Generation(this.caller, "chatcmpl", { messages }, params, request);
+    const run = new Generation(this.caller, "chatcmpl", { messages: params.messages }, params, request);
     if (params.stream) return this.chatChunks(run, params);
-    let content = "";
-    let finish: "stop" | "length" = "length";
-    for await (const piece of run.pieces()) {
-      content += piece.text;
-      finish = piece.finish ?? finish;
-    }
+    const { text: content, finish, tokens } = await run.whole();
     return {
       id: run.id, object: "chat.completion", created: run.created, model: this.info.name,
       choices: [{
-        index: 0, message: { role: "assistant", content, refusal: null }, logprobs: null, finish_reason: finish,
+        index: 0, message: { role: "assistant", content, refusal: null }, logprobs: null, finish_reason: finish ?? "length",
+        ...withTokens(params, tokens),
       }],
       usage: run.usage,
     } satisfies ChatCompletion;
@@ -147,12 +146,12 @@ export class Wisp {
       id: run.id, object: "chat.completion.chunk" as const, created: run.created, model: this.info.name,
       ...(withUsage ? { usage: null } : {}),
     };
-    const chunk = (
-      delta: { role?: "assistant"; content?: string }, finish_reason: "stop" | "length" | null,
-    ): ChatCompletionChunk => ({ ...head, choices: [{ index: 0, delta, logprobs: null, finish_reason }] });
+    const chunk = (delta: ChatDelta, finish: FinishReason | null, tokens: number[] = []): ChatCompletionChunk => ({
+      ...head, choices: [{ index: 0, delta, logprobs: null, finish_reason: finish, ...withTokens(params, tokens) }],
+    });
     yield chunk({ role: "assistant", content: "" }, null);
-    for await (const { text, finish } of run.pieces()) {
-      if (text) yield chunk({ content: text }, null);
+    for await (const { text, finish, tokens } of run.pieces()) {
+      if (text || tokens.length > 0) yield chunk({ content: text }, null, tokens);
       if (finish) yield chunk({}, finish);
     }
     if (withUsage) yield { ...head, choices: [], usage: run.usage };
@@ -162,24 +161,29 @@ export class Wisp {
     const { prompt } = params;
     const given = typeof prompt === "string" ? { text: prompt } : { tokens: prompt };
     const run = new Generation(this.caller, "cmpl", given, params, request);
-    const object = (text: string, finish_reason: "stop" | "length" | null): Completion => ({
-      id: run.id, object: "text_completion", created: run.created, model: this.info.name,
-      choices: [{ index: 0, text, logprobs: null, finish_reason }],
-    });
     const echo = !params.echo ? "" : typeof prompt === "string" ? prompt : await this.detokenize(prompt);
-    if (params.stream) {
-      return (async function* () {
-        if (echo) yield object(echo, null);
-        for await (const { text, finish } of run.pieces()) if (text || finish) yield object(text, finish);
-      })();
+    if (params.stream) return this.completionPieces(run, params, echo);
+    const { text, finish, tokens } = await run.whole();
+    return { ...this.completion(run, params, echo + text, finish ?? "length", tokens), usage: run.usage };
+  }
+
+  private completion(
+    run: Generation, params: CompletionParams, text: string, finish: FinishReason | null, tokens: number[] = [],
+  ): Completion {
+    return {
+      id: run.id, object: "text_completion", created: run.created, model: this.info.name,
+      choices: [{ index: 0, text, logprobs: null, finish_reason: finish, ...withTokens(params, tokens) }],
+    };
+  }
+
+  private async *completionPieces(run: Generation, params: CompletionParams, echo: string): AsyncGenerator<Completion> {
+    if (echo) yield this.completion(run, params, echo, null);
+    for await (const { text, finish, tokens } of run.pieces()) {
+      if (text || finish || tokens.length > 0) yield this.completion(run, params, text, finish, tokens);
     }
-    let text = echo;
-    let finish: "stop" | "length" = "length";
-    for await (const piece of run.pieces()) {
-      text += piece.text;
-      finish = piece.finish ?? finish;
+    if (params.stream_options?.include_usage) {
+      yield { ...this.completion(run, params, "", null), choices: [], usage: run.usage };
     }
-    return { ...object(text, finish), usage: run.usage };
   }
 
   private async createEmbeddings({ input }: EmbeddingParams): Promise<Embeddings> {
@@ -206,7 +210,7 @@ export interface ChatCreate {
 /** `completions.create`: with `stream`, pieces as they come. */
 export interface CompletionCreate {
   (params: CompletionParams & { stream: true }, request?: RequestOptions): Promise<AsyncIterable<Completion>>;
-  (params: CompletionParams & { stream?: false | null }, request?: RequestOptions): Promise<Completion & { usage: import("./openai.js").Usage }>;
+  (params: CompletionParams & { stream?: false | null }, request?: RequestOptions): Promise<Completion & { usage: Usage }>;
 }
 
 export default Wisp;

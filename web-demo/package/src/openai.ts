@@ -27,6 +27,8 @@ export interface GenerateParams {
   stop?: string | string[] | null;
   /** Not OpenAI's: go on after tokens that end a text. */
   ignore_eos?: boolean;
+  /** vLLM's: tell the tokens too, as `token_ids` of each choice. */
+  return_token_ids?: boolean | null;
   n?: 1 | null;
   model?: string;
   stream_options?: { include_usage?: boolean } | null;
@@ -75,6 +77,7 @@ export interface ChatCompletion {
     message: { role: "assistant"; content: string; refusal: null };
     logprobs: null;
     finish_reason: FinishReason;
+    token_ids?: number[];
   }];
   usage: Usage;
 }
@@ -89,6 +92,7 @@ export interface ChatCompletionChunk {
     delta: { role?: "assistant"; content?: string };
     logprobs: null;
     finish_reason: FinishReason | null;
+    token_ids?: number[];
   }[];
   /** With the last chunk, if `stream_options.include_usage` asks for it. */
   usage?: Usage | null;
@@ -99,8 +103,9 @@ export interface Completion {
   object: "text_completion";
   created: number;
   model: string;
-  choices: { index: 0; text: string; logprobs: null; finish_reason: FinishReason | null }[];
-  usage?: Usage;
+  choices: { index: 0; text: string; logprobs: null; finish_reason: FinishReason | null; token_ids?: number[] }[];
+  /** Of what is streamed only with the last piece, and only if `stream_options.include_usage` asks for it. */
+  usage?: Usage | null;
 }
 
 export interface Embeddings {
