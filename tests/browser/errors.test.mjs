@@ -16,7 +16,7 @@ before(async () => {
     virtual: {
       "/page.gguf": file(page, "text/html"), "/cut.gguf": file(cut), "/tiny.gguf": file(tiny), "/empty.gguf": file(Buffer.alloc(0)),
       "/odd.gguf": file(Buffer.from(tiny.toString("latin1").replaceAll("llama", "lxama"), "latin1")),
-      "/huge.gguf": llama({ layers: 1, width: 4096, hidden: 4096, heads: 32, vocab: 400_000 }),
+      "/long.gguf": llama({ layers: 1, width: 64, hidden: 64, heads: 1, vocab: 64, context: 4_000_000 }),
     },
   });
   other = await serve({ virtual: { "/tiny.gguf": file(tiny) } });
@@ -57,7 +57,7 @@ test("a model that is not there", () => fails({ model: "/missing.gguf" }, "Netwo
 test("a server that nobody runs", () => fails({ model: "http://localhost:9/model.gguf" }, "Network", /cannot be fetched/));
 test("an address that is none", () => fails({ model: "http://" }, "Network", /address/));
 test("a server that refuses other sites", () => fails({ model: `${other.url}/tiny.gguf` }, "Network", /CORS/));
-test("a model that is too large", () => fails({ model: "/huge.gguf", baseline: true, cache: "none" }, "OutOfMemory", /allows|memory/));
+test("a context that is too long", () => fails({ model: "/long.gguf", maxLength: 4_000_000, baseline: true }, "OutOfMemory", /use maxLength \d+ or less/));
 
 test("another site that allows it", async () => {
   other.state.headers = { "Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "Range" };

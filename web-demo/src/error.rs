@@ -55,11 +55,18 @@ fn weight_kind(error: &WeightError) -> &'static str {
     }
 }
 
+/// What the command line's flags are called here.
+const FLAGS: [(&str, &str); 2] = [
+    ("--max-length", "maxLength"),
+    ("--prefill-chunk", "maxStepTokens"),
+];
+
 impl From<PipelineError> for Failure {
     fn from(error: PipelineError) -> Failure {
+        let rename = |text: String, (flag, name): &(&str, &str)| text.replace(flag, name);
         Failure {
             kind: kind(&error),
-            message: error.to_string(),
+            message: FLAGS.iter().fold(error.to_string(), rename),
         }
     }
 }

@@ -5,6 +5,8 @@
 
 mod engine;
 mod error;
+mod kernels;
 mod source;
 
 pub use engine::Engine;
+pub use kernels::Kernels;

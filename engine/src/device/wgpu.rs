@@ -233,6 +233,8 @@ async fn open_adapter(adapter: wgpu::Adapter, profile: Profile) -> Result<Device
             device: info.name.clone(),
             message: error.to_string(),
         })?;
+    #[cfg(target_arch = "wasm32")]
+    let info = with_subgroups(info, &device, &adapter);
     let error = Arc::new(Mutex::new(None));
     watch(&device, &info.name, &error);
     let poller = Poller::new(&device);
@@ -246,6 +248,30 @@ async fn open_adapter(adapter: wgpu::Adapter, profile: Profile) -> Result<Device
         uploading: AtomicU64::new(0),
         poller,
     }))
+}
+
+/// In a browser wgpu 30 neither asks for subgroups nor tells of them. Whoever opens the device may
+/// have asked for them behind its back, as Wisp's package does; then the device has them.
+#[cfg(target_arch = "wasm32")]
+fn with_subgroups(
+    mut info: DeviceInfo,
+    device: &wgpu::Device,
+    adapter: &wgpu::Adapter,
+) -> DeviceInfo {
+    let raw = device.as_webgpu();
+    if raw.is_some_and(|raw| raw.features().has("subgroups")) {
+        info.capabilities.subgroups = true;
+        info.capabilities.min_subgroup_size = adapter.get_info().subgroup_min_size;
+    }
+    info
+}
+
+/// A kernel's source. Browsers want to be told that it uses subgroups; naga does not.
+fn source(kernel: &'static Kernel) -> std::borrow::Cow<'static, str> {
+    match kernel.needs.subgroups && cfg!(target_arch = "wasm32") {
+        true => format!("enable subgroups;\n{}", kernel.wgsl).into(),
+        false => kernel.wgsl.into(),
+    }
 }
 
 /// Keeps the first error that the device reports.
@@ -343,7 +369,7 @@ impl WgpuDevice {
     fn compile(&self, kernel: &'static Kernel) -> wgpu::ComputePipeline {
         let descriptor = wgpu::ShaderModuleDescriptor {
             label: Some(kernel.name),
-            source: wgpu::ShaderSource::Wgsl(kernel.wgsl.into()),
+            source: wgpu::ShaderSource::Wgsl(source(kernel)),
         };
         // SAFETY: the built-in kernels are validated by naga when wisp-shaders is built, their loops
         // are bounded by their parameters, and every index is kept in range by the kernel itself;

@@ -13,8 +13,8 @@ class Writer {
   string(text) { const b = Buffer.from(text); this.u64(b.length); this.parts.push(b); }
 }
 
-/** A Llama of these sizes without a tokenizer, as a file `{ size, read }`. */
-export function llama({ layers, width, hidden, heads, vocab, context = 64 }) {
+/** A Llama of these sizes without a tokenizer, in so many files, each `{ size, read }`. */
+export function llamaParts({ layers, width, hidden, heads, vocab, context = 64 }, count) {
   const metadata = [
     ["general.architecture", "string", "llama"], ["llama.block_count", "u32", layers],
     ["llama.embedding_length", "u32", width], ["llama.feed_forward_length", "u32", hidden],
@@ -30,6 +30,17 @@ export function llama({ layers, width, hidden, heads, vocab, context = 64 }) {
     matrix("ffn_up", hidden, width);
     matrix("ffn_down", width, hidden);
   }
+  if (count === 1) return [file(metadata, tensors)];
+  return Array.from({ length: count }, (_, no) => {
+    const split = [["split.no", "u32", no], ["split.count", "u32", count], ["split.tensors.count", "u32", tensors.length]];
+    return file([...(no === 0 ? metadata : []), ...split], tensors.filter((_, i) => i % count === no));
+  });
+}
+
+/** The same in one file. */
+export const llama = (sizes) => llamaParts(sizes, 1)[0];
+
+function file(metadata, tensors) {
   const out = new Writer();
   out.parts.push(Buffer.from("GGUF"));
   out.u32(3);

@@ -2,6 +2,7 @@
 import { createServer } from "node:http";
 import { createReadStream, statSync } from "node:fs";
 import { extname, join, normalize } from "node:path";
+import { pipeline } from "node:stream/promises";
 
 const TYPES = {
   ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".json": "application/json",
@@ -61,27 +62,17 @@ const PIECE = 256 << 10;
 
 /** Sends bytes; `breakAfter` bytes of them, then hangs up; `delay` milliseconds between pieces. */
 async function send(response, file, start, end, { breakAfter = Infinity, delay = 0 }) {
-  if (end <= start) return void response.end();
-  if (file.stream && breakAfter === Infinity && !delay) return void file.stream(start, end).pipe(response);
-  let sent = 0;
-  for (let at = start; at < end; at += PIECE) {
-    const to = Math.min(at + PIECE, end);
-    const bytes = file.read ? file.read(at, to) : await whole(file.stream(at, to));
-    if (sent + bytes.length > breakAfter) {
-      response.write(bytes.subarray(0, breakAfter - sent), () => response.destroy());
-      return;
+  const stop = Math.min(end, start + breakAfter);
+  const pieces = async function* () {
+    for (let at = start; at < stop; at += PIECE) {
+      const to = Math.min(at + PIECE, stop);
+      yield file.read ? file.read(at, to) : await whole(file.stream(at, to));
+      if (delay) await new Promise((resolve) => setTimeout(resolve, delay));
     }
-    sent += bytes.length;
-    if (!response.write(bytes)) {
-      await new Promise((resolve) => {
-        response.once("drain", resolve);
-        response.once("close", resolve);
-      });
-    }
-    if (response.destroyed) return;
-    if (delay) await new Promise((resolve) => setTimeout(resolve, delay));
-  }
-  response.end();
+  };
+  // Whoever listens may hang up, too.
+  await pipeline(pieces, response, { end: stop === end }).catch(() => {});
+  if (stop < end) response.destroy();
 }
 
 async function whole(stream) {

@@ -48,7 +48,9 @@ async function write(folder: FileSystemDirectoryHandle, name: string, parts: Blo
   } catch (error) {
     await stream.abort().catch(() => {});
     await folder.removeEntry(name).catch(() => {});
-    throw WispError.from(error);
+    // That, too, is how Chromium says that there is no room.
+    const full = error instanceof DOMException && error.name === "AbortError";
+    throw full ? new WispError("QuotaExceeded", "the browser gives this page no more storage", error) : WispError.from(error);
   }
 }
 
