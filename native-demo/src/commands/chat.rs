@@ -2,7 +2,7 @@
 
 use std::{io::Write, ops::ControlFlow};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use rustyline::{DefaultEditor, error::ReadlineError};
 use wisp_engine::pipelines::{
@@ -42,7 +42,7 @@ impl Chat {
             .iter()
             .map(|text| Message::new("system", text))
             .collect();
-        encode(&files, &[Message::new("user", "")])?;
+        files.chat_prompt(&[Message::new("user", "")])?;
         let limits = settings.limits(&files)?;
         let mut loaded = settings.load(&files, limits)?;
         eprintln!(

@@ -71,7 +71,7 @@ function file(metadata, tensors) {
 /** Bytes of the file. Those of weights are small numbers that differ from page to page. */
 function read(header, norms, start, end) {
   const bytes = Buffer.alloc(end - start);
-  header.copy(bytes, 0, start, Math.min(end, header.length));
+  if (start < header.length) header.copy(bytes, 0, start, Math.min(end, header.length));
   for (let at = Math.max(start, header.length); at < end; ) {
     const page = (at - header.length) >> 12;
     const next = Math.min(end, header.length + (page + 1) * 4096);
@@ -79,9 +79,9 @@ function read(header, norms, start, end) {
     at = next;
   }
   for (const [from, to] of norms) {
-    for (let at = header.length + from; at < header.length + to; at++) {
+    for (let at = Math.max(header.length + from, start); at < Math.min(header.length + to, end); at++) {
       // 1.0, byte by byte.
-      if (at >= start && at < end) bytes[at - start] = [0, 0, 0x80, 0x3f][(at - header.length - from) % 4];
+      bytes[at - start] = [0, 0, 0x80, 0x3f][(at - header.length - from) % 4];
     }
   }
   return bytes;
