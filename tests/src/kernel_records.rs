@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::kernels::{Case, Outputs, fits, workgroups};
 
 /// Bytes of a record beyond which it is left out: a browser's software adapter takes minutes for them.
-const MOST_BYTES: usize = 2 << 20;
+const MOST_BYTES: usize = 512 << 10;
 
 /// Where records go, if they are wanted.
 fn folder() -> Option<PathBuf> {
