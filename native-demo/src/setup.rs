@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use wisp_engine::{
     device::{Device, DeviceInfo},
     pipelines::{
-        ModelLimits, PipelineConfig, PipelineError, SamplingParams, TextEncoder,
+        ModelLimits, PipelineConfig, PipelineError, PipelineModel, SamplingParams, TextEncoder,
         checkpoint::{self, ModelFiles},
         huggingface_repo::{OnTransfer, Transfer},
         text_generation::TextGenerator,

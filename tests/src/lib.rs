@@ -4,6 +4,7 @@ pub mod dequantize;
 pub mod encoder;
 pub mod gguf_writer;
 pub mod hub;
+pub mod inside;
 pub mod kernel_records;
 pub mod kernels;
 pub mod program;

@@ -1,23 +1,16 @@
 //! Chunks, batches, steps and devices change no token. Through the library, with the model inside.
 
-use std::path::Path;
-
 use serde_json::Value;
-use wisp_engine::{
-    device::{Device, DeviceSpec, Profile},
-    pipelines::{
-        ModelLimits, Request, RequestId, SamplingParams, checkpoint::ModelFiles,
-        text_generation::TextGenerator,
-    },
-    session::InferenceSession,
+use wisp_engine::pipelines::{
+    ModelLimits, Request, RequestId, SamplingParams, text_generation::TextGenerator,
 };
-use wisp_tests::{on_every_device, program::Place};
+use wisp_tests::{
+    inside::{files, folder, session},
+    on_every_device,
+    program::Place,
+};
 
 const NEW_TOKENS: usize = 24;
-
-fn folder() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../native-demo/model")
-}
 
 /// A text of `len` tokens that begins at the golden's token `from`.
 fn text(from: usize, len: usize) -> Vec<u32> {
@@ -32,19 +25,7 @@ fn text(from: usize, len: usize) -> Vec<u32> {
 }
 
 fn load(place: Place, limits: ModelLimits) -> TextGenerator {
-    let (spec, profile) = match place {
-        Place::Host => ("host", Profile::Full),
-        Place::Vulkan => ("vulkan", Profile::Full),
-        Place::VulkanBaseline => ("vulkan", Profile::Baseline),
-    };
-    let spec: DeviceSpec = spec.parse().unwrap();
-    let files = ModelFiles::open(&folder().join("wisp-tiny.gguf")).unwrap();
-    pollster::block_on(async {
-        let session = InferenceSession::new(Device::open(&spec, profile, 0).await.unwrap());
-        TextGenerator::load(&session, &files, limits, None)
-            .await
-            .unwrap()
-    })
+    TextGenerator::load_blocking(&session(place), &files(), limits).unwrap()
 }
 
 fn limits() -> ModelLimits {

@@ -1,36 +1,23 @@
 //! Sampling and batches of texts through the library, with the model inside: scores are those of the
 //! logits, penalties and biases do what they say, and neither neighbours nor shared pages matter.
 
-use std::{collections::HashMap, ops::ControlFlow, path::Path};
+use std::{collections::HashMap, ops::ControlFlow};
 
 use proptest::prelude::*;
-use wisp_engine::{
-    device::{Device, DeviceSpec, Profile},
-    pipelines::{
-        ModelLimits, PipelineError, Request, SamplingParams, TokenInputs,
-        checkpoint::ModelFiles,
-        text_generation::{GenerateOptions, Generation, TextGenerator},
-    },
-    session::InferenceSession,
+use wisp_engine::pipelines::{
+    DecoderModel, ModelLimits, PipelineError, PipelineModel, Request, SamplingParams, TokenInputs,
+    text_generation::{GenerateOptions, Generation, TextGenerator},
 };
-use wisp_tests::{on_every_device, program::Place};
+use wisp_tests::{
+    inside::{files, session},
+    on_every_device,
+    program::Place,
+};
 
 const VOCAB: usize = 1024;
 
-fn files() -> ModelFiles {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../native-demo/model");
-    ModelFiles::open(&folder.join("wisp-tiny.gguf")).unwrap()
-}
-
 fn load(place: Place, limits: ModelLimits) -> TextGenerator {
-    let (spec, profile) = match place {
-        Place::Host => ("host", Profile::Full),
-        Place::Vulkan => ("vulkan", Profile::Full),
-        Place::VulkanBaseline => ("vulkan", Profile::Baseline),
-    };
-    let spec: DeviceSpec = spec.parse().unwrap();
-    let device = pollster::block_on(Device::open(&spec, profile, 0)).unwrap();
-    TextGenerator::load_blocking(&InferenceSession::new(device), &files(), limits).unwrap()
+    TextGenerator::load_blocking(&session(place), &files(), limits).unwrap()
 }
 
 fn limits() -> ModelLimits {
@@ -292,27 +279,11 @@ fn prefix_caching(place: Place) {
 
 /// MAX's method: over logits that `execute` left on the device.
 fn compute_log_probabilities(place: Place) {
-    let spec: DeviceSpec = match place {
-        Place::Host => "host",
-        _ => "vulkan",
-    }
-    .parse()
-    .unwrap();
     let files = files();
     pollster::block_on(async {
-        let device = Device::open(&spec, Profile::Full, 0).await.unwrap();
-        let session = InferenceSession::new(device);
-        let (spec, names) = (files.recognised.spec.clone(), files.recognised.names);
-        let mut model = wisp_engine::pipelines::DecoderModel::load(
-            &session,
-            spec,
-            names,
-            &files.checkpoint,
-            limits(),
-            None,
-        )
-        .await
-        .unwrap();
+        let mut model = DecoderModel::load(&session(place), &files, limits(), None)
+            .await
+            .unwrap();
         // Two sequences: all rows of the first, the last of the second.
         let (a, b) = (prompt(1, 6), prompt(2, 4));
         let index = (0..6).map(|at| [0, at]).chain((0..4).map(|at| [2, at]));
@@ -323,7 +294,7 @@ fn compute_log_probabilities(place: Place) {
             logit_rows: vec![0, 1, 2, 3, 4, 5, 9],
             page_table: (0..4 * pages).collect(),
         };
-        let logits = model.execute(&inputs).await.unwrap();
+        let logits = model.execute(&inputs).await.unwrap().logits;
         let rows: Vec<Vec<f64>> = logits.chunks(VOCAB).map(log_softmax).collect();
         let next = [17, 400];
         let got = model

@@ -170,9 +170,16 @@ fn echo_gives_the_prompt_back() {
 #[test]
 fn rope_is_overridden() {
     let expected = generate(&[])["tokens"].clone();
-    let each = ["normal", "neox"].map(|kind| generate(&["--rope-type", kind])["tokens"].clone());
-    assert!(each.contains(&expected), "one of them is the file's own");
-    assert_ne!(each[0], each[1], "and they differ");
+    let of = |kind| generate(&["--rope-type", kind])["tokens"].clone();
+    let each = ["normal", "neox", "none"].map(of);
+    assert!(
+        each[..2].contains(&expected),
+        "one of them is the file's own"
+    );
+    assert!(each[0] != each[1] && each[1] != each[2] && each[2] != each[0]);
+    let flags = ["generate", "--tokens", "1", "--rope-type", "longrope"];
+    let line = run(flags).failed("the model has no factors for it");
+    assert!(line.contains("longrope"), "{line}");
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub struct ModelFiles {
     pub checkpoint: Checkpoint,
     /// The architecture and its sizes.
     pub recognised: Recognised,
+    /// What describes the model in Hugging Face's layout; `None` in GGUF.
+    pub huggingface_config: Option<serde_json::Value>,
     /// The tokenizer, or why there is none; token ids work without.
     pub tokenizer: Result<Tokenizer, TokenizerError>,
     /// Tokens that end a text.
@@ -139,6 +141,7 @@ impl ModelFiles {
             name,
             checkpoint,
             recognised,
+            huggingface_config: serde_json::from_str(&config).ok(),
             tokenizer,
             stop_tokens,
             sentence_transformer,
@@ -203,6 +206,7 @@ impl ModelFiles {
             name,
             checkpoint,
             recognised,
+            huggingface_config: None,
             tokenizer,
             stop_tokens,
             sentence_transformer: SentenceTransformer::from_gguf(pooling_type),

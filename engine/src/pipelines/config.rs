@@ -127,11 +127,6 @@ const NOT_BUILT: &[NotBuilt] = &[
         |config| config.save_to_serialized_model_path.is_some(),
         "models are compiled when they are loaded",
     ),
-    (
-        "rope_type",
-        |config| matches!(config.rope_type, Some(RopeType::None | RopeType::LongRope)),
-        "normal, neox and yarn are",
-    ),
 ];
 
 impl PipelineConfig {
@@ -378,8 +373,6 @@ mod tests {
             r#"{"device_specs": ["host", "vulkan"]}"#,
             r#"{"serialized_model_path": "a"}"#,
             r#"{"save_to_serialized_model_path": "a"}"#,
-            r#"{"rope_type": "none"}"#,
-            r#"{"rope_type": "longrope"}"#,
         ]
         .map(|json| serde_json::from_str(json).unwrap())
         .into();

@@ -14,7 +14,7 @@ use crate::{
     weights::{Encoding, Views, WeightError, WeightSource},
 };
 
-use super::rope;
+use super::{pipeline_model::ReturnHiddenStates, rope};
 pub use names::{GGUF, HUGGING_FACE, HUGGING_FACE_BOTH_NORMS, QkvLayout, TensorNames};
 pub use spec::{DecoderSpec, EncoderSpec, LayerSpec, MoeSpec, NormPlacement, QkNorm, RopeSettings};
 use weights::Builder;
@@ -26,6 +26,8 @@ pub struct DecoderLayout {
     pub page_size: u32,
     /// Positions that the tables of rotations cover.
     pub max_length: u64,
+    /// Hidden states that a decoder returns beside its logits.
+    pub hidden_states: ReturnHiddenStates,
 }
 
 /// What can go wrong when a decoder's graph is built.
@@ -62,7 +64,8 @@ struct Inputs {
 /// Inputs: `tokens: u32 [tokens]`, `index: u32 [tokens, 2]` (sequence, position), `page_table:
 /// u32 [batch, max_pages]`, `logit_rows: u32 [logit_rows]` (which tokens' logits are wanted).
 /// Buffers: `k.N`, `v.N: f32 [pages, page_size, kv_heads, padded head_dim]`. Output: `logits: f32
-/// [logit_rows, vocab]`.
+/// [logit_rows, vocab]`, and `hidden_states: f32 [logit_rows or tokens, hidden]` where the layout
+/// asks for them.
 ///
 /// An encoder takes `lengths: u32 [batch]` (tokens of each text) in place of `logit_rows`, and
 /// `positions: u32 [tokens]` and `token_types: u32 [tokens]` where it has embeddings for them. Its
@@ -116,6 +119,7 @@ pub fn build(
     for layer in 0..spec.layers.len() {
         x = block(&mut b, layer, x, &inputs)?;
     }
+    let before_norm = x;
     if spec.norm_placement != NormPlacement::AfterSum {
         let name = format!("{}{}", b.root, names.final_norm);
         x = b.norm(spec.norm, x, name, spec.hidden_size)?;
@@ -123,8 +127,23 @@ pub fn build(
     match spec.encoder {
         Some(_) => b.graph.output("hidden", x),
         None => {
-            let logits = logits(&mut b, x, embedding)?;
+            let wanted = b
+                .graph
+                .input("logit_rows", DType::U32, shape!["logit_rows"]);
+            let last = b.graph.add(Op::GatherRows, &[x, wanted])?;
+            let logits = logits(&mut b, last, embedding)?;
             b.graph.output("logits", logits);
+            let hidden = match layout.hidden_states {
+                ReturnHiddenStates::None => None,
+                ReturnHiddenStates::Last => {
+                    Some(b.graph.add(Op::GatherRows, &[before_norm, wanted])?)
+                }
+                ReturnHiddenStates::All => Some(before_norm),
+                ReturnHiddenStates::AllNormalized => Some(x),
+            };
+            if let Some(hidden) = hidden {
+                b.graph.output("hidden_states", hidden);
+            }
         }
     }
     Ok(b.graph)
@@ -167,16 +186,13 @@ fn embed(
     b.norm(spec.norm, x, name, spec.hidden_size)
 }
 
-/// The wanted tokens' logits.
+/// The logits of the wanted tokens' hidden states.
 fn logits(
     b: &mut Builder<'_, '_>,
-    x: ValueId,
+    last: ValueId,
     embedding: ValueId,
 ) -> Result<ValueId, DecoderError> {
     let (spec, names) = (b.spec, b.names);
-    let wanted = shape!["logit_rows"];
-    let wanted = b.graph.input("logit_rows", DType::U32, wanted);
-    let last = b.graph.add(Op::GatherRows, &[x, wanted])?;
     let mut logits = if spec.tied {
         b.graph.add(Op::Linear, &[last, embedding])?
     } else {

@@ -13,6 +13,7 @@ pub mod huggingface_repo;
 pub mod kv_cache;
 pub mod log_probabilities;
 pub mod model;
+mod pipeline_model;
 pub mod request;
 pub mod rope;
 mod sampler;
@@ -35,7 +36,10 @@ pub use decoder::{DecoderError, DecoderSpec};
 pub use huggingface_repo::{HuggingFaceRepo, RepoError};
 pub use kv_cache::PrefixHits;
 pub use log_probabilities::{LogProbabilities, TokenScore};
-pub use model::{DecoderModel, ModelLimits, TokenInputs};
+pub use model::{DecoderModel, ModelLimits};
+pub use pipeline_model::{
+    ModelOutputs, PipelineModel, ReturnHiddenStates, ReturnLogits, SequenceInputs, TokenInputs,
+};
 pub use request::{FinishReason, Request, RequestError, RequestId};
 pub use sampling::{SamplingError, SamplingParams};
 pub use text_encoder::{EncodeError, EncodeOptions, Pooling, TextEncoder};

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use serde_json::Value;
+
 use crate::{
     compiler::Footprint,
     device::Capabilities,
@@ -12,12 +14,14 @@ use crate::{
 use wisp_shaders::params::IN_PROMPT;
 
 use super::{
-    PipelineError,
+    PipelineError, SupportedEncoding,
     decoder::{self, DecoderError, DecoderLayout, DecoderSpec, TensorNames},
+    pipeline_model::{ReturnHiddenStates, ReturnLogits, TokenInputs},
     request::Sequence,
-    sampler, text_encoder,
+    sampler,
 };
 
+mod execute;
 mod step;
 
 /// Sizes that a model is made for. They decide how much memory it takes.
@@ -43,6 +47,10 @@ pub struct ModelLimits {
     pub memory: u64,
     /// Sequences share the pages of equal beginnings.
     pub prefix_caching: bool,
+    /// Tokens of which logits are computed.
+    pub return_logits: ReturnLogits,
+    /// Hidden states that are returned.
+    pub return_hidden_states: ReturnHiddenStates,
 }
 
 impl Default for ModelLimits {
@@ -58,6 +66,8 @@ impl Default for ModelLimits {
             max_steps: 8,
             memory: 0,
             prefix_caching: false,
+            return_logits: ReturnLogits::LastToken,
+            return_hidden_states: ReturnHiddenStates::None,
         }
     }
 }
@@ -78,19 +88,6 @@ impl ModelLimits {
     }
 }
 
-/// A ragged batch: the tokens of several sequences, one after the other.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TokenInputs {
-    /// `[tokens]`.
-    pub tokens: Vec<u32>,
-    /// `[tokens, 2]`: sequence and position of each token.
-    pub index: Vec<[u32; 2]>,
-    /// `[logit_rows]`: tokens whose logits are wanted.
-    pub logit_rows: Vec<u32>,
-    /// `[batch, pages_per_sequence]`.
-    pub page_table: Vec<u32>,
-}
-
 /// A decoder on a device, ready to run ragged batches.
 #[derive(Debug)]
 pub struct DecoderModel {
@@ -100,6 +97,10 @@ pub struct DecoderModel {
     sampler: Model,
     /// The page table that is on the device.
     page_table: Vec<u32>,
+    /// The checkpoint's `config.json`.
+    config: Option<Value>,
+    /// The encoding of the weights.
+    encoding: Option<SupportedEncoding>,
 }
 
 impl DecoderModel {
@@ -108,7 +109,7 @@ impl DecoderModel {
     /// # Errors
     ///
     /// If the checkpoint does not fit the spec, or the device has not enough memory.
-    pub async fn load(
+    async fn load_parts(
         session: &InferenceSession,
         spec: DecoderSpec,
         names: &TensorNames,
@@ -144,24 +145,23 @@ impl DecoderModel {
             decoder,
             sampler,
             page_table: Vec::new(),
+            config: None,
+            encoding: None,
         })
     }
 
-    /// What a checkpoint, also an encoder's, would take on a device, without loading it.
+    /// What a checkpoint, would take on a device, without loading it.
     ///
     /// # Errors
     ///
-    /// As [`Self::load`], as far as that does not depend on the device's memory.
-    pub fn estimate_memory(
+    /// As [`Self::load_parts`], as far as that does not depend on the device's memory.
+    fn estimate_parts(
         target: &Capabilities,
         spec: &DecoderSpec,
         names: &TensorNames,
         weights: &dyn WeightSource,
         limits: ModelLimits,
     ) -> Result<Footprint, PipelineError> {
-        if spec.encoder.is_some() {
-            return text_encoder::estimate_memory(target, spec, names, weights, limits);
-        }
         let limits = fit(target, spec, limits)?;
         let decoder = compile(target, spec, names, &mut Views::new(weights), limits)?;
         let sampler = sampler::build(spec.vocab_size)?;
@@ -236,23 +236,6 @@ impl DecoderModel {
             ("pages", self.limits.total_pages()),
             ("draws", draws(self.limits)),
         ]
-    }
-
-    /// Runs a batch and returns the wanted logits, `[logit_rows, vocab]`.
-    ///
-    /// # Errors
-    ///
-    /// If the batch exceeds the model's limits or the device fails.
-    pub async fn execute(&mut self, inputs: &TokenInputs) -> Result<Vec<f32>, PipelineError> {
-        let dims = self.write(inputs)?;
-        self.decoder.run(&dims)?;
-        Ok(self
-            .decoder
-            .read(
-                "logits",
-                inputs.logit_rows.len() as u64 * self.spec.vocab_size,
-            )
-            .await?)
     }
 
     /// Sets up the device's state of a sequence that begins to run, as far as its sampling needs any.
@@ -401,6 +384,7 @@ pub(super) fn compile(
     let layout = DecoderLayout {
         page_size: limits.page_size,
         max_length: limits.max_length,
+        hidden_states: limits.return_hidden_states,
     };
     let graph = decoder::build(spec, names, weights, layout)?;
     Ok(InferenceSession::compile_for(&graph, target)?)

@@ -4,20 +4,24 @@ mod batches;
 mod error;
 mod pooling;
 
+use serde_json::Value;
+
 use crate::{
     compiler::Footprint,
     device::Capabilities,
     session::{InferenceSession, InitOptions, Model},
-    weights::{Views, WeightSource},
+    weights::Views,
 };
 
 use super::{
-    DecoderSpec, PipelineError,
+    DecoderSpec, PipelineError, SupportedEncoding,
     architectures::Recognised,
     checkpoint::ModelFiles,
-    decoder::{EncoderSpec, TensorNames},
+    decoder::{DecoderError, EncoderSpec},
     kv_cache::{BlockTable, PagePool},
-    model::{self, ModelLimits, TokenInputs},
+    log_probabilities::LogProbabilities,
+    model::{self, ModelLimits},
+    pipeline_model::{ModelOutputs, PipelineModel, SequenceInputs, TokenInputs},
     sentence_transformers::SentenceTransformer,
 };
 use batches::{batches, check, fit, learned_positions};
@@ -53,6 +57,9 @@ pub struct TokenizedText {
 
 /// An encoder on a device: it turns texts into hidden states or embeddings, many at once.
 ///
+/// Of the limits count `max_length` (tokens of a text), `max_batch` (texts at a time),
+/// `max_step_tokens` (their tokens) and `memory`.
+///
 /// ```no_run
 /// use wisp_engine::device::{Device, DeviceSpec, Profile};
 /// use wisp_engine::pipelines::{EncodeOptions, ModelLimits, TextEncoder, checkpoint::ModelFiles};
@@ -78,53 +85,11 @@ pub struct TextEncoder {
     limits: ModelLimits,
     model: Model,
     settings: SentenceTransformer,
+    config: Option<Value>,
+    encoding: Option<SupportedEncoding>,
 }
 
 impl TextEncoder {
-    /// Loads a model's files to a session's device. Of the limits count `max_length` (tokens of a
-    /// text), `max_batch` (texts at a time), `max_step_tokens` (their tokens) and `memory`.
-    ///
-    /// # Errors
-    ///
-    /// If the model is no encoder, its files do not fit together, or the device has not enough memory.
-    pub async fn load(
-        session: &InferenceSession,
-        files: &ModelFiles,
-        limits: ModelLimits,
-        progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
-    ) -> Result<TextEncoder, PipelineError> {
-        let (spec, encoder) = files.recognised.encoder()?;
-        let capabilities = &session.device().info().capabilities;
-        let limits = fit(capabilities, spec, limits)?;
-        let mut weights = Views::new(&files.checkpoint);
-        let names = files.recognised.names;
-        let compiled = model::compile(capabilities, spec, names, &mut weights, limits)?;
-        let max_dims = model::max_dims(limits);
-        let needs = compiled.program().footprint(&max_dims, &[]);
-        if limits.memory != 0 && needs.total() > limits.memory {
-            return Err(PipelineError::DoesNotFit {
-                needs,
-                memory: limits.memory,
-                advice:
-                    "encode fewer or shorter texts at a time, use another --device, or more of \
-                         the memory (--gpu-memory-utilization)"
-                        .into(),
-            });
-        }
-        let options = InitOptions {
-            max_dims,
-            progress,
-            ..Default::default()
-        };
-        Ok(TextEncoder {
-            spec: spec.clone(),
-            encoder,
-            limits,
-            model: session.init(&compiled, &weights, options).await?,
-            settings: files.sentence_transformer.clone(),
-        })
-    }
-
     /// [`Self::load`], blocking the thread.
     ///
     /// # Errors
@@ -300,34 +265,153 @@ impl TextEncoder {
     }
 
     /// Runs texts that fit the limits as one ragged batch.
-    async fn run<T: AsRef<[u32]>>(&self, texts: &[T]) -> Result<Vec<Vec<f32>>, PipelineError> {
-        let limits = &self.limits;
-        let stride = limits.pages_per_sequence() as usize;
-        let mut pool = PagePool::new(limits.total_pages() as u32, limits.page_size);
-        let mut inputs = TokenInputs::default();
-        let (mut lengths, mut positions) = (Vec::new(), Vec::new());
-        for (slot, text) in texts.iter().enumerate() {
-            let tokens = text.as_ref();
-            let mut pages = BlockTable::default();
-            if !pool.grow(&mut pages, tokens.len() as u64) {
+    async fn run<T: AsRef<[u32]>>(&mut self, texts: &[T]) -> Result<Vec<Vec<f32>>, PipelineError> {
+        let mut pool = PagePool::new(self.limits.total_pages() as u32, self.limits.page_size);
+        let mut tables = Vec::with_capacity(texts.len());
+        for text in texts {
+            let mut table = BlockTable::default();
+            if !pool.grow(&mut table, text.as_ref().len() as u64) {
                 return Err(PipelineError::Batch);
             }
-            inputs.page_table.extend(pages.pages());
-            inputs.page_table.resize((slot + 1) * stride, 0);
-            inputs.tokens.extend(tokens);
-            let index = (0..tokens.len()).map(|position| [slot as u32, position as u32]);
-            inputs.index.extend(index);
-            lengths.push(tokens.len() as u32);
-            positions.extend(learned_positions(self.encoder, tokens));
+            tables.push(table);
         }
-        let count = inputs.tokens.len();
+        let parts = (0..).zip(texts).zip(&tables);
+        let batch: Vec<SequenceInputs<'_>> = parts
+            .map(|((slot, text), table)| SequenceInputs {
+                slot,
+                start: 0,
+                tokens: text.as_ref(),
+                pages: table.pages(),
+            })
+            .collect();
+        let inputs = self.prepare_initial_token_inputs(&batch, 0);
+        let hidden = self
+            .execute(&inputs)
+            .await?
+            .hidden_states
+            .unwrap_or_default();
+        let mut rest = hidden.as_slice();
+        let states = texts.iter().map(|text| {
+            let own = rest.split_off(..text.as_ref().len() * self.width());
+            own.unwrap_or_default().to_vec()
+        });
+        Ok(states.collect())
+    }
+}
+
+impl PipelineModel for TextEncoder {
+    async fn load(
+        session: &InferenceSession,
+        files: &ModelFiles,
+        limits: ModelLimits,
+        progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
+    ) -> Result<TextEncoder, PipelineError> {
+        let (spec, encoder) = files.recognised.encoder()?;
+        let capabilities = &session.device().info().capabilities;
+        let limits = fit(capabilities, spec, limits)?;
+        let mut weights = Views::new(&files.checkpoint);
+        let names = files.recognised.names;
+        let compiled = model::compile(capabilities, spec, names, &mut weights, limits)?;
+        let max_dims = model::max_dims(limits);
+        let needs = compiled.program().footprint(&max_dims, &[]);
+        if limits.memory != 0 && needs.total() > limits.memory {
+            return Err(PipelineError::DoesNotFit {
+                needs,
+                memory: limits.memory,
+                advice:
+                    "encode fewer or shorter texts at a time, use another --device, or more of \
+                         the memory (--gpu-memory-utilization)"
+                        .into(),
+            });
+        }
+        let options = InitOptions {
+            max_dims,
+            progress,
+            ..Default::default()
+        };
+        Ok(TextEncoder {
+            spec: spec.clone(),
+            encoder,
+            limits,
+            model: session.init(&compiled, &weights, options).await?,
+            settings: files.sentence_transformer.clone(),
+            config: files.huggingface_config.clone(),
+            encoding: SupportedEncoding::of(&files.checkpoint),
+        })
+    }
+
+    fn estimate_memory(
+        target: &Capabilities,
+        files: &ModelFiles,
+        limits: ModelLimits,
+    ) -> Result<Footprint, PipelineError> {
+        let (spec, _) = files.recognised.encoder()?;
+        let limits = fit(target, spec, limits)?;
+        let (names, mut weights) = (files.recognised.names, Views::new(&files.checkpoint));
+        let compiled = model::compile(target, spec, names, &mut weights, limits)?;
+        Ok(compiled.program().footprint(&model::max_dims(limits), &[]))
+    }
+
+    fn encoding(&self) -> Option<SupportedEncoding> {
+        self.encoding
+    }
+
+    fn huggingface_config(&self) -> Option<&Value> {
+        self.config.as_ref()
+    }
+
+    /// The inputs of texts from their beginnings. There are no logits to return.
+    fn prepare_initial_token_inputs(
+        &self,
+        batch: &[SequenceInputs<'_>],
+        _return_n_logits: usize,
+    ) -> TokenInputs {
+        let stride = self.limits.pages_per_sequence() as usize;
+        let mut inputs = TokenInputs {
+            page_table: vec![0; stride * self.limits.max_batch as usize],
+            ..Default::default()
+        };
+        for sequence in batch {
+            inputs.push(*sequence, 0, stride);
+        }
+        inputs
+    }
+
+    /// Runs whole texts, in the order of their slots from 0 on: all their tokens' hidden states.
+    async fn execute(&mut self, inputs: &TokenInputs) -> Result<ModelOutputs, PipelineError> {
+        let limits = &self.limits;
+        let offsets = inputs.offsets();
+        let texts: Vec<&[u32]> = offsets
+            .windows(2)
+            .map(|at| &inputs.tokens[at[0]..at[1]])
+            .collect();
+        check(&self.spec, limits.max_length, &texts)?;
+        let places = (0..).zip(&texts);
+        let whole =
+            places.flat_map(|(slot, text)| (0..text.len() as u32).map(move |at| [slot, at]));
+        let sound = inputs.index.iter().copied().eq(whole)
+            && texts.len() as u64 <= limits.max_batch
+            && inputs.tokens.len() as u64 <= limits.max_step_tokens
+            && inputs
+                .page_table
+                .iter()
+                .all(|page| u64::from(*page) < limits.total_pages());
+        if !sound {
+            return Err(PipelineError::Batch);
+        }
         self.model.write("tokens", &inputs.tokens)?;
         self.model.write("index", &inputs.index)?;
         self.model.write("page_table", &inputs.page_table)?;
+        let lengths: Vec<u32> = texts.iter().map(|text| text.len() as u32).collect();
         self.model.write("lengths", &lengths)?;
         if self.spec.learned_positions {
-            self.model.write("positions", &positions)?;
+            let positions = texts
+                .iter()
+                .flat_map(|text| learned_positions(self.encoder, text));
+            self.model
+                .write("positions", &positions.collect::<Vec<_>>())?;
         }
+        let count = inputs.tokens.len();
         if self.encoder.token_types > 0 {
             self.model.write("token_types", &vec![0u32; count])?;
         }
@@ -343,27 +427,23 @@ impl TextEncoder {
         if hidden.iter().any(|value| !value.is_finite()) {
             return Err(EncodeError::NotFinite.into());
         }
-        let mut rest = hidden.as_slice();
-        let states = lengths.iter().map(|length| {
-            let own = rest.split_off(..*length as usize * self.width());
-            own.unwrap_or_default().to_vec()
-        });
-        Ok(states.collect())
+        Ok(ModelOutputs {
+            logit_offsets: vec![0; offsets.len()],
+            hidden_states: Some(hidden),
+            ..Default::default()
+        })
     }
-}
 
-/// What an encoder would take on a device.
-pub(super) fn estimate_memory(
-    target: &Capabilities,
-    spec: &DecoderSpec,
-    names: &TensorNames,
-    weights: &dyn WeightSource,
-    limits: ModelLimits,
-) -> Result<Footprint, PipelineError> {
-    let limits = fit(target, spec, limits)?;
-    let compiled = model::compile(target, spec, names, &mut Views::new(weights), limits)?;
-    let max_dims = model::max_dims(limits);
-    Ok(compiled.program().footprint(&max_dims, &[]))
+    /// An error: there are no logits.
+    async fn compute_log_probabilities(
+        &mut self,
+        _inputs: &TokenInputs,
+        _next_tokens: &[u32],
+        _top_n: &[u32],
+        _echo: &[bool],
+    ) -> Result<Vec<Option<LogProbabilities>>, PipelineError> {
+        Err(DecoderError::Spec("an encoder computes no logits".into()).into())
+    }
 }
 
 /// Where a text ends within its tokens with special ones around them; the tokens' end, if they differ

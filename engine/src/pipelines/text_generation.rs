@@ -8,7 +8,8 @@ use super::{
     PipelineError,
     checkpoint::ModelFiles,
     kv_cache::{PagePool, PrefixHits},
-    model::{DecoderModel, ModelLimits, TokenInputs},
+    model::{DecoderModel, ModelLimits},
+    pipeline_model::{PipelineModel, TokenInputs},
     request::{Request, RequestId},
     scheduler::{Drawn, Limits, Scheduler},
 };
@@ -82,10 +83,7 @@ impl TextGenerator {
         limits: ModelLimits,
         progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
     ) -> Result<TextGenerator, PipelineError> {
-        let names = files.recognised.names;
-        let spec = files.recognised.decoder()?.clone();
-        let model =
-            DecoderModel::load(session, spec, names, &files.checkpoint, limits, progress).await?;
+        let model = DecoderModel::load(session, files, limits, progress).await?;
         let limits = model.limits();
         let pool = PagePool::new(limits.total_pages() as u32, limits.page_size)
             .with_prefix_caching(limits.prefix_caching);
@@ -224,7 +222,7 @@ impl TextGenerator {
                 logit_rows: (0..part.len() as u32).collect(),
                 page_table,
             };
-            let logits = self.model.execute(&inputs).await?;
+            let logits = self.model.execute(&inputs).await?.logits;
             if logits.iter().any(|logit| !logit.is_finite()) {
                 return Err(PipelineError::NotFinite);
             }

@@ -9,7 +9,10 @@ use serde_json::{Value, json};
 use wisp_engine::{
     compiler::Footprint,
     device::Capabilities,
-    pipelines::{DecoderModel, ModelLimits, SupportedEncoding, checkpoint::ModelFiles, size},
+    pipelines::{
+        DecoderModel, ModelLimits, PipelineModel, SupportedEncoding, TextEncoder,
+        checkpoint::ModelFiles, size,
+    },
     weights::WeightSource,
 };
 
@@ -53,14 +56,12 @@ impl Info {
             count.parameters += tensor.shape.iter().product::<u64>();
         }
         // Whatever the device, a model takes what it takes on the host, but for some padding.
-        let memory = DecoderModel::estimate_memory(
-            &Capabilities::HOST,
-            &files.recognised.spec,
-            files.recognised.names,
-            &files.checkpoint,
-            limits,
-        )
-        .map_err(|error| error.to_string());
+        let estimate = match files.recognised.spec.encoder {
+            Some(_) => TextEncoder::estimate_memory,
+            None => DecoderModel::estimate_memory,
+        };
+        let memory =
+            estimate(&Capabilities::HOST, &files, limits).map_err(|error| error.to_string());
         if self.json {
             print_json(&report(&files, &encodings, limits, &memory))
         } else {

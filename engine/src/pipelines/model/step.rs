@@ -2,12 +2,12 @@
 
 use wisp_shaders::params::SampleSettings;
 
-use super::{DecoderModel, TokenInputs};
+use super::DecoderModel;
 use crate::{
     pipelines::{
         PipelineError,
-        log_probabilities::{LogProbabilities, SCORE_WORDS, TokenScore},
-        sampling::SamplingParams,
+        log_probabilities::{SCORE_WORDS, TokenScore},
+        pipeline_model::{SequenceInputs, TokenInputs},
         scheduler::{Chunk, ChunkOutput, Scheduler, Step},
     },
     session::submit,
@@ -24,33 +24,18 @@ fn rows_of(chunk: &Chunk) -> usize {
 impl DecoderModel {
     /// The inputs of a scheduler's step.
     pub fn prepare_token_inputs(&self, scheduler: &Scheduler, step: &Step) -> TokenInputs {
-        let stride = self.limits.pages_per_sequence() as usize;
-        let mut inputs = TokenInputs {
-            page_table: self.page_table.clone(),
-            ..Default::default()
-        };
-        inputs
-            .page_table
-            .resize(stride * self.limits.max_batch as usize, 0);
+        let (mut inputs, stride) = self.empty_inputs();
         for chunk in &step.chunks {
             let Some(sequence) = scheduler.sequence(chunk.slot) else {
                 continue;
             };
-            let positions = chunk.start..chunk.start + chunk.len;
-            inputs.tokens.extend(&sequence.tokens[positions.clone()]);
-            inputs
-                .index
-                .extend(positions.map(|position| [chunk.slot, position as u32]));
-            let end = inputs.tokens.len();
-            let rows = end - rows_of(chunk)..end;
-            inputs.logit_rows.extend(rows.map(|row| row as u32));
-            let row = chunk.slot as usize * stride;
-            for (entry, page) in inputs.page_table[row..row + stride]
-                .iter_mut()
-                .zip(sequence.block_table().pages())
-            {
-                *entry = *page;
-            }
+            let part = SequenceInputs {
+                slot: chunk.slot,
+                start: chunk.start as u32,
+                tokens: &sequence.tokens[chunk.start..chunk.start + chunk.len],
+                pages: sequence.block_table().pages(),
+            };
+            inputs.push(part, rows_of(chunk), stride);
         }
         inputs
     }
@@ -123,7 +108,7 @@ impl DecoderModel {
 
     /// The scores of every row of every step; none where they are not wanted. Nothing is read if
     /// none are.
-    async fn read_scores(
+    pub(super) async fn read_scores(
         &self,
         settings: &[SampleSettings],
         steps: usize,
@@ -143,91 +128,6 @@ impl DecoderModel {
                 let top = row.scored.checked_sub(1)?;
                 Some(TokenScore::from_words(words, top))
             })
-            .collect())
-    }
-
-    /// The log-probabilities of the tokens of a batch that [`Self::execute`] has just run, as MAX's
-    /// method of that name: for each sequence of the batch, in its order, those of `next_tokens`
-    /// (one each) and, with `echo`, of its tokens from the second on, whose logits the batch must
-    /// have asked for; `top_n` likeliest tokens at each place, and nothing where that is 0.
-    ///
-    /// Only these come back from the device.
-    ///
-    /// # Errors
-    ///
-    /// If the lists are not as long as the batch has sequences, a number is too great, logits are
-    /// missing, or the device fails.
-    pub async fn compute_log_probabilities(
-        &mut self,
-        inputs: &TokenInputs,
-        next_tokens: &[u32],
-        top_n: &[u32],
-        echo: &[bool],
-    ) -> Result<Vec<Option<LogProbabilities>>, PipelineError> {
-        // Where each sequence's tokens begin.
-        let slots: Vec<u32> = inputs.index.iter().map(|[slot, _]| *slot).collect();
-        let starts: Vec<usize> = (0..slots.len())
-            .filter(|at| *at == 0 || slots[*at] != slots[*at - 1])
-            .collect();
-        let count = starts.len();
-        let sound = [next_tokens.len(), top_n.len(), echo.len()] == [count; 3]
-            && next_tokens
-                .iter()
-                .all(|token| u64::from(*token) < self.spec.vocab_size)
-            && slots
-                .iter()
-                .all(|slot| u64::from(*slot) < self.limits.max_batch)
-            && inputs.logit_rows.len() as u64 <= self.limits.max_logit_rows;
-        if !sound {
-            return Err(PipelineError::Batch);
-        }
-        let mut settings = Vec::new();
-        let mut of_sequence = vec![Vec::new(); count];
-        for (row, token) in inputs.logit_rows.iter().enumerate() {
-            let token = *token as usize;
-            let sequence = starts
-                .partition_point(|start| *start <= token)
-                .saturating_sub(1);
-            let end = starts.get(sequence + 1).copied().unwrap_or(slots.len());
-            let is_last = token + 1 == end;
-            let known = if is_last {
-                next_tokens.get(sequence)
-            } else {
-                inputs.tokens.get(token + 1)
-            };
-            let (Some(known), Some(top)) = (known, top_n.get(sequence)) else {
-                return Err(PipelineError::Batch);
-            };
-            let sampling = SamplingParams {
-                log_probs: Some(*top).filter(|top| *top > 0),
-                ..SamplingParams::default()
-            };
-            sampling.check()?;
-            settings.push(sampling.settings(slots[token], 0, Some(*known)));
-            if is_last || echo[sequence] {
-                of_sequence[sequence].push(row);
-            }
-        }
-        for (sequence, start) in starts.iter().enumerate() {
-            let end = starts.get(sequence + 1).copied().unwrap_or(slots.len());
-            let wanted = if echo[sequence] { end - start } else { 1 };
-            if top_n[sequence] > 0 && of_sequence[sequence].len() != wanted {
-                return Err(PipelineError::Batch);
-            }
-        }
-        self.sampler.write("settings", &settings)?;
-        let dims = self.sampler.dims(&self.sizes(inputs))?;
-        self.sampler.run(&dims)?;
-        let scores = self.read_scores(&settings, 1).await?;
-        let of = |rows: &Vec<usize>| {
-            rows.iter()
-                .map(|row| scores[*row].clone())
-                .collect::<Option<_>>()
-        };
-        Ok(of_sequence
-            .iter()
-            .zip(top_n)
-            .map(|(rows, top)| of(rows).filter(|_| *top > 0))
             .collect())
     }
 }
