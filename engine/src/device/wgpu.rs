@@ -243,6 +243,8 @@ async fn open_adapter(adapter: wgpu::Adapter, profile: Profile) -> Result<Device
             device: info.name.clone(),
             message: error.to_string(),
         })?;
+    #[cfg(target_arch = "wasm32")]
+    let info = with_subgroups(info, &device, &adapter);
     let error = Arc::new(Mutex::new(None));
     watch(&device, &info.name, &error);
     let poller = Poller::new(&device);
@@ -260,6 +262,30 @@ async fn open_adapter(adapter: wgpu::Adapter, profile: Profile) -> Result<Device
         uploading: AtomicU64::new(0),
         poller,
     }))
+}
+
+/// In a browser wgpu 30 neither asks for subgroups nor tells of them. Whoever opens the device may
+/// have asked for them behind its back, as Wisp's package does; then the device has them.
+#[cfg(target_arch = "wasm32")]
+fn with_subgroups(
+    mut info: DeviceInfo,
+    device: &wgpu::Device,
+    adapter: &wgpu::Adapter,
+) -> DeviceInfo {
+    let raw = device.as_webgpu();
+    if raw.is_some_and(|raw| raw.features().has("subgroups")) {
+        info.capabilities.subgroups = true;
+        info.capabilities.min_subgroup_size = adapter.get_info().subgroup_min_size;
+    }
+    info
+}
+
+/// A kernel's source. Browsers want to be told that it uses subgroups; naga does not.
+fn source(kernel: &'static Kernel) -> std::borrow::Cow<'static, str> {
+    match kernel.needs.subgroups && cfg!(target_arch = "wasm32") {
+        true => format!("enable subgroups;\n{}", kernel.wgsl).into(),
+        false => kernel.wgsl.into(),
+    }
 }
 
 /// Keeps the first error that the device reports.
@@ -357,7 +383,7 @@ impl WgpuDevice {
     fn module(&self, kernel: &'static Kernel, checks: Checks) -> wgpu::ShaderModule {
         let descriptor = wgpu::ShaderModuleDescriptor {
             label: Some(kernel.name),
-            source: wgpu::ShaderSource::Wgsl(kernel.wgsl.into()),
+            source: wgpu::ShaderSource::Wgsl(source(kernel)),
         };
         match checks {
             Checks::All => self.device.create_shader_module(descriptor),

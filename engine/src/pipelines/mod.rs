@@ -1,6 +1,7 @@
 //! Pipelines: from a checkpoint to text, for many users at once.
 
 pub mod architectures;
+pub mod benchmark;
 pub mod chat_template;
 pub mod checkpoint;
 pub mod config;

@@ -222,7 +222,7 @@ impl Generate {
         }
         let system = self.system.iter().map(|text| Message::new("system", text));
         let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
-        super::chat::encode(files, &messages)
+        Ok(files.chat_prompt(&messages)?)
     }
 }
 
