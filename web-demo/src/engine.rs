@@ -11,7 +11,8 @@ use wasm_bindgen::prelude::*;
 use wisp_engine::{
     device::{Api, Device, DeviceInfo, DeviceSpec, Profile},
     pipelines::{
-        EncodeOptions, FinishReason, ModelLimits, RequestId, SamplingParams, TextEncoder,
+        EncodeOptions, FinishReason, ModelLimits, PipelineModel, RequestId, SamplingParams,
+        TextEncoder,
         benchmark::{Workload, speed},
         chat_template::Message,
         checkpoint::ModelFiles,

@@ -141,7 +141,7 @@ impl ModelFiles {
             name,
             checkpoint,
             recognised,
-            huggingface_config: serde_json::from_str(&config).ok(),
+            huggingface_config: serde_json::from_str(config).ok(),
             tokenizer,
             stop_tokens,
             sentence_transformer,
