@@ -191,3 +191,87 @@ async fn keep(checkpoint: &mut Checkpoint) -> Result<(), WeightError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct InMemory(&'static str, &'static [u8]);
+
+    impl RemoteFile for InMemory {
+        fn name(&self) -> String {
+            self.0.into()
+        }
+
+        fn bytes(&self) -> u64 {
+            self.1.len() as u64
+        }
+
+        fn read(&self, range: Range<u64>) -> BoxFuture<'_, Result<Vec<u8>, WeightError>> {
+            // A file that ends early gives what it has.
+            let end = (range.end as usize).min(self.1.len());
+            let bytes = self.1.get(range.start as usize..end).unwrap_or_default();
+            Box::pin(std::future::ready(Ok(bytes.to_vec())))
+        }
+    }
+
+    fn open(files: Vec<InMemory>) -> Result<Checkpoint, WeightError> {
+        let remote = |file| Arc::new(file) as Arc<dyn RemoteFile>;
+        pollster::block_on(Checkpoint::open_remote(
+            files.into_iter().map(remote).collect(),
+        ))
+    }
+
+    const TINY: &[u8] = include_bytes!("../../../native-demo/model/wisp-tiny.gguf");
+    const FILES: [(&str, &[u8]); 4] = [
+        ("wisp-tiny.gguf", TINY),
+        (
+            "v3.gguf",
+            include_bytes!("../../../tests/fuzz/corpus/gguf/v3.gguf"),
+        ),
+        (
+            "big-endian.gguf",
+            include_bytes!("../../../tests/fuzz/corpus/gguf/big-endian.gguf"),
+        ),
+        (
+            "tiny.safetensors",
+            include_bytes!("../../../tests/fuzz/corpus/safetensors/tiny.safetensors"),
+        ),
+    ];
+
+    #[test]
+    fn the_same_as_in_memory() {
+        for (name, bytes) in FILES {
+            let remote = open(vec![InMemory(name, bytes)]).unwrap();
+            let local = Checkpoint::from_bytes(name, bytes).unwrap();
+            assert_eq!(remote.tensors(), local.tensors(), "{name}");
+            assert_eq!(remote.file_bytes(), local.file_bytes());
+            for tensor in local.tensors() {
+                for range in [0..tensor.len, tensor.len / 3..tensor.len / 2] {
+                    let read = pollster::block_on(remote.read(&tensor.name, range.clone()));
+                    let expected = local.bytes(&tensor.name, range).unwrap();
+                    assert_eq!(read.unwrap(), expected, "{name}: {}", tensor.name);
+                }
+                let beyond = remote.read(&tensor.name, 0..tensor.len + 1);
+                assert!(pollster::block_on(beyond).is_err(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_checkpoint_is_refused() {
+        let cases: [(&str, &[u8], &str); 4] = [
+            ("x.gguf", b"<!doctype html><html>", "HTML"),
+            ("x.gguf", b"", "empty"),
+            ("x.gguf", &TINY[..5000], "ends"),
+            ("x.safetensors", b"<html>", "HTML"),
+        ];
+        for (name, bytes, word) in cases {
+            let error = open(vec![InMemory(name, bytes)]).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+        let twice = vec![InMemory("a.gguf", TINY), InMemory("b.gguf", TINY)];
+        let error = open(twice).unwrap_err().to_string();
+        assert!(error.contains("2 are given"), "{error}");
+    }
+}
