@@ -9,6 +9,8 @@ mod compiled;
 mod differences;
 mod load;
 mod model;
+mod profile;
+mod profiler;
 mod start;
 
 use std::{collections::HashMap, sync::Arc};
@@ -23,6 +25,8 @@ use crate::{
 pub use artefact::ArtefactError;
 pub use compiled::{CompiledModel, CompiledModule};
 pub use model::{Dims, Model, submit};
+pub use profile::{Profile, ProfileRow, Span, Work};
+pub use profiler::{GpuProfiling, Profiler};
 pub use start::StartTimes;
 
 /// What can go wrong in a session.
@@ -129,6 +133,7 @@ pub struct InitOptions<'a> {
 pub struct InferenceSession {
     device: Device,
     start: Arc<start::Start>,
+    profiler: Arc<Profiler>,
 }
 
 impl InferenceSession {
@@ -137,6 +142,7 @@ impl InferenceSession {
         InferenceSession {
             device,
             start: Arc::default(),
+            profiler: Arc::default(),
         }
     }
 
@@ -184,6 +190,17 @@ impl InferenceSession {
         self.start.times()
     }
 
+    /// Times nothing, each submission or each kernel of what the session's models run from now on,
+    /// whatever `WISP_ENABLE_PROFILING` says; off costs nothing.
+    pub fn gpu_profiling(&self, mode: GpuProfiling) {
+        self.profiler.set(mode);
+    }
+
+    /// What times the session's models, and has the results.
+    pub fn profiler(&self) -> &Profiler {
+        &self.profiler
+    }
+
     /// Compiles a graph for the session's device, or finds it in the session's cache.
     ///
     /// # Errors
@@ -229,7 +246,7 @@ impl InferenceSession {
     ) -> Result<Model, SessionError> {
         self.prepare(compiled)?;
         let loading = start::Stopwatch::start();
-        let model = Model::new(&self.device, compiled, weights, options).await?;
+        let model = Model::new(self, compiled, weights, options).await?;
         self.start.loaded(loading);
         Ok(model)
     }

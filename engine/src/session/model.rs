@@ -2,13 +2,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use wisp_shaders::Kernel;
 
 use super::{
-    CompiledModel, InitOptions, SessionError,
+    CompiledModel, GpuProfiling, InferenceSession, InitOptions, Profiler, SessionError, Work,
     load::{self, DeviceMatrix, Progress},
 };
 use crate::{
@@ -34,6 +34,7 @@ pub struct Dims(Vec<u64>);
 #[derive(Debug)]
 pub struct Model {
     device: Device,
+    profiler: Arc<Profiler>,
     program: Program,
     max_dims: Vec<u64>,
     inputs: Vec<Buffer>,
@@ -147,11 +148,12 @@ impl Memory<'_> {
 
 impl Model {
     pub(super) async fn new(
-        device: &Device,
+        session: &InferenceSession,
         compiled: &CompiledModel,
         weights: &dyn WeightSource,
         options: InitOptions<'_>,
     ) -> Result<Model, SessionError> {
+        let device = &session.device;
         let program = compiled.program().clone();
         let max_dims: Vec<u64> = program
             .dims
@@ -224,6 +226,7 @@ impl Model {
         device.finish().await?;
         Ok(Model {
             device: device.clone(),
+            profiler: session.profiler.clone(),
             program,
             max_dims,
             inputs,
@@ -240,6 +243,11 @@ impl Model {
     /// The model's device.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// What times the model, if its session is told to.
+    pub fn profiler(&self) -> &Profiler {
+        &self.profiler
     }
 
     /// The program that the model runs.
@@ -452,6 +460,19 @@ impl Model {
             .filter_map(|call| self.dispatch(call, dims))
     }
 
+    /// What one run does, one for each of its dispatches.
+    pub(super) fn works<'a>(&'a self, dims: &'a Dims) -> impl Iterator<Item = Work> + 'a {
+        let sizes = self.program.dims.iter().zip(&dims.0);
+        let sizes: Vec<String> = sizes.map(|(name, size)| format!("{name}={size}")).collect();
+        let sizes = sizes.join(" ");
+        let calls = self.calls.iter().zip(&self.program.calls);
+        calls.filter_map(move |(bound, call)| {
+            let kernel = self.dispatch(bound, dims)?.pipeline.kernel().name;
+            let rows = call.grid[1].eval(&dims.0)?;
+            Some(Work::of(&self.program, call, kernel, &sizes, rows))
+        })
+    }
+
     /// `write_params` has evaluated every size before.
     fn dispatch<'a>(&self, call: &'a BoundCall, dims: &Dims) -> Option<Dispatch<'a>> {
         let [x, y] = [call.grid[0].eval(&dims.0)?, call.grid[1].eval(&dims.0)?];
@@ -528,6 +549,11 @@ pub fn submit(
             .iter()
             .flat_map(|(model, dims)| model.dispatches(dims))
     };
-    device.submit((0..steps).flat_map(|_| run()))?;
-    Ok(())
+    let dispatches = (0..steps).flat_map(|_| run());
+    match models.first().map(|(model, _)| &model.profiler) {
+        Some(profiler) if profiler.mode() != GpuProfiling::Off => {
+            profiler.submit(device, models, steps, dispatches)
+        }
+        _ => Ok(device.submit(dispatches)?),
+    }
 }

@@ -1,9 +1,12 @@
 //! `wisp bench`.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Result, bail};
-use clap::Args;
+use anyhow::{Context, Result, bail};
+use clap::{Args, builder::PossibleValuesParser};
 use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
 use serde::Serialize;
 use wisp_engine::{
@@ -14,7 +17,7 @@ use wisp_engine::{
         ModelLimits, Request, SamplingParams, checkpoint::ModelFiles, prepare,
         text_generation::TextGenerator,
     },
-    session::{InferenceSession, StartTimes},
+    session::{GpuProfiling, InferenceSession, StartTimes},
 };
 
 use super::print_json;
@@ -38,6 +41,13 @@ pub struct Bench {
     /// Measure kernel by kernel instead
     #[arg(long)]
     ops: bool,
+    /// Time the runs on the device instead, each submission (on) or each kernel (detailed) [default: as
+    /// WISP_ENABLE_PROFILING says]
+    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(["off", "on", "detailed"]), conflicts_with = "ops")]
+    profiling: Option<String>,
+    /// Write what --profiling measured to a file for Perfetto or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -216,6 +226,16 @@ impl Bench {
         if self.ops {
             return self.report_ops(&generator, self.ceilings(&settings)?);
         }
+        let profiler = generator.model().decoder().profiler();
+        if let Some(mode) = &self.profiling {
+            profiler.set(GpuProfiling::named(mode));
+        }
+        let profiled = profiler.mode() != GpuProfiling::Off;
+        if self.trace.is_some() && !profiled {
+            bail!("--trace needs --profiling on or detailed");
+        }
+        // The run before is not part of it.
+        pollster::block_on(profiler.take())?;
         let mut runs = Vec::new();
         for seed in 0..self.runs {
             runs.push(run(
@@ -224,6 +244,9 @@ impl Bench {
                 self.new_tokens,
                 seed,
             )?);
+        }
+        if profiled {
+            return self.report_profile(&generator, self.ceilings(&settings)?);
         }
         // Before the ceilings, whose measurement takes memory of its own.
         let host_peak_bytes = host_peak_bytes();
@@ -279,6 +302,26 @@ impl Bench {
         let start = Instant::now();
         let clock = move || -> Duration { start.elapsed() };
         Ok(pollster::block_on(ceilings(&settings.device()?, &clock))?)
+    }
+
+    /// Prints what the runs were timed at, and writes the trace.
+    fn report_profile(&self, generator: &TextGenerator, ceilings: Ceilings) -> Result<()> {
+        let profile = pollster::block_on(generator.model().decoder().profiler().take())?;
+        if let Some(path) = &self.trace {
+            std::fs::write(path, profile.trace()).with_context(|| path.display().to_string())?;
+        }
+        if self.json {
+            return print_json(&serde_json::json!({
+                "device": profile.device,
+                "clock": profile.clock,
+                "seconds": profile.seconds(),
+                "left_out": profile.left_out,
+                "rows": profile.rows(),
+                "ceilings": ceilings,
+            }));
+        }
+        print!("{}", profile.table(Some(&ceilings)));
+        Ok(())
     }
 
     /// Measures each kind of call in decoding and in prefill.
