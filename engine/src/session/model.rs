@@ -9,7 +9,7 @@ use wisp_shaders::Kernel;
 
 use super::{
     CompiledModel, GpuProfiling, InferenceSession, InitOptions, Profiler, SessionError, Work,
-    load::{self, DeviceMatrix, Progress},
+    load::{self, DeviceMatrix, DeviceWeights, Progress},
 };
 use crate::{
     compiler::{Call, PARAMS_STRIDE, Place, Port, Program, Size, Word},
@@ -151,7 +151,8 @@ impl Model {
         session: &InferenceSession,
         compiled: &CompiledModel,
         weights: &dyn WeightSource,
-        options: InitOptions<'_>,
+        options: &InitOptions<'_>,
+        loaded: &mut DeviceWeights,
     ) -> Result<Model, SessionError> {
         let device = &session.device;
         let program = compiled.program().clone();
@@ -167,7 +168,7 @@ impl Model {
                 }),
             })
             .collect::<Result<_, _>>()?;
-        let total = load::check(&program, weights)?;
+        let total = load::check(&program, weights, loaded)?;
 
         let mut progress = Progress {
             done: 0,
@@ -182,7 +183,7 @@ impl Model {
         let inputs = program
             .inputs
             .iter()
-            .map(|port| memory(device, port, bytes(&port.elements), &options))
+            .map(|port| memory(device, port, bytes(&port.elements), options))
             .collect::<Result<Vec<_>, _>>()?;
         let mut slots = Vec::with_capacity(program.slots.len());
         for sizes in &program.slots {
@@ -191,11 +192,11 @@ impl Model {
         }
         let mut matrices = Vec::with_capacity(program.matrices.len());
         for matrix in &program.matrices {
-            matrices.push(load::matrix(device, matrix, weights, &mut progress).await?);
+            matrices.push(load::matrix(device, matrix, weights, &mut progress, loaded).await?);
         }
         let mut vectors = Vec::with_capacity(program.vectors.len());
         for vector in &program.vectors {
-            vectors.push(load::vector(device, vector, weights, &mut progress).await?);
+            vectors.push(load::vector(device, vector, weights, &mut progress, loaded).await?);
         }
         let mut constants = Vec::with_capacity(program.constants.len());
         for words in &program.constants {
