@@ -13,7 +13,7 @@ use wisp_engine::{
     pipelines::{
         EncodeOptions, FinishReason, ModelLimits, PipelineModel, RequestId, SamplingParams,
         TextEncoder,
-        benchmark::{Workload, speed},
+        benchmark::{Workload, speed, warm_up},
         chat_template::Message,
         checkpoint::ModelFiles,
         text_generation::{GenerateOptions, TextGenerator},
@@ -424,7 +424,10 @@ impl Engine {
             new_tokens: options.new_tokens.max(1),
             runs: options.runs.clamp(1, 1000),
         };
-        let measured = speed(self.generator()?, workload, &clock).await;
+        let generator = self.generator()?;
+        let warmed = warm_up(generator, workload, &clock).await;
+        warmed.map_err(Failure::from)?;
+        let measured = speed(generator, workload, &clock).await;
         let measured = measured.map_err(Failure::from)?;
         Ok(serde_json::to_string(&measured).map_err(Failure::from)?)
     }

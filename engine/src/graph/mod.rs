@@ -38,6 +38,7 @@
 
 mod build;
 mod dot;
+mod module;
 mod op;
 mod tensor;
 
@@ -47,6 +48,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::weights::Encoding;
 
+pub use module::{DuplicateGraph, Module};
 pub use op::{Activation, AttentionSpec, HeadSpec, Map, NormKind, NormSpec, Op, RopeSpec};
 pub use tensor::{Axes, Binary, ConvSpec, MAX_RANK, Reduction, TensorOp, Unary};
 pub use wisp_shaders::CacheFormat;

@@ -81,7 +81,22 @@ async fn run(
     Ok((prefill, (now() - start).as_secs_f64() - prefill))
 }
 
-/// Measures a model that does nothing else. `now` is a clock: a browser has another than a program.
+/// A short run before those that are measured: drivers finish compiling at the first use.
+///
+/// # Errors
+///
+/// As [`speed`].
+pub async fn warm_up(
+    generator: &mut TextGenerator,
+    workload: Workload,
+    now: &dyn Fn() -> Duration,
+) -> Result<(), PipelineError> {
+    let (prompt_tokens, new_tokens) = (workload.prompt_tokens.min(9), workload.new_tokens.min(2));
+    run(generator, prompt_tokens, new_tokens, 1, now).await?;
+    Ok(())
+}
+
+/// Measures a model that does nothing else, after [`warm_up`]. `now` is a clock: a browser has another than a program.
 ///
 /// # Errors
 ///
@@ -96,8 +111,6 @@ pub async fn speed(
         new_tokens,
         runs,
     } = workload;
-    // Drivers finish compiling at the first use.
-    run(generator, prompt_tokens.min(9), new_tokens.min(2), 1, now).await?;
     let (mut prefill, mut decode) = (Vec::new(), Vec::new());
     for seed in 0..runs {
         let times = run(generator, prompt_tokens, new_tokens, seed, now).await?;

@@ -1,9 +1,12 @@
 //! `wisp bench`.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Result, bail};
-use clap::Args;
+use anyhow::{Context, Result, bail};
+use clap::{Args, builder::PossibleValuesParser};
 use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
 use serde::Serialize;
 use wisp_engine::{
@@ -12,12 +15,12 @@ use wisp_engine::{
     disk_cache::DiskCache,
     pipelines::{
         ModelLimits,
-        benchmark::{Rate, Speed, Workload, speed},
+        benchmark::{Rate, Speed, Workload, speed, warm_up},
         checkpoint::ModelFiles,
         prepare,
         text_generation::TextGenerator,
     },
-    session::{InferenceSession, StartTimes},
+    session::{GpuProfiling, InferenceSession, StartTimes},
 };
 
 use super::print_json;
@@ -41,6 +44,13 @@ pub struct Bench {
     /// Measure kernel by kernel instead
     #[arg(long)]
     ops: bool,
+    /// Time the runs on the device instead, each submission (on) or each kernel (detailed) [default: as
+    /// WISP_ENABLE_PROFILING says]
+    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(["off", "on", "detailed"]), conflicts_with = "ops")]
+    profiling: Option<String>,
+    /// Write what --profiling measured to a file for Perfetto or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -150,15 +160,29 @@ impl Bench {
         let workload = Workload {
             prompt_tokens: self.prompt_tokens,
             new_tokens: self.new_tokens,
-            runs: if self.ops { 0 } else { self.runs },
+            runs: self.runs,
         };
         let start = Instant::now();
         let clock = move || start.elapsed();
-        let Speed { prefill, decode } =
-            pollster::block_on(speed(&mut generator, workload, &clock))?;
+        pollster::block_on(warm_up(&mut generator, workload, &clock))?;
         if self.ops {
             return self.report_ops(&generator, self.ceilings(&settings)?);
         }
+        let profiler = generator.model().decoder().profiler();
+        if let Some(mode) = &self.profiling {
+            profiler.set(GpuProfiling::named(mode));
+        }
+        let profiled = profiler.mode() != GpuProfiling::Off;
+        if self.trace.is_some() && !profiled {
+            bail!("--trace needs --profiling on or detailed");
+        }
+        // The warm-up is not part of it.
+        pollster::block_on(profiler.take())?;
+        let measured = pollster::block_on(speed(&mut generator, workload, &clock))?;
+        if profiled {
+            return self.report_profile(&generator, self.ceilings(&settings)?);
+        }
+        let Speed { prefill, decode } = measured;
         // Before the ceilings, whose measurement takes memory of its own.
         let host_peak_bytes = host_peak_bytes();
         let ceilings = self.ceilings(&settings)?;
@@ -208,6 +232,26 @@ impl Bench {
         let start = Instant::now();
         let clock = move || -> Duration { start.elapsed() };
         Ok(pollster::block_on(ceilings(&settings.device()?, &clock))?)
+    }
+
+    /// Prints what the runs were timed at, and writes the trace.
+    fn report_profile(&self, generator: &TextGenerator, ceilings: Ceilings) -> Result<()> {
+        let profile = pollster::block_on(generator.model().decoder().profiler().take())?;
+        if let Some(path) = &self.trace {
+            std::fs::write(path, profile.trace()).with_context(|| path.display().to_string())?;
+        }
+        if self.json {
+            return print_json(&serde_json::json!({
+                "device": profile.device,
+                "clock": profile.clock,
+                "seconds": profile.seconds(),
+                "left_out": profile.left_out,
+                "rows": profile.rows(),
+                "ceilings": ceilings,
+            }));
+        }
+        print!("{}", profile.table(Some(&ceilings)));
+        Ok(())
     }
 
     /// Measures each kind of call in decoding and in prefill.

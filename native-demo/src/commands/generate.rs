@@ -11,7 +11,7 @@ use wisp_engine::pipelines::{
     log_probabilities::MAX_TOP,
     text_generation::{GenerateOptions, Generation},
 };
-use wisp_engine::session::StartTimes;
+use wisp_engine::session::{GpuProfiling, StartTimes};
 
 use super::{TokenList, logprobs::Logprobs, print_json, read_text};
 use crate::{
@@ -162,6 +162,11 @@ impl Generate {
             start.elapsed().as_secs_f64(),
             first.unwrap_or_default().as_secs_f64(),
         );
+        let profiler = generator.model().decoder().profiler();
+        if profiler.mode() != GpuProfiling::Off {
+            let profile = pollster::block_on(profiler.take())?;
+            eprint!("\n{}", profile.table(None));
+        }
         if settings.config.enable_prefix_caching {
             timings.prefix_cache_hit_rate = Some(generator.prefix_hits().rate());
         }
