@@ -11,6 +11,8 @@ use std::{
 use futures_util::StreamExt;
 use hf_hub::HFError;
 
+use crate::disk_cache::write_whole;
+
 use super::{
     super::{OnTransfer, RepoFile, RepoInfo, Transfer},
     Hub, MAX_ATTEMPTS, RepoError, TICK,
@@ -78,7 +80,7 @@ impl Hub {
         if let Some(parent) = head.parent() {
             fs::create_dir_all(parent)?;
         }
-        fs::write(head, commit)
+        write_whole(&head, commit.as_bytes())
     }
 
     /// Waits until no other process downloads a content.
@@ -298,25 +300,53 @@ fn find_blob(blobs: &Path, file: &RepoFile) -> Option<PathBuf> {
     Some(blobs.join(name))
 }
 
-/// Makes a blob known under a file's name, `depth` folders below its snapshot.
+/// Makes a blob known under a file's name, `depth` folders below its snapshot. Other processes may do the same.
 fn link(blob: &Path, target: &Path, depth: usize) -> std::io::Result<()> {
-    if let Some(parent) = target.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    match fs::remove_file(target) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    #[cfg(unix)]
-    {
-        let mut relative = PathBuf::from("../../".to_string() + &"../".repeat(depth));
-        relative.push("blobs");
-        relative.extend(blob.file_name());
-        std::os::unix::fs::symlink(relative, target)
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = depth;
-        fs::hard_link(blob, target).or_else(|_| fs::copy(blob, target).map(|_| ()))
+    let parent = target.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent)?;
+    let mut builder = tempfile::Builder::new();
+    let made = builder.prefix(".wisp-link-").make_in(parent, |link| {
+        #[cfg(unix)]
+        {
+            let mut relative = PathBuf::from("../../".to_string() + &"../".repeat(depth));
+            relative.push("blobs");
+            relative.extend(blob.file_name());
+            std::os::unix::fs::symlink(relative, link)
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = depth;
+            fs::hard_link(blob, link).or_else(|_| fs::copy(blob, link).map(|_| ()))
+        }
+    });
+    // It replaces what is there in one step.
+    made?.persist(target).map_err(|error| error.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_link_at_once_do_not_collide() {
+        let folder = tempfile::tempdir().unwrap();
+        let (blobs, target) = (
+            folder.path().join("blobs"),
+            folder.path().join("snapshots/commit/a/file"),
+        );
+        fs::create_dir(&blobs).unwrap();
+        fs::write(blobs.join("content"), "content").unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        link(&blobs.join("content"), &target, 1).unwrap();
+                        assert_eq!(fs::read(&target).unwrap(), b"content");
+                    }
+                });
+            }
+        });
+        let left = fs::read_dir(target.parent().unwrap()).unwrap().count();
+        assert_eq!(left, 1);
     }
 }
