@@ -131,52 +131,80 @@ impl Hub {
         let options = options.create(true).truncate(force).read(true).write(true);
         let mut out = options.open(&partial).map_err(io)?;
         self.fetch(commit, file, &mut out, &partial, on_transfer)?;
-        let whole = Transfer {
-            file: &file.path,
-            done: file.size,
-            total: file.size,
-        };
-        let go_on = || on_transfer(whole).is_continue();
-        let name = name_of(&mut out, file.large, go_on).map_err(io)?;
-        let name = name.ok_or(RepoError::Interrupted)?;
-        let expected = self.expected_name(commit, file, &name, on_transfer)?;
-        if name != expected {
+        let name = self.content_name(commit, file, &mut out, &partial, on_transfer);
+        if let Err(RepoError::Hash { .. }) = &name {
             drop(out);
             fs::remove_file(&partial).map_err(io)?;
-            return Err(RepoError::Hash {
-                repo: self.name.clone(),
-                file: file.path.clone(),
-                expected,
-                got: name,
-            });
+            return name.map(PathBuf::from);
         }
+        let name = name?;
         out.sync_all().map_err(io)?;
         let blob = blobs.join(name);
         fs::rename(&partial, &blob).map_err(|error| RepoError::io(&blob, error))?;
         Ok(blob)
     }
 
-    /// What a content that would be called `name` is called on the hub: the same, if it is whole.
-    fn expected_name(
+    /// The hash that a whole content has and should have.
+    fn content_name(
         &self,
         commit: &str,
         file: &RepoFile,
-        name: &str,
+        out: &mut File,
+        partial: &Path,
         on_transfer: OnTransfer<'_>,
     ) -> Result<String, RepoError> {
-        if !file.large {
-            return Ok(file.id.clone());
+        let whole = Transfer {
+            file: &file.path,
+            done: file.size,
+            total: file.size,
+        };
+        let mut hash = |large| {
+            let name = name_of(out, large, || on_transfer(whole).is_continue());
+            let name = name.map_err(|error| RepoError::io(partial, error))?;
+            name.ok_or(RepoError::Interrupted)
+        };
+        let name = hash(file.large)?;
+        if is_content(file, &name) {
+            return Ok(name);
         }
-        if pointer_name(name, file.size) == file.id {
-            return Ok(name.into());
+        // Not every hub tells rightly which files are large.
+        let other = hash(!file.large)?;
+        if is_content(file, &other) {
+            return Ok(other);
         }
-        // Whoever wrote the pointer by hand may have written it in another way.
+        let expected = match file.large {
+            true => self.sha256_of(commit, file, on_transfer)?,
+            false => file.id.clone(),
+        };
+        match name == expected {
+            true => Ok(name),
+            false => Err(RepoError::Hash {
+                repo: self.name.clone(),
+                file: file.path.clone(),
+                expected,
+                got: name,
+            }),
+        }
+    }
+
+    /// Asks for the SHA-256 of a file whose pointer was written by hand, in other words than usual.
+    fn sha256_of(
+        &self,
+        commit: &str,
+        file: &RepoFile,
+        on_transfer: OnTransfer<'_>,
+    ) -> Result<String, RepoError> {
         let metadata = self.repo.get_file_metadata().filepath(file.path.clone());
         let metadata = self.wait(metadata.revision(commit).send(), on_transfer)?;
-        let etag = metadata.map_err(|error| self.error(error))?.etag;
-        Ok(match is_sha256(&etag) {
-            true => etag,
-            false => format!("the one that the pointer {} has", file.id),
+        let problem = match metadata {
+            Ok(metadata) if is_sha256(&metadata.etag) => return Ok(metadata.etag),
+            Ok(_) => "its ETag is no SHA-256".into(),
+            Err(error) => root(&error),
+        };
+        Err(RepoError::Unchecked {
+            repo: self.name.clone(),
+            file: file.path.clone(),
+            problem,
         })
     }
 
@@ -289,14 +317,20 @@ fn is_content_name(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
+/// True if a hash is that of a file's content, as the hub's list has it or a pointer that the list has.
+fn is_content(file: &RepoFile, name: &str) -> bool {
+    name == file.id || pointer_name(name, file.size) == file.id
+}
+
 /// A file's content among others. Large ones are known by a pointer that has their hash.
 fn find_blob(blobs: &Path, file: &RepoFile) -> Option<PathBuf> {
-    if !file.large {
-        return Some(blobs.join(&file.id));
+    let plain = blobs.join(&file.id);
+    if plain.is_file() {
+        return Some(plain);
     }
     let names = fs::read_dir(blobs).ok()?.flatten();
     let mut names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    let name = names.find(|name| is_sha256(name) && pointer_name(name, file.size) == file.id)?;
+    let name = names.find(|name| is_sha256(name) && is_content(file, name))?;
     Some(blobs.join(name))
 }
 
