@@ -7,7 +7,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Read, Write},
+    io::{self, Read},
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -26,11 +26,31 @@ pub struct DiskCache {
 
 /// Writes a file so that at its place there is at any time either all of it or what was there before.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write_as(path, bytes, 0o666)
+    write_whole_with(path, |part| fs::write(part, bytes))
 }
 
-/// [`write_whole`], with these permissions where there are such.
-fn write_as(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+/// The same for who has no bytes yet: `write` is given a file beside `path` to write to, which is moved there
+/// afterwards. What is no file, such as `/dev/null`, is written to itself.
+///
+/// # Errors
+///
+/// Those of `write`; if the file cannot be made or moved. There is nothing of it then.
+pub fn write_whole_with<E: From<io::Error>>(
+    path: &Path,
+    write: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<(), E> {
+    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return write(path);
+    }
+    write_beside(path, 0o666, write)
+}
+
+/// Writes a file, with these permissions where there are such, beside its place and moves it there.
+fn write_beside<E: From<io::Error>>(
+    path: &Path,
+    mode: u32,
+    write: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<(), E> {
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -40,8 +60,8 @@ fn write_as(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
     #[cfg(not(unix))]
     let _ = mode;
-    let mut file = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
-    file.write_all(bytes)?;
+    let file = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    write(file.path())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
@@ -122,7 +142,10 @@ impl DiskCache {
         std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
         let written = folder
             .create(&self.folder)
-            .and_then(|()| write_as(&self.folder.join(name), &bytes, 0o600));
+            .and_then(|()| {
+                let place = self.folder.join(name);
+                write_beside(&place, 0o600, |part| fs::write(part, &bytes))
+            });
         if written.is_ok() {
             self.shrink();
         }
@@ -185,6 +208,22 @@ mod tests {
         }
         cache.write("a", b"anew");
         assert_eq!(cache.read("a").unwrap(), b"anew");
+    }
+
+    #[test]
+    fn what_fails_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "old").unwrap();
+        let failed = write_whole_with(&path, |part| {
+            fs::write(part, "half")?;
+            Err(io::Error::other("full"))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "full");
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        write_whole(&path, b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]
