@@ -140,12 +140,10 @@ impl DiskCache {
         folder.recursive(true);
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
-        let written = folder
-            .create(&self.folder)
-            .and_then(|()| {
-                let place = self.folder.join(name);
-                write_beside(&place, 0o600, |part| fs::write(part, &bytes))
-            });
+        let written = folder.create(&self.folder).and_then(|()| {
+            let place = self.folder.join(name);
+            write_beside(&place, 0o600, |part| fs::write(part, &bytes))
+        });
         if written.is_ok() {
             self.shrink();
         }

@@ -261,10 +261,10 @@ mod tests {
     #[test]
     fn what_is_no_checkpoint_is_refused() {
         let cases: [(&str, &[u8], &str); 4] = [
-            ("x.gguf", b"<!doctype html><html>", "HTML"),
+            ("x.gguf", b"<!doctype html><html>", "web page"),
             ("x.gguf", b"", "empty"),
             ("x.gguf", &TINY[..5000], "ends"),
-            ("x.safetensors", b"<html>", "HTML"),
+            ("x.safetensors", b"<html>", "web page"),
         ];
         for (name, bytes, word) in cases {
             let error = open(vec![InMemory(name, bytes)]).unwrap_err().to_string();
