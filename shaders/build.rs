@@ -112,13 +112,16 @@ fn jobs() -> Vec<(&'static Variant, Option<&'static str>)> {
     jobs
 }
 
+/// What a kernel declares without using it itself: constants that are told of it.
+const KEPT: [&str; 4] = ["main", "TILE", "COLS_MULTIPLE", "MIN_SUBGROUP"];
+
 fn compose(variant: &Variant, encoding: Option<&str>) -> Result<Composed, String> {
     let op = format!("{}{}", variant.op, encoding.unwrap_or(""));
     let name = format!("{op}.{}", variant.name);
     let mut options = CompileOptions {
         // naga validates; wesl does not know all builtins.
         validate: false,
-        keep: Some(["main", "TILE", "COLS_MULTIPLE"].map(String::from).to_vec()),
+        keep: Some(KEPT.map(String::from).to_vec()),
         ..CompileOptions::default()
     };
     for feature in variant.features {
@@ -196,18 +199,23 @@ fn entry(kernel: &Composed, variant: &Variant, file: &Path) -> Result<String, St
         .map(|(_, variable)| module.types[variable.ty].inner.size(module.to_ctx()))
         .sum();
     let feature = |name| variant.features.contains(&name);
+    let min_subgroup = constant(module, "MIN_SUBGROUP");
+    if feature("subgroups") && min_subgroup.is_empty() {
+        return Err(format!("{name}: no constant `MIN_SUBGROUP`"));
+    }
     Ok(format!(
         "Kernel {{ name: {name:?}, op: {op:?}, wgsl: include_str!({file:?}), workgroup_size: {:?}, \
          tile: [{x}, {y}], bindings: &{bindings}, needs: Needs {{ subgroups: {}, f16: {}, \
          min_subgroup_size: {} }}, suits: Suits::{:?}, max_rows_y: {}, cols_multiple: {}, \
-         workgroup_bytes: {workgroup_bytes} }},\n",
+         folds_into_z: {}, workgroup_bytes: {workgroup_bytes} }},\n",
         main.workgroup_size,
         feature("subgroups"),
         feature("f16"),
-        constant(module, "MIN_SUBGROUP").first().unwrap_or(&0),
+        min_subgroup.first().unwrap_or(&0),
         variant.suits,
         variant.max_rows_y,
         constant(module, "COLS_MULTIPLE").first().unwrap_or(&1),
+        kernel.wgsl.contains("wid.z"),
     ))
 }
 

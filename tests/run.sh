@@ -3,12 +3,14 @@
 #
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
 # kept whole in the target folder, under test-logs. `tests/run.sh STEP…` runs only the steps named (`vulkan`, `fmt`,
-# `clippy`, `build`, `tests`, `doctests`, `docs`, `wasm32`).
+# `clippy`, `build`, `tests`, `doctests`, `docs`, `wasm32`), and `tests/run.sh browser`, which takes a quarter of an hour
+# and is not among them yet, the tests in Chromium.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly STEPS="vulkan fmt clippy build tests doctests docs wasm32"
+readonly MORE="browser"
 readonly FAILURE_LINES=150
 
 command -v cargo >/dev/null || { echo "run.sh: cargo is not on PATH: install Rust from https://rustup.rs" >&2; exit 1; }
@@ -74,6 +76,25 @@ step_wasm32() {
     -p wisp-shaders -p wisp-engine -p wisp-web
 }
 
+# Builds the package and the page, and tests both in headless Chromium on its software adapter. The kernel tests'
+# cases are written down once with what the host makes of them; the browser runs them over its own adapter.
+step_browser() {
+  local outcome records=$TARGET_DIR/kernel-records
+  outcome=$(bash tests/scripts/chromium.sh)
+  echo "  chromium: $outcome" >&3
+  case $outcome in skipped:*) return ;; esac
+  bash web-demo/build.sh | tee /dev/fd/3
+  rm -rf "$records"
+  mkdir -p "$records"
+  WISP_KERNEL_RECORDS=$records cargo test --quiet --locked --workspace --test kernels
+  cd tests/browser
+  npm ci --no-fund --no-audit
+  CHROMIUM=${outcome#*: } WISP_KERNEL_RECORDS=$records npm test | tee "$LOGS/browser-tests"
+  { grep -E '^ℹ (pass|fail|skipped) |runs of .* kernels' "$LOGS/browser-tests" || true
+    grep -oE '﹣ .*' "$LOGS/browser-tests" | sort | uniq -c || true
+  } | sed 's/^/  /' >&3
+}
+
 run_step() {
   local log=$LOGS/$1.log began=$SECONDS status
   printf '%-10s' "$1"
@@ -92,9 +113,9 @@ run_step() {
 }
 
 for name in "$@"; do
-  case " $STEPS " in
+  case " $STEPS $MORE " in
     *" $name "*) ;;
-    *) echo "run.sh: no step '$name'; there are: $STEPS" >&2; exit 2 ;;
+    *) echo "run.sh: no step '$name'; there are: $STEPS $MORE" >&2; exit 2 ;;
   esac
 done
 # shellcheck disable=SC2086 # the list is split into words on purpose

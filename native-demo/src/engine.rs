@@ -12,11 +12,13 @@ use wisp_engine::pipelines::{
 };
 use wisp_engine::{
     pipelines::{
+        PipelineError,
+        chat_template::Message,
         checkpoint::ModelFiles,
         text_generation::{GenerateOptions, Generation},
         tokenizer::{Tokenizer, TokenizerError},
     },
-    session::StartTimes,
+    session::{GpuProfiling, Profile, StartTimes},
 };
 
 use crate::{
@@ -68,6 +70,15 @@ impl Files {
             Files::Max(files) => &files.tokenizer,
             #[cfg(feature = "candle")]
             Files::HuggingFace(files) => &files.tokenizer,
+        }
+    }
+
+    /// A conversation as the model reads it, up to where its answer begins.
+    pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>, PipelineError> {
+        match self {
+            Files::Max(files) => files.chat_prompt(messages),
+            #[cfg(feature = "candle")]
+            Files::HuggingFace(files) => files.chat_prompt(messages),
         }
     }
 
@@ -132,6 +143,21 @@ impl Engine {
             Engine::Max(loaded) => Some(loaded.generator.prefix_hits().rate()),
             #[cfg(feature = "candle")]
             Engine::HuggingFace(..) => None,
+        }
+    }
+
+    /// What was timed, if the environment asks for profiling; candle's models are not timed.
+    pub fn profile(&self) -> Result<Option<Profile>> {
+        match self {
+            Engine::Max(loaded) => {
+                let profiler = loaded.generator.model().decoder().profiler();
+                match profiler.mode() {
+                    GpuProfiling::Off => Ok(None),
+                    _ => Ok(Some(pollster::block_on(profiler.take())?)),
+                }
+            }
+            #[cfg(feature = "candle")]
+            Engine::HuggingFace(..) => Ok(None),
         }
     }
 

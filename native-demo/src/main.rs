@@ -84,8 +84,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // One line, whatever the causes: `{:#}` joins them.
-            eprintln!("error: {}", format!("{error:#}").replace('\n', " "));
+            eprintln!("error: {}", told(&error));
             if interrupt::happened() {
                 ExitCode::from(130)
             } else {
@@ -93,6 +92,18 @@ fn main() -> ExitCode {
             }
         }
     }
+}
+
+/// An error and its causes in one line. Some tell their causes themselves: none is told twice.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text += if text.is_empty() { "" } else { ": " };
+            text += &cause;
+        }
+    }
+    text.replace('\n', " ")
 }
 
 /// True if whoever read standard output has left, as `head` does.

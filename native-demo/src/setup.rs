@@ -205,16 +205,24 @@ impl Resolved {
 
     /// The limits for one conversation: as long as the model sees, unless a length is asked for.
     pub fn limits(&self, files: &ModelFiles) -> Result<ModelLimits> {
-        let most = files.recognised.spec.max_positions.max(1);
-        let length = match self.length_is_set {
-            true => self.config.max_length,
-            false => most.min(LONGEST_BY_DEFAULT),
-        };
-        self.limits_of(files, length)
+        self.limits_of(files, self.length(files))
     }
 
-    /// The limits for a context of this length.
+    /// The length of a context for any text.
+    fn length(&self, files: &ModelFiles) -> u64 {
+        let most = files.recognised.spec.max_positions.max(1);
+        match self.length_is_set {
+            true => self.config.max_length,
+            false => most.min(LONGEST_BY_DEFAULT),
+        }
+    }
+
+    /// The limits for a context of this length, unless they are a compiled model's, which is for any.
     pub fn limits_of(&self, files: &ModelFiles, max_length: u64) -> Result<ModelLimits> {
+        let max_length = match self.config.has_compiled_file() {
+            true => self.length(files),
+            false => max_length,
+        };
         let config = PipelineConfig {
             max_length,
             ..self.config.clone()
@@ -236,7 +244,7 @@ impl Resolved {
             let needed = (prompt as u64).saturating_add(new as u64).max(1);
             limits = self.limits_of(files, limits.max_length.min(needed))?;
         }
-        if !self.config.enable_echo {
+        if !self.config.enable_echo && !self.config.has_compiled_file() {
             limits.max_step_tokens = limits.max_step_tokens.min(prompt.max(1) as u64);
         }
         Ok(limits)

@@ -1,5 +1,5 @@
 // out[o, j, i] = x[o, indices[j], i]: parts of x along one dimension, by their indices. One that is
-// too great is the last.
+// too great is the last; of nothing there are zeros.
 import constants::WG;
 
 struct GatherParams {
@@ -24,6 +24,10 @@ fn main(
 ) {
     let i = (wid.x + wid.y * groups.x) * WG + lid;
     if i >= p.outer * p.count * p.inner {
+        return;
+    }
+    if p.n == 0u {
+        out[i] = 0u;
         return;
     }
     let part = i / p.inner;

@@ -14,7 +14,7 @@
 //!
 //! A kernel covers its op's grid (see [`params`]) in tiles: `ceil(grid / tile)` workgroups in x and y.
 //! Where x exceeds the device's limit it is folded: into y for ops with a grid of one dimension
-//! (`x + y * num_workgroups.x`), into z for the others. Kernels check bounds, so that a folded
+//! (`x + y * num_workgroups.x`), into z for the others ([`Kernel::folds_into_z`]). Kernels check bounds, so that a folded
 //! dispatch may be larger than its grid. They rely on nothing else: neither on zeroed workgroup
 //! memory nor on checked indices.
 //!
@@ -77,6 +77,9 @@ pub struct Kernel {
     pub max_rows_y: u32,
     /// The op's `cols` must be a multiple of this.
     pub cols_multiple: u32,
+    /// A long first dimension of its grid continues in the third dimension of the workgroups, not in the
+    /// second.
+    pub folds_into_z: bool,
     /// Bytes of workgroup memory.
     pub workgroup_bytes: u32,
 }

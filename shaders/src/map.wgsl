@@ -9,10 +9,20 @@ struct MapParams {
 }
 
 @group(0) @binding(0) var<uniform> p: MapParams;
-@group(0) @binding(1) var<storage, read> x: array<f32>; // [len]
-@group(0) @binding(2) var<storage, read_write> out: array<f32>; // [len]
+@group(0) @binding(1) var<storage, read> x: array<u32>; // [len]
+@group(0) @binding(2) var<storage, read_write> out: array<u32>; // [len]
 
 const TILE = vec2<u32>(WG, 1u);
+// Whole numbers are no floats: a float's load or store may flush them.
+fn whole(x: u32, kind: u32) -> u32 {
+    switch kind {
+        // To a whole number, towards zero and within its range.
+        case 31u: { return u32(clamp(bitcast<f32>(x), 0.0, 4294967040.0)); }
+        case 32u: { return bitcast<u32>(f32(x)); }
+        default: { return u32(x == 0u); }
+    }
+}
+
 fn function(x: f32, kind: u32) -> f32 {
     switch kind {
         case 16u: { return -x; }
@@ -32,15 +42,12 @@ fn function(x: f32, kind: u32) -> f32 {
         case 28u: { return ceil(x); }
         // To even, as IEEE 754 rounds.
         case 29u: { return round(x); }
-        case 30u: { return 1.0 / x; }
-        // Casts: to a whole number, towards zero and within its range; back; and of a truth, its contrary.
-        case 31u: { return bitcast<f32>(u32(clamp(x, 0.0, 4294967040.0))); }
-        case 32u: { return f32(bitcast<u32>(x)); }
-        default: { return bitcast<f32>(u32(bitcast<u32>(x) == 0u)); }
+        default: { return 1.0 / x; }
     }
 }
 
 const FUNCTIONS: u32 = 16u;
+const WHOLES: u32 = 31u;
 const SCALE: u32 = 8u;
 const SOFTCAP: u32 = 9u;
 
@@ -54,15 +61,21 @@ fn main(
     if i >= p.len {
         return;
     }
-    let v = x[i];
+    if p.kind >= WHOLES {
+        out[i] = whole(x[i], p.kind);
+        return;
+    }
+    let v = bitcast<f32>(x[i]);
+    var y: f32;
     if p.kind >= FUNCTIONS {
-        out[i] = function(v, p.kind);
+        y = function(v, p.kind);
     } else if p.kind == SCALE {
-        out[i] = p.factor * v;
+        y = p.factor * v;
     } else if p.kind == SOFTCAP {
         // tanh's argument is bounded: some devices overflow inside it.
-        out[i] = p.factor * tanh(clamp(v / p.factor, -20.0, 20.0));
+        y = p.factor * tanh(clamp(v / p.factor, -20.0, 20.0));
     } else {
-        out[i] = activate(v, p.kind);
+        y = activate(v, p.kind);
     }
+    out[i] = bitcast<u32>(y);
 }

@@ -1,7 +1,7 @@
 // A total order of floats as unsigned integers, and the greatest of a workgroup's.
 import constants::WG;
 
-const MAX_FLOAT: f32 = 3.40282347e38;
+const MAX_FLOAT: f32 = 3.40282346e38;
 
 // `x` with NaN and minus infinity replaced by the least finite float, infinity by the greatest. By
 // its bits, since a compiler may assume that there is no such thing.

@@ -29,6 +29,12 @@ fn main(
     if at >= p.outer * p.inner {
         return;
     }
+    if p.n == 0u {
+        if lid == 0u {
+            out[at] = 0.0;
+        }
+        return;
+    }
     let base = (at / p.inner) * p.n * p.inner + at % p.inner;
     if p.kind <= MEAN {
         var sum = 0.0;

@@ -121,7 +121,7 @@ fn bias_logits(row: u32, s: SampleSettings, back: bool, lid: u32) {
 // Writes the token's log-probability, and the likeliest tokens with theirs, the lowest id of equals first.
 fn score(row: u32, s: SampleSettings, token: u32, lid: u32) {
     let first = row * p.vocab;
-    var greatest = -3.40282347e38;
+    var greatest = -3.40282346e38;
     for (var i = lid; i < p.vocab; i += WG) {
         greatest = max(greatest, finite(logits[first + i]));
     }
@@ -218,7 +218,7 @@ fn mass(row: u32, s: SampleSettings, greatest: f32, floor_key: u32, lid: u32) ->
 
 // Steps 3 to 7.
 fn draw(row: u32, s: SampleSettings, lid: u32) -> u32 {
-    var greatest = -3.40282347e38;
+    var greatest = -3.40282346e38;
     for (var i = lid; i < p.vocab; i += WG) {
         greatest = max(greatest, scaled(row, i, s));
     }

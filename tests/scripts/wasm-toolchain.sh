@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# wasm-toolchain.sh: prints the path of a rustc that can check code for wasm32-unknown-unknown.
+# wasm-toolchain.sh: prints the path of a rustc that compiles and links for wasm32-unknown-unknown; for `RUSTC=… cargo`.
 #
 # The ordinary way is a rustup that can fetch the target. Where it cannot (an offline mirror, a distribution's own
 # Rust), Debian has a compiler together with its library's source. Both are unpacked into a cache folder (only
-# the LLVM library that the compiler needs is installed), and the library is *checked* for wasm32: its metadata is all
-# that `cargo check` reads, and takes 20 seconds where compiling it takes minutes. It can therefore not link; it is for `RUSTC=… cargo check` only.
+# the LLVM library that the compiler needs is installed), and the library is compiled for wasm32 once, which takes two
+# minutes.
 #
 # The folder gets its final name last, in one rename, so a half-finished one is never taken for a finished one.
 set -euo pipefail
@@ -16,11 +16,11 @@ readonly CACHE="${XDG_CACHE_HOME:-$HOME/.cache}/wisp"
 
 fail() { echo "wasm-toolchain: $*" >&2; exit 1; }
 
-# Whether the given rustc runs and has the standard library for the target, in whatever form.
+# Whether the given rustc runs and has the standard library for the target.
 has_target() {
   local libraries
   libraries=$("$1" --print target-libdir --target "$TARGET" 2>/dev/null) || return 1
-  compgen -G "$libraries/libstd-*.rmeta" >/dev/null || compgen -G "$libraries/libstd-*.rlib" >/dev/null
+  compgen -G "$libraries/libstd-*.rlib" >/dev/null
 }
 
 # A rustc that is there already: the user's own, or one that an earlier run has made.
@@ -53,16 +53,28 @@ WRAPPER
   chmod +x toolchain/bin/rustc
 }
 
-# Checks the standard library for the target and puts its metadata into the toolchain. The flags are those with which
-# rustc's own build system compiles the library.
+# LLVM's linker, which the compiler calls rust-lld: that of the Rust that is there, or Debian's.
+add_linker() {
+  local tools lld
+  tools=toolchain/usr/lib/rustlib/$(toolchain/bin/rustc -vV | awk '/^host:/ { print $2 }')/bin
+  [ -e "$tools/rust-lld" ] && return
+  lld=$("${RUSTC:-rustc}" --print target-libdir)/../bin/rust-lld
+  [ -x "$lld" ] || lld=$(command -v wasm-ld) ||
+    fail "no linker for $TARGET: install 'lld'"
+  mkdir -p "$tools"
+  ln -sfn "$(realpath "$lld")" "$tools/rust-lld"
+}
+
+# Compiles the standard library for the target into the toolchain. Flags and profile are those with which rustc's own
+# build system compiles it; the profile embeds bitcode, so that link-time optimisation works.
 add_target() {
   local libraries=toolchain/usr/lib/rustlib/$TARGET/lib
   RUSTC="$PWD/toolchain/bin/rustc" RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zforce-unstable-if-unmarked \
-    CARGO_PROFILE_DEV_DEBUG=0 \
-    cargo check --quiet --locked --target "$TARGET" --target-dir "$PWD/build" \
+    CARGO_PROFILE_DIST_DEBUG=0 \
+    cargo build --quiet --locked --profile dist --target "$TARGET" --target-dir "$PWD/build" \
     --manifest-path "$(echo usr/src/rustc-*/library/sysroot/Cargo.toml)" >&2
   mkdir -p "$libraries"
-  cp build/"$TARGET"/debug/deps/*.rmeta "$libraries"
+  cp build/"$TARGET"/dist/deps/*.rlib "$libraries"
   rm "$libraries"/libsysroot-*
 }
 
@@ -92,10 +104,11 @@ from_debian() {
   chmod 755 "$work"
   cd "$work"
   unpack "$std"
+  add_linker
   add_target
-  echo '#![no_std]' >probe.rs
-  toolchain/bin/rustc --target "$TARGET" --crate-type lib --emit metadata -o probe.rmeta probe.rs ||
-    fail "the toolchain that was just made does not compile an empty crate"
+  echo 'fn main() {}' >probe.rs
+  toolchain/bin/rustc --target "$TARGET" -o probe.wasm probe.rs ||
+    fail "the toolchain that was just made does not compile an empty program"
   rm -rf "$final"
   mv toolchain "$final"
   echo "$final/bin/rustc"

@@ -22,6 +22,9 @@ use crate::program;
 /// The commit of every repository.
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
+/// What paths of another address begin with.
+const ELSEWHERE: &str = "/elsewhere";
+
 /// What the hub does wrong.
 #[derive(Clone, Debug)]
 pub enum Fault {
@@ -37,6 +40,10 @@ pub enum Fault {
     Wrong,
     /// Sends a kilobyte, then waits so long, and so on.
     Slow(Duration),
+    /// Leads to another address, which knows nothing of hashes and commits.
+    Elsewhere,
+    /// Changes the entries of a list.
+    Entries(fn(&mut Value)),
 }
 
 /// A request that came.
@@ -158,7 +165,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     };
     let (fault, body) = {
         let mut state = state.lock().expect("no thread panics with the state");
-        let body = find(&state.files, path);
+        let body = find(&state.files, path.strip_prefix(ELSEWHERE).unwrap_or(path));
         let about = |(text, _, left): &&mut (String, Fault, usize)| {
             *left > 0 && request.line.contains(text.as_str())
         };
@@ -169,11 +176,20 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         state.requests.push(request.clone());
         (fault, body)
     };
-    let Some(body) = body else {
+    let Some(mut body) = body else {
         return respond(&mut stream, 404, &[("X-Error-Code", "EntryNotFound")], b"");
     };
     if let Some(Fault::Status(status, headers)) = &fault {
         return respond(&mut stream, *status, headers, br#"{"error":"as asked"}"#);
+    }
+    if let Some(Fault::Elsewhere) = fault {
+        let there = format!("{ELSEWHERE}{path}");
+        return respond(&mut stream, 302, &[("Location", &there)], b"");
+    }
+    if let Some(Fault::Entries(change)) = fault {
+        let mut entries: Vec<Value> = serde_json::from_slice(&body)?;
+        entries.iter_mut().for_each(change);
+        body = serde_json::to_vec(&entries)?;
     }
     let part = match (&request.range, &fault) {
         (Some(range), None | Some(Fault::Drop(_) | Fault::Slow(_))) => {
@@ -193,10 +209,13 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         false => git(&body),
     };
     let mut head = format!(
-        "HTTP/1.1 {status} x\r\nContent-Length: {}\r\nETag: \"{etag}\"\r\nX-Repo-Commit: {COMMIT}\r\n\
+        "HTTP/1.1 {status} x\r\nContent-Length: {}\r\n\
          Accept-Ranges: bytes\r\nConnection: close\r\n",
         sent.len()
     );
+    if !path.starts_with(ELSEWHERE) {
+        head += &format!("ETag: \"{etag}\"\r\nX-Repo-Commit: {COMMIT}\r\n");
+    }
     if path.starts_with("/api/") {
         head += "Content-Type: application/json\r\n";
     }

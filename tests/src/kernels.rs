@@ -6,17 +6,20 @@ use wisp_engine::device::{Buffer, Device, DeviceError, Dispatch, Profile, Usage}
 use wisp_engine::weights::{Encoding, encodings::repack_rows};
 use wisp_shaders::{Access, CacheFormat, Kernel};
 
-use crate::cache::{decode, encode};
-use crate::quantize::quantize;
+use crate::{
+    cache::{decode, encode},
+    kernel_records,
+    quantize::quantize,
+};
 
 /// The memory of one binding and how close a kernel must come to what its twin writes there.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     /// Bound of `|a - b| / |b|` over floats; `None` is equality of bytes.
-    bound: Option<f64>,
+    pub(crate) bound: Option<f64>,
     /// The format of a KV cache and the width of its heads; else the bytes are floats.
-    cache: Option<(CacheFormat, usize)>,
+    pub(crate) cache: Option<(CacheFormat, usize)>,
 }
 
 /// Memory that is read, or must be written exactly as the twin writes it.
@@ -152,7 +155,7 @@ pub fn fits(kernel: &Kernel, case: &Case) -> bool {
 
 /// The workgroups that cover a grid. A long row is folded into the next dimension, as a session
 /// does it, but at the least limit of any device, so that it is folded on all of them.
-fn workgroups(kernel: &Kernel, grid: &[usize]) -> [u32; 3] {
+pub(crate) fn workgroups(kernel: &Kernel, grid: &[usize]) -> [u32; 3] {
     const MOST: u32 = 65535;
     let tiles = |i: usize| grid[i].div_ceil(kernel.tile[i] as usize) as u32;
     let x = tiles(0);
@@ -165,7 +168,7 @@ fn workgroups(kernel: &Kernel, grid: &[usize]) -> [u32; 3] {
 }
 
 /// What each binding from 1 on holds after a run; nothing for those that are only read.
-type Outputs = Vec<Vec<u8>>;
+pub(crate) type Outputs = Vec<Vec<u8>>;
 
 fn run(device: &Device, kernel: &'static Kernel, case: &Case) -> Result<Outputs, DeviceError> {
     let params = device.allocate("params", case.params.len() as u64, Usage::Uniform)?;
@@ -247,13 +250,16 @@ fn differences(case: &Case, actual: &Outputs, expected: &Outputs) -> Vec<String>
 ///
 /// With the list of what differs.
 pub fn check_fitting(op: &str, cases: &[Case]) {
-    if adapters().is_err() {
+    if adapters().is_err() && !kernel_records::wanted() {
         return check_outputs(op, cases, |_, _| Vec::new());
     }
     let host = Device::host(0).expect("the host device starts");
     let kernel = wisp_shaders::candidates(op).next().expect("an op");
     let twin = |case| run(&host, kernel, case).unwrap_or_else(|e| panic!("{op} on the host: {e}"));
     let expected: Vec<Outputs> = cases.iter().map(twin).collect();
+    if kernel_records::wanted() {
+        return kernel_records::write(op, cases, &expected);
+    }
     check_outputs(op, cases, |i, outputs| {
         differences(&cases[i], outputs, &expected[i])
     });

@@ -7,6 +7,7 @@ pub mod gguf_writer;
 pub mod goldens;
 pub mod hub;
 pub mod inside;
+pub mod kernel_records;
 pub mod kernels;
 pub mod lora;
 pub mod program;

@@ -215,6 +215,9 @@ impl Run {
         assert!(!self.stderr.contains("panicked"), "{shown}");
         assert_eq!(self.stderr.lines().count(), 1, "{shown}");
         assert!(self.stderr.starts_with("error: "), "{shown}");
+        let line = self.stderr.trim_end();
+        let twice = |(at, _): (usize, &str)| line[..at].ends_with(&line[at + 2..]);
+        assert!(!line.match_indices(": ").any(twice), "told twice: {shown}");
         self.stderr
     }
 }

@@ -125,6 +125,8 @@ fn refusals() {
         let line = to(&at(name), &[]).failed("another ending");
         assert!(line.contains(".gguf"), "{line}");
     }
+    let line = to(&at("turned.gguf"), &["--rope-type", "neox"]).failed("another rotation");
+    assert!(line.contains("--rope-type"), "{line}");
     let line = to(&at("blocks"), &["--encoding", "q8_0"]).failed("blocks in safetensors");
     assert!(line.contains("safetensors cannot hold Q8_0"), "{line}");
     let args = [
@@ -234,7 +236,10 @@ fn tokenizers_come_along() {
     assert!(file.iter().all(|(_, tensor)| tensor.dtype() == Dtype::F16));
     // Without a tokenizer the file says so, for llama.cpp would refuse it otherwise.
     std::fs::remove_file(at("model/tokenizer.json")).unwrap();
-    convert(&at("model"), &at("none.gguf"), "f16");
+    std::fs::write(at("model/tokenizer.model"), "pieces").unwrap();
+    let report = convert(&at("model"), &at("none.gguf"), "f16");
+    let notes = report["report"]["notes"].to_string();
+    assert!(notes.contains("tokenizer.model is not read"), "{notes}");
     let written = Checkpoint::open(at("none.gguf")).unwrap();
     let kind = &written.gguf().unwrap().metadata["tokenizer.ggml.model"];
     assert_eq!(kind, &Value::String("none".into()));
@@ -242,6 +247,26 @@ fn tokenizers_come_along() {
     let line =
         run([&args[..], &[at("none.gguf").to_str().unwrap()]].concat()).failed("no tokenizer");
     assert!(line.contains("tokenizer"), "{line}");
+}
+
+/// An empty directory is replaced, whatever it is called.
+#[cfg(unix)]
+#[test]
+fn directories_by_other_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    for name in ["model", "empty", "current"] {
+        std::fs::create_dir(at(name)).unwrap();
+    }
+    encoder::bert(&at("model"));
+    std::os::unix::fs::symlink("empty", at("link")).unwrap();
+    convert(&at("model"), &at("link"), "f16");
+    assert!(at("link").is_symlink() && at("empty/model.safetensors").is_file());
+    let model = at("model");
+    let args = ["convert", "--out", ".", "--model", model.to_str().unwrap()];
+    let output = command(args).current_dir(at("current")).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(at("current/model.safetensors").is_file());
 }
 
 /// A model of nothing but an embedding, which takes a few seconds to convert.

@@ -10,7 +10,7 @@ use safetensors::{Dtype, tensor::TensorView};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use wisp_tests::{
-    hub::{COMMIT, Fault, Hub, sha256},
+    hub::{COMMIT, Fault, Hub, git, sha256},
     program::{Run, run, run_command},
     pytorch_writer,
 };
@@ -498,6 +498,80 @@ fn a_wrong_content_is_never_kept() {
         line.contains("config.json") && line.contains("damaged"),
         "{line}"
     );
+}
+
+/// As Hugging Face's hub answers for large files.
+#[test]
+fn contents_come_from_elsewhere() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.fault(" /org", Fault::Elsewhere, usize::MAX);
+    assert_eq!(
+        tokens(generate(&hub, home.path(), "org/tiny", &[])),
+        expected()
+    );
+    let blobs = home.path().join("hub/models--org--tiny/blobs");
+    assert!(blobs.join(sha256(TINY)).is_file());
+}
+
+/// A hub that does not say which files are large.
+#[test]
+fn large_files_need_not_be_listed_as_such() {
+    let (hub, home) = (tiny_hub(), home());
+    let plain = |entry: &mut Value| drop(entry.as_object_mut().expect("an entry").remove("lfs"));
+    hub.fault("/tree/", Fault::Entries(plain), usize::MAX);
+    for _ in 0..2 {
+        let run = generate(&hub, home.path(), "org/tiny", &[]);
+        assert_eq!(tokens(run), expected());
+    }
+    assert_eq!(hub.requests("GET /org").len(), 1);
+}
+
+/// A pointer in other words does not tell the hash, and another address does not either.
+#[test]
+fn what_cannot_be_checked_is_kept() {
+    let (hub, home) = (tiny_hub(), home());
+    let other = |entry: &mut Value| entry["oid"] = git(b"a pointer in other words").into();
+    hub.fault("/tree/", Fault::Entries(other), usize::MAX);
+    hub.fault(" /org", Fault::Elsewhere, 4);
+    let run = || generate(&hub, home.path(), "org/tiny", &[]);
+    let line = run().failed("an unknown hash");
+    assert!(
+        line.contains("does not tell its hash") && line.contains("--force-download"),
+        "{line}"
+    );
+    assert_eq!(partials(home.path()), [TINY.len() as u64]);
+    run().failed("still unknown");
+    assert_eq!(partials(home.path()), [TINY.len() as u64]);
+    // The hub's own answer has it.
+    assert_eq!(tokens(run()), expected());
+    assert_eq!(hub.requests("GET /org").len(), 1);
+}
+
+/// A hub that is there but does not answer is no reason not to use what is in the cache.
+#[test]
+fn the_cache_is_used_while_the_hub_does_not_answer() {
+    let (hub, home) = (tiny_hub(), home());
+    let run = || generate(&hub, home.path(), "org/tiny", &[]);
+    hub.fault("GET /api", Fault::Status(503, &[]), usize::MAX);
+    run().failed("nothing in the cache");
+    hub.heal();
+    assert_eq!(tokens(run()), expected());
+    for text in ["GET /api", "/tree/"] {
+        for status in [429, 500, 503] {
+            hub.fault(text, Fault::Status(status, &[]), usize::MAX);
+            assert_eq!(tokens(run()), expected(), "{text}: {status}");
+            hub.heal();
+        }
+    }
+    // Whoever may not have it any more is told so.
+    hub.fault("GET /api", Fault::Status(401, &[]), usize::MAX);
+    run().failed("no longer allowed");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address");
+    let mut command = command(&hub, home.path(), "org/tiny", &[]);
+    command.env("HF_ENDPOINT", format!("http://{address}"));
+    command.env("HF_HUB_DOWNLOAD_TIMEOUT", "0.5");
+    assert_eq!(tokens(run_command(command, "")), expected());
 }
 
 /// What another program has downloaded, for another commit perhaps, is not downloaded again.

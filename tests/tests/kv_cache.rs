@@ -71,7 +71,16 @@ fn error(a: &[Vec<f32>], b: &[Vec<f32>]) -> f64 {
 /// is off by at most `step` of its head's largest element, a layer's attention by about as much of its
 /// own size from the values and once more from the scores; independent layers add up by the root.
 fn formats_keep_the_logits(place: Place) {
-    for (name, model, tokens) in checkpoints() {
+    let mut all = checkpoints();
+    all.extend(shared_data("models/stories260K").map(|folder| {
+        let text = tokens(&golden(&folder.join("golden.json"))["greedy_tokens"]);
+        (
+            "stories260K".to_string(),
+            folder.join("stories260K.gguf"),
+            text,
+        )
+    }));
+    for (name, model, tokens) in all {
         let of = |format| logits(Some(&model), place, &tokens, &["--kv-cache-format", format]);
         let whole = of("float32");
         assert_eq!(
@@ -90,11 +99,8 @@ fn formats_keep_the_logits(place: Place) {
     }
 }
 
-/// The greedy tokens of stories260K up to the first where float32 prefers its word to another by 0.12
-/// only, where the logits with q8_0 are off by up to 0.31.
-const STORIES_Q8_0: usize = 118;
-
-/// The models that were trained prefer the same words.
+/// The models that were trained prefer the same words. Not every one of stories260K's in q8_0: its best
+/// two are at times as close as what that rounds; there its logits are held to their bound.
 fn formats_keep_the_tokens(place: Place) {
     let own = golden(&inside().with_file_name("golden.json"));
     for format in ["float16", "q8_0"] {
@@ -111,19 +117,20 @@ fn formats_keep_the_tokens(place: Place) {
             let got = generate(None, place, &prompt, expected.len(), &flags);
             assert_eq!(got.tokens, expected, "wisp-tiny on {place:?} with {format}");
         }
+        if format == "q8_0" {
+            continue;
+        }
         if let Some(folder) = shared_data("models/stories260K") {
             let expected = tokens(&golden(&folder.join("golden.json"))["greedy_tokens"]);
             let file = folder.join("stories260K.gguf");
-            let same = match format {
-                "q8_0" => STORIES_Q8_0,
-                _ => expected.len() - 1,
-            };
-            let got = generate(Some(&file), place, &expected[..1], same, &flags);
-            assert_eq!(
-                got.tokens,
-                expected[1..=same],
-                "stories260K on {place:?} with {format}"
+            let got = generate(
+                Some(&file),
+                place,
+                &expected[..1],
+                expected.len() - 1,
+                &flags,
             );
+            assert_eq!(got.tokens, expected[1..], "stories260K on {place:?}");
         }
     }
 }

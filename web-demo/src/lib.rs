@@ -1,3 +1,12 @@
-//! Wisp for the browser.
+//! Wisp for the browser: the engine behind a handful of functions that the package's JavaScript calls.
+//!
+//! Nothing here knows of OpenAI's objects, of workers or of storage: `web-demo/package` does. What
+//! crosses the border is numbers, strings of JSON, and pieces of files.
 
-pub use wisp_engine;
+mod engine;
+mod error;
+mod kernels;
+mod source;
+
+pub use engine::Engine;
+pub use kernels::Kernels;

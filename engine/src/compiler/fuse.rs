@@ -336,7 +336,12 @@ fn fuse_norm(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> 
     let (Op::Add { scale }, &[a, b]) = (nodes[add].op, nodes[add].inputs.as_slice()) else {
         return None;
     };
-    let fits = a != b
+    let is_made = |id: &ValueId| {
+        let maker = uses.maker.get(&graph.storage(*id));
+        maker.is_none_or(|maker| *maker < add)
+    };
+    let fits = graph.storage(a) != graph.storage(b)
+        && nodes[at].inputs[1..].iter().all(is_made)
         && graph.value(sum).shape.cols() == graph.value(weight).shape.cols()
         && graph.value(a).shape == graph.value(b).shape
         && uses.dies_at(graph, a, add)

@@ -7,6 +7,7 @@
 pub mod host;
 pub mod measure;
 mod spec;
+mod timing;
 #[cfg(all(
     feature = "wgpu",
     any(windows, target_os = "linux", target_os = "android")
@@ -32,6 +33,7 @@ use crate::disk_cache::DiskCache;
 
 pub use host::{HostDevice, HostError};
 pub use spec::{Api, DeviceSpec, Profile, list};
+pub use timing::{Clock, Granularity, Spans};
 
 /// A boxed future; `Send` wherever there are threads.
 #[cfg(not(target_arch = "wasm32"))]
@@ -326,6 +328,17 @@ trait Backend: Send + Sync + std::fmt::Debug {
         &self,
         dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
     ) -> Result<(), DeviceError>;
+    /// What `submit_timed` measures with.
+    fn clock(&self) -> Clock {
+        timing::without_timestamps()
+    }
+    fn submit_timed(
+        &self,
+        dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
+        granularity: Granularity,
+    ) -> Result<Spans, DeviceError> {
+        timing::by_host(self, dispatches, granularity)
+    }
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>>;
     fn free_memory(&self) -> Option<u64>;
     /// Takes pipelines from a cache, and keeps them for it.
@@ -550,6 +563,25 @@ impl Device {
         mut dispatches: impl Iterator<Item = Dispatch<'a>> + Send,
     ) -> Result<(), DeviceError> {
         self.backend.submit(&mut dispatches)
+    }
+
+    /// What [`Self::submit_timed`] measures with.
+    pub fn clock(&self) -> Clock {
+        self.backend.clock()
+    }
+
+    /// As [`Self::submit`], and says how long it took, together or dispatch by dispatch. Without
+    /// timestamps ([`Self::clock`]) it waits until all is done.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::submit`].
+    pub fn submit_timed<'a>(
+        &self,
+        mut dispatches: impl Iterator<Item = Dispatch<'a>> + Send,
+        granularity: Granularity,
+    ) -> Result<Spans, DeviceError> {
+        self.backend.submit_timed(&mut dispatches, granularity)
     }
 
     /// Waits until all that was submitted is done.

@@ -11,13 +11,15 @@ use std::{
 
 #[cfg(not(target_arch = "wasm32"))]
 mod kept;
+mod timestamps;
 
 use futures_channel::oneshot;
 use wisp_shaders::{Access, Kernel};
 
 use super::{
-    Api, Backend, BoxFuture, Buffer, BufferSlice, Capabilities, Checks, Device, DeviceError,
-    DeviceInfo, DeviceSpec, Dispatch, Profile, RawBindGroup, RawBuffer, RawPipeline, Usage,
+    Api, Backend, BoxFuture, Buffer, BufferSlice, Capabilities, Checks, Clock, Device, DeviceError,
+    DeviceInfo, DeviceSpec, Dispatch, Granularity, Profile, RawBindGroup, RawBuffer, RawPipeline,
+    Spans, Usage,
 };
 
 /// Bytes in flight to the device after which an upload waits, so that staging memory stays small.
@@ -243,6 +245,8 @@ async fn open_adapter(adapter: wgpu::Adapter, profile: Profile) -> Result<Device
             device: info.name.clone(),
             message: error.to_string(),
         })?;
+    #[cfg(target_arch = "wasm32")]
+    let info = with_subgroups(info, &device, &adapter);
     let error = Arc::new(Mutex::new(None));
     watch(&device, &info.name, &error);
     let poller = Poller::new(&device);
@@ -260,6 +264,30 @@ async fn open_adapter(adapter: wgpu::Adapter, profile: Profile) -> Result<Device
         uploading: AtomicU64::new(0),
         poller,
     }))
+}
+
+/// In a browser wgpu 30 neither asks for subgroups nor tells of them. Whoever opens the device may
+/// have asked for them behind its back, as Wisp's package does; then the device has them.
+#[cfg(target_arch = "wasm32")]
+fn with_subgroups(
+    mut info: DeviceInfo,
+    device: &wgpu::Device,
+    adapter: &wgpu::Adapter,
+) -> DeviceInfo {
+    let raw = device.as_webgpu();
+    if raw.is_some_and(|raw| raw.features().has("subgroups")) {
+        info.capabilities.subgroups = true;
+        info.capabilities.min_subgroup_size = adapter.get_info().subgroup_min_size;
+    }
+    info
+}
+
+/// A kernel's source. Browsers want to be told that it uses subgroups; naga does not.
+fn source(kernel: &'static Kernel) -> std::borrow::Cow<'static, str> {
+    match kernel.needs.subgroups && cfg!(target_arch = "wasm32") {
+        true => format!("enable subgroups;\n{}", kernel.wgsl).into(),
+        false => kernel.wgsl.into(),
+    }
 }
 
 /// Keeps the first error that the device reports.
@@ -357,7 +385,7 @@ impl WgpuDevice {
     fn module(&self, kernel: &'static Kernel, checks: Checks) -> wgpu::ShaderModule {
         let descriptor = wgpu::ShaderModuleDescriptor {
             label: Some(kernel.name),
-            source: wgpu::ShaderSource::Wgsl(kernel.wgsl.into()),
+            source: wgpu::ShaderSource::Wgsl(source(kernel)),
         };
         match checks {
             Checks::All => self.device.create_shader_module(descriptor),
@@ -399,6 +427,47 @@ impl WgpuDevice {
                 cache: cache.as_ref(),
             })
     }
+
+    /// Brings what a submission leaves in a staging buffer to the host.
+    fn fetch(
+        &self,
+        staging: wgpu::Buffer,
+        index: wgpu::SubmissionIndex,
+    ) -> impl Future<Output = Result<Vec<u8>, DeviceError>> + use<> {
+        let (sender, receiver) = oneshot::channel();
+        staging.map_async(wgpu::MapMode::Read, .., move |result| {
+            let _ = sender.send(result);
+        });
+        self.poller.wait(index);
+        let device = self.info.name.clone();
+        async move {
+            let failed = |message: String| DeviceError::Lost { device, message };
+            match receiver.await {
+                Ok(Ok(())) => match staging.get_mapped_range(..) {
+                    Ok(view) => Ok(view.to_vec()),
+                    Err(error) => Err(failed(error.to_string())),
+                },
+                Ok(Err(error)) => Err(failed(error.to_string())),
+                Err(_) => Err(failed("it stopped answering".into())),
+            }
+        }
+    }
+}
+
+/// Records one dispatch.
+fn encode(pass: &mut wgpu::ComputePass<'_>, dispatch: Dispatch<'_>) -> Result<(), DeviceError> {
+    let (RawPipeline::Wgpu(pipeline), RawBindGroup::Wgpu(group)) =
+        (&dispatch.pipeline.raw, &dispatch.group.raw)
+    else {
+        return Err(DeviceError::ForeignObject(
+            dispatch.pipeline.kernel.name.into(),
+        ));
+    };
+    pass.set_pipeline(pipeline);
+    pass.set_bind_group(0, group, &[]);
+    let [x, y, z] = dispatch.workgroups;
+    pass.dispatch_workgroups(x, y, z);
+    Ok(())
 }
 
 fn raw(buffer: &Buffer) -> Result<&wgpu::Buffer, DeviceError> {
@@ -460,26 +529,9 @@ impl Backend for WgpuDevice {
             let mut encoder = self.device.create_command_encoder(&Default::default());
             encoder.copy_buffer_to_buffer(raw(buffer)?, range.start, &staging, 0, bytes);
             let index = self.queue.submit([encoder.finish()]);
-            let (sender, receiver) = oneshot::channel();
-            staging.map_async(wgpu::MapMode::Read, .., move |result| {
-                let _ = sender.send(result);
-            });
-            self.poller.wait(index);
-            let mapped = receiver.await;
+            let read = self.fetch(staging, index).await;
             self.check(buffer.label(), bytes)?;
-            let failed = |message: String| DeviceError::Lost {
-                device: self.info.name.clone(),
-                message,
-            };
-            match mapped {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => return Err(failed(error.to_string())),
-                Err(_) => return Err(failed("it stopped answering".into())),
-            }
-            let view = staging
-                .get_mapped_range(..)
-                .map_err(|error| failed(error.to_string()))?;
-            Ok(view.to_vec())
+            read
         })
     }
 
@@ -539,21 +591,29 @@ impl Backend for WgpuDevice {
         {
             let mut pass = encoder.begin_compute_pass(&Default::default());
             for dispatch in dispatches {
-                let (RawPipeline::Wgpu(pipeline), RawBindGroup::Wgpu(group)) =
-                    (&dispatch.pipeline.raw, &dispatch.group.raw)
-                else {
-                    return Err(DeviceError::ForeignObject(
-                        dispatch.pipeline.kernel.name.into(),
-                    ));
-                };
-                pass.set_pipeline(pipeline);
-                pass.set_bind_group(0, group, &[]);
-                let [x, y, z] = dispatch.workgroups;
-                pass.dispatch_workgroups(x, y, z);
+                encode(&mut pass, dispatch)?;
             }
         }
         self.queue.submit([encoder.finish()]);
         self.check("a submission", 0)
+    }
+
+    fn clock(&self) -> Clock {
+        match self.has_timestamps() {
+            true => Clock::Device,
+            false => super::timing::without_timestamps(),
+        }
+    }
+
+    fn submit_timed(
+        &self,
+        dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
+        granularity: Granularity,
+    ) -> Result<Spans, DeviceError> {
+        match self.has_timestamps() {
+            true => self.submit_with_timestamps(dispatches, granularity),
+            false => super::timing::by_host(self, dispatches, granularity),
+        }
     }
 
     #[cfg(not(target_arch = "wasm32"))]

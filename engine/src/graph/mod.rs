@@ -3,9 +3,42 @@
 //! A [`Graph`] says what to compute and nothing of how: it needs neither weights (it names them)
 //! nor a device. Nodes run in the order in which they were added, which is what gives ops that
 //! write buffers (a KV cache, a sampler's state) their meaning.
+//!
+//! A decoder's graph is built by `pipelines`. One of your own is built by the methods of [`Graph`], each
+//! of which adds an op or several: [`Graph::linear`] by weights of any encoding, [`Graph::conv2d`],
+//! [`Graph::attention`], [`Graph::binary`] with NumPy's repetition of shapes, and so on. What does not
+//! fit is refused where it is added, by an error that names the op and its operands:
+//!
+//! ```
+//! use wisp_engine::graph::{Binary, DType, Graph, Reduction};
+//! use wisp_engine::{shape, weights::MemoryWeights};
+//! use wisp_engine::{device::Device, session::{InferenceSession, InitOptions}};
+//!
+//! // How far each of some points is from the origin.
+//! let mut graph = Graph::new("distance");
+//! let points = graph.input("points", DType::F32, shape!["n", 3u64]);
+//! let squares = graph.binary(Binary::Mul, points, points)?;
+//! let sum = graph.reduce(Reduction::Sum, squares, 1)?;
+//! let root = graph.unary(wisp_engine::graph::Unary::Sqrt, sum)?;
+//! graph.output("distance", root);
+//! let error = graph.matmul(points, points).unwrap_err().to_string();
+//! assert_eq!(error, "matmul: a has 3 columns, b n rows (points: f32[n, 3], points: f32[n, 3])");
+//!
+//! // On the host here, on any GPU or in a browser just as well.
+//! let session = InferenceSession::new(Device::host(0)?);
+//! let compiled = session.compile(&graph)?;
+//! let options = InitOptions { max_dims: [("n".to_string(), 8)].into(), ..Default::default() };
+//! let model = session.init_blocking(&compiled, &MemoryWeights::default(), options)?;
+//! model.write("points", &[3.0f32, 4.0, 0.0, 1.0, 2.0, 2.0])?;
+//! model.run(&model.dims(&[("n", 2)])?)?;
+//! let distances: Vec<f32> = pollster::block_on(model.read("distance", 2))?;
+//! assert_eq!(distances, [5.0, 3.0]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod build;
 mod dot;
+mod module;
 mod op;
 mod tensor;
 
@@ -15,6 +48,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::weights::Encoding;
 
+pub use module::{DuplicateGraph, Module};
 pub use op::{Activation, AttentionSpec, HeadSpec, Map, NormKind, NormSpec, Op, RopeSpec};
 pub use tensor::{Axes, Binary, ConvSpec, MAX_RANK, Reduction, TensorOp, Unary};
 pub use wisp_shaders::CacheFormat;

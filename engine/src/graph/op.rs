@@ -349,6 +349,8 @@ impl Op {
                 Ok(vec![(DType::F32, q.shape.clone())])
             }
             (Op::Gated { .. }, [gate, up]) if gate.shape == up.shape => {
+                expect(gate, "the gate", DType::F32, gate.shape.0.len())?;
+                expect(up, "up", DType::F32, gate.shape.0.len())?;
                 Ok(vec![(DType::F32, gate.shape.clone())])
             }
             (Op::Gated { .. }, [gate, up]) => {
@@ -428,6 +430,9 @@ impl Op {
                 }
             }
             (Op::Add { .. } | Op::Mul, [a, b]) => {
+                for (operand, what) in [(a, "a"), (b, "b")] {
+                    expect(operand, what, DType::F32, operand.shape.0.len())?;
+                }
                 let (a_dims, b_dims) = (&a.shape.0, &b.shape.0);
                 if b_dims.len() > a_dims.len() || !a_dims.ends_with(b_dims) {
                     return Err(format!("{} cannot be repeated over {}", b.shape, a.shape));

@@ -372,7 +372,12 @@ impl TensorOp {
                 dtype_is(x, "x", unary.takes())?;
                 (x.dtype, x.shape.clone())
             }
-            (TensorOp::Cast(dtype), [x]) => (*dtype, x.shape.clone()),
+            (TensorOp::Cast(dtype), [x]) => {
+                if x.dtype == *dtype {
+                    return Err(format!("x is {dtype} already"));
+                }
+                (*dtype, x.shape.clone())
+            }
             (TensorOp::Binary(binary), [a, b]) => {
                 dtype_is(b, "b", a.dtype)?;
                 if !binary.takes(a.dtype) {
@@ -482,6 +487,9 @@ impl TensorOp {
             (TensorOp::Gather { axis }, [x, indices]) => {
                 dtype_is(indices, "the indices", DType::U32)?;
                 let axis = axis_of(x, *axis)?;
+                if x.shape.0[axis] == Dim::Fixed(0) {
+                    return Err("there is nothing to gather".into());
+                }
                 let shape = replaced(&x.shape, axis, &indices.shape.0);
                 if shape.0.len() > MAX_RANK {
                     return Err(format!("{shape} has more than {MAX_RANK} dimensions"));

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-#[cfg(target_arch = "wasm32")]
-use super::tokenizer::HuggingFaceFiles;
+use serde_json::Map;
+
 use super::{
     PipelineError,
     architectures::{self, GgufConfig, Recognised},
+    chat_template::{ChatTemplate, Message},
     sentence_transformers::SentenceTransformer,
-    tokenizer::{Metadata, Tokenizer, TokenizerError},
+    tokenizer::{HuggingFaceFiles, Metadata, Tokenizer, TokenizerError},
 };
 use crate::weights::{
     Checkpoint, FileBytes,
@@ -67,22 +68,95 @@ impl ModelFiles {
         let beside = checkpoint.directory().unwrap_or(std::path::Path::new("."));
         let directory = directory.unwrap_or(beside).to_path_buf();
         let config = read(&directory.join("config.json"))?;
-        let recognised = architectures::from_hugging_face(&config)?;
+        let generation = std::fs::read_to_string(directory.join("generation_config.json"));
+        let files = ModelFiles::assemble(
+            name,
+            checkpoint,
+            &config,
+            generation.ok().as_deref(),
+            Tokenizer::from_dir(&directory),
+            || SentenceTransformer::from_directory(&directory),
+        )?;
+        Ok(ModelFiles {
+            directory: Some(directory),
+            ..files
+        })
+    }
+
+    /// The model of a checkpoint whose other files are in memory, by their names beside the weights.
+    /// Of a checkpoint in GGUF no others are needed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn from_files(
+        name: &str,
+        checkpoint: Checkpoint,
+        files: &HashMap<String, Vec<u8>>,
+    ) -> Result<ModelFiles, PipelineError> {
+        if checkpoint.gguf().is_some() {
+            return ModelFiles::from_gguf(name.into(), checkpoint);
+        }
+        let bytes = |name: &str| files.get(name).map(Vec::as_slice);
+        let text = |name: &str| bytes(name).map(String::from_utf8_lossy);
+        let config = text("config.json").ok_or_else(|| PipelineError::Config {
+            file: "config.json".into(),
+            problem: "it is missing: safetensors need the checkpoint's config.json".into(),
+        })?;
+        let tokenizer = Tokenizer::from_files(&HuggingFaceFiles {
+            tokenizer: bytes("tokenizer.json").unwrap_or_default(),
+            tokenizer_config: bytes("tokenizer_config.json"),
+            special_tokens_map: bytes("special_tokens_map.json"),
+            added_tokens: bytes("added_tokens.json"),
+            generation_config: bytes("generation_config.json"),
+            config: bytes("config.json"),
+            chat_template: bytes("chat_template.jinja"),
+            chat_template_json: bytes("chat_template.json"),
+        });
+        ModelFiles::assemble(
+            name.into(),
+            checkpoint,
+            &config,
+            text("generation_config.json").as_deref(),
+            tokenizer,
+            || SentenceTransformer::from_files(&|name| Ok(text(name).map(Into::into))),
+        )
+    }
+
+    /// A model in Hugging Face's layout.
+    fn assemble(
+        name: String,
+        checkpoint: Checkpoint,
+        config: &str,
+        generation: Option<&str>,
+        tokenizer: Result<Tokenizer, TokenizerError>,
+        sentence_transformer: impl FnOnce() -> Result<SentenceTransformer, PipelineError>,
+    ) -> Result<ModelFiles, PipelineError> {
+        let recognised = architectures::from_hugging_face(config)?;
         let sentence_transformer = match recognised.spec.encoder {
-            Some(_) => SentenceTransformer::from_directory(&directory)?,
+            Some(_) => sentence_transformer()?,
             None => SentenceTransformer::default(),
         };
-        let (tokenizer, stop_tokens) = texts(&directory, &config);
+        let stop_tokens = stop_tokens(&tokenizer, config, generation);
         Ok(ModelFiles {
             name,
             checkpoint,
-            directory: Some(directory),
+            directory: None,
             recognised,
-            huggingface_config: serde_json::from_str(&config).ok(),
+            huggingface_config: serde_json::from_str(config).ok(),
             tokenizer,
             stop_tokens,
             sentence_transformer,
         })
+    }
+
+    /// A conversation as the model reads it, up to where its answer begins.
+    ///
+    /// # Errors
+    ///
+    /// If the model has no tokenizer or no chat template, or the template refuses the conversation.
+    pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>, PipelineError> {
+        chat_prompt(&self.name, &self.tokenizer, messages)
     }
 
     /// A model in memory, in GGUF.
@@ -197,22 +271,51 @@ impl Metadata for TokenizerMetadata<'_> {
     }
 }
 
-/// The tokenizer in a directory, or why there is none, and the tokens that end a text.
-#[cfg(not(target_arch = "wasm32"))]
-pub(super) fn texts(
-    directory: &std::path::Path,
+/// The tokens that end a text, by the tokenizer and the texts of `config.json` and
+/// `generation_config.json`.
+pub(super) fn stop_tokens(
+    tokenizer: &Result<Tokenizer, TokenizerError>,
     config: &str,
-) -> (Result<Tokenizer, TokenizerError>, BTreeSet<u32>) {
-    let tokenizer = Tokenizer::from_dir(directory);
-    let mut stop_tokens: BTreeSet<u32> = tokenizer
-        .as_ref()
-        .map(|tokenizer| tokenizer.eos().clone())
-        .unwrap_or_default();
-    stop_tokens.extend(eos(config));
-    if let Ok(generation) = std::fs::read_to_string(directory.join("generation_config.json")) {
-        stop_tokens.extend(eos(&generation));
+    generation: Option<&str>,
+) -> BTreeSet<u32> {
+    let tokenizer = tokenizer
+        .iter()
+        .flat_map(|tokenizer| tokenizer.eos().clone());
+    let files = eos(config).into_iter();
+    tokenizer
+        .chain(files)
+        .chain(generation.map(eos).unwrap_or_default())
+        .collect()
+}
+
+/// A conversation as a model of this name and tokenizer reads it, up to where its answer begins.
+pub(super) fn chat_prompt(
+    name: &str,
+    tokenizer: &Result<Tokenizer, TokenizerError>,
+    messages: &[Message],
+) -> Result<Vec<u32>, PipelineError> {
+    let problem = |problem: String| PipelineError::Config {
+        file: name.into(),
+        problem,
+    };
+    let tokenizer = tokenizer.as_ref();
+    let tokenizer = tokenizer.map_err(|error| problem(error.to_string()))?;
+    let source = tokenizer.chat_template(None).ok_or_else(|| {
+        problem("it has no chat template: it can continue texts, but not converse".into())
+    })?;
+    let special = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
+    let (bos, eos) = (special(tokenizer.bos()), special(tokenizer.eos_token()));
+    let render = || ChatTemplate::new(source, &bos, &eos)?.render(messages, true, &Map::new());
+    let text = render().map_err(|error| problem(error.to_string()))?;
+    let mut tokens = tokenizer.encode(&text, false, true)?;
+    // Most templates write BOS; some leave it to the tokenizer.
+    if let Some(bos) = tokenizer
+        .bos()
+        .filter(|bos| tokenizer.adds_bos() && tokens.first() != Some(bos))
+    {
+        tokens.insert(0, bos);
     }
-    (tokenizer, stop_tokens)
+    Ok(tokens)
 }
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -229,7 +332,6 @@ pub(super) fn read(path: &std::path::Path) -> Result<String, PipelineError> {
 }
 
 /// `eos_token_id` of a configuration: a number or a list of them.
-#[cfg(not(target_arch = "wasm32"))]
 fn eos(config: &str) -> Vec<u32> {
     let Ok(json) = serde_json::from_str::<serde_json::Value>(config) else {
         return Vec::new();

@@ -34,6 +34,7 @@ pub use layers::Layer;
 #[cfg(not(target_arch = "wasm32"))]
 pub use model_name::ModelName;
 pub use supported_encoding::SupportedEncoding;
+#[cfg(not(target_arch = "wasm32"))]
 pub(in crate::pipelines) use weights::COMPANIONS;
 
 /// How a model is loaded and run. The fields are those of MAX's `PipelineConfig`, with its defaults;

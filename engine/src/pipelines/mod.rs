@@ -1,6 +1,7 @@
 //! Pipelines: from a checkpoint to text, for many users at once.
 
 pub mod architectures;
+pub mod benchmark;
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
 pub mod candle;
 pub mod chat_template;

@@ -456,7 +456,9 @@ fn fit(
         .min(capabilities.max_buffer_bytes);
     let row = spec.kv_row_bytes(limits.cache_format).max(1);
     let most = binding / row.saturating_mul(limits.page_size.max(1).into());
-    if limits.is_paged() && most >= limits.pages_per_sequence() {
+    // Where every layer has a ring, the pages hold nothing.
+    let [_, paged] = cache_bytes(spec, limits, WindowRings::of(spec, &limits));
+    if paged > 0 && limits.is_paged() && most >= limits.pages_per_sequence() {
         limits.pages = limits.total_pages().min(most);
     }
     let rings = WindowRings::of(spec, &limits);

@@ -44,7 +44,8 @@ pub enum ReturnHiddenStates {
 /// A sequence's part of a batch: tokens that come after what its cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequenceInputs<'a> {
-    /// The sequence's place in the batch, below `max_batch`.
+    /// The sequence's place in the batch, below `max_batch`. It keeps it as long as it lives: layers
+    /// with a window keep their keys and values by it.
     pub slot: u32,
     /// The position of the first token.
     pub start: u32,

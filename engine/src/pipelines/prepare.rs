@@ -30,8 +30,10 @@ pub fn graphs(
 pub fn facts(files: &ModelFiles, limits: &ModelLimits) -> BTreeMap<String, String> {
     let spec = &files.recognised.spec;
     let positions = table_rows(limits.max_length.min(spec.max_positions));
-    let ring = WindowRings::of(spec, limits).map_or(0, |rings| rings.positions());
+    // 0: there are none. How long they are is known when the model runs.
+    let ring = WindowRings::of(spec, limits).map_or(0, |rings| rings.page_size);
     let ring = ring.to_string();
+    let rank = limits.lora().map_or(0, |_| limits.max_lora_rank);
     let facts: [(&str, String); 12] = [
         ("architecture", files.recognised.architecture.into()),
         ("hidden_size", spec.hidden_size.to_string()),
@@ -40,9 +42,9 @@ pub fn facts(files: &ModelFiles, limits: &ModelLimits) -> BTreeMap<String, Strin
         ("max_length rounded up", positions.to_string()),
         ("kv_cache_page_size", limits.page_size.to_string()),
         ("kv_cache_format", format!("{:?}", limits.cache_format)),
-        ("positions of a window's ring", ring),
+        ("page size of a window's ring", ring),
         ("max_num_loras", limits.max_num_loras.to_string()),
-        ("max_lora_rank", limits.max_lora_rank.to_string()),
+        ("max_lora_rank", rank.to_string()),
         ("return_logits", format!("{:?}", limits.return_logits)),
         (
             "return_hidden_states",

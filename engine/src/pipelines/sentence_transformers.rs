@@ -36,8 +36,7 @@ impl SentenceTransformer {
     }
 }
 
-#[cfg(not(target_arch = "wasm32"))]
-mod directory {
+mod files {
     use std::path::{Component, Path};
 
     use serde_json::Value;
@@ -45,21 +44,23 @@ mod directory {
     use super::SentenceTransformer;
     use crate::pipelines::{PipelineError, Pooling};
 
-    /// A file's JSON, if there is such a file.
-    fn json(path: &Path) -> Result<Option<Value>, PipelineError> {
-        let problem = |problem: String| PipelineError::Config {
-            file: path.display().to_string(),
+    fn problem(file: &str, problem: String) -> PipelineError {
+        PipelineError::Config {
+            file: file.into(),
             problem,
-        };
-        match std::fs::read_to_string(path) {
-            Ok(text) => match serde_json::from_str(&text) {
-                Ok(json) => Ok(Some(json)),
-                Err(error) => Err(problem(error.to_string())),
-            },
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(problem(error.to_string())),
         }
     }
+
+    /// A file's JSON, if there is such a file.
+    fn json(read: Read<'_>, name: &str) -> Result<Option<Value>, PipelineError> {
+        let parse = |text: String| {
+            serde_json::from_str(&text).map_err(|error| problem(name, error.to_string()))
+        };
+        read(name)?.map(parse).transpose()
+    }
+
+    /// Reads a file beside the weights, if there is such a file.
+    type Read<'a> = &'a dyn Fn(&str) -> Result<Option<String>, PipelineError>;
 
     /// The ways of pooling that a pooling module's configuration asks for.
     fn modes(config: &Value) -> Vec<&str> {
@@ -75,21 +76,36 @@ mod directory {
     }
 
     impl SentenceTransformer {
+        /// [`Self::from_files`] of a directory.
+        #[cfg(not(target_arch = "wasm32"))]
+        pub(in crate::pipelines) fn from_directory(
+            directory: &Path,
+        ) -> Result<SentenceTransformer, PipelineError> {
+            SentenceTransformer::from_files(&|name| {
+                let path = directory.join(name);
+                match std::fs::read_to_string(&path) {
+                    Ok(text) => Ok(Some(text)),
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                    Err(error) => Err(problem(&path.display().to_string(), error.to_string())),
+                }
+            })
+        }
+
         /// Reads `modules.json`, the configuration of its pooling, and `sentence_bert_config.json`,
         /// as far as they are there.
         ///
         /// # Errors
         ///
         /// If one is there and cannot be read.
-        pub(in crate::pipelines) fn from_directory(
-            directory: &Path,
+        pub(in crate::pipelines) fn from_files(
+            read: Read<'_>,
         ) -> Result<SentenceTransformer, PipelineError> {
             let mut found = SentenceTransformer::default();
-            let modules = json(&directory.join("modules.json"))?;
+            let modules = json(read, "modules.json")?;
             let mut pooling_at = "1_Pooling".to_string();
             if let Some(modules) = &modules {
                 // Later versions leave the length to the tokenizer; a number that is no length is huge.
-                let tokenizer = json(&directory.join("tokenizer_config.json"))?;
+                let tokenizer = json(read, "tokenizer_config.json")?;
                 let most = tokenizer.and_then(|config| config.get("model_max_length")?.as_f64());
                 found.max_length = Some(most.map_or(u64::MAX, |most| most as u64));
                 found.normalizes = Some(false);
@@ -105,12 +121,14 @@ mod directory {
                 }
             }
             // A file says where to look, but never outside the model's own folder.
-            let path = Path::new(&pooling_at);
-            if path
+            let is_inside = Path::new(&pooling_at)
                 .components()
-                .all(|part| matches!(part, Component::Normal(_)))
-                && let Some(pooling) = json(&directory.join(path).join("config.json"))?
-            {
+                .all(|part| matches!(part, Component::Normal(_)));
+            let pooling_at = match pooling_at.as_str() {
+                "" => "config.json".into(),
+                folder => format!("{folder}/config.json"),
+            };
+            if is_inside && let Some(pooling) = json(read, &pooling_at)? {
                 match modes(&pooling)[..] {
                     [] => {}
                     ["mean"] => found.pooling = Some(Pooling::Mean),
@@ -120,7 +138,7 @@ mod directory {
                     }
                 }
             }
-            if let Some(config) = json(&directory.join("sentence_bert_config.json"))? {
+            if let Some(config) = json(read, "sentence_bert_config.json")? {
                 let max_length = config.get("max_seq_length").and_then(Value::as_u64);
                 found.max_length = max_length.or(found.max_length);
                 let lowercases = config.get("do_lower_case").and_then(Value::as_bool);

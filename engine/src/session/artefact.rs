@@ -92,6 +92,9 @@ pub enum ArtefactError {
     /// Occurs when reading or writing fails.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// Occurs when a compiled model would be written over another file.
+    #[error("a file that is no compiled model is there: remove it, or name another")]
+    Taken,
     /// Occurs when a file cannot be read or written.
     #[cfg(not(target_arch = "wasm32"))]
     #[error("{}: {source}", path.display())]
@@ -115,10 +118,12 @@ fn version() -> [u8; 16] {
     padded
 }
 
-/// What decides whether a compiled model can be read: format, version and kernels.
+/// What decides what a graph is compiled to, and whether that can be read: format, version, kernels,
+/// and the compiler's own source, which may change between two builds of one version.
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) fn identity() -> [Vec<u8>; 3] {
+pub(super) fn identity() -> [Vec<u8>; 4] {
     [
+        env!("WISP_COMPILER").as_bytes().to_vec(),
         FORMAT.to_le_bytes().to_vec(),
         version().to_vec(),
         wisp_shaders::fingerprint().to_vec(),

@@ -299,7 +299,7 @@ pub(super) fn digest_of(graph: &Graph) -> String {
 
 #[cfg(not(target_arch = "wasm32"))]
 mod file {
-    use std::path::Path;
+    use std::{io::Read, path::Path};
 
     use super::ArtefactError;
 
@@ -314,7 +314,15 @@ mod file {
         })
     }
 
+    /// Writes a compiled model, but over nothing else.
     pub fn save(path: &Path, bytes: &[u8]) -> Result<(), ArtefactError> {
+        let mut head = Vec::new();
+        if let Ok(there) = std::fs::File::open(path) {
+            at(path, there.take(8).read_to_end(&mut head))?;
+        }
+        if !head.is_empty() && !bytes.starts_with(&head) {
+            return at(path, Err(ArtefactError::Taken));
+        }
         at(path, crate::disk_cache::write_whole(path, bytes))
     }
 }

@@ -1,6 +1,6 @@
 //! Weights on their way to the device: read in pieces, repacked, written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     compiler::{self, Matrix, Piece, Program, Vector},
@@ -17,7 +17,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 const PIECE_ROWS: u64 = 16;
 
 /// A matrix on the device: one buffer, its planes one after the other.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct DeviceMatrix {
     buffer: Buffer,
     /// Start and length of each plane in bytes.
@@ -29,6 +29,13 @@ impl DeviceMatrix {
         let (start, bytes) = self.planes[plane as usize];
         self.buffer.slice(start..start + bytes)
     }
+}
+
+/// The weights that models have on a device already: the same rows of the same tensors are there once.
+#[derive(Debug, Default)]
+pub(super) struct DeviceWeights {
+    matrices: HashMap<Matrix, DeviceMatrix>,
+    vectors: HashMap<Vector, Buffer>,
 }
 
 /// Counts the bytes loaded and tells the caller.
@@ -48,8 +55,12 @@ impl Progress<'_> {
 }
 
 /// Checks that every tensor a program needs is there, with the encoding and size it was compiled
-/// for; lists all that are not. Returns the bytes that will be read.
-pub(super) fn check(program: &Program, weights: &dyn WeightSource) -> Result<u64, SessionError> {
+/// for; lists all that are not. Returns the bytes that will be read, besides what is loaded already.
+pub(super) fn check(
+    program: &Program,
+    weights: &dyn WeightSource,
+    loaded: &DeviceWeights,
+) -> Result<u64, SessionError> {
     let mut problems = BTreeMap::new();
     let mut total = 0u64;
     for matrix in &program.matrices {
@@ -58,7 +69,9 @@ pub(super) fn check(program: &Program, weights: &dyn WeightSource) -> Result<u64
                 problems.insert(&piece.tensor, problem);
             }
             let row_bytes = matrix.encoding.file_row_bytes(matrix.cols).unwrap_or(0);
-            total += row_bytes * (piece.end - piece.start);
+            if !loaded.matrices.contains_key(matrix) {
+                total += row_bytes * (piece.end - piece.start);
+            }
         }
     }
     for vector in &program.vectors {
@@ -67,7 +80,9 @@ pub(super) fn check(program: &Program, weights: &dyn WeightSource) -> Result<u64
             match weights.find(tensor) {
                 Some(info) => {
                     elements = elements.saturating_add(info.shape.iter().product());
-                    total = total.saturating_add(info.len);
+                    if !loaded.vectors.contains_key(vector) {
+                        total = total.saturating_add(info.len);
+                    }
                 }
                 None => {
                     problems.insert(tensor, format!("{tensor} is missing"));
@@ -115,8 +130,23 @@ fn matrix_problem(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) ->
     })
 }
 
-/// Loads the rows of a matrix.
+/// Loads the rows of a matrix, if they are not loaded yet.
 pub(super) async fn matrix(
+    device: &Device,
+    matrix: &Matrix,
+    weights: &dyn WeightSource,
+    progress: &mut Progress<'_>,
+    loaded: &mut DeviceWeights,
+) -> Result<DeviceMatrix, SessionError> {
+    if let Some(found) = loaded.matrices.get(matrix) {
+        return Ok(found.clone());
+    }
+    let made = load_matrix(device, matrix, weights, progress).await?;
+    loaded.matrices.insert(matrix.clone(), made.clone());
+    Ok(made)
+}
+
+async fn load_matrix(
     device: &Device,
     matrix: &Matrix,
     weights: &dyn WeightSource,
@@ -179,8 +209,23 @@ fn write_padded(
     Ok(())
 }
 
-/// Loads tensors that kernels read as plain `f32`.
+/// Loads tensors that kernels read as plain `f32`, if they are not loaded yet.
 pub(super) async fn vector(
+    device: &Device,
+    vector: &Vector,
+    weights: &dyn WeightSource,
+    progress: &mut Progress<'_>,
+    loaded: &mut DeviceWeights,
+) -> Result<Buffer, SessionError> {
+    if let Some(found) = loaded.vectors.get(vector) {
+        return Ok(found.clone());
+    }
+    let made = load_vector(device, vector, weights, progress).await?;
+    loaded.vectors.insert(vector.clone(), made.clone());
+    Ok(made)
+}
+
+async fn load_vector(
     device: &Device,
     vector: &Vector,
     weights: &dyn WeightSource,

@@ -1,14 +1,19 @@
 //! Sessions: graphs are compiled, given their weights, and run.
 //!
 //! The surface follows Modular MAX's `max.engine.InferenceSession`: `compile` needs neither
-//! weights nor a device, `init` binds weights, `load` does both, and a [`Model`] executes.
+//! weights nor a device, `init` binds weights, `load` does both, and a [`Model`] executes;
+//! `compile_module`, `init_all` and `load_all` do the same for several graphs with common weights.
 //! Every async method has a blocking twin for native callers.
 
 mod artefact;
 mod compiled;
 mod differences;
+mod execute;
 mod load;
 mod model;
+mod modules;
+mod profile;
+mod profiler;
 mod start;
 
 use std::{collections::HashMap, sync::Arc};
@@ -22,7 +27,11 @@ use crate::{
 
 pub use artefact::ArtefactError;
 pub use compiled::{CompiledModel, CompiledModule};
+pub use execute::Tensor;
+use load::DeviceWeights;
 pub use model::{Dims, Model, submit};
+pub use profile::{Profile, ProfileRow, Span, Work};
+pub use profiler::{GpuProfiling, Profiler};
 pub use start::StartTimes;
 
 /// What can go wrong in a session.
@@ -100,6 +109,28 @@ pub enum SessionError {
         /// The names there are.
         has: Vec<String>,
     },
+    /// Occurs when a model is given another number of inputs than it takes.
+    #[error("{model} takes {} inputs ({}), but {given} are given", .expected.len(), .expected.join(", "))]
+    Inputs {
+        /// The model.
+        model: String,
+        /// How many are given.
+        given: usize,
+        /// The inputs that it takes.
+        expected: Vec<String>,
+    },
+    /// Occurs when an input is absent, or has another type or shape.
+    #[error("{model}: the input {name:?} is {given}, expected {expected}")]
+    Input {
+        /// The model.
+        model: String,
+        /// The input.
+        name: String,
+        /// Its type and shape.
+        expected: String,
+        /// What is given.
+        given: String,
+    },
     /// Occurs when memory given for a buffer is too small for its largest shape.
     #[error("{name} needs {needed} bytes, but the buffer given for it has {bytes}")]
     SmallBuffer {
@@ -129,6 +160,7 @@ pub struct InitOptions<'a> {
 pub struct InferenceSession {
     device: Device,
     start: Arc<start::Start>,
+    profiler: Arc<Profiler>,
 }
 
 impl InferenceSession {
@@ -137,6 +169,7 @@ impl InferenceSession {
         InferenceSession {
             device,
             start: Arc::default(),
+            profiler: Arc::default(),
         }
     }
 
@@ -184,6 +217,17 @@ impl InferenceSession {
         self.start.times()
     }
 
+    /// Times nothing, each submission or each kernel of what the session's models run from now on,
+    /// whatever `WISP_ENABLE_PROFILING` says; off costs nothing.
+    pub fn gpu_profiling(&self, mode: GpuProfiling) {
+        self.profiler.set(mode);
+    }
+
+    /// What times the session's models, and has the results.
+    pub fn profiler(&self) -> &Profiler {
+        &self.profiler
+    }
+
     /// Compiles a graph for the session's device, or finds it in the session's cache.
     ///
     /// # Errors
@@ -229,7 +273,14 @@ impl InferenceSession {
     ) -> Result<Model, SessionError> {
         self.prepare(compiled)?;
         let loading = start::Stopwatch::start();
-        let model = Model::new(&self.device, compiled, weights, options).await?;
+        let model = Model::new(
+            self,
+            compiled,
+            weights,
+            &options,
+            &mut DeviceWeights::default(),
+        )
+        .await?;
         self.start.loaded(loading);
         Ok(model)
     }

@@ -2,14 +2,14 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use wisp_shaders::Kernel;
 
 use super::{
-    CompiledModel, InitOptions, SessionError,
-    load::{self, DeviceMatrix, Progress},
+    CompiledModel, GpuProfiling, InferenceSession, InitOptions, Profiler, SessionError, Work,
+    load::{self, DeviceMatrix, DeviceWeights, Progress},
 };
 use crate::{
     compiler::{Call, PARAMS_STRIDE, Place, Port, Program, Size, Word},
@@ -34,6 +34,7 @@ pub struct Dims(Vec<u64>);
 #[derive(Debug)]
 pub struct Model {
     device: Device,
+    profiler: Arc<Profiler>,
     program: Program,
     max_dims: Vec<u64>,
     inputs: Vec<Buffer>,
@@ -147,11 +148,13 @@ impl Memory<'_> {
 
 impl Model {
     pub(super) async fn new(
-        device: &Device,
+        session: &InferenceSession,
         compiled: &CompiledModel,
         weights: &dyn WeightSource,
-        options: InitOptions<'_>,
+        options: &InitOptions<'_>,
+        loaded: &mut DeviceWeights,
     ) -> Result<Model, SessionError> {
+        let device = &session.device;
         let program = compiled.program().clone();
         let max_dims: Vec<u64> = program
             .dims
@@ -165,7 +168,7 @@ impl Model {
                 }),
             })
             .collect::<Result<_, _>>()?;
-        let total = load::check(&program, weights)?;
+        let total = load::check(&program, weights, loaded)?;
 
         let mut progress = Progress {
             done: 0,
@@ -180,7 +183,7 @@ impl Model {
         let inputs = program
             .inputs
             .iter()
-            .map(|port| memory(device, port, bytes(&port.elements), &options))
+            .map(|port| memory(device, port, bytes(&port.elements), options))
             .collect::<Result<Vec<_>, _>>()?;
         let mut slots = Vec::with_capacity(program.slots.len());
         for sizes in &program.slots {
@@ -189,11 +192,11 @@ impl Model {
         }
         let mut matrices = Vec::with_capacity(program.matrices.len());
         for matrix in &program.matrices {
-            matrices.push(load::matrix(device, matrix, weights, &mut progress).await?);
+            matrices.push(load::matrix(device, matrix, weights, &mut progress, loaded).await?);
         }
         let mut vectors = Vec::with_capacity(program.vectors.len());
         for vector in &program.vectors {
-            vectors.push(load::vector(device, vector, weights, &mut progress).await?);
+            vectors.push(load::vector(device, vector, weights, &mut progress, loaded).await?);
         }
         let mut constants = Vec::with_capacity(program.constants.len());
         for words in &program.constants {
@@ -224,6 +227,7 @@ impl Model {
         device.finish().await?;
         Ok(Model {
             device: device.clone(),
+            profiler: session.profiler.clone(),
             program,
             max_dims,
             inputs,
@@ -240,6 +244,11 @@ impl Model {
     /// The model's device.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// What times the model, if its session is told to.
+    pub fn profiler(&self) -> &Profiler {
+        &self.profiler
     }
 
     /// The program that the model runs.
@@ -439,6 +448,9 @@ impl Model {
                 };
                 slot.copy_from_slice(&value.to_le_bytes());
             }
+            for size in &call.grid {
+                evaluate(&call.label, size, dims)?;
+            }
         }
         self.device.write(&self.params, 0, &bytes)?;
         *written = Some(dims.clone());
@@ -450,6 +462,19 @@ impl Model {
         self.calls
             .iter()
             .filter_map(|call| self.dispatch(call, dims))
+    }
+
+    /// What one run does, one for each of its dispatches.
+    pub(super) fn works<'a>(&'a self, dims: &'a Dims) -> impl Iterator<Item = Work> + 'a {
+        let sizes = self.program.dims.iter().zip(&dims.0);
+        let sizes: Vec<String> = sizes.map(|(name, size)| format!("{name}={size}")).collect();
+        let sizes = sizes.join(" ");
+        let calls = self.calls.iter().zip(&self.program.calls);
+        calls.filter_map(move |(bound, call)| {
+            let kernel = self.dispatch(bound, dims)?.pipeline.kernel().name;
+            let rows = call.grid[1].eval(&dims.0)?;
+            Some(Work::of(&self.program, call, kernel, &sizes, rows))
+        })
     }
 
     /// `write_params` has evaluated every size before.
@@ -470,7 +495,7 @@ impl Model {
         // A long row of workgroups is folded into the next dimension; kernels unfold it.
         let workgroups = match () {
             () if x <= most => [x, y, 1],
-            () if call.grid[1] == Size::fixed(1) => [most, x.div_ceil(most), 1],
+            () if !pipeline.kernel().folds_into_z => [most, x.div_ceil(most), 1],
             () => [most, y, x.div_ceil(most)],
         };
         Some(Dispatch {
@@ -528,6 +553,11 @@ pub fn submit(
             .iter()
             .flat_map(|(model, dims)| model.dispatches(dims))
     };
-    device.submit((0..steps).flat_map(|_| run()))?;
-    Ok(())
+    let dispatches = (0..steps).flat_map(|_| run());
+    match models.first().map(|(model, _)| &model.profiler) {
+        Some(profiler) if profiler.mode() != GpuProfiling::Off => {
+            profiler.submit(device, models, steps, dispatches)
+        }
+        _ => Ok(device.submit(dispatches)?),
+    }
 }

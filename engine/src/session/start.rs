@@ -157,13 +157,14 @@ fn name(graph: &Graph, target: &Capabilities) -> String {
     // Neither has anything that postcard cannot write; an empty key would only never be found.
     let what = postcard::to_stdvec(&(graph, target)).unwrap_or_default();
     let parts = super::artefact::identity().into_iter().chain([what]);
-    format!("{}.program", crate::digest::digest(parts))
+    let key = crate::digest::digest(parts);
+    format!("{key}{}", crate::disk_cache::PROGRAM)
 }
 
 #[cfg(not(target_arch = "wasm32"))]
 fn cached(cache: &crate::disk_cache::DiskCache, name: &str) -> Option<CompiledModel> {
     let found = CompiledModel::from_bytes(&cache.read(name)?).ok()?;
-    // SAFETY: only this module writes such files, of what the compiler made; the cache has checked that
-    // it is whole. Whoever can write in the user's own folder can as well change the program that runs.
+    // SAFETY: this module writes such files, of what this compiler made; the cache has checked that it is
+    // whole and that nobody but the user can have written it, who could as well change this program.
     Some(unsafe { found.assume_trusted() })
 }

@@ -1,4 +1,4 @@
-//! A checkpoint whose bytes are at hand: mapped files, or a model in memory.
+//! A checkpoint: mapped files, a model in memory, or files that are read from elsewhere in pieces.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::encodings::swap_byte_order;
 use super::gguf::Gguf;
 use super::pytorch;
+use super::remote::Remote;
 use super::safetensors::Safetensors;
 use super::{FormatError, Stored, TensorInfo, WeightError};
 use crate::device::BoxFuture;
@@ -46,6 +47,18 @@ pub enum FileBytes {
     /// A mapped file.
     #[cfg(not(target_arch = "wasm32"))]
     Mapped(memmap2::Mmap),
+    /// Elsewhere: as a slice it is empty.
+    Remote(Remote),
+}
+
+impl FileBytes {
+    /// The file's length in bytes.
+    fn file_len(&self) -> u64 {
+        match self {
+            FileBytes::Remote(remote) => remote.bytes(),
+            at_hand => at_hand.len() as u64,
+        }
+    }
 }
 
 impl std::ops::Deref for FileBytes {
@@ -57,6 +70,7 @@ impl std::ops::Deref for FileBytes {
             FileBytes::Shared(bytes) => bytes,
             #[cfg(not(target_arch = "wasm32"))]
             FileBytes::Mapped(map) => map,
+            FileBytes::Remote(_) => &[],
         }
     }
 }
@@ -98,9 +112,10 @@ pub enum Header {
     PyTorch,
 }
 
-/// A checkpoint whose bytes are at hand: mapped files, or a model in memory.
+/// A checkpoint: mapped files, a model in memory, or files that are read from elsewhere in pieces.
 ///
-/// Nothing is copied: reading a tensor borrows the file's bytes, except from big-endian files.
+/// Of what is at hand nothing is copied: reading a tensor borrows the file's bytes, except from
+/// big-endian files.
 pub struct Checkpoint {
     header: Header,
     files: Vec<File>,
@@ -200,6 +215,22 @@ impl Checkpoint {
         Checkpoint::new(header, files, tensors, directory)
     }
 
+    /// Joins safetensors files whose headers are read.
+    pub(super) fn from_safetensors(
+        parts: Vec<(File, Safetensors)>,
+    ) -> Result<Checkpoint, WeightError> {
+        let (mut metadata, mut files, mut tensors) = (HashMap::new(), Vec::new(), Vec::new());
+        for (index, (file, header)) in parts.into_iter().enumerate() {
+            metadata.extend(header.metadata);
+            tensors.extend(header.tensors.into_iter().map(|mut tensor| {
+                tensor.file = index;
+                tensor
+            }));
+            files.push(file);
+        }
+        Checkpoint::new(Header::Safetensors(metadata), files, tensors, None)
+    }
+
     fn new(
         header: Header,
         files: Vec<File>,
@@ -251,7 +282,7 @@ impl Checkpoint {
 
     /// Bytes of all files together.
     pub fn file_bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes.len() as u64).sum()
+        self.files.iter().map(|file| file.bytes.file_len()).sum()
     }
 
     /// The tensor of a name.
@@ -268,44 +299,35 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// If there is no such tensor or the range is not inside it.
+    /// If there is no such tensor, the range is not inside it, or it is in a remote file.
     pub fn bytes(&self, name: &str, range: Range<u64>) -> Result<Cow<'_, [u8]>, WeightError> {
         let tensor = self.require(name)?;
-        let outside = || WeightError::Range {
-            tensor: name.into(),
-            start: range.start,
-            end: range.end,
-            len: tensor.len,
-        };
-        if range.start > range.end || range.end > tensor.len {
-            return Err(outside());
-        }
-        let Some(encoding) = tensor.swapped_encoding() else {
-            let bytes = self.raw(tensor, &range).ok_or_else(outside)?;
-            return Ok(Cow::Borrowed(bytes));
-        };
-        // Numbers can only be swapped whole, so whole blocks are read and cut afterwards.
-        let block = encoding.file_block_bytes() as u64;
-        let start = range.start / block * block;
-        let end = range.end.div_ceil(block) * block;
-        let mut bytes = self
-            .raw(tensor, &(start..end))
-            .ok_or_else(outside)?
-            .to_vec();
-        swap_byte_order(encoding, &mut bytes);
-        let skip = (range.start - start) as usize;
-        let len = (range.end - range.start) as usize;
-        bytes.drain(..skip);
-        bytes.truncate(len);
-        Ok(Cow::Owned(bytes))
+        let whole = tensor.whole_blocks(&range)?;
+        let bytes = self
+            .raw(tensor, &whole)
+            .ok_or_else(|| tensor.outside(&range))?;
+        Ok(tensor.in_order(Cow::Borrowed(bytes), whole.start, &range))
     }
 
     /// A tensor's bytes as they stand in its file; `None` if they are not in it, which the
-    /// parsers rule out.
+    /// parsers rule out, or not at hand.
     fn raw(&self, tensor: &TensorInfo, range: &Range<u64>) -> Option<&[u8]> {
+        let bytes = &self.files.get(tensor.file)?.bytes;
+        if let FileBytes::Remote(remote) = bytes {
+            let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
+            return remote.kept(tensor, range);
+        }
         let start = usize::try_from(tensor.offset.checked_add(range.start)?).ok()?;
         let end = usize::try_from(tensor.offset.checked_add(range.end)?).ok()?;
-        self.files.get(tensor.file)?.bytes.get(start..end)
+        bytes.get(start..end)
+    }
+
+    /// A remote file of the checkpoint.
+    pub(super) fn remote_mut(&mut self, file: usize) -> Option<&mut Remote> {
+        match &mut self.files.get_mut(file)?.bytes {
+            FileBytes::Remote(remote) => Some(remote),
+            _ => None,
+        }
     }
 }
 
@@ -323,6 +345,16 @@ impl WeightSource for Checkpoint {
         name: &'a str,
         range: Range<u64>,
     ) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>> {
+        if let Some(tensor) = self.find(name)
+            && let Some(file) = self.files.get(tensor.file)
+            && let FileBytes::Remote(remote) = &file.bytes
+        {
+            return Box::pin(async move {
+                let whole = tensor.whole_blocks(&range)?;
+                let bytes = remote.read(tensor, whole.clone()).await?;
+                Ok(tensor.in_order(bytes, whole.start, &range))
+            });
+        }
         Box::pin(std::future::ready(self.bytes(name, range)))
     }
 
@@ -347,6 +379,40 @@ impl TensorInfo {
             Stored::Encoding(encoding) if self.big_endian => Some(encoding),
             _ => None,
         }
+    }
+
+    fn outside(&self, range: &Range<u64>) -> WeightError {
+        WeightError::Range {
+            tensor: self.name.clone(),
+            start: range.start,
+            end: range.end,
+            len: self.len,
+        }
+    }
+
+    /// What must be read for a range: numbers can only be swapped whole, so whole blocks are read
+    /// and cut afterwards.
+    fn whole_blocks(&self, range: &Range<u64>) -> Result<Range<u64>, WeightError> {
+        if range.start > range.end || range.end > self.len {
+            return Err(self.outside(range));
+        }
+        let Some(encoding) = self.swapped_encoding() else {
+            return Ok(range.clone());
+        };
+        let block = encoding.file_block_bytes() as u64;
+        Ok(range.start / block * block..range.end.div_ceil(block) * block)
+    }
+
+    /// The range of what was read from `start` on, little-endian.
+    fn in_order<'a>(&self, bytes: Cow<'a, [u8]>, start: u64, range: &Range<u64>) -> Cow<'a, [u8]> {
+        let Some(encoding) = self.swapped_encoding() else {
+            return bytes;
+        };
+        let mut bytes = bytes.into_owned();
+        swap_byte_order(encoding, &mut bytes);
+        bytes.drain(..(range.start - start) as usize);
+        bytes.truncate((range.end - range.start) as usize);
+        Cow::Owned(bytes)
     }
 }
 

@@ -9,9 +9,10 @@ mod memory;
 #[cfg(not(target_arch = "wasm32"))]
 mod open;
 pub mod pytorch;
+mod remote;
 pub mod safetensors;
 mod sniff;
-// Only files on disk come in parts.
+// Only on disk are parts looked for.
 #[cfg_attr(target_arch = "wasm32", allow(dead_code))]
 mod split;
 mod tensor;
@@ -21,5 +22,6 @@ pub use checkpoint::{Checkpoint, FileBytes, Header, WeightSource};
 pub use encoding::Encoding;
 pub use error::{FormatError, WeightError};
 pub use memory::MemoryWeights;
+pub use remote::{Remote, RemoteFile};
 pub use tensor::{Stored, TensorInfo};
 pub use views::{View, Views};

@@ -72,6 +72,18 @@ pub(super) fn check_part(gguf: &Gguf, file: &str, name: &PartName) -> Result<(),
     Ok(())
 }
 
+/// Checks that a part is the one that its file's name, which must be a part's, says.
+pub(super) fn check_named_part(gguf: &Gguf, file: &str) -> Result<(), WeightError> {
+    match PartName::parse(file) {
+        Some(name) => check_part(gguf, file, &name),
+        None => Err(WeightError::Parts {
+            file: file.into(),
+            reason: "it is one of several parts; expected a name like NAME-00001-of-00002.gguf"
+                .into(),
+        }),
+    }
+}
+
 /// Checks that the parts have as many tensors as the first one says.
 pub(super) fn check_total(first: &Gguf, file: &str, tensors: usize) -> Result<(), WeightError> {
     let expected = first

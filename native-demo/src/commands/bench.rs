@@ -1,9 +1,12 @@
 //! `wisp bench`.
 
-use std::time::{Duration, Instant};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Result, bail};
-use clap::Args;
+use anyhow::{Context, Result, bail};
+use clap::{Args, builder::PossibleValuesParser};
 use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
 use serde::Serialize;
 use wisp_engine::{
@@ -11,10 +14,13 @@ use wisp_engine::{
     device::measure::{Ceilings, ceilings},
     disk_cache::DiskCache,
     pipelines::{
-        ModelLimits, Request, SamplingParams, checkpoint::ModelFiles, prepare,
+        ModelLimits,
+        benchmark::{Rate, Speed, Workload, speed, warm_up},
+        checkpoint::ModelFiles,
+        prepare,
         text_generation::TextGenerator,
     },
-    session::{InferenceSession, StartTimes},
+    session::{GpuProfiling, InferenceSession, StartTimes},
 };
 
 use super::print_json;
@@ -38,33 +44,18 @@ pub struct Bench {
     /// Measure kernel by kernel instead
     #[arg(long)]
     ops: bool,
+    /// Time the runs on the device instead, each submission (on) or each kernel (detailed) [default: as
+    /// WISP_ENABLE_PROFILING says]
+    #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(["off", "on", "detailed"]), conflicts_with = "ops")]
+    profiling: Option<String>,
+    /// Write what --profiling measured to a file for Perfetto or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     settings: Settings<{ MODEL | DEVICE | LIMITS }>,
-}
-
-/// Tokens a second over the runs.
-#[derive(Serialize)]
-struct Rate {
-    tokens: u32,
-    median: f64,
-    least: f64,
-    most: f64,
-}
-
-impl Rate {
-    fn of(tokens: u32, mut seconds: Vec<f64>) -> Rate {
-        seconds.sort_by(f64::total_cmp);
-        let rate = |seconds: f64| f64::from(tokens) / seconds.max(1e-9);
-        Rate {
-            tokens,
-            median: rate(seconds[seconds.len() / 2]),
-            least: rate(seconds[seconds.len() - 1]),
-            most: rate(seconds[0]),
-        }
-    }
 }
 
 #[derive(Serialize)]
@@ -131,46 +122,6 @@ struct OpReport {
     gigaflops: Option<f64>,
 }
 
-/// Seconds of one prompt and of its continuation.
-struct Run {
-    prefill: f64,
-    decode: f64,
-}
-
-fn run(
-    generator: &mut TextGenerator,
-    prompt_tokens: u32,
-    new_tokens: u32,
-    seed: u32,
-) -> Result<Run> {
-    let vocab = generator.model().spec().vocab_size as u32;
-    // Any tokens will do; a multiplicative sequence repeats late.
-    let tokens = (0..prompt_tokens)
-        .map(|i| (i + seed).wrapping_mul(2_654_435_761) % vocab)
-        .collect();
-    let request = Request {
-        tokens,
-        sampling: SamplingParams::default(),
-        max_new_tokens: new_tokens as usize + 1,
-        stop_tokens: Vec::new(),
-        adapter: None,
-    };
-    generator.add(request)?;
-    let start = Instant::now();
-    let mut first = None;
-    while !generator.is_idle() {
-        let drawn = pollster::block_on(generator.step())?;
-        if !drawn.is_empty() {
-            first.get_or_insert_with(|| start.elapsed().as_secs_f64());
-        }
-    }
-    let prefill = first.unwrap_or_default();
-    Ok(Run {
-        prefill,
-        decode: start.elapsed().as_secs_f64() - prefill,
-    })
-}
-
 /// Bytes and weights that the products read for one token.
 fn products(program: &Program) -> (u64, u64) {
     let calls = || {
@@ -206,34 +157,36 @@ impl Bench {
             load_seconds,
             ..
         } = settings.load(&files, limits)?;
-        // Drivers finish compiling at the first use.
-        run(
-            &mut generator,
-            self.prompt_tokens.min(9),
-            2.min(self.new_tokens),
-            1,
-        )?;
+        let workload = Workload {
+            prompt_tokens: self.prompt_tokens,
+            new_tokens: self.new_tokens,
+            runs: self.runs,
+        };
+        let start = Instant::now();
+        let clock = move || start.elapsed();
+        pollster::block_on(warm_up(&mut generator, workload, &clock))?;
         if self.ops {
             return self.report_ops(&generator, self.ceilings(&settings)?);
         }
-        let mut runs = Vec::new();
-        for seed in 0..self.runs {
-            runs.push(run(
-                &mut generator,
-                self.prompt_tokens,
-                self.new_tokens,
-                seed,
-            )?);
+        let profiler = generator.model().decoder().profiler();
+        if let Some(mode) = &self.profiling {
+            profiler.set(GpuProfiling::named(mode));
         }
+        let profiled = profiler.mode() != GpuProfiling::Off;
+        if self.trace.is_some() && !profiled {
+            bail!("--trace needs --profiling on or detailed");
+        }
+        // The warm-up is not part of it.
+        pollster::block_on(profiler.take())?;
+        let measured = pollster::block_on(speed(&mut generator, workload, &clock))?;
+        if profiled {
+            return self.report_profile(&generator, self.ceilings(&settings)?);
+        }
+        let Speed { prefill, decode } = measured;
         // Before the ceilings, whose measurement takes memory of its own.
         let host_peak_bytes = host_peak_bytes();
         let ceilings = self.ceilings(&settings)?;
         let starts = Starts::measure(&settings, &files, limits)?;
-        let prefill = Rate::of(
-            self.prompt_tokens,
-            runs.iter().map(|run| run.prefill).collect(),
-        );
-        let decode = Rate::of(self.new_tokens, runs.iter().map(|run| run.decode).collect());
         let (weight_bytes, _) = products(generator.model().decoder().program());
         // The output layer runs only for the prompt's last token.
         let program = generator.model().decoder().program();
@@ -279,6 +232,26 @@ impl Bench {
         let start = Instant::now();
         let clock = move || -> Duration { start.elapsed() };
         Ok(pollster::block_on(ceilings(&settings.device()?, &clock))?)
+    }
+
+    /// Prints what the runs were timed at, and writes the trace.
+    fn report_profile(&self, generator: &TextGenerator, ceilings: Ceilings) -> Result<()> {
+        let profile = pollster::block_on(generator.model().decoder().profiler().take())?;
+        if let Some(path) = &self.trace {
+            std::fs::write(path, profile.trace()).with_context(|| path.display().to_string())?;
+        }
+        if self.json {
+            return print_json(&serde_json::json!({
+                "device": profile.device,
+                "clock": profile.clock,
+                "seconds": profile.seconds(),
+                "left_out": profile.left_out,
+                "rows": profile.rows(),
+                "ceilings": ceilings,
+            }));
+        }
+        print!("{}", profile.table(Some(&ceilings)));
+        Ok(())
     }
 
     /// Measures each kind of call in decoding and in prefill.

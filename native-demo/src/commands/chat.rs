@@ -2,20 +2,17 @@
 
 use std::{io::Write, ops::ControlFlow};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use rustyline::{DefaultEditor, error::ReadlineError};
-use wisp_engine::pipelines::{
-    chat_template::{ChatTemplate, Message},
-    text_generation::GenerateOptions,
-};
+use wisp_engine::pipelines::{chat_template::Message, text_generation::GenerateOptions};
 
 use crate::{
     adapter::AdapterArgs,
     engine::{Engine, Files},
     interrupt,
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
-    setup::{SamplingArgs, tokenizer},
+    setup::SamplingArgs,
 };
 
 /// Talk with a model in the terminal.
@@ -30,33 +27,6 @@ pub struct Chat {
     adapter: AdapterArgs,
     #[command(flatten)]
     settings: Settings<{ MODEL | DEVICE | LIMITS | LORA | GENERATION }>,
-}
-
-/// A conversation as the model reads it, up to where its answer begins.
-pub fn encode(files: &Files, messages: &[Message]) -> Result<Vec<u32>> {
-    let tokenizer = tokenizer(files.name(), files.tokenizer())?;
-    let source = tokenizer.chat_template(None).with_context(|| {
-        format!(
-            "{} has no chat template: it can continue texts (wisp generate), but not converse",
-            files.name()
-        )
-    })?;
-    let special = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
-    let template = ChatTemplate::new(
-        source,
-        &special(tokenizer.bos()),
-        &special(tokenizer.eos_token()),
-    )?;
-    let text = template.render(messages, true, &serde_json::Map::new())?;
-    let mut tokens = tokenizer.encode(&text, false, true)?;
-    // Most templates write BOS; some leave it to the tokenizer.
-    if let Some(bos) = tokenizer
-        .bos()
-        .filter(|bos| tokenizer.adds_bos() && tokens.first() != Some(bos))
-    {
-        tokens.insert(0, bos);
-    }
-    Ok(tokens)
 }
 
 impl Chat {
@@ -75,7 +45,7 @@ impl Chat {
             .iter()
             .map(|text| Message::new("system", text))
             .collect();
-        encode(&files, &[Message::new("user", "")])?;
+        files.chat_prompt(&[Message::new("user", "")])?;
         let mut engine = files.load(&settings, None)?;
         options.adapter = engine.adapter(&self.adapter)?;
         eprintln!(
@@ -124,7 +94,7 @@ impl Chat {
         messages: &mut Vec<Message>,
     ) -> Result<()> {
         let max_length = engine.max_length() as usize;
-        let mut prompt = encode(files, messages)?;
+        let mut prompt = files.chat_prompt(messages)?;
         let first_turn = usize::from(
             messages
                 .first()
@@ -133,7 +103,7 @@ impl Chat {
         while prompt.len() + 64.min(max_length / 2) > max_length && messages.len() > first_turn + 2
         {
             messages.drain(first_turn..first_turn + 2);
-            prompt = encode(files, messages)?;
+            prompt = files.chat_prompt(messages)?;
         }
         let mut out = std::io::stdout().lock();
         let mut written = Ok(());

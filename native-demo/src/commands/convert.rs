@@ -61,7 +61,11 @@ impl Convert {
                 self.out.display()
             ),
         };
-        let files = self.settings.resolve()?.open()?;
+        let settings = self.settings.resolve()?;
+        if settings.config.rope_type.is_some() {
+            bail!("--rope-type is for running a model: a conversion keeps what the model says");
+        }
+        let files = settings.open()?;
         interrupt::catch_all();
         let bar = progress_bar("converting {bar:32} {percent}% {eta}");
         let options = Options {

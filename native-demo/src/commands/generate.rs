@@ -155,6 +155,9 @@ impl Generate {
             start.elapsed().as_secs_f64(),
             first.unwrap_or_default().as_secs_f64(),
         );
+        if let Some(profile) = engine.profile()? {
+            eprint!("\n{}", profile.table(None));
+        }
         if settings.config.enable_prefix_caching {
             timings.prefix_cache_hit_rate = engine.prefix_hit_rate();
         }
@@ -215,7 +218,7 @@ impl Generate {
         }
         let system = self.system.iter().map(|text| Message::new("system", text));
         let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
-        super::chat::encode(files, &messages)
+        Ok(files.chat_prompt(&messages)?)
     }
 }
 

@@ -105,7 +105,8 @@ fn parameters(encodings: &BTreeMap<String, Count>) -> u64 {
 
 /// Bytes of the buffers that are for adapters.
 fn adapters(spec: &DecoderSpec, limits: ModelLimits) -> u64 {
-    limits.lora().map_or(0, |layout| layout.bytes(spec))
+    let layout = limits.lora().filter(|_| spec.encoder.is_none());
+    layout.map_or(0, |layout| layout.bytes(spec))
 }
 
 /// The format of the weights.

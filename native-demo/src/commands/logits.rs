@@ -1,10 +1,11 @@
 //! `wisp logits`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
 use safetensors::{Dtype, tensor::TensorView};
+use wisp_engine::disk_cache;
 
 use super::TokenList;
 use crate::{
@@ -43,7 +44,14 @@ impl Logits {
             bytes.extend(piece.iter().flat_map(|logit| logit.to_le_bytes()))
         }))?;
         let logits = TensorView::new(Dtype::F32, vec![tokens.len(), vocab], &bytes)?;
-        safetensors::serialize_to_file([("logits", logits)], None, &self.out)
+        let write = |part: &Path| -> Result<()> {
+            Ok(safetensors::serialize_to_file(
+                [("logits", logits)],
+                None,
+                part,
+            )?)
+        };
+        disk_cache::write_whole_with(&self.out, write)
             .with_context(|| format!("cannot write {}", self.out.display()))?;
         eprintln!(
             "wrote {} x {vocab} logits to {}",

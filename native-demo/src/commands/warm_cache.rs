@@ -13,7 +13,7 @@ use wisp_engine::{
 
 use super::print_json;
 use crate::{
-    settings::{DEVICE, LIMITS, MODEL, Resolved, Settings},
+    settings::{DEVICE, LIMITS, LORA, MODEL, Resolved, Settings},
     setup::{cache, describe},
 };
 
@@ -31,12 +31,17 @@ pub struct WarmCache {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    settings: Settings<{ MODEL | DEVICE | LIMITS }>,
+    settings: Settings<{ MODEL | DEVICE | LIMITS | LORA }>,
 }
 
 impl WarmCache {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
+        if settings.config.has_compiled_file() {
+            bail!(
+                "the compiled model goes to --out FILE: leave --serialized-model-path and --save-to-serialized-model-path away"
+            );
+        }
         let target = self.target.as_deref().map(Target::named).transpose()?;
         let files = settings.open()?;
         let limits = settings.limits(&files)?;

@@ -3,34 +3,13 @@
 use std::path::Path;
 
 use wisp_tests::{
+    goldens::CAUSAL,
     lora, on_every_device,
     program::{assert_rows_close, run as wisp},
     shared::shared_data,
 };
 
 use super::*;
-
-const ALL: &[&str] = &[
-    "llama",
-    "llama3-rope-tied",
-    "llama-linear-rope-bias",
-    "llama-yarn",
-    "mistral-swa",
-    "mixtral",
-    "qwen2",
-    "qwen3",
-    "qwen3-moe",
-    "gemma",
-    "gemma2",
-    "gemma3",
-    "phi3",
-    "olmo2",
-    "granite",
-    "smollm3",
-    "starcoder2",
-    "gpt2",
-    "gpt-neox",
-];
 
 fn of_checkpoint(
     place: Place,
@@ -59,7 +38,7 @@ fn of_checkpoint(
 }
 
 fn merged(place: Place) {
-    for name in ALL {
+    for name in CAUSAL {
         let Some(directory) = shared_data(&format!("goldens/{name}")) else {
             return;
         };

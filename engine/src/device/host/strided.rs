@@ -11,9 +11,11 @@ impl<'a> Places<'a> {
     /// Checks a call's sizes.
     pub fn new(args: &Args, rank: u32, dims: &'a [u32; 8]) -> Result<Places<'a>, HostError> {
         let dims = dims.get(..rank as usize);
-        Ok(Places(
-            dims.ok_or_else(|| args.value("rank", "at most 8", rank))?,
-        ))
+        let places = Places(dims.ok_or_else(|| args.value("rank", "at most 8", rank))?);
+        match u32::try_from(places.len()) {
+            Ok(_) => Ok(places),
+            Err(_) => Err(args.value("the number of places", "32 bits", places.len() as u64)),
+        }
     }
 
     /// How many places there are.

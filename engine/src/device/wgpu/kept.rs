@@ -31,7 +31,7 @@ impl KeptPipelines {
         let adapter = wgpu::util::pipeline_cache_key(info).filter(|_| can);
         let name = adapter.map(|adapter| {
             let key = digest([&adapter, &info.name, &info.driver, &info.driver_info]);
-            format!("{key}.pipelines")
+            format!("{key}{}", crate::disk_cache::PIPELINES)
         });
         KeptPipelines {
             name,
@@ -53,8 +53,8 @@ impl KeptPipelines {
             data: known.as_deref(),
             fallback: true,
         };
-        // SAFETY: the file is in the cache's own folder under a name that only `save` writes, with what
-        // `get_data` returned for this adapter and driver; its checksum was right.
+        // SAFETY: `save` writes such files, of what `get_data` returned for this adapter and driver; the
+        // cache has checked that it is whole and that nobody but the user can have written it.
         let cache = unsafe { device.create_pipeline_cache(&descriptor) };
         *self.locked() = Some(Open {
             cache,

@@ -8,7 +8,9 @@ use super::CandleError;
 use crate::{
     device::{Api, DeviceSpec},
     pipelines::{
-        ConfigError, PipelineConfig, PipelineEngine, PipelineError, checkpoint,
+        ConfigError, PipelineConfig, PipelineEngine, PipelineError,
+        chat_template::Message,
+        checkpoint,
         huggingface_repo::OnTransfer,
         tokenizer::{Tokenizer, TokenizerError},
     },
@@ -61,7 +63,9 @@ impl CandleFiles {
             file: "config.json".into(),
             problem: error.to_string(),
         })?;
-        let (tokenizer, stop_tokens) = checkpoint::texts(directory, &text);
+        let tokenizer = Tokenizer::from_dir(directory);
+        let generation = std::fs::read_to_string(directory.join("generation_config.json")).ok();
+        let stop_tokens = checkpoint::stop_tokens(&tokenizer, &text, generation.as_deref());
         Ok(CandleFiles {
             name,
             checkpoint,
@@ -69,6 +73,15 @@ impl CandleFiles {
             tokenizer,
             stop_tokens,
         })
+    }
+
+    /// A conversation as the model reads it; see [`ModelFiles::chat_prompt`](checkpoint::ModelFiles::chat_prompt).
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>, PipelineError> {
+        checkpoint::chat_prompt(&self.name, &self.tokenizer, messages)
     }
 }
 

@@ -142,6 +142,12 @@ pub(super) fn expressed(
         encoder.padding = None;
         spec.tied = true;
     }
+    let mut others = spec.ropes.iter().skip(1);
+    if others.any(|rope| rope.scaling != RopeScaling::None) {
+        return Err(ConvertError::Inexpressible {
+            what: "scaling of a second rotary embedding",
+        });
+    }
     let (dim, length) = (spec.rotary_dim, spec.max_positions);
     let Some(rope) = spec.ropes.first_mut() else {
         return Ok((spec, factors));
@@ -182,6 +188,47 @@ fn close(a: f32, b: f32) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
 }
 
+/// A scaling's numbers.
+fn numbers(scaling: &RopeScaling) -> Vec<f32> {
+    let of = |numbers: &[f64]| numbers.iter().map(|number| *number as f32).collect();
+    match scaling {
+        RopeScaling::None => Vec::new(),
+        RopeScaling::Linear { factor } => of(&[*factor]),
+        RopeScaling::Dynamic { factor, original } => of(&[*factor, *original]),
+        RopeScaling::Llama3 {
+            factor,
+            low,
+            high,
+            original,
+        } => of(&[*factor, *low, *high, *original]),
+        RopeScaling::Yarn {
+            factor,
+            original,
+            beta_fast,
+            beta_slow,
+            attention_factor,
+            truncate,
+        } => {
+            let truncate = f64::from(u8::from(*truncate));
+            let ramp = [*beta_fast, *beta_slow, truncate];
+            of(&[&[*factor, *original, *attention_factor], &ramp[..]].concat())
+        }
+        RopeScaling::LongRope {
+            short,
+            long,
+            original,
+            attention_factor,
+        } => [&of(&[*original, *attention_factor]), &short[..], long].concat(),
+        RopeScaling::Factors(factors) => factors.clone(),
+    }
+}
+
+fn same_scaling(a: &RopeScaling, b: &RopeScaling) -> bool {
+    let same_kind = std::mem::discriminant(a) == std::mem::discriminant(b);
+    let (a, b) = (numbers(a), numbers(b));
+    same_kind && a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| close(*a, *b))
+}
+
 /// What differs between two specs, beyond the rounding of numbers.
 pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static str> {
     let layers = |same: fn(
@@ -192,7 +239,7 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
         && a.ropes
             .iter()
             .zip(&b.ropes)
-            .all(|(a, b)| close(a.theta, b.theta));
+            .all(|(a, b)| close(a.theta, b.theta) && same_scaling(&a.scaling, &b.scaling));
     let same = [
         ("vocabulary", a.vocab_size == b.vocab_size),
         ("width", a.hidden_size == b.hidden_size),
@@ -259,4 +306,38 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
     same.into_iter()
         .find(|(_, same)| !same)
         .map(|(what, _)| what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalings_differ_by_their_kinds_and_numbers() {
+        let yarn = |factor, beta_slow| RopeScaling::Yarn {
+            factor,
+            original: 4096.0,
+            beta_fast: 32.0,
+            beta_slow,
+            attention_factor: 1.1,
+            truncate: true,
+        };
+        let scalings = [
+            RopeScaling::None,
+            RopeScaling::Linear { factor: 2.0 },
+            RopeScaling::Linear { factor: 4.0 },
+            yarn(4.0, 1.0),
+            yarn(4.0, 2.0),
+            RopeScaling::Factors(vec![1.0, 2.0]),
+            RopeScaling::Factors(vec![1.0, 2.0, 3.0]),
+        ];
+        for (i, a) in scalings.iter().enumerate() {
+            for (j, b) in scalings.iter().enumerate() {
+                assert_eq!(same_scaling(a, b), i == j, "{a:?} and {b:?}");
+            }
+        }
+        // GGUF has numbers of 32 bits.
+        let rounded = yarn(f64::from(4.1f32), 1.0);
+        assert!(same_scaling(&yarn(4.1, 1.0), &rounded));
+    }
 }

@@ -36,9 +36,15 @@ pub fn to_safetensors(
     let source = source.ok_or_else(|| ConvertError::FromGguf {
         model: files.name.clone(),
     })?;
+    let failed = write_failed(out);
+    // `.` and links cannot be replaced by what they lead to.
+    let out = &match fs::symlink_metadata(out) {
+        Ok(_) => fs::canonicalize(out).map_err(&failed)?,
+        Err(_) => out.to_path_buf(),
+    };
     let is_empty = || fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_none());
     if out.exists() && !is_empty() {
-        return Err(ConvertError::NotEmpty { path: out.into() });
+        return Err(ConvertError::NotEmpty { path: out.clone() });
     }
     let mut report = Report::default();
     let tensors = plan::same(&files.checkpoint, |tensor| {
@@ -52,7 +58,6 @@ pub fn to_safetensors(
         }
         !left_out
     });
-    let failed = write_failed(out);
     let mut builder = tempfile::Builder::new();
     builder.prefix(".wisp-convert-");
     #[cfg(unix)]

@@ -32,6 +32,22 @@ use probes::PROBES;
 /// Keys without `tokenizer.`, and their values.
 type Keys = Vec<(String, Value)>;
 
+/// Files of tokenizers that Wisp does not read.
+const OTHER_FORMS: [&str; 6] = [
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "tiktoken.model",
+    "vocab.json",
+    "vocab.txt",
+];
+
+/// Texts that end a turn; readers ask for the first by its key.
+const TURN_ENDS: [&str; 4] = ["<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end|>"];
+
+/// The text that ends a message within a turn.
+const MESSAGE_END: &str = "<|eom_id|>";
+
 /// The number that GGUF has for a kind of token.
 mod token_type {
     pub const NORMAL: i32 = 1;
@@ -62,7 +78,7 @@ pub(super) fn describe(files: &ModelFiles, header: &mut GgufHeader, notes: &mut 
                 .map_err(Some),
             None => Err(None),
         },
-        Err(TokenizerError::MissingFile { .. }) => Err(None),
+        Err(TokenizerError::MissingFile { .. }) => Err(other_form(files.directory.as_deref())),
         Err(error) => Err(Some(error.to_string())),
     };
     match described {
@@ -73,11 +89,20 @@ pub(super) fn describe(files: &ModelFiles, header: &mut GgufHeader, notes: &mut 
             header.key("tokenizer.ggml.model", string("none"));
             notes.extend(problem.map(|problem| {
                 format!(
-                    "the tokenizer is not converted: {problem}; keep tokenizer.json, and use --tokens"
+                    "the tokenizer is not converted: {problem}; keep its files, and use --tokens"
                 )
             }));
         }
     }
+}
+
+/// What to say of a directory that has a tokenizer, but no `tokenizer.json`.
+fn other_form(directory: Option<&Path>) -> Option<String> {
+    let mut others = OTHER_FORMS.iter();
+    let other = others.find(|name| directory.is_some_and(|folder| folder.join(name).is_file()))?;
+    Some(format!(
+        "{other} is not read, and there is no tokenizer.json"
+    ))
 }
 
 fn string(text: &str) -> Value {
@@ -110,7 +135,8 @@ impl Source<'_> {
             let keys = [common.clone(), own].concat();
             match self.compare(&keys, header) {
                 Ok(differences) => {
-                    notes.extend(self.losses(differences));
+                    notes.extend(differences);
+                    notes.extend(self.losses());
                     return Ok(keys);
                 }
                 // That of the likeliest candidate.
@@ -178,10 +204,9 @@ impl Source<'_> {
             };
             id(key, self.named(name).or(found));
         }
-        let others = tokenizer.eos().iter().filter(|id| Some(**id) != eos);
-        for (other, name) in others.zip(["eot", "eom"]) {
-            id(name, Some(*other));
-        }
+        let [eot, eom] = self.other_ends();
+        id("eot", eot);
+        id("eom", eom);
         let is = |found: Option<&u32>, id: Option<u32>| {
             Value::Bool(id.is_some() && found == id.as_ref())
         };
@@ -200,6 +225,24 @@ impl Source<'_> {
             keys.push((key, string(template)));
         }
         keys
+    }
+
+    /// The ends of a turn and of a message beside the end of a text: by their texts, else by their numbers.
+    fn other_ends(&self) -> [Option<u32>; 2] {
+        let eos = self.tokenizer.eos_token();
+        let others = self.tokenizer.eos().iter().copied();
+        let mut others: Vec<u32> = others.filter(|id| Some(*id) != eos).collect();
+        let is = |id: u32, text: &str| self.tokenizer.token(id).as_deref() == Some(text);
+        let rank = |id: &u32| {
+            let known = TURN_ENDS.iter().position(|text| is(*id, text));
+            known.unwrap_or(TURN_ENDS.len())
+        };
+        others.sort_by_key(rank);
+        let eom = others.iter().position(|id| is(*id, MESSAGE_END));
+        let eom = eom.map(|at| others.remove(at));
+        let mut rest = others.into_iter();
+        let eot = rest.next();
+        [eot, eom.or(rest.next())]
     }
 
     /// The token for what has none, by the model's own word.
@@ -241,8 +284,8 @@ impl Source<'_> {
         ]
     }
 
-    /// Reads the keys back. Texts without special tokens must give the same tokens; gives special tokens
-    /// around which texts do not.
+    /// Reads the keys back. Texts without special tokens must give the same tokens, and special tokens themselves;
+    /// gives notes about special tokens around which texts do not, and about other ends.
     fn compare(&self, keys: &Keys, header: &GgufHeader) -> Result<Vec<String>, String> {
         let mut header = header.clone();
         for (key, value) in keys {
@@ -266,16 +309,18 @@ impl Source<'_> {
             let Some(token) = self.tokenizer.token(id as u32) else {
                 continue;
             };
+            let alone = |one: &Tokenizer| {
+                one.encode(&token, false, true)
+                    .is_ok_and(|ids| ids == [id as u32])
+            };
+            if self.tokenizer.is_special(id as u32) && alone(self.tokenizer) && !alone(&back) {
+                return Err(format!("GGUF has no way to write the token {token:?}"));
+            }
             if !same(&format!("one {token} two{token}\nthree"), false, true) {
                 differences.push(token);
             }
         }
         differences.sort();
-        Ok(differences)
-    }
-
-    /// What the new file does not say.
-    fn losses(&self, differences: Vec<String>) -> Vec<String> {
         let mut notes = Vec::new();
         if let Some(first) = differences.first() {
             notes.push(format!(
@@ -283,6 +328,36 @@ impl Source<'_> {
                 differences.len()
             ));
         }
+        notes.extend(self.other_ends_of(&back));
+        Ok(notes)
+    }
+
+    /// Tokens that end generation in only one of the original and the new file.
+    fn other_ends_of(&self, back: &Tokenizer) -> Vec<String> {
+        let (own, back) = (self.tokenizer.eos(), back.eos());
+        // Encoders generate nothing.
+        if own.is_empty() {
+            return Vec::new();
+        }
+        let texts = |ids: &mut dyn Iterator<Item = &u32>| {
+            let texts = ids.filter_map(|id| self.tokenizer.token(*id));
+            texts.collect::<Vec<_>>().join(", ")
+        };
+        let lost = texts(&mut own.difference(back));
+        let new = texts(&mut back.difference(own));
+        let notes = [
+            (lost, "end generation in the original only"),
+            (new, "end generation in GGUF too, by their texts"),
+        ];
+        let notes = notes.into_iter().filter(|(tokens, _)| !tokens.is_empty());
+        notes
+            .map(|(tokens, what)| format!("these tokens {what}: {tokens}"))
+            .collect()
+    }
+
+    /// What the new file does not say of how texts are composed.
+    fn losses(&self) -> Vec<String> {
+        let mut notes = Vec::new();
         if self.json["normalizer"].to_string().contains("\"NFC\"") {
             notes.push(
                 "GGUF's tokenizers do not compose characters (NFC): texts should be composed"

@@ -139,7 +139,15 @@ impl Writing<'_> {
         check(file.path())?;
         let kept = match self.options.force {
             true => file.persist(out),
-            false => file.persist_noclobber(out),
+            false => file.persist_noclobber(out).or_else(|error| {
+                // Not every file system can refuse to replace a file by itself.
+                match std::fs::symlink_metadata(out) {
+                    Err(absent) if absent.kind() == io::ErrorKind::NotFound => {
+                        error.file.persist(out)
+                    }
+                    _ => Err(error),
+                }
+            }),
         };
         kept.map_err(|error| failed(error.error))?;
         Ok(())

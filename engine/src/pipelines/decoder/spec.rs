@@ -150,10 +150,10 @@ impl DecoderSpec {
         self.rotary_dim.next_multiple_of(2)
     }
 
-    /// Sets each layer's window: `window` where `windowed` says so.
+    /// Sets each layer's window: `window` where `windowed` says so. One of 0 is none.
     pub fn set_windows(&mut self, window: Option<u32>, windowed: impl Fn(usize) -> bool) {
         for (i, layer) in self.layers.iter_mut().enumerate() {
-            layer.window = window.filter(|_| windowed(i));
+            layer.window = window.filter(|window| *window > 0 && windowed(i));
         }
     }
 

@@ -148,6 +148,18 @@ pub enum RepoError {
         /// That of what came.
         got: String,
     },
+    /// Occurs when the hub does not tell what a file's hash should be.
+    #[error(
+        "{repo}: {file} is here whole, but the hub does not tell its hash ({problem}); it is kept: try again, or with --force-download if it may be damaged"
+    )]
+    Unchecked {
+        /// The repository.
+        repo: String,
+        /// The file.
+        file: String,
+        /// Why the hub does not tell.
+        problem: String,
+    },
     /// Occurs in offline mode when the cache has not what is needed.
     #[error("{repo}: {what} is not in the cache ({cache}), and HF_HUB_OFFLINE forbids downloads")]
     Offline {

@@ -29,6 +29,7 @@ use hf_hub::{
 };
 
 use super::{OnTransfer, RepoError, RepoFile, RepoInfo, Transfer, local};
+use crate::pipelines::config::WeightsFormat;
 use explain::root;
 
 pub use cached::{CachedModel, CachedRevision, cache_directory, cached_models};
@@ -109,6 +110,16 @@ fn runtime() -> Result<tokio::runtime::Runtime, RepoError> {
         })
 }
 
+/// True if the hub cannot be asked at the moment, whatever it would be asked for.
+fn is_away(error: &HFError) -> bool {
+    match error {
+        HFError::Request { .. } | HFError::RateLimited { .. } => true,
+        // The list of files knows no other error than this one.
+        HFError::Http { context } => context.status.is_server_error() || context.status == 429,
+        _ => false,
+    }
+}
+
 /// True if a name of the hub's is safe as a path below a folder.
 fn is_safe(path: &str) -> bool {
     let plain = |part| matches!(part, Component::Normal(_));
@@ -146,13 +157,23 @@ impl Hub {
         let info = if hub.offline {
             hub.cached()?.ok_or_else(|| hub.not_cached("it"))?
         } else {
-            match hub.wait(hub.fetch_info(), on_transfer)? {
-                Err(error @ HFError::Request { .. }) => match hub.cached()? {
-                    Some(cached) => cached,
-                    None => return Err(hub.error(error)),
-                },
-                answer => answer.map_err(|error| hub.error(error))?,
-            }
+            let (problem, is_away) = match hub.wait(hub.fetch_info(), on_transfer) {
+                Ok(Ok(info)) => return Ok((hub, info)),
+                Ok(Err(error)) => {
+                    let is_away = is_away(&error);
+                    (hub.error(error), is_away)
+                }
+                Err(error) => {
+                    let is_away = matches!(error, RepoError::Stalled { .. });
+                    (error, is_away)
+                }
+            };
+            let cached = if is_away { hub.cached()? } else { None };
+            let has_weights = |info: &RepoInfo| {
+                let mut files = info.files.iter();
+                files.any(|file| WeightsFormat::of(&file.path).is_some())
+            };
+            cached.filter(has_weights).ok_or(problem)?
         };
         Ok((hub, info))
     }

@@ -63,6 +63,7 @@ impl AdapterConfig {
         let rank = json.get("r").and_then(Value::as_u64);
         let rank = rank.filter(|rank| (1..=MAX_RANK).contains(rank));
         let alpha = json.get("lora_alpha").and_then(Value::as_f64);
+        let alpha = alpha.filter(|alpha| *alpha > 0.0);
         let wrong = |field: &str| {
             let value = json.get(field).unwrap_or(&Value::Null);
             format!("{field} is {value}, but must be a number above 0")

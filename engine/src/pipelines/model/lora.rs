@@ -10,7 +10,7 @@ impl DecoderModel {
     /// # Errors
     ///
     /// As [`super::super::text_generation::TextGenerator::load_adapter`].
-    pub(in crate::pipelines) fn load_adapter(
+    pub fn load_adapter(
         &mut self,
         name: &str,
         files: &AdapterFiles,
@@ -27,7 +27,7 @@ impl DecoderModel {
     /// # Errors
     ///
     /// If none of that name is loaded.
-    pub(in crate::pipelines) fn unload_adapter(&mut self, name: &str) -> Result<(), LoraError> {
+    pub fn unload_adapter(&mut self, name: &str) -> Result<(), LoraError> {
         let nonexistent = || LoraError::Nonexistent {
             name: name.into(),
             loaded: Vec::new(),

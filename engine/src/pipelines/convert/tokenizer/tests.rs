@@ -180,6 +180,47 @@ fn byte_level_tokenizers_keep_their_pre_tokenisers() {
     }
 }
 
+/// `<|end|>` ends the text; the others are listed by number, which says nothing of what they are.
+#[test]
+fn ends_are_named_by_their_texts() {
+    for (texts, eot, eom, lost) in [
+        (["<|eom_id|>", "<|odd|>", "<|eot_id|>"], 2, 0, 1),
+        (["<|odd|>", "<|im_end|>", "<|eom_id|>"], 1, 2, 0),
+        (["<|odd|>", "<|even|>", "<end_of_turn>"], 2, 0, 1),
+    ] {
+        let mut json = byte_level(gpt_2(), false);
+        let end = json["added_tokens"][1]["id"].as_u64().unwrap();
+        let first = end + 2;
+        let more = added(&texts.map(|text| (text, true)), first as usize);
+        let tokens = json["added_tokens"].as_array_mut().unwrap();
+        tokens.extend(more.as_array().unwrap().iter().cloned());
+        let folder = tempfile::tempdir().unwrap();
+        let ends: Vec<u64> = [end].into_iter().chain(first..first + 3).collect();
+        for (name, content) in [
+            ("tokenizer.json", json),
+            ("tokenizer_config.json", config()),
+            ("generation_config.json", json!({"eos_token_id": ends})),
+        ] {
+            std::fs::write(folder.path().join(name), content.to_string()).unwrap();
+        }
+        let original = Tokenizer::from_dir(folder.path()).unwrap();
+        assert_eq!(original.eos().len(), 4);
+        let source = Source::new(&original, folder.path(), original.vocab_size() as u64);
+        let mut notes = Vec::new();
+        let keys = source.written(&GgufHeader::default(), &mut notes).unwrap();
+        let id = |key: &str| {
+            let found = keys.iter().find(|(name, _)| name == key);
+            found.map(|(_, value)| value.clone())
+        };
+        let expected = |at: u64| Some(Value::U32((first + at) as u32));
+        assert_eq!(id("ggml.eot_token_id"), expected(eot), "{texts:?}");
+        assert_eq!(id("ggml.eom_token_id"), expected(eom), "{texts:?}");
+        let lost = texts[lost];
+        let note = format!("these tokens end generation in the original only: {lost}");
+        assert_eq!(notes, [note], "{texts:?}");
+    }
+}
+
 #[test]
 fn an_unknown_pre_tokeniser_is_never_written() {
     let odd = split(r"\p{L}{1,4}|\p{N}{1,2}|\s+|[^\s\p{L}\p{N}]");

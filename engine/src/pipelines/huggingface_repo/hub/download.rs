@@ -11,6 +11,8 @@ use std::{
 use futures_util::StreamExt;
 use hf_hub::HFError;
 
+use crate::disk_cache::write_whole;
+
 use super::{
     super::{OnTransfer, RepoFile, RepoInfo, Transfer},
     Hub, MAX_ATTEMPTS, RepoError, TICK,
@@ -78,7 +80,7 @@ impl Hub {
         if let Some(parent) = head.parent() {
             fs::create_dir_all(parent)?;
         }
-        fs::write(head, commit)
+        write_whole(&head, commit.as_bytes())
     }
 
     /// Waits until no other process downloads a content.
@@ -129,52 +131,80 @@ impl Hub {
         let options = options.create(true).truncate(force).read(true).write(true);
         let mut out = options.open(&partial).map_err(io)?;
         self.fetch(commit, file, &mut out, &partial, on_transfer)?;
-        let whole = Transfer {
-            file: &file.path,
-            done: file.size,
-            total: file.size,
-        };
-        let go_on = || on_transfer(whole).is_continue();
-        let name = name_of(&mut out, file.large, go_on).map_err(io)?;
-        let name = name.ok_or(RepoError::Interrupted)?;
-        let expected = self.expected_name(commit, file, &name, on_transfer)?;
-        if name != expected {
+        let name = self.content_name(commit, file, &mut out, &partial, on_transfer);
+        if let Err(RepoError::Hash { .. }) = &name {
             drop(out);
             fs::remove_file(&partial).map_err(io)?;
-            return Err(RepoError::Hash {
-                repo: self.name.clone(),
-                file: file.path.clone(),
-                expected,
-                got: name,
-            });
+            return name.map(PathBuf::from);
         }
+        let name = name?;
         out.sync_all().map_err(io)?;
         let blob = blobs.join(name);
         fs::rename(&partial, &blob).map_err(|error| RepoError::io(&blob, error))?;
         Ok(blob)
     }
 
-    /// What a content that would be called `name` is called on the hub: the same, if it is whole.
-    fn expected_name(
+    /// The hash that a whole content has and should have.
+    fn content_name(
         &self,
         commit: &str,
         file: &RepoFile,
-        name: &str,
+        out: &mut File,
+        partial: &Path,
         on_transfer: OnTransfer<'_>,
     ) -> Result<String, RepoError> {
-        if !file.large {
-            return Ok(file.id.clone());
+        let whole = Transfer {
+            file: &file.path,
+            done: file.size,
+            total: file.size,
+        };
+        let mut hash = |large| {
+            let name = name_of(out, large, || on_transfer(whole).is_continue());
+            let name = name.map_err(|error| RepoError::io(partial, error))?;
+            name.ok_or(RepoError::Interrupted)
+        };
+        let name = hash(file.large)?;
+        if is_content(file, &name) {
+            return Ok(name);
         }
-        if pointer_name(name, file.size) == file.id {
-            return Ok(name.into());
+        // Not every hub tells rightly which files are large.
+        let other = hash(!file.large)?;
+        if is_content(file, &other) {
+            return Ok(other);
         }
-        // Whoever wrote the pointer by hand may have written it in another way.
+        let expected = match file.large {
+            true => self.sha256_of(commit, file, on_transfer)?,
+            false => file.id.clone(),
+        };
+        match name == expected {
+            true => Ok(name),
+            false => Err(RepoError::Hash {
+                repo: self.name.clone(),
+                file: file.path.clone(),
+                expected,
+                got: name,
+            }),
+        }
+    }
+
+    /// Asks for the SHA-256 of a file whose pointer was written by hand, in other words than usual.
+    fn sha256_of(
+        &self,
+        commit: &str,
+        file: &RepoFile,
+        on_transfer: OnTransfer<'_>,
+    ) -> Result<String, RepoError> {
         let metadata = self.repo.get_file_metadata().filepath(file.path.clone());
         let metadata = self.wait(metadata.revision(commit).send(), on_transfer)?;
-        let etag = metadata.map_err(|error| self.error(error))?.etag;
-        Ok(match is_sha256(&etag) {
-            true => etag,
-            false => format!("the one that the pointer {} has", file.id),
+        let problem = match metadata {
+            Ok(metadata) if is_sha256(&metadata.etag) => return Ok(metadata.etag),
+            Ok(_) => "its ETag is no SHA-256".into(),
+            Err(error) => root(&error),
+        };
+        Err(RepoError::Unchecked {
+            repo: self.name.clone(),
+            file: file.path.clone(),
+            problem,
         })
     }
 
@@ -287,36 +317,70 @@ fn is_content_name(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
+/// True if a hash is that of a file's content, as the hub's list has it or a pointer that the list has.
+fn is_content(file: &RepoFile, name: &str) -> bool {
+    name == file.id || pointer_name(name, file.size) == file.id
+}
+
 /// A file's content among others. Large ones are known by a pointer that has their hash.
 fn find_blob(blobs: &Path, file: &RepoFile) -> Option<PathBuf> {
-    if !file.large {
-        return Some(blobs.join(&file.id));
+    let plain = blobs.join(&file.id);
+    if plain.is_file() {
+        return Some(plain);
     }
     let names = fs::read_dir(blobs).ok()?.flatten();
     let mut names = names.filter_map(|entry| entry.file_name().into_string().ok());
-    let name = names.find(|name| is_sha256(name) && pointer_name(name, file.size) == file.id)?;
+    let name = names.find(|name| is_sha256(name) && is_content(file, name))?;
     Some(blobs.join(name))
 }
 
-/// Makes a blob known under a file's name, `depth` folders below its snapshot.
+/// Makes a blob known under a file's name, `depth` folders below its snapshot. Other processes may do the same.
 fn link(blob: &Path, target: &Path, depth: usize) -> std::io::Result<()> {
-    if let Some(parent) = target.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    match fs::remove_file(target) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    #[cfg(unix)]
-    {
-        let mut relative = PathBuf::from("../../".to_string() + &"../".repeat(depth));
-        relative.push("blobs");
-        relative.extend(blob.file_name());
-        std::os::unix::fs::symlink(relative, target)
-    }
-    #[cfg(not(unix))]
-    {
-        let _ = depth;
-        fs::hard_link(blob, target).or_else(|_| fs::copy(blob, target).map(|_| ()))
+    let parent = target.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent)?;
+    let mut builder = tempfile::Builder::new();
+    let made = builder.prefix(".wisp-link-").make_in(parent, |link| {
+        #[cfg(unix)]
+        {
+            let mut relative = PathBuf::from("../../".to_string() + &"../".repeat(depth));
+            relative.push("blobs");
+            relative.extend(blob.file_name());
+            std::os::unix::fs::symlink(relative, link)
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = depth;
+            fs::hard_link(blob, link).or_else(|_| fs::copy(blob, link).map(|_| ()))
+        }
+    });
+    // It replaces what is there in one step.
+    made?.persist(target).map_err(|error| error.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_that_link_at_once_do_not_collide() {
+        let folder = tempfile::tempdir().unwrap();
+        let (blobs, target) = (
+            folder.path().join("blobs"),
+            folder.path().join("snapshots/commit/a/file"),
+        );
+        fs::create_dir(&blobs).unwrap();
+        fs::write(blobs.join("content"), "content").unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        link(&blobs.join("content"), &target, 1).unwrap();
+                        assert_eq!(fs::read(&target).unwrap(), b"content");
+                    }
+                });
+            }
+        });
+        let left = fs::read_dir(target.parent().unwrap()).unwrap().count();
+        assert_eq!(left, 1);
     }
 }

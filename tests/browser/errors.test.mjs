@@ -1,0 +1,148 @@
+// Every kind of error, provoked; the page stays usable after each.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, test } from "node:test";
+import { llama } from "./lib/gguf.mjs";
+import { blank, run, TINY } from "./lib/setup.mjs";
+import { serve } from "./lib/server.mjs";
+
+const tiny = readFileSync(TINY);
+const file = (bytes, type) => ({ size: bytes.length, type, read: (start, end) => bytes.subarray(start, end) });
+const cut = tiny.subarray(0, 1_000_000);
+let site, other;
+before(async () => {
+  const page = Buffer.from("<!doctype html><html><body>Please log in</body></html>");
+  site = await blank({
+    virtual: {
+      "/page.gguf": file(page, "text/html"), "/cut.gguf": file(cut), "/tiny.gguf": file(tiny), "/empty.gguf": file(Buffer.alloc(0)),
+      "/odd.gguf": file(Buffer.from(tiny.toString("latin1").replaceAll("llama", "lxama"), "latin1")),
+      "/long.gguf": llama({ layers: 1, width: 64, hidden: 64, heads: 1, vocab: 64, context: 4_000_000 }),
+    },
+  });
+  other = await serve({ virtual: { "/tiny.gguf": file(tiny) } });
+});
+after(async () => {
+  await site.close();
+  await other.close();
+});
+
+/** Loads a model that fails, then one that works. */
+const load = async ({ Wisp }, options) => {
+  let failure = { code: "none" };
+  try {
+    const wisp = await Wisp.load(options);
+    await wisp.unload();
+  } catch (error) {
+    failure = { code: error.code, message: error.message, advice: error.advice };
+  }
+  const wisp = await Wisp.load();
+  const { choices } = await wisp.completions.create({ prompt: "Once", max_tokens: 2 });
+  await wisp.unload();
+  return { ...failure, works: choices[0].text.length > 0 };
+};
+
+async function fails(options, code, message) {
+  const got = await run(site.page, load, options);
+  assert.equal(got.code, code, got.message);
+  assert.match(got.message, message);
+  assert.ok(got.advice.length > 10);
+  assert.ok(got.works, "the page works afterwards");
+}
+
+test("a web page instead of a model", () => fails({ model: "/page.gguf" }, "ModelFormat", /HTML|web page/i));
+test("a file that is cut short", () => fails({ model: "/cut.gguf" }, "ModelFormat", /end|trunc|outside|bytes/i));
+test("an empty file", () => fails({ model: "/empty.gguf" }, "ModelFormat", /empty/));
+test("a model of an unknown kind", () => fails({ model: "/odd.gguf" }, "ModelFormat", /architecture lxama/));
+test("a model that is not there", () => fails({ model: "/missing.gguf" }, "Network", /404/));
+test("a server that nobody runs", () => fails({ model: "http://localhost:9/model.gguf" }, "Network", /cannot be fetched/));
+test("an address that is none", () => fails({ model: "http://" }, "Network", /address/));
+test("a server that refuses other sites", () => fails({ model: `${other.url}/tiny.gguf` }, "Network", /CORS/));
+test("a context that is too long", () => fails({ model: "/long.gguf", maxLength: 4_000_000, baseline: true }, "OutOfMemory", /use maxLength \d+ or less/));
+
+test("another site that allows it", async () => {
+  other.state.headers = { "Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "Range" };
+  const preflight = ({ request }) => (request.method === "OPTIONS" ? { status: 204, headers: other.state.headers } : {});
+  other.state.fault = preflight;
+  const got = await run(site.page, load, { model: `${other.url}/tiny.gguf` });
+  assert.equal(got.code, "none", got.message);
+});
+
+test("stopped while it loads", async () => {
+  const got = await run(site.page, async ({ Wisp }) => {
+    const signal = AbortSignal.timeout(0);
+    await Wisp.load({ model: "/tiny.gguf", cache: "none", signal });
+    return { code: "none" };
+  });
+  assert.equal(got.code, "Aborted");
+});
+
+test("requests that cannot be served", async () => {
+  const got = await run(site.page, async ({ Wisp }) => {
+    const wisp = await Wisp.load();
+    const failures = [];
+    for (const call of [
+      () => wisp.completions.create({ prompt: "x", temperature: -1 }),
+      () => wisp.completions.create({ prompt: "x", n: 2 }),
+      () => wisp.completions.create({ prompt: [] }),
+      () => wisp.completions.create({ prompt: [1e6] }),
+      () => wisp.completions.create({ prompt: "a ".repeat(5000) }),
+      () => wisp.embeddings.create({ input: "x" }),
+      () => wisp.chat.completions.create({ messages: "hello" }),
+    ]) failures.push(await call().then(() => "none", (error) => error.code));
+    await wisp.unload();
+    return failures;
+  });
+  assert.deepEqual(got, Array(7).fill("InvalidRequest"));
+});
+
+test("no room to keep a model", async () => {
+  const session = await site.context.newCDPSession(site.page);
+  await session.send("Storage.overrideQuotaForOrigin", { origin: site.server.url, quotaSize: 1_000_000 });
+  const got = await run(site.page, async ({ Wisp, models }) => {
+    await models.clear();
+    const required = await Wisp.load({ model: "/tiny.gguf", cache: "require" }).then(() => "none", (error) => error.code);
+    const warnings = [];
+    const wisp = await Wisp.load({ model: "/tiny.gguf", onWarning: ({ code }) => warnings.push(code) });
+    await wisp.unload();
+    return { required, warnings };
+  });
+  await session.send("Storage.overrideQuotaForOrigin", { origin: site.server.url });
+  assert.deepEqual(got, { required: "QuotaExceeded", warnings: ["QuotaExceeded"] });
+});
+
+test("a GPU that is lost, and the engine loaded again", async () => {
+  const got = await run(site.page, async ({ Wisp }) => {
+    const devices = [];
+    const request = GPUAdapter.prototype.requestDevice;
+    GPUAdapter.prototype.requestDevice = async function (...args) {
+      const device = await request.apply(this, args);
+      devices.push(device);
+      return device;
+    };
+    const wisp = await Wisp.load({ worker: false });
+    const running = wisp.completions.create({ prompt: "Once upon a time", max_tokens: 200, ignore_eos: true }).then(() => "none", (error) => error.code);
+    setTimeout(() => devices[0].destroy(), 300);
+    const codes = [await running, (await wisp.lost).code];
+    await wisp.unload();
+    const next = await Wisp.load({ worker: false });
+    const { choices } = await next.completions.create({ prompt: "Once", max_tokens: 2 });
+    await next.unload();
+    GPUAdapter.prototype.requestDevice = request;
+    return { codes, works: choices[0].text.length > 0 };
+  });
+  assert.deepEqual(got, { codes: ["DeviceLost", "DeviceLost"], works: true });
+});
+
+test("a browser without WebGPU", async () => {
+  const without = await blank({ webgpu: false });
+  try {
+    const got = await run(without.page, async ({ Wisp }) => {
+      await Wisp.load();
+      return { code: "none" };
+    });
+    assert.equal(got.code, "NoWebGpu");
+    assert.match(got.advice, /browser with WebGPU/);
+  } finally {
+    await without.close();
+  }
+});

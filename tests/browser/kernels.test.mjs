@@ -1,0 +1,106 @@
+// Every kernel on the browser's adapter, over the native tests' own cases, against what the host twin wrote.
+// `WISP_KERNEL_RECORDS=FOLDER cargo test -p wisp-tests --test kernels` makes them.
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { blank } from "./lib/setup.mjs";
+
+const folder = process.env.WISP_KERNEL_RECORDS;
+const names = folder ? readdirSync(folder).filter((name) => name.endsWith(".case")).sort() : [];
+const options = { skip: names.length === 0 && "WISP_KERNEL_RECORDS names no folder with records" };
+
+let site;
+before(async () => names.length > 0 && (site = await blank({ mounts: { "/records/": folder } })));
+after(() => site?.close());
+
+const ops = [...new Set(names.map((name) => name.replace(/-[0-9a-f]{16}\.case$/, "")))];
+
+for (const baseline of [true, false]) {
+  test(`every kernel with ${baseline ? "default limits" : "all that the adapter offers"}`, options, async () => {
+    const outcome = { runs: 0, kernels: new Set(), unmet: new Set(), failures: [] };
+    await site.page.reload();
+    await site.page.evaluate(prepare, baseline);
+    for (const op of ops) {
+      const records = names.filter((name) => name.startsWith(`${op}-`) && name.length === op.length + 22);
+      const { runs, kernels, unmet, failures } = await site.page.evaluate(check, records);
+      outcome.runs += runs;
+      kernels.forEach((kernel) => outcome.kernels.add(kernel));
+      unmet.forEach((kernel) => outcome.unmet.add(kernel));
+      outcome.failures.push(...failures);
+    }
+    console.log(`${outcome.runs} runs of ${outcome.kernels.size} kernels; not run: ${[...outcome.unmet].join(", ") || "none"}`);
+    assert.deepEqual(outcome.failures, []);
+    assert.ok(outcome.runs >= names.length);
+  });
+}
+
+/** Opens the device, on the page; subgroups are asked for as the package does. */
+async function prepare(baseline) {
+  const wasm = await import("/wisp-web/wisp_web.js");
+  const gpu = await import("/wisp-web/gpu.js");
+  await wasm.default();
+  await gpu.prepare(baseline);
+  globalThis.kernels = await wasm.Kernels.open(baseline);
+}
+
+/** Runs records, on the page. */
+async function check(names) {
+  const kernels = globalThis.kernels;
+  const outcome = { runs: 0, kernels: [], unmet: [], failures: [] };
+  const floats = (bytes) => new Float32Array(bytes.slice().buffer);
+  /** `|a - b| / |b|`: NaN where either has one. */
+  const error = (a, b) => {
+    const [x, y] = [floats(a), floats(b)];
+    let [off, norm] = [0, 0];
+    for (let i = 0; i < y.length; i++) {
+      off += (x[i] - y[i]) ** 2;
+      norm += y[i] ** 2;
+    }
+    return Math.sqrt(off / Math.max(norm, 1e-30));
+  };
+  const differs = (actual, expected, bound) => {
+    if (actual.length !== expected.length) return `${actual.length} bytes, not ${expected.length}`;
+    if (actual.length === 0 || bound === "any") return undefined;
+    if (bound === "exact") {
+      const at = actual.findIndex((byte, i) => byte !== expected[i]);
+      return at < 0 ? undefined : `byte ${at} is ${actual[at]}, the twin's ${expected[at]}`;
+    }
+    const off = error(actual, expected);
+    return off <= bound ? undefined : `error ${off} of ${bound}`;
+  };
+  for (const name of names) {
+    const record = new Uint8Array(await (await fetch(`/records/${encodeURIComponent(name)}`)).arrayBuffer());
+    const length = new DataView(record.buffer).getUint32(0, true);
+    const head = JSON.parse(new TextDecoder().decode(record.subarray(4, 4 + length)));
+    let at = 4 + length;
+    const parts = head.sizes.map((size) => record.slice(at, (at += size)));
+    const memory = parts.slice(0, 1 + head.bounds.length);
+    const expected = parts.slice(memory.length);
+    for (const { kernel, workgroups } of head.runs) {
+      const unmet = kernels.unmet(kernel);
+      if (unmet) {
+        // What it cannot run it may still compile.
+        if (unmet === "subgroup size" && !outcome.unmet.some((known) => known.startsWith(kernel))) {
+          await kernels.compile(kernel).catch((failure) => outcome.failures.push(`${kernel}: ${failure.message}`));
+        }
+        outcome.unmet.push(`${kernel} (${unmet})`);
+        continue;
+      }
+      outcome.runs += 1;
+      outcome.kernels.push(kernel);
+      try {
+        const actual = await kernels.run(kernel, memory, new Uint32Array(workgroups), head.dispatches);
+        head.bounds.forEach((bound, i) => {
+          const problem = differs(actual[i], expected[i], bound);
+          if (problem) outcome.failures.push(`${kernel}, ${head.label}, binding ${i + 1}: ${problem}`);
+        });
+      } catch (failure) {
+        outcome.failures.push(`${kernel}, ${head.label}: ${failure.message}`);
+      }
+    }
+  }
+  outcome.kernels = [...new Set(outcome.kernels)];
+  outcome.unmet = [...new Set(outcome.unmet)];
+  return outcome;
+}

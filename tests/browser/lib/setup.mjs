@@ -1,0 +1,52 @@
+// What the tests share: where things are, and a page with the package on it.
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { launch, open } from "./browser.mjs";
+import { serve } from "./server.mjs";
+
+export const REPOSITORY = join(import.meta.dirname, "../../..");
+export const PACKAGE = join(REPOSITORY, "web-demo/dist/wisp-web");
+export const PAGE = join(REPOSITORY, "web-demo/dist/page");
+export const TINY = join(REPOSITORY, "native-demo/model/wisp-tiny.gguf");
+const SHARED = process.env.WISP_SHARED ?? join(REPOSITORY, "../shared");
+
+/** A file of ../shared; tests that want it say so when they are skipped. */
+export function shared(path) {
+  const whole = join(SHARED, "data", path);
+  return existsSync(whole) ? whole : undefined;
+}
+
+export const json = (path) => JSON.parse(readFileSync(path, "utf8"));
+
+/** The model inside with what float64 arithmetic makes of its weights: native tests use the same file. */
+export const golden = () => json(join(REPOSITORY, "native-demo/model/golden.json")).cases;
+
+/** A server with the package under /wisp-web/ and whatever else, a browser, and a blank page. */
+export async function blank({ mounts = {}, virtual = {}, ...browser } = {}) {
+  const server = await serve({
+    mounts: { ...mounts, "/wisp-web/": PACKAGE, "/": join(import.meta.dirname, "blank") },
+    virtual,
+  });
+  const context = await launch(browser);
+  const page = await open(context, server.url + "/");
+  const close = async () => {
+    await context.close();
+    await server.close();
+  };
+  return { server, context, page, close };
+}
+
+/** Runs a function on the page with the package's exports; what is thrown comes back as { code, message }. */
+export function run(page, body, argument) {
+  return page.evaluate(
+    async ([source, argument]) => {
+      const package_ = await import("/wisp-web/index.js");
+      try {
+        return await (0, eval)(`(${source})`)(package_, argument);
+      } catch (error) {
+        return { code: error.code ?? error.name, message: error.message, advice: error.advice };
+      }
+    },
+    [body.toString(), argument],
+  );
+}

@@ -1,0 +1,160 @@
+// The package: OpenAI's objects, the native tokens, stopping, both threads.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { blank, golden, json, run, shared } from "./lib/setup.mjs";
+
+let site;
+before(async () => (site = await blank({ mounts: { "/shared/": shared("models") ?? "/nowhere" } })));
+after(() => site.close());
+
+/** Continues prompts with the model inside, greedily. */
+const complete = async ({ Wisp }, { cases, options }) => {
+  const wisp = await Wisp.load(options);
+  const out = [];
+  for (const { prompt, max_tokens } of cases) {
+    const { choices: [choice], usage } = await wisp.completions.create({ prompt, max_tokens, return_token_ids: true, ignore_eos: true });
+    out.push({ ...choice, usage });
+  }
+  await wisp.unload();
+  return out;
+};
+
+for (const [name, options] of [
+  ["in a worker", {}],
+  ["on the page's own thread", { worker: false }],
+  ["with default limits only", { baseline: true }],
+]) {
+  test(`the tokens are the native ones ${name}`, async () => {
+    const cases = golden().slice(0, 3);
+    const asked = cases.map(({ text, tokens }) => ({ prompt: text, max_tokens: tokens.length }));
+    const got = await run(site.page, complete, { cases: asked, options });
+    cases.forEach(({ tokens, prompt_tokens }, i) => {
+      assert.deepEqual(got[i].token_ids, tokens);
+      assert.equal(got[i].finish_reason, "length");
+      assert.deepEqual(got[i].usage, {
+        prompt_tokens: prompt_tokens.length, completion_tokens: tokens.length, total_tokens: prompt_tokens.length + tokens.length,
+      });
+    });
+  });
+}
+
+test("stories260K dropped as a file gives its golden", async (t) => {
+  const path = shared("models/stories260K/golden.json");
+  if (!path) return t.skip("no ../shared");
+  const { greedy_tokens, text } = json(path);
+  const got = await run(site.page, async ({ Wisp }, { tokens, max_tokens }) => {
+    const bytes = await (await fetch("/shared/stories260K/stories260K.gguf")).blob();
+    const wisp = await Wisp.load({ model: new File([bytes], "stories260K.gguf") });
+    const { choices: [choice] } = await wisp.completions.create({ prompt: tokens, max_tokens, return_token_ids: true, ignore_eos: true });
+    await wisp.unload();
+    return choice;
+  }, { tokens: greedy_tokens.slice(0, 1), max_tokens: greedy_tokens.length - 1 });
+  assert.deepEqual(got.token_ids, greedy_tokens.slice(1));
+  assert.equal(got.text, text);
+});
+
+test("chat: whole and streamed, in OpenAI's objects", async () => {
+  const { whole, chunks, again } = await run(site.page, async ({ Wisp }) => {
+    const wisp = await Wisp.load();
+    const request = { messages: [{ role: "user", content: "Hello!" }], max_tokens: 12 };
+    const whole = await wisp.chat.completions.create(request);
+    const chunks = [];
+    for await (const chunk of await wisp.chat.completions.create({ ...request, stream: true, stream_options: { include_usage: true } })) chunks.push(chunk);
+    const drawn = () => wisp.chat.completions.create({ ...request, temperature: 1, seed: 7 });
+    const again = [await drawn(), await drawn()].map(({ choices: [{ message }] }) => message.content);
+    await wisp.unload();
+    return { whole, chunks, again };
+  });
+  assert.equal(whole.object, "chat.completion");
+  assert.match(whole.id, /^chatcmpl-/);
+  assert.equal(whole.choices[0].message.role, "assistant");
+  assert.ok(whole.choices[0].message.content.length > 0);
+  assert.equal(whole.usage.total_tokens, whole.usage.prompt_tokens + whole.usage.completion_tokens);
+  assert.deepEqual(chunks[0].choices[0].delta, { role: "assistant", content: "" });
+  assert.ok(chunks.every(({ object, id }) => object === "chat.completion.chunk" && id === chunks[0].id));
+  const streamed = chunks.flatMap(({ choices }) => choices).map(({ delta }) => delta.content ?? "").join("");
+  assert.equal(streamed, whole.choices[0].message.content);
+  assert.deepEqual(chunks.at(-1).usage, whole.usage);
+  assert.equal(chunks.at(-2).choices[0].finish_reason, whole.choices[0].finish_reason);
+  assert.equal(again[0], again[1], "the same seed draws the same tokens");
+});
+
+test("several requests at once, tokens and their text", async () => {
+  const out = await run(site.page, async ({ Wisp }) => {
+    const wisp = await Wisp.load({ maxBatch: 2 });
+    const ask = (prompt) => wisp.completions.create({ prompt, max_tokens: 10 });
+    const together = await Promise.all([ask("Once upon a time"), ask("The cat")]);
+    const alone = [await ask("Once upon a time"), await ask("The cat")];
+    const tokens = await wisp.tokenize("Once upon a time");
+    const text = await wisp.detokenize(tokens);
+    await wisp.unload();
+    return { together, alone, tokens, text };
+  });
+  const texts = (list) => list.map(({ choices: [{ text }] }) => text);
+  assert.deepEqual(texts(out.together), texts(out.alone));
+  assert.equal(out.text, "Once upon a time");
+  assert.deepEqual(out.tokens, golden()[0].prompt_tokens.slice(1));
+});
+
+test("a signal stops within one step, and the engine goes on", async () => {
+  const { code, submissions, heard, after } = await run(site.page, async ({ Wisp }) => {
+    let submitted = 0;
+    const submit = GPUQueue.prototype.submit;
+    GPUQueue.prototype.submit = function (...args) {
+      submitted += 1;
+      return submit.apply(this, args);
+    };
+    const wisp = await Wisp.load({ worker: false, maxSteps: 2 });
+    const controller = new AbortController();
+    let [pieces, atStop, heard, code] = [0, 0, 0, ""];
+    try {
+      const stream = await wisp.completions.create({ prompt: "Once upon a time", max_tokens: 400, ignore_eos: true, stream: true }, { signal: controller.signal });
+      for await (const _ of stream) {
+        if (controller.signal.aborted) heard += 1;
+        if (++pieces === 3) {
+          controller.abort();
+          atStop = submitted;
+        }
+      }
+    } catch (error) {
+      code = error.code;
+    }
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    const submissions = submitted - atStop;
+    const after = await wisp.completions.create({ prompt: "Once upon a time", max_tokens: 8, return_token_ids: true });
+    await wisp.unload();
+    GPUQueue.prototype.submit = submit;
+    return { code, submissions, heard, after };
+  });
+  assert.equal(code, "Aborted");
+  assert.equal(heard, 0);
+  // A step is its kernels and its readback.
+  assert.ok(submissions <= 2, `${submissions} submissions after the signal`);
+  assert.deepEqual(after.choices[0].token_ids, golden()[0].tokens.slice(0, 8));
+});
+
+test("from a plain script tag", async () => {
+  const page = await site.context.newPage();
+  await page.goto(site.server.url + "/");
+  await page.addScriptTag({ url: "/wisp-web/script.js" });
+  const text = await page.evaluate(async () => {
+    const wisp = await globalThis.Wisp.load();
+    const { choices: [{ text }] } = await wisp.completions.create({ prompt: "Once upon a time", max_tokens: 4 });
+    await wisp.unload();
+    return text;
+  });
+  assert.ok(text.length > 0);
+  await page.close();
+});
+
+test("speed and memory are told", async () => {
+  const { report, memory, info } = await run(site.page, async ({ Wisp }) => {
+    const wisp = await Wisp.load();
+    const out = { report: await wisp.bench({ promptTokens: 8, newTokens: 8, runs: 1 }), memory: await wisp.memory(), info: wisp.info };
+    await wisp.unload();
+    return out;
+  });
+  assert.ok(report.decode.median > 0 && report.prefill.median > 0);
+  assert.ok(memory.gpu > 3.9e6 && memory.wasm < 50e6, JSON.stringify(memory));
+  assert.equal(info.name, "wisp-tiny");
+});

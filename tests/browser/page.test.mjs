@@ -1,0 +1,189 @@
+// The page, as a visitor uses it.
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, beforeEach, test } from "node:test";
+import { launch } from "./lib/browser.mjs";
+import { serve } from "./lib/server.mjs";
+import { PAGE, TINY } from "./lib/setup.mjs";
+
+const READY = { timeout: 90_000 };
+let server, context, page, problems;
+
+before(async () => {
+  const html = Buffer.from("<!doctype html><title>no</title>");
+  server = await serve({ mounts: { "/": PAGE }, virtual: { "/page.gguf": { size: html.length, read: (start, end) => html.subarray(start, end) } } });
+  context = await launch();
+});
+after(async () => {
+  await context.close();
+  await server.close();
+});
+beforeEach(async () => {
+  await page?.close();
+  page = await context.newPage();
+  problems = [];
+  page.on("pageerror", (error) => problems.push(error.message));
+  page.on("console", (message) => message.type() === "error" && problems.push(message.text()));
+  page.on("request", (request) => {
+    if (!request.url().startsWith(server.url) && !/^(data|blob):/.test(request.url())) problems.push(`asks for ${request.url()}`);
+  });
+  await page.goto(server.url + "/");
+  await page.locator("#send:enabled").waitFor(READY);
+});
+
+async function ask(text) {
+  await page.getByLabel("Message", { exact: true }).fill(text);
+  await page.keyboard.press("Enter");
+  const answer = page.locator(".message.assistant").last();
+  await page.locator(".message.assistant.busy").waitFor({ state: "detached", ...READY });
+  return answer.innerText();
+}
+
+test("it answers with the model inside, streaming, by keyboard alone", async () => {
+  const seen = new Set();
+  const watch = setInterval(() => page.locator(".message.assistant").last().innerText().then((text) => seen.add(text.length), () => {}), 50);
+  const answer = await ask("Tell me a story about a brave fox.");
+  clearInterval(watch);
+  assert.match(answer, /Once upon a time/);
+  assert.ok(seen.size > 3, "the text grows");
+  await page.locator("#speed", { hasText: "tokens/s" }).waitFor();
+  assert.match(await page.locator("#announcer").textContent(), /Once upon a time/);
+  assert.deepEqual(problems, []);
+});
+
+test("stop, then another message", async () => {
+  await page.getByLabel("Message", { exact: true }).fill("Tell me a story about a brave fox.");
+  await page.keyboard.press("Enter");
+  await page.waitForFunction(() => document.querySelector(".message.assistant")?.textContent.length > 10);
+  await page.getByRole("button", { name: "Stop" }).click();
+  await page.locator(".note", { hasText: "Stopped." }).waitFor();
+  assert.ok((await ask("Hello!")).length > 0);
+  await page.getByRole("button", { name: "New conversation" }).click();
+  assert.equal(await page.locator(".message").count(), 0);
+});
+
+test("settings are used and kept", async () => {
+  await page.getByRole("button", { name: "Settings" }).click();
+  await page.getByLabel("Longest answer, in tokens").fill("5");
+  await page.getByLabel("Appearance").selectOption("dark");
+  await page.keyboard.press("Escape");
+  await ask("Tell me a story.");
+  await page.locator(".note", { hasText: "longest length" }).waitFor();
+  await page.reload();
+  assert.equal(await page.locator("html").getAttribute("data-theme"), "dark");
+  await page.getByRole("button", { name: "Settings" }).click();
+  assert.equal(await page.getByLabel("Longest answer, in tokens").inputValue(), "5");
+  await page.getByRole("button", { name: "Reset" }).click();
+});
+
+test("a dropped file is loaded", async () => {
+  const bytes = (await import("node:fs")).readFileSync(TINY).toString("base64");
+  await page.evaluate((base64) => {
+    const data = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+    const transfer = new DataTransfer();
+    transfer.items.add(new File([data], "dropped.gguf"));
+    document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true }));
+  }, bytes);
+  await page.locator("#model-name", { hasText: "dropped.gguf" }).waitFor();
+  await page.locator("#send:enabled").waitFor(READY);
+  assert.match(await ask("Tell me a story."), /\w/);
+});
+
+test("errors are shown, and the page stays usable", async () => {
+  for (const [address, code] of [["/missing.gguf", "Network"], ["/page.gguf", "ModelFormat"]]) {
+    await page.locator("#open-models").click();
+    await page.getByLabel(/Another one/).fill(server.url + address);
+    await page.keyboard.press("Enter");
+    await page.locator(`#notice[data-code="${code}"]`).waitFor(READY);
+    assert.equal(await page.locator("#notice").getAttribute("role"), "alert");
+  }
+  await page.locator("#open-models").click();
+  await page.getByRole("button", { name: /wisp-tiny/ }).last().click();
+  await page.locator("#send:enabled").waitFor(READY);
+  assert.ok((await ask("Hello!")).length > 0);
+});
+
+test("a model's Markdown can do no harm", async () => {
+  const hostile = [
+    "**bold** `code`", "<img src=x onerror='globalThis.harmed = 1'>", "<script>globalThis.harmed = 1</script>", "[x](javascript:alert(1))",
+    "![y](https://elsewhere.example/pixel.png)", "<form action=//a><input></form>", "<a href='https://example.org' onclick='x()'>z</a>",
+    "<svg><a xlink:href='javascript:1'>", "<style>body{display:none}</style>", "<iframe srcdoc='<script>1</script>'></iframe>",
+  ].join("\n\n");
+  // The worker's first piece of text becomes what a hostile model might write.
+  await page.addInitScript((text) => {
+    const listen = Worker.prototype.addEventListener;
+    Worker.prototype.addEventListener = function (type, listener, ...rest) {
+      const wrapped = (event) => {
+        const first = event.data?.event?.events?.[0];
+        if (first && !globalThis.replaced) {
+          globalThis.replaced = true;
+          first.text = text;
+        }
+        listener(event);
+      };
+      listen.call(this, type, type === "message" ? wrapped : listener, ...rest);
+    };
+  }, hostile);
+  await page.reload();
+  await page.locator("#send:enabled").waitFor(READY);
+  await ask("Hello!");
+  const html = await page.locator(".message.assistant").innerHTML();
+  assert.match(html, /<strong>bold<\/strong> <code>code<\/code>/);
+  assert.doesNotMatch(html, /<(img|script|form|input|svg|style|iframe)|onclick|javascript:/i);
+  assert.match(html, /<a (?=[^>]*href="https:\/\/example.org")(?=[^>]*rel="noopener noreferrer nofollow")/);
+  assert.equal(await page.evaluate(() => globalThis.harmed), undefined);
+  // The policy speaks up about what the sanitiser looks at; nothing is asked for.
+  assert.deepEqual(problems.filter((problem) => problem.startsWith("asks for")), []);
+});
+
+test("the policy stops what is not the page's own", async () => {
+  const blocked = await page.evaluate(() => new Promise((resolve) => {
+    addEventListener("securitypolicyviolation", (event) => resolve(event.effectiveDirective));
+    document.body.append(Object.assign(document.createElement("script"), { textContent: "1" }));
+    setTimeout(() => resolve("nothing"), 2000);
+  }));
+  assert.match(blocked, /script-src/);
+});
+
+test("speed is measured and plotted", async () => {
+  await page.getByRole("button", { name: "Benchmark" }).click();
+  await page.getByRole("button", { name: "Measure" }).click();
+  await page.locator("#bench-status", { hasText: "Done" }).waitFor({ timeout: 240_000 });
+  assert.equal(await page.locator("#bench polyline").count(), 2);
+  assert.equal(await page.locator("#bench tbody tr").count(), 4);
+});
+
+test("the second visit needs no network", async () => {
+  await page.evaluate(() => navigator.serviceWorker.ready);
+  await page.reload();
+  await page.waitForFunction(() => navigator.serviceWorker.controller !== null);
+  await context.setOffline(true);
+  server.state.fault = () => ({ status: 500 });
+  try {
+    await page.reload();
+    await page.locator("#send:enabled").waitFor(READY);
+    assert.match(await ask("Tell me a story about a brave fox."), /Once upon a time/);
+  } finally {
+    server.state.fault = undefined;
+    await context.setOffline(false);
+  }
+});
+
+test("nothing is cut off on a phone or a desktop, in light and dark", async () => {
+  const folder = process.env.WISP_SCREENSHOTS;
+  if (folder) mkdirSync(folder, { recursive: true });
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    for (const [name, width, height] of [["desktop", 1280, 800], ["phone", 360, 740]]) {
+      await page.setViewportSize({ width, height });
+      for (const [what, open] of [["chat", "#show-chat"], ["models", "#open-models"], ["settings", "#open-settings"]]) {
+        await page.locator(open).click();
+        const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+        assert.ok(over <= 0, `${what} is ${over} pixels too wide on a ${name}`);
+        if (folder) await page.screenshot({ path: join(folder, `${name}-${colorScheme}-${what}.png`) });
+        await page.keyboard.press("Escape");
+      }
+    }
+  }
+});

@@ -1,0 +1,33 @@
+// A project that uses the package: it must check with all that TypeScript is strict about.
+import Default, { models, Wisp, WispError, type ChatCompletion, type LoadProgress, type WispErrorCode } from "wisp-web";
+
+export async function main(file: File): Promise<string> {
+  const controller = new AbortController();
+  const onProgress = ({ phase, loaded, total }: LoadProgress) => console.log(phase, loaded / total);
+  const engine: Wisp = await Default.load({ model: file, onProgress, signal: controller.signal, maxLength: 512 });
+  const whole: ChatCompletion = await engine.chat.completions.create({ messages: [{ role: "user", content: "Hello!" }] });
+  const text: string = whole.choices[0].message.content;
+  let streamed = "";
+  const request = { prompt: "Once", stream: true as const, temperature: 0.5, top_p: 0.9, seed: 1, stop: ["."] };
+  for await (const piece of await engine.completions.create(request, { signal: controller.signal })) {
+    streamed += piece.choices[0]?.text ?? "";
+  }
+  // @ts-expect-error: a role that there is not
+  engine.chat.completions.create({ messages: [{ role: "wizard", content: "" }] });
+  // @ts-expect-error: nothing to say
+  engine.chat.completions.create({});
+  const vectors: number[][] = (await engine.embeddings.create({ input: ["a", "b"] })).data.map(({ embedding }) => embedding);
+  const tokens: number[] = await engine.tokenize(text);
+  const rate: number = (await engine.bench({ runs: 1 })).decode.median;
+  engine.lost.then((error) => console.log(error.advice));
+  await engine.unload();
+  await models.clear();
+  return [text, streamed, vectors.length, tokens.length, rate].join();
+}
+
+export function explain(error: unknown): WispErrorCode {
+  return WispError.from(error).code;
+}
+
+// @ts-expect-error: models come from somewhere
+void Wisp.load({ model: 5 });

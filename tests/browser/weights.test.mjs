@@ -1,0 +1,204 @@
+// Weights: streamed in bounded memory over bad connections, kept, checked, listed, deleted; in several files.
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { llama, llamaParts } from "./lib/gguf.mjs";
+import { blank, json, run, shared, TINY } from "./lib/setup.mjs";
+
+const tiny = readFileSync(TINY);
+const big = llama({ layers: 32, width: 1024, hidden: 4096, heads: 16, vocab: 32_000 });
+const middle = llama({ layers: 4, width: 512, hidden: 2048, heads: 8, vocab: 8000 });
+const small = { layers: 2, width: 64, hidden: 128, heads: 2, vocab: 256 };
+const CHUNK = 4 << 20;
+const MOST_WASM = 200e6;
+
+let site;
+before(async () => {
+  const virtual = { "/big.gguf": big, "/middle.gguf": middle, "/small.gguf": llama(small) };
+  llamaParts(small, 3).forEach((part, i) => (virtual[`/small-0000${i + 1}-of-00003.gguf`] = part));
+  site = { ...(await blank({ virtual })), virtual };
+});
+after(() => site.close());
+
+/** Loads a model and draws a token or two; tells what it took. */
+const loadOnce = async ({ Wisp }, { new_tokens = 1, prompt = [1, 2, 3], ...options }) => {
+  const phases = new Set();
+  const wisp = await Wisp.load({ ...options, onProgress: ({ phase }) => phases.add(phase) });
+  const { choices: [{ token_ids }] } = await wisp.completions.create({ prompt, max_tokens: new_tokens, return_token_ids: true, ignore_eos: true });
+  const memory = await wisp.memory();
+  await wisp.unload();
+  return { tokens: token_ids, memory, phases: [...phases] };
+};
+
+/** Requests for a file since the last call. */
+function requests(path) {
+  const found = site.server.state.requests.filter((request) => request.path === path);
+  site.server.state.requests.length = 0;
+  return found.map(({ range }) => Number(/^bytes=(\d+)-/.exec(range)[1]));
+}
+
+test("600 MB over slow and broken connections, in bounded memory, then without a network", async () => {
+  assert.ok(big.size > 600e6, `${big.size}`);
+  let broken = 0;
+  // Every connection breaks after 97 MB, in the middle of a piece; the first megabytes come slowly.
+  site.server.state.fault = ({ path, range }) => {
+    if (path !== "/big.gguf") return {};
+    broken += 1;
+    return { breakAfter: 97_000_000, delay: Number(range?.[1] ?? 0) === 0 ? 2 : 0 };
+  };
+  const first = await run(site.page, loadOnce, { model: "/big.gguf", maxSteps: 1, maxStepTokens: 4 });
+  assert.ok(first.memory, JSON.stringify(first));
+  assert.ok(first.memory.wasm < MOST_WASM, `${first.memory.wasm} bytes of wasm memory`);
+  assert.ok(first.memory.gpu > 600e6);
+  const starts = requests("/big.gguf");
+  assert.ok(broken >= 6, `${broken} connections`);
+  // What has arrived is not asked for again: connections go on where the last one broke.
+  assert.ok(starts.some((start) => start % CHUNK !== 0), "a piece is continued in its middle");
+  site.server.state.fault = ({ path }) => (path === "/big.gguf" ? { status: 503 } : {});
+  const second = await run(site.page, loadOnce, { model: "/big.gguf", maxSteps: 1, maxStepTokens: 4 });
+  assert.deepEqual(second.tokens, first.tokens);
+  assert.ok(second.memory.wasm < MOST_WASM);
+  assert.deepEqual(requests("/big.gguf"), [], "the second load needs no network");
+  site.server.state.fault = undefined;
+  await run(site.page, ({ models }) => models.clear());
+});
+
+test("a load that was stopped goes on where it was", async () => {
+  const stopped = await run(site.page, async ({ Wisp }) => {
+    const controller = new AbortController();
+    const onProgress = ({ loaded }) => loaded > 12e6 && controller.abort();
+    await Wisp.load({ model: "/middle.gguf", onProgress, signal: controller.signal });
+  });
+  assert.equal(stopped.code, "Aborted");
+  requests("/middle.gguf");
+  const whole = await run(site.page, loadOnce, { model: "/middle.gguf" });
+  assert.ok(whole.tokens, JSON.stringify(whole));
+  const starts = requests("/middle.gguf");
+  assert.ok(Math.min(...starts) >= 2 * CHUNK, `asked for again from ${starts}`);
+});
+
+test("what is kept is checked, listed and deleted", async () => {
+  const out = await run(site.page, async ({ models }) => {
+    const listed = await models.list();
+    const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle("wisp-models");
+    for await (const model of folder.values()) {
+      const handle = await model.getFileHandle("1");
+      const stream = await handle.createWritable({ keepExistingData: true });
+      await stream.write({ type: "write", position: 5000, data: new Uint8Array([1, 2, 3]) });
+      await stream.close();
+    }
+    return listed;
+  });
+  assert.equal(out.length, 1);
+  assert.equal(out[0].size, middle.size);
+  assert.equal(out[0].stored, middle.size);
+  requests("/middle.gguf");
+  const got = await run(site.page, loadOnce, { model: "/middle.gguf" });
+  assert.deepEqual(got.phases.includes("downloading"), true);
+  assert.deepEqual(requests("/middle.gguf"), [CHUNK], "only the piece that was damaged");
+  const left = await run(site.page, async ({ models }, url) => [await models.remove(url), await models.remove(url), await models.list()], out[0].url);
+  assert.deepEqual(left, [true, false, []]);
+});
+
+test("a server without ranges", async () => {
+  site.server.state.fault = ({ path }) => (path === "/middle.gguf" ? { ignoreRange: true } : {});
+  const got = await run(site.page, loadOnce, { model: "/middle.gguf" });
+  site.server.state.fault = undefined;
+  assert.ok(got.tokens, JSON.stringify(got));
+  await run(site.page, ({ models }) => models.clear());
+});
+
+test("a model that changes on the server while it is fetched", async () => {
+  let count = 0;
+  site.server.state.fault = ({ path }) => {
+    if (path !== "/middle.gguf") return {};
+    count += 1;
+    return { breakAfter: 6_000_000, headers: { ETag: `"${count}"` } };
+  };
+  const got = await run(site.page, loadOnce, { model: "/middle.gguf" });
+  site.server.state.fault = undefined;
+  assert.equal(got.code, "Network");
+  assert.match(got.message, /has changed/);
+  await run(site.page, ({ models }) => models.clear());
+});
+
+test("a model in GGUF in several files", async () => {
+  const whole = await run(site.page, loadOnce, { model: "/small.gguf", cache: "none" });
+  assert.ok(whole.tokens, JSON.stringify(whole));
+  // The URL of any part names all of them.
+  const parts = await run(site.page, loadOnce, { model: "/small-00002-of-00003.gguf", cache: "none" });
+  assert.ok(parts.tokens, JSON.stringify(parts));
+  const alone = await run(site.page, async ({ Wisp }) => {
+    const part = new File([await (await fetch("/small-00001-of-00003.gguf")).blob()], "small-00001-of-00003.gguf");
+    await Wisp.load({ model: part });
+  });
+  assert.equal(alone.code, "ModelFormat");
+  assert.match(alone.message, /one of 3 parts/);
+});
+
+test("a hub's repository: chosen by encoding, then without a network", async () => {
+  const listing = Buffer.from(JSON.stringify([
+    { type: "file", path: "README.md", size: 10 }, { type: "file", path: "tiny-Q4_K_M.gguf", size: 1 },
+    { type: "file", path: "tiny-F16.gguf", size: tiny.length },
+  ]));
+  const answers = {
+    "/api/models/org/tiny/tree/main": listing, "/org/tiny/resolve/main/tiny-F16.gguf": tiny,
+  };
+  const { serve } = await import("./lib/server.mjs");
+  const virtual = Object.fromEntries(Object.entries(answers).map(([path, bytes]) => [path, { size: bytes.length, read: (start, end) => bytes.subarray(start, end) }]));
+  const hub = await serve({ virtual });
+  hub.state.headers = { "Access-Control-Allow-Origin": "*" };
+  hub.state.fault = ({ request }) => (request.method === "OPTIONS" ? { status: 204, headers: { "Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "Range" } } : {});
+  const model = { repo: "org/tiny", file: "f16", endpoint: hub.url };
+  const first = await run(site.page, loadOnce, { model, new_tokens: 4 });
+  assert.ok(first.tokens, JSON.stringify(first));
+  await hub.close();
+  const second = await run(site.page, loadOnce, { model, new_tokens: 4 });
+  assert.deepEqual(second.tokens, first.tokens);
+  await run(site.page, ({ models }) => models.clear());
+});
+
+for (const name of ["llama", "qwen3"]) {
+  test(`safetensors of ${name} in two files, with what stands beside them`, async (t) => {
+    const folder = shared(`goldens/${name}`);
+    if (!folder) return t.skip("no ../shared");
+    const { tokens, greedy } = json(join(folder, "golden.json"));
+    const files = shards(readFileSync(join(folder, "model.safetensors")));
+    files["config.json"] = readFileSync(join(folder, "config.json"));
+    for (const [file, bytes] of Object.entries(files)) {
+      site.virtual[`/${name}/${file}`] = { size: bytes.length, read: (start, end) => bytes.subarray(start, end) };
+    }
+    const model = `/${name}/model.safetensors.index.json`;
+    const got = await run(site.page, loadOnce, { model, cache: "none", prompt: tokens, new_tokens: greedy.length });
+    assert.deepEqual(got.tokens, greedy, JSON.stringify(got));
+  });
+}
+
+/** A checkpoint cut in two, with its index. */
+function shards(bytes) {
+  const end = 8 + Number(bytes.readBigUInt64LE(0));
+  const header = JSON.parse(bytes.subarray(8, end));
+  const names = Object.keys(header).filter((name) => name !== "__metadata__");
+  const files = {};
+  const weight_map = {};
+  for (const part of [0, 1]) {
+    const file = `model-0000${part + 1}-of-00002.safetensors`;
+    const own = {};
+    const data = [];
+    let at = 0;
+    for (const name of names.filter((_, i) => i % 2 === part)) {
+      const [from, to] = header[name].data_offsets;
+      data.push(bytes.subarray(end + from, end + to));
+      own[name] = { ...header[name], data_offsets: [at, at + to - from] };
+      at += to - from;
+      weight_map[name] = file;
+    }
+    const text = Buffer.from(JSON.stringify(own));
+    const length = Buffer.alloc(8);
+    length.writeBigUInt64LE(BigInt(text.length));
+    files[file] = Buffer.concat([length, text, ...data]);
+  }
+  files["model.safetensors.index.json"] = Buffer.from(JSON.stringify({ metadata: {}, weight_map }));
+  return files;
+}

@@ -1,0 +1,79 @@
+//! Kernel cases as files, for browsers: they run them over their own adapter and compare with what the
+//! host twin wrote here.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    path::PathBuf,
+};
+
+use serde_json::json;
+
+use wisp_shaders::CacheFormat;
+
+use crate::kernels::{Case, Memory, Outputs, fits, workgroups};
+
+/// Bytes of a record beyond which it is left out: a browser's software adapter takes minutes for them.
+const MOST_BYTES: usize = 512 << 10;
+
+/// Where records go, if they are wanted.
+fn folder() -> Option<PathBuf> {
+    std::env::var_os("WISP_KERNEL_RECORDS").map(PathBuf::from)
+}
+
+/// Whether the kernel tests write records instead of running the adapter.
+pub fn wanted() -> bool {
+    folder().is_some()
+}
+
+/// Writes each case of an op, with its twin's outputs, if records are wanted.
+///
+/// A record is the length of its JSON in four bytes, the JSON, and all bytes that the JSON has the
+/// lengths of: parameters, bindings, outputs.
+///
+/// # Panics
+///
+/// If a file cannot be written.
+pub fn write(op: &str, cases: &[Case], expected: &[Outputs]) {
+    let Some(folder) = folder() else { return };
+    // Browsers compare floats and bytes, but decode no caches.
+    let decodes = |memory: &Memory| {
+        let format = memory.cache.map(|(format, _)| format);
+        memory.bound.is_some() && format.is_some_and(|format| format != CacheFormat::F32)
+    };
+    let all = cases.iter().zip(expected);
+    for (case, outputs) in all.filter(|(case, _)| !case.memory.iter().any(decodes)) {
+        let parts: Vec<&[u8]> = std::iter::once(case.params.as_slice())
+            .chain(case.memory.iter().map(|memory| memory.bytes.as_slice()))
+            .chain(outputs.iter().map(Vec::as_slice))
+            .collect();
+        let data = parts.concat();
+        if data.len() > MOST_BYTES {
+            continue;
+        }
+        let kernels = wisp_shaders::candidates(op).filter(|kernel| fits(kernel, case));
+        let runs = kernels.map(|kernel| {
+            let workgroups = workgroups(kernel, &case.grid);
+            json!({ "kernel": kernel.name, "workgroups": workgroups })
+        });
+        let bounds = case.memory.iter().map(|memory| match memory.bound {
+            None => json!("exact"),
+            Some(f64::INFINITY) => json!("any"),
+            Some(bound) => json!(bound),
+        });
+        let head = json!({
+            "op": op,
+            "label": case.label,
+            "dispatches": case.dispatches,
+            "runs": runs.collect::<Vec<_>>(),
+            "bounds": bounds.collect::<Vec<_>>(),
+            "sizes": parts.iter().map(|part| part.len()).collect::<Vec<_>>(),
+        });
+        let head = head.to_string();
+        let record = [&(head.len() as u32).to_le_bytes(), head.as_bytes(), &data].concat();
+        // Equal cases of several tests become one.
+        let mut hash = DefaultHasher::new();
+        record.hash(&mut hash);
+        let name = format!("{op}-{:016x}.case", hash.finish());
+        std::fs::write(folder.join(name), record).expect("WISP_KERNEL_RECORDS is a folder");
+    }
+}

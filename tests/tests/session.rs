@@ -1,0 +1,207 @@
+//! Sessions: several graphs with common weights, and models as functions.
+
+use std::collections::HashMap;
+
+use wisp_engine::{
+    graph::{DType, Graph, Module, Op},
+    session::{CompiledModule, InferenceSession, InitOptions, Tensor},
+    shape,
+    weights::{Encoding, MemoryWeights},
+};
+use wisp_tests::{inside::session, on_every_device, program::Place};
+
+/// `x w + b`, and the greatest place of each row; `scale` makes graphs differ.
+fn graph(name: &str, scale: f32) -> Graph {
+    let mut graph = Graph::new(name);
+    let x = graph.input("x", DType::F32, shape!["tokens", 64u64]);
+    let other = graph.input("other", DType::F32, shape!["tokens", 48u64]);
+    let w = graph.weight("w", Encoding::F32, shape![48u64, 64u64]);
+    let b = graph.weight("b", Encoding::F32, shape![48u64]);
+    let y = graph.add(Op::Linear, &[x, w, b]).unwrap();
+    let sum = graph.add(Op::Add { scale }, &[other, y]).unwrap();
+    let greatest = graph.add(Op::Argmax, &[sum]).unwrap();
+    graph.output("sum", sum);
+    graph.output("greatest", greatest);
+    graph
+}
+
+fn weights() -> MemoryWeights {
+    let mut weights = MemoryWeights::default();
+    weights.insert("w", &[48, 64], &[0.25; 48 * 64]).unwrap();
+    let bias: Vec<f32> = (0..48).map(|i| i as f32).collect();
+    weights.insert("b", &[48], &bias).unwrap();
+    weights
+}
+
+fn options() -> InitOptions<'static> {
+    InitOptions {
+        max_dims: HashMap::from([("tokens".to_string(), 8)]),
+        ..Default::default()
+    }
+}
+
+fn module() -> Module {
+    let mut module = Module::default();
+    module.add(graph("one", 1.0)).unwrap();
+    module.add(graph("two", 2.0)).unwrap();
+    module
+}
+
+fn functions(place: Place) {
+    let session = session(place);
+    let models = session
+        .load_all_blocking(&module(), &weights(), options())
+        .unwrap();
+    let x = Tensor::f32(&[3, 64], &[1.0; 192]).unwrap();
+    let mut other = vec![0.0; 144];
+    (other[5], other[48 + 7]) = (100.0, 200.0);
+    let other = Tensor::f32(&[3, 48], &other).unwrap();
+    for (name, scale) in [("one", 1.0), ("two", 2.0)] {
+        let model = &models[name];
+        let names: Vec<String> = model
+            .inputs()
+            .chain(model.outputs())
+            .map(|port| format!("{}: {}{}", port.name, port.dtype, port.shape))
+            .collect();
+        let ports = [
+            "x: f32[tokens, 64]",
+            "other: f32[tokens, 48]",
+            "sum: f32[tokens, 48]",
+            "greatest: u32[tokens]",
+        ];
+        assert_eq!(names, ports);
+        let outputs = pollster::block_on(model.execute(&[&x, &other])).unwrap();
+        let expected: Vec<f32> = (0..144)
+            .map(|i| other.as_f32().unwrap()[i] + scale * (16.0 + (i % 48) as f32))
+            .collect();
+        assert_eq!(
+            outputs[0].as_f32().unwrap(),
+            expected,
+            "{name} on {place:?}"
+        );
+        assert_eq!(outputs[1].as_u32().unwrap(), [5, 7, 47]);
+        assert_eq!(outputs[1].shape(), [3]);
+        let by_name = [("other", &other), ("x", &x)];
+        let named = pollster::block_on(model.execute_named(&by_name)).unwrap();
+        assert_eq!(
+            (&named["sum"], &named["greatest"]),
+            (&outputs[0], &outputs[1])
+        );
+    }
+}
+
+/// What models have in common is on the device once.
+fn shared_weights(place: Place) {
+    let taken = |load: &dyn Fn(&InferenceSession)| {
+        let session = session(place);
+        load(&session);
+        session.device().allocated().1
+    };
+    let alone = taken(&|session| {
+        session
+            .load_blocking(&graph("one", 1.0), &weights(), options())
+            .unwrap();
+    });
+    let both = taken(&|session| {
+        session
+            .load_all_blocking(&module(), &weights(), options())
+            .unwrap();
+    });
+    let footprint = session(place).compile(&graph("one", 1.0)).unwrap();
+    let footprint = footprint.program().footprint(&options().max_dims, &[]);
+    assert!(footprint.weights > 48 * 64 * 4, "{footprint:?}");
+    assert_eq!(
+        both,
+        2 * alone - footprint.weights,
+        "{footprint:?} on {place:?}"
+    );
+}
+
+on_every_device!(functions, shared_weights);
+
+#[test]
+fn wrong_inputs_are_named() {
+    let session = session(Place::Host);
+    let model = session
+        .load_blocking(&graph("one", 1.0), &weights(), options())
+        .unwrap();
+    let x = Tensor::f32(&[3, 64], &[1.0; 192]).unwrap();
+    let said = |inputs: &[&Tensor]| {
+        let error = pollster::block_on(model.execute(inputs)).unwrap_err();
+        error.to_string()
+    };
+    assert_eq!(
+        said(&[&x]),
+        "one takes 2 inputs (x, other), but 1 are given"
+    );
+    assert_eq!(
+        said(&[&x, &x]),
+        "one: the input \"other\" is f32[3, 64], expected f32[tokens, 48]"
+    );
+    let short = Tensor::f32(&[2, 48], &[1.0; 96]).unwrap();
+    assert_eq!(
+        said(&[&x, &short]),
+        "one: the input \"other\" is f32[2, 48], expected f32[tokens, 48]"
+    );
+    let whole = Tensor::u32(&[3, 48], &[1; 144]).unwrap();
+    assert_eq!(
+        said(&[&x, &whole]),
+        "one: the input \"other\" is u32[3, 48], expected f32[tokens, 48]"
+    );
+    let long = [
+        Tensor::f32(&[9, 64], &[0.0; 576]),
+        Tensor::f32(&[9, 48], &[0.0; 432]),
+    ];
+    let [Some(a), Some(b)] = &long else {
+        panic!("tensors")
+    };
+    assert_eq!(
+        said(&[a, b]),
+        "dimension tokens is 9, the model was made for at most 8"
+    );
+    let named = pollster::block_on(model.execute_named(&[("x", &x)])).unwrap_err();
+    assert_eq!(
+        named.to_string(),
+        "one: the input \"other\" is not given, expected f32[tokens, 48]"
+    );
+    let named = pollster::block_on(model.execute_named(&[("y", &x)])).unwrap_err();
+    assert_eq!(
+        named.to_string(),
+        "one has no input called \"y\"; it has x, other"
+    );
+}
+
+#[test]
+fn problems_of_all_graphs_are_listed_at_once() {
+    let session = session(Place::Host);
+    let mut module = module();
+    let mut third = Graph::new("three");
+    let x = third.input("x", DType::F32, shape![1u64, 32u64]);
+    let w = third.weight("third", Encoding::F32, shape![8u64, 32u64]);
+    let y = third.add(Op::Linear, &[x, w]).unwrap();
+    third.output("y", y);
+    module.add(third).unwrap();
+    let mut weights = MemoryWeights::default();
+    weights.insert("w", &[48, 32], &[0.0; 48 * 32]).unwrap();
+    weights.insert("b", &[48], &[0.0; 48]).unwrap();
+    let error = session
+        .load_all_blocking(&module, &weights, options())
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the checkpoint does not fit one, two, three: third is missing; \
+         w has shape [48, 32], expected [48, 64]"
+    );
+}
+
+#[test]
+fn names_are_given_once() {
+    let mut module = module();
+    let again = module.add(graph("two", 3.0)).unwrap_err();
+    let said = "two graphs are called \"two\": give one of them another name";
+    assert_eq!(again.to_string(), said);
+    let compiled = session(Place::Host).compile_module(&module).unwrap();
+    let twice = [compiled.models(), &compiled.models()[1..]].concat();
+    let error = CompiledModule::new(twice, Default::default()).unwrap_err();
+    assert_eq!(error.to_string(), said);
+}

@@ -1,0 +1,170 @@
+import { WispError } from "./errors.js";
+
+/** A model file that the browser keeps. */
+export interface StoredFile {
+  /** Where it came from: what `remove` takes. */
+  url: string;
+  /** Its size in bytes. */
+  size: number;
+  /** Bytes of it that are stored. */
+  stored: number;
+  /** The server's name for this version of it. */
+  etag: string | null;
+  /** When it was first stored, in milliseconds since 1970. */
+  added: number;
+}
+
+/** Bytes of a piece of a file. Every piece is stored in a file of its own, behind its digest. */
+export const CHUNK = 4 << 20;
+const DIGEST = 32;
+const FOLDER = "wisp-models";
+const ABOUT = "about.json";
+
+type About = Omit<StoredFile, "stored">;
+
+const absent = (error: unknown) => error instanceof DOMException && error.name === "NotFoundError";
+
+async function root(create: boolean): Promise<FileSystemDirectoryHandle> {
+  const storage = await navigator.storage.getDirectory();
+  return storage.getDirectoryHandle(FOLDER, { create });
+}
+
+async function digest(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+}
+
+async function folderName(url: string): Promise<string> {
+  const bytes = await digest(new TextEncoder().encode(url));
+  return Array.from(bytes.slice(0, 16), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** Writes a file in one go: it is there whole, or what it was before. */
+async function write(folder: FileSystemDirectoryHandle, name: string, parts: BlobPart[]): Promise<void> {
+  const handle = await folder.getFileHandle(name, { create: true });
+  const stream = await handle.createWritable();
+  try {
+    for (const part of parts) await stream.write(part);
+    await stream.close();
+  } catch (error) {
+    await stream.abort().catch(() => {});
+    await folder.removeEntry(name).catch(() => {});
+    // That, too, is how Chromium says that there is no room.
+    const full = error instanceof DOMException && error.name === "AbortError";
+    throw full ? new WispError("QuotaExceeded", "the browser gives this page no more storage", error) : WispError.from(error);
+  }
+}
+
+async function readAbout(folder: FileSystemDirectoryHandle): Promise<About | undefined> {
+  try {
+    const file = await (await folder.getFileHandle(ABOUT)).getFile();
+    return JSON.parse(await file.text());
+  } catch (error) {
+    if (absent(error) || error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+/** The stored pieces of one file. */
+export class CachedFile {
+  private constructor(
+    private readonly folder: FileSystemDirectoryHandle,
+    private about: About | undefined,
+    private readonly chunks: Set<number>,
+    private readonly url: string,
+  ) {}
+
+  /** Opens what there is of a file; `undefined` where the browser has no storage for it. */
+  static async open(url: string): Promise<CachedFile | undefined> {
+    try {
+      const folder = await (await root(true)).getDirectoryHandle(await folderName(url), { create: true });
+      const about = await readAbout(folder);
+      const chunks = new Set<number>();
+      for await (const name of folder.keys()) if (/^\d+$/.test(name)) chunks.add(Number(name));
+      return new CachedFile(folder, about, chunks, url);
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** What is known of the file; nothing if nothing is stored. */
+  get known(): { size: number; etag: string | null } | undefined {
+    return this.about;
+  }
+
+  has(index: number): boolean {
+    return this.about !== undefined && this.chunks.has(index);
+  }
+
+  /** Says what the file is. What is stored of another version goes. */
+  async describe(size: number, etag: string | null): Promise<void> {
+    if (this.about?.size === size && this.about.etag === etag) return;
+    for (const index of this.chunks) await this.folder.removeEntry(String(index)).catch(() => {});
+    this.chunks.clear();
+    this.about = { url: this.url, size, etag, added: Date.now() };
+    await write(this.folder, ABOUT, [JSON.stringify(this.about)]);
+  }
+
+  /** A piece, if it is there and sound. */
+  async get(index: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
+    if (!this.has(index)) return undefined;
+    try {
+      const file = await (await this.folder.getFileHandle(String(index))).getFile();
+      const bytes = new Uint8Array(await file.arrayBuffer());
+      const data = bytes.subarray(DIGEST);
+      const found = await digest(data);
+      if (bytes.length > DIGEST && found.every((byte, i) => byte === bytes[i])) return data;
+    } catch (error) {
+      if (!absent(error)) throw error;
+    }
+    this.chunks.delete(index);
+    await this.folder.removeEntry(String(index)).catch(() => {});
+    return undefined;
+  }
+
+  async put(index: number, data: Uint8Array<ArrayBuffer>): Promise<void> {
+    await write(this.folder, String(index), [await digest(data), data]);
+    this.chunks.add(index);
+  }
+}
+
+/** The model files that the browser keeps. */
+export const models = {
+  /** Lists them. */
+  async list(): Promise<StoredFile[]> {
+    const files: StoredFile[] = [];
+    try {
+      for await (const folder of (await root(false)).values()) {
+        if (folder.kind !== "directory") continue;
+        const about = await readAbout(folder);
+        if (!about) continue;
+        let stored = 0;
+        for await (const entry of folder.values()) {
+          if (entry.kind === "file" && /^\d+$/.test(entry.name)) stored += (await entry.getFile()).size - DIGEST;
+        }
+        files.push({ ...about, stored });
+      }
+    } catch (error) {
+      if (!absent(error)) throw WispError.from(error);
+    }
+    return files.sort((a, b) => a.added - b.added);
+  },
+
+  /** Deletes one by its address. False if it was not there. */
+  async remove(url: string): Promise<boolean> {
+    try {
+      await (await root(false)).removeEntry(await folderName(url), { recursive: true });
+      return true;
+    } catch (error) {
+      if (absent(error)) return false;
+      throw WispError.from(error);
+    }
+  },
+
+  /** Deletes all. */
+  async clear(): Promise<void> {
+    const storage = await navigator.storage.getDirectory();
+    await storage.removeEntry(FOLDER, { recursive: true }).catch((error: unknown) => {
+      if (!absent(error)) throw WispError.from(error);
+    });
+  },
+};

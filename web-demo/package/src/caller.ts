@@ -1,0 +1,73 @@
+import type { Core, Emit } from "./core.js";
+import { check, WispError } from "./errors.js";
+
+/** Calls the engine's methods, wherever it runs. */
+export interface Caller {
+  call<T>(name: string, args?: unknown, emit?: Emit, signal?: AbortSignal): Promise<T>;
+  /** Ends the engine and all that runs. */
+  close(): void;
+}
+
+/** The engine in a worker of its own. */
+export class WorkerCaller implements Caller {
+  private readonly worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "wisp" });
+  private next = 0;
+  private readonly open = new Map<number, { emit: Emit | undefined; done: (value: any) => void; fail: (error: unknown) => void }>();
+
+  constructor() {
+    this.worker.addEventListener("message", ({ data }) => {
+      const call = this.open.get(data.id);
+      if ("event" in data) return call?.emit?.(data.event);
+      // Events of a call may come after its end: that a device was lost.
+      if ("error" in data) call?.fail(new WispError(data.error.code, data.error.message));
+      else call?.done(data.result);
+    });
+    this.worker.addEventListener("error", (event) => {
+      const error = new WispError("Internal", event.message || "the worker cannot be started");
+      for (const call of this.open.values()) call.fail(error);
+    });
+  }
+
+  call<T>(name: string, args: unknown = {}, emit?: Emit, signal?: AbortSignal): Promise<T> {
+    const id = this.next++;
+    return new Promise<T>((done, fail) => {
+      check(signal);
+      const stop = () => this.worker.postMessage({ id, call: "abort" });
+      signal?.addEventListener("abort", stop);
+      const end = <A>(settle: (value: A) => void) => (value: A) => {
+        signal?.removeEventListener("abort", stop);
+        if (name !== "load") this.open.delete(id);
+        settle(value);
+      };
+      this.open.set(id, { emit, done: end(done), fail: end(fail) });
+      this.worker.postMessage({ id, call: name, args });
+    });
+  }
+
+  close(): void {
+    this.worker.terminate();
+    for (const call of this.open.values()) call.fail(new WispError("Aborted", "the model was unloaded"));
+    this.open.clear();
+  }
+}
+
+/** The engine on this thread. */
+export class DirectCaller implements Caller {
+  private constructor(private readonly core: Core) {}
+
+  static async create(): Promise<DirectCaller> {
+    const { Core } = await import("./core.js");
+    return new DirectCaller(new Core());
+  }
+
+  async call<T>(name: string, args: unknown = {}, emit: Emit = () => {}, signal?: AbortSignal): Promise<T> {
+    check(signal);
+    try {
+      return (await this.core.calls[name]!(args, emit, signal ?? new AbortController().signal)) as T;
+    } catch (error) {
+      throw WispError.from(error);
+    }
+  }
+
+  close(): void {}
+}

@@ -1,0 +1,286 @@
+import { CachedFile, CHUNK } from "./cache.js";
+import { check, WispError } from "./errors.js";
+
+/** A file that the engine reads in pieces. */
+export interface SourceFile {
+  readonly name: string;
+  readonly size: number;
+  read(start: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
+}
+
+/** Where the last bytes came from. */
+export type Origin = "network" | "storage" | "file";
+
+/** How a file is fetched. */
+export interface FetchOptions {
+  signal?: AbortSignal | undefined;
+  /** `prefer`: keep it if there is room; `require`: fail if there is none; `none`: do not. */
+  cache: "prefer" | "require" | "none";
+  headers?: Record<string, string> | undefined;
+  onOrigin: (origin: Origin) => void;
+  onWarning: (warning: WispError) => void;
+}
+
+/** A file that the visitor chose. */
+export class LocalFile implements SourceFile {
+  constructor(private readonly file: File, private readonly onOrigin: (origin: Origin) => void) {}
+
+  get name(): string {
+    return this.file.name;
+  }
+
+  get size(): number {
+    return this.file.size;
+  }
+
+  async read(start: number, end: number): Promise<Uint8Array<ArrayBuffer>> {
+    this.onOrigin("file");
+    try {
+      return new Uint8Array(await this.file.slice(start, end).arrayBuffer());
+    } catch (error) {
+      throw new WispError("ModelFormat", `${this.name} cannot be read any more: was it moved or changed?`, error);
+    }
+  }
+}
+
+/** Tries in a row that brought nothing, before a download is given up. */
+const TRIES = 6;
+const TRIES_TO_OPEN = 3;
+/** Milliseconds before the second try; twice as many before each further one. */
+const PAUSE = 250;
+/** Reads of at most this many bytes that nothing is stored for are fetched by themselves. */
+const SMALL = 256 << 10;
+/** So many pieces are read through rather than left out by a new request. */
+const NEAR = 2;
+
+const pause = (milliseconds: number, signal?: AbortSignal) =>
+  new Promise<void>((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal?.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+  });
+
+/** A body that is being received. */
+interface Stream {
+  reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>;
+  /** Of the next byte of `rest`, or of what comes next. */
+  at: number;
+  rest: Uint8Array<ArrayBuffer>;
+}
+
+/** A file behind a URL, fetched by ranges, continued after broken connections, kept in storage. */
+export class HttpFile implements SourceFile {
+  readonly name: string;
+  size = 0;
+  private etag: string | null = null;
+  private stream: Stream | undefined;
+  private recent = new Map<number, Uint8Array<ArrayBuffer>>();
+
+  private constructor(
+    readonly url: string,
+    private readonly options: FetchOptions,
+    private cached: CachedFile | undefined,
+  ) {
+    this.name = decodeURIComponent(new URL(url).pathname.split("/").pop() || url);
+  }
+
+  /** Opens a file: from storage without a word to the network, if it is known there. */
+  static async open(url: string, options: FetchOptions): Promise<HttpFile> {
+    const cached = options.cache === "none" ? undefined : await CachedFile.open(url);
+    if (!cached && options.cache === "require") {
+      throw new WispError("QuotaExceeded", "the browser gives this page no storage");
+    }
+    const file = new HttpFile(url, options, cached);
+    if (cached?.known) {
+      file.size = cached.known.size;
+      file.etag = cached.known.etag;
+    } else {
+      await file.retrying(() => file.connect(0));
+    }
+    return file;
+  }
+
+  /** The whole of a small file. */
+  async text(): Promise<Uint8Array<ArrayBuffer>> {
+    return this.read(0, this.size);
+  }
+
+  async read(start: number, end: number): Promise<Uint8Array<ArrayBuffer>> {
+    check(this.options.signal);
+    const first = Math.floor(start / CHUNK);
+    const last = Math.floor((end - 1) / CHUNK);
+    if (end - start <= SMALL && !this.isNear(first)) return this.range(start, end);
+    const out = new Uint8Array(end - start);
+    for (let index = first; index <= last; index++) {
+      const chunk = await this.chunk(index);
+      const from = Math.max(start - index * CHUNK, 0);
+      const part = chunk.subarray(from, end - index * CHUNK);
+      out.set(part, index * CHUNK + from - start);
+    }
+    return out;
+  }
+
+  /** Ends the download that is under way. */
+  close(): void {
+    this.stream?.reader.cancel().catch(() => {});
+    this.stream = undefined;
+    this.recent.clear();
+  }
+
+  private isNear(index: number): boolean {
+    if (this.cached || this.recent.has(index)) return true;
+    const next = this.stream ? Math.floor(this.stream.at / CHUNK) : -1;
+    return index >= next && index <= next + NEAR;
+  }
+
+  private async chunk(index: number): Promise<Uint8Array<ArrayBuffer>> {
+    const recent = this.recent.get(index);
+    if (recent) return recent;
+    let chunk = await this.cached?.get(index);
+    if (chunk) {
+      this.options.onOrigin("storage");
+    } else {
+      this.options.onOrigin("network");
+      const next = this.stream ? this.stream.at / CHUNK : -1;
+      const through = next >= 0 && next <= index && index - next <= NEAR;
+      for (let i = through ? next : index; i <= index; i++) chunk = await this.download(i);
+    }
+    this.remember(index, chunk!);
+    return chunk!;
+  }
+
+  private remember(index: number, chunk: Uint8Array<ArrayBuffer>): void {
+    this.recent.set(index, chunk);
+    if (this.recent.size > 2) this.recent.delete(this.recent.keys().next().value!);
+  }
+
+  /** Receives one piece and stores it. */
+  private async download(index: number): Promise<Uint8Array<ArrayBuffer>> {
+    const start = index * CHUNK;
+    const chunk = new Uint8Array(Math.min(CHUNK, this.size - start));
+    let have = 0;
+    await this.retrying(async (progress) => {
+      if (this.stream?.at !== start + have) await this.connect(start + have);
+      while (have < chunk.length) {
+        const part = await this.receive(chunk.length - have);
+        chunk.set(part, have);
+        have += part.length;
+        progress();
+      }
+    });
+    try {
+      await this.cached?.put(index, chunk);
+    } catch (error) {
+      const warning = WispError.from(error);
+      if (this.options.cache === "require") throw warning;
+      // It goes on without being kept.
+      this.options.onWarning(warning);
+      this.cached = undefined;
+    }
+    return chunk;
+  }
+
+  /** A few bytes, by a request of their own. */
+  private async range(start: number, end: number): Promise<Uint8Array<ArrayBuffer>> {
+    return this.retrying(async () => {
+      const response = await this.request(`bytes=${start}-${end - 1}`);
+      if (response.status !== 206) throw new WispError("Network", `${this.url}: the server sends no ranges`);
+      return new Uint8Array(await response.arrayBuffer());
+    });
+  }
+
+  /** The next bytes of the stream, at most so many. */
+  private async receive(most: number): Promise<Uint8Array<ArrayBuffer>> {
+    const stream = this.stream!;
+    if (stream.rest.length === 0) {
+      const { done, value } = await stream.reader.read();
+      if (done) throw new TypeError(`the connection ended at byte ${stream.at}`);
+      stream.rest = value;
+    }
+    const part = stream.rest.subarray(0, most);
+    stream.rest = stream.rest.subarray(part.length);
+    stream.at += part.length;
+    return part;
+  }
+
+  private async request(range: string): Promise<Response> {
+    const { signal, headers } = this.options;
+    const response = await fetch(this.url, {
+      headers: { ...headers, Range: range },
+      credentials: "same-origin",
+      cache: "no-store",
+      ...(signal ? { signal } : {}),
+    });
+    if (response.status === 416) {
+      throw new WispError("ModelFormat", `${this.name} is empty or shorter than it was`);
+    }
+    if (response.status >= 500 || response.status === 429) throw new TypeError(`HTTP status ${response.status}`);
+    if (!response.ok) {
+      throw new WispError("Network", `${this.url}: the server answers with HTTP status ${response.status}`);
+    }
+    return response;
+  }
+
+  /** Opens a stream at a byte. */
+  private async connect(start: number): Promise<void> {
+    this.stream?.reader.cancel().catch(() => {});
+    this.stream = undefined;
+    const response = await this.request(`bytes=${start}-`);
+    const range = /^bytes (\d+)-\d+\/(\d+)$/.exec(response.headers.get("Content-Range") ?? "");
+    const partial = response.status === 206;
+    let size = range ? Number(range[2]) : Number(response.headers.get("Content-Length") ?? 0) + (partial ? start : 0);
+    if (!size && this.size) size = this.size;
+    if (!size || !response.body) {
+      throw new WispError("ModelFormat", `${this.name} is empty, or the server does not say how long it is`);
+    }
+    const etag = response.headers.get("ETag") ?? response.headers.get("Last-Modified");
+    if (this.size && (this.size !== size || this.etag !== etag)) {
+      await this.cached?.describe(size, etag).catch(() => {});
+      throw new WispError("Network", `${this.name} has changed on the server since its download began: load it again`);
+    }
+    this.size = size;
+    this.etag = etag;
+    await this.keep();
+    const reader = response.body.getReader() as Stream["reader"];
+    this.stream = { reader, at: partial ? start : 0, rest: new Uint8Array(0) };
+    // A server without ranges sends all from the start.
+    while (this.stream.at < start) await this.receive(start - this.stream.at);
+  }
+
+  private async keep(): Promise<void> {
+    try {
+      await this.cached?.describe(this.size, this.etag);
+    } catch (error) {
+      const warning = WispError.from(error);
+      if (this.options.cache === "require") throw warning;
+      this.options.onWarning(warning);
+      this.cached = undefined;
+    }
+  }
+
+  /** Tries again after a broken connection, until nothing comes any more. */
+  private async retrying<T>(run: (progress: () => void) => Promise<T>): Promise<T> {
+    for (let failures = 0; ; ) {
+      try {
+        return await run(() => (failures = 0));
+      } catch (error) {
+        check(this.options.signal);
+        if (error instanceof WispError) throw error;
+        this.stream?.reader.cancel().catch(() => {});
+        this.stream = undefined;
+        failures += 1;
+        // What never answered will hardly do so later.
+        if (failures >= (this.size ? TRIES : TRIES_TO_OPEN)) throw this.explain(error);
+        await pause(PAUSE * 2 ** (failures - 1), this.options.signal);
+      }
+    }
+  }
+
+  private explain(error: unknown): WispError {
+    const other = new URL(this.url).origin !== globalThis.location?.origin;
+    const hint = other && this.size === 0
+      ? " (it cannot be reached, or it does not allow other sites to read it: CORS)"
+      : "";
+    const { message } = WispError.from(error);
+    return new WispError("Network", `${this.url} cannot be fetched${hint}: ${message}`, error);
+  }
+}

@@ -1,0 +1,216 @@
+import { models, type StoredFile } from "./cache.js";
+import { type Caller, DirectCaller, WorkerCaller } from "./caller.js";
+import type { EngineOptions, LoadProgress, Memory, ModelInfo } from "./core.js";
+import { WispError, type WispErrorCode } from "./errors.js";
+import { Generation } from "./generate.js";
+import type {
+  ChatCompletion, ChatCompletionChunk, ChatParams, Completion, CompletionParams, EmbeddingParams,
+  Embeddings, FinishReason, GenerateParams, RequestOptions, Usage,
+} from "./openai.js";
+import type { HubSource, ModelSource } from "./source.js";
+
+export * from "./openai.js";
+export { WispError, models };
+export type { EngineOptions, HubSource, LoadProgress, Memory, ModelInfo, ModelSource, StoredFile, WispErrorCode };
+
+/** How a model is loaded. */
+export interface LoadOptions extends EngineOptions {
+  /** Which; the small one of this package unless given. */
+  model?: ModelSource;
+  /** Told how far it has come. */
+  onProgress?: (progress: LoadProgress) => void;
+  /** Told what went wrong without stopping it: that there is no room to keep the model. */
+  onWarning?: (warning: WispError) => void;
+  /** Stops it. */
+  signal?: AbortSignal;
+  /** False: on this thread instead of a worker's. */
+  worker?: boolean;
+}
+
+/** What is measured. */
+export interface BenchOptions {
+  /** Tokens of the prompt; 32 unless given. */
+  promptTokens?: number;
+  /** Tokens to generate; 32 unless given. */
+  newTokens?: number;
+  /** How many times; 3 unless given. */
+  runs?: number;
+}
+
+/** Tokens a second over the runs. */
+export interface Rate {
+  tokens: number;
+  median: number;
+  least: number;
+  most: number;
+}
+
+/** A model's speed. */
+export interface BenchReport {
+  prefill: Rate;
+  decode: Rate;
+}
+
+type ChatDelta = ChatCompletionChunk["choices"][0]["delta"];
+
+const withTokens = (params: GenerateParams, token_ids: number[]) => (params.return_token_ids ? { token_ids } : {});
+
+/** A loaded model. */
+export class Wisp {
+  /** Resolves when the GPU is lost; the engine must then be loaded again. Never rejects. */
+  readonly lost: Promise<WispError>;
+  private readonly tellLost: (error: WispError) => void;
+
+  private constructor(private readonly caller: Caller, private known: ModelInfo | undefined) {
+    let tell: (error: WispError) => void = () => {};
+    this.lost = new Promise((resolve) => (tell = resolve));
+    this.tellLost = tell;
+  }
+
+  /** Loads a model. */
+  static async load(options: LoadOptions = {}): Promise<Wisp> {
+    const { model = "inside", onProgress, onWarning, signal, worker = true, ...engine } = options;
+    const caller = worker ? new WorkerCaller() : await DirectCaller.create();
+    const wisp = new Wisp(caller, undefined);
+    const emit = (event: any) => {
+      if (event.progress) onProgress?.(event.progress);
+      if (event.warning) onWarning?.(new WispError(event.warning.code, event.warning.message));
+      if (event.lost) wisp.tellLost(new WispError("DeviceLost", event.lost));
+    };
+    // A worker resolves addresses against its own.
+    const absolute = typeof model === "string" && /^\.{0,2}\//.test(model) ? new URL(model, document.baseURI).href : model;
+    try {
+      wisp.known = await caller.call<ModelInfo>("load", { model: absolute, options: engine }, emit, signal);
+      return wisp;
+    } catch (error) {
+      caller.close();
+      throw WispError.from(error);
+    }
+  }
+
+  /** The model files that the browser keeps. */
+  static readonly models = models;
+
+  /** What is known of the model. */
+  get info(): ModelInfo {
+    return this.known!;
+  }
+
+  readonly chat = { completions: { create: this.createChat.bind(this) as ChatCreate } };
+  readonly completions = { create: this.createCompletion.bind(this) as CompletionCreate };
+  readonly embeddings = { create: this.createEmbeddings.bind(this) };
+
+  /** The tokens of a text; `special`: as a prompt, with the tokens that begin one. */
+  async tokenize(text: string, { special = false } = {}): Promise<number[]> {
+    return Array.from(await this.caller.call<Uint32Array>("encode", { text, special }));
+  }
+
+  /** The text of tokens. */
+  async detokenize(tokens: number[]): Promise<string> {
+    return this.caller.call("decode", { tokens });
+  }
+
+  /** Measures the model's speed. */
+  async bench({ promptTokens = 32, newTokens = 32, runs = 3 }: BenchOptions = {}): Promise<BenchReport> {
+    return this.caller.call("bench", { promptTokens, newTokens, runs });
+  }
+
+  /** Bytes in use. */
+  async memory(): Promise<Memory> {
+    return this.caller.call("memory");
+  }
+
+  /** Ends what runs and frees the GPU's memory. */
+  async unload(): Promise<void> {
+    await this.caller.call("unload").catch(() => {});
+    this.caller.close();
+  }
+
+  private async createChat(params: ChatParams, request: RequestOptions = {}): Promise<unknown> {
+    const run = new Generation(this.caller, "chatcmpl", { messages: params.messages }, params, request);
+    if (params.stream) return this.chatChunks(run, params);
+    const { text: content, finish, tokens } = await run.whole();
+    return {
+      id: run.id, object: "chat.completion", created: run.created, model: this.info.name,
+      choices: [{
+        index: 0, message: { role: "assistant", content, refusal: null }, logprobs: null, finish_reason: finish ?? "length",
+        ...withTokens(params, tokens),
+      }],
+      usage: run.usage,
+    } satisfies ChatCompletion;
+  }
+
+  private async *chatChunks(run: Generation, params: ChatParams): AsyncGenerator<ChatCompletionChunk> {
+    const withUsage = params.stream_options?.include_usage === true;
+    const head = {
+      id: run.id, object: "chat.completion.chunk" as const, created: run.created, model: this.info.name,
+      ...(withUsage ? { usage: null } : {}),
+    };
+    const chunk = (delta: ChatDelta, finish: FinishReason | null, tokens: number[] = []): ChatCompletionChunk => ({
+      ...head, choices: [{ index: 0, delta, logprobs: null, finish_reason: finish, ...withTokens(params, tokens) }],
+    });
+    yield chunk({ role: "assistant", content: "" }, null);
+    for await (const { text, finish, tokens } of run.pieces()) {
+      if (text || tokens.length > 0) yield chunk({ content: text }, null, tokens);
+      if (finish) yield chunk({}, finish);
+    }
+    if (withUsage) yield { ...head, choices: [], usage: run.usage };
+  }
+
+  private async createCompletion(params: CompletionParams, request: RequestOptions = {}): Promise<unknown> {
+    const { prompt } = params;
+    const given = typeof prompt === "string" ? { text: prompt } : { tokens: prompt };
+    const run = new Generation(this.caller, "cmpl", given, params, request);
+    const echo = !params.echo ? "" : typeof prompt === "string" ? prompt : await this.detokenize(prompt);
+    if (params.stream) return this.completionPieces(run, params, echo);
+    const { text, finish, tokens } = await run.whole();
+    return { ...this.completion(run, params, echo + text, finish ?? "length", tokens), usage: run.usage };
+  }
+
+  private completion(
+    run: Generation, params: CompletionParams, text: string, finish: FinishReason | null, tokens: number[] = [],
+  ): Completion {
+    return {
+      id: run.id, object: "text_completion", created: run.created, model: this.info.name,
+      choices: [{ index: 0, text, logprobs: null, finish_reason: finish, ...withTokens(params, tokens) }],
+    };
+  }
+
+  private async *completionPieces(run: Generation, params: CompletionParams, echo: string): AsyncGenerator<Completion> {
+    if (echo) yield this.completion(run, params, echo, null);
+    for await (const { text, finish, tokens } of run.pieces()) {
+      if (text || finish || tokens.length > 0) yield this.completion(run, params, text, finish, tokens);
+    }
+    if (params.stream_options?.include_usage) {
+      yield { ...this.completion(run, params, "", null), choices: [], usage: run.usage };
+    }
+  }
+
+  private async createEmbeddings({ input }: EmbeddingParams): Promise<Embeddings> {
+    const texts = typeof input === "string" ? [input] : input;
+    const [tokens = 0, ...numbers] = await this.caller.call<Float32Array>("embed", { texts });
+    const width = numbers.length / Math.max(texts.length, 1);
+    return {
+      object: "list",
+      model: this.info.name,
+      data: texts.map((_, index) => ({
+        object: "embedding", index, embedding: numbers.slice(index * width, (index + 1) * width),
+      })),
+      usage: { prompt_tokens: tokens, total_tokens: tokens },
+    };
+  }
+}
+
+/** `chat.completions.create`: with `stream`, chunks as they come. */
+export interface ChatCreate {
+  (params: ChatParams & { stream: true }, request?: RequestOptions): Promise<AsyncIterable<ChatCompletionChunk>>;
+  (params: ChatParams & { stream?: false | null }, request?: RequestOptions): Promise<ChatCompletion>;
+}
+
+/** `completions.create`: with `stream`, pieces as they come. */
+export interface CompletionCreate {
+  (params: CompletionParams & { stream: true }, request?: RequestOptions): Promise<AsyncIterable<Completion>>;
+  (params: CompletionParams & { stream?: false | null }, request?: RequestOptions): Promise<Completion & { usage: Usage }>;
+}
+
+export default Wisp;

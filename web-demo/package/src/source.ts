@@ -1,0 +1,207 @@
+import { WispError } from "./errors.js";
+import { type FetchOptions, HttpFile, LocalFile, type SourceFile } from "./files.js";
+
+/** Which model to load. */
+export type ModelSource =
+  /** `"inside"` (the model of the package), the URL of a file, or a hub repository: `org/name`,
+   *  `org/name:encoding` or `org/name:file`. */
+  | string
+  /** A file that the visitor chose. */
+  | File
+  /** Several: the parts of one in GGUF, or safetensors with what stands beside them. */
+  | readonly File[]
+  /** The URLs of such files. */
+  | { readonly urls: readonly string[] }
+  /** A repository of a hub. */
+  | HubSource;
+
+/** A repository of a hub. */
+export interface HubSource {
+  /** `org/name`. */
+  readonly repo: string;
+  /** A file of it, or an encoding such as `q4_k`; otherwise the smallest GGUF, or safetensors. */
+  readonly file?: string;
+  /** A branch, tag or commit; `main` unless given. */
+  readonly revision?: string;
+  /** `https://huggingface.co` unless given. */
+  readonly endpoint?: string;
+  /** For repositories that are not public. */
+  readonly token?: string;
+}
+
+/** A model's files, open. */
+export interface OpenModel {
+  name: string;
+  weights: SourceFile[];
+  /** What describes it beside its weights, by name. */
+  texts: Record<string, Uint8Array>;
+}
+
+/** What may stand beside safetensors. */
+const TEXTS = [
+  "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+  "added_tokens.json", "generation_config.json", "chat_template.jinja", "chat_template.json",
+  "modules.json", "sentence_bert_config.json", "1_Pooling/config.json",
+];
+const INDEX = "model.safetensors.index.json";
+const PART = /-(\d{5})-of-(\d{5})\.gguf$/;
+
+const isWeights = (name: string) => /\.(gguf|safetensors)$/.test(name);
+
+/** The names of all parts of a GGUF file that is in several. */
+function parts(name: string): string[] {
+  const part = PART.exec(name);
+  if (!part) return [name];
+  const number = (i: number) => String(i + 1).padStart(5, "0");
+  return Array.from({ length: Number(part[2]) }, (_, i) => name.replace(PART, `-${number(i)}-of-${part[2]}.gguf`));
+}
+
+/** Opens what a source names. */
+export async function open(source: ModelSource, options: FetchOptions): Promise<OpenModel> {
+  if (source === "inside") {
+    const url = new URL("./wisp-tiny.gguf", import.meta.url).href;
+    return { ...(await openUrls([url], { ...options, cache: "none" })), name: "wisp-tiny" };
+  }
+  if (source instanceof File) return openFiles([source], options);
+  if (Array.isArray(source)) return openFiles(source, options);
+  if (typeof source !== "string") {
+    return "urls" in source ? openUrls(source.urls, options) : openHub(source as HubSource, options);
+  }
+  const hub = /^([\w.-]+\/[\w.-]+)(?::(.+))?$/.exec(source);
+  if (hub && !isWeights(hub[1]!)) return openHub({ repo: hub[1]!, ...(hub[2] ? { file: hub[2] } : {}) }, options);
+  return openUrls([source], options);
+}
+
+async function openFiles(files: readonly File[], options: FetchOptions): Promise<OpenModel> {
+  const local = (file: File) => new LocalFile(file, options.onOrigin);
+  const weights = files.filter((file) => isWeights(file.name));
+  const texts: OpenModel["texts"] = {};
+  for (const file of files) {
+    if (!isWeights(file.name)) texts[file.name] = new Uint8Array(await file.arrayBuffer());
+  }
+  // One file is taken for a model whatever it is called; its bytes tell.
+  const chosen = files.length === 1 ? files : weights;
+  if (chosen.length === 0) throw new WispError("ModelFormat", "there is no .gguf or .safetensors file among these");
+  return { name: chosen[0]!.name, weights: chosen.map(local), texts: files.length === 1 ? {} : texts };
+}
+
+/** Opens files one after the other, so that one that fails leaves nothing open. */
+async function openAll(urls: readonly string[], options: FetchOptions): Promise<HttpFile[]> {
+  const files: HttpFile[] = [];
+  try {
+    for (const url of urls) files.push(await HttpFile.open(url, options));
+  } catch (error) {
+    for (const file of files) file.close();
+    throw error;
+  }
+  return files;
+}
+
+async function openUrls(given: readonly string[], options: FetchOptions): Promise<OpenModel> {
+  let urls: string[];
+  try {
+    urls = given.map((url) => new URL(url, globalThis.location?.href).href);
+  } catch {
+    throw new WispError("Network", `${given.join(", ")} is neither an address nor a repository such as org/name`);
+  }
+  const [first] = urls;
+  if (!first) throw new WispError("ModelFormat", "no address is given");
+  const name = new URL(first).pathname.split("/").pop() || first;
+  if (name === INDEX || urls.some((url) => new URL(url).pathname.endsWith(".safetensors"))) {
+    return openLayout(name, urls, (file) => new URL(file, first).href, options);
+  }
+  if (urls.length === 1) urls = parts(first);
+  return { name, weights: await openAll(urls, options), texts: {} };
+}
+
+/** Opens safetensors and what stands beside them. */
+async function openLayout(
+  name: string,
+  urls: readonly string[],
+  beside: (file: string) => string,
+  options: FetchOptions,
+): Promise<OpenModel> {
+  let weights = [...urls];
+  const index = urls.find((url) => new URL(url).pathname.endsWith(INDEX));
+  if (index) weights = (await shards(index, options)).map(beside);
+  const texts: OpenModel["texts"] = {};
+  for (const file of TEXTS) {
+    const text = await optional(beside(file), options);
+    if (text) texts[file] = text;
+  }
+  return { name, weights: await openAll(weights, options), texts };
+}
+
+/** The files that an index names. */
+async function shards(index: string, options: FetchOptions): Promise<string[]> {
+  const file = await HttpFile.open(index, options);
+  try {
+    const { weight_map } = JSON.parse(new TextDecoder().decode(await file.text()));
+    const names = [...new Set(Object.values(weight_map as Record<string, string>))].sort();
+    if (!names.every((name) => /^[\w.-]+\.safetensors$/.test(name))) throw new Error("it names odd files");
+    return names;
+  } catch (error) {
+    if (error instanceof WispError) throw error;
+    throw new WispError("ModelFormat", `${file.name} is no index of safetensors`, error);
+  } finally {
+    file.close();
+  }
+}
+
+/** A small file that need not be there. */
+async function optional(url: string, options: FetchOptions): Promise<Uint8Array | undefined> {
+  try {
+    const file = await HttpFile.open(url, options);
+    const text = await file.text();
+    file.close();
+    return text;
+  } catch (error) {
+    if (error instanceof WispError && /HTTP status 40[134]/.test(error.message)) return undefined;
+    throw error;
+  }
+}
+
+interface HubEntry {
+  path: string;
+  size: number;
+  type: string;
+}
+
+/** The file of a repository that is meant: by name, by encoding, or the smallest. */
+function choose(source: HubSource, entries: readonly HubEntry[]): string | undefined {
+  const wanted = source.file?.toLowerCase();
+  const files = entries.filter((entry) => isWeights(entry.path) && !/mmproj|imatrix/i.test(entry.path));
+  const exact = files.find((entry) => entry.path.toLowerCase() === wanted);
+  if (exact) return exact.path;
+  const ggufs = files.filter((entry) => entry.path.endsWith(".gguf"));
+  const named = ggufs.filter((entry) => !wanted || entry.path.toLowerCase().includes(wanted));
+  return named.sort((a, b) => a.size - b.size || (a.path < b.path ? -1 : 1))[0]?.path;
+}
+
+async function openHub(source: HubSource, given: FetchOptions): Promise<OpenModel> {
+  const endpoint = source.endpoint ?? "https://huggingface.co";
+  const revision = source.revision ?? "main";
+  const headers = source.token ? { Authorization: `Bearer ${source.token}` } : undefined;
+  const options = { ...given, headers };
+  const beside = (file: string) => `${endpoint}/${source.repo}/resolve/${revision}/${file}`;
+  const listing = await HttpFile.open(`${endpoint}/api/models/${source.repo}/tree/${revision}?recursive=true`, options);
+  let entries: HubEntry[];
+  try {
+    entries = JSON.parse(new TextDecoder().decode(await listing.text()));
+  } catch (error) {
+    if (error instanceof WispError) throw error;
+    throw new WispError("Network", `${endpoint} does not answer as a hub does`, error);
+  } finally {
+    listing.close();
+  }
+  const chosen = choose(source, entries);
+  if (chosen?.endsWith(".gguf")) {
+    return { name: source.repo, weights: await openAll(parts(chosen).map(beside), options), texts: {} };
+  }
+  const there = new Set(entries.map((entry) => entry.path));
+  const weights = chosen ?? (there.has(INDEX) ? INDEX : "model.safetensors");
+  if (!there.has(weights)) {
+    throw new WispError("ModelFormat", `${source.repo} has no model that Wisp reads: no GGUF${source.file ? ` of ${source.file}` : ""}, no safetensors`);
+  }
+  return openLayout(source.repo, [beside(weights)], beside, options);
+}

@@ -1,0 +1,96 @@
+import { type LoadProgress, type ModelSource, Wisp, WispError } from "wisp-web";
+import { announce, byId, make, size } from "./dom.js";
+
+const PHASES: Record<LoadProgress["phase"], string> = {
+  starting: "Starting", opening: "Opening the model", downloading: "Downloading", reading: "Loading to the GPU", ready: "Ready",
+};
+
+let current: Wisp | undefined;
+let loading: AbortController | undefined;
+let last: { model: ModelSource; title: string } | undefined;
+const listeners: (() => void)[] = [];
+
+/** The loaded model. */
+export const engine = () => current;
+/** Is told when a model comes or goes. */
+export const onChange = (listener: () => void) => void listeners.push(listener);
+const changed = () => listeners.forEach((listener) => listener());
+
+/** Shows what went wrong and what can be done about it. */
+export function complain(error: unknown, retry = false): void {
+  const { code, message, advice } = WispError.from(error);
+  const notice = byId("notice");
+  const text = make("p", {}, make("strong", { textContent: `${code}: ` }), `${message}. ${advice}`);
+  const close = make("button", { className: "quiet", textContent: "Dismiss" });
+  close.addEventListener("click", () => (notice.hidden = true));
+  notice.replaceChildren(text);
+  if (retry && last) {
+    const again = make("button", { className: "quiet", textContent: "Load again" });
+    again.addEventListener("click", () => last && load(last.model, last.title));
+    notice.append(again);
+  }
+  notice.append(close);
+  notice.dataset.code = code;
+  notice.hidden = false;
+}
+
+function show({ phase, loaded, total }: LoadProgress): void {
+  const bar = byId<HTMLProgressElement>("loading-bar");
+  if (total > 0) {
+    bar.max = total;
+    bar.value = loaded;
+  } else {
+    bar.removeAttribute("value");
+  }
+  byId("loading-text").textContent = total > 0 ? `${PHASES[phase]}: ${size(loaded)} of ${size(total)}` : PHASES[phase];
+}
+
+/** Loads a model in place of the one that is there. False if it fails, which is shown. */
+export async function load(model: ModelSource, title: string): Promise<boolean> {
+  loading?.abort();
+  const controller = (loading = new AbortController());
+  last = { model, title };
+  byId("notice").hidden = true;
+  byId("loading").hidden = false;
+  show({ phase: "starting", loaded: 0, total: 0 });
+  await unload();
+  byId("model-name").textContent = title;
+  try {
+    const wisp = await Wisp.load({ model, onProgress: show, onWarning: complain, signal: controller.signal });
+    if (controller.signal.aborted) {
+      await wisp.unload();
+      return false;
+    }
+    current = wisp;
+    void wisp.lost.then((error) => {
+      if (current !== wisp) return;
+      complain(error, true);
+      void unload();
+    });
+    announce(`${title} is loaded`);
+    return true;
+  } catch (error) {
+    if (loading === controller) {
+      byId("model-name").textContent = "Choose a model";
+      complain(error, true);
+    }
+    return false;
+  } finally {
+    if (loading === controller) {
+      loading = undefined;
+      byId("loading").hidden = true;
+    }
+    changed();
+  }
+}
+
+async function unload(): Promise<void> {
+  const old = current;
+  current = undefined;
+  changed();
+  await old?.unload();
+}
+
+export function setUpLoading(): void {
+  byId("loading-stop").addEventListener("click", () => loading?.abort());
+}

@@ -1,0 +1,104 @@
+//! Errors as JavaScript sees them: an `Error` whose `name` is one of the package's kinds.
+
+use wasm_bindgen::JsValue;
+use wisp_engine::{
+    device::DeviceError, pipelines::PipelineError, session::SessionError, weights::WeightError,
+};
+
+/// An error for JavaScript.
+pub struct Failure {
+    kind: &'static str,
+    message: String,
+}
+
+impl Failure {
+    /// A request that cannot be served as it is.
+    pub fn request(message: impl Into<String>) -> Failure {
+        Failure {
+            kind: "InvalidRequest",
+            message: message.into(),
+        }
+    }
+}
+
+fn device_kind(error: &DeviceError) -> &'static str {
+    match error {
+        DeviceError::NoAdapter { .. } => "NoWebGpu",
+        DeviceError::OutOfMemory { .. } | DeviceError::TooLarge { .. } => "OutOfMemory",
+        DeviceError::Lost { .. } => "DeviceLost",
+        _ => "Internal",
+    }
+}
+
+fn kind(error: &PipelineError) -> &'static str {
+    match error {
+        PipelineError::Session(SessionError::Device(error)) => device_kind(error),
+        PipelineError::Session(SessionError::Weights(error)) | PipelineError::Weights(error) => {
+            weight_kind(error)
+        }
+        PipelineError::DoesNotFit { .. } | PipelineError::CacheTooLarge { .. } => "OutOfMemory",
+        PipelineError::Request(_)
+        | PipelineError::Sampling(_)
+        | PipelineError::Encode(_)
+        | PipelineError::UnknownToken { .. }
+        | PipelineError::NotADecoder { .. }
+        | PipelineError::NotAnEncoder { .. } => "InvalidRequest",
+        PipelineError::Graph(_) | PipelineError::Batch => "Internal",
+        _ => "ModelFormat",
+    }
+}
+
+fn weight_kind(error: &WeightError) -> &'static str {
+    match error {
+        WeightError::Io { .. } => "Network",
+        _ => "ModelFormat",
+    }
+}
+
+/// What the command line's flags are called here.
+const FLAGS: [(&str, &str); 2] = [
+    ("--max-length", "maxLength"),
+    ("--prefill-chunk", "maxStepTokens"),
+];
+
+impl From<PipelineError> for Failure {
+    fn from(error: PipelineError) -> Failure {
+        let rename = |text: String, (flag, name): &(&str, &str)| text.replace(flag, name);
+        Failure {
+            kind: kind(&error),
+            message: FLAGS.iter().fold(error.to_string(), rename),
+        }
+    }
+}
+
+impl From<WeightError> for Failure {
+    fn from(error: WeightError) -> Failure {
+        Failure {
+            kind: weight_kind(&error),
+            message: error.to_string(),
+        }
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Failure {
+        Failure {
+            kind: device_kind(&error),
+            message: error.to_string(),
+        }
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Failure {
+        Failure::request(error.to_string())
+    }
+}
+
+impl From<Failure> for JsValue {
+    fn from(failure: Failure) -> JsValue {
+        let error = js_sys::Error::new(&failure.message);
+        error.set_name(failure.kind);
+        error.into()
+    }
+}

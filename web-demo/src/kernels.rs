@@ -1,0 +1,142 @@
+//! Single kernels on the browser's GPU, for the tests: the same cases as native, over this adapter.
+
+use js_sys::{Array, Uint8Array};
+use wasm_bindgen::prelude::*;
+use wisp_engine::device::{Api, Buffer, Device, DeviceError, DeviceSpec, Dispatch, Profile, Usage};
+use wisp_shaders::{Access, Kernel};
+
+use crate::error::Failure;
+
+/// A device that runs kernels by name.
+#[wasm_bindgen]
+pub struct Kernels {
+    device: Device,
+}
+
+fn kernel(name: &str) -> Result<&'static Kernel, Failure> {
+    wisp_shaders::kernel(name).ok_or_else(|| Failure::request(format!("no kernel {name}")))
+}
+
+impl Kernels {
+    fn buffers(&self, memory: &Array) -> Result<Vec<Buffer>, DeviceError> {
+        let mut buffers = Vec::new();
+        for bytes in memory.iter() {
+            let mut bytes = Uint8Array::new(&bytes).to_vec();
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            let usage = match buffers.len() {
+                0 => Usage::Uniform,
+                _ => Usage::Storage,
+            };
+            let buffer = self.device.allocate("memory", bytes.len() as u64, usage)?;
+            self.device.write(&buffer, 0, &bytes)?;
+            buffers.push(buffer);
+        }
+        Ok(buffers)
+    }
+
+    async fn outputs(
+        &self,
+        kernel: &'static Kernel,
+        memory: &Array,
+        workgroups: [u32; 3],
+        dispatches: usize,
+    ) -> Result<Array, DeviceError> {
+        let buffers = self.buffers(memory)?;
+        let mut slices: Vec<_> = buffers.iter().map(Buffer::whole).collect();
+        if let (Some(slice), Some(buffer)) = (slices.first_mut(), buffers.first()) {
+            // Parameters have exactly their size, whatever allocation rounded it up to.
+            let bytes = Uint8Array::new(&memory.get(0)).length();
+            *slice = buffer.slice(0..u64::from(bytes));
+        }
+        let pipeline = self.device.pipeline(kernel)?;
+        let group = self.device.bind(kernel, &slices)?;
+        let dispatch = Dispatch {
+            pipeline: &pipeline,
+            group: &group,
+            workgroups,
+        };
+        self.device
+            .submit(std::iter::repeat_n(dispatch, dispatches))?;
+        let out = Array::new();
+        for (buffer, access) in buffers.iter().zip(kernel.bindings).skip(1) {
+            let bytes = match access {
+                Access::Write => self.device.read(buffer, 0..buffer.bytes()).await?,
+                _ => Vec::new(),
+            };
+            out.push(&Uint8Array::from(bytes.as_slice()));
+        }
+        self.device.finish().await?;
+        Ok(out)
+    }
+}
+
+#[wasm_bindgen]
+impl Kernels {
+    /// Opens the browser's device.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub async fn open(baseline: bool) -> Result<Kernels, JsValue> {
+        let spec = DeviceSpec::Adapter {
+            api: Api::WebGpu,
+            index: 0,
+        };
+        let profile = match baseline {
+            true => Profile::Baseline,
+            false => Profile::Full,
+        };
+        let device = Device::open(&spec, profile, 0).await;
+        Ok(Kernels {
+            device: device.map_err(Failure::from)?,
+        })
+    }
+
+    /// Why the device cannot run a kernel, if so.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such kernel.
+    pub fn unmet(&self, name: &str) -> Result<Option<String>, JsValue> {
+        let needs = kernel(name)?.needs;
+        let has = &self.device.info().capabilities;
+        let unmet = match () {
+            () if needs.subgroups && !has.subgroups => Some("subgroups"),
+            () if needs.f16 && !has.f16 => Some("f16"),
+            () if needs.min_subgroup_size > has.min_subgroup_size => Some("subgroup size"),
+            () => None,
+        };
+        Ok(unmet.map(String::from))
+    }
+
+    /// Compiles a kernel, to see whether the browser takes it.
+    ///
+    /// # Errors
+    ///
+    /// If it does not.
+    pub async fn compile(&self, name: &str) -> Result<(), JsValue> {
+        self.device.pipeline(kernel(name)?).map_err(Failure::from)?;
+        self.device.finish().await.map_err(Failure::from)?;
+        Ok(())
+    }
+
+    /// Runs a kernel on memory: its parameters, then its bindings. Returns what each binding from 1
+    /// on holds afterwards; nothing for those that are only read.
+    ///
+    /// # Errors
+    ///
+    /// If the device refuses it.
+    pub async fn run(
+        &self,
+        name: &str,
+        memory: Array,
+        workgroups: Vec<u32>,
+        dispatches: usize,
+    ) -> Result<Array, JsValue> {
+        let kernel = kernel(name)?;
+        let workgroups = <[u32; 3]>::try_from(workgroups)
+            .map_err(|_| Failure::request("workgroups have three dimensions"))?;
+        let outputs = self.outputs(kernel, &memory, workgroups, dispatches).await;
+        Ok(outputs.map_err(Failure::from)?)
+    }
+}
