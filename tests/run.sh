@@ -42,18 +42,22 @@ step_fmt() { cargo fmt --all --check; }
 
 step_clippy() { cargo clippy --locked --workspace --all-targets -- -D warnings; }
 
+# Everything that is run is built with the optional candle, so that one build serves all tests; clippy sees the program
+# without it.
+readonly BUILT=(--locked --workspace --features candle)
+
 # Tests of the command line run the real program, which cargo builds by itself only for tests of that same package.
-step_build() { cargo build --locked --workspace --bins; }
+step_build() { cargo build "${BUILT[@]}" --bins; }
 
 # The tests print why they were skipped ("skipped: no Vulkan adapter"); a run that tests less must not look like one
 # that tests all.
 step_tests() {
   local status=0
   if cargo nextest --version >/dev/null 2>&1; then
-    cargo nextest run --locked --workspace --no-fail-fast --success-output final \
+    cargo nextest run "${BUILT[@]}" --no-fail-fast --success-output final \
       --failure-output immediate-final >"$LOGS/cargo-test" 2>&1 || status=$?
   else
-    cargo test --locked --workspace --no-fail-fast --lib --bins --tests -- --show-output >"$LOGS/cargo-test" 2>&1 || status=$?
+    cargo test "${BUILT[@]}" --no-fail-fast --lib --bins --tests -- --show-output >"$LOGS/cargo-test" 2>&1 || status=$?
   fi
   cat "$LOGS/cargo-test"
   { grep -E '^ *Summary |^test result: .* [1-9][0-9]* (passed|failed)' "$LOGS/cargo-test" || true
@@ -62,7 +66,7 @@ step_tests() {
   return "$status"
 }
 
-step_doctests() { cargo test --locked --workspace --doc; }
+step_doctests() { cargo test "${BUILT[@]}" --doc; }
 
 step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p wisp-engine -p wisp-shaders; }
 

@@ -1,6 +1,6 @@
 //! Models that run through Hugging Face's candle: the engine `huggingface`.
 //!
-//! `cargo nextest run --workspace --features candle --test candle`, after
+//! As `tests/run.sh` does it: `cargo nextest run --workspace --features candle`, after
 //! `cargo build --workspace --bins --features candle`.
 
 mod errors;
