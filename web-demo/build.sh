@@ -38,8 +38,6 @@ if [ ! "$stamp" -nt $WEB/package-lock.json ]; then (cd $WEB && npm ci --no-fund 
 readonly BIN=$WEB/node_modules/.bin
 
 wasm wisp-web wisp_web $WEB/package/src
-rm -rf $WEB/dist
-mkdir -p $WEB/dist/wisp-web
 optimised=$TARGET_DIR/wasm-opt/$(cksum <$WEB/package/src/wisp_web_bg.wasm | tr ' ' -).wasm
 if [ ! -e "$optimised" ]; then # it takes a minute
   rm -rf "$TARGET_DIR/wasm-opt"
@@ -47,6 +45,8 @@ if [ ! -e "$optimised" ]; then # it takes a minute
   $BIN/wasm-opt -Oz $WEB/package/src/wisp_web_bg.wasm -o "$optimised.unfinished"
   mv "$optimised.unfinished" "$optimised"
 fi
+rm -rf $WEB/dist
+mkdir -p $WEB/dist/wisp-web
 cp "$optimised" $WEB/dist/wisp-web/wisp_web_bg.wasm
 $BIN/tsc -p $WEB/package
 cp $WEB/package/src/wisp_web.js $WEB/package/src/wisp_web.d.ts $WEB/package/script.js $WEB/package/package.json \

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, beforeEach, test } from "node:test";
+import { AxeBuilder } from "@axe-core/playwright";
 import { launch } from "./lib/browser.mjs";
 import { serve } from "./lib/server.mjs";
 import { PAGE, TINY } from "./lib/setup.mjs";
@@ -170,20 +171,39 @@ test("the second visit needs no network", async () => {
   }
 });
 
-test("nothing is cut off on a phone or a desktop, in light and dark", async () => {
+/** The views of the page, and how one gets there. */
+const VIEWS = {
+  chat: () => page.locator("#show-chat").click(),
+  models: () => page.locator("#open-models").click(),
+  settings: () => page.locator("#open-settings").click(),
+  benchmark: () => page.locator("#show-bench").click(),
+  error: async () => {
+    await page.locator("#show-chat").click();
+    await page.locator("#open-models").click();
+    await page.getByLabel(/Another one/).fill(`${server.url}/a-model-that-is-not-there-under-a-long-name.gguf`);
+    await page.keyboard.press("Enter");
+    await page.locator("#notice p").waitFor(READY);
+  },
+};
+const SIZES = { desktop: { width: 1280, height: 800 }, phone: { width: 360, height: 740 } };
+
+test("nothing is cut off on a phone or a desktop, and all can be read and used, in light and dark", async () => {
   const folder = process.env.WISP_SCREENSHOTS;
   if (folder) mkdirSync(folder, { recursive: true });
-  for (const colorScheme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme });
-    for (const [name, width, height] of [["desktop", 1280, 800], ["phone", 360, 740]]) {
-      await page.setViewportSize({ width, height });
-      for (const [what, open] of [["chat", "#show-chat"], ["models", "#open-models"], ["settings", "#open-settings"]]) {
-        await page.locator(open).click();
+  await ask("Hello!");
+  for (const [what, open] of Object.entries(VIEWS)) {
+    await open();
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      for (const [name, size] of Object.entries(SIZES)) {
+        await page.setViewportSize(size);
         const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         assert.ok(over <= 0, `${what} is ${over} pixels too wide on a ${name}`);
         if (folder) await page.screenshot({ path: join(folder, `${name}-${colorScheme}-${what}.png`) });
-        await page.keyboard.press("Escape");
       }
+      const { violations } = await new AxeBuilder({ page }).analyze();
+      assert.deepEqual(violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]), [], `${what}, ${colorScheme}`);
     }
+    await page.keyboard.press("Escape");
   }
 });

@@ -401,6 +401,8 @@ impl WgpuDevice {
         }
     }
 
+    /// Makes a pipeline. In a browser this returns at once and its GPU process compiles: wgpu has no
+    /// `createComputePipelineAsync`, which would bring errors earlier, but not free this thread any more.
     fn compile(&self, kernel: &'static Kernel, checks: Checks) -> wgpu::ComputePipeline {
         let module = self.module(kernel, checks);
         #[cfg(not(target_arch = "wasm32"))]
