@@ -1,19 +1,26 @@
 // The page, as a visitor uses it.
 import assert from "node:assert/strict";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, beforeEach, test } from "node:test";
 import { AxeBuilder } from "@axe-core/playwright";
 import { launch } from "./lib/browser.mjs";
+import { llama } from "./lib/gguf.mjs";
 import { serve } from "./lib/server.mjs";
 import { PAGE, TINY } from "./lib/setup.mjs";
 
 const READY = { timeout: 90_000 };
+const tiny = readFileSync(TINY);
 let server, context, page, problems;
 
 before(async () => {
-  const html = Buffer.from("<!doctype html><title>no</title>");
-  server = await serve({ mounts: { "/": PAGE }, virtual: { "/page.gguf": { size: html.length, read: (start, end) => html.subarray(start, end) } } });
+  const file = (bytes) => ({ size: bytes.length, read: (start, end) => bytes.subarray(start, end) });
+  const virtual = {
+    "/page.gguf": file(Buffer.from("<!doctype html><title>no</title>")), "/tiny.gguf": file(tiny),
+    // Its cache of 4096 tokens takes two buffers of a gigabyte, for which SwiftShader has no memory.
+    "/wide.gguf": llama({ layers: 1, width: 64, hidden: 64, heads: 1024, headWidth: 64, vocab: 64, context: 4096 }),
+  };
+  server = await serve({ mounts: { "/": PAGE }, virtual });
   context = await launch();
 });
 after(async () => {
@@ -79,7 +86,7 @@ test("settings are used and kept", async () => {
 });
 
 test("a dropped file is loaded", async () => {
-  const bytes = (await import("node:fs")).readFileSync(TINY).toString("base64");
+  const bytes = tiny.toString("base64");
   await page.evaluate((base64) => {
     const data = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
     const transfer = new DataTransfer();
@@ -91,18 +98,66 @@ test("a dropped file is loaded", async () => {
   assert.match(await ask("Tell me a story."), /\w/);
 });
 
-test("errors are shown, and the page stays usable", async () => {
-  for (const [address, code] of [["/missing.gguf", "Network"], ["/page.gguf", "ModelFormat"]]) {
-    await page.locator("#open-models").click();
-    await page.getByLabel(/Another one/).fill(server.url + address);
-    await page.keyboard.press("Enter");
-    await page.locator(`#notice[data-code="${code}"]`).waitFor(READY);
-    assert.equal(await page.locator("#notice").getAttribute("role"), "alert");
-  }
+/** Loads a model by its address. */
+async function load(address) {
+  await page.locator("#open-models").click();
+  await page.getByLabel(/Another one/).fill(server.url + address);
+  await page.keyboard.press("Enter");
+}
+
+/** Waits until an error of this kind is shown and read out. */
+async function shown(code, on = page) {
+  await on.locator(`#notice[data-code="${code}"]:visible`).waitFor(READY);
+  assert.equal(await on.locator("#notice").getAttribute("role"), "alert");
+}
+
+async function worksWithTheModelInside() {
   await page.locator("#open-models").click();
   await page.getByRole("button", { name: /wisp-tiny/ }).last().click();
   await page.locator("#send:enabled").waitFor(READY);
   assert.ok((await ask("Hello!")).length > 0);
+}
+
+test("errors are shown, and the page stays usable", async () => {
+  for (const [address, code] of [["/missing.gguf", "Network"], ["/page.gguf", "ModelFormat"], ["/wide.gguf", "OutOfMemory"]]) {
+    await load(address);
+    await shown(code);
+  }
+  server.state.fault = ({ path }) => (path === "/tiny.gguf" ? { delay: 1000 } : {});
+  await load("/tiny.gguf");
+  await page.locator("#loading-stop").click();
+  await shown("Aborted");
+  server.state.fault = undefined;
+  await worksWithTheModelInside();
+});
+
+test("a model that there is no room to keep is told and used", async () => {
+  const session = await context.newCDPSession(page);
+  await session.send("Storage.overrideQuotaForOrigin", { origin: server.url, quotaSize: 1_000_000 });
+  await load("/tiny.gguf");
+  await shown("QuotaExceeded");
+  await page.locator("#send:enabled").waitFor(READY);
+  await session.send("Storage.overrideQuotaForOrigin", { origin: server.url });
+});
+
+test("a GPU that crashes is told, and the model can be loaded again", async () => {
+  const session = await context.browser().newBrowserCDPSession();
+  await session.send("Browser.crashGpuProcess").catch(() => {});
+  await shown("DeviceLost");
+  await page.getByRole("button", { name: "Load again" }).click();
+  await page.locator("#send:enabled").waitFor(READY);
+  assert.ok((await ask("Hello!")).length > 0);
+});
+
+test("a browser without WebGPU is told", async () => {
+  const without = await launch({ webgpu: false });
+  try {
+    const other = await without.newPage();
+    await other.goto(server.url + "/");
+    await shown("NoWebGpu", other);
+  } finally {
+    await without.close();
+  }
 });
 
 test("a model's Markdown can do no harm", async () => {
@@ -179,10 +234,8 @@ const VIEWS = {
   benchmark: () => page.locator("#show-bench").click(),
   error: async () => {
     await page.locator("#show-chat").click();
-    await page.locator("#open-models").click();
-    await page.getByLabel(/Another one/).fill(`${server.url}/a-model-that-is-not-there-under-a-long-name.gguf`);
-    await page.keyboard.press("Enter");
-    await page.locator("#notice p").waitFor(READY);
+    await load("/a-model-that-is-not-there-under-a-long-name.gguf");
+    await shown("Network");
   },
 };
 const SIZES = { desktop: { width: 1280, height: 800 }, phone: { width: 360, height: 740 } };
