@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # build.sh: builds the package wisp-web and the page, into web-demo/dist/{wisp-web,page}. Needs Rust and Node; gets the
 # rest itself: the standard library for wasm32, wasm-bindgen, and from npm TypeScript, Vite and wasm-opt.
-# `--tests` builds the kernel tests for the browser too, into web-demo/dist/tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -131,6 +131,15 @@ test("errors are shown, and the page stays usable", async () => {
   await worksWithTheModelInside();
 });
 
+test("what is kept is listed with its size, and deleted", async () => {
+  await load("/tiny.gguf");
+  await page.locator("#send:enabled").waitFor(READY);
+  await page.locator("#open-models").click();
+  await page.locator("#stored-list li", { hasText: "tiny.gguf, 3.9 MB" }).waitFor();
+  await page.getByRole("button", { name: "Delete tiny.gguf" }).click();
+  await page.locator("#stored").waitFor({ state: "hidden" });
+});
+
 test("a model that there is no room to keep is told and used", async () => {
   const session = await context.newCDPSession(page);
   await session.send("Storage.overrideQuotaForOrigin", { origin: server.url, quotaSize: 1_000_000 });

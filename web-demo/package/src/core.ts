@@ -1,7 +1,7 @@
 import initialise, { Engine, wasmMemory } from "./wisp_web.js";
 import { check, WispError } from "./errors.js";
 import { type Origin } from "./files.js";
-import { device, prepare } from "./gpu.js";
+import { compiled, device, prepare } from "./gpu.js";
 import { type ModelSource, open } from "./source.js";
 
 /** How a model is loaded, beside where it comes from. */
@@ -26,7 +26,7 @@ export interface EngineOptions {
 /** How far loading has come. */
 export interface LoadProgress {
   /** What is being done. */
-  phase: "starting" | "opening" | "downloading" | "reading" | "ready";
+  phase: "starting" | "opening" | "downloading" | "reading" | "compiling" | "ready";
   /** Bytes of weights on the GPU. */
   loaded: number;
   /** Bytes of all weights; 0 while that is not known. */
@@ -143,7 +143,13 @@ export class Core {
     try {
       const name = files.name;
       const told = (loaded: number, total: number) => tell({ loaded, total });
-      this.engine = await Engine.load(watched, files.texts, JSON.stringify({ name, ...options }), told);
+      const engine = await Engine.load(watched, files.texts, JSON.stringify({ name, ...options }), told);
+      tell({ phase: "compiling" });
+      await compiled().catch((error: unknown) => {
+        engine.free();
+        throw error;
+      });
+      this.engine = engine;
     } catch (error) {
       throw failure ?? error;
     } finally {
