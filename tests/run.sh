@@ -81,7 +81,8 @@ step_wasm32() {
 }
 
 # Builds the package and the page, and tests both in headless Chromium on its software adapter. The kernel tests'
-# cases are written down once with what the host makes of them; the browser runs them over its own adapter.
+# cases and an encoder are written down once with what the host makes of them; the browser runs them over its own
+# adapter.
 step_browser() {
   local outcome records=$TARGET_DIR/kernel-records
   outcome=$(bash tests/scripts/chromium.sh)
@@ -90,11 +91,11 @@ step_browser() {
   bash web-demo/build.sh | tee /dev/fd/3
   rm -rf "$records"
   mkdir -p "$records"
-  WISP_KERNEL_RECORDS=$records cargo test --quiet --locked --workspace --test kernels
+  WISP_KERNEL_RECORDS=$records cargo test --quiet --locked --workspace --test kernels --test browser
   cd tests/browser
   npm ci --no-fund --no-audit
   CHROMIUM=${outcome#*: } WISP_KERNEL_RECORDS=$records npm test | tee "$LOGS/browser-tests"
-  { grep -E '^ℹ (pass|fail|skipped) |runs of .* kernels' "$LOGS/browser-tests" || true
+  { grep -E '^ℹ (pass|fail|skipped) |runs of .* kernels|of wasm, compressed|to the first token' "$LOGS/browser-tests" || true
     grep -oE '﹣ .*' "$LOGS/browser-tests" | sort | uniq -c || true
   } | sed 's/^/  /' >&3
 }

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # build.sh: builds the package wisp-web and the page, into web-demo/dist/{wisp-web,page}. Needs Rust and Node; gets the
 # rest itself: the standard library for wasm32, wasm-bindgen, and from npm TypeScript, Vite and wasm-opt.
-# `--tests` builds the kernel tests for the browser too, into web-demo/dist/tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -38,8 +37,6 @@ if [ ! "$stamp" -nt $WEB/package-lock.json ]; then (cd $WEB && npm ci --no-fund 
 readonly BIN=$WEB/node_modules/.bin
 
 wasm wisp-web wisp_web $WEB/package/src
-rm -rf $WEB/dist
-mkdir -p $WEB/dist/wisp-web
 optimised=$TARGET_DIR/wasm-opt/$(cksum <$WEB/package/src/wisp_web_bg.wasm | tr ' ' -).wasm
 if [ ! -e "$optimised" ]; then # it takes a minute
   rm -rf "$TARGET_DIR/wasm-opt"
@@ -47,10 +44,13 @@ if [ ! -e "$optimised" ]; then # it takes a minute
   $BIN/wasm-opt -Oz $WEB/package/src/wisp_web_bg.wasm -o "$optimised.unfinished"
   mv "$optimised.unfinished" "$optimised"
 fi
+rm -rf $WEB/dist
+mkdir -p $WEB/dist/wisp-web
 cp "$optimised" $WEB/dist/wisp-web/wisp_web_bg.wasm
 $BIN/tsc -p $WEB/package
 cp $WEB/package/src/wisp_web.js $WEB/package/src/wisp_web.d.ts $WEB/package/script.js $WEB/package/package.json \
   $WEB/package/README.md LICENSE-* native-demo/model/wisp-tiny.gguf $WEB/dist/wisp-web/
+$BIN/tsc -p $WEB/page
 $BIN/vite build --logLevel warn $WEB/page
 
 size() { stat -c %s "$1" 2>/dev/null || stat -f %z "$1"; }

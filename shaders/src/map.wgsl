@@ -1,5 +1,6 @@
 // out[i] = f(x[i]), f being an activation, a factor, a soft cap, or one of common functions.
 import package::activation::{activate, erf};
+import package::trigonometry::{cos_of, sin_of};
 import constants::WG;
 
 struct MapParams {
@@ -31,8 +32,8 @@ fn function(x: f32, kind: u32) -> f32 {
         case 19u: { return log(x); }
         case 20u: { return sqrt(x); }
         case 21u: { return 1.0 / sqrt(x); }
-        case 22u: { return sin(x); }
-        case 23u: { return cos(x); }
+        case 22u: { return sin_of(x); }
+        case 23u: { return cos_of(x); }
         // tanh's argument is bounded: some devices overflow inside it.
         case 24u: { return tanh(clamp(x, -20.0, 20.0)); }
         // exp overflows past 88.

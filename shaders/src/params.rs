@@ -317,9 +317,9 @@ params! {
         /// Elements.
         len: u32,
         /// 0 to 3: an activation as in `gated`; 8: `factor * x`; 9: `factor * tanh(x / factor)`; 16 -x,
-        /// 17 |x|, 18 exp, 19 log, 20 sqrt, 21 1 / sqrt, 22 sin, 23 cos, 24 tanh, 25 sigmoid, 26 erf, 27
-        /// floor, 28 ceil, 29 round (to even), 30 1 / x, 31 to `u32` (towards zero, within its range), 32
-        /// from `u32`, 33 `x == 0` of `u32` as `u32`.
+        /// 17 |x|, 18 exp, 19 log, 20 sqrt, 21 1 / sqrt, 22 sin, 23 cos (both of any finite number), 24 tanh,
+        /// 25 sigmoid, 26 erf, 27 floor, 28 ceil, 29 round (to even), 30 1 / x, 31 to `u32` (towards
+        /// zero, within its range), 32 from `u32`, 33 `x == 0` of `u32` as `u32`.
         kind: u32,
         /// The factor or cap.
         factor: f32,

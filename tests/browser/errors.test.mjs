@@ -17,6 +17,8 @@ before(async () => {
       "/page.gguf": file(page, "text/html"), "/cut.gguf": file(cut), "/tiny.gguf": file(tiny), "/empty.gguf": file(Buffer.alloc(0)),
       "/odd.gguf": file(Buffer.from(tiny.toString("latin1").replaceAll("llama", "lxama"), "latin1")),
       "/long.gguf": llama({ layers: 1, width: 64, hidden: 64, heads: 1, vocab: 64, context: 4_000_000 }),
+      // Its cache takes two buffers of a gigabyte, as large as SwiftShader says it can and larger than it does.
+      "/wide.gguf": llama({ layers: 1, width: 1024, hidden: 64, heads: 16, vocab: 64, context: 262_144 }),
     },
   });
   other = await serve({ virtual: { "/tiny.gguf": file(tiny) } });
@@ -58,6 +60,7 @@ test("a server that nobody runs", () => fails({ model: "http://localhost:9/model
 test("an address that is none", () => fails({ model: "http://" }, "Network", /address/));
 test("a server that refuses other sites", () => fails({ model: `${other.url}/tiny.gguf` }, "Network", /CORS/));
 test("a context that is too long", () => fails({ model: "/long.gguf", maxLength: 4_000_000, baseline: true }, "OutOfMemory", /use maxLength \d+ or less/));
+test("a GPU without enough memory", () => fails({ model: "/wide.gguf", maxLength: 262_144 }, "OutOfMemory", /memory/));
 
 test("another site that allows it", async () => {
   other.state.headers = { "Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "Range" };

@@ -21,6 +21,7 @@ for (const baseline of [true, false]) {
     const outcome = { runs: 0, kernels: new Set(), unmet: new Set(), failures: [] };
     await site.page.reload();
     await site.page.evaluate(prepare, baseline);
+    // Op by op, so that one that hangs is known.
     for (const op of ops) {
       const records = names.filter((name) => name.startsWith(`${op}-`) && name.length === op.length + 22);
       const { runs, kernels, unmet, failures } = await site.page.evaluate(check, records);
@@ -42,10 +43,12 @@ async function prepare(baseline) {
   await wasm.default();
   await gpu.prepare(baseline);
   globalThis.kernels = await wasm.Kernels.open(baseline);
+  globalThis.compiled = gpu.compiled;
 }
 
-/** Runs records, on the page. */
+/** Runs records, on the page: several at a time, so that their kernels are compiled on all cores. */
 async function check(names) {
+  const LANES = 8;
   const kernels = globalThis.kernels;
   const outcome = { runs: 0, kernels: [], unmet: [], failures: [] };
   const floats = (bytes) => new Float32Array(bytes.slice().buffer);
@@ -69,7 +72,25 @@ async function check(names) {
     const off = error(actual, expected);
     return off <= bound ? undefined : `error ${off} of ${bound}`;
   };
-  for (const name of names) {
+  const runOne = async (head, kernel, workgroups, memory, expected) => {
+    const unmet = kernels.unmet(kernel);
+    if (unmet) {
+      // What it cannot run it may still compile.
+      if (unmet === "subgroup size" && !outcome.unmet.some((known) => known.startsWith(kernel))) await kernels.compile(kernel);
+      outcome.unmet.push(`${kernel} (${unmet})`);
+      return globalThis.compiled();
+    }
+    await kernels.compile(kernel);
+    await globalThis.compiled();
+    outcome.runs += 1;
+    outcome.kernels.push(kernel);
+    const actual = await kernels.run(kernel, memory, new Uint32Array(workgroups), head.dispatches);
+    head.bounds.forEach((bound, i) => {
+      const problem = differs(actual[i], expected[i], bound);
+      if (problem) outcome.failures.push(`${kernel}, ${head.label}, binding ${i + 1}: ${problem}`);
+    });
+  };
+  const runRecord = async (name) => {
     const record = new Uint8Array(await (await fetch(`/records/${encodeURIComponent(name)}`)).arrayBuffer());
     const length = new DataView(record.buffer).getUint32(0, true);
     const head = JSON.parse(new TextDecoder().decode(record.subarray(4, 4 + length)));
@@ -78,28 +99,13 @@ async function check(names) {
     const memory = parts.slice(0, 1 + head.bounds.length);
     const expected = parts.slice(memory.length);
     for (const { kernel, workgroups } of head.runs) {
-      const unmet = kernels.unmet(kernel);
-      if (unmet) {
-        // What it cannot run it may still compile.
-        if (unmet === "subgroup size" && !outcome.unmet.some((known) => known.startsWith(kernel))) {
-          await kernels.compile(kernel).catch((failure) => outcome.failures.push(`${kernel}: ${failure.message}`));
-        }
-        outcome.unmet.push(`${kernel} (${unmet})`);
-        continue;
-      }
-      outcome.runs += 1;
-      outcome.kernels.push(kernel);
-      try {
-        const actual = await kernels.run(kernel, memory, new Uint32Array(workgroups), head.dispatches);
-        head.bounds.forEach((bound, i) => {
-          const problem = differs(actual[i], expected[i], bound);
-          if (problem) outcome.failures.push(`${kernel}, ${head.label}, binding ${i + 1}: ${problem}`);
-        });
-      } catch (failure) {
-        outcome.failures.push(`${kernel}, ${head.label}: ${failure.message}`);
-      }
+      await runOne(head, kernel, workgroups, memory, expected).catch((failure) => outcome.failures.push(`${kernel}, ${head.label}: ${failure.message}`));
     }
-  }
+  };
+  const lane = async () => {
+    for (let name; (name = names.shift()); ) await runRecord(name);
+  };
+  await Promise.all(Array.from({ length: LANES }, lane));
   outcome.kernels = [...new Set(outcome.kernels)];
   outcome.unmet = [...new Set(outcome.unmet)];
   return outcome;

@@ -1,10 +1,19 @@
 // The package: OpenAI's objects, the native tokens, stopping, both threads.
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { blank, golden, json, run, shared } from "./lib/setup.mjs";
 
+/** What `cargo test --test browser` wrote. */
+const ENCODER = join(process.env.WISP_KERNEL_RECORDS ?? "/nowhere", "encoder");
+const BERT = shared("goldens/bert");
+
 let site;
-before(async () => (site = await blank({ mounts: { "/shared/": shared("models") ?? "/nowhere" } })));
+before(async () => {
+  const mounts = { "/shared/": shared("models") ?? "/nowhere", "/encoder/": ENCODER, "/bert/": BERT ?? "/nowhere" };
+  site = await blank({ mounts });
+});
 after(() => site.close());
 
 /** Continues prompts with the model inside, greedily. */
@@ -133,20 +142,6 @@ test("a signal stops within one step, and the engine goes on", async () => {
   assert.deepEqual(after.choices[0].token_ids, golden()[0].tokens.slice(0, 8));
 });
 
-test("from a plain script tag", async () => {
-  const page = await site.context.newPage();
-  await page.goto(site.server.url + "/");
-  await page.addScriptTag({ url: "/wisp-web/script.js" });
-  const text = await page.evaluate(async () => {
-    const wisp = await globalThis.Wisp.load();
-    const { choices: [{ text }] } = await wisp.completions.create({ prompt: "Once upon a time", max_tokens: 4 });
-    await wisp.unload();
-    return text;
-  });
-  assert.ok(text.length > 0);
-  await page.close();
-});
-
 test("speed and memory are told", async () => {
   const { report, memory, info } = await run(site.page, async ({ Wisp }) => {
     const wisp = await Wisp.load();
@@ -157,4 +152,61 @@ test("speed and memory are told", async () => {
   assert.ok(report.decode.median > 0 && report.prefill.median > 0);
   assert.ok(memory.gpu > 3.9e6 && memory.wasm < 50e6, JSON.stringify(memory));
   assert.equal(info.name, "wisp-tiny");
+});
+
+/** Embeds inputs. */
+const embed = async ({ Wisp }, { model, inputs }) => {
+  const wisp = await Wisp.load({ model, cache: "none" });
+  const answers = [];
+  for (const input of inputs) answers.push(await wisp.embeddings.create({ input }));
+  const generates = await wisp.completions.create({ prompt: "x" }).then(() => "yes", (error) => error.code);
+  await wisp.unload();
+  return { answers, generates };
+};
+
+function close(actual, expected, bound) {
+  assert.equal(actual.length, expected.length);
+  const off = Math.max(...actual.map((value, i) => Math.abs(value - expected[i])));
+  assert.ok(off <= bound, `${off} off`);
+}
+
+test("embeddings are the native ones", async (t) => {
+  if (!existsSync(ENCODER)) return t.skip("WISP_KERNEL_RECORDS names no folder with an encoder");
+  const { texts, tokens, embeddings } = json(join(ENCODER, "golden.json"));
+  const inputs = [texts, tokens, texts[1], tokens[1]];
+  const { answers: [whole, ofTokens, one, oneOfTokens], generates } = await run(site.page, embed, { model: "/encoder/model.safetensors", inputs });
+  whole.data.forEach(({ object, index, embedding }, i) => {
+    assert.deepEqual([object, index], ["embedding", i]);
+    close(embedding, embeddings[i], 2e-6);
+  });
+  assert.equal(whole.usage.prompt_tokens, tokens.flat().length);
+  assert.deepEqual(ofTokens, whole);
+  assert.deepEqual(oneOfTokens, one);
+  close(one.data[0].embedding, embeddings[1], 2e-6);
+  assert.equal(generates, "InvalidRequest");
+});
+
+test("embeddings are those of transformers' BERT", async (t) => {
+  if (!BERT) return t.skip("no ../shared");
+  const { tokens, last_hidden_state: states } = json(join(BERT, "golden.json"));
+  const mean = states[0].map((_, i) => states.reduce((sum, state) => sum + state[i], 0) / states.length);
+  const length = Math.hypot(...mean);
+  const { answers: [{ data: [{ embedding }] }] } = await run(site.page, embed, { model: "/bert/model.safetensors", inputs: [tokens] });
+  close(embedding, mean.map((value) => value / length), 1e-4);
+});
+
+test("a smaller KV cache", async () => {
+  const measured = [];
+  for (const kvCacheFormat of ["float32", "float16", "q8_0"]) {
+    measured.push(await run(site.page, async ({ Wisp }, options) => {
+      const wisp = await Wisp.load(options);
+      const { choices: [{ text }] } = await wisp.completions.create({ prompt: "Once upon a time", max_tokens: 8 });
+      const { gpu } = await wisp.memory();
+      await wisp.unload();
+      return { text, gpu };
+    }, { kvCacheFormat }));
+  }
+  const [whole, half, quarter] = measured;
+  assert.equal(half.text, whole.text);
+  assert.ok(whole.gpu > half.gpu && half.gpu > quarter.gpu && quarter.text.length > 0, JSON.stringify(measured));
 });

@@ -1,18 +1,26 @@
 // The page, as a visitor uses it.
 import assert from "node:assert/strict";
-import { mkdirSync } from "node:fs";
+import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, beforeEach, test } from "node:test";
+import { AxeBuilder } from "@axe-core/playwright";
 import { launch } from "./lib/browser.mjs";
+import { llama } from "./lib/gguf.mjs";
 import { serve } from "./lib/server.mjs";
 import { PAGE, TINY } from "./lib/setup.mjs";
 
 const READY = { timeout: 90_000 };
+const tiny = readFileSync(TINY);
 let server, context, page, problems;
 
 before(async () => {
-  const html = Buffer.from("<!doctype html><title>no</title>");
-  server = await serve({ mounts: { "/": PAGE }, virtual: { "/page.gguf": { size: html.length, read: (start, end) => html.subarray(start, end) } } });
+  const file = (bytes) => ({ size: bytes.length, read: (start, end) => bytes.subarray(start, end) });
+  const virtual = {
+    "/page.gguf": file(Buffer.from("<!doctype html><title>no</title>")), "/tiny.gguf": file(tiny),
+    // Its cache of 4096 tokens takes two buffers of a gigabyte, for which SwiftShader has no memory.
+    "/wide.gguf": llama({ layers: 1, width: 64, hidden: 64, heads: 1024, headWidth: 64, vocab: 64, context: 4096 }),
+  };
+  server = await serve({ mounts: { "/": PAGE }, virtual });
   context = await launch();
 });
 after(async () => {
@@ -78,7 +86,7 @@ test("settings are used and kept", async () => {
 });
 
 test("a dropped file is loaded", async () => {
-  const bytes = (await import("node:fs")).readFileSync(TINY).toString("base64");
+  const bytes = tiny.toString("base64");
   await page.evaluate((base64) => {
     const data = Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
     const transfer = new DataTransfer();
@@ -90,18 +98,75 @@ test("a dropped file is loaded", async () => {
   assert.match(await ask("Tell me a story."), /\w/);
 });
 
-test("errors are shown, and the page stays usable", async () => {
-  for (const [address, code] of [["/missing.gguf", "Network"], ["/page.gguf", "ModelFormat"]]) {
-    await page.locator("#open-models").click();
-    await page.getByLabel(/Another one/).fill(server.url + address);
-    await page.keyboard.press("Enter");
-    await page.locator(`#notice[data-code="${code}"]`).waitFor(READY);
-    assert.equal(await page.locator("#notice").getAttribute("role"), "alert");
-  }
+/** Loads a model by its address. */
+async function load(address) {
+  await page.locator("#open-models").click();
+  await page.getByLabel(/Another one/).fill(server.url + address);
+  await page.keyboard.press("Enter");
+}
+
+/** Waits until an error of this kind is shown and read out. */
+async function shown(code, on = page) {
+  await on.locator(`#notice[data-code="${code}"]:visible`).waitFor(READY);
+  assert.equal(await on.locator("#notice").getAttribute("role"), "alert");
+}
+
+async function worksWithTheModelInside() {
   await page.locator("#open-models").click();
   await page.getByRole("button", { name: /wisp-tiny/ }).last().click();
   await page.locator("#send:enabled").waitFor(READY);
   assert.ok((await ask("Hello!")).length > 0);
+}
+
+test("errors are shown, and the page stays usable", async () => {
+  for (const [address, code] of [["/missing.gguf", "Network"], ["/page.gguf", "ModelFormat"], ["/wide.gguf", "OutOfMemory"]]) {
+    await load(address);
+    await shown(code);
+  }
+  server.state.fault = ({ path }) => (path === "/tiny.gguf" ? { delay: 1000 } : {});
+  await load("/tiny.gguf");
+  await page.locator("#loading-stop").click();
+  await shown("Aborted");
+  server.state.fault = undefined;
+  await worksWithTheModelInside();
+});
+
+test("what is kept is listed with its size, and deleted", async () => {
+  await load("/tiny.gguf");
+  await page.locator("#send:enabled").waitFor(READY);
+  await page.locator("#open-models").click();
+  await page.locator("#stored-list li", { hasText: "tiny.gguf, 3.9 MB" }).waitFor();
+  await page.getByRole("button", { name: "Delete tiny.gguf" }).click();
+  await page.locator("#stored").waitFor({ state: "hidden" });
+});
+
+test("a model that there is no room to keep is told and used", async () => {
+  const session = await context.newCDPSession(page);
+  await session.send("Storage.overrideQuotaForOrigin", { origin: server.url, quotaSize: 1_000_000 });
+  await load("/tiny.gguf");
+  await shown("QuotaExceeded");
+  await page.locator("#send:enabled").waitFor(READY);
+  await session.send("Storage.overrideQuotaForOrigin", { origin: server.url });
+});
+
+test("a GPU that crashes is told, and the model can be loaded again", async () => {
+  const session = await context.browser().newBrowserCDPSession();
+  await session.send("Browser.crashGpuProcess").catch(() => {});
+  await shown("DeviceLost");
+  await page.getByRole("button", { name: "Load again" }).click();
+  await page.locator("#send:enabled").waitFor(READY);
+  assert.ok((await ask("Hello!")).length > 0);
+});
+
+test("a browser without WebGPU is told", async () => {
+  const without = await launch({ webgpu: false });
+  try {
+    const other = await without.newPage();
+    await other.goto(server.url + "/");
+    await shown("NoWebGpu", other);
+  } finally {
+    await without.close();
+  }
 });
 
 test("a model's Markdown can do no harm", async () => {
@@ -170,20 +235,37 @@ test("the second visit needs no network", async () => {
   }
 });
 
-test("nothing is cut off on a phone or a desktop, in light and dark", async () => {
+/** The views of the page, and how one gets there. */
+const VIEWS = {
+  chat: () => page.locator("#show-chat").click(),
+  models: () => page.locator("#open-models").click(),
+  settings: () => page.locator("#open-settings").click(),
+  benchmark: () => page.locator("#show-bench").click(),
+  error: async () => {
+    await page.locator("#show-chat").click();
+    await load("/a-model-that-is-not-there-under-a-long-name.gguf");
+    await shown("Network");
+  },
+};
+const SIZES = { desktop: { width: 1280, height: 800 }, phone: { width: 360, height: 740 } };
+
+test("nothing is cut off on a phone or a desktop, and all can be read and used, in light and dark", async () => {
   const folder = process.env.WISP_SCREENSHOTS;
   if (folder) mkdirSync(folder, { recursive: true });
-  for (const colorScheme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme });
-    for (const [name, width, height] of [["desktop", 1280, 800], ["phone", 360, 740]]) {
-      await page.setViewportSize({ width, height });
-      for (const [what, open] of [["chat", "#show-chat"], ["models", "#open-models"], ["settings", "#open-settings"]]) {
-        await page.locator(open).click();
+  await ask("Hello!");
+  for (const [what, open] of Object.entries(VIEWS)) {
+    await open();
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      for (const [name, size] of Object.entries(SIZES)) {
+        await page.setViewportSize(size);
         const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         assert.ok(over <= 0, `${what} is ${over} pixels too wide on a ${name}`);
         if (folder) await page.screenshot({ path: join(folder, `${name}-${colorScheme}-${what}.png`) });
-        await page.keyboard.press("Escape");
       }
+      const { violations } = await new AxeBuilder({ page }).analyze();
+      assert.deepEqual(violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]), [], `${what}, ${colorScheme}`);
     }
+    await page.keyboard.press("Escape");
   }
 });

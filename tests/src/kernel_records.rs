@@ -16,7 +16,7 @@ use crate::kernels::{Case, Memory, Outputs, fits, workgroups};
 const MOST_BYTES: usize = 512 << 10;
 
 /// Where records go, if they are wanted.
-fn folder() -> Option<PathBuf> {
+pub fn folder() -> Option<PathBuf> {
     std::env::var_os("WISP_KERNEL_RECORDS").map(PathBuf::from)
 }
 

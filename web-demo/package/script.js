@@ -1,7 +1,11 @@
 // For pages without modules or bundlers: <script src="…/script.js"></script> makes `Wisp` known, whose
-// `load` fetches the rest.
+// `load` and `models` fetch the rest.
 {
   const base = document.currentScript.src;
   const module = () => import(new URL("./index.js", base).href);
-  globalThis.Wisp = { load: async (options) => (await module()).Wisp.load(options) };
+  const models = (call) => async (...args) => (await module()).models[call](...args);
+  globalThis.Wisp = {
+    load: async (options) => (await module()).Wisp.load(options),
+    models: { list: models("list"), remove: models("remove"), clear: models("clear") },
+  };
 }

@@ -16,6 +16,7 @@ use wisp_engine::{
         benchmark::{Workload, speed, warm_up},
         chat_template::Message,
         checkpoint::ModelFiles,
+        config::KvCacheFormat,
         text_generation::{GenerateOptions, TextGenerator},
     },
     session::InferenceSession,
@@ -44,6 +45,8 @@ struct LoadOptions {
     max_step_tokens: u64,
     /// Tokens drawn in one submission.
     max_steps: u64,
+    /// How the KV cache stores keys and values.
+    kv_cache_format: KvCacheFormat,
     /// Only what every browser guarantees.
     baseline: bool,
 }
@@ -56,6 +59,7 @@ impl Default for LoadOptions {
             max_batch: 1,
             max_step_tokens: 128,
             max_steps: 8,
+            kv_cache_format: KvCacheFormat::Float32,
             baseline: false,
         }
     }
@@ -128,6 +132,14 @@ struct BenchOptions {
     prompt_tokens: u32,
     new_tokens: u32,
     runs: u32,
+}
+
+/// What is embedded.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum EmbedInput {
+    Text(String),
+    Tokens(Vec<u32>),
 }
 
 /// Time since the page or the worker began.
@@ -204,6 +216,7 @@ fn limits(options: &LoadOptions, files: &ModelFiles) -> ModelLimits {
         max_batch: options.max_batch.clamp(1, 64),
         max_step_tokens: options.max_step_tokens.clamp(1, 4096).min(max_length),
         max_steps: options.max_steps.clamp(1, 64),
+        cache_format: options.kv_cache_format.into(),
         ..ModelLimits::default()
     }
 }
@@ -385,14 +398,14 @@ impl Engine {
         Ok(serde_json::to_string(&events).map_err(Failure::from)?)
     }
 
-    /// An embedding of each text (a JSON list of strings), one after the other; and how many tokens
-    /// they have, first.
+    /// An embedding of each input (a JSON list of texts and lists of tokens), one after the other; and
+    /// how many tokens they have, first.
     ///
     /// # Errors
     ///
     /// If the model is no encoder, a text is too long, or the device fails.
-    pub async fn embed(&mut self, texts: &str) -> Result<Vec<f32>, JsValue> {
-        let texts: Vec<String> = serde_json::from_str(texts).map_err(Failure::from)?;
+    pub async fn embed(&mut self, inputs: &str) -> Result<Vec<f32>, JsValue> {
+        let inputs: Vec<EmbedInput> = serde_json::from_str(inputs).map_err(Failure::from)?;
         let Runner::Encoder(encoder) = &mut self.runner else {
             return Err(Failure::request(
                 "this model continues texts; it makes no embeddings: load an encoder such as \
@@ -400,10 +413,15 @@ impl Engine {
             )
             .into());
         };
-        let mut tokens = Vec::with_capacity(texts.len());
-        for text in &texts {
-            let tokenized = TextEncoder::tokenize(&self.files, text).map_err(Failure::from)?;
-            tokens.push(tokenized.tokens);
+        let mut tokens = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            tokens.push(match input {
+                EmbedInput::Tokens(tokens) => tokens,
+                EmbedInput::Text(text) => {
+                    let tokenized = TextEncoder::tokenize(&self.files, &text);
+                    tokenized.map_err(Failure::from)?.tokens
+                }
+            });
         }
         let count: usize = tokens.iter().map(Vec::len).sum();
         let rows = encoder.embed(&tokens, EncodeOptions::default()).await;

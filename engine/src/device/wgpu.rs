@@ -401,6 +401,8 @@ impl WgpuDevice {
         }
     }
 
+    /// Makes a pipeline. In a browser this returns at once and its GPU process compiles, one after the
+    /// other; wgpu has no `createComputePipelineAsync`. Wisp's package puts it behind this call.
     fn compile(&self, kernel: &'static Kernel, checks: Checks) -> wgpu::ComputePipeline {
         let module = self.module(kernel, checks);
         #[cfg(not(target_arch = "wasm32"))]

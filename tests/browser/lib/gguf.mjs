@@ -14,18 +14,20 @@ class Writer {
 }
 
 /** A Llama of these sizes without a tokenizer, in so many files, each `{ size, read }`. */
-export function llamaParts({ layers, width, hidden, heads, vocab, context = 64 }, count) {
+export function llamaParts({ layers, width, hidden, heads, headWidth = width / heads, vocab, context = 64 }, count) {
   const metadata = [
     ["general.architecture", "string", "llama"], ["llama.block_count", "u32", layers],
     ["llama.embedding_length", "u32", width], ["llama.feed_forward_length", "u32", hidden],
     ["llama.attention.head_count", "u32", heads], ["llama.context_length", "u32", context],
     ["llama.attention.layer_norm_rms_epsilon", "f32", 1e-5], ["llama.vocab_size", "u32", vocab],
+    ["llama.attention.key_length", "u32", headWidth], ["llama.attention.value_length", "u32", headWidth],
   ];
   const tensors = [["token_embd.weight", Q8_0, [width, vocab]], ["output_norm.weight", F32, [width]], ["output.weight", Q8_0, [width, vocab]]];
   for (let i = 0; i < layers; i++) {
     const matrix = (name, rows, cols) => tensors.push([`blk.${i}.${name}.weight`, Q8_0, [cols, rows]]);
     tensors.push([`blk.${i}.attn_norm.weight`, F32, [width]], [`blk.${i}.ffn_norm.weight`, F32, [width]]);
-    for (const name of ["attn_q", "attn_k", "attn_v", "attn_output"]) matrix(name, width, width);
+    for (const name of ["attn_q", "attn_k", "attn_v"]) matrix(name, heads * headWidth, width);
+    matrix("attn_output", width, heads * headWidth);
     matrix("ffn_gate", hidden, width);
     matrix("ffn_up", hidden, width);
     matrix("ffn_down", width, hidden);

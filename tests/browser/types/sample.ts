@@ -17,6 +17,7 @@ export async function main(file: File): Promise<string> {
   // @ts-expect-error: nothing to say
   engine.chat.completions.create({});
   const vectors: number[][] = (await engine.embeddings.create({ input: ["a", "b"] })).data.map(({ embedding }) => embedding);
+  await engine.embeddings.create({ input: [[1, 2], [3]] });
   const tokens: number[] = await engine.tokenize(text);
   const rate: number = (await engine.bench({ runs: 1 })).decode.median;
   engine.lost.then((error) => console.log(error.advice));

@@ -101,6 +101,55 @@ fn functions() {
     check("map", &cases);
 }
 
+/// Sine and cosine of angles up to the greatest float, and where a reduction goes wrong first: at
+/// multiples of half pi, and where it begins.
+#[test]
+fn angles() {
+    let of = |kind: u32, angles: Vec<f32>| {
+        let len = angles.len();
+        let params = MapParams {
+            len: len as u32,
+            kind,
+            factor: 1.0,
+        };
+        case(params, vec![exact(&angles), close(len, 2e-7)], &[len], len)
+    };
+    let quarters = (0..300).map(|n| n as f32 * std::f32::consts::FRAC_PI_2);
+    let edges = quarters.flat_map(|x| [x.next_down(), x, -x.next_up()]);
+    let eighth = std::f32::consts::FRAC_PI_4;
+    let small = [
+        0.0,
+        -0.0,
+        1e-30,
+        eighth,
+        -eighth.next_up(),
+        eighth.next_down(),
+    ];
+    let edges: Vec<f32> = edges.chain(small).collect();
+    let scaled = |scale: f32| {
+        noise(5, 1003)
+            .iter()
+            .map(|x| x * scale)
+            .collect::<Vec<f32>>()
+    };
+    let every_exponent =
+        (0..254u32 << 3).map(|i| f32::from_bits(i << 20 | (i * 40_503 & 0xf_ffff)));
+    let every_exponent: Vec<f32> = every_exponent.collect();
+    let angles = [
+        edges,
+        scaled(10.0),
+        scaled(1e3),
+        scaled(1e5),
+        scaled(1e30),
+        every_exponent,
+    ];
+    let cases: Vec<_> = angles
+        .iter()
+        .flat_map(|angles| [of(22, angles.clone()), of(23, angles.clone())])
+        .collect();
+    check("map", &cases);
+}
+
 #[test]
 fn gated() {
     let sizes = [

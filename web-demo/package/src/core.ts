@@ -1,7 +1,7 @@
 import initialise, { Engine, wasmMemory } from "./wisp_web.js";
 import { check, WispError } from "./errors.js";
 import { type Origin } from "./files.js";
-import { device, prepare } from "./gpu.js";
+import { compiled, device, prepare } from "./gpu.js";
 import { type ModelSource, open } from "./source.js";
 
 /** How a model is loaded, beside where it comes from. */
@@ -14,6 +14,9 @@ export interface EngineOptions {
   maxStepTokens?: number;
   /** Tokens drawn in one submission; 8 unless given. Fewer stop sooner, more are faster. */
   maxSteps?: number;
+  /** How the KV cache stores keys and values: as they are computed unless given; `float16` takes half the memory,
+   *  `q8_0` little more than a quarter. */
+  kvCacheFormat?: "float32" | "float16" | "q8_0";
   /** Use only what every browser guarantees. */
   baseline?: boolean;
   /** Keep downloaded files: `prefer` if there is room (the default), `require`, or `none`. */
@@ -23,7 +26,7 @@ export interface EngineOptions {
 /** How far loading has come. */
 export interface LoadProgress {
   /** What is being done. */
-  phase: "starting" | "opening" | "downloading" | "reading" | "ready";
+  phase: "starting" | "opening" | "downloading" | "reading" | "compiling" | "ready";
   /** Bytes of weights on the GPU. */
   loaded: number;
   /** Bytes of all weights; 0 while that is not known. */
@@ -77,6 +80,18 @@ export type Emit = (event: unknown) => void;
 
 let module: Promise<unknown> | undefined;
 
+/** Lets others have the thread. Not by `setTimeout`, which browsers stretch to 4 milliseconds. */
+function breathe(): Promise<void> {
+  const { port1, port2 } = new MessageChannel();
+  return new Promise((resolve) => {
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(0);
+  });
+}
+
 /** The engine itself: in a worker, or on the page's own thread. Every method is a call by name. */
 export class Core {
   private engine: Engine | undefined;
@@ -88,7 +103,7 @@ export class Core {
   readonly calls: Record<string, (args: any, emit: Emit, signal: AbortSignal) => Promise<unknown>> = {
     load: (args, emit, signal) => this.load(args.model, args.options, emit, signal),
     generate: (args, emit, signal) => this.generate(args.prompt, args.options, emit, signal),
-    embed: (args) => this.turn((engine) => engine.embed(JSON.stringify(args.texts))),
+    embed: (args) => this.turn((engine) => engine.embed(JSON.stringify(args.inputs))),
     encode: (args) => this.turn(async (engine) => engine.encode(args.text, args.special)),
     decode: (args) => this.turn(async (engine) => engine.decode(Uint32Array.from(args.tokens))),
     bench: (args) => this.turn(async (engine) => JSON.parse(await engine.bench(JSON.stringify(args)))),
@@ -128,7 +143,13 @@ export class Core {
     try {
       const name = files.name;
       const told = (loaded: number, total: number) => tell({ loaded, total });
-      this.engine = await Engine.load(watched, files.texts, JSON.stringify({ name, ...options }), told);
+      const engine = await Engine.load(watched, files.texts, JSON.stringify({ name, ...options }), told);
+      tell({ phase: "compiling" });
+      await compiled().catch((error: unknown) => {
+        engine.free();
+        throw error;
+      });
+      this.engine = engine;
     } catch (error) {
       throw failure ?? error;
     } finally {
@@ -188,7 +209,7 @@ export class Core {
         const events: TextEvent[] = JSON.parse(await this.turn((engine) => engine.step()));
         this.hand(events);
         // Whoever waits for the thread goes first.
-        await new Promise((resolve) => setTimeout(resolve));
+        await breathe();
       }
     } catch (error) {
       for (const request of this.requests.values()) request.fail(error);

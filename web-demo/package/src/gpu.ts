@@ -1,23 +1,60 @@
 import { WispError } from "./errors.js";
 
+// What wgpu's WebGPU does not pass through: subgroups, and pipelines that are compiled asynchronously.
+
 /** The device that was opened last: Wisp's own, because nothing else runs while it opens one. */
 let opened: GPUDevice | undefined;
 let baselineOnly = false;
 let wrapped = false;
 
-/**
- * wgpu asks the browser for no subgroups, even where there are some. This asks for them, and keeps the
- * device at hand, which tells when it is lost.
- */
+/** A pipeline that the browser compiles, several at a time. */
+interface Coming {
+  pipeline: GPUComputePipeline | undefined;
+  /** Compiles it at once: for whoever cannot wait. */
+  now: () => GPUComputePipeline;
+}
+
+/** By what wgpu holds in their places. */
+const coming = new WeakMap<object, Coming>();
+let compiling: Promise<void>[] = [];
+let failure: GPUPipelineError | undefined;
+
+/** Lets a device compile pipelines asynchronously, and gives wgpu what stands for them until they are needed. */
+function compileAsynchronously(device: GPUDevice): void {
+  const now = device.createComputePipeline.bind(device);
+  device.createComputePipeline = (descriptor) => {
+    const place = {} as GPUComputePipeline;
+    const one: Coming = { pipeline: undefined, now: () => now(descriptor) };
+    coming.set(place, one);
+    const done = (pipeline: GPUComputePipeline) => void (one.pipeline = pipeline);
+    compiling.push(device.createComputePipelineAsync(descriptor).then(done, (error) => void (failure ??= error)));
+    return place;
+  };
+}
+
+function wrapSetPipeline(): void {
+  const set = GPUComputePassEncoder.prototype.setPipeline;
+  GPUComputePassEncoder.prototype.setPipeline = function (pipeline) {
+    const one = coming.get(pipeline);
+    set.call(this, one ? (one.pipeline ??= one.now()) : pipeline);
+  };
+}
+
+/** Waits for the pipelines that are being compiled. */
+export async function compiled(): Promise<void> {
+  await Promise.all(compiling);
+  if (failure) throw new WispError("Internal", `the browser cannot compile a kernel: ${failure.message}`, failure);
+}
+
+/** wgpu asks the browser for no subgroups, even where there are some. This asks for them. */
 function wrapRequestDevice(): void {
-  if (wrapped) return;
-  wrapped = true;
   const request = GPUAdapter.prototype.requestDevice;
   GPUAdapter.prototype.requestDevice = async function (descriptor) {
     if (descriptor?.label !== "wisp") return request.call(this, descriptor);
     const features = [...(descriptor.requiredFeatures ?? [])];
     if (!baselineOnly && this.features.has("subgroups")) features.push("subgroups");
     opened = await request.call(this, { ...descriptor, requiredFeatures: features });
+    compileAsynchronously(opened);
     return opened;
   };
 }
@@ -28,9 +65,15 @@ export async function prepare(baseline: boolean): Promise<void> {
   if (!gpu) throw new WispError("NoWebGpu", "this browser has no WebGPU");
   const adapter = await gpu.requestAdapter({ powerPreference: "high-performance" }).catch(() => null);
   if (!adapter) throw new WispError("NoWebGpu", "this browser's WebGPU finds no GPU that it may use");
-  wrapRequestDevice();
+  if (!wrapped) {
+    wrapped = true;
+    wrapRequestDevice();
+    wrapSetPipeline();
+  }
   baselineOnly = baseline;
   opened = undefined;
+  compiling = [];
+  failure = undefined;
 }
 
 /** The engine's device, once it is open. */

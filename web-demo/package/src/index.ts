@@ -187,13 +187,14 @@ export class Wisp {
   }
 
   private async createEmbeddings({ input }: EmbeddingParams): Promise<Embeddings> {
-    const texts = typeof input === "string" ? [input] : input;
-    const [tokens = 0, ...numbers] = await this.caller.call<Float32Array>("embed", { texts });
-    const width = numbers.length / Math.max(texts.length, 1);
+    const alone = typeof input === "string" || typeof input[0] === "number";
+    const inputs = alone ? [input] : [...input];
+    const [tokens = 0, ...numbers] = await this.caller.call<Float32Array>("embed", { inputs });
+    const width = numbers.length / Math.max(inputs.length, 1);
     return {
       object: "list",
       model: this.info.name,
-      data: texts.map((_, index) => ({
+      data: inputs.map((_, index) => ({
         object: "embedding", index, embedding: numbers.slice(index * width, (index + 1) * width),
       })),
       usage: { prompt_tokens: tokens, total_tokens: tokens },

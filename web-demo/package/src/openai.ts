@@ -49,7 +49,8 @@ export interface CompletionParams extends GenerateParams {
 }
 
 export interface EmbeddingParams {
-  input: string | string[];
+  /** A text or several, or their tokens. */
+  input: string | string[] | number[] | number[][];
   model?: string;
   encoding_format?: "float";
 }

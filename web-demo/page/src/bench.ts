@@ -16,21 +16,28 @@ function svg(tag: string, attributes: Record<string, string | number>, text = ""
   return element;
 }
 
-/** A number just above, that reads well on an axis. */
+/** Steps of an axis. */
+const STEPS = 4;
+
+/** A number just above, whose quarters read well on an axis. */
 function round(value: number): number {
-  const step = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
-  return Math.ceil(value / step) * step;
+  const step = Math.max(value, 1) / STEPS;
+  const power = 10 ** Math.floor(Math.log10(step));
+  const factor = [1, 2, 2.5, 5].find((factor) => factor * power >= step) ?? 10;
+  return factor * power * STEPS;
 }
 
 /** Tokens a second over the length of the prompt. */
 function plot(points: Point[]): SVGElement {
-  const [width, height, left, bottom, top, right] = [640, 300, 56, 44, 16, 72];
+  // As wide as there is room, so that its text keeps its size.
+  const width = Math.min(640, Math.max(280, byId("bench-result").clientWidth - 34));
+  const [height, left, bottom, top, right] = [300, 44, 44, 16, 64];
   const most = round(Math.max(...points.flatMap(({ prefill, decode }) => [prefill.median, decode.median])));
   const x = (i: number) => left + (points.length > 1 ? i / (points.length - 1) : 0.5) * (width - left - right);
   const y = (rate: number) => height - bottom - (rate / most) * (height - bottom - top);
   const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Tokens a second over the length of the prompt; the table below has the numbers" });
-  for (let i = 0; i <= 4; i++) {
-    const rate = (most * i) / 4;
+  for (let i = 0; i <= STEPS; i++) {
+    const rate = (most * i) / STEPS;
     chart.append(svg("line", { class: "grid", x1: left, x2: width - right, y1: y(rate), y2: y(rate) }));
     chart.append(svg("text", { class: "axis", x: left - 8, y: y(rate) + 4, "text-anchor": "end" }, String(Math.round(rate * 10) / 10)));
   }

@@ -41,8 +41,9 @@ function follow(change: () => void): void {
 async function showFigures(tokens: number, first: number, seconds: number): Promise<void> {
   const rate = seconds > 0 ? `${((tokens - 1) / seconds).toFixed(1)} tokens/s` : `${tokens} tokens`;
   const memory = await engine()?.memory();
-  const used = memory ? ` · GPU ${size(memory.gpu)} · page ${size(memory.wasm)}` : "";
-  byId("speed").textContent = `${rate} · first after ${first.toFixed(2)} s${used}`;
+  const used = memory ? [`GPU ${size(memory.gpu)}`, `page ${size(memory.wasm)}`] : [];
+  const figures = [rate, `first after ${first.toFixed(2)} s`, ...used];
+  byId("speed").replaceChildren(...figures.map((textContent) => make("span", { textContent })));
 }
 
 async function send(text: string): Promise<void> {
@@ -111,7 +112,7 @@ function clear(): void {
   running?.abort();
   conversation = [];
   byId("messages").replaceChildren();
-  byId("speed").textContent = "";
+  byId("speed").replaceChildren();
   update();
   input.focus();
 }

@@ -2,7 +2,8 @@ import { type LoadProgress, type ModelSource, Wisp, WispError } from "wisp-web";
 import { announce, byId, make, size } from "./dom.js";
 
 const PHASES: Record<LoadProgress["phase"], string> = {
-  starting: "Starting", opening: "Opening the model", downloading: "Downloading", reading: "Loading to the GPU", ready: "Ready",
+  starting: "Starting", opening: "Opening the model", downloading: "Downloading", reading: "Loading to the GPU",
+  compiling: "Preparing the GPU", ready: "Ready",
 };
 
 let current: Wisp | undefined;

@@ -1,0 +1,43 @@
+//! What the browser's tests load, with what native code makes of it: written beside the kernels' records where
+//! `WISP_KERNEL_RECORDS` names a folder for them.
+
+use std::path::Path;
+
+use serde_json::json;
+use wisp_engine::{
+    device::Device,
+    pipelines::{EncodeOptions, ModelLimits, TextEncoder, checkpoint::ModelFiles},
+    session::InferenceSession,
+};
+use wisp_tests::{
+    encoder::{self, write_json},
+    kernel_records,
+};
+
+/// Writes an encoder to a folder, and its embeddings of some texts as `golden.json`.
+fn write_encoder(folder: &Path) {
+    encoder::bert(folder);
+    let files = ModelFiles::open(folder).unwrap();
+    let session = InferenceSession::new(Device::host(1).unwrap());
+    let limits = ModelLimits {
+        max_length: 24,
+        ..ModelLimits::default()
+    };
+    let texts = ["the cat", "A kitten is sleeping.", "runs"];
+    let mut encoder = TextEncoder::load_blocking(&session, &files, limits).unwrap();
+    let options = EncodeOptions::default();
+    let embeddings = encoder.encode_blocking(&files, &texts, options).unwrap();
+    let tokens = texts.map(|text| TextEncoder::tokenize(&files, text).unwrap().tokens);
+    assert_ne!(embeddings[0], embeddings[2]);
+    let golden = json!({ "texts": texts, "tokens": tokens, "embeddings": embeddings });
+    write_json(folder, "golden.json", &golden);
+}
+
+#[test]
+fn an_encoder() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let folder = kernel_records::folder().unwrap_or_else(|| elsewhere.path().to_path_buf());
+    let folder = folder.join("encoder");
+    std::fs::create_dir_all(&folder).unwrap();
+    write_encoder(&folder);
+}
