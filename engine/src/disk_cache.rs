@@ -18,6 +18,20 @@ use sha2::{Digest, Sha256};
 const MOST_BYTES: u64 = 256 << 20;
 
 /// A folder of files that can be made again.
+///
+/// ```
+/// use wisp_engine::{device::Device, disk_cache::DiskCache, session::InferenceSession};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let folder = folder.path();
+/// let cache = DiskCache::at(folder).with_limit(64 << 20);
+/// // What this session compiles, the next one finds.
+/// let session = InferenceSession::new(Device::host(1)?).with_cache(cache);
+/// # let _ = session;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct DiskCache {
     folder: PathBuf,

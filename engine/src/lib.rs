@@ -35,6 +35,49 @@
 //! # }
 //! ```
 //!
+//! # A graph of your own
+//!
+//! Built, compiled for another machine, saved, loaded, and run here:
+//!
+//! ```
+//! use wisp_engine::compiler::Target;
+//! use wisp_engine::device::Device;
+//! use wisp_engine::graph::{Activation, DType, Graph, Map};
+//! use wisp_engine::session::{CompiledModule, InferenceSession, InitOptions, Tensor};
+//! use wisp_engine::shape;
+//! use wisp_engine::weights::{Encoding, MemoryWeights};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // What to compute: weights are only named, and the batch may have any size.
+//! let mut graph = Graph::new("layer");
+//! let x = graph.input("x", DType::F32, shape!["batch", 2u64]);
+//! let weight = graph.weight("weight", Encoding::F32, shape![3u64, 2u64]);
+//! let bias = graph.weight("bias", Encoding::F32, shape![3u64]);
+//! let y = graph.linear(x, weight, Some(bias))?;
+//! let y = graph.map(y, Map::Activation(Activation::Relu))?;
+//! graph.output("y", y);
+//!
+//! // How, on a Mac that need not be here. What is shipped is these bytes, and the weights.
+//! let shipped = CompiledModule::compile(&[graph], &Target::named("metal")?)?.to_bytes()?;
+//!
+//! // There (the host runs what is compiled for any target):
+//! let compiled = CompiledModule::from_bytes(&shipped)?;
+//! let mut weights = MemoryWeights::default();
+//! weights.insert("weight", &[3, 2], &[1.0, 0.0, 0.0, 1.0, -1.0, -1.0])?;
+//! weights.insert("bias", &[3], &[0.0, 0.5, 1.0])?;
+//! let session = InferenceSession::new(Device::host(0)?);
+//! let options = InitOptions { max_dims: [("batch".to_string(), 16)].into(), ..Default::default() };
+//! let model = session.init_blocking(&compiled.models()[0], &weights, options)?;
+//! let x = Tensor::f32(&[1, 2], &[2.0, 3.0]).ok_or("two numbers")?;
+//! let outputs = pollster::block_on(model.execute(&[&x]))?;
+//! assert_eq!(outputs[0].as_f32(), Some(&[2.0, 3.5, 0.0][..]));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Larger ones are among the examples: an image classifier with the weights of one that PyTorch trained
+//! (`cargo run -p wisp-engine --example image_classifier`), and a BERT of any size (`--example bert_encoder`).
+//!
 //! Everything that waits is async, because a browser cannot block; native programs have blocking
 //! twins of it.
 

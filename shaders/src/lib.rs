@@ -23,6 +23,16 @@
 //! [`candidates`] yields an op's kernels, best first: take the first whose [`Needs`] the device meets,
 //! whose [`Suits`] is `Any` or the device's kind, whose `max_rows_y` is not below the grid's second
 //! dimension, and whose `cols_multiple` divides the op's columns. The baseline fits every device.
+//!
+//! ```
+//! use wisp_shaders::{Access, Needs, candidates};
+//!
+//! let softmax = candidates("softmax").next().expect("there is one");
+//! assert_eq!(softmax.bindings, [Access::Uniform, Access::Read, Access::Write]);
+//! assert!(softmax.wgsl.contains("@compute"));
+//! let last = candidates("matmul.q4_k").last().expect("there is one");
+//! assert_eq!((last.needs, last.max_rows_y), (Needs::default(), u32::MAX));
+//! ```
 
 mod cache_format;
 pub mod params;

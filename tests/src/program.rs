@@ -18,26 +18,29 @@ pub const LOGITS_WITHIN: f32 = 2e-3;
 /// first; where nobody has, it is built here.
 pub fn wisp() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let test = std::env::current_exe().expect("the path of this test");
-        let folder = test
-            .ancestors()
-            .nth(2)
-            .expect("tests lie in <target>/<profile>/deps");
-        let path = folder.join(format!("wisp{}", std::env::consts::EXE_SUFFIX));
-        if !path.exists() {
-            let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-            let mut build = Command::new(cargo);
-            build
-                .args(["build", "-p", "wisp"])
-                .current_dir(env!("CARGO_MANIFEST_DIR"));
-            assert!(
-                build.status().expect("cargo").success(),
-                "wisp does not build"
-            );
-        }
-        path
-    })
+    PATH.get_or_init(|| built("wisp", &["build", "-p", "wisp"]))
+}
+
+/// A program of the examples, which are built with all tests; where they were not, it is built here.
+pub fn example(name: &str) -> PathBuf {
+    let build = ["build", "--workspace", "--example", name];
+    built(&format!("examples/{name}"), &build)
+}
+
+fn built(name: &str, build: &[&str]) -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this test");
+    let folder = test
+        .ancestors()
+        .nth(2)
+        .expect("tests lie in <target>/<profile>/deps");
+    let path = folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX));
+    if !path.exists() {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        cargo.args(build).current_dir(env!("CARGO_MANIFEST_DIR"));
+        let built = cargo.status().expect("cargo").success();
+        assert!(built, "{name} does not build");
+    }
+    path
 }
 
 /// Where a test runs. [`on_every_device`](crate::on_every_device) makes a test for each.

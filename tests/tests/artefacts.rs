@@ -241,7 +241,7 @@ fn what_is_wrong_with_a_file_is_told() {
         changed[at] ^= 1;
         error(&sealed(changed))
     };
-    assert!(changed(8).contains("format 0") && changed(8).contains("compile it again"));
+    assert!(changed(8).contains("format 3") && changed(8).contains("compile it again"));
     assert!(changed(12).contains("made by Wisp") && changed(12).contains("compile it again"));
     assert!(changed(30).contains("other kernels") && changed(30).contains("compile it again"));
     let mut flipped = bytes.clone();
@@ -485,7 +485,7 @@ on_every_device!(a_pipeline_runs_from_its_file);
 #[test]
 fn artefacts_for_targets_run_where_they_can() {
     let folder = tempfile::tempdir().unwrap();
-    for target in ["browser", "baseline", "vulkan", "metal", "dx12"] {
+    for target in ["browser", "baseline", "vulkan", "metal", "dx12", "gl"] {
         let path = folder.path().join(target);
         let path = path.to_str().unwrap();
         let json = run(["warm-cache", "--target", target, "--out", path, "--json"]).json();

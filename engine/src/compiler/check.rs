@@ -8,8 +8,8 @@ use std::collections::HashSet;
 
 use wisp_shaders::{Access, Kernel};
 
-use super::{Call, Matrix, PARAMS_STRIDE, Place, Port, Program, Size, Word};
-use crate::graph::{Dim, Shape};
+use super::{Call, Matrix, PARAMS_STRIDE, Place, Port, Program, Size, Sum, Word};
+use crate::graph::Shape;
 
 /// Occurs when a program contradicts itself or this build's kernels.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +54,7 @@ impl Program {
         for name in &self.dims {
             require(names.insert(name), || format!("two dimensions {name:?}"))?;
         }
+        self.check_sums()?;
         self.check_ports()?;
         self.check_weights()?;
         for (i, sizes) in self.slots.iter().enumerate() {
@@ -77,6 +78,29 @@ impl Program {
         require(known && size.dims.len() <= MOST_DIMS, || {
             format!("a size of unknown dimensions: {:?}", size.dims)
         })
+    }
+
+    fn check_sums(&self) -> Checked {
+        let known = |sum: &Sum, dims: usize| {
+            sum.terms.len() <= MOST_DIMS && sum.terms.iter().all(|(dim, _)| (*dim as usize) < dims)
+        };
+        let mut after = 0;
+        for (dim, sum) in &self.sums {
+            let at = *dim as usize;
+            let holds = (after..self.dims.len()).contains(&at) && known(sum, at);
+            require(holds, || {
+                format!("dimension {dim} is no sum of earlier ones")
+            })?;
+            after = at + 1;
+        }
+        for bound in &self.bounds {
+            let holds = [&bound.needed, &bound.available];
+            let holds = holds.iter().all(|sum| known(sum, self.dims.len()));
+            require(holds, || {
+                format!("a bound of unknown dimensions: {}", bound.label)
+            })?;
+        }
+        Ok(())
     }
 
     fn check_ports(&self) -> Checked {
@@ -112,12 +136,12 @@ impl Program {
     fn elements(&self, shape: &Shape) -> Option<Size> {
         let mut size = Size::fixed(1);
         for dim in &shape.0 {
-            match dim {
-                Dim::Fixed(n) => size.factor = size.factor.saturating_mul(*n),
-                Dim::Symbol(name) => {
-                    let dim = self.dims.iter().position(|dim| dim == name)?;
-                    size.dims.push(dim as u32);
-                }
+            let (known, rest) = dim.factored();
+            size.factor = size.factor.saturating_mul(known);
+            if let Some(rest) = rest {
+                let name = rest.to_string();
+                let dim = self.dims.iter().position(|dim| *dim == name)?;
+                size.dims.push(dim as u32);
             }
         }
         size.dims.sort_unstable();

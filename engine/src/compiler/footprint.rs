@@ -56,11 +56,9 @@ impl Program {
     /// What the program takes when its symbolic dimensions are at most these. Inputs and buffers
     /// named in `shared` are another program's and not counted.
     pub fn footprint(&self, max_dims: &HashMap<String, u64>, shared: &[&str]) -> Footprint {
-        let sizes: Vec<u64> = self
-            .dims
-            .iter()
-            .map(|name| max_dims.get(name).copied().unwrap_or(0))
-            .collect();
+        let sizes = self.sizes(|name| Some(max_dims.get(name).copied().unwrap_or(0)));
+        // Only a sum that overflows is an error here; its memory is then counted as all there can be.
+        let sizes = sizes.unwrap_or_default();
         let allocated = |bytes: u64| {
             let bytes = bytes.max(1).checked_next_multiple_of(16);
             bytes.unwrap_or(u64::MAX)

@@ -11,7 +11,8 @@
 use std::collections::HashMap;
 
 use crate::graph::{
-    CacheFormat, Graph, HeadSpec, Node, NormKind, NormSpec, Op, RopeSpec, ValueId, ValueKind,
+    Binary, CacheFormat, Graph, HeadSpec, Node, NormKind, NormSpec, Op, RopeSpec, TensorOp,
+    ValueId, ValueKind,
 };
 
 /// A step of the fused graph.
@@ -333,7 +334,12 @@ fn fuse_norm(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> 
         return None;
     };
     let add = *uses.maker.get(&sum)?;
-    let (Op::Add { scale }, &[a, b]) = (nodes[add].op, nodes[add].inputs.as_slice()) else {
+    let scale = match nodes[add].op {
+        Op::Add { scale } => scale,
+        Op::Tensor(TensorOp::Binary(Binary::Add)) => 1.0,
+        _ => return None,
+    };
+    let &[a, b] = nodes[add].inputs.as_slice() else {
         return None;
     };
     let is_made = |id: &ValueId| {

@@ -6,7 +6,7 @@ use bytemuck::{Pod, bytes_of, cast_slice};
 use wisp_shaders::params::*;
 
 use super::{
-    Call, CompileError, Matrix, Piece, Place, Port, Program, Size, Vector, Word,
+    Bound, Call, CompileError, Matrix, Piece, Place, Port, Program, Size, Sum, Vector, Word,
     fuse::{HeadNorm, Part, Step, lora_products},
     memory::{self, Lifetime},
     select::select,
@@ -14,8 +14,8 @@ use super::{
 use crate::{
     device::Capabilities,
     graph::{
-        Activation, AttentionSpec, CacheFormat, DType, Dim, Graph, HeadSpec, Map, Node, NormKind,
-        NormSpec, Op, RopeSpec, Shape, ValueId, ValueKind,
+        Activation, AttentionSpec, CacheFormat, DType, Dim, DimSum, Graph, HeadSpec, Map, Node,
+        NormKind, NormSpec, Op, RopeSpec, Shape, ValueId, ValueKind,
     },
     weights::Encoding,
 };
@@ -31,6 +31,8 @@ struct Lowering<'a> {
     graph: &'a Graph,
     target: &'a Capabilities,
     dims: Vec<String>,
+    sums: Vec<(u32, Sum)>,
+    bounds: Vec<Bound>,
     inputs: Vec<Port>,
     buffers: Vec<u32>,
     matrices: Vec<Matrix>,
@@ -50,6 +52,8 @@ pub(super) fn lower(
         graph,
         target,
         dims: Vec::new(),
+        sums: Vec::new(),
+        bounds: Vec::new(),
         inputs: Vec::new(),
         buffers: Vec::new(),
         matrices: Vec::new(),
@@ -112,16 +116,36 @@ impl Lowering<'_> {
         }) as u32
     }
 
+    /// A sum over the program's dimensions.
+    fn sum(&mut self, sum: &DimSum) -> Sum {
+        let terms = sum
+            .terms
+            .iter()
+            .map(|(name, times)| (self.dim(name), *times));
+        Sum {
+            terms: terms.collect(),
+            constant: sum.constant,
+        }
+    }
+
     fn size(&mut self, dims: &[Dim]) -> Size {
         let mut size = Size::fixed(1);
         for dim in dims {
-            match dim {
-                Dim::Fixed(n) => size.factor = size.factor.saturating_mul(*n),
-                Dim::Symbol(name) => {
-                    let dim = self.dim(name);
-                    size.dims.push(dim);
-                }
+            let (known, rest) = dim.factored();
+            size.factor = size.factor.saturating_mul(known);
+            let Some(rest) = rest else { continue };
+            // Those that a sum is of come before it.
+            let sum = match &rest {
+                Dim::Sum(sum) => Some(self.sum(sum)),
+                Dim::Fixed(_) | Dim::Symbol(_) => None,
+            };
+            let dim = self.dim(&rest.to_string());
+            if let Some(sum) = sum
+                && self.sums.iter().all(|(other, _)| *other != dim)
+            {
+                self.sums.push((dim, sum));
             }
+            size.dims.push(dim);
         }
         size.dims.sort_unstable();
         size
@@ -198,6 +222,13 @@ impl Lowering<'_> {
         let graph = self.graph;
         let dims = &graph.value(id).shape.0;
         self.size(&dims[..dims.len().saturating_sub(1)])
+    }
+
+    /// The innermost dimension, known or not.
+    fn last(&mut self, id: ValueId) -> Size {
+        let graph = self.graph;
+        let dims = &graph.value(id).shape.0;
+        self.size(&dims[dims.len().saturating_sub(1)..])
     }
 
     fn elements(&mut self, id: ValueId) -> Size {
@@ -372,13 +403,11 @@ impl Lowering<'_> {
             Op::Mul => self.elementwise(node, 1, 1.0),
             Op::Softmax | Op::Argmax => {
                 let rows = self.rows(node.inputs[0]);
-                let params = RowsParams {
-                    rows: 0,
-                    cols: self.cols(op, node.inputs[0])?,
-                };
+                let cols = self.last(node.inputs[0]);
                 let x = self.operand(op, node.inputs[0])?;
                 let out = self.plain_result(node.outputs[0]);
-                let params = words(&params, late!(RowsParams, rows = rows));
+                let late = late!(RowsParams, rows = rows, cols = cols);
+                let params = words(&RowsParams::default(), late);
                 self.call(op, op.into(), [rows, Size::fixed(1)], params, vec![x, out])
             }
             Op::Tensor(tensor) => self.tensor(node, tensor),
@@ -551,7 +580,8 @@ impl Lowering<'_> {
         let op = "embed";
         let (encoding, _, cols) = self.matrix_shape(op, node.inputs[1])?;
         let graph = self.graph;
-        let (outer, last) = graph.value(node.inputs[0]).shape.0.split_at(1);
+        let dims = &graph.value(node.inputs[0]).shape.0;
+        let (outer, last) = dims.split_at((dims.len() - 1).max(1));
         let tokens = self.size(outer);
         let stride = self.size(last).factor;
         let ids = self.operand(op, node.inputs[0])?;
@@ -975,6 +1005,8 @@ impl Lowering<'_> {
             name: graph.name.clone(),
             target: self.target.clone(),
             dims: self.dims,
+            sums: self.sums,
+            bounds: self.bounds,
             inputs: self.inputs,
             buffers: self.buffers,
             outputs,

@@ -1,6 +1,36 @@
 //! From a graph to a program: fusion, choice of kernels, memory plan.
 //!
-//! Compiling needs neither weights nor a device, only the [`Capabilities`] of a target.
+//! Compiling needs neither weights nor a device, only the [`Capabilities`] of a target. Ops that belong
+//! together become one kernel call (a sum and its norm, several products of one value); each call gets
+//! the kernels of its op that the target can run, from which a run chooses by its sizes; and results
+//! that are not needed at the same time share memory. What comes out is a [`Program`]: data, which a
+//! session binds to a device, or saves.
+//!
+//! ```
+//! use wisp_engine::{
+//!     compiler::{Target, compile},
+//!     graph::{Binary, DType, Graph},
+//!     shape,
+//!     weights::Encoding,
+//! };
+//!
+//! let mut graph = Graph::new("block");
+//! let x = graph.input("x", DType::F32, shape!["rows", 64u64]);
+//! let weight = graph.weight("weight", Encoding::Q8_0, shape![64u64, 64u64]);
+//! let scale = graph.weight("scale", Encoding::F32, shape![64u64]);
+//! let y = graph.linear(x, weight, None)?;
+//! let y = graph.binary(Binary::Add, y, x)?;
+//! let y = graph.rms_norm(y, scale, 1e-5)?;
+//! graph.output("y", y);
+//!
+//! let target = Target::named("browser")?;
+//! let program = compile(&graph, &target.capabilities)?;
+//! let calls: Vec<&str> = program.calls.iter().map(|call| call.label.as_str()).collect();
+//! assert_eq!(calls, ["linear weight", "add_rms_norm"]);
+//! // Every kernel of it runs there, and can be written in that target's language.
+//! target.check(&program)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod check;
 mod footprint;
@@ -16,12 +46,17 @@ mod translate;
 pub use check::ProgramError;
 pub use footprint::Footprint;
 pub(crate) use footprint::{PARAMS_STRIDE, planes};
-pub use program::{Call, Matrix, Piece, Place, Port, Program, Size, Vector, Word};
+pub use program::{Bound, Call, Matrix, Piece, Place, Port, Program, Size, Sum, Vector, Word};
 pub use target::{ShaderLanguage, Target, TargetError};
 #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
 pub use translate::translate;
 
-use crate::{device::Capabilities, graph::Graph};
+use std::collections::HashMap;
+
+use crate::{
+    device::Capabilities,
+    graph::{Graph, Value, ValueKind},
+};
 
 /// What can go wrong when a graph is compiled.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +110,22 @@ pub enum CompileError {
         /// The value.
         value: String,
     },
+    /// Occurs when two inputs or buffers of a graph, two of its weights or two of its outputs have one name.
+    #[error(
+        "{graph} has two {what} called {name:?}, {first} and {second}: give one of them another name"
+    )]
+    Duplicate {
+        /// The graph.
+        graph: String,
+        /// "inputs or buffers", "weights" or "outputs".
+        what: &'static str,
+        /// The name.
+        name: String,
+        /// The type and shape of the one.
+        first: String,
+        /// The type and shape of the other.
+        second: String,
+    },
     /// Occurs when an operand is of a kind that the op cannot take.
     #[error("{op}: {value} must be {wanted}")]
     Operand {
@@ -93,7 +144,43 @@ pub enum CompileError {
 ///
 /// If the graph asks for what no kernel of the target can do.
 pub fn compile(graph: &Graph, target: &Capabilities) -> Result<Program, CompileError> {
+    check_names(graph)?;
     lower::lower(graph, &fuse::fuse(graph), target)
+}
+
+/// What has a name is found by it.
+fn check_names(graph: &Graph) -> Result<(), CompileError> {
+    let named = |wanted: fn(&ValueKind) -> bool| {
+        let values = graph.values().iter();
+        let values = values.filter(move |value| wanted(&value.kind));
+        values.map(|value| (value.name.as_str(), value))
+    };
+    let ports = named(|kind| matches!(kind, ValueKind::Input | ValueKind::Buffer));
+    let weights = named(|kind| matches!(kind, ValueKind::Weight(_)));
+    let outputs = graph.outputs().map(|(name, id)| (name, graph.value(id)));
+    unique(graph, "inputs or buffers", ports)?;
+    unique(graph, "weights", weights)?;
+    unique(graph, "outputs", outputs)
+}
+
+fn unique<'a>(
+    graph: &Graph,
+    what: &'static str,
+    named: impl Iterator<Item = (&'a str, &'a Value)>,
+) -> Result<(), CompileError> {
+    let mut known = HashMap::new();
+    for (name, value) in named {
+        if let Some(first) = known.insert(name, value) {
+            return Err(CompileError::Duplicate {
+                graph: graph.name.clone(),
+                what,
+                name: name.into(),
+                first: format!("{}{}", first.dtype, first.shape),
+                second: format!("{}{}", value.dtype, value.shape),
+            });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

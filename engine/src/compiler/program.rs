@@ -45,6 +45,37 @@ impl Size {
     }
 }
 
+/// A sum of a program's dimensions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Sum {
+    /// Indices into [`Program::dims`], with how often each counts.
+    pub terms: Vec<(u32, u64)>,
+    /// The known part.
+    pub constant: u64,
+}
+
+impl Sum {
+    /// The sum under given dimensions; `None` if it overflows.
+    pub fn eval(&self, dims: &[u64]) -> Option<u64> {
+        self.terms
+            .iter()
+            .try_fold(self.constant, |sum, (dim, times)| {
+                sum.checked_add(dims.get(*dim as usize)?.checked_mul(*times)?)
+            })
+    }
+}
+
+/// What must hold of the dimensions, or the program would read what is not there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Bound {
+    /// Who needs it: the op and its operand.
+    pub label: String,
+    /// What is read, at most
+    pub needed: Sum,
+    /// what there is.
+    pub available: Sum,
+}
+
 /// Memory that the caller sees: an input, a buffer or an output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Port {
@@ -151,6 +182,10 @@ pub struct Program {
     pub target: Capabilities,
     /// The names of the symbolic dimensions.
     pub dims: Vec<String>,
+    /// Those that are sums of earlier ones, by their indices in `dims`, ascending: nobody gives them.
+    pub sums: Vec<(u32, Sum)>,
+    /// What must hold of them in a run.
+    pub bounds: Vec<Bound>,
     /// Inputs and buffers.
     pub inputs: Vec<Port>,
     /// Which of `inputs` are buffers.
@@ -170,6 +205,24 @@ pub struct Program {
 }
 
 impl Program {
+    /// The sizes of all dimensions, from those that are given by name.
+    ///
+    /// # Errors
+    ///
+    /// The name of one that is not given, or of a sum that overflows.
+    pub fn sizes(&self, given: impl Fn(&str) -> Option<u64>) -> Result<Vec<u64>, &str> {
+        let mut sizes = Vec::with_capacity(self.dims.len());
+        for (i, name) in (0u32..).zip(&self.dims) {
+            let sum = self.sums.iter().find(|(dim, _)| *dim == i);
+            let size = match sum {
+                Some((_, sum)) => sum.eval(&sizes),
+                None => given(name),
+            };
+            sizes.push(size.ok_or(name.as_str())?);
+        }
+        Ok(sizes)
+    }
+
     /// Bytes of weights that a call reads when it reads all of its matrix.
     pub fn matrix_bytes(&self, call: &Call) -> u64 {
         let plane = |place: &Place| match place {

@@ -20,9 +20,20 @@ pub enum ShaderLanguage {
     Msl,
     /// Direct3D's.
     Hlsl,
+    /// OpenGL's, as OpenGL ES 3.1 has it.
+    Glsl,
 }
 
 /// Where a program will run.
+///
+/// ```
+/// use wisp_engine::compiler::Target;
+///
+/// let names: Vec<&str> = Target::names().collect();
+/// assert_eq!(names, ["browser", "baseline", "vulkan", "metal", "dx12", "gl", "host"]);
+/// let error = Target::named("toaster").unwrap_err().to_string();
+/// assert!(error.starts_with("there is no target \"toaster\"; there are browser, "));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Its name.
@@ -41,7 +52,7 @@ const GPU: Capabilities = Capabilities {
     ..Capabilities::BASELINE
 };
 
-use ShaderLanguage::{Hlsl, Msl, Spirv, Wgsl};
+use ShaderLanguage::{Glsl, Hlsl, Msl, Spirv, Wgsl};
 
 /// A row of the table of targets: name, capabilities, languages, what it is.
 type Row = (
@@ -67,6 +78,12 @@ const TARGETS: &[Row] = &[
     ("vulkan", GPU, &[Spirv], "GPUs with Vulkan"),
     ("metal", GPU, &[Msl], "Apple's GPUs"),
     ("dx12", GPU, &[Hlsl], "GPUs with Direct3D 12"),
+    (
+        "gl",
+        Capabilities::BASELINE,
+        &[Glsl],
+        "GPUs with OpenGL 4.3 or OpenGL ES 3.1",
+    ),
     ("host", Capabilities::HOST, &[], "the host CPU"),
 ];
 
@@ -140,8 +157,8 @@ impl Target {
             Api::Vulkan => &[Spirv],
             Api::Metal => &[Msl],
             Api::Dx12 => &[Hlsl],
-            // The driver's own GLSL is not checked here.
-            Api::WebGpu | Api::Gl => &[Wgsl],
+            Api::Gl => &[Glsl],
+            Api::WebGpu => &[Wgsl],
         };
         Target {
             name: device.name.clone(),

@@ -1,7 +1,7 @@
 //! Kernels in the languages of drivers that are not here, as wgpu translates them where they are.
 
 use naga::{
-    back::{hlsl, msl, pipeline_constants::process_overrides, spv, wgsl},
+    back::{glsl, hlsl, msl, pipeline_constants::process_overrides, spv, wgsl},
     proc::BoundsCheckPolicies,
     valid::{
         Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator,
@@ -35,6 +35,7 @@ pub fn translate(kernel: &Kernel, language: ShaderLanguage) -> Result<Vec<u8>, S
         ShaderLanguage::Spirv => to_spirv(&module, &info),
         ShaderLanguage::Msl => to_msl(&module, &info),
         ShaderLanguage::Hlsl => to_hlsl(&module, &info),
+        ShaderLanguage::Glsl => to_glsl(&module, &info),
     }
 }
 
@@ -104,22 +105,44 @@ fn to_hlsl(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u8>, String> 
     Ok(text.into_bytes())
 }
 
+fn to_glsl(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
+    let options = glsl::Options {
+        version: glsl::Version::new_gles(310),
+        ..Default::default()
+    };
+    let (shader_stage, name) = entry_point();
+    let pipeline = glsl::PipelineOptions {
+        shader_stage,
+        entry_point: name.into(),
+        multiview: None,
+    };
+    let mut text = String::new();
+    let policies = BoundsCheckPolicies::default();
+    let writer = glsl::Writer::new(&mut text, module, info, &options, &pipeline, policies);
+    writer.map_err(words)?.write().map_err(words)?;
+    Ok(text.into_bytes())
+}
+
 #[cfg(test)]
 mod tests {
+    use wisp_shaders::Needs;
+
     use super::*;
 
     /// Every kernel there is, also those that no architecture uses yet.
     #[test]
     fn every_kernel_is_accepted_by_every_writer() {
-        use ShaderLanguage::{Hlsl, Msl, Spirv, Wgsl};
-        for language in [Wgsl, Spirv, Msl, Hlsl] {
-            for kernel in wisp_shaders::kernels() {
+        use ShaderLanguage::{Glsl, Hlsl, Msl, Spirv, Wgsl};
+        for language in [Wgsl, Spirv, Msl, Hlsl, Glsl] {
+            // OpenGL has no more than the baseline.
+            let runs = |kernel: &&Kernel| language != Glsl || kernel.needs == Needs::default();
+            for kernel in wisp_shaders::kernels().iter().filter(runs) {
                 let made = translate(kernel, language)
                     .unwrap_or_else(|error| panic!("{} in {language:?}: {error}", kernel.name));
                 let entry: &[u8] = match language {
                     Wgsl => b"fn main",
                     Msl => b"kernel void main_",
-                    Hlsl => b"void main(",
+                    Hlsl | Glsl => b"void main(",
                     // The magic number.
                     Spirv => &0x0723_0203u32.to_le_bytes(),
                 };

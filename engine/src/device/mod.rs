@@ -3,6 +3,35 @@
 //! A [`Device`] allocates buffers, compiles kernels, binds the one to the other and submits lists
 //! of dispatches. `wgpu` runs the WGSL kernels; `host` runs, under the same kernel names and
 //! bindings, plain Rust twins. Nothing above this module knows which it is.
+//!
+//! Which device it is to be is a [`DeviceSpec`] (`auto`, `host`, `vulkan:1`, …), how much of it to use a
+//! [`Profile`]; [`list`] tells what there is. A session does the rest. By hand, a kernel runs like this:
+//!
+//! ```
+//! use wisp_engine::device::{Device, Dispatch, Usage};
+//! use wisp_shaders::params::ElementwiseParams;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let device = Device::host(1)?;
+//! let kernel = wisp_shaders::candidates("elementwise").last().ok_or("there is one")?;
+//! let [a, b, out] = ["a", "b", "out"].map(|name| device.allocate(name, 16, Usage::Storage));
+//! let (a, b, out) = (a?, b?, out?);
+//! device.write(&a, 0, bytemuck::cast_slice(&[1.0f32, 2.0, 3.0, 4.0]))?;
+//! device.write(&b, 0, bytemuck::cast_slice(&[10.0f32, 20.0]))?;
+//! // `b` is repeated over `a`.
+//! let params = ElementwiseParams { len: 4, b_len: 2, ..Default::default() };
+//! let uniform = device.allocate("params", 16, Usage::Uniform)?;
+//! device.write(&uniform, 0, bytemuck::bytes_of(&params))?;
+//!
+//! let group = device.bind(kernel, &[&uniform, &a, &b, &out].map(|buffer| buffer.whole()))?;
+//! let pipeline = device.pipeline(kernel)?;
+//! let dispatch = Dispatch { pipeline: &pipeline, group: &group, workgroups: [1, 1, 1] };
+//! device.submit(std::iter::once(dispatch))?;
+//! let bytes = pollster::block_on(device.read(&out, 0..16))?;
+//! assert_eq!(bytemuck::pod_collect_to_vec::<u8, f32>(&bytes), [11.0, 22.0, 13.0, 24.0]);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod host;
 pub mod measure;

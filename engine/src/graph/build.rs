@@ -1,19 +1,18 @@
-//! A graph's ops as methods, and what is made of several of them.
+//! A graph's ops as methods.
 
 use super::{
-    Axes, Binary, ConvSpec, DType, Dim, Graph, GraphError, Map, NormKind, NormSpec, Op, Reduction,
+    Axes, Binary, ConvSpec, DType, Graph, GraphError, Map, NormKind, NormSpec, Op, Reduction,
     Shape, TensorOp, Unary, ValueId, ValueKind,
 };
 
 /// Shapes by which a value's elements can be counted: the same product is the same number.
-fn count(shape: &Shape) -> (u64, Vec<&str>) {
+fn count(shape: &Shape) -> (u64, Vec<String>) {
     let mut factor = 1u64;
     let mut symbols = Vec::new();
     for dim in &shape.0 {
-        match dim {
-            Dim::Fixed(size) => factor = factor.saturating_mul(*size),
-            Dim::Symbol(name) => symbols.push(name.as_str()),
-        }
+        let (known, rest) = dim.factored();
+        factor = factor.saturating_mul(known);
+        symbols.extend(rest.map(|dim| dim.to_string()));
     }
     symbols.sort_unstable();
     (factor, symbols)
@@ -178,55 +177,12 @@ impl Graph {
         }
     }
 
-    /// Exchanges a dimension with the last one.
-    fn with_last(&mut self, x: ValueId, axis: u32) -> Result<ValueId, GraphError> {
-        let rank = self.value(x).shape.0.len();
-        let mut axes: Vec<usize> = (0..rank).collect();
-        match axis as usize {
-            axis if axis >= rank => {
-                let problem = format!("there is no dimension {axis}");
-                Err(self.error("permute", problem, &[x]))
-            }
-            axis if axis + 1 == rank => Ok(x),
-            axis => {
-                axes.swap(axis, rank - 1);
-                self.permute(x, &axes)
-            }
-        }
-    }
-
-    /// The softmax over a dimension.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such dimension, or its size is not known.
-    pub fn softmax(&mut self, x: ValueId, axis: u32) -> Result<ValueId, GraphError> {
-        let last = self.with_last(x, axis)?;
-        let out = self.add(Op::Softmax, &[last])?;
-        self.with_last(out, axis)
-    }
-
-    /// Where along a dimension the greatest element is, `u32`: the first of equals.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such dimension, or its size is not known.
-    pub fn argmax(&mut self, x: ValueId, axis: u32) -> Result<ValueId, GraphError> {
-        let rank = self.value(x).shape.0.len();
-        let mut axes: Vec<usize> = (0..rank).filter(|other| *other != axis as usize).collect();
-        axes.push(axis as usize);
-        let last = match axis as usize + 1 == rank {
-            true => x,
-            false => self.permute(x, &axes)?,
-        };
-        self.add(Op::Argmax, &[last])
-    }
-
     /// Every `step`th part along a dimension, `len` of them from `start` on.
     ///
     /// # Errors
     ///
-    /// If they are not within the dimension, or its size is not known.
+    /// If there is no such dimension, or they are not within it. Where its size is known only in a run, it
+    /// is the run that is refused.
     pub fn slice(
         &mut self,
         x: ValueId,
@@ -244,11 +200,27 @@ impl Graph {
         self.add(Op::Tensor(slice), &[x])
     }
 
-    /// Values one after the other along a dimension.
+    /// The first parts of `x` along a dimension, as many as another value has there: the positions of a
+    /// table that a text of any length needs. A run is refused if `x` has fewer.
     ///
     /// # Errors
     ///
-    /// If they differ in another one, or the sizes are not known.
+    /// If there is no such dimension, or `x` is known to have fewer.
+    pub fn slice_like(
+        &mut self,
+        x: ValueId,
+        axis: u32,
+        like: ValueId,
+        of: u32,
+    ) -> Result<ValueId, GraphError> {
+        self.add(Op::Tensor(TensorOp::SliceLike { axis, of }), &[x, like])
+    }
+
+    /// Values one after the other along a dimension, whose size becomes the [sum](Dim::plus) of theirs.
+    ///
+    /// # Errors
+    ///
+    /// If they differ in type or in another dimension.
     pub fn concat(&mut self, parts: &[ValueId], axis: u32) -> Result<ValueId, GraphError> {
         self.add(Op::Tensor(TensorOp::Concat { axis }), parts)
     }
@@ -259,9 +231,23 @@ impl Graph {
     ///
     /// If the matrices do not fit.
     pub fn matmul(&mut self, a: ValueId, b: ValueId) -> Result<ValueId, GraphError> {
+        self.matmul_transposed(a, b, [false, false])
+    }
+
+    /// As [`Self::matmul`], with the last two dimensions of the one, the other or both exchanged.
+    ///
+    /// # Errors
+    ///
+    /// If the matrices do not fit.
+    pub fn matmul_transposed(
+        &mut self,
+        a: ValueId,
+        b: ValueId,
+        [transpose_a, transpose_b]: [bool; 2],
+    ) -> Result<ValueId, GraphError> {
         let matmul = TensorOp::MatMul {
-            transpose_a: false,
-            transpose_b: false,
+            transpose_a,
+            transpose_b,
         };
         self.add(Op::Tensor(matmul), &[a, b])
     }
@@ -348,40 +334,6 @@ impl Graph {
         self.add(Op::Tensor(TensorOp::Conv2d(spec)), &operands)
     }
 
-    /// Cross-correlation of signals `[n, channels, length]` with filters `[out, channels / groups,
-    /// taps]`; of the spec count the second numbers.
-    ///
-    /// # Errors
-    ///
-    /// If they do not fit.
-    pub fn conv1d(
-        &mut self,
-        signal: ValueId,
-        weight: ValueId,
-        bias: Option<ValueId>,
-        spec: ConvSpec,
-    ) -> Result<ValueId, GraphError> {
-        let [signal, weight] = [signal, weight].map(|x| {
-            let mut shape = self.value(x).shape.clone();
-            if shape.0.len() != 3 {
-                let problem = format!("{shape} must have 3 dimensions");
-                return Err(self.error("conv1d", problem, &[x]));
-            }
-            shape.0.insert(2, Dim::Fixed(1));
-            self.reshape(x, shape)
-        });
-        let spec = ConvSpec {
-            stride: [1, spec.stride[1]],
-            padding: [0, spec.padding[1]],
-            dilation: [1, spec.dilation[1]],
-            groups: spec.groups,
-        };
-        let out = self.conv2d(signal?, weight?, bias, spec)?;
-        let mut shape = self.value(out).shape.clone();
-        shape.0.remove(2);
-        self.reshape(out, shape)
-    }
-
     /// The parts along a dimension that the indices name. An index that is too great is an error on
     /// the host, and elsewhere stands for the last part.
     ///
@@ -426,31 +378,5 @@ impl Graph {
             [values, ids] => Ok([values, ids]),
             _ => Err(self.error("top_k", "it has two results".into(), &[x])),
         }
-    }
-
-    /// `softmax(q k^T * scale + mask) v` (Vaswani et al. 2017): `q [.., heads, n, dim]`, `k [.., heads,
-    /// m, dim]`, `v [.., heads, m, dim]`, the mask of any shape that repeats to `[.., heads, n, m]`.
-    ///
-    /// # Errors
-    ///
-    /// If the shapes do not fit, or `m` is not known.
-    pub fn attention(
-        &mut self,
-        [q, k, v]: [ValueId; 3],
-        mask: Option<ValueId>,
-        scale: f32,
-    ) -> Result<ValueId, GraphError> {
-        let scores = TensorOp::MatMul {
-            transpose_a: false,
-            transpose_b: true,
-        };
-        let scores = self.add(Op::Tensor(scores), &[q, k])?;
-        let mut scores = self.map(scores, Map::Scale(scale))?;
-        if let Some(mask) = mask {
-            scores = self.binary(Binary::Add, scores, mask)?;
-        }
-        let last = self.value(scores).shape.0.len() - 1;
-        let weights = self.softmax(scores, last as u32)?;
-        self.matmul(weights, v)
     }
 }

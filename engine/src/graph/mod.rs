@@ -35,9 +35,62 @@
 //! assert_eq!(distances, [5.0, 3.0]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Values
+//!
+//! A value is an input, a [weight](Graph::weight) of any [`Encoding`], numbers of the graph's own
+//! ([`Graph::constant`], [`Graph::scalar`]), memory that outlives a run ([`Graph::buffer`]), or what an op
+//! makes. Its elements are `f32` or `u32`; truths are `u32`, 1 or 0. A dimension is a number, a name
+//! whose size each run gives, or the sum of such, which is what [`Graph::concat`] makes of them:
+//!
+//! ```
+//! use wisp_engine::{graph::{DType, Graph}, shape};
+//!
+//! let mut graph = Graph::new("remember");
+//! let past = graph.input("past", DType::F32, shape!["past", 8u64]);
+//! let new = graph.input("new", DType::F32, shape!["new", 8u64]);
+//! let all = graph.concat(&[past, new], 0)?;
+//! assert_eq!(graph.value(all).shape.to_string(), "[new + past, 8]");
+//! # Ok::<(), wisp_engine::graph::GraphError>(())
+//! ```
+//!
+//! # Ops
+//!
+//! | | |
+//! |---|---|
+//! | products | [`linear`](Graph::linear) (of weights in any encoding), [`matmul`](Graph::matmul), [`matmul_transposed`](Graph::matmul_transposed), [`conv1d`](Graph::conv1d), [`conv2d`](Graph::conv2d), [`attention`](Graph::attention) |
+//! | of each element | [`unary`](Graph::unary), [`binary`](Graph::binary) (arithmetic, comparisons, logic), [`select`](Graph::select), [`map`](Graph::map) (activations), [`cast`](Graph::cast) |
+//! | norms | [`layer_norm`](Graph::layer_norm), [`rms_norm`](Graph::rms_norm), [`batch_norm`](Graph::batch_norm), [`softmax`](Graph::softmax) |
+//! | of many, one | [`reduce`](Graph::reduce), [`argmax`](Graph::argmax), [`top_k`](Graph::top_k), [`max_pool2d`](Graph::max_pool2d), [`avg_pool2d`](Graph::avg_pool2d), [`global_avg_pool`](Graph::global_avg_pool) |
+//! | by numbers | [`embedding`](Graph::embedding), [`gather`](Graph::gather), [`scatter`](Graph::scatter) |
+//! | shapes | [`reshape`](Graph::reshape), [`permute`](Graph::permute), [`slice`](Graph::slice), [`slice_like`](Graph::slice_like), [`concat`](Graph::concat), [`pad`](Graph::pad) |
+//! | positions | [`rope`](Graph::rope) |
+//!
+//! [`Graph::add`] adds any other [`Op`]: those of a decoder over a paged KV cache are among them.
+//!
+//! # Looking at a graph
+//!
+//! A graph prints as text, one line a value or op, and [`Graph::to_dot`] draws it:
+//!
+//! ```
+//! # use wisp_engine::{graph::{DType, Graph, Unary}, shape};
+//! # let mut graph = Graph::new("roots");
+//! # let x = graph.input("x", DType::F32, shape!["n"]);
+//! # let y = graph.unary(Unary::Sqrt, x)?;
+//! # graph.output("y", y);
+//! assert_eq!(graph.to_string(), "\
+//! graph roots {
+//!   input x: f32[n]
+//!   sqrt.0: f32[n] = sqrt(x)
+//!   output y = sqrt.0
+//! }");
+//! # Ok::<(), wisp_engine::graph::GraphError>(())
+//! ```
 
 mod build;
+mod dim;
 mod dot;
+mod layers;
 mod module;
 mod op;
 mod tensor;
@@ -48,40 +101,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::weights::Encoding;
 
+pub use dim::{Dim, DimSum};
+pub use layers::PoolSpec;
 pub use module::{DuplicateGraph, Module};
 pub use op::{Activation, AttentionSpec, HeadSpec, Map, NormKind, NormSpec, Op, RopeSpec};
 pub use tensor::{Axes, Binary, ConvSpec, MAX_RANK, Reduction, TensorOp, Unary};
 pub use wisp_shaders::CacheFormat;
-
-/// One dimension of a shape.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Dim {
-    /// Known when the graph is built.
-    Fixed(u64),
-    /// Known when the program runs; the same name is the same size everywhere.
-    Symbol(String),
-}
-
-impl From<u64> for Dim {
-    fn from(size: u64) -> Dim {
-        Dim::Fixed(size)
-    }
-}
-
-impl From<&str> for Dim {
-    fn from(name: &str) -> Dim {
-        Dim::Symbol(name.into())
-    }
-}
-
-impl fmt::Display for Dim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Dim::Fixed(size) => write!(f, "{size}"),
-            Dim::Symbol(name) => f.write_str(name),
-        }
-    }
-}
 
 /// A shape, outermost dimension first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -163,7 +188,7 @@ pub enum ValueKind {
 /// What a graph knows of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Value {
-    /// Its name: unique among inputs, buffers and weights.
+    /// Its name: unique among inputs and buffers, and among weights.
     pub name: String,
     /// Its elements (of a weight: what they are after decoding).
     pub dtype: DType,
@@ -241,7 +266,10 @@ impl Graph {
 
     /// A tensor of the checkpoint. Naming it twice gives the same value.
     pub fn weight(&mut self, name: &str, encoding: Encoding, shape: Shape) -> ValueId {
-        let same = |value: &Value| matches!(value.kind, ValueKind::Weight(_)) && value.name == name;
+        let same = |value: &Value| {
+            let is_weight = value.kind == ValueKind::Weight(encoding);
+            is_weight && value.name == name && value.shape == shape
+        };
         match self.values.iter().position(same) {
             Some(i) => ValueId(i as u32),
             None => self.add_value(name.into(), DType::F32, shape, ValueKind::Weight(encoding)),

@@ -101,8 +101,8 @@ pub struct AttentionSpec {
 /// What a node computes. Operands are listed in the order in which [`super::Graph::add`] takes them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Op {
-    /// `(ids u32 [tokens] or [tokens, n], table weight [vocab, cols]) -> [tokens, cols]`: rows of a
-    /// table, times `scale`. The last of a token's `n` numbers is its id.
+    /// `(ids u32 [tokens] or [.., n], table weight [vocab, cols]) -> [tokens, cols] or [.., cols]`: rows of
+    /// a table, times `scale`. The last of a token's `n` numbers is its id.
     Embed {
         /// Factor on every value.
         scale: f32,
@@ -203,6 +203,18 @@ fn expect_cols(operand: &Value, what: &str, cols: u64) -> Result<(), String> {
     ))
 }
 
+/// Products read weights in their encoding, piece by piece.
+fn expect_weight(operand: &Value, what: &str) -> Result<(), String> {
+    let known = operand.shape.0.iter().all(|dim| dim.fixed().is_some());
+    match operand.kind {
+        ValueKind::Weight(_) if known => Ok(()),
+        _ => Err(format!(
+            "{what} must be a weight of known size, but {} is none (matmul and gather take any value)",
+            operand.name
+        )),
+    }
+}
+
 fn expect_buffer(operand: &Value, what: &str) -> Result<(), String> {
     match operand.kind {
         ValueKind::Buffer => Ok(()),
@@ -248,16 +260,23 @@ impl Op {
     pub(super) fn infer(&self, operands: &[&Value]) -> Inferred {
         match (self, operands) {
             (Op::Embed { .. }, [ids, table]) => {
-                expect(ids, "ids", DType::U32, ids.shape.0.len().clamp(1, 2))?;
+                expect(ids, "ids", DType::U32, ids.shape.0.len().max(1))?;
                 expect(table, "the table", DType::F32, 2)?;
-                Ok(vec![(
-                    DType::F32,
-                    Shape(vec![ids.shape.0[0].clone(), table.shape.0[1].clone()]),
-                )])
+                expect_weight(table, "the table")?;
+                let (outer, last) = ids.shape.0.split_at((ids.shape.0.len() - 1).max(1));
+                if last.iter().any(|dim| dim.fixed().is_none_or(|n| n == 0)) {
+                    return Err(format!(
+                        "how many numbers make an id must be known in {}",
+                        ids.shape
+                    ));
+                }
+                let dims = [outer, &table.shape.0[1..]].concat();
+                Ok(vec![(DType::F32, Shape(dims))])
             }
             (Op::Linear, [x, weight, bias @ ..]) if bias.len() <= 1 => {
                 expect(x, "x", DType::F32, x.shape.0.len().max(1))?;
                 expect(weight, "the weight", DType::F32, 2)?;
+                expect_weight(weight, "the weight")?;
                 let (outer, cols) = x.shape.0.split_at(x.shape.0.len() - 1);
                 if cols != &weight.shape.0[1..] {
                     return Err(format!(
@@ -284,7 +303,7 @@ impl Op {
                     expect(operand, "the weight", DType::F32, 1)?;
                     let fits = match (x.shape.cols(), operand.shape.cols()) {
                         (Some(width), Some(cols)) => cols > 0 && width % cols == 0,
-                        _ => *last == operand.shape.0[0],
+                        _ => return Err(format!("the width must be known, but is {last}")),
                     };
                     if !fits || operand.shape != weight.shape {
                         return Err(format!(
@@ -374,6 +393,7 @@ impl Op {
             (Op::LinearExperts, [x, weight, ids]) => {
                 expect(x, "x", DType::F32, x.shape.0.len().clamp(2, 3))?;
                 expect(weight, "the weight", DType::F32, 3)?;
+                expect_weight(weight, "the weight")?;
                 expect(ids, "ids", DType::U32, 2)?;
                 let (outer, cols) = x.shape.0.split_at(x.shape.0.len() - 1);
                 if cols != &weight.shape.0[2..] || !ids.shape.0.starts_with(outer) {
@@ -467,16 +487,6 @@ impl Op {
                 Ok(Vec::new())
             }
             _ => Err(format!("it does not take {} operands", operands.len())),
-        }
-    }
-}
-
-impl Dim {
-    /// The size, if it is known.
-    pub fn fixed(&self) -> Option<u64> {
-        match self {
-            Dim::Fixed(size) => Some(*size),
-            Dim::Symbol(_) => None,
         }
     }
 }

@@ -259,6 +259,13 @@ pub enum TensorOp {
         /// From one to the next.
         step: u64,
     },
+    /// `(x [.., n, ..], like [.., m, ..]) -> [.., m, ..]`: the first of `x`, as many as `like` has.
+    SliceLike {
+        /// Which dimension of `x`.
+        axis: u32,
+        /// Which dimension of `like`.
+        of: u32,
+    },
     /// `(x [.., n, ..], y [.., m, ..], ..) -> [.., n + m + .., ..]`.
     Concat {
         /// Which dimension.
@@ -345,6 +352,7 @@ impl TensorOp {
             TensorOp::Reduce { kind, .. } => kind.name(),
             TensorOp::Permute(_) => "permute",
             TensorOp::Slice { .. } => "slice",
+            TensorOp::SliceLike { .. } => "slice_like",
             TensorOp::Concat { .. } => "concat",
             TensorOp::MatMul { .. } => "matmul",
             TensorOp::Conv2d(_) => "conv2d",
@@ -422,19 +430,30 @@ impl TensorOp {
                 [x],
             ) => {
                 let axis = axis_of(x, axis)?;
-                let size = fixed(&x.shape.0[axis], "the size of what is sliced")?;
+                let size = &x.shape.0[axis];
                 let last = len.checked_sub(1).and_then(|steps| steps.checked_mul(step));
                 let end = last.and_then(|last| last.checked_add(start));
-                if step == 0 || end.is_none_or(|end| end >= size) {
+                let most = size.fixed().unwrap_or(u64::from(u32::MAX));
+                if step == 0 || end.is_none_or(|end| end >= most) {
                     return Err(format!(
                         "{len} from {start} by steps of {step} are not within {size}"
                     ));
                 }
                 (x.dtype, replaced(&x.shape, axis, &[len.into()]))
             }
+            (&TensorOp::SliceLike { axis, of }, [x, like]) => {
+                let (axis, of) = (axis_of(x, axis)?, axis_of(like, of)?);
+                let (size, len) = (&x.shape.0[axis], &like.shape.0[of]);
+                if let (Some(size), Some(len)) = (size.fixed(), len.fixed())
+                    && len > size
+                {
+                    return Err(format!("{len} from 0 by steps of 1 are not within {size}"));
+                }
+                (x.dtype, replaced(&x.shape, axis, std::slice::from_ref(len)))
+            }
             (TensorOp::Concat { axis }, [first, rest @ ..]) => {
                 let axis = axis_of(first, *axis)?;
-                let mut size = fixed(&first.shape.0[axis], "the size of what is joined")?;
+                let mut size = first.shape.0[axis].clone();
                 for next in rest {
                     dtype_is(next, "each", first.dtype)?;
                     let same = next.shape.0.len() == first.shape.0.len()
@@ -445,10 +464,10 @@ impl TensorOp {
                             first.shape, next.shape
                         ));
                     }
-                    let more = fixed(&next.shape.0[axis], "the size of what is joined")?;
-                    size = size.checked_add(more).ok_or("the result is too large")?;
+                    let sum = size.plus(&next.shape.0[axis]);
+                    size = sum.ok_or("the result is too large")?;
                 }
-                (first.dtype, replaced(&first.shape, axis, &[size.into()]))
+                (first.dtype, replaced(&first.shape, axis, &[size]))
             }
             (
                 &TensorOp::MatMul {

@@ -98,6 +98,16 @@ pub struct ChatTemplate {
 impl ChatTemplate {
     /// Compiles `source`; `bos` and `eos` are the texts of the tokens, empty if there are none.
     ///
+    /// ```
+    /// use wisp_engine::pipelines::chat_template::{ChatTemplate, Message};
+    ///
+    /// let source = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ eos_token }}{% endfor %}";
+    /// let template = ChatTemplate::new(source, "", "</s>")?;
+    /// let prompt = template.render(&[Message::new("user", "Hello")], true, &Default::default())?;
+    /// assert_eq!(prompt, "<user>Hello</s>");
+    /// # Ok::<(), wisp_engine::pipelines::chat_template::ChatTemplateError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// When the source is no Jinja.

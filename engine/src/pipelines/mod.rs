@@ -1,4 +1,32 @@
 //! Pipelines: from a checkpoint to text, for many users at once.
+//!
+//! | module | |
+//! |---|---|
+//! | [`checkpoint`] | a model's files together: weights, configuration, [`tokenizer`], [`chat_template`] |
+//! | [`architectures`], [`decoder`] | what kind of model it is, and its graph |
+//! | [`config`], [`huggingface_repo`] | a [`PipelineConfig`] chooses model, device, encoding, cache and lengths |
+//! | [`kv_cache`], [`scheduler`], [`request`] | pages of memory, which requests run next and with how many tokens |
+//! | [`model`], [`sampling`] | one step of a batch on the device, and the choice of its tokens |
+//! | [`text_generation`], [`text_encoder`] | texts in, texts or embeddings out |
+//! | [`lora`] | adapters that come and go beside a model |
+//!
+//! Most programs need [`text_generation::TextGenerator`] only, whose page shows several requests at once.
+//! What a model's files say is known before anything is loaded:
+//!
+//! ```
+//! use wisp_engine::pipelines::{chat_template::Message, checkpoint::ModelFiles};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../native-demo/model/wisp-tiny.gguf");
+//! let files = ModelFiles::open(path.as_ref())?;
+//! let tokenizer = files.tokenizer.as_ref().map_err(|error| error.to_string())?;
+//! let tokens = tokenizer.encode("A riddle, please!", false, false)?;
+//! assert_eq!(tokenizer.decode(&tokens, true), "A riddle, please!");
+//! let prompt = files.chat_prompt(&[Message::new("user", "A riddle, please!")])?;
+//! assert!(prompt.len() > tokens.len());
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod architectures;
 pub mod benchmark;

@@ -181,11 +181,8 @@ impl Model {
         self.run(&dims)?;
         let mut outputs = Vec::with_capacity(self.outputs().len());
         for port in self.outputs() {
-            let size = |dim: &Dim| match dim {
-                Dim::Fixed(size) => *size,
-                // `dims` has found all of them.
-                Dim::Symbol(name) => size_of(&sizes, name).unwrap_or(0),
-            };
+            // `dims` has found all of them.
+            let size = |dim: &Dim| known_size(&sizes, dim).unwrap_or(0);
             let shape: Vec<u64> = port.shape.0.iter().map(size).collect();
             let words = self.read(&port.name, elements(&shape).unwrap_or(0)).await?;
             outputs.push(Tensor {
@@ -203,6 +200,16 @@ fn size_of(sizes: &[(&str, u64)], name: &str) -> Option<u64> {
     Some(known.1)
 }
 
+/// The size of a dimension, if what it depends on is known.
+fn known_size(sizes: &[(&str, u64)], dim: &Dim) -> Option<u64> {
+    let sum = dim.sum();
+    sum.terms
+        .iter()
+        .try_fold(sum.constant, |all, (name, times)| {
+            all.checked_add(size_of(sizes, name)?.checked_mul(*times)?)
+        })
+}
+
 /// True if a tensor is what an input takes; adds the sizes of symbolic dimensions that it gives.
 fn fits<'a>(port: &'a Port, tensor: &Tensor, sizes: &mut Vec<(&'a str, u64)>) -> bool {
     let mut same = |(dim, size): (&'a Dim, &u64)| match dim {
@@ -214,6 +221,8 @@ fn fits<'a>(port: &'a Port, tensor: &Tensor, sizes: &mut Vec<(&'a str, u64)>) ->
                 true
             }
         },
+        // Its parts are those of inputs before it.
+        Dim::Sum(_) => known_size(sizes, dim) == Some(*size),
     };
     port.dtype == tensor.dtype
         && port.shape.0.len() == tensor.shape.len()

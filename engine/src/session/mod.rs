@@ -4,6 +4,54 @@
 //! weights nor a device, `init` binds weights, `load` does both, and a [`Model`] executes;
 //! `compile_module`, `init_all` and `load_all` do the same for several graphs with common weights.
 //! Every async method has a blocking twin for native callers.
+//!
+//! 1. [`InferenceSession::new`] takes a [`Device`].
+//! 2. [`InferenceSession::compile`] makes a [`CompiledModel`] of a [`Graph`]; so does
+//!    [`CompiledModel::load`] of a file, and [`CompiledModule::compile`] makes such for any
+//!    [target](crate::compiler::Target).
+//! 3. [`InferenceSession::init`] checks that every weight is there, takes them to the device, and reserves
+//!    all memory that a run takes, for symbolic dimensions up to [`InitOptions::max_dims`].
+//! 4. [`Model::execute`] runs it once with tensors of the host. [`Model::write`], [`Model::run`] and
+//!    [`Model::read`] are its parts; what is not read stays on the device.
+//!
+//! ```
+//! use wisp_engine::{
+//!     device::Device,
+//!     graph::{Binary, DType, Graph},
+//!     session::{InferenceSession, InitOptions, submit},
+//!     shape,
+//!     weights::MemoryWeights,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut graph = Graph::new("double");
+//! let x = graph.input("x", DType::F32, shape![2u64]);
+//! let twice = graph.binary(Binary::Add, x, x)?;
+//! graph.output("twice", twice);
+//! let session = InferenceSession::new(Device::host(1)?);
+//! let first = session.load_blocking(&graph, &MemoryWeights::default(), InitOptions::default())?;
+//!
+//! // A second model reads the memory that the first one writes.
+//! let shared = [("x".to_string(), first.buffer("twice")?.clone())].into();
+//! let options = InitOptions { shared, ..Default::default() };
+//! let second = session.load_blocking(&graph, &MemoryWeights::default(), options)?;
+//! first.write("x", &[1.0f32, 2.0])?;
+//! let dims = first.dims(&[])?;
+//! submit(session.device(), &[(&first, &dims), (&second, &dims)], 1)?;
+//! assert_eq!(pollster::block_on(second.read::<f32>("twice", 2))?, [4.0, 8.0]);
+//!
+//! // A model that lacks weights says all of them.
+//! let weight = graph.weight("scale", wisp_engine::weights::Encoding::F32, shape![2u64]);
+//! let scaled = graph.binary(Binary::Mul, twice, weight)?;
+//! graph.output("scaled", scaled);
+//! let error = session.load_blocking(&graph, &MemoryWeights::default(), InitOptions::default());
+//! assert_eq!(
+//!     error.unwrap_err().to_string(),
+//!     "the checkpoint does not fit double: scale is missing"
+//! );
+//! # Ok(())
+//! # }
+//! ```
 
 mod artefact;
 mod compiled;
@@ -96,6 +144,18 @@ pub enum SessionError {
         size: Option<u64>,
         /// The largest size allowed.
         most: u64,
+    },
+    /// Occurs when a slice would be outside what it is of.
+    #[error("{model}: {label} reads {needed} parts, but there are {available}")]
+    Bound {
+        /// The model.
+        model: String,
+        /// The op and its operand.
+        label: String,
+        /// Parts that it reads.
+        needed: u64,
+        /// Parts that there are.
+        available: u64,
     },
     /// Occurs when an input, buffer or output is named that the model does not have.
     #[error("{model} has no {what} called {name:?}; it has {}", .has.join(", "))]

@@ -156,18 +156,12 @@ impl Model {
     ) -> Result<Model, SessionError> {
         let device = &session.device;
         let program = compiled.program().clone();
-        let max_dims: Vec<u64> = program
-            .dims
-            .iter()
-            .map(|name| match options.max_dims.get(name) {
-                Some(size) => Ok(*size),
-                None => Err(SessionError::Dimension {
-                    name: name.clone(),
-                    size: None,
-                    most: u64::MAX,
-                }),
-            })
-            .collect::<Result<_, _>>()?;
+        let max_dims = program.sizes(|name| options.max_dims.get(name).copied());
+        let max_dims = max_dims.map_err(|name| SessionError::Dimension {
+            name: name.into(),
+            size: None,
+            most: u64::MAX,
+        })?;
         let total = load::check(&program, weights, loaded)?;
 
         let mut progress = Progress {
@@ -275,7 +269,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// If one is missing or larger than the model was made for.
+    /// If one is missing or larger than the model was made for, or a slice would be outside what it is
+    /// of.
     pub fn dims(&self, sizes: &[(&str, u64)]) -> Result<Dims, SessionError> {
         let size_of = |name: &str| {
             sizes
@@ -283,20 +278,35 @@ impl Model {
                 .find(|(other, _)| *other == name)
                 .map(|(_, size)| *size)
         };
-        let dims = self
-            .program
-            .dims
-            .iter()
-            .zip(&self.max_dims)
-            .map(|(name, most)| match size_of(name) {
-                Some(size) if size <= *most => Ok(size),
-                size => Err(SessionError::Dimension {
-                    name: name.clone(),
-                    size,
-                    most: *most,
-                }),
-            });
-        Ok(Dims(dims.collect::<Result<_, _>>()?))
+        let dims = self.program.sizes(size_of);
+        let dims = dims.map_err(|name| self.wrong_dimension(name, None))?;
+        let all = self.program.dims.iter().zip(&dims).zip(&self.max_dims);
+        for ((name, size), most) in all {
+            if size > most {
+                return Err(self.wrong_dimension(name, Some(*size)));
+            }
+        }
+        for bound in &self.program.bounds {
+            let [needed, available] = [&bound.needed, &bound.available].map(|sum| sum.eval(&dims));
+            if needed.is_none_or(|needed| available.is_some_and(|available| needed > available)) {
+                return Err(SessionError::Bound {
+                    model: self.program.name.clone(),
+                    label: bound.label.clone(),
+                    needed: needed.unwrap_or(u64::MAX),
+                    available: available.unwrap_or(u64::MAX),
+                });
+            }
+        }
+        Ok(Dims(dims))
+    }
+
+    fn wrong_dimension(&self, name: &str, size: Option<u64>) -> SessionError {
+        let at = self.program.dims.iter().position(|dim| dim == name);
+        SessionError::Dimension {
+            name: name.into(),
+            size,
+            most: at.map_or(u64::MAX, |at| self.max_dims[at]),
+        }
     }
 
     fn port<'a>(

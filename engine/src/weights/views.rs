@@ -57,6 +57,20 @@ fn elements(shape: &[u64]) -> u64 {
 }
 
 /// A checkpoint and its views, under their own names.
+///
+/// ```
+/// use wisp_engine::weights::{MemoryWeights, View, Views, WeightSource};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut file = MemoryWeights::default();
+/// file.insert("qkv", &[3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+/// let mut weights = Views::new(&file);
+/// weights.add("k", View::Rows(vec![("qkv".into(), 1..2)]), &[1, 2])?;
+/// let bytes = pollster::block_on(weights.read("k", 0..8))?;
+/// assert_eq!(bytemuck::pod_collect_to_vec::<u8, f32>(&bytes), [3.0, 4.0]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Views<'a> {
     inner: &'a dyn WeightSource,
     views: HashMap<String, (TensorInfo, Origin)>,

@@ -20,7 +20,7 @@ use crate::{
 /// Compile a model ahead of its use: for this device, or for a target that need not be here.
 #[derive(Args)]
 pub struct WarmCache {
-    /// Compile for this instead of the device: browser, baseline, vulkan, metal, dx12 or host. Every
+    /// Compile for this instead of the device: browser, baseline, vulkan, metal, dx12, gl or host. Every
     /// kernel is translated to the target's shader language to see that it can be
     #[arg(long, value_name = "TARGET", requires = "out", conflicts_with_all = ["device_specs", "profile"])]
     target: Option<String>,

@@ -2,7 +2,9 @@
 
 use wisp_shaders::params::*;
 
-use super::{CompileError, DType, Dim, Lowering, Memory, Node, Size, ValueId, Word, narrow, words};
+use super::{
+    Bound, CompileError, DType, Dim, Lowering, Memory, Node, Size, ValueId, Word, narrow, words,
+};
 use crate::graph::{Axes, ConvSpec, MAX_RANK, TensorOp};
 
 /// Elements from one place of each dimension to the next, in one operand.
@@ -137,6 +139,7 @@ impl Lowering<'_> {
             TensorOp::Slice {
                 axis, start, step, ..
             } => self.slice(node, axis as usize, start, step),
+            TensorOp::SliceLike { axis, .. } => self.slice(node, axis as usize, 0, 1),
             TensorOp::Concat { axis } => self.concat(node, axis as usize),
             TensorOp::MatMul {
                 transpose_a,
@@ -304,6 +307,7 @@ impl Lowering<'_> {
         start: u64,
         step: u64,
     ) -> Result<(), CompileError> {
+        self.bound_slice(node, axis, start, step);
         let x = self.operand(node.op.name(), node.inputs[0])?;
         let mut strides = self.strides(node.inputs[0]);
         let offset = strides[axis].times(&Size::fixed(start));
@@ -319,18 +323,48 @@ impl Lowering<'_> {
         )
     }
 
+    /// Where sizes are known only in a run, it must find the parts within `x`: `start + (len - 1) * step
+    /// + 1` is at most the size.
+    fn bound_slice(&mut self, node: &Node, axis: usize, start: u64, step: u64) {
+        let x = self.graph.value(node.inputs[0]);
+        let size = &x.shape.0[axis];
+        let len = &self.graph.value(node.outputs[0]).shape.0[axis];
+        if size == len || (size.fixed().is_some() && len.fixed().is_some()) {
+            return;
+        }
+        let (mut needed, mut available) = (len.sum(), size.sum());
+        for (_, times) in &mut needed.terms {
+            *times = times.saturating_mul(step);
+        }
+        let steps = needed.constant.saturating_mul(step);
+        needed.constant = steps.saturating_add(start).saturating_add(1);
+        available.constant = available.constant.saturating_add(step);
+        // Both in terms of what there is: less of the same on both sides.
+        let same = needed.constant.min(available.constant).min(step);
+        needed.constant -= same;
+        available.constant -= same;
+        let label = format!("{} {}", node.op.name(), x.name);
+        let (needed, available) = (self.sum(&needed), self.sum(&available));
+        self.bounds.push(Bound {
+            label,
+            needed,
+            available,
+        });
+    }
+
     fn concat(&mut self, node: &Node, axis: usize) -> Result<(), CompileError> {
         let parts = self.operands(node.op.name(), &node.inputs)?;
         let out = self.plain_result(node.outputs[0]);
         let out_strides = self.strides(node.outputs[0]);
-        let mut start = 0u64;
+        let mut start = Dim::Fixed(0);
         for (id, x) in node.inputs.iter().zip(parts) {
             let dims = self.shape(*id);
-            let offset = out_strides[axis].times(&Size::fixed(start));
+            let offset = self.dim_size(&start).times(&out_strides[axis]);
             let strides = self.strides(*id);
             let from = (x, Size::fixed(0), strides);
             self.copy(node, &dims, from, (out, offset, out_strides.clone()))?;
-            start = start.saturating_add(dims[axis].fixed().unwrap_or(0));
+            // The result's size was found without an overflow, and this is less.
+            start = start.plus(&dims[axis]).unwrap_or(start);
         }
         Ok(())
     }

@@ -107,6 +107,8 @@ fn misfits_are_named() {
     let words = "lora: f32[2, 4, 64] and f32[2, 4, 60] do not fit";
     assert!(error.starts_with(&words.replace("f32", "")), "{error}");
     // It works in place: what it adds to must not be needed afterwards.
+    let mut g = Adapted::new();
+    let product = g.product("q", 64);
     let operands = g.operands(&[product], 64);
     let adapted = g.graph.add(Op::Lora, &operands).unwrap();
     g.graph.output("before", product);

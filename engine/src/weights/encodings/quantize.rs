@@ -24,6 +24,22 @@ pub const QUANTIZABLE: [Encoding; 7] = [
 /// # Errors
 ///
 /// If the weights are no whole number of blocks, or the encoding is not in [`QUANTIZABLE`].
+///
+/// ```
+/// use wisp_engine::weights::{Encoding, MemoryWeights, encodings};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let numbers: Vec<f32> = (0..64).map(|i| i as f32 / 8.0).collect();
+/// let bytes = encodings::quantize(Encoding::Q8_0, &numbers)?;
+/// assert_eq!(bytes.len(), 2 * 34);
+/// let back = encodings::dequantize(Encoding::Q8_0, &bytes, 2, 32)?;
+/// assert!(numbers.iter().zip(&back).all(|(a, b)| (a - b).abs() < 0.032));
+/// // As a file of that encoding would have it, for any session.
+/// let mut weights = MemoryWeights::default();
+/// weights.insert_encoded("weight", Encoding::Q8_0, &[2, 32], bytes)?;
+/// # Ok(())
+/// # }
+/// ```
 pub fn quantize(encoding: Encoding, weights: &[f32]) -> Result<Vec<u8>, EncodingError> {
     let block = encoding.file_block_weights();
     if !weights.len().is_multiple_of(block) {
