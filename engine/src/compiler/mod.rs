@@ -16,7 +16,7 @@ mod translate;
 pub use check::ProgramError;
 pub use footprint::Footprint;
 pub(crate) use footprint::{PARAMS_STRIDE, planes};
-pub use program::{Call, Matrix, Piece, Place, Port, Program, Size, Vector, Word};
+pub use program::{Call, Made, Matrix, Piece, Place, Port, Program, Size, Stage, Vector, Word};
 pub use target::{ShaderLanguage, Target, TargetError};
 #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
 pub use translate::translate;
@@ -84,6 +84,14 @@ pub enum CompileError {
         value: String,
         /// What it must be.
         wanted: &'static str,
+    },
+    /// Occurs when a custom op cannot run on the target.
+    #[error("the custom op {op:?}: {problem}")]
+    Custom {
+        /// The op.
+        op: String,
+        /// Why.
+        problem: String,
     },
 }
 

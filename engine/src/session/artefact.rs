@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use crate::compiler::{Program, ProgramError};
 
 /// Counts changes of the format: of the header, and of every type within [`Program`].
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"wispmodl";
 
