@@ -10,7 +10,13 @@ use std::{
 use sha2::{Digest, Sha256};
 
 /// What a program depends on, besides the kernels, which have a hash of their own.
-const SOURCES: &[&str] = &["src/compiler", "src/graph", "src/weights", "src/session"];
+const SOURCES: &[&str] = &[
+    "src/compiler",
+    "src/extension",
+    "src/graph",
+    "src/weights",
+    "src/session",
+];
 
 fn collect(folder: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {

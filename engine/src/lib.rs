@@ -6,7 +6,8 @@
 //!   chat template, architectures, KV cache, scheduler, sampling.
 //! - [`session`] compiles graphs, gives them their weights and runs them.
 //! - [`compiler`] makes a program of a graph, without weights and without a device.
-//! - [`graph`] says what to compute; [`weights`] reads checkpoints.
+//! - [`graph`] says what to compute, with ops of one's own if need be ([`extension`]); [`weights`] reads
+//!   checkpoints.
 //! - [`device`] runs kernels: on GPUs through wgpu, on the host CPU through Rust twins of them.
 //!
 //! # Generating text
@@ -86,6 +87,7 @@ pub mod device;
 mod digest;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod disk_cache;
+pub mod extension;
 pub mod graph;
 pub mod pipelines;
 pub mod session;

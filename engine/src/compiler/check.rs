@@ -63,9 +63,41 @@ impl Program {
                     .map_err(|p| format!("slot {i}: {p}"))?;
             }
         }
+        self.check_stages()?;
+        self.check_customs()?;
         for (i, call) in self.calls.iter().enumerate() {
             let at = |problem| format!("call {i} ({}): {problem}", call.label);
             self.check_call(call).map_err(at)?;
+        }
+        Ok(())
+    }
+
+    fn check_stages(&self) -> Checked {
+        let mut done = 0;
+        for stage in &self.stages {
+            require(
+                (done..=self.calls.len()).contains(&(stage.calls as usize)),
+                || "its stages are not in order".into(),
+            )?;
+            done = stage.calls as usize;
+            for made in &stage.made {
+                self.check_place(Place::Slot(made.slot))?;
+                self.check_size(&made.elements)?;
+            }
+        }
+        require(done == self.calls.len() || self.stages.is_empty(), || {
+            "calls in no stage".into()
+        })
+    }
+
+    /// Checks the kernels that it brings, as those of a library's user are.
+    fn check_customs(&self) -> Checked {
+        let mut names = HashSet::new();
+        for custom in &self.customs {
+            custom.get().map_err(|error| error.to_string())?;
+            require(names.insert(&custom.name), || {
+                format!("two kernels of {:?}", custom.op)
+            })?;
         }
         Ok(())
     }
@@ -114,7 +146,7 @@ impl Program {
             })?;
             self.check_port(port)?;
         }
-        for port in &self.outputs {
+        for port in self.outputs.iter().chain(&self.prints) {
             self.check_port(port)?;
         }
         let known = |buffer: &u32| (*buffer as usize) < self.inputs.len();
@@ -187,7 +219,7 @@ impl Program {
     fn check_call(&self, call: &Call) -> Checked {
         let mut kernels: Vec<&Kernel> = Vec::with_capacity(call.kernels.len().min(16));
         for (name, rows) in &call.kernels {
-            let kernel = wisp_shaders::kernel(name);
+            let kernel = self.kernel(name);
             let kernel = kernel.ok_or_else(|| format!("there is no kernel {name:?}"))?;
             require(kernel.max_rows_y == *rows, || {
                 format!("{name} is not for {rows} rows")
@@ -233,9 +265,15 @@ impl Program {
             Word::Const(_) => None,
             Word::Size(size) => Some(size),
         });
-        for size in late.chain(&call.grid) {
+        let workgroups = call.workgroups.iter().flatten();
+        let workgroups = workgroups.flat_map(|expression| expression.leaves());
+        for size in late.chain(&call.grid).chain(workgroups) {
             self.check_size(size)?;
         }
+        let custom = wisp_shaders::kernel(first.name).is_none();
+        require(custom == call.workgroups.is_some(), || {
+            "only custom ops have workgroups of their own, and all of them".into()
+        })?;
         Ok(())
     }
 }

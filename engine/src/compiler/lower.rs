@@ -6,16 +6,18 @@ use bytemuck::{Pod, bytes_of, cast_slice};
 use wisp_shaders::params::*;
 
 use super::{
-    Bound, Call, CompileError, Matrix, Piece, Place, Port, Program, Size, Sum, Vector, Word,
+    Bound, Call, CompileError, Made, Matrix, Piece, Place, Port, Program, Size, Stage, Sum, Vector,
+    Word,
     fuse::{HeadNorm, Part, Step, lora_products},
     memory::{self, Lifetime},
     select::select,
 };
 use crate::{
     device::Capabilities,
+    extension::CustomKernel,
     graph::{
         Activation, AttentionSpec, CacheFormat, DType, Dim, DimSum, Graph, HeadSpec, Map, Node,
-        NormKind, NormSpec, Op, RopeSpec, Shape, ValueId, ValueKind,
+        NormKind, NormSpec, Op, RopeSpec, ValueId, ValueKind,
     },
     weights::Encoding,
 };
@@ -41,6 +43,13 @@ struct Lowering<'a> {
     memory: HashMap<ValueId, Memory>,
     lifetimes: Vec<Lifetime>,
     calls: Vec<(Call, Vec<Memory>)>,
+    customs: Vec<CustomKernel>,
+    /// What is printed, and under which label.
+    prints: Vec<(String, ValueId)>,
+    /// What the step at hand makes: the values, their memory, and whether it is new.
+    made: Vec<(ValueId, usize, bool)>,
+    /// What each step has made, and how many calls there are after it.
+    stages: Vec<(usize, Vec<(ValueId, usize, bool)>)>,
 }
 
 pub(super) fn lower(
@@ -61,11 +70,17 @@ pub(super) fn lower(
         memory: HashMap::new(),
         lifetimes: Vec::new(),
         calls: Vec::new(),
+        customs: Vec::new(),
+        prints: Vec::new(),
+        made: Vec::new(),
+        stages: Vec::new(),
     };
     lowering.declare_inputs();
     for (position, step) in steps.iter().enumerate() {
         lowering.check_in_place(step, &steps[position + 1..])?;
         lowering.step(step)?;
+        let made = std::mem::take(&mut lowering.made);
+        lowering.stages.push((lowering.calls.len(), made));
     }
     lowering.finish()
 }
@@ -89,6 +104,7 @@ macro_rules! late {
     };
 }
 
+mod custom;
 mod experts;
 mod lora;
 mod tensor;
@@ -251,7 +267,16 @@ impl Lowering<'_> {
     fn result(&mut self, id: ValueId, size: Size) -> Memory {
         let memory = self.scratch(size);
         self.memory.insert(id, memory);
+        self.made.push((id, self.lifetimes.len() - 1, true));
         memory
+    }
+
+    /// Puts a result in the place of a value that it overwrites.
+    fn alias(&mut self, id: ValueId, memory: Memory) {
+        self.memory.insert(id, memory);
+        if let Memory::Intermediate(i) = memory {
+            self.made.push((id, i, false));
+        }
     }
 
     fn plain_result(&mut self, id: ValueId) -> Memory {
@@ -315,24 +340,28 @@ impl Lowering<'_> {
         params: Vec<Word>,
         memory: Vec<Memory>,
     ) -> Result<(), CompileError> {
-        let at = self.calls.len();
-        for memory in &memory {
-            if let Memory::Intermediate(i) = memory {
-                self.lifetimes[*i].last = at;
-            }
-        }
         let kernels = select(op, cols, self.target)?;
-        self.calls.push((
+        self.push_call(
             Call {
                 label,
                 kernels,
                 grid,
+                workgroups: None,
                 params,
                 bindings: Vec::new(),
             },
             memory,
-        ));
+        );
         Ok(())
+    }
+
+    fn push_call(&mut self, call: Call, memory: Vec<Memory>) {
+        for memory in &memory {
+            if let Memory::Intermediate(i) = memory {
+                self.lifetimes[*i].last = self.calls.len();
+            }
+        }
+        self.calls.push((call, memory));
     }
 
     fn step(&mut self, step: &Step) -> Result<(), CompileError> {
@@ -365,7 +394,7 @@ impl Lowering<'_> {
             } => {
                 let op = "add_norm";
                 let x = self.operand(op, *a)?;
-                self.memory.insert(*sum, x);
+                self.alias(*sum, x);
                 let y = self.operand(op, *b)?;
                 self.norm(*norm, *sum, Some((y, *scale)), *weights, *out)
             }
@@ -412,6 +441,8 @@ impl Lowering<'_> {
             }
             Op::Tensor(tensor) => self.tensor(node, tensor),
             Op::Sample => self.sample(node),
+            Op::Custom(_) => self.custom(node),
+            Op::Print(label) => self.print(node, label),
         }
     }
 
@@ -725,7 +756,7 @@ impl Lowering<'_> {
             .iter()
             .map(|id| self.operand(op, *id))
             .collect::<Result<_, _>>()?;
-        self.memory.insert(node.outputs[0], memory[0]);
+        self.alias(node.outputs[0], memory[0]);
         let params = RopeParams {
             tokens: 0,
             heads: spec.heads.heads,
@@ -957,42 +988,57 @@ impl Lowering<'_> {
         self.call(op, op.into(), [rows, Size::fixed(1)], params, memory)
     }
 
+    /// What can be read after the last call.
+    fn ports(&mut self, named: &[(String, ValueId)]) -> Result<Vec<(Port, Memory)>, CompileError> {
+        let port = |(name, id): &(String, ValueId)| {
+            let value = self.graph.value(*id);
+            let memory = self.operand("output", *id)?;
+            // It lives on after the last call.
+            if let Memory::Intermediate(i) = memory {
+                self.lifetimes[i].last = usize::MAX;
+            }
+            let port = Port {
+                name: name.clone(),
+                dtype: value.dtype,
+                shape: value.shape.clone(),
+                elements: self.elements(*id),
+                // Until memory is planned.
+                place: Place::Slot(0),
+            };
+            Ok((port, memory))
+        };
+        named.iter().map(port).collect()
+    }
+
     fn finish(mut self) -> Result<Program, CompileError> {
         let graph = self.graph;
-        let outputs: Vec<(String, DType, Shape, Memory, Size)> = graph
-            .outputs
-            .iter()
-            .map(|(name, id)| {
-                let value = graph.value(*id);
-                let memory = self.operand("output", *id)?;
-                // An output lives on after the last call.
-                if let Memory::Intermediate(i) = memory {
-                    self.lifetimes[i].last = usize::MAX;
-                }
-                Ok((
-                    name.clone(),
-                    value.dtype,
-                    value.shape.clone(),
-                    memory,
-                    self.elements(*id),
-                ))
-            })
-            .collect::<Result<_, CompileError>>()?;
+        let outputs = self.ports(&graph.outputs)?;
+        let prints = std::mem::take(&mut self.prints);
+        let prints = self.ports(&prints)?;
         let (assigned, slots) = memory::plan(&self.lifetimes);
         let place = |memory: &Memory| match memory {
             Memory::Fixed(place) => *place,
             Memory::Intermediate(i) => Place::Slot(assigned[*i]),
         };
-        let outputs = outputs
-            .into_iter()
-            .map(|(name, dtype, shape, memory, elements)| Port {
-                name,
-                dtype,
-                shape,
-                elements,
+        let placed = |ports: Vec<(Port, Memory)>| {
+            let ports = ports.into_iter().map(|(port, memory)| Port {
                 place: place(&memory),
-            })
-            .collect();
+                ..port
+            });
+            ports.collect()
+        };
+        let made = |(id, lifetime, fresh): (ValueId, usize, bool)| Made {
+            name: graph.value(id).name.clone(),
+            dtype: graph.value(id).dtype,
+            elements: self.lifetimes[lifetime].size.clone(),
+            slot: assigned[lifetime],
+            fresh,
+        };
+        let stages = self.stages.into_iter().map(|(calls, all)| Stage {
+            calls: calls as u32,
+            made: all.into_iter().map(made).collect(),
+        });
+        let stages = stages.collect();
         let calls = self
             .calls
             .into_iter()
@@ -1009,12 +1055,15 @@ impl Lowering<'_> {
             bounds: self.bounds,
             inputs: self.inputs,
             buffers: self.buffers,
-            outputs,
+            outputs: placed(outputs),
+            prints: placed(prints),
             matrices: self.matrices,
             vectors: self.vectors,
             constants: graph.constants.clone(),
             slots,
             calls,
+            stages,
+            customs: self.customs,
         })
     }
 }

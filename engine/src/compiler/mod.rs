@@ -46,7 +46,9 @@ mod translate;
 pub use check::ProgramError;
 pub use footprint::Footprint;
 pub(crate) use footprint::{PARAMS_STRIDE, planes};
-pub use program::{Bound, Call, Matrix, Piece, Place, Port, Program, Size, Sum, Vector, Word};
+pub use program::{
+    Bound, Call, Made, Matrix, Piece, Place, Port, Program, Size, Stage, Sum, Vector, Word,
+};
 pub use target::{ShaderLanguage, Target, TargetError};
 #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
 pub use translate::translate;
@@ -135,6 +137,14 @@ pub enum CompileError {
         value: String,
         /// What it must be.
         wanted: &'static str,
+    },
+    /// Occurs when a custom op cannot run on the target.
+    #[error("the custom op {op:?}: {problem}")]
+    Custom {
+        /// The op.
+        op: String,
+        /// Why.
+        problem: String,
     },
 }
 

@@ -2,8 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use wisp_shaders::Kernel;
+
 use crate::{
     device::Capabilities,
+    extension::{
+        CustomKernel,
+        expression::{Expression, ValueError},
+    },
     graph::{DType, Shape},
     weights::Encoding,
 };
@@ -167,10 +173,36 @@ pub struct Call {
     pub kernels: Vec<(String, u32)>,
     /// The grid's size in elements.
     pub grid: [Size; 2],
+    /// How many workgroups there are, where the grid does not say it: of a custom op.
+    pub workgroups: Option<[Expression<Size>; 3]>,
     /// The parameters (binding 0).
     pub params: Vec<Word>,
     /// Bindings 1 and on.
     pub bindings: Vec<Place>,
+}
+
+/// A result that is in the arena after a stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Made {
+    /// The value's name.
+    pub name: String,
+    /// Its elements.
+    pub dtype: DType,
+    /// How many there are.
+    pub elements: Size,
+    /// The slot that it is in.
+    pub slot: u32,
+    /// Nothing of it was there before.
+    pub fresh: bool,
+}
+
+/// The calls that do one step of the graph, and what they make: for whoever looks into a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    /// How many of [`Program::calls`] are done after it.
+    pub calls: u32,
+    /// Its results.
+    pub made: Vec<Made>,
 }
 
 /// A compiled graph: what [`crate::session::InferenceSession::compile`] makes and `init` binds to weights.
@@ -192,6 +224,8 @@ pub struct Program {
     pub buffers: Vec<u32>,
     /// Outputs.
     pub outputs: Vec<Port>,
+    /// What is printed after a run, by labels.
+    pub prints: Vec<Port>,
     /// Repacked weights.
     pub matrices: Vec<Matrix>,
     /// Plain weights.
@@ -202,6 +236,26 @@ pub struct Program {
     pub slots: Vec<Vec<Size>>,
     /// What runs, in order.
     pub calls: Vec<Call>,
+    /// What the calls make, step by step.
+    pub stages: Vec<Stage>,
+    /// The kernels of custom ops.
+    pub customs: Vec<CustomKernel>,
+}
+
+impl Call {
+    /// The workgroups that a custom op asks for, if the call is one's.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be calculated from these sizes.
+    pub fn custom_workgroups(&self, dims: &[u64]) -> Option<Result<[u64; 3], ValueError>> {
+        let [x, y, z] = self.workgroups.as_ref()?;
+        let count = |expression: &Expression<Size>| {
+            expression.value(|size| size.eval(dims).ok_or(ValueError::TooLarge))
+        };
+        let all = || Ok([count(x)?, count(y)?, count(z)?]);
+        Some(all())
+    }
 }
 
 impl Program {
@@ -221,6 +275,14 @@ impl Program {
             sizes.push(size.ok_or(name.as_str())?);
         }
         Ok(sizes)
+    }
+
+    /// A kernel that calls may name: a built-in one, or one that the program has brought.
+    pub fn kernel(&self, name: &str) -> Option<&'static Kernel> {
+        wisp_shaders::kernel(name).or_else(|| {
+            let custom = self.customs.iter().find(|custom| custom.name == name)?;
+            custom.get().ok()
+        })
     }
 
     /// Bytes of weights that a call reads when it reads all of its matrix.

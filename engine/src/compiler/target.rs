@@ -1,7 +1,7 @@
 //! Targets by name: what a program may rely on where it will run, and the language that its kernels are
 //! translated to there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wisp_shaders::{Access, Kernel};
 
@@ -214,55 +214,16 @@ impl Program {
     /// The kernels that the program may run, each once, by name.
     pub fn kernels(&self) -> impl Iterator<Item = &'static Kernel> + use<> {
         let names = self.calls.iter().flat_map(|call| &call.kernels);
-        let kernels = names.filter_map(|(name, _)| wisp_shaders::kernel(name));
+        let names: BTreeSet<&String> = names.map(|(name, _)| name).collect();
+        let kernels = names.into_iter().filter_map(|name| self.kernel(name));
         let kernels: BTreeMap<_, _> = kernels.map(|kernel| (kernel.name, kernel)).collect();
         kernels.into_values()
     }
 
     /// What the program needs that a device with these capabilities does not have, in words.
     pub fn lacks(&self, device: &Capabilities) -> Vec<String> {
-        let mut problems = Vec::new();
-        for kernel in self.kernels() {
-            let storage = kernel.bindings.iter();
-            let storage = storage.filter(|access| **access != Access::Uniform).count() as u64;
-            let invocations: u32 = kernel.workgroup_size.iter().product();
-            let needs = [
-                (
-                    "subgroups",
-                    kernel.needs.subgroups.into(),
-                    device.subgroups.into(),
-                ),
-                ("f16", kernel.needs.f16.into(), device.f16.into()),
-                (
-                    "invocations of a subgroup",
-                    kernel.needs.min_subgroup_size.into(),
-                    device.min_subgroup_size.into(),
-                ),
-                (
-                    "invocations of a workgroup",
-                    invocations.into(),
-                    u64::from(device.max_workgroup_invocations),
-                ),
-                (
-                    "bytes of workgroup memory",
-                    kernel.workgroup_bytes.into(),
-                    device.max_workgroup_bytes.into(),
-                ),
-                (
-                    "storage buffers",
-                    storage,
-                    device.max_storage_buffers.into(),
-                ),
-            ];
-            let missing = needs.iter().find(|(_, wanted, has)| wanted > has);
-            problems.extend(missing.map(|(what, wanted, has)| match wanted {
-                1 => format!("{} (it needs {what})", kernel.name),
-                _ => format!(
-                    "{} (it needs {wanted} {what}, there are {has})",
-                    kernel.name
-                ),
-            }));
-        }
+        let kernels = self.kernels();
+        let mut problems: Vec<String> = kernels.filter_map(|k| lacking(k, device)).collect();
         for matrix in &self.matrices {
             let (planes, bytes) = super::planes(matrix);
             let widest = planes.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
@@ -281,6 +242,50 @@ impl Program {
         }
         problems
     }
+}
+
+/// What a kernel needs that a device does not have, in words.
+pub(super) fn lacking(kernel: &Kernel, device: &Capabilities) -> Option<String> {
+    let storage = kernel.bindings.iter();
+    let storage = storage.filter(|access| **access != Access::Uniform).count() as u64;
+    let invocations = kernel.workgroup_size.iter();
+    let invocations = invocations.fold(1u32, |all, size| all.saturating_mul(*size));
+    let needs = [
+        (
+            "subgroups",
+            kernel.needs.subgroups.into(),
+            device.subgroups.into(),
+        ),
+        ("f16", kernel.needs.f16.into(), device.f16.into()),
+        (
+            "invocations of a subgroup",
+            kernel.needs.min_subgroup_size.into(),
+            device.min_subgroup_size.into(),
+        ),
+        (
+            "invocations of a workgroup",
+            invocations.into(),
+            u64::from(device.max_workgroup_invocations),
+        ),
+        (
+            "bytes of workgroup memory",
+            kernel.workgroup_bytes.into(),
+            device.max_workgroup_bytes.into(),
+        ),
+        (
+            "storage buffers",
+            storage,
+            device.max_storage_buffers.into(),
+        ),
+    ];
+    let (what, wanted, has) = needs.iter().find(|(_, wanted, has)| wanted > has)?;
+    Some(match wanted {
+        1 => format!("{} (it needs {what})", kernel.name),
+        _ => format!(
+            "{} (it needs {wanted} {what}, there are {has})",
+            kernel.name
+        ),
+    })
 }
 
 #[cfg(test)]

@@ -517,15 +517,21 @@ impl Device {
         self.backend.read(buffer, range).await
     }
 
-    /// Compiles a kernel, or returns it from the device's cache.
+    /// Compiles a kernel, or returns it from the device's cache. A kernel that is not built in is
+    /// [checked](Self::checked_pipeline) when it runs.
     ///
     /// # Errors
     ///
     /// If the device's compiler refuses it.
     pub fn pipeline(&self, kernel: &'static Kernel) -> Result<Pipeline, DeviceError> {
+        let built_in = wisp_shaders::kernels().as_ptr_range();
+        let checks = match built_in.contains(&std::ptr::from_ref(kernel)) {
+            true => Checks::None,
+            false => Checks::All,
+        };
         Ok(Pipeline {
             kernel,
-            raw: self.backend.pipeline(kernel, Checks::None)?,
+            raw: self.backend.pipeline(kernel, checks)?,
         })
     }
 
@@ -540,6 +546,16 @@ impl Device {
             kernel,
             raw: self.backend.pipeline(kernel, Checks::All)?,
         })
+    }
+
+    /// On the host: what a twin of the caller's does, under a kernel's name. `None` elsewhere.
+    pub(crate) fn twin_pipeline(
+        &self,
+        kernel: &'static Kernel,
+        twin: host::Twin,
+    ) -> Option<Pipeline> {
+        let raw = RawPipeline::Host(twin);
+        (self.info().api == Api::Host).then_some(Pipeline { kernel, raw })
     }
 
     /// Takes pipelines from a cache where the driver has such a thing; [`Self::save_cache`] keeps them.

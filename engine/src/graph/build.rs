@@ -21,7 +21,7 @@ fn count(shape: &Shape) -> (u64, Vec<String>) {
 impl Graph {
     pub(super) fn error(
         &self,
-        op: &'static str,
+        op: impl Into<std::borrow::Cow<'static, str>>,
         problem: String,
         operands: &[ValueId],
     ) -> GraphError {
@@ -30,7 +30,7 @@ impl Graph {
             format!("{}: {}{}", value.name, value.dtype, value.shape)
         };
         GraphError {
-            op,
+            op: op.into(),
             problem,
             operands: operands.iter().map(operand).collect::<Vec<_>>().join(", "),
         }

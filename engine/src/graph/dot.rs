@@ -43,7 +43,7 @@ impl Graph {
                 }
                 _ => None,
             });
-            let label = quoted(&(node.op.name().to_string() + &weights.collect::<String>()));
+            let label = quoted(&(self.op_name(node).to_string() + &weights.collect::<String>()));
             writeln!(to, "  n{i} [label={label}];")?;
             for id in &node.inputs {
                 if !matches!(self.value(self.storage(*id)).kind, ValueKind::Weight(_)) {

@@ -88,6 +88,7 @@
 //! ```
 
 mod build;
+mod custom;
 mod dim;
 mod dot;
 mod layers;
@@ -95,12 +96,13 @@ mod module;
 mod op;
 mod tensor;
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Serialize};
 
-use crate::weights::Encoding;
+use crate::{extension::Extension, weights::Encoding};
 
+pub(crate) use custom::Custom;
 pub use dim::{Dim, DimSum};
 pub use layers::PoolSpec;
 pub use module::{DuplicateGraph, Module};
@@ -150,8 +152,10 @@ macro_rules! shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DType {
     /// 32-bit floats: every activation.
+    #[serde(alias = "f32")]
     F32,
     /// 32-bit unsigned integers: tokens, positions, page tables.
+    #[serde(alias = "u32")]
     U32,
 }
 
@@ -214,7 +218,7 @@ pub struct Node {
 #[error("{op}: {problem} ({operands})")]
 pub struct GraphError {
     /// The op.
-    pub op: &'static str,
+    pub op: Cow<'static, str>,
     /// What does not fit.
     pub problem: String,
     /// The operands' names and shapes.
@@ -230,6 +234,12 @@ pub struct Graph {
     pub(crate) nodes: Vec<Node>,
     pub(crate) outputs: Vec<(String, ValueId)>,
     pub(crate) constants: Vec<Vec<u32>>,
+    /// The ops that [`Op::Custom`] can be.
+    pub(crate) extensions: Vec<Extension>,
+    /// What the nodes of custom ops do, by their number.
+    pub(crate) customs: Vec<Custom>,
+    /// What is printed, by [`Op::Print`]'s number.
+    pub(crate) labels: Vec<String>,
 }
 
 impl Graph {
@@ -241,6 +251,9 @@ impl Graph {
             nodes: Vec::new(),
             outputs: Vec::new(),
             constants: Vec::new(),
+            extensions: Vec::new(),
+            customs: Vec::new(),
+            labels: Vec::new(),
         }
     }
 
@@ -323,16 +336,22 @@ impl Graph {
         let outputs = op
             .infer(&operands)
             .map_err(|problem| self.error(op.name(), problem, inputs))?;
+        Ok(self.push_node(op.name(), op, inputs, outputs))
+    }
+
+    /// Adds a node whose operands fit; returns its results.
+    fn push_node(
+        &mut self,
+        name: &str,
+        op: Op,
+        inputs: &[ValueId],
+        outputs: Vec<(DType, Shape)>,
+    ) -> Vec<ValueId> {
         let node = self.nodes.len();
         let outputs: Vec<ValueId> = outputs
             .into_iter()
             .map(|(dtype, shape)| {
-                self.add_value(
-                    format!("{}.{node}", op.name()),
-                    dtype,
-                    shape,
-                    ValueKind::Node,
-                )
+                self.add_value(format!("{name}.{node}"), dtype, shape, ValueKind::Node)
             })
             .collect();
         self.nodes.push(Node {
@@ -340,7 +359,7 @@ impl Graph {
             inputs: inputs.to_vec(),
             outputs: outputs.clone(),
         });
-        Ok(outputs)
+        outputs
     }
 }
 
@@ -381,7 +400,7 @@ impl fmt::Display for Graph {
                 f,
                 "  {}{}({})",
                 results.join(""),
-                node.op.name(),
+                self.op_name(node),
                 list(&node.inputs)
             )?;
         }

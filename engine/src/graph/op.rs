@@ -169,6 +169,10 @@ pub enum Op {
     /// `(logits [rows, vocab], settings, counts [batch, vocab], tokens, index, out, biases [batch,
     /// max_biases, 4], scores [draws, words] buffers)`, writes the buffers; see `wisp_shaders::params::SampleParams`.
     Sample,
+    /// A custom op, by the number of what the graph knows of it; added by [`super::Graph::custom`].
+    Custom(u32),
+    /// `(x) -> same`: shows it after every run; added by [`super::Graph::print`].
+    Print(u32),
 }
 
 pub(super) type Inferred = Result<Vec<(DType, Shape)>, String>;
@@ -253,6 +257,8 @@ impl Op {
             Op::Argmax => "argmax",
             Op::Tensor(op) => op.name(),
             Op::Sample => "sample",
+            Op::Custom(_) => "custom",
+            Op::Print(_) => "print",
         }
     }
 
@@ -486,6 +492,8 @@ impl Op {
                 expect(scores, "scores", DType::U32, 2)?;
                 Ok(Vec::new())
             }
+            (Op::Print(_), [x]) => Ok(vec![(x.dtype, x.shape.clone())]),
+            (Op::Custom(_), _) => Err("custom ops are added by Graph::custom".into()),
             _ => Err(format!("it does not take {} operands", operands.len())),
         }
     }

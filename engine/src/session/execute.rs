@@ -178,7 +178,11 @@ impl Model {
         for (name, tensor) in inputs {
             self.write(name, &tensor.words)?;
         }
-        self.run(&dims)?;
+        let this = [(self, &dims)];
+        match self.debugger.is_on(&this) {
+            true => self.debugger.run(self.device(), &this, 1).await?,
+            false => self.run(&dims)?,
+        }
         let mut outputs = Vec::with_capacity(self.outputs().len());
         for port in self.outputs() {
             // `dims` has found all of them.

@@ -55,8 +55,10 @@
 
 mod artefact;
 mod compiled;
+mod debug;
 mod differences;
 mod execute;
+mod extensions;
 mod load;
 mod model;
 mod modules;
@@ -69,12 +71,14 @@ use std::{collections::HashMap, sync::Arc};
 use crate::{
     compiler::{self, CompileError, TargetError},
     device::{Buffer, Capabilities, Device, DeviceError},
-    graph::Graph,
+    extension::Extensions,
+    graph::{Graph, GraphError},
     weights::{WeightError, WeightSource, encodings::EncodingError},
 };
 
 pub use artefact::ArtefactError;
 pub use compiled::{CompiledModel, CompiledModule};
+pub use debug::{AssertLevel, DebugConfig, DebugError, LogLevel, PrintOptions, PrintStyle};
 pub use execute::Tensor;
 use load::DeviceWeights;
 pub use model::{Dims, Model, submit};
@@ -92,6 +96,38 @@ pub enum SessionError {
     /// Occurs when a target cannot run a graph.
     #[error(transparent)]
     Unable(#[from] TargetError),
+    /// Occurs when a custom op does not fit the built-in one whose place it takes.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// Occurs when a custom op is to run on the host, which runs no WGSL.
+    #[error(
+        "the custom op {op:?} has no twin on the host: give it one by Extensions::with_twin, or use a GPU"
+    )]
+    NoTwin {
+        /// The op.
+        op: String,
+    },
+    /// Occurs when a custom op cannot run with the sizes at hand.
+    #[error("the custom op {op:?}: {problem}")]
+    Custom {
+        /// The op.
+        op: String,
+        /// Why.
+        problem: String,
+    },
+    /// Occurs when debugging finds something, or its settings are wrong.
+    #[error(transparent)]
+    Debug(#[from] DebugError),
+    /// Occurs when the device fails in an op that is run by itself.
+    #[error("{op} ({kernel}): {source}")]
+    InOp {
+        /// The op.
+        op: String,
+        /// Its kernel.
+        kernel: &'static str,
+        /// The device's error.
+        source: DeviceError,
+    },
     /// Occurs when the device fails.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -221,6 +257,8 @@ pub struct InferenceSession {
     device: Device,
     start: Arc<start::Start>,
     profiler: Arc<Profiler>,
+    debugger: Arc<debug::Debugger>,
+    extensions: Arc<Extensions>,
 }
 
 impl InferenceSession {
@@ -230,6 +268,8 @@ impl InferenceSession {
             device,
             start: Arc::default(),
             profiler: Arc::default(),
+            debugger: Arc::default(),
+            extensions: Arc::default(),
         }
     }
 
@@ -294,8 +334,9 @@ impl InferenceSession {
     ///
     /// If the graph asks for what no kernel of the device can do.
     pub fn compile(&self, graph: &Graph) -> Result<CompiledModel, SessionError> {
+        self.debugger.config()?;
         let target = &self.device.info().capabilities;
-        self.start.compile(graph, target)
+        self.start.compile(&*self.extended(graph)?, target)
     }
 
     /// Makes the pipelines of a compiled graph, without weights, so that loading it later takes less.
@@ -305,7 +346,7 @@ impl InferenceSession {
     ///
     /// If the device lacks what the graph was compiled for, or its compiler fails.
     pub fn prepare(&self, compiled: &CompiledModel) -> Result<(), SessionError> {
-        self.start.pipelines(&self.device, compiled)
+        self.start.pipelines(self, compiled)
     }
 
     /// Compiles a graph for any target; neither weights nor that device are needed.
@@ -342,6 +383,13 @@ impl InferenceSession {
         )
         .await?;
         self.start.loaded(loading);
+        self.debugger.log(LogLevel::Info, || {
+            let (name, calls) = (&compiled.program().name, model.dispatches_per_run());
+            format!(
+                "{}: {name} with {calls} kernel calls",
+                self.device.info().name
+            )
+        });
         Ok(model)
     }
 

@@ -8,12 +8,15 @@ use std::{
 use wisp_shaders::Kernel;
 
 use super::{
-    CompiledModel, GpuProfiling, InferenceSession, InitOptions, Profiler, SessionError, Work,
+    CompiledModel, GpuProfiling, InferenceSession, InitOptions, LogLevel, Profiler, SessionError,
+    Work,
+    debug::Debugger,
     load::{self, DeviceMatrix, DeviceWeights, Progress},
 };
 use crate::{
     compiler::{Call, PARAMS_STRIDE, Place, Port, Program, Size, Word},
     device::{BindGroup, Buffer, BufferSlice, Device, Dispatch, Pipeline, Usage},
+    extension::expression::ValueError,
     weights::WeightSource,
 };
 
@@ -23,18 +26,19 @@ struct BoundCall {
     /// With the largest second grid dimension each is meant for, and its tile.
     pipelines: Vec<(Pipeline, u32, [u32; 2])>,
     group: BindGroup,
-    grid: [Size; 2],
+    call: Call,
 }
 
 /// The sizes of a program's symbolic dimensions in one run, in the program's order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Dims(Vec<u64>);
+pub struct Dims(pub(super) Vec<u64>);
 
 /// A program on a device: nothing is allocated, compiled or bound any more when it runs.
 #[derive(Debug)]
 pub struct Model {
     device: Device,
     profiler: Arc<Profiler>,
+    pub(super) debugger: Arc<Debugger>,
     program: Program,
     max_dims: Vec<u64>,
     inputs: Vec<Buffer>,
@@ -49,29 +53,13 @@ pub struct Model {
     written: Mutex<Option<Dims>>,
 }
 
-fn kernel(name: &str) -> Result<&'static Kernel, SessionError> {
-    wisp_shaders::kernel(name).ok_or_else(|| SessionError::UnknownKernel(name.into()))
-}
-
-/// The pipeline of a kernel, with or without checks.
-fn pipeline(
-    device: &Device,
-    trusted: bool,
-    kernel: &'static Kernel,
-) -> Result<Pipeline, SessionError> {
-    Ok(match trusted {
-        true => device.pipeline(kernel)?,
-        false => device.checked_pipeline(kernel)?,
-    })
-}
-
 /// Compiles what the program needs, several kernels at a time where there are threads; returns how
 /// many there are.
 pub(super) fn compile_kernels(
-    device: &Device,
+    session: &InferenceSession,
     compiled: &CompiledModel,
 ) -> Result<u32, SessionError> {
-    let (program, info) = (compiled.program(), device.info());
+    let (program, info) = (compiled.program(), session.device.info());
     let missing = program.lacks(&info.capabilities);
     if !missing.is_empty() {
         return Err(SessionError::Target {
@@ -83,7 +71,11 @@ pub(super) fn compile_kernels(
     let kernels: Vec<&'static Kernel> = program.kernels().collect();
     let count = kernels.len() as u32;
     let compile = |kernel: &'static Kernel| -> Result<(), SessionError> {
-        pipeline(device, compiled.is_trusted(), kernel).map(|_| ())
+        let debugger = &session.debugger;
+        debugger.log(LogLevel::Debug, || {
+            format!("{}: a pipeline for {}", info.name, kernel.name)
+        });
+        session.pipeline(kernel, compiled.is_trusted()).map(|_| ())
     };
     #[cfg(not(target_arch = "wasm32"))]
     {
@@ -105,7 +97,6 @@ struct Memory<'a> {
     vectors: &'a [Buffer],
     constants: &'a [Buffer],
     params: &'a Buffer,
-    trusted: bool,
 }
 
 impl Memory<'_> {
@@ -119,7 +110,13 @@ impl Memory<'_> {
         }
     }
 
-    fn bind(&self, device: &Device, index: usize, call: &Call) -> Result<BoundCall, SessionError> {
+    fn bind(
+        &self,
+        session: &InferenceSession,
+        compiled: &CompiledModel,
+        index: usize,
+        call: &Call,
+    ) -> Result<BoundCall, SessionError> {
         let offset = index as u64 * PARAMS_STRIDE;
         let bytes = call.params.len() as u64 * 4;
         let mut bindings = vec![self.params.slice(offset..offset + bytes)];
@@ -127,21 +124,22 @@ impl Memory<'_> {
         let mut pipelines = Vec::with_capacity(call.kernels.len());
         let mut group = None;
         for (name, max_rows_y) in &call.kernels {
-            let kernel = kernel(name)?;
+            let kernel = compiled.program().kernel(name);
+            let kernel = kernel.ok_or_else(|| SessionError::UnknownKernel(name.clone()))?;
             pipelines.push((
-                pipeline(device, self.trusted, kernel)?,
+                session.pipeline(kernel, compiled.is_trusted())?,
                 *max_rows_y,
                 kernel.tile,
             ));
             if group.is_none() {
-                group = Some(device.bind(kernel, &bindings)?);
+                group = Some(session.device.bind(kernel, &bindings)?);
             }
         }
         let group = group.ok_or_else(|| SessionError::UnknownKernel(call.label.clone()))?;
         Ok(BoundCall {
             pipelines,
             group,
-            grid: call.grid.clone(),
+            call: call.clone(),
         })
     }
 }
@@ -210,18 +208,18 @@ impl Model {
             vectors: &vectors,
             constants: &constants,
             params: &params,
-            trusted: compiled.is_trusted(),
         };
         let calls = program
             .calls
             .iter()
             .enumerate()
-            .map(|(i, call)| memory.bind(device, i, call))
+            .map(|(i, call)| memory.bind(session, compiled, i, call))
             .collect::<Result<_, _>>()?;
         device.finish().await?;
         Ok(Model {
             device: device.clone(),
             profiler: session.profiler.clone(),
+            debugger: session.debugger.clone(),
             program,
             max_dims,
             inputs,
@@ -326,7 +324,7 @@ impl Model {
             })
     }
 
-    fn place(&self, place: Place) -> Option<&Buffer> {
+    pub(super) fn place(&self, place: Place) -> Option<&Buffer> {
         match place {
             Place::Input(i) => self.inputs.get(i as usize),
             Place::Slot(i) => self.slots.get(i as usize),
@@ -423,9 +421,14 @@ impl Model {
             .submit(std::iter::repeat_n(one, times).flatten())?)
     }
 
+    /// What a call runs with these dimensions; `None` if it has nothing to do.
+    pub(super) fn dispatch_of<'a>(&'a self, call: usize, dims: &Dims) -> Option<Dispatch<'a>> {
+        self.dispatch(self.calls.get(call)?, dims)
+    }
+
     /// The kernel that a call runs with these dimensions.
     pub fn kernel_of(&self, call: usize, dims: &Dims) -> Option<&'static str> {
-        let dispatch = self.dispatch(self.calls.get(call)?, dims)?;
+        let dispatch = self.dispatch_of(call, dims)?;
         Some(dispatch.pipeline.kernel().name)
     }
 
@@ -439,7 +442,7 @@ impl Model {
     }
 
     /// Writes the parameters for these dimensions, if they are not written yet.
-    fn write_params(&self, dims: &Dims) -> Result<(), SessionError> {
+    pub(super) fn write_params(&self, dims: &Dims) -> Result<(), SessionError> {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         if written.as_ref() == Some(dims) {
             return Ok(());
@@ -451,15 +454,14 @@ impl Model {
             .iter()
             .zip(bytes.chunks_mut(PARAMS_STRIDE as usize))
         {
-            for (word, slot) in call.params.iter().zip(chunk.chunks_exact_mut(4)) {
-                let value = match word {
-                    Word::Const(value) => *value,
-                    Word::Size(size) => evaluate(&call.label, size, dims)?,
-                };
-                slot.copy_from_slice(&value.to_le_bytes());
+            for (word, slot) in params(call, dims)?.iter().zip(chunk.chunks_exact_mut(4)) {
+                slot.copy_from_slice(&word.to_le_bytes());
             }
             for size in &call.grid {
                 evaluate(&call.label, size, dims)?;
+            }
+            if let Some(counts) = call.custom_workgroups(&dims.0) {
+                self.check_workgroups(&call.label, counts)?;
             }
         }
         self.device.write(&self.params, 0, &bytes)?;
@@ -467,8 +469,26 @@ impl Model {
         Ok(())
     }
 
+    /// Checks how many workgroups a custom op asks for.
+    fn check_workgroups(
+        &self,
+        op: &str,
+        counts: Result<[u64; 3], ValueError>,
+    ) -> Result<(), SessionError> {
+        let most = u64::from(self.device.info().capabilities.max_workgroups);
+        let problem = match counts {
+            Ok(counts) if counts.iter().all(|count| *count <= most) => return Ok(()),
+            Ok(counts) => format!("it asks for {counts:?} workgroups, at most {most} are possible"),
+            Err(error) => format!("its workgroups cannot be counted: {error}"),
+        };
+        Err(SessionError::Custom {
+            op: op.into(),
+            problem,
+        })
+    }
+
     /// The dispatches of one run; calls with an empty grid are left out.
-    fn dispatches<'a>(&'a self, dims: &'a Dims) -> impl Iterator<Item = Dispatch<'a>> {
+    pub(super) fn dispatches<'a>(&'a self, dims: &'a Dims) -> impl Iterator<Item = Dispatch<'a>> {
         self.calls
             .iter()
             .filter_map(|call| self.dispatch(call, dims))
@@ -488,15 +508,26 @@ impl Model {
     }
 
     /// `write_params` has evaluated every size before.
-    fn dispatch<'a>(&self, call: &'a BoundCall, dims: &Dims) -> Option<Dispatch<'a>> {
+    fn dispatch<'a>(&self, bound: &'a BoundCall, dims: &Dims) -> Option<Dispatch<'a>> {
+        let BoundCall {
+            pipelines,
+            group,
+            call,
+        } = bound;
+        if let Some(counts) = call.custom_workgroups(&dims.0) {
+            let workgroups = counts.ok()?.map(|count| count as u32);
+            let (pipeline, ..) = pipelines.first()?;
+            return (!workgroups.contains(&0)).then_some(Dispatch {
+                pipeline,
+                group,
+                workgroups,
+            });
+        }
         let [x, y] = [call.grid[0].eval(&dims.0)?, call.grid[1].eval(&dims.0)?];
         if x == 0 || y == 0 {
             return None;
         }
-        let (pipeline, _, tile) = call
-            .pipelines
-            .iter()
-            .find(|(_, max, _)| y <= u64::from(*max))?;
+        let (pipeline, _, tile) = pipelines.iter().find(|(_, max, _)| y <= u64::from(*max))?;
         let [x, y] = [
             x.div_ceil(tile[0].into()) as u32,
             y.div_ceil(tile[1].into()) as u32,
@@ -510,10 +541,19 @@ impl Model {
         };
         Some(Dispatch {
             pipeline,
-            group: &call.group,
+            group,
             workgroups,
         })
     }
+}
+
+/// The words of a call's parameters.
+pub(super) fn params(call: &Call, dims: &Dims) -> Result<Vec<u32>, SessionError> {
+    let words = call.params.iter().map(|word| match word {
+        Word::Const(value) => Ok(*value),
+        Word::Size(size) => evaluate(&call.label, size, dims),
+    });
+    words.collect()
 }
 
 fn evaluate(label: &str, size: &Size, dims: &Dims) -> Result<u32, SessionError> {
@@ -557,6 +597,13 @@ pub fn submit(
 ) -> Result<(), SessionError> {
     for (model, dims) in models {
         model.write_params(dims)?;
+    }
+    let debugger = models.first().map(|(model, _)| &model.debugger);
+    if let Some(debugger) = debugger.filter(|debugger| debugger.is_on(models)) {
+        #[cfg(not(target_arch = "wasm32"))]
+        return pollster::block_on(debugger.run(device, models, steps));
+        #[cfg(target_arch = "wasm32")]
+        return debugger.cannot_wait();
     }
     let run = || {
         models

@@ -3,10 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::{CompiledModel, CompiledModule, InferenceSession, SessionError, compiled, model};
-use crate::{
-    device::{Capabilities, Device},
-    graph::Graph,
-};
+use crate::{device::Capabilities, graph::Graph};
 
 /// What a session has spent on compiling and loading. Seconds are 0 in a browser, which has no clock
 /// for this.
@@ -135,12 +132,16 @@ impl Start {
     }
 
     /// Makes the pipelines of a program.
-    pub fn pipelines(&self, device: &Device, compiled: &CompiledModel) -> Result<(), SessionError> {
+    pub fn pipelines(
+        &self,
+        session: &InferenceSession,
+        compiled: &CompiledModel,
+    ) -> Result<(), SessionError> {
         let since = Stopwatch::start();
-        let pipelines = model::compile_kernels(device, compiled)?;
+        let pipelines = model::compile_kernels(session, compiled)?;
         #[cfg(not(target_arch = "wasm32"))]
         if self.cache.is_some() {
-            device.save_cache();
+            session.device.save_cache();
         }
         self.count(|times| {
             times.pipelines += pipelines;

@@ -68,7 +68,7 @@ impl Lowering<'_> {
             };
             let params = words(&params, late!(LoraExpandParams, tokens = tokens));
             let y: Memory = self.operand(op, products[part])?;
-            self.memory.insert(node.outputs[part], y);
+            self.alias(node.outputs[part], y);
             let grid = [Size::fixed(rows.into()), tokens.clone()];
             let memory = vec![low, chosen[0], chosen[1], b, y];
             self.call("lora_expand", label.clone(), grid, params, memory)?;

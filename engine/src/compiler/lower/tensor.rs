@@ -285,6 +285,16 @@ impl Lowering<'_> {
         self.call("copy", node.op.name().into(), grid, params, vec![x, out])
     }
 
+    /// Copies a value as it is.
+    pub(super) fn copy_whole(&mut self, node: &Node) -> Result<(), CompileError> {
+        let x = self.operand(node.op.name(), node.inputs[0])?;
+        let (strides, none) = (self.strides(node.inputs[0]), Size::fixed(0));
+        let out = self.plain_result(node.outputs[0]);
+        let dims = self.shape(node.outputs[0]);
+        let (from, to) = ((x, none.clone(), strides.clone()), (out, none, strides));
+        self.copy(node, &dims, from, to)
+    }
+
     fn permute(&mut self, node: &Node, axes: Axes) -> Result<(), CompileError> {
         let x = self.operand(node.op.name(), node.inputs[0])?;
         let (own, none) = (self.strides(node.inputs[0]), Size::fixed(0));

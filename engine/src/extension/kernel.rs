@@ -1,0 +1,181 @@
+//! The kernels of custom ops: checked, and made what built-in kernels are.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+use wisp_shaders::{Access, Kernel, Needs, Suits};
+
+use super::ExtensionError;
+use crate::digest::digest;
+
+/// Bytes of WGSL that a custom kernel has at most.
+const MOST_BYTES: usize = 1 << 20;
+
+/// The kernel of a custom op, as programs carry it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CustomKernel {
+    /// Its name: no other kernel has it.
+    pub name: String,
+    /// The op.
+    pub op: String,
+    /// All of its WGSL.
+    pub wgsl: String,
+    /// Invocations of a workgroup.
+    pub workgroup_size: [u32; 3],
+    /// Which of the bindings after the parameters it writes.
+    pub writes: Vec<bool>,
+}
+
+impl CustomKernel {
+    /// A kernel, not yet checked.
+    pub(super) fn new(
+        op: &str,
+        wgsl: String,
+        workgroup_size: [u32; 3],
+        writes: Vec<bool>,
+    ) -> CustomKernel {
+        let name = String::new();
+        let op = op.into();
+        let mut kernel = CustomKernel {
+            name,
+            op,
+            wgsl,
+            workgroup_size,
+            writes,
+        };
+        kernel.name = kernel.own_name();
+        kernel
+    }
+
+    fn own_name(&self) -> String {
+        let parts = [
+            self.op.as_bytes().to_vec(),
+            self.wgsl.as_bytes().to_vec(),
+            format!("{:?} {:?}", self.workgroup_size, self.writes).into_bytes(),
+        ];
+        format!("{}.custom.{}", self.op, &digest(parts)[..32])
+    }
+
+    fn access(&self) -> Vec<Access> {
+        let access = self.writes.iter().map(|writes| match writes {
+            true => Access::Write,
+            false => Access::Read,
+        });
+        [Access::Uniform].into_iter().chain(access).collect()
+    }
+
+    /// The kernel, checked, as devices take it. It stays for the life of the process, once for all that
+    /// are the same.
+    ///
+    /// # Errors
+    ///
+    /// If it is not valid; natively that is found here, in a browser by the browser.
+    pub fn get(&self) -> Result<&'static Kernel, ExtensionError> {
+        static KNOWN: Mutex<Option<HashMap<String, &'static Kernel>>> = Mutex::new(None);
+        // Whoever panicked with the lock left whole entries.
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = known.get_or_insert_default();
+        let access = self.access();
+        let same = |kernel: &&&Kernel| {
+            (kernel.op, kernel.wgsl, kernel.workgroup_size)
+                == (self.op.as_str(), self.wgsl.as_str(), self.workgroup_size)
+                && kernel.bindings == access
+        };
+        if let Some(kernel) = known.get(&self.name).filter(same) {
+            return Ok(kernel);
+        }
+        if self.name != self.own_name() {
+            return Err(self.wrong("has another one's name".into()));
+        }
+        if self.wgsl.len() > MOST_BYTES {
+            return Err(self.wrong(format!(
+                "has {} bytes, at most {MOST_BYTES} are possible",
+                self.wgsl.len()
+            )));
+        }
+        let workgroup_bytes = self.check()?;
+        let [x, y, _] = self.workgroup_size;
+        let kernel: &'static Kernel = Box::leak(Box::new(Kernel {
+            name: self.name.clone().leak(),
+            op: self.op.clone().leak(),
+            wgsl: self.wgsl.clone().leak(),
+            workgroup_size: self.workgroup_size,
+            tile: [x, y],
+            bindings: access.leak(),
+            needs: Needs::default(),
+            suits: Suits::Any,
+            max_rows_y: u32::MAX,
+            cols_multiple: 1,
+            folds_into_z: false,
+            workgroup_bytes,
+        }));
+        known.insert(self.name.clone(), kernel);
+        Ok(kernel)
+    }
+
+    fn wrong(&self, problem: String) -> ExtensionError {
+        ExtensionError::Kernel {
+            name: self.op.clone(),
+            problem,
+        }
+    }
+
+    /// The browser checks when it compiles.
+    #[cfg(target_arch = "wasm32")]
+    fn check(&self) -> Result<u32, ExtensionError> {
+        Ok(0)
+    }
+
+    /// Checks the kernel with naga; returns its bytes of workgroup memory.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn check(&self) -> Result<u32, ExtensionError> {
+        use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+        let path = format!("{}.wgsl", self.op);
+        let invalid = |report| ExtensionError::Shader {
+            name: self.op.clone(),
+            report,
+        };
+        let module = naga::front::wgsl::parse_str(&self.wgsl)
+            .map_err(|error| invalid(error.emit_to_string_with_path(&self.wgsl, &path)))?;
+        // What every device has, and nothing more.
+        let capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        Validator::new(ValidationFlags::all(), capabilities)
+            .validate(&module)
+            .map_err(|error| invalid(error.emit_to_string_with_path(&self.wgsl, &path)))?;
+        let [entry] = &module.entry_points[..] else {
+            let names = module.entry_points.iter().map(|entry| entry.name.as_str());
+            let names: Vec<&str> = names.collect();
+            return Err(self.wrong(format!(
+                "has the entry points {names:?}, one called main is expected"
+            )));
+        };
+        if entry.name != "main" || entry.stage != naga::ShaderStage::Compute {
+            return Err(self.wrong(format!(
+                "begins with {:?}, a compute shader called main is expected",
+                entry.name
+            )));
+        }
+        if entry.workgroup_size != self.workgroup_size {
+            return Err(self.wrong(format!(
+                "has workgroups of {:?}, its declaration says {:?}",
+                entry.workgroup_size, self.workgroup_size
+            )));
+        }
+        if !module.overrides.is_empty() {
+            return Err(self.wrong("has overrides: make them parameters".into()));
+        }
+        let bound = module.global_variables.iter();
+        let bound = bound.filter(|(_, variable)| variable.binding.is_some());
+        if bound.count() != self.writes.len() + 1 {
+            return Err(self.wrong("declares bindings: its declaration does that".into()));
+        }
+        let workgroup = module.global_variables.iter();
+        let workgroup = workgroup.filter(|(_, v)| v.space == naga::AddressSpace::WorkGroup);
+        let bytes = workgroup.map(|(_, v)| module.types[v.ty].inner.size(module.to_ctx()));
+        Ok(bytes.fold(0, u32::saturating_add))
+    }
+}

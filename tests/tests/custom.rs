@@ -1,0 +1,587 @@
+//! Custom ops: what they compute, what is refused and how that reads, and what travels with a compiled
+//! model.
+
+use std::collections::HashMap;
+
+use wisp_engine::{
+    compiler::{Target, Word},
+    device::{
+        Capabilities,
+        host::{Args, HostError},
+    },
+    extension::{Declaration, Extension, Extensions, Param},
+    graph::{Activation, DType, Graph, Map, Unary},
+    session::{CompiledModel, CompiledModule, InferenceSession, InitOptions, Tensor},
+    shape,
+    weights::{Encoding, MemoryWeights},
+};
+use wisp_tests::{inside::session, kernels::noise, on_every_device, program::Place};
+
+#[path = "../../engine/examples/custom_op.rs"]
+#[allow(dead_code, reason = "its main function is for cargo")]
+mod example;
+
+/// `out[r, i] = x[r, 2 i] * scale + x[r, 2 i + 1] + offset`, and how many rows it has seen.
+const PAIRS: &str = r#"
+name = "pairs"
+workgroup_size = [32, 1, 1]
+workgroups = ["min(ceil_div(out.len, 32), 2)"]
+inputs = [
+    { name = "x", dtype = "f32", shape = ["_", "_"] },
+    { name = "bias", dtype = "f32", shape = ["x.1 / 2"] },
+    { name = "seen", dtype = "u32", shape = ["1"], writes = true },
+]
+outputs = [{ name = "out", dtype = "f32", shape = ["x.0", "x.1 / 2"] }]
+params = [
+    { name = "scale", dtype = "f32" },
+    { name = "offset", dtype = "u32", default = 3 },
+]
+"#;
+
+const PAIRS_WGSL: &str = "
+@compute @workgroup_size(32)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    if id.x == 0u { seen[0] += params.x_0; }
+    for (var i = id.x; i < params.out_len; i += 32u * groups.x) {
+        let row = i / params.out_1;
+        let col = i % params.out_1;
+        let at = row * params.x_1 + 2u * col;
+        out[i] = x[at] * params.scale + x[at + 1u] + bias[col] + f32(params.offset);
+    }
+}";
+
+fn pairs_twin(args: &Args) -> Result<(), HostError> {
+    // x_len, x_0, x_1, bias_len, bias_0, seen_len, seen_0, out_len, out_0, out_1, scale, offset
+    let p: [u32; 12] = args.params()?;
+    let (cols, scale) = (p[9] as usize, f32::from_bits(p[10]));
+    let x: &[f32] = args.read(1, p[0] as usize)?;
+    let bias: &[f32] = args.read(2, p[3] as usize)?;
+    args.write::<u32>(3, 1)?[0] += p[1];
+    let out: &mut [f32] = args.write(4, p[7] as usize)?;
+    for (i, out) in out.iter_mut().enumerate() {
+        *out = x[2 * i] * scale + x[2 * i + 1] + bias[i % cols] + p[11] as f32;
+    }
+    Ok(())
+}
+
+fn pairs() -> Extensions {
+    let extensions = Extensions::from_source(PAIRS, PAIRS_WGSL).unwrap();
+    extensions.with_twin("pairs", pairs_twin).unwrap()
+}
+
+fn pairs_graph() -> Graph {
+    let mut graph = Graph::new("pairs graph");
+    graph.use_extensions(&pairs()).unwrap();
+    let x = graph.input("x", DType::F32, shape!["n", 14u64]);
+    let seen = graph.buffer("seen", DType::U32, shape![1u64]);
+    // A weight that is no plain floats where it is stored.
+    let bias = graph.weight("bias", Encoding::F16, shape![7u64]);
+    let twice = graph.unary(Unary::Neg, x).unwrap();
+    let scale = ("scale", Param::F32(2.0));
+    let out = graph
+        .custom("pairs", &[twice, bias, seen], &[scale])
+        .unwrap()[0];
+    let more = graph.unary(Unary::Neg, out).unwrap();
+    graph.output("out", more);
+    graph
+}
+
+fn pairs_weights() -> MemoryWeights {
+    let mut weights = MemoryWeights::default();
+    let bias: Vec<f32> = (0..7).map(|i| i as f32).collect();
+    weights.insert("bias", &[7], &bias).unwrap();
+    weights
+}
+
+fn options(n: u64) -> InitOptions<'static> {
+    InitOptions {
+        max_dims: HashMap::from([("n".to_string(), n)]),
+        ..Default::default()
+    }
+}
+
+/// Runs it over odd numbers of rows, also more than its workgroups cover at once.
+fn check_pairs(session: &InferenceSession, compiled: &CompiledModel) {
+    let model = session
+        .init_blocking(compiled, &pairs_weights(), options(40))
+        .unwrap();
+    let mut seen = 0;
+    for rows in [1u64, 5, 0, 40] {
+        let x = noise(rows as u32, rows as usize * 14);
+        let input = Tensor::f32(&[rows, 14], &x).unwrap();
+        let out = pollster::block_on(model.execute(&[&input])).unwrap();
+        let expected: Vec<f32> = (0..rows as usize * 7)
+            .map(|i| -(-x[2 * i] * 2.0 + -x[2 * i + 1] + (i % 7) as f32 + 3.0))
+            .collect();
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
+        let out = out[0].as_f32().unwrap();
+        assert!(
+            out.len() == expected.len() && out.iter().zip(&expected).all(near),
+            "{rows} rows"
+        );
+        seen += rows as u32;
+    }
+    let counted: Vec<u32> = pollster::block_on(model.read("seen", 1)).unwrap();
+    assert_eq!(counted, [seen]);
+}
+
+fn computes(place: Place) {
+    let session = session(place).with_extensions(pairs());
+    let compiled = session.compile(&pairs_graph()).unwrap();
+    check_pairs(&session, &compiled);
+}
+
+/// A compiled model brings the kernel along: the same bytes every time, checked where it is loaded.
+fn travels(place: Place) {
+    let target = Target::named(if place == Place::Host {
+        "host"
+    } else {
+        "browser"
+    })
+    .unwrap();
+    let compile = || CompiledModule::compile(&[pairs_graph()], &target).unwrap();
+    let bytes = compile().to_bytes().unwrap();
+    assert_eq!(bytes, compile().to_bytes().unwrap());
+    let loaded = CompiledModule::from_bytes(&bytes).unwrap();
+    let model = &loaded.models()[0];
+    assert!(!model.is_trusted());
+    let custom = &model.program().customs[0];
+    assert!(
+        custom.wgsl.contains("seen[0] += params.x_0") && custom.name.starts_with("pairs.custom.")
+    );
+    check_pairs(&session(place).with_extensions(pairs()), model);
+}
+
+fn example_runs(place: Place) {
+    let device = session(place).device().clone();
+    let plate = example::plate(device, 9, 8).unwrap();
+    let total: f32 = plate.iter().sum();
+    assert!((total - 100.0).abs() < 1e-3, "{total}");
+    // The same to all sides, and hottest in the middle.
+    for (i, j) in [(40 - 9, 40 + 9), (40 - 1, 40 + 1), (40 - 9, 40 - 1)] {
+        assert!((plate[i] - plate[j]).abs() < 1e-4);
+    }
+    assert!(plate.iter().all(|heat| *heat <= plate[40]) && plate[40] < 30.0);
+}
+
+/// An op called like a built-in one takes its place: the numbers are its own.
+fn replaces(place: Place) {
+    let scaled = |attribute: &str| {
+        format!(
+            r#"
+name = "rms_norm"
+workgroup_size = [64, 1, 1]
+workgroups = ["ceil_div(out.len, 64)"]
+inputs = [{{ name = "x", dtype = "f32" }}, {{ name = "weight", dtype = "f32", shape = ["_"] }}]
+outputs = [{{ name = "out", dtype = "f32", like = "x" }}]
+params = [{{ name = "{attribute}", dtype = "f32", default = 0.5 }}]
+"#
+        )
+    };
+    let wgsl = |attribute: &str| {
+        format!(
+            "@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
+    if id.x < params.x_len {{ out[id.x] = x[id.x] * weight[id.x % params.weight_0] + params.{attribute}; }}
+}}"
+        )
+    };
+    fn twin(args: &Args) -> Result<(), HostError> {
+        let p: [u32; 5] = args.params()?;
+        let x: &[f32] = args.read(1, p[0] as usize)?;
+        let weight: &[f32] = args.read(2, p[1] as usize)?;
+        for (i, out) in args.write::<f32>(3, p[0] as usize)?.iter_mut().enumerate() {
+            *out = x[i] * weight[i % weight.len()] + f32::from_bits(p[4]);
+        }
+        Ok(())
+    }
+    let mut graph = Graph::new("norms");
+    let x = graph.input("x", DType::F32, shape!["n", 4u64]);
+    let weight = graph.weight("w", Encoding::F32, shape![4u64]);
+    let y = graph.rms_norm(x, weight, 0.25).unwrap();
+    // What would be fused with the norm is not.
+    let sum = graph
+        .add(wisp_engine::graph::Op::Add { scale: 1.0 }, &[x, y])
+        .unwrap();
+    let z = graph.rms_norm(sum, weight, 0.25).unwrap();
+    graph.output("z", z);
+    graph.output("sum", sum);
+    let mut weights = MemoryWeights::default();
+    weights.insert("w", &[4], &[2.0; 4]).unwrap();
+    let run = |session: InferenceSession| {
+        let model = session.load_blocking(&graph, &weights, options(4)).unwrap();
+        let x = Tensor::f32(&[1, 4], &[1.0, 2.0, 3.0, 4.0]).unwrap();
+        let out = pollster::block_on(model.execute(&[&x])).unwrap();
+        (
+            out[0].as_f32().unwrap().to_vec(),
+            out[1].as_f32().unwrap().to_vec(),
+        )
+    };
+    let own = |attribute: &str| {
+        let extensions = Extensions::from_source(&scaled(attribute), &wgsl(attribute)).unwrap();
+        session(place).with_extensions(extensions.with_twin("rms_norm", twin).unwrap())
+    };
+    // The norm's own number reaches a parameter of its name; another one has its default.
+    for (attribute, value) in [("eps", 0.25), ("other", 0.5)] {
+        let sum: Vec<f32> = [1.0, 2.0, 3.0, 4.0]
+            .iter()
+            .map(|x| 3.0 * x + value)
+            .collect();
+        let z = sum.iter().map(|sum| 2.0 * sum + value).collect();
+        assert_eq!(run(own(attribute)), (z, sum), "{attribute}");
+    }
+    let built_in = run(session(place));
+    assert!((built_in.1[0] - (1.0 + 2.0 / (7.5f32 + 0.25).sqrt())).abs() < 1e-5);
+}
+
+on_every_device!(computes, travels, example_runs, replaces);
+
+/// Every target takes the kernel, and one that its limits exceed is told.
+#[test]
+fn every_target_takes_it() {
+    for target in Target::names() {
+        let target = Target::named(target).unwrap();
+        CompiledModule::compile(&[pairs_graph()], &target).unwrap();
+    }
+    let mut declaration = Declaration::from_toml(PAIRS).unwrap();
+    declaration.workgroup_size = [512, 1, 1];
+    let wgsl = PAIRS_WGSL.replace("workgroup_size(32)", "workgroup_size(512)");
+    let large = Extension::new(declaration, &wgsl).unwrap();
+    let mut graph = Graph::new("large");
+    graph
+        .use_extensions(&Extensions::default().with(large).unwrap())
+        .unwrap();
+    let x = graph.input("x", DType::F32, shape!["n", 14u64]);
+    let bias = graph.input("bias", DType::F32, shape![7u64]);
+    let seen = graph.buffer("seen", DType::U32, shape![1u64]);
+    let out = graph
+        .custom("pairs", &[x, bias, seen], &[("scale", 1.0.into())])
+        .unwrap();
+    graph.output("out", out[0]);
+    let error = InferenceSession::compile_for(&graph, &Capabilities::BASELINE).unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.starts_with("the custom op \"pairs\": pairs.custom."),
+        "{said}"
+    );
+    assert!(
+        said.ends_with("(it needs 512 invocations of a workgroup, there are 256)"),
+        "{said}"
+    );
+}
+
+/// What does not fit is refused where it is added, by names and shapes.
+#[test]
+fn what_does_not_fit_is_named() {
+    let mut graph = Graph::new("wrong");
+    let x = graph.input("x", DType::F32, shape!["n", 14u64]);
+    let ids = graph.input("ids", DType::U32, shape!["n", 14u64]);
+    let unknown = graph.input("unknown", DType::F32, shape![2u64, "m"]);
+    let bias = graph.input("bias", DType::F32, shape![7u64]);
+    let wide = graph.input("wide", DType::F32, shape![8u64]);
+    let seen = graph.buffer("seen", DType::U32, shape![1u64]);
+    let scale = ("scale", Param::F32(1.0));
+    let error = graph.custom("pairs", &[x], &[]).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "pairs: the graph has no such op, only: ; Graph::use_extensions brings them (x: f32[n, 14])"
+    );
+    graph.use_extensions(&pairs()).unwrap();
+    for (inputs, params, expected) in [
+        (
+            vec![x, bias, seen],
+            vec![],
+            "the parameter scale is not given",
+        ),
+        (
+            vec![x, bias, seen],
+            vec![("scale", Param::U32(1))],
+            "the parameter scale must be f32, but is 1",
+        ),
+        (
+            vec![x, bias, seen],
+            vec![scale, ("speed", Param::F32(1.0))],
+            "it has no parameter \"speed\", it has: scale, offset",
+        ),
+        (
+            vec![x, bias],
+            vec![scale],
+            "it takes 3 operands (x, bias, seen), not 2",
+        ),
+        (
+            vec![ids, bias, seen],
+            vec![scale],
+            "x must be f32, but ids is u32",
+        ),
+        (
+            vec![bias, bias, seen],
+            vec![scale],
+            "x must be [_, _], but bias is [7]",
+        ),
+        (
+            vec![x, wide, seen],
+            vec![scale],
+            "bias must be [x.1 / 2], but wide is [8]: x.1 / 2 is 7, not 8",
+        ),
+        (
+            vec![unknown, bias, seen],
+            vec![scale],
+            "bias: x.1 / 2 cannot be calculated from m, which is known only in a run",
+        ),
+        (
+            vec![x, bias, ids],
+            vec![scale],
+            "seen is written and must be a buffer, but ids is none",
+        ),
+    ] {
+        let operands: Vec<String> = inputs
+            .iter()
+            .map(|id| {
+                let value = graph.value(*id);
+                format!("{}: {}{}", value.name, value.dtype, value.shape)
+            })
+            .collect();
+        let error = graph
+            .custom("pairs", &inputs, &params)
+            .unwrap_err()
+            .to_string();
+        assert_eq!(
+            error,
+            format!("pairs: {expected} ({})", operands.join(", "))
+        );
+    }
+    assert!(graph.nodes().is_empty());
+}
+
+/// A session without a twin says what is missing.
+#[test]
+fn the_host_needs_a_twin() {
+    let error = session(Place::Host)
+        .load_blocking(&pairs_graph(), &pairs_weights(), options(4))
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the custom op \"pairs\" has no twin on the host: give it one by Extensions::with_twin, or use a GPU"
+    );
+    let error = Extensions::default()
+        .with_twin("pairs", pairs_twin)
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "there is no custom op \"pairs\" to give a twin to; there are: "
+    );
+    let error = pairs().and(pairs()).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "two custom ops are called \"pairs\": give one of them another name"
+    );
+}
+
+/// An op that takes another one's place must do its work.
+#[test]
+fn a_replacement_must_fit() {
+    let mut graph = Graph::new("small");
+    let x = graph.input("x", DType::F32, shape!["n", 4u64]);
+    let y = graph.map(x, Map::Activation(Activation::Relu)).unwrap();
+    graph.output("y", y);
+    let declaration = PAIRS.replace("\"pairs\"", "\"map\"");
+    let extensions = Extensions::from_source(&declaration, PAIRS_WGSL).unwrap();
+    let compile = |extensions| {
+        let session = session(Place::Host).with_extensions(extensions);
+        session.compile(&graph).unwrap_err().to_string()
+    };
+    assert_eq!(
+        compile(extensions),
+        "map: the custom op in its place: the parameter scale is not given (x: f32[n, 4])"
+    );
+    let halves = r#"
+name = "map"
+workgroup_size = [1, 1, 1]
+workgroups = ["1"]
+inputs = [{ name = "x", dtype = "f32", shape = ["_", "_"] }]
+outputs = [{ name = "out", dtype = "f32", shape = ["x.0", "x.1 / 2"] }]
+"#;
+    let nothing = "@compute @workgroup_size(1) fn main() {}";
+    assert_eq!(
+        compile(Extensions::from_source(halves, nothing).unwrap()),
+        "map: the custom op in its place: it makes f32[n, 2], not f32[n, 4] (x: f32[n, 4])"
+    );
+}
+
+/// Wrong declarations and kernels, by what is said of them; a kernel's fault with its place.
+#[test]
+fn wrong_declarations_and_kernels_are_told() {
+    let said = |declaration: &str, wgsl: &str| match Extensions::from_source(declaration, wgsl) {
+        Ok(_) => panic!("it is taken"),
+        Err(error) => error.to_string(),
+    };
+    for (from, to, expected) in [
+        (
+            "\"pairs\"",
+            "\"Pairs\"",
+            "the custom op \"Pairs\": a name has small letters, digits and _",
+        ),
+        ("name = \"bias\"", "name = \"x\"", "\"x\" cannot be a name"),
+        (
+            "name = \"bias\"",
+            "name = \"params\"",
+            "\"params\" cannot be a name",
+        ),
+        (
+            "\"x.1 / 2\"] },",
+            "\"x.1 / \"] },",
+            "bias: \"x.1 / \": a number, a name or a bracket is expected at byte 6",
+        ),
+        (
+            "x.1 / 2\"] },",
+            "x.2\"] },",
+            "names what is not there; there are the dimensions of x, bias, seen, out and the u32 parameters offset",
+        ),
+        (
+            "shape = [\"x.0\", \"x.1 / 2\"]",
+            "shape = [\"out.1\", \"3\"]",
+            "out: \"out.1\" is calculated from out, which is a result",
+        ),
+        (
+            "shape = [\"x.0\", \"x.1 / 2\"]",
+            "like = \"y\"",
+            "out needs either a shape or the name of an input that it is like",
+        ),
+        (
+            "[\"min(ceil_div(out.len, 32), 2)\"]",
+            "[]",
+            "one to three numbers of workgroups are expected",
+        ),
+        ("[32, 1, 1]", "[0, 1, 1]", "a workgroup has no invocations"),
+        (
+            "[32, 1, 1]",
+            "[64, 1, 1]",
+            "has workgroups of [32, 1, 1], its declaration says [64, 1, 1]",
+        ),
+        (
+            "default = 3",
+            "default = 3.5",
+            "the default of offset is 3.5, which is no u32",
+        ),
+        (
+            "\"scale\"",
+            "\"x_len\"",
+            "words, at most 64 of different names are possible",
+        ),
+        (
+            "workgroup_size",
+            "workgroups_size",
+            "unknown field `workgroups_size`",
+        ),
+    ] {
+        assert!(PAIRS.contains(from), "{from}");
+        let error = said(&PAIRS.replacen(from, to, 1), PAIRS_WGSL);
+        assert!(error.contains(expected), "{error}");
+    }
+    // naga's picture: the file's own line, and the place in it.
+    let error = said(PAIRS, &PAIRS_WGSL.replace("params.scale", "params.speed"));
+    assert!(
+        error.starts_with("the kernel of the custom op \"pairs\" is not valid:\n"),
+        "{error}"
+    );
+    for part in ["pairs.wgsl:9:", "x[at] * params.speed", "^^^^^"] {
+        assert!(error.contains(part), "{part} in {error}");
+    }
+    let error = said(
+        PAIRS,
+        &PAIRS_WGSL.replace("f32(params.offset)", "params.offset"),
+    );
+    assert!(
+        error.contains("pairs.wgsl:9:") && error.contains("^"),
+        "{error}"
+    );
+    for (from, to, expected) in [
+        (
+            "fn main",
+            "fn other",
+            "begins with \"other\", a compute shader called main is expected",
+        ),
+        (
+            "@compute",
+            "override a: u32 = 1u;\n@compute",
+            "has overrides: make them parameters",
+        ),
+        (
+            "@compute",
+            "@group(0) @binding(9) var<storage> more: array<u32>;\n@compute",
+            "declares bindings: its declaration does that",
+        ),
+        (
+            "\n@compute",
+            "@compute @workgroup_size(1) fn two() {}\n@compute",
+            "has the entry points [\"two\", \"main\"], one called main is expected",
+        ),
+    ] {
+        let error = said(PAIRS, &PAIRS_WGSL.replacen(from, to, 1));
+        assert!(error.ends_with(expected), "{error}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pairs.toml");
+    let error = Extensions::from_file(&path).unwrap_err().to_string();
+    assert!(error.contains("pairs.toml: "), "{error}");
+    std::fs::write(&path, PAIRS).unwrap();
+    let error = Extensions::from_file(&path).unwrap_err().to_string();
+    assert!(error.contains("pairs.wgsl: "), "{error}");
+    std::fs::write(folder.path().join("pairs.wgsl"), PAIRS_WGSL).unwrap();
+    assert!(Extensions::from_file(&path).unwrap().get("pairs").is_some());
+}
+
+/// More workgroups than a device starts are refused before the run, with the numbers.
+#[test]
+fn too_many_workgroups_are_refused() {
+    let declaration = PAIRS.replace("min(ceil_div(out.len, 32), 2)", "x.0 * 1000 - 1000");
+    let extensions = Extensions::from_source(&declaration, PAIRS_WGSL).unwrap();
+    let extensions = extensions.with_twin("pairs", pairs_twin).unwrap();
+    let mut graph = Graph::new("many");
+    graph.use_extensions(&extensions).unwrap();
+    let x = graph.input("x", DType::F32, shape!["n", 14u64]);
+    let bias = graph.input("bias", DType::F32, shape![7u64]);
+    let seen = graph.buffer("seen", DType::U32, shape![1u64]);
+    let out = graph
+        .custom("pairs", &[x, bias, seen], &[("scale", 1.0.into())])
+        .unwrap();
+    graph.output("out", out[0]);
+    let session = session(Place::Host).with_extensions(extensions);
+    let model = session
+        .load_blocking(&graph, &MemoryWeights::default(), options(100))
+        .unwrap();
+    let run = |n| model.run(&model.dims(&[("n", n)]).unwrap());
+    run(66).unwrap();
+    assert_eq!(
+        run(67).unwrap_err().to_string(),
+        "the custom op \"pairs\": it asks for [66000, 1, 1] workgroups, at most 65535 are possible"
+    );
+    assert_eq!(
+        run(0).unwrap_err().to_string(),
+        "the custom op \"pairs\": its workgroups cannot be counted: the result is negative"
+    );
+}
+
+/// A kernel in a file that was made up is checked, whatever its checksum.
+#[test]
+fn a_forged_kernel_is_refused() {
+    let compiled = InferenceSession::compile_for(&pairs_graph(), &Capabilities::BASELINE).unwrap();
+    let mut program = compiled.program().clone();
+    program.check().unwrap();
+    program.customs[0].wgsl += "\nfn more() -> u32 { return 1.5; }";
+    let error = program.check().unwrap_err().to_string();
+    assert!(
+        error.ends_with("the kernel of the custom op \"pairs\" has another one's name"),
+        "{error}"
+    );
+    let mut program = compiled.program().clone();
+    program.calls[1].workgroups = None;
+    let error = program.check().unwrap_err().to_string();
+    assert!(
+        error.contains("only custom ops have workgroups of their own, and all of them"),
+        "{error}"
+    );
+    let mut program = compiled.program().clone();
+    program.calls[1].params[0] = Word::Const(u32::MAX);
+    program.check().unwrap();
+}
