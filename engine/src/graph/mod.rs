@@ -40,6 +40,7 @@ mod build;
 mod dot;
 mod module;
 mod op;
+mod split;
 mod tensor;
 
 use std::fmt;
@@ -50,6 +51,7 @@ use crate::weights::Encoding;
 
 pub use module::{DuplicateGraph, Module};
 pub use op::{Activation, AttentionSpec, HeadSpec, Map, NormKind, NormSpec, Op, RopeSpec};
+pub use split::{Import, Split, SplitError, Stage};
 pub use tensor::{Axes, Binary, ConvSpec, MAX_RANK, Reduction, TensorOp, Unary};
 pub use wisp_shaders::CacheFormat;
 
