@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::{CompiledModel, CompiledModule, InferenceSession, SessionError, compiled, model};
+use super::{CompiledModel, CompiledModule, InferenceSession, SessionError, bind, compiled};
 use crate::{
     device::{Capabilities, Device},
     graph::Graph,
@@ -137,7 +137,7 @@ impl Start {
     /// Makes the pipelines of a program.
     pub fn pipelines(&self, device: &Device, compiled: &CompiledModel) -> Result<(), SessionError> {
         let since = Stopwatch::start();
-        let pipelines = model::compile_kernels(device, compiled)?;
+        let pipelines = bind::compile_kernels(device, compiled)?;
         #[cfg(not(target_arch = "wasm32"))]
         if self.cache.is_some() {
             device.save_cache();
