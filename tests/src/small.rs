@@ -1,15 +1,19 @@
 //! A small transformer through the public graph interface, and numbers for it.
 
+use std::sync::OnceLock;
+
 use wisp_engine::{
+    device::{Device, DeviceSpec},
     graph::{
         Activation, AttentionSpec, CacheFormat, DType, Dim, Graph, HeadSpec, NormKind, NormSpec,
         Op, RopeSpec, Shape, ValueId, ValueKind,
     },
+    session::{InferenceSession, InitOptions, Tensor},
     shape,
     weights::{Encoding, MemoryWeights},
 };
 
-use crate::kernels::noise;
+use crate::{kernels::noise, program::Place};
 
 const WIDTH: u64 = 32;
 const HEADS: HeadSpec = HeadSpec {
@@ -18,8 +22,44 @@ const HEADS: HeadSpec = HeadSpec {
 };
 const PAGE: u32 = 4;
 
-/// The most of each symbolic dimension that the small transformer is to be made for.
-pub const MOST: [(&str, u64); 3] = [("tokens", 8), ("batch", 1), ("max_pages", 4)];
+/// The most of each symbolic dimension of the small transformer, and of one called `n`.
+pub const MOST: [(&str, u64); 4] = [("tokens", 8), ("batch", 1), ("max_pages", 4), ("n", 8)];
+
+/// Options for these sizes.
+pub fn options() -> InitOptions<'static> {
+    InitOptions {
+        max_dims: MOST.map(|(name, most)| (name.to_string(), most)).into(),
+        ..Default::default()
+    }
+}
+
+/// Inputs of the small transformer: some tokens from a position on.
+pub fn tokens(first: u32, tokens: u32) -> [Tensor; 3] {
+    let ids: Vec<u32> = (first..first + tokens).map(|at| at * 7 % 50).collect();
+    let index: Vec<u32> = (first..first + tokens).flat_map(|at| [0, at]).collect();
+    let count = u64::from(tokens);
+    [
+        Tensor::u32(&[count], &ids).unwrap(),
+        Tensor::u32(&[count, 2], &index).unwrap(),
+        Tensor::u32(&[1, 4], &[2, 0, 3, 1]).unwrap(),
+    ]
+}
+
+/// A session of three devices: 0 and 1 are alike, two of one adapter or, where there is none, hosts; 2 is
+/// the host.
+pub fn three_devices() -> &'static InferenceSession {
+    static SESSION: OnceLock<InferenceSession> = OnceLock::new();
+    SESSION.get_or_init(|| {
+        let name = match Place::Vulkan.is_here() {
+            true => "vulkan",
+            false => "host",
+        };
+        let spec: DeviceSpec = name.parse().unwrap();
+        let builder = InferenceSession::builder().devices([spec, spec]);
+        let builder = builder.device(Device::host(1).unwrap());
+        builder.build_blocking().unwrap()
+    })
+}
 
 fn linear(graph: &mut Graph, name: &str, x: ValueId, [rows, cols]: [u64; 2]) -> ValueId {
     let w = graph.weight(name, Encoding::F32, shape![rows, cols]);

@@ -1,7 +1,8 @@
 //! Models after they are made: other weights in the memory of the first, none, and runs that are kept.
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
+use proptest::prelude::*;
 use wisp_engine::{
     device::BoxFuture,
     graph::{DType, Graph, Module, Op},
@@ -14,32 +15,13 @@ use wisp_tests::{
     kernels::noise,
     on_every_device,
     program::Place,
-    small::{MOST, transformer, weights_of},
+    small::{MOST, options, three_devices, tokens as inputs, transformer, weights_of},
 };
-
-fn options() -> InitOptions<'static> {
-    InitOptions {
-        max_dims: MOST.map(|(name, most)| (name.to_string(), most)).into(),
-        ..Default::default()
-    }
-}
 
 fn load(session: &InferenceSession, weights: &MemoryWeights) -> Model {
     session
         .load_blocking(&transformer(), weights, options())
         .unwrap()
-}
-
-/// Inputs of the small transformer: some tokens from a position on.
-fn inputs(first: u32, tokens: u32) -> [Tensor; 3] {
-    let ids: Vec<u32> = (first..first + tokens).map(|at| at * 7 % 50).collect();
-    let index: Vec<u32> = (first..first + tokens).flat_map(|at| [0, at]).collect();
-    let count = u64::from(tokens);
-    [
-        Tensor::u32(&[count], &ids).unwrap(),
-        Tensor::u32(&[count, 2], &index).unwrap(),
-        Tensor::u32(&[1, 4], &[2, 0, 3, 1]).unwrap(),
-    ]
 }
 
 fn execute(model: &Model, inputs: &[Tensor; 3]) -> Result<Vec<Tensor>, SessionError> {
@@ -309,56 +291,91 @@ fn what_breaks_off_is_released() {
     pollster::block_on(model.execute(&[&x])).unwrap();
 }
 
-/// Seconds that the host takes for each of many calls, and the device with it.
-fn seconds(model: &Model, mut call: impl FnMut(usize)) -> f64 {
-    const CALLS: usize = 400;
-    let mut best = f64::MAX;
-    for _ in 0..5 {
-        let start = std::time::Instant::now();
-        (0..CALLS).for_each(&mut call);
-        pollster::block_on(model.device().finish()).unwrap();
-        best = best.min(start.elapsed().as_secs_f64() / CALLS as f64);
-    }
-    best
+/// Something done to a model of `n` rows.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Execute(u64),
+    Capture(u64),
+    Replay(u64),
+    Reload(u8),
+    Release,
 }
 
-/// How long captured runs take next to others: of one shape, and of two in turn.
-fn speed(place: Place) {
-    let session = session(place);
-    let weights = weights_of(&transformer(), 1);
-    let plain = load(&session, &weights);
-    let mut model = load(&session, &weights);
-    let shapes = [inputs(3, 1), inputs(3, 2)];
-    for inputs in &shapes {
-        pollster::block_on(model.capture(&inputs.each_ref())).unwrap();
-    }
-    let replay =
-        |shape: usize| pollster::block_on(model.replay(&shapes[shape].each_ref())).unwrap();
-    let left = |shape: usize| {
-        drop(pollster::block_on(plain.execute_on_device(&shapes[shape].each_ref())).unwrap());
-    };
-    let whole = seconds(&plain, |_| drop(execute(&plain, &shapes[0]).unwrap()));
-    let [same, turns] = [1, 2].map(|shapes| {
-        let execute = seconds(&plain, |i| left(i % shapes));
-        let replay = seconds(&model, |i| replay(i % shapes));
-        (execute, replay / execute)
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        3 => (0u64..5).prop_map(Act::Execute),
+        2 => (0u64..5).prop_map(Act::Capture),
+        3 => (0u64..5).prop_map(Act::Replay),
+        2 => any::<u8>().prop_map(Act::Reload),
+        1 => Just(Act::Release),
+    ]
+}
+
+/// Does one thing; what comes of it, or the kind of error.
+fn done(model: &mut Model, act: Act, kept: &mut BTreeMap<u64, Tensor>) -> Result<Vec<f32>, bool> {
+    let x = |rows: u64| Tensor::f32(&[rows, 64], &vec![1.0; 64 * rows as usize]).unwrap();
+    let result = pollster::block_on(async {
+        let output = match act {
+            Act::Execute(rows) => model.execute(&[&x(rows)]).await?.remove(0),
+            Act::Capture(rows) => {
+                let output = model.capture(&[&x(rows)]).await?.remove(0);
+                kept.insert(rows, output.clone());
+                output.to_host().await?
+            }
+            Act::Replay(rows) => {
+                model.replay(&[&x(rows)]).await?;
+                kept[&rows].to_host().await?
+            }
+            Act::Reload(w) => {
+                model.reload(&of_product(f32::from(w))).await?;
+                return Ok(Vec::new());
+            }
+            Act::Release => {
+                model.release();
+                return Ok(Vec::new());
+            }
+        };
+        Ok(output.as_f32().unwrap().to_vec())
     });
-    println!(
-        "{place:?}: execute {:.0} us; its outputs left on the device {:.0} us, replay {:.2} of that; two shapes in turn {:.0} us, replay {:.2}",
-        whole * 1e6,
-        same.0 * 1e6,
-        same.1,
-        turns.0 * 1e6,
-        turns.1
-    );
+    result.map_err(|error: SessionError| matches!(error, SessionError::Released { .. }))
 }
 
-#[test]
-#[ignore = "measures"]
-fn speeds() {
-    let places = [Place::Host, Place::Vulkan, Place::VulkanBaseline];
-    places
-        .into_iter()
-        .filter(|place| place.is_here())
-        .for_each(speed);
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever is done to a model in whatever order, it computes with the weights that it has last, or
+    /// says why it cannot.
+    #[test]
+    fn any_order(acts in prop::collection::vec(act(), 1..30)) {
+        let mut graph = Graph::new("product");
+        let x = graph.input("x", DType::F32, shape!["n", 64u64]);
+        let w = graph.weight("w", Encoding::F32, shape![16u64, 64u64]);
+        let b = graph.weight("b", Encoding::F32, shape![16u64]);
+        let y = graph.add(Op::Linear, &[x, w, b]).unwrap();
+        graph.output("y", y);
+        for device in [0, 2] {
+            let session = three_devices().on(device).unwrap();
+            let mut model = session.load_blocking(&graph, &of_product(1.0), options()).unwrap();
+            let (mut weight, mut kept) = (Some(1.0f32), BTreeMap::new());
+            for act in &acts {
+                let was_kept = |rows| kept.contains_key(rows);
+                let expected = match (act, weight) {
+                    (Act::Replay(rows), _) if !was_kept(rows) => Err(false),
+                    (Act::Execute(rows) | Act::Capture(rows) | Act::Replay(rows), weight) => {
+                        let rows = |w: f32| vec![64.0 * w + 1.0; 16 * *rows as usize];
+                        weight.map(rows).ok_or(true)
+                    }
+                    (Act::Reload(w), _) => {
+                        weight = Some(f32::from(*w));
+                        Ok(Vec::new())
+                    }
+                    (Act::Release, _) => {
+                        weight = None;
+                        Ok(Vec::new())
+                    }
+                };
+                prop_assert_eq!(done(&mut model, *act, &mut kept), expected, "{:?} of {:?}", act, &acts);
+            }
+        }
+    }
 }
