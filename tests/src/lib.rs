@@ -14,3 +14,4 @@ pub mod program;
 pub mod pytorch_writer;
 pub mod quantize;
 pub mod shared;
+pub mod small;

@@ -149,7 +149,7 @@ fn private_linear(graph: &Graph, uses: &Uses, id: ValueId, reader: usize) -> Opt
 }
 
 /// The products that adapters add to.
-pub(super) fn lora_products(node: &Node) -> Option<&[ValueId]> {
+fn lora_products(node: &Node) -> Option<&[ValueId]> {
     match node.op {
         Op::Lora => node.inputs.get(5..),
         _ => None,

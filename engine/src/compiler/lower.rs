@@ -8,7 +8,7 @@ use wisp_shaders::params::*;
 use super::{
     Bound, Call, CompileError, Made, Matrix, Piece, Place, Port, Program, Size, Stage, Sum, Vector,
     Word,
-    fuse::{HeadNorm, Part, Step, lora_products},
+    fuse::{HeadNorm, Part, Step},
     memory::{self, Lifetime},
     select::select,
 };
@@ -194,11 +194,7 @@ impl Lowering<'_> {
         let Step::Plain(node) = step else {
             return Ok(());
         };
-        let overwritten = match node.op {
-            Op::Rope(_) => &node.inputs[..1],
-            _ => lora_products(node).unwrap_or_default(),
-        };
-        for id in overwritten {
+        for id in &node.inputs[node.op.overwrites(node.inputs.len())] {
             let is_it = |other: &ValueId| self.graph.storage(*other) == *id;
             let reads = |step: &Step| match step {
                 Step::Plain(node) | Step::GatedStacked { node, .. } | Step::LoraStacked(node) => {

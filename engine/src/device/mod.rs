@@ -232,7 +232,7 @@ pub struct Buffer {
     label: Arc<str>,
     bytes: u64,
     raw: RawBuffer,
-    _entry: Arc<Entry>,
+    entry: Arc<Entry>,
 }
 
 #[derive(Clone, Debug)]
@@ -267,6 +267,11 @@ impl Buffer {
             buffer: self.clone(),
             range,
         }
+    }
+
+    /// True if both are the same memory.
+    pub fn is(&self, other: &Buffer) -> bool {
+        Arc::ptr_eq(&self.entry, &other.entry)
     }
 
     fn check(&self, start: u64, bytes: u64) -> Result<(), DeviceError> {
@@ -346,6 +351,14 @@ trait Backend: Send + Sync + std::fmt::Debug {
         buffer: &'a Buffer,
         range: Range<u64>,
     ) -> BoxFuture<'a, Result<Vec<u8>, DeviceError>>;
+    /// Copies between two buffers of this device.
+    fn copy(
+        &self,
+        from: &Buffer,
+        range: Range<u64>,
+        to: &Buffer,
+        at: u64,
+    ) -> Result<(), DeviceError>;
     fn pipeline(&self, kernel: &'static Kernel, checks: Checks)
     -> Result<RawPipeline, DeviceError>;
     fn bind(
@@ -370,6 +383,10 @@ trait Backend: Send + Sync + std::fmt::Debug {
     }
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>>;
     fn free_memory(&self) -> Option<u64>;
+    /// Bytes that the driver's allocator has given out, where it tells.
+    fn driver_allocated(&self) -> Option<u64> {
+        None
+    }
     /// Takes pipelines from a cache, and keeps them for it.
     #[cfg(not(target_arch = "wasm32"))]
     fn use_cache(&self, _cache: &DiskCache) {}
@@ -414,6 +431,15 @@ pub struct Device {
     ledger: Arc<Ledger>,
 }
 
+/// Two that were opened by themselves are two devices, even on one adapter.
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.ledger, &other.ledger)
+    }
+}
+
+impl Eq for Device {}
+
 impl Device {
     fn new(backend: impl Backend + 'static) -> Device {
         Device {
@@ -428,7 +454,14 @@ impl Device {
     ///
     /// If the threads cannot be started.
     pub fn host(num_threads: usize) -> Result<Device, DeviceError> {
-        Ok(Device::new(HostDevice::new(num_threads)?))
+        let host = HostDevice::new(num_threads);
+        host.threads()?;
+        Ok(Device::new(host))
+    }
+
+    /// [`Self::host`], but its threads start when it first runs something.
+    pub(crate) fn idle_host(num_threads: usize) -> Device {
+        Device::new(HostDevice::new(num_threads))
     }
 
     /// The device that a specification names, limited to a profile.
@@ -493,7 +526,7 @@ impl Device {
             label: label.into(),
             bytes: rounded,
             raw,
-            _entry: entry,
+            entry: entry,
         })
     }
 
@@ -515,6 +548,51 @@ impl Device {
     pub async fn read(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>, DeviceError> {
         buffer.check(range.start, range.end.saturating_sub(range.start))?;
         self.backend.read(buffer, range).await
+    }
+
+    /// Copies `range` of a buffer to another one, from `at` on (all multiples of 4 bytes), after all that
+    /// was submitted.
+    ///
+    /// # Errors
+    ///
+    /// If a range is outside its buffer, a buffer is another device's or the device was lost.
+    pub fn copy(
+        &self,
+        from: &Buffer,
+        range: Range<u64>,
+        to: &Buffer,
+        at: u64,
+    ) -> Result<(), DeviceError> {
+        let bytes = range.end.saturating_sub(range.start);
+        from.check(range.start, bytes)?;
+        to.check(at, bytes)?;
+        match bytes {
+            0 => Ok(()),
+            _ => self.backend.copy(from, range, to, at),
+        }
+    }
+
+    /// Copies the first `bytes` (a multiple of 4) of a buffer to the start of another device's: through
+    /// the host, or directly if both are of one device.
+    ///
+    /// # Errors
+    ///
+    /// If a buffer is too small, is not of its device, or a device was lost.
+    pub async fn transfer(
+        &self,
+        from: &Buffer,
+        bytes: u64,
+        to: (&Device, &Buffer),
+    ) -> Result<(), DeviceError> {
+        let (device, buffer) = to;
+        if bytes == 0 {
+            return Ok(());
+        }
+        if self == device {
+            return self.copy(from, 0..bytes, buffer, 0);
+        }
+        let data = self.read(from, 0..bytes).await?;
+        device.write(buffer, 0, &data)
     }
 
     /// Compiles a kernel, or returns it from the device's cache. A kernel that is not built in is
@@ -641,6 +719,12 @@ impl Device {
     /// Bytes of memory that nobody uses now, where the device tells.
     pub fn free_memory(&self) -> Option<u64> {
         self.backend.free_memory()
+    }
+
+    /// Bytes that the driver has given out to this device, where it tells: with what wgpu takes for
+    /// itself, and until all that used them has run.
+    pub fn driver_allocated(&self) -> Option<u64> {
+        self.backend.driver_allocated()
     }
 
     /// Bytes allocated now, and at most so far.

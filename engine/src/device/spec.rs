@@ -150,7 +150,7 @@ pub async fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
             api: Api::Host,
             index: 0,
         },
-        super::host::info(),
+        super::host::info(0),
     ));
     devices
 }

@@ -537,6 +537,20 @@ impl Backend for WgpuDevice {
         })
     }
 
+    fn copy(
+        &self,
+        from: &Buffer,
+        range: Range<u64>,
+        to: &Buffer,
+        at: u64,
+    ) -> Result<(), DeviceError> {
+        let bytes = range.end - range.start;
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        encoder.copy_buffer_to_buffer(raw(from)?, range.start, raw(to)?, at, bytes);
+        self.queue.submit([encoder.finish()]);
+        self.check(to.label(), bytes)
+    }
+
     fn pipeline(
         &self,
         kernel: &'static Kernel,
@@ -641,6 +655,11 @@ impl Backend for WgpuDevice {
         }
         #[cfg(not(any(windows, target_os = "linux", target_os = "android")))]
         None
+    }
+
+    fn driver_allocated(&self) -> Option<u64> {
+        let report = self.device.generate_allocator_report()?;
+        Some(report.total_allocated_bytes)
     }
 
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {

@@ -89,8 +89,8 @@ impl Given<'_> {
         }
         let known = |symbol: &Symbol| match self.symbol(symbol) {
             Ok(Dim::Fixed(size)) => Ok(size),
-            Ok(Dim::Symbol(name)) => Err(SizeError::Problem(format!(
-                "{of}: {text} cannot be calculated from {name}, which is known only in a run"
+            Ok(dim) => Err(SizeError::Problem(format!(
+                "{of}: {text} cannot be calculated from {dim}, which is known only in a run"
             ))),
             Err(problem) => Err(SizeError::Problem(problem)),
         };

@@ -43,6 +43,15 @@ impl Dim {
         DimSum { terms, constant }
     }
 
+    /// The size, from those of the names; `None` if one is not known or it overflows.
+    pub(crate) fn size(&self, known: impl Fn(&str) -> Option<u64>) -> Option<u64> {
+        let sum = self.sum();
+        let add = |all: u64, (name, times): &(String, u64)| {
+            all.checked_add(known(name)?.checked_mul(*times)?)
+        };
+        sum.terms.iter().try_fold(sum.constant, add)
+    }
+
     /// Both together; `None` if that overflows.
     ///
     /// ```

@@ -94,6 +94,7 @@ mod dot;
 mod layers;
 mod module;
 mod op;
+mod split;
 mod tensor;
 
 use std::{borrow::Cow, fmt};
@@ -107,6 +108,7 @@ pub use dim::{Dim, DimSum};
 pub use layers::PoolSpec;
 pub use module::{DuplicateGraph, Module};
 pub use op::{Activation, AttentionSpec, HeadSpec, Map, NormKind, NormSpec, Op, RopeSpec};
+pub use split::{Import, Split, SplitError, Stage};
 pub use tensor::{Axes, Binary, ConvSpec, MAX_RANK, Reduction, TensorOp, Unary};
 pub use wisp_shaders::CacheFormat;
 

@@ -262,6 +262,15 @@ impl Op {
         }
     }
 
+    /// Which of so many operands it overwrites, besides buffers.
+    pub(crate) fn overwrites(&self, operands: usize) -> std::ops::Range<usize> {
+        match self {
+            Op::Rope(_) => 0..operands.min(1),
+            Op::Lora => operands.min(5)..operands,
+            _ => 0..0,
+        }
+    }
+
     /// The results' types and shapes, or what is wrong with the operands.
     pub(super) fn infer(&self, operands: &[&Value]) -> Inferred {
         match (self, operands) {

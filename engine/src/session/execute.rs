@@ -2,74 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Model, SessionError};
+use super::{Dims, Model, SessionError, Tensor, tensor::Values};
 use crate::{
     compiler::Port,
-    graph::{DType, Dim},
+    graph::{Dim, Shape},
 };
-
-/// Numbers with their shape, outermost dimension first, on the host.
-///
-/// ```
-/// use wisp_engine::session::Tensor;
-///
-/// let x = Tensor::f32(&[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]).expect("six numbers");
-/// assert_eq!(x.shape(), [2, 3]);
-/// assert_eq!(x.as_f32().map(|values| values[4]), Some(4.0));
-/// assert!(Tensor::u32(&[2, 3], &[1]).is_none());
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tensor {
-    dtype: DType,
-    shape: Vec<u64>,
-    words: Vec<u32>,
-}
-
-impl Tensor {
-    fn new(dtype: DType, shape: &[u64], words: Vec<u32>) -> Option<Tensor> {
-        (elements(shape)? == words.len() as u64).then(|| Tensor {
-            dtype,
-            shape: shape.to_vec(),
-            words,
-        })
-    }
-
-    /// Floats; `None` if they are not as many as the shape has.
-    pub fn f32(shape: &[u64], values: &[f32]) -> Option<Tensor> {
-        Tensor::new(DType::F32, shape, bytemuck::cast_slice(values).to_vec())
-    }
-
-    /// Whole numbers; `None` if they are not as many as the shape has.
-    pub fn u32(shape: &[u64], values: &[u32]) -> Option<Tensor> {
-        Tensor::new(DType::U32, shape, values.to_vec())
-    }
-
-    /// The type of its elements.
-    pub fn dtype(&self) -> DType {
-        self.dtype
-    }
-
-    /// Its shape.
-    pub fn shape(&self) -> &[u64] {
-        &self.shape
-    }
-
-    /// Its elements, if they are floats.
-    pub fn as_f32(&self) -> Option<&[f32]> {
-        (self.dtype == DType::F32).then(|| bytemuck::cast_slice(&self.words))
-    }
-
-    /// Its elements, if they are whole numbers.
-    pub fn as_u32(&self) -> Option<&[u32]> {
-        (self.dtype == DType::U32).then_some(&self.words)
-    }
-}
-
-fn elements(shape: &[u64]) -> Option<u64> {
-    shape
-        .iter()
-        .try_fold(1u64, |all, size| all.checked_mul(*size))
-}
 
 impl Model {
     /// What the caller writes before each run, in the order of [`Self::execute`]: names, types and
@@ -88,8 +25,8 @@ impl Model {
     }
 
     /// Runs the model once: takes its inputs in their order and gives its outputs in theirs. The sizes of
-    /// symbolic dimensions are those of the inputs. (With [`Self::write`], [`Self::run`] and
-    /// [`Self::buffer`] inputs and outputs can stay on the device.)
+    /// symbolic dimensions are those of the inputs. ([`Self::execute_on_device`] leaves the outputs on the
+    /// device; [`InitOptions::shared`](super::InitOptions::shared) lets models work in the same memory.)
     ///
     /// ```
     /// use wisp_engine::{
@@ -122,16 +59,8 @@ impl Model {
     ///
     /// If there are more or fewer inputs, or one has another type or shape, or the device fails.
     pub async fn execute(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, SessionError> {
-        let names: Vec<&str> = self.inputs().map(|port| port.name.as_str()).collect();
-        if names.len() != inputs.len() {
-            return Err(SessionError::Inputs {
-                model: self.program().name.clone(),
-                given: inputs.len(),
-                expected: names.iter().map(|name| name.to_string()).collect(),
-            });
-        }
-        let named: Vec<_> = names.into_iter().zip(inputs.iter().copied()).collect();
-        self.run_with(&named).await
+        let named = by_position(&self.program().name, self.inputs(), inputs)?;
+        self.execute_all(&named).await
     }
 
     /// As [`Self::execute`], by names.
@@ -143,60 +72,166 @@ impl Model {
         &self,
         inputs: &[(&str, &Tensor)],
     ) -> Result<BTreeMap<String, Tensor>, SessionError> {
-        for (name, _) in inputs {
-            if !self.inputs().any(|port| port.name == *name) {
-                return Err(SessionError::UnknownPort {
-                    model: self.program().name.clone(),
-                    what: "input",
-                    name: name.to_string(),
-                    has: self.inputs().map(|port| port.name.clone()).collect(),
-                });
-            }
-        }
-        let outputs = self.run_with(inputs).await?;
+        check_names(&self.program().name, self.inputs(), inputs)?;
+        let outputs = self.execute_all(inputs).await?;
         let names = self.outputs().iter().map(|port| port.name.clone());
         Ok(names.zip(outputs).collect())
     }
 
-    async fn run_with(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>, SessionError> {
-        let mut sizes: Vec<(&str, u64)> = Vec::new();
-        for port in self.inputs() {
-            let given = inputs.iter().find(|(name, _)| *name == port.name);
-            let fits = given.is_some_and(|(_, tensor)| fits(port, tensor, &mut sizes));
-            if !fits {
-                return Err(SessionError::Input {
-                    model: self.program().name.clone(),
-                    name: port.name.clone(),
-                    expected: format!("{}{}", port.dtype, port.shape),
-                    given: given.map_or("not given".into(), |(_, tensor)| {
-                        format!("{}{:?}", tensor.dtype, tensor.shape)
-                    }),
-                });
-            }
-        }
-        let dims = self.dims(&sizes)?;
+    /// As [`Self::execute`], but the outputs stay on the device, in memory of their own: to be given to
+    /// another model there, or [brought](Tensor::to) elsewhere. Nothing waits for the device.
+    ///
+    /// ```
+    /// # use wisp_engine::{
+    /// #     device::Device,
+    /// #     graph::{DType, Graph, Op},
+    /// #     session::{InferenceSession, InitOptions, Tensor},
+    /// #     shape,
+    /// #     weights::MemoryWeights,
+    /// # };
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let mut graph = Graph::new("double");
+    /// # let x = graph.input("x", DType::F32, shape![3u64]);
+    /// # let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x])?;
+    /// # graph.output("twice", twice);
+    /// # let session = InferenceSession::new(Device::host(1)?);
+    /// # let double = session.load_blocking(&graph, &MemoryWeights::default(), InitOptions::default())?;
+    /// let x = Tensor::f32(&[3], &[1.0, 2.0, 3.0]).ok_or("three numbers")?;
+    /// let twice = pollster::block_on(double.execute_on_device(&[&x]))?;
+    /// let fourfold = pollster::block_on(double.execute(&[&twice[0]]))?;
+    /// assert_eq!(fourfold[0].as_f32(), Some(&[4.0, 8.0, 12.0][..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::execute`], and if the device has no memory left.
+    pub async fn execute_on_device(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, SessionError> {
+        let named = by_position(&self.program().name, self.inputs(), inputs)?;
+        let sizes = self.sizes(&named)?;
+        self.write_all(&named).await?;
+        self.run_whole(&self.dims(&sizes)?).await?;
+        let outputs = self.outputs_on_device(&sizes)?;
+        outputs.iter().map(Tensor::copied).collect()
+    }
+
+    /// Checks the inputs against what the model takes; the sizes of its symbolic dimensions.
+    pub(super) fn sizes<'a>(
+        &'a self,
+        inputs: &[(&str, &Tensor)],
+    ) -> Result<Vec<(&'a str, u64)>, SessionError> {
+        sizes(&self.program().name, self.inputs(), inputs)
+    }
+
+    /// Writes inputs that were checked.
+    pub(super) async fn write_all(&self, inputs: &[(&str, &Tensor)]) -> Result<(), SessionError> {
         for (name, tensor) in inputs {
-            self.write(name, &tensor.words)?;
+            let buffer = self.buffer(name)?;
+            tensor.write_to(self.device(), buffer).await?;
         }
-        let this = [(self, &dims)];
+        Ok(())
+    }
+
+    /// An output of a run of some sizes, where the model has it.
+    pub(super) fn output_on_device(
+        &self,
+        name: &str,
+        sizes: &[(&str, u64)],
+    ) -> Result<Tensor, SessionError> {
+        let port = self.port("output", self.outputs(), name)?;
+        let values = Values::On(self.device().clone(), self.memory_of(port)?.clone());
+        let shape = shape_of(&port.shape, sizes);
+        Ok(Tensor::new(port.dtype, shape, values))
+    }
+
+    /// All outputs of a run of some sizes, where the model has them.
+    pub(super) fn outputs_on_device(
+        &self,
+        sizes: &[(&str, u64)],
+    ) -> Result<Vec<Tensor>, SessionError> {
+        let output = |port: &Port| self.output_on_device(&port.name, sizes);
+        self.outputs().iter().map(output).collect()
+    }
+
+    /// Runs the model once, and waits for what debugging asks for.
+    pub(super) async fn run_whole(&self, dims: &Dims) -> Result<(), SessionError> {
+        let this = [(self, dims)];
         match self.debugger.is_on(&this) {
-            true => self.debugger.run(self.device(), &this, 1).await?,
-            false => self.run(&dims)?,
+            true => self.debugger.run(self.device(), &this, 1).await,
+            false => self.run(dims),
         }
+    }
+
+    async fn execute_all(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>, SessionError> {
+        let sizes = self.sizes(inputs)?;
+        let dims = self.dims(&sizes)?;
+        self.write_all(inputs).await?;
+        self.run_whole(&dims).await?;
         let mut outputs = Vec::with_capacity(self.outputs().len());
-        for port in self.outputs() {
-            // `dims` has found all of them.
-            let size = |dim: &Dim| known_size(&sizes, dim).unwrap_or(0);
-            let shape: Vec<u64> = port.shape.0.iter().map(size).collect();
-            let words = self.read(&port.name, elements(&shape).unwrap_or(0)).await?;
-            outputs.push(Tensor {
-                dtype: port.dtype,
-                shape,
-                words,
-            });
+        for output in self.outputs_on_device(&sizes)? {
+            outputs.push(output.to_host().await?);
         }
         Ok(outputs)
     }
+}
+
+/// Names of inputs for tensors in their order.
+pub(super) fn by_position<'a, 't>(
+    model: &str,
+    ports: impl Iterator<Item = &'a Port>,
+    inputs: &[&'t Tensor],
+) -> Result<Vec<(&'a str, &'t Tensor)>, SessionError> {
+    let names: Vec<&str> = ports.map(|port| port.name.as_str()).collect();
+    if names.len() != inputs.len() {
+        return Err(SessionError::Inputs {
+            model: model.into(),
+            given: inputs.len(),
+            expected: names.iter().map(|name| name.to_string()).collect(),
+        });
+    }
+    Ok(names.into_iter().zip(inputs.iter().copied()).collect())
+}
+
+/// Checks that every name is an input's.
+pub(super) fn check_names<'a>(
+    model: &str,
+    ports: impl Iterator<Item = &'a Port>,
+    inputs: &[(&str, &Tensor)],
+) -> Result<(), SessionError> {
+    let has: Vec<&str> = ports.map(|port| port.name.as_str()).collect();
+    match inputs.iter().find(|(name, _)| !has.contains(name)) {
+        None => Ok(()),
+        Some((name, _)) => Err(SessionError::UnknownPort {
+            model: model.into(),
+            what: "input",
+            name: name.to_string(),
+            has: has.iter().map(|name| name.to_string()).collect(),
+        }),
+    }
+}
+
+/// Checks inputs against what a model takes; the sizes of the symbolic dimensions that they have.
+pub(super) fn sizes<'a>(
+    model: &str,
+    ports: impl Iterator<Item = &'a Port>,
+    inputs: &[(&str, &Tensor)],
+) -> Result<Vec<(&'a str, u64)>, SessionError> {
+    let mut sizes = Vec::new();
+    for port in ports {
+        let given = inputs.iter().find(|(name, _)| *name == port.name);
+        if !given.is_some_and(|(_, tensor)| fits(port, tensor, &mut sizes)) {
+            return Err(SessionError::Input {
+                model: model.into(),
+                name: port.name.clone(),
+                expected: format!("{}{}", port.dtype, port.shape),
+                given: given.map_or("not given".into(), |(_, tensor)| {
+                    format!("{}{:?}", tensor.dtype(), tensor.shape())
+                }),
+            });
+        }
+    }
+    Ok(sizes)
 }
 
 fn size_of(sizes: &[(&str, u64)], name: &str) -> Option<u64> {
@@ -204,14 +239,10 @@ fn size_of(sizes: &[(&str, u64)], name: &str) -> Option<u64> {
     Some(known.1)
 }
 
-/// The size of a dimension, if what it depends on is known.
-fn known_size(sizes: &[(&str, u64)], dim: &Dim) -> Option<u64> {
-    let sum = dim.sum();
-    sum.terms
-        .iter()
-        .try_fold(sum.constant, |all, (name, times)| {
-            all.checked_add(size_of(sizes, name)?.checked_mul(*times)?)
-        })
+/// A shape with the sizes of its symbolic dimensions. Those that a model runs with are all known.
+fn shape_of(shape: &Shape, sizes: &[(&str, u64)]) -> Vec<u64> {
+    let size = |dim: &Dim| dim.size(|name| size_of(sizes, name)).unwrap_or(0);
+    shape.0.iter().map(size).collect()
 }
 
 /// True if a tensor is what an input takes; adds the sizes of symbolic dimensions that it gives.
@@ -226,9 +257,9 @@ fn fits<'a>(port: &'a Port, tensor: &Tensor, sizes: &mut Vec<(&'a str, u64)>) ->
             }
         },
         // Its parts are those of inputs before it.
-        Dim::Sum(_) => known_size(sizes, dim) == Some(*size),
+        Dim::Sum(_) => dim.size(|name| size_of(sizes, name)) == Some(*size),
     };
-    port.dtype == tensor.dtype
-        && port.shape.0.len() == tensor.shape.len()
-        && port.shape.0.iter().zip(&tensor.shape).all(&mut same)
+    port.dtype == tensor.dtype()
+        && port.shape.0.len() == tensor.shape().len()
+        && port.shape.0.iter().zip(tensor.shape()).all(&mut same)
 }

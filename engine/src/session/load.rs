@@ -38,14 +38,26 @@ pub(super) struct DeviceWeights {
     vectors: HashMap<Vector, Buffer>,
 }
 
-/// Counts the bytes loaded and tells the caller.
-pub(super) struct Progress<'a> {
-    pub done: u64,
-    pub total: u64,
-    pub tell: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>,
+/// The weights of one program on its device.
+#[derive(Debug)]
+pub(super) struct Weights {
+    pub matrices: Vec<DeviceMatrix>,
+    pub vectors: Vec<Buffer>,
 }
 
-impl Progress<'_> {
+/// Counts the bytes loaded and tells the caller.
+pub(super) struct Progress<'a> {
+    done: u64,
+    total: u64,
+    tell: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>,
+}
+
+impl<'a> Progress<'a> {
+    pub fn new(total: u64, tell: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>) -> Progress<'a> {
+        let done = 0;
+        Progress { done, total, tell }
+    }
+
     fn add(&mut self, bytes: u64) {
         self.done += bytes;
         if let Some(tell) = self.tell {
@@ -79,6 +91,11 @@ pub(super) fn check(
         for tensor in &vector.tensors {
             match weights.find(tensor) {
                 Some(info) => {
+                    if info.encoding().is_err() {
+                        let problem =
+                            format!("{tensor} is {}, which holds no numbers", info.stored);
+                        problems.insert(tensor, problem);
+                    }
                     elements = elements.saturating_add(info.shape.iter().product());
                     if !loaded.vectors.contains_key(vector) {
                         total = total.saturating_add(info.len);
@@ -130,35 +147,78 @@ fn matrix_problem(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) ->
     })
 }
 
-/// Loads the rows of a matrix, if they are not loaded yet.
-pub(super) async fn matrix(
+/// Loads a program's weights, besides those that are loaded already.
+pub(super) async fn load(
     device: &Device,
-    matrix: &Matrix,
-    weights: &dyn WeightSource,
+    program: &Program,
+    source: &dyn WeightSource,
     progress: &mut Progress<'_>,
     loaded: &mut DeviceWeights,
-) -> Result<DeviceMatrix, SessionError> {
-    if let Some(found) = loaded.matrices.get(matrix) {
-        return Ok(found.clone());
+) -> Result<Weights, SessionError> {
+    let mut matrices = Vec::with_capacity(program.matrices.len());
+    for matrix in &program.matrices {
+        let known = loaded.matrices.get(matrix).cloned();
+        matrices.push(match known {
+            Some(known) => known,
+            None => {
+                let made = allocate_matrix(device, matrix)?;
+                fill_matrix(device, matrix, &made, source, progress).await?;
+                loaded.matrices.insert(matrix.clone(), made.clone());
+                made
+            }
+        });
     }
-    let made = load_matrix(device, matrix, weights, progress).await?;
-    loaded.matrices.insert(matrix.clone(), made.clone());
-    Ok(made)
+    let mut vectors = Vec::with_capacity(program.vectors.len());
+    for vector in &program.vectors {
+        let known = loaded.vectors.get(vector).cloned();
+        vectors.push(match known {
+            Some(known) => known,
+            None => {
+                let first = vector.tensors.first().map_or("", String::as_str);
+                let made = device.allocate(first, vector.elements * 4, Usage::Storage)?;
+                fill_vector(device, vector, &made, source, progress).await?;
+                loaded.vectors.insert(vector.clone(), made.clone());
+                made
+            }
+        });
+    }
+    Ok(Weights { matrices, vectors })
 }
 
-async fn load_matrix(
+/// Writes other weights over those of a program.
+pub(super) async fn overwrite(
+    device: &Device,
+    program: &Program,
+    weights: &Weights,
+    source: &dyn WeightSource,
+    progress: &mut Progress<'_>,
+) -> Result<(), SessionError> {
+    for (matrix, made) in program.matrices.iter().zip(&weights.matrices) {
+        fill_matrix(device, matrix, made, source, progress).await?;
+    }
+    for (vector, made) in program.vectors.iter().zip(&weights.vectors) {
+        fill_vector(device, vector, made, source, progress).await?;
+    }
+    Ok(())
+}
+
+fn allocate_matrix(device: &Device, matrix: &Matrix) -> Result<DeviceMatrix, SessionError> {
+    let (planes, end) = compiler::planes(matrix);
+    let first = matrix.pieces.first();
+    let label = first.map_or("", |piece| piece.tensor.as_str());
+    let buffer = device.allocate(label, end, Usage::Storage)?;
+    Ok(DeviceMatrix { buffer, planes })
+}
+
+/// Reads the rows of a matrix, repacks them and writes them.
+async fn fill_matrix(
     device: &Device,
     matrix: &Matrix,
+    made: &DeviceMatrix,
     weights: &dyn WeightSource,
     progress: &mut Progress<'_>,
-) -> Result<DeviceMatrix, SessionError> {
+) -> Result<(), SessionError> {
     let plane_row = matrix.encoding.plane_row_bytes(matrix.cols);
-    let (planes, end) = compiler::planes(matrix);
-    let first = matrix
-        .pieces
-        .first()
-        .map_or("", |piece| piece.tensor.as_str());
-    let buffer = device.allocate(first, end, Usage::Storage)?;
     let file_row = matrix.encoding.file_row_bytes(matrix.cols).unwrap_or(0);
     let step = (PIECE_BYTES / file_row.max(1) / PIECE_ROWS).max(1) * PIECE_ROWS;
     let mut row = 0;
@@ -177,8 +237,8 @@ async fn load_matrix(
             for (plane, data) in packed.iter().enumerate() {
                 write_padded(
                     device,
-                    &buffer,
-                    planes[plane].0 + row * plane_row[plane],
+                    &made.buffer,
+                    made.planes[plane].0 + row * plane_row[plane],
                     data,
                 )?;
             }
@@ -189,7 +249,7 @@ async fn load_matrix(
             row += rows;
         }
     }
-    Ok(DeviceMatrix { buffer, planes })
+    Ok(())
 }
 
 /// Writes data that may end within a word: a plane's padding takes the rest.
@@ -209,30 +269,14 @@ fn write_padded(
     Ok(())
 }
 
-/// Loads tensors that kernels read as plain `f32`, if they are not loaded yet.
-pub(super) async fn vector(
+/// Reads tensors that kernels take as plain `f32`, and writes them.
+async fn fill_vector(
     device: &Device,
     vector: &Vector,
+    buffer: &Buffer,
     weights: &dyn WeightSource,
     progress: &mut Progress<'_>,
-    loaded: &mut DeviceWeights,
-) -> Result<Buffer, SessionError> {
-    if let Some(found) = loaded.vectors.get(vector) {
-        return Ok(found.clone());
-    }
-    let made = load_vector(device, vector, weights, progress).await?;
-    loaded.vectors.insert(vector.clone(), made.clone());
-    Ok(made)
-}
-
-async fn load_vector(
-    device: &Device,
-    vector: &Vector,
-    weights: &dyn WeightSource,
-    progress: &mut Progress<'_>,
-) -> Result<Buffer, SessionError> {
-    let first = vector.tensors.first().map_or("", String::as_str);
-    let buffer = device.allocate(first, vector.elements * 4, Usage::Storage)?;
+) -> Result<(), SessionError> {
     let mut offset = 0;
     for tensor in &vector.tensors {
         let Some(info) = weights.find(tensor) else {
@@ -242,10 +286,10 @@ async fn load_vector(
         let elements: u64 = info.shape.iter().product();
         let bytes = weights.read(tensor, 0..info.len).await?;
         let values = encodings::dequantize(encoding, &bytes, 1, elements as usize)?;
-        device.write(&buffer, offset, bytemuck::cast_slice(&values))?;
+        device.write(buffer, offset, bytemuck::cast_slice(&values))?;
         offset += elements * 4;
         progress.add(info.len);
         weights.release(tensor, 0..info.len);
     }
-    Ok(buffer)
+    Ok(())
 }

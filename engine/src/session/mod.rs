@@ -5,7 +5,7 @@
 //! `compile_module`, `init_all` and `load_all` do the same for several graphs with common weights.
 //! Every async method has a blocking twin for native callers.
 //!
-//! 1. [`InferenceSession::new`] takes a [`Device`].
+//! 1. [`InferenceSession::new`] takes a [`Device`], [`InferenceSession::builder`] several.
 //! 2. [`InferenceSession::compile`] makes a [`CompiledModel`] of a [`Graph`]; so does
 //!    [`CompiledModel::load`] of a file, and [`CompiledModule::compile`] makes such for any
 //!    [target](crate::compiler::Target).
@@ -52,19 +52,66 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! A [`Model`] stays what it is while its weights change ([`Model::reload`]) or leave their memory
+//! ([`Model::release`]); what it does for inputs of one shape can be prepared once ([`Model::capture`],
+//! [`Model::replay`]). A [`Tensor`] is in the program's memory or on a device, and goes from one to
+//! another ([`Tensor::to`]).
+//!
+//! A session has one device or several, and always the host ([`InferenceSession::builder`]). A graph runs
+//! on one of them ([`InferenceSession::on`]), or in stages on several ([`InferenceSession::load_split`]):
+//!
+//! ```
+//! use wisp_engine::{
+//!     device::Device,
+//!     graph::{DType, Graph, Unary},
+//!     session::{InferenceSession, InitOptions, Tensor},
+//!     shape,
+//!     weights::MemoryWeights,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut graph = Graph::new("root");
+//! let x = graph.input("x", DType::F32, shape![2u64]);
+//! let root = graph.unary(Unary::Sqrt, x)?;
+//! graph.output("root", root);
+//!
+//! // Two devices; here both are the host. Each has a model of the graph.
+//! let devices = [Device::host(1)?, Device::host(1)?];
+//! let session = InferenceSession::builder().devices(devices).build_blocking()?;
+//! let on = |device| {
+//!     let session = session.on(device)?;
+//!     session.load_blocking(&graph, &MemoryWeights::default(), InitOptions::default())
+//! };
+//! let (first, second) = (on(0)?, on(1)?);
+//! // What the first makes stays on its device until the second takes it.
+//! let x = Tensor::f32(&[2], &[16.0, 81.0]).ok_or("two numbers")?;
+//! let root = pollster::block_on(first.execute_on_device(&[&x]))?;
+//! let fourth = pollster::block_on(second.execute(&[&root[0]]))?;
+//! assert_eq!(fourth[0].as_f32(), Some(&[2.0, 3.0][..]));
+//! # Ok(())
+//! # }
+//! ```
 
 mod artefact;
+mod bind;
+mod builder;
+mod capture;
 mod compiled;
 mod debug;
 mod differences;
 mod execute;
 mod extensions;
+mod lifecycle;
 mod load;
 mod model;
 mod modules;
 mod profile;
 mod profiler;
+mod run;
+mod split;
 mod start;
+mod tensor;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -72,19 +119,22 @@ use crate::{
     compiler::{self, CompileError, TargetError},
     device::{Buffer, Capabilities, Device, DeviceError},
     extension::Extensions,
-    graph::{Graph, GraphError},
+    graph::{Graph, GraphError, SplitError},
     weights::{WeightError, WeightSource, encodings::EncodingError},
 };
 
 pub use artefact::ArtefactError;
+pub use builder::{SessionBuilder, SessionDevice};
 pub use compiled::{CompiledModel, CompiledModule};
 pub use debug::{AssertLevel, DebugConfig, DebugError, LogLevel, PrintOptions, PrintStyle};
-pub use execute::Tensor;
 use load::DeviceWeights;
-pub use model::{Dims, Model, submit};
+pub use model::{Dims, Model};
 pub use profile::{Profile, ProfileRow, Span, Work};
 pub use profiler::{GpuProfiling, Profiler};
+pub use run::submit;
+pub use split::SplitModel;
 pub use start::StartTimes;
+pub use tensor::Tensor;
 
 /// What can go wrong in a session.
 #[derive(Debug, thiserror::Error)]
@@ -227,6 +277,31 @@ pub enum SessionError {
         /// What is given.
         given: String,
     },
+    /// Occurs when a model runs whose weights were released.
+    #[error("the weights of {model} were released: reload them before it runs")]
+    Released {
+        /// The model.
+        model: String,
+    },
+    /// Occurs when a run is replayed that was not captured.
+    #[error("{model} has not captured a run of inputs of these sizes ({sizes}): capture it first")]
+    NotCaptured {
+        /// The model.
+        model: String,
+        /// The sizes of the symbolic dimensions.
+        sizes: String,
+    },
+    /// Occurs when a graph is placed on a device that the session does not have.
+    #[error("the session has no device {index}, only {}", numbered(.has))]
+    NoDevice {
+        /// The device's number.
+        index: usize,
+        /// The devices that there are.
+        has: Vec<String>,
+    },
+    /// Occurs when a graph cannot be split as asked for.
+    #[error(transparent)]
+    Split(#[from] SplitError),
     /// Occurs when memory given for a buffer is too small for its largest shape.
     #[error("{name} needs {needed} bytes, but the buffer given for it has {bytes}")]
     SmallBuffer {
@@ -237,6 +312,13 @@ pub enum SessionError {
         /// Bytes given.
         bytes: u64,
     },
+}
+
+/// Names with their numbers: `0 (llvmpipe), 1 (host CPU)`.
+fn numbered(names: &[String]) -> String {
+    let numbered = names.iter().enumerate();
+    let numbered: Vec<String> = numbered.map(|(i, name)| format!("{i} ({name})")).collect();
+    numbered.join(", ")
 }
 
 /// How a compiled graph is bound: sizes, memory of the caller, and who hears of progress.
@@ -251,9 +333,11 @@ pub struct InitOptions<'a> {
     pub progress: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>,
 }
 
-/// Compiles graphs and gives them weights, on one device.
+/// Compiles graphs and gives them weights, on one device or several.
 #[derive(Clone, Debug)]
 pub struct InferenceSession {
+    devices: Arc<[Device]>,
+    /// The one that graphs are compiled for and run on if they are placed nowhere else.
     device: Device,
     start: Arc<start::Start>,
     profiler: Arc<Profiler>,
@@ -262,23 +346,14 @@ pub struct InferenceSession {
 }
 
 impl InferenceSession {
-    /// A session on a device.
-    pub fn new(device: Device) -> InferenceSession {
-        InferenceSession {
-            device,
-            start: Arc::default(),
-            profiler: Arc::default(),
-            debugger: Arc::default(),
-            extensions: Arc::default(),
-        }
-    }
-
     /// The session, but it keeps what it compiles in a folder, and finds it there the next time:
     /// programs and, where the driver has such a thing, pipelines. To be called before anything is
     /// compiled.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn with_cache(self, cache: crate::disk_cache::DiskCache) -> InferenceSession {
-        self.device.use_cache(&cache);
+        for device in self.devices.iter() {
+            device.use_cache(&cache);
+        }
         let mut start = Arc::unwrap_or_clone(self.start);
         start.cache = Some(cache);
         InferenceSession {
@@ -305,11 +380,6 @@ impl InferenceSession {
     /// If two graphs have one name.
     pub fn compiled(&self) -> Result<CompiledModule, SessionError> {
         Ok(CompiledModule::of(self.start.made())?)
-    }
-
-    /// The session's device.
-    pub fn device(&self) -> &Device {
-        &self.device
     }
 
     /// What the session has spent so far on compiling and loading.

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    CompiledModule, InferenceSession, InitOptions, Model, SessionError,
+    CompiledModel, CompiledModule, InferenceSession, InitOptions, Model, SessionError,
     load::{self, DeviceWeights},
     start::Stopwatch,
 };
-use crate::{graph::Module, weights::WeightSource};
+use crate::{compiler::Program, graph::Module, weights::WeightSource};
 
 impl InferenceSession {
     /// Compiles the graphs of a module for the session's device, or finds them in the session's cache.
@@ -35,7 +35,8 @@ impl InferenceSession {
         weights: &dyn WeightSource,
         options: InitOptions<'_>,
     ) -> Result<BTreeMap<String, Model>, SessionError> {
-        check_all(module, weights)?;
+        let programs = module.models().iter().map(CompiledModel::program);
+        check_all(programs, weights)?;
         let (mut models, mut loaded) = (BTreeMap::new(), DeviceWeights::default());
         for compiled in module.models() {
             self.prepare(compiled)?;
@@ -124,11 +125,14 @@ impl InferenceSession {
     }
 }
 
-/// Checks the weights of all graphs before anything is loaded, and lists all that is wrong.
-fn check_all(module: &CompiledModule, weights: &dyn WeightSource) -> Result<(), SessionError> {
+/// Checks the weights of all programs before anything is loaded, and lists all that is wrong.
+pub(super) fn check_all<'a>(
+    programs: impl Iterator<Item = &'a Program>,
+    weights: &dyn WeightSource,
+) -> Result<(), SessionError> {
     let (mut graphs, mut all) = (Vec::new(), Vec::new());
-    for model in module.models() {
-        match load::check(model.program(), weights, &DeviceWeights::default()) {
+    for program in programs {
+        match load::check(program, weights, &DeviceWeights::default()) {
             Err(SessionError::Mismatch { graph, problems }) => {
                 graphs.push(graph);
                 all.extend(problems);

@@ -4,14 +4,15 @@ use std::{
     collections::VecDeque,
     fmt, mem,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU8, Ordering},
     },
 };
 
 use super::{
-    Dims, Model, SessionError,
+    Model, SessionError,
     profile::{Profile, Span, Work},
+    run::Run,
 };
 use crate::device::{Clock, Device, Dispatch, Granularity, Spans};
 
@@ -144,16 +145,16 @@ impl Profiler {
     pub(super) fn submit<'a>(
         &self,
         device: &Device,
-        models: &[(&Model, &Dims)],
+        runs: &[(&Model, Arc<Run>)],
         steps: usize,
         dispatches: impl Iterator<Item = Dispatch<'a>> + Send,
     ) -> Result<(), SessionError> {
-        let once = models.iter().flat_map(|(model, dims)| model.works(dims));
+        let once = runs.iter().flat_map(|(model, run)| model.works(run));
         let once: Vec<Work> = once.collect();
         let (granularity, works) = match self.mode() {
             GpuProfiling::Detailed => (Granularity::Dispatch, vec![once; steps].concat()),
             _ => {
-                let names: Vec<&str> = models
+                let names: Vec<&str> = runs
                     .iter()
                     .map(|(model, _)| model.program().name.as_str())
                     .collect();

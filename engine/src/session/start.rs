@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::{CompiledModel, CompiledModule, InferenceSession, SessionError, compiled, model};
+use super::{CompiledModel, CompiledModule, InferenceSession, SessionError, bind, compiled};
 use crate::{device::Capabilities, graph::Graph};
 
 /// What a session has spent on compiling and loading. Seconds are 0 in a browser, which has no clock
@@ -138,7 +138,7 @@ impl Start {
         compiled: &CompiledModel,
     ) -> Result<(), SessionError> {
         let since = Stopwatch::start();
-        let pipelines = model::compile_kernels(session, compiled)?;
+        let pipelines = bind::compile_kernels(session, compiled)?;
         #[cfg(not(target_arch = "wasm32"))]
         if self.cache.is_some() {
             session.device.save_cache();

@@ -1,6 +1,9 @@
 //! The host as a device: the kernels' twins over plain memory, on a pool of threads.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 use wisp_shaders::Kernel;
 
@@ -10,42 +13,59 @@ use crate::device::{
     Dispatch, RawBindGroup, RawBuffer, RawPipeline, Usage,
 };
 
-/// The CPU as a device.
+/// The CPU as a device. Its threads start when it first runs something.
 #[derive(Debug)]
 pub struct HostDevice {
     info: DeviceInfo,
-    pool: rayon::ThreadPool,
+    num_threads: usize,
+    /// None on a target without threads.
+    pool: OnceLock<Option<rayon::ThreadPool>>,
 }
 
-/// What the host device is.
-pub(crate) fn info() -> DeviceInfo {
+/// What the host device is with this many threads; 0 is one a core.
+pub(crate) fn info(num_threads: usize) -> DeviceInfo {
+    let threads = match num_threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        given => given,
+    };
     DeviceInfo {
         name: "host CPU".into(),
         api: Api::Host,
         software: true,
         integrated: true,
-        driver: format!(
-            "{} threads",
-            std::thread::available_parallelism().map_or(1, usize::from)
-        ),
+        driver: format!("{threads} threads"),
         capabilities: Capabilities::HOST,
     }
 }
 
 impl HostDevice {
     /// A host device with `num_threads` threads; 0 is one a core.
-    pub(crate) fn new(num_threads: usize) -> Result<HostDevice, DeviceError> {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(num_threads)
-            .build()
-            .map_err(|error| DeviceError::Validation {
-                what: format!("{num_threads} threads"),
-                device: "host CPU".into(),
-                message: error.to_string(),
-            })?;
-        let mut info = info();
-        info.driver = format!("{} threads", pool.current_num_threads());
-        Ok(HostDevice { info, pool })
+    pub(crate) fn new(num_threads: usize) -> HostDevice {
+        HostDevice {
+            info: info(num_threads),
+            num_threads,
+            pool: OnceLock::new(),
+        }
+    }
+
+    /// The threads, which are started if they are not yet. Without any, work is done by the caller.
+    pub(crate) fn threads(&self) -> Result<Option<&rayon::ThreadPool>, DeviceError> {
+        if let Some(pool) = self.pool.get() {
+            return Ok(pool.as_ref());
+        }
+        let pool = match cfg!(target_arch = "wasm32") {
+            true => None,
+            false => {
+                let builder = rayon::ThreadPoolBuilder::new().num_threads(self.num_threads);
+                let failed = |error: rayon::ThreadPoolBuildError| DeviceError::Validation {
+                    what: self.info.driver.clone(),
+                    device: self.info.name.clone(),
+                    message: error.to_string(),
+                };
+                Some(builder.build().map_err(failed)?)
+            }
+        };
+        Ok(self.pool.get_or_init(|| pool).as_ref())
     }
 }
 
@@ -136,6 +156,20 @@ impl Backend for HostDevice {
         Box::pin(std::future::ready(read()))
     }
 
+    fn copy(
+        &self,
+        from: &Buffer,
+        range: Range<u64>,
+        to: &Buffer,
+        at: u64,
+    ) -> Result<(), DeviceError> {
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        raw(from)?
+            .read(range.start as usize, &mut bytes)
+            .map_err(|error| outside(from, error))?;
+        self.write(to, at, &bytes)
+    }
+
     // Twins check everything always.
     fn pipeline(
         &self,
@@ -166,12 +200,16 @@ impl Backend for HostDevice {
         &self,
         dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
     ) -> Result<(), DeviceError> {
-        self.pool.install(|| {
+        let run_all = || {
             for dispatch in dispatches {
                 run(dispatch)?;
             }
             Ok(())
-        })
+        };
+        match self.threads()? {
+            Some(pool) => pool.install(run_all),
+            None => run_all(),
+        }
     }
 
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {

@@ -13,7 +13,6 @@ use wisp_shaders::{
 use crate::{
     compiler::{Call, Place},
     device::Device,
-    graph::Dim,
     session::{Dims, Model, SessionError},
 };
 
@@ -142,7 +141,7 @@ impl Operands<'_> {
         let place = binding
             .checked_sub(1)
             .and_then(|i| self.call.bindings.get(i));
-        let buffer = place.and_then(|place| self.model.place(*place));
+        let buffer = place.and_then(|place| self.model.memory.buffer(*place));
         match buffer {
             Some(buffer) if words > 0 => {
                 let bytes = words.saturating_mul(4);
@@ -160,14 +159,8 @@ impl Operands<'_> {
             return None;
         };
         let program = self.model.program();
-        let size = match program.inputs.get(*input as usize)?.shape.0.first()? {
-            Dim::Fixed(size) => *size,
-            Dim::Symbol(name) => {
-                let dim = program.dims.iter().position(|dim| dim == name)?;
-                *self.dims.0.get(dim)?
-            }
-        };
-        u32::try_from(size).ok()
+        let dim = program.inputs.get(*input as usize)?.shape.0.first()?;
+        u32::try_from(self.model.size_of(dim, self.dims)?).ok()
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fmt::Write, path::Path};
 use super::{DebugError, Debugger, PrintOptions, PrintStyle, steps::elements};
 use crate::{
     compiler::Port,
-    graph::{DType, Dim},
+    graph::DType,
     session::{Dims, Model, SessionError},
 };
 
@@ -37,7 +37,7 @@ pub(super) async fn all(
     for port in &model.program().prints {
         let shape = shape(port, model, dims);
         let elements = elements(&port.elements, dims);
-        let words: Vec<u32> = match model.place(port.place) {
+        let words: Vec<u32> = match model.memory.buffer(port.place) {
             Some(buffer) if elements > 0 => {
                 let bytes = model.device().read(buffer, 0..elements as u64 * 4).await?;
                 bytemuck::pod_collect_to_vec(&bytes)
@@ -66,13 +66,7 @@ pub(super) async fn all(
 }
 
 fn shape(port: &Port, model: &Model, dims: &Dims) -> Vec<u64> {
-    let size = |dim: &Dim| match dim {
-        Dim::Fixed(size) => *size,
-        Dim::Symbol(name) => {
-            let dim = model.program().dims.iter().position(|dim| dim == name);
-            dim.and_then(|dim| dims.0.get(dim).copied()).unwrap_or(0)
-        }
-    };
+    let size = |dim| model.size_of(dim, dims).unwrap_or(0);
     port.shape.0.iter().map(size).collect()
 }
 

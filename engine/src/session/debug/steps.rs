@@ -20,7 +20,10 @@ use crate::{
     compiler::{Made, Place, Size},
     device::{Device, Dispatch},
     graph::DType,
-    session::{Dims, Model, SessionError, model::params},
+    session::{
+        Dims, Model, SessionError,
+        run::{Run, call_params},
+    },
 };
 
 /// What results are filled with.
@@ -40,11 +43,12 @@ pub(super) fn elements(size: &Size, dims: &Dims) -> usize {
     usize::try_from(elements).unwrap_or(0)
 }
 
-struct Run<'a> {
+struct Steps<'a> {
     debugger: &'a Debugger,
     config: &'a DebugConfig,
     device: &'a Device,
     model: &'a Model,
+    run: &'a Run,
     dims: &'a Dims,
     /// By slot.
     gaps: HashMap<u32, Gap>,
@@ -55,38 +59,39 @@ pub(super) async fn run(
     config: &DebugConfig,
     device: &Device,
     model: &Model,
-    dims: &Dims,
+    run: &Run,
 ) -> Result<(), SessionError> {
-    let mut run = Run {
+    let mut steps = Steps {
         debugger,
         config,
         device,
         model,
-        dims,
+        run,
+        dims: run.dims(),
         gaps: HashMap::new(),
     };
     let stages = &model.program().stages;
     if !config.steps() || stages.is_empty() {
-        run.tell_all();
-        return Ok(device.submit(model.dispatches(dims))?);
+        steps.tell_all();
+        return Ok(device.submit(run.dispatches())?);
     }
     let mut first = 0;
     for (i, stage) in stages.iter().enumerate() {
         let calls = first..stage.calls as usize;
         first = calls.end;
-        run.before(calls.clone(), &stage.made)?;
+        steps.before(calls.clone(), &stage.made)?;
         for call in calls.clone() {
-            run.call(call, call + 1 == calls.end).await?;
+            steps.call(call, call + 1 == calls.end).await?;
         }
         let looked_at = config.nan_check > 0 && (i + 1) % config.nan_check as usize == 0;
         if looked_at || config.uninitialised {
-            run.after(calls, &stage.made, looked_at).await?;
+            steps.after(calls, &stage.made, looked_at).await?;
         }
     }
     Ok(())
 }
 
-impl Run<'_> {
+impl Steps<'_> {
     /// The op of some calls: what the last of them is for.
     fn op(&self, calls: &std::ops::Range<usize>) -> String {
         let last = calls.end.checked_sub(1);
@@ -111,7 +116,7 @@ impl Run<'_> {
     fn tell_all(&self) {
         if self.config.tells_ops() {
             for call in 0..self.model.program().calls.len() {
-                if let Some(dispatch) = self.model.dispatch_of(call, self.dims) {
+                if let Some(dispatch) = self.run.dispatch_of(call) {
                     self.tell(call, &dispatch);
                 }
             }
@@ -119,7 +124,7 @@ impl Run<'_> {
     }
 
     async fn call(&self, call: usize, last: bool) -> Result<(), SessionError> {
-        let Some(dispatch) = self.model.dispatch_of(call, self.dims) else {
+        let Some(dispatch) = self.run.dispatch_of(call) else {
             return Ok(());
         };
         if self.config.tells_ops() {
@@ -173,7 +178,7 @@ impl Run<'_> {
             model: self.model,
             dims: self.dims,
             call,
-            params: params(call, self.dims)?,
+            params: call_params(call, self.dims)?,
         };
         asserts::check(kernel, &operands, last).await
     }
@@ -207,7 +212,7 @@ impl Run<'_> {
         }
         for result in made.iter().filter(|result| result.fresh) {
             let elements = elements(&result.elements, self.dims);
-            if let Some(buffer) = self.model.place(Place::Slot(result.slot)) {
+            if let Some(buffer) = self.model.memory.buffer(Place::Slot(result.slot)) {
                 let bytes = PATTERN.to_le_bytes().repeat(elements);
                 self.device.write(buffer, 0, &bytes)?;
             }
@@ -224,7 +229,7 @@ impl Run<'_> {
     ) -> Result<(), SessionError> {
         for result in made {
             let elements = elements(&result.elements, self.dims);
-            let Some(buffer) = self.model.place(Place::Slot(result.slot)) else {
+            let Some(buffer) = self.model.memory.buffer(Place::Slot(result.slot)) else {
                 continue;
             };
             if elements == 0 {

@@ -1,0 +1,145 @@
+//! Sessions of several devices: what they are made of, and tensors between them.
+
+use wisp_engine::{
+    device::{Api, Device, DeviceSpec, Profile},
+    graph::{DType, Graph, Op},
+    session::{InferenceSession, Tensor},
+    shape,
+    weights::MemoryWeights,
+};
+use wisp_tests::{
+    kernels::noise,
+    program::Place,
+    small::{options, three_devices as session},
+};
+
+/// What a session is made of.
+#[test]
+fn devices_of_a_session() {
+    let alone = InferenceSession::builder()
+        .num_threads(3)
+        .build_blocking()
+        .unwrap();
+    let info = alone.device().info();
+    assert_eq!(
+        (alone.devices().len(), info.api, &*info.driver),
+        (1, Api::Host, "3 threads")
+    );
+    let host = Device::host(1).unwrap();
+    let short = InferenceSession::new(host.clone());
+    assert_eq!(short.devices(), [host.clone()]);
+    let spec: DeviceSpec = "host".parse().unwrap();
+    let both = InferenceSession::builder()
+        .device(host.clone())
+        .device(spec)
+        .num_threads(2);
+    let both = both.build_blocking().unwrap();
+    assert_eq!(both.devices()[0], host);
+    assert_ne!(both.devices()[1], host);
+    assert_eq!(both.on(1).unwrap().device().info().driver, "2 threads");
+    let error = both.on(2).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "the session has no device 2, only 0 (host CPU), 1 (host CPU)"
+    );
+    let none: DeviceSpec = "vulkan:9".parse().unwrap();
+    let error = InferenceSession::builder()
+        .device(none)
+        .build_blocking()
+        .unwrap_err();
+    assert!(
+        error.to_string().starts_with("no vulkan:9 device found"),
+        "{error}"
+    );
+    if Place::VulkanBaseline.is_here() {
+        let vulkan: DeviceSpec = "vulkan".parse().unwrap();
+        let builder = InferenceSession::builder().device(vulkan);
+        let two = builder.profile(Profile::Baseline).build_blocking().unwrap();
+        assert_eq!(two.device().info().api, Api::Vulkan);
+        assert!(!two.device().info().capabilities.subgroups);
+        assert_eq!(two.devices()[1].info().api, Api::Host);
+    }
+}
+
+/// Tensors go from any device to any other, and models take them from any.
+#[test]
+fn tensors_between_devices() {
+    let session = session();
+    let mut graph = Graph::new("double");
+    let x = graph.input("x", DType::F32, shape!["n", 8u64]);
+    let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x]).unwrap();
+    graph.output("twice", twice);
+    let x = Tensor::f32(&[3, 8], &noise(1, 24)).unwrap();
+    let expected: Vec<f32> = x.as_f32().unwrap().iter().map(|x| 8.0 * x).collect();
+    let models: Vec<_> = (0..3)
+        .map(|device| {
+            let session = session.on(device).unwrap();
+            session
+                .load_blocking(&graph, &MemoryWeights::default(), options())
+                .unwrap()
+        })
+        .collect();
+    for from in session.devices() {
+        for to in session.devices() {
+            let there = pollster::block_on(async { x.to(from).await?.to(to).await }).unwrap();
+            assert_eq!(there.device(), Some(to));
+            assert_eq!((there.as_f32(), there.shape()), (None, &[3, 8][..]));
+            assert_eq!(pollster::block_on(there.to_host()).unwrap(), x);
+            let same = pollster::block_on(there.to(to)).unwrap();
+            assert_eq!(same, there, "the same memory");
+        }
+    }
+    // Each takes what the one before it left on its device.
+    for order in [[0, 1, 2], [2, 0, 1], [1, 1, 1]] {
+        let mut value = vec![x.clone()];
+        for model in order {
+            let left = pollster::block_on(models[model].execute_on_device(&[&value[0]])).unwrap();
+            assert_eq!(left[0].device(), Some(models[model].device()));
+            value = left;
+        }
+        let value = pollster::block_on(value[0].to_host()).unwrap();
+        assert_eq!(value.as_f32().unwrap(), expected, "{order:?}");
+    }
+    // What was left is not what later runs make.
+    let left = pollster::block_on(models[0].execute_on_device(&[&x])).unwrap();
+    pollster::block_on(models[0].execute(&[&Tensor::f32(&[3, 8], &[0.0; 24]).unwrap()])).unwrap();
+    let left = pollster::block_on(left[0].to_host()).unwrap();
+    assert_eq!(left.as_f32().unwrap()[0], 2.0 * x.as_f32().unwrap()[0]);
+    let none = Tensor::f32(&[0, 8], &[]).unwrap();
+    let there = pollster::block_on(none.to(&session.devices()[0])).unwrap();
+    assert_eq!(pollster::block_on(there.to_host()).unwrap(), none);
+    let nothing = pollster::block_on(models[0].execute_on_device(&[&there])).unwrap();
+    assert_eq!(nothing[0].shape(), [0, 8]);
+}
+
+/// One model's output is another's input, in the same memory and in one submission.
+#[test]
+fn models_in_common_memory() {
+    let session = session();
+    let mut graph = Graph::new("double");
+    let x = graph.input("x", DType::F32, shape!["n"]);
+    let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x]).unwrap();
+    graph.output("twice", twice);
+    for device in 0..3 {
+        let session = session.on(device).unwrap();
+        let none = MemoryWeights::default();
+        let first = session.load_blocking(&graph, &none, options()).unwrap();
+        let mut shared = options();
+        shared
+            .shared
+            .insert("x".into(), first.buffer("twice").unwrap().clone());
+        let second = session.load_blocking(&graph, &none, shared).unwrap();
+        assert!(
+            second
+                .buffer("x")
+                .unwrap()
+                .is(first.buffer("twice").unwrap())
+        );
+        first.write("x", &[1.0f32, 2.0, 3.0]).unwrap();
+        let dims = first.dims(&[("n", 3)]).unwrap();
+        let models = [(&first, &dims), (&second, &dims)];
+        wisp_engine::session::submit(session.device(), &models, 1).unwrap();
+        let fourfold: Vec<f32> = pollster::block_on(second.read("twice", 3)).unwrap();
+        assert_eq!(fourfold, [4.0, 8.0, 12.0]);
+    }
+}
