@@ -42,8 +42,8 @@ step_fmt() { cargo fmt --all --check; }
 
 step_clippy() { cargo clippy --locked --workspace --all-targets -- -D warnings; }
 
-# Tests of the command line run the real program, which cargo builds by itself only for tests of that same package.
-step_build() { cargo build --locked --workspace --bins; }
+# Tests run the real programs, which cargo builds by itself only for tests of that same package.
+step_build() { cargo build --locked --workspace --bins --examples; }
 
 # The tests print why they were skipped ("skipped: no Vulkan adapter"); a run that tests less must not look like one
 # that tests all.

@@ -77,10 +77,8 @@ impl WeightSource for Seeded {
         range: Range<u64>,
     ) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>> {
         let len = self.find(name).map_or(0, |tensor| tensor.len);
-        let inside = range.start <= range.end
-            && range.end <= len
-            && range.start % 4 == 0
-            && range.end % 4 == 0;
+        let whole = range.start.is_multiple_of(4) && range.end.is_multiple_of(4);
+        let inside = whole && range.start <= range.end && range.end <= len;
         let tensor = self.find(name).filter(|_| inside);
         let bytes = tensor.map(|tensor| {
             let numbers = numbers(tensor, range.start / 4..range.end / 4);

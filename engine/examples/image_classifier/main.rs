@@ -1,4 +1,4 @@
-//! Recognises handwritten digits, on any device: `cargo run -p wisp-engine --example image_classifier [DEVICE]`.
+//! Recognises handwritten digits, on any device: `cargo run -p wisp-engine --example image_classifier -- [DEVICE]`.
 //!
 //! [`model`] builds the graph with the public interface alone; `train.py` trained its weights with
 //! PyTorch. Here it is compiled, given the weights, and run.

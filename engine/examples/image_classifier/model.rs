@@ -1,7 +1,9 @@
 //! A small ConvNeXt (Liu et al. 2022): pictures of handwritten digits to probabilities.
 
 use wisp_engine::{
-    graph::{Activation, ConvSpec, DType, Graph, GraphError, Map, PoolSpec, Shape, ValueId},
+    graph::{
+        Activation, Binary, ConvSpec, DType, Graph, GraphError, Map, PoolSpec, Shape, ValueId,
+    },
     shape,
     weights::Encoding,
 };
@@ -85,7 +87,7 @@ fn block(graph: &mut Graph, name: &str, x: ValueId, width: u64) -> Result<ValueI
     let y = graph.map(y, Map::Activation(Activation::Gelu))?;
     let y = linear(graph, &format!("{name}.down"), y, [4 * width, width])?;
     let y = graph.permute(y, &[0, 3, 1, 2])?;
-    graph.binary(wisp_engine::graph::Binary::Add, x, y)
+    graph.binary(Binary::Add, x, y)
 }
 
 /// The model: `images f32 [batch, 1, 8, 8]`, from 0 to 1, to `logits` and `probabilities` `[batch, 10]`
