@@ -216,7 +216,7 @@ impl Graph {
         self.add(Op::Tensor(TensorOp::SliceLike { axis, of }), &[x, like])
     }
 
-    /// Values one after the other along a dimension, whose size becomes the [sum](Dim::plus) of theirs.
+    /// Values one after the other along a dimension, whose size becomes the [sum](super::Dim::plus) of theirs.
     ///
     /// # Errors
     ///
