@@ -99,11 +99,17 @@ test("a dropped file is loaded", async () => {
 });
 
 /** Loads a model by its address. */
-async function load(address) {
-  await page.locator("#open-models").click();
-  await page.getByLabel(/Another one/).fill(server.url + address);
-  await page.keyboard.press("Enter");
+async function load(address, on = page) {
+  await on.locator("#open-models").click();
+  await on.getByLabel(/Another one/).fill(server.url + address);
+  await on.keyboard.press("Enter");
 }
+
+/** Deletes all models that the browser keeps. */
+const keepNothing = () => page.evaluate(async () => {
+  const storage = await navigator.storage.getDirectory();
+  await storage.removeEntry("wisp-models", { recursive: true }).catch(() => {});
+});
 
 /** Waits until an error of this kind is shown and read out. */
 async function shown(code, on = page) {
@@ -132,6 +138,7 @@ test("errors are shown, and the page stays usable", async () => {
 });
 
 test("what is kept is listed with its size, and deleted", async () => {
+  await keepNothing();
   await load("/tiny.gguf");
   await page.locator("#send:enabled").waitFor(READY);
   await page.locator("#open-models").click();
@@ -141,12 +148,19 @@ test("what is kept is listed with its size, and deleted", async () => {
 });
 
 test("a model that there is no room to keep is told and used", async () => {
-  const session = await context.newCDPSession(page);
-  await session.send("Storage.overrideQuotaForOrigin", { origin: server.url, quotaSize: 1_000_000 });
-  await load("/tiny.gguf");
-  await shown("QuotaExceeded");
-  await page.locator("#send:enabled").waitFor(READY);
-  await session.send("Storage.overrideQuotaForOrigin", { origin: server.url });
+  const small = await launch();
+  try {
+    const other = await small.newPage();
+    await other.goto(server.url + "/");
+    await other.locator("#send:enabled").waitFor(READY);
+    const session = await small.newCDPSession(other);
+    await session.send("Storage.overrideQuotaForOrigin", { origin: server.url, quotaSize: 1_000_000 });
+    await load("/tiny.gguf", other);
+    await shown("QuotaExceeded", other);
+    await other.locator("#send:enabled").waitFor(READY);
+  } finally {
+    await small.close();
+  }
 });
 
 test("a GPU that crashes is told, and the model can be loaded again", async () => {

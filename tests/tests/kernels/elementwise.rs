@@ -133,7 +133,7 @@ fn angles() {
             .collect::<Vec<f32>>()
     };
     let every_exponent =
-        (0..254u32 << 3).map(|i| f32::from_bits(i << 20 | (i * 40_503 & 0xf_ffff)));
+        (0..254u32 << 3).map(|i| f32::from_bits((i << 20) | ((i * 40_503) & 0xf_ffff)));
     let every_exponent: Vec<f32> = every_exponent.collect();
     let angles = [
         edges,

@@ -86,8 +86,10 @@ export class HttpFile implements SourceFile {
   /** Opens a file: from storage without a word to the network, if it is known there. */
   static async open(url: string, options: FetchOptions): Promise<HttpFile> {
     const cached = options.cache === "none" ? undefined : await CachedFile.open(url);
-    if (!cached && options.cache === "require") {
-      throw new WispError("QuotaExceeded", "the browser gives this page no storage");
+    if (!cached && options.cache !== "none") {
+      const refused = new WispError("QuotaExceeded", "the browser gives this page no storage");
+      if (options.cache === "require") throw refused;
+      options.onWarning(refused);
     }
     const file = new HttpFile(url, options, cached);
     if (cached?.known) {

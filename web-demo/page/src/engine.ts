@@ -37,13 +37,14 @@ export function complain(error: unknown, retry = false): void {
 
 function show({ phase, loaded, total }: LoadProgress): void {
   const bar = byId<HTMLProgressElement>("loading-bar");
-  if (total > 0) {
+  const counted = total > 0 && phase !== "compiling";
+  if (counted) {
     bar.max = total;
     bar.value = loaded;
   } else {
     bar.removeAttribute("value");
   }
-  byId("loading-text").textContent = total > 0 ? `${PHASES[phase]}: ${size(loaded)} of ${size(total)}` : PHASES[phase];
+  byId("loading-text").textContent = counted ? `${PHASES[phase]}: ${size(loaded)} of ${size(total)}` : PHASES[phase];
 }
 
 /** Loads a model in place of the one that is there. False if it fails, which is shown. */
