@@ -9,6 +9,7 @@ mod lower;
 mod memory;
 mod program;
 mod select;
+mod switches;
 mod target;
 #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
 mod translate;
@@ -17,6 +18,7 @@ pub use check::ProgramError;
 pub use footprint::Footprint;
 pub(crate) use footprint::{PARAMS_STRIDE, planes};
 pub use program::{Call, Matrix, Piece, Place, Port, Program, Size, Vector, Word};
+pub use switches::{SplitKReductionPrecision, Switches};
 pub use target::{ShaderLanguage, Target, TargetError};
 #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
 pub use translate::translate;
@@ -93,7 +95,20 @@ pub enum CompileError {
 ///
 /// If the graph asks for what no kernel of the target can do.
 pub fn compile(graph: &Graph, target: &Capabilities) -> Result<Program, CompileError> {
-    lower::lower(graph, &fuse::fuse(graph), target)
+    compile_with(graph, target, Switches::default())
+}
+
+/// [`compile`], with other kernels or encodings than the best.
+///
+/// # Errors
+///
+/// As [`compile`].
+pub fn compile_with(
+    graph: &Graph,
+    target: &Capabilities,
+    switches: Switches,
+) -> Result<Program, CompileError> {
+    lower::lower(graph, &fuse::fuse(graph), target, switches)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod modules;
 mod profile;
 mod profiler;
 mod start;
+mod switches;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -25,6 +26,7 @@ use crate::{
     weights::{WeightError, WeightSource, encodings::EncodingError},
 };
 
+pub use crate::compiler::{SplitKReductionPrecision, Switches};
 pub use artefact::ArtefactError;
 pub use compiled::{CompiledModel, CompiledModule};
 pub use execute::Tensor;
@@ -60,6 +62,14 @@ pub enum SessionError {
         graph: String,
         /// Every problem found.
         problems: Vec<String>,
+    },
+    /// Occurs when a weight that is to become 8-bit floats has numbers that are not finite.
+    #[error(
+        "{tensor} has numbers that are not finite: it cannot become F8_E4M3; load it without enable_per_tensor_fp8_quantize"
+    )]
+    NotFinite {
+        /// The tensor.
+        tensor: String,
     },
     /// Occurs when a program names a kernel that this build does not have.
     #[error(
