@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{AddressSpace, StorageAccess, TypeInner};
 use sha2::{Digest, Sha256};
-use variants::{ANY_COLS, VARIANTS, Variant};
+use variants::{ANY_COLS, SWITCHES, VARIANTS, Variant};
 use wesl::{CompileOptions, ModulePath, NoMangler, ResolveError, Resolver};
 
 /// Where the modules of one kernel come from.
@@ -203,10 +203,11 @@ fn entry(kernel: &Composed, variant: &Variant, file: &Path) -> Result<String, St
     if feature("subgroups") && min_subgroup.is_empty() {
         return Err(format!("{name}: no constant `MIN_SUBGROUP`"));
     }
+    let switches: Vec<_> = SWITCHES.iter().filter(|name| feature(name)).collect();
     Ok(format!(
         "Kernel {{ name: {name:?}, op: {op:?}, wgsl: include_str!({file:?}), workgroup_size: {:?}, \
          tile: [{x}, {y}], bindings: &{bindings}, needs: Needs {{ subgroups: {}, f16: {}, \
-         min_subgroup_size: {} }}, suits: Suits::{:?}, max_rows_y: {}, cols_multiple: {}, \
+         min_subgroup_size: {} }}, switches: &{switches:?}, suits: Suits::{:?}, max_rows_y: {}, cols_multiple: {}, \
          folds_into_z: {}, workgroup_bytes: {workgroup_bytes} }},\n",
         main.workgroup_size,
         feature("subgroups"),

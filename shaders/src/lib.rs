@@ -21,8 +21,8 @@
 //! # Choosing
 //!
 //! [`candidates`] yields an op's kernels, best first: take the first whose [`Needs`] the device meets,
-//! whose [`Suits`] is `Any` or the device's kind, whose `max_rows_y` is not below the grid's second
-//! dimension, and whose `cols_multiple` divides the op's columns. The baseline fits every device.
+//! whose [`Suits`] is `Any` or the device's kind, whose `switches` are on, whose `max_rows_y` is not below the
+//! grid's second dimension, and whose `cols_multiple` divides the op's columns. The baseline fits every device.
 //!
 //! ```
 //! use wisp_shaders::{Access, Needs, candidates};
@@ -81,6 +81,8 @@ pub struct Kernel {
     pub bindings: &'static [Access],
     /// What it needs beyond the baseline.
     pub needs: Needs,
+    /// What a session must have switched on for the kernel to be chosen: `half_sums`, `plain_top_k`.
+    pub switches: &'static [&'static str],
     /// What kind of adapter it was made for.
     pub suits: Suits,
     /// The largest second dimension of the grid that it is meant for; `u32::MAX` is any.
@@ -146,10 +148,11 @@ mod tests {
         for op in ops {
             let baseline = candidates(op).find(|kernel| {
                 kernel.needs == Needs::default()
+                    && kernel.switches.is_empty()
                     && kernel.suits == Suits::Any
                     && kernel.max_rows_y == u32::MAX
                     // Rows of quantised weights are multiples of 32 wide.
-                    && (kernel.cols_multiple == 1 || op.contains('q') || op.contains("fp4"))
+                    && (kernel.cols_multiple == 1 || ["q", "fp4", "f8"].iter().any(|quantised| op.contains(quantised)))
             });
             assert!(baseline.is_some(), "{op}");
         }

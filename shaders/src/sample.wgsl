@@ -5,7 +5,8 @@
 //    presence penalty if it was; `finite` replaces NaN and -inf by the least float, inf by the greatest.
 // 2. Temperature 0 (or below, or NaN): the greatest z wins, the lowest id of equals. Done.
 // 3. z[i] = finite(z[i] / temperature); its weight w[i] = exp(max(z[i] - max z, -1000)).
-// 4. Top-k: keep z[i] >= the k-th greatest z (so equals of the k-th all stay).
+// 4. Top-k: keep z[i] >= the k-th greatest z (so equals of the k-th all stay). With `plain_top_k` it is
+//    found as the greatest that is left, k times over; otherwise as the other thresholds.
 // 5. Top-p (Holtzman et al. 2020): of these keep z[i] >= t for the greatest t among all floats such
 //    that the weights kept sum to at least top_p times the sum before.
 // 6. Min-p (Nguyen et al. 2024): of these keep w[i] >= min_p (the greatest w is 1).
@@ -204,6 +205,22 @@ fn threshold(row: u32, s: SampleSettings, greatest: f32, floor_key: u32, count: 
     return max(prefix, floor_key);
 }
 
+// The key of the k-th greatest z.
+@if(plain_top_k)
+fn kth_key(row: u32, s: SampleSettings, lid: u32) -> u32 {
+    var last = Best(0xffffffffu, 0u);
+    for (var n = 0u; n < s.top_k; n += 1u) {
+        var best = Best(0u, 0xffffffffu);
+        for (var i = lid; i < p.vocab; i += WG) {
+            let key = ordered_key(scaled(row, i, s));
+            let later = n == 0u || key < last.key || (key == last.key && i > last.id);
+            best = better_of(best, select(0u, key, later), i);
+        }
+        last = workgroup_best(best, lid);
+    }
+    return last.key;
+}
+
 // The sum of the weights whose key is at least `floor_key`.
 fn mass(row: u32, s: SampleSettings, greatest: f32, floor_key: u32, lid: u32) -> f32 {
     var total = 0.0;
@@ -225,7 +242,8 @@ fn draw(row: u32, s: SampleSettings, lid: u32) -> u32 {
     greatest = workgroup_max(greatest, lid);
     var floor_key = 0u;
     if s.top_k != 0u && s.top_k < p.vocab {
-        floor_key = threshold(row, s, greatest, floor_key, true, f32(s.top_k), lid);
+        @if(!plain_top_k) floor_key = threshold(row, s, greatest, floor_key, true, f32(s.top_k), lid);
+        @if(plain_top_k) floor_key = kth_key(row, s, lid);
     }
     if s.top_p < 1.0 {
         let goal = max(s.top_p, 0.0) * mass(row, s, greatest, floor_key, lid);

@@ -20,7 +20,8 @@ pub(crate) struct Variant {
     pub name: &'static str,
     /// The `.wgsl` file.
     pub file: &'static str,
-    /// Conditions (`@if`) that hold, and what the kernel needs: `subgroups`, `f16`.
+    /// Conditions (`@if`) that hold, what the kernel needs (`subgroups`, `f16`), and the switches
+    /// ([`SWITCHES`]) that it waits for.
     pub features: &'static [&'static str],
     /// Values of the module `constants`.
     pub constants: &'static [(&'static str, u32)],
@@ -56,11 +57,14 @@ const fn variant(
 /// The encodings of weights: the files of `encodings/`.
 pub(crate) const ENCODINGS: &[&str] = &[
     "f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k",
-    "q6_k", "iq4_nl", "mxfp4",
+    "q6_k", "iq4_nl", "mxfp4", "f8_e4m3",
 ];
 
 /// Encodings whose rows may have any number of columns; the others' are multiples of 32.
 pub(crate) const ANY_COLS: &[&str] = &["f32", "f16", "bf16"];
+
+/// Conditions of variants that are only chosen where a session's switch of that name is on.
+pub(crate) const SWITCHES: &[&str] = &["half_sums", "plain_top_k"];
 
 /// The formats of the KV cache: the files of `caches/`.
 pub(crate) const CACHES: &[&str] = &["f32", "f16", "q8_0"];
@@ -87,6 +91,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul.",        "rows8",         "matmul",  &[],         &[("WG", 16), ("PLANES", 4), ("ROWS", 8), ("TOKENS", 1)], Suits::Software, 1),
     variant("matmul.",        "tile8x4",       "matmul",  &[],         &[("WG", 16), ("PLANES", 4), ("ROWS", 8), ("TOKENS", 4)], Suits::Software, ANY),
     // GPUs: coalesced loads for few tokens, a tile in workgroup memory for many.
+    variant("matmul.",        "split_half",        "matmul_split",  &["half_sums"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], Suits::Gpu, 8),
+    variant("matmul.",        "split_half_scalar", "matmul_split",  &["half_sums", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], Suits::Gpu, 8),
     variant("matmul.",        "split",         "matmul_split",  &[],         &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], Suits::Gpu, 8),
     variant("matmul.",        "split_scalar",  "matmul_split",  &["scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], Suits::Gpu, 8),
     variant("matmul.",        "tiled",         "matmul_tiled",  &[],         &[("PLANES", 4)], Suits::Gpu, ANY),
@@ -94,6 +100,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul.",        "baseline",      "matmul",  &[],         &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], Suits::Any, ANY),
     variant("matmul.",        "scalar",        "matmul",  &["scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], Suits::Any, ANY),
     // A token is one of those that an expert multiplies: none share its weight.
+    variant("matmul_experts.", "split_half",        "matmul_split", &["half_sums", "experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], Suits::Gpu, ANY),
+    variant("matmul_experts.", "split_half_scalar", "matmul_split", &["half_sums", "experts", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], Suits::Gpu, ANY),
     variant("matmul_experts.", "split",        "matmul_split", &["experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], Suits::Gpu, ANY),
     variant("matmul_experts.", "split_scalar", "matmul_split", &["experts", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], Suits::Gpu, ANY),
     variant("matmul_experts.", "baseline",     "matmul",       &["experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], Suits::Any, ANY),
@@ -133,5 +141,6 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("top_k",          "baseline", "top_k",         &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("measure_read",   "baseline", "measure_read",  &[],         &[("WG", 64)],  Suits::Any, ANY),
     variant("measure_fma",    "baseline", "measure_fma",   &[],         &[("WG", 64)],  Suits::Any, ANY),
+    variant("sample",         "plain_top_k", "sample",     &["plain_top_k"], &[("WG", 256)], Suits::Any, ANY),
     variant("sample",         "baseline", "sample",        &[],         &[("WG", 256)], Suits::Any, ANY),
 ];

@@ -20,6 +20,13 @@ pub fn quantize(encoding: Encoding, weights: &[f32]) -> Vec<u8> {
     if encodings::QUANTIZABLE.contains(&encoding) {
         return encodings::quantize(encoding, weights).expect("whole blocks");
     }
+    if encoding == Encoding::F8_E4M3 {
+        let greatest = weights
+            .iter()
+            .fold(0f32, |most, weight| most.max(weight.abs()));
+        let scale = encodings::f8_scale(greatest);
+        return encodings::quantize_f8(weights, scale).expect("whole blocks");
+    }
     let mut out = Vec::new();
     for block in weights.chunks_exact(encoding.file_block_weights()) {
         match encoding {

@@ -6,8 +6,8 @@ use bytemuck::{Pod, bytes_of, cast_slice};
 use wisp_shaders::params::*;
 
 use super::{
-    Bound, Call, CompileError, Made, Matrix, Piece, Place, Port, Program, Size, Stage, Sum, Vector,
-    Word,
+    Bound, Call, CompileError, Made, Matrix, Piece, Place, Port, Program, Size, Stage, Sum,
+    Switches, Vector, Word,
     fuse::{HeadNorm, Part, Step},
     memory::{self, Lifetime},
     select::select,
@@ -32,6 +32,7 @@ enum Memory {
 struct Lowering<'a> {
     graph: &'a Graph,
     target: &'a Capabilities,
+    switches: Switches,
     dims: Vec<String>,
     sums: Vec<(u32, Sum)>,
     bounds: Vec<Bound>,
@@ -56,10 +57,12 @@ pub(super) fn lower(
     graph: &Graph,
     steps: &[Step],
     target: &Capabilities,
+    switches: Switches,
 ) -> Result<Program, CompileError> {
     let mut lowering = Lowering {
         graph,
         target,
+        switches,
         dims: Vec::new(),
         sums: Vec::new(),
         bounds: Vec::new(),
@@ -336,7 +339,7 @@ impl Lowering<'_> {
         params: Vec<Word>,
         memory: Vec<Memory>,
     ) -> Result<(), CompileError> {
-        let kernels = select(op, cols, self.target)?;
+        let kernels = select(op, cols, self.target, self.switches)?;
         self.push_call(
             Call {
                 label,
@@ -513,18 +516,30 @@ impl Lowering<'_> {
         let value = self.graph.value(id);
         match (&value.kind, value.shape.0.as_slice()) {
             (ValueKind::Weight(encoding), [Dim::Fixed(rows), Dim::Fixed(cols)]) => {
-                Ok((*encoding, *rows, *cols))
+                Ok((self.encoding(op, *encoding, *cols), *rows, *cols))
             }
             // Those of several experts, one after the other.
             (
                 ValueKind::Weight(encoding),
                 [Dim::Fixed(experts), Dim::Fixed(rows), Dim::Fixed(cols)],
-            ) => Ok((*encoding, experts.saturating_mul(*rows), *cols)),
+            ) => {
+                let rows = experts.saturating_mul(*rows);
+                Ok((self.encoding(op, *encoding, *cols), rows, *cols))
+            }
             _ => Err(CompileError::Operand {
                 op,
                 value: value.name.clone(),
                 wanted: "a weight with two or three known dimensions",
             }),
+        }
+    }
+
+    /// What a weight is on the device.
+    fn encoding(&self, op: &'static str, stored: Encoding, cols: u64) -> Encoding {
+        let whole_blocks = cols.is_multiple_of(Encoding::F8_E4M3.file_block_weights() as u64);
+        match self.switches.per_tensor_fp8 && stored.is_float() && whole_blocks && op != "embed" {
+            true => Encoding::F8_E4M3,
+            false => stored,
         }
     }
 

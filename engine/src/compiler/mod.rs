@@ -39,6 +39,7 @@ mod lower;
 mod memory;
 mod program;
 mod select;
+mod switches;
 mod target;
 #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
 mod translate;
@@ -49,6 +50,7 @@ pub(crate) use footprint::{PARAMS_STRIDE, planes};
 pub use program::{
     Bound, Call, Made, Matrix, Piece, Place, Port, Program, Size, Stage, Sum, Vector, Word,
 };
+pub use switches::{SplitKReductionPrecision, Switches};
 pub use target::{ShaderLanguage, Target, TargetError};
 #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
 pub use translate::translate;
@@ -154,8 +156,21 @@ pub enum CompileError {
 ///
 /// If the graph asks for what no kernel of the target can do.
 pub fn compile(graph: &Graph, target: &Capabilities) -> Result<Program, CompileError> {
+    compile_with(graph, target, Switches::default())
+}
+
+/// [`compile`], with other kernels or encodings than the best.
+///
+/// # Errors
+///
+/// As [`compile`].
+pub fn compile_with(
+    graph: &Graph,
+    target: &Capabilities,
+    switches: Switches,
+) -> Result<Program, CompileError> {
     check_names(graph)?;
-    lower::lower(graph, &fuse::fuse(graph), target)
+    lower::lower(graph, &fuse::fuse(graph), target, switches)
 }
 
 /// What has a name is found by it.

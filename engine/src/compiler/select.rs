@@ -2,16 +2,17 @@
 
 use wisp_shaders::{Kernel, Suits};
 
-use super::CompileError;
+use super::{CompileError, Switches};
 use crate::device::Capabilities;
 
-fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities) -> bool {
+fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities, switches: Switches) -> bool {
     let suits = match kernel.suits {
         Suits::Any => true,
         Suits::Gpu => !target.software,
         Suits::Software => target.software,
     };
     suits
+        && kernel.switches.iter().all(|switch| switches.on(switch))
         && cols.is_multiple_of(u64::from(kernel.cols_multiple.max(1)))
         && (!kernel.needs.subgroups || target.subgroups)
         && kernel.needs.min_subgroup_size <= target.min_subgroup_size
@@ -26,9 +27,11 @@ pub(super) fn select(
     op: &str,
     cols: u64,
     target: &Capabilities,
+    switches: Switches,
 ) -> Result<Vec<(String, u32)>, CompileError> {
     let mut chosen: Vec<&Kernel> = Vec::new();
-    for kernel in wisp_shaders::candidates(op).filter(|kernel| runs_on(kernel, cols, target)) {
+    let fits = |kernel: &&Kernel| runs_on(kernel, cols, target, switches);
+    for kernel in wisp_shaders::candidates(op).filter(fits) {
         // Candidates come best first: a later one only helps where the earlier ones do not reach.
         if chosen
             .iter()

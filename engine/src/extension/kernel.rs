@@ -106,6 +106,7 @@ impl CustomKernel {
             tile: [x, y],
             bindings: access.leak(),
             needs: Needs::default(),
+            switches: &[],
             suits: Suits::Any,
             max_rows_y: u32::MAX,
             cols_multiple: 1,

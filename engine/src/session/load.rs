@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::{
     compiler::{self, Matrix, Piece, Program, Vector},
     device::{Buffer, BufferSlice, Device, Usage},
-    weights::{WeightSource, encodings},
+    weights::{Encoding, WeightSource, encodings},
 };
 
 use super::SessionError;
@@ -80,7 +80,9 @@ pub(super) fn check(
             if let Some(problem) = matrix_problem(matrix, piece, weights) {
                 problems.insert(&piece.tensor, problem);
             }
-            let row_bytes = matrix.encoding.file_row_bytes(matrix.cols).unwrap_or(0);
+            let row_bytes = stored(matrix, piece, weights)
+                .file_row_bytes(matrix.cols)
+                .unwrap_or(0);
             if !loaded.matrices.contains_key(matrix) {
                 total += row_bytes * (piece.end - piece.start);
             }
@@ -130,7 +132,11 @@ fn matrix_problem(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) ->
     let Some(info) = weights.find(tensor) else {
         return Some(format!("{tensor} is missing"));
     };
-    if info.encoding().ok() != Some(matrix.encoding) {
+    let fits = |stored: Encoding| match matrix.encoding {
+        Encoding::F8_E4M3 => stored.is_float(),
+        encoding => stored == encoding,
+    };
+    if !info.encoding().is_ok_and(fits) {
         return Some(format!(
             "{tensor} is {}, expected {}",
             info.stored, matrix.encoding
@@ -145,6 +151,14 @@ fn matrix_problem(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) ->
             info.shape, piece.end, matrix.cols
         )
     })
+}
+
+/// The encoding of a piece in the checkpoint, which [`check`] has found to fit.
+fn stored(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) -> Encoding {
+    let found = weights.find(&piece.tensor);
+    found
+        .and_then(|info| info.encoding().ok())
+        .unwrap_or(matrix.encoding)
 }
 
 /// Loads a program's weights, besides those that are loaded already.
@@ -219,21 +233,27 @@ async fn fill_matrix(
     progress: &mut Progress<'_>,
 ) -> Result<(), SessionError> {
     let plane_row = matrix.encoding.plane_row_bytes(matrix.cols);
-    let file_row = matrix.encoding.file_row_bytes(matrix.cols).unwrap_or(0);
-    let step = (PIECE_BYTES / file_row.max(1) / PIECE_ROWS).max(1) * PIECE_ROWS;
     let mut row = 0;
     for piece in &matrix.pieces {
+        let stored = stored(matrix, piece, weights);
+        let file_row = stored.file_row_bytes(matrix.cols).unwrap_or(0);
+        let step = rows_at_a_time(file_row);
+        let becomes_f8 = stored != matrix.encoding;
+        let scale = match becomes_f8 {
+            true => f8_scale_of(piece, weights).await?,
+            false => 1.0,
+        };
         let mut start = piece.start;
         while start < piece.end {
             let rows = step.min(piece.end - start);
             let range = start * file_row..(start + rows) * file_row;
-            let bytes = weights.read(&piece.tensor, range.clone()).await?;
-            let packed = encodings::repack_rows(
-                matrix.encoding,
-                &bytes,
-                rows as usize,
-                matrix.cols as usize,
-            )?;
+            let mut bytes = weights.read(&piece.tensor, range.clone()).await?;
+            let (height, cols) = (rows as usize, matrix.cols as usize);
+            if becomes_f8 {
+                let values = encodings::dequantize(stored, &bytes, height, cols)?;
+                bytes = encodings::quantize_f8(&values, scale)?.into();
+            }
+            let packed = encodings::repack_rows(matrix.encoding, &bytes, height, cols)?;
             for (plane, data) in packed.iter().enumerate() {
                 write_padded(
                     device,
@@ -250,6 +270,38 @@ async fn fill_matrix(
         }
     }
     Ok(())
+}
+
+/// How many rows are read and repacked at a time.
+fn rows_at_a_time(file_row: u64) -> u64 {
+    (PIECE_BYTES / file_row.max(1) / PIECE_ROWS).max(1) * PIECE_ROWS
+}
+
+/// The scale of a whole tensor that becomes 8-bit floats.
+async fn f8_scale_of(piece: &Piece, weights: &dyn WeightSource) -> Result<f32, SessionError> {
+    let Some(info) = weights.find(&piece.tensor) else {
+        return Ok(1.0);
+    };
+    let encoding = info.encoding()?;
+    let mut greatest = 0f32;
+    let mut start = 0;
+    while start < info.len {
+        let end = info.len.min(start + PIECE_BYTES);
+        let bytes = weights.read(&piece.tensor, start..end).await?;
+        // Floats, so that any number of them is a row.
+        let count = bytes.len() / encoding.file_block_bytes();
+        let values = encodings::dequantize(encoding, &bytes, 1, count)?;
+        for value in values {
+            if !value.is_finite() {
+                return Err(SessionError::NotFinite {
+                    tensor: piece.tensor.clone(),
+                });
+            }
+            greatest = greatest.max(value.abs());
+        }
+        start = end;
+    }
+    Ok(encodings::f8_scale(greatest))
 }
 
 /// Writes data that may end within a word: a plane's padding takes the rest.

@@ -111,6 +111,7 @@ mod profiler;
 mod run;
 mod split;
 mod start;
+mod switches;
 mod tensor;
 
 use std::{collections::HashMap, sync::Arc};
@@ -123,6 +124,7 @@ use crate::{
     weights::{WeightError, WeightSource, encodings::EncodingError},
 };
 
+pub use crate::compiler::{SplitKReductionPrecision, Switches};
 pub use artefact::ArtefactError;
 pub use builder::{SessionBuilder, SessionDevice};
 pub use compiled::{CompiledModel, CompiledModule};
@@ -194,6 +196,14 @@ pub enum SessionError {
         graph: String,
         /// Every problem found.
         problems: Vec<String>,
+    },
+    /// Occurs when a weight that is to become 8-bit floats has numbers that are not finite.
+    #[error(
+        "{tensor} has numbers that are not finite: it cannot become F8_E4M3; load it without enable_per_tensor_fp8_quantize"
+    )]
+    NotFinite {
+        /// The tensor.
+        tensor: String,
     },
     /// Occurs when a program names a kernel that this build does not have.
     #[error(

@@ -3,7 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::{CompiledModel, CompiledModule, InferenceSession, SessionError, bind, compiled};
-use crate::{device::Capabilities, graph::Graph};
+use crate::{
+    compiler::{Switches, compile_with},
+    device::Capabilities,
+    graph::Graph,
+};
 
 /// What a session has spent on compiling and loading. Seconds are 0 in a browser, which has no clock
 /// for this.
@@ -53,6 +57,7 @@ pub(super) struct Start {
     pub given: Option<CompiledModule>,
     /// The session's programs so far, each with its graph's digest.
     made: Mutex<Vec<(String, CompiledModel)>>,
+    switches: Mutex<Switches>,
     #[cfg(not(target_arch = "wasm32"))]
     pub cache: Option<crate::disk_cache::DiskCache>,
 }
@@ -63,6 +68,7 @@ impl Clone for Start {
             times: Mutex::new(self.times()),
             given: self.given.clone(),
             made: Mutex::new(self.made()),
+            switches: Mutex::new(self.switches()),
             #[cfg(not(target_arch = "wasm32"))]
             cache: self.cache.clone(),
         }
@@ -74,6 +80,16 @@ impl Start {
     pub fn made(&self) -> Vec<(String, CompiledModel)> {
         let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         made.clone()
+    }
+
+    /// What the session asks of the compiler.
+    pub fn switches(&self) -> Switches {
+        *self.switches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what the session asks of the compiler.
+    pub fn switch(&self, change: impl FnOnce(&mut Switches)) {
+        change(&mut self.switches.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     pub fn times(&self) -> StartTimes {
@@ -101,8 +117,10 @@ impl Start {
         };
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let digest = compiled::digest_of(graph);
-        if !made.iter().any(|(known, _)| *known == digest) {
-            made.push((digest, compiled.clone()));
+        match made.iter_mut().find(|(known, _)| *known == digest) {
+            // With other switches it is another program.
+            Some((_, program)) => *program = compiled.clone(),
+            None => made.push((digest, compiled.clone())),
         }
         self.count(|times| {
             times.programs_cached += u32::from(found);
@@ -118,17 +136,19 @@ impl Start {
         graph: &Graph,
         target: &Capabilities,
     ) -> Result<(CompiledModel, bool), SessionError> {
+        let switches = self.switches();
+        let compile = || compile_with(graph, target, switches).map(CompiledModel::new);
         #[cfg(not(target_arch = "wasm32"))]
         if let Some(cache) = &self.cache {
-            let name = name(graph, target);
+            let name = name(graph, target, switches);
             if let Some(found) = cached(cache, &name) {
                 return Ok((found, true));
             }
-            let compiled = InferenceSession::compile_for(graph, target)?;
+            let compiled = compile()?;
             cache.write(&name, &compiled.to_bytes()?);
             return Ok((compiled, false));
         }
-        Ok((InferenceSession::compile_for(graph, target)?, false))
+        Ok((compile()?, false))
     }
 
     /// Makes the pipelines of a program.
@@ -151,12 +171,12 @@ impl Start {
     }
 }
 
-/// The file of a graph compiled for a target: another version, other kernels or another graph have
-/// another.
+/// The file of a graph compiled for a target: another version, other kernels, another graph or other
+/// switches have another.
 #[cfg(not(target_arch = "wasm32"))]
-fn name(graph: &Graph, target: &Capabilities) -> String {
+fn name(graph: &Graph, target: &Capabilities, switches: Switches) -> String {
     // Neither has anything that postcard cannot write; an empty key would only never be found.
-    let what = postcard::to_stdvec(&(graph, target)).unwrap_or_default();
+    let what = postcard::to_stdvec(&(graph, target, switches)).unwrap_or_default();
     let parts = super::artefact::identity().into_iter().chain([what]);
     let key = crate::digest::digest(parts);
     format!("{key}{}", crate::disk_cache::PROGRAM)

@@ -30,6 +30,8 @@ pub enum Encoding {
     Q6_K,
     IQ4_NL,
     MXFP4,
+    /// What weights may become while they are loaded; not in files.
+    F8_E4M3,
 }
 
 /// One row of the table of encodings.
@@ -38,7 +40,7 @@ struct Row {
     encoding: Encoding,
     /// The encoding's name, as in a kernel's name.
     name: &'static str,
-    /// `ggml_type`.
+    /// `ggml_type`; [`NO_FILES`] where there are none.
     ggml: u32,
     /// Weights and bytes of one block in a file.
     file_block: (usize, usize),
@@ -62,11 +64,14 @@ const fn row(
     }
 }
 
+/// Instead of a `ggml_type`.
+const NO_FILES: u32 = u32::MAX;
+
 /// Absent plane.
 const NONE: (usize, usize) = (0, 1);
 
 #[rustfmt::skip]
-const TABLE: [Row; 15] = [
+const TABLE: [Row; 16] = [
     row(Encoding::F32,    "f32",    0,  (1, 4),     [(128, 1), NONE, NONE]),
     row(Encoding::F16,    "f16",    1,  (1, 2),     [(64, 1), NONE, NONE]),
     row(Encoding::BF16,   "bf16",   30, (1, 2),     [(64, 1), NONE, NONE]),
@@ -82,11 +87,19 @@ const TABLE: [Row; 15] = [
     row(Encoding::Q6_K,   "q6_k",   14, (256, 210), [(16, 1), (8, 1), (20, 8)]),
     row(Encoding::IQ4_NL, "iq4_nl", 20, (32, 18),   [(16, 1), NONE, (2, 1)]),
     row(Encoding::MXFP4,  "mxfp4",  39, (32, 17),   [(16, 1), NONE, (1, 1)]),
+    row(Encoding::F8_E4M3, "f8_e4m3", NO_FILES, (32, 36), [(32, 1), NONE, (4, 1)]),
 ];
 
 impl Encoding {
-    /// Every encoding, in the order of their declaration.
+    /// Every encoding of files, in the order of their declaration.
     pub fn all() -> impl Iterator<Item = Encoding> {
+        let rows = TABLE.iter().filter(|row| row.ggml != NO_FILES);
+        rows.map(|row| row.encoding)
+    }
+
+    /// Every encoding that kernels read: those of files, and what weights may become while they are
+    /// loaded.
+    pub fn on_devices() -> impl Iterator<Item = Encoding> {
         TABLE.iter().map(|row| row.encoding)
     }
 
@@ -103,11 +116,11 @@ impl Encoding {
     pub fn from_ggml(ggml_type: u32) -> Option<Encoding> {
         TABLE
             .iter()
-            .find(|row| row.ggml == ggml_type)
+            .find(|row| row.ggml == ggml_type && ggml_type != NO_FILES)
             .map(|row| row.encoding)
     }
 
-    /// The encoding's `ggml_type`.
+    /// The encoding's `ggml_type`; one that nothing has if no file has the encoding.
     pub fn ggml(self) -> u32 {
         self.row().ggml
     }
@@ -165,7 +178,8 @@ mod tests {
     fn the_table_is_in_the_enums_order() {
         for (i, row) in TABLE.iter().enumerate() {
             assert_eq!(row.encoding as usize, i, "{}", row.name);
-            assert_eq!(Encoding::from_ggml(row.ggml), Some(row.encoding));
+            let found = Encoding::from_ggml(row.ggml);
+            assert_eq!(found, (row.ggml != NO_FILES).then_some(row.encoding));
         }
     }
 }

@@ -76,7 +76,7 @@ pub fn twin(op: &str) -> Option<Twin> {
             "rope_kv_write" => return Some(rope_kv_write::rope_kv_write),
             _ => {}
         }
-        let encoding = Encoding::all().find(|encoding| encoding.name() == name)?;
+        let encoding = Encoding::on_devices().find(|encoding| encoding.name() == name)?;
         return match op {
             "embed" => Some(with_encoding!(encoding, E => embed::embed::<E>)),
             "matmul" => Some(with_encoding!(encoding, E => matmul::matmul::<E>)),

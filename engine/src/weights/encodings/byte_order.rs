@@ -28,6 +28,7 @@ fn fields(encoding: Encoding) -> &'static [(usize, usize)] {
         Encoding::Q3_K => &[(108, 2)],
         Encoding::Q6_K => &[(208, 2)],
         Encoding::MXFP4 => &[],
+        Encoding::F8_E4M3 => &[(0, 4)],
     }
 }
 

@@ -8,6 +8,7 @@
 mod byte_order;
 mod codebook;
 mod error;
+mod f8;
 mod float;
 mod k_quants;
 mod lanes;
@@ -22,13 +23,14 @@ mod tests;
 pub use byte_order::swap_byte_order;
 pub use codebook::{IQ4_NL, MXFP4};
 pub use error::EncodingError;
+pub use f8::{F8_E4M3, f8_scale};
 pub use float::{BF16, F16, F32};
 pub use k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K};
 #[cfg(target_arch = "x86_64")]
 pub use lanes::{Avx2, Avx512};
 pub use lanes::{Lanes, Portable};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
-pub use quantize::{QUANTIZABLE, quantize};
+pub use quantize::{QUANTIZABLE, quantize, quantize_f8};
 
 use super::encoding::{BLOCK, Encoding};
 
@@ -141,7 +143,7 @@ fn store<L: Lanes>([a, b]: [L::Floats; 2], out: &mut [f32; BLOCK]) {
 macro_rules! with_encoding {
     ($encoding:expr, $E:ident => $body:expr) => {
         $crate::weights::encodings::with_encoding!(@ $encoding, $E => $body;
-            F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL MXFP4)
+            F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL MXFP4 F8_E4M3)
     };
     (@ $encoding:expr, $E:ident => $body:expr; $($name:ident)*) => {
         match $encoding {

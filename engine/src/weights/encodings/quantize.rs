@@ -4,8 +4,9 @@
 use half::{bf16, f16};
 
 use super::error::EncodingError;
+use super::f8::f8_e4m3;
 use super::quantize_k::{q4_k, q6_k};
-use crate::weights::Encoding;
+use crate::weights::{Encoding, encoding::BLOCK};
 
 /// The encodings that weights can be brought to.
 pub const QUANTIZABLE: [Encoding; 7] = [
@@ -74,6 +75,26 @@ pub fn quantize(encoding: Encoding, weights: &[f32]) -> Result<Vec<u8>, Encoding
             .chunks_exact(block)
             .for_each(|block| encode(block, &mut out)),
     }
+    Ok(out)
+}
+
+/// Encodes rows of whole blocks as [`Encoding::F8_E4M3`], by the scale of their tensor
+/// ([`f8_scale`](super::f8_scale)). Numbers that are not finite become others.
+///
+/// # Errors
+///
+/// If the weights are no whole number of blocks.
+pub fn quantize_f8(weights: &[f32], scale: f32) -> Result<Vec<u8>, EncodingError> {
+    let encoding = Encoding::F8_E4M3;
+    if !weights.len().is_multiple_of(BLOCK) {
+        return Err(EncodingError::Columns {
+            encoding,
+            cols: weights.len(),
+            multiple: BLOCK,
+        });
+    }
+    let mut out = Vec::with_capacity(weights.len() / BLOCK * encoding.file_block_bytes());
+    f8_e4m3(weights, scale, &mut out);
     Ok(out)
 }
 

@@ -1,0 +1,282 @@
+//! MAX's switches of a session: each changes what really runs.
+
+use std::ops::ControlFlow;
+
+use proptest::prelude::*;
+use wisp_engine::{
+    compiler::{Program, compile_with},
+    device::Capabilities,
+    graph::{DType, Graph, Op},
+    pipelines::{
+        ModelLimits, SamplingParams,
+        text_generation::{GenerateOptions, TextGenerator},
+    },
+    session::{InferenceSession, InitOptions, Model, SplitKReductionPrecision, Switches},
+    shape,
+    weights::{Encoding, MemoryWeights},
+};
+use wisp_tests::{
+    inside::{files, session},
+    kernels::noise,
+    on_every_device,
+    program::Place,
+};
+
+/// The kernels of a program, each with what it falls back on.
+fn kernels(program: &Program) -> Vec<&str> {
+    let calls = program.calls.iter().flat_map(|call| &call.kernels);
+    calls.map(|(name, _)| name.as_str()).collect()
+}
+
+#[test]
+fn what_disables() {
+    let session = session(Place::Host);
+    for (mode, on) in [
+        ("false", false),
+        ("off", false),
+        ("no", false),
+        ("0", false),
+        ("OFF", false),
+        ("true", true),
+        ("on", true),
+        ("1", true),
+        ("", true),
+        ("never", true),
+    ] {
+        session.enable_per_tensor_fp8_quantize(mode);
+        session.use_old_top_k_kernel(mode);
+        let switches = session.switches();
+        assert_eq!(
+            (switches.per_tensor_fp8, switches.plain_top_k),
+            (on, on),
+            "{mode:?}"
+        );
+        session.use_fi_topk_kernel(mode);
+        assert_eq!(session.switches().plain_top_k, !on, "{mode:?}");
+    }
+    session.set_split_k_reduction_precision(SplitKReductionPrecision::Output);
+    assert_eq!(
+        session.switches().split_k_reduction_precision,
+        SplitKReductionPrecision::Output
+    );
+    session.set_split_k_reduction_precision(SplitKReductionPrecision::Accum);
+    assert_eq!(
+        session.switches().split_k_reduction_precision,
+        SplitKReductionPrecision::Accum
+    );
+}
+
+/// A product with a weight `[rows, cols]`.
+fn product(name: &str, encoding: Encoding, rows: u64, cols: u64) -> Graph {
+    let mut graph = Graph::new(name);
+    let x = graph.input("x", DType::F32, shape!["tokens", cols]);
+    let weight = graph.weight("w", encoding, shape![rows, cols]);
+    let out = graph.add(Op::Linear, &[x, weight]).unwrap();
+    graph.output("out", out);
+    graph
+}
+
+/// What the kernels themselves compute is tested with the others, on every adapter.
+#[test]
+fn split_products_on_gpus() {
+    let graph = product("product", Encoding::Q8_0, 33, 96);
+    let with = |precision| {
+        let switches = Switches {
+            split_k_reduction_precision: precision,
+            ..Switches::default()
+        };
+        compile_with(&graph, &Capabilities::BASELINE, switches).unwrap()
+    };
+    let accum = with(SplitKReductionPrecision::Accum);
+    let output = with(SplitKReductionPrecision::Output);
+    assert_eq!(kernels(&accum), ["matmul.q8_0.split", "matmul.q8_0.tiled"]);
+    assert_eq!(
+        kernels(&output),
+        ["matmul.q8_0.split_half", "matmul.q8_0.tiled"]
+    );
+    let bytes = |name| wisp_shaders::kernel(name).unwrap().workgroup_bytes;
+    assert_eq!(
+        bytes("matmul.q8_0.split"),
+        2 * bytes("matmul.q8_0.split_half")
+    );
+}
+
+fn generator(session: &InferenceSession) -> TextGenerator {
+    let limits = ModelLimits {
+        max_length: 64,
+        ..ModelLimits::default()
+    };
+    TextGenerator::load_blocking(session, &files(), limits).unwrap()
+}
+
+fn tokens(generator: &mut TextGenerator, sampling: SamplingParams) -> Vec<u32> {
+    let options = GenerateOptions {
+        sampling,
+        max_new_tokens: Some(24),
+        ignore_eos: true,
+        ..GenerateOptions::default()
+    };
+    let go = |_: &str| ControlFlow::Continue(());
+    let generation = generator.generate_blocking(&files(), &[1, 30, 7], &options, go);
+    generation.unwrap().tokens
+}
+
+/// Both ways to the top-k draw the same tokens.
+fn top_k(place: Place) {
+    let thresholds = session(place);
+    let plain = session(place);
+    plain.use_fi_topk_kernel("off");
+    let (mut a, mut b) = (generator(&thresholds), generator(&plain));
+    let has = |session: &InferenceSession, kernel: &str| {
+        let compiled = session.compiled().unwrap();
+        let mut models = compiled.models().iter();
+        models.any(|model| kernels(model.program()).contains(&kernel))
+    };
+    assert!(has(&thresholds, "sample.baseline") && !has(&thresholds, "sample.plain_top_k"));
+    assert!(has(&plain, "sample.plain_top_k") && !has(&plain, "sample.baseline"));
+    for (seed, top_k) in [(1, 1), (2, 2), (3, 7), (4, 40), (5, 1024), (6, 0)] {
+        let sampling = SamplingParams {
+            temperature: 1.3,
+            top_k,
+            seed,
+            ..SamplingParams::default()
+        };
+        let [a, b] = [&mut a, &mut b].map(|generator| tokens(generator, sampling.clone()));
+        assert_eq!(a, b, "top-k {top_k}");
+    }
+}
+
+/// Loads a product, and the bytes that it takes on the device.
+fn load(session: &InferenceSession, graph: &Graph, weights: &MemoryWeights) -> (Model, u64) {
+    let before = session.device().allocated().0;
+    let options = InitOptions {
+        max_dims: [("tokens".to_string(), 2)].into(),
+        ..InitOptions::default()
+    };
+    let model = session.load_blocking(graph, weights, options).unwrap();
+    (model, session.device().allocated().0 - before)
+}
+
+/// The nearest numbers of E4M3 to `weights`, by their definition, with one scale for all.
+fn rounded(weights: &[f32]) -> Vec<f64> {
+    let worth = |byte: u32| {
+        let (exponent, mantissa) = ((byte >> 3) as i32, f64::from(byte & 7) / 8.0);
+        match exponent {
+            0 => mantissa * 2f64.powi(-6),
+            _ => (1.0 + mantissa) * 2f64.powi(exponent - 7),
+        }
+    };
+    let numbers: Vec<f64> = (0..0x7f).map(worth).collect();
+    let greatest = weights.iter().fold(0f32, |most, w| most.max(w.abs()));
+    let scale = f64::from(greatest / 448.0);
+    let nearest = |w: &f32| {
+        let x = f64::from(w.abs()) / scale;
+        let off = |number: &&f64| (**number - x).abs();
+        let best = numbers.iter().min_by(|a, b| off(a).total_cmp(&off(b)));
+        best.unwrap() * scale * f64::from(w.signum())
+    };
+    weights.iter().map(nearest).collect()
+}
+
+/// Weights become 8-bit floats by one scale for the whole tensor, which a great one far from the
+/// others sets.
+fn fp8(place: Place) {
+    let (rows, cols) = (70usize, 1024usize);
+    let mut values = noise(3, rows * cols);
+    values[5] = 31.0;
+    let x = noise(4, 2 * cols);
+    let mut weights = MemoryWeights::default();
+    weights
+        .insert("w", &[rows as u64, cols as u64], &values)
+        .unwrap();
+    let graph = product("product", Encoding::F32, rows as u64, cols as u64);
+    let session = session(place);
+    let (_, plain) = load(&session, &graph, &weights);
+    session.enable_per_tensor_fp8_quantize("on");
+    let compiled = session.compile(&graph).unwrap();
+    assert_eq!(compiled.program().matrices[0].encoding, Encoding::F8_E4M3);
+    let (model, small) = load(&session, &graph, &weights);
+    // 36 bytes for 32 weights instead of 128; the rest is inputs, outputs and parameters.
+    let saved = (rows * cols) as u64 / 32 * (128 - 36);
+    assert!(plain - small >= saved - 4096, "{plain} and {small} bytes");
+    model.write("x", &x).unwrap();
+    model.run(&model.dims(&[("tokens", 2)]).unwrap()).unwrap();
+    let out: Vec<f32> = pollster::block_on(model.read("out", (2 * rows) as u64)).unwrap();
+    let rounded = rounded(&values);
+    let (mut off, mut norm) = (0.0, 0.0);
+    for (token, x) in x.chunks(cols).enumerate() {
+        for (row, weights) in rounded.chunks(cols).enumerate() {
+            let expected: f64 = weights.iter().zip(x).map(|(w, x)| w * f64::from(*x)).sum();
+            off += (expected - f64::from(out[token * rows + row])).powi(2);
+            norm += expected.powi(2);
+        }
+    }
+    // A weight halfway between two numbers may go either way: x / scale is rounded once more.
+    assert!((off / norm).sqrt() < 1e-4, "{:e}", (off / norm).sqrt());
+}
+on_every_device!(top_k, fp8);
+
+#[test]
+fn what_cannot_become_fp8() {
+    let session = session(Place::Host);
+    session.enable_per_tensor_fp8_quantize("on");
+    // Rows that are no whole blocks, and weights that are quantised already, stay as they are.
+    for (encoding, cols) in [(Encoding::F32, 40), (Encoding::Q4_0, 64)] {
+        let compiled = session
+            .compile(&product("stays", encoding, 3, cols))
+            .unwrap();
+        assert_eq!(compiled.program().matrices[0].encoding, encoding);
+    }
+    let mut weights = MemoryWeights::default();
+    let mut values = noise(1, 96);
+    values[70] = f32::NAN;
+    weights.insert("w", &[3, 32], &values).unwrap();
+    let graph = product("infinite", Encoding::F32, 3, 32);
+    let error = session
+        .load_blocking(&graph, &weights, InitOptions::default())
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "w has numbers that are not finite: it cannot become F8_E4M3; load it without \
+         enable_per_tensor_fp8_quantize"
+    );
+}
+
+/// A program compiled with other switches is another in the cache.
+#[test]
+fn the_cache_keeps_them_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let graph = product("kept", Encoding::F32, 3, 64);
+    let encoding = |mode: &str| {
+        let cache = wisp_engine::disk_cache::DiskCache::at(folder.path());
+        let session = session(Place::Host).with_cache(cache);
+        session.enable_per_tensor_fp8_quantize(mode);
+        let compiled = session.compile(&graph).unwrap();
+        (
+            compiled.program().matrices[0].encoding,
+            session.start_times().programs_cached,
+        )
+    };
+    assert_eq!(encoding("off"), (Encoding::F32, 0));
+    assert_eq!(encoding("on"), (Encoding::F8_E4M3, 0));
+    assert_eq!(encoding("off"), (Encoding::F32, 1));
+    assert_eq!(encoding("on"), (Encoding::F8_E4M3, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn zeros_stay_zeros(rows in 1u64..9, blocks in 1u64..4) {
+        let session = session(Place::Host);
+        session.enable_per_tensor_fp8_quantize("on");
+        let cols = 32 * blocks;
+        let mut weights = MemoryWeights::default();
+        weights.insert("w", &[rows, cols], &vec![0.0; (rows * cols) as usize]).unwrap();
+        let (model, _) = load(&session, &product("zeros", Encoding::F32, rows, cols), &weights);
+        model.write("x", &noise(2, 2 * cols as usize)).unwrap();
+        model.run(&model.dims(&[("tokens", 2)]).unwrap()).unwrap();
+        let out: Vec<f32> = pollster::block_on(model.read("out", 2 * rows)).unwrap();
+        prop_assert!(out.iter().all(|x| *x == 0.0));
+    }
+}
