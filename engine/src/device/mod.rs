@@ -497,7 +497,7 @@ impl Device {
             label: label.into(),
             bytes: rounded,
             raw,
-            entry: entry,
+            entry,
         })
     }
 
