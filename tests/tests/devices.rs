@@ -27,7 +27,7 @@ fn devices_of_a_session() {
     );
     let host = Device::host(1).unwrap();
     let short = InferenceSession::new(host.clone());
-    assert_eq!(short.devices(), [host.clone()]);
+    assert_eq!(short.devices(), std::slice::from_ref(&host));
     let spec: DeviceSpec = "host".parse().unwrap();
     let both = InferenceSession::builder()
         .device(host.clone())

@@ -526,7 +526,7 @@ impl Device {
             label: label.into(),
             bytes: rounded,
             raw,
-            entry: entry,
+            entry,
         })
     }
 

@@ -32,7 +32,7 @@ impl From<Device> for SessionDevice {
 /// Makes a session of several devices, or of other than the usual threads.
 ///
 /// ```
-/// use wisp_engine::{device::{Api, Device}, session::InferenceSession};
+/// use wisp_engine::{device::Device, session::InferenceSession};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let session = InferenceSession::builder()
