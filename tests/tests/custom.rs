@@ -161,7 +161,7 @@ fn example_runs(place: Place) {
         let before = expected.clone();
         for (i, heat) in expected.iter_mut().enumerate() {
             let (y, x) = (i / 9, i % 9);
-            let places = (0..81).filter(|j| (j / 9).abs_diff(y) + (j % 9).abs_diff(x) == 1);
+            let places = (0..81usize).filter(|j| (j / 9).abs_diff(y) + (j % 9).abs_diff(x) == 1);
             *heat += 0.2 * places.map(|j| before[j] - before[i]).sum::<f64>();
         }
     }
