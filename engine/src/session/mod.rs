@@ -69,7 +69,7 @@ pub enum SessionError {
     },
     /// Occurs when debugging finds something, or its settings are wrong.
     #[error(transparent)]
-    Debug(#[from] DebugError),
+    Debug(Box<DebugError>),
     /// Occurs when the device fails in an op that is run by itself.
     #[error("{op} ({kernel}): {source}")]
     InOp {
@@ -78,7 +78,7 @@ pub enum SessionError {
         /// Its kernel.
         kernel: &'static str,
         /// The device's error.
-        source: DeviceError,
+        source: Box<DeviceError>,
     },
     /// Occurs when the device fails.
     #[error(transparent)]
@@ -177,6 +177,12 @@ pub enum SessionError {
         /// Bytes given.
         bytes: u64,
     },
+}
+
+impl From<DebugError> for SessionError {
+    fn from(error: DebugError) -> SessionError {
+        SessionError::Debug(Box::new(error))
+    }
 }
 
 /// How a compiled graph is bound: sizes, memory of the caller, and who hears of progress.
