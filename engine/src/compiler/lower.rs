@@ -29,6 +29,9 @@ enum Memory {
     Intermediate(usize),
 }
 
+/// A value, the intermediate result that it is in, and whether that is new.
+type MadeIn = (ValueId, usize, bool);
+
 struct Lowering<'a> {
     graph: &'a Graph,
     target: &'a Capabilities,
@@ -47,10 +50,10 @@ struct Lowering<'a> {
     customs: Vec<CustomKernel>,
     /// What is printed, and under which label.
     prints: Vec<(String, ValueId)>,
-    /// What the step at hand makes: the values, their memory, and whether it is new.
-    made: Vec<(ValueId, usize, bool)>,
+    /// What the step at hand makes.
+    made: Vec<MadeIn>,
     /// What each step has made, and how many calls there are after it.
-    stages: Vec<(usize, Vec<(ValueId, usize, bool)>)>,
+    stages: Vec<(usize, Vec<MadeIn>)>,
 }
 
 pub(super) fn lower(
@@ -1038,7 +1041,7 @@ impl Lowering<'_> {
             });
             ports.collect()
         };
-        let made = |(id, lifetime, fresh): (ValueId, usize, bool)| Made {
+        let made = |(id, lifetime, fresh): MadeIn| Made {
             name: graph.value(id).name.clone(),
             dtype: graph.value(id).dtype,
             elements: self.lifetimes[lifetime].size.clone(),

@@ -19,6 +19,9 @@ pub(crate) struct Custom {
     pub params: Vec<Param>,
 }
 
+/// A custom op's node, and the types and shapes of its results.
+type Fit = (Custom, Vec<(DType, Shape)>);
+
 /// Why a size cannot be told.
 enum SizeError {
     Value(ValueError),
@@ -318,13 +321,12 @@ impl Graph {
     }
 
     /// What a custom op makes of operands and parameters.
-    #[allow(clippy::type_complexity, reason = "a node and its results")]
     fn fit(
         &self,
         extension: &Extension,
         inputs: &[ValueId],
         given: &[(&str, Param)],
-    ) -> Result<(Custom, Vec<(DType, Shape)>), String> {
+    ) -> Result<Fit, String> {
         let declaration = extension.declaration();
         let params = params(declaration, given)?;
         let operands: Vec<&Value> = inputs.iter().map(|id| self.value(*id)).collect();

@@ -169,7 +169,7 @@ pub enum SessionError {
     },
     /// Occurs when debugging finds something, or its settings are wrong.
     #[error(transparent)]
-    Debug(#[from] DebugError),
+    Debug(Box<DebugError>),
     /// Occurs when the device fails in an op that is run by itself.
     #[error("{op} ({kernel}): {source}")]
     InOp {
@@ -178,7 +178,7 @@ pub enum SessionError {
         /// Its kernel.
         kernel: &'static str,
         /// The device's error.
-        source: DeviceError,
+        source: Box<DeviceError>,
     },
     /// Occurs when the device fails.
     #[error(transparent)]
@@ -329,6 +329,12 @@ fn numbered(names: &[String]) -> String {
     let numbered = names.iter().enumerate();
     let numbered: Vec<String> = numbered.map(|(i, name)| format!("{i} ({name})")).collect();
     numbered.join(", ")
+}
+
+impl From<DebugError> for SessionError {
+    fn from(error: DebugError) -> SessionError {
+        SessionError::Debug(Box::new(error))
+    }
 }
 
 /// How a compiled graph is bound: sizes, memory of the caller, and who hears of progress.

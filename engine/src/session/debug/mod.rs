@@ -235,7 +235,7 @@ impl Debugger {
 fn weight(error: &SessionError) -> LogLevel {
     let device = match error {
         SessionError::Device(device) => Some(device),
-        SessionError::InOp { source, .. } => Some(source),
+        SessionError::InOp { source, .. } => Some(&**source),
         _ => None,
     };
     match device {

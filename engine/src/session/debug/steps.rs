@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     compiler::{Made, Place, Size},
-    device::{Device, Dispatch},
+    device::{Device, DeviceError, Dispatch},
     graph::DType,
     session::{
         Dims, Model, SessionError,
@@ -150,10 +150,10 @@ impl Steps<'_> {
                 self.debugger.log(LogLevel::Warning, || error.to_string());
             }
         }
-        let failed = |source| SessionError::InOp {
+        let failed = |source: DeviceError| SessionError::InOp {
             op: op.into(),
             kernel: kernel.name,
-            source,
+            source: Box::new(source),
         };
         self.device
             .submit(std::iter::once(dispatch))
