@@ -36,6 +36,34 @@ for (const baseline of [true, false]) {
   });
 }
 
+test("a custom op computes what its kernel says", options, async () => {
+  const example = (ending) => readFileSync(new URL(`../../engine/examples/custom_op.${ending}`, import.meta.url), "utf8");
+  const [declaration, source] = [example("toml"), example("wgsl")];
+  const [rows, cols] = [3, 21];
+  const heat = Array.from({ length: rows * cols }, (_, i) => Math.fround(Math.sin(i)));
+  await site.page.reload();
+  await site.page.evaluate(prepare, true);
+  const run = async (source) =>
+    site.page.evaluate(
+      async ([declaration, source, shape, heat]) => {
+        const { kernels, compiled } = globalThis;
+        const op = await kernels.custom("spread", declaration, source, new Uint32Array(shape));
+        await compiled();
+        return [...(await op.run(new Float32Array(heat)))];
+      },
+      [declaration, source, [rows, cols], heat],
+    );
+  const at = (y, x) => heat[y * cols + x];
+  const spread = (y, x) => {
+    const near = [[y - 1, x], [y, x - 1], [y + 1, x], [y, x + 1]].filter(([y, x]) => y >= 0 && x >= 0 && y < rows && x < cols);
+    return at(y, x) + 0.1 * near.reduce((more, [v, u]) => more + at(v, u) - at(y, x), 0);
+  };
+  const actual = await run(source);
+  assert.equal(actual.length, heat.length);
+  actual.forEach((value, i) => assert.ok(Math.abs(value - spread(Math.floor(i / cols), i % cols)) < 1e-6, `element ${i} is ${value}`));
+  await assert.rejects(run(source.replace("var more = 0.0;", "var more = nothing;")), /no definition in scope for identifier[^]*nothing/);
+});
+
 /** Opens the device, on the page; subgroups are asked for as the package does. */
 async function prepare(baseline) {
   const wasm = await import("/wisp-web/wisp_web.js");

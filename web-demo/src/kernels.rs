@@ -2,7 +2,13 @@
 
 use js_sys::{Array, Uint8Array};
 use wasm_bindgen::prelude::*;
-use wisp_engine::device::{Api, Buffer, Device, DeviceError, DeviceSpec, Dispatch, Profile, Usage};
+use wisp_engine::{
+    device::{Api, Buffer, Device, DeviceError, DeviceSpec, Dispatch, Profile, Usage},
+    extension::Extensions,
+    graph::{DType, Graph, Shape},
+    session::{InferenceSession, InitOptions, Model, Tensor},
+    weights::MemoryWeights,
+};
 use wisp_shaders::{Access, Kernel};
 
 use crate::error::Failure;
@@ -138,5 +144,59 @@ impl Kernels {
             .map_err(|_| Failure::request("workgroups have three dimensions"))?;
         let outputs = self.outputs(kernel, &memory, workgroups, dispatches).await;
         Ok(outputs.map_err(Failure::from)?)
+    }
+
+    /// Loads a custom op with one input of this shape.
+    ///
+    /// # Errors
+    ///
+    /// If the declaration or the kernel is wrong, or the device refuses it.
+    pub async fn custom(
+        &self,
+        op: &str,
+        declaration: &str,
+        source: &str,
+        shape: Vec<u32>,
+    ) -> Result<CustomOp, JsValue> {
+        let told = |error: &dyn std::fmt::Display| Failure::request(error.to_string());
+        let extensions = Extensions::from_source(declaration, source).map_err(|e| told(&e))?;
+        let shape: Vec<u64> = shape.into_iter().map(u64::from).collect();
+        let mut graph = Graph::new("custom");
+        graph.use_extensions(&extensions).map_err(|e| told(&e))?;
+        let dims = shape.iter().map(|size| (*size).into()).collect();
+        let input = graph.input("input", DType::F32, Shape(dims));
+        let outputs = graph.custom(op, &[input], &[]).map_err(|e| told(&e))?;
+        for output in outputs {
+            graph.output("output", output);
+        }
+        let session = InferenceSession::new(self.device.clone());
+        let weights = MemoryWeights::default();
+        let model = session.load(&graph, &weights, InitOptions::default());
+        let model = model.await.map_err(|e| told(&e))?;
+        Ok(CustomOp { model, shape })
+    }
+}
+
+/// A custom op on the browser's device.
+#[wasm_bindgen]
+pub struct CustomOp {
+    model: Model,
+    shape: Vec<u64>,
+}
+
+#[wasm_bindgen]
+impl CustomOp {
+    /// What it makes of numbers.
+    ///
+    /// # Errors
+    ///
+    /// If there are more or fewer than its shape has, or the device fails.
+    pub async fn run(&self, input: Vec<f32>) -> Result<Vec<f32>, JsValue> {
+        let input = Tensor::f32(&self.shape, &input);
+        let input = input.ok_or_else(|| Failure::request("as many numbers as the shape has"))?;
+        let outputs = self.model.execute(&[&input]).await;
+        let outputs = outputs.map_err(|error| Failure::request(error.to_string()))?;
+        let first = outputs.first().and_then(Tensor::as_f32);
+        Ok(first.unwrap_or_default().to_vec())
     }
 }

@@ -133,22 +133,22 @@ impl Steps<'_> {
         let program = self.model.program();
         let kernel = dispatch.pipeline.kernel();
         let op = program.calls.get(call).map_or("", |call| &call.label);
-        if self.config.asserts() {
-            if let Some(failed) = self.asserted_in_vain(call, kernel, last).await? {
-                let error = DebugError::Assertion {
-                    model: program.name.clone(),
-                    op: op.into(),
-                    kernel: kernel.name.into(),
-                    what: failed.what,
-                    index: failed.index,
-                    value: failed.value,
-                    below: failed.below,
-                };
-                if self.config.asserts == AssertLevel::All {
-                    return Err(error.into());
-                }
-                self.debugger.log(LogLevel::Warning, || error.to_string());
+        if self.config.asserts()
+            && let Some(failed) = self.asserted_in_vain(call, kernel, last).await?
+        {
+            let error = DebugError::Assertion {
+                model: program.name.clone(),
+                op: op.into(),
+                kernel: kernel.name.into(),
+                what: failed.what,
+                index: failed.index,
+                value: failed.value,
+                below: failed.below,
+            };
+            if self.config.asserts == AssertLevel::All {
+                return Err(error.into());
             }
+            self.debugger.log(LogLevel::Warning, || error.to_string());
         }
         let failed = |source: DeviceError| SessionError::InOp {
             op: op.into(),
