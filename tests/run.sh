@@ -4,7 +4,7 @@
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
 # kept whole in the target folder, under test-logs. `tests/run.sh STEP…` runs only the steps named (`vulkan`, `fmt`,
 # `clippy`, `build`, `tests`, `doctests`, `docs`, `wasm32`), and `tests/run.sh browser`, which takes a quarter of an hour
-# and is not among them yet, the tests in Chromium.
+# and is left out unless it is named, the tests in Chromium.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -40,11 +40,13 @@ step_vulkan() {
 
 step_fmt() { cargo fmt --all --check; }
 
-step_clippy() { cargo clippy --locked --workspace --all-targets -- -D warnings; }
-
-# Everything that is run is built with the optional candle, so that one build serves all tests; clippy sees the program
-# without it.
+# Everything that is run is built with the optional candle, so that one build serves all tests.
 readonly BUILT=(--locked --workspace --features candle)
+
+step_clippy() {
+  cargo clippy --locked --workspace --all-targets -- -D warnings
+  cargo clippy "${BUILT[@]}" --all-targets -- -D warnings
+}
 
 # Tests run the real programs, which cargo builds by itself only for tests of that same package.
 step_build() { cargo build "${BUILT[@]}" --bins --examples; }
@@ -68,7 +70,7 @@ step_tests() {
 
 step_doctests() { cargo test "${BUILT[@]}" --doc; }
 
-step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p wisp-engine -p wisp-shaders; }
+step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p wisp-engine -p wisp-shaders --features wisp-engine/candle; }
 
 # Another compiler gets a target folder of its own: in a shared one each would undo the other's work.
 step_wasm32() {
@@ -91,7 +93,7 @@ step_browser() {
   bash web-demo/build.sh | tee /dev/fd/3
   rm -rf "$records"
   mkdir -p "$records"
-  WISP_KERNEL_RECORDS=$records cargo test --quiet --locked --workspace --test kernels --test browser
+  WISP_KERNEL_RECORDS=$records cargo test --quiet "${BUILT[@]}" --test kernels --test browser
   cd tests/browser
   npm ci --no-fund --no-audit
   CHROMIUM=${outcome#*: } WISP_KERNEL_RECORDS=$records npm test | tee "$LOGS/browser-tests"

@@ -6,7 +6,7 @@
 // 2. Temperature 0 (or below, or NaN): the greatest z wins, the lowest id of equals. Done.
 // 3. z[i] = finite(z[i] / temperature); its weight w[i] = exp(max(z[i] - max z, -1000)).
 // 4. Top-k: keep z[i] >= the k-th greatest z (so equals of the k-th all stay). With `plain_top_k` it is
-//    found as the greatest that is left, k times over; otherwise as the other thresholds.
+//    found as the greatest that is left, k times over, up to a k of 256; otherwise as the other thresholds.
 // 5. Top-p (Holtzman et al. 2020): of these keep z[i] >= t for the greatest t among all floats such
 //    that the weights kept sum to at least top_p times the sum before.
 // 6. Min-p (Nguyen et al. 2024): of these keep w[i] >= min_p (the greatest w is 1).
@@ -205,6 +205,9 @@ fn threshold(row: u32, s: SampleSettings, greatest: f32, floor_key: u32, count: 
     return max(prefix, floor_key);
 }
 
+// Past this many passes a device might be taken for lost.
+@if(plain_top_k) const MOST_PLAIN = 256u;
+
 // The key of the k-th greatest z.
 @if(plain_top_k)
 fn kth_key(row: u32, s: SampleSettings, lid: u32) -> u32 {
@@ -243,7 +246,12 @@ fn draw(row: u32, s: SampleSettings, lid: u32) -> u32 {
     var floor_key = 0u;
     if s.top_k != 0u && s.top_k < p.vocab {
         @if(!plain_top_k) floor_key = threshold(row, s, greatest, floor_key, true, f32(s.top_k), lid);
-        @if(plain_top_k) floor_key = kth_key(row, s, lid);
+        @if(plain_top_k)
+        if s.top_k <= MOST_PLAIN {
+            floor_key = kth_key(row, s, lid);
+        } else {
+            floor_key = threshold(row, s, greatest, floor_key, true, f32(s.top_k), lid);
+        }
     }
     if s.top_p < 1.0 {
         let goal = max(s.top_p, 0.0) * mass(row, s, greatest, floor_key, lid);

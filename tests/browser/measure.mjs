@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { EXECUTABLE } from "./lib/browser.mjs";
-import { blank, run } from "./lib/setup.mjs";
+import { blank } from "./lib/setup.mjs";
 
 const [program, rounds = "5"] = process.argv.slice(2);
 const WORK = { promptTokens: 32, newTokens: 64, runs: 1 };

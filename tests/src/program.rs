@@ -11,7 +11,7 @@ use safetensors::SafeTensors;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Logits may differ from their reference by this much, as DESIGN.md says.
+/// Logits may differ from their reference by this much.
 pub const LOGITS_WITHIN: f32 = 2e-3;
 
 /// The program, which cargo puts beside the folder of the test executables. `tests/run.sh` builds it

@@ -541,6 +541,47 @@ fn wrong_declarations_and_kernels_are_told() {
 }
 
 /// More workgroups than a device starts are refused before the run, with the numbers.
+/// What naga would descend into too deep, or panic over, is refused before or in time.
+#[test]
+fn kernels_that_naga_cannot_check_are_refused() {
+    let example = |ending: &str| {
+        let path = format!(
+            "{}/../engine/examples/custom_op.{ending}",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        std::fs::read_to_string(path).unwrap()
+    };
+    let (declaration, wgsl) = (example("toml"), example("wgsl"));
+    let said =
+        |more: String| match Extensions::from_source(&declaration, &format!("{wgsl}\n{more}")) {
+            Ok(_) => panic!("it is taken"),
+            Err(error) => error.to_string(),
+        };
+    let chain: String = (0..9000)
+        .map(|i| format!("const c{i} = c{};\n", i + 1))
+        .collect();
+    for more in [
+        format!("const deep = {}1u;", "1u + ".repeat(20_000)),
+        format!("const hidden = /*\n// */ {}1u;", "1u + ".repeat(20_000)),
+        format!("{chain}const c9000 = 1u;"),
+        format!(
+            "fn f(x: u32) {{ if x == 0u {{}} {} }}",
+            "else if x == 1u {} ".repeat(10_000)
+        ),
+    ] {
+        let error = said(more);
+        assert!(
+            error.contains("has too long an expression, or too many statements"),
+            "{error}"
+        );
+    }
+    let error = said(
+        "const s = select(vec2<f32>(1.0, 2.0), vec2<f32>(3.0, 4.0), array<bool, 2>(true, false));"
+            .into(),
+    );
+    assert!(error.contains("spread"), "{error}");
+}
+
 #[test]
 fn too_many_workgroups_are_refused() {
     let declaration = PAIRS.replace("min(ceil_div(out.len, 32), 2)", "x.0 * 1000 - 1000");

@@ -685,6 +685,41 @@ fn sums_of_symbolic_dimensions() {
 }
 
 /// What a run would read beyond the end is refused before it runs.
+/// An input whose size is a sum of what later inputs tell.
+#[test]
+fn sums_before_their_parts() {
+    let mut graph = Graph::new("sum first");
+    let parts = ["past", "new"].map(Dim::from);
+    let sum = parts[0].plus(&parts[1]).unwrap();
+    let mask = graph.input("mask", DType::F32, Shape(vec![sum]));
+    let past = graph.input("past", DType::F32, shape!["past"]);
+    let new = graph.input("new", DType::F32, shape!["new"]);
+    let all = graph.concat(&[past, new], 0).unwrap();
+    let masked = graph.binary(Binary::Mul, all, mask).unwrap();
+    graph.output("masked", masked);
+    let tensor =
+        |values: &[f32]| wisp_engine::session::Tensor::f32(&[values.len() as u64], values).unwrap();
+    for (place, session) in sessions() {
+        let options = InitOptions {
+            max_dims: ["past", "new"].map(|name| (name.to_string(), 4)).into(),
+            ..InitOptions::default()
+        };
+        let model = session
+            .load_blocking(&graph, &MemoryWeights::default(), options)
+            .unwrap();
+        let run = |mask: &[f32]| {
+            let inputs = [tensor(mask), tensor(&[1.0, 2.0]), tensor(&[3.0])];
+            pollster::block_on(model.execute(&inputs.each_ref()))
+        };
+        let masked = run(&[1.0, 0.0, 2.0]).unwrap();
+        assert_eq!(masked[0].as_f32(), Some(&[1.0, 0.0, 6.0][..]), "{place:?}");
+        assert_eq!(
+            run(&[1.0, 0.0]).unwrap_err().to_string(),
+            "sum first: the input \"mask\" is f32[2], expected f32[new + past]"
+        );
+    }
+}
+
 #[test]
 fn slices_are_within_what_there_is() {
     let mut graph = Graph::new("test");

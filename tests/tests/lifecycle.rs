@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use wisp_engine::{
     device::BoxFuture,
     graph::{DType, Graph, Module, Op},
-    session::{InferenceSession, InitOptions, Model, SessionError, Tensor},
+    session::{InferenceSession, InitOptions, Model, SessionError, Tensor, submit},
     shape,
     weights::{Encoding, MemoryWeights, TensorInfo, WeightError, WeightSource},
 };
@@ -200,7 +200,34 @@ fn common_weights(place: Place) {
     assert_eq!(session.device().allocated().0, 0);
 }
 
-on_every_device!(other_weights, buffers_stay, replayed, common_weights);
+/// One model with several sizes in one submission: each run has its own.
+fn sizes_in_one_submission(place: Place) {
+    let mut graph = Graph::new("double");
+    let x = graph.input("x", DType::F32, shape!["n"]);
+    let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x]).unwrap();
+    graph.output("twice", twice);
+    let session = session(place);
+    let options = InitOptions {
+        max_dims: [("n".to_string(), 8)].into(),
+        ..InitOptions::default()
+    };
+    let model = session
+        .load_blocking(&graph, &MemoryWeights::default(), options)
+        .unwrap();
+    model.write("x", &[1.0f32; 8]).unwrap();
+    let [five, three] = [5, 3].map(|n| model.dims(&[("n", n)]).unwrap());
+    submit(session.device(), &[(&model, &five), (&model, &three)], 2).unwrap();
+    let out: Vec<f32> = pollster::block_on(model.read("twice", 5)).unwrap();
+    assert_eq!(out, [2.0; 5]);
+}
+
+on_every_device!(
+    other_weights,
+    buffers_stay,
+    replayed,
+    common_weights,
+    sizes_in_one_submission
+);
 
 /// All that is wrong is told at once, and nothing has changed.
 #[test]

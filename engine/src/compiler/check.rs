@@ -83,11 +83,23 @@ impl Program {
             for made in &stage.made {
                 self.check_place(Place::Slot(made.slot))?;
                 self.check_size(&made.elements)?;
+                require(self.is_slot(Place::Slot(made.slot), &made.elements), || {
+                    format!("{:?} does not fit its slot", made.name)
+                })?;
             }
         }
         require(done == self.calls.len() || self.stages.is_empty(), || {
             "calls in no stage".into()
         })
+    }
+
+    /// True if a slot was made for that many elements.
+    fn is_slot(&self, place: Place, elements: &Size) -> bool {
+        let Place::Slot(slot) = place else {
+            return false;
+        };
+        let sizes = self.slots.get(slot as usize);
+        sizes.is_some_and(|sizes| sizes.contains(elements))
     }
 
     /// Checks the kernels that it brings, as those of a library's user are.
@@ -113,9 +125,8 @@ impl Program {
     }
 
     fn check_sums(&self) -> Checked {
-        let known = |sum: &Sum, dims: usize| {
-            sum.terms.len() <= MOST_DIMS && sum.terms.iter().all(|(dim, _)| (*dim as usize) < dims)
-        };
+        let known =
+            |sum: &Sum, dims: usize| sum.terms.iter().all(|(dim, _)| (*dim as usize) < dims);
         let mut after = 0;
         for (dim, sum) in &self.sums {
             let at = *dim as usize;
@@ -148,6 +159,11 @@ impl Program {
         }
         for port in self.outputs.iter().chain(&self.prints) {
             self.check_port(port)?;
+        }
+        for port in &self.prints {
+            require(self.is_slot(port.place, &port.elements), || {
+                format!("what {:?} prints is not in memory of its size", port.name)
+            })?;
         }
         let known = |buffer: &u32| (*buffer as usize) < self.inputs.len();
         require(self.buffers.iter().all(known), || {
@@ -270,8 +286,13 @@ impl Program {
         for size in late.chain(&call.grid).chain(workgroups) {
             self.check_size(size)?;
         }
-        let custom = wisp_shaders::kernel(first.name).is_none();
-        require(custom == call.workgroups.is_some(), || {
+        let is_custom = |(name, _): &(String, u32)| wisp_shaders::kernel(name).is_none();
+        let (any, all) = (
+            call.kernels.iter().any(is_custom),
+            call.kernels.iter().all(is_custom),
+        );
+        let custom = call.workgroups.is_some();
+        require(any == custom && all == custom, || {
             "only custom ops have workgroups of their own, and all of them".into()
         })?;
         Ok(())

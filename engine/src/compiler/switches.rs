@@ -20,7 +20,7 @@ pub enum SplitKReductionPrecision {
 pub struct Switches {
     /// How split products are added up, where the target has such kernels: GPUs, for few tokens.
     pub split_k_reduction_precision: SplitKReductionPrecision,
-    /// The sampler finds its top-k by taking the greatest k times, instead of by thresholds.
+    /// The sampler finds its top-k, up to 256, by taking the greatest k times, instead of by thresholds.
     pub plain_top_k: bool,
     /// Float weights of linear layers become 8-bit floats with one scale a tensor while they are
     /// loaded, where their rows are whole blocks of 32.

@@ -176,7 +176,7 @@ pub(crate) enum Field {
 }
 
 /// True for what can be a name in WGSL, and in an expression.
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     let starts = |c: char| c.is_ascii_lowercase();
     let goes_on = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     // WGSL keeps names with two underscores for itself.

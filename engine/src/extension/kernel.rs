@@ -8,8 +8,31 @@ use std::{
 use serde::{Deserialize, Serialize};
 use wisp_shaders::{Access, Kernel, Needs, Suits};
 
-use super::ExtensionError;
+use super::{ExtensionError, declaration::is_name};
 use crate::digest::digest;
+
+/// The most bytes of all kernels that a process has seen, since they stay.
+const MOST_KNOWN: usize = 64 << 20;
+
+/// The most bindings besides the parameters.
+const MOST_BINDINGS: usize = 64;
+
+/// The most operators of a statement, statements, and `else`s: naga descends once for each, and a stack
+/// that overflows cannot be caught.
+const MOST_OPERATORS: usize = 256;
+const MOST_STATEMENTS: usize = 4096;
+const MOST_ELSES: usize = 128;
+
+fn too_deep(wgsl: &str) -> bool {
+    // Comments do not count, where it is plain what they are.
+    let code = |line: &&str| wgsl.contains("/*") || !line.trim_start().starts_with("//");
+    let wgsl = &wgsl.lines().filter(code).collect::<Vec<_>>().join("\n");
+    let operators = |part: &str| part.matches(|c| "+-*/%&|^<>=!([.".contains(c)).count();
+    wgsl.split([';', '{', '}'])
+        .any(|part| operators(part) > MOST_OPERATORS)
+        || wgsl.matches([';', '}']).count() > MOST_STATEMENTS
+        || wgsl.matches("else").count() > MOST_ELSES
+}
 
 /// Bytes of WGSL that a custom kernel has at most.
 const MOST_BYTES: usize = 1 << 20;
@@ -90,13 +113,28 @@ impl CustomKernel {
         if self.name != self.own_name() {
             return Err(self.wrong("has another one's name".into()));
         }
+        if self.workgroup_size.contains(&0) {
+            return Err(self.wrong("has workgroups without invocations".into()));
+        }
+        if !is_name(&self.op) || self.writes.len() > MOST_BINDINGS {
+            return Err(self.wrong("is not one that a declaration makes".into()));
+        }
         if self.wgsl.len() > MOST_BYTES {
             return Err(self.wrong(format!(
                 "has {} bytes, at most {MOST_BYTES} are possible",
                 self.wgsl.len()
             )));
         }
-        let workgroup_bytes = self.check()?;
+        if too_deep(&self.wgsl) {
+            return Err(self.wrong("has too long an expression, or too many statements".into()));
+        }
+        let held: usize = known.values().map(|kernel| kernel.wgsl.len() + 1024).sum();
+        if held + self.wgsl.len() > MOST_KNOWN {
+            return Err(self.wrong("is one too many for this process".into()));
+        }
+        // naga panics over some programs that are wrong.
+        let workgroup_bytes = std::panic::catch_unwind(|| self.check())
+            .unwrap_or_else(|_| Err(self.wrong("is more than naga can check".into())))?;
         let [x, y, _] = self.workgroup_size;
         let kernel: &'static Kernel = Box::leak(Box::new(Kernel {
             name: self.name.clone().leak(),

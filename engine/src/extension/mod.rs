@@ -4,8 +4,9 @@
 //! with the sizes of every tensor in `params`. It declares no bindings itself, and its entry point is
 //! `main`. What the kernel is given is checked when the op is added to a graph
 //! ([`Graph::custom`](crate::graph::Graph::custom)), the kernel when the extension is made, by naga, and
-//! the device checks every access to memory and bounds every loop, whatever the
-//! [assert level](crate::session::AssertLevel): kernels of custom ops are not trusted.
+//! the device checks every access to memory, whatever the
+//! [assert level](crate::session::AssertLevel): kernels of custom ops are not trusted. One
+//! that never ends is ended by the driver, if at all.
 //!
 //! ```
 //! use wisp_engine::{
@@ -71,7 +72,7 @@
 //! place in every graph that a session [with it](crate::session::InferenceSession::with_extensions)
 //! compiles, before ops are fused. It must take the op's operands and make results of the op's types and
 //! shapes; a parameter called like a number of the op's own (`eps` of a norm) gets its value, others
-//! must have defaults. Weights are plain `f32` to it, whatever their encoding.
+//! must have defaults. All activations and maps are the op `map`. Weights are plain `f32` to it, whatever their encoding.
 
 mod declaration;
 pub mod expression;

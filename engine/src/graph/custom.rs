@@ -215,7 +215,7 @@ fn attributes(op: &Op) -> HashMap<String, f64> {
         match value {
             serde_json::Value::Object(fields) => {
                 for (name, value) in fields {
-                    collect(value, &name, found);
+                    collect(value, &name.to_ascii_lowercase(), found);
                 }
             }
             serde_json::Value::Bool(value) => drop(found.insert(name.into(), value.into())),
@@ -236,8 +236,9 @@ fn own_numbers<'a>(declaration: &'a Declaration, op: &Op) -> Vec<(&'a str, Param
         let value = *attributes.get(&param.name)?;
         let value = match param.dtype {
             DType::F32 => Param::F32(value as f32),
-            // An op's whole numbers are of 32 bits, or too large for a kernel and refused as another
-            // shape.
+            DType::U32 if value.fract() != 0.0 || !(0.0..=f64::from(u32::MAX)).contains(&value) => {
+                return None;
+            }
             DType::U32 => Param::U32(value as u32),
         };
         Some((param.name.as_str(), value))

@@ -221,6 +221,16 @@ impl Graph {
         value: f32,
     ) -> Result<ValueId, GraphError> {
         self.expect_axis("pad", x, axis)?;
+        if before.max(after) > u64::from(u16::MAX) {
+            return Err(self.error(
+                "pad",
+                format!(
+                    "{before} and {after} are more than the {} that are possible",
+                    u16::MAX
+                ),
+                &[x],
+            ));
+        }
         self.composed("pad", &[x], |graph| {
             let inner = graph.value(x).shape.0.len() - 1 - axis as usize;
             let border = |graph: &mut Graph, len: u64| {

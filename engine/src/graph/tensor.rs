@@ -584,8 +584,10 @@ impl ConvSpec {
             let reach = filter
                 .checked_sub(1)
                 .and_then(|taps| taps.checked_mul(dilation));
-            let room =
-                reach.and_then(|reach| size.checked_add(2 * padding)?.checked_sub(reach + 1));
+            let room = reach.and_then(|reach| {
+                size.checked_add(2 * padding)?
+                    .checked_sub(reach.checked_add(1)?)
+            });
             let steps = room.and_then(|room| room.checked_div(stride));
             match steps {
                 Some(steps) if dilation > 0 => dims.push((steps + 1).into()),

@@ -86,7 +86,7 @@ impl CandleModel {
         config::check_window(architecture, &fields, max_length)?;
         let vocab_size = number("vocab_size").unwrap_or_default();
         let tied = fields.get("tie_word_embeddings") == Some(&Value::Bool(true));
-        if most != u64::MAX {
+        if fields.contains_key("max_position_embeddings") {
             // Candle computes that many rotations.
             fields.insert("max_position_embeddings".into(), max_length.into());
         }

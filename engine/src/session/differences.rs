@@ -3,6 +3,7 @@
 use crate::{
     compiler::{Matrix, Port, Program},
     graph::{Dim, Graph, Value, ValueKind},
+    weights::Encoding,
 };
 
 /// The most differences that are told.
@@ -50,7 +51,8 @@ fn difference(program: &Program, value: &Value) -> Option<String> {
     };
     let of = |matrix: &&Matrix| matrix.pieces.iter().any(|piece| piece.tensor == *name);
     if let Some(matrix) = program.matrices.iter().find(of) {
-        let same = matrix.encoding == encoding && shape.cols() == Some(matrix.cols);
+        let becomes = matrix.encoding == Encoding::F8_E4M3 && encoding.is_float();
+        let same = (matrix.encoding == encoding || becomes) && shape.cols() == Some(matrix.cols);
         let (there, cols) = (matrix.encoding, matrix.cols);
         return (!same)
             .then(|| format!("{name} is {there} with rows of {cols}, here {encoding}{shape}"));

@@ -218,7 +218,9 @@ pub(super) fn sizes<'a>(
     inputs: &[(&str, &Tensor)],
 ) -> Result<Vec<(&'a str, u64)>, SessionError> {
     let mut sizes = Vec::new();
-    for port in ports {
+    let ports: Vec<&Port> = ports.collect();
+    // Twice: the parts of a sum may be those of a later input.
+    for port in ports.iter().chain(&ports) {
         let given = inputs.iter().find(|(name, _)| *name == port.name);
         if !given.is_some_and(|(_, tensor)| fits(port, tensor, &mut sizes)) {
             return Err(SessionError::Input {
@@ -256,8 +258,11 @@ fn fits<'a>(port: &'a Port, tensor: &Tensor, sizes: &mut Vec<(&'a str, u64)>) ->
                 true
             }
         },
-        // Its parts are those of inputs before it.
-        Dim::Sum(_) => dim.size(|name| size_of(sizes, name)) == Some(*size),
+        // What is not known yet may be later, or is missed when the model runs.
+        Dim::Sum(_) => {
+            let known = dim.size(|name| size_of(sizes, name));
+            known.is_none_or(|known| known == *size)
+        }
     };
     port.dtype == tensor.dtype()
         && port.shape.0.len() == tensor.shape().len()

@@ -55,6 +55,7 @@ impl Model {
     /// If reading them fails later, what was written is of no use, and the model is released.
     pub async fn reload(&mut self, weights: &dyn WeightSource) -> Result<(), SessionError> {
         self.check_weights(weights)?;
+        load::check_finite(&self.program, weights).await?;
         let result = self.replace(weights).await;
         if result.is_err() {
             self.release();

@@ -133,7 +133,7 @@ fn matrix_problem(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) ->
         return Some(format!("{tensor} is missing"));
     };
     let fits = |stored: Encoding| match matrix.encoding {
-        Encoding::F8_E4M3 => stored.is_float(),
+        Encoding::F8_E4M3 => stored.is_float() || stored == Encoding::F8_E4M3,
         encoding => stored == encoding,
     };
     if !info.encoding().is_ok_and(fits) {
@@ -161,6 +161,25 @@ fn stored(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) -> Encodin
         .unwrap_or(matrix.encoding)
 }
 
+/// Checks that weights which are to become 8-bit floats are finite, before any are written.
+pub(super) async fn check_finite(
+    program: &Program,
+    weights: &dyn WeightSource,
+) -> Result<(), SessionError> {
+    let mut scales = Scales::new();
+    for matrix in &program.matrices {
+        for piece in &matrix.pieces {
+            if stored(matrix, piece, weights) != matrix.encoding {
+                f8_scale_of(piece, weights, &mut scales).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The scales of tensors that become 8-bit floats, which may be pieces of several matrices.
+type Scales = HashMap<String, f32>;
+
 /// Loads a program's weights, besides those that are loaded already.
 pub(super) async fn load(
     device: &Device,
@@ -169,6 +188,7 @@ pub(super) async fn load(
     progress: &mut Progress<'_>,
     loaded: &mut DeviceWeights,
 ) -> Result<Weights, SessionError> {
+    let mut scales = Scales::new();
     let mut matrices = Vec::with_capacity(program.matrices.len());
     for matrix in &program.matrices {
         let known = loaded.matrices.get(matrix).cloned();
@@ -176,7 +196,7 @@ pub(super) async fn load(
             Some(known) => known,
             None => {
                 let made = allocate_matrix(device, matrix)?;
-                fill_matrix(device, matrix, &made, source, progress).await?;
+                fill_matrix(device, matrix, &made, source, progress, &mut scales).await?;
                 loaded.matrices.insert(matrix.clone(), made.clone());
                 made
             }
@@ -207,8 +227,9 @@ pub(super) async fn overwrite(
     source: &dyn WeightSource,
     progress: &mut Progress<'_>,
 ) -> Result<(), SessionError> {
+    let mut scales = Scales::new();
     for (matrix, made) in program.matrices.iter().zip(&weights.matrices) {
-        fill_matrix(device, matrix, made, source, progress).await?;
+        fill_matrix(device, matrix, made, source, progress, &mut scales).await?;
     }
     for (vector, made) in program.vectors.iter().zip(&weights.vectors) {
         fill_vector(device, vector, made, source, progress).await?;
@@ -231,6 +252,7 @@ async fn fill_matrix(
     made: &DeviceMatrix,
     weights: &dyn WeightSource,
     progress: &mut Progress<'_>,
+    scales: &mut Scales,
 ) -> Result<(), SessionError> {
     let plane_row = matrix.encoding.plane_row_bytes(matrix.cols);
     let mut row = 0;
@@ -240,7 +262,7 @@ async fn fill_matrix(
         let step = rows_at_a_time(file_row);
         let becomes_f8 = stored != matrix.encoding;
         let scale = match becomes_f8 {
-            true => f8_scale_of(piece, weights).await?,
+            true => f8_scale_of(piece, weights, scales).await?,
             false => 1.0,
         };
         let mut start = piece.start;
@@ -278,7 +300,14 @@ fn rows_at_a_time(file_row: u64) -> u64 {
 }
 
 /// The scale of a whole tensor that becomes 8-bit floats.
-async fn f8_scale_of(piece: &Piece, weights: &dyn WeightSource) -> Result<f32, SessionError> {
+async fn f8_scale_of(
+    piece: &Piece,
+    weights: &dyn WeightSource,
+    scales: &mut Scales,
+) -> Result<f32, SessionError> {
+    if let Some(scale) = scales.get(&piece.tensor) {
+        return Ok(*scale);
+    }
     let Some(info) = weights.find(&piece.tensor) else {
         return Ok(1.0);
     };
@@ -299,9 +328,13 @@ async fn f8_scale_of(piece: &Piece, weights: &dyn WeightSource) -> Result<f32, S
             }
             greatest = greatest.max(value.abs());
         }
+        drop(bytes);
+        weights.release(&piece.tensor, start..end);
         start = end;
     }
-    Ok(encodings::f8_scale(greatest))
+    let scale = encodings::f8_scale(greatest);
+    scales.insert(piece.tensor.clone(), scale);
+    Ok(scale)
 }
 
 /// Writes data that may end within a word: a plane's padding takes the rest.

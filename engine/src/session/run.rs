@@ -302,6 +302,19 @@ pub fn submit(
         #[cfg(target_arch = "wasm32")]
         return debugger.cannot_wait();
     }
+    // A model has the parameters of one size at a time.
+    let clash = |(i, (model, dims)): (usize, &(&Model, &Dims))| {
+        let mut earlier = models[..i].iter();
+        earlier.any(|(other, sizes)| std::ptr::eq(*model, *other) && dims != sizes)
+    };
+    if models.iter().enumerate().any(clash) {
+        for _ in 0..steps {
+            for one in models {
+                submit(device, std::slice::from_ref(one), 1)?;
+            }
+        }
+        return Ok(());
+    }
     let runs = models
         .iter()
         .map(|(model, dims)| Ok((*model, model.prepared(dims)?)))

@@ -6,8 +6,10 @@ use std::{
 };
 
 use super::{
-    InferenceSession, InitOptions, Model, SessionError, Tensor, execute, load::DeviceWeights,
-    modules::check_all, start::Stopwatch,
+    InferenceSession, InitOptions, Model, SessionError, Tensor, execute,
+    load::{self, DeviceWeights},
+    modules::check_all,
+    start::Stopwatch,
 };
 use crate::{
     compiler::Port,
@@ -213,7 +215,7 @@ impl SplitModel {
                 let tensor = from.output_on_device(name, &sizes)?;
                 stage.write_all(&[(name, &tensor)]).await?;
             }
-            stage.run(&dims)?;
+            stage.run_whole(&dims).await?;
         }
         let mut outputs = Vec::with_capacity(self.outputs.len());
         for (name, stage) in &self.outputs {
@@ -230,6 +232,9 @@ impl SplitModel {
     /// As there.
     pub async fn reload(&mut self, weights: &dyn WeightSource) -> Result<(), SessionError> {
         check_all(self.stages.iter().map(Model::program), weights)?;
+        for stage in &self.stages {
+            load::check_finite(stage.program(), weights).await?;
+        }
         for stage in &mut self.stages {
             stage.reload(weights).await?;
         }

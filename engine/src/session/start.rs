@@ -117,7 +117,10 @@ impl Start {
         };
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         let digest = compiled::digest_of(graph);
-        match made.iter_mut().find(|(known, _)| *known == digest) {
+        let same = |(known, other): &&mut (String, CompiledModel)| {
+            *known == digest && other.program().target == *target
+        };
+        match made.iter_mut().find(same) {
             // With other switches it is another program.
             Some((_, program)) => *program = compiled.clone(),
             None => made.push((digest, compiled.clone())),

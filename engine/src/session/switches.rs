@@ -41,7 +41,7 @@ impl InferenceSession {
             .switch(|switches| switches.plain_top_k = !enables(mode));
     }
 
-    /// Whether the sampler finds its top-k by taking the greatest k times: the opposite of
+    /// Whether the sampler finds its top-k, up to 256, by taking the greatest k times: the opposite of
     /// [`Self::use_fi_topk_kernel`], and the later call counts.
     pub fn use_old_top_k_kernel(&self, mode: &str) {
         self.start

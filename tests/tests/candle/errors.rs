@@ -76,6 +76,14 @@ fn sizes_are_checked() {
     assert!(error.contains("a share"), "{error}");
 }
 
+/// However long a model says that its texts are, no more rotations are computed than are used.
+#[test]
+fn endless_contexts() {
+    let mut checkpoint = tiny("StableLmForCausalLM");
+    checkpoint.config["max_position_embeddings"] = json!(u64::MAX);
+    assert_eq!(load(&checkpoint).unwrap().max_length(), 4096);
+}
+
 #[test]
 fn what_candle_takes_for_granted() {
     for (name, key, value) in [

@@ -95,6 +95,8 @@ function breathe(): Promise<void> {
 /** The engine itself: in a worker, or on the page's own thread. Every method is a call by name. */
 export class Core {
   private engine: Engine | undefined;
+  /** The engine's device. */
+  private gpu: GPUDevice | undefined;
   private last: Promise<unknown> = Promise.resolve();
   private requests = new Map<number, { emit: Emit; done: () => void; fail: (error: unknown) => void }>();
   private pumping = false;
@@ -156,7 +158,9 @@ export class Core {
       for (const file of files.weights) if ("close" in file) (file as { close(): void }).close();
     }
     const info: ModelInfo = JSON.parse(this.engine.info());
-    void device()?.lost.then(({ reason, message }) => {
+    const gpu = device();
+    this.gpu = gpu;
+    void gpu?.lost.then(({ reason, message }) => {
       if (this.engine) emit({ lost: message || reason });
     });
     tell({ phase: "ready" });
@@ -243,6 +247,7 @@ export class Core {
     const engine = this.engine;
     this.engine = undefined;
     engine?.free();
-    device()?.destroy();
+    this.gpu?.destroy();
+    this.gpu = undefined;
   }
 }

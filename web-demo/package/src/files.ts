@@ -67,6 +67,18 @@ interface Stream {
   rest: Uint8Array<ArrayBuffer>;
 }
 
+/** A file's name in a URL, as people write it, if it is well-formed. */
+function plain(name: string): string {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
+
+/** The most bytes of a file that is read whole. */
+const MOST_TEXT = 256 << 20;
+
 /** A file behind a URL, fetched by ranges, continued after broken connections, kept in storage. */
 export class HttpFile implements SourceFile {
   readonly name: string;
@@ -80,7 +92,7 @@ export class HttpFile implements SourceFile {
     private readonly options: FetchOptions,
     private cached: CachedFile | undefined,
   ) {
-    this.name = decodeURIComponent(new URL(url).pathname.split("/").pop() || url);
+    this.name = plain(new URL(url).pathname.split("/").pop() || url);
   }
 
   /** Opens a file: from storage without a word to the network, if it is known there. */
@@ -103,6 +115,7 @@ export class HttpFile implements SourceFile {
 
   /** The whole of a small file. */
   async text(): Promise<Uint8Array<ArrayBuffer>> {
+    if (this.size > MOST_TEXT) throw new WispError("ModelFormat", `${this.name} is too large for what it is to be`);
     return this.read(0, this.size);
   }
 
@@ -186,7 +199,10 @@ export class HttpFile implements SourceFile {
     return this.retrying(async () => {
       const response = await this.request(`bytes=${start}-${end - 1}`);
       if (response.status !== 206) throw new WispError("Network", `${this.url}: the server sends no ranges`);
-      return new Uint8Array(await response.arrayBuffer());
+      const from = /^bytes (\d+)-/.exec(response.headers.get("Content-Range") ?? "");
+      const bytes = new Uint8Array(await response.arrayBuffer());
+      if ((from && Number(from[1]) !== start) || bytes.length !== end - start) throw new TypeError("the server sent another range");
+      return bytes;
     });
   }
 
@@ -229,6 +245,7 @@ export class HttpFile implements SourceFile {
     const response = await this.request(`bytes=${start}-`);
     const range = /^bytes (\d+)-\d+\/(\d+)$/.exec(response.headers.get("Content-Range") ?? "");
     const partial = response.status === 206;
+    if (partial && range && Number(range[1]) !== start) throw new TypeError("the server sent another range");
     let size = range ? Number(range[2]) : Number(response.headers.get("Content-Length") ?? 0) + (partial ? start : 0);
     if (!size && this.size) size = this.size;
     if (!size || !response.body) {

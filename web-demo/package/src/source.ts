@@ -1,3 +1,4 @@
+import { models } from "./cache.js";
 import { WispError } from "./errors.js";
 import { type FetchOptions, HttpFile, LocalFile, type SourceFile } from "./files.js";
 
@@ -183,13 +184,18 @@ async function openHub(source: HubSource, given: FetchOptions): Promise<OpenMode
   const revision = source.revision ?? "main";
   const headers = source.token ? { Authorization: `Bearer ${source.token}` } : undefined;
   const options = { ...given, headers };
-  const beside = (file: string) => `${endpoint}/${source.repo}/resolve/${revision}/${file}`;
-  const listing = await HttpFile.open(`${endpoint}/api/models/${source.repo}/tree/${revision}?recursive=true`, options);
+  const beside = (file: string) => `${endpoint}/${source.repo}/resolve/${revision}/${file.split("/").map(encodeURIComponent).join("/")}`;
+  const url = `${endpoint}/api/models/${source.repo}/tree/${revision}?recursive=true`;
+  const listing = await HttpFile.open(url, options);
   let entries: HubEntry[];
   try {
     entries = JSON.parse(new TextDecoder().decode(await listing.text()));
+    if (!Array.isArray(entries)) throw new TypeError("no list");
   } catch (error) {
     if (error instanceof WispError) throw error;
+    // What is no listing is not kept.
+    listing.close();
+    await models.remove(url).catch(() => {});
     throw new WispError("Network", `${endpoint} does not answer as a hub does`, error);
   } finally {
     listing.close();

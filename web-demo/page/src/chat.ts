@@ -57,6 +57,7 @@ async function send(text: string): Promise<void> {
   scroll.scrollTop = scroll.scrollHeight;
   running = new AbortController();
   update();
+  const own = conversation;
   let answer = "";
   let tokens = 0;
   let finish: string | null = null;
@@ -99,7 +100,8 @@ async function send(text: string): Promise<void> {
     if (finish === null && answer) item.append(make("p", { className: "note", textContent: "Stopped." }));
     item.classList.remove("busy");
     item.removeAttribute("aria-busy");
-    conversation.push({ role: "assistant", content: answer.trim() });
+    // Not to one that has begun since.
+    own.push({ role: "assistant", content: answer.trim() });
     running = undefined;
     update();
     announce(answer ? `Answer: ${item.textContent}` : "There is no answer");

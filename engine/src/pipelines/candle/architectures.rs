@@ -164,8 +164,8 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// The row of the first of some names that has one.
 pub(super) fn find(names: &[String]) -> Option<&'static CandleArchitecture> {
-    let mut rows = CANDLE_ARCHITECTURES.iter();
-    rows.find(|row| names.iter().any(|name| name == row.name))
+    let row = |name: &String| CANDLE_ARCHITECTURES.iter().find(|row| row.name == name);
+    names.iter().find_map(row)
 }
 
 fn parse<T: DeserializeOwned>(config: &Value) -> Result<T> {

@@ -8,7 +8,7 @@ use super::CandleError;
 use crate::{
     device::{Api, DeviceSpec},
     pipelines::{
-        ConfigError, PipelineConfig, PipelineEngine, PipelineError,
+        ConfigError, KvCacheFormat, PipelineConfig, PipelineEngine, PipelineError,
         chat_template::Message,
         checkpoint,
         huggingface_repo::OnTransfer,
@@ -108,6 +108,21 @@ const REFUSED: &[Refused] = &[
         "device_specs",
         |config| config.device_specs.iter().any(|spec| !on_cpu(spec)),
         "candle runs on the CPU: use --device auto or host",
+    ),
+    (
+        "quantization_encoding",
+        |config| config.quantization_encoding.is_some(),
+        "candle computes with the checkpoint's weights in f32: use --engine max",
+    ),
+    (
+        "kv_cache_format",
+        |config| config.kv_cache_format != KvCacheFormat::Float32,
+        "candle keeps f32: use --engine max",
+    ),
+    (
+        "enable_prefix_caching",
+        |config| config.enable_prefix_caching,
+        "candle keeps one sequence: use --engine max",
     ),
     (
         LORA.0,

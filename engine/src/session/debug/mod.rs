@@ -205,12 +205,11 @@ impl Debugger {
         steps: usize,
     ) -> Result<(), SessionError> {
         let config = self.config()?;
-        let prepared = models.iter().map(|(model, dims)| model.prepared(dims));
-        let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
         for _ in 0..steps {
             let run = self.runs.fetch_add(1, Ordering::Relaxed);
-            for ((model, dims), prepared) in models.iter().zip(&prepared) {
-                let done = steps::run(self, &config, device, model, prepared).await;
+            for (model, dims) in models {
+                let prepared = model.prepared(dims)?;
+                let done = steps::run(self, &config, device, model, &prepared).await;
                 if let Err(error) = &done {
                     self.log(weight(error), || error.to_string());
                 }
