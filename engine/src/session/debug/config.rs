@@ -124,7 +124,7 @@ impl Default for PrintOptions {
 /// assert_eq!((config.nan_check, config.synchronous), (4, true));
 /// assert_eq!((config.print.style, config.asserts), (PrintStyle::Full, AssertLevel::All));
 /// let error = "nan".parse::<DebugConfig>().unwrap_err().to_string();
-/// assert!(error.contains("there are nan-check, uninitialised"));
+/// assert!(error.contains("there are nan-check[=STRIDE], uninitialised"));
 /// # Ok::<(), wisp_engine::session::DebugError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
