@@ -61,7 +61,7 @@ test("a custom op computes what its kernel says", options, async () => {
   const actual = await run(source);
   assert.equal(actual.length, heat.length);
   actual.forEach((value, i) => assert.ok(Math.abs(value - spread(Math.floor(i / cols), i % cols)) < 1e-6, `element ${i} is ${value}`));
-  await assert.rejects(run(source.replace("var more = 0.0;", "var more = nothing;")), /no definition in scope for identifier[^]*nothing/);
+  await assert.rejects(run(source.replace("var more = 0.0;", "var more = nothing;")), /var more = nothing;/);
 });
 
 /** Opens the device, on the page; subgroups are asked for as the package does. */
