@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use wisp_engine::{
-    graph::{DType, Graph, Module, Op},
+    graph::{DType, Graph, Module, NormKind, NormSpec, Op},
     session::{CompiledModule, InferenceSession, InitOptions, Tensor},
     shape,
     weights::{Encoding, MemoryWeights},
@@ -204,4 +204,44 @@ fn names_are_given_once() {
     let twice = [compiled.models(), &compiled.models()[1..]].concat();
     let error = CompiledModule::new(twice, Default::default()).unwrap_err();
     assert_eq!(error.to_string(), said);
+}
+
+#[test]
+fn memory_and_widths_that_do_not_fit_are_told() {
+    let session = session(Place::Host);
+    let mut small = Graph::new("small");
+    let x = small.input("x", DType::F32, shape!["n", 4u64]);
+    let sum = small.add(Op::Add { scale: 1.0 }, &[x, x]).unwrap();
+    small.output("sum", sum);
+    let buffer = session
+        .device()
+        .allocate("x", 16, wisp_engine::device::Usage::Storage)
+        .unwrap();
+    let options = InitOptions {
+        max_dims: HashMap::from([("n".to_string(), 3)]),
+        shared: HashMap::from([("x".to_string(), buffer)]),
+        ..InitOptions::default()
+    };
+    let error = session
+        .load_blocking(&small, &MemoryWeights::default(), options)
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "x needs 48 bytes, but the buffer given for it has 16"
+    );
+
+    let mut wide = Graph::new("wide");
+    let x = wide.input("x", DType::F32, shape![1u64, 1u64 << 33]);
+    let weight = wide.weight("weight", Encoding::F32, shape![1u64 << 33]);
+    let norm = NormSpec {
+        kind: NormKind::Rms,
+        eps: 1e-5,
+        weight_offset: 0.0,
+    };
+    let normed = wide.add(Op::Norm(norm), &[x, weight]).unwrap();
+    wide.output("normed", normed);
+    assert_eq!(
+        session.compile(&wide).unwrap_err().to_string(),
+        "rms_norm: the width is 8589934592, more than a kernel can take"
+    );
 }
