@@ -36,32 +36,41 @@ for (const baseline of [true, false]) {
   });
 }
 
-test("a custom op computes what its kernel says", options, async () => {
+test("a custom op computes what its kernel says, and is looked into", options, async () => {
   const example = (ending) => readFileSync(new URL(`../../engine/examples/custom_op.${ending}`, import.meta.url), "utf8");
   const [declaration, source] = [example("toml"), example("wgsl")];
   const [rows, cols] = [3, 21];
   const heat = Array.from({ length: rows * cols }, (_, i) => Math.fround(Math.sin(i)));
   await site.page.reload();
   await site.page.evaluate(prepare, true);
-  const run = async (source) =>
+  const run = async (source, heat, { debug = "", again = false } = {}) =>
     site.page.evaluate(
-      async ([declaration, source, shape, heat]) => {
+      async ([declaration, source, shape, heat, debug, again]) => {
         const { kernels, compiled } = globalThis;
-        const op = await kernels.custom("spread", declaration, source, new Uint32Array(shape));
+        const op = await kernels.custom("spread", declaration, source, new Uint32Array(shape), debug);
         await compiled();
-        return [...(await op.run(new Float32Array(heat)))];
+        const result = [...(await op.run(new Float32Array(heat)))];
+        if (again) op.submit();
+        return result;
       },
-      [declaration, source, [rows, cols], heat],
+      [declaration, source, [rows, cols], heat, debug, again],
     );
   const at = (y, x) => heat[y * cols + x];
   const spread = (y, x) => {
     const near = [[y - 1, x], [y, x - 1], [y + 1, x], [y, x + 1]].filter(([y, x]) => y >= 0 && x >= 0 && y < rows && x < cols);
     return at(y, x) + 0.1 * near.reduce((more, [v, u]) => more + at(v, u) - at(y, x), 0);
   };
-  const actual = await run(source);
+  const actual = await run(source, heat, { again: true });
   assert.equal(actual.length, heat.length);
   actual.forEach((value, i) => assert.ok(Math.abs(value - spread(Math.floor(i / cols), i % cols)) < 1e-6, `element ${i} is ${value}`));
-  await assert.rejects(run(source.replace("var more = 0.0;", "var more = nothing;")), /var more = nothing;/);
+  await assert.rejects(run(source.replace("var more = 0.0;", "var more = nothing;"), heat), /var more = nothing;/);
+  // What is looked at while a model runs is waited for, which only asynchronous calls can do here.
+  const debug = "nan-check,sync";
+  assert.deepEqual(await run(source, heat, { debug }), actual);
+  const holed = heat.with(5, Infinity);
+  await assert.rejects(run(source, holed, { debug }), /custom: spread made (NaN|inf): element \d+ of 63 of spread/);
+  await assert.rejects(run(source, heat, { debug, again: true }), /a browser cannot wait: with debugging, run models by Model::execute/);
+  await assert.rejects(run(source, heat, { debug: "fast" }), /the debug setting "fast": there are nan-check/);
 });
 
 /** Opens the device, on the page; subgroups are asked for as the package does. */

@@ -8,7 +8,7 @@ use std::{
 use safetensors::SafeTensors;
 use wisp_engine::{
     extension::Extensions,
-    graph::{CacheFormat, DType, Graph, HeadSpec, Op, Unary, ValueId},
+    graph::{CacheFormat, DType, Graph, HeadSpec, Op, RopeSpec, Unary, ValueId},
     session::{
         AssertLevel, DebugConfig, InferenceSession, InitOptions, LogLevel, Model, PrintStyle,
         Tensor,
@@ -41,6 +41,11 @@ fn load(session: &InferenceSession, graph: &Graph) -> Model {
     let mut weights = MemoryWeights::default();
     let table: Vec<f32> = (0..96).map(|i| i as f32).collect();
     weights.insert("table", &[3, 32], &table).unwrap();
+    for name in ["q", "k", "v"] {
+        weights.insert(name, &[32, 32], &[0.125; 1024]).unwrap();
+    }
+    weights.insert("angles", &[4, 32], &[0.5; 128]).unwrap();
+    weights.insert("norm", &[32], &[1.0; 32]).unwrap();
     session.load_blocking(graph, &weights, options()).unwrap()
 }
 
@@ -159,11 +164,13 @@ fn prints(place: Place) {
         end = graph.unary(Unary::Neg, end).unwrap();
     }
     let end = graph.print(end, "the/end").unwrap();
+    // Another label, which becomes the same name of a file.
+    let end = graph.print(end, "the end").unwrap();
     graph.output("end", end);
     let twice = graph.print(end, "negative").unwrap_err().to_string();
     assert_eq!(
         twice,
-        "print: something is printed as \"negative\" already (print.7: f32[n, 2])"
+        "print: something is printed as \"negative\" already (print.8: f32[n, 2])"
     );
     let model = load(&session, &graph);
     let lines = told(&session);
@@ -181,7 +188,7 @@ fn prints(place: Place) {
         .set_debug_print_options(PrintStyle::Full, 1, None)
         .unwrap();
     let full = run();
-    assert_eq!(full.len(), 2);
+    assert_eq!(full.len(), 3);
     assert!(
         full[1].starts_with("the/end = f32[8, 2] [[0.5, 1.5],\n  [2.5, 3.5],"),
         "{}",
@@ -224,15 +231,16 @@ fn prints(place: Place) {
         (names, bytes)
     };
     let (names, bytes) = files(PrintStyle::Binary);
-    assert_eq!(names, ["negative.3.bin", "the_end.3.bin"]);
+    assert_eq!(names, ["negative.3.bin", "the_end.3.bin", "the_end~2.3.bin"]);
     let negative: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes[0]);
     assert_eq!(
         negative,
         (0..16).map(|i| -(i as f32) - 0.5).collect::<Vec<_>>()
     );
     let (names, bytes) = files(PrintStyle::BinaryCheckpoint);
-    assert_eq!(names, ["negative.4.safetensors", "the_end.4.safetensors"]);
+    assert_eq!(names, ["negative.4", "the_end.4", "the_end~2.4"].map(|name| name.to_string() + ".safetensors"));
     let end = SafeTensors::deserialize(&bytes[1]).unwrap();
+    assert!(SafeTensors::deserialize(&bytes[2]).unwrap().tensor("the end").is_ok());
     let end = end.tensor("the/end").unwrap();
     assert_eq!(
         (end.shape(), end.dtype()),
@@ -307,6 +315,59 @@ fn log_levels(place: Place) {
     assert!(error(LogLevel::Critical).is_empty());
 }
 
+/// Keys and values of `x [n, 32]` in a cache: as they are, with keys (and queries) rotated, or normed
+/// before. The compiler makes one kernel of what stands before the cache.
+fn caching(kind: &str) -> (Graph, Vec<(&'static str, Tensor)>) {
+    let mut graph = Graph::new("asserting");
+    let x = graph.input("x", DType::F32, shape!["n", 32u64]);
+    let ids = graph.input("ids", DType::U32, shape!["n", 2u64]);
+    let table = graph.input("table", DType::U32, shape![1u64, 2u64]);
+    let heads = HeadSpec {
+        heads: 1,
+        head_dim: 32,
+    };
+    let cache = shape![3u64, 2u64, 1u64, 32u64];
+    let caches = ["k cache", "v cache"].map(|name| graph.buffer(name, DType::F32, cache.clone()));
+    let mut kv = [x, x];
+    let mut end = x;
+    if kind != "kv_write" {
+        let angles = graph.weight("angles", Encoding::F32, shape![4u64, 32u64]);
+        let norm = graph.weight("norm", Encoding::F32, shape![32u64]);
+        let [q, k, v] = ["q", "k", "v"].map(|name| {
+            let weight = graph.weight(name, Encoding::F32, shape![32u64, 32u64]);
+            graph.add(Op::Linear, &[x, weight]).unwrap()
+        });
+        let [q, k] = [q, k].map(|made| {
+            let made = match kind {
+                "norm_rope_kv_write" => graph.rms_norm(made, norm, 1e-5).unwrap(),
+                _ => made,
+            };
+            let rope = Op::Rope(RopeSpec {
+                heads,
+                rotary_dim: 32,
+                interleaved: false,
+            });
+            graph.add(rope, &[made, ids, angles]).unwrap()
+        });
+        (kv, end) = ([k, v], q);
+    }
+    let write = Op::KvWrite {
+        heads,
+        page_size: 2,
+        format: CacheFormat::F32,
+    };
+    let operands = [kv[0], kv[1], ids, table, caches[0], caches[1]];
+    graph.add(write, &operands).unwrap();
+    let end = graph.unary(Unary::Neg, end).unwrap();
+    graph.output("end", end);
+    let inputs = vec![
+        ("x", Tensor::f32(&[2, 32], &[1.0; 64]).unwrap()),
+        ("ids", Tensor::u32(&[2, 2], &[0, 0, 0, 3]).unwrap()),
+        ("table", Tensor::u32(&[1, 2], &[1, 2]).unwrap()),
+    ];
+    (graph, inputs)
+}
+
 /// A graph with each kernel that asserts something, and inputs that are right.
 fn asserting(kind: &str) -> (Graph, Vec<(&'static str, Tensor)>) {
     let mut graph = Graph::new("asserting");
@@ -316,53 +377,22 @@ fn asserting(kind: &str) -> (Graph, Vec<(&'static str, Tensor)>) {
             vec![("ids", Tensor::u32(&[2], &[0, 2]).unwrap())],
         );
     }
+    if kind.ends_with("kv_write") {
+        return caching(kind);
+    }
     let x = graph.input("x", DType::F32, shape!["n", 4u64]);
-    let two = Tensor::f32(&[2, 4], &[1.0; 8]).unwrap();
-    let ids = graph.input(
-        "ids",
-        DType::U32,
-        if kind == "kv_write" {
-            shape!["n", 2u64]
-        } else {
-            shape![2u64]
-        },
-    );
+    let ids = graph.input("ids", DType::U32, shape![2u64]);
     let result = match kind {
         "gather" => graph.gather(x, ids, 0).unwrap(),
-        "scatter" => {
+        _ => {
             let updates = graph.constant(&[5.0; 8], shape![2u64, 4u64]).unwrap();
             graph.scatter(x, ids, updates, 0, false).unwrap()
         }
-        _ => {
-            let table = graph.input("table", DType::U32, shape![1u64, 2u64]);
-            let heads = HeadSpec {
-                heads: 1,
-                head_dim: 4,
-            };
-            let cache = shape![3u64, 2u64, 1u64, 4u64];
-            let k = graph.buffer("k", DType::F32, cache.clone());
-            let v = graph.buffer("v", DType::F32, cache);
-            let write = Op::KvWrite {
-                heads,
-                page_size: 2,
-                format: CacheFormat::F32,
-            };
-            graph.add(write, &[x, x, ids, table, k, v]).unwrap();
-            let inputs = vec![
-                ("x", two),
-                ("ids", Tensor::u32(&[2, 2], &[0, 0, 0, 3]).unwrap()),
-                ("table", Tensor::u32(&[1, 2], &[1, 2]).unwrap()),
-            ];
-            let end = graph.unary(Unary::Neg, x).unwrap();
-            graph.output("end", end);
-            return (graph, inputs);
-        }
     };
     graph.output("end", result);
-    (
-        graph,
-        vec![("x", two), ("ids", Tensor::u32(&[2], &[1, 0]).unwrap())],
-    )
+    let x = Tensor::f32(&[2, 4], &[1.0; 8]).unwrap();
+    let ids = Tensor::u32(&[2], &[1, 0]).unwrap();
+    (graph, vec![("x", x), ("ids", ids)])
 }
 
 /// An index that leads nowhere is named with its kernel, at the levels that look; at the others kernels
@@ -370,50 +400,52 @@ fn asserting(kind: &str) -> (Graph, Vec<(&'static str, Tensor)>) {
 fn asserts(place: Place) {
     let pairs = |values: &[u32]| Tensor::u32(&[2, 2], values).unwrap();
     let two = |values: &[u32]| Tensor::u32(&[2], values).unwrap();
-    for (op, kernel, input, wrong, expected) in [
+    let caches = ["kv_write", "rope_kv_write", "norm_rope_kv_write"].into_iter();
+    let caches = caches.flat_map(|op| {
+        let page = Tensor::u32(&[1, 2], &[0, 3]).unwrap();
+        [
+            (
+                "ids",
+                pairs(&[0, 0, 1, 0]),
+                "a sequence must be below 1, but number 1 is 1",
+            ),
+            (
+                "ids",
+                pairs(&[0, 4, 0, 0]),
+                "a position must be below 4, but number 0 is 4",
+            ),
+            (
+                "table",
+                page,
+                "a page of the cache must be below 3, but number 1 is 3",
+            ),
+        ]
+        .map(|(input, wrong, expected)| (op, "f32.baseline", input, wrong, expected))
+    });
+    let others = [
         (
             "gather",
-            "gather.baseline",
+            "baseline",
             "ids",
             two(&[1, 2]),
             "an index must be below 2, but number 1 is 2",
         ),
         (
             "scatter",
-            "scatter.baseline",
+            "baseline",
             "ids",
             two(&[7, 0]),
             "an index must be below 2, but number 0 is 7",
         ),
         (
             "embed table",
-            "embed.f32.baseline",
+            "f32.baseline",
             "ids",
             two(&[0, 3]),
             "a token must be below 3, but number 1 is 3",
         ),
-        (
-            "kv_write",
-            "kv_write.f32.baseline",
-            "ids",
-            pairs(&[0, 0, 1, 0]),
-            "a sequence must be below 1, but number 1 is 1",
-        ),
-        (
-            "kv_write",
-            "kv_write.f32.baseline",
-            "ids",
-            pairs(&[0, 4, 0, 0]),
-            "a position must be below 4, but number 0 is 4",
-        ),
-        (
-            "kv_write",
-            "kv_write.f32.baseline",
-            "table",
-            Tensor::u32(&[1, 2], &[0, 3]).unwrap(),
-            "a page of the cache must be below 3, but number 1 is 3",
-        ),
-    ] {
+    ];
+    for (op, variant, input, wrong, expected) in others.into_iter().chain(caches) {
         let (graph, inputs) = asserting(op);
         let run = |level, wrong: Option<&Tensor>| {
             let session = session(place);
@@ -428,7 +460,12 @@ fn asserts(place: Place) {
             let lines = lines.lock().unwrap().clone();
             (done.map_err(|error| error.to_string()), lines)
         };
-        let said = format!("{}: {op} ({kernel}): {expected}", graph.name);
+        // The kernel of the op's table is called by the op, the step by the table.
+        let kernel = op.split(' ').next().unwrap();
+        let said = format!(
+            "{}: {op} ({kernel}.{variant}): {expected}",
+            graph.name
+        );
         let (done, lines) = run(AssertLevel::All, Some(&wrong));
         assert_eq!(done.unwrap_err(), said);
         assert_eq!(lines, [format!("error: {said}")]);
@@ -440,7 +477,7 @@ fn asserts(place: Place) {
         let levels = [AssertLevel::Safe, AssertLevel::None];
         for level in levels
             .into_iter()
-            .take(if op == "kv_write" { 1 } else { 2 })
+            .take(if op.ends_with("kv_write") { 1 } else { 2 })
         {
             let (done, lines) = run(level, Some(&wrong));
             assert!(

@@ -211,7 +211,7 @@ fn choices(seed: u32, below: &[usize]) -> Vec<usize> {
 /// Requests that begin alike, in a cache that holds but a few of them: they wait for each other, start
 /// over, share pages and are cancelled, and each gets what it gets alone.
 fn many_requests_in_few_pages(place: Place) {
-    let rounds = if place == Place::Host { 24 } else { 3 };
+    let rounds = if place == Place::Host { 8 } else { 3 };
     let mut preemptions = 0;
     let mut hits = 0;
     for (name, model, text) in checkpoints() {

@@ -6,7 +6,7 @@ use wisp_engine::{
     device::{Api, Buffer, Device, DeviceError, DeviceSpec, Dispatch, Profile, Usage},
     extension::Extensions,
     graph::{DType, Graph, Shape},
-    session::{InferenceSession, InitOptions, Model, Tensor},
+    session::{DebugConfig, Dims, InferenceSession, InitOptions, Model, Tensor},
     weights::MemoryWeights,
 };
 use wisp_shaders::{Access, Kernel};
@@ -146,7 +146,8 @@ impl Kernels {
         Ok(outputs.map_err(Failure::from)?)
     }
 
-    /// Loads a custom op with one input of this shape.
+    /// Loads a custom op with one input of this shape, to be run with debugging settings as
+    /// `WISP_DEBUG` has them; with none if they are empty.
     ///
     /// # Errors
     ///
@@ -157,6 +158,7 @@ impl Kernels {
         declaration: &str,
         source: &str,
         shape: Vec<u32>,
+        debug: &str,
     ) -> Result<CustomOp, JsValue> {
         let told = |error: &dyn std::fmt::Display| Failure::request(error.to_string());
         let extensions = Extensions::from_source(declaration, source).map_err(|e| told(&e))?;
@@ -170,6 +172,7 @@ impl Kernels {
             graph.output("output", output);
         }
         let session = InferenceSession::new(self.device.clone());
+        session.set_debug_config(debug.parse::<DebugConfig>().map_err(|e| told(&e))?);
         let weights = MemoryWeights::default();
         let model = session.load(&graph, &weights, InitOptions::default());
         let model = model.await.map_err(|e| told(&e))?;
@@ -198,5 +201,15 @@ impl CustomOp {
         let outputs = outputs.map_err(|error| Failure::request(error.to_string()))?;
         let first = outputs.first().and_then(Tensor::as_f32);
         Ok(first.unwrap_or_default().to_vec())
+    }
+
+    /// Submits it once more and waits for nothing.
+    ///
+    /// # Errors
+    ///
+    /// If something is to be looked at, for which it would have to wait.
+    pub fn submit(&self) -> Result<(), JsValue> {
+        let submitted = self.model.run(&Dims::default());
+        Ok(submitted.map_err(|error| Failure::request(error.to_string()))?)
     }
 }

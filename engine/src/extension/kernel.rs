@@ -1,7 +1,7 @@
 //! The kernels of custom ops: checked, and made what built-in kernels are.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     sync::{Mutex, PoisonError},
 };
 
@@ -11,8 +11,16 @@ use wisp_shaders::{Access, Kernel, Needs, Suits};
 use super::{ExtensionError, declaration::is_name};
 use crate::digest::digest;
 
-/// The most bytes of all kernels that a process has seen, since they stay.
-const MOST_KNOWN: usize = 64 << 20;
+/// The kernels that a process has seen. They stay, so there is a limit to their bytes.
+struct Known {
+    kernels: BTreeMap<String, &'static Kernel>,
+    most_bytes: usize,
+}
+
+static KNOWN: Mutex<Known> = Mutex::new(Known {
+    kernels: BTreeMap::new(),
+    most_bytes: 64 << 20,
+});
 
 /// The most bindings besides the parameters.
 const MOST_BINDINGS: usize = 64;
@@ -97,17 +105,19 @@ impl CustomKernel {
     ///
     /// If it is not valid; natively that is found here, in a browser by the browser.
     pub fn get(&self) -> Result<&'static Kernel, ExtensionError> {
-        static KNOWN: Mutex<Option<HashMap<String, &'static Kernel>>> = Mutex::new(None);
         // Whoever panicked with the lock left whole entries.
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = known.get_or_insert_default();
+        self.get_from(&mut known)
+    }
+
+    fn get_from(&self, known: &mut Known) -> Result<&'static Kernel, ExtensionError> {
         let access = self.access();
         let same = |kernel: &&&Kernel| {
             (kernel.op, kernel.wgsl, kernel.workgroup_size)
                 == (self.op.as_str(), self.wgsl.as_str(), self.workgroup_size)
                 && kernel.bindings == access
         };
-        if let Some(kernel) = known.get(&self.name).filter(same) {
+        if let Some(kernel) = known.kernels.get(&self.name).filter(same) {
             return Ok(kernel);
         }
         if self.name != self.own_name() {
@@ -128,8 +138,9 @@ impl CustomKernel {
         if too_deep(&self.wgsl) {
             return Err(self.wrong("has too long an expression, or too many statements".into()));
         }
-        let held: usize = known.values().map(|kernel| kernel.wgsl.len() + 1024).sum();
-        if held + self.wgsl.len() > MOST_KNOWN {
+        let all = known.kernels.values();
+        let held: usize = all.map(|kernel| kernel.wgsl.len() + 1024).sum();
+        if held + self.wgsl.len() > known.most_bytes {
             return Err(self.wrong("is one too many for this process".into()));
         }
         // naga panics over some programs that are wrong.
@@ -151,7 +162,7 @@ impl CustomKernel {
             folds_into_z: false,
             workgroup_bytes,
         }));
-        known.insert(self.name.clone(), kernel);
+        known.kernels.insert(self.name.clone(), kernel);
         Ok(kernel)
     }
 
@@ -216,5 +227,65 @@ impl CustomKernel {
         let workgroup = workgroup.filter(|(_, v)| v.space == naga::AddressSpace::WorkGroup);
         let bytes = workgroup.map(|(_, v)| module.types[v.ty].inner.size(module.to_ctx()));
         Ok(bytes.fold(0, u32::saturating_add))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(most_bytes: usize) -> Known {
+        Known {
+            kernels: BTreeMap::new(),
+            most_bytes,
+        }
+    }
+
+    const WGSL: &str = "@group(0) @binding(0) var<uniform> p: vec4<u32>;
+@group(0) @binding(1) var<storage, read_write> x: array<f32>;
+@compute @workgroup_size(1)
+fn main() { x[0] = f32(p.x); }";
+
+    /// What a damaged or forged program can carry, and no declaration makes.
+    #[test]
+    fn forged_kernels_are_told() {
+        let make = |op: &str, size, bindings| {
+            CustomKernel::new(op, WGSL.into(), size, vec![true; bindings])
+        };
+        let said = |kernel: CustomKernel| {
+            let made = kernel.get_from(&mut known(1 << 20));
+            made.map(|kernel| kernel.op).map_err(|e| e.to_string())
+        };
+        assert_eq!(said(make("one", [1, 1, 1], 1)), Ok("one"));
+        let mut renamed = make("one", [1, 1, 1], 1);
+        renamed.name = "matmul.baseline".into();
+        for (kernel, problem) in [
+            (renamed, "has another one's name"),
+            (make("one", [1, 0, 1], 1), "has workgroups without invocations"),
+            (make("one", [1, 1, 1], 65), "is not one that a declaration makes"),
+        ] {
+            let expected = format!("the kernel of the custom op \"one\" {problem}");
+            assert_eq!(said(kernel), Err(expected));
+        }
+        assert_eq!(
+            said(make("../one", [1, 1, 1], 1)).unwrap_err(),
+            "the kernel of the custom op \"../one\" is not one that a declaration makes"
+        );
+    }
+
+    /// Each stays, so their number is limited; one that is known is no further one.
+    #[test]
+    fn too_many_kernels_are_told() {
+        let mut known = known(3 * (WGSL.len() + 1024));
+        let make = |op: &str| CustomKernel::new(op, WGSL.into(), [1, 1, 1], vec![true]);
+        for op in ["one", "two", "three", "one"] {
+            assert!(make(op).get_from(&mut known).is_ok());
+        }
+        let error = make("four").get_from(&mut known).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the kernel of the custom op \"four\" is one too many for this process"
+        );
+        assert_eq!(make("two").get_from(&mut known).unwrap().op, "two");
     }
 }

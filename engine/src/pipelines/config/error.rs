@@ -50,7 +50,7 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// Occurs when a field asks for what this version does not do.
-    #[error("{field} is not possible yet: {reason}")]
+    #[error("{field} is not possible here: {reason}")]
     NotBuilt {
         /// The field.
         field: &'static str,

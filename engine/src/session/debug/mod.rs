@@ -206,8 +206,8 @@ impl Debugger {
     ) -> Result<(), SessionError> {
         let config = self.config()?;
         for _ in 0..steps {
-            let run = self.runs.fetch_add(1, Ordering::Relaxed);
             for (model, dims) in models {
+                let run = self.runs.fetch_add(1, Ordering::Relaxed);
                 let prepared = model.prepared(dims)?;
                 let done = steps::run(self, &config, device, model, &prepared).await;
                 if let Err(error) = &done {

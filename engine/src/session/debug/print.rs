@@ -34,7 +34,8 @@ pub(super) async fn all(
     if options.style == PrintStyle::None {
         return Ok(());
     }
-    for port in &model.program().prints {
+    let prints = &model.program().prints;
+    for (i, port) in prints.iter().enumerate() {
         let shape = shape(port, model, dims);
         let elements = elements(&port.elements, dims);
         let words: Vec<u32> = match model.memory.buffer(port.place) {
@@ -46,7 +47,9 @@ pub(super) async fn all(
         };
         match folder(options)? {
             Some(folder) => {
-                let path = folder.join(file_name(&port.name, run, options.style));
+                let name = plain(&port.name);
+                let same = prints[..i].iter().filter(|p| plain(&p.name) == name);
+                let path = folder.join(file_name(&name, same.count(), run, options.style));
                 let wrong = |problem: String| DebugError::File {
                     path: path.clone(),
                     problem,
@@ -70,18 +73,25 @@ fn shape(port: &Port, model: &Model, dims: &Dims) -> Vec<u64> {
     port.shape.0.iter().map(size).collect()
 }
 
-/// A label as a file's name, whatever it has in it.
-fn file_name(label: &str, run: u64, style: PrintStyle) -> String {
+/// A label as a part of a file's name, whatever it has in it.
+fn plain(label: &str) -> String {
     let plain = |c: char| match c.is_ascii_alphanumeric() || c == '-' {
         true => c,
         false => '_',
     };
-    let label: String = label.chars().take(100).map(plain).collect();
+    label.chars().take(100).map(plain).collect()
+}
+
+/// The file of a plain label that so many before it have too.
+fn file_name(label: &str, before: usize, run: u64, style: PrintStyle) -> String {
     let ending = match style {
         PrintStyle::Binary => "bin",
         _ => "safetensors",
     };
-    format!("{label}.{run}.{ending}")
+    match before {
+        0 => format!("{label}.{run}.{ending}"),
+        _ => format!("{label}~{}.{run}.{ending}", before + 1),
+    }
 }
 
 /// One tensor as a safetensors file.
@@ -189,7 +199,7 @@ mod tests {
     #[test]
     fn labels_become_plain_file_names() {
         assert_eq!(
-            file_name("../a b/ß", 3, PrintStyle::Binary),
+            file_name(&plain("../a b/ß"), 0, 3, PrintStyle::Binary),
             "___a_b__.3.bin"
         );
     }
