@@ -120,7 +120,10 @@ impl Program {
             .iter()
             .all(|dim| (*dim as usize) < self.dims.len());
         require(known && size.dims.len() <= MOST_DIMS, || {
-            format!("a size of unknown dimensions: {:?}", size.dims)
+            format!(
+                "a size of unknown dimensions, or of too many: {:?}",
+                size.dims
+            )
         })
     }
 

@@ -280,3 +280,32 @@ fn misfits_are_named() {
         "{error}"
     );
 }
+
+/// Reading a graph from a file refuses what no methods could have built; so does compiling it.
+#[test]
+fn operands_that_methods_do_not_take_are_named() {
+    let mut g = Graph::new("forged");
+    let x = g.input("x", DType::F32, shape!["tokens", 64u64]);
+    let w = g.weight("w", Encoding::F32, shape![8u64, 64u64]);
+    let y = g.add(Op::Linear, &[x, w]).unwrap();
+    let y = g.add(Op::Softmax, &[y]).unwrap();
+    g.output("y", y);
+    let said = |change: fn(&mut Graph)| {
+        let mut forged = g.clone();
+        change(&mut forged);
+        let error = compile(&forged, &Capabilities::BASELINE).unwrap_err();
+        error.to_string()
+    };
+    assert_eq!(
+        said(|g| g.nodes.swap(0, 1)),
+        "softmax: linear.0 must be made before it is read"
+    );
+    assert_eq!(
+        said(|g| g.values[1].kind = ValueKind::Input),
+        "linear: w must be a weight with two or three known dimensions"
+    );
+    assert_eq!(
+        said(|g| g.nodes[1].op = Op::Custom(5)),
+        "custom: the op must be one of the graph's extensions"
+    );
+}

@@ -6,7 +6,7 @@ use super::{
 };
 
 /// Shapes by which a value's elements can be counted: the same product is the same number.
-fn count(shape: &Shape) -> (u64, Vec<String>) {
+pub(super) fn count(shape: &Shape) -> (u64, Vec<String>) {
     let mut factor = 1u64;
     let mut symbols = Vec::new();
     for dim in &shape.0 {

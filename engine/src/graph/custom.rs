@@ -322,7 +322,7 @@ impl Graph {
     }
 
     /// What a custom op makes of operands and parameters.
-    fn fit(
+    pub(super) fn fit(
         &self,
         extension: &Extension,
         inputs: &[ValueId],

@@ -88,6 +88,7 @@
 //! ```
 
 mod build;
+mod check;
 mod custom;
 mod dim;
 mod dot;
@@ -227,8 +228,10 @@ pub struct GraphError {
     pub operands: String,
 }
 
-/// A computation, as data.
+/// A computation, as data. One that is read from a file is checked: it is an error of its format if no
+/// methods could have built it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "check::Unchecked")]
 pub struct Graph {
     /// The graph's name.
     pub name: String,

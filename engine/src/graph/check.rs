@@ -1,0 +1,176 @@
+//! Checks of a graph that comes from a file: it is one that [`Graph`]'s methods could have built.
+
+use serde::Deserialize;
+
+use super::{Custom, DType, Graph, Node, Op, Shape, Value, ValueId, ValueKind, build::count};
+use crate::extension::{Extension, Param};
+
+/// A graph as it is stored, not checked yet: its fields are [`Graph`]'s, in their order.
+#[derive(Deserialize)]
+#[serde(rename = "Graph")]
+pub(super) struct Unchecked {
+    name: String,
+    values: Vec<Value>,
+    nodes: Vec<Node>,
+    outputs: Vec<(String, ValueId)>,
+    constants: Vec<Vec<u32>>,
+    extensions: Vec<Extension>,
+    customs: Vec<Custom>,
+    labels: Vec<String>,
+}
+
+impl TryFrom<Unchecked> for Graph {
+    type Error = String;
+
+    fn try_from(stored: Unchecked) -> Result<Graph, String> {
+        let graph = Graph {
+            name: stored.name,
+            values: stored.values,
+            nodes: stored.nodes,
+            outputs: stored.outputs,
+            constants: stored.constants,
+            extensions: stored.extensions,
+            customs: stored.customs,
+            labels: stored.labels,
+        };
+        match graph.check() {
+            Ok(()) => Ok(graph),
+            Err(problem) => Err(format!("the graph {:?}: {problem}", graph.name)),
+        }
+    }
+}
+
+impl Graph {
+    fn check(&self) -> Result<(), String> {
+        for extension in &self.extensions {
+            extension.check().map_err(|error| error.to_string())?;
+        }
+        let nodes = self.nodes.iter();
+        let used = nodes.flat_map(|node| node.inputs.iter().chain(&node.outputs));
+        let viewed = self.values.iter().filter_map(|value| match &value.kind {
+            ValueKind::View(of) => Some(of),
+            _ => None,
+        });
+        let outputs = self.outputs.iter().map(|(_, id)| id);
+        for ValueId(id) in used.chain(viewed).chain(outputs) {
+            if *id as usize >= self.values.len() {
+                return Err(format!(
+                    "it names value {id}, but has only {}",
+                    self.values.len()
+                ));
+            }
+        }
+        for value in &self.values {
+            self.check_value(value)?;
+        }
+        let results = |value: &Value| value.kind == ValueKind::Node;
+        let mut made: Vec<bool> = self.values.iter().map(|value| !results(value)).collect();
+        let is_made = |made: &[bool], id: &ValueId| match made[self.storage(*id).0 as usize] {
+            true => Ok(()),
+            false => Err(format!(
+                "{} is read before it is made",
+                self.value(*id).name
+            )),
+        };
+        for node in &self.nodes {
+            let inputs = node.inputs.iter();
+            inputs
+                .map(|id| is_made(&made, id))
+                .collect::<Result<(), String>>()?;
+            self.check_node(node)?;
+            for id in &node.outputs {
+                if std::mem::replace(&mut made[id.0 as usize], true) {
+                    let (value, op) = (&self.value(*id).name, self.op_name(node));
+                    return Err(format!("{value} is there before {op} makes it"));
+                }
+            }
+        }
+        let outputs = self.outputs.iter();
+        outputs.map(|(_, id)| is_made(&made, id)).collect()
+    }
+
+    fn check_value(&self, value: &Value) -> Result<(), String> {
+        match value.kind {
+            ValueKind::Constant(constant) => {
+                let words = self
+                    .constants
+                    .get(constant as usize)
+                    .map(|words| words.len());
+                let wanted = words.map(|words| (words as u64, Vec::new()));
+                if wanted != Some(count(&value.shape)) {
+                    return Err(format!(
+                        "the constant {} has not the numbers of {}",
+                        value.name, value.shape
+                    ));
+                }
+            }
+            ValueKind::View(of) => {
+                let of = self.value(of);
+                let fits = value.dtype == of.dtype && count(&value.shape) == count(&of.shape);
+                if !fits || matches!(of.kind, ValueKind::View(_) | ValueKind::Buffer) {
+                    return Err(format!("{} is no view of {}", value.name, of.name));
+                }
+            }
+            ValueKind::Input | ValueKind::Buffer | ValueKind::Weight(_) | ValueKind::Node => {}
+        }
+        Ok(())
+    }
+
+    /// Checks that a node takes its operands, and makes what it is said to make.
+    fn check_node(&self, node: &Node) -> Result<(), String> {
+        let name = self.op_name(node).to_string();
+        let wrong = |problem| self.error(name.clone(), problem, &node.inputs).to_string();
+        let operands: Vec<&Value> = node.inputs.iter().map(|id| self.value(*id)).collect();
+        let makes = match node.op {
+            Op::Custom(_) => self.custom_makes(node),
+            Op::Print(label) if label as usize >= self.labels.len() => {
+                Err(format!("there is no label {label}"))
+            }
+            op => op.infer(&operands),
+        };
+        let makes = makes.map_err(wrong)?;
+        let said = node.outputs.iter().map(|id| self.value(*id));
+        let said: Vec<(DType, Shape)> = said.map(|v| (v.dtype, v.shape.clone())).collect();
+        match makes == said {
+            true => Ok(()),
+            false => Err(wrong("its results are not what it makes".into())),
+        }
+    }
+
+    /// The types and shapes of a custom op's results.
+    fn custom_makes(&self, node: &Node) -> Result<Vec<(DType, Shape)>, String> {
+        let Some((extension, custom)) = self.custom_of(&node.op) else {
+            return Err("it is none of the graph's extensions".into());
+        };
+        let names = extension.declaration().params.iter();
+        let names = names.map(|param| param.name.as_str());
+        let given: Vec<(&str, Param)> = names.zip(custom.params.iter().copied()).collect();
+        let (fit, makes) = self.fit(extension, &node.inputs, &given)?;
+        match fit.params.len() == custom.params.len() {
+            true => Ok(makes),
+            false => Err(format!(
+                "it takes {} parameters, not {}",
+                fit.params.len(),
+                custom.params.len()
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{graph::DType, graph::Graph, shape};
+
+    /// By the order of the fields too, where a format does not store their names.
+    #[test]
+    fn a_graph_is_read_as_it_was_stored() {
+        let mut graph = Graph::new("stored");
+        let x = graph.input("x", DType::F32, shape!["n"]);
+        let two = graph.constant(&[2.0], shape![1u64]).unwrap();
+        let y = graph.binary(crate::graph::Binary::Mul, x, two).unwrap();
+        let y = graph.print(y, "y").unwrap();
+        graph.output("y", y);
+        let bytes = postcard::to_stdvec(&graph).unwrap();
+        assert_eq!(postcard::from_bytes::<Graph>(&bytes).unwrap(), graph);
+    }
+}

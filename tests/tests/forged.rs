@@ -1,0 +1,357 @@
+//! Graphs and programs that nothing of Wisp's makes, as a damaged or forged file can hold them: each is
+//! refused, by words that say what is wrong with it.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use wisp_engine::{
+    compiler::{Bound, Place, Program, Size, Sum, compile},
+    device::Capabilities,
+    extension::Extensions,
+    graph::{Binary, DType, Graph, NormKind, NormSpec, Op, Unary},
+    shape,
+    weights::Encoding,
+};
+use wisp_tests::small::transformer;
+
+/// A small graph with every kind of thing that graphs and programs have.
+fn graph() -> Graph {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/examples");
+    let spread = Extensions::from_file(&examples.join("custom_op.toml")).unwrap();
+    let mut graph = Graph::new("small");
+    graph.use_extensions(&spread).unwrap();
+    let ids = graph.input("ids", DType::U32, shape!["tokens"]);
+    let table = graph.weight("table", Encoding::Q8_0, shape![12u64, 32u64]);
+    let norm = graph.weight("norm", Encoding::F32, shape![32u64]);
+    let w = graph.weight("w", Encoding::F16, shape![8u64, 32u64]);
+    let x = graph.add(Op::Embed { scale: 2.0 }, &[ids, table]).unwrap();
+    let rms = NormSpec {
+        kind: NormKind::Rms,
+        eps: 1e-5,
+        weight_offset: 0.0,
+    };
+    let normed = graph.add(Op::Norm(rms), &[x, norm]).unwrap();
+    let two = graph.constant(&[2.0, 2.0], shape![2u64]).unwrap();
+    let pairs = graph
+        .reshape(normed, shape!["tokens", 16u64, 2u64])
+        .unwrap();
+    let twice = graph.binary(Binary::Mul, pairs, two).unwrap();
+    let root = graph.unary(Unary::Sqrt, twice).unwrap();
+    let flat = graph.reshape(root, shape!["tokens", 32u64]).unwrap();
+    let y = graph.add(Op::Linear, &[flat, w]).unwrap();
+    let y = graph.print(y, "before").unwrap();
+    let spread = graph.custom("spread", &[y], &[]).unwrap()[0];
+    graph.output("y", y);
+    graph.output("spread", spread);
+    graph
+}
+
+fn program() -> Program {
+    compile(&graph(), &Capabilities::HOST).unwrap()
+}
+
+/// What is said of the program after a change.
+fn said(change: fn(&mut Program)) -> String {
+    let mut forged = program();
+    forged.check().unwrap();
+    change(&mut forged);
+    let error = forged.check().unwrap_err().to_string();
+    let said = error.strip_prefix("the program \"small\": ");
+    said.unwrap_or_else(|| panic!("{error}")).to_string()
+}
+
+fn sum(dim: u32) -> Sum {
+    Sum {
+        terms: vec![(dim, 1)],
+        constant: 0,
+    }
+}
+
+#[test]
+fn a_forged_program_is_refused() {
+    let rows: &[(fn(&mut Program), &str)] = &[
+        (
+            |p| p.dims.push("tokens".into()),
+            "two dimensions \"tokens\"",
+        ),
+        (
+            |p| p.sums.push((0, sum(0))),
+            "dimension 0 is no sum of earlier ones",
+        ),
+        (
+            |p| {
+                p.bounds.push(Bound {
+                    label: "slice".into(),
+                    needed: sum(9),
+                    available: sum(0),
+                })
+            },
+            "a bound of unknown dimensions: slice",
+        ),
+        (|p| p.inputs.push(p.inputs[0].clone()), "two inputs \"ids\""),
+        (
+            |p| p.inputs[0].place = Place::Input(1),
+            "the input \"ids\" is not where it should be",
+        ),
+        (
+            |p| p.prints.push(p.inputs[0].clone()),
+            "what \"ids\" prints is not in memory of its size",
+        ),
+        (|p| p.buffers.push(9), "a buffer that is no input"),
+        (
+            |p| p.outputs[0].elements = Size::fixed(1),
+            "the elements of \"y\" are not its shape's",
+        ),
+        (
+            |p| p.outputs[0].place = Place::Constant(9),
+            "Constant(9) is not there",
+        ),
+        (
+            |p| p.matrices[0].pieces.clear(),
+            "matrices without rows, of parts of blocks, or larger than any file",
+        ),
+        (
+            |p| p.slots[0][0].dims = vec![9],
+            "slot 0: a size of unknown dimensions, or of too many: [9]",
+        ),
+        (
+            |p| p.slots[0][0].dims = vec![0; 9],
+            "slot 0: a size of unknown dimensions, or of too many: [0, 0, 0, 0, 0, 0, 0, 0, 0]",
+        ),
+        (|p| p.stages[0].calls = 99, "its stages are not in order"),
+        (
+            |p| p.stages[0].made[0].elements = Size::fixed(1),
+            "\"embed.0\" does not fit its slot",
+        ),
+        (|p| p.stages[0].made[0].slot = 99, "Slot(99) is not there"),
+        (|p| drop(p.stages.pop()), "calls in no stage"),
+        (
+            |p| p.customs.push(p.customs[0].clone()),
+            "two kernels of \"spread\"",
+        ),
+    ];
+    let told: Vec<String> = rows.iter().map(|(change, _)| said(*change)).collect();
+    let expected: Vec<&str> = rows.iter().map(|(_, expected)| *expected).collect();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn a_forged_call_is_refused() {
+    let rows: &[(fn(&mut Program), &str)] = &[
+        (
+            |p| p.calls[0].kernels[0].0 = "nothing".into(),
+            "call 0 (embed table): there is no kernel \"nothing\"",
+        ),
+        (
+            |p| p.calls[0].kernels[0].1 = 7,
+            "call 0 (embed table): embed.q8_0.baseline is not for 7 rows",
+        ),
+        (
+            |p| p.calls[0].kernels.clear(),
+            "call 0 (embed table): no kernel",
+        ),
+        (
+            |p| p.calls[4].kernels.truncate(1),
+            "call 4 (linear w): no kernel for many rows",
+        ),
+        (
+            |p| {
+                let other = p.calls[0].kernels[0].clone();
+                p.calls[1].kernels.insert(0, other);
+            },
+            "call 1 (rms_norm): rms_norm.baseline does not do what embed.q8_0.baseline does",
+        ),
+        (
+            |p| p.calls[0].params.clear(),
+            "call 0 (embed table): 0 words of parameters",
+        ),
+        (
+            |p| p.calls[0].bindings.truncate(3),
+            "call 0 (embed table): 3 bindings, but embed.q8_0.baseline takes 4",
+        ),
+        (
+            |p| p.calls[0].bindings[1] = Place::Vector(0),
+            "call 0 (embed table): it writes a weight",
+        ),
+        (
+            |p| p.calls[0].bindings[2] = Place::Matrix(0, 1),
+            "call 0 (embed table): Matrix(0, 1) has no such plane",
+        ),
+        (
+            |p| p.calls[0].bindings[2] = Place::Matrix(9, 0),
+            "call 0 (embed table): Matrix(9, 0) is not there",
+        ),
+        (
+            |p| p.calls[0].bindings[0] = Place::Slot(99),
+            "call 0 (embed table): Slot(99) is not there",
+        ),
+        (
+            |p| p.calls[0].grid[0].dims = vec![9],
+            "call 0 (embed table): a size of unknown dimensions, or of too many: [9]",
+        ),
+    ];
+    let told: Vec<String> = rows.iter().map(|(change, _)| said(*change)).collect();
+    let expected: Vec<&str> = rows.iter().map(|(_, expected)| *expected).collect();
+    assert_eq!(told, expected);
+}
+
+fn stored(graph: &Graph) -> Value {
+    serde_json::to_value(graph).unwrap()
+}
+
+#[test]
+fn a_graph_is_the_same_after_its_file() {
+    for graph in [graph(), transformer()] {
+        let read: Graph = serde_json::from_value(stored(&graph)).unwrap();
+        assert_eq!(read, graph);
+        for stage in graph.split(&[0..4, 4..graph.nodes().len()]).unwrap().stages {
+            let read: Graph = serde_json::from_value(stored(&stage.graph)).unwrap();
+            assert_eq!(read, stage.graph);
+        }
+    }
+}
+
+#[test]
+fn a_forged_graph_is_refused() {
+    let rows: &[(fn(&mut Value), &str)] = &[
+        (
+            |g| g["nodes"][0]["inputs"][1] = json!(99),
+            "it names value 99, but has only 14",
+        ),
+        (
+            |g| g["outputs"][0][1] = json!(14),
+            "it names value 14, but has only 14",
+        ),
+        (
+            |g| g["values"][7]["kind"] = json!({ "View": 99 }),
+            "it names value 99, but has only 14",
+        ),
+        (
+            |g| g["nodes"].as_array_mut().unwrap().swap(2, 3),
+            "mul.2 is read before it is made",
+        ),
+        (
+            |g| drop(g["nodes"].as_array_mut().unwrap().pop()),
+            "spread.6 is read before it is made",
+        ),
+        (
+            |g| g["nodes"][5] = g["nodes"][4].clone(),
+            "linear.4 is there before linear makes it",
+        ),
+        (
+            |g| g["values"][3]["kind"] = json!("Input"),
+            "linear: the weight must be a weight of known size, but w is none (matmul and gather take any value) (reshape.10: f32[tokens, 32], w: f32[8, 32])",
+        ),
+        (
+            |g| g["values"][11]["shape"][1]["Fixed"] = json!(9),
+            "linear: its results are not what it makes (reshape.10: f32[tokens, 32], w: f32[8, 32])",
+        ),
+        (
+            |g| g["nodes"][3]["op"] = json!({ "Custom": 5 }),
+            "custom: it is none of the graph's extensions (mul.2: f32[tokens, 16, 2])",
+        ),
+        (
+            |g| g["customs"][0]["params"] = json!([]),
+            "spread: it takes 1 parameters, not 0 (print.5: f32[tokens, 8])",
+        ),
+        (
+            |g| g["nodes"][5]["op"] = json!({ "Print": 7 }),
+            "print: there is no label 7 (linear.4: f32[tokens, 8])",
+        ),
+        (
+            |g| g["constants"][0] = json!([1]),
+            "the constant constant.0 has not the numbers of [2]",
+        ),
+        (
+            |g| g["constants"] = json!([]),
+            "the constant constant.0 has not the numbers of [2]",
+        ),
+        (
+            |g| g["values"][7]["shape"][1]["Fixed"] = json!(9),
+            "reshape.7 is no view of rms_norm.1",
+        ),
+        (
+            |g| g["extensions"][0]["declaration"]["workgroup_size"] = json!([0, 1, 1]),
+            "the custom op \"spread\": a workgroup has no invocations",
+        ),
+    ];
+    let said = |(change, _): &(fn(&mut Value), &str)| {
+        let mut forged = stored(&graph());
+        change(&mut forged);
+        let error = serde_json::from_value::<Graph>(forged).unwrap_err();
+        error.to_string()
+    };
+    let told: Vec<String> = rows.iter().map(said).collect();
+    let expected = rows
+        .iter()
+        .map(|(_, said)| format!("the graph \"small\": {said}"));
+    assert_eq!(told, expected.collect::<Vec<_>>());
+}
+
+/// Where all numbers, texts and lists are in a value.
+fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, part) in fields {
+                pointers(part, &format!("{at}/{name}"), found);
+            }
+        }
+        Value::Array(list) => {
+            found.push(at.into());
+            for (i, part) in list.iter().enumerate() {
+                pointers(part, &format!("{at}/{i}"), found);
+            }
+        }
+        _ => found.push(at.into()),
+    }
+}
+
+/// Changes one place: a number becomes another, a text one from elsewhere, a list has a part more, less,
+/// or elsewhere.
+fn change(value: &mut Value, place: usize, number: u32) {
+    let mut all = Vec::new();
+    pointers(value, "", &mut all);
+    let texts = all.iter().filter_map(|at| value.pointer(at)?.as_str());
+    let texts: Vec<String> = texts.map(str::to_string).collect();
+    let at = number as usize;
+    match value.pointer_mut(&all[place % all.len()]).unwrap() {
+        Value::String(text) => *text = texts[at % texts.len()].clone(),
+        Value::Array(list) if list.is_empty() => list.push(json!(number)),
+        Value::Array(list) => {
+            let (i, to) = (at % list.len(), place % list.len());
+            match number % 3 {
+                0 => drop(list.remove(i)),
+                1 => list.insert(to, list[i].clone()),
+                _ => list.swap(i, to),
+            }
+        }
+        other => *other = json!(number),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    /// Whatever stands in its file: what is read as a graph is compiled or refused, and what is
+    /// compiled passes for a program.
+    #[test]
+    fn no_forged_graph_panics(
+        is_small: bool,
+        changes in prop::collection::vec(
+            (any::<usize>(), prop_oneof![6 => 0u32..24, 1 => Just(32), 1 => any::<u32>()]),
+            1..4,
+        ),
+    ) {
+        let mut forged = stored(&if is_small { graph() } else { transformer() });
+        for (place, number) in changes {
+            change(&mut forged, place, number);
+        }
+        if let Ok(read) = serde_json::from_value::<Graph>(forged) {
+            let _ = (read.to_string(), read.to_dot(), read.split(&[0..2, 2..read.nodes().len()]));
+            if let Ok(program) = compile(&read, &Capabilities::BASELINE) {
+                prop_assert_eq!(program.check(), Ok(()));
+            }
+        }
+    }
+}
