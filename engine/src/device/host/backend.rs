@@ -220,3 +220,23 @@ impl Backend for HostDevice {
         super::memory::free_memory()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+
+    #[test]
+    fn a_kernel_without_a_twin_is_told() {
+        let kernel: &'static Kernel = Box::leak(Box::new(Kernel {
+            op: "nothing",
+            name: "nothing.baseline",
+            ..*wisp_shaders::kernels().first().unwrap()
+        }));
+        let made = Device::host(1).unwrap().pipeline(kernel);
+        assert_eq!(
+            made.unwrap_err().to_string(),
+            "host CPU refused nothing.baseline: the host has no twin of it"
+        );
+    }
+}

@@ -174,9 +174,21 @@ mod tests {
     #[test]
     fn wrong_ranges_and_sizes_are_errors() {
         let buffer = HostBuffer::new(8).unwrap();
-        assert!(buffer.write(7, &[0; 2]).is_err());
-        assert!(buffer.read(usize::MAX, &mut [0; 2]).is_err());
-        assert!(HostBuffer::new(usize::MAX).is_err());
+        assert_eq!(
+            buffer.write(7, &[0; 2]).unwrap_err().to_string(),
+            "bytes 7..7+2 lie outside of a buffer of 8"
+        );
+        assert_eq!(
+            buffer
+                .read(usize::MAX, &mut [0; 2])
+                .unwrap_err()
+                .to_string(),
+            format!("bytes {0}..{0}+2 lie outside of a buffer of 8", usize::MAX)
+        );
+        assert_eq!(
+            HostBuffer::new(usize::MAX).unwrap_err().to_string(),
+            format!("the host has no {} bytes of memory left", usize::MAX)
+        );
         assert!(HostBuffer::new(0).unwrap().read(0, &mut []).is_ok());
     }
 }

@@ -14,7 +14,8 @@ pub(super) fn conv2d(args: &Args) -> Result<(), HostError> {
         ("out_channels", p.out_channels),
     ] {
         if p.groups == 0 || channels % p.groups != 0 || channels == 0 {
-            return Err(args.value(what, "a multiple of the groups", channels));
+            let expected = format!("a multiple of {} groups", p.groups);
+            return Err(args.value(what, expected, channels));
         }
     }
     let plane = size(&[p.out_height, p.out_width]);

@@ -13,7 +13,8 @@ pub(super) fn lora_expand(args: &Args) -> Result<(), HostError> {
     let (rows, rank, b_rows) = (p.rows as usize, p.rank as usize, p.b_rows as usize);
     let first = p.first_row as usize;
     if first.saturating_add(rows) > b_rows {
-        return Err(args.value("rows", format!("at most {b_rows} - {first}"), p.rows));
+        let most = format!("at most {}", b_rows.saturating_sub(first));
+        return Err(args.value("rows", most, p.rows));
     }
     let bounds = [p.second, p.third].map(|bound| (bound as usize).clamp(first, first + rows));
     if bounds[0] > bounds[1] {

@@ -45,10 +45,11 @@ pub(super) fn adapters(
     let slots = args.read_all::<f32>(4)?.len() / matrix.max(1);
     let of = |[sequence, _]: &[u32; 2]| {
         let adapter = adapters.get(*sequence as usize).ok_or_else(|| {
-            args.value("sequence", format!("below {}", adapters.len()), *sequence)
+            let sequences = adapters.len();
+            args.value("a sequence", format!("less than {sequences}"), *sequence)
         })?;
         if *adapter as usize > slots {
-            return Err(args.value("adapter", format!("at most {slots}"), *adapter));
+            return Err(args.value("an adapter", format!("at most {slots}"), *adapter));
         }
         Ok(adapter.checked_sub(1).map(|slot| slot as usize))
     };

@@ -20,17 +20,16 @@ pub(super) fn map(args: &Args) -> Result<(), HostError> {
             .zip(x.par_chunks(CHUNK))
             .for_each(|(out, x)| f(x, out));
     };
+    let wrong = || args.value("kind", "0 to 3, 8, 9 or 16 to 33", p.kind);
     match p.kind {
         8 => each(&|x, out| elements(x, out, |x| p.factor * x)),
         9 => each(&|x, out| elements(x, out, |x| p.factor * (x / p.factor).tanh())),
         kind if kind >= 16 => {
-            let function = function(kind);
-            let function = function.ok_or_else(|| args.value("kind", "at most 33", kind))?;
+            let function = function(kind).ok_or_else(wrong)?;
             each(&|x, out| elements(x, out, function));
         }
         kind => {
-            let multiply = multiply(kind)
-                .ok_or_else(|| args.value("kind", "0 to 3, 8, 9 or 16 to 33", kind))?;
+            let multiply = multiply(kind).ok_or_else(wrong)?;
             let ones = vec![1.0; CHUNK.min(x.len())];
             each(&|x, out| multiply(x, &ones, out));
         }

@@ -37,7 +37,8 @@ pub(super) fn sample(args: &Args) -> Result<(), HostError> {
             return Err(args.value("a step", format!("less than {steps}"), s.step));
         }
         let end = (s.sequence as usize + 1).saturating_mul(p.max_biases as usize);
-        if s.biases > p.max_biases || end > biases.len() {
+        args.read::<Bias>(7, end)?;
+        if s.biases > p.max_biases {
             return Err(args.value("biases", format!("at most {}", p.max_biases), s.biases));
         }
         if s.scored != 0 && words == 0 {

@@ -14,7 +14,11 @@ impl<'a> Places<'a> {
         let places = Places(dims.ok_or_else(|| args.value("rank", "at most 8", rank))?);
         match u32::try_from(places.len()) {
             Ok(_) => Ok(places),
-            Err(_) => Err(args.value("the number of places", "32 bits", places.len() as u64)),
+            Err(_) => Err(args.value(
+                "the number of places",
+                "less than 2^32",
+                places.len() as u64,
+            )),
         }
     }
 

@@ -60,25 +60,34 @@ pub(super) fn numbers(seed: u32, len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
+/// A sum in `f64`, and its size: its own, or that of its terms by their squares where they cancel. It is
+/// relative to the terms that a sum is rounded, not to what is left of them.
+pub(super) fn sum(terms: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (sum, squares) = terms.fold((0.0, 0.0), |(sum, squares), term| {
+        (sum + term, squares + term * term)
+    });
+    (sum, sum.abs().max(squares.sqrt()))
+}
+
 /// Asserts that the normalised error `|a - b| / |b|` is within a bound; NaN never is.
 pub(super) fn assert_close(actual: &[f32], expected: &[f64], bound: f64) {
+    let sized: Vec<(f64, f64)> = expected.iter().map(|e| (*e, e.abs())).collect();
+    assert_sums_close(actual, &sized, bound);
+}
+
+/// [`assert_close`], relative to sizes that stand beside the numbers: those of [`sum`].
+pub(super) fn assert_sums_close(actual: &[f32], expected: &[(f64, f64)], bound: f64) {
     assert_eq!(actual.len(), expected.len());
     let square = |v: f64| v * v;
-    let norm: f64 = expected.iter().map(|e| square(*e)).sum();
-    let error: f64 = actual
-        .iter()
-        .zip(expected)
-        .map(|(a, e)| square(f64::from(*a) - e))
-        .sum();
+    let norm: f64 = expected.iter().map(|(_, size)| square(*size)).sum();
+    let off = |(a, (e, _)): (&f32, &(f64, f64))| (f64::from(*a) - e).abs();
+    let errors: Vec<f64> = actual.iter().zip(expected).map(off).collect();
+    let error: f64 = errors.iter().map(|error| square(*error)).sum();
     let error = (error / norm.max(1e-30)).sqrt();
     if error.is_nan() || error > bound {
-        let worst = |(_, (a, e)): &(usize, (&f32, &f64))| (f64::from(**a) - **e).abs();
-        let (i, (a, e)) = actual
-            .iter()
-            .zip(expected)
-            .enumerate()
-            .max_by(|x, y| worst(x).total_cmp(&worst(y)))
-            .unwrap();
+        let worst = errors.iter().enumerate().max_by(|x, y| x.1.total_cmp(y.1));
+        let i = worst.unwrap().0;
+        let (a, (e, _)) = (actual[i], expected[i]);
         panic!("error {error:e} > {bound:e}; worst: element {i} is {a}, expected {e}");
     }
 }

@@ -1,0 +1,206 @@
+//! Draws: what is drawn how often, and what is written beside.
+
+use proptest::prelude::*;
+use wisp_shaders::params::*;
+
+use super::super::testing::{buffer, contents, run};
+use super::zeros;
+
+#[derive(Clone, Debug)]
+struct Draw {
+    logits: Vec<f32>,
+    seen: Vec<u32>,
+    settings: SampleSettings,
+}
+
+/// The token, after checking what else is written.
+fn sampled(draw: &Draw) -> u32 {
+    let vocab = draw.logits.len();
+    let params = SampleParams {
+        rows: 1,
+        vocab: vocab as u32,
+        max_biases: 1,
+        score_words: 3,
+    };
+    let mut counts = vec![0u32; 2 * vocab];
+    for token in &draw.seen {
+        counts[vocab + *token as usize] = IN_PROMPT;
+    }
+    let settings = SampleSettings {
+        sequence: 1,
+        step: 2,
+        position: 9,
+        ..draw.settings
+    };
+    let (settings_buffer, counts_buffer) = (buffer(&[settings]), buffer(&counts));
+    let (tokens, index, out) = (zeros::<u32>(1), zeros::<[u32; 2]>(1), zeros::<u32>(3));
+    let bound = [
+        &buffer(&draw.logits),
+        &settings_buffer,
+        &counts_buffer,
+        &tokens,
+        &index,
+        &out,
+        &zeros::<[u32; 4]>(2),
+        &zeros::<u32>(9),
+    ];
+    run("sample", params, &bound).unwrap();
+    let token = contents::<u32>(&tokens)[0];
+    assert_eq!(contents::<u32>(&index), [1, 9]);
+    // A logit that is not finite is reported.
+    let finite = draw.logits[token as usize].is_finite();
+    let reported = if finite { token } else { u32::MAX };
+    assert_eq!(contents::<u32>(&out), [0, 0, reported]);
+    if settings.repetition_penalty != 1.0 {
+        counts[vocab + token as usize] += 1;
+    }
+    assert_eq!(contents::<u32>(&counts_buffer), counts);
+    let after = SampleSettings {
+        step: 3,
+        position: 10,
+        ..settings
+    };
+    // By bytes, for NaN's sake.
+    assert_eq!(contents::<u8>(&settings_buffer), bytemuck::bytes_of(&after));
+    token
+}
+
+const PLAIN: SampleSettings = SampleSettings {
+    temperature: 1.0,
+    top_k: 0,
+    top_p: 1.0,
+    min_p: 0.0,
+    repetition_penalty: 1.0,
+    presence_penalty: 0.0,
+    frequency_penalty: 0.0,
+    seed: 0,
+    step: 0,
+    sequence: 0,
+    position: 0,
+    forced: DRAWN,
+    biases: 0,
+    scored: 0,
+};
+
+/// How often each token comes in many draws.
+fn frequencies(logits: &[f32], seen: &[u32], settings: SampleSettings) -> Vec<f64> {
+    let mut counts = vec![0.0; logits.len()];
+    const DRAWS: u32 = 20_000;
+    for seed in 0..DRAWS {
+        let settings = SampleSettings { seed, ..settings };
+        let draw = Draw {
+            logits: logits.to_vec(),
+            seen: seen.to_vec(),
+            settings,
+        };
+        counts[sampled(&draw) as usize] += 1.0 / f64::from(DRAWS);
+    }
+    counts
+}
+
+fn assert_frequencies(actual: &[f64], weights: &[f64]) {
+    let total: f64 = weights.iter().sum();
+    for (actual, weight) in actual.iter().zip(weights) {
+        // Four standard deviations of 20,000 draws, at most.
+        let bound = if *weight == 0.0 { 0.0 } else { 0.0142 };
+        assert!(
+            (actual - weight / total).abs() <= bound,
+            "{actual} for {}",
+            weight / total
+        );
+    }
+}
+
+#[test]
+fn draws_follow_the_distribution() {
+    let weights = [0.1f64, 0.4, 0.25, 0.05, 0.2];
+    let logits = weights.map(|w| w.ln() as f32);
+    assert_frequencies(&frequencies(&logits, &[], PLAIN), &weights);
+    let halved = SampleSettings {
+        temperature: 0.5,
+        ..PLAIN
+    };
+    assert_frequencies(&frequencies(&logits, &[], halved), &weights.map(|w| w * w));
+    let top_k = SampleSettings { top_k: 3, ..PLAIN };
+    assert_frequencies(
+        &frequencies(&logits, &[], top_k),
+        &[0.0, 0.4, 0.25, 0.0, 0.2],
+    );
+    let top_p = SampleSettings {
+        top_p: 0.6,
+        ..PLAIN
+    };
+    assert_frequencies(
+        &frequencies(&logits, &[], top_p),
+        &[0.0, 0.4, 0.25, 0.0, 0.0],
+    );
+    // Over what top-k leaves: 0.4 and 0.25 of 0.65.
+    let both = SampleSettings {
+        top_k: 2,
+        top_p: 0.6,
+        ..PLAIN
+    };
+    assert_frequencies(&frequencies(&logits, &[], both), &[0.0, 1.0, 0.0, 0.0, 0.0]);
+    let min_p = SampleSettings {
+        min_p: 0.3,
+        ..PLAIN
+    };
+    assert_frequencies(
+        &frequencies(&logits, &[], min_p),
+        &[0.0, 0.4, 0.25, 0.0, 0.2],
+    );
+    let penalty = SampleSettings {
+        repetition_penalty: 2.0,
+        ..PLAIN
+    };
+    assert_frequencies(
+        &frequencies(&logits, &[1, 4], penalty),
+        &[0.1, 0.16, 0.25, 0.05, 0.04],
+    );
+}
+
+#[test]
+fn greedy_draws() {
+    let greedy = SampleSettings {
+        temperature: 0.0,
+        repetition_penalty: 4.0,
+        ..PLAIN
+    };
+    let draw = |logits: &[f32], seen: &[u32]| {
+        sampled(&Draw {
+            logits: logits.to_vec(),
+            seen: seen.to_vec(),
+            settings: greedy,
+        })
+    };
+    assert_eq!(draw(&[1.0, 3.0, 3.0, 2.0], &[]), 1);
+    assert_eq!(draw(&[1.0, 3.0, 3.0, 2.0], &[1]), 2);
+    assert_eq!(draw(&[-1.0, -3.0, -5.0], &[0]), 1);
+    assert_eq!(draw(&[f32::NAN; 40], &[]), 0);
+    assert_eq!(
+        draw(&[f32::NAN, f32::NEG_INFINITY, -1.0, f32::INFINITY], &[]),
+        3
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_logits_and_settings_give_a_token(
+        logits in proptest::collection::vec(
+            prop_oneof![Just(f32::NAN), Just(f32::INFINITY), Just(f32::NEG_INFINITY), any::<f32>(), -9f32..9.0],
+            1..70,
+        ),
+        temperature in prop_oneof![Just(f32::NAN), any::<f32>(), 0f32..2.0],
+        top_k in 0u32..80,
+        top_p in prop_oneof![Just(f32::NAN), -1f32..2.0],
+        min_p in prop_oneof![Just(f32::NAN), -1f32..2.0],
+        repetition_penalty in prop_oneof![Just(0f32), Just(f32::NAN), any::<f32>()],
+        seed: u32,
+    ) {
+        let settings =
+            SampleSettings { temperature, top_k, top_p, min_p, repetition_penalty, seed, ..PLAIN };
+        let len = logits.len();
+        let token = sampled(&Draw { logits, seen: vec![0], settings });
+        prop_assert!((token as usize) < len);
+    }
+}
