@@ -235,7 +235,12 @@ fn what_is_wrong_with_a_file_is_told() {
             "{end}"
         );
     }
-    assert!(error(&[&bytes[..], &[0]].concat()).contains("damaged"));
+    let damaged = |actual, expected| {
+        format!("the compiled model is damaged: it has {actual} bytes instead of {expected}")
+    };
+    assert_eq!(error(&bytes[..67]), damaged(67, 68));
+    let longer = [&bytes[..], &[0]].concat();
+    assert_eq!(error(&longer), damaged(bytes.len() + 1, bytes.len()));
     let changed = |at: usize| {
         let mut changed = bytes.clone();
         changed[at] ^= 1;
@@ -255,6 +260,23 @@ fn what_is_wrong_with_a_file_is_told() {
     let mut huge = bytes.clone();
     huge[60..68].copy_from_slice(&u64::MAX.to_le_bytes());
     assert!(error(&sealed(huge)).contains("cannot have"));
+    // Contents that end too early, or too late.
+    let contents = &bytes[68..bytes.len() - 32];
+    let said = |contents: &[u8]| {
+        let len = (contents.len() as u64).to_le_bytes();
+        error(&sealed([&bytes[..60], &len, contents, &[0; 32]].concat()))
+    };
+    let expected = |problem| {
+        format!("the compiled model's contents cannot be read: {problem}: compile it again")
+    };
+    assert_eq!(
+        said(&contents[..contents.len() - 1]),
+        expected("Hit the end of buffer, expected more data")
+    );
+    assert_eq!(
+        said(&[contents, &[0, 0]].concat()),
+        expected("2 bytes follow them")
+    );
 }
 
 /// Numbers that are the same in every run (Marsaglia's xorshift).
@@ -433,6 +455,7 @@ fn targets_compile_here_and_say_what_they_cannot() {
     assert!(matches!(&error, TargetError::Refused { problems, .. } if problems.len() > 3));
     let error = error.to_string();
     for words in [
+        "browser cannot run ",
         "rms_norm",
         "invocations of a workgroup, there are 32",
         "table (",

@@ -290,7 +290,97 @@ pub(super) fn lacking(kernel: &Kernel, device: &Capabilities) -> Option<String> 
 
 #[cfg(test)]
 mod tests {
+    use wisp_shaders::Needs;
+
     use super::*;
+    use crate::{
+        compiler::compile,
+        graph::{DType, Graph, Op},
+        shape,
+        weights::Encoding,
+    };
+
+    /// Each limit by itself, in words.
+    #[test]
+    fn what_a_device_lacks_is_told() {
+        let kernel = Kernel {
+            name: "kernel",
+            workgroup_size: [8, 8, 1],
+            bindings: &[Access::Uniform, Access::Read, Access::Write],
+            needs: Needs {
+                subgroups: true,
+                f16: true,
+                min_subgroup_size: 16,
+            },
+            workgroup_bytes: 512,
+            ..*wisp_shaders::kernels().first().unwrap()
+        };
+        let enough = Capabilities {
+            max_workgroup_invocations: 64,
+            max_workgroup_bytes: 512,
+            max_storage_buffers: 2,
+            subgroups: true,
+            min_subgroup_size: 16,
+            f16: true,
+            ..Capabilities::BASELINE
+        };
+        assert_eq!(lacking(&kernel, &enough), None);
+        let rows: [(fn(&mut Capabilities), &str); 6] = [
+            (|c| c.subgroups = false, "subgroups"),
+            (|c| c.f16 = false, "f16"),
+            (
+                |c| c.min_subgroup_size = 8,
+                "16 invocations of a subgroup, there are 8",
+            ),
+            (
+                |c| c.max_workgroup_invocations = 63,
+                "64 invocations of a workgroup, there are 63",
+            ),
+            (
+                |c| c.max_workgroup_bytes = 511,
+                "512 bytes of workgroup memory, there are 511",
+            ),
+            (
+                |c| c.max_storage_buffers = 1,
+                "2 storage buffers, there are 1",
+            ),
+        ];
+        for (less, needed) in rows {
+            let mut poor = enough.clone();
+            less(&mut poor);
+            let expected = format!("kernel (it needs {needed})");
+            assert_eq!(lacking(&kernel, &poor), Some(expected));
+        }
+    }
+
+    #[test]
+    fn a_weight_that_is_too_large_is_told() {
+        let mut graph = Graph::new("large");
+        let ids = graph.input("ids", DType::U32, shape!["tokens"]);
+        let table = graph.weight("table", Encoding::Q8_0, shape![64u64, 32u64]);
+        let rows = graph.add(Op::Embed { scale: 1.0 }, &[ids, table]).unwrap();
+        graph.output("rows", rows);
+        let program = compile(&graph, &Capabilities::HOST).unwrap();
+        let said = |binding, buffer| {
+            let target = Target {
+                capabilities: Capabilities {
+                    max_binding_bytes: binding,
+                    max_buffer_bytes: buffer,
+                    ..Capabilities::BASELINE
+                },
+                ..Target::named("browser").unwrap()
+            };
+            target.check(&program).unwrap_err().to_string()
+        };
+        assert_eq!(
+            said(2047, 4096),
+            "browser cannot run table (2048 bytes in one binding, there at most 2047)"
+        );
+        assert_eq!(
+            said(2048, 2048),
+            "browser cannot run table (2304 bytes in one buffer, there at most 2048)"
+        );
+    }
 
     #[test]
     fn names_are_found_or_explained() {

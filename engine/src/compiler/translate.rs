@@ -152,14 +152,32 @@ mod tests {
         }
     }
 
-    /// What WGSL cannot say is an error, not a panic.
+    /// What cannot be read, what does not hold, and what is not there are errors, not panics.
     #[test]
     fn what_cannot_be_translated_is_told() {
-        let kernel = Kernel {
-            wgsl: "@compute @workgroup_size(1) fn main() { let x: u32 = 1.5; }",
-            ..*wisp_shaders::kernels().first().unwrap()
-        };
-        let error = translate(&kernel, ShaderLanguage::Msl).unwrap_err();
-        assert!(!error.is_empty());
+        use ShaderLanguage::{Hlsl, Msl, Spirv};
+        for (wgsl, language, expected) in [
+            (
+                "@compute @workgroup_size(1) fn main() { let x: u32 = 1.5; }",
+                Msl,
+                "the type of `x` is expected to be `u32`, but got `{AbstractFloat}`",
+            ),
+            (
+                "@compute @workgroup_size(0) fn main() {}",
+                Spirv,
+                "Entry point main at Compute is invalid: Workgroup size is out of range",
+            ),
+            (
+                "@compute @workgroup_size(1) fn other() {}",
+                Hlsl,
+                "entry point with stage Compute and name 'main' not found",
+            ),
+        ] {
+            let kernel = Kernel {
+                wgsl,
+                ..*wisp_shaders::kernels().first().unwrap()
+            };
+            assert_eq!(translate(&kernel, language).unwrap_err(), expected);
+        }
     }
 }

@@ -66,8 +66,8 @@ pub enum ArtefactError {
     )]
     Kernels,
     /// Occurs when the contents cannot be read, although the checksum is right.
-    #[error("the compiled model's contents cannot be read: {0}")]
-    Contents(postcard::Error),
+    #[error("the compiled model's contents cannot be read: {0}: compile it again")]
+    Contents(String),
     /// Occurs when a program in it cannot be run.
     #[error(transparent)]
     Program(#[from] ProgramError),
@@ -131,7 +131,7 @@ pub(super) fn identity() -> [Vec<u8>; 4] {
 }
 
 pub(super) fn write(about: &About, programs: &[&Program]) -> Result<Vec<u8>, ArtefactError> {
-    let contents = postcard::to_stdvec(&(about, programs)).map_err(ArtefactError::Contents)?;
+    let contents = postcard::to_stdvec(&(about, programs)).map_err(unreadable)?;
     let mut bytes = Vec::with_capacity(HEADER_BYTES + contents.len() + CHECKSUM_BYTES);
     bytes.extend(MAGIC);
     bytes.extend(FORMAT.to_le_bytes());
@@ -196,14 +196,19 @@ pub(super) fn read(bytes: &[u8]) -> Result<(About, Vec<Program>), ArtefactError>
         return Err(ArtefactError::Damaged);
     }
     let (contents, rest): ((About, Vec<Program>), _) =
-        postcard::take_from_bytes(&signed[HEADER_BYTES..]).map_err(ArtefactError::Contents)?;
+        postcard::take_from_bytes(&signed[HEADER_BYTES..]).map_err(unreadable)?;
     if !rest.is_empty() {
-        return Err(ArtefactError::Contents(postcard::Error::SerdeDeCustom));
+        let problem = format!("{} bytes follow them", rest.len());
+        return Err(ArtefactError::Contents(problem));
     }
     for program in &contents.1 {
         program.check()?;
     }
     Ok(contents)
+}
+
+fn unreadable(error: postcard::Error) -> ArtefactError {
+    ArtefactError::Contents(error.to_string())
 }
 
 fn length(expected: u64, bytes: &[u8]) -> ArtefactError {
