@@ -47,6 +47,9 @@ fn graph() -> Graph {
     graph
 }
 
+/// A change, and what is said of what it makes.
+type Row<T> = (fn(&mut T), &'static str);
+
 fn program() -> Program {
     compile(&graph(), &Capabilities::HOST).unwrap()
 }
@@ -70,7 +73,7 @@ fn sum(dim: u32) -> Sum {
 
 #[test]
 fn a_forged_program_is_refused() {
-    let rows: &[(fn(&mut Program), &str)] = &[
+    let rows: &[Row<Program>] = &[
         (
             |p| p.dims.push("tokens".into()),
             "two dimensions \"tokens\"",
@@ -138,7 +141,7 @@ fn a_forged_program_is_refused() {
 
 #[test]
 fn a_forged_call_is_refused() {
-    let rows: &[(fn(&mut Program), &str)] = &[
+    let rows: &[Row<Program>] = &[
         (
             |p| p.calls[0].kernels[0].0 = "nothing".into(),
             "call 0 (embed table): there is no kernel \"nothing\"",
@@ -214,7 +217,7 @@ fn a_graph_is_the_same_after_its_file() {
 
 #[test]
 fn a_forged_graph_is_refused() {
-    let rows: &[(fn(&mut Value), &str)] = &[
+    let rows: &[Row<Value>] = &[
         (
             |g| g["nodes"][0]["inputs"][1] = json!(99),
             "it names value 99, but has only 14",
@@ -276,7 +279,7 @@ fn a_forged_graph_is_refused() {
             "the custom op \"spread\": a workgroup has no invocations",
         ),
     ];
-    let said = |(change, _): &(fn(&mut Value), &str)| {
+    let said = |(change, _): &Row<Value>| {
         let mut forged = stored(&graph());
         change(&mut forged);
         let error = serde_json::from_value::<Graph>(forged).unwrap_err();

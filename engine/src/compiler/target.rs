@@ -325,7 +325,8 @@ mod tests {
             ..Capabilities::BASELINE
         };
         assert_eq!(lacking(&kernel, &enough), None);
-        let rows: [(fn(&mut Capabilities), &str); 6] = [
+        type Less = fn(&mut Capabilities);
+        let rows: [(Less, &str); 6] = [
             (|c| c.subgroups = false, "subgroups"),
             (|c| c.f16 = false, "f16"),
             (

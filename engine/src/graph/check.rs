@@ -45,6 +45,15 @@ impl Graph {
         for extension in &self.extensions {
             extension.check().map_err(|error| error.to_string())?;
         }
+        self.check_ids()?;
+        for value in &self.values {
+            self.check_value(value)?;
+        }
+        self.check_order()
+    }
+
+    /// Checks that every value that is named is there.
+    fn check_ids(&self) -> Result<(), String> {
         let nodes = self.nodes.iter();
         let used = nodes.flat_map(|node| node.inputs.iter().chain(&node.outputs));
         let viewed = self.values.iter().filter_map(|value| match &value.kind {
@@ -52,31 +61,31 @@ impl Graph {
             _ => None,
         });
         let outputs = self.outputs.iter().map(|(_, id)| id);
-        for ValueId(id) in used.chain(viewed).chain(outputs) {
-            if *id as usize >= self.values.len() {
-                return Err(format!(
-                    "it names value {id}, but has only {}",
-                    self.values.len()
-                ));
-            }
+        let len = self.values.len();
+        match used
+            .chain(viewed)
+            .chain(outputs)
+            .find(|id| id.0 as usize >= len)
+        {
+            None => Ok(()),
+            Some(ValueId(id)) => Err(format!("it names value {id}, but has only {len}")),
         }
-        for value in &self.values {
-            self.check_value(value)?;
-        }
-        let results = |value: &Value| value.kind == ValueKind::Node;
-        let mut made: Vec<bool> = self.values.iter().map(|value| !results(value)).collect();
+    }
+
+    /// Checks the nodes, and that each result is made once, before it is read.
+    fn check_order(&self) -> Result<(), String> {
+        let is_there = |value: &Value| value.kind != ValueKind::Node;
+        let mut made: Vec<bool> = self.values.iter().map(is_there).collect();
         let is_made = |made: &[bool], id: &ValueId| match made[self.storage(*id).0 as usize] {
             true => Ok(()),
-            false => Err(format!(
-                "{} is read before it is made",
-                self.value(*id).name
-            )),
+            false => {
+                let name = &self.value(*id).name;
+                Err(format!("{name} is read before it is made"))
+            }
         };
         for node in &self.nodes {
-            let inputs = node.inputs.iter();
-            inputs
-                .map(|id| is_made(&made, id))
-                .collect::<Result<(), String>>()?;
+            let mut inputs = node.inputs.iter();
+            inputs.try_for_each(|id| is_made(&made, id))?;
             self.check_node(node)?;
             for id in &node.outputs {
                 if std::mem::replace(&mut made[id.0 as usize], true) {
@@ -85,8 +94,8 @@ impl Graph {
                 }
             }
         }
-        let outputs = self.outputs.iter();
-        outputs.map(|(_, id)| is_made(&made, id)).collect()
+        let mut outputs = self.outputs.iter();
+        outputs.try_for_each(|(_, id)| is_made(&made, id))
     }
 
     fn check_value(&self, value: &Value) -> Result<(), String> {
@@ -167,7 +176,7 @@ mod tests {
         let mut graph = Graph::new("stored");
         let x = graph.input("x", DType::F32, shape!["n"]);
         let two = graph.constant(&[2.0], shape![1u64]).unwrap();
-        let y = graph.binary(crate::graph::Binary::Mul, x, two).unwrap();
+        let y = graph.binary(Binary::Mul, x, two).unwrap();
         let y = graph.print(y, "y").unwrap();
         graph.output("y", y);
         let bytes = postcard::to_stdvec(&graph).unwrap();

@@ -70,18 +70,15 @@ fn wrong_arguments_are_errors() {
     );
 }
 
+/// Products that overflow count as more than there can be.
 #[test]
 fn sizes_that_overflow_are_errors() {
     let most = u32::MAX;
-    let spare: Vec<HostBuffer> = (0..8).map(|_| zeros::<f32>(64)).collect();
-    let all: Vec<&HostBuffer> = spare.iter().collect();
     let rows = RowsParams {
         rows: most,
         cols: most,
     };
-    assert!(run("softmax", rows, &all).is_err());
-    assert!(run("argmax", rows, &all).is_err());
-    let params = MatmulParams {
+    let matmul = MatmulParams {
         tokens: most,
         rows: most,
         cols: most - 31,
@@ -89,8 +86,7 @@ fn sizes_that_overflow_are_errors() {
         out_stride: most,
         ..Default::default()
     };
-    assert!(run("matmul.q4_0", params, &all).is_err());
-    let params = AttentionParams {
+    let attention = AttentionParams {
         tokens: most,
         heads: most,
         kv_heads: most,
@@ -99,7 +95,23 @@ fn sizes_that_overflow_are_errors() {
         max_pages: most,
         ..Default::default()
     };
-    assert!(run("attention.f32", params, &all).is_err());
+    for (op, said, elements) in [
+        ("softmax", said("softmax", rows, &[]), 18446744065119617025),
+        ("argmax", said("argmax", rows, &[]), 18446744065119617025),
+        (
+            "matmul.q4_0",
+            said("matmul.q4_0", matmul, &[]),
+            18446743931975630880,
+        ),
+        (
+            "attention.f32",
+            said("attention.f32", attention, &[]),
+            u64::MAX,
+        ),
+    ] {
+        let expected = format!("{op}: binding 1 needs {elements} elements, 256 are bound");
+        assert_eq!(said, expected);
+    }
 }
 
 /// What an op says of these parameters, over zeros but for some bindings.
@@ -462,8 +474,9 @@ fn wrong_sizes_are_told() {
     wrong!("rope_kv_write.f32", turned_write,
         rotary_dim = 6 => "rotary_dim must be even and at most 4, it is 6",
     );
-    wrong!("route", RouteParams::default(), chosen = 1 => "chosen must be at most 0, it is 1",);
-    wrong!("top_k", TopKParams::default(), k = 1 => "k must be at most 0, it is 1",);
+    let (route, top_k) = (RouteParams::default(), TopKParams::default());
+    wrong!("route", route, chosen = 1 => "chosen must be at most 0, it is 1",);
+    wrong!("top_k", top_k, k = 1 => "k must be at most 0, it is 1",);
     for (expected, said) in all {
         assert_eq!(said, expected);
     }
