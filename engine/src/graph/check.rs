@@ -168,7 +168,10 @@ impl Graph {
 
 #[cfg(test)]
 mod tests {
-    use crate::{graph::DType, graph::Graph, shape};
+    use crate::{
+        graph::{Binary, DType, Graph},
+        shape,
+    };
 
     /// By the order of the fields too, where a format does not store their names.
     #[test]
