@@ -64,6 +64,7 @@ test("a custom op computes what its kernel says, and is looked into", options, a
   assert.equal(actual.length, heat.length);
   actual.forEach((value, i) => assert.ok(Math.abs(value - spread(Math.floor(i / cols), i % cols)) < 1e-6, `element ${i} is ${value}`));
   await assert.rejects(run(source.replace("var more = 0.0;", "var more = nothing;"), heat), /refused [\s\S]*var more = nothing;/);
+  await site.page.evaluate(prepare, true);
   // What is looked at while a model runs is waited for, which only asynchronous calls can do here.
   const debug = "nan-check,sync";
   assert.deepEqual(await run(source, heat, { debug }), actual);

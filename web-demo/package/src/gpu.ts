@@ -16,8 +16,8 @@ interface Coming {
 
 /** By what wgpu holds in their places. */
 const coming = new WeakMap<object, Coming>();
-let compiling: Promise<void>[] = [];
-let failure: GPUPipelineError | undefined;
+/** Those that nobody has waited for to the end. */
+const compiling = new Set<Promise<void>>();
 
 /** Lets a device compile pipelines asynchronously, and gives wgpu what stands for them until they are needed. */
 function compileAsynchronously(device: GPUDevice): void {
@@ -26,8 +26,10 @@ function compileAsynchronously(device: GPUDevice): void {
     const place = {} as GPUComputePipeline;
     const one: Coming = { pipeline: undefined, now: () => now(descriptor) };
     coming.set(place, one);
-    const done = (pipeline: GPUComputePipeline) => void (one.pipeline = pipeline);
-    compiling.push(device.createComputePipelineAsync(descriptor).then(done, (error) => void (failure ??= error)));
+    const done = device.createComputePipelineAsync(descriptor).then((pipeline) => void (one.pipeline = pipeline));
+    // A failure is for whoever waits.
+    done.catch(() => {});
+    compiling.add(done);
     return place;
   };
 }
@@ -42,8 +44,11 @@ function wrapSetPipeline(): void {
 
 /** Waits for the pipelines that are being compiled. */
 export async function compiled(): Promise<void> {
-  await Promise.all(compiling);
-  if (failure) throw new WispError("Internal", `the browser cannot compile a kernel: ${failure.message}`, failure);
+  const waited = [...compiling];
+  const ended = await Promise.allSettled(waited);
+  for (const one of waited) compiling.delete(one);
+  const failed = ended.find((one) => one.status === "rejected");
+  if (failed) throw new WispError("Internal", `the browser cannot compile a kernel: ${failed.reason.message}`, failed.reason);
 }
 
 /** wgpu asks the browser for no subgroups, even where there are some. This asks for them. */
@@ -72,8 +77,7 @@ export async function prepare(baseline: boolean): Promise<void> {
   }
   baselineOnly = baseline;
   opened = undefined;
-  compiling = [];
-  failure = undefined;
+  compiling.clear();
 }
 
 /** The engine's device, once it is open. */
