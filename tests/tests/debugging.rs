@@ -231,16 +231,27 @@ fn prints(place: Place) {
         (names, bytes)
     };
     let (names, bytes) = files(PrintStyle::Binary);
-    assert_eq!(names, ["negative.3.bin", "the_end.3.bin", "the_end~2.3.bin"]);
+    assert_eq!(
+        names,
+        ["negative.3.bin", "the_end.3.bin", "the_end~2.3.bin"]
+    );
     let negative: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes[0]);
     assert_eq!(
         negative,
         (0..16).map(|i| -(i as f32) - 0.5).collect::<Vec<_>>()
     );
     let (names, bytes) = files(PrintStyle::BinaryCheckpoint);
-    assert_eq!(names, ["negative.4", "the_end.4", "the_end~2.4"].map(|name| name.to_string() + ".safetensors"));
+    assert_eq!(
+        names,
+        ["negative.4", "the_end.4", "the_end~2.4"].map(|name| name.to_string() + ".safetensors")
+    );
     let end = SafeTensors::deserialize(&bytes[1]).unwrap();
-    assert!(SafeTensors::deserialize(&bytes[2]).unwrap().tensor("the end").is_ok());
+    assert!(
+        SafeTensors::deserialize(&bytes[2])
+            .unwrap()
+            .tensor("the end")
+            .is_ok()
+    );
     let end = end.tensor("the/end").unwrap();
     assert_eq!(
         (end.shape(), end.dtype()),
@@ -462,10 +473,7 @@ fn asserts(place: Place) {
         };
         // The kernel of the op's table is called by the op, the step by the table.
         let kernel = op.split(' ').next().unwrap();
-        let said = format!(
-            "{}: {op} ({kernel}.{variant}): {expected}",
-            graph.name
-        );
+        let said = format!("{}: {op} ({kernel}.{variant}): {expected}", graph.name);
         let (done, lines) = run(AssertLevel::All, Some(&wrong));
         assert_eq!(done.unwrap_err(), said);
         assert_eq!(lines, [format!("error: {said}")]);

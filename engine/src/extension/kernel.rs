@@ -261,8 +261,14 @@ fn main() { x[0] = f32(p.x); }";
         renamed.name = "matmul.baseline".into();
         for (kernel, problem) in [
             (renamed, "has another one's name"),
-            (make("one", [1, 0, 1], 1), "has workgroups without invocations"),
-            (make("one", [1, 1, 1], 65), "is not one that a declaration makes"),
+            (
+                make("one", [1, 0, 1], 1),
+                "has workgroups without invocations",
+            ),
+            (
+                make("one", [1, 1, 1], 65),
+                "is not one that a declaration makes",
+            ),
         ] {
             let expected = format!("the kernel of the custom op \"one\" {problem}");
             assert_eq!(said(kernel), Err(expected));

@@ -210,7 +210,9 @@ mod tests {
     fn a_kernel_of_another_build_is_told() {
         let program = compile(&Graph::new("none"), &Capabilities::BASELINE).unwrap();
         assert_eq!(
-            kernel(&program, "teleport.baseline").unwrap_err().to_string(),
+            kernel(&program, "teleport.baseline")
+                .unwrap_err()
+                .to_string(),
             "the program needs the kernel teleport.baseline, which this version of Wisp does not \
              have: compile it again"
         );
