@@ -119,6 +119,9 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("kv_write.",      "baseline", "kv_write",      &["write"],   &[("WG", 64), ("CACHE", 5)], Suits::Any, ANY),
     variant("rope_kv_write.", "baseline", "rope_kv_write", &["write"],   &[("WG", 64), ("CACHE", 6)], Suits::Any, ANY),
     variant("norm_rope_kv_write.", "baseline", "rope_kv_write", &["norm", "write"], &[("WG", 64), ("CACHE", 6)], Suits::Any, ANY),
+    // Software: no barriers; few invocations, so that the heads of one token keep several cores busy.
+    variant("attention.",     "serial",   "attention_serial", &["serial"],              &[("WG", 4), ("CACHE", 2)], Suits::Software, ANY),
+    variant("full_attention.", "serial",  "attention_serial", &["serial", "both_ways"], &[("WG", 4), ("CACHE", 2)], Suits::Software, ANY),
     variant("attention.",     "baseline", "attention",     &[],            &[("WG", 64), ("CACHE", 2)], Suits::Any, ANY),
     variant("full_attention.", "baseline", "attention",    &["both_ways"], &[("WG", 64), ("CACHE", 2)], Suits::Any, ANY),
     variant("gated",          "baseline", "gated",         &[],         &[("WG", 256)], Suits::Any, ANY),
@@ -141,6 +144,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("top_k",          "baseline", "top_k",         &[],         &[("WG", 256)], Suits::Any, ANY),
     variant("measure_read",   "baseline", "measure_read",  &[],         &[("WG", 64)],  Suits::Any, ANY),
     variant("measure_fma",    "baseline", "measure_fma",   &[],         &[("WG", 64)],  Suits::Any, ANY),
+    variant("sample",         "small_plain_top_k", "sample", &["plain_top_k"], &[("WG", 32)], Suits::Software, ANY),
+    variant("sample",         "small",    "sample",        &[],         &[("WG", 32)],  Suits::Software, ANY),
     variant("sample",         "plain_top_k", "sample",     &["plain_top_k"], &[("WG", 256)], Suits::Any, ANY),
     variant("sample",         "baseline", "sample",        &[],         &[("WG", 256)], Suits::Any, ANY),
 ];
