@@ -1,7 +1,7 @@
 //! Sessions of several devices: what they are made of, and tensors between them.
 
 use wisp_engine::{
-    device::{Api, Device, DeviceSpec, Profile},
+    device::{Api, Buffer, Device, DeviceError, DeviceSpec, Dispatch, Profile, Usage},
     graph::{DType, Graph, Op},
     session::{InferenceSession, Tensor},
     shape,
@@ -58,6 +58,68 @@ fn devices_of_a_session() {
         assert_eq!(two.device().info().api, Api::Vulkan);
         assert!(!two.device().info().capabilities.subgroups);
         assert_eq!(two.devices()[1].info().api, Api::Host);
+    }
+}
+
+/// What is more than a device has, and what is not its own.
+#[test]
+fn what_a_device_refuses_is_told() {
+    let kernel = wisp_shaders::kernel("softmax.baseline").unwrap();
+    let host = Device::host(1).unwrap();
+    let ours = host.allocate("ours", 16, Usage::Storage).unwrap();
+    let all =
+        |device: &Device, buffer: &Buffer| device.bind(kernel, &[0, 1, 2].map(|_| buffer.whole()));
+    let said = |done: Result<(), DeviceError>| done.unwrap_err().to_string();
+    assert_eq!(
+        said(host.allocate("x", u64::MAX, Usage::Storage).map(drop)),
+        "host CPU is out of memory allocating 18446744073709551615 bytes for x: \
+         use a smaller model, context or batch"
+    );
+    assert_eq!(
+        said(host.bind(kernel, &[]).map(drop)),
+        "host CPU refused softmax.baseline: it has 3 bindings, 0 are given"
+    );
+    assert_eq!(
+        said(
+            host.bind(kernel, &[0, 8, 16].map(|at| ours.slice(at..at + 8)))
+                .map(drop)
+        ),
+        "ours: bytes 16..24 lie outside its 16"
+    );
+    if !Place::VulkanBaseline.is_here() {
+        return;
+    }
+    let spec: DeviceSpec = "vulkan".parse().unwrap();
+    let gpu = Device::open_blocking(&spec, Profile::Baseline, 0).unwrap();
+    let name = &gpu.info().name;
+    assert_eq!(
+        said(gpu.allocate("x", 1 << 29, Usage::Storage).map(drop)),
+        format!("x needs 536870912 bytes in one piece, but {name} allows 268435456")
+    );
+    let large = gpu.allocate("x", 200 << 20, Usage::Storage).unwrap();
+    assert_eq!(
+        said(all(&gpu, &large).map(drop)),
+        format!(
+            "x (bound to softmax.baseline) needs 209715200 bytes in one piece, \
+             but {name} allows 134217728"
+        )
+    );
+    let theirs = gpu.allocate("theirs", 16, Usage::Storage).unwrap();
+    let group = all(&host, &ours).unwrap();
+    let dispatch = Dispatch {
+        pipeline: &gpu.pipeline(kernel).unwrap(),
+        group: &group,
+        workgroups: [1; 3],
+    };
+    for (done, whose) in [
+        (host.write(&theirs, 0, &[0; 4]), "theirs"),
+        (gpu.write(&ours, 0, &[0; 4]), "ours"),
+        (all(&host, &theirs).map(drop), "theirs"),
+        (all(&gpu, &ours).map(drop), "ours"),
+        (host.submit([dispatch].into_iter()), kernel.name),
+        (gpu.submit([dispatch].into_iter()), kernel.name),
+    ] {
+        assert_eq!(said(done), format!("{whose} belongs to another device"));
     }
 }
 

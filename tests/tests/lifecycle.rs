@@ -268,6 +268,25 @@ fn wrong_weights_change_nothing() {
     );
 }
 
+/// An output that is a weight is there as long as the weights are.
+#[test]
+fn a_released_output_is_told() {
+    let mut graph = Graph::new("held");
+    let b = graph.weight("b", Encoding::F32, shape![16u64]);
+    graph.output("b", b);
+    let session = session(Place::Host);
+    let mut model = session
+        .load_blocking(&graph, &of_product(1.0), InitOptions::default())
+        .unwrap();
+    let read = |model: &Model| pollster::block_on(model.read::<f32>("b", 16));
+    assert_eq!(read(&model).unwrap(), [1.0; 16]);
+    model.release();
+    assert_eq!(
+        read(&model).unwrap_err().to_string(),
+        "the weights of held were released: reload them before it runs"
+    );
+}
+
 /// Weights that break off while they are read.
 struct Broken(MemoryWeights);
 

@@ -172,6 +172,54 @@ fn wrong_inputs_are_named() {
 }
 
 #[test]
+fn what_a_model_does_not_have_is_named() {
+    let session = session(Place::Host);
+    let load = |options| session.load_blocking(&graph("one", 1.0), &weights(), options);
+    assert_eq!(
+        load(InitOptions::default()).unwrap_err().to_string(),
+        "one needs the largest size of its dimension tokens: give it in InitOptions::max_dims"
+    );
+    let model = load(options()).unwrap();
+    let read = |name, elements| pollster::block_on(model.read::<f32>(name, elements));
+    for (done, expected) in [
+        (
+            model.write("x", &[0f32; 513]),
+            "x: bytes 0..2052 lie outside its 2048",
+        ),
+        (
+            model.write_at("x", 512, &[0f32]),
+            "x: bytes 2048..2052 lie outside its 2048",
+        ),
+        (
+            read("sum", 385).map(drop),
+            "sum: bytes 0..1540 lie outside its 1536",
+        ),
+        (
+            model.write("z", &[0f32]),
+            "one has no input or buffer called \"z\"; it has x, other",
+        ),
+        (
+            model.write("sum", &[0f32]),
+            "one has no input or buffer called \"sum\"; it has x, other",
+        ),
+        (
+            model.buffer("z").map(drop),
+            "one has no input, buffer or output called \"z\"; it has x, other, sum, greatest",
+        ),
+        (
+            read("z", 1).map(drop),
+            "one has no input, buffer or output called \"z\"; it has x, other, sum, greatest",
+        ),
+        (
+            model.dims(&[]).map(drop),
+            "dimension tokens is not given, the model was made for at most 8",
+        ),
+    ] {
+        assert_eq!(done.unwrap_err().to_string(), expected);
+    }
+}
+
+#[test]
 fn problems_of_all_graphs_are_listed_at_once() {
     let session = session(Place::Host);
     let mut module = module();
@@ -207,7 +255,7 @@ fn names_are_given_once() {
 }
 
 #[test]
-fn memory_and_widths_that_do_not_fit_are_told() {
+fn memory_that_is_too_small_is_told() {
     let session = session(Place::Host);
     let mut small = Graph::new("small");
     let x = small.input("x", DType::F32, shape!["n", 4u64]);
@@ -229,19 +277,67 @@ fn memory_and_widths_that_do_not_fit_are_told() {
         error.to_string(),
         "x needs 48 bytes, but the buffer given for it has 16"
     );
+}
 
-    let mut wide = Graph::new("wide");
-    let x = wide.input("x", DType::F32, shape![1u64, 1u64 << 33]);
-    let weight = wide.weight("weight", Encoding::F32, shape![1u64 << 33]);
+/// More than a kernel's parameters hold: of weights when a graph is compiled, of inputs in a run.
+#[test]
+fn sizes_that_are_too_great_are_told() {
+    const MANY: u64 = 1 << 33;
+    let session = session(Place::Host);
     let norm = NormSpec {
         kind: NormKind::Rms,
         eps: 1e-5,
         weight_offset: 0.0,
     };
-    let normed = wide.add(Op::Norm(norm), &[x, weight]).unwrap();
-    wide.output("normed", normed);
+    let (floats, ids) = (DType::F32, DType::U32);
+    for (op, dtype, x, weight, what) in [
+        (
+            Op::Norm(norm),
+            floats,
+            shape![1u64, MANY],
+            shape![MANY],
+            "rms_norm: the width",
+        ),
+        (
+            Op::Linear,
+            floats,
+            shape![1u64, 32u64],
+            shape![MANY, 32u64],
+            "linear: the weight's height",
+        ),
+        (
+            Op::Embed { scale: 1.0 },
+            ids,
+            shape![1u64],
+            shape![MANY, 32u64],
+            "embed: the table's height",
+        ),
+    ] {
+        let mut graph = Graph::new("great");
+        let x = graph.input("x", dtype, x);
+        let weight = graph.weight("weight", Encoding::F32, weight);
+        let y = graph.add(op, &[x, weight]).unwrap();
+        graph.output("y", y);
+        assert_eq!(
+            session.compile(&graph).unwrap_err().to_string(),
+            format!("{what} is 8589934592, more than a kernel can take")
+        );
+    }
+    // No rows of that width take no memory.
+    let mut graph = Graph::new("wide");
+    let x = graph.input("x", DType::F32, shape!["n", "m"]);
+    let y = graph.add(Op::Softmax, &[x]).unwrap();
+    graph.output("y", y);
+    let sizes = [("n", 0), ("m", MANY)];
+    let options = InitOptions {
+        max_dims: sizes.map(|(name, most)| (name.to_string(), most)).into(),
+        ..InitOptions::default()
+    };
+    let none = MemoryWeights::default();
+    let model = session.load_blocking(&graph, &none, options).unwrap();
+    let run = model.run(&model.dims(&sizes).unwrap());
     assert_eq!(
-        session.compile(&wide).unwrap_err().to_string(),
-        "rms_norm: the width is 8589934592, more than a kernel can take"
+        run.unwrap_err().to_string(),
+        "softmax: a size is 8589934592, but kernels count to 4294967295: give it smaller inputs"
     );
 }

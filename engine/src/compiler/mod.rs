@@ -67,12 +67,12 @@ use crate::{
 #[non_exhaustive]
 pub enum CompileError {
     /// Occurs when no kernel of an op runs on the target.
-    #[error("no kernel for {op} runs on this target ({target:?})")]
+    #[error("no kernel for {op} runs on this target: {}", .kernels.join(", "))]
     NoKernel {
         /// The op.
         op: String,
-        /// The target.
-        target: Box<Capabilities>,
+        /// Its kernels, each with what the target does not have.
+        kernels: Vec<String>,
     },
     /// Occurs when a shape that must be known is symbolic.
     #[error(

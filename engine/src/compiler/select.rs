@@ -2,7 +2,7 @@
 
 use wisp_shaders::{Kernel, Suits};
 
-use super::{CompileError, Switches};
+use super::{CompileError, Switches, target::lacking};
 use crate::device::Capabilities;
 
 fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities, switches: Switches) -> bool {
@@ -44,9 +44,12 @@ pub(super) fn select(
         .last()
         .is_none_or(|kernel| kernel.max_rows_y != u32::MAX)
     {
+        let candidates = wisp_shaders::candidates(op);
         return Err(CompileError::NoKernel {
             op: op.into(),
-            target: Box::new(target.clone()),
+            kernels: candidates
+                .filter_map(|kernel| lacking(kernel, target))
+                .collect(),
         });
     }
     Ok(chosen

@@ -652,12 +652,21 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If a slice is outside its buffer or larger than one binding may be.
+    /// If there are not as many slices as the kernel has bindings, or one is outside its buffer or larger
+    /// than one binding may be.
     pub fn bind(
         &self,
         kernel: &'static Kernel,
         bindings: &[BufferSlice],
     ) -> Result<BindGroup, DeviceError> {
+        let (expected, given) = (kernel.bindings.len(), bindings.len());
+        if given != expected {
+            return Err(DeviceError::Validation {
+                what: kernel.name.into(),
+                device: self.info().name.clone(),
+                message: format!("it has {expected} bindings, {given} are given"),
+            });
+        }
         for slice in bindings {
             let bytes = slice.range.end.saturating_sub(slice.range.start);
             slice.buffer.check(slice.range.start, bytes)?;

@@ -195,8 +195,27 @@ mod tests {
         ] {
             assert_eq!(text.parse::<DeviceSpec>().unwrap().to_string(), text);
         }
-        for text in ["", "auto:1", "gpu", "vulkan:", "vulkan:x", "cuda"] {
-            assert!(text.parse::<DeviceSpec>().is_err(), "{text}");
+        for text in ["", "auto:1", "gpu", "vulkan:", "vulkan:x"] {
+            let expected = format!(
+                "unknown device {text:?}: use auto, host, vulkan, metal, dx12 or gl, with :INDEX to choose one of several"
+            );
+            let error = text.parse::<DeviceSpec>().unwrap_err();
+            assert_eq!(error.to_string(), expected);
         }
+        assert_eq!(
+            "cuda".parse::<DeviceSpec>().unwrap_err().to_string(),
+            "no cuda device found. This build has no CUDA backend; NVIDIA cards work through --device vulkan."
+        );
+    }
+
+    #[test]
+    fn profiles_are_read_and_written() {
+        for text in ["full", "baseline"] {
+            assert_eq!(text.parse::<Profile>().unwrap().to_string(), text);
+        }
+        assert_eq!(
+            "half".parse::<Profile>().unwrap_err(),
+            "unknown profile \"half\": use full or baseline"
+        );
     }
 }

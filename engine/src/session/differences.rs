@@ -24,7 +24,7 @@ pub(super) fn differences(program: &Program, graph: &Graph) -> Vec<String> {
     if told.len() > MOST_TOLD {
         let more = told.len() - MOST_TOLD;
         told.truncate(MOST_TOLD);
-        told.push(format!("{more} more differences"));
+        told.push(format!("and {more} more"));
     }
     told
 }

@@ -231,6 +231,16 @@ pub enum SessionError {
     /// Occurs when a compiled model cannot be used.
     #[error(transparent)]
     Artefact(#[from] ArtefactError),
+    /// Occurs when a model is made without the largest size of a dimension.
+    #[error(
+        "{model} needs the largest size of its dimension {name}: give it in InitOptions::max_dims"
+    )]
+    NoLargest {
+        /// The model.
+        model: String,
+        /// The dimension.
+        name: String,
+    },
     /// Occurs when a dimension is not given, or larger than the model was made for.
     #[error("dimension {name} is {}, the model was made for at most {most}", .size.map_or("not given".into(), |size| size.to_string()))]
     Dimension {
@@ -240,6 +250,17 @@ pub enum SessionError {
         size: Option<u64>,
         /// The largest size allowed.
         most: u64,
+    },
+    /// Occurs when a size of an op, which follows from the dimensions of a run, is more than kernels count.
+    #[error(
+        "{op}: a size is {size}, but kernels count to {}: give it smaller inputs",
+        u32::MAX
+    )]
+    TooLarge {
+        /// The op.
+        op: String,
+        /// The size; the greatest number if it is greater.
+        size: u64,
     },
     /// Occurs when a slice would be outside what it is of.
     #[error("{model}: {label} reads {needed} parts, but there are {available}")]

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     compiler::{Port, Program},
-    device::{Buffer, Device},
+    device::{Buffer, Device, DeviceError},
     graph::Dim,
     weights::WeightSource,
 };
@@ -48,10 +48,9 @@ impl Model {
         let device = session.device();
         let program = compiled.program().clone();
         let max_dims = program.sizes(|name| options.max_dims.get(name).copied());
-        let max_dims = max_dims.map_err(|name| SessionError::Dimension {
+        let max_dims = max_dims.map_err(|name| SessionError::NoLargest {
+            model: program.name.clone(),
             name: name.into(),
-            size: None,
-            most: u64::MAX,
         })?;
         let memory = Memory::new(device, &program, &max_dims, weights, options, loaded).await?;
         let choices = program.calls.iter();
@@ -157,47 +156,48 @@ impl Model {
         ports: &'a [Port],
         name: &str,
     ) -> Result<&'a Port, SessionError> {
-        ports
-            .iter()
-            .find(|port| port.name == name)
-            .ok_or_else(|| SessionError::UnknownPort {
-                model: self.program.name.clone(),
-                what,
-                name: name.into(),
-                has: ports.iter().map(|port| port.name.clone()).collect(),
-            })
+        let found = ports.iter().find(|port| port.name == name);
+        found.ok_or_else(|| self.unknown_port(what, ports.iter(), name))
+    }
+
+    fn unknown_port<'a>(
+        &self,
+        what: &'static str,
+        ports: impl Iterator<Item = &'a Port>,
+        name: &str,
+    ) -> SessionError {
+        SessionError::UnknownPort {
+            model: self.program.name.clone(),
+            what,
+            name: name.into(),
+            has: ports.map(|port| port.name.clone()).collect(),
+        }
     }
 
     /// The device memory of an input, buffer or output, to share with another model or to read.
     ///
     /// # Errors
     ///
-    /// If there is none of that name.
+    /// If there is none of that name, or it is a weight that was released.
     pub fn buffer(&self, name: &str) -> Result<&Buffer, SessionError> {
-        let port = match self.port("input", &self.program.inputs, name) {
-            Ok(port) => port,
-            Err(_) => self.port("input, buffer or output", &self.program.outputs, name)?,
-        };
-        self.memory_of(port)
+        let ports = || self.program.inputs.iter().chain(&self.program.outputs);
+        let port = ports().find(|port| port.name == name);
+        self.memory_of(
+            port.ok_or_else(|| self.unknown_port("input, buffer or output", ports(), name))?,
+        )
     }
 
-    /// The device memory of one of the program's ports.
+    /// The device memory of one of the program's ports; only weights can be without.
     pub(super) fn memory_of(&self, port: &Port) -> Result<&Buffer, SessionError> {
-        self.memory
-            .buffer(port.place)
-            .ok_or_else(|| SessionError::UnknownPort {
-                model: self.program.name.clone(),
-                what: "output in plain memory",
-                name: port.name.clone(),
-                has: Vec::new(),
-            })
+        let buffer = self.memory.buffer(port.place);
+        buffer.ok_or_else(|| self.released())
     }
 
     /// Writes an input or buffer, from its start, before whatever runs next.
     ///
     /// # Errors
     ///
-    /// If there is none of that name, or it is smaller than `data`.
+    /// If there is no input or buffer of that name, or it is smaller than `data`.
     pub fn write<T: bytemuck::NoUninit>(&self, name: &str, data: &[T]) -> Result<(), SessionError> {
         self.write_at(name, 0, data)
     }
@@ -206,20 +206,18 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// If there is none of that name, or the part is outside it.
+    /// If there is no input or buffer of that name, or the part is outside it.
     pub fn write_at<T: bytemuck::NoUninit>(
         &self,
         name: &str,
         start: u64,
         data: &[T],
     ) -> Result<(), SessionError> {
-        let port = self.port("input", &self.program.inputs, name)?;
+        let port = self.port("input or buffer", &self.program.inputs, name)?;
         if let (Some(buffer), false) = (self.memory.buffer(port.place), data.is_empty()) {
-            self.device.write(
-                buffer,
-                start.saturating_mul(size_of::<T>() as u64),
-                bytemuck::cast_slice(data),
-            )?;
+            let start = start.saturating_mul(size_of::<T>() as u64);
+            let written = self.device.write(buffer, start, bytemuck::cast_slice(data));
+            written.map_err(|error| named(name, error))?;
         }
         Ok(())
     }
@@ -228,7 +226,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// If there is none of that name, or it is smaller.
+    /// As [`Self::buffer`], and if it is smaller.
     pub async fn read<T: bytemuck::Pod>(
         &self,
         name: &str,
@@ -238,10 +236,24 @@ impl Model {
         if elements == 0 {
             return Ok(Vec::new());
         }
-        let bytes = self
-            .device
-            .read(buffer, 0..elements.saturating_mul(size_of::<T>() as u64))
-            .await?;
+        let bytes = elements.saturating_mul(size_of::<T>() as u64);
+        let bytes = self.device.read(buffer, 0..bytes).await;
+        let bytes = bytes.map_err(|error| named(name, error))?;
         Ok(bytemuck::pod_collect_to_vec(&bytes))
+    }
+}
+
+/// An error by the name of an input or output, whose buffer may have another one.
+fn named(name: &str, error: DeviceError) -> DeviceError {
+    match error {
+        DeviceError::OutOfBounds {
+            start, end, bytes, ..
+        } => DeviceError::OutOfBounds {
+            label: name.into(),
+            start,
+            end,
+            bytes,
+        },
+        other => other,
     }
 }

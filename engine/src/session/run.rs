@@ -160,10 +160,9 @@ fn evaluate(label: &str, size: &Size, dims: &Dims) -> Result<u32, SessionError> 
     let value = size.eval(&dims.0);
     value
         .and_then(|value| u32::try_from(value).ok())
-        .ok_or_else(|| SessionError::Dimension {
-            name: format!("a size of {label}"),
-            size: value,
-            most: u32::MAX.into(),
+        .ok_or_else(|| SessionError::TooLarge {
+            op: label.into(),
+            size: value.unwrap_or(u64::MAX),
         })
 }
 
@@ -225,9 +224,13 @@ impl Model {
     pub(super) fn check_ready(&self) -> Result<(), SessionError> {
         match self.memory.weights {
             Some(_) => Ok(()),
-            None => Err(SessionError::Released {
-                model: self.program.name.clone(),
-            }),
+            None => Err(self.released()),
+        }
+    }
+
+    pub(super) fn released(&self) -> SessionError {
+        SessionError::Released {
+            model: self.program.name.clone(),
         }
     }
 

@@ -78,14 +78,22 @@ impl Lowering<'_> {
             op: declaration.name.clone(),
             problem,
         };
+        let graph = self.graph;
+        let missing = |text: &str| {
+            let tensors = declaration.tensors().zip(tensors);
+            let shapes = tensors.map(|(name, id)| format!("{name} is {}", graph.value(*id).shape));
+            let shapes = shapes.collect::<Vec<_>>().join(", ");
+            wrong(format!(
+                "workgroups: {text:?} names what is not there; {shapes}"
+            ))
+        };
         let mut all = [0, 1, 2].map(|_| Expression::leaf(Size::fixed(1)));
         for (expression, text) in all.iter_mut().zip(&declaration.workgroups) {
             let read = declaration.expression("workgroups", text);
             let read = read.map_err(|error| wrong(error.to_string()))?;
             *expression = read.map(|symbol| {
-                let missing = || wrong(format!("{text}: {symbol:?} is not there"));
                 self.symbol_size(extension, custom, tensors, symbol)
-                    .ok_or_else(missing)
+                    .ok_or_else(|| missing(text))
             })?;
         }
         Ok(all)

@@ -1,6 +1,8 @@
 //! Custom ops: what they compute, what is refused and how that reads, and what travels with a compiled
 //! model.
 
+mod errors;
+
 use std::collections::HashMap;
 
 use wisp_engine::{
@@ -17,7 +19,7 @@ use wisp_engine::{
 };
 use wisp_tests::{inside::session, kernels::noise, on_every_device, program::Place};
 
-#[path = "../../engine/examples/custom_op.rs"]
+#[path = "../../../engine/examples/custom_op.rs"]
 #[allow(dead_code, reason = "its main function is for cargo")]
 mod example;
 
@@ -279,89 +281,6 @@ fn every_target_takes_it() {
     );
 }
 
-/// What does not fit is refused where it is added, by names and shapes.
-#[test]
-fn what_does_not_fit_is_named() {
-    let mut graph = Graph::new("wrong");
-    let x = graph.input("x", DType::F32, shape!["n", 14u64]);
-    let ids = graph.input("ids", DType::U32, shape!["n", 14u64]);
-    let unknown = graph.input("unknown", DType::F32, shape![2u64, "m"]);
-    let bias = graph.input("bias", DType::F32, shape![7u64]);
-    let wide = graph.input("wide", DType::F32, shape![8u64]);
-    let seen = graph.buffer("seen", DType::U32, shape![1u64]);
-    let scale = ("scale", Param::F32(1.0));
-    let error = graph.custom("pairs", &[x], &[]).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "pairs: the graph has no such op, only: ; Graph::use_extensions brings them (x: f32[n, 14])"
-    );
-    graph.use_extensions(&pairs()).unwrap();
-    for (inputs, params, expected) in [
-        (
-            vec![x, bias, seen],
-            vec![],
-            "the parameter scale is not given",
-        ),
-        (
-            vec![x, bias, seen],
-            vec![("scale", Param::U32(1))],
-            "the parameter scale must be f32, but is 1",
-        ),
-        (
-            vec![x, bias, seen],
-            vec![scale, ("speed", Param::F32(1.0))],
-            "it has no parameter \"speed\", it has: scale, offset",
-        ),
-        (
-            vec![x, bias],
-            vec![scale],
-            "it takes 3 operands (x, bias, seen), not 2",
-        ),
-        (
-            vec![ids, bias, seen],
-            vec![scale],
-            "x must be f32, but ids is u32",
-        ),
-        (
-            vec![bias, bias, seen],
-            vec![scale],
-            "x must be [_, _], but bias is [7]",
-        ),
-        (
-            vec![x, wide, seen],
-            vec![scale],
-            "bias must be [x.1 / 2], but wide is [8]: x.1 / 2 is 7, not 8",
-        ),
-        (
-            vec![unknown, bias, seen],
-            vec![scale],
-            "bias: x.1 / 2 cannot be calculated from m, which is known only in a run",
-        ),
-        (
-            vec![x, bias, ids],
-            vec![scale],
-            "seen is written and must be a buffer, but ids is none",
-        ),
-    ] {
-        let operands: Vec<String> = inputs
-            .iter()
-            .map(|id| {
-                let value = graph.value(*id);
-                format!("{}: {}{}", value.name, value.dtype, value.shape)
-            })
-            .collect();
-        let error = graph
-            .custom("pairs", &inputs, &params)
-            .unwrap_err()
-            .to_string();
-        assert_eq!(
-            error,
-            format!("pairs: {expected} ({})", operands.join(", "))
-        );
-    }
-    assert!(graph.nodes().is_empty());
-}
-
 /// A session without a twin says what is missing.
 #[test]
 fn the_host_needs_a_twin() {
@@ -386,202 +305,7 @@ fn the_host_needs_a_twin() {
     );
 }
 
-/// An op that takes another one's place must do its work.
-#[test]
-fn a_replacement_must_fit() {
-    let mut graph = Graph::new("small");
-    let x = graph.input("x", DType::F32, shape!["n", 4u64]);
-    let y = graph.map(x, Map::Activation(Activation::Relu)).unwrap();
-    graph.output("y", y);
-    let declaration = PAIRS.replace("\"pairs\"", "\"map\"");
-    let extensions = Extensions::from_source(&declaration, PAIRS_WGSL).unwrap();
-    let compile = |extensions| {
-        let session = session(Place::Host).with_extensions(extensions);
-        session.compile(&graph).unwrap_err().to_string()
-    };
-    assert_eq!(
-        compile(extensions),
-        "map: the custom op in its place: the parameter scale is not given (x: f32[n, 4])"
-    );
-    let halves = r#"
-name = "map"
-workgroup_size = [1, 1, 1]
-workgroups = ["1"]
-inputs = [{ name = "x", dtype = "f32", shape = ["_", "_"] }]
-outputs = [{ name = "out", dtype = "f32", shape = ["x.0", "x.1 / 2"] }]
-"#;
-    let nothing = "@compute @workgroup_size(1) fn main() {}";
-    assert_eq!(
-        compile(Extensions::from_source(halves, nothing).unwrap()),
-        "map: the custom op in its place: it makes f32[n, 2], not f32[n, 4] (x: f32[n, 4])"
-    );
-}
-
-/// Wrong declarations and kernels, by what is said of them; a kernel's fault with its place.
-#[test]
-fn wrong_declarations_and_kernels_are_told() {
-    let said = |declaration: &str, wgsl: &str| match Extensions::from_source(declaration, wgsl) {
-        Ok(_) => panic!("it is taken"),
-        Err(error) => error.to_string(),
-    };
-    for (from, to, expected) in [
-        (
-            "\"pairs\"",
-            "\"Pairs\"",
-            "the custom op \"Pairs\": a name has small letters, digits and _",
-        ),
-        ("name = \"bias\"", "name = \"x\"", "\"x\" cannot be a name"),
-        (
-            "name = \"bias\"",
-            "name = \"params\"",
-            "\"params\" cannot be a name",
-        ),
-        (
-            "\"x.1 / 2\"] },",
-            "\"x.1 / \"] },",
-            "bias: \"x.1 / \": a number, a name or a bracket is expected at byte 6",
-        ),
-        (
-            "x.1 / 2\"] },",
-            "x.2\"] },",
-            "names what is not there; there are the dimensions of x, bias, seen, out and the u32 parameters offset",
-        ),
-        (
-            "shape = [\"x.0\", \"x.1 / 2\"]",
-            "shape = [\"out.1\", \"3\"]",
-            "out: \"out.1\" is calculated from out, which is a result",
-        ),
-        (
-            "shape = [\"x.0\", \"x.1 / 2\"]",
-            "like = \"y\"",
-            "out needs either a shape or the name of an input that it is like",
-        ),
-        (
-            "[\"min(ceil_div(out.len, 32), 2)\"]",
-            "[]",
-            "one to three numbers of workgroups are expected",
-        ),
-        ("[32, 1, 1]", "[0, 1, 1]", "a workgroup has no invocations"),
-        (
-            "[32, 1, 1]",
-            "[64, 1, 1]",
-            "has workgroups of [32, 1, 1], its declaration says [64, 1, 1]",
-        ),
-        (
-            "default = 3",
-            "default = 3.5",
-            "the default of offset is 3.5, which is no u32",
-        ),
-        (
-            "\"scale\"",
-            "\"x_len\"",
-            "words, at most 64 of different names are possible",
-        ),
-        (
-            "workgroup_size",
-            "workgroups_size",
-            "unknown field `workgroups_size`",
-        ),
-    ] {
-        assert!(PAIRS.contains(from), "{from}");
-        let error = said(&PAIRS.replacen(from, to, 1), PAIRS_WGSL);
-        assert!(error.contains(expected), "{error}");
-    }
-    // naga's picture: the file's own line, and the place in it.
-    let error = said(PAIRS, &PAIRS_WGSL.replace("params.scale", "params.speed"));
-    assert!(
-        error.starts_with("the kernel of the custom op \"pairs\" is not valid:\n"),
-        "{error}"
-    );
-    for part in ["pairs.wgsl:9:", "x[at] * params.speed", "^^^^^"] {
-        assert!(error.contains(part), "{part} in {error}");
-    }
-    let error = said(
-        PAIRS,
-        &PAIRS_WGSL.replace("f32(params.offset)", "params.offset"),
-    );
-    assert!(
-        error.contains("pairs.wgsl:9:") && error.contains("^"),
-        "{error}"
-    );
-    for (from, to, expected) in [
-        (
-            "fn main",
-            "fn other",
-            "begins with \"other\", a compute shader called main is expected",
-        ),
-        (
-            "@compute",
-            "override a: u32 = 1u;\n@compute",
-            "has overrides: make them parameters",
-        ),
-        (
-            "@compute",
-            "@group(0) @binding(9) var<storage> more: array<u32>;\n@compute",
-            "declares bindings: its declaration does that",
-        ),
-        (
-            "\n@compute",
-            "@compute @workgroup_size(1) fn two() {}\n@compute",
-            "has the entry points [\"two\", \"main\"], one called main is expected",
-        ),
-    ] {
-        let error = said(PAIRS, &PAIRS_WGSL.replacen(from, to, 1));
-        assert!(error.ends_with(expected), "{error}");
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("pairs.toml");
-    let error = Extensions::from_file(&path).unwrap_err().to_string();
-    assert!(error.contains("pairs.toml: "), "{error}");
-    std::fs::write(&path, PAIRS).unwrap();
-    let error = Extensions::from_file(&path).unwrap_err().to_string();
-    assert!(error.contains("pairs.wgsl: "), "{error}");
-    std::fs::write(folder.path().join("pairs.wgsl"), PAIRS_WGSL).unwrap();
-    assert!(Extensions::from_file(&path).unwrap().get("pairs").is_some());
-}
-
 /// More workgroups than a device starts are refused before the run, with the numbers.
-/// What naga would descend into too deep, or panic over, is refused before or in time.
-#[test]
-fn kernels_that_naga_cannot_check_are_refused() {
-    let example = |ending: &str| {
-        let path = format!(
-            "{}/../engine/examples/custom_op.{ending}",
-            env!("CARGO_MANIFEST_DIR")
-        );
-        std::fs::read_to_string(path).unwrap()
-    };
-    let (declaration, wgsl) = (example("toml"), example("wgsl"));
-    let said =
-        |more: String| match Extensions::from_source(&declaration, &format!("{wgsl}\n{more}")) {
-            Ok(_) => panic!("it is taken"),
-            Err(error) => error.to_string(),
-        };
-    let chain: String = (0..9000)
-        .map(|i| format!("const c{i} = c{};\n", i + 1))
-        .collect();
-    for more in [
-        format!("const deep = {}1u;", "1u + ".repeat(20_000)),
-        format!("const hidden = /*\n// */ {}1u;", "1u + ".repeat(20_000)),
-        format!("{chain}const c9000 = 1u;"),
-        format!(
-            "fn f(x: u32) {{ if x == 0u {{}} {} }}",
-            "else if x == 1u {} ".repeat(10_000)
-        ),
-    ] {
-        let error = said(more);
-        assert!(
-            error.contains("has too long an expression, or too many statements"),
-            "{error}"
-        );
-    }
-    let error = said(
-        "const s = select(vec2<f32>(1.0, 2.0), vec2<f32>(3.0, 4.0), array<bool, 2>(true, false));"
-            .into(),
-    );
-    assert!(error.contains("spread"), "{error}");
-}
-
 #[test]
 fn too_many_workgroups_are_refused() {
     let declaration = PAIRS.replace("min(ceil_div(out.len, 32), 2)", "x.0 * 1000 - 1000");

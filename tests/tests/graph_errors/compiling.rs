@@ -1,0 +1,79 @@
+//! What only the whole graph shows, or its target, is refused when it is compiled.
+
+use wisp_engine::{
+    compiler::compile,
+    device::Capabilities,
+    graph::{Activation, DType, Graph, Op, Reduction},
+    shape,
+    weights::Encoding,
+};
+
+fn refused(graph: &Graph) -> String {
+    let error = compile(graph, &Capabilities::BASELINE).unwrap_err();
+    error.to_string()
+}
+
+#[test]
+fn two_of_one_name() {
+    let mut graph = Graph::new("test");
+    let x = graph.input("x", DType::F32, shape!["n", 2u64]);
+    graph.weight("x", Encoding::F32, shape![3u64]);
+    graph.buffer("x", DType::U32, shape![3u64]);
+    graph.output("y", x);
+    assert_eq!(
+        refused(&graph),
+        "test has two inputs or buffers called \"x\", f32[n, 2] and u32[3]: \
+         give one of them another name"
+    );
+    let mut graph = Graph::new("test");
+    let x = graph.input("x", DType::F32, shape!["n", 2u64]);
+    let y = graph.reduce(Reduction::Sum, x, 1).unwrap();
+    graph.output("y", x);
+    graph.output("y", y);
+    assert_eq!(
+        refused(&graph),
+        "test has two outputs called \"y\", f32[n, 2] and f32[n]: give one of them another name"
+    );
+    // The same tensor under one name is one weight, in another shape another one.
+    let mut graph = Graph::new("test");
+    let [a, again, other] =
+        [4u64, 4, 2].map(|cols| graph.weight("w", Encoding::F32, shape![2u64, cols]));
+    assert_eq!(a, again);
+    assert_ne!(a, other);
+    assert!(refused(&graph).contains("\"w\", f32[2, 4] and f32[2, 2]"));
+}
+
+#[test]
+fn what_kernels_cannot_do() {
+    let mut graph = Graph::new("test");
+    let wide = graph.weight("wide", Encoding::F32, shape![2u64, 1u64 << 30]);
+    let x = graph.input("x", DType::F32, shape!["n", 1u64 << 30]);
+    let y = graph.linear(x, wide, None).unwrap();
+    graph.output("y", y);
+    assert_eq!(
+        refused(&graph),
+        "a row of wide takes 4294967296 bytes, but the target binds at most 134217728"
+    );
+    let mut graph = Graph::new("test");
+    let [gate, up] = ["gate", "up"].map(|name| graph.input(name, DType::F32, shape!["n", "m"]));
+    let activation = Activation::Silu;
+    let y = graph.add(Op::Gated { activation }, &[gate, up]).unwrap();
+    graph.output("y", y);
+    assert_eq!(
+        refused(&graph),
+        "gated: gated.0 has shape [n, m], of which all but the outermost dimension must be known"
+    );
+    let mut graph = Graph::new("test");
+    let x = graph.input("x", DType::F32, shape!["n", 4u64]);
+    let y = graph.add(Op::Softmax, &[x]).unwrap();
+    graph.output("y", y);
+    let target = Capabilities {
+        max_workgroup_invocations: 1,
+        ..Capabilities::BASELINE
+    };
+    assert_eq!(
+        compile(&graph, &target).unwrap_err().to_string(),
+        "no kernel for softmax runs on this target: \
+         softmax.baseline (it needs 256 invocations of a workgroup, there are 1)"
+    );
+}
