@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly TARGET=wasm32-unknown-unknown WEB=web-demo
-command -v node >/dev/null && command -v npm >/dev/null || { echo "build.sh: install Node 20 or later" >&2; exit 1; }
+command -v node >/dev/null && command -v npm >/dev/null || { echo "build.sh: install Node 20.19 or later" >&2; exit 1; }
 
 TARGET_DIR=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
 RUSTC_WASM=$(bash tests/scripts/wasm-toolchain.sh)

@@ -1,6 +1,6 @@
 // What every `attention` kernel is given: its bindings, its query, the positions that a token sees, and
 // how it scores them.
-import package::cache::{head_at, score};
+import package::cache::score;
 import package::paged::cache_row;
 
 struct AttentionParams {

@@ -27,11 +27,12 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     let range = seen(at);
     var greatest = LOWEST;
     var total = 0.0;
+    let page_size = max(p.page_size, 1u);
     var position = range.x;
     while position < range.y {
         // Heads of one page follow one another.
         var row = row_of(at.x, position, kv_head);
-        let end = min(range.y, position + p.page_size - position % p.page_size);
+        let end = min(range.y, position + page_size - position % page_size);
         for (; position < end; position++) {
             let place = head_at(row, quads);
             let own = scored(place, quads);

@@ -7,8 +7,13 @@ set -euo pipefail
 
 find_browser() { command -v "${CHROMIUM:-chromium}" || command -v chromium-browser || command -v google-chrome; }
 
+# What Vite runs on; and node's own test runner takes the options that it is given here.
+new_enough() { node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)'; }
+
 if ! command -v npm >/dev/null; then
-  echo "skipped: no Node: install Node 20 or later with npm"
+  echo "skipped: no Node: install Node 20.19 or later with npm"
+elif ! new_enough; then
+  echo "skipped: Node $(node --version) is too old: install Node 20.19 or later"
 elif path=$(find_browser); then
   echo "found: $path"
 elif ! command -v apt-get >/dev/null; then

@@ -306,8 +306,10 @@ fn tokenize_vocabularies() {
     };
     let text = tempfile::NamedTempFile::new().unwrap();
     let (mut models, mut pairs) = (0, 0);
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let model = entry.unwrap().path();
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    for model in paths {
         if model
             .extension()
             .is_none_or(|extension| extension != "gguf")

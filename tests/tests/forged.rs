@@ -1,9 +1,9 @@
 //! Graphs and programs that nothing of Wisp's makes, as a damaged or forged file can hold them: each is
 //! refused, by words that say what is wrong with it.
 
-use std::path::Path;
+use std::{cell::Cell, path::Path};
 
-use proptest::prelude::*;
+use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
 use wisp_engine::{
     compiler::{Bound, Place, Program, Size, Sum, compile},
@@ -247,6 +247,18 @@ fn a_forged_graph_is_refused() {
             "linear: the weight must be a weight of known size, but w is none (matmul and gather take any value) (reshape.10: f32[tokens, 32], w: f32[8, 32])",
         ),
         (
+            |g| g["values"][3]["dtype"] = json!("U32"),
+            "the weight w is not f32",
+        ),
+        (
+            |g| g["values"][1]["shape"][1]["Fixed"] = json!(36),
+            "embed: the table table has rows of 36 elements, but Q8_0 stores blocks of 32 (ids: u32[tokens], table: f32[12, 36])",
+        ),
+        (
+            |g| g["values"][3]["shape"][1]["Fixed"] = json!(1u64 << 62),
+            "linear: the weight w has more elements than any memory: [8, 4611686018427387904] (reshape.10: f32[tokens, 32], w: f32[8, 4611686018427387904])",
+        ),
+        (
             |g| g["values"][11]["shape"][1]["Fixed"] = json!(9),
             "linear: its results are not what it makes (reshape.10: f32[tokens, 32], w: f32[8, 32])",
         ),
@@ -312,7 +324,7 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
 
 /// Changes one place: a number becomes another, a text one from elsewhere, a list has a part more, less,
 /// or elsewhere.
-fn change(value: &mut Value, place: usize, number: u32) {
+fn change(value: &mut Value, place: usize, number: u64) {
     let mut all = Vec::new();
     pointers(value, "", &mut all);
     let texts = all.iter().filter_map(|at| value.pointer(at)?.as_str());
@@ -333,28 +345,40 @@ fn change(value: &mut Value, place: usize, number: u32) {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
-
-    /// Whatever stands in its file: what is read as a graph is compiled or refused, and what is
-    /// compiled passes for a program.
-    #[test]
-    fn no_forged_graph_panics(
-        is_small: bool,
-        changes in prop::collection::vec(
-            (any::<usize>(), prop_oneof![6 => 0u32..24, 1 => Just(32), 1 => any::<u32>()]),
-            1..4,
-        ),
-    ) {
+/// Whatever stands in its file: what is read as a graph is compiled or refused, and what is compiled
+/// passes for a program.
+#[test]
+fn no_forged_graph_panics() {
+    let number = prop_oneof![
+        6 => 0u64..24,
+        1 => Just(32),
+        1 => any::<u32>().prop_map(u64::from),
+        1 => prop_oneof![Just(1 << 33), Just(1 << 59), Just(1 << 62), Just(u64::MAX), any::<u64>()],
+    ];
+    let changes = prop::collection::vec((any::<usize>(), number), 1..4);
+    let (read, compiled) = (Cell::new(0), Cell::new(0));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(3000));
+    let ran = runner.run(&(any::<bool>(), changes), |(is_small, changes)| {
         let mut forged = stored(&if is_small { graph() } else { transformer() });
         for (place, number) in changes {
             change(&mut forged, place, number);
         }
-        if let Ok(read) = serde_json::from_value::<Graph>(forged) {
-            let _ = (read.to_string(), read.to_dot(), read.split(&[0..2, 2..read.nodes().len()]));
-            if let Ok(program) = compile(&read, &Capabilities::BASELINE) {
+        if let Ok(graph) = serde_json::from_value::<Graph>(forged) {
+            read.set(read.get() + 1);
+            let halves = [0..2, 2..graph.nodes().len()];
+            let _ = (graph.to_string(), graph.to_dot(), graph.split(&halves));
+            if let Ok(program) = compile(&graph, &Capabilities::BASELINE) {
+                compiled.set(compiled.get() + 1);
                 prop_assert_eq!(program.check(), Ok(()));
             }
         }
-    }
+        Ok(())
+    });
+    ran.unwrap();
+    // Otherwise this tests nothing.
+    let (read, compiled) = (read.get(), compiled.get());
+    assert!(
+        read > 200 && compiled > 200,
+        "{read} read, {compiled} compiled"
+    );
 }

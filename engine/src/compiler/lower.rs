@@ -125,6 +125,9 @@ fn activation_number(activation: Activation) -> u32 {
     }
 }
 
+/// What the rows of a weight are called where there are too many.
+const HEIGHT: &str = "the weight's height";
+
 fn narrow(op: &'static str, what: &'static str, value: u64) -> Result<u32, CompileError> {
     u32::try_from(value).map_err(|_| CompileError::TooLarge { op, what, value })
 }
@@ -575,6 +578,7 @@ impl Lowering<'_> {
                     limit,
                 });
             }
+            narrow(op, HEIGHT, rows)?;
             let mut row = 0;
             while row < rows {
                 let take = (rows - row).min(limit - filled);
@@ -635,12 +639,8 @@ impl Lowering<'_> {
         for (matrix, start) in self.matrices(op, &node.inputs[1..2])? {
             let params = EmbedParams {
                 tokens: 0,
-                rows: narrow(
-                    op,
-                    "the table's height",
-                    self.matrices[matrix as usize].rows(),
-                )?,
-                row_offset: narrow(op, "the table's height", start)?,
+                rows: narrow(op, HEIGHT, self.matrices[matrix as usize].rows())?,
+                row_offset: narrow(op, HEIGHT, start)?,
                 cols: narrow(op, "the table's width", cols)?,
                 blocks: narrow(op, "the table's width", blocks)?,
                 scale,
@@ -666,10 +666,10 @@ impl Lowering<'_> {
     fn linear(&mut self, x: ValueId, parts: &[Part], out: ValueId) -> Result<(), CompileError> {
         let op = "linear";
         let tokens = self.rows(x);
-        let width: u64 = parts
-            .iter()
-            .map(|(weight, _)| Ok(self.matrix_shape(op, *weight)?.1))
-            .sum::<Result<u64, CompileError>>()?;
+        let mut width = 0u64;
+        for (weight, _) in parts {
+            width = width.saturating_add(self.matrix_shape(op, *weight)?.1);
+        }
         let x_memory = self.operand(op, x)?;
         let out_size = Size {
             factor: tokens.factor.saturating_mul(width),
@@ -696,7 +696,7 @@ impl Lowering<'_> {
             let whole_words = encoding
                 .plane_row_bytes(cols)
                 .iter()
-                .all(|bytes| bytes * rows % 4 == 0);
+                .all(|bytes| bytes.saturating_mul(rows).is_multiple_of(4));
             let same = self.matrix_shape(op, part.0)?.0 == encoding
                 && part.1.is_some() == previous.1.is_some();
             if !(same && whole_words) {
@@ -736,7 +736,7 @@ impl Lowering<'_> {
             rows += height;
             let params = MatmulParams {
                 tokens: 0,
-                rows: narrow(op, "the weight's height", height)?,
+                rows: narrow(op, HEIGHT, height)?,
                 cols: narrow(op, "the weight's width", cols)?,
                 blocks: narrow(op, "the weight's width", cols.div_ceil(32))?,
                 out_stride: narrow(op, "the result's width", width)?,

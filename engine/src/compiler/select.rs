@@ -5,14 +5,18 @@ use wisp_shaders::{Kernel, Suits};
 use super::{CompileError, Switches, target::lacking};
 use crate::device::Capabilities;
 
-fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities, switches: Switches) -> bool {
+/// Whether a kernel is for targets of this kind, and switched on.
+fn is_meant(kernel: &Kernel, target: &Capabilities, switches: Switches) -> bool {
     let suits = match kernel.suits {
         Suits::Any => true,
         Suits::Gpu => !target.software,
         Suits::Software => target.software,
     };
-    suits
-        && kernel.switches.iter().all(|switch| switches.on(switch))
+    suits && kernel.switches.iter().all(|switch| switches.on(switch))
+}
+
+fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities, switches: Switches) -> bool {
+    is_meant(kernel, target, switches)
         && cols.is_multiple_of(u64::from(kernel.cols_multiple.max(1)))
         && (!kernel.needs.subgroups || target.subgroups)
         && kernel.needs.min_subgroup_size <= target.min_subgroup_size
@@ -48,6 +52,7 @@ pub(super) fn select(
         return Err(CompileError::NoKernel {
             op: op.into(),
             kernels: candidates
+                .filter(|kernel| is_meant(kernel, target, switches))
                 .filter_map(|kernel| lacking(kernel, target))
                 .collect(),
         });

@@ -1,4 +1,4 @@
-//! Checks of a graph that comes from a file: it is one that [`Graph`]'s methods could have built.
+//! Checks of a graph that comes from a file: whatever is done with a graph can be done with it.
 
 use serde::Deserialize;
 
@@ -42,12 +42,13 @@ impl TryFrom<Unchecked> for Graph {
 
 impl Graph {
     fn check(&self) -> Result<(), String> {
-        for extension in &self.extensions {
-            extension.check().map_err(|error| error.to_string())?;
-        }
         self.check_ids()?;
         for value in &self.values {
             self.check_value(value)?;
+        }
+        // Kernels that were checked stay in memory: not those of a graph that is refused anyway.
+        for extension in &self.extensions {
+            extension.check().map_err(|error| error.to_string())?;
         }
         self.check_order()
     }
@@ -119,6 +120,9 @@ impl Graph {
                 if !fits || matches!(of.kind, ValueKind::View(_) | ValueKind::Buffer) {
                     return Err(format!("{} is no view of {}", value.name, of.name));
                 }
+            }
+            ValueKind::Weight(_) if value.dtype != DType::F32 => {
+                return Err(format!("the weight {} is not f32", value.name));
             }
             ValueKind::Input | ValueKind::Buffer | ValueKind::Weight(_) | ValueKind::Node => {}
         }

@@ -228,8 +228,8 @@ pub struct GraphError {
     pub operands: String,
 }
 
-/// A computation, as data. One that is read from a file is checked: it is an error of its format if no
-/// methods could have built it.
+/// A computation, as data. One that is read from a file is checked: it is an error of its format if it
+/// has what no op takes or makes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "check::Unchecked")]
 pub struct Graph {

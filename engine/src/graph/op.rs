@@ -207,15 +207,41 @@ fn expect_cols(operand: &Value, what: &str, cols: u64) -> Result<(), String> {
     ))
 }
 
+/// More bytes than any memory has: beyond them sizes would not fit 64 bits.
+const MOST_BYTES: u64 = 1 << 60;
+
 /// Products read weights in their encoding, piece by piece.
 fn expect_weight(operand: &Value, what: &str) -> Result<(), String> {
-    let known = operand.shape.0.iter().all(|dim| dim.fixed().is_some());
-    match operand.kind {
-        ValueKind::Weight(_) if known => Ok(()),
+    let name = &operand.name;
+    let dims: Option<Vec<u64>> = operand.shape.0.iter().map(Dim::fixed).collect();
+    let (ValueKind::Weight(encoding), Some([outer @ .., cols])) = (&operand.kind, dims.as_deref())
+    else {
+        return Err(format!(
+            "{what} must be a weight of known size, but {name} is none (matmul and gather take any value)"
+        ));
+    };
+    let block = encoding.file_block_weights() as u64;
+    if !cols.is_multiple_of(block) {
+        return Err(format!(
+            "{what} {name} has rows of {cols} elements, but {encoding} stores blocks of {block}"
+        ));
+    }
+    let row = encoding.plane_row_bytes(*cols).into_iter();
+    let row = row.fold(0, u64::saturating_add);
+    let bytes = outer.iter().try_fold(row, |all, n| all.checked_mul(*n));
+    match bytes {
+        Some(bytes) if bytes <= MOST_BYTES => Ok(()),
         _ => Err(format!(
-            "{what} must be a weight of known size, but {} is none (matmul and gather take any value)",
-            operand.name
+            "{what} {name} has more elements than any memory: {}",
+            operand.shape
         )),
+    }
+}
+
+fn expect_pages(page_size: u32) -> Result<(), String> {
+    match page_size {
+        0 => Err("a page of the cache must have room for a position".into()),
+        _ => Ok(()),
     }
 }
 
@@ -347,7 +373,15 @@ impl Op {
                 }
                 Ok(vec![(DType::F32, x.shape.clone())])
             }
-            (Op::KvWrite { heads, format, .. }, [k, v, index, page_table, k_cache, v_cache]) => {
+            (
+                Op::KvWrite {
+                    heads,
+                    format,
+                    page_size,
+                },
+                [k, v, index, page_table, k_cache, v_cache],
+            ) => {
+                expect_pages(*page_size)?;
                 for (x, what) in [(k, "k"), (v, "v")] {
                     expect(x, what, DType::F32, 2)?;
                     expect_cols(x, what, heads.width())?;
@@ -364,6 +398,7 @@ impl Op {
             (Op::Attention(spec), [q, k_cache, v_cache, index, page_table, lengths @ ..])
                 if lengths.len() == usize::from(!spec.causal) =>
             {
+                expect_pages(spec.page_size)?;
                 expect(q, "q", DType::F32, 2)?;
                 expect_cols(q, "q", u64::from(spec.heads) * u64::from(spec.head_dim))?;
                 for (cache, what) in [(k_cache, "the key cache"), (v_cache, "the value cache")] {
@@ -443,8 +478,8 @@ impl Op {
                     expect(product, "a product", DType::F32, 2)?;
                     same_outer(x, product)?;
                 }
-                let rows = products.iter().map(|product| product.shape.cols());
-                let rows: Option<u64> = rows.sum();
+                let mut rows = products.iter().map(|product| product.shape.cols());
+                let rows = rows.try_fold(0u64, |all, rows| all.checked_add(rows?));
                 let dims = |buffer: &Value| -> Option<Vec<u64>> {
                     buffer.shape.0.iter().map(Dim::fixed).collect()
                 };

@@ -150,7 +150,7 @@ impl Encoding {
         let blocks = cols.div_ceil(BLOCK as u64);
         self.row()
             .planes
-            .map(|(bytes, per)| blocks.div_ceil(per as u64) * bytes as u64)
+            .map(|(bytes, per)| blocks.div_ceil(per as u64).saturating_mul(bytes as u64))
     }
 
     /// Which planes the encoding has; the main one always.

@@ -66,6 +66,16 @@ fn parts_of_a_decoder() {
         &[short, x, index, pages, cache, cache],
         "kv_write: k must be 8 wide, but $0 is [n, 6]",
     );
+    let empty = Op::KvWrite {
+        heads,
+        page_size: 0,
+        format: CacheFormat::F32,
+    };
+    b.refuses(
+        empty,
+        &[x, x, index, pages, cache, cache],
+        "kv_write: a page of the cache must have room for a position",
+    );
     let other = b.x(shape!["m", 8u64]);
     b.refuses(
         write,
@@ -112,6 +122,15 @@ fn parts_of_a_decoder() {
         shared,
         &[x, cache, cache, index, pages],
         "attention: 2 heads cannot share 3 KV heads",
+    );
+    let empty = Op::Attention(AttentionSpec {
+        page_size: 0,
+        ..spec
+    });
+    b.refuses(
+        empty,
+        &[x, cache, cache, index, pages],
+        "attention: a page of the cache must have room for a position",
     );
     let both = Op::Attention(AttentionSpec {
         causal: false,

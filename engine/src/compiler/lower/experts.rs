@@ -2,7 +2,7 @@
 
 use wisp_shaders::params::{CombineExpertsParams, MatmulExpertsParams, RouteParams};
 
-use super::{CompileError, Lowering, Memory, Node, Size, narrow, words};
+use super::{CompileError, HEIGHT, Lowering, Memory, Node, Size, narrow, words};
 
 impl Lowering<'_> {
     pub(super) fn route(
@@ -46,12 +46,8 @@ impl Lowering<'_> {
                 cols: narrow(op, "the weight's width", cols)?,
                 blocks: narrow(op, "the weight's width", cols.div_ceil(32))?,
                 share: narrow(op, "the number of experts", share)?,
-                first_row: narrow(op, "the weight's height", start)?,
-                chunk_rows: narrow(
-                    op,
-                    "the weight's height",
-                    self.matrices[matrix as usize].rows(),
-                )?,
+                first_row: narrow(op, HEIGHT, start)?,
+                chunk_rows: narrow(op, HEIGHT, self.matrices[matrix as usize].rows())?,
             };
             let params = words(&params, late!(MatmulExpertsParams, tokens = pairs));
             let memory: Vec<Memory> = operands.into_iter().chain(self.planes(matrix)).collect();
