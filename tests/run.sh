@@ -96,7 +96,8 @@ step_browser() {
   fi
   echo "  chromium: $outcome" >&3
   case $outcome in skipped:*) step_wasm32; return ;; esac
-  bash web-demo/build.sh | tee /dev/fd/3
+  bash web-demo/build.sh >"$LOGS/web-build"
+  sed 's/^/  /' "$LOGS/web-build" >&3
   rm -rf "$records"
   mkdir -p "$records"
   WISP_KERNEL_RECORDS=$records cargo test --quiet "${BUILT[@]}" --test kernels --test browser
