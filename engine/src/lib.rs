@@ -82,16 +82,20 @@
 //! Everything that waits is async, because a browser cannot block; native programs have blocking
 //! twins of it.
 
-pub mod compiler;
-pub mod device;
-mod digest;
+pub use wisp_compiler as compiler;
+/// Devices: memory, kernels and submissions.
+pub mod device {
+    pub use wisp_device::*;
+    /// The host device's kernels.
+    pub use wisp_host as host;
+}
 #[cfg(not(target_arch = "wasm32"))]
-pub mod disk_cache;
-pub mod extension;
-pub mod graph;
-pub mod pipelines;
-pub mod session;
-pub mod weights;
+pub use wisp_files as disk_cache;
+pub use wisp_graph::{self as graph, extension};
+pub use wisp_pipelines as pipelines;
+pub use wisp_session as session;
+pub use wisp_types::shape;
+pub use wisp_weights as weights;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

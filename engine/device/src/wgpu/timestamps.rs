@@ -1,0 +1,148 @@
+//! Times of submissions, from timestamp queries at the start and the end of compute passes.
+
+use std::ops::Range;
+
+use super::{WgpuDevice, encode};
+use crate::{DeviceError, Dispatch, Granularity, Spans};
+
+/// Bytes of one timestamp.
+const BYTES: u64 = wgpu::QUERY_SIZE as u64;
+
+/// The query sets of one submission, and how many queries are in use.
+struct Queries {
+    sets: Vec<wgpu::QuerySet>,
+    in_set: u32,
+    used: u32,
+}
+
+impl Queries {
+    fn new(granularity: Granularity) -> Queries {
+        Queries {
+            sets: Vec::new(),
+            in_set: match granularity {
+                Granularity::Submission => 2,
+                Granularity::Dispatch => wgpu::QUERY_SET_MAX_QUERIES,
+            },
+            used: 0,
+        }
+    }
+
+    /// A pass with timestamps before and after.
+    fn pass<'a>(
+        &mut self,
+        device: &wgpu::Device,
+        encoder: &'a mut wgpu::CommandEncoder,
+    ) -> wgpu::ComputePass<'a> {
+        let at = self.used % self.in_set;
+        if at == 0 {
+            self.sets
+                .push(device.create_query_set(&wgpu::QuerySetDescriptor {
+                    label: Some("timestamps"),
+                    ty: wgpu::QueryType::Timestamp,
+                    count: self.in_set,
+                }));
+        }
+        self.used += 2;
+        let writes = self
+            .sets
+            .last()
+            .map(|query_set| wgpu::ComputePassTimestampWrites {
+                query_set,
+                beginning_of_pass_write_index: Some(at),
+                end_of_pass_write_index: Some(at + 1),
+            });
+        encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+            label: None,
+            timestamp_writes: writes,
+        })
+    }
+
+    /// Copies the timestamps to where the host can read them.
+    fn resolve(&self, device: &wgpu::Device, encoder: &mut wgpu::CommandEncoder) -> wgpu::Buffer {
+        let bytes = u64::from(self.used) * BYTES;
+        let buffer = |usage| {
+            device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("timestamps"),
+                size: bytes,
+                usage,
+                mapped_at_creation: false,
+            })
+        };
+        let resolved = buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC);
+        let staging = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
+        for (set, first) in self.sets.iter().zip((0u32..).step_by(self.in_set as usize)) {
+            let count = self.in_set.min(self.used - first);
+            encoder.resolve_query_set(set, 0..count, &resolved, u64::from(first) * BYTES);
+        }
+        encoder.copy_buffer_to_buffer(&resolved, 0, &staging, 0, bytes);
+        staging
+    }
+}
+
+impl WgpuDevice {
+    pub(super) fn has_timestamps(&self) -> bool {
+        let features = self.device.features();
+        features.contains(wgpu::Features::TIMESTAMP_QUERY)
+    }
+
+    pub(super) fn submit_with_timestamps(
+        &self,
+        dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
+        granularity: Granularity,
+    ) -> Result<Spans, DeviceError> {
+        let most = match granularity {
+            Granularity::Submission => usize::MAX,
+            Granularity::Dispatch => 1,
+        };
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        let mut queries = Queries::new(granularity);
+        let mut dispatches = dispatches.peekable();
+        while dispatches.peek().is_some() {
+            let mut pass = queries.pass(&self.device, &mut encoder);
+            for dispatch in dispatches.by_ref().take(most) {
+                encode(&mut pass, dispatch)?;
+            }
+        }
+        if queries.used == 0 {
+            return Ok(Box::pin(std::future::ready(Ok(Vec::new()))));
+        }
+        let staging = queries.resolve(&self.device, &mut encoder);
+        let index = self.queue.submit([encoder.finish()]);
+        let fetched = self.fetch(staging, index);
+        self.check("a timed submission", 0)?;
+        let period = f64::from(self.queue.get_timestamp_period());
+        Ok(Box::pin(async move {
+            Ok(spans(
+                &bytemuck::pod_collect_to_vec(&fetched.await?),
+                period,
+            ))
+        }))
+    }
+}
+
+/// Ticks, two and two, as nanoseconds. A clock that goes backwards has measured nothing.
+fn spans(ticks: &[u64], period: f64) -> Vec<Range<u64>> {
+    let nanoseconds = |ticks: u64| (ticks as f64 * period) as u64;
+    let span = |[start, end]: &[u64; 2]| {
+        let length = nanoseconds(end.saturating_sub(*start));
+        let start = nanoseconds(*start);
+        start..start.saturating_add(length)
+    };
+    ticks.as_chunks::<2>().0.iter().map(span).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spans;
+
+    #[test]
+    fn ticks_become_nanoseconds() {
+        let ticks = [10, 20, 20, 15, u64::MAX - 1, u64::MAX];
+        assert_eq!(spans(&ticks[..4], 2.5), [25..50, 50..50]);
+        assert!(
+            spans(&ticks[4..], 10.0)
+                .iter()
+                .all(|span| span.start <= span.end)
+        );
+    }
+}

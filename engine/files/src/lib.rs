@@ -1,0 +1,7 @@
+//! Files that are written whole or not at all, and a bounded folder of files that can be made again.
+
+#![cfg(not(target_arch = "wasm32"))]
+
+mod disk_cache;
+
+pub use disk_cache::{DiskCache, PIPELINES, PROGRAM, write_whole, write_whole_with};

@@ -1,0 +1,261 @@
+//! Custom ops: a kernel in WGSL beside a declaration of what it takes and makes.
+//!
+//! A [`Declaration`] names operands, results and parameters; the kernel finds them under these names,
+//! with the sizes of every tensor in `params`. It declares no bindings itself, and its entry point is
+//! `main`. What the kernel is given is checked when the op is added to a graph
+//! ([`Graph::custom`](crate::Graph::custom)), the kernel when the extension is made, by naga, and
+//! the device checks every access to memory, whatever the
+//! [assert level](wisp_session::AssertLevel): kernels of custom ops are not trusted. One
+//! that never ends is ended by the driver, if at all.
+//!
+//! ```
+//! use wisp_engine::{
+//!     device::Device,
+//!     extension::{Extensions, Param},
+//!     graph::{DType, Graph},
+//!     session::{InferenceSession, InitOptions, Tensor},
+//!     shape,
+//!     weights::MemoryWeights,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let declaration = r#"
+//!     name = "axpy"
+//!     workgroup_size = [64, 1, 1]
+//!     workgroups = ["ceil_div(x.len, 64)"]
+//!     inputs = [{ name = "x", dtype = "f32" }, { name = "y", dtype = "f32" }]
+//!     outputs = [{ name = "out", dtype = "f32", like = "x" }]
+//!     params = [{ name = "a", dtype = "f32" }]
+//! "#;
+//! let kernel = "
+//! @compute @workgroup_size(64)
+//! fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+//!     if id.x < params.x_len {
+//!         out[id.x] = params.a * x[id.x] + y[id.x];
+//!     }
+//! }";
+//! // The host runs no WGSL: there an op needs a twin in Rust.
+//! let extensions = Extensions::from_source(declaration, kernel)?.with_twin("axpy", |args| {
+//!     let [len, _, _, a]: [u32; 4] = args.params()?; // x_len, y_len, out_len, a
+//!     let (x, y): (&[f32], &[f32]) = (args.read(1, len as usize)?, args.read(2, len as usize)?);
+//!     let out: &mut [f32] = args.write(3, len as usize)?;
+//!     for (i, out) in out.iter_mut().enumerate() {
+//!         *out = f32::from_bits(a) * x[i] + y[i];
+//!     }
+//!     Ok(())
+//! })?;
+//!
+//! let mut graph = Graph::new("custom");
+//! graph.use_extensions(&extensions)?;
+//! let x = graph.input("x", DType::F32, shape!["n"]);
+//! let y = graph.input("y", DType::F32, shape!["n"]);
+//! let out = graph.custom("axpy", &[x, y], &[("a", Param::F32(2.0))])?[0];
+//! graph.output("out", out);
+//!
+//! let session = InferenceSession::new(Device::host(1)?).with_extensions(extensions);
+//! let options = InitOptions { max_dims: [("n".to_string(), 8)].into(), ..Default::default() };
+//! let model = session.load_blocking(&graph, &MemoryWeights::default(), options)?;
+//! let [x, y] = [[1.0, 2.0], [10.0, 20.0]].map(|values| Tensor::f32(&[2], &values));
+//! let inputs = [&x.ok_or("two")?, &y.ok_or("two")?];
+//! let outputs = pollster::block_on(model.execute(&inputs))?;
+//! assert_eq!(outputs[0].as_f32(), Some(&[12.0, 24.0][..]));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A compiled model carries the kernels of its custom ops: it runs wherever it is loaded, in a browser
+//! too; only twins have to be there already. A kernel that comes with a file is checked like any other.
+//!
+//! # In place of built-in ops
+//!
+//! An extension that is called like a built-in op of graphs, such as `softmax` or `tanh`, takes its
+//! place in every graph that a session [with it](wisp_session::InferenceSession::with_extensions)
+//! compiles, before ops are fused. It must take the op's operands and make results of the op's types and
+//! shapes; a parameter called like a number of the op's own (`eps` of a norm) gets its value, others
+//! must have defaults. All activations and maps are the op `map`. Weights are plain `f32` to it, whatever their encoding.
+
+mod declaration;
+pub mod expression;
+mod kernel;
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Serialize};
+
+pub use declaration::Field;
+pub use declaration::{Declaration, ExtensionError, Input, Output, ParamDeclaration};
+pub use kernel::CustomKernel;
+
+use wisp_host::Twin;
+
+/// The value of a custom op's parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Param {
+    /// A float.
+    F32(f32),
+    /// A whole number.
+    U32(u32),
+}
+
+impl From<f32> for Param {
+    fn from(value: f32) -> Param {
+        Param::F32(value)
+    }
+}
+
+impl From<u32> for Param {
+    fn from(value: u32) -> Param {
+        Param::U32(value)
+    }
+}
+
+impl fmt::Display for Param {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Param::F32(value) => write!(f, "{value:?}"),
+            Param::U32(value) => write!(f, "{value}"),
+        }
+    }
+}
+
+/// A custom op: its declaration and its kernel, checked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Extension {
+    declaration: Declaration,
+    wgsl: String,
+}
+
+impl Extension {
+    /// A custom op.
+    ///
+    /// # Errors
+    ///
+    /// If the declaration contradicts itself, or the kernel is not valid or not what it says.
+    pub fn new(declaration: Declaration, wgsl: &str) -> Result<Extension, ExtensionError> {
+        let wgsl = wgsl.into();
+        let extension = Extension { declaration, wgsl };
+        extension.check()?;
+        Ok(extension)
+    }
+
+    /// Checks one that comes from a file, where it could say anything.
+    pub fn check(&self) -> Result<(), ExtensionError> {
+        self.declaration.check()?;
+        self.kernel().get().map(|_| ())
+    }
+
+    /// What it takes and makes.
+    pub fn declaration(&self) -> &Declaration {
+        &self.declaration
+    }
+
+    /// Its kernel, with what the declaration adds.
+    pub fn kernel(&self) -> CustomKernel {
+        let Declaration {
+            name,
+            workgroup_size,
+            inputs,
+            outputs,
+            ..
+        } = &self.declaration;
+        // Behind the text, so that its lines keep their numbers.
+        let wgsl = format!("{}{}", self.wgsl, self.declaration.bindings_wgsl());
+        let writes = inputs.iter().map(|input| input.writes);
+        let writes = writes.chain(outputs.iter().map(|_| true)).collect();
+        CustomKernel::new(name, wgsl, *workgroup_size, writes)
+    }
+}
+
+/// Custom ops by their names, and their twins for the host.
+#[derive(Clone, Debug, Default)]
+pub struct Extensions {
+    all: BTreeMap<String, Extension>,
+    twins: BTreeMap<String, Twin>,
+}
+
+impl Extensions {
+    /// One op, from the text of its declaration and its kernel.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is wrong.
+    pub fn from_source(declaration: &str, wgsl: &str) -> Result<Extensions, ExtensionError> {
+        let declaration = Declaration::from_toml(declaration)?;
+        Extensions::default().with(Extension::new(declaration, wgsl)?)
+    }
+
+    /// One op, from the file of its declaration; its kernel is the `.wgsl` file of the same name.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be read or is wrong.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn from_file(declaration: &std::path::Path) -> Result<Extensions, ExtensionError> {
+        let read = |path: &std::path::Path| {
+            std::fs::read_to_string(path).map_err(|source| ExtensionError::File {
+                path: path.into(),
+                source,
+            })
+        };
+        let kernel = declaration.with_extension("wgsl");
+        Extensions::from_source(&read(declaration)?, &read(&kernel)?)
+    }
+
+    /// These and one more.
+    ///
+    /// # Errors
+    ///
+    /// If there is one of its name.
+    pub fn with(mut self, extension: Extension) -> Result<Extensions, ExtensionError> {
+        let name = extension.declaration.name.clone();
+        if self.all.contains_key(&name) {
+            return Err(ExtensionError::Duplicate(name));
+        }
+        self.all.insert(name, extension);
+        Ok(self)
+    }
+
+    /// These and others.
+    ///
+    /// # Errors
+    ///
+    /// If two have one name.
+    pub fn and(mut self, others: Extensions) -> Result<Extensions, ExtensionError> {
+        for extension in others.all.into_values() {
+            self = self.with(extension)?;
+        }
+        self.twins.extend(others.twins);
+        Ok(self)
+    }
+
+    /// Lets an op run on the host: the twin does what its kernel does, and gets the same parameters and
+    /// bindings.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such op.
+    pub fn with_twin(mut self, name: &str, twin: Twin) -> Result<Extensions, ExtensionError> {
+        if !self.all.contains_key(name) {
+            return Err(ExtensionError::Unknown {
+                name: name.into(),
+                has: self.all.into_keys().collect(),
+            });
+        }
+        self.twins.insert(name.into(), twin);
+        Ok(self)
+    }
+
+    /// The ops, by their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Extension> {
+        self.all.values()
+    }
+
+    /// The op of a name.
+    pub fn get(&self, name: &str) -> Option<&Extension> {
+        self.all.get(name)
+    }
+
+    pub fn twin(&self, name: &str) -> Option<Twin> {
+        self.twins.get(name).copied()
+    }
+}

@@ -1,0 +1,194 @@
+//! Heads of the KV cache in its formats, as the shaders' `caches/` have them.
+
+use half::f16;
+use wisp_shaders::CacheFormat;
+
+use wisp_weights::encodings::{Lanes, simd, with_lanes};
+
+/// Elements of a block of q8_0.
+const BLOCK: usize = 32;
+
+/// What a head of the cache is made of.
+#[derive(Clone, Copy)]
+pub(super) struct Heads {
+    pub(super) format: CacheFormat,
+    /// Elements of one.
+    pub(super) head_dim: usize,
+    /// Words of one.
+    pub(super) words: usize,
+}
+
+impl Heads {
+    pub(super) fn new(format: CacheFormat, head_dim: u32) -> Heads {
+        Heads {
+            format,
+            head_dim: head_dim as usize,
+            words: format.head_words(head_dim) as usize,
+        }
+    }
+
+    /// Stores a head.
+    pub(super) fn encode(&self, head: &[f32], to: &mut [u32]) {
+        match self.format {
+            CacheFormat::F32 => {
+                let padded = head.iter().copied().chain(std::iter::repeat(0.0));
+                to.iter_mut()
+                    .zip(padded)
+                    .for_each(|(to, x)| *to = x.to_bits());
+            }
+            CacheFormat::F16 => {
+                let half = |i: usize| {
+                    let x = head.get(i).copied().unwrap_or(0.0).clamp(-65504.0, 65504.0);
+                    u32::from(f16::from_f32(x).to_bits())
+                };
+                for (i, to) in to.iter_mut().enumerate() {
+                    *to = half(2 * i) | half(2 * i + 1) << 16;
+                }
+            }
+            CacheFormat::Q8_0 => {
+                let (quads, scales) = to.split_at_mut(head.len().div_ceil(4));
+                scales.fill(0);
+                let blocks = head.chunks(BLOCK).zip(quads.chunks_mut(BLOCK / 4));
+                for (i, (block, words)) in blocks.enumerate() {
+                    let scale = encode_block(block, words);
+                    scales[i / 2] |= u32::from(scale.to_bits()) << (16 * (i % 2));
+                }
+            }
+        }
+    }
+}
+
+/// Stores a block of q8_0; its scale is rounded only where it is kept.
+fn encode_block(block: &[f32], words: &mut [u32]) -> f16 {
+    let greatest = block.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    // Below the largest half.
+    let greatest = greatest.min(8.0e6);
+    let inverse = if greatest == 0.0 {
+        0.0
+    } else {
+        127.0 / greatest
+    };
+    for (four, word) in block.chunks(4).zip(words) {
+        let byte = |i: usize| {
+            let x = four.get(i).copied().unwrap_or(0.0) * inverse;
+            x.clamp(-127.0, 127.0).round_ties_even() as i8 as u8
+        };
+        *word = u32::from_le_bytes([0, 1, 2, 3].map(byte));
+    }
+    f16::from_f32(greatest / 127.0)
+}
+
+simd! {
+    /// The elements of the heads that begin at these words of a cache: `out` is `[starts, head_dim]`.
+    pub(super) fn decode(heads: Heads, cache: &[u32], starts: &[usize], out: &mut [f32]) {
+        with_lanes!(L => decode_in::<L>(heads, cache, starts, out))
+    }
+}
+
+#[inline(always)]
+fn decode_in<L: Lanes>(heads: Heads, cache: &[u32], starts: &[usize], out: &mut [f32]) {
+    for (start, out) in starts.iter().zip(out.chunks_exact_mut(heads.head_dim)) {
+        let words = &cache[*start..start + heads.words];
+        match heads.format {
+            CacheFormat::F32 => {
+                for (out, word) in out.iter_mut().zip(words) {
+                    *out = f32::from_bits(*word);
+                }
+            }
+            CacheFormat::F16 => decode_halves::<L>(words, out),
+            CacheFormat::Q8_0 => decode_blocks::<L>(words, out),
+        }
+    }
+}
+
+#[inline(always)]
+fn decode_halves<L: Lanes>(words: &[u32], out: &mut [f32]) {
+    let (vectors, rest) = out.as_chunks_mut::<16>();
+    let (groups, rest_words) = words.split_at(8 * vectors.len());
+    for (words, out) in groups.as_chunks::<8>().0.iter().zip(vectors) {
+        L::store(L::from_f16(bytemuck::cast_ref(words)), out);
+    }
+    for (i, out) in rest.iter_mut().enumerate() {
+        *out = L::half((rest_words[i / 2] >> (16 * (i % 2))) as u16);
+    }
+}
+
+#[inline(always)]
+fn decode_blocks<L: Lanes>(words: &[u32], out: &mut [f32]) {
+    let (quads, scales) = words.split_at(out.len().div_ceil(4));
+    let bytes: &[u8] = bytemuck::cast_slice(quads);
+    for (i, (out, bytes)) in out.chunks_mut(BLOCK).zip(bytes.chunks(BLOCK)).enumerate() {
+        let scale = L::half((scales[i / 2] >> (16 * (i % 2))) as u16);
+        if let (([a, b], []), Ok(bytes)) = (out.as_chunks_mut::<16>(), bytes.try_into()) {
+            let scale = L::splat(scale);
+            let [low, high] = L::from_i8(L::bytes(bytes));
+            L::store(L::mul(low, scale), a);
+            L::store(L::mul(high, scale), b);
+            continue;
+        }
+        for (out, byte) in out.iter_mut().zip(bytes) {
+            *out = f32::from(*byte as i8) * scale;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn round_trip(format: CacheFormat, head: &[f32]) -> Vec<f32> {
+        let heads = Heads::new(format, head.len() as u32);
+        // A neighbour on each side must stay as it is.
+        let mut words = vec![7u32; heads.words + 2];
+        heads.encode(head, &mut words[1..=heads.words]);
+        assert_eq!([words[0], words[heads.words + 1]], [7, 7]);
+        let mut out = vec![f32::NAN; head.len()];
+        decode(heads, &words, &[1], &mut out);
+        out
+    }
+
+    proptest! {
+        /// Half precision rounds to 11 bits and to multiples of 2^-24 near 0; q8_0 to half a step of
+        /// the block's scale, which is itself rounded to 11 bits: `127 * 2^-11` steps at the most.
+        #[test]
+        fn what_is_stored_is_close(
+            head in prop::collection::vec(-9.0f32..9.0, 1..=256),
+            exponent in -6i32..6,
+        ) {
+            let head: Vec<f32> = head.iter().map(|x| x * 2.0f32.powi(exponent)).collect();
+            prop_assert_eq!(&round_trip(CacheFormat::F32, &head), &head);
+            for (x, got) in head.iter().zip(round_trip(CacheFormat::F16, &head)) {
+                prop_assert!((x - got).abs() <= x.abs() / 2048.0 + 3e-8, "{} for {}", got, x);
+            }
+            let got = round_trip(CacheFormat::Q8_0, &head);
+            for (head, got) in head.chunks(BLOCK).zip(got.chunks(BLOCK)) {
+                let greatest = head.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+                let bound = greatest / 127.0 * (0.501 + 127.0 / 2048.0) + 127.0 * 3e-8;
+                for (x, got) in head.iter().zip(got) {
+                    prop_assert!((x - got).abs() <= bound, "{} for {} of {}", got, x, greatest);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn extremes_stay_finite() {
+        let head = [f32::MAX, -1e30, 70000.0, 0.0, 1e-30];
+        let halves = round_trip(CacheFormat::F16, &head);
+        assert_eq!(halves, [65504.0, -65504.0, 65504.0, 0.0, 0.0]);
+        let blocks = round_trip(CacheFormat::Q8_0, &head);
+        assert!(blocks.iter().all(|x| x.is_finite()), "{blocks:?}");
+        assert_eq!(round_trip(CacheFormat::Q8_0, &[0.0; 33]), [0.0; 33]);
+    }
+
+    #[test]
+    fn formats_take_a_half_and_about_a_quarter() {
+        let words = |head_dim| CacheFormat::ALL.map(|format| format.head_words(head_dim));
+        assert_eq!(words(128), [128, 64, 34]);
+        assert_eq!(words(64), [64, 32, 17]);
+        assert_eq!(words(7), [8, 4, 3]);
+        assert_eq!(words(80), [80, 40, 22]);
+    }
+}

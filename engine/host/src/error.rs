@@ -1,0 +1,97 @@
+//! What can go wrong in a call on the host device.
+
+use wisp_weights::encodings::EncodingError;
+
+/// A call that its twin refuses.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// Occurs when the parameter block has the wrong size.
+    #[error("{op}: parameters take {expected} bytes, {actual} given")]
+    Params {
+        /// The op.
+        op: String,
+        /// Size of the op's parameters in bytes.
+        expected: usize,
+        /// Bytes given.
+        actual: usize,
+    },
+    /// Occurs when a binding is not there.
+    #[error("{op}: binding {binding} is not bound")]
+    Unbound {
+        /// The op.
+        op: String,
+        /// Number of the binding.
+        binding: usize,
+    },
+    /// Occurs when a binding reaches past the end of its buffer.
+    #[error("{op}: binding {binding} ends at byte {expected} of a buffer of {actual}")]
+    Overrun {
+        /// The op.
+        op: String,
+        /// Number of the binding.
+        binding: usize,
+        /// Where the binding ends.
+        expected: usize,
+        /// Bytes of the buffer.
+        actual: usize,
+    },
+    /// Occurs when a binding holds fewer elements than the parameters ask for.
+    #[error("{op}: binding {binding} needs {expected} elements, {actual} are bound")]
+    Short {
+        /// The op.
+        op: String,
+        /// Number of the binding.
+        binding: usize,
+        /// Elements that the parameters ask for.
+        expected: usize,
+        /// Elements that are bound.
+        actual: usize,
+    },
+    /// Occurs when a binding is not aligned to its elements.
+    #[error("{op}: binding {binding} is not aligned to {expected} bytes")]
+    Misaligned {
+        /// The op.
+        op: String,
+        /// Number of the binding.
+        binding: usize,
+        /// The elements' alignment in bytes.
+        expected: usize,
+    },
+    /// Occurs when a call would write what another of its bindings uses.
+    #[error("{op}: bindings {first} and {second} overlap, and one is written")]
+    Overlap {
+        /// The op.
+        op: String,
+        /// Number of the one binding.
+        first: usize,
+        /// Number of the other.
+        second: usize,
+    },
+    /// Occurs when a parameter, an index or a page is out of its range.
+    #[error("{op}: {what} must be {expected}, it is {actual}")]
+    Value {
+        /// The op.
+        op: String,
+        /// Which value.
+        what: &'static str,
+        /// What would be right.
+        expected: String,
+        /// What it is.
+        actual: u64,
+    },
+    /// Occurs when an op on the KV cache names no format of it.
+    #[error("{op}: the KV cache has no such format")]
+    Format {
+        /// The op.
+        op: String,
+    },
+    /// Occurs when a weight's planes do not fit its shape.
+    #[error("{op}: {source}")]
+    Encoding {
+        /// The op.
+        op: String,
+        /// What is wrong.
+        source: EncodingError,
+    },
+}

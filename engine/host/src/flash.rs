@@ -1,0 +1,115 @@
+//! Attention of several tokens that follow each other: keys and values are read once for all of
+//! them, and multiplied as in [`panel`](super::panel), with an online softmax (FlashAttention, Dao
+//! et al. 2022).
+
+use std::ops::Range;
+
+use super::attention::{Attention, cap};
+use super::math::exp_sum;
+use super::panel::{self, STRIDE, TOKENS as LANES, add_rows};
+use wisp_weights::encodings::simd;
+
+/// Queries of a block: tokens times the heads that share a KV head.
+pub(super) const ROWS: usize = panel::ROWS;
+
+/// Positions at a time.
+const POSITIONS: usize = 128;
+
+/// Memory of one block.
+struct Scratch {
+    /// `[ROWS, STRIDE]`: the queries.
+    queries: Vec<f32>,
+    /// `[ROWS, STRIDE]`: the scores, then the weights, of some positions.
+    scores: Vec<f32>,
+    /// Keys of some positions: panels `[head_dim, LANES positions]`.
+    keys: Vec<[f32; LANES]>,
+    /// Values of some positions: panels `[POSITIONS, LANES elements]`.
+    values: Vec<[f32; LANES]>,
+    /// `[ROWS, head_dim]`: sums of weighted values.
+    sums: Vec<f32>,
+    /// Keys and values that must be decoded: `[POSITIONS, head_dim]`.
+    decoded: [Vec<f32>; 2],
+}
+
+/// Attention of the tokens of a block; `out` is `[tokens, heads, head_dim]`.
+pub(super) fn block(call: &Attention, tokens: Range<usize>, out: &mut [f32]) {
+    let head_dim = call.head_dim();
+    let mut scratch = Scratch {
+        queries: panel::scratch(),
+        scores: panel::scratch(),
+        keys: vec![[0.0; LANES]; POSITIONS / LANES * head_dim],
+        values: vec![[0.0; LANES]; head_dim.div_ceil(LANES) * POSITIONS],
+        sums: vec![0.0; ROWS * head_dim],
+        decoded: Default::default(),
+    };
+    for kv_head in 0..call.p.kv_heads as usize {
+        head(call, tokens.clone(), kv_head, &mut scratch, out);
+    }
+}
+
+simd! {
+    /// One KV head. Row `i` of the scratch is query `i % group` of token `i / group`.
+    fn head(call: &Attention, tokens: Range<usize>, kv_head: usize, s: &mut Scratch, out: &mut [f32]) {
+        let (head_dim, group) = (call.head_dim(), call.group());
+        let rows = tokens.len() * group;
+        let [sequence, position] = call.pages.index[tokens.start].map(|i| i as usize);
+        for (i, row) in s.queries.chunks_exact_mut(STRIDE).take(rows).enumerate() {
+            let at = (tokens.start + i / group) * call.token() + (kv_head * group + i % group) * head_dim;
+            for (row, q) in row.iter_mut().zip(&call.q[at..at + head_dim]) {
+                *row = q * call.p.scale;
+            }
+        }
+        s.sums.fill(0.0);
+        // The greatest score and the sum of weights of each row.
+        let mut state = [[f32::MIN, 0.0]; ROWS];
+        let first = call.pages.seen(sequence, position).start;
+        let end = call.pages.seen(sequence, position + tokens.len() - 1).end;
+        for start in (first..end).step_by(POSITIONS) {
+            let count = POSITIONS.min(end - start);
+            pack(call, [sequence, start, kv_head], count, s);
+            s.scores.fill(0.0);
+            let mut scores: Vec<&mut [f32]> = s.scores.chunks_exact_mut(STRIDE).take(rows).collect();
+            add_rows(&s.queries, rows, &s.keys, head_dim, count, &mut scores);
+            for (i, scores) in scores.into_iter().enumerate() {
+                let seen = call.pages.seen(sequence, position + i / group);
+                let from = seen.start.clamp(start, start + count);
+                let seen = from - start..seen.end.clamp(from, start + count) - start;
+                scores[..seen.start].fill(0.0);
+                scores[seen.end..count].fill(0.0);
+                let seen = &mut scores[seen];
+                if call.p.softcap != 0.0 {
+                    seen.iter_mut().for_each(|score| *score = cap(*score, call.p.softcap));
+                }
+                let [greatest, total] = &mut state[i];
+                let fade = exp_sum(seen, greatest, total);
+                s.sums[i * head_dim..][..head_dim].iter_mut().for_each(|sum| *sum *= fade);
+            }
+            let mut sums: Vec<&mut [f32]> = s.sums.chunks_exact_mut(head_dim).take(rows).collect();
+            add_rows(&s.scores, rows, &s.values, count, head_dim, &mut sums);
+        }
+        for (i, sums) in s.sums.chunks_exact(head_dim).take(rows).enumerate() {
+            let at = i / group * call.token() + (kv_head * group + i % group) * head_dim;
+            for (out, sum) in out[at..at + head_dim].iter_mut().zip(sums) {
+                *out = sum / state[i][1];
+            }
+        }
+    }
+}
+
+/// Packs the keys and values of `count` positions.
+#[inline(always)]
+fn pack(call: &Attention, at: [usize; 3], count: usize, s: &mut Scratch) {
+    let head_dim = call.head_dim();
+    let [for_keys, for_values] = &mut s.decoded;
+    let all_keys = call.rows(call.k_cache, at, count, for_keys);
+    let all_values = call.rows(call.v_cache, at, count, for_values);
+    for i in 0..count {
+        let keys = &mut s.keys[i / LANES * head_dim..][..head_dim];
+        for (lanes, k) in keys.iter_mut().zip(all_keys.get(i)) {
+            lanes[i % LANES] = *k;
+        }
+        for (c, v) in all_values.get(i).chunks(LANES).enumerate() {
+            s.values[c * count + i][..v.len()].copy_from_slice(v);
+        }
+    }
+}

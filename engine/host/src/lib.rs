@@ -1,0 +1,112 @@
+//! The host device: plain Rust twins of the kernels, under the same op names and bindings.
+//!
+//! They are the oracle of every kernel test, and what runs where there is no GPU. Each checks its
+//! bindings against its parameters before it touches them. Work is shared out on rayon's current
+//! pool; on a target without threads that is the calling thread.
+
+mod args;
+mod buffer;
+mod cache;
+mod dot;
+mod error;
+mod flash;
+mod math;
+mod paged;
+mod panel;
+
+mod argmax;
+mod attention;
+mod batch_matmul;
+mod binary;
+mod choose;
+mod combine_experts;
+mod conv2d;
+mod copy;
+mod elementwise;
+mod embed;
+mod gated;
+mod gather;
+mod kv_write;
+mod lora_expand;
+mod lora_shrink;
+mod map;
+mod matmul;
+mod matmul_experts;
+mod measure;
+mod norm;
+mod reduction;
+mod rope;
+mod rope_kv_write;
+mod route;
+mod sample;
+mod scatter;
+mod softmax;
+mod strided;
+mod top_k;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use args::{Args, Binding};
+pub use buffer::{HostBuffer, OutOfBounds, OutOfMemory};
+pub use error::HostError;
+
+use wisp_types::Encoding;
+use wisp_weights::encodings::with_encoding;
+
+/// Runs one op on its arguments. Every variant of an op has the same twin.
+pub type Twin = fn(&Args) -> Result<(), HostError>;
+
+/// The twin of an op: `rope`, or one with an encoding, `matmul.q4_k`.
+pub fn twin(op: &str) -> Option<Twin> {
+    if let Some((op, name)) = op.split_once('.') {
+        match op {
+            "attention" => return Some(attention::attention),
+            "full_attention" => return Some(attention::full_attention),
+            "kv_write" => return Some(kv_write::kv_write),
+            "norm_rope_kv_write" => return Some(rope_kv_write::norm_rope_kv_write),
+            "rope_kv_write" => return Some(rope_kv_write::rope_kv_write),
+            _ => {}
+        }
+        let encoding = Encoding::on_devices().find(|encoding| encoding.name() == name)?;
+        return match op {
+            "embed" => Some(with_encoding!(encoding, E => embed::embed::<E>)),
+            "matmul" => Some(with_encoding!(encoding, E => matmul::matmul::<E>)),
+            "matmul_experts" => {
+                Some(with_encoding!(encoding, E => matmul_experts::matmul_experts::<E>))
+            }
+            _ => None,
+        };
+    }
+    Some(match op {
+        "add_layer_norm" => norm::add_layer_norm,
+        "add_rms_norm" => norm::add_rms_norm,
+        "batch_matmul" => batch_matmul::batch_matmul,
+        "binary" => binary::binary,
+        "choose" => choose::choose,
+        "conv2d" => conv2d::conv2d,
+        "copy" => copy::copy,
+        "reduction" => reduction::reduction,
+        "scatter" => scatter::scatter,
+        "top_k" => top_k::top_k,
+        "argmax" => argmax::argmax,
+        "combine_experts" => combine_experts::combine_experts,
+        "elementwise" => elementwise::elementwise,
+        "gated" => gated::gated,
+        "gather" => gather::gather,
+        "layer_norm" => norm::layer_norm,
+        "lora_expand" => lora_expand::lora_expand,
+        "lora_shrink" => lora_shrink::lora_shrink,
+        "map" => map::map,
+        "measure_fma" => measure::measure_fma,
+        "measure_read" => measure::measure_read,
+        "rms_norm" => norm::rms_norm,
+        "rope" => rope::rope,
+        "route" => route::route,
+        "sample" => sample::sample,
+        "softmax" => softmax::softmax,
+        _ => return None,
+    })
+}

@@ -1,0 +1,142 @@
+//! Functions of one number and of vectors, written so that LLVM makes vectors of loops over them.
+
+use wisp_weights::encodings::{Lanes, Portable, simd, with_lanes};
+
+/// `e^x` to within 2 units in the last place; 0 where that is subnormal.
+///
+/// `x = n ln 2 + r` with `|r| <= ln 2 / 2`, `e^r` by its Taylor polynomial of degree 7 (remainder
+/// below 6e-9), `2^n` by the exponent's bits.
+#[inline(always)]
+pub(super) fn exp(x: f32) -> f32 {
+    // Adding 1.5 * 2^23 leaves the rounded number in the lowest bits.
+    const ROUND: f32 = 12582912.0;
+    const LN2_HIGH: f32 = 0.693_359_4;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    let shifted = x.clamp(-87.5, 88.8) * std::f32::consts::LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    let r = (x.clamp(-87.5, 88.8) - n * LN2_HIGH) - n * LN2_LOW;
+    let mut p = 1.0 / 5040.0;
+    for c in [
+        1.0 / 720.0,
+        1.0 / 120.0,
+        1.0 / 24.0,
+        1.0 / 6.0,
+        0.5,
+        1.0,
+        1.0,
+    ] {
+        p = p * r + c;
+    }
+    let exponent = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
+    // In two halves, since 2^128 is no float.
+    let half = exponent >> 1;
+    let power = |n: i32| f32::from_bits((n.wrapping_add(127) as u32) << 23);
+    let y = p * power(half) * power(exponent.wrapping_sub(half));
+    let y = if x < -87.336_54 { 0.0 } else { y };
+    if x > 88.722_84 { f32::INFINITY } else { y }
+}
+
+simd! {
+    /// The sum of `a[i] * b[i]` over the shorter of both.
+    pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
+        with_lanes!(L => dot_in::<L>(a, b))
+    }
+}
+
+/// [`dot`], inlined into a function of `simd!`.
+#[inline(always)]
+pub(super) fn dot_in<L: Lanes>(a: &[f32], b: &[f32]) -> f32 {
+    let len = a.len().min(b.len());
+    let (a, a_rest) = a[..len].as_chunks::<16>();
+    let (b, b_rest) = b[..len].as_chunks::<16>();
+    let (a_pairs, a) = a.as_chunks::<2>();
+    let (b_pairs, b) = b.as_chunks::<2>();
+    let mut sums = [L::splat(0.0); 2];
+    for (a, b) in a_pairs.iter().zip(b_pairs) {
+        sums[0] = L::mul_add(L::load(&a[0]), L::load(&b[0]), sums[0]);
+        sums[1] = L::mul_add(L::load(&a[1]), L::load(&b[1]), sums[1]);
+    }
+    for (a, b) in a.iter().zip(b) {
+        sums[0] = L::mul_add(L::load(a), L::load(b), sums[0]);
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    L::total(L::add(sums[0], sums[1])) + rest
+}
+
+/// `y += factor * x`, inlined into a function of `simd!`.
+#[inline(always)]
+pub(super) fn axpy_in<L: Lanes>(factor: f32, x: &[f32], y: &mut [f32]) {
+    let (x, x_rest) = x.as_chunks::<16>();
+    let (y, y_rest) = y.as_chunks_mut::<16>();
+    for (x, y) in x.iter().zip(y) {
+        L::store(L::mul_add(L::splat(factor), L::load(x), L::load(y)), y);
+    }
+    for (x, y) in x_rest.iter().zip(y_rest) {
+        *y += factor * x;
+    }
+}
+
+/// One step of an online softmax: makes weights of scores, relative to the greatest so far, adds
+/// them to the total, and returns the factor by which everything summed before must shrink.
+#[inline(always)]
+pub(super) fn exp_sum(scores: &mut [f32], greatest: &mut f32, total: &mut f32) -> f32 {
+    let before = *greatest;
+    let mut lanes = [before; 16];
+    let (chunks, rest) = scores.as_chunks::<16>();
+    for chunk in chunks {
+        for i in 0..16 {
+            // Not `f32::max`, which takes three instructions to drop NaN.
+            lanes[i] = if chunk[i] > lanes[i] {
+                chunk[i]
+            } else {
+                lanes[i]
+            };
+        }
+    }
+    *greatest = lanes.iter().chain(rest).fold(before, |a, b| a.max(*b));
+    for score in scores.iter_mut() {
+        *score = exp(*score - *greatest);
+    }
+    let (chunks, rest) = scores.as_chunks::<16>();
+    let mut lanes = [0.0; 16];
+    for chunk in chunks {
+        for i in 0..16 {
+            lanes[i] += chunk[i];
+        }
+    }
+    let fade = exp(before - *greatest);
+    *total = *total * fade + sum(&lanes) + rest.iter().sum::<f32>();
+    fade
+}
+
+/// The sum of 16 numbers, by halves.
+#[inline(always)]
+fn sum(values: &[f32; 16]) -> f32 {
+    Portable::total(*values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exp_is_accurate() {
+        for i in -95_000..90_000 {
+            let x = i as f32 * 1e-3 + 3e-5;
+            let expected = f64::from(x).exp();
+            let actual = exp(x);
+            if expected < f64::from(f32::MIN_POSITIVE) {
+                assert!(actual <= 1.001 * f32::MIN_POSITIVE, "{x}: {actual}");
+            } else if expected > f64::from(f32::MAX) {
+                assert_eq!(actual, f32::INFINITY, "{x}");
+            } else {
+                let error = (f64::from(actual) - expected).abs() / expected;
+                assert!(error < 2.4e-7, "{x}: {actual} for {expected}");
+            }
+        }
+        assert_eq!(exp(f32::NEG_INFINITY), 0.0);
+        assert_eq!(exp(f32::INFINITY), f32::INFINITY);
+        assert_eq!(exp(0.0), 1.0);
+        assert!(exp(f32::NAN).is_nan());
+    }
+}

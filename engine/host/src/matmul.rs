@@ -1,0 +1,173 @@
+//! `matmul.<encoding>`: products with an encoded weight.
+
+use rayon::prelude::*;
+use wisp_shaders::params::MatmulParams;
+
+use super::args::{Args, size};
+use super::dot::{MAX_VECTORS, dots};
+use super::error::HostError;
+use super::panel;
+use wisp_types::encoding::BLOCK;
+use wisp_weights::encodings::{Packed, Planes};
+
+/// Rows of a task for few tokens.
+const ROWS: usize = 16;
+
+/// Up to this many tokens, weights are decoded in registers for every few of them.
+const FEW_TOKENS: usize = 8;
+
+/// Tokens whose panels are packed at once: at most 2 MiB of them.
+const MANY_TOKENS: usize = 1024;
+
+/// One product, its arguments checked.
+struct Matmul<'a> {
+    planes: Planes<'a>,
+    /// Tokens, each padded to whole blocks.
+    x: Vec<&'a [f32]>,
+    rows: usize,
+    bias: Option<&'a [f32]>,
+}
+
+/// The twin of `matmul.wgsl`.
+pub(super) fn matmul<E: Packed>(args: &Args) -> Result<(), HostError> {
+    let p: MatmulParams = args.params()?;
+    let (rows, cols) = (p.rows as usize, p.cols as usize);
+    let blocks = cols.div_ceil(BLOCK);
+    if p.blocks as usize != blocks {
+        return Err(args.value("blocks", blocks, p.blocks));
+    }
+    let (stride, offset) = (p.out_stride as usize, p.out_offset as usize);
+    if stride < offset + rows {
+        let least = format!("at least {}", offset + rows);
+        return Err(args.value("out_stride", least, p.out_stride));
+    }
+    let x: &[f32] = args.read(1, size(&[p.tokens, p.cols]))?;
+    let out: &mut [f32] = args.write(2, size(&[p.tokens, p.out_stride]))?;
+    let planes = args.planes(E::ENCODING, 4, rows, cols)?;
+    let bias = match p.has_bias {
+        0 => None,
+        _ => {
+            let first = p.bias_offset as usize;
+            Some(&args.read::<f32>(3, first + rows)?[first..])
+        }
+    };
+    if rows == 0 || p.tokens == 0 || cols == 0 {
+        return Ok(());
+    }
+    let padded;
+    let (x, width) = match cols.is_multiple_of(BLOCK) {
+        true => (x, cols),
+        false => {
+            padded = pad(x, cols);
+            (&padded[..], blocks * BLOCK)
+        }
+    };
+    let out: Vec<&mut [f32]> = out
+        .chunks_exact_mut(stride)
+        .map(|out| &mut out[offset..offset + rows])
+        .collect();
+    let product = Matmul {
+        planes,
+        x: x.chunks_exact(width).collect(),
+        rows,
+        bias,
+    };
+    if out.len() <= FEW_TOKENS {
+        product.few_tokens::<E>(out);
+    } else {
+        product.many_tokens::<E>(out);
+    }
+    Ok(())
+}
+
+/// Rows of `cols`, each padded with zeros to whole blocks.
+pub(super) fn pad(x: &[f32], cols: usize) -> Vec<f32> {
+    let width = cols.next_multiple_of(BLOCK);
+    let mut padded = vec![0.0; x.len() / cols * width];
+    for (to, from) in padded.chunks_exact_mut(width).zip(x.chunks_exact(cols)) {
+        to[..cols].copy_from_slice(from);
+    }
+    padded
+}
+
+impl Matmul<'_> {
+    /// Each block is decoded in registers, once for up to four tokens. `out` has the rows of each
+    /// token.
+    fn few_tokens<E: Packed>(&self, out: Vec<&mut [f32]>) {
+        let mut tasks: Vec<Vec<&mut [f32]>> = Vec::new();
+        tasks.resize_with(self.rows.div_ceil(ROWS), Vec::new);
+        for out in out {
+            for (task, out) in tasks.iter_mut().zip(out.chunks_mut(ROWS)) {
+                task.push(out);
+            }
+        }
+        tasks
+            .into_par_iter()
+            .enumerate()
+            .for_each(|(task, mut outs)| {
+                let first = task * ROWS;
+                for (x, outs) in self.x.chunks(MAX_VECTORS).zip(outs.chunks_mut(MAX_VECTORS)) {
+                    match x {
+                        [a] => self.dots::<E, 1>(first, [a], outs),
+                        [a, b] => self.dots::<E, 2>(first, [a, b], outs),
+                        [a, b, c] => self.dots::<E, 3>(first, [a, b, c], outs),
+                        [a, b, c, d] => self.dots::<E, 4>(first, [a, b, c, d], outs),
+                        _ => {}
+                    }
+                }
+            });
+    }
+
+    fn dots<E: Packed, const T: usize>(
+        &self,
+        first: usize,
+        x: [&[f32]; T],
+        outs: &mut [&mut [f32]],
+    ) {
+        let mut values = [[0.0; T]; ROWS];
+        let values = &mut values[..outs[0].len()];
+        dots::<E, T>(self.planes, first, x, values);
+        for (t, out) in outs.iter_mut().enumerate() {
+            for (i, out) in out.iter_mut().enumerate() {
+                *out = values[i][t] + self.bias.map_or(0.0, |bias| bias[first + i]);
+            }
+        }
+    }
+
+    /// Rows are decoded into a scratch panel, which is multiplied with packed panels of tokens.
+    fn many_tokens<E: Packed>(&self, mut out: Vec<&mut [f32]>) {
+        let width = self.x[0].len();
+        // Several tasks a thread, so that they end together.
+        let tasks = 4 * rayon::current_num_threads();
+        let rows = self.rows.div_ceil(tasks).next_multiple_of(panel::ROWS);
+        for (x, out) in self.x.chunks(MANY_TOKENS).zip(out.chunks_mut(MANY_TOKENS)) {
+            let mut tasks: Vec<Vec<&mut [f32]>> = Vec::new();
+            tasks.resize_with(self.rows.div_ceil(rows), Vec::new);
+            for out in out.iter_mut() {
+                match self.bias {
+                    Some(bias) => out.copy_from_slice(&bias[..self.rows]),
+                    None => out.fill(0.0),
+                }
+                for (task, out) in tasks.iter_mut().zip(out.chunks_mut(rows)) {
+                    task.push(out);
+                }
+            }
+            for start in (0..width).step_by(panel::DEPTH) {
+                let depth = panel::DEPTH.min(width - start);
+                let packed = panel::pack(x, start, depth);
+                tasks.par_iter_mut().enumerate().for_each_init(
+                    panel::scratch,
+                    |scratch, (task, outs)| {
+                        let part = panel::Part {
+                            planes: self.planes,
+                            first: task * rows,
+                            start,
+                            width,
+                        };
+                        panel::multiply::<E>(part, &packed, depth, scratch, outs);
+                    },
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `matmul_experts.<encoding>`: products with the encoded weights of chosen experts.
+
+use rayon::prelude::*;
+use wisp_shaders::params::MatmulExpertsParams;
+
+use super::args::{Args, size};
+use super::dot::dots;
+use super::error::HostError;
+use super::matmul::pad;
+use wisp_types::encoding::BLOCK;
+use wisp_weights::encodings::Packed;
+
+/// Rows of a task.
+const ROWS: usize = 16;
+
+/// The twin of `matmul.wgsl` with `experts`.
+pub(super) fn matmul_experts<E: Packed>(args: &Args) -> Result<(), HostError> {
+    let p: MatmulExpertsParams = args.params()?;
+    let (rows, cols, share) = (p.rows as usize, p.cols as usize, p.share as usize);
+    let blocks = cols.div_ceil(BLOCK);
+    if p.blocks as usize != blocks {
+        return Err(args.value("blocks", blocks, p.blocks));
+    }
+    if share == 0 || !p.tokens.is_multiple_of(p.share) {
+        let divisor = format!("a divisor of {} tokens", p.tokens);
+        return Err(args.value("share", divisor, p.share));
+    }
+    let x: &[f32] = args.read(1, size(&[p.tokens / p.share, p.cols]))?;
+    let out: &mut [f32] = args.write(2, size(&[p.tokens, p.rows]))?;
+    let ids: &[u32] = args.read(3, p.tokens as usize)?;
+    let planes = args.planes(E::ENCODING, 4, p.chunk_rows as usize, cols)?;
+    if rows == 0 || cols == 0 {
+        return Ok(());
+    }
+    let padded = pad(x, cols);
+    let chunk = p.first_row as usize..p.first_row as usize + p.chunk_rows as usize;
+    out.par_chunks_mut(rows).enumerate().for_each(|(t, out)| {
+        let x = &padded[t / share * blocks * BLOCK..][..blocks * BLOCK];
+        // The expert's rows among those of all experts, as far as they lie in the chunk.
+        let start = ids[t] as usize * rows;
+        let from = chunk.start.clamp(start, start + rows);
+        let to = chunk.end.clamp(from, start + rows);
+        out[from - start..to - start]
+            .par_chunks_mut(ROWS)
+            .enumerate()
+            .for_each(|(task, out)| {
+                let mut values = [[0.0; 1]; ROWS];
+                let values = &mut values[..out.len()];
+                let first = from - chunk.start + task * ROWS;
+                dots::<E, 1>(planes, first, [x], values);
+                out.copy_from_slice(values.as_flattened());
+            });
+    });
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! Products of encoded rows with many tokens: bound by arithmetic, so tiles of sums stay in
+//! registers, and what they are made of in the nearest caches.
+//!
+//! [`DEPTH`] columns at a time, tokens are packed into panels of [`TOKENS`] and rows are decoded
+//! into a scratch of [`ROWS`], each once. (After Goto and van de Geijn 2008.)
+
+use rayon::prelude::*;
+
+use wisp_types::encoding::BLOCK;
+use wisp_weights::encodings::{Lanes, Packed, Planes, load_blocks_in, simd};
+
+/// Columns that are multiplied at once.
+pub(super) const DEPTH: usize = 512;
+
+/// Rows that are decoded at once: a multiple of every tile's.
+pub(super) const ROWS: usize = 48;
+
+/// Tokens of a panel.
+pub(super) const TOKENS: usize = 32;
+
+/// Elements from one row of the scratch to the next; no power of two, whose multiples would fall
+/// on the same lines of the nearest cache.
+pub(super) const STRIDE: usize = DEPTH + 16;
+
+/// Memory for decoded rows, 99 KiB.
+pub(super) fn scratch() -> Vec<f32> {
+    vec![0.0; ROWS * STRIDE]
+}
+
+/// Packs columns `start..start + depth` of the tokens into panels `[depth, TOKENS]`; the last
+/// one's missing tokens are zero.
+pub(super) fn pack(x: &[&[f32]], start: usize, depth: usize) -> Vec<[f32; TOKENS]> {
+    let mut packed = vec![[0.0; TOKENS]; x.len().div_ceil(TOKENS) * depth];
+    packed
+        .par_chunks_mut(depth)
+        .zip(x.par_chunks(TOKENS))
+        .for_each(|(panel, x)| {
+            for (t, x) in x.iter().enumerate() {
+                for (lanes, x) in panel.iter_mut().zip(&x[start..start + depth]) {
+                    lanes[t] = *x;
+                }
+            }
+        });
+    packed
+}
+
+/// Rows of a weight from `first` on, their columns from `start` on.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'a> {
+    pub(super) planes: Planes<'a>,
+    pub(super) first: usize,
+    pub(super) start: usize,
+    /// Width of a row, whole blocks.
+    pub(super) width: usize,
+}
+
+simd! {
+    /// Adds to `outs[t][i]` the product of row `first + i` and token `t`, over `depth` columns.
+    pub(super) fn multiply<E: Packed>(
+        part: Part,
+        packed: &[[f32; TOKENS]],
+        depth: usize,
+        scratch: &mut [f32],
+        outs: &mut [&mut [f32]],
+    ) {
+        multiversion::target::match_target! {
+            "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma+f16c" => {
+                multiply_in::<E, wisp_weights::encodings::Avx512, 12, 2>(part, packed, depth, scratch, outs)
+            },
+            "x86_64+avx2+fma+f16c" => {
+                multiply_in::<E, wisp_weights::encodings::Avx2, 6, 1>(part, packed, depth, scratch, outs)
+            },
+            _ => multiply_in::<E, wisp_weights::encodings::Portable, 2, 1>(part, packed, depth, scratch, outs),
+        }
+    }
+}
+
+/// With tiles of `R` rows and `V` vectors of 16 tokens.
+#[inline(always)]
+fn multiply_in<E: Packed, L: Lanes, const R: usize, const V: usize>(
+    part: Part,
+    packed: &[[f32; TOKENS]],
+    depth: usize,
+    scratch: &mut [f32],
+    outs: &mut [&mut [f32]],
+) {
+    let rows = outs[0].len();
+    for at in (0..rows).step_by(ROWS) {
+        let count = ROWS.min(rows - at);
+        for (i, row) in scratch.chunks_exact_mut(STRIDE).take(count).enumerate() {
+            let block = ((part.first + at + i) * part.width + part.start) / BLOCK;
+            load_blocks_in::<E, L>(part.planes, block, &mut row[..depth]);
+        }
+        for (panel, outs) in packed.chunks_exact(depth).zip(outs.chunks_mut(TOKENS)) {
+            for i in (0..count).step_by(R) {
+                for v in (0..outs.len().div_ceil(16)).step_by(V) {
+                    let tile = tile::<L, R, V>(&scratch[i * STRIDE..], panel, v);
+                    add_tile(&tile, &mut outs[16 * v..], at + i, R.min(count - i));
+                }
+            }
+        }
+    }
+}
+
+simd! {
+    /// Adds to `outs[i][t]` the product of row `i` of a scratch and token `t` of packed panels.
+    pub(super) fn add_rows(
+        scratch: &[f32],
+        rows: usize,
+        packed: &[[f32; TOKENS]],
+        depth: usize,
+        tokens: usize,
+        outs: &mut [&mut [f32]],
+    ) {
+        multiversion::target::match_target! {
+            "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma+f16c" => {
+                add_rows_in::<wisp_weights::encodings::Avx512, 12, 2>(scratch, rows, packed, depth, tokens, outs)
+            },
+            "x86_64+avx2+fma+f16c" => {
+                add_rows_in::<wisp_weights::encodings::Avx2, 6, 1>(scratch, rows, packed, depth, tokens, outs)
+            },
+            _ => add_rows_in::<wisp_weights::encodings::Portable, 2, 1>(scratch, rows, packed, depth, tokens, outs),
+        }
+    }
+}
+
+#[inline(always)]
+fn add_rows_in<L: Lanes, const R: usize, const V: usize>(
+    scratch: &[f32],
+    rows: usize,
+    packed: &[[f32; TOKENS]],
+    depth: usize,
+    tokens: usize,
+    outs: &mut [&mut [f32]],
+) {
+    for (first, panel) in (0..tokens).step_by(TOKENS).zip(packed.chunks_exact(depth)) {
+        for i in (0..rows).step_by(R) {
+            for v in (0..TOKENS.min(tokens - first).div_ceil(16)).step_by(V) {
+                let tile = tile::<L, R, V>(&scratch[i * STRIDE..], panel, v);
+                let at = first + 16 * v;
+                let count = (16 * V).min(tokens - at);
+                for (out, row) in outs[i..].iter_mut().zip(&tile) {
+                    let out = &mut out[at..at + count];
+                    for (out, sum) in out.iter_mut().zip(row.as_flattened()) {
+                        *out += sum;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The sums of `R` rows of the scratch with the tokens of `V` vectors of a panel from `v` on.
+#[inline(always)]
+fn tile<L: Lanes, const R: usize, const V: usize>(
+    rows: &[f32],
+    panel: &[[f32; TOKENS]],
+    v: usize,
+) -> [[[f32; 16]; V]; R] {
+    let rows: [&[f32]; R] = std::array::from_fn(|r| &rows[r * STRIDE..][..panel.len()]);
+    let mut sums = [[L::splat(0.0); V]; R];
+    for (k, tokens) in panel.iter().enumerate() {
+        let (vectors, _) = tokens.as_chunks::<16>();
+        let x: [L::Floats; V] = std::array::from_fn(|i| L::load(&vectors[(v + i) % 2]));
+        for r in 0..R {
+            // SAFETY: every row is as long as the panel.
+            let w = L::splat(unsafe { *rows[r].get_unchecked(k) });
+            for i in 0..V {
+                sums[r][i] = L::mul_add(w, x[i], sums[r][i]);
+            }
+        }
+    }
+    let mut out = [[[0.0; 16]; V]; R];
+    for r in 0..R {
+        for i in 0..V {
+            L::store(sums[r][i], &mut out[r][i]);
+        }
+    }
+    out
+}
+
+/// Adds the first `count` rows of a tile to rows `first..` of the tokens' outputs.
+#[inline(always)]
+fn add_tile<const R: usize, const V: usize>(
+    tile: &[[[f32; 16]; V]; R],
+    outs: &mut [&mut [f32]],
+    first: usize,
+    count: usize,
+) {
+    for (t, out) in outs.iter_mut().enumerate().take(16 * V) {
+        let out = &mut out[first..first + count];
+        for (out, row) in out.iter_mut().zip(tile) {
+            *out += row[t / 16][t % 16];
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! `softmax` over rows.
+
+use rayon::prelude::*;
+use wisp_shaders::params::RowsParams;
+
+use super::args::{Args, size};
+use super::error::HostError;
+use super::math::exp;
+use wisp_weights::encodings::simd;
+
+/// The twin of `softmax.wgsl`.
+pub(super) fn softmax(args: &Args) -> Result<(), HostError> {
+    let p: RowsParams = args.params()?;
+    let cols = (p.cols as usize).max(1);
+    let x: &[f32] = args.read(1, size(&[p.rows, p.cols]))?;
+    let out: &mut [f32] = args.write(2, size(&[p.rows, p.cols]))?;
+    out.par_chunks_mut(cols)
+        .zip(x.par_chunks(cols))
+        .for_each(|(out, x)| softmax_row(x, out));
+    Ok(())
+}
+
+simd! {
+    fn softmax_row(x: &[f32], out: &mut [f32]) {
+        let greatest = x.iter().fold(f32::MIN, |greatest, x| greatest.max(*x));
+        let mut total = 0.0;
+        for (out, x) in out.iter_mut().zip(x) {
+            *out = exp(x - greatest);
+        }
+        for out in out.iter() {
+            total += out;
+        }
+        for out in out {
+            *out /= total;
+        }
+    }
+}

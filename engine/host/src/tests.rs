@@ -1,0 +1,40 @@
+//! Every twin against plain loops in `f64`, and its refusals.
+
+mod attention;
+mod elements;
+mod errors;
+mod products;
+mod sampling;
+
+use super::{HostBuffer, twin};
+use wisp_types::Encoding;
+
+fn zeros<T: bytemuck::Pod>(len: usize) -> HostBuffer {
+    HostBuffer::new(len * size_of::<T>()).unwrap()
+}
+
+#[test]
+fn every_op_has_its_twin() {
+    for op in [
+        "rms_norm",
+        "add_rms_norm",
+        "rope",
+        "kv_write.f32",
+        "rope_kv_write.f32",
+        "attention.f32",
+        "gated",
+        "elementwise",
+        "softmax",
+        "argmax",
+        "gather",
+        "sample",
+    ] {
+        assert!(twin(op).is_some(), "{op}");
+    }
+    for encoding in Encoding::on_devices() {
+        assert!(twin(&format!("matmul.{}", encoding.name())).is_some());
+        assert!(twin(&format!("matmul_experts.{}", encoding.name())).is_some());
+        assert!(twin(&format!("embed.{}", encoding.name())).is_some());
+    }
+    assert!(twin("matmul").is_none() && twin("matmul.q9").is_none() && twin("rope.f32").is_none());
+}

@@ -1,0 +1,105 @@
+//! The enumerations of a pipeline's configuration, each value with the one name that files, flags
+//! and the environment give it.
+
+use wisp_graph::CacheFormat;
+
+use wisp_types::choices;
+
+choices! {
+    /// What runs a model.
+    PipelineEngine, "engine" {
+        /// Wisp's own graphs and kernels.
+        Max = "max",
+        /// Hugging Face's candle, for architectures that Wisp lacks: the feature `candle`.
+        HuggingFace = "huggingface",
+    }
+}
+
+choices! {
+    /// How rotary position embeddings are computed, where a checkpoint's own word is overridden.
+    RopeType, "rope type" {
+        /// No rotation.
+        None = "none",
+        /// Neighbours `(2i, 2i + 1)` rotate together, as in Meta's Llama files.
+        Normal = "normal",
+        /// Halves `(i, i + n/2)` rotate together, as in GPT-NeoX and Hugging Face's files.
+        Neox = "neox",
+        /// As the checkpoint's long and short factors say.
+        LongRope = "longrope",
+        /// As the checkpoint's YaRN parameters say.
+        Yarn = "yarn",
+    }
+}
+
+choices! {
+    /// How the KV cache is laid out.
+    CacheStrategy, "cache strategy" {
+        /// One sequence at a time, its cache in one piece.
+        Naive = "naive",
+        /// Every sequence has the room of the whole context, in one piece.
+        Continuous = "continuous",
+        /// Sequences take pages as they grow.
+        Paged = "paged",
+    }
+}
+
+choices! {
+    /// How the KV cache stores keys and values.
+    KvCacheFormat, "KV cache format" {
+        /// As they are computed.
+        Float32 = "float32",
+        /// In half precision: half the memory.
+        Float16 = "float16",
+        /// In blocks of 32 signed bytes with a scale: little more than a quarter of the memory.
+        Q8_0 = "q8_0",
+    }
+}
+
+impl From<KvCacheFormat> for CacheFormat {
+    fn from(format: KvCacheFormat) -> CacheFormat {
+        match format {
+            KvCacheFormat::Float32 => CacheFormat::F32,
+            KvCacheFormat::Float16 => CacheFormat::F16,
+            KvCacheFormat::Q8_0 => CacheFormat::Q8_0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fmt, str::FromStr};
+
+    use wisp_hub::RepoType;
+    use wisp_types::UnknownChoice;
+    use wisp_weights::WeightsFormat;
+
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_written() {
+        fn check<T>(all: &[T], what: &str)
+        where
+            T: Copy + fmt::Debug + fmt::Display + PartialEq,
+            T: FromStr<Err = UnknownChoice> + serde::Serialize + serde::de::DeserializeOwned,
+        {
+            for choice in all {
+                assert_eq!(choice.to_string().parse::<T>().unwrap(), *choice);
+                let json = serde_json::to_string(choice).unwrap();
+                assert_eq!(json, format!("\"{choice}\""));
+                assert_eq!(serde_json::from_str::<T>(&json).unwrap(), *choice);
+            }
+            let error = "nonsense".parse::<T>().unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+            for choice in all {
+                assert!(error.contains(&choice.to_string()), "{error}");
+            }
+        }
+        check(PipelineEngine::ALL, "engine");
+        check(RepoType::ALL, "repository");
+        check(RopeType::ALL, "rope type");
+        check(WeightsFormat::ALL, "format");
+        check(CacheStrategy::ALL, "strategy");
+        check(KvCacheFormat::ALL, "format");
+        check(super::super::SupportedEncoding::ALL, "encoding");
+    }
+}

@@ -1,0 +1,56 @@
+//! Compiling a model ahead of its use: for this device, for others, into a file.
+
+use std::collections::BTreeMap;
+
+use super::{
+    ModelLimits, PipelineError, checkpoint::ModelFiles, decoder::table_rows, model, text_encoder,
+    window::WindowRings,
+};
+use wisp_graph::Graph;
+use wisp_types::Capabilities;
+
+/// The graphs that a model runs, as they are compiled for a target: a decoder and its sampler, or an
+/// encoder. The weights are not read.
+///
+/// # Errors
+///
+/// If the checkpoint does not fit its configuration, or the limits the target.
+pub fn graphs(
+    files: &ModelFiles,
+    target: &Capabilities,
+    limits: ModelLimits,
+) -> Result<Vec<Graph>, PipelineError> {
+    let (spec, names) = (&files.recognised.spec, files.recognised.names);
+    match spec.encoder {
+        Some(_) => text_encoder::graphs(target, files, limits),
+        None => model::graphs(target, spec, names, &files.checkpoint, limits),
+    }
+}
+
+/// What a compiled model says of the model and limits that it was made for.
+pub fn facts(files: &ModelFiles, limits: &ModelLimits) -> BTreeMap<String, String> {
+    let spec = &files.recognised.spec;
+    let positions = table_rows(limits.max_length.min(spec.max_positions));
+    // 0: there are none. How long they are is known when the model runs.
+    let ring = WindowRings::of(spec, limits).map_or(0, |rings| rings.page_size);
+    let ring = ring.to_string();
+    let rank = limits.lora().map_or(0, |_| limits.max_lora_rank);
+    let facts: [(&str, String); 12] = [
+        ("architecture", files.recognised.architecture.into()),
+        ("hidden_size", spec.hidden_size.to_string()),
+        ("layers", spec.layers.len().to_string()),
+        ("vocab_size", spec.vocab_size.to_string()),
+        ("max_length rounded up", positions.to_string()),
+        ("kv_cache_page_size", limits.page_size.to_string()),
+        ("kv_cache_format", format!("{:?}", limits.cache_format)),
+        ("page size of a window's ring", ring),
+        ("max_num_loras", limits.max_num_loras.to_string()),
+        ("max_lora_rank", rank.to_string()),
+        ("return_logits", format!("{:?}", limits.return_logits)),
+        (
+            "return_hidden_states",
+            format!("{:?}", limits.return_hidden_states),
+        ),
+    ];
+    facts.map(|(name, value)| (name.to_string(), value)).into()
+}

@@ -1,0 +1,135 @@
+//! Which texts run together, and within which limits.
+
+use std::ops::Range;
+
+use super::{
+    super::{
+        DecoderSpec, PipelineError,
+        decoder::{DecoderError, EncoderSpec},
+        model::ModelLimits,
+    },
+    EncodeError,
+};
+use wisp_types::Capabilities;
+
+/// Each token's row in the table of learned positions.
+pub(super) fn learned_positions(encoder: EncoderSpec, tokens: &[u32]) -> impl Iterator<Item = u32> {
+    let mut next = encoder
+        .padding
+        .map_or(0, |padding| padding.saturating_add(1));
+    tokens.iter().map(move |token| match encoder.padding {
+        Some(padding) if *token == padding => padding,
+        _ => {
+            next += 1;
+            next - 1
+        }
+    })
+}
+
+pub(super) fn check<T: AsRef<[u32]>>(
+    spec: &DecoderSpec,
+    most: u64,
+    texts: &[T],
+) -> Result<(), PipelineError> {
+    let vocab_size = spec.vocab_size;
+    for (text, tokens) in (1..).zip(texts) {
+        let tokens = tokens.as_ref();
+        let unknown = |token: &&u32| u64::from(**token) >= vocab_size;
+        if tokens.is_empty() {
+            return Err(EncodeError::Empty { text }.into());
+        }
+        if tokens.len() as u64 > most {
+            let tokens = tokens.len();
+            return Err(EncodeError::TooLong { text, tokens, most }.into());
+        }
+        if let Some(token) = tokens.iter().find(unknown) {
+            let token = *token;
+            return Err(PipelineError::UnknownToken { token, vocab_size });
+        }
+    }
+    Ok(())
+}
+
+/// The texts in order, in as few batches as the limits allow. No text is longer than they do.
+pub(super) fn batches<T: AsRef<[u32]>>(limits: &ModelLimits, texts: &[T]) -> Vec<Range<usize>> {
+    let mut batches: Vec<Range<usize>> = Vec::new();
+    let mut tokens = 0;
+    for (i, text) in texts.iter().enumerate() {
+        let len = text.as_ref().len() as u64;
+        match batches.last_mut() {
+            Some(batch)
+                if tokens + len <= limits.max_step_tokens
+                    && (batch.len() as u64) < limits.max_batch =>
+            {
+                batch.end = i + 1;
+                tokens += len;
+            }
+            _ => {
+                batches.push(i..i + 1);
+                tokens = len;
+            }
+        }
+    }
+    batches
+}
+
+/// Limits that the device and the model can keep: a binding must hold every intermediate result of
+/// the longest text, and the cache.
+pub(super) fn fit(
+    capabilities: &Capabilities,
+    spec: &DecoderSpec,
+    mut limits: ModelLimits,
+) -> Result<ModelLimits, PipelineError> {
+    // The arithmetic below relies on sizes that are neither zero nor huge.
+    spec.check().map_err(DecoderError::Spec)?;
+    let heads = u64::from(spec.heads) + 2 * u64::from(spec.kv_heads);
+    // The cache has room for twice as many positions as there are tokens.
+    let widest = [
+        heads * u64::from(spec.head_dim),
+        2 * spec.intermediate_size,
+        spec.hidden_size,
+        spec.kv_row_bytes(limits.cache_format) / 2,
+    ]
+    .into_iter()
+    .fold(1, u64::max);
+    let binding = capabilities.max_binding_bytes;
+    let most = (binding.min(capabilities.max_buffer_bytes) / (4 * widest)).max(1);
+    limits.page_size = limits.page_size.clamp(1, 1 << 16);
+    limits.max_length = limits.max_length.clamp(1, spec.max_positions.min(most));
+    limits.max_step_tokens = limits.max_step_tokens.clamp(limits.max_length, most);
+    let page_size = u64::from(limits.page_size);
+    limits.max_batch = limits.max_batch.clamp(1, (most / page_size).max(1));
+    let pages = limits.max_step_tokens / page_size + limits.max_batch;
+    limits.pages = pages.min(limits.pages_per_sequence() * limits.max_batch);
+    Ok(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_as_few_as_the_limits_allow() {
+        let limits = ModelLimits {
+            max_batch: 2,
+            max_step_tokens: 5,
+            ..Default::default()
+        };
+        let texts = [1, 2, 3, 2, 1, 1, 5, 1].map(|len| vec![0u32; len]);
+        let expected = [0..2, 2..4, 4..6, 6..7, 7..8];
+        assert_eq!(batches(&limits, &texts), expected);
+    }
+
+    #[test]
+    fn positions_pass_over_padding() {
+        let positions = |padding, tokens: &[u32]| {
+            let encoder = EncoderSpec {
+                token_types: 1,
+                padding,
+            };
+            learned_positions(encoder, tokens).collect::<Vec<_>>()
+        };
+        assert_eq!(positions(None, &[5, 1, 6]), [0, 1, 2]);
+        assert_eq!(positions(Some(1), &[5, 1, 6]), [2, 1, 3]);
+    }
+}

@@ -1,0 +1,220 @@
+//! A program's kernels and memory on a device.
+
+use wisp_shaders::Kernel;
+
+use super::{
+    CompiledModel, InferenceSession, InitOptions, LogLevel, SessionError,
+    load::{self, DeviceWeights, Progress, Weights},
+};
+use wisp_compiler::{Call, PARAMS_STRIDE, Place, Port, Program, Size};
+use wisp_device::{BindGroup, Buffer, BufferSlice, Device, Pipeline, Usage};
+use wisp_weights::WeightSource;
+
+/// A kernel that can do a call.
+#[derive(Debug)]
+pub(super) struct Choice {
+    pub pipeline: Pipeline,
+    /// The largest second grid dimension that it is meant for.
+    pub most_rows: u32,
+    pub tile: [u32; 2],
+}
+
+/// A kernel that a program may name.
+fn kernel(program: &Program, name: &str) -> Result<&'static Kernel, SessionError> {
+    let kernel = program.kernel(name);
+    kernel.ok_or_else(|| SessionError::UnknownKernel(name.into()))
+}
+
+/// Compiles what the program needs, several kernels at a time where there are threads; returns how
+/// many there are.
+pub(super) fn compile_kernels(
+    session: &InferenceSession,
+    compiled: &CompiledModel,
+) -> Result<u32, SessionError> {
+    let (program, info) = (compiled.program(), session.device.info());
+    let missing = program.lacks(&info.capabilities);
+    if !missing.is_empty() {
+        return Err(SessionError::Target {
+            graph: program.name.clone(),
+            device: info.name.clone(),
+            missing,
+        });
+    }
+    let kernels: Vec<&'static Kernel> = program.kernels().collect();
+    let count = kernels.len() as u32;
+    let compile = |kernel: &'static Kernel| -> Result<(), SessionError> {
+        let debugger = &session.debugger;
+        debugger.log(LogLevel::Debug, || {
+            format!("{}: a pipeline for {}", info.name, kernel.name)
+        });
+        session.pipeline(kernel, compiled.is_trusted()).map(|_| ())
+    };
+    #[cfg(not(target_arch = "wasm32"))]
+    {
+        use rayon::prelude::*;
+        kernels.into_par_iter().try_for_each(compile)?;
+    }
+    #[cfg(target_arch = "wasm32")]
+    {
+        kernels.into_iter().try_for_each(compile)?;
+    }
+    Ok(count)
+}
+
+/// The kernels that can do a call, those for fewer rows first.
+pub(super) fn choices(
+    session: &InferenceSession,
+    compiled: &CompiledModel,
+    call: &Call,
+) -> Result<Vec<Choice>, SessionError> {
+    let choice = |(name, most_rows): &(String, u32)| {
+        let kernel = kernel(compiled.program(), name)?;
+        Ok(Choice {
+            pipeline: session.pipeline(kernel, compiled.is_trusted())?,
+            most_rows: *most_rows,
+            tile: kernel.tile,
+        })
+    };
+    call.kernels.iter().map(choice).collect()
+}
+
+/// The memory of a program, besides the parameters of its calls.
+#[derive(Debug)]
+pub(super) struct Memory {
+    pub inputs: Vec<Buffer>,
+    slots: Vec<Buffer>,
+    constants: Vec<Buffer>,
+    /// None when they were released.
+    pub weights: Option<Weights>,
+}
+
+impl Memory {
+    /// Allocates memory and loads the weights, besides those that are loaded already.
+    pub async fn new(
+        device: &Device,
+        program: &Program,
+        max_dims: &[u64],
+        source: &dyn WeightSource,
+        options: &InitOptions<'_>,
+        loaded: &mut DeviceWeights,
+    ) -> Result<Memory, SessionError> {
+        let total = load::check(program, source, loaded)?;
+        let bytes = |size: &Size| {
+            size.eval(max_dims)
+                .and_then(|elements| elements.checked_mul(4))
+                .unwrap_or(u64::MAX)
+        };
+        let inputs = program
+            .inputs
+            .iter()
+            .map(|port| input(device, port, bytes(&port.elements), options))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut slots = Vec::with_capacity(program.slots.len());
+        for sizes in &program.slots {
+            let bytes = sizes.iter().map(bytes).max().unwrap_or(0);
+            slots.push(device.allocate("an intermediate result", bytes, Usage::Storage)?);
+        }
+        let mut progress = Progress::new(total, options.progress);
+        let weights = load::load(device, program, source, &mut progress, loaded).await?;
+        let mut constants = Vec::with_capacity(program.constants.len());
+        for words in &program.constants {
+            let buffer = device.allocate("a constant", words.len() as u64 * 4, Usage::Storage)?;
+            device.write(&buffer, 0, bytemuck::cast_slice(words))?;
+            constants.push(buffer);
+        }
+        device.finish().await?;
+        Ok(Memory {
+            inputs,
+            slots,
+            constants,
+            weights: Some(weights),
+        })
+    }
+
+    /// The memory of a place, if it is one buffer and there.
+    pub fn buffer(&self, place: Place) -> Option<&Buffer> {
+        match place {
+            Place::Input(i) => self.inputs.get(i as usize),
+            Place::Slot(i) => self.slots.get(i as usize),
+            Place::Vector(i) => self.weights.as_ref()?.vectors.get(i as usize),
+            Place::Constant(i) => self.constants.get(i as usize),
+            Place::Matrix(..) => None,
+        }
+    }
+
+    fn slice(&self, place: Place) -> Option<BufferSlice> {
+        match place {
+            Place::Matrix(i, plane) => {
+                let matrix = self.weights.as_ref()?.matrices.get(i as usize)?;
+                Some(matrix.plane(plane))
+            }
+            place => self.buffer(place).map(Buffer::whole),
+        }
+    }
+
+    /// The memory of each of a program's calls, with its parameters in `params`.
+    pub fn bind(
+        &self,
+        device: &Device,
+        program: &Program,
+        params: &Buffer,
+    ) -> Result<Vec<BindGroup>, SessionError> {
+        let mut groups = Vec::with_capacity(program.calls.len());
+        let mut offset = 0;
+        for call in &program.calls {
+            let bytes = call.params.len() as u64 * 4;
+            let places = call.bindings.iter().map(|place| self.slice(*place));
+            let mut bindings = vec![params.slice(offset..offset + bytes)];
+            match places.collect::<Option<Vec<_>>>() {
+                Some(places) => bindings.extend(places),
+                None => {
+                    let model = program.name.clone();
+                    return Err(SessionError::Released { model });
+                }
+            }
+            let unknown = || SessionError::UnknownKernel(call.label.clone());
+            let (name, _) = call.kernels.first().ok_or_else(unknown)?;
+            groups.push(device.bind(kernel(program, name)?, &bindings)?);
+            offset += PARAMS_STRIDE;
+        }
+        Ok(groups)
+    }
+}
+
+/// An input's memory: the caller's, or new.
+fn input(
+    device: &Device,
+    port: &Port,
+    bytes: u64,
+    options: &InitOptions<'_>,
+) -> Result<Buffer, SessionError> {
+    match options.shared.get(&port.name) {
+        None => Ok(device.allocate(&port.name, bytes, Usage::Storage)?),
+        Some(buffer) if buffer.bytes() >= bytes => Ok(buffer.clone()),
+        Some(buffer) => Err(SessionError::SmallBuffer {
+            name: port.name.clone(),
+            needed: bytes,
+            bytes: buffer.bytes(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wisp_compiler::compile;
+    use wisp_graph::Graph;
+    use wisp_types::Capabilities;
+
+    #[test]
+    fn a_kernel_of_another_build_is_told() {
+        let program = compile(&Graph::new("none"), &Capabilities::BASELINE).unwrap();
+        assert_eq!(
+            kernel(&program, "teleport.baseline")
+                .unwrap_err()
+                .to_string(),
+            "the program needs the kernel teleport.baseline, which this version of Wisp does not \
+             have: compile it again"
+        );
+    }
+}

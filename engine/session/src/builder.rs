@@ -1,0 +1,187 @@
+//! What a session is made of: its devices, and the host's threads.
+
+use std::sync::Arc;
+
+use super::{InferenceSession, SessionError};
+use wisp_device::{Device, DeviceSpec, Profile};
+use wisp_graph::extension::Extensions;
+use wisp_types::Api;
+
+/// A device for a session: one to be opened, or one that is open.
+#[derive(Clone, Debug)]
+pub enum SessionDevice {
+    /// To be opened, with the builder's profile.
+    Spec(DeviceSpec),
+    /// Open already; other sessions may use it too.
+    Open(Device),
+}
+
+impl From<DeviceSpec> for SessionDevice {
+    fn from(spec: DeviceSpec) -> SessionDevice {
+        SessionDevice::Spec(spec)
+    }
+}
+
+impl From<Device> for SessionDevice {
+    fn from(device: Device) -> SessionDevice {
+        SessionDevice::Open(device)
+    }
+}
+
+/// Makes a session of several devices, or of other than the usual threads.
+///
+/// ```
+/// use wisp_engine::{device::Device, session::InferenceSession};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let session = InferenceSession::builder()
+///     .device(Device::host(1)?) // or `"vulkan".parse::<DeviceSpec>()?`, and as many as there are
+///     .device(Device::host(1)?)
+///     .build_blocking()?;
+/// assert_eq!(session.devices().len(), 2);
+/// assert_eq!(session.on(1)?.device(), &session.devices()[1]);
+///
+/// // The host is always there.
+/// let alone = InferenceSession::builder().num_threads(2).build_blocking()?;
+/// assert_eq!(alone.device().info().driver, "2 threads");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct SessionBuilder {
+    devices: Vec<SessionDevice>,
+    profile: Profile,
+    num_threads: usize,
+    extensions: Extensions,
+}
+
+impl SessionBuilder {
+    /// Adds a device. The first one is where graphs run that are placed nowhere else.
+    pub fn device(mut self, device: impl Into<SessionDevice>) -> SessionBuilder {
+        self.devices.push(device.into());
+        self
+    }
+
+    /// Adds devices.
+    pub fn devices<D: Into<SessionDevice>>(
+        mut self,
+        devices: impl IntoIterator<Item = D>,
+    ) -> SessionBuilder {
+        self.devices.extend(devices.into_iter().map(Into::into));
+        self
+    }
+
+    /// How much of the adapters to use; of devices that are open nothing changes.
+    pub fn profile(mut self, profile: Profile) -> SessionBuilder {
+        self.profile = profile;
+        self
+    }
+
+    /// The host's threads; 0, which they are without this, is one a core.
+    pub fn num_threads(mut self, num_threads: usize) -> SessionBuilder {
+        self.num_threads = num_threads;
+        self
+    }
+
+    /// Custom ops; see [`InferenceSession::with_extensions`].
+    pub fn custom_extensions(mut self, extensions: Extensions) -> SessionBuilder {
+        self.extensions = extensions;
+        self
+    }
+
+    /// Opens the devices; the host is always among them, as the last if it was not given.
+    ///
+    /// # Errors
+    ///
+    /// If there is no device of a specification, with what there is instead.
+    pub async fn build(self) -> Result<InferenceSession, SessionError> {
+        let mut devices = Vec::with_capacity(self.devices.len() + 1);
+        for device in self.devices {
+            devices.push(match device {
+                SessionDevice::Open(device) => device,
+                SessionDevice::Spec(spec) => {
+                    Device::open(&spec, self.profile, self.num_threads).await?
+                }
+            });
+        }
+        Ok(InferenceSession::of(
+            devices,
+            self.num_threads,
+            self.extensions,
+        ))
+    }
+
+    /// [`Self::build`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::build`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn build_blocking(self) -> Result<InferenceSession, SessionError> {
+        pollster::block_on(self.build())
+    }
+}
+
+impl InferenceSession {
+    /// A session of any devices.
+    pub fn builder() -> SessionBuilder {
+        SessionBuilder::default()
+    }
+
+    /// A session on a device, and the host beside it: the short way of [`Self::builder`].
+    pub fn new(device: Device) -> InferenceSession {
+        InferenceSession::of(vec![device], 0, Extensions::default())
+    }
+
+    /// A session of devices, and of the host, whose threads start only if it runs something.
+    fn of(
+        mut devices: Vec<Device>,
+        num_threads: usize,
+        extensions: Extensions,
+    ) -> InferenceSession {
+        let is_host = |device: &Device| device.info().api == Api::Host;
+        if !devices.iter().any(is_host) {
+            devices.push(Device::idle_host(num_threads));
+        }
+        InferenceSession {
+            device: devices[0].clone(),
+            devices: devices.into(),
+            start: Default::default(),
+            profiler: Default::default(),
+            debugger: Default::default(),
+            extensions: Arc::new(extensions),
+        }
+    }
+
+    /// The device that the session's graphs are compiled for and run on: the first, except in what
+    /// [`Self::on`] returns.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The session's devices, the host among them.
+    pub fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    /// The same session, but what it compiles, loads and runs is on another of its devices.
+    ///
+    /// # Errors
+    ///
+    /// If it has no device of this index.
+    pub fn on(&self, device: usize) -> Result<InferenceSession, SessionError> {
+        let found = self.devices.get(device);
+        let found = found.ok_or_else(|| SessionError::NoDevice {
+            index: device,
+            has: self
+                .devices
+                .iter()
+                .map(|device| device.info().name.clone())
+                .collect(),
+        })?;
+        Ok(InferenceSession {
+            device: found.clone(),
+            ..self.clone()
+        })
+    }
+}

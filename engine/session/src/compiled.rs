@@ -1,0 +1,326 @@
+//! Compiled graphs, alone and several together.
+
+use std::{collections::BTreeMap, io};
+
+use super::{
+    SessionError,
+    artefact::{self, ArtefactError},
+    differences::differences,
+};
+use wisp_compiler::{Program, Target};
+use wisp_graph::Graph;
+use wisp_types::digest;
+
+/// A compiled graph. Needs no device; can be saved, shipped and loaded elsewhere.
+///
+/// ```
+/// use wisp_engine::{
+///     device::Capabilities,
+///     graph::{DType, Graph, Op},
+///     session::{CompiledModel, InferenceSession},
+///     shape,
+/// };
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut graph = Graph::new("double");
+/// let x = graph.input("x", DType::F32, shape!["n"]);
+/// let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x])?;
+/// graph.output("twice", twice);
+///
+/// // For every browser; no device is needed here, nor weights.
+/// let compiled = InferenceSession::compile_for(&graph, &Capabilities::BASELINE)?;
+/// let bytes = compiled.to_bytes()?;
+/// assert_eq!(CompiledModel::from_bytes(&bytes)?.program(), compiled.program());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct CompiledModel {
+    program: Program,
+    /// This process or its own cache made it: its kernels need no checks.
+    trusted: bool,
+}
+
+impl CompiledModel {
+    /// A program that the compiler has just made.
+    pub(super) fn new(program: Program) -> CompiledModel {
+        let trusted = true;
+        CompiledModel { program, trusted }
+    }
+
+    /// The program: kernel calls over planned memory.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// True if its kernels run without bounds checks, because Wisp's compiler made it in this process
+    /// or the caller [vouches](Self::assume_trusted) for it.
+    pub fn is_trusted(&self) -> bool {
+        self.trusted
+    }
+
+    /// Lets the kernels of a loaded model run without bounds checks, as fast as those of one that
+    /// was compiled here.
+    ///
+    /// # Safety
+    ///
+    /// Wisp's compiler must have made the model. One that was made up could lead kernels outside their
+    /// memory on devices that do not check by themselves.
+    pub unsafe fn assume_trusted(mut self) -> CompiledModel {
+        self.trusted = true;
+        self
+    }
+
+    /// The model as bytes: the same for the same model.
+    ///
+    /// # Errors
+    ///
+    /// If it is larger than any that can be read.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, ArtefactError> {
+        artefact::write(&BTreeMap::new(), &[&self.program])
+    }
+
+    /// The model that [`Self::to_bytes`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// If it is damaged, was made by another version or for other kernels, or is no single graph.
+    pub fn from_bytes(bytes: &[u8]) -> Result<CompiledModel, ArtefactError> {
+        CompiledModule::from_bytes(bytes)?.single()
+    }
+
+    /// Writes the model to a file: all of it, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn save(&self, path: &std::path::Path) -> Result<(), ArtefactError> {
+        file::save(path, &self.to_bytes()?)
+    }
+
+    /// Reads the model that [`Self::save`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::from_bytes`], and if the file cannot be read.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn load(path: &std::path::Path) -> Result<CompiledModel, ArtefactError> {
+        file::at(path, CompiledModule::load(path)?.single())
+    }
+}
+
+/// Several compiled graphs, by their names, and what is said about them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CompiledModule {
+    about: BTreeMap<String, String>,
+    models: Vec<CompiledModel>,
+}
+
+impl CompiledModule {
+    /// A module of graphs, with what there is to say about them.
+    ///
+    /// # Errors
+    ///
+    /// If two have the same name.
+    pub fn new(
+        models: Vec<CompiledModel>,
+        about: BTreeMap<String, String>,
+    ) -> Result<CompiledModule, ArtefactError> {
+        let mut names = std::collections::HashSet::new();
+        match models
+            .iter()
+            .find(|model| !names.insert(&model.program.name))
+        {
+            Some(twice) => Err(ArtefactError::Duplicate {
+                name: twice.program.name.clone(),
+            }),
+            None => Ok(CompiledModule { about, models }),
+        }
+    }
+
+    /// Compiles graphs for any target, and [checks](Target::check) that it can run every kernel; neither
+    /// weights nor that device are needed.
+    ///
+    /// # Errors
+    ///
+    /// If a graph asks for what no kernel of the target can do, or two have one name.
+    pub fn compile(graphs: &[Graph], target: &Target) -> Result<CompiledModule, SessionError> {
+        let mut made = Vec::with_capacity(graphs.len());
+        for graph in graphs {
+            let program = wisp_compiler::compile(graph, &target.capabilities)?;
+            target.check(&program)?;
+            made.push((digest_of(graph), CompiledModel::new(program)));
+        }
+        Ok(CompiledModule::of(made)?)
+    }
+
+    /// Compiled graphs with their graphs' digests.
+    pub(super) fn of(made: Vec<(String, CompiledModel)>) -> Result<CompiledModule, ArtefactError> {
+        let about = made.iter().map(|(digest, model)| {
+            let key = format!("{GRAPH}{}", model.program.name);
+            (key, digest.clone())
+        });
+        let about = about.collect();
+        CompiledModule::new(made.into_iter().map(|(_, model)| model).collect(), about)
+    }
+
+    /// The same module with more said about it.
+    pub fn saying(mut self, about: BTreeMap<String, String>) -> CompiledModule {
+        self.about.extend(about);
+        self
+    }
+
+    /// The compiled form of a graph.
+    pub(super) fn model_of(&self, graph: &Graph) -> Result<&CompiledModel, SessionError> {
+        let wrong = |differences| SessionError::OtherGraph {
+            graph: graph.name.clone(),
+            differences,
+        };
+        let Some(model) = self.model(&graph.name) else {
+            let names = self.models.iter().map(|model| model.program.name.as_str());
+            let names: Vec<&str> = names.collect();
+            return Err(wrong(vec![format!("it has only {}", names.join(", "))]));
+        };
+        let digest = self.about.get(&format!("{GRAPH}{}", graph.name));
+        match digest == Some(&digest_of(graph)) {
+            true => Ok(model),
+            false => Err(wrong(differences(&model.program, graph))),
+        }
+    }
+
+    /// The graphs, in their order.
+    pub fn models(&self) -> &[CompiledModel] {
+        &self.models
+    }
+
+    /// The graph of a name.
+    pub fn model(&self, name: &str) -> Option<&CompiledModel> {
+        self.models.iter().find(|model| model.program.name == name)
+    }
+
+    /// What is said about the graphs: anything the maker wants to find again.
+    pub fn about(&self) -> &BTreeMap<String, String> {
+        &self.about
+    }
+
+    /// As [`CompiledModel::assume_trusted`], for all graphs.
+    ///
+    /// # Safety
+    ///
+    /// As there.
+    pub unsafe fn assume_trusted(mut self) -> CompiledModule {
+        for model in &mut self.models {
+            model.trusted = true;
+        }
+        self
+    }
+
+    fn single(mut self) -> Result<CompiledModel, ArtefactError> {
+        match (self.models.pop(), self.models.is_empty()) {
+            (Some(model), true) => Ok(model),
+            (last, _) => {
+                let models = self.models.iter().chain(&last);
+                Err(ArtefactError::NotOne {
+                    graphs: models.map(|model| model.program.name.clone()).collect(),
+                })
+            }
+        }
+    }
+
+    /// The module as bytes: the same for the same module.
+    ///
+    /// # Errors
+    ///
+    /// If it is larger than any that can be read.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, ArtefactError> {
+        let programs: Vec<&Program> = self.models.iter().map(CompiledModel::program).collect();
+        artefact::write(&self.about, &programs)
+    }
+
+    /// The module that [`Self::to_bytes`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// If it is damaged, or was made by another version or for other kernels.
+    pub fn from_bytes(bytes: &[u8]) -> Result<CompiledModule, ArtefactError> {
+        let (about, programs) = artefact::read(bytes)?;
+        let loaded = |program| CompiledModel {
+            program,
+            trusted: false,
+        };
+        CompiledModule::new(programs.into_iter().map(loaded).collect(), about)
+    }
+
+    /// The module that [`Self::to_bytes`] wrote, from a reader, to its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::from_bytes`], and if reading fails.
+    pub fn read_from(from: &mut dyn io::Read) -> Result<CompiledModule, ArtefactError> {
+        CompiledModule::from_bytes(&artefact::bytes_of(from)?)
+    }
+
+    /// Writes the module to a file: all of it, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn save(&self, path: &std::path::Path) -> Result<(), ArtefactError> {
+        file::save(path, &self.to_bytes()?)
+    }
+
+    /// Reads the module that [`Self::save`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::from_bytes`], and if the file cannot be read.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn load(path: &std::path::Path) -> Result<CompiledModule, ArtefactError> {
+        let file = file::at(path, std::fs::File::open(path))?;
+        file::at(
+            path,
+            CompiledModule::read_from(&mut io::BufReader::new(file)),
+        )
+    }
+}
+
+/// How the keys begin under which a module says which graphs it was compiled from.
+const GRAPH: &str = "graph ";
+
+/// What tells a graph from others.
+pub(super) fn digest_of(graph: &Graph) -> String {
+    // There is nothing in a graph that postcard cannot write; an empty text would fit no graph.
+    digest([postcard::to_stdvec(graph).unwrap_or_default()])
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+mod file {
+    use std::{io::Read, path::Path};
+
+    use super::ArtefactError;
+
+    /// Adds the file to an error.
+    pub fn at<T, E: Into<ArtefactError>>(
+        path: &Path,
+        done: Result<T, E>,
+    ) -> Result<T, ArtefactError> {
+        done.map_err(|error| ArtefactError::File {
+            path: path.into(),
+            source: Box::new(error.into()),
+        })
+    }
+
+    /// Writes a compiled model, but over nothing else.
+    pub fn save(path: &Path, bytes: &[u8]) -> Result<(), ArtefactError> {
+        let mut head = Vec::new();
+        if let Ok(there) = std::fs::File::open(path) {
+            at(path, there.take(8).read_to_end(&mut head))?;
+        }
+        if !head.is_empty() && !bytes.starts_with(&head) {
+            return at(path, Err(ArtefactError::Taken));
+        }
+        at(path, wisp_files::write_whole(path, bytes))
+    }
+}

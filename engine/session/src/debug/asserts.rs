@@ -1,0 +1,240 @@
+//! What kernels assert of what they are given: indices that lead somewhere.
+//!
+//! Kernels keep to their memory without this (they leave out what leads elsewhere, or take the last there
+//! is); here it is found. An assertion is a row of [`ASSERTS`]; the numbers are read back before the kernel
+//! runs, so that no kernel carries code for it and nothing is slower without it.
+
+use bytemuck::Pod;
+use wisp_shaders::{
+    Kernel,
+    params::{EmbedParams, GatherParams, KvWriteParams, RopeKvWriteParams, ScatterParams},
+};
+
+use crate::{Dims, Model, SessionError};
+use wisp_compiler::{Call, Place};
+use wisp_device::Device;
+
+/// What a call is given.
+pub(super) struct Operands<'a> {
+    pub device: &'a Device,
+    pub model: &'a Model,
+    pub dims: &'a Dims,
+    pub call: &'a Call,
+    /// The words of its parameters.
+    pub params: Vec<u32>,
+}
+
+/// A number that is too great.
+pub(super) struct Failed {
+    pub what: &'static str,
+    pub index: usize,
+    pub value: u32,
+    pub below: u32,
+}
+
+/// Numbers that must be below another one.
+struct Range {
+    what: &'static str,
+    /// The binding that they are in.
+    binding: usize,
+    /// How many there are.
+    count: u32,
+    /// Where the first is, and how far it is to the next.
+    offset: u32,
+    stride: u32,
+    below: u32,
+}
+
+/// A page of the cache for each of some positions.
+struct Pages {
+    /// How many positions there are.
+    count: u32,
+    /// The binding of pairs of a sequence and a position.
+    index: usize,
+    /// That of the sequences' pages.
+    table: usize,
+    /// That of one of the caches.
+    cache: usize,
+    page_size: u32,
+    max_pages: u32,
+}
+
+enum Assert {
+    Range(Range),
+    Pages(Pages),
+}
+
+/// What the kernels of an op assert, from their parameters; `true` in the last call of a step.
+type Rule = fn(&Operands<'_>, bool) -> Option<Assert>;
+
+/// Ops, or how their names begin, and what their kernels assert.
+const ASSERTS: &[(&str, Rule)] = &[
+    ("gather", |call, _| {
+        let p: GatherParams = call.params()?;
+        Some(below("an index", 2, p.count, p.n))
+    }),
+    ("scatter", |call, _| {
+        let p: ScatterParams = call.params()?;
+        Some(below("an index", 2, p.count, p.n))
+    }),
+    // A table in several parts: only the last knows how long it is.
+    ("embed.", |call, last| {
+        let p: EmbedParams = call.params()?;
+        let range = Range {
+            what: "a token",
+            binding: 1,
+            count: p.tokens,
+            offset: p.id_offset,
+            stride: p.id_stride,
+            below: p.row_offset.checked_add(p.rows)?,
+        };
+        last.then_some(Assert::Range(range))
+    }),
+    ("kv_write.", |call, _| {
+        let p: KvWriteParams = call.params()?;
+        Some(Assert::Pages(Pages {
+            count: p.tokens,
+            index: 3,
+            table: 4,
+            cache: 5,
+            page_size: p.page_size,
+            max_pages: p.max_pages,
+        }))
+    }),
+    ("rope_kv_write.", rope_kv_write),
+    ("norm_rope_kv_write.", rope_kv_write),
+];
+
+fn rope_kv_write(call: &Operands<'_>, _: bool) -> Option<Assert> {
+    let p: RopeKvWriteParams = call.params()?;
+    Some(Assert::Pages(Pages {
+        count: p.tokens,
+        index: 3,
+        table: 5,
+        cache: 6,
+        page_size: p.page_size,
+        max_pages: p.max_pages,
+    }))
+}
+
+fn below(what: &'static str, binding: usize, count: u32, below: u32) -> Assert {
+    Assert::Range(Range {
+        what,
+        binding,
+        count,
+        offset: 0,
+        stride: 1,
+        below,
+    })
+}
+
+impl Operands<'_> {
+    /// The parameters; `None` if they are another op's, which no program has that was checked.
+    fn params<P: Pod>(&self) -> Option<P> {
+        bytemuck::try_pod_read_unaligned(bytemuck::cast_slice(&self.params)).ok()
+    }
+
+    /// The first words of a binding.
+    async fn read(&self, binding: usize, words: u64) -> Result<Vec<u32>, SessionError> {
+        let place = binding
+            .checked_sub(1)
+            .and_then(|i| self.call.bindings.get(i));
+        let buffer = place.and_then(|place| self.model.memory.buffer(*place));
+        match buffer {
+            Some(buffer) if words > 0 => {
+                let bytes = words.saturating_mul(4);
+                let bytes = self.device.read(buffer, 0..bytes).await?;
+                Ok(bytemuck::pod_collect_to_vec(&bytes))
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The outermost dimension of an input or buffer.
+    fn outermost(&self, binding: usize) -> Option<u32> {
+        let place = self.call.bindings.get(binding.checked_sub(1)?)?;
+        let Place::Input(input) = place else {
+            return None;
+        };
+        let program = self.model.program();
+        let dim = program.inputs.get(*input as usize)?.shape.0.first()?;
+        u32::try_from(self.model.size_of(dim, self.dims)?).ok()
+    }
+}
+
+/// Finds what a kernel would assert in vain; `last` is true in the last call of a step.
+pub(super) async fn check(
+    kernel: &Kernel,
+    operands: &Operands<'_>,
+    last: bool,
+) -> Result<Option<Failed>, SessionError> {
+    // A custom op in a built-in one's place has parameters of its own.
+    if operands.call.workgroups.is_some() {
+        return Ok(None);
+    }
+    let rule = ASSERTS.iter().find(|(op, _)| match op.ends_with('.') {
+        true => kernel.op.starts_with(op),
+        false => kernel.op == *op,
+    });
+    match rule.and_then(|(_, rule)| rule(operands, last)) {
+        Some(Assert::Range(range)) => range.check(operands).await,
+        Some(Assert::Pages(pages)) => pages.check(operands).await,
+        None => Ok(None),
+    }
+}
+
+impl Range {
+    async fn check(&self, operands: &Operands<'_>) -> Result<Option<Failed>, SessionError> {
+        let words = u64::from(self.count) * u64::from(self.stride);
+        let words = operands.read(self.binding, words).await?;
+        let numbers = words.iter().skip(self.offset as usize);
+        let mut numbers = numbers.step_by(self.stride.max(1) as usize).enumerate();
+        let failed = numbers.find(|(_, value)| **value >= self.below);
+        Ok(failed.map(|(index, value)| Failed {
+            what: self.what,
+            index,
+            value: *value,
+            below: self.below,
+        }))
+    }
+}
+
+impl Pages {
+    async fn check(&self, operands: &Operands<'_>) -> Result<Option<Failed>, SessionError> {
+        let (sequences, pages) = (
+            operands.outermost(self.table),
+            operands.outermost(self.cache),
+        );
+        let (Some(sequences), Some(pages)) = (sequences, pages) else {
+            return Ok(None);
+        };
+        let index = operands.read(self.index, u64::from(self.count) * 2).await?;
+        let table = u64::from(sequences) * u64::from(self.max_pages);
+        let table = operands.read(self.table, table).await?;
+        let positions = self.page_size.saturating_mul(self.max_pages);
+        for (i, [sequence, position]) in index.as_chunks::<2>().0.iter().enumerate() {
+            // Both bounds hold, so the place is within the table.
+            let page = || {
+                let page = position / self.page_size.max(1);
+                let place = u64::from(*sequence) * u64::from(self.max_pages) + u64::from(page);
+                table.get(place as usize).copied().unwrap_or(u32::MAX)
+            };
+            let failed = |what, value, below| {
+                let index = i;
+                Ok(Some(Failed {
+                    what,
+                    index,
+                    value,
+                    below,
+                }))
+            };
+            match () {
+                () if *sequence >= sequences => return failed("a sequence", *sequence, sequences),
+                () if *position >= positions => return failed("a position", *position, positions),
+                () if page() >= pages => return failed("a page of the cache", page(), pages),
+                () => {}
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,276 @@
+//! What a session checks, tells and prints: the settings, and how they are read.
+
+use std::{path::PathBuf, str::FromStr};
+
+use super::DebugError;
+
+/// The variable that says what sessions check, tell and print.
+pub(super) const VARIABLE: &str = "WISP_DEBUG";
+
+/// An enum with a text for each of its values.
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$value_doc:meta])* $value:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name { $($(#[$value_doc])* $value,)* }
+
+        impl $name {
+            /// The names of all values.
+            pub const NAMES: &[&str] = &[$($text),*];
+
+            /// The value's name.
+            pub fn name(self) -> &'static str {
+                match self { $($name::$value => $text,)* }
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<$name, String> {
+                let text = text.trim().to_ascii_lowercase().replace('_', "-");
+                match text.as_str() {
+                    $($text => Ok($name::$value),)*
+                    _ => Err(format!("use {}", $name::NAMES.join(", "))),
+                }
+            }
+        }
+    };
+}
+
+named! {
+    /// How values are shown that a graph prints ([`Graph::print`](wisp_graph::Graph::print)).
+    PrintStyle {
+        /// The ends of long dimensions.
+        #[default]
+        Compact = "compact",
+        /// Every element.
+        Full = "full",
+        /// Nothing to be read: a file of the elements, little-endian, for each value.
+        Binary = "binary",
+        /// A safetensors file for each value, with its label, type and shape.
+        BinaryCheckpoint = "binary-checkpoint",
+        /// Nothing.
+        None = "none",
+    }
+}
+
+named! {
+    /// What kernels are checked for while they run.
+    AssertLevel {
+        /// Nothing, of programs that this process has compiled: those of files, and kernels of custom
+        /// ops, always keep to their memory.
+        #[default]
+        None = "none",
+        /// As `All`, but an assertion that does not hold is told and the run goes on.
+        Warn = "warn",
+        /// Every access to memory is within its bounds, whatever the parameters are.
+        Safe = "safe",
+        /// Bounds, and the kernels' assertions about what they are given, before each runs; one that does
+        /// not hold is an error.
+        All = "all",
+    }
+}
+
+named! {
+    /// The least weight that a message must have to be told.
+    LogLevel {
+        /// Each kernel that runs.
+        Trace = "trace",
+        /// Each pipeline that is made.
+        Debug = "debug",
+        /// Each program that is bound to memory.
+        Info = "info",
+        /// Assertions that do not hold.
+        #[default]
+        Warning = "warning",
+        /// Runs that fail.
+        Error = "error",
+        /// Devices that are lost.
+        Critical = "critical",
+    }
+}
+
+/// How a graph's values are printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrintOptions {
+    /// Where and how much.
+    pub style: PrintStyle,
+    /// Digits after the point.
+    pub precision: usize,
+    /// The folder for files, which binary styles need.
+    pub output_directory: Option<PathBuf>,
+}
+
+impl Default for PrintOptions {
+    fn default() -> PrintOptions {
+        PrintOptions {
+            style: PrintStyle::default(),
+            precision: 6,
+            output_directory: None,
+        }
+    }
+}
+
+/// What a session checks, tells and prints while its models run. By default nothing is checked, which
+/// costs nothing; any check runs ops one by one and waits for each.
+///
+/// `WISP_DEBUG` has the same settings as text, with commas between them:
+///
+/// ```
+/// use wisp_engine::session::{AssertLevel, DebugConfig, PrintStyle};
+///
+/// let config: DebugConfig = "nan-check=4,sync,print-style=full,assert=all".parse()?;
+/// assert_eq!((config.nan_check, config.synchronous), (4, true));
+/// assert_eq!((config.print.style, config.asserts), (PrintStyle::Full, AssertLevel::All));
+/// let error = "nan".parse::<DebugConfig>().unwrap_err().to_string();
+/// assert!(error.contains("there are nan-check[=STRIDE], uninitialised"));
+/// # Ok::<(), wisp_engine::session::DebugError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DebugConfig {
+    /// Looks for NaN and infinity in the results of every op (1), or of every so many-th; 0: of none.
+    pub nan_check: u32,
+    /// Looks for results that an op takes and the one before has not written whole.
+    pub uninitialised: bool,
+    /// Waits for each kernel, so that an error names its op.
+    pub synchronous: bool,
+    /// Tells of each op that runs.
+    pub op_log: bool,
+    /// How values are printed.
+    pub print: PrintOptions,
+    /// What kernels are checked for. Bounds: of models that are initialised from then on.
+    pub asserts: AssertLevel,
+    /// What is told.
+    pub log: LogLevel,
+}
+
+/// Every setting, and what it takes.
+const SETTINGS: &str = "nan-check[=STRIDE], uninitialised, sync, op-log, print-style=STYLE, \
+                        print-precision=DIGITS, print-directory=FOLDER, assert=LEVEL, log=LEVEL";
+
+impl FromStr for DebugConfig {
+    type Err = DebugError;
+
+    fn from_str(text: &str) -> Result<DebugConfig, DebugError> {
+        let mut config = DebugConfig::default();
+        for setting in text.split(',').map(str::trim) {
+            let (name, value) = match setting.split_once('=') {
+                Some((name, value)) => (name.trim(), Some(value.trim())),
+                None => (setting, None),
+            };
+            config
+                .set(name, value)
+                .map_err(|problem| DebugError::Setting {
+                    setting: setting.into(),
+                    problem,
+                })?;
+        }
+        Ok(config)
+    }
+}
+
+fn parsed<T: FromStr<Err = String>>(value: Option<&str>) -> Result<T, String> {
+    value.unwrap_or_default().parse()
+}
+
+fn whole<T: FromStr>(value: &str, what: &str) -> Result<T, String> {
+    value
+        .parse()
+        .map_err(|_| format!("{what} is a whole number"))
+}
+
+impl DebugConfig {
+    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
+        let flag = match value {
+            None => Ok(true),
+            Some(_) => Err(format!("{name} takes no value")),
+        };
+        match name {
+            // Nothing between two commas.
+            "" if value.is_none() => {}
+            "nan-check" => self.nan_check = whole(value.unwrap_or("1"), "the stride")?,
+            "uninitialised" | "uninitialized" => self.uninitialised = flag?,
+            "sync" => self.synchronous = flag?,
+            "op-log" => self.op_log = flag?,
+            "print-style" => self.print.style = parsed(value)?,
+            "print-precision" => {
+                self.print.precision = whole(value.unwrap_or_default(), "the precision")?;
+            }
+            "print-directory" => match value {
+                Some(folder) if !folder.is_empty() => {
+                    self.print.output_directory = Some(folder.into());
+                }
+                _ => return Err("a folder is expected".into()),
+            },
+            "assert" => self.asserts = parsed(value)?,
+            "log" => self.log = parsed(value)?,
+            _ => return Err(format!("there are {SETTINGS}")),
+        }
+        Ok(())
+    }
+
+    /// True if ops must run one by one.
+    pub(super) fn steps(&self) -> bool {
+        self.nan_check > 0 || self.uninitialised || self.synchronous || self.asserts()
+    }
+
+    /// True if kernels' assertions are looked at.
+    pub(super) fn asserts(&self) -> bool {
+        matches!(self.asserts, AssertLevel::Warn | AssertLevel::All)
+    }
+
+    /// True if every op is told of.
+    pub(super) fn tells_ops(&self) -> bool {
+        self.op_log || self.log == LogLevel::Trace
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_is_read() {
+        let text = "nan-check=3,uninitialized, sync,op-log,print-style=Binary_Checkpoint,\
+                    print-precision=2,print-directory=here,assert=warn,log=critical,";
+        let expected = DebugConfig {
+            nan_check: 3,
+            uninitialised: true,
+            synchronous: true,
+            op_log: true,
+            print: PrintOptions {
+                style: PrintStyle::BinaryCheckpoint,
+                precision: 2,
+                output_directory: Some("here".into()),
+            },
+            asserts: AssertLevel::Warn,
+            log: LogLevel::Critical,
+        };
+        assert_eq!(text.parse(), Ok(expected));
+        assert_eq!("".parse(), Ok(DebugConfig::default()));
+        assert_eq!("nan-check".parse::<DebugConfig>().unwrap().nan_check, 1);
+    }
+
+    #[test]
+    fn wrong_settings_are_told() {
+        for (text, expected) in [
+            ("sync,fast", format!("the debug setting \"fast\": there are {SETTINGS}")),
+            ("sync=1", "the debug setting \"sync=1\": sync takes no value".into()),
+            ("nan-check=-1", "the debug setting \"nan-check=-1\": the stride is a whole number".into()),
+            (
+                "print-style=nice",
+                "the debug setting \"print-style=nice\": use compact, full, binary, binary-checkpoint, none".into(),
+            ),
+            ("assert", "the debug setting \"assert\": use none, warn, safe, all".into()),
+            (
+                "log=loud",
+                "the debug setting \"log=loud\": use trace, debug, info, warning, error, critical".into(),
+            ),
+            ("print-directory=", "the debug setting \"print-directory=\": a folder is expected".into()),
+            ("print-precision", "the debug setting \"print-precision\": the precision is a whole number".into()),
+        ] {
+            assert_eq!(text.parse::<DebugConfig>().unwrap_err().to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! How a compiled graph differs from another one, in words.
+
+use wisp_compiler::{Matrix, Port, Program};
+use wisp_graph::{Graph, Value, ValueKind};
+use wisp_types::{Dim, Encoding};
+
+/// The most differences that are told.
+const MOST_TOLD: usize = 4;
+
+/// How a program's inputs and weights differ from a graph's.
+pub(super) fn differences(program: &Program, graph: &Graph) -> Vec<String> {
+    let values = graph.values().iter();
+    let mut told: Vec<String> = values
+        .filter_map(|value| difference(program, value))
+        .collect();
+    let named = |port: &&Port| !graph.values().iter().any(|value| value.name == port.name);
+    let more = program.inputs.iter().filter(named);
+    told.extend(more.map(|port| format!("{} is no input here", port.name)));
+    if told.is_empty() {
+        told.push("its ops differ".into());
+    }
+    if told.len() > MOST_TOLD {
+        let more = told.len() - MOST_TOLD;
+        told.truncate(MOST_TOLD);
+        told.push(format!("and {more} more"));
+    }
+    told
+}
+
+fn difference(program: &Program, value: &Value) -> Option<String> {
+    let (name, shape) = (&value.name, &value.shape);
+    let encoding = match value.kind {
+        ValueKind::Node | ValueKind::View(_) | ValueKind::Constant(_) => return None,
+        ValueKind::Input | ValueKind::Buffer => {
+            let port = program.inputs.iter().find(|port| port.name == *name);
+            return match port {
+                None => Some(format!("{name} is no input there")),
+                Some(port) if port.shape == *shape && port.dtype == value.dtype => None,
+                Some(port) => {
+                    let (there, here) = (port.dtype, value.dtype);
+                    Some(format!(
+                        "{name} is {there}{}, here {here}{shape}",
+                        port.shape
+                    ))
+                }
+            };
+        }
+        ValueKind::Weight(encoding) => encoding,
+    };
+    let of = |matrix: &&Matrix| matrix.pieces.iter().any(|piece| piece.tensor == *name);
+    if let Some(matrix) = program.matrices.iter().find(of) {
+        let becomes = matrix.encoding == Encoding::F8_E4M3 && encoding.is_float();
+        let same = (matrix.encoding == encoding || becomes) && shape.cols() == Some(matrix.cols);
+        let (there, cols) = (matrix.encoding, matrix.cols);
+        return (!same)
+            .then(|| format!("{name} is {there} with rows of {cols}, here {encoding}{shape}"));
+    }
+    let elements: Option<u64> = shape.0.iter().map(Dim::fixed).product();
+    match program
+        .vectors
+        .iter()
+        .find(|vector| vector.tensors.contains(name))
+    {
+        None => Some(format!("{name} is not read there")),
+        Some(vector) if vector.tensors.len() > 1 || Some(vector.elements) == elements => None,
+        Some(vector) => Some(format!(
+            "{name} has {} elements, here {shape}",
+            vector.elements
+        )),
+    }
+}

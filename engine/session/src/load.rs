@@ -1,0 +1,379 @@
+//! Weights on their way to the device: read in pieces, repacked, written.
+
+use std::collections::{BTreeMap, HashMap};
+
+use wisp_compiler::{self, Matrix, Piece, Program, Vector};
+use wisp_device::{Buffer, BufferSlice, Device, Usage};
+use wisp_types::Encoding;
+use wisp_weights::{WeightSource, encodings};
+
+use super::SessionError;
+
+/// Bytes of a checkpoint that are read and repacked at a time.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Rows in a piece are a multiple of this, so that every plane's part is whole words.
+const PIECE_ROWS: u64 = 16;
+
+/// A matrix on the device: one buffer, its planes one after the other.
+#[derive(Clone, Debug)]
+pub(super) struct DeviceMatrix {
+    buffer: Buffer,
+    /// Start and length of each plane in bytes.
+    planes: [(u64, u64); 3],
+}
+
+impl DeviceMatrix {
+    pub fn plane(&self, plane: u8) -> BufferSlice {
+        let (start, bytes) = self.planes[plane as usize];
+        self.buffer.slice(start..start + bytes)
+    }
+}
+
+/// The weights that models have on a device already: the same rows of the same tensors are there once.
+#[derive(Debug, Default)]
+pub(super) struct DeviceWeights {
+    matrices: HashMap<Matrix, DeviceMatrix>,
+    vectors: HashMap<Vector, Buffer>,
+}
+
+/// The weights of one program on its device.
+#[derive(Debug)]
+pub(super) struct Weights {
+    pub matrices: Vec<DeviceMatrix>,
+    pub vectors: Vec<Buffer>,
+}
+
+/// Counts the bytes loaded and tells the caller.
+pub(super) struct Progress<'a> {
+    done: u64,
+    total: u64,
+    tell: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>,
+}
+
+impl<'a> Progress<'a> {
+    pub fn new(total: u64, tell: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>) -> Progress<'a> {
+        let done = 0;
+        Progress { done, total, tell }
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.done += bytes;
+        if let Some(tell) = self.tell {
+            tell(self.done, self.total);
+        }
+    }
+}
+
+/// Checks that every tensor a program needs is there, with the encoding and size it was compiled
+/// for; lists all that are not. Returns the bytes that will be read, besides what is loaded already.
+pub(super) fn check(
+    program: &Program,
+    weights: &dyn WeightSource,
+    loaded: &DeviceWeights,
+) -> Result<u64, SessionError> {
+    let mut problems = BTreeMap::new();
+    let mut total = 0u64;
+    for matrix in &program.matrices {
+        for piece in &matrix.pieces {
+            if let Some(problem) = matrix_problem(matrix, piece, weights) {
+                problems.insert(&piece.tensor, problem);
+            }
+            let row_bytes = stored(matrix, piece, weights)
+                .file_row_bytes(matrix.cols)
+                .unwrap_or(0);
+            if !loaded.matrices.contains_key(matrix) {
+                total += row_bytes * (piece.end - piece.start);
+            }
+        }
+    }
+    for vector in &program.vectors {
+        let mut elements = 0u64;
+        for tensor in &vector.tensors {
+            match weights.find(tensor) {
+                Some(info) => {
+                    if info.encoding().is_err() {
+                        let problem =
+                            format!("{tensor} is {}, which holds no numbers", info.stored);
+                        problems.insert(tensor, problem);
+                    }
+                    elements = elements.saturating_add(info.shape.iter().product());
+                    if !loaded.vectors.contains_key(vector) {
+                        total = total.saturating_add(info.len);
+                    }
+                }
+                None => {
+                    problems.insert(tensor, format!("{tensor} is missing"));
+                }
+            }
+        }
+        if let (true, Some(first)) = (elements != vector.elements, vector.tensors.first()) {
+            let problem = format!(
+                "{} has {elements} elements, expected {}",
+                vector.tensors.join(" with "),
+                vector.elements
+            );
+            problems.entry(first).or_insert(problem);
+        }
+    }
+    if problems.is_empty() {
+        return Ok(total);
+    }
+    Err(SessionError::Mismatch {
+        graph: program.name.clone(),
+        problems: problems.into_values().collect(),
+    })
+}
+
+/// What is wrong with the tensor of a piece of a matrix.
+fn matrix_problem(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) -> Option<String> {
+    let tensor = &piece.tensor;
+    let Some(info) = weights.find(tensor) else {
+        return Some(format!("{tensor} is missing"));
+    };
+    let fits = |stored: Encoding| match matrix.encoding {
+        Encoding::F8_E4M3 => stored.is_float() || stored == Encoding::F8_E4M3,
+        encoding => stored == encoding,
+    };
+    if !info.encoding().is_ok_and(fits) {
+        return Some(format!(
+            "{tensor} is {}, expected {}",
+            info.stored, matrix.encoding
+        ));
+    }
+    let fits = info.shape.split_last().is_some_and(|(cols, outer)| {
+        *cols == matrix.cols && outer.iter().product::<u64>() >= piece.end
+    });
+    (!fits).then(|| {
+        format!(
+            "{tensor} has shape {:?}, expected [{}, {}]",
+            info.shape, piece.end, matrix.cols
+        )
+    })
+}
+
+/// The encoding of a piece in the checkpoint, which [`check`] has found to fit.
+fn stored(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) -> Encoding {
+    let found = weights.find(&piece.tensor);
+    found
+        .and_then(|info| info.encoding().ok())
+        .unwrap_or(matrix.encoding)
+}
+
+/// Checks that weights which are to become 8-bit floats are finite, before any are written.
+pub(super) async fn check_finite(
+    program: &Program,
+    weights: &dyn WeightSource,
+) -> Result<(), SessionError> {
+    let mut scales = Scales::new();
+    for matrix in &program.matrices {
+        for piece in &matrix.pieces {
+            if stored(matrix, piece, weights) != matrix.encoding {
+                f8_scale_of(piece, weights, &mut scales).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The scales of tensors that become 8-bit floats, which may be pieces of several matrices.
+type Scales = HashMap<String, f32>;
+
+/// Loads a program's weights, besides those that are loaded already.
+pub(super) async fn load(
+    device: &Device,
+    program: &Program,
+    source: &dyn WeightSource,
+    progress: &mut Progress<'_>,
+    loaded: &mut DeviceWeights,
+) -> Result<Weights, SessionError> {
+    let mut scales = Scales::new();
+    let mut matrices = Vec::with_capacity(program.matrices.len());
+    for matrix in &program.matrices {
+        let known = loaded.matrices.get(matrix).cloned();
+        matrices.push(match known {
+            Some(known) => known,
+            None => {
+                let made = allocate_matrix(device, matrix)?;
+                fill_matrix(device, matrix, &made, source, progress, &mut scales).await?;
+                loaded.matrices.insert(matrix.clone(), made.clone());
+                made
+            }
+        });
+    }
+    let mut vectors = Vec::with_capacity(program.vectors.len());
+    for vector in &program.vectors {
+        let known = loaded.vectors.get(vector).cloned();
+        vectors.push(match known {
+            Some(known) => known,
+            None => {
+                let first = vector.tensors.first().map_or("", String::as_str);
+                let made = device.allocate(first, vector.elements * 4, Usage::Storage)?;
+                fill_vector(device, vector, &made, source, progress).await?;
+                loaded.vectors.insert(vector.clone(), made.clone());
+                made
+            }
+        });
+    }
+    Ok(Weights { matrices, vectors })
+}
+
+/// Writes other weights over those of a program.
+pub(super) async fn overwrite(
+    device: &Device,
+    program: &Program,
+    weights: &Weights,
+    source: &dyn WeightSource,
+    progress: &mut Progress<'_>,
+) -> Result<(), SessionError> {
+    let mut scales = Scales::new();
+    for (matrix, made) in program.matrices.iter().zip(&weights.matrices) {
+        fill_matrix(device, matrix, made, source, progress, &mut scales).await?;
+    }
+    for (vector, made) in program.vectors.iter().zip(&weights.vectors) {
+        fill_vector(device, vector, made, source, progress).await?;
+    }
+    Ok(())
+}
+
+fn allocate_matrix(device: &Device, matrix: &Matrix) -> Result<DeviceMatrix, SessionError> {
+    let (planes, end) = wisp_compiler::planes(matrix);
+    let first = matrix.pieces.first();
+    let label = first.map_or("", |piece| piece.tensor.as_str());
+    let buffer = device.allocate(label, end, Usage::Storage)?;
+    Ok(DeviceMatrix { buffer, planes })
+}
+
+/// Reads the rows of a matrix, repacks them and writes them.
+async fn fill_matrix(
+    device: &Device,
+    matrix: &Matrix,
+    made: &DeviceMatrix,
+    weights: &dyn WeightSource,
+    progress: &mut Progress<'_>,
+    scales: &mut Scales,
+) -> Result<(), SessionError> {
+    let plane_row = matrix.encoding.plane_row_bytes(matrix.cols);
+    let mut row = 0;
+    for piece in &matrix.pieces {
+        let stored = stored(matrix, piece, weights);
+        let file_row = stored.file_row_bytes(matrix.cols).unwrap_or(0);
+        let step = rows_at_a_time(file_row);
+        let becomes_f8 = stored != matrix.encoding;
+        let scale = match becomes_f8 {
+            true => f8_scale_of(piece, weights, scales).await?,
+            false => 1.0,
+        };
+        let mut start = piece.start;
+        while start < piece.end {
+            let rows = step.min(piece.end - start);
+            let range = start * file_row..(start + rows) * file_row;
+            let mut bytes = weights.read(&piece.tensor, range.clone()).await?;
+            let (height, cols) = (rows as usize, matrix.cols as usize);
+            if becomes_f8 {
+                let values = encodings::dequantize(stored, &bytes, height, cols)?;
+                bytes = encodings::quantize_f8(&values, scale)?.into();
+            }
+            let packed = encodings::repack_rows(matrix.encoding, &bytes, height, cols)?;
+            for (plane, data) in packed.iter().enumerate() {
+                write_padded(
+                    device,
+                    &made.buffer,
+                    made.planes[plane].0 + row * plane_row[plane],
+                    data,
+                )?;
+            }
+            drop(bytes);
+            weights.release(&piece.tensor, range);
+            progress.add(rows * file_row);
+            start += rows;
+            row += rows;
+        }
+    }
+    Ok(())
+}
+
+/// How many rows are read and repacked at a time.
+fn rows_at_a_time(file_row: u64) -> u64 {
+    (PIECE_BYTES / file_row.max(1) / PIECE_ROWS).max(1) * PIECE_ROWS
+}
+
+/// The scale of a whole tensor that becomes 8-bit floats.
+async fn f8_scale_of(
+    piece: &Piece,
+    weights: &dyn WeightSource,
+    scales: &mut Scales,
+) -> Result<f32, SessionError> {
+    if let Some(scale) = scales.get(&piece.tensor) {
+        return Ok(*scale);
+    }
+    let Some(info) = weights.find(&piece.tensor) else {
+        return Ok(1.0);
+    };
+    let encoding = info.encoding()?;
+    let mut greatest = 0f32;
+    let mut start = 0;
+    while start < info.len {
+        let end = info.len.min(start + PIECE_BYTES);
+        let bytes = weights.read(&piece.tensor, start..end).await?;
+        // Floats, so that any number of them is a row.
+        let count = bytes.len() / encoding.file_block_bytes();
+        let values = encodings::dequantize(encoding, &bytes, 1, count)?;
+        for value in values {
+            if !value.is_finite() {
+                return Err(SessionError::NotFinite {
+                    tensor: piece.tensor.clone(),
+                });
+            }
+            greatest = greatest.max(value.abs());
+        }
+        drop(bytes);
+        weights.release(&piece.tensor, start..end);
+        start = end;
+    }
+    let scale = encodings::f8_scale(greatest);
+    scales.insert(piece.tensor.clone(), scale);
+    Ok(scale)
+}
+
+/// Writes data that may end within a word: a plane's padding takes the rest.
+fn write_padded(
+    device: &Device,
+    buffer: &Buffer,
+    offset: u64,
+    data: &[u8],
+) -> Result<(), SessionError> {
+    let whole = data.len() / 4 * 4;
+    device.write(buffer, offset, &data[..whole])?;
+    if whole < data.len() {
+        let mut word = [0; 4];
+        word[..data.len() - whole].copy_from_slice(&data[whole..]);
+        device.write(buffer, offset + whole as u64, &word)?;
+    }
+    Ok(())
+}
+
+/// Reads tensors that kernels take as plain `f32`, and writes them.
+async fn fill_vector(
+    device: &Device,
+    vector: &Vector,
+    buffer: &Buffer,
+    weights: &dyn WeightSource,
+    progress: &mut Progress<'_>,
+) -> Result<(), SessionError> {
+    let mut offset = 0;
+    for tensor in &vector.tensors {
+        let Some(info) = weights.find(tensor) else {
+            continue;
+        };
+        let encoding = info.encoding()?;
+        let elements: u64 = info.shape.iter().product();
+        let bytes = weights.read(tensor, 0..info.len).await?;
+        let values = encodings::dequantize(encoding, &bytes, 1, elements as usize)?;
+        device.write(buffer, offset, bytemuck::cast_slice(&values))?;
+        offset += elements * 4;
+        progress.add(info.len);
+        weights.release(tensor, 0..info.len);
+    }
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! Times what a session's models run.
+
+use std::{
+    collections::VecDeque,
+    fmt, mem,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use super::{
+    Model, SessionError,
+    profile::{Profile, Span, Work},
+    run::Run,
+};
+use wisp_device::{Clock, Device, Dispatch, Granularity, Spans};
+
+/// The variable that says how much sessions time.
+const VARIABLE: &str = "WISP_ENABLE_PROFILING";
+
+/// The most passes or kernels that are kept: of more, the last.
+const MOST: usize = 1 << 17;
+
+/// How much of what runs on a device is timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GpuProfiling {
+    /// Nothing.
+    #[default]
+    Off,
+    /// Each submission, which is one pass.
+    On,
+    /// Each kernel, in a pass of its own, which takes a little longer in all.
+    Detailed,
+}
+
+impl GpuProfiling {
+    /// What a text means: `detailed`; `off`, `false`, `no`, `0` or nothing; anything else is on.
+    ///
+    /// ```
+    /// use wisp_engine::session::GpuProfiling;
+    ///
+    /// assert_eq!(GpuProfiling::named("Detailed"), GpuProfiling::Detailed);
+    /// assert_eq!(GpuProfiling::named("no"), GpuProfiling::Off);
+    /// assert_eq!(GpuProfiling::named("1"), GpuProfiling::On);
+    /// ```
+    pub fn named(text: &str) -> GpuProfiling {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "" | "off" | "false" | "no" | "0" => GpuProfiling::Off,
+            "detailed" => GpuProfiling::Detailed,
+            _ => GpuProfiling::On,
+        }
+    }
+
+    /// What `WISP_ENABLE_PROFILING` says.
+    fn from_environment() -> GpuProfiling {
+        GpuProfiling::named(&std::env::var(VARIABLE).unwrap_or_default())
+    }
+}
+
+/// A submission and when its times are known.
+struct Submission {
+    clock: Clock,
+    works: Vec<Work>,
+    spans: Spans,
+}
+
+#[derive(Default)]
+struct Recorded {
+    device: String,
+    submissions: VecDeque<Submission>,
+    works: usize,
+    left_out: usize,
+}
+
+/// Times what a session's models run, if it is told to.
+///
+/// ```
+/// use wisp_engine::{
+///     device::Device,
+///     graph::{DType, Graph, Op},
+///     session::{GpuProfiling, InferenceSession, InitOptions},
+///     shape,
+///     weights::MemoryWeights,
+/// };
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut graph = Graph::new("double");
+/// let x = graph.input("x", DType::F32, shape![64u64]);
+/// let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x])?;
+/// graph.output("twice", twice);
+/// let session = InferenceSession::new(Device::host(1)?);
+/// let model = session.load_blocking(&graph, &MemoryWeights::default(), InitOptions::default())?;
+///
+/// session.gpu_profiling(GpuProfiling::Detailed);
+/// model.run(&model.dims(&[])?)?;
+/// let profile = session.profiler().take_blocking()?;
+/// assert_eq!(profile.spans.len(), model.dispatches_per_run());
+/// println!("{}", profile.table(None)); // what took longest first
+/// let for_perfetto = profile.trace(); // to be opened in Perfetto or chrome://tracing
+/// # assert!(serde_json::from_str::<serde_json::Value>(&for_perfetto).is_ok());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Profiler {
+    mode: AtomicU8,
+    recorded: Mutex<Recorded>,
+}
+
+impl fmt::Debug for Profiler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Profiler")
+            .field("mode", &self.mode())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Default for Profiler {
+    /// As `WISP_ENABLE_PROFILING` says.
+    fn default() -> Profiler {
+        Profiler {
+            mode: AtomicU8::new(GpuProfiling::from_environment() as u8),
+            recorded: Mutex::default(),
+        }
+    }
+}
+
+impl Profiler {
+    /// How much is timed now.
+    pub fn mode(&self) -> GpuProfiling {
+        match self.mode.load(Ordering::Relaxed) {
+            0 => GpuProfiling::Off,
+            1 => GpuProfiling::On,
+            _ => GpuProfiling::Detailed,
+        }
+    }
+
+    /// Times more or less from now on, whatever `WISP_ENABLE_PROFILING` says.
+    pub fn set(&self, mode: GpuProfiling) {
+        self.mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Runs models as [`super::submit`] does, and keeps how long they took.
+    pub(super) fn submit<'a>(
+        &self,
+        device: &Device,
+        runs: &[(&Model, Arc<Run>)],
+        steps: usize,
+        dispatches: impl Iterator<Item = Dispatch<'a>> + Send,
+    ) -> Result<(), SessionError> {
+        let once = runs.iter().flat_map(|(model, run)| model.works(run));
+        let once: Vec<Work> = once.collect();
+        let (granularity, works) = match self.mode() {
+            GpuProfiling::Detailed => (Granularity::Dispatch, vec![once; steps].concat()),
+            _ => {
+                let names: Vec<&str> = runs
+                    .iter()
+                    .map(|(model, _)| model.program().name.as_str())
+                    .collect();
+                let whole = Work::whole(names.join(" + "), &once, steps);
+                (Granularity::Submission, vec![whole])
+            }
+        };
+        let spans = device.submit_timed(dispatches, granularity)?;
+        let mut recorded = self.lock();
+        recorded.device = device.info().name.clone();
+        recorded.works += works.len();
+        recorded.submissions.push_back(Submission {
+            clock: device.clock(),
+            works,
+            spans,
+        });
+        while recorded.works > MOST {
+            let Some(oldest) = recorded.submissions.pop_front() else {
+                break;
+            };
+            recorded.works -= oldest.works.len();
+            recorded.left_out += oldest.works.len();
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Recorded> {
+        self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was timed since this was called last, when it has run. Of more than 131,072 passes or
+    /// kernels there are only the last.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub async fn take(&self) -> Result<Profile, SessionError> {
+        let recorded = mem::take(&mut *self.lock());
+        let mut profile = Profile {
+            device: recorded.device,
+            clock: recorded
+                .submissions
+                .front()
+                .map_or(Clock::None, |first| first.clock),
+            left_out: recorded.left_out,
+            spans: Vec::with_capacity(recorded.works),
+        };
+        for submission in recorded.submissions {
+            let spans = submission.spans.await?;
+            let timed = submission.works.into_iter().zip(spans);
+            profile
+                .spans
+                .extend(timed.map(|(work, nanoseconds)| Span { work, nanoseconds }));
+        }
+        Ok(profile)
+    }
+
+    /// [`Self::take`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::take`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn take_blocking(&self) -> Result<Profile, SessionError> {
+        pollster::block_on(self.take())
+    }
+}

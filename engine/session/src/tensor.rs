@@ -1,0 +1,204 @@
+//! Numbers with their shape, on the host or on a device.
+
+use std::fmt;
+
+use super::SessionError;
+use wisp_device::{Buffer, Device, DeviceError, Usage};
+use wisp_types::DType;
+
+/// Numbers with their shape, outermost dimension first: in the program's own memory, where they can be
+/// seen, or on a device, where a model takes them from and leaves them.
+///
+/// ```
+/// use wisp_engine::session::Tensor;
+///
+/// let x = Tensor::f32(&[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]).expect("six numbers");
+/// assert_eq!(x.shape(), [2, 3]);
+/// assert_eq!(x.as_f32().map(|values| values[4]), Some(4.0));
+/// assert!(Tensor::u32(&[2, 3], &[1]).is_none());
+/// ```
+#[derive(Clone)]
+pub struct Tensor {
+    dtype: DType,
+    shape: Vec<u64>,
+    values: Values,
+}
+
+#[derive(Clone)]
+pub(super) enum Values {
+    /// Each of the elements.
+    Words(Vec<u32>),
+    /// At the start of a buffer of a device.
+    On(Device, Buffer),
+}
+
+impl Tensor {
+    pub(super) fn new(dtype: DType, shape: Vec<u64>, values: Values) -> Tensor {
+        Tensor {
+            dtype,
+            shape,
+            values,
+        }
+    }
+
+    fn of(dtype: DType, shape: &[u64], words: Vec<u32>) -> Option<Tensor> {
+        (elements(shape)? == words.len() as u64)
+            .then(|| Tensor::new(dtype, shape.to_vec(), Values::Words(words)))
+    }
+
+    /// Floats; `None` if they are not as many as the shape has.
+    pub fn f32(shape: &[u64], values: &[f32]) -> Option<Tensor> {
+        Tensor::of(DType::F32, shape, bytemuck::cast_slice(values).to_vec())
+    }
+
+    /// Whole numbers; `None` if they are not as many as the shape has.
+    pub fn u32(shape: &[u64], values: &[u32]) -> Option<Tensor> {
+        Tensor::of(DType::U32, shape, values.to_vec())
+    }
+
+    /// The type of its elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// The device that it is on; `None` if it is in the program's own memory.
+    pub fn device(&self) -> Option<&Device> {
+        match &self.values {
+            Values::Words(_) => None,
+            Values::On(device, _) => Some(device),
+        }
+    }
+
+    /// Its elements, if they are floats in the program's own memory.
+    pub fn as_f32(&self) -> Option<&[f32]> {
+        match &self.values {
+            Values::Words(words) if self.dtype == DType::F32 => Some(bytemuck::cast_slice(words)),
+            _ => None,
+        }
+    }
+
+    /// Its elements, if they are whole numbers in the program's own memory.
+    pub fn as_u32(&self) -> Option<&[u32]> {
+        match &self.values {
+            Values::Words(words) if self.dtype == DType::U32 => Some(words),
+            _ => None,
+        }
+    }
+
+    /// Bytes of its elements.
+    fn bytes(&self) -> u64 {
+        let elements = elements(&self.shape).unwrap_or(u64::MAX);
+        elements.saturating_mul(4)
+    }
+
+    /// The tensor on a device: where it is there already, the same memory, else a copy.
+    ///
+    /// ```
+    /// use wisp_engine::{device::Device, session::Tensor};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (one, other) = (Device::host(1)?, Device::host(1)?);
+    /// let x = Tensor::f32(&[2], &[1.0, 2.0]).ok_or("two numbers")?;
+    /// let there = pollster::block_on(async { x.to(&one).await?.to(&other).await })?;
+    /// assert_eq!((there.device(), there.as_f32()), (Some(&other), None));
+    /// assert_eq!(pollster::block_on(there.to_host())?, x);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the device has no memory left, or one of the devices fails.
+    pub async fn to(&self, device: &Device) -> Result<Tensor, SessionError> {
+        if self.device() == Some(device) {
+            return Ok(self.clone());
+        }
+        let buffer = device.allocate("a tensor", self.bytes(), Usage::Storage)?;
+        self.write_to(device, &buffer).await?;
+        let values = Values::On(device.clone(), buffer);
+        Ok(Tensor::new(self.dtype, self.shape.clone(), values))
+    }
+
+    /// The tensor in the program's own memory, where its elements can be seen; of one that is on a device,
+    /// after all that was submitted there.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub async fn to_host(&self) -> Result<Tensor, SessionError> {
+        let Values::On(device, buffer) = &self.values else {
+            return Ok(self.clone());
+        };
+        let bytes = match self.bytes() {
+            0 => Vec::new(),
+            bytes => device.read(buffer, 0..bytes).await?,
+        };
+        let values = Values::Words(bytemuck::pod_collect_to_vec(&bytes));
+        Ok(Tensor::new(self.dtype, self.shape.clone(), values))
+    }
+
+    /// The tensor in other memory of its device.
+    pub(super) fn copied(&self) -> Result<Tensor, SessionError> {
+        let Values::On(device, from) = &self.values else {
+            return Ok(self.clone());
+        };
+        let bytes = self.bytes();
+        let buffer = device.allocate("a tensor", bytes, Usage::Storage)?;
+        device.copy(from, 0..bytes, &buffer, 0)?;
+        let values = Values::On(device.clone(), buffer);
+        Ok(Tensor::new(self.dtype, self.shape.clone(), values))
+    }
+
+    /// Writes the elements at the start of a buffer.
+    pub(super) async fn write_to(
+        &self,
+        device: &Device,
+        buffer: &Buffer,
+    ) -> Result<(), DeviceError> {
+        match &self.values {
+            Values::Words(words) if words.is_empty() => Ok(()),
+            Values::Words(words) => device.write(buffer, 0, bytemuck::cast_slice(words)),
+            // It is the model's own memory that a captured run reads or writes.
+            Values::On(_, from) if from.is(buffer) => Ok(()),
+            Values::On(from_device, from) => {
+                let to = (device, buffer);
+                from_device.transfer(from, self.bytes(), to).await
+            }
+        }
+    }
+}
+
+/// Two tensors on devices are equal only if they are the same memory.
+impl PartialEq for Tensor {
+    fn eq(&self, other: &Tensor) -> bool {
+        let same = match (&self.values, &other.values) {
+            (Values::Words(a), Values::Words(b)) => a == b,
+            (Values::On(_, a), Values::On(_, b)) => a.is(b),
+            _ => false,
+        };
+        same && (self.dtype, &self.shape) == (other.dtype, &other.shape)
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?} ", self.dtype, self.shape)?;
+        match (&self.values, self.as_f32(), self.as_u32()) {
+            (Values::On(device, _), ..) => write!(f, "on {}", device.info().name),
+            (_, Some(floats), _) => floats.fmt(f),
+            (_, _, words) => words.unwrap_or_default().fmt(f),
+        }
+    }
+}
+
+/// The elements of a shape.
+pub(super) fn elements(shape: &[u64]) -> Option<u64> {
+    shape
+        .iter()
+        .try_fold(1u64, |all, size| all.checked_mul(*size))
+}

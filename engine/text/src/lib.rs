@@ -1,0 +1,4 @@
+//! Tokenizers and chat templates.
+
+pub mod chat_template;
+pub mod tokenizer;

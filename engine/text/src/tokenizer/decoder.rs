@@ -1,0 +1,172 @@
+//! The decoder of a `tokenizer.json`, token by token.
+//!
+//! The `tokenizers` crate decodes lists of tokens to text. A stream needs the *bytes* of each token,
+//! so that a character spread over tokens can be put together; the decoders in use are few.
+
+use serde_json::Value;
+
+use super::byte_level;
+use super::vocabulary::byte_of;
+
+/// The steps that turn a token's text into bytes.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    steps: Vec<Step>,
+    strips_first_space: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// Replaces a string everywhere.
+    Replace { from: String, to: String },
+    /// `<0xHH>` is a byte.
+    ByteFallback,
+    /// The GPT-2 byte alphabet.
+    ByteLevel,
+    /// A token without this prefix begins a word.
+    WordPiece { prefix: String },
+    /// White space stands between tokens.
+    Spaced,
+}
+
+impl Decoder {
+    /// From the `decoder` of a `tokenizer.json`, which may be null.
+    pub fn new(json: &Value, warnings: &mut Vec<String>) -> Self {
+        let mut decoder = Self::default();
+        if json.is_null() {
+            // Without a decoder, tokens are joined by spaces.
+            decoder.steps.push(Step::Spaced);
+            decoder.strips_first_space = true;
+        } else {
+            decoder.add(json, 0, warnings);
+        }
+        decoder
+    }
+
+    fn add(&mut self, json: &Value, depth: usize, warnings: &mut Vec<String>) {
+        let text = |key: &str| json[key].as_str().map(str::to_owned);
+        match json["type"].as_str().unwrap_or_default() {
+            "Sequence" if depth < 8 => {
+                for step in json["decoders"].as_array().into_iter().flatten() {
+                    self.add(step, depth + 1, warnings);
+                }
+            }
+            "ByteLevel" => self.steps.push(Step::ByteLevel),
+            "ByteFallback" => self.steps.push(Step::ByteFallback),
+            "Fuse" => {}
+            "Replace" => match (json["pattern"]["String"].as_str(), text("content")) {
+                (Some(from), Some(to)) if !from.is_empty() => {
+                    let from = from.to_owned();
+                    self.steps.push(Step::Replace { from, to });
+                }
+                _ => warnings.push("a Replace decoder without a string; ignored".to_owned()),
+            },
+            "Strip" => {
+                let (content, start) = (json["content"].as_str(), json["start"].as_u64());
+                self.strips_first_space |= content == Some(" ") && start > Some(0);
+            }
+            "Metaspace" => {
+                let from = text("replacement").unwrap_or_else(|| "▁".to_owned());
+                let to = " ".to_owned();
+                self.steps.push(Step::Replace { from, to });
+                // Older files say it with a flag.
+                let never = json["prepend_scheme"].as_str() == Some("never")
+                    || json["add_prefix_space"].as_bool() == Some(false);
+                self.strips_first_space |= !never;
+            }
+            "WordPiece" => {
+                let prefix = text("prefix").unwrap_or_else(|| "##".to_owned());
+                self.steps.push(Step::WordPiece { prefix });
+                self.strips_first_space = true;
+            }
+            "BPEDecoder" => {
+                let from = text("suffix").unwrap_or_else(|| "</w>".to_owned());
+                let to = " ".to_owned();
+                self.steps.push(Step::Replace { from, to });
+            }
+            other => warnings.push(format!("decoder {other:?} is unknown; ignored")),
+        }
+    }
+
+    /// Appends the bytes of a token to `out`.
+    pub fn decode(&self, token: String, out: &mut Vec<u8>) {
+        let mut token = token;
+        for step in &self.steps {
+            match step {
+                Step::Replace { from, to } => token = token.replace(from, to),
+                Step::ByteFallback => {
+                    if let Some(byte) = byte_of(&token) {
+                        return out.push(byte);
+                    }
+                }
+                Step::ByteLevel => return byte_level::decode(&token, out),
+                Step::WordPiece { prefix } => {
+                    token = match token.strip_prefix(prefix) {
+                        Some(rest) => rest.to_owned(),
+                        None => format!(" {token}"),
+                    };
+                }
+                Step::Spaced => token.insert(0, ' '),
+            }
+        }
+        out.extend_from_slice(token.as_bytes());
+    }
+
+    /// Whether the first space of a text is dropped.
+    pub fn strips_first_space(&self) -> bool {
+        self.strips_first_space
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn decode(decoder: &Value, tokens: &[&str]) -> (String, bool) {
+        let mut warnings = Vec::new();
+        let decoder = Decoder::new(decoder, &mut warnings);
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let mut out = Vec::new();
+        for token in tokens {
+            decoder.decode((*token).to_owned(), &mut out);
+        }
+        (
+            String::from_utf8(out).unwrap(),
+            decoder.strips_first_space(),
+        )
+    }
+
+    #[test]
+    fn llama_2() {
+        let decoder = json!({"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+        ]});
+        let tokens = ["▁Hello", "▁", "<0xE4>", "<0xBD>", "<0xA0>"];
+        assert_eq!(decode(&decoder, &tokens), (" Hello 你".to_owned(), true));
+    }
+
+    #[test]
+    fn the_other_kinds() {
+        let bytes = json!({"type": "ByteLevel", "add_prefix_space": true});
+        assert_eq!(decode(&bytes, &["Ġhi", "Ċ"]), (" hi\n".to_owned(), false));
+        let words = json!({"type": "WordPiece", "prefix": "##", "cleanup": true});
+        assert_eq!(
+            decode(&words, &["un", "##able", "to"]),
+            (" unable to".to_owned(), true)
+        );
+        let meta = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always"});
+        assert_eq!(decode(&meta, &["▁a", "b"]), (" ab".to_owned(), true));
+        assert_eq!(decode(&Value::Null, &["a", "b"]), (" a b".to_owned(), true));
+    }
+
+    #[test]
+    fn an_unknown_decoder_is_a_warning() {
+        let mut warnings = Vec::new();
+        Decoder::new(&json!({"type": "CTC"}), &mut warnings);
+        assert_eq!(warnings.len(), 1);
+    }
+}

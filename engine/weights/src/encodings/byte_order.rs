@@ -1,0 +1,54 @@
+//! Big-endian files.
+
+use wisp_types::Encoding;
+
+/// Turns whole blocks of a big-endian file into little-endian ones, in place.
+///
+/// Swaps every field of a block that is wider than a byte: the half-precision scales, and the 32
+/// high bits of `Q5_0` and `Q5_1`, which ggml handles as one `u32`.
+pub fn swap_byte_order(encoding: Encoding, file: &mut [u8]) {
+    for block in file.chunks_exact_mut(encoding.file_block_bytes()) {
+        for &(offset, bytes) in fields(encoding) {
+            // The table below stays within a block's size, as a test checks.
+            block[offset..offset + bytes].reverse();
+        }
+    }
+}
+
+/// Offset and size of each field of a block that is wider than a byte.
+fn fields(encoding: Encoding) -> &'static [(usize, usize)] {
+    match encoding {
+        Encoding::F32 => &[(0, 4)],
+        Encoding::F16 | Encoding::BF16 => &[(0, 2)],
+        Encoding::Q4_0 | Encoding::IQ4_NL | Encoding::Q8_0 => &[(0, 2)],
+        Encoding::Q4_1 | Encoding::Q4_K | Encoding::Q5_K => &[(0, 2), (2, 2)],
+        Encoding::Q5_0 => &[(0, 2), (2, 4)],
+        Encoding::Q5_1 => &[(0, 2), (2, 2), (4, 4)],
+        Encoding::Q2_K => &[(80, 2), (82, 2)],
+        Encoding::Q3_K => &[(108, 2)],
+        Encoding::Q6_K => &[(208, 2)],
+        Encoding::MXFP4 => &[],
+        Encoding::F8_E4M3 => &[(0, 4)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_lie_within_their_blocks_and_swapping_twice_changes_nothing() {
+        for encoding in Encoding::all() {
+            let size = encoding.file_block_bytes();
+            for (offset, bytes) in fields(encoding) {
+                assert!(offset + bytes <= size, "{encoding}");
+            }
+            let before: Vec<u8> = (0..3 * size).map(|i| i as u8).collect();
+            let mut bytes = before.clone();
+            swap_byte_order(encoding, &mut bytes);
+            assert_eq!(bytes == before, encoding == Encoding::MXFP4, "{encoding}");
+            swap_byte_order(encoding, &mut bytes);
+            assert_eq!(bytes, before, "{encoding}");
+        }
+    }
+}

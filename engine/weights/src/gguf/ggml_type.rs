@@ -1,0 +1,65 @@
+//! Every `ggml_type` that a GGUF file may name, and its size.
+
+use crate::Stored;
+use wisp_types::Encoding;
+
+/// Types that Wisp does not compute with but whose sizes it checks:
+/// (number, name, weights a block, bytes a block), as in ggml's `ggml-common.h`.
+#[rustfmt::skip]
+const OTHERS: [(u32, &str, u64, u64); 21] = [
+    (9,  "Q8_1",    32,  36),
+    (15, "Q8_K",    256, 292),
+    (16, "IQ2_XXS", 256, 66),
+    (17, "IQ2_XS",  256, 74),
+    (18, "IQ3_XXS", 256, 98),
+    (19, "IQ1_S",   256, 50),
+    (21, "IQ3_S",   256, 110),
+    (22, "IQ2_S",   256, 82),
+    (23, "IQ4_XS",  256, 136),
+    (24, "I8",      1,   1),
+    (25, "I16",     1,   2),
+    (26, "I32",     1,   4),
+    (27, "I64",     1,   8),
+    (28, "F64",     1,   8),
+    (29, "IQ1_M",   256, 56),
+    (34, "TQ1_0",   256, 54),
+    (35, "TQ2_0",   256, 66),
+    (40, "NVFP4",   64,  36),
+    (41, "Q1_0",    128, 18),
+    // Removed from the format years ago; no size is known any more.
+    (4,  "Q4_2",    0,   0),
+    (5,  "Q4_3",    0,   0),
+];
+
+/// How a tensor of a `ggml_type` is stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GgmlType {
+    /// The encoding, or the name of one that Wisp lacks.
+    pub stored: Stored,
+    /// Weights of one block.
+    pub block_weights: u64,
+    /// Bytes of one block.
+    pub block_bytes: u64,
+}
+
+impl GgmlType {
+    /// Looks up a `ggml_type`; the error says what the type is called.
+    pub fn from_id(id: u32) -> Result<GgmlType, String> {
+        if let Some(encoding) = Encoding::from_ggml(id) {
+            return Ok(GgmlType {
+                stored: Stored::Encoding(encoding),
+                block_weights: encoding.file_block_weights() as u64,
+                block_bytes: encoding.file_block_bytes() as u64,
+            });
+        }
+        match OTHERS.iter().find(|other| other.0 == id) {
+            Some(&(_, name, block_weights, block_bytes)) if block_weights > 0 => Ok(GgmlType {
+                stored: Stored::Unsupported(name),
+                block_weights,
+                block_bytes,
+            }),
+            Some((_, name, ..)) => Err(format!("{id} ({name}, no longer in GGUF)")),
+            None => Err(id.to_string()),
+        }
+    }
+}

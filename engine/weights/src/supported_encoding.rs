@@ -1,0 +1,205 @@
+//! The encodings that a user may ask for, and how a file's name tells its own.
+
+use std::collections::BTreeMap;
+
+use safetensors::Dtype;
+
+use crate::{Checkpoint, Stored, WeightSource};
+use wisp_types::Encoding;
+use wisp_types::choices;
+
+choices! {
+    /// An encoding of weights that Wisp runs, by the name that MAX gives it.
+    #[allow(missing_docs)]
+    SupportedEncoding, "encoding" {
+        float32 = "float32",
+        float16 = "float16",
+        bfloat16 = "bfloat16",
+        q4_0 = "q4_0",
+        q4_1 = "q4_1",
+        q5_0 = "q5_0",
+        q5_1 = "q5_1",
+        q8_0 = "q8_0",
+        q2_k = "q2_k",
+        q3_k = "q3_k",
+        q4_k = "q4_k",
+        q5_k = "q5_k",
+        q6_k = "q6_k",
+        iq4_nl = "iq4_nl",
+        mxfp4 = "mxfp4",
+    }
+}
+
+/// What file names call the floats; all other encodings are called by their own name.
+const FLOAT_NAMES: &[(&str, SupportedEncoding)] = &[
+    ("f32", SupportedEncoding::float32),
+    ("fp32", SupportedEncoding::float32),
+    ("f16", SupportedEncoding::float16),
+    ("fp16", SupportedEncoding::float16),
+    ("bf16", SupportedEncoding::bfloat16),
+];
+
+impl SupportedEncoding {
+    /// The encoding as the weights' readers know it.
+    pub fn encoding(self) -> Encoding {
+        match self {
+            SupportedEncoding::float32 => Encoding::F32,
+            SupportedEncoding::float16 => Encoding::F16,
+            SupportedEncoding::bfloat16 => Encoding::BF16,
+            SupportedEncoding::q4_0 => Encoding::Q4_0,
+            SupportedEncoding::q4_1 => Encoding::Q4_1,
+            SupportedEncoding::q5_0 => Encoding::Q5_0,
+            SupportedEncoding::q5_1 => Encoding::Q5_1,
+            SupportedEncoding::q8_0 => Encoding::Q8_0,
+            SupportedEncoding::q2_k => Encoding::Q2_K,
+            SupportedEncoding::q3_k => Encoding::Q3_K,
+            SupportedEncoding::q4_k => Encoding::Q4_K,
+            SupportedEncoding::q5_k => Encoding::Q5_K,
+            SupportedEncoding::q6_k => Encoding::Q6_K,
+            SupportedEncoding::iq4_nl => Encoding::IQ4_NL,
+            SupportedEncoding::mxfp4 => Encoding::MXFP4,
+        }
+    }
+
+    /// The quantised encoding; `None` for floats.
+    pub fn quantization_encoding(self) -> Option<Encoding> {
+        let encoding = self.encoding();
+        (!encoding.is_float()).then_some(encoding)
+    }
+
+    /// The numbers that tensors of this encoding are made of: bytes, where it is quantised.
+    pub fn dtype(self) -> Dtype {
+        match self {
+            SupportedEncoding::float32 => Dtype::F32,
+            SupportedEncoding::float16 => Dtype::F16,
+            SupportedEncoding::bfloat16 => Dtype::BF16,
+            _ => Dtype::U8,
+        }
+    }
+
+    /// The encoding that a file's name tells: `…Q4_K_M.gguf` is q4_k. `None` if it tells none that
+    /// Wisp runs.
+    ///
+    /// Where a path names several, the last counts: `Q4_K_M/model-bf16.gguf` is bfloat16.
+    pub fn parse_from_file_name(name: &str) -> Option<SupportedEncoding> {
+        let name = name.to_ascii_lowercase();
+        let own = SupportedEncoding::ALL.iter().map(|e| (e.name(), *e));
+        let markers = own.chain(FLOAT_NAMES.iter().copied());
+        let last = |marker: &str| {
+            let places = name.match_indices(marker).map(|(at, _)| at);
+            places.filter(|at| stands_alone(&name, *at, marker)).max()
+        };
+        markers
+            .filter_map(|(marker, encoding)| Some((last(marker)?, encoding)))
+            .max_by_key(|(at, _)| *at)
+            .map(|(_, encoding)| encoding)
+    }
+}
+
+impl SupportedEncoding {
+    /// The encoding that most of a checkpoint's matrices have; `None` if it is none that Wisp runs.
+    pub fn of(checkpoint: &Checkpoint) -> Option<SupportedEncoding> {
+        let mut counts: BTreeMap<Encoding, usize> = BTreeMap::new();
+        for tensor in checkpoint.tensors() {
+            if let (Stored::Encoding(encoding), 2..) = (tensor.stored, tensor.shape.len()) {
+                *counts.entry(encoding).or_default() += 1;
+            }
+        }
+        let most = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        Some(most.0.into())
+    }
+}
+
+impl From<Encoding> for SupportedEncoding {
+    fn from(encoding: Encoding) -> SupportedEncoding {
+        let same = |choice: &&SupportedEncoding| choice.encoding() == encoding;
+        // Both enumerations have the same values, as a test shows.
+        let found = SupportedEncoding::ALL.iter().find(same);
+        found.copied().unwrap_or(SupportedEncoding::float32)
+    }
+}
+
+/// True if the marker at this place is no part of a longer word. `q4_0_4_4` is another encoding
+/// than `q4_0`, but `q4_k_m` is a mixture of mostly `q4_k`.
+fn stands_alone(name: &str, at: usize, marker: &str) -> bool {
+    let before = name[..at].chars().next_back();
+    let mut after = name[at + marker.len()..].chars();
+    let ends = match after.next() {
+        Some('_') => !after.next().is_some_and(|next| next.is_ascii_digit()),
+        next => !next.is_some_and(char::is_alphanumeric),
+    };
+    ends && !before.is_some_and(char::is_alphanumeric)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn every_encoding_has_a_name_and_back() {
+        assert_eq!(Encoding::all().count(), SupportedEncoding::ALL.len());
+        for encoding in Encoding::all() {
+            let supported = SupportedEncoding::from(encoding);
+            assert_eq!(supported.encoding(), encoding);
+            assert_eq!(
+                supported.quantization_encoding().is_none(),
+                encoding.is_float()
+            );
+            let quantised = supported.dtype() == Dtype::U8;
+            assert_eq!(quantised, !encoding.is_float());
+        }
+    }
+
+    #[test]
+    fn names_of_real_files() {
+        use SupportedEncoding::*;
+        for (name, encoding) in [
+            ("Llama-3.2-1B-Instruct-Q4_K_M.gguf", Some(q4_k)),
+            ("tinyllama-1.1b-chat-v1.0.Q4_K_S.gguf", Some(q4_k)),
+            ("gemma-3-1b-it-UD-Q4_K_XL.gguf", Some(q4_k)),
+            ("model_q6_k.gguf", Some(q6_k)),
+            ("qwen2-0_5b-instruct-q8_0.gguf", Some(q8_0)),
+            ("Meta-Llama-3-8B-f16.gguf", Some(float16)),
+            ("ggml-model-f32.gguf", Some(float32)),
+            ("Phi-3-mini-4k-instruct-fp16.gguf", Some(float16)),
+            ("Qwen3-4B-BF16-00001-of-00002.gguf", Some(bfloat16)),
+            ("Q3_K_L/model-00001-of-00003.gguf", Some(q3_k)),
+            ("Q4_K_M/model-bf16.gguf", Some(bfloat16)),
+            ("gpt-oss-20b-mxfp4.gguf", Some(mxfp4)),
+            ("model-IQ4_NL.gguf", Some(iq4_nl)),
+            ("model-IQ4_XS.gguf", None),
+            ("model-Q4_0_4_4.gguf", None),
+            ("model-Q40.gguf", None),
+            ("leaf16.gguf", None),
+            ("wisp-tiny.gguf", None),
+            ("", None),
+        ] {
+            let found = SupportedEncoding::parse_from_file_name(name);
+            assert_eq!(found, encoding, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_with_an_encoding_tells_it(
+            stem in "[A-Za-z]{1,8}(-[0-9]{1,2}[Bb])?",
+            separator in "[-._]",
+            which in 0..SupportedEncoding::ALL.len(),
+            suffix in "(_S|_M|_L)?",
+            upper in any::<bool>(),
+        ) {
+            let encoding = SupportedEncoding::ALL[which];
+            let marker = encoding.name();
+            let marker = if upper { marker.to_uppercase() } else { marker.into() };
+            let name = format!("{stem}{separator}{marker}{suffix}.gguf");
+            prop_assert_eq!(SupportedEncoding::parse_from_file_name(&name), Some(encoding));
+        }
+
+        #[test]
+        fn no_name_is_too_strange(name in "\\PC{0,40}") {
+            let _ = SupportedEncoding::parse_from_file_name(&name);
+        }
+    }
+}
