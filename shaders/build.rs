@@ -207,7 +207,7 @@ fn entry(kernel: &Composed, variant: &Variant, file: &Path) -> Result<String, St
     Ok(format!(
         "Kernel {{ name: {name:?}, op: {op:?}, wgsl: include_str!({file:?}), workgroup_size: {:?}, \
          tile: [{x}, {y}], bindings: &{bindings}, needs: Needs {{ subgroups: {}, f16: {}, \
-         min_subgroup_size: {} }}, switches: &{switches:?}, suits: Suits::{:?}, max_rows_y: {}, cols_multiple: {}, \
+         min_subgroup_size: {} }}, switches: &{switches:?}, suits: DeviceClass::{:?}, max_rows_y: {}, cols_multiple: {}, \
          folds_into_z: {}, workgroup_bytes: {workgroup_bytes} }},\n",
         main.workgroup_size,
         feature("subgroups"),

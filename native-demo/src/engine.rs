@@ -18,7 +18,7 @@ use wisp_engine::{
         text_generation::{GenerateOptions, Generation},
         tokenizer::{Tokenizer, TokenizerError},
     },
-    session::{GpuProfiling, Profile, StartTimes},
+    session::{GpuProfiling, StartTimes, TimingReport},
 };
 
 use crate::{
@@ -147,7 +147,7 @@ impl Engine {
     }
 
     /// What was timed, if the environment asks for profiling; candle's models are not timed.
-    pub fn profile(&self) -> Result<Option<Profile>> {
+    pub fn profile(&self) -> Result<Option<TimingReport>> {
         match self {
             Engine::Max(loaded) => {
                 let profiler = loaded.generator.model().decoder().profiler();

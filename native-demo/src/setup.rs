@@ -117,7 +117,7 @@ impl Resolved {
     pub fn open(&self) -> Result<ModelFiles> {
         if self.is_inside() {
             let files = ModelFiles::from_bytes(INSIDE_NAME, INSIDE)?;
-            return Ok(self.config.hold(files)?);
+            return Ok(self.config.apply_overrides(files)?);
         }
         with_transfers(|on_transfer| Ok(self.config.open(on_transfer)?))
     }
@@ -158,7 +158,7 @@ impl Resolved {
 
     /// Opens the device and loads a model to it, with a progress bar.
     pub fn load(&self, files: &ModelFiles, limits: ModelLimits) -> Result<Loaded> {
-        files.recognised.decoder()?;
+        files.model_spec.decoder()?;
         let start = Instant::now();
         let (session, limits) = self.session(files, limits)?;
         let mut generator = with_loading(|progress| {
@@ -210,7 +210,7 @@ impl Resolved {
 
     /// The length of a context for any text.
     fn length(&self, files: &ModelFiles) -> u64 {
-        let most = files.recognised.spec.max_positions.max(1);
+        let most = files.model_spec.spec.max_positions.max(1);
         match self.length_is_set {
             true => self.config.max_length,
             false => most.min(LONGEST_BY_DEFAULT),
@@ -227,7 +227,7 @@ impl Resolved {
             max_length,
             ..self.config.clone()
         };
-        Ok(config.limits(&files.recognised.spec)?)
+        Ok(config.limits(&files.model_spec.spec)?)
     }
 
     /// The limits for one text of known length: memory for no more than it takes.

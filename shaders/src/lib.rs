@@ -21,7 +21,7 @@
 //! # Choosing
 //!
 //! [`candidates`] yields an op's kernels, best first: take the first whose [`Needs`] the device meets,
-//! whose [`Suits`] is `Any` or the device's kind, whose `switches` are on, whose `max_rows_y` is not below the
+//! whose [`DeviceClass`] is `Any` or the device's kind, whose `switches` are on, whose `max_rows_y` is not below the
 //! grid's second dimension, and whose `cols_multiple` divides the op's columns. The baseline fits every device.
 //!
 //! ```
@@ -40,7 +40,7 @@ pub mod params;
 mod variants;
 
 pub use cache_format::CacheFormat;
-pub use variants::Suits;
+pub use variants::DeviceClass;
 
 /// How a kernel uses a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -84,7 +84,7 @@ pub struct Kernel {
     /// What a session must have switched on for the kernel to be chosen: `half_sums`, `plain_top_k`.
     pub switches: &'static [&'static str],
     /// What kind of adapter it was made for.
-    pub suits: Suits,
+    pub suits: DeviceClass,
     /// The largest second dimension of the grid that it is meant for; `u32::MAX` is any.
     pub max_rows_y: u32,
     /// The op's `cols` must be a multiple of this.
@@ -149,7 +149,7 @@ mod tests {
             let baseline = candidates(op).find(|kernel| {
                 kernel.needs == Needs::default()
                     && kernel.switches.is_empty()
-                    && kernel.suits == Suits::Any
+                    && kernel.suits == DeviceClass::Any
                     && kernel.max_rows_y == u32::MAX
                     // Rows of quantised weights are multiples of 32 wide.
                     && (kernel.cols_multiple == 1 || ["q", "fp4", "f8"].iter().any(|quantised| op.contains(quantised)))

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use wisp_engine::{
-    device::{Device, DeviceSpec, Profile},
+    device::{Device, DeviceSpec, FeatureLevel},
     pipelines::checkpoint::ModelFiles,
     session::InferenceSession,
 };
 
-use crate::program::Place;
+use crate::program::TestDevice;
 
 /// The folder of the model and its goldens.
 pub fn folder() -> PathBuf {
@@ -21,11 +21,11 @@ pub fn files() -> ModelFiles {
 }
 
 /// A session where a test runs.
-pub fn session(place: Place) -> InferenceSession {
+pub fn session(place: TestDevice) -> InferenceSession {
     let (spec, profile) = match place {
-        Place::Host => ("host", Profile::Full),
-        Place::Vulkan => ("vulkan", Profile::Full),
-        Place::VulkanBaseline => ("vulkan", Profile::Baseline),
+        TestDevice::Host => ("host", FeatureLevel::Full),
+        TestDevice::Vulkan => ("vulkan", FeatureLevel::Full),
+        TestDevice::VulkanBaseline => ("vulkan", FeatureLevel::Baseline),
     };
     let spec: DeviceSpec = spec.parse().expect("a device");
     InferenceSession::new(Device::open_blocking(&spec, profile, 0).expect("the device"))

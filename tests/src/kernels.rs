@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use wisp_engine::device::{Buffer, Device, DeviceError, Dispatch, Profile, Usage};
+use wisp_engine::device::{Buffer, Device, DeviceError, Dispatch, FeatureLevel, Usage};
 use wisp_engine::weights::{Encoding, encodings::repack_rows};
 use wisp_shaders::{Access, CacheFormat, Kernel};
 
@@ -116,8 +116,8 @@ pub fn weight(encoding: Encoding, rows: usize, cols: usize) -> Vec<Memory> {
 }
 
 /// The adapter under test with both profiles, or why there is none.
-fn adapters() -> &'static Result<Vec<(Profile, Device)>, String> {
-    static ADAPTERS: OnceLock<Result<Vec<(Profile, Device)>, String>> = OnceLock::new();
+fn adapters() -> &'static Result<Vec<(FeatureLevel, Device)>, String> {
+    static ADAPTERS: OnceLock<Result<Vec<(FeatureLevel, Device)>, String>> = OnceLock::new();
     ADAPTERS.get_or_init(|| {
         let name = std::env::var("WISP_TEST_DEVICE").unwrap_or("vulkan".into());
         let spec = name.parse().expect("WISP_TEST_DEVICE names a device");
@@ -126,7 +126,7 @@ fn adapters() -> &'static Result<Vec<(Profile, Device)>, String> {
             Err(error @ DeviceError::NoAdapter { .. }) => Err(error.to_string()),
             Err(error) => panic!("{error}"),
         };
-        [Profile::Full, Profile::Baseline]
+        [FeatureLevel::Full, FeatureLevel::Baseline]
             .into_iter()
             .map(open)
             .collect()

@@ -45,7 +45,7 @@ fn built(name: &str, build: &[&str]) -> PathBuf {
 
 /// Where a test runs. [`on_every_device`](crate::on_every_device) makes a test for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum TestDevice {
     /// The host CPU.
     Host,
     /// The first Vulkan adapter, with all that it can do.
@@ -54,13 +54,13 @@ pub enum Place {
     VulkanBaseline,
 }
 
-impl Place {
+impl TestDevice {
     /// The flags that choose it.
     pub fn args(self) -> &'static [&'static str] {
         match self {
-            Place::Host => &["--device", "host"],
-            Place::Vulkan => &["--device", "vulkan"],
-            Place::VulkanBaseline => &["--device", "vulkan", "--profile", "baseline"],
+            TestDevice::Host => &["--device", "host"],
+            TestDevice::Vulkan => &["--device", "vulkan"],
+            TestDevice::VulkanBaseline => &["--device", "vulkan", "--profile", "baseline"],
         }
     }
 
@@ -76,7 +76,7 @@ impl Place {
                 .map(|device| &device["info"]["api"]);
             apis.into_iter().any(|api| api == "vulkan")
         };
-        let here = self == Place::Host || *VULKAN.get_or_init(has_vulkan);
+        let here = self == TestDevice::Host || *VULKAN.get_or_init(has_vulkan);
         if !here {
             eprintln!("skipped: no Vulkan adapter");
         }
@@ -84,30 +84,30 @@ impl Place {
     }
 }
 
-/// Makes a module of three tests from a function of a [`Place`](crate::program::Place): on the host,
+/// Makes a module of three tests from a function of a [`TestDevice`](crate::program::TestDevice): on the host,
 /// on Vulkan and on Vulkan's baseline profile.
 #[macro_export]
 macro_rules! on_every_device {
     ($($name:ident),* $(,)?) => { $(
         mod $name {
-            use $crate::program::Place;
+            use $crate::program::TestDevice;
 
             #[test]
             fn host() {
-                super::$name(Place::Host);
+                super::$name(TestDevice::Host);
             }
 
             #[test]
             fn vulkan() {
-                if Place::Vulkan.is_here() {
-                    super::$name(Place::Vulkan);
+                if TestDevice::Vulkan.is_here() {
+                    super::$name(TestDevice::Vulkan);
                 }
             }
 
             #[test]
             fn vulkan_baseline() {
-                if Place::VulkanBaseline.is_here() {
-                    super::$name(Place::VulkanBaseline);
+                if TestDevice::VulkanBaseline.is_here() {
+                    super::$name(TestDevice::VulkanBaseline);
                 }
             }
         }
@@ -251,7 +251,7 @@ fn model_args(model: Option<&Path>) -> Vec<&str> {
 #[track_caller]
 pub fn generate(
     model: Option<&Path>,
-    place: Place,
+    place: TestDevice,
     prompt: &[u32],
     new_tokens: usize,
     flags: &[&str],
@@ -272,7 +272,12 @@ pub fn generate(
 
 /// The logits `[tokens, vocab]` of every position. Without a model: the model inside.
 #[track_caller]
-pub fn logits(model: Option<&Path>, place: Place, tokens: &[u32], flags: &[&str]) -> Vec<Vec<f32>> {
+pub fn logits(
+    model: Option<&Path>,
+    place: TestDevice,
+    tokens: &[u32],
+    flags: &[&str],
+) -> Vec<Vec<f32>> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let out = folder.path().join("logits.safetensors");
     let ids = ids(tokens);

@@ -13,7 +13,7 @@ use wisp_engine::{
     weights::{Encoding, MemoryWeights},
 };
 
-use crate::{kernels::noise, program::Place};
+use crate::{kernels::noise, program::TestDevice};
 
 const WIDTH: u64 = 32;
 const HEADS: HeadSpec = HeadSpec {
@@ -50,7 +50,7 @@ pub fn tokens(first: u32, tokens: u32) -> [Tensor; 3] {
 pub fn three_devices() -> &'static InferenceSession {
     static SESSION: OnceLock<InferenceSession> = OnceLock::new();
     SESSION.get_or_init(|| {
-        let name = match Place::Vulkan.is_here() {
+        let name = match TestDevice::Vulkan.is_here() {
             true => "vulkan",
             false => "host",
         };

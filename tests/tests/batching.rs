@@ -7,7 +7,7 @@ use wisp_engine::pipelines::{
 use wisp_tests::{
     inside::{files, folder, session},
     on_every_device,
-    program::Place,
+    program::TestDevice,
 };
 
 const NEW_TOKENS: usize = 24;
@@ -24,7 +24,7 @@ fn text(from: usize, len: usize) -> Vec<u32> {
     tokens.into_iter().cycle().skip(from).take(len).collect()
 }
 
-fn load(place: Place, limits: ModelLimits) -> TextGenerator {
+fn load(place: TestDevice, limits: ModelLimits) -> TextGenerator {
     TextGenerator::load_blocking(&session(place), &files(), limits).unwrap()
 }
 
@@ -83,7 +83,7 @@ fn run(generator: &mut TextGenerator, requests: &[Request]) -> Vec<Vec<u32>> {
     panic!("the requests do not end: {tokens:?}");
 }
 
-fn run_one(place: Place, limits: ModelLimits, request: &Request) -> Vec<u32> {
+fn run_one(place: TestDevice, limits: ModelLimits, request: &Request) -> Vec<u32> {
     run(&mut load(place, limits), std::slice::from_ref(request)).remove(0)
 }
 
@@ -95,7 +95,7 @@ fn others(sampling: &SamplingParams) -> Vec<Request> {
 }
 
 /// Every way to run a request that must not matter.
-fn check(place: Place, request: &Request) -> Vec<u32> {
+fn check(place: TestDevice, request: &Request) -> Vec<u32> {
     let expected = run_one(place, alone(160, 1), request);
     assert_eq!(expected.len(), NEW_TOKENS);
     for (chunk, steps) in [(160, 1), (160, 4), (64, 4), (7, 1), (1, 4)] {
@@ -130,12 +130,12 @@ fn check(place: Place, request: &Request) -> Vec<u32> {
     expected
 }
 
-fn greedy(place: Place) {
+fn greedy(place: TestDevice) {
     check(place, &request(&text(0, 100), SamplingParams::default()));
 }
 
-/// Drawn tokens depend on the seed and the position alone, and are the host's on every device.
-fn sampled(place: Place) {
+/// SampledToken tokens depend on the seed and the position alone, and are the host's on every device.
+fn sampled(place: TestDevice) {
     let plain = SamplingParams {
         temperature: 0.8,
         seed: 7,
@@ -155,10 +155,10 @@ fn sampled(place: Place) {
     for sampling in [plain.clone(), all] {
         let request = request(&text(0, 100), sampling.clone());
         let got = check(place, &request);
-        if place != Place::Host {
+        if place != TestDevice::Host {
             assert_eq!(
                 got,
-                run_one(Place::Host, alone(160, 1), &request),
+                run_one(TestDevice::Host, alone(160, 1), &request),
                 "{sampling:?}: {place:?} and the host"
             );
         }
@@ -181,7 +181,7 @@ fn sampled(place: Place) {
 }
 
 /// The cache holds one of these requests at a time: another runs only where cancelling freed its pages.
-fn cancelling_frees_pages(place: Place) {
+fn cancelling_frees_pages(place: TestDevice) {
     let limits = ModelLimits {
         pages: 8,
         max_batch: 2,

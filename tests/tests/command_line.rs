@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 use wisp_tests::{
-    program::{Place, command, logits, run, run_with_input},
+    program::{TestDevice, command, logits, run, run_with_input},
     shared::shared_data,
 };
 
@@ -184,7 +184,7 @@ fn log_probabilities_of_tokens() {
         .iter()
         .map(|id| id.as_u64().expect("an id") as u32)
         .collect();
-    let rows = logits(None, Place::Host, &ids, &[]);
+    let rows = logits(None, TestDevice::Host, &ids, &[]);
     let numbers = |json: &Value| -> Vec<Option<f64>> {
         let list = json["logprobs"]["token_logprobs"]
             .as_array()
@@ -357,7 +357,7 @@ fn perplexity_is_that_of_the_logits() {
         let (mut sum, mut count) = (0f64, 0u64);
         for window in ids.chunks(context - bos.len()) {
             let window = [&bos[..], window].concat();
-            for (row, target) in logits(None, Place::Host, &window, &[])
+            for (row, target) in logits(None, TestDevice::Host, &window, &[])
                 .iter()
                 .zip(&window[1..])
             {

@@ -12,7 +12,7 @@ use wisp_engine::weights::{Checkpoint, gguf::Value};
 use wisp_tests::{
     encoder,
     goldens::{CAUSAL, ENCODERS, EncoderGolden, Golden, golden},
-    program::{LOGITS_WITHIN, Place, command, generate, ids, logits, run},
+    program::{LOGITS_WITHIN, TestDevice, command, generate, ids, logits, run},
     shared::shared_data,
 };
 
@@ -50,14 +50,14 @@ fn goldens_in_gguf() {
         for (encoding, bound) in [("f32", 1e-4), ("f16", 2.8e-3), ("q8_0", 0.09)] {
             let out = folder.path().join(format!("{encoding}.gguf"));
             convert(&directory, &out, encoding);
-            let got = logits(Some(&out), Place::Host, &golden.tokens, &[]);
+            let got = logits(Some(&out), TestDevice::Host, &golden.tokens, &[]);
             let (largest, relative) = off(&got, &golden.logits);
             println!("{name} in {encoding}: within {largest:.1e}, relative {relative:.1e}");
             assert!(relative <= bound, "{name} in {encoding}: {relative}");
             if encoding == "f32" {
                 assert!(largest <= LOGITS_WITHIN, "{name}: {largest}");
                 let count = golden.greedy.len();
-                let got = generate(Some(&out), Place::Host, &golden.tokens, count, &[]);
+                let got = generate(Some(&out), TestDevice::Host, &golden.tokens, count, &[]);
                 assert_eq!(got.tokens, golden.greedy, "{name}");
             }
         }
@@ -89,8 +89,8 @@ fn gguf_in_another_encoding() {
     let out = folder.path().join("q6.gguf");
     convert(&model, &out, "q6_k");
     assert_eq!(
-        generate(Some(&out), Place::Host, &[1], 20, &[]).tokens,
-        generate(Some(&model), Place::Host, &[1], 20, &[]).tokens
+        generate(Some(&out), TestDevice::Host, &[1], 20, &[]).tokens,
+        generate(Some(&model), TestDevice::Host, &[1], 20, &[]).tokens
     );
 }
 
@@ -205,7 +205,7 @@ fn goldens_in_safetensors() {
                 assert!(read(&out) == read(&directory), "{name}");
                 continue;
             }
-            let got = logits(Some(&out), Place::Host, &golden.tokens, &[]);
+            let got = logits(Some(&out), TestDevice::Host, &golden.tokens, &[]);
             let (_, relative) = off(&got, &golden.logits);
             println!("{name} in {encoding}: relative {relative:.1e}");
             assert!(relative <= bound, "{name} in {encoding}: {relative}");

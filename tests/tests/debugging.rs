@@ -19,7 +19,7 @@ use wisp_engine::{
 use wisp_tests::{
     inside::session,
     on_every_device,
-    program::{Place, command, run, run_command},
+    program::{TestDevice, command, run, run_command},
 };
 
 fn options() -> InitOptions<'static> {
@@ -71,7 +71,7 @@ fn chain() -> Graph {
 }
 
 /// The first op that made a NaN or an infinity is named, however much memory is used again after it.
-fn nan_check(place: Place) {
+fn nan_check(place: TestDevice) {
     let session = session(place);
     let model = load(&session, &chain());
     let run = |values: [f32; 4]| execute(&model, &[&Tensor::f32(&[2, 2], &values).unwrap()]);
@@ -98,7 +98,7 @@ fn nan_check(place: Place) {
 }
 
 /// Whole numbers are no floats, whatever their bits are.
-fn whole_numbers_are_no_nan(place: Place) {
+fn whole_numbers_are_no_nan(place: TestDevice) {
     let session = session(place);
     session.set_debug_config(check(|config| {
         (config.nan_check, config.uninitialised) = (1, true)
@@ -129,7 +129,7 @@ fn embedding() -> Graph {
 
 /// An embedding leaves out ids that its table does not have: who reads its result then reads what was
 /// there before.
-fn uninitialised(place: Place) {
+fn uninitialised(place: TestDevice) {
     let session = session(place);
     let model = load(&session, &embedding());
     session.set_debug_config(check(|config| config.uninitialised = true));
@@ -153,7 +153,7 @@ fn uninitialised(place: Place) {
 }
 
 /// Values are printed as they were when they were made, and pass through as they are.
-fn prints(place: Place) {
+fn prints(place: TestDevice) {
     let session = session(place);
     let mut graph = Graph::new("printing");
     let x = graph.input("x", DType::F32, shape!["n", 2u64]);
@@ -270,7 +270,7 @@ fn prints(place: Place) {
 }
 
 /// Each op that runs is told of, with its kernel, and no more than that.
-fn op_log(place: Place) {
+fn op_log(place: TestDevice) {
     let session = session(place);
     let model = load(&session, &embedding());
     let lines = told(&session);
@@ -296,7 +296,7 @@ fn op_log(place: Place) {
 }
 
 /// Pipelines and programs are told of from their levels on.
-fn log_levels(place: Place) {
+fn log_levels(place: TestDevice) {
     let session = session(place);
     let lines = told(&session);
     let loaded = |level| {
@@ -408,7 +408,7 @@ fn asserting(kind: &str) -> (Graph, Vec<(&'static str, Tensor)>) {
 
 /// An index that leads nowhere is named with its kernel, at the levels that look; at the others kernels
 /// keep to their memory (on the host the twins of some refuse it by themselves).
-fn asserts(place: Place) {
+fn asserts(place: TestDevice) {
     let pairs = |values: &[u32]| Tensor::u32(&[2, 2], values).unwrap();
     let two = |values: &[u32]| Tensor::u32(&[2], values).unwrap();
     let caches = ["kv_write", "rope_kv_write", "norm_rope_kv_write"].into_iter();
@@ -480,7 +480,7 @@ fn asserts(place: Place) {
         let (done, lines) = run(AssertLevel::Warn, Some(&wrong));
         assert_eq!(lines[0], format!("warning: {said}"));
         // A kernel goes on; a twin may have its own word.
-        assert!(done.is_ok() || place == Place::Host, "{done:?}");
+        assert!(done.is_ok() || place == TestDevice::Host, "{done:?}");
         // Without any checks a page that is not there is anywhere.
         let levels = [AssertLevel::Safe, AssertLevel::None];
         for level in levels
@@ -489,7 +489,7 @@ fn asserts(place: Place) {
         {
             let (done, lines) = run(level, Some(&wrong));
             assert!(
-                lines.is_empty() && (done.is_ok() || place == Place::Host),
+                lines.is_empty() && (done.is_ok() || place == TestDevice::Host),
                 "{level:?} {done:?}"
             );
         }
@@ -509,7 +509,7 @@ fn asserts(place: Place) {
 }
 
 /// A custom op is checked like any other.
-fn custom_ops(place: Place) {
+fn custom_ops(place: TestDevice) {
     let declaration = r#"
 name = "first_half"
 workgroup_size = [1, 1, 1]
@@ -552,7 +552,7 @@ fn main(@builtin(workgroup_id) id: vec3<u32>) { out[id.x] = 1.0 / x[id.x]; }";
 }
 
 /// A whole model under every check says what it says without.
-fn a_whole_model(place: Place) {
+fn a_whole_model(place: TestDevice) {
     let args = [
         "generate",
         "--max-new-tokens",
@@ -584,7 +584,7 @@ on_every_device!(
 /// An error of a device in a run step by step names the op.
 #[test]
 fn a_step_that_fails_is_named() {
-    let session = session(Place::Host);
+    let session = session(TestDevice::Host);
     session.set_debug_config(check(|config| config.synchronous = true));
     let (graph, inputs) = asserting("gather");
     let model = load(&session, &graph);

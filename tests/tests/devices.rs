@@ -1,7 +1,7 @@
 //! Sessions of several devices: what they are made of, and tensors between them.
 
 use wisp_engine::{
-    device::{Api, Buffer, Device, DeviceError, DeviceSpec, Dispatch, Profile, Usage},
+    device::{Api, Buffer, Device, DeviceError, DeviceSpec, Dispatch, FeatureLevel, Usage},
     graph::{DType, Graph, Op},
     session::{InferenceSession, Tensor},
     shape,
@@ -9,7 +9,7 @@ use wisp_engine::{
 };
 use wisp_tests::{
     kernels::noise,
-    program::Place,
+    program::TestDevice,
     small::{options, three_devices as session},
 };
 
@@ -51,10 +51,13 @@ fn devices_of_a_session() {
         error.to_string().starts_with("no vulkan:9 device found"),
         "{error}"
     );
-    if Place::VulkanBaseline.is_here() {
+    if TestDevice::VulkanBaseline.is_here() {
         let vulkan: DeviceSpec = "vulkan".parse().unwrap();
         let builder = InferenceSession::builder().device(vulkan);
-        let two = builder.profile(Profile::Baseline).build_blocking().unwrap();
+        let two = builder
+            .profile(FeatureLevel::Baseline)
+            .build_blocking()
+            .unwrap();
         assert_eq!(two.device().info().api, Api::Vulkan);
         assert!(!two.device().info().capabilities.subgroups);
         assert_eq!(two.devices()[1].info().api, Api::Host);
@@ -86,11 +89,11 @@ fn what_a_device_refuses_is_told() {
         ),
         "ours: bytes 16..24 lie outside its 16"
     );
-    if !Place::VulkanBaseline.is_here() {
+    if !TestDevice::VulkanBaseline.is_here() {
         return;
     }
     let spec: DeviceSpec = "vulkan".parse().unwrap();
-    let gpu = Device::open_blocking(&spec, Profile::Baseline, 0).unwrap();
+    let gpu = Device::open_blocking(&spec, FeatureLevel::Baseline, 0).unwrap();
     let name = &gpu.info().name;
     assert_eq!(
         said(gpu.allocate("x", 1 << 29, Usage::Storage).map(drop)),

@@ -14,20 +14,20 @@ use wisp_tests::{
     gguf_writer::GgufWriter,
     goldens::{ENCODERS, EncoderGolden, for_each},
     on_every_device,
-    program::{Place, Run, assert_rows_close, ids, run},
+    program::{Run, TestDevice, assert_rows_close, ids, run},
 };
 
 fn for_each_checkpoint(check: impl Fn(&str, &Path, &EncoderGolden)) {
     for_each(ENCODERS, check);
 }
 
-fn encode(model: &Path, place: Place, flags: &[&str]) -> Run {
+fn encode(model: &Path, place: TestDevice, flags: &[&str]) -> Run {
     let model = ["encode", "--json", "--model", model.to_str().unwrap()];
     run([&model[..], place.args(), flags].concat())
 }
 
 /// The hidden states of each of some texts.
-fn hidden(model: &Path, place: Place, texts: &[&[u32]]) -> Vec<Vec<Vec<f32>>> {
+fn hidden(model: &Path, place: TestDevice, texts: &[&[u32]]) -> Vec<Vec<Vec<f32>>> {
     let texts: Vec<String> = texts.iter().map(|text| ids(text)).collect();
     let mut flags = vec!["--pooling", "none"];
     flags.extend(texts.iter().flat_map(|text| ["--tokens", text.as_str()]));
@@ -36,12 +36,12 @@ fn hidden(model: &Path, place: Place, texts: &[&[u32]]) -> Vec<Vec<Vec<f32>>> {
 }
 
 fn embeddings(model: &Path, flags: &[&str]) -> Vec<Vec<f32>> {
-    let json = encode(model, Place::Host, flags).json();
+    let json = encode(model, TestDevice::Host, flags).json();
     serde_json::from_value(json["embeddings"].clone()).unwrap()
 }
 
 /// A text by itself, and among others that come before and after it.
-fn hidden_states(place: Place) {
+fn hidden_states(place: TestDevice) {
     for_each_checkpoint(|name, directory, golden| {
         let what = format!("{name} on {place:?}");
         let (tokens, expected) = (&golden.tokens[..], &golden.last_hidden_state);
@@ -64,14 +64,14 @@ fn hidden_states(place: Place) {
 }
 
 /// A small model of odd sizes; texts of every length, in one batch, in which few pages are full.
-fn a_batch_is_its_texts(place: Place) {
+fn a_batch_is_its_texts(place: TestDevice) {
     let folder = tempfile::tempdir().unwrap();
     encoder::bert(folder.path());
     let tokens: Vec<u32> = (0..24).map(|i| 2 + i * 7 % 11).collect();
     let texts: Vec<&[u32]> = [3, 24, 1, 17, 2].map(|len| &tokens[24 - len..]).into();
     let batch = hidden(folder.path(), place, &texts);
     for (text, batched) in texts.iter().zip(&batch) {
-        let alone = hidden(folder.path(), Place::Host, &[text]);
+        let alone = hidden(folder.path(), TestDevice::Host, &[text]);
         let what = format!("{} tokens on {place:?}", text.len());
         assert_rows_close(&what, batched, &alone[0]);
     }
@@ -100,7 +100,7 @@ fn the_older_layout_of_configurations() {
         }
         let folder = tempfile::tempdir().unwrap();
         encoder::write(folder.path(), &config, &encoder::read(directory));
-        let states = hidden(folder.path(), Place::Host, &[&golden.tokens]);
+        let states = hidden(folder.path(), TestDevice::Host, &[&golden.tokens]);
         assert_rows_close(name, &states[0], &golden.last_hidden_state);
     });
 }
@@ -128,7 +128,7 @@ fn checkpoints_with_heads() {
         let tensors = encoder::read(directory).into_iter().map(renamed).collect();
         let folder = tempfile::tempdir().unwrap();
         encoder::write(folder.path(), &config, &tensors);
-        let states = hidden(folder.path(), Place::Host, &[&golden.tokens]);
+        let states = hidden(folder.path(), TestDevice::Host, &[&golden.tokens]);
         assert_rows_close(name, &states[0], &golden.last_hidden_state);
     });
 }
@@ -217,7 +217,7 @@ fn the_same_models_in_gguf() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model.gguf");
         std::fs::write(&path, file.write()).unwrap();
-        let states = hidden(&path, Place::Host, &[&golden.tokens]);
+        let states = hidden(&path, TestDevice::Host, &[&golden.tokens]);
         assert_rows_close(name, &states[0], &golden.last_hidden_state);
     });
 }
@@ -247,7 +247,7 @@ fn pooling_and_normalisation() {
     encoder::bert(folder.path());
     // [CLS] the cat sleep ##s . [SEP]
     let tokens = [2, 5, 6, 8, 9, 12, 3];
-    let states = &hidden(folder.path(), Place::Host, &[&tokens])[0];
+    let states = &hidden(folder.path(), TestDevice::Host, &[&tokens])[0];
     let text = ["--text", "The cat sleeps."];
     for (pooling, is_mean) in [("mean", true), ("cls", false)] {
         for normalize in [true, false] {
@@ -301,15 +301,15 @@ fn the_layout_of_sentence_transformers() {
     let config = json!({ "max_seq_length": 4, "do_lower_case": false });
     write_json(folder.path(), "sentence_bert_config.json", &config);
     let text = ["--text", "the cat sleeps."];
-    let cut = encode(folder.path(), Place::Host, &text).succeeded();
+    let cut = encode(folder.path(), TestDevice::Host, &text).succeeded();
     assert!(cut.stderr.contains("cut to 4 tokens"), "{}", cut.stderr);
     // The end of the text is left out, not its last special token.
-    let states = hidden(folder.path(), Place::Host, &[&[2, 5, 6, 3]]);
+    let states = hidden(folder.path(), TestDevice::Host, &[&[2, 5, 6, 3]]);
     let got = embeddings(folder.path(), &text);
     assert_rows_close("cls, cut", &got, &[expected(&states[0], false, true)]);
 
     modules(folder.path(), &["Transformer", "Pooling", "Dense"]);
-    let line = encode(folder.path(), Place::Host, &text);
+    let line = encode(folder.path(), TestDevice::Host, &text);
     assert_eq!(line.status, Some(1));
     assert!(line.stderr.contains("Dense"), "{}", line.stderr);
     assert_eq!(
@@ -323,7 +323,7 @@ fn faults_are_named() {
     let folder = tempfile::tempdir().unwrap();
     encoder::bert(folder.path());
     let fails = |flags: &[&str], wanted: &[&str]| {
-        let line = encode(folder.path(), Place::Host, flags).failed("a fault");
+        let line = encode(folder.path(), TestDevice::Host, flags).failed("a fault");
         for wanted in wanted {
             assert!(line.contains(wanted), "{line}");
         }

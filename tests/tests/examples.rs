@@ -11,7 +11,7 @@ use wisp_engine::{
 use wisp_tests::{
     inside::session,
     on_every_device,
-    program::{Place, example},
+    program::{TestDevice, example},
 };
 
 #[path = "../../engine/examples/image_classifier/model.rs"]
@@ -43,7 +43,12 @@ fn numbers(checkpoint: &Checkpoint, name: &str) -> Vec<f32> {
     encodings::dequantize(tensor.encoding().unwrap(), &bytes, 1, count).unwrap()
 }
 
-fn model(place: Place, graph: &Graph, weights: &dyn WeightSource, dims: &[(&str, u64)]) -> Model {
+fn model(
+    place: TestDevice,
+    graph: &Graph,
+    weights: &dyn WeightSource,
+    dims: &[(&str, u64)],
+) -> Model {
     let max_dims = dims.iter().map(|(name, size)| (name.to_string(), *size));
     let options = InitOptions {
         max_dims: max_dims.collect(),
@@ -63,7 +68,7 @@ fn difference(a: &[f32], b: &[f32]) -> f32 {
 }
 
 /// Held-out pictures, all at once and a few of them: the logits that PyTorch gives, and what follows.
-fn classified(place: Place) {
+fn classified(place: TestDevice) {
     let samples = checkpoint("samples.safetensors");
     let [images, logits, labels] =
         ["images", "logits", "labels"].map(|name| numbers(&samples, name));
@@ -101,7 +106,7 @@ fn classified(place: Place) {
     }
 }
 
-fn encoded(place: Place, size: &str, config: bert::Config, weights: u64) {
+fn encoded(place: TestDevice, size: &str, config: bert::Config, weights: u64) {
     let golden = golden::Golden::read(size).unwrap();
     let graph = config.graph().unwrap();
     let seeded = seeded::Seeded::of(&graph);
@@ -121,12 +126,12 @@ fn encoded(place: Place, size: &str, config: bert::Config, weights: u64) {
     }
 }
 
-fn a_small_bert(place: Place) {
+fn a_small_bert(place: TestDevice) {
     encoded(place, "small", bert::Config::SMALL, 88_776);
 }
 
 /// 110 million weights, as the real one.
-fn bert_base(place: Place) {
+fn bert_base(place: TestDevice) {
     encoded(place, "base", bert::Config::BASE, 109_482_240);
 }
 
@@ -138,7 +143,7 @@ fn a_text_longer_than_the_positions() {
     let graph = bert::Config::SMALL.graph().unwrap();
     let seeded = seeded::Seeded::of(&graph);
     let model = model(
-        Place::Host,
+        TestDevice::Host,
         &graph,
         &seeded,
         &[("batch", 1), ("tokens", 64)],

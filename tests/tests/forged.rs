@@ -6,7 +6,7 @@ use std::{cell::Cell, path::Path};
 use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
 use wisp_engine::{
-    compiler::{Bound, Place, Program, Size, Sum, compile},
+    compiler::{Bound, BufferRef, Program, Size, Sum, compile},
     device::Capabilities,
     extension::Extensions,
     graph::{Binary, DType, Graph, NormKind, NormSpec, Op, Unary},
@@ -94,7 +94,7 @@ fn a_forged_program_is_refused() {
         ),
         (|p| p.inputs.push(p.inputs[0].clone()), "two inputs \"ids\""),
         (
-            |p| p.inputs[0].place = Place::Input(1),
+            |p| p.inputs[0].place = BufferRef::Input(1),
             "the input \"ids\" is not where it should be",
         ),
         (
@@ -107,7 +107,7 @@ fn a_forged_program_is_refused() {
             "the elements of \"y\" are not its shape's",
         ),
         (
-            |p| p.outputs[0].place = Place::Constant(9),
+            |p| p.outputs[0].place = BufferRef::Constant(9),
             "Constant(9) is not there",
         ),
         (
@@ -174,19 +174,19 @@ fn a_forged_call_is_refused() {
             "call 0 (embed table): 3 bindings, but embed.q8_0.baseline takes 4",
         ),
         (
-            |p| p.calls[0].bindings[1] = Place::Vector(0),
+            |p| p.calls[0].bindings[1] = BufferRef::Vector(0),
             "call 0 (embed table): it writes a weight",
         ),
         (
-            |p| p.calls[0].bindings[2] = Place::Matrix(0, 1),
+            |p| p.calls[0].bindings[2] = BufferRef::Matrix(0, 1),
             "call 0 (embed table): Matrix(0, 1) has no such plane",
         ),
         (
-            |p| p.calls[0].bindings[2] = Place::Matrix(9, 0),
+            |p| p.calls[0].bindings[2] = BufferRef::Matrix(9, 0),
             "call 0 (embed table): Matrix(9, 0) is not there",
         ),
         (
-            |p| p.calls[0].bindings[0] = Place::Slot(99),
+            |p| p.calls[0].bindings[0] = BufferRef::Slot(99),
             "call 0 (embed table): Slot(99) is not there",
         ),
         (

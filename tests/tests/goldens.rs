@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use wisp_tests::{
     goldens::{CAUSAL, Golden, for_each},
     on_every_device,
-    program::{Place, assert_rows_close, generate, logits, run},
+    program::{TestDevice, assert_rows_close, generate, logits, run},
     shared::shared_data,
 };
 
@@ -14,7 +14,7 @@ fn for_each_checkpoint(check: impl Fn(&str, &Path, &Golden)) {
     for_each(CAUSAL, check);
 }
 
-fn logits_and_tokens(place: Place) {
+fn logits_and_tokens(place: TestDevice) {
     for_each_checkpoint(|name, directory, golden| {
         let paged = [
             "--prefill-chunk",
@@ -45,13 +45,13 @@ fn logits_and_tokens(place: Place) {
 }
 
 /// How a prompt is cut, how large pages are, and how many tokens one submission decodes changes nothing.
-fn limits_change_nothing(place: Place) {
+fn limits_change_nothing(place: TestDevice) {
     // On the host every combination; on a GPU, which takes longer to open, a part that has each value.
     let mut combinations = Vec::new();
     for (i, chunk) in ["1", "7", "64"].into_iter().enumerate() {
         for (j, page) in ["1", "3", "32"].into_iter().enumerate() {
             for (k, steps) in ["1", "4"].into_iter().enumerate() {
-                if place == Place::Host || (i + j + k) % 3 == 0 {
+                if place == TestDevice::Host || (i + j + k) % 3 == 0 {
                     combinations.push([
                         "--prefill-chunk",
                         chunk,
@@ -149,12 +149,12 @@ fn the_older_layout_of_configurations() {
             let what = format!("{name} with {type_key}");
             assert_rows_close(
                 &what,
-                &logits(Some(copy.path()), Place::Host, &golden.tokens, &[]),
+                &logits(Some(copy.path()), TestDevice::Host, &golden.tokens, &[]),
                 &golden.logits,
             );
             let got = generate(
                 Some(copy.path()),
-                Place::Host,
+                TestDevice::Host,
                 &golden.tokens,
                 golden.greedy.len(),
                 &[],
@@ -174,7 +174,7 @@ fn as_pytorch_files() {
         let file = std::fs::read(directory.join("model.safetensors")).unwrap();
         let file = wisp_tests::pytorch_writer::from_safetensors(&file);
         std::fs::write(at("pytorch_model.bin"), file).unwrap();
-        let of = |model| logits(Some(model), Place::Host, &golden.tokens, &[]);
+        let of = |model| logits(Some(model), TestDevice::Host, &golden.tokens, &[]);
         assert_eq!(of(copy.path()), of(directory), "{name}");
         // By the file's own name, too.
         if name == "llama" {

@@ -10,7 +10,7 @@ use wisp_engine::weights::{Encoding, gguf::Value};
 use wisp_tests::{
     gguf_writer::GgufWriter,
     on_every_device,
-    program::{Place, assert_rows_close, generate, logits},
+    program::{TestDevice, assert_rows_close, generate, logits},
     shared::shared_data,
 };
 
@@ -335,7 +335,7 @@ struct Golden {
     greedy: Vec<u32>,
 }
 
-fn logits_and_tokens(place: Place) {
+fn logits_and_tokens(place: TestDevice) {
     for conversion in CONVERSIONS {
         let Some(directory) = shared_data(&format!("goldens/{}", conversion.golden)) else {
             return;

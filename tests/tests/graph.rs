@@ -13,7 +13,7 @@ use wisp_engine::{
     shape,
     weights::{Encoding, MemoryWeights},
 };
-use wisp_tests::{inside::session, kernels::noise, program::Place};
+use wisp_tests::{inside::session, kernels::noise, program::TestDevice};
 
 /// A tensor of the reference: `u32` too are kept as numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -254,10 +254,14 @@ impl Bench {
 }
 
 /// Where graphs run on this machine.
-fn sessions() -> &'static [(Place, InferenceSession)] {
-    static SESSIONS: OnceLock<Vec<(Place, InferenceSession)>> = OnceLock::new();
+fn sessions() -> &'static [(TestDevice, InferenceSession)] {
+    static SESSIONS: OnceLock<Vec<(TestDevice, InferenceSession)>> = OnceLock::new();
     SESSIONS.get_or_init(|| {
-        let all = [Place::Host, Place::Vulkan, Place::VulkanBaseline];
+        let all = [
+            TestDevice::Host,
+            TestDevice::Vulkan,
+            TestDevice::VulkanBaseline,
+        ];
         let here = all.into_iter().filter(|place| place.is_here());
         here.map(|place| (place, session(place))).collect()
     })

@@ -13,7 +13,7 @@ use wisp_engine::{
 use wisp_tests::{
     dequantize::dequantize,
     on_every_device,
-    program::{Place, assert_close, assert_rows_close, generate, ids, logits, run},
+    program::{TestDevice, assert_close, assert_rows_close, generate, ids, logits, run},
     quantize::requantize,
 };
 
@@ -76,7 +76,7 @@ fn model_files() -> ModelFiles {
     ModelFiles::open(&file("wisp-tiny.gguf")).unwrap()
 }
 
-fn golden(place: Place) {
+fn golden(place: TestDevice) {
     let tokenizer = model_files().tokenizer.unwrap();
     for case in read::<Golden>("golden.json").cases {
         let what = format!("{:?} on {place:?}", case.text);
@@ -201,7 +201,7 @@ fn conversations_are_rendered_as_in_training() {
 }
 
 /// Every encoding, whole: on the host as the same weights in plain F32, on a GPU as on the host.
-fn every_encoding(place: Place) {
+fn every_encoding(place: TestDevice) {
     let original = std::fs::read(file("wisp-tiny.gguf")).unwrap();
     let case = &read::<Golden>("golden.json").cases[0];
     let text = [&case.prompt_tokens[..], &case.tokens[..20]].concat();
@@ -213,7 +213,7 @@ fn every_encoding(place: Place) {
     for encoding in Encoding::all() {
         let bytes = requantize(&original, encoding);
         std::fs::write(&quantised, &bytes).unwrap();
-        let reference = if place == Place::Host {
+        let reference = if place == TestDevice::Host {
             std::fs::write(&plain, dequantize(&bytes)).unwrap();
             &plain
         } else {
@@ -229,12 +229,15 @@ fn every_encoding(place: Place) {
         let off = assert_rows_close(
             &what,
             &got,
-            &logits(Some(reference), Place::Host, &text, &[]),
+            &logits(Some(reference), TestDevice::Host, &text, &[]),
         );
         println!("{what}: within {off:.1e}");
         let greedy =
             |model: &Path, place| generate(Some(model), place, &case.prompt_tokens, 40, &[]).tokens;
-        let (got, expected) = (greedy(&quantised, place), greedy(reference, Place::Host));
+        let (got, expected) = (
+            greedy(&quantised, place),
+            greedy(reference, TestDevice::Host),
+        );
         assert_eq!(
             got,
             expected,

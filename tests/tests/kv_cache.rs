@@ -16,7 +16,7 @@ use wisp_tests::{
     inside::session,
     kernels::noise,
     on_every_device,
-    program::{Place, generate, ids, logits, run},
+    program::{TestDevice, generate, ids, logits, run},
     shared::shared_data,
 };
 
@@ -70,7 +70,7 @@ fn error(a: &[Vec<f32>], b: &[Vec<f32>]) -> f64 {
 /// Logits with a compressed cache are those of the whole one within what it rounds: a key or value
 /// is off by at most `step` of its head's largest element, a layer's attention by about as much of its
 /// own size from the values and once more from the scores; independent layers add up by the root.
-fn formats_keep_the_logits(place: Place) {
+fn formats_keep_the_logits(place: TestDevice) {
     let mut all = checkpoints();
     all.extend(shared_data("models/stories260K").map(|folder| {
         let text = tokens(&golden(&folder.join("golden.json"))["greedy_tokens"]);
@@ -101,7 +101,7 @@ fn formats_keep_the_logits(place: Place) {
 
 /// The models that were trained prefer the same words. Not every one of stories260K's in q8_0: its best
 /// two are at times as close as what that rounds; there its logits are held to their bound.
-fn formats_keep_the_tokens(place: Place) {
+fn formats_keep_the_tokens(place: TestDevice) {
     let own = golden(&inside().with_file_name("golden.json"));
     for format in ["float16", "q8_0"] {
         let flags = [
@@ -136,7 +136,7 @@ fn formats_keep_the_tokens(place: Place) {
 }
 
 /// However the cache is laid out, and however few of its pages are left.
-fn strategies_keep_the_tokens(place: Place) {
+fn strategies_keep_the_tokens(place: TestDevice) {
     for (name, model, prompt) in checkpoints() {
         let of = |flags: &[&str]| {
             let flags = [&["--max-num-steps", "3", "--prefill-chunk", "5"], flags].concat();
@@ -150,7 +150,7 @@ fn strategies_keep_the_tokens(place: Place) {
         );
         // On a GPU, which takes longer to open, a part.
         let page_sizes = match place {
-            Place::Host => &["1", "3", "16", "512"][..],
+            TestDevice::Host => &["1", "3", "16", "512"][..],
             _ => &["3"],
         };
         for page_size in page_sizes {
@@ -170,7 +170,7 @@ on_every_device!(
     many_requests_in_few_pages,
 );
 
-fn load(place: Place, model: &Path, limits: ModelLimits) -> TextGenerator {
+fn load(place: TestDevice, model: &Path, limits: ModelLimits) -> TextGenerator {
     let files = ModelFiles::open(model).unwrap();
     TextGenerator::load_blocking(&session(place), &files, limits).unwrap()
 }
@@ -210,8 +210,8 @@ fn choices(seed: u32, below: &[usize]) -> Vec<usize> {
 
 /// Requests that begin alike, in a cache that holds but a few of them: they wait for each other, start
 /// over, share pages and are cancelled, and each gets what it gets alone.
-fn many_requests_in_few_pages(place: Place) {
-    let rounds = if place == Place::Host { 8 } else { 3 };
+fn many_requests_in_few_pages(place: TestDevice) {
+    let rounds = if place == TestDevice::Host { 8 } else { 3 };
     let mut preemptions = 0;
     let mut hits = 0;
     for (name, model, text) in checkpoints() {
@@ -270,7 +270,7 @@ fn many_requests_in_few_pages(place: Place) {
         }
     }
     println!("{preemptions} preemptions, {hits} tokens found");
-    assert!(preemptions > 0 && (hits > 0 || place != Place::Host));
+    assert!(preemptions > 0 && (hits > 0 || place != TestDevice::Host));
 }
 
 /// Bytes of KV cache that `wisp info` announces.
@@ -328,15 +328,19 @@ fn fewer_pages_where_memory_is_short() {
         page_size: 16,
         ..ModelLimits::default()
     };
-    let whole = load(Place::Host, &inside(), limits);
+    let whole = load(TestDevice::Host, &inside(), limits);
     assert_eq!(whole.model().limits().total_pages(), 128);
     let bytes = |generator: &TextGenerator| generator.model().decoder().device().allocated().0;
     let all = bytes(&whole);
     drop(whole);
-    let spec = ModelFiles::open(&inside()).unwrap().recognised.spec;
+    let spec = ModelFiles::open(&inside()).unwrap().model_spec.spec;
     let page = 16 * spec.kv_bytes_per_position(CacheFormat::F32);
     let memory = all - 50 * page;
-    let short = load(Place::Host, &inside(), ModelLimits { memory, ..limits });
+    let short = load(
+        TestDevice::Host,
+        &inside(),
+        ModelLimits { memory, ..limits },
+    );
     let pages = short.model().limits().total_pages();
     assert!((70..=78).contains(&pages), "{pages}");
     assert!(bytes(&short) <= memory && bytes(&short) > memory - 2 * page);

@@ -14,7 +14,7 @@ use wisp_tests::{
     inside::session,
     kernels::noise,
     on_every_device,
-    program::Place,
+    program::TestDevice,
     small::{MOST, options, three_devices, tokens as inputs, transformer, weights_of},
 };
 
@@ -31,7 +31,7 @@ fn execute(model: &Model, inputs: &[Tensor; 3]) -> Result<Vec<Tensor>, SessionEr
 const RELEASED: &str = "the weights of small were released: reload them before it runs";
 
 /// Reloaded, a model is as one that was loaded so, in the same memory; released, it takes less.
-fn other_weights(place: Place) {
+fn other_weights(place: TestDevice) {
     let graph = transformer();
     let [first, second] = [1, 2].map(|seed| weights_of(&graph, seed));
     let fresh = load(&session(place), &second);
@@ -76,7 +76,7 @@ fn other_weights(place: Place) {
 }
 
 /// A cache outlives its model's weights.
-fn buffers_stay(place: Place) {
+fn buffers_stay(place: TestDevice) {
     let weights = weights_of(&transformer(), 3);
     let session = session(place);
     let whole = load(&session, &weights);
@@ -91,7 +91,7 @@ fn buffers_stay(place: Place) {
 }
 
 /// What is captured runs as anything else, among runs of other sizes and with other weights.
-fn replayed(place: Place) {
+fn replayed(place: TestDevice) {
     let graph = transformer();
     let [first, second] = [4, 5].map(|seed| weights_of(&graph, seed));
     let session = session(place);
@@ -166,7 +166,7 @@ fn of_product(w: f32) -> MemoryWeights {
 }
 
 /// Weights that models have in common change for all, and are there as long as one needs them.
-fn common_weights(place: Place) {
+fn common_weights(place: TestDevice) {
     let mut module = Module::default();
     for rows in [1, 3] {
         module.add(product(&format!("by {rows}"), rows)).unwrap();
@@ -201,7 +201,7 @@ fn common_weights(place: Place) {
 }
 
 /// One model with several sizes in one submission: each run has its own.
-fn sizes_in_one_submission(place: Place) {
+fn sizes_in_one_submission(place: TestDevice) {
     let mut graph = Graph::new("double");
     let x = graph.input("x", DType::F32, shape!["n"]);
     let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x]).unwrap();
@@ -232,7 +232,7 @@ on_every_device!(
 /// All that is wrong is told at once, and nothing has changed.
 #[test]
 fn wrong_weights_change_nothing() {
-    let session = session(Place::Host);
+    let session = session(TestDevice::Host);
     let mut model = session
         .load_blocking(
             &product("product", 1),
@@ -274,7 +274,7 @@ fn a_released_output_is_told() {
     let mut graph = Graph::new("held");
     let b = graph.weight("b", Encoding::F32, shape![16u64]);
     graph.output("b", b);
-    let session = session(Place::Host);
+    let session = session(TestDevice::Host);
     let mut model = session
         .load_blocking(&graph, &of_product(1.0), InitOptions::default())
         .unwrap();
@@ -312,7 +312,7 @@ impl WeightSource for Broken {
 /// Half of other weights is worse than none.
 #[test]
 fn what_breaks_off_is_released() {
-    let session = session(Place::Host);
+    let session = session(TestDevice::Host);
     let mut model = session
         .load_blocking(
             &product("product", 1),

@@ -12,7 +12,7 @@ use wisp_engine::{
 use wisp_tests::{
     inside::{files, session},
     on_every_device,
-    program::Place,
+    program::TestDevice,
 };
 
 const FIRST: [u32; 7] = [1, 40, 77, 300, 12, 9, 500];
@@ -29,7 +29,7 @@ fn limits() -> ModelLimits {
     }
 }
 
-fn load(place: Place, limits: ModelLimits) -> DecoderModel {
+fn load(place: TestDevice, limits: ModelLimits) -> DecoderModel {
     pollster::block_on(DecoderModel::load(&session(place), &files(), limits, None)).unwrap()
 }
 
@@ -78,7 +78,7 @@ on_every_device!(
     estimates_are_within_a_tenth
 );
 
-fn hidden_states_are_those_of_the_stream(place: Place) {
+fn hidden_states_are_those_of_the_stream(place: TestDevice) {
     let states = |return_hidden_states| {
         let mut model = load(
             place,
@@ -102,7 +102,7 @@ fn hidden_states_are_those_of_the_stream(place: Place) {
         assert_close(other, &logits, "the logits stay");
     }
     let files = files();
-    let spec = &files.recognised.spec;
+    let spec = &files.model_spec.spec;
     let (width, tokens) = (spec.hidden_size as usize, FIRST.len() + SECOND.len());
     assert_eq!(all.len(), tokens * width);
     let row = |at: usize| &all[at * width..(at + 1) * width];
@@ -124,7 +124,7 @@ fn hidden_states_are_those_of_the_stream(place: Place) {
     assert_close(&normed, &expected, "the final norm");
 }
 
-fn logits_are_of_the_rows_asked_for(place: Place) {
+fn logits_are_of_the_rows_asked_for(place: TestDevice) {
     let run = |return_logits, rows| {
         let mut model = load(
             place,
@@ -157,7 +157,7 @@ fn logits_are_of_the_rows_asked_for(place: Place) {
 }
 
 /// Step by step is what all at once is.
-fn a_batch_goes_on(place: Place) {
+fn a_batch_goes_on(place: TestDevice) {
     let mut model = load(place, limits());
     let mut step = inputs(&model, 1);
     let next = [[17, 400], [3, 55]];
@@ -187,7 +187,7 @@ fn a_batch_goes_on(place: Place) {
 
 #[test]
 fn a_model_tells_what_it_is() {
-    let model = load(Place::Host, limits());
+    let model = load(TestDevice::Host, limits());
     let stored = SupportedEncoding::of(&files().checkpoint);
     assert!(stored.is_some() && model.encoding() == stored);
     assert_eq!(model.dtype(), stored.map(SupportedEncoding::dtype));
@@ -196,7 +196,7 @@ fn a_model_tells_what_it_is() {
 }
 
 /// The estimates are what is then allocated.
-fn estimates_are_within_a_tenth(place: Place) {
+fn estimates_are_within_a_tenth(place: TestDevice) {
     let (session, files) = (session(place), files());
     let target = &session.device().info().capabilities;
     let whole = DecoderModel::estimate_memory(target, &files, limits()).unwrap();
@@ -219,7 +219,7 @@ fn estimates_are_within_a_tenth(place: Place) {
 #[test]
 fn the_longest_sequence_is_bounded_by_the_model() {
     let files = files();
-    let most = files.recognised.spec.max_positions;
+    let most = files.model_spec.spec.max_positions;
     let of = |max_length| {
         let config = PipelineConfig {
             max_length,

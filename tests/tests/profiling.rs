@@ -6,14 +6,14 @@ use serde_json::Value;
 use wisp_engine::{
     device::Clock,
     graph::{DType, Graph, Op},
-    session::{GpuProfiling, InferenceSession, InitOptions, Model, Profile},
+    session::{GpuProfiling, InferenceSession, InitOptions, Model, TimingReport},
     shape,
     weights::{Encoding, MemoryWeights},
 };
 use wisp_tests::{
     inside::session,
     on_every_device,
-    program::{Place, command, run, run_command},
+    program::{TestDevice, command, run, run_command},
 };
 
 /// A product of known size and an addition.
@@ -42,7 +42,7 @@ fn run_model(model: &Model) {
 }
 
 /// Spans follow each other, and are of some length.
-fn check_order(profile: &Profile) {
+fn check_order(profile: &TimingReport) {
     for two in profile.spans.windows(2) {
         let (first, next) = (&two[0].nanoseconds, &two[1].nanoseconds);
         assert!(first.end <= next.start, "{first:?}, then {next:?}");
@@ -50,12 +50,12 @@ fn check_order(profile: &Profile) {
     assert!(profile.seconds() > 0.0 && profile.seconds() < 60.0);
 }
 
-fn modes(place: Place) {
+fn modes(place: TestDevice) {
     let session = session(place);
     let model = model(&session);
     let clock = match place {
-        Place::Vulkan => Clock::Device,
-        Place::Host | Place::VulkanBaseline => Clock::Host,
+        TestDevice::Vulkan => Clock::Device,
+        TestDevice::Host | TestDevice::VulkanBaseline => Clock::Host,
     };
     let profiler = session.profiler();
 
@@ -101,7 +101,7 @@ fn modes(place: Place) {
 }
 
 /// Of more kernels than one query set holds, each has its time.
-fn many(place: Place) {
+fn many(place: TestDevice) {
     let session = session(place);
     let model = model(&session);
     let dims = model.dims(&[("tokens", 1)]).unwrap();
@@ -118,7 +118,7 @@ fn many(place: Place) {
     );
 }
 
-fn bench(place: Place) {
+fn bench(place: TestDevice) {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.json");
     let bench = [

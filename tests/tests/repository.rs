@@ -171,7 +171,7 @@ fn check_config(name: &str) {
     floats.weight_path = vec![path.to_str().expect("UTF-8").into()];
     assert_eq!(floats.download_weights(&quietly).expect("paths"), [path]);
     let files = floats.open(&quietly).expect("a model");
-    assert_eq!(files.recognised.architecture, "llama");
+    assert_eq!(files.model_spec.architecture, "llama");
     floats.quantization_encoding = Some(q6_k);
     let error = floats
         .open(&quietly)

@@ -11,12 +11,12 @@ use wisp_engine::pipelines::{
 use wisp_tests::{
     inside::{files, session},
     on_every_device,
-    program::Place,
+    program::TestDevice,
 };
 
 const VOCAB: usize = 1024;
 
-fn load(place: Place, limits: ModelLimits) -> TextGenerator {
+fn load(place: TestDevice, limits: ModelLimits) -> TextGenerator {
     TextGenerator::load_blocking(&session(place), &files(), limits).unwrap()
 }
 
@@ -83,7 +83,7 @@ fn log_softmax(logits: &[f32]) -> Vec<f64> {
 
 /// Scores of the prompt and of what is drawn are the log-softmax of the model's own logits, whatever
 /// the settings that it is drawn with, alone and beside others.
-fn scores(place: Place) {
+fn scores(place: TestDevice) {
     let mut generator = load(place, limits());
     let biased = SamplingParams {
         temperature: 1.5,
@@ -163,7 +163,7 @@ fn scores(place: Place) {
 }
 
 /// Greedy with penalties and biases, against the same done to the logits here.
-fn penalties(place: Place) {
+fn penalties(place: TestDevice) {
     let params =
         |presence_penalty, frequency_penalty, repetition_penalty, logit_bias| SamplingParams {
             presence_penalty,
@@ -231,7 +231,7 @@ fn penalties(place: Place) {
 }
 
 /// Texts that begin alike share pages, and have the tokens that they have without.
-fn prefix_caching(place: Place) {
+fn prefix_caching(place: TestDevice) {
     let draw = SamplingParams {
         temperature: 0.9,
         seed: 3,
@@ -279,7 +279,7 @@ fn prefix_caching(place: Place) {
 }
 
 /// MAX's method: over logits that `execute` left on the device.
-fn compute_log_probabilities(place: Place) {
+fn compute_log_probabilities(place: TestDevice) {
     let files = files();
     pollster::block_on(async {
         let mut model = DecoderModel::load(&session(place), &files, limits(), None)
@@ -339,7 +339,7 @@ on_every_device!(scores, penalties, prefix_caching, compute_log_probabilities);
 
 #[test]
 fn what_the_vocabulary_has_not_is_refused() {
-    let mut generator = load(Place::Host, limits());
+    let mut generator = load(TestDevice::Host, limits());
     let request = |tokens, logit_bias| Request {
         tokens,
         sampling: SamplingParams {
@@ -366,7 +366,7 @@ fn what_the_vocabulary_has_not_is_refused() {
 /// One breaks off, one stops at a text, the rest go on as if alone.
 #[test]
 fn texts_end_by_themselves() {
-    let mut generator = load(Place::Host, limits());
+    let mut generator = load(TestDevice::Host, limits());
     let plain = options(SamplingParams::default());
     let whole = generate(&mut generator, &prompt(1, 10), &plain);
     let stop: String = whole.text.chars().skip(8).take(5).collect();
@@ -451,8 +451,8 @@ proptest! {
         prefix_caching: bool,
         max_steps in 1u64..5,
     ) {
-        let mut together = load(Place::Host, ModelLimits { pages, prefix_caching, max_steps, ..limits() });
-        let mut alone = load(Place::Host, limits());
+        let mut together = load(TestDevice::Host, ModelLimits { pages, prefix_caching, max_steps, ..limits() });
+        let mut alone = load(TestDevice::Host, limits());
         for (got, (prompt, options)) in many(&mut together, &all).iter().zip(&all) {
             let expected = generate(&mut alone, prompt, options);
             prop_assert_eq!(&got.tokens, &expected.tokens);

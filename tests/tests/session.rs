@@ -8,7 +8,7 @@ use wisp_engine::{
     shape,
     weights::{Encoding, MemoryWeights},
 };
-use wisp_tests::{inside::session, on_every_device, program::Place};
+use wisp_tests::{inside::session, on_every_device, program::TestDevice};
 
 /// `x w + b`, and the greatest place of each row; `scale` makes graphs differ.
 fn graph(name: &str, scale: f32) -> Graph {
@@ -47,7 +47,7 @@ fn module() -> Module {
     module
 }
 
-fn functions(place: Place) {
+fn functions(place: TestDevice) {
     let session = session(place);
     let models = session
         .load_all_blocking(&module(), &weights(), options())
@@ -91,7 +91,7 @@ fn functions(place: Place) {
 }
 
 /// What models have in common is on the device once.
-fn shared_weights(place: Place) {
+fn shared_weights(place: TestDevice) {
     let taken = |load: &dyn Fn(&InferenceSession)| {
         let session = session(place);
         load(&session);
@@ -121,7 +121,7 @@ on_every_device!(functions, shared_weights);
 
 #[test]
 fn wrong_inputs_are_named() {
-    let session = session(Place::Host);
+    let session = session(TestDevice::Host);
     let model = session
         .load_blocking(&graph("one", 1.0), &weights(), options())
         .unwrap();
@@ -173,7 +173,7 @@ fn wrong_inputs_are_named() {
 
 #[test]
 fn what_a_model_does_not_have_is_named() {
-    let session = session(Place::Host);
+    let session = session(TestDevice::Host);
     let load = |options| session.load_blocking(&graph("one", 1.0), &weights(), options);
     assert_eq!(
         load(InitOptions::default()).unwrap_err().to_string(),
@@ -221,7 +221,7 @@ fn what_a_model_does_not_have_is_named() {
 
 #[test]
 fn problems_of_all_graphs_are_listed_at_once() {
-    let session = session(Place::Host);
+    let session = session(TestDevice::Host);
     let mut module = module();
     let mut third = Graph::new("three");
     let x = third.input("x", DType::F32, shape![1u64, 32u64]);
@@ -248,7 +248,7 @@ fn names_are_given_once() {
     let again = module.add(graph("two", 3.0)).unwrap_err();
     let said = "two graphs are called \"two\": give one of them another name";
     assert_eq!(again.to_string(), said);
-    let compiled = session(Place::Host).compile_module(&module).unwrap();
+    let compiled = session(TestDevice::Host).compile_module(&module).unwrap();
     let twice = [compiled.models(), &compiled.models()[1..]].concat();
     let error = CompiledModule::new(twice, Default::default()).unwrap_err();
     assert_eq!(error.to_string(), said);
@@ -256,7 +256,7 @@ fn names_are_given_once() {
 
 #[test]
 fn memory_that_is_too_small_is_told() {
-    let session = session(Place::Host);
+    let session = session(TestDevice::Host);
     let mut small = Graph::new("small");
     let x = small.input("x", DType::F32, shape!["n", 4u64]);
     let sum = small.add(Op::Add { scale: 1.0 }, &[x, x]).unwrap();
@@ -283,7 +283,7 @@ fn memory_that_is_too_small_is_told() {
 #[test]
 fn sizes_that_are_too_great_are_told() {
     const MANY: u64 = 1 << 33;
-    let session = session(Place::Host);
+    let session = session(TestDevice::Host);
     let norm = NormSpec {
         kind: NormKind::Rms,
         eps: 1e-5,

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use wisp_tests::{
     on_every_device,
-    program::{Place, assert_close, generate, logits},
+    program::{TestDevice, assert_close, generate, logits},
     shared::shared_data,
 };
 
@@ -26,7 +26,7 @@ fn golden() -> Option<Golden> {
 }
 
 /// Greedy tokens from BOS: the first `new_tokens` are the golden's.
-fn same_tokens(file: &str, place: Place, new_tokens: usize) {
+fn same_tokens(file: &str, place: TestDevice, new_tokens: usize) {
     let (Some(golden), Some(path)) = (golden(), shared_data(&format!("models/stories260K/{file}")))
     else {
         return;
@@ -54,11 +54,11 @@ fn same_tokens(file: &str, place: Place, new_tokens: usize) {
     }
 }
 
-fn f32(place: Place) {
+fn f32(place: TestDevice) {
     same_tokens("stories260K.gguf", place, 199);
 }
 
-fn f16(place: Place) {
+fn f16(place: TestDevice) {
     same_tokens("stories260K-F16.gguf", place, 199);
 }
 
@@ -66,15 +66,15 @@ fn f16(place: Place) {
 // another word: a float64 evaluation of the dequantised files, independent of Wisp, leaves the golden
 // at its token 115 (Q8_0) and 74 (Q5_0), counted with BOS as 0. Everything before must be the same.
 
-fn q8_0(place: Place) {
+fn q8_0(place: TestDevice) {
     same_tokens("stories260K-Q8_0.gguf", place, 114);
 }
 
-fn q5_0(place: Place) {
+fn q5_0(place: TestDevice) {
     same_tokens("stories260K-Q5_0.gguf", place, 73);
 }
 
-fn last_logits(place: Place) {
+fn last_logits(place: TestDevice) {
     let (Some(golden), Some(path)) = (golden(), shared_data("models/stories260K/stories260K.gguf"))
     else {
         return;

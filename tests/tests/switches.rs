@@ -19,7 +19,7 @@ use wisp_tests::{
     inside::{files, session},
     kernels::noise,
     on_every_device,
-    program::Place,
+    program::TestDevice,
 };
 
 /// The kernels of a program, each with what it falls back on.
@@ -30,7 +30,7 @@ fn kernels(program: &Program) -> Vec<&str> {
 
 #[test]
 fn what_disables() {
-    let session = session(Place::Host);
+    let session = session(TestDevice::Host);
     for (mode, on) in [
         ("false", false),
         ("off", false),
@@ -122,7 +122,7 @@ fn tokens(generator: &mut TextGenerator, sampling: SamplingParams) -> Vec<u32> {
 }
 
 /// Both ways to the top-k draw the same tokens.
-fn top_k(place: Place) {
+fn top_k(place: TestDevice) {
     let thresholds = session(place);
     let plain = session(place);
     plain.use_fi_topk_kernel("off");
@@ -182,7 +182,7 @@ fn rounded(weights: &[f32]) -> Vec<f64> {
 
 /// Weights become 8-bit floats by one scale for the whole tensor, which a great one far from the
 /// others sets.
-fn fp8(place: Place) {
+fn fp8(place: TestDevice) {
     let (rows, cols) = (70usize, 1024usize);
     let mut values = noise(3, rows * cols);
     values[5] = 31.0;
@@ -220,7 +220,7 @@ on_every_device!(top_k, fp8);
 
 #[test]
 fn what_cannot_become_fp8() {
-    let session = session(Place::Host);
+    let session = session(TestDevice::Host);
     session.enable_per_tensor_fp8_quantize("on");
     // Rows that are no whole blocks, and weights that are quantised already, stay as they are.
     for (encoding, cols) in [(Encoding::F32, 40), (Encoding::Q4_0, 64)] {
@@ -255,7 +255,7 @@ fn the_cache_keeps_them_apart() {
     let graph = product("kept", Encoding::F32, 3, 64);
     let encoding = |mode: &str| {
         let cache = wisp_engine::disk_cache::DiskCache::at(folder.path());
-        let session = session(Place::Host).with_cache(cache);
+        let session = session(TestDevice::Host).with_cache(cache);
         session.enable_per_tensor_fp8_quantize(mode);
         let compiled = session.compile(&graph).unwrap();
         (
@@ -274,7 +274,7 @@ proptest! {
 
     #[test]
     fn zeros_stay_zeros(rows in 1u64..9, blocks in 1u64..4) {
-        let session = session(Place::Host);
+        let session = session(TestDevice::Host);
         session.enable_per_tensor_fp8_quantize("on");
         let cols = 32 * blocks;
         let mut weights = MemoryWeights::default();

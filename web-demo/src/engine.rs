@@ -9,7 +9,7 @@ use send_wrapper::SendWrapper;
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::*;
 use wisp_engine::{
-    device::{Api, Device, DeviceInfo, DeviceSpec, Profile},
+    device::{Api, Device, DeviceInfo, DeviceSpec, FeatureLevel},
     pipelines::{
         EncodeOptions, FinishReason, ModelLimits, PipelineModel, RequestId, SamplingParams,
         TextEncoder,
@@ -206,7 +206,7 @@ fn described(texts: &Object) -> HashMap<String, Vec<u8>> {
 }
 
 fn limits(options: &LoadOptions, files: &ModelFiles) -> ModelLimits {
-    let most = files.recognised.spec.max_positions.max(1);
+    let most = files.model_spec.spec.max_positions.max(1);
     let max_length = match options.max_length {
         0 => most.min(LONGEST_BY_DEFAULT),
         length => length.min(most),
@@ -229,8 +229,8 @@ async fn open(
 ) -> Result<Engine, Failure> {
     let options: LoadOptions = serde_json::from_str(options)?;
     let profile = match options.baseline {
-        true => Profile::Baseline,
-        false => Profile::Full,
+        true => FeatureLevel::Baseline,
+        false => FeatureLevel::Full,
     };
     let spec = DeviceSpec::Adapter {
         api: Api::WebGpu,
@@ -251,7 +251,7 @@ async fn open(
             &(total as f64).into(),
         );
     };
-    let runner = match files.recognised.spec.encoder {
+    let runner = match files.model_spec.spec.encoder {
         Some(_) => {
             let encoder = TextEncoder::load(&session, &files, limits, Some(&tell)).await?;
             Runner::Encoder(Box::new(encoder))
@@ -309,10 +309,10 @@ impl Engine {
         let tokenizer = self.files.tokenizer.as_ref().ok();
         let info = Info {
             name: &self.files.name,
-            architecture: self.files.recognised.architecture,
+            architecture: self.files.model_spec.architecture,
             task,
             chat: tokenizer.is_some_and(|tokenizer| tokenizer.chat_template(None).is_some()),
-            vocab_size: self.files.recognised.spec.vocab_size,
+            vocab_size: self.files.model_spec.spec.vocab_size,
             max_length: limits.max_length,
             weight_bytes: self.files.checkpoint.file_bytes(),
             device: self.device.info(),

@@ -3,7 +3,7 @@
 use js_sys::{Array, Uint8Array};
 use wasm_bindgen::prelude::*;
 use wisp_engine::{
-    device::{Api, Buffer, Device, DeviceError, DeviceSpec, Dispatch, Profile, Usage},
+    device::{Api, Buffer, Device, DeviceError, DeviceSpec, Dispatch, FeatureLevel, Usage},
     extension::Extensions,
     graph::{DType, Graph, Shape},
     session::{DebugConfig, Dims, InferenceSession, InitOptions, Model, Tensor},
@@ -89,8 +89,8 @@ impl Kernels {
             index: 0,
         };
         let profile = match baseline {
-            true => Profile::Baseline,
-            false => Profile::Full,
+            true => FeatureLevel::Baseline,
+            false => FeatureLevel::Full,
         };
         let device = Device::open(&spec, profile, 0).await;
         Ok(Kernels {

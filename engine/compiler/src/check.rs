@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use wisp_shaders::{Access, Kernel};
 
-use super::{Call, Matrix, PARAMS_STRIDE, Place, Port, Program, Size, Sum, Word};
+use super::{BufferRef, Call, Matrix, PARAMS_STRIDE, ParamWord, Port, Program, Size, Sum};
 use wisp_types::Shape;
 
 /// Occurs when a program contradicts itself or this build's kernels.
@@ -81,11 +81,12 @@ impl Program {
             )?;
             done = stage.calls as usize;
             for made in &stage.made {
-                self.check_place(Place::Slot(made.slot))?;
+                self.check_place(BufferRef::Slot(made.slot))?;
                 self.check_size(&made.elements)?;
-                require(self.is_slot(Place::Slot(made.slot), &made.elements), || {
-                    format!("{:?} does not fit its slot", made.name)
-                })?;
+                require(
+                    self.is_slot(BufferRef::Slot(made.slot), &made.elements),
+                    || format!("{:?} does not fit its slot", made.name),
+                )?;
             }
         }
         require(done == self.calls.len() || self.stages.is_empty(), || {
@@ -94,8 +95,8 @@ impl Program {
     }
 
     /// True if a slot was made for that many elements.
-    fn is_slot(&self, place: Place, elements: &Size) -> bool {
-        let Place::Slot(slot) = place else {
+    fn is_slot(&self, place: BufferRef, elements: &Size) -> bool {
+        let BufferRef::Slot(slot) = place else {
             return false;
         };
         let sizes = self.slots.get(slot as usize);
@@ -155,7 +156,7 @@ impl Program {
             require(names.insert(&port.name), || {
                 format!("two inputs {:?}", port.name)
             })?;
-            require(port.place == Place::Input(i as u32), || {
+            require(port.place == BufferRef::Input(i as u32), || {
                 format!("the input {:?} is not where it should be", port.name)
             })?;
             self.check_port(port)?;
@@ -199,13 +200,13 @@ impl Program {
         Some(size)
     }
 
-    fn check_place(&self, place: Place) -> Checked {
+    fn check_place(&self, place: BufferRef) -> Checked {
         let (index, len) = match place {
-            Place::Input(i) => (i, self.inputs.len()),
-            Place::Slot(i) => (i, self.slots.len()),
-            Place::Vector(i) => (i, self.vectors.len()),
-            Place::Constant(i) => (i, self.constants.len()),
-            Place::Matrix(i, plane) => {
+            BufferRef::Input(i) => (i, self.inputs.len()),
+            BufferRef::Slot(i) => (i, self.slots.len()),
+            BufferRef::Vector(i) => (i, self.vectors.len()),
+            BufferRef::Constant(i) => (i, self.constants.len()),
+            BufferRef::Matrix(i, plane) => {
                 let matrix = self.matrices.get(i as usize);
                 let planes = matrix.map(|matrix| matrix.encoding.has_plane());
                 let has = planes.and_then(|planes| planes.get(usize::from(plane)).copied());
@@ -274,15 +275,15 @@ impl Program {
             self.check_place(*place)?;
             let weight = matches!(
                 place,
-                Place::Matrix(..) | Place::Vector(_) | Place::Constant(_)
+                BufferRef::Matrix(..) | BufferRef::Vector(_) | BufferRef::Constant(_)
             );
             require(!(weight && *access == Access::Write), || {
                 "it writes a weight".into()
             })?;
         }
         let late = call.params.iter().filter_map(|word| match word {
-            Word::Const(_) => None,
-            Word::Size(size) => Some(size),
+            ParamWord::Const(_) => None,
+            ParamWord::Size(size) => Some(size),
         });
         let workgroups = call.workgroups.iter().flatten();
         let workgroups = workgroups.flat_map(|expression| expression.leaves());

@@ -48,7 +48,8 @@ pub use check::ProgramError;
 pub use footprint::Footprint;
 pub use footprint::planes;
 pub use program::{
-    Bound, Call, Made, Matrix, Piece, Place, Port, Program, Size, Stage, Sum, Vector, Word,
+    Bound, BufferRef, Call, Matrix, ParamWord, Port, Program, RowRange, Size, Stage, StageOutput,
+    Sum, Vector,
 };
 pub use switches::{SplitKReductionPrecision, Switches};
 pub use target::{ShaderLanguage, Target, TargetError};

@@ -6,8 +6,8 @@ use bytemuck::{Pod, bytes_of, cast_slice};
 use wisp_shaders::params::*;
 
 use super::{
-    Bound, Call, CompileError, Made, Matrix, Piece, Place, Port, Program, Size, Stage, Sum,
-    Switches, Vector, Word,
+    Bound, BufferRef, Call, CompileError, Matrix, ParamWord, Port, Program, RowRange, Size, Stage,
+    StageOutput, Sum, Switches, Vector,
     fuse::{HeadNorm, Part, Step},
     memory::{self, Lifetime},
     select::select,
@@ -21,7 +21,7 @@ use wisp_types::{Capabilities, DType, Dim, DimSum, Encoding};
 /// Memory before it is planned.
 #[derive(Clone, Copy, Debug)]
 enum Memory {
-    Fixed(Place),
+    Fixed(BufferRef),
     Intermediate(usize),
 }
 
@@ -88,13 +88,13 @@ pub(super) fn lower(
 }
 
 /// A parameter struct as words, some of which are sizes that are known only in a run.
-fn words<P: Pod>(params: &P, sizes: &[(usize, Size)]) -> Vec<Word> {
-    let mut words: Vec<Word> = cast_slice::<u8, u32>(bytes_of(params))
+fn words<P: Pod>(params: &P, sizes: &[(usize, Size)]) -> Vec<ParamWord> {
+    let mut words: Vec<ParamWord> = cast_slice::<u8, u32>(bytes_of(params))
         .iter()
-        .map(|word| Word::Const(*word))
+        .map(|word| ParamWord::Const(*word))
         .collect();
     for (offset, size) in sizes {
-        words[offset / 4] = Word::Size(size.clone());
+        words[offset / 4] = ParamWord::Size(size.clone());
     }
     words
 }
@@ -177,7 +177,7 @@ impl Lowering<'_> {
             if !matches!(value.kind, ValueKind::Input | ValueKind::Buffer) {
                 continue;
             }
-            let place = Place::Input(self.inputs.len() as u32);
+            let place = BufferRef::Input(self.inputs.len() as u32);
             if value.kind == ValueKind::Buffer {
                 self.buffers.push(self.inputs.len() as u32);
             }
@@ -294,7 +294,7 @@ impl Lowering<'_> {
             return self.operand(op, of);
         }
         if let ValueKind::Constant(constant) = self.graph.value(id).kind {
-            return Ok(Memory::Fixed(Place::Constant(constant)));
+            return Ok(Memory::Fixed(BufferRef::Constant(constant)));
         }
         let value = self.graph.value(id);
         let ValueKind::Weight(_) = value.kind else {
@@ -312,9 +312,9 @@ impl Lowering<'_> {
         Ok(Memory::Fixed(self.vector(vector)))
     }
 
-    fn vector(&mut self, vector: Vector) -> Place {
+    fn vector(&mut self, vector: Vector) -> BufferRef {
         let known = self.vectors.iter().position(|other| *other == vector);
-        Place::Vector(known.unwrap_or_else(|| {
+        BufferRef::Vector(known.unwrap_or_else(|| {
             self.vectors.push(vector);
             self.vectors.len() - 1
         }) as u32)
@@ -325,7 +325,7 @@ impl Lowering<'_> {
         op: &str,
         label: String,
         grid: [Size; 2],
-        params: Vec<Word>,
+        params: Vec<ParamWord>,
         memory: Vec<Memory>,
     ) -> Result<(), CompileError> {
         self.call_over(op, 0, label, grid, params, memory)
@@ -338,7 +338,7 @@ impl Lowering<'_> {
         cols: u64,
         label: String,
         grid: [Size; 2],
-        params: Vec<Word>,
+        params: Vec<ParamWord>,
         memory: Vec<Memory>,
     ) -> Result<(), CompileError> {
         let kernels = select(op, cols, self.target, self.switches)?;
@@ -578,7 +578,7 @@ impl Lowering<'_> {
             let mut row = 0;
             while row < rows {
                 let take = (rows - row).min(limit - filled);
-                pieces.push(Piece {
+                pieces.push(RowRange {
                     tensor: tensor.clone(),
                     start: row,
                     end: row + take,
@@ -601,7 +601,7 @@ impl Lowering<'_> {
         Ok(done)
     }
 
-    fn matrix(&mut self, encoding: Encoding, cols: u64, pieces: Vec<Piece>) -> u32 {
+    fn matrix(&mut self, encoding: Encoding, cols: u64, pieces: Vec<RowRange>) -> u32 {
         let matrix = Matrix {
             encoding,
             cols,
@@ -618,7 +618,7 @@ impl Lowering<'_> {
         let planes = self.matrices[matrix as usize].encoding.has_plane();
         (0..3u8)
             .filter(move |plane| planes[*plane as usize])
-            .map(move |plane| Memory::Fixed(Place::Matrix(matrix, plane)))
+            .map(move |plane| Memory::Fixed(BufferRef::Matrix(matrix, plane)))
     }
 
     fn embed(&mut self, node: &Node, scale: f32) -> Result<(), CompileError> {
@@ -1013,7 +1013,7 @@ impl Lowering<'_> {
                 shape: value.shape.clone(),
                 elements: self.elements(*id),
                 // Until memory is planned.
-                place: Place::Slot(0),
+                place: BufferRef::Slot(0),
             };
             Ok((port, memory))
         };
@@ -1028,7 +1028,7 @@ impl Lowering<'_> {
         let (assigned, slots) = memory::plan(&self.lifetimes);
         let place = |memory: &Memory| match memory {
             Memory::Fixed(place) => *place,
-            Memory::Intermediate(i) => Place::Slot(assigned[*i]),
+            Memory::Intermediate(i) => BufferRef::Slot(assigned[*i]),
         };
         let placed = |ports: Vec<(Port, Memory)>| {
             let ports = ports.into_iter().map(|(port, memory)| Port {
@@ -1037,7 +1037,7 @@ impl Lowering<'_> {
             });
             ports.collect()
         };
-        let made = |(id, lifetime, fresh): MadeIn| Made {
+        let made = |(id, lifetime, fresh): MadeIn| StageOutput {
             name: graph.value(id).name.clone(),
             dtype: graph.value(id).dtype,
             elements: self.lifetimes[lifetime].size.clone(),

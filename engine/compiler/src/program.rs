@@ -90,12 +90,12 @@ pub struct Port {
     /// How many elements that is.
     pub elements: Size,
     /// Where it is.
-    pub place: Place,
+    pub place: BufferRef,
 }
 
 /// Memory of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Place {
+pub enum BufferRef {
     /// An input or buffer, by its index in [`Program::inputs`].
     Input(u32),
     /// A slot of the arena, by its index in [`Program::slots`].
@@ -110,7 +110,7 @@ pub enum Place {
 
 /// Some rows of a tensor of the checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Piece {
+pub struct RowRange {
     /// The tensor's name.
     pub tensor: String,
     /// First row.
@@ -128,7 +128,7 @@ pub struct Matrix {
     /// Weights in a row.
     pub cols: u64,
     /// Which rows, in order.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<RowRange>,
 }
 
 impl Matrix {
@@ -152,7 +152,7 @@ pub struct Vector {
 
 /// One 4-byte word of a kernel's parameters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Word {
+pub enum ParamWord {
     /// The same in every run.
     Const(u32),
     /// A size, known when the program runs.
@@ -172,14 +172,14 @@ pub struct Call {
     /// How many workgroups there are, where the grid does not say it: of a custom op.
     pub workgroups: Option<[Expression<Size>; 3]>,
     /// The parameters (binding 0).
-    pub params: Vec<Word>,
+    pub params: Vec<ParamWord>,
     /// Bindings 1 and on.
-    pub bindings: Vec<Place>,
+    pub bindings: Vec<BufferRef>,
 }
 
 /// A result that is in the arena after a stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Made {
+pub struct StageOutput {
     /// The value's name.
     pub name: String,
     /// Its elements.
@@ -198,7 +198,7 @@ pub struct Stage {
     /// How many of [`Program::calls`] are done after it.
     pub calls: u32,
     /// Its results.
-    pub made: Vec<Made>,
+    pub made: Vec<StageOutput>,
 }
 
 /// A compiled graph: what [`wisp_session::InferenceSession::compile`] makes and `init` binds to weights.
@@ -283,8 +283,8 @@ impl Program {
 
     /// Bytes of weights that a call reads when it reads all of its matrix.
     pub fn matrix_bytes(&self, call: &Call) -> u64 {
-        let plane = |place: &Place| match place {
-            Place::Matrix(matrix, plane) => {
+        let plane = |place: &BufferRef| match place {
+            BufferRef::Matrix(matrix, plane) => {
                 let matrix = &self.matrices[*matrix as usize];
                 matrix.encoding.plane_row_bytes(matrix.cols)[usize::from(*plane)] * matrix.rows()
             }
@@ -296,7 +296,7 @@ impl Program {
     /// Weights in a call's matrix.
     pub fn matrix_weights(&self, call: &Call) -> u64 {
         let matrix = call.bindings.iter().find_map(|place| match place {
-            Place::Matrix(matrix, 0) => Some(&self.matrices[*matrix as usize]),
+            BufferRef::Matrix(matrix, 0) => Some(&self.matrices[*matrix as usize]),
             _ => None,
         });
         matrix.map_or(0, |matrix| matrix.rows() * matrix.cols)

@@ -1,6 +1,6 @@
 //! Which kernels a target can run, best first.
 
-use wisp_shaders::{Kernel, Suits};
+use wisp_shaders::{DeviceClass, Kernel};
 
 use super::{CompileError, Switches, target::lacking};
 use wisp_types::Capabilities;
@@ -8,9 +8,9 @@ use wisp_types::Capabilities;
 /// Whether a kernel is for targets of this kind, and switched on.
 fn is_meant(kernel: &Kernel, target: &Capabilities, switches: Switches) -> bool {
     let suits = match kernel.suits {
-        Suits::Any => true,
-        Suits::Gpu => !target.software,
-        Suits::Software => target.software,
+        DeviceClass::Any => true,
+        DeviceClass::Gpu => !target.software,
+        DeviceClass::Software => target.software,
     };
     suits && kernel.switches.iter().all(|switch| switches.on(switch))
 }

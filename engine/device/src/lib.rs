@@ -5,7 +5,7 @@
 //! bindings, plain Rust twins. Nothing above this module knows which it is.
 //!
 //! Which device it is to be is a [`DeviceSpec`] (`auto`, `host`, `vulkan:1`, …), how much of it to use a
-//! [`Profile`]; [`list`] tells what there is. A session does the rest. By hand, a kernel runs like this:
+//! [`FeatureLevel`]; [`list`] tells what there is. A session does the rest. By hand, a kernel runs like this:
 //!
 //! ```
 //! use wisp_engine::device::{Device, Dispatch, Usage};
@@ -61,7 +61,7 @@ use wisp_shaders::Kernel;
 use wisp_files::DiskCache;
 
 pub use host::HostDevice;
-pub use spec::{DeviceSpec, Profile, list};
+pub use spec::{DeviceSpec, FeatureLevel, list};
 pub use timing::{Clock, Granularity, Spans};
 pub use wisp_host::HostError;
 pub use wisp_types::{Api, BoxFuture, Capabilities, DeviceInfo};
@@ -401,7 +401,7 @@ impl Device {
     /// If there is none such, with what there is instead.
     pub async fn open(
         spec: &DeviceSpec,
-        profile: Profile,
+        profile: FeatureLevel,
         num_threads: usize,
     ) -> Result<Device, DeviceError> {
         spec::open(spec, profile, num_threads).await
@@ -415,7 +415,7 @@ impl Device {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open_blocking(
         spec: &DeviceSpec,
-        profile: Profile,
+        profile: FeatureLevel,
         num_threads: usize,
     ) -> Result<Device, DeviceError> {
         pollster::block_on(Device::open(spec, profile, num_threads))

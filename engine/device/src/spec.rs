@@ -60,7 +60,7 @@ impl fmt::Display for DeviceSpec {
 
 /// How much of an adapter to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Profile {
+pub enum FeatureLevel {
     /// All that the adapter offers.
     #[default]
     Full,
@@ -68,23 +68,23 @@ pub enum Profile {
     Baseline,
 }
 
-impl FromStr for Profile {
+impl FromStr for FeatureLevel {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "full" => Ok(Profile::Full),
-            "baseline" => Ok(Profile::Baseline),
+            "full" => Ok(FeatureLevel::Full),
+            "baseline" => Ok(FeatureLevel::Baseline),
             _ => Err(format!("unknown profile {text:?}: use full or baseline")),
         }
     }
 }
 
-impl fmt::Display for Profile {
+impl fmt::Display for FeatureLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Profile::Full => "full",
-            Profile::Baseline => "baseline",
+            FeatureLevel::Full => "full",
+            FeatureLevel::Baseline => "baseline",
         })
     }
 }
@@ -106,7 +106,7 @@ macro_rules! serde_as_text {
         }
     )* };
 }
-serde_as_text!(DeviceSpec, Profile);
+serde_as_text!(DeviceSpec, FeatureLevel);
 
 /// Every device of this machine, the host last; each with the name that [`DeviceSpec`] reads.
 pub async fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
@@ -131,7 +131,7 @@ pub async fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
 
 pub(super) async fn open(
     spec: &DeviceSpec,
-    profile: Profile,
+    profile: FeatureLevel,
     num_threads: usize,
 ) -> Result<Device, DeviceError> {
     match spec {
@@ -185,10 +185,10 @@ mod tests {
     #[test]
     fn profiles_are_read_and_written() {
         for text in ["full", "baseline"] {
-            assert_eq!(text.parse::<Profile>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<FeatureLevel>().unwrap().to_string(), text);
         }
         assert_eq!(
-            "half".parse::<Profile>().unwrap_err(),
+            "half".parse::<FeatureLevel>().unwrap_err(),
             "unknown profile \"half\": use full or baseline"
         );
     }

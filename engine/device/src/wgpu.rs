@@ -18,8 +18,8 @@ use wisp_shaders::{Access, Kernel};
 
 use super::{
     Api, Backend, BoxFuture, Buffer, BufferSlice, Capabilities, Checks, Clock, Device, DeviceError,
-    DeviceInfo, DeviceSpec, Dispatch, Granularity, Profile, RawBindGroup, RawBuffer, RawPipeline,
-    Spans, Usage,
+    DeviceInfo, DeviceSpec, Dispatch, FeatureLevel, Granularity, RawBindGroup, RawBuffer,
+    RawPipeline, Spans, Usage,
 };
 
 /// Bytes in flight to the device after which an upload waits, so that staging memory stays small.
@@ -146,9 +146,9 @@ fn capabilities(
     }
 }
 
-fn request(adapter: &wgpu::Adapter, profile: Profile) -> (wgpu::Limits, wgpu::Features) {
+fn request(adapter: &wgpu::Adapter, profile: FeatureLevel) -> (wgpu::Limits, wgpu::Features) {
     match profile {
-        Profile::Full => {
+        FeatureLevel::Full => {
             // A cache of pipelines changes nothing that programs see.
             let wanted = wgpu::Features::SUBGROUP
                 | wgpu::Features::SHADER_F16
@@ -156,14 +156,14 @@ fn request(adapter: &wgpu::Adapter, profile: Profile) -> (wgpu::Limits, wgpu::Fe
                 | wgpu::Features::PIPELINE_CACHE;
             (adapter.limits(), adapter.features() & wanted)
         }
-        Profile::Baseline => (
+        FeatureLevel::Baseline => (
             wgpu::Limits::defaults(),
             adapter.features() & wgpu::Features::PIPELINE_CACHE,
         ),
     }
 }
 
-fn info(adapter: &wgpu::Adapter, profile: Profile) -> DeviceInfo {
+fn info(adapter: &wgpu::Adapter, profile: FeatureLevel) -> DeviceInfo {
     let info = adapter.get_info();
     let (limits, features) = request(adapter, profile);
     let software = info.device_type == wgpu::DeviceType::Cpu;
@@ -186,7 +186,7 @@ pub(super) async fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
         devices.extend(found.iter().enumerate().map(|(index, adapter)| {
             (
                 DeviceSpec::Adapter { api, index },
-                info(adapter, Profile::Full),
+                info(adapter, FeatureLevel::Full),
             )
         }));
     }
@@ -194,7 +194,7 @@ pub(super) async fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
 }
 
 /// The best real GPU of this machine.
-pub(super) async fn open_gpu(profile: Profile) -> Result<Device, DeviceError> {
+pub(super) async fn open_gpu(profile: FeatureLevel) -> Result<Device, DeviceError> {
     for api in APIS {
         for adapter in adapters(api).await {
             if adapter.get_info().device_type != wgpu::DeviceType::Cpu {
@@ -205,7 +205,11 @@ pub(super) async fn open_gpu(profile: Profile) -> Result<Device, DeviceError> {
     Err(no_adapter("GPU".into()).await)
 }
 
-pub(super) async fn open(api: Api, index: usize, profile: Profile) -> Result<Device, DeviceError> {
+pub(super) async fn open(
+    api: Api,
+    index: usize,
+    profile: FeatureLevel,
+) -> Result<Device, DeviceError> {
     match adapters(api).await.into_iter().nth(index) {
         Some(adapter) => open_adapter(adapter, profile).await,
         None => Err(no_adapter(DeviceSpec::Adapter { api, index }.to_string()).await),
@@ -228,7 +232,10 @@ async fn no_adapter(wanted: String) -> DeviceError {
     }
 }
 
-async fn open_adapter(adapter: wgpu::Adapter, profile: Profile) -> Result<Device, DeviceError> {
+async fn open_adapter(
+    adapter: wgpu::Adapter,
+    profile: FeatureLevel,
+) -> Result<Device, DeviceError> {
     let info = info(&adapter, profile);
     let (required_limits, required_features) = request(&adapter, profile);
     let (device, queue) = adapter

@@ -6,7 +6,7 @@ use serde_json::Map;
 
 use super::{
     PipelineError,
-    architectures::{self, GgufConfig, Recognised},
+    architectures::{self, GgufConfig, ModelSpec},
     chat_template::{ChatTemplate, Message},
     sentence_transformers::SentenceTransformer,
     tokenizer::{HuggingFaceFiles, Metadata, Tokenizer, TokenizerError},
@@ -26,7 +26,7 @@ pub struct ModelFiles {
     /// The folder with `config.json` and the tokenizer, unless the model is in GGUF.
     pub directory: Option<std::path::PathBuf>,
     /// The architecture and its sizes.
-    pub recognised: Recognised,
+    pub model_spec: ModelSpec,
     /// What describes the model in Hugging Face's layout; `None` in GGUF.
     pub huggingface_config: Option<serde_json::Value>,
     /// The tokenizer, or why there is none; token ids work without.
@@ -132,8 +132,8 @@ impl ModelFiles {
         tokenizer: Result<Tokenizer, TokenizerError>,
         sentence_transformer: impl FnOnce() -> Result<SentenceTransformer, PipelineError>,
     ) -> Result<ModelFiles, PipelineError> {
-        let recognised = architectures::from_hugging_face(config)?;
-        let sentence_transformer = match recognised.spec.encoder {
+        let model_spec = architectures::from_hugging_face(config)?;
+        let sentence_transformer = match model_spec.spec.encoder {
             Some(_) => sentence_transformer()?,
             None => SentenceTransformer::default(),
         };
@@ -142,7 +142,7 @@ impl ModelFiles {
             name,
             checkpoint,
             directory: None,
-            recognised,
+            model_spec,
             huggingface_config: serde_json::from_str(config).ok(),
             tokenizer,
             stop_tokens,
@@ -173,8 +173,8 @@ impl ModelFiles {
 
     fn from_gguf(name: String, checkpoint: Checkpoint) -> Result<ModelFiles, PipelineError> {
         let file = checkpoint.file_names().next().unwrap_or(&name).to_string();
-        let recognised = architectures::from_gguf(&checkpoint, &file)?;
-        let pooling_type = match recognised.spec.encoder {
+        let model_spec = architectures::from_gguf(&checkpoint, &file)?;
+        let pooling_type = match model_spec.spec.encoder {
             Some(_) => GgufConfig::new(&checkpoint, &file)?.u32("pooling_type")?,
             None => None,
         };
@@ -187,7 +187,7 @@ impl ModelFiles {
             name,
             checkpoint,
             directory: None,
-            recognised,
+            model_spec,
             huggingface_config: None,
             tokenizer,
             stop_tokens,

@@ -22,7 +22,7 @@ use super::{
     DecoderSpec, ModelLimits, PipelineError, SamplingParams, architectures, checkpoint::ModelFiles,
     rope::RopeScaling,
 };
-use wisp_device::{Device, DeviceError, DeviceSpec, Profile};
+use wisp_device::{Device, DeviceError, DeviceSpec, FeatureLevel};
 
 pub use choices::{CacheStrategy, KvCacheFormat, PipelineEngine, RopeType};
 pub use error::ConfigError;
@@ -53,7 +53,7 @@ pub struct PipelineConfig {
     pub trust_remote_code: bool,
     pub force_download: bool,
     pub device_specs: Vec<DeviceSpec>,
-    pub profile: Profile,
+    pub profile: FeatureLevel,
     pub threads: usize,
     pub gpu_memory_utilization: f64,
     pub max_length: u64,
@@ -90,7 +90,7 @@ impl Default for PipelineConfig {
             trust_remote_code: false,
             force_download: false,
             device_specs: vec![DeviceSpec::Auto],
-            profile: Profile::Full,
+            profile: FeatureLevel::Full,
             threads: 0,
             gpu_memory_utilization: 0.9,
             max_length: 512,
@@ -306,7 +306,7 @@ impl PipelineConfig {
     /// # Errors
     ///
     /// If they are not what it says, or it asks for what is not built.
-    pub fn hold(&self, mut files: ModelFiles) -> Result<ModelFiles, PipelineError> {
+    pub fn apply_overrides(&self, mut files: ModelFiles) -> Result<ModelFiles, PipelineError> {
         self.require_built()?;
         if let Some(wanted) = self.quantization_encoding {
             let mut names = files.checkpoint.file_names();
@@ -325,9 +325,9 @@ impl PipelineConfig {
             }
         }
         if let Some(wanted) = &self.architecture {
-            architectures::require(files.recognised.architecture, wanted)?;
+            architectures::require(files.model_spec.architecture, wanted)?;
         }
-        self.apply_rope(&mut files.recognised.spec)?;
+        self.apply_rope(&mut files.model_spec.spec)?;
         Ok(files)
     }
 

@@ -20,7 +20,7 @@ mod pack;
 use std::collections::BTreeMap;
 
 use super::{
-    architectures::Recognised,
+    architectures::ModelSpec,
     decoder::{DecoderSpec, LoraLayout},
 };
 use wisp_session::Model;
@@ -49,11 +49,11 @@ pub struct LoraManager {
 
 impl LoraManager {
     /// A manager of the adapters of a model with room for them.
-    pub(super) fn new(recognised: &Recognised, layout: LoraLayout) -> LoraManager {
+    pub(super) fn new(model_spec: &ModelSpec, layout: LoraLayout) -> LoraManager {
         LoraManager {
             layout,
-            spec: recognised.spec.clone(),
-            modules: Modules::of(recognised),
+            spec: model_spec.spec.clone(),
+            modules: Modules::of(model_spec),
             loaded: BTreeMap::new(),
         }
     }

@@ -142,7 +142,7 @@ pub trait PipelineModel: Sized {
         config: &PipelineConfig,
         files: &ModelFiles,
     ) -> Result<u64, ConfigError> {
-        Ok(config.limits(&files.recognised.spec)?.max_length)
+        Ok(config.limits(&files.model_spec.spec)?.max_length)
     }
 
     /// Bytes that a model would take on a device, without loading it.

@@ -20,7 +20,7 @@ pub fn graphs(
     target: &Capabilities,
     limits: ModelLimits,
 ) -> Result<Vec<Graph>, PipelineError> {
-    let (spec, names) = (&files.recognised.spec, files.recognised.names);
+    let (spec, names) = (&files.model_spec.spec, files.model_spec.names);
     match spec.encoder {
         Some(_) => text_encoder::graphs(target, files, limits),
         None => model::graphs(target, spec, names, &files.checkpoint, limits),
@@ -29,14 +29,14 @@ pub fn graphs(
 
 /// What a compiled model says of the model and limits that it was made for.
 pub fn facts(files: &ModelFiles, limits: &ModelLimits) -> BTreeMap<String, String> {
-    let spec = &files.recognised.spec;
+    let spec = &files.model_spec.spec;
     let positions = table_rows(limits.max_length.min(spec.max_positions));
     // 0: there are none. How long they are is known when the model runs.
     let ring = WindowRings::of(spec, limits).map_or(0, |rings| rings.page_size);
     let ring = ring.to_string();
     let rank = limits.lora().map_or(0, |_| limits.max_lora_rank);
     let facts: [(&str, String); 12] = [
-        ("architecture", files.recognised.architecture.into()),
+        ("architecture", files.model_spec.architecture.into()),
         ("hidden_size", spec.hidden_size.to_string()),
         ("layers", spec.layers.len().to_string()),
         ("vocab_size", spec.vocab_size.to_string()),

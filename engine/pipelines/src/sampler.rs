@@ -20,7 +20,7 @@ const BIAS_WORDS: u64 = (size_of::<Bias>() / 4) as u64;
 pub(super) const MAX_BIASES: u64 = 1024;
 
 /// What the sampling kernel writes when no logit is a finite number.
-pub(super) const NOTHING_DRAWN: u32 = u32::MAX;
+pub(super) const NO_TOKEN: u32 = u32::MAX;
 
 const _: () = assert!(SCORE_WORDS == 1 + 2 * MAX_TOP as u64);
 

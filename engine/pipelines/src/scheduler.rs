@@ -135,7 +135,7 @@ impl Scheduler {
     }
 
     /// A number for sequences that are computed otherwise than those of any other number.
-    pub fn new_beginning(&mut self) -> u64 {
+    pub fn new_cache_salt(&mut self) -> u64 {
         self.pool.number()
     }
 
@@ -300,7 +300,7 @@ impl Scheduler {
 
     /// Takes in what the model made of each part of a step. Returns each accepted token, with the
     /// sequence's end if it is one; sequences that ended are gone.
-    pub fn accept(&mut self, step: &Step, outputs: Vec<ChunkOutput>) -> Vec<Drawn> {
+    pub fn accept(&mut self, step: &Step, outputs: Vec<ChunkOutput>) -> Vec<SampledToken> {
         let mut events = Vec::new();
         for (chunk, output) in step.chunks.iter().zip(outputs) {
             let mut running = self.running.iter();
@@ -325,7 +325,7 @@ impl Scheduler {
         at: usize,
         chunk: &Chunk,
         output: ChunkOutput,
-        events: &mut Vec<Drawn>,
+        events: &mut Vec<SampledToken>,
     ) -> bool {
         let sequence = &mut self.running[at];
         sequence.cached = chunk.start + chunk.len;
@@ -341,7 +341,7 @@ impl Scheduler {
                 (self.room(&self.running[at]) == 0).then_some(FinishReason::Length)
             };
             let sequence = &mut self.running[at];
-            events.push(Drawn {
+            events.push(SampledToken {
                 id: sequence.id,
                 token,
                 score: scores.next(),
@@ -374,7 +374,7 @@ impl Scheduler {
 
 /// A token that a step drew.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Drawn {
+pub struct SampledToken {
     /// The request.
     pub id: RequestId,
     /// The token; if it ended the text, it is not part of it.

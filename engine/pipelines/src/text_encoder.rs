@@ -14,7 +14,7 @@ use wisp_weights::Views;
 
 use super::{
     DecoderSpec, PipelineError, SupportedEncoding,
-    architectures::Recognised,
+    architectures::ModelSpec,
     checkpoint::ModelFiles,
     decoder::{DecoderError, EncoderSpec},
     kv_cache::{BlockTable, PagePool},
@@ -60,12 +60,12 @@ pub struct TokenizedText {
 /// `max_step_tokens` (their tokens) and `memory`.
 ///
 /// ```no_run
-/// use wisp_engine::device::{Device, DeviceSpec, Profile};
+/// use wisp_engine::device::{Device, DeviceSpec, FeatureLevel};
 /// use wisp_engine::pipelines::{EncodeOptions, ModelLimits, TextEncoder, checkpoint::ModelFiles};
 /// use wisp_engine::session::InferenceSession;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let device = Device::open_blocking(&DeviceSpec::Auto, Profile::Full, 0)?;
+/// let device = Device::open_blocking(&DeviceSpec::Auto, FeatureLevel::Full, 0)?;
 /// let files = ModelFiles::open("path/to/all-MiniLM-L6-v2".as_ref())?;
 /// let session = InferenceSession::new(device);
 /// let limits = ModelLimits { max_batch: 32, ..Default::default() };
@@ -136,7 +136,7 @@ impl TextEncoder {
             false => text,
         };
         let mut tokens = tokenizer.encode(text, true, true)?;
-        let positions = files.recognised.spec.max_positions;
+        let positions = files.model_spec.spec.max_positions;
         let most = settings.max_length.map(|most| most.min(positions) as usize);
         let cut = most.map_or(0, |most| tokens.len().saturating_sub(most));
         if cut > 0 {
@@ -152,7 +152,7 @@ impl TextEncoder {
     /// # Errors
     ///
     /// If it is no encoder, or a text is empty, too long or has a token outside the vocabulary.
-    pub fn check<T: AsRef<[u32]>>(model: &Recognised, texts: &[T]) -> Result<(), PipelineError> {
+    pub fn check<T: AsRef<[u32]>>(model: &ModelSpec, texts: &[T]) -> Result<(), PipelineError> {
         let (spec, _) = model.encoder()?;
         check(spec, spec.max_positions, texts)
     }
@@ -305,11 +305,11 @@ impl PipelineModel for TextEncoder {
         limits: ModelLimits,
         progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
     ) -> Result<TextEncoder, PipelineError> {
-        let (spec, encoder) = files.recognised.encoder()?;
+        let (spec, encoder) = files.model_spec.encoder()?;
         let capabilities = &session.device().info().capabilities;
         let limits = fit(capabilities, spec, limits)?;
         let mut weights = Views::new(&files.checkpoint);
-        let names = files.recognised.names;
+        let names = files.model_spec.names;
         let compiled = session.compile(&model::graph(spec, names, &mut weights, limits)?)?;
         let max_dims = model::max_dims(limits);
         let needs = compiled.program().footprint(&max_dims, &[]);
@@ -344,9 +344,9 @@ impl PipelineModel for TextEncoder {
         files: &ModelFiles,
         limits: ModelLimits,
     ) -> Result<Footprint, PipelineError> {
-        let (spec, _) = files.recognised.encoder()?;
+        let (spec, _) = files.model_spec.encoder()?;
         let limits = fit(target, spec, limits)?;
-        let (names, mut weights) = (files.recognised.names, Views::new(&files.checkpoint));
+        let (names, mut weights) = (files.model_spec.names, Views::new(&files.checkpoint));
         let compiled = model::compile(target, spec, names, &mut weights, limits)?;
         Ok(compiled.program().footprint(&model::max_dims(limits), &[]))
     }
@@ -461,9 +461,9 @@ pub(super) fn graphs(
     files: &ModelFiles,
     limits: ModelLimits,
 ) -> Result<Vec<Graph>, PipelineError> {
-    let (spec, _) = files.recognised.encoder()?;
+    let (spec, _) = files.model_spec.encoder()?;
     let limits = fit(target, spec, limits)?;
-    let (names, mut weights) = (files.recognised.names, Views::new(&files.checkpoint));
+    let (names, mut weights) = (files.model_spec.names, Views::new(&files.checkpoint));
     Ok(vec![model::graph(spec, names, &mut weights, limits)?])
 }
 

@@ -12,8 +12,8 @@ use super::{
     model::{DecoderModel, ModelLimits},
     pipeline_model::{PipelineModel, TokenInputs},
     request::{Request, RequestId},
-    sampler::NOTHING_DRAWN,
-    scheduler::{Drawn, Limits, Scheduler},
+    sampler::NO_TOKEN,
+    scheduler::{Limits, SampledToken, Scheduler},
 };
 
 mod adapters;
@@ -177,7 +177,7 @@ impl TextGenerator {
     /// # Errors
     ///
     /// If the device fails, or the model computes no finite logits.
-    pub async fn step(&mut self) -> Result<Vec<Drawn>, PipelineError> {
+    pub async fn step(&mut self) -> Result<Vec<SampledToken>, PipelineError> {
         for slot in self.scheduler.admit() {
             if let Some(sequence) = self.scheduler.sequence(slot) {
                 self.model.begin(sequence)?;
@@ -189,7 +189,7 @@ impl TextGenerator {
         }
         let outputs = self.model.step(&self.scheduler, &step).await?;
         let mut drawn = outputs.iter().flat_map(|output| &output.tokens);
-        if drawn.any(|token| *token == NOTHING_DRAWN) {
+        if drawn.any(|token| *token == NO_TOKEN) {
             return Err(PipelineError::NotFinite);
         }
         Ok(self.scheduler.accept(&step, outputs))

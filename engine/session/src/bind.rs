@@ -6,7 +6,7 @@ use super::{
     CompiledModel, InferenceSession, InitOptions, LogLevel, SessionError,
     load::{self, DeviceWeights, Progress, Weights},
 };
-use wisp_compiler::{Call, PARAMS_STRIDE, Place, Port, Program, Size};
+use wisp_compiler::{BufferRef, Call, PARAMS_STRIDE, Port, Program, Size};
 use wisp_device::{BindGroup, Buffer, BufferSlice, Device, Pipeline, Usage};
 use wisp_weights::WeightSource;
 
@@ -132,19 +132,19 @@ impl Memory {
     }
 
     /// The memory of a place, if it is one buffer and there.
-    pub fn buffer(&self, place: Place) -> Option<&Buffer> {
+    pub fn buffer(&self, place: BufferRef) -> Option<&Buffer> {
         match place {
-            Place::Input(i) => self.inputs.get(i as usize),
-            Place::Slot(i) => self.slots.get(i as usize),
-            Place::Vector(i) => self.weights.as_ref()?.vectors.get(i as usize),
-            Place::Constant(i) => self.constants.get(i as usize),
-            Place::Matrix(..) => None,
+            BufferRef::Input(i) => self.inputs.get(i as usize),
+            BufferRef::Slot(i) => self.slots.get(i as usize),
+            BufferRef::Vector(i) => self.weights.as_ref()?.vectors.get(i as usize),
+            BufferRef::Constant(i) => self.constants.get(i as usize),
+            BufferRef::Matrix(..) => None,
         }
     }
 
-    fn slice(&self, place: Place) -> Option<BufferSlice> {
+    fn slice(&self, place: BufferRef) -> Option<BufferSlice> {
         match place {
-            Place::Matrix(i, plane) => {
+            BufferRef::Matrix(i, plane) => {
                 let matrix = self.weights.as_ref()?.matrices.get(i as usize)?;
                 Some(matrix.plane(plane))
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{InferenceSession, SessionError};
-use wisp_device::{Device, DeviceSpec, Profile};
+use wisp_device::{Device, DeviceSpec, FeatureLevel};
 use wisp_graph::extension::Extensions;
 use wisp_types::Api;
 
@@ -50,7 +50,7 @@ impl From<Device> for SessionDevice {
 #[derive(Clone, Debug, Default)]
 pub struct SessionBuilder {
     devices: Vec<SessionDevice>,
-    profile: Profile,
+    profile: FeatureLevel,
     num_threads: usize,
     extensions: Extensions,
 }
@@ -72,7 +72,7 @@ impl SessionBuilder {
     }
 
     /// How much of the adapters to use; of devices that are open nothing changes.
-    pub fn profile(mut self, profile: Profile) -> SessionBuilder {
+    pub fn profile(mut self, profile: FeatureLevel) -> SessionBuilder {
         self.profile = profile;
         self
     }

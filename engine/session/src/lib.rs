@@ -128,7 +128,7 @@ pub use compiled::{CompiledModel, CompiledModule};
 pub use debug::{AssertLevel, DebugConfig, DebugError, LogLevel, PrintOptions, PrintStyle};
 use load::DeviceWeights;
 pub use model::{Dims, Model};
-pub use profile::{Profile, ProfileRow, Span, Work};
+pub use profile::{ProfileRow, Span, TimingReport, Work};
 pub use profiler::{GpuProfiling, Profiler};
 pub use run::submit;
 pub use split::SplitModel;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use wisp_compiler::{self, Matrix, Piece, Program, Vector};
+use wisp_compiler::{self, Matrix, Program, RowRange, Vector};
 use wisp_device::{Buffer, BufferSlice, Device, Usage};
 use wisp_types::Encoding;
 use wisp_weights::{WeightSource, encodings};
@@ -126,7 +126,7 @@ pub(super) fn check(
 }
 
 /// What is wrong with the tensor of a piece of a matrix.
-fn matrix_problem(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) -> Option<String> {
+fn matrix_problem(matrix: &Matrix, piece: &RowRange, weights: &dyn WeightSource) -> Option<String> {
     let tensor = &piece.tensor;
     let Some(info) = weights.find(tensor) else {
         return Some(format!("{tensor} is missing"));
@@ -153,7 +153,7 @@ fn matrix_problem(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) ->
 }
 
 /// The encoding of a piece in the checkpoint, which [`check`] has found to fit.
-fn stored(matrix: &Matrix, piece: &Piece, weights: &dyn WeightSource) -> Encoding {
+fn stored(matrix: &Matrix, piece: &RowRange, weights: &dyn WeightSource) -> Encoding {
     let found = weights.find(&piece.tensor);
     found
         .and_then(|info| info.encoding().ok())
@@ -300,7 +300,7 @@ fn rows_at_a_time(file_row: u64) -> u64 {
 
 /// The scale of a whole tensor that becomes 8-bit floats.
 async fn f8_scale_of(
-    piece: &Piece,
+    piece: &RowRange,
     weights: &dyn WeightSource,
     scales: &mut Scales,
 ) -> Result<f32, SessionError> {

@@ -85,7 +85,7 @@ impl Span {
 
 /// What a [`Profiler`](super::Profiler) has measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Profile {
+pub struct TimingReport {
     /// The device.
     pub device: String,
     /// What it was measured with.
@@ -119,7 +119,7 @@ pub struct ProfileRow {
     pub operations_per_second: Option<f64>,
 }
 
-impl Profile {
+impl TimingReport {
     /// Seconds of all spans.
     pub fn seconds(&self) -> f64 {
         self.spans.iter().map(Span::seconds).sum()
@@ -292,8 +292,8 @@ mod tests {
         }
     }
 
-    fn profile() -> Profile {
-        Profile {
+    fn profile() -> TimingReport {
+        TimingReport {
             device: "a device".into(),
             clock: Clock::Device,
             left_out: 0,

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     Model, SessionError,
-    profile::{Profile, Span, Work},
+    profile::{Span, TimingReport, Work},
     run::Run,
 };
 use wisp_device::{Clock, Device, Dispatch, Granularity, Spans};
@@ -191,9 +191,9 @@ impl Profiler {
     /// # Errors
     ///
     /// If the device fails.
-    pub async fn take(&self) -> Result<Profile, SessionError> {
+    pub async fn take(&self) -> Result<TimingReport, SessionError> {
         let recorded = mem::take(&mut *self.lock());
-        let mut profile = Profile {
+        let mut profile = TimingReport {
             device: recorded.device,
             clock: recorded
                 .submissions
@@ -218,7 +218,7 @@ impl Profiler {
     ///
     /// As [`Self::take`].
     #[cfg(not(target_arch = "wasm32"))]
-    pub fn take_blocking(&self) -> Result<Profile, SessionError> {
+    pub fn take_blocking(&self) -> Result<TimingReport, SessionError> {
         pollster::block_on(self.take())
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Dims, GpuProfiling, Model, SessionError, Work, bind::Memory};
-use wisp_compiler::{Call, PARAMS_STRIDE, Program, Size, Word};
+use wisp_compiler::{Call, PARAMS_STRIDE, ParamWord, Program, Size};
 use wisp_device::{BindGroup, Buffer, Device, Dispatch, Pipeline, Usage};
 use wisp_graph::extension::expression::ValueError;
 
@@ -148,8 +148,8 @@ fn params(model: &Model, dims: &Dims) -> Result<Vec<u8>, SessionError> {
 /// The words of a call's parameters.
 pub(super) fn call_params(call: &Call, dims: &Dims) -> Result<Vec<u32>, SessionError> {
     let words = call.params.iter().map(|word| match word {
-        Word::Const(value) => Ok(*value),
-        Word::Size(size) => evaluate(&call.label, size, dims),
+        ParamWord::Const(value) => Ok(*value),
+        ParamWord::Size(size) => evaluate(&call.label, size, dims),
     });
     words.collect()
 }

@@ -43,7 +43,7 @@ pub(super) fn looks_like(head: &[u8]) -> String {
         return "it is empty; download it again".into();
     }
     for (start, advice) in LOOKS {
-        // A prefix shorter than the mark is still recognised if it is a telling one.
+        // A prefix shorter than the mark is still model_spec if it is a telling one.
         let known = start.len().min(head.len());
         if known >= start.len().min(4) && head[..known] == start[..known] {
             return advice.into();

@@ -141,13 +141,13 @@ impl Bench {
         let settings = self.settings.resolve()?;
         let files = settings.open()?;
         let needed = u64::from(self.prompt_tokens) + u64::from(self.new_tokens) + 1;
-        if needed > files.recognised.spec.max_positions {
+        if needed > files.model_spec.spec.max_positions {
             bail!(
                 "-p and -n need {needed} positions, but the model has {}",
-                files.recognised.spec.max_positions
+                files.model_spec.spec.max_positions
             );
         }
-        let most = files.recognised.spec.max_positions;
+        let most = files.model_spec.spec.max_positions;
         let mut limits = settings.limits_of(&files, needed.max(32).min(most))?;
         limits.max_step_tokens = limits.max_step_tokens.min(self.prompt_tokens.into());
         let caches = limits.prefix_caching;

@@ -59,9 +59,9 @@ impl Encode {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
         let files = settings.open()?;
-        files.recognised.encoder()?;
+        files.model_spec.encoder()?;
         let texts = self.tokens(&files)?;
-        TextEncoder::check(&files.recognised, &texts)?;
+        TextEncoder::check(&files.model_spec, &texts)?;
         let lengths = texts.iter().map(|tokens| tokens.len() as u64);
         let limits = ModelLimits {
             max_length: lengths.clone().max().unwrap_or(1),

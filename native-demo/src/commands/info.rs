@@ -65,7 +65,7 @@ impl Info {
             count.parameters += tensor.shape.iter().product::<u64>();
         }
         // Whatever the device, a model takes what it takes on the host, but for some padding.
-        let estimate = match files.recognised.spec.encoder {
+        let estimate = match files.model_spec.spec.encoder {
             Some(_) => TextEncoder::estimate_memory,
             None => DecoderModel::estimate_memory,
         };
@@ -125,10 +125,10 @@ fn report(
     limits: ModelLimits,
     memory: &Result<Footprint, String>,
 ) -> Value {
-    let spec = &files.recognised.spec;
+    let spec = &files.model_spec.spec;
     json!({
         "model": files.name,
-        "architecture": files.recognised.architecture,
+        "architecture": files.model_spec.architecture,
         "format": format(files),
         "encoding": SupportedEncoding::of(&files.checkpoint),
         "parameters": parameters(encodings),
@@ -166,14 +166,14 @@ fn print(
     limits: ModelLimits,
     memory: &Result<Footprint, String>,
 ) {
-    let spec = &files.recognised.spec;
+    let spec = &files.model_spec.spec;
     let mut table = Table::new();
     table.load_style(NOTHING);
     let mut row = |name: &str, value: String| {
         table.add_row([name.to_string(), value]);
     };
     row("model", files.name.clone());
-    row("architecture", files.recognised.architecture.into());
+    row("architecture", files.model_spec.architecture.into());
     row(
         "parameters",
         format!(

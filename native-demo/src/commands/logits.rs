@@ -38,7 +38,7 @@ impl Logits {
         let mut generator = settings.load(&files, limits)?.generator;
         let adapter = self.adapter.choose(&generator)?;
         let adapter = adapter.map(|name| generator.adapter(&name)).transpose()?;
-        let vocab = files.recognised.spec.vocab_size as usize;
+        let vocab = files.model_spec.spec.vocab_size as usize;
         let mut bytes = Vec::with_capacity(tokens.len() * vocab * 4);
         pollster::block_on(generator.adapted_logits(&tokens, adapter, |piece| {
             bytes.extend(piece.iter().flat_map(|logit| logit.to_le_bytes()))

@@ -61,7 +61,7 @@ impl Perplexity {
         limits.max_logit_rows = limits.max_step_tokens.min(64);
         let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
         let window = context as usize - usize::from(bos.is_some());
-        let vocab = files.recognised.spec.vocab_size as usize;
+        let vocab = files.model_spec.spec.vocab_size as usize;
         if let Some(token) = tokens.iter().find(|token| **token as usize >= vocab) {
             bail!("the tokenizer's token {token} is not in the model's vocabulary of {vocab}");
         }

@@ -19,7 +19,7 @@ use wisp_engine::{
 };
 use wisp_tests::{
     inside, on_every_device,
-    program::{Place, Run, command, run, run_command},
+    program::{Run, TestDevice, command, run, run_command},
 };
 
 /// A small graph with every kind of thing that a program has.
@@ -142,7 +142,7 @@ fn a_model_is_the_same_after_its_file() {
 /// What is loaded runs with the device's checks, and computes the same.
 #[test]
 fn a_loaded_model_runs_on_vulkan() {
-    if !Place::Vulkan.is_here() {
+    if !TestDevice::Vulkan.is_here() {
         return;
     }
     let device = Device::open_blocking(&"vulkan".parse().unwrap(), Default::default(), 0).unwrap();
@@ -338,7 +338,7 @@ fn no_corruption_with_a_right_checksum_panics() {
 
 #[test]
 fn no_corruption_leads_kernels_astray_on_vulkan() {
-    if Place::Vulkan.is_here() {
+    if TestDevice::Vulkan.is_here() {
         let vulkan = "vulkan".parse().unwrap();
         corrupt_and_run(
             Device::open_blocking(&vulkan, Default::default(), 0).unwrap(),
@@ -399,7 +399,7 @@ fn no_corruption_of_a_pipeline_panics() {
 
 #[test]
 fn no_corruption_of_a_pipeline_leads_kernels_astray_on_vulkan() {
-    if Place::Vulkan.is_here() {
+    if TestDevice::Vulkan.is_here() {
         let vulkan = "vulkan".parse().unwrap();
         corrupt_a_pipeline(
             Device::open_blocking(&vulkan, Default::default(), 0).unwrap(),
@@ -437,12 +437,12 @@ fn targets_compile_here_and_say_what_they_cannot() {
     }
 }
 
-fn generate(place: Place, flags: &[&str]) -> Run {
+fn generate(place: TestDevice, flags: &[&str]) -> Run {
     let common = ["generate", "--json", "--tokens", "0,517,557", "-n", "8"];
     run([&common[..], place.args(), flags].concat())
 }
 
-fn a_pipeline_runs_from_its_file(place: Place) {
+fn a_pipeline_runs_from_its_file(place: TestDevice) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tiny.wisp");
     let path = path.to_str().unwrap();
@@ -489,13 +489,13 @@ fn artefacts_for_targets_run_where_they_can() {
         assert_eq!(json["target"], target);
         // The host has a twin of every kernel.
         let flags = ["--serialized-model-path", path];
-        let expected = generate(Place::Host, &[]).json();
+        let expected = generate(TestDevice::Host, &[]).json();
         assert_eq!(
-            generate(Place::Host, &flags).json()["tokens"],
+            generate(TestDevice::Host, &flags).json()["tokens"],
             expected["tokens"]
         );
-        if Place::VulkanBaseline.is_here() {
-            let tokens = generate(Place::VulkanBaseline, &flags).json();
+        if TestDevice::VulkanBaseline.is_here() {
+            let tokens = generate(TestDevice::VulkanBaseline, &flags).json();
             assert_eq!(tokens["tokens"], expected["tokens"]);
         }
     }
@@ -532,7 +532,7 @@ fn with_cache(args: &[&str], cache: &Path) -> Run {
     run_command(command, "")
 }
 
-fn a_second_start_compiles_nothing(place: Place) {
+fn a_second_start_compiles_nothing(place: TestDevice) {
     let folder = tempfile::tempdir().unwrap();
     let args = [
         &["generate", "--json", "--tokens", "0,5", "-n", "4"][..],

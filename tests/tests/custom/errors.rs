@@ -197,7 +197,7 @@ fn a_replacement_must_fit() {
     let declaration = PAIRS.replace("\"pairs\"", "\"map\"");
     let extensions = Extensions::from_source(&declaration, PAIRS_WGSL).unwrap();
     let compile = |extensions| {
-        let session = session(Place::Host).with_extensions(extensions);
+        let session = session(TestDevice::Host).with_extensions(extensions);
         session.compile(&graph).unwrap_err().to_string()
     };
     assert_eq!(
@@ -227,7 +227,7 @@ outputs = [{ name = "out", dtype = "f32", like = "x" }]
     let y = graph.map(x, Map::Activation(Activation::Relu)).unwrap();
     let half = graph.custom("map", &[y], &[]).unwrap();
     graph.output("half", half[0]);
-    let session = session(Place::Host).with_extensions(fits);
+    let session = session(TestDevice::Host).with_extensions(fits);
     assert_eq!(
         session.compile(&graph).unwrap_err().to_string(),
         format!("map: the custom op in its place: {two} (x: f32[n, 4])")

@@ -6,7 +6,7 @@ mod errors;
 use std::collections::HashMap;
 
 use wisp_engine::{
-    compiler::{Target, Word},
+    compiler::{ParamWord, Target},
     device::{
         Capabilities,
         host::{Args, HostError},
@@ -17,7 +17,7 @@ use wisp_engine::{
     shape,
     weights::{Encoding, MemoryWeights},
 };
-use wisp_tests::{inside::session, kernels::noise, on_every_device, program::Place};
+use wisp_tests::{inside::session, kernels::noise, on_every_device, program::TestDevice};
 
 #[path = "../../../engine/examples/custom_op.rs"]
 #[allow(dead_code, reason = "its main function is for cargo")]
@@ -127,15 +127,15 @@ fn check_pairs(session: &InferenceSession, compiled: &CompiledModel) {
     assert_eq!(counted, [seen]);
 }
 
-fn computes(place: Place) {
+fn computes(place: TestDevice) {
     let session = session(place).with_extensions(pairs());
     let compiled = session.compile(&pairs_graph()).unwrap();
     check_pairs(&session, &compiled);
 }
 
 /// A compiled model brings the kernel along: the same bytes every time, checked where it is loaded.
-fn travels(place: Place) {
-    let target = Target::named(if place == Place::Host {
+fn travels(place: TestDevice) {
+    let target = Target::named(if place == TestDevice::Host {
         "host"
     } else {
         "browser"
@@ -154,7 +154,7 @@ fn travels(place: Place) {
     check_pairs(&session(place).with_extensions(pairs()), model);
 }
 
-fn example_runs(place: Place) {
+fn example_runs(place: TestDevice) {
     let device = session(place).device().clone();
     let plate = example::plate(device, 9, 8).unwrap();
     let mut expected = vec![0.0f64; 81];
@@ -176,7 +176,7 @@ fn example_runs(place: Place) {
 }
 
 /// An op called like a built-in one takes its place: the numbers are its own.
-fn replaces(place: Place) {
+fn replaces(place: TestDevice) {
     let scaled = |attribute: &str| {
         format!(
             r#"
@@ -284,7 +284,7 @@ fn every_target_takes_it() {
 /// A session without a twin says what is missing.
 #[test]
 fn the_host_needs_a_twin() {
-    let error = session(Place::Host)
+    let error = session(TestDevice::Host)
         .load_blocking(&pairs_graph(), &pairs_weights(), options(4))
         .unwrap_err();
     assert_eq!(
@@ -320,7 +320,7 @@ fn too_many_workgroups_are_refused() {
         .custom("pairs", &[x, bias, seen], &[("scale", 1.0.into())])
         .unwrap();
     graph.output("out", out[0]);
-    let session = session(Place::Host).with_extensions(extensions);
+    let session = session(TestDevice::Host).with_extensions(extensions);
     let model = session
         .load_blocking(&graph, &MemoryWeights::default(), options(100))
         .unwrap();
@@ -356,6 +356,6 @@ fn a_forged_kernel_is_refused() {
         "{error}"
     );
     let mut program = compiled.program().clone();
-    program.calls[1].params[0] = Word::Const(u32::MAX);
+    program.calls[1].params[0] = ParamWord::Const(u32::MAX);
     program.check().unwrap();
 }

@@ -7,7 +7,7 @@ use wisp_engine::pipelines::{AdapterFiles, LoraError, LoraStatus};
 use super::*;
 
 fn generator() -> TextGenerator {
-    load(Place::Host, &files(), limits())
+    load(TestDevice::Host, &files(), limits())
 }
 
 /// Tensors by name: type, shape, bytes.
@@ -209,7 +209,7 @@ fn without_room_there_are_none() {
         max_num_loras: 0,
         ..limits()
     };
-    let mut generator = load(Place::Host, &files(), limits);
+    let mut generator = load(TestDevice::Host, &files(), limits);
     let files = open(json!({}), &pair(Q, 4, [256, 256])).unwrap();
     let error = generator.load_adapter("x", &files).unwrap_err();
     assert_eq!(error.status(), LoraStatus::LoadError);

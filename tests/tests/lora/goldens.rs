@@ -12,7 +12,7 @@ use wisp_tests::{
 use super::*;
 
 fn of_checkpoint(
-    place: Place,
+    place: TestDevice,
     model: &Path,
     adapter: Option<&Adapter>,
     tokens: &[u32],
@@ -37,7 +37,7 @@ fn of_checkpoint(
     logits(&mut generator, tokens, Some("x"))
 }
 
-fn merged(place: Place) {
+fn merged(place: TestDevice) {
     for name in CAUSAL {
         let Some(directory) = shared_data(&format!("goldens/{name}")) else {
             return;
@@ -65,7 +65,7 @@ fn merged(place: Place) {
         );
         assert!(change > 0.1, "{name}: {change}");
         // The same in GGUF, which has rows in other orders.
-        if place == Place::Host && *name != "smollm3" {
+        if place == TestDevice::Host && *name != "smollm3" {
             let gguf = folder.path().join("model.gguf");
             let [from, to] = [&directory, &gguf].map(|path| path.to_str().unwrap());
             wisp(["convert", "--model", from, "--out", to, "--encoding", "f32"]).succeeded();

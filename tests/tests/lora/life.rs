@@ -1,7 +1,7 @@
 //! Adapters come and go while requests run.
 
 use wisp_engine::pipelines::{LoraError, LoraStatus, PipelineError};
-use wisp_tests::{on_every_device, program::Place};
+use wisp_tests::{on_every_device, program::TestDevice};
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn steps(generator: &mut TextGenerator, ids: &[RequestId], got: &mut [Vec<u32>],
 
 /// One adapter is unloaded while a request has it, and others take its name and its place; no request
 /// notices.
-fn while_requests_run(place: Place) {
+fn while_requests_run(place: TestDevice) {
     let limits = ModelLimits {
         max_steps: 1,
         prefix_caching: true,
@@ -97,7 +97,7 @@ fn while_requests_run(place: Place) {
 }
 
 /// A request that waits for its turn keeps the place too, and one that was thrown out of the cache.
-fn while_requests_wait(place: Place) {
+fn while_requests_wait(place: TestDevice) {
     let limits = ModelLimits {
         max_batch: 2,
         max_steps: 1,

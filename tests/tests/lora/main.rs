@@ -16,7 +16,7 @@ use wisp_engine::pipelines::{
 use wisp_tests::{
     inside::{files, folder, session},
     lora::{Adapter, Module},
-    program::Place,
+    program::TestDevice,
 };
 
 const NEW_TOKENS: usize = 12;
@@ -88,12 +88,12 @@ fn limits() -> ModelLimits {
     }
 }
 
-fn load(place: Place, files: &ModelFiles, limits: ModelLimits) -> TextGenerator {
+fn load(place: TestDevice, files: &ModelFiles, limits: ModelLimits) -> TextGenerator {
     TextGenerator::load_blocking(&session(place), files, limits).unwrap()
 }
 
 /// The model inside with the three adapters, called a, b and c.
-fn load_adapted(place: Place, limits: ModelLimits) -> TextGenerator {
+fn load_adapted(place: TestDevice, limits: ModelLimits) -> TextGenerator {
     let mut generator = load(place, &files(), limits);
     for (name, (adapter, dtype)) in ["a", "b", "c"].iter().zip(adapters()) {
         generator

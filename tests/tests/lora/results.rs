@@ -6,13 +6,13 @@ use wisp_engine::{
 };
 use wisp_tests::{
     on_every_device,
-    program::{self, Place, assert_rows_close, ids},
+    program::{self, TestDevice, assert_rows_close, ids},
 };
 
 use super::*;
 
 /// Logits and greedy tokens under an adapter are those of a checkpoint with it merged.
-fn merged(place: Place) {
+fn merged(place: TestDevice) {
     let mut generator = load_adapted(place, limits());
     let tokens = prompt(0, 40);
     let file = std::fs::read(folder().join("wisp-tiny.gguf")).unwrap();
@@ -44,7 +44,7 @@ fn merged(place: Place) {
 }
 
 /// Without an adapter, room for them changes no logit's bits.
-fn room_changes_nothing(place: Place) {
+fn room_changes_nothing(place: TestDevice) {
     let tokens = prompt(1, 30);
     let files = files();
     let without = ModelLimits {
@@ -57,7 +57,7 @@ fn room_changes_nothing(place: Place) {
 }
 
 /// Three adapters and none in one batch are four separate runs, however it is cut.
-fn one_batch(place: Place) {
+fn one_batch(place: TestDevice) {
     let texts = [prompt(0, 33), prompt(0, 33), prompt(1, 5), prompt(2, 50)];
     let names = [None, Some("a"), Some("b"), Some("c")];
     let requests: Vec<(&[u32], Option<&str>)> =
@@ -95,7 +95,7 @@ fn one_batch(place: Place) {
 }
 
 /// Equal prompts share pages under one adapter, and never under two.
-fn prefix_caching(place: Place) {
+fn prefix_caching(place: TestDevice) {
     let tokens = prompt(0, 40);
     let names = [None, Some("a"), Some("b"), Some("c")];
     let mut plain = load_adapted(place, limits());
@@ -133,7 +133,7 @@ fn prefix_caching(place: Place) {
 }
 
 /// The command line: one adapter is used, of several one is chosen.
-fn command_line(place: Place) {
+fn command_line(place: TestDevice) {
     let folder = tempfile::tempdir().unwrap();
     for (name, (adapter, _)) in ["a", "b", "c"].iter().zip(adapters()) {
         adapter.write(&folder.path().join(name));
@@ -210,7 +210,7 @@ fn dispatches_and_memory() {
             max_num_loras,
             ..limits()
         };
-        let generator = load(Place::Host, &files, limits);
+        let generator = load(TestDevice::Host, &files, limits);
         let model = generator.model();
         let needs = DecoderModel::estimate_memory(&Capabilities::HOST, &files, limits);
         (model.decoder().dispatches_per_run(), needs.unwrap())

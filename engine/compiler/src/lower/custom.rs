@@ -1,6 +1,6 @@
 //! Lowering of custom ops and of values that are printed.
 
-use super::{Call, CompileError, Lowering, Node, Size, ValueId, Word};
+use super::{Call, CompileError, Lowering, Node, ParamWord, Size, ValueId};
 use wisp_graph::{
     Custom,
     extension::{
@@ -128,16 +128,16 @@ impl Lowering<'_> {
         extension: &Extension,
         custom: &Custom,
         tensors: &[ValueId],
-    ) -> Vec<Word> {
+    ) -> Vec<ParamWord> {
         let fields = extension.declaration().fields();
         let words = fields.into_iter().map(|(_, field)| match field {
-            Field::Len(tensor) => Word::Size(self.elements(tensors[tensor])),
+            Field::Len(tensor) => ParamWord::Size(self.elements(tensors[tensor])),
             Field::Dim(tensor, axis) => {
                 let dim = self.graph.value(tensors[tensor]).shape.0.get(axis);
                 let dim: Vec<_> = dim.into_iter().cloned().collect();
-                Word::Size(self.size(&dim))
+                ParamWord::Size(self.size(&dim))
             }
-            Field::Param(param) => Word::Const(match custom.params.get(param) {
+            Field::Param(param) => ParamWord::Const(match custom.params.get(param) {
                 Some(Param::F32(value)) => value.to_bits(),
                 Some(Param::U32(value)) => *value,
                 None => 0,

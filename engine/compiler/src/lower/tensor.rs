@@ -3,7 +3,8 @@
 use wisp_shaders::params::*;
 
 use super::{
-    Bound, CompileError, DType, Dim, Lowering, Memory, Node, Size, ValueId, Word, narrow, words,
+    Bound, CompileError, DType, Dim, Lowering, Memory, Node, ParamWord, Size, ValueId, narrow,
+    words,
 };
 use wisp_graph::{Axes, ConvSpec, MAX_RANK, TensorOp};
 
@@ -104,7 +105,7 @@ impl Lowering<'_> {
         &mut self,
         op: &'static str,
         node: &Node,
-        params: Vec<Word>,
+        params: Vec<ParamWord>,
     ) -> Result<(), CompileError> {
         let mut memory = self.operands(node.op.name(), &node.inputs)?;
         memory.push(self.plain_result(node.outputs[0]));

@@ -78,8 +78,14 @@ fn products_of_their_own_take_one_call_each() {
     );
     let word = |call: usize, word: usize| program.calls[call].params[word].clone();
     // The second one's rows begin behind the first one's.
-    assert_eq!([word(3, 1), word(3, 4)], [Word::Const(64), Word::Const(0)]);
-    assert_eq!([word(4, 1), word(4, 4)], [Word::Const(32), Word::Const(64)]);
+    assert_eq!(
+        [word(3, 1), word(3, 4)],
+        [ParamWord::Const(64), ParamWord::Const(0)]
+    );
+    assert_eq!(
+        [word(4, 1), word(4, 4)],
+        [ParamWord::Const(32), ParamWord::Const(64)]
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use wisp_shaders::{Access, Kernel, Needs, Suits};
+use wisp_shaders::{Access, DeviceClass, Kernel, Needs};
 
 use super::{ExtensionError, declaration::is_name};
 use wisp_types::digest;
@@ -156,7 +156,7 @@ impl CustomKernel {
             bindings: access.leak(),
             needs: Needs::default(),
             switches: &[],
-            suits: Suits::Any,
+            suits: DeviceClass::Any,
             max_rows_y: u32::MAX,
             cols_multiple: 1,
             folds_into_z: false,

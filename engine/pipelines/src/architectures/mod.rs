@@ -89,7 +89,7 @@ pub static ARCHITECTURES: &[Architecture] = &[
 
 /// What a checkpoint is.
 #[derive(Clone, Debug)]
-pub struct Recognised {
+pub struct ModelSpec {
     /// The architecture's name.
     pub architecture: &'static str,
     /// Its decoder.
@@ -98,7 +98,7 @@ pub struct Recognised {
     pub names: &'static TensorNames,
 }
 
-impl Recognised {
+impl ModelSpec {
     /// The spec of a decoder.
     ///
     /// # Errors
@@ -173,14 +173,14 @@ fn elsewhere(_names: &[String]) -> &'static str {
 /// # Errors
 ///
 /// If the architecture is unknown or its metadata unusable.
-pub fn from_gguf(checkpoint: &Checkpoint, file: &str) -> Result<Recognised, PipelineError> {
+pub fn from_gguf(checkpoint: &Checkpoint, file: &str) -> Result<ModelSpec, PipelineError> {
     let config = GgufConfig::new(checkpoint, file)?;
     let name = config.architecture();
     match ARCHITECTURES
         .iter()
         .find(|architecture| !architecture.gguf.is_empty() && architecture.gguf == name)
     {
-        Some(architecture) => Ok(Recognised {
+        Some(architecture) => Ok(ModelSpec {
             architecture: architecture.name,
             spec: (architecture.from_gguf)(&config)?,
             names: &GGUF,
@@ -201,7 +201,7 @@ pub fn from_gguf(checkpoint: &Checkpoint, file: &str) -> Result<Recognised, Pipe
 /// # Errors
 ///
 /// If the architecture is unknown or the configuration unusable.
-pub fn from_hugging_face(config: &str) -> Result<Recognised, PipelineError> {
+pub fn from_hugging_face(config: &str) -> Result<ModelSpec, PipelineError> {
     let problem = |problem: String| PipelineError::Config {
         file: "config.json".into(),
         problem,
@@ -215,7 +215,7 @@ pub fn from_hugging_face(config: &str) -> Result<Recognised, PipelineError> {
             .any(|name| architecture.hugging_face.contains(&name.as_str()))
     });
     match known {
-        Some(architecture) => Ok(Recognised {
+        Some(architecture) => Ok(ModelSpec {
             architecture: architecture.name,
             spec: (architecture.from_hugging_face)(&config.completed(architecture)?)?,
             names: &architecture.names,
@@ -260,10 +260,10 @@ mod tests {
         for architecture in ARCHITECTURES {
             for name in architecture.hugging_face {
                 let config = format!(r#"{{"architectures": ["{name}"]}}"#);
-                let recognised = from_hugging_face(&config).unwrap();
-                assert_eq!(recognised.architecture, architecture.name);
-                recognised.spec.check().unwrap();
-                assert_eq!(recognised.spec.encoder.is_some(), architecture.is_encoder());
+                let model_spec = from_hugging_face(&config).unwrap();
+                assert_eq!(model_spec.architecture, architecture.name);
+                model_spec.spec.check().unwrap();
+                assert_eq!(model_spec.spec.encoder.is_some(), architecture.is_encoder());
             }
         }
     }

@@ -197,7 +197,7 @@ impl CandleGenerator {
         let token: Vec<u32> = self.sampler.read("out", 1).await?;
         let scores = sampler::read_scores(&self.sampler, &settings, 1).await?;
         match token.first() {
-            Some(token) if *token != sampler::NOTHING_DRAWN => {
+            Some(token) if *token != sampler::NO_TOKEN => {
                 Ok((*token, scores.into_iter().next().flatten()))
             }
             _ => Err(PipelineError::NotFinite),

@@ -283,7 +283,7 @@ impl PipelineConfig {
     ) -> Result<(), PipelineError> {
         if self.architecture.is_none() {
             let files = self.open(on_transfer)?;
-            self.architecture = Some(files.recognised.architecture.into());
+            self.architecture = Some(files.model_spec.architecture.into());
         }
         Ok(())
     }
@@ -336,6 +336,6 @@ impl PipelineConfig {
     pub fn open(&self, on_transfer: OnTransfer<'_>) -> Result<ModelFiles, PipelineError> {
         let (name, checkpoint, folder) = self.checkpoint(on_transfer)?;
         let files = ModelFiles::from_checkpoint(&name, checkpoint, folder.as_deref())?;
-        self.hold(files)
+        self.apply_overrides(files)
     }
 }

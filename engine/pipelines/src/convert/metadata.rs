@@ -50,7 +50,7 @@ pub(super) fn copied(gguf: &Gguf, header: &mut GgufHeader) {
 
 /// A model's metadata from what loading it has found out.
 pub(super) fn described(form: &Form, files: &ModelFiles, header: &mut GgufHeader) {
-    let spec = &files.recognised.spec;
+    let spec = &files.model_spec.spec;
     header.key("general.architecture", Value::String(form.gguf.into()));
     let name = std::path::Path::new(&files.name).file_name();
     if let Some(name) = name.and_then(|name| name.to_str()) {

@@ -59,12 +59,12 @@ pub fn to_gguf(
             metadata::copied(gguf, &mut header);
             (
                 plan::same(&files.checkpoint, |_| true),
-                files.recognised.spec.clone(),
+                files.model_spec.spec.clone(),
             )
         }
         None => {
-            let form = form::of(files.recognised.architecture)?;
-            let (spec, factors) = form::expressed(form, &files.recognised.spec)?;
+            let form = form::of(files.model_spec.architecture)?;
+            let (spec, factors) = form::expressed(form, &files.model_spec.spec)?;
             metadata::described(form, files, &mut header);
             for (name, values) in &factors {
                 views.add_values(name, values, &[values.len() as u64]);

@@ -99,7 +99,7 @@ pub(super) fn renamed(
     views: &mut Views<'_>,
     notes: &mut Vec<String>,
 ) -> Result<Vec<Planned>, ConvertError> {
-    let (spec, names) = (&files.recognised.spec, files.recognised.names);
+    let (spec, names) = (&files.model_spec.spec, files.model_spec.names);
     let embedding = |root: &&&str| {
         let name = format!("{root}{}.weight", names.embedding);
         files.checkpoint.find(&name).is_some()

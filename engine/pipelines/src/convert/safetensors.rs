@@ -126,7 +126,7 @@ fn configure(from: &Path, to: &Path, encoding: Option<Encoding>) -> std::io::Res
 /// Opens what was written and compares the model that it describes.
 fn check(files: &ModelFiles, written: &Path) -> Result<(), ConvertError> {
     let found = ModelFiles::open(written)?;
-    match found.recognised.spec == files.recognised.spec {
+    match found.model_spec.spec == files.model_spec.spec {
         true => Ok(()),
         false => Err(ConvertError::Model(PipelineError::Config {
             file: "config.json".into(),

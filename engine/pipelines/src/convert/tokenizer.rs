@@ -69,7 +69,7 @@ struct Source<'f> {
 pub(super) fn describe(files: &ModelFiles, header: &mut GgufHeader, notes: &mut Vec<String>) {
     let described = match &files.tokenizer {
         Ok(tokenizer) => match &files.directory {
-            Some(directory) => Source::new(tokenizer, directory, files.recognised.spec.vocab_size)
+            Some(directory) => Source::new(tokenizer, directory, files.model_spec.spec.vocab_size)
                 .written(header, notes)
                 .map_err(Some),
             None => Err(None),

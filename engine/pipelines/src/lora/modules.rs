@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::{
-    architectures::{ARCHITECTURES, Recognised},
+    architectures::{ARCHITECTURES, ModelSpec},
     decoder::{DecoderSpec, GGUF, HUGGING_FACE, LoraGroup, QkvLayout, TensorNames},
 };
 
@@ -54,12 +54,12 @@ fn templates(names: &TensorNames, gated: bool) -> Vec<(LoraGroup, Range<usize>, 
 
 impl Modules {
     /// The modules of a checkpoint.
-    pub fn of(recognised: &Recognised) -> Modules {
+    pub fn of(model_spec: &ModelSpec) -> Modules {
         let architecture = ARCHITECTURES
             .iter()
-            .find(|architecture| architecture.name == recognised.architecture);
+            .find(|architecture| architecture.name == model_spec.architecture);
         let names = architecture.map_or(HUGGING_FACE, |architecture| architecture.names);
-        let spec = &recognised.spec;
+        let spec = &model_spec.spec;
         let templates = templates(&names, spec.gated);
         let mut by_name = HashMap::new();
         for layer in 0..spec.layers.len() {
@@ -84,7 +84,7 @@ impl Modules {
             names,
             layers: spec.layers.len(),
             templates: templates.iter().map(|(.., template)| *template).collect(),
-            interleaved: spec.rope_interleaved && *recognised.names == GGUF,
+            interleaved: spec.rope_interleaved && *model_spec.names == GGUF,
         }
     }
 

@@ -68,14 +68,14 @@ impl PipelineModel for DecoderModel {
         limits: ModelLimits,
         progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
     ) -> Result<DecoderModel, PipelineError> {
-        let spec = files.recognised.decoder()?.clone();
-        let (names, weights) = (files.recognised.names, &files.checkpoint);
+        let spec = files.model_spec.decoder()?.clone();
+        let (names, weights) = (files.model_spec.names, &files.checkpoint);
         let model = DecoderModel::load_parts(session, spec, names, weights, limits, progress);
         let mut model = model.await?;
         model.config.clone_from(&files.huggingface_config);
         model.encoding = SupportedEncoding::of(weights);
         let layout = model.limits.lora();
-        model.loras = layout.map(|layout| LoraManager::new(&files.recognised, layout));
+        model.loras = layout.map(|layout| LoraManager::new(&files.model_spec, layout));
         Ok(model)
     }
 
@@ -84,8 +84,8 @@ impl PipelineModel for DecoderModel {
         files: &ModelFiles,
         limits: ModelLimits,
     ) -> Result<Footprint, PipelineError> {
-        let spec = files.recognised.decoder()?;
-        let (names, weights) = (files.recognised.names, &files.checkpoint);
+        let spec = files.model_spec.decoder()?;
+        let (names, weights) = (files.model_spec.names, &files.checkpoint);
         DecoderModel::estimate_parts(target, spec, names, weights, limits)
     }
 

@@ -164,7 +164,7 @@ proptest! {
         let mut cache = Cache::new(limits, &pool, window.filter(|_| !caches));
         let mut scheduler = Scheduler::new(limits, pool);
         // None, two adapters, and another that takes the second one's place.
-        let mut adapter = |slot| Some(Adapter { slot, number: scheduler.new_beginning() });
+        let mut adapter = |slot| Some(Adapter { slot, number: scheduler.new_cache_salt() });
         let adapters = [None, adapter(0), adapter(1), adapter(1)];
         let (mut expected, mut cancelled) = (HashMap::new(), HashMap::new());
         for (tokens, new, kind, scored, cancel, adapter) in requests {

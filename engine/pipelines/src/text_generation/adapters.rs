@@ -26,7 +26,7 @@ impl TextGenerator {
     /// [`LoraError::status`] is what MAX calls it. Then it is as if it was never asked for.
     pub fn load_adapter(&mut self, name: &str, files: &AdapterFiles) -> Result<(), LoraError> {
         // Loaded anew, it may be another: nothing that an earlier one left in the cache is its own.
-        let number = self.scheduler.new_beginning();
+        let number = self.scheduler.new_cache_salt();
         let is_used = |slot| self.scheduler.uses_adapter(slot);
         self.model.load_adapter(name, files, number, is_used)
     }

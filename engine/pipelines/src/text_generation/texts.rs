@@ -11,7 +11,7 @@ use crate::{
     checkpoint::ModelFiles,
     log_probabilities::TokenScore,
     request::{FinishReason, Request, RequestId},
-    scheduler::Drawn,
+    scheduler::SampledToken,
     stoppable_text::StoppableText,
 };
 
@@ -176,7 +176,7 @@ impl TextGenerator {
     }
 
     /// What a token is to its request's text.
-    fn event(&mut self, drawn: Drawn) -> TextEvent {
+    fn event(&mut self, drawn: SampledToken) -> TextEvent {
         let mut event = TextEvent {
             id: drawn.id,
             token: Some(drawn.token).filter(|_| drawn.finish != Some(FinishReason::Stop)),

@@ -11,7 +11,7 @@ use wisp_shaders::{
 };
 
 use crate::{Dims, Model, SessionError};
-use wisp_compiler::{Call, Place};
+use wisp_compiler::{BufferRef, Call};
 use wisp_device::Device;
 
 /// What a call is given.
@@ -153,7 +153,7 @@ impl Operands<'_> {
     /// The outermost dimension of an input or buffer.
     fn outermost(&self, binding: usize) -> Option<u32> {
         let place = self.call.bindings.get(binding.checked_sub(1)?)?;
-        let Place::Input(input) = place else {
+        let BufferRef::Input(input) = place else {
             return None;
         };
         let program = self.model.program();

@@ -162,7 +162,7 @@ fn write_part(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wisp_compiler::{Place, Size};
+    use wisp_compiler::{BufferRef, Size};
     use wisp_types::shape as dims;
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
             dtype: DType::U32,
             shape: dims![2u64, 8u64],
             elements: Size::fixed(16),
-            place: Place::Slot(0),
+            place: BufferRef::Slot(0),
         };
         let words: Vec<u32> = (0..16).collect();
         let options = |style| PrintOptions {

@@ -20,7 +20,7 @@ use crate::{
     Dims, Model, SessionError,
     run::{Run, call_params},
 };
-use wisp_compiler::{Made, Place, Size};
+use wisp_compiler::{BufferRef, Size, StageOutput};
 use wisp_device::{Device, DeviceError, Dispatch};
 use wisp_types::DType;
 
@@ -182,7 +182,11 @@ impl Steps<'_> {
     }
 
     /// Finds reads of what is not written, and fills what the step is to write.
-    fn before(&mut self, calls: std::ops::Range<usize>, made: &[Made]) -> Result<(), SessionError> {
+    fn before(
+        &mut self,
+        calls: std::ops::Range<usize>,
+        made: &[StageOutput],
+    ) -> Result<(), SessionError> {
         if !self.config.uninitialised {
             return Ok(());
         }
@@ -194,7 +198,7 @@ impl Steps<'_> {
             .iter()
             .flat_map(|call| &call.bindings);
         let gap = taken.into_iter().find_map(|place| match place {
-            Place::Slot(slot) => self.gaps.get(slot),
+            BufferRef::Slot(slot) => self.gaps.get(slot),
             _ => None,
         });
         if let Some(gap) = gap {
@@ -210,7 +214,7 @@ impl Steps<'_> {
         }
         for result in made.iter().filter(|result| result.fresh) {
             let elements = elements(&result.elements, self.dims);
-            if let Some(buffer) = self.model.memory.buffer(Place::Slot(result.slot)) {
+            if let Some(buffer) = self.model.memory.buffer(BufferRef::Slot(result.slot)) {
                 let bytes = PATTERN.to_le_bytes().repeat(elements);
                 self.device.write(buffer, 0, &bytes)?;
             }
@@ -222,12 +226,12 @@ impl Steps<'_> {
     async fn after(
         &mut self,
         calls: std::ops::Range<usize>,
-        made: &[Made],
+        made: &[StageOutput],
         for_nan: bool,
     ) -> Result<(), SessionError> {
         for result in made {
             let elements = elements(&result.elements, self.dims);
-            let Some(buffer) = self.model.memory.buffer(Place::Slot(result.slot)) else {
+            let Some(buffer) = self.model.memory.buffer(BufferRef::Slot(result.slot)) else {
                 continue;
             };
             if elements == 0 {
