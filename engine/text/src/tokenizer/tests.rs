@@ -17,7 +17,7 @@ mod metadata;
 
 /// The folder of shared test data, beside the checkout or where `WISP_SHARED` says.
 fn shared() -> Option<PathBuf> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared");
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let folder = std::env::var_os("WISP_SHARED").map_or_else(beside, PathBuf::from);
     let found = folder.join("data").is_dir();
     if !found {

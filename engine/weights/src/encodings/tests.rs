@@ -25,7 +25,7 @@ fn hex(text: &str) -> Vec<u8> {
 #[test]
 fn ggmls_dequantisation_vectors() {
     let shared = std::env::var("WISP_SHARED")
-        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared").into());
+        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared").into());
     let path = format!("{shared}/data/quants/dequant_vectors.json");
     let Ok(text) = std::fs::read_to_string(&path) else {
         println!("skipped: no {path}");
