@@ -19,7 +19,7 @@ use wisp_engine::{
 };
 use wisp_tests::{inside::session, kernels::noise, on_every_device, program::TestDevice};
 
-#[path = "../../../engine/examples/custom_op.rs"]
+#[path = "../../../../engine/examples/custom_op.rs"]
 #[allow(dead_code, reason = "its main function is for cargo")]
 mod example;
 
