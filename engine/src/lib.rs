@@ -90,7 +90,7 @@ pub mod device {
     pub use wisp_host as host;
 }
 #[cfg(not(target_arch = "wasm32"))]
-pub use wisp_files as disk_cache;
+pub use wisp_files as files;
 pub use wisp_graph::{self as graph, extension};
 pub use wisp_pipelines as pipelines;
 pub use wisp_session as session;

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use wisp_engine::pipelines::candle::CandleFiles;
 use wisp_engine::{
     device::{Device, DeviceInfo},
-    disk_cache::DiskCache,
+    files::DiskCache,
     pipelines::{
         ModelLimits, PipelineConfig, PipelineError, PipelineModel, SamplingParams, TextEncoder,
         checkpoint::{self, ModelFiles},
@@ -320,7 +320,7 @@ pub fn cache() -> Option<DiskCache> {
         Some(folder) => folder.into(),
         None => dirs::cache_dir()?.join("wisp"),
     };
-    Some(DiskCache::at(folder))
+    Some(DiskCache::new(folder))
 }
 
 /// A device in a few words.

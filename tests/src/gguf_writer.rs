@@ -2,12 +2,12 @@
 
 use wisp_engine::weights::Encoding;
 use wisp_engine::weights::encodings::swap_byte_order;
-use wisp_engine::weights::gguf::{GgufHeader, Value};
+use wisp_engine::weights::gguf::{GgufHeaderBuilder, Value};
 
 /// A GGUF file that is being put together.
 #[derive(Clone, Debug)]
 pub struct GgufWriter {
-    header: GgufHeader,
+    header: GgufHeaderBuilder,
     big_endian: bool,
     data: Vec<Vec<u8>>,
 }
@@ -16,7 +16,7 @@ impl GgufWriter {
     /// An empty file of a version (1 to 3) and byte order.
     pub fn new(version: u32, big_endian: bool) -> GgufWriter {
         GgufWriter {
-            header: GgufHeader::new(version, big_endian),
+            header: GgufHeaderBuilder::new(version, big_endian),
             big_endian,
             data: Vec::new(),
         }
@@ -40,7 +40,8 @@ impl GgufWriter {
         if self.big_endian {
             swap_byte_order(encoding, &mut data);
         }
-        self.raw_tensor(name, encoding.ggml(), shape, &data)
+        let ggml_type = encoding.ggml_type().expect("an encoding of files");
+        self.raw_tensor(name, ggml_type, shape, &data)
     }
 
     /// Adds a tensor of any `ggml_type`, true or not, with its bytes as they are.

@@ -199,7 +199,12 @@ fn tensors_that_overflow_or_lie_outside() {
     ];
     for shape in huge {
         let file = header(&[])
-            .raw_tensor("token_embd.weight", Encoding::F32.ggml(), shape, &[0; 64])
+            .raw_tensor(
+                "token_embd.weight",
+                Encoding::F32.ggml_type().unwrap(),
+                shape,
+                &[0; 64],
+            )
             .write();
         refused(&format!("a tensor of {shape:?}"), &file);
     }

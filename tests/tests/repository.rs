@@ -10,6 +10,7 @@ use wisp_engine::{
     pipelines::{
         HuggingFaceRepo, PipelineConfig, RepoType,
         SupportedEncoding::{self, bfloat16, float32, q4_k, q6_k, q8_0},
+        WeightDType,
         WeightsFormat::{self, Gguf, PyTorch, Safetensors},
         huggingface_repo::quietly,
     },
@@ -259,7 +260,7 @@ fn devices_and_types() {
             .len(),
         1
     );
-    assert_eq!(config.dtype(), Some(Dtype::U8));
+    assert_eq!(config.dtype(), Some(WeightDType::U8));
     config.quantization_encoding = None;
     assert_eq!(config.dtype(), None);
     if Path::new("/proc/meminfo").exists() {

@@ -254,7 +254,7 @@ fn the_cache_keeps_them_apart() {
     let folder = tempfile::tempdir().unwrap();
     let graph = product("kept", Encoding::F32, 3, 64);
     let encoding = |mode: &str| {
-        let cache = wisp_engine::disk_cache::DiskCache::at(folder.path());
+        let cache = wisp_engine::files::DiskCache::new(folder.path());
         let session = session(TestDevice::Host).with_cache(cache);
         session.enable_per_tensor_fp8_quantize(mode);
         let compiled = session.compile(&graph).unwrap();

@@ -314,7 +314,7 @@ impl Engine {
             chat: tokenizer.is_some_and(|tokenizer| tokenizer.chat_template(None).is_some()),
             vocab_size: self.files.model_spec.spec.vocab_size,
             max_length: limits.max_length,
-            weight_bytes: self.files.checkpoint.file_bytes(),
+            weight_bytes: self.files.checkpoint.byte_len(),
             device: self.device.info(),
         };
         Ok(serde_json::to_string(&info).map_err(Failure::from)?)

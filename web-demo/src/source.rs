@@ -81,7 +81,7 @@ impl RemoteFile for Source {
         self.file.name()
     }
 
-    fn bytes(&self) -> u64 {
+    fn byte_len(&self) -> u64 {
         // Whole, and below 2^53.
         self.file.size() as u64
     }

@@ -5,7 +5,7 @@ use std::{borrow::Cow, ops::Range};
 use wisp_engine::{
     device::BoxFuture,
     graph::{Dim, Graph, ValueKind},
-    weights::{Encoding, Stored, TensorInfo, WeightError, WeightSource},
+    weights::{Encoding, StoredEncoding, TensorInfo, WeightError, WeightSource},
 };
 
 /// The weights that a graph names. Any source of numbers can be one: a file, a server, a formula.
@@ -22,7 +22,7 @@ impl Seeded {
             let shape: Vec<u64> = value.shape.0.iter().filter_map(Dim::fixed).collect();
             TensorInfo {
                 name: value.name.clone(),
-                stored: Stored::Encoding(Encoding::F32),
+                stored: StoredEncoding::Supported(Encoding::F32),
                 len: 4 * shape.iter().product::<u64>(),
                 shape,
                 file: 0,

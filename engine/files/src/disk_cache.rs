@@ -20,15 +20,16 @@ const MOST_BYTES: u64 = 256 << 20;
 /// A folder of files that can be made again.
 ///
 /// ```
-/// use wisp_engine::{device::Device, disk_cache::DiskCache, session::InferenceSession};
+/// use wisp_files::{CacheEntry, DiskCache};
 ///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # fn main() -> std::io::Result<()> {
 /// # let folder = tempfile::tempdir()?;
 /// # let folder = folder.path();
-/// let cache = DiskCache::at(folder).with_limit(64 << 20);
-/// // What this session compiles, the next one finds.
-/// let session = InferenceSession::new(Device::host(1)?).with_cache(cache);
-/// # let _ = session;
+/// let cache = DiskCache::new(folder).with_limit(64 << 20);
+/// let name = CacheEntry::Program.file_name("3f2a");
+/// assert_eq!(cache.read(&name), None);
+/// cache.write(&name, b"compiled");
+/// assert_eq!(cache.read(&name).as_deref(), Some(&b"compiled"[..]));
 /// # Ok(())
 /// # }
 /// ```
@@ -39,8 +40,8 @@ pub struct DiskCache {
 }
 
 /// Writes a file so that at its place there is at any time either all of it or what was there before.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    write_whole_with(path, |part| fs::write(part, bytes))
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_atomic_with(path, |part| fs::write(part, bytes))
 }
 
 /// The same for who has no bytes yet: `write` is given a file beside `path` to write to, which is moved there
@@ -49,7 +50,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 ///
 /// Those of `write`; if the file cannot be made or moved. There is nothing of it then.
-pub fn write_whole_with<E: From<io::Error>>(
+pub fn write_atomic_with<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&Path) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -94,9 +95,40 @@ fn is_own(_data: &fs::Metadata) -> bool {
     true
 }
 
-/// How the names of a cache's files end; others in its folder are not its own.
-pub const PROGRAM: &str = ".program";
-pub const PIPELINES: &str = ".pipelines";
+/// What a file of the cache holds, which the end of its name says.
+///
+/// The cache only deletes files of these kinds: anything else in its folder stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheEntry {
+    /// A compiled program.
+    Program,
+    /// A driver's compiled pipelines.
+    Pipelines,
+}
+
+impl CacheEntry {
+    /// Every kind.
+    const ALL: [CacheEntry; 2] = [CacheEntry::Program, CacheEntry::Pipelines];
+
+    fn suffix(self) -> &'static str {
+        match self {
+            CacheEntry::Program => ".program",
+            CacheEntry::Pipelines => ".pipelines",
+        }
+    }
+
+    /// Returns the file name of the entry with this key.
+    pub fn file_name(self, key: &str) -> String {
+        format!("{key}{}", self.suffix())
+    }
+
+    /// True if a file name is that of an entry, of any kind.
+    fn is_entry(file_name: &str) -> bool {
+        CacheEntry::ALL
+            .iter()
+            .any(|kind| file_name.ends_with(kind.suffix()))
+    }
+}
 
 /// How the names of files begin that are being written.
 const TEMPORARY: &str = ".wisp-part-";
@@ -106,7 +138,7 @@ const ABANDONED_SECONDS: u64 = 3600;
 
 impl DiskCache {
     /// A cache in a folder of its own, which need not exist yet.
-    pub fn at(folder: impl Into<PathBuf>) -> DiskCache {
+    pub fn new(folder: impl Into<PathBuf>) -> DiskCache {
         DiskCache {
             folder: folder.into(),
             most_bytes: MOST_BYTES,
@@ -180,7 +212,7 @@ impl DiskCache {
                 if age > ABANDONED_SECONDS {
                     let _ = fs::remove_file(entry.path());
                 }
-            } else if name.ends_with(PROGRAM) || name.ends_with(PIPELINES) {
+            } else if CacheEntry::is_entry(&name) {
                 files.push((modified, data.len(), entry.path()));
             }
         }
@@ -204,7 +236,7 @@ mod tests {
     #[test]
     fn what_is_written_is_found_until_it_is_damaged() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = DiskCache::at(folder.path().join("deep/er"));
+        let cache = DiskCache::new(folder.path().join("deep/er"));
         assert_eq!(cache.read("a"), None);
         cache.write("a", b"contents");
         assert_eq!(cache.read("a").unwrap(), b"contents");
@@ -227,13 +259,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "old").unwrap();
-        let failed = write_whole_with(&path, |part| {
+        let failed = write_atomic_with(&path, |part| {
             fs::write(part, "half")?;
             Err(io::Error::other("full"))
         });
         assert_eq!(failed.unwrap_err().to_string(), "full");
         assert_eq!(fs::read(&path).unwrap(), b"old");
-        write_whole(&path, b"new").unwrap();
+        write_atomic(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -241,7 +273,7 @@ mod tests {
     #[test]
     fn the_folder_stays_below_its_size() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = DiskCache::at(folder.path()).with_limit(1000);
+        let cache = DiskCache::new(folder.path()).with_limit(1000);
         let long_ago = |name: &str, seconds| {
             let file = File::options()
                 .write(true)
@@ -278,7 +310,7 @@ mod tests {
     fn what_others_can_write_is_not_believed() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
-        let cache = DiskCache::at(folder.path().join("own"));
+        let cache = DiskCache::new(folder.path().join("own"));
         cache.write("a.program", b"contents");
         let file = cache.folder().join("a.program");
         let set = |path: &Path, mode| {
@@ -299,7 +331,7 @@ mod tests {
     #[test]
     fn writers_at_once_leave_one_whole_file() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = DiskCache::at(folder.path());
+        let cache = DiskCache::new(folder.path());
         std::thread::scope(|scope| {
             for writer in 0..4u8 {
                 let cache = &cache;

@@ -4,4 +4,4 @@
 
 mod disk_cache;
 
-pub use disk_cache::{DiskCache, PIPELINES, PROGRAM, write_whole, write_whole_with};
+pub use disk_cache::{CacheEntry, DiskCache, write_atomic, write_atomic_with};

@@ -464,7 +464,7 @@ impl TensorOp {
                             first.shape, next.shape
                         ));
                     }
-                    let sum = size.plus(&next.shape.0[axis]);
+                    let sum = size.checked_add(&next.shape.0[axis]);
                     size = sum.ok_or("the result is too large")?;
                 }
                 (first.dtype, replaced(&first.shape, axis, &[size]))

@@ -9,7 +9,7 @@ use wisp_shaders::CacheFormat;
 use super::buffer::HostBuffer;
 use super::error::HostError;
 use wisp_types::Encoding;
-use wisp_weights::encodings::Planes;
+use wisp_weights::blocks::Planes;
 
 /// A range of a buffer under a binding number.
 #[derive(Clone, Debug)]

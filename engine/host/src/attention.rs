@@ -11,7 +11,7 @@ use super::error::HostError;
 use super::flash;
 use super::math::{axpy_in, dot_in, exp_sum};
 use super::paged::{Pages, Shape, Sight};
-use wisp_weights::encodings::{Lanes, simd, with_lanes};
+use wisp_weights::blocks::{Simd, simd, with_simd};
 
 /// The widest head, as in the kernels.
 pub(super) const MAX_HEAD_DIM: u32 = 256;
@@ -181,12 +181,12 @@ impl Rows<'_> {
 simd! {
     /// One token and the query heads of one KV head; a few positions at a time.
     fn one_token(call: &Attention, t: usize, kv_head: usize, out: &mut [f32]) {
-        with_lanes!(L => one_token_in::<L>(call, t, kv_head, out))
+        with_simd!(S => one_token_in::<S>(call, t, kv_head, out))
     }
 }
 
 #[inline(always)]
-fn one_token_in<L: Lanes>(call: &Attention, t: usize, kv_head: usize, out: &mut [f32]) {
+fn one_token_in<S: Simd>(call: &Attention, t: usize, kv_head: usize, out: &mut [f32]) {
     const POSITIONS: usize = 64;
     let head_dim = call.head_dim();
     let [sequence, position] = call.pages.index[t].map(|i| i as usize);
@@ -207,12 +207,12 @@ fn one_token_in<L: Lanes>(call: &Attention, t: usize, kv_head: usize, out: &mut 
             let mut scores = [0.0; POSITIONS];
             let scores = &mut scores[..count];
             for (i, score) in scores.iter_mut().enumerate() {
-                *score = cap(dot_in::<L>(q, keys.get(i)) * call.p.scale, call.p.softcap);
+                *score = cap(dot_in::<S>(q, keys.get(i)) * call.p.scale, call.p.softcap);
             }
             let fade = exp_sum(scores, greatest, total);
             out.iter_mut().for_each(|out| *out *= fade);
             for (i, weight) in scores.iter().enumerate() {
-                axpy_in::<L>(*weight, values.get(i), out);
+                axpy_in::<S>(*weight, values.get(i), out);
             }
         }
     }

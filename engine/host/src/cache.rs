@@ -3,7 +3,7 @@
 use half::f16;
 use wisp_shaders::CacheFormat;
 
-use wisp_weights::encodings::{Lanes, simd, with_lanes};
+use wisp_weights::blocks::{Simd, simd, with_simd};
 
 /// Elements of a block of q8_0.
 const BLOCK: usize = 32;
@@ -81,12 +81,12 @@ fn encode_block(block: &[f32], words: &mut [u32]) -> f16 {
 simd! {
     /// The elements of the heads that begin at these words of a cache: `out` is `[starts, head_dim]`.
     pub(super) fn decode(heads: Heads, cache: &[u32], starts: &[usize], out: &mut [f32]) {
-        with_lanes!(L => decode_in::<L>(heads, cache, starts, out))
+        with_simd!(S => decode_in::<S>(heads, cache, starts, out))
     }
 }
 
 #[inline(always)]
-fn decode_in<L: Lanes>(heads: Heads, cache: &[u32], starts: &[usize], out: &mut [f32]) {
+fn decode_in<S: Simd>(heads: Heads, cache: &[u32], starts: &[usize], out: &mut [f32]) {
     for (start, out) in starts.iter().zip(out.chunks_exact_mut(heads.head_dim)) {
         let words = &cache[*start..start + heads.words];
         match heads.format {
@@ -95,35 +95,35 @@ fn decode_in<L: Lanes>(heads: Heads, cache: &[u32], starts: &[usize], out: &mut 
                     *out = f32::from_bits(*word);
                 }
             }
-            CacheFormat::F16 => decode_halves::<L>(words, out),
-            CacheFormat::Q8_0 => decode_blocks::<L>(words, out),
+            CacheFormat::F16 => decode_halves::<S>(words, out),
+            CacheFormat::Q8_0 => decode_blocks::<S>(words, out),
         }
     }
 }
 
 #[inline(always)]
-fn decode_halves<L: Lanes>(words: &[u32], out: &mut [f32]) {
+fn decode_halves<S: Simd>(words: &[u32], out: &mut [f32]) {
     let (vectors, rest) = out.as_chunks_mut::<16>();
     let (groups, rest_words) = words.split_at(8 * vectors.len());
     for (words, out) in groups.as_chunks::<8>().0.iter().zip(vectors) {
-        L::store(L::from_f16(bytemuck::cast_ref(words)), out);
+        S::store(S::load_f16(bytemuck::cast_ref(words)), out);
     }
     for (i, out) in rest.iter_mut().enumerate() {
-        *out = L::half((rest_words[i / 2] >> (16 * (i % 2))) as u16);
+        *out = S::f16_to_f32((rest_words[i / 2] >> (16 * (i % 2))) as u16);
     }
 }
 
 #[inline(always)]
-fn decode_blocks<L: Lanes>(words: &[u32], out: &mut [f32]) {
+fn decode_blocks<S: Simd>(words: &[u32], out: &mut [f32]) {
     let (quads, scales) = words.split_at(out.len().div_ceil(4));
     let bytes: &[u8] = bytemuck::cast_slice(quads);
     for (i, (out, bytes)) in out.chunks_mut(BLOCK).zip(bytes.chunks(BLOCK)).enumerate() {
-        let scale = L::half((scales[i / 2] >> (16 * (i % 2))) as u16);
+        let scale = S::f16_to_f32((scales[i / 2] >> (16 * (i % 2))) as u16);
         if let (([a, b], []), Ok(bytes)) = (out.as_chunks_mut::<16>(), bytes.try_into()) {
-            let scale = L::splat(scale);
-            let [low, high] = L::from_i8(L::bytes(bytes));
-            L::store(L::mul(low, scale), a);
-            L::store(L::mul(high, scale), b);
+            let scale = S::splat(scale);
+            let [low, high] = S::i8_to_f32(S::load_bytes(bytes));
+            S::store(S::mul(low, scale), a);
+            S::store(S::mul(high, scale), b);
             continue;
         }
         for (out, byte) in out.iter_mut().zip(bytes) {

@@ -2,25 +2,25 @@
 //! decoded in registers and multiplied with every vector.
 
 use wisp_types::encoding::BLOCK;
-use wisp_weights::encodings::{AHEAD, Lanes, Packed, Planes, simd, with_lanes};
+use wisp_weights::blocks::{BlockEncoding, Planes, SCALES_AHEAD, Simd, simd, with_simd};
 
 /// The most vectors at once: their sums stay in registers.
 pub(super) const MAX_VECTORS: usize = 4;
 
 simd! {
     /// `out[i][t] = dot(row first + i, x[t])`, for vectors of whole blocks.
-    pub(super) fn dots<E: Packed, const T: usize>(
+    pub(super) fn dots<E: BlockEncoding, const T: usize>(
         planes: Planes,
         first: usize,
         x: [&[f32]; T],
         out: &mut [[f32; T]],
     ) {
-        with_lanes!(L => dots_in::<E, L, T>(planes, first, x, out))
+        with_simd!(S => dots_in::<E, S, T>(planes, first, x, out))
     }
 }
 
 #[inline(always)]
-fn dots_in<E: Packed, L: Lanes, const T: usize>(
+fn dots_in<E: BlockEncoding, S: Simd, const T: usize>(
     planes: Planes,
     first: usize,
     x: [&[f32]; T],
@@ -28,25 +28,25 @@ fn dots_in<E: Packed, L: Lanes, const T: usize>(
 ) {
     let x = x.map(|x| x.as_chunks::<BLOCK>().0);
     let blocks = x[0].len();
-    let mut factors = [E::Factor::default(); AHEAD];
+    let mut factors = [E::Scales::default(); SCALES_AHEAD];
     for (i, out) in out.iter_mut().enumerate() {
         let row = (first + i) * blocks;
-        let mut sums = [[L::splat(0.0); 2]; T];
-        for start in (0..blocks).step_by(AHEAD) {
-            let count = AHEAD.min(blocks - start);
-            E::factors::<L>(planes, row + start, &mut factors[..count]);
+        let mut sums = [[S::splat(0.0); 2]; T];
+        for start in (0..blocks).step_by(SCALES_AHEAD) {
+            let count = SCALES_AHEAD.min(blocks - start);
+            E::load_scales::<S>(planes, row + start, &mut factors[..count]);
             let x = x.map(|x| &x[start..start + count]);
             for (b, factor) in factors[..count].iter().enumerate() {
-                let w = E::weights::<L>(planes, row + start + b, factor);
+                let w = E::load_weights::<S>(planes, row + start + b, factor);
                 for t in 0..T {
                     let (halves, _) = x[t][b].as_chunks::<16>();
-                    sums[t][0] = L::mul_add(w[0], L::load(&halves[0]), sums[t][0]);
-                    sums[t][1] = L::mul_add(w[1], L::load(&halves[1]), sums[t][1]);
+                    sums[t][0] = S::mul_add(w[0], S::load(&halves[0]), sums[t][0]);
+                    sums[t][1] = S::mul_add(w[1], S::load(&halves[1]), sums[t][1]);
                 }
             }
         }
         for t in 0..T {
-            out[t] = L::total(L::add(sums[t][0], sums[t][1]));
+            out[t] = S::reduce_add(S::add(sums[t][0], sums[t][1]));
         }
     }
 }

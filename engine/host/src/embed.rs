@@ -6,10 +6,10 @@ use wisp_shaders::params::EmbedParams;
 use super::args::{Args, size};
 use super::error::HostError;
 use wisp_types::encoding::BLOCK;
-use wisp_weights::encodings::{Packed, load_blocks};
+use wisp_weights::blocks::{BlockEncoding, dequantize_blocks};
 
 /// The twin of `embed.wgsl`.
-pub(super) fn embed<E: Packed>(args: &Args) -> Result<(), HostError> {
+pub(super) fn embed<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
     let p: EmbedParams = args.params()?;
     let (rows, cols) = (p.rows as usize, p.cols as usize);
     let planes = args.planes(E::ENCODING, 3, rows, cols)?;
@@ -34,10 +34,10 @@ pub(super) fn embed<E: Packed>(args: &Args) -> Result<(), HostError> {
                 return;
             }
             let (whole, rest) = out.split_at_mut(cols / BLOCK * BLOCK);
-            load_blocks::<E>(planes, row * blocks, whole);
+            dequantize_blocks::<E>(planes, row * blocks, whole);
             if !rest.is_empty() {
                 let mut last = [0.0; BLOCK];
-                load_blocks::<E>(planes, row * blocks + blocks - 1, &mut last);
+                dequantize_blocks::<E>(planes, row * blocks + blocks - 1, &mut last);
                 rest.copy_from_slice(&last[..rest.len()]);
             }
             out.iter_mut().for_each(|out| *out *= p.scale);

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::attention::{Attention, cap};
 use super::math::exp_sum;
 use super::panel::{self, STRIDE, TOKENS as LANES, add_rows};
-use wisp_weights::encodings::simd;
+use wisp_weights::blocks::simd;
 
 /// Queries of a block: tokens times the heads that share a KV head.
 pub(super) const ROWS: usize = panel::ROWS;

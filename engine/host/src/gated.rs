@@ -6,7 +6,7 @@ use wisp_shaders::params::GatedParams;
 use super::args::{Args, size};
 use super::error::HostError;
 use super::math::exp;
-use wisp_weights::encodings::simd;
+use wisp_weights::blocks::simd;
 
 /// The twin of `gated.wgsl`.
 pub(super) fn gated(args: &Args) -> Result<(), HostError> {

@@ -54,7 +54,7 @@ pub use buffer::{HostBuffer, OutOfBounds, OutOfMemory};
 pub use error::HostError;
 
 use wisp_types::Encoding;
-use wisp_weights::encodings::with_encoding;
+use wisp_weights::blocks::with_encoding;
 
 /// Runs one op on its arguments. Every variant of an op has the same twin.
 pub type Twin = fn(&Args) -> Result<(), HostError>;
@@ -70,7 +70,7 @@ pub fn twin(op: &str) -> Option<Twin> {
             "rope_kv_write" => return Some(rope_kv_write::rope_kv_write),
             _ => {}
         }
-        let encoding = Encoding::on_devices().find(|encoding| encoding.name() == name)?;
+        let encoding = Encoding::device_encodings().find(|encoding| encoding.name() == name)?;
         return match op {
             "embed" => Some(with_encoding!(encoding, E => embed::embed::<E>)),
             "matmul" => Some(with_encoding!(encoding, E => matmul::matmul::<E>)),

@@ -1,6 +1,6 @@
 //! Functions of one number and of vectors, written so that LLVM makes vectors of loops over them.
 
-use wisp_weights::encodings::{Lanes, Portable, simd, with_lanes};
+use wisp_weights::blocks::{Portable, Simd, simd, with_simd};
 
 /// `e^x` to within 2 units in the last place; 0 where that is subnormal.
 ///
@@ -39,37 +39,37 @@ pub(super) fn exp(x: f32) -> f32 {
 simd! {
     /// The sum of `a[i] * b[i]` over the shorter of both.
     pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
-        with_lanes!(L => dot_in::<L>(a, b))
+        with_simd!(S => dot_in::<S>(a, b))
     }
 }
 
 /// [`dot`], inlined into a function of `simd!`.
 #[inline(always)]
-pub(super) fn dot_in<L: Lanes>(a: &[f32], b: &[f32]) -> f32 {
+pub(super) fn dot_in<S: Simd>(a: &[f32], b: &[f32]) -> f32 {
     let len = a.len().min(b.len());
     let (a, a_rest) = a[..len].as_chunks::<16>();
     let (b, b_rest) = b[..len].as_chunks::<16>();
     let (a_pairs, a) = a.as_chunks::<2>();
     let (b_pairs, b) = b.as_chunks::<2>();
-    let mut sums = [L::splat(0.0); 2];
+    let mut sums = [S::splat(0.0); 2];
     for (a, b) in a_pairs.iter().zip(b_pairs) {
-        sums[0] = L::mul_add(L::load(&a[0]), L::load(&b[0]), sums[0]);
-        sums[1] = L::mul_add(L::load(&a[1]), L::load(&b[1]), sums[1]);
+        sums[0] = S::mul_add(S::load(&a[0]), S::load(&b[0]), sums[0]);
+        sums[1] = S::mul_add(S::load(&a[1]), S::load(&b[1]), sums[1]);
     }
     for (a, b) in a.iter().zip(b) {
-        sums[0] = L::mul_add(L::load(a), L::load(b), sums[0]);
+        sums[0] = S::mul_add(S::load(a), S::load(b), sums[0]);
     }
     let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    L::total(L::add(sums[0], sums[1])) + rest
+    S::reduce_add(S::add(sums[0], sums[1])) + rest
 }
 
 /// `y += factor * x`, inlined into a function of `simd!`.
 #[inline(always)]
-pub(super) fn axpy_in<L: Lanes>(factor: f32, x: &[f32], y: &mut [f32]) {
+pub(super) fn axpy_in<S: Simd>(factor: f32, x: &[f32], y: &mut [f32]) {
     let (x, x_rest) = x.as_chunks::<16>();
     let (y, y_rest) = y.as_chunks_mut::<16>();
     for (x, y) in x.iter().zip(y) {
-        L::store(L::mul_add(L::splat(factor), L::load(x), L::load(y)), y);
+        S::store(S::mul_add(S::splat(factor), S::load(x), S::load(y)), y);
     }
     for (x, y) in x_rest.iter().zip(y_rest) {
         *y += factor * x;
@@ -112,7 +112,7 @@ pub(super) fn exp_sum(scores: &mut [f32], greatest: &mut f32, total: &mut f32) -
 /// The sum of 16 numbers, by halves.
 #[inline(always)]
 fn sum(values: &[f32; 16]) -> f32 {
-    Portable::total(*values)
+    Portable::reduce_add(*values)
 }
 
 #[cfg(test)]

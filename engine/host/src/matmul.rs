@@ -8,7 +8,7 @@ use super::dot::{MAX_VECTORS, dots};
 use super::error::HostError;
 use super::panel;
 use wisp_types::encoding::BLOCK;
-use wisp_weights::encodings::{Packed, Planes};
+use wisp_weights::blocks::{BlockEncoding, Planes};
 
 /// Rows of a task for few tokens.
 const ROWS: usize = 16;
@@ -29,7 +29,7 @@ struct Matmul<'a> {
 }
 
 /// The twin of `matmul.wgsl`.
-pub(super) fn matmul<E: Packed>(args: &Args) -> Result<(), HostError> {
+pub(super) fn matmul<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
     let p: MatmulParams = args.params()?;
     let (rows, cols) = (p.rows as usize, p.cols as usize);
     let blocks = cols.div_ceil(BLOCK);
@@ -93,7 +93,7 @@ pub(super) fn pad(x: &[f32], cols: usize) -> Vec<f32> {
 impl Matmul<'_> {
     /// Each block is decoded in registers, once for up to four tokens. `out` has the rows of each
     /// token.
-    fn few_tokens<E: Packed>(&self, out: Vec<&mut [f32]>) {
+    fn few_tokens<E: BlockEncoding>(&self, out: Vec<&mut [f32]>) {
         let mut tasks: Vec<Vec<&mut [f32]>> = Vec::new();
         tasks.resize_with(self.rows.div_ceil(ROWS), Vec::new);
         for out in out {
@@ -118,7 +118,7 @@ impl Matmul<'_> {
             });
     }
 
-    fn dots<E: Packed, const T: usize>(
+    fn dots<E: BlockEncoding, const T: usize>(
         &self,
         first: usize,
         x: [&[f32]; T],
@@ -135,7 +135,7 @@ impl Matmul<'_> {
     }
 
     /// Rows are decoded into a scratch panel, which is multiplied with packed panels of tokens.
-    fn many_tokens<E: Packed>(&self, mut out: Vec<&mut [f32]>) {
+    fn many_tokens<E: BlockEncoding>(&self, mut out: Vec<&mut [f32]>) {
         let width = self.x[0].len();
         // Several tasks a thread, so that they end together.
         let tasks = 4 * rayon::current_num_threads();

@@ -8,13 +8,13 @@ use super::dot::dots;
 use super::error::HostError;
 use super::matmul::pad;
 use wisp_types::encoding::BLOCK;
-use wisp_weights::encodings::Packed;
+use wisp_weights::blocks::BlockEncoding;
 
 /// Rows of a task.
 const ROWS: usize = 16;
 
 /// The twin of `matmul.wgsl` with `experts`.
-pub(super) fn matmul_experts<E: Packed>(args: &Args) -> Result<(), HostError> {
+pub(super) fn matmul_experts<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
     let p: MatmulExpertsParams = args.params()?;
     let (rows, cols, share) = (p.rows as usize, p.cols as usize, p.share as usize);
     let blocks = cols.div_ceil(BLOCK);

@@ -5,32 +5,32 @@ use wisp_shaders::params::MeasureParams;
 
 use super::args::Args;
 use super::error::HostError;
-use wisp_weights::encodings::{Lanes, simd, with_lanes};
+use wisp_weights::blocks::{Simd, simd, with_simd};
 
 /// Elements that one task reads.
 const CHUNK: usize = 1 << 16;
 
 simd! {
     fn sum(x: &[f32]) -> f32 {
-        with_lanes!(L => sum_in::<L>(x))
+        with_simd!(S => sum_in::<S>(x))
     }
 }
 
 #[inline(always)]
-fn sum_in<L: Lanes>(x: &[f32]) -> f32 {
+fn sum_in<S: Simd>(x: &[f32]) -> f32 {
     // Four chains, so that none waits for itself.
-    let mut sums = [L::splat(0.0); 4];
+    let mut sums = [S::splat(0.0); 4];
     for quad in x.as_chunks::<64>().0 {
         for (sum, lanes) in sums.iter_mut().zip(quad.as_chunks::<16>().0) {
-            *sum = L::add(*sum, L::load(lanes));
+            *sum = S::add(*sum, S::load(lanes));
         }
     }
-    total::<L>(&sums)
+    total::<S>(&sums)
 }
 
 #[inline(always)]
-fn total<L: Lanes>(sums: &[L::Floats]) -> f32 {
-    sums.iter().map(|sum| L::total(*sum)).sum()
+fn total<S: Simd>(sums: &[S::Floats]) -> f32 {
+    sums.iter().map(|sum| S::reduce_add(*sum)).sum()
 }
 
 /// The sum of each part of the buffer; parts are shared out over the threads.
@@ -45,21 +45,21 @@ pub(super) fn measure_read(args: &Args) -> Result<(), HostError> {
 
 simd! {
     fn fma(seed: f32, factor: f32, rounds: u32) -> f32 {
-        with_lanes!(L => fma_in::<L>(seed, factor, rounds))
+        with_simd!(S => fma_in::<S>(seed, factor, rounds))
     }
 }
 
 #[inline(always)]
-fn fma_in<L: Lanes>(seed: f32, factor: f32, rounds: u32) -> f32 {
+fn fma_in<S: Simd>(seed: f32, factor: f32, rounds: u32) -> f32 {
     // Eight chains of sixteen lanes, so that none waits for itself.
-    let (seed, factor) = (L::splat(seed), L::splat(factor));
+    let (seed, factor) = (S::splat(seed), S::splat(factor));
     let mut chains = [seed; 8];
     for _ in 0..rounds {
         for chain in &mut chains {
-            *chain = L::mul_add(*chain, factor, seed);
+            *chain = S::mul_add(*chain, factor, seed);
         }
     }
-    total::<L>(&chains)
+    total::<S>(&chains)
 }
 
 /// As many operations as the kernel: `128 * len` for each invocation.

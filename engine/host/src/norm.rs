@@ -6,7 +6,7 @@ use wisp_shaders::params::NormParams;
 use super::args::{Args, size};
 use super::error::HostError;
 use super::math::dot;
-use wisp_weights::encodings::simd;
+use wisp_weights::blocks::simd;
 
 /// Which norm.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use wisp_types::encoding::BLOCK;
-use wisp_weights::encodings::{Lanes, Packed, Planes, load_blocks_in, simd};
+use wisp_weights::blocks::{BlockEncoding, Planes, Simd, dequantize_blocks_inline, simd};
 
 /// Columns that are multiplied at once.
 pub(super) const DEPTH: usize = 512;
@@ -56,7 +56,7 @@ pub(super) struct Part<'a> {
 
 simd! {
     /// Adds to `outs[t][i]` the product of row `first + i` and token `t`, over `depth` columns.
-    pub(super) fn multiply<E: Packed>(
+    pub(super) fn multiply<E: BlockEncoding>(
         part: Part,
         packed: &[[f32; TOKENS]],
         depth: usize,
@@ -65,19 +65,19 @@ simd! {
     ) {
         multiversion::target::match_target! {
             "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma+f16c" => {
-                multiply_in::<E, wisp_weights::encodings::Avx512, 12, 2>(part, packed, depth, scratch, outs)
+                multiply_in::<E, wisp_weights::blocks::Avx512, 12, 2>(part, packed, depth, scratch, outs)
             },
             "x86_64+avx2+fma+f16c" => {
-                multiply_in::<E, wisp_weights::encodings::Avx2, 6, 1>(part, packed, depth, scratch, outs)
+                multiply_in::<E, wisp_weights::blocks::Avx2, 6, 1>(part, packed, depth, scratch, outs)
             },
-            _ => multiply_in::<E, wisp_weights::encodings::Portable, 2, 1>(part, packed, depth, scratch, outs),
+            _ => multiply_in::<E, wisp_weights::blocks::Portable, 2, 1>(part, packed, depth, scratch, outs),
         }
     }
 }
 
 /// With tiles of `R` rows and `V` vectors of 16 tokens.
 #[inline(always)]
-fn multiply_in<E: Packed, L: Lanes, const R: usize, const V: usize>(
+fn multiply_in<E: BlockEncoding, S: Simd, const R: usize, const V: usize>(
     part: Part,
     packed: &[[f32; TOKENS]],
     depth: usize,
@@ -89,12 +89,12 @@ fn multiply_in<E: Packed, L: Lanes, const R: usize, const V: usize>(
         let count = ROWS.min(rows - at);
         for (i, row) in scratch.chunks_exact_mut(STRIDE).take(count).enumerate() {
             let block = ((part.first + at + i) * part.width + part.start) / BLOCK;
-            load_blocks_in::<E, L>(part.planes, block, &mut row[..depth]);
+            dequantize_blocks_inline::<E, S>(part.planes, block, &mut row[..depth]);
         }
         for (panel, outs) in packed.chunks_exact(depth).zip(outs.chunks_mut(TOKENS)) {
             for i in (0..count).step_by(R) {
                 for v in (0..outs.len().div_ceil(16)).step_by(V) {
-                    let tile = tile::<L, R, V>(&scratch[i * STRIDE..], panel, v);
+                    let tile = tile::<S, R, V>(&scratch[i * STRIDE..], panel, v);
                     add_tile(&tile, &mut outs[16 * v..], at + i, R.min(count - i));
                 }
             }
@@ -114,18 +114,18 @@ simd! {
     ) {
         multiversion::target::match_target! {
             "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma+f16c" => {
-                add_rows_in::<wisp_weights::encodings::Avx512, 12, 2>(scratch, rows, packed, depth, tokens, outs)
+                add_rows_in::<wisp_weights::blocks::Avx512, 12, 2>(scratch, rows, packed, depth, tokens, outs)
             },
             "x86_64+avx2+fma+f16c" => {
-                add_rows_in::<wisp_weights::encodings::Avx2, 6, 1>(scratch, rows, packed, depth, tokens, outs)
+                add_rows_in::<wisp_weights::blocks::Avx2, 6, 1>(scratch, rows, packed, depth, tokens, outs)
             },
-            _ => add_rows_in::<wisp_weights::encodings::Portable, 2, 1>(scratch, rows, packed, depth, tokens, outs),
+            _ => add_rows_in::<wisp_weights::blocks::Portable, 2, 1>(scratch, rows, packed, depth, tokens, outs),
         }
     }
 }
 
 #[inline(always)]
-fn add_rows_in<L: Lanes, const R: usize, const V: usize>(
+fn add_rows_in<S: Simd, const R: usize, const V: usize>(
     scratch: &[f32],
     rows: usize,
     packed: &[[f32; TOKENS]],
@@ -136,7 +136,7 @@ fn add_rows_in<L: Lanes, const R: usize, const V: usize>(
     for (first, panel) in (0..tokens).step_by(TOKENS).zip(packed.chunks_exact(depth)) {
         for i in (0..rows).step_by(R) {
             for v in (0..TOKENS.min(tokens - first).div_ceil(16)).step_by(V) {
-                let tile = tile::<L, R, V>(&scratch[i * STRIDE..], panel, v);
+                let tile = tile::<S, R, V>(&scratch[i * STRIDE..], panel, v);
                 let at = first + 16 * v;
                 let count = (16 * V).min(tokens - at);
                 for (out, row) in outs[i..].iter_mut().zip(&tile) {
@@ -152,28 +152,28 @@ fn add_rows_in<L: Lanes, const R: usize, const V: usize>(
 
 /// The sums of `R` rows of the scratch with the tokens of `V` vectors of a panel from `v` on.
 #[inline(always)]
-fn tile<L: Lanes, const R: usize, const V: usize>(
+fn tile<S: Simd, const R: usize, const V: usize>(
     rows: &[f32],
     panel: &[[f32; TOKENS]],
     v: usize,
 ) -> [[[f32; 16]; V]; R] {
     let rows: [&[f32]; R] = std::array::from_fn(|r| &rows[r * STRIDE..][..panel.len()]);
-    let mut sums = [[L::splat(0.0); V]; R];
+    let mut sums = [[S::splat(0.0); V]; R];
     for (k, tokens) in panel.iter().enumerate() {
         let (vectors, _) = tokens.as_chunks::<16>();
-        let x: [L::Floats; V] = std::array::from_fn(|i| L::load(&vectors[(v + i) % 2]));
+        let x: [S::Floats; V] = std::array::from_fn(|i| S::load(&vectors[(v + i) % 2]));
         for r in 0..R {
             // SAFETY: every row is as long as the panel.
-            let w = L::splat(unsafe { *rows[r].get_unchecked(k) });
+            let w = S::splat(unsafe { *rows[r].get_unchecked(k) });
             for i in 0..V {
-                sums[r][i] = L::mul_add(w, x[i], sums[r][i]);
+                sums[r][i] = S::mul_add(w, x[i], sums[r][i]);
             }
         }
     }
     let mut out = [[[0.0; 16]; V]; R];
     for r in 0..R {
         for i in 0..V {
-            L::store(sums[r][i], &mut out[r][i]);
+            S::store(sums[r][i], &mut out[r][i]);
         }
     }
     out

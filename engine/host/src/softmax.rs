@@ -6,7 +6,7 @@ use wisp_shaders::params::RowsParams;
 use super::args::{Args, size};
 use super::error::HostError;
 use super::math::exp;
-use wisp_weights::encodings::simd;
+use wisp_weights::blocks::simd;
 
 /// The twin of `softmax.wgsl`.
 pub(super) fn softmax(args: &Args) -> Result<(), HostError> {

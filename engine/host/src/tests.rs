@@ -31,7 +31,7 @@ fn every_op_has_its_twin() {
     ] {
         assert!(twin(op).is_some(), "{op}");
     }
-    for encoding in Encoding::on_devices() {
+    for encoding in Encoding::device_encodings() {
         assert!(twin(&format!("matmul.{}", encoding.name())).is_some());
         assert!(twin(&format!("matmul_experts.{}", encoding.name())).is_some());
         assert!(twin(&format!("embed.{}", encoding.name())).is_some());

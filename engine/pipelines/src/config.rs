@@ -35,7 +35,7 @@ pub(crate) use weights::COMPANIONS;
 #[cfg(not(target_arch = "wasm32"))]
 pub use wisp_hub::RepoType;
 pub use wisp_types::UnknownChoice;
-pub use wisp_weights::{SupportedEncoding, WeightsFormat};
+pub use wisp_weights::{SupportedEncoding, WeightDType, WeightsFormat};
 
 /// How a model is loaded and run. The fields are those of MAX's `PipelineConfig`, with its defaults;
 /// [`Self::help`] says what each does.
@@ -214,7 +214,7 @@ impl PipelineConfig {
 
     /// The numbers that the weights are made of, if `quantization_encoding` says: bytes, where they
     /// are quantised.
-    pub fn dtype(&self) -> Option<safetensors::Dtype> {
+    pub fn dtype(&self) -> Option<WeightDType> {
         Some(self.quantization_encoding?.dtype())
     }
 

@@ -77,7 +77,7 @@ pub use sampling::{SamplingError, SamplingParams};
 pub use text_encoder::{EncodeError, EncodeOptions, Pooling, TextEncoder};
 #[cfg(not(target_arch = "wasm32"))]
 pub use wisp_hub::{self as huggingface_repo, HuggingFaceRepo, RepoError, RepoType};
-pub use wisp_weights::{SupportedEncoding, WeightsFormat};
+pub use wisp_weights::{SupportedEncoding, WeightDType, WeightsFormat};
 
 /// What can go wrong between a checkpoint and its text.
 #[derive(Debug, thiserror::Error)]

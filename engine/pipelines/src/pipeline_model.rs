@@ -11,7 +11,7 @@ use wisp_types::Capabilities;
 
 use super::{
     Adapter, ConfigError, LogProbabilities, LoraManager, ModelLimits, PipelineConfig,
-    PipelineError, SupportedEncoding, checkpoint::ModelFiles,
+    PipelineError, SupportedEncoding, WeightDType, checkpoint::ModelFiles,
 };
 
 /// Of which tokens a model computes logits.
@@ -186,7 +186,7 @@ pub trait PipelineModel: Sized {
     fn encoding(&self) -> Option<SupportedEncoding>;
 
     /// The numbers that the weights are made of: bytes, where they are quantised.
-    fn dtype(&self) -> Option<safetensors::Dtype> {
+    fn dtype(&self) -> Option<WeightDType> {
         Some(self.encoding()?.dtype())
     }
 

@@ -321,6 +321,6 @@ mod file {
         if !head.is_empty() && !bytes.starts_with(&head) {
             return at(path, Err(ArtefactError::Taken));
         }
-        at(path, wisp_files::write_whole(path, bytes))
+        at(path, wisp_files::write_atomic(path, bytes))
     }
 }

@@ -241,7 +241,7 @@ fn size_of(sizes: &[(&str, u64)], name: &str) -> Option<u64> {
 
 /// A shape with the sizes of its symbolic dimensions. Those that a model runs with are all known.
 fn shape_of(shape: &Shape, sizes: &[(&str, u64)]) -> Vec<u64> {
-    let size = |dim: &Dim| dim.size(|name| size_of(sizes, name)).unwrap_or(0);
+    let size = |dim: &Dim| dim.resolve(|name| size_of(sizes, name)).unwrap_or(0);
     shape.0.iter().map(size).collect()
 }
 
@@ -258,7 +258,7 @@ fn fits<'a>(port: &'a Port, tensor: &Tensor, sizes: &mut Vec<(&'a str, u64)>) ->
         },
         // What is not known yet may be later, or is missed when the model runs.
         Dim::Sum(_) => {
-            let known = dim.size(|name| size_of(sizes, name));
+            let known = dim.resolve(|name| size_of(sizes, name));
             known.is_none_or(|known| known == *size)
         }
     };

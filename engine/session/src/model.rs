@@ -133,7 +133,7 @@ impl Model {
 
     /// The size of a dimension in a run.
     pub(super) fn size_of(&self, dim: &Dim, dims: &Dims) -> Option<u64> {
-        dim.size(|name| {
+        dim.resolve(|name| {
             let at = self.program.dims.iter().position(|dim| dim == name)?;
             dims.0.get(at).copied()
         })

@@ -180,7 +180,7 @@ fn name(graph: &Graph, target: &Capabilities, switches: Switches) -> String {
     let what = postcard::to_stdvec(&(graph, target, switches)).unwrap_or_default();
     let parts = super::artefact::identity().into_iter().chain([what]);
     let key = wisp_types::digest(parts);
-    format!("{key}{}", wisp_files::PROGRAM)
+    wisp_files::CacheEntry::Program.file_name(&key)
 }
 
 #[cfg(not(target_arch = "wasm32"))]

@@ -11,7 +11,7 @@ pub enum Dim {
     Fixed(u64),
     /// Known when the program runs; the same name is the same size everywhere.
     Symbol(String),
-    /// A sum of such, as [`Dim::plus`] makes it.
+    /// A sum of such, as [`Dim::checked_add`] makes it.
     Sum(DimSum),
 }
 
@@ -34,7 +34,7 @@ impl Dim {
     }
 
     /// The dimension as a sum.
-    pub fn sum(&self) -> DimSum {
+    pub fn to_sum(&self) -> DimSum {
         let (terms, constant) = match self {
             Dim::Fixed(size) => (Vec::new(), *size),
             Dim::Symbol(name) => (vec![(name.clone(), 1)], 0),
@@ -44,8 +44,8 @@ impl Dim {
     }
 
     /// The size, from those of the names; `None` if one is not known or it overflows.
-    pub fn size(&self, known: impl Fn(&str) -> Option<u64>) -> Option<u64> {
-        let sum = self.sum();
+    pub fn resolve(&self, known: impl Fn(&str) -> Option<u64>) -> Option<u64> {
+        let sum = self.to_sum();
         let add = |all: u64, (name, times): &(String, u64)| {
             all.checked_add(known(name)?.checked_mul(*times)?)
         };
@@ -55,15 +55,15 @@ impl Dim {
     /// Both together; `None` if that overflows.
     ///
     /// ```
-    /// use wisp_engine::graph::Dim;
+    /// use wisp_types::Dim;
     ///
-    /// let both = Dim::from("past").plus(&Dim::from("new")).expect("no overflow");
+    /// let both = Dim::from("past").checked_add(&Dim::from("new")).expect("no overflow");
     /// assert_eq!(both.to_string(), "new + past");
-    /// assert_eq!(both.plus(&Dim::from(3)), Dim::from(3).plus(&both));
-    /// assert_eq!(Dim::from(2).plus(&Dim::from(3)), Some(Dim::from(5)));
+    /// assert_eq!(both.checked_add(&Dim::from(3)), Dim::from(3).checked_add(&both));
+    /// assert_eq!(Dim::from(2).checked_add(&Dim::from(3)), Some(Dim::from(5)));
     /// ```
-    pub fn plus(&self, other: &Dim) -> Option<Dim> {
-        let (mut sum, more) = (self.sum(), other.sum());
+    pub fn checked_add(&self, other: &Dim) -> Option<Dim> {
+        let (mut sum, more) = (self.to_sum(), other.to_sum());
         sum.constant = sum.constant.checked_add(more.constant)?;
         for (name, times) in more.terms {
             match sum.terms.binary_search_by(|(known, _)| known.cmp(&name)) {
@@ -141,7 +141,7 @@ mod tests {
         /// However a sum is put together, it is the same dimension.
         #[test]
         fn sums_have_one_form(dims in prop::collection::vec(dim(), 1..8)) {
-            let add = |sum: Dim, dim: &Dim| sum.plus(dim).expect("no overflow");
+            let add = |sum: Dim, dim: &Dim| sum.checked_add(dim).expect("no overflow");
             let left = dims.iter().fold(Dim::Fixed(0), add);
             let right = dims.iter().rev().fold(Dim::Fixed(0), add);
             prop_assert_eq!(&left, &right);

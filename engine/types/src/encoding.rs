@@ -92,14 +92,14 @@ const TABLE: [Row; 16] = [
 
 impl Encoding {
     /// Every encoding of files, in the order of their declaration.
-    pub fn all() -> impl Iterator<Item = Encoding> {
+    pub fn file_encodings() -> impl Iterator<Item = Encoding> {
         let rows = TABLE.iter().filter(|row| row.ggml != NO_FILES);
         rows.map(|row| row.encoding)
     }
 
     /// Every encoding that kernels read: those of files, and what weights may become while they are
     /// loaded.
-    pub fn on_devices() -> impl Iterator<Item = Encoding> {
+    pub fn device_encodings() -> impl Iterator<Item = Encoding> {
         TABLE.iter().map(|row| row.encoding)
     }
 
@@ -113,16 +113,16 @@ impl Encoding {
     }
 
     /// The encoding of a `ggml_type`, if Wisp has it.
-    pub fn from_ggml(ggml_type: u32) -> Option<Encoding> {
+    pub fn from_ggml_type(ggml_type: u32) -> Option<Encoding> {
         TABLE
             .iter()
             .find(|row| row.ggml == ggml_type && ggml_type != NO_FILES)
             .map(|row| row.encoding)
     }
 
-    /// The encoding's `ggml_type`; one that nothing has if no file has the encoding.
-    pub fn ggml(self) -> u32 {
-        self.row().ggml
+    /// The encoding's `ggml_type`; `None` for an encoding that no file has.
+    pub fn ggml_type(self) -> Option<u32> {
+        Some(self.row().ggml).filter(|ggml_type| *ggml_type != NO_FILES)
     }
 
     /// Weights in one block of a file; a row's columns must be a multiple of it.
@@ -178,7 +178,7 @@ mod tests {
     fn the_table_is_in_the_enums_order() {
         for (i, row) in TABLE.iter().enumerate() {
             assert_eq!(row.encoding as usize, i, "{}", row.name);
-            let found = Encoding::from_ggml(row.ggml);
+            let found = Encoding::from_ggml_type(row.ggml);
             assert_eq!(found, (row.ggml != NO_FILES).then_some(row.encoding));
         }
     }

@@ -11,7 +11,7 @@ use super::gguf::Gguf;
 use super::pytorch;
 use super::remote::Remote;
 use super::safetensors::Safetensors;
-use super::{FormatError, Stored, TensorInfo, WeightError};
+use super::{FormatError, StoredEncoding, TensorInfo, WeightError};
 use wisp_types::BoxFuture;
 
 /// Where weights come from: files, memory, or a network.
@@ -55,7 +55,7 @@ impl FileBytes {
     /// The file's length in bytes.
     fn file_len(&self) -> u64 {
         match self {
-            FileBytes::Remote(remote) => remote.bytes(),
+            FileBytes::Remote(remote) => remote.byte_len(),
             at_hand => at_hand.len() as u64,
         }
     }
@@ -281,7 +281,7 @@ impl Checkpoint {
     }
 
     /// Bytes of all files together.
-    pub fn file_bytes(&self) -> u64 {
+    pub fn byte_len(&self) -> u64 {
         self.files.iter().map(|file| file.bytes.file_len()).sum()
     }
 
@@ -376,7 +376,7 @@ impl TensorInfo {
     /// The encoding by which bytes must be swapped when they are read, if they must.
     fn swapped_encoding(&self) -> Option<super::Encoding> {
         match self.stored {
-            Stored::Encoding(encoding) if self.big_endian => Some(encoding),
+            StoredEncoding::Supported(encoding) if self.big_endian => Some(encoding),
             _ => None,
         }
     }

@@ -190,7 +190,7 @@ pub enum FormatError {
 
 /// The encodings that Wisp computes with, for error messages.
 fn supported() -> String {
-    let names: Vec<_> = Encoding::all().map(|e| e.to_string()).collect();
+    let names: Vec<_> = Encoding::file_encodings().map(|e| e.to_string()).collect();
     names.join(", ")
 }
 

@@ -6,7 +6,7 @@
 //! their [`Encoding`]. Files are not trusted: one that contradicts itself is an error that says where.
 //!
 //! ```
-//! use wisp_engine::weights::{Checkpoint, Encoding, WeightSource, encodings};
+//! use wisp_weights::{Checkpoint, Encoding, WeightSource, encodings};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../native-demo/model/wisp-tiny.gguf");
@@ -27,6 +27,16 @@
 //! the program has, [`Views`] are parts of another source's tensors or what is computed of them, and the
 //! example `bert_encoder` has a source of its own that makes its numbers up.
 
+/// Packed blocks for the host's kernels; unstable, for Wisp's own crates.
+#[doc(hidden)]
+pub mod blocks {
+    #[cfg(target_arch = "x86_64")]
+    pub use crate::encodings::{Avx2, Avx512};
+    pub use crate::encodings::{
+        BlockEncoding, Planes, Portable, SCALES_AHEAD, Simd, dequantize_blocks,
+        dequantize_blocks_inline, simd, with_encoding, with_simd,
+    };
+}
 mod checkpoint;
 pub mod encodings;
 mod error;
@@ -50,8 +60,8 @@ pub use checkpoint::{Checkpoint, FileBytes, Header, WeightSource};
 pub use error::{FormatError, WeightError};
 pub use memory::MemoryWeights;
 pub use remote::{Remote, RemoteFile};
-pub use supported_encoding::SupportedEncoding;
-pub use tensor::{Stored, TensorInfo};
+pub use supported_encoding::{SupportedEncoding, WeightDType};
+pub use tensor::{StoredEncoding, TensorInfo};
 pub use views::{View, Views};
 pub use weights_format::WeightsFormat;
 pub use wisp_types::Encoding;

@@ -2,19 +2,19 @@
 
 use std::{borrow::Cow, collections::HashMap, ops::Range};
 
-use super::{Encoding, Stored, TensorInfo, WeightError, WeightSource};
+use super::{Encoding, StoredEncoding, TensorInfo, WeightError, WeightSource};
 use wisp_types::BoxFuture;
 
 /// Named tensors in memory; none at first, which is what a graph without weights needs.
 ///
 /// ```
-/// use wisp_engine::weights::{MemoryWeights, WeightSource};
+/// use wisp_weights::{MemoryWeights, WeightSource};
 ///
 /// let mut weights = MemoryWeights::default();
 /// weights.insert("bias", &[3], &[0.5, 1.0, -2.0])?;
 /// assert_eq!(weights.find("bias").map(|tensor| tensor.len), Some(12));
 /// assert!(weights.insert("other", &[2, 2], &[1.0]).is_err());
-/// # Ok::<(), wisp_engine::weights::WeightError>(())
+/// # Ok::<(), wisp_weights::WeightError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemoryWeights {
@@ -67,7 +67,7 @@ impl MemoryWeights {
         };
         let info = TensorInfo {
             name: name.into(),
-            stored: Stored::Encoding(encoding),
+            stored: StoredEncoding::Supported(encoding),
             shape: shape.to_vec(),
             file: 0,
             offset: 0,

@@ -60,7 +60,7 @@ impl Checkpoint {
     /// # Errors
     ///
     /// As [`Self::open`].
-    pub fn open_all(paths: &[impl AsRef<Path>]) -> Result<Checkpoint, WeightError> {
+    pub fn open_files(paths: &[impl AsRef<Path>]) -> Result<Checkpoint, WeightError> {
         let Some(first) = paths.first().map(AsRef::as_ref) else {
             return Checkpoint::from_files(PlainFormat::Safetensors, Vec::new(), None);
         };

@@ -20,7 +20,7 @@ pub trait RemoteFile: Send + Sync {
     fn name(&self) -> String;
 
     /// Its length in bytes.
-    fn bytes(&self) -> u64;
+    fn byte_len(&self) -> u64;
 
     /// Bytes `range` of it, exactly as many.
     ///
@@ -38,8 +38,8 @@ pub struct Remote {
 
 impl Remote {
     /// Bytes of the file.
-    pub(super) fn bytes(&self) -> u64 {
-        self.file.bytes()
+    pub(super) fn byte_len(&self) -> u64 {
+        self.file.byte_len()
     }
 
     /// Bytes of a tensor that was kept.
@@ -109,7 +109,7 @@ fn remote(file: Arc<dyn RemoteFile>) -> File {
 }
 
 async fn gguf_header(file: &dyn RemoteFile) -> Result<Gguf, WeightError> {
-    let len = file.bytes();
+    let len = file.byte_len();
     let mut reader = GgufReader::new(Limits {
         file_len: Some(len),
         ..Limits::default()
@@ -158,7 +158,7 @@ async fn open_gguf(files: Vec<Arc<dyn RemoteFile>>) -> Result<Checkpoint, Weight
 async fn open_safetensors(files: Vec<Arc<dyn RemoteFile>>) -> Result<Checkpoint, WeightError> {
     let mut parsed = Vec::new();
     for file in files {
-        let len = file.bytes();
+        let len = file.byte_len();
         let head = read(&*file, 0..len.min(HEAD_BYTES)).await?;
         let in_file = |error: super::FormatError| error.in_file(file.name());
         let end = Safetensors::header_bytes(&head, Some(len)).map_err(in_file)?;
@@ -203,7 +203,7 @@ mod tests {
             self.0.into()
         }
 
-        fn bytes(&self) -> u64 {
+        fn byte_len(&self) -> u64 {
             self.1.len() as u64
         }
 
@@ -245,7 +245,7 @@ mod tests {
             let remote = open(vec![InMemory(name, bytes)]).unwrap();
             let local = Checkpoint::from_bytes(name, bytes).unwrap();
             assert_eq!(remote.tensors(), local.tensors(), "{name}");
-            assert_eq!(remote.file_bytes(), local.file_bytes());
+            assert_eq!(remote.byte_len(), local.byte_len());
             for tensor in local.tensors() {
                 for range in [0..tensor.len, tensor.len / 3..tensor.len / 2] {
                     let read = pollster::block_on(remote.read(&tensor.name, range.clone()));

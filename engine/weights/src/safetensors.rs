@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::error::FormatError;
 use super::sniff::looks_like;
-use super::tensor::{Stored, TensorInfo};
+use super::tensor::{StoredEncoding, TensorInfo};
 use super::{Encoding, WeightError};
 
 /// Bytes of the header's length, with which a file starts.
@@ -137,11 +137,11 @@ fn check_length(
     }
 }
 
-fn stored(dtype: Dtype) -> Stored {
-    Stored::Unsupported(match dtype {
-        Dtype::F32 => return Stored::Encoding(Encoding::F32),
-        Dtype::F16 => return Stored::Encoding(Encoding::F16),
-        Dtype::BF16 => return Stored::Encoding(Encoding::BF16),
+fn stored(dtype: Dtype) -> StoredEncoding {
+    StoredEncoding::Unsupported(match dtype {
+        Dtype::F32 => return StoredEncoding::Supported(Encoding::F32),
+        Dtype::F16 => return StoredEncoding::Supported(Encoding::F16),
+        Dtype::BF16 => return StoredEncoding::Supported(Encoding::BF16),
         Dtype::BOOL => "BOOL",
         Dtype::F4 => "F4",
         Dtype::F6_E2M3 => "F6_E2M3",

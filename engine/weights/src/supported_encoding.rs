@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use safetensors::Dtype;
-
-use crate::{Checkpoint, Stored, WeightSource};
+use crate::{Checkpoint, StoredEncoding, WeightSource};
 use wisp_types::Encoding;
 use wisp_types::choices;
 
@@ -39,6 +37,20 @@ const FLOAT_NAMES: &[(&str, SupportedEncoding)] = &[
     ("bf16", SupportedEncoding::bfloat16),
 ];
 
+/// The element type of a weight tensor's storage, as [`SupportedEncoding::dtype`] reports it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WeightDType {
+    /// IEEE single precision.
+    F32,
+    /// IEEE half precision.
+    F16,
+    /// bfloat16: the upper half of a single.
+    BF16,
+    /// Bytes: the blocks of a quantised encoding.
+    U8,
+}
+
 impl SupportedEncoding {
     /// The encoding as the weights' readers know it.
     pub fn encoding(self) -> Encoding {
@@ -67,13 +79,13 @@ impl SupportedEncoding {
         (!encoding.is_float()).then_some(encoding)
     }
 
-    /// The numbers that tensors of this encoding are made of: bytes, where it is quantised.
-    pub fn dtype(self) -> Dtype {
+    /// The element type of tensors in this encoding: bytes if it is quantised, as in MAX.
+    pub fn dtype(self) -> WeightDType {
         match self {
-            SupportedEncoding::float32 => Dtype::F32,
-            SupportedEncoding::float16 => Dtype::F16,
-            SupportedEncoding::bfloat16 => Dtype::BF16,
-            _ => Dtype::U8,
+            SupportedEncoding::float32 => WeightDType::F32,
+            SupportedEncoding::float16 => WeightDType::F16,
+            SupportedEncoding::bfloat16 => WeightDType::BF16,
+            _ => WeightDType::U8,
         }
     }
 
@@ -101,7 +113,8 @@ impl SupportedEncoding {
     pub fn of(checkpoint: &Checkpoint) -> Option<SupportedEncoding> {
         let mut counts: BTreeMap<Encoding, usize> = BTreeMap::new();
         for tensor in checkpoint.tensors() {
-            if let (Stored::Encoding(encoding), 2..) = (tensor.stored, tensor.shape.len()) {
+            if let (StoredEncoding::Supported(encoding), 2..) = (tensor.stored, tensor.shape.len())
+            {
                 *counts.entry(encoding).or_default() += 1;
             }
         }
@@ -139,15 +152,18 @@ mod tests {
 
     #[test]
     fn every_encoding_has_a_name_and_back() {
-        assert_eq!(Encoding::all().count(), SupportedEncoding::ALL.len());
-        for encoding in Encoding::all() {
+        assert_eq!(
+            Encoding::file_encodings().count(),
+            SupportedEncoding::ALL.len()
+        );
+        for encoding in Encoding::file_encodings() {
             let supported = SupportedEncoding::from(encoding);
             assert_eq!(supported.encoding(), encoding);
             assert_eq!(
                 supported.quantization_encoding().is_none(),
                 encoding.is_float()
             );
-            let quantised = supported.dtype() == Dtype::U8;
+            let quantised = supported.dtype() == WeightDType::U8;
             assert_eq!(quantised, !encoding.is_float());
         }
     }

@@ -6,18 +6,18 @@ use super::{Encoding, WeightError};
 
 /// How a file stores a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stored {
+pub enum StoredEncoding {
     /// In an encoding that Wisp computes with.
-    Encoding(Encoding),
+    Supported(Encoding),
     /// In another one, by its name. Such tensors may stand in a checkpoint; using one is an error.
     Unsupported(&'static str),
 }
 
-impl fmt::Display for Stored {
+impl fmt::Display for StoredEncoding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Stored::Encoding(encoding) => encoding.fmt(f),
-            Stored::Unsupported(name) => f.write_str(name),
+            StoredEncoding::Supported(encoding) => encoding.fmt(f),
+            StoredEncoding::Unsupported(name) => f.write_str(name),
         }
     }
 }
@@ -28,7 +28,7 @@ pub struct TensorInfo {
     /// Its name in the file.
     pub name: String,
     /// How it is stored.
-    pub stored: Stored,
+    pub stored: StoredEncoding,
     /// Its shape, row-major, outermost dimension first: `[rows, cols]`.
     pub shape: Vec<u64>,
     /// Which of the checkpoint's files it is in.
@@ -50,8 +50,8 @@ impl TensorInfo {
     /// If it is none that Wisp computes with.
     pub fn encoding(&self) -> Result<Encoding, WeightError> {
         match self.stored {
-            Stored::Encoding(encoding) => Ok(encoding),
-            Stored::Unsupported(name) => Err(WeightError::Unsupported {
+            StoredEncoding::Supported(encoding) => Ok(encoding),
+            StoredEncoding::Unsupported(name) => Err(WeightError::Unsupported {
                 tensor: self.name.clone(),
                 stored: name.into(),
             }),

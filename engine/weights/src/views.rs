@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, collections::HashMap, fmt, ops::Range};
 
-use super::{Stored, TensorInfo, WeightError, WeightSource};
+use super::{StoredEncoding, TensorInfo, WeightError, WeightSource};
 use wisp_types::BoxFuture;
 
 /// What a view is made of. Rows are those of the source's last dimension; a vector's are its elements.
@@ -12,7 +12,7 @@ pub enum View {
     /// Rows of one or several tensors of equal width, one after the other.
     Rows(Vec<(String, Range<u64>)>),
     /// Columns of a tensor `[cols, rows]` of floats, as rows `[rows, cols]`.
-    Columns(String, Range<u64>),
+    Transposed(String, Range<u64>),
 }
 
 /// A stretch of a view that stands in one piece in its source.
@@ -59,7 +59,7 @@ fn elements(shape: &[u64]) -> u64 {
 /// A checkpoint and its views, under their own names.
 ///
 /// ```
-/// use wisp_engine::weights::{MemoryWeights, View, Views, WeightSource};
+/// use wisp_weights::{MemoryWeights, View, Views, WeightSource};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut file = MemoryWeights::default();
@@ -100,7 +100,7 @@ impl<'a> Views<'a> {
     pub fn add(&mut self, name: &str, view: View, shape: &[u64]) -> Result<(), WeightError> {
         let (stored, origin) = match view {
             View::Rows(parts) => self.rows(name, &parts, shape)?,
-            View::Columns(tensor, columns) => self.columns(name, tensor, columns, shape)?,
+            View::Transposed(tensor, columns) => self.columns(name, tensor, columns, shape)?,
         };
         let len = match &origin {
             Origin::Runs(runs) => runs
@@ -127,13 +127,20 @@ impl<'a> Views<'a> {
         shape: &[u64],
         compute: impl Fn(Range<u64>) -> Vec<f32> + Send + Sync + 'static,
     ) {
-        let stored = Stored::Encoding(super::Encoding::F32);
+        let stored = StoredEncoding::Supported(super::Encoding::F32);
         let len = elements(shape).saturating_mul(4);
         let origin = Origin::Computed(Compute(Box::new(compute)));
         self.insert(name, stored, shape, len, origin);
     }
 
-    fn insert(&mut self, name: &str, stored: Stored, shape: &[u64], len: u64, origin: Origin) {
+    fn insert(
+        &mut self,
+        name: &str,
+        stored: StoredEncoding,
+        shape: &[u64],
+        len: u64,
+        origin: Origin,
+    ) {
         let info = TensorInfo {
             name: name.into(),
             stored,
@@ -151,7 +158,7 @@ impl<'a> Views<'a> {
         name: &str,
         parts: &[(String, Range<u64>)],
         shape: &[u64],
-    ) -> Result<(Stored, Origin), WeightError> {
+    ) -> Result<(StoredEncoding, Origin), WeightError> {
         let wrong = |tensor: &TensorInfo, problem: String| WeightError::View {
             view: name.into(),
             tensor: tensor.name.clone(),
@@ -215,7 +222,7 @@ impl<'a> Views<'a> {
         tensor: String,
         columns: Range<u64>,
         shape: &[u64],
-    ) -> Result<(Stored, Origin), WeightError> {
+    ) -> Result<(StoredEncoding, Origin), WeightError> {
         let info = self.source(&tensor)?;
         let encoding = info.encoding()?;
         let wrong = |problem: String| WeightError::View {
@@ -432,7 +439,7 @@ mod tests {
         let checkpoint = checkpoint();
         let mut views = Views::new(&checkpoint);
         views
-            .add("v", View::Columns("a".into(), 1..3), &[2, 4])
+            .add("v", View::Transposed("a".into(), 1..3), &[2, 4])
             .unwrap();
         let all = [1., 4., 7., 10., 2., 5., 8., 11.];
         for start in 0..=8 {
@@ -468,7 +475,7 @@ mod tests {
         refuse(rows("a", 0..2), &[3, 3], "2 rows, expected 3");
         refuse(rows("c", 0..2), &[2, 3], "c");
         refuse(View::Rows(Vec::new()), &[2, 3], "0 rows");
-        refuse(View::Columns("a".into(), 0..4), &[4, 4], "[4, 3]");
-        refuse(View::Columns("a".into(), 0..2), &[2, 3], "[4, 3]");
+        refuse(View::Transposed("a".into(), 0..4), &[4, 4], "[4, 3]");
+        refuse(View::Transposed("a".into(), 0..2), &[2, 3], "[4, 3]");
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use wisp_engine::{
     compiler::Program,
     device::measure::{Ceilings, ceilings},
-    disk_cache::DiskCache,
+    files::DiskCache,
     pipelines::{
         ModelLimits,
         benchmark::{Rate, Speed, Workload, speed, warm_up},
@@ -97,7 +97,7 @@ impl Starts {
         let folder = tempfile::tempdir()?;
         let start = || -> Result<StartTimes> {
             let session = InferenceSession::new(settings.device()?);
-            let session = session.with_cache(DiskCache::at(folder.path()));
+            let session = session.with_cache(DiskCache::new(folder.path()));
             let target = &session.device().info().capabilities;
             for graph in prepare::graphs(files, target, limits)? {
                 session.prepare(&session.compile(&graph)?)?;

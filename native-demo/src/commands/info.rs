@@ -133,7 +133,7 @@ fn report(
         "encoding": SupportedEncoding::of(&files.checkpoint),
         "parameters": parameters(encodings),
         "files": files.checkpoint.file_names().collect::<Vec<_>>(),
-        "file_bytes": files.checkpoint.file_bytes(),
+        "file_bytes": files.checkpoint.byte_len(),
         "encodings": encodings,
         "vocab_size": spec.vocab_size,
         "hidden_size": spec.hidden_size,
@@ -179,7 +179,7 @@ fn print(
         format!(
             "{:.1} M in {}",
             parameters(encodings) as f64 / 1e6,
-            size(files.checkpoint.file_bytes())
+            size(files.checkpoint.byte_len())
         ),
     );
     row(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::Args;
 use safetensors::{Dtype, tensor::TensorView};
-use wisp_engine::disk_cache;
+use wisp_engine::files;
 
 use super::TokenList;
 use crate::{
@@ -51,7 +51,7 @@ impl Logits {
                 part,
             )?)
         };
-        disk_cache::write_whole_with(&self.out, write)
+        files::write_atomic_with(&self.out, write)
             .with_context(|| format!("cannot write {}", self.out.display()))?;
         eprintln!(
             "wrote {} x {vocab} logits to {}",

@@ -94,7 +94,7 @@ fn another_device_is_told_what_it_lacks() {
 #[test]
 fn tensors_without_numbers_are_told() {
     let mut weights = Weights::new();
-    weights.0.get_mut("norm").unwrap().0.stored = Stored::Unsupported("I64");
+    weights.0.get_mut("norm").unwrap().0.stored = StoredEncoding::Unsupported("I64");
     let session = InferenceSession::new(Device::host(1).unwrap());
     let options = InitOptions {
         max_dims: [("tokens".to_string(), 3)].into(),

@@ -15,7 +15,7 @@ use wisp_engine::{
     },
     session::{CompiledModel, CompiledModule, InferenceSession, InitOptions, SessionError},
     shape,
-    weights::{Encoding, Stored, TensorInfo, WeightError, WeightSource},
+    weights::{Encoding, StoredEncoding, TensorInfo, WeightError, WeightSource},
 };
 use wisp_tests::{
     inside, on_every_device,
@@ -57,7 +57,7 @@ impl Weights {
         let tensor = |(name, encoding, shape, len): (&'static str, _, Vec<u64>, u64)| {
             let info = TensorInfo {
                 name: name.into(),
-                stored: Stored::Encoding(encoding),
+                stored: StoredEncoding::Supported(encoding),
                 shape,
                 file: 0,
                 offset: 0,

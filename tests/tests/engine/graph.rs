@@ -694,7 +694,7 @@ fn sums_of_symbolic_dimensions() {
 fn sums_before_their_parts() {
     let mut graph = Graph::new("sum first");
     let parts = ["past", "new"].map(Dim::from);
-    let sum = parts[0].plus(&parts[1]).unwrap();
+    let sum = parts[0].checked_add(&parts[1]).unwrap();
     let mask = graph.input("mask", DType::F32, Shape(vec![sum]));
     let past = graph.input("past", DType::F32, shape!["past"]);
     let new = graph.input("new", DType::F32, shape!["new"]);

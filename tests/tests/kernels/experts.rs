@@ -109,7 +109,7 @@ fn product(
 
 #[test]
 fn products() {
-    for encoding in Encoding::on_devices() {
+    for encoding in Encoding::device_encodings() {
         let cases: Vec<_> = SIZES
             .iter()
             .flat_map(|sizes| [false, true].map(|chunk| product(encoding, *sizes, chunk)))
@@ -123,7 +123,7 @@ proptest! {
 
     #[test]
     fn products_of_any_size(
-        encoding in prop::sample::select(Encoding::on_devices().collect::<Vec<_>>()),
+        encoding in prop::sample::select(Encoding::device_encodings().collect::<Vec<_>>()),
         tokens in 1usize..9,
         sizes in [1usize..5, 1..9, 1..90, 1..600],
         shared: bool,

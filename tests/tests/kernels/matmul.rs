@@ -45,7 +45,7 @@ fn matmul(encoding: Encoding, [tokens, rows, cols]: [usize; 3]) -> Case {
 
 #[test]
 fn matmuls() {
-    for encoding in Encoding::on_devices() {
+    for encoding in Encoding::device_encodings() {
         let cases: Vec<_> = SIZES.iter().map(|sizes| matmul(encoding, *sizes)).collect();
         check(&format!("matmul.{}", encoding.name()), &cases);
     }
@@ -64,7 +64,7 @@ proptest! {
 
     #[test]
     fn matmuls_of_any_size(
-        encoding in prop::sample::select(Encoding::on_devices().collect::<Vec<_>>()),
+        encoding in prop::sample::select(Encoding::device_encodings().collect::<Vec<_>>()),
         sizes in [1usize..40, 1..200, 1..600],
     ) {
         check_fitting(&format!("matmul.{}", encoding.name()), &[matmul(encoding, sizes)]);
@@ -73,7 +73,7 @@ proptest! {
 
 #[test]
 fn embeds() {
-    for encoding in Encoding::on_devices() {
+    for encoding in Encoding::device_encodings() {
         let cases = SIZES.iter().map(|&[tokens, rows, cols]| {
             let cols = cols.next_multiple_of(encoding.file_block_weights());
             let params = EmbedParams {

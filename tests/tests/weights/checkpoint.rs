@@ -22,7 +22,7 @@ fn refused(path: &Path, part: &str) {
 fn big_endian_tensors_read_as_little_endian_ones() {
     let little = Checkpoint::from_bytes("little", samples::everything(3, false)).unwrap();
     let big = Checkpoint::from_bytes("big", samples::everything(3, true)).unwrap();
-    for encoding in Encoding::all() {
+    for encoding in Encoding::file_encodings() {
         let name = encoding.name();
         let len = little.require(name).unwrap().len;
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use wisp_engine::weights::gguf::{Array, Gguf, GgufReader, Limits, Progress, Strings, Value};
-use wisp_engine::weights::{Encoding, FormatError, Stored};
+use wisp_engine::weights::{Encoding, FormatError, StoredEncoding};
 use wisp_tests::gguf_writer::GgufWriter;
 
 use crate::samples;
@@ -44,9 +44,9 @@ fn every_version_and_byte_order_reads_back_as_written() {
                 assert_eq!(gguf.metadata[key], value, "{key}");
             }
             assert_eq!(gguf.tensors.len(), 15);
-            for (tensor, encoding) in gguf.tensors.iter().zip(Encoding::all()) {
+            for (tensor, encoding) in gguf.tensors.iter().zip(Encoding::file_encodings()) {
                 assert_eq!(tensor.name, encoding.name());
-                assert_eq!(tensor.stored, Stored::Encoding(encoding));
+                assert_eq!(tensor.stored, StoredEncoding::Supported(encoding));
                 assert_eq!(tensor.shape, [2, 256]);
                 assert_eq!(tensor.len, 2 * encoding.file_row_bytes(256).unwrap());
                 assert_eq!(tensor.offset % 64, 0);

@@ -4,7 +4,7 @@
 use std::{fs, path::PathBuf};
 
 use proptest::prelude::*;
-use wisp_engine::weights::{Checkpoint, Encoding, Stored, WeightSource, pytorch};
+use wisp_engine::weights::{Checkpoint, Encoding, StoredEncoding, WeightSource, pytorch};
 use wisp_tests::pytorch_writer::{checkpoint, pickle, zip};
 
 /// A file beside `make.py`.
@@ -44,15 +44,15 @@ fn state_dicts_as_pythons_pickler_writes_them() {
             .iter()
             .map(|tensor| (tensor.name.as_str(), tensor.stored, tensor.shape.as_slice()))
             .collect();
-        let stored = Stored::Encoding;
-        let expected: [(&str, Stored, &[u64]); 7] = [
+        let stored = StoredEncoding::Supported;
+        let expected: [(&str, StoredEncoding, &[u64]); 7] = [
             ("matrix", stored(Encoding::F32), &[3, 2]),
             ("part", stored(Encoding::F32), &[2, 3]),
             ("shared", stored(Encoding::F32), &[12]),
             ("half", stored(Encoding::F16), &[3]),
             ("bfloat", stored(Encoding::BF16), &[1, 2]),
-            ("double", Stored::Unsupported("F64"), &[]),
-            ("steps", Stored::Unsupported("I64"), &[2]),
+            ("double", StoredEncoding::Unsupported("F64"), &[]),
+            ("steps", StoredEncoding::Unsupported("I64"), &[2]),
         ];
         assert_eq!(shapes, expected, "{name}");
         let all: Vec<f32> = (0..12).map(|i| i as f32 / 2.0).collect();
@@ -252,7 +252,7 @@ fn shards_with_an_index() {
     let checkpoint = Checkpoint::open(folder.path()).unwrap();
     assert_eq!(*checkpoint.bytes("b", 0..4).unwrap(), [1; 4]);
     let files = ["pytorch_model-0.bin", "pytorch_model-1.bin"].map(at);
-    assert_eq!(Checkpoint::open_all(&files).unwrap().tensors().len(), 2);
+    assert_eq!(Checkpoint::open_files(&files).unwrap().tensors().len(), 2);
     let index = r#"{"weight_map": {"b": "pytorch_model-0.bin"}}"#;
     fs::write(at("pytorch_model.bin.index.json"), index).unwrap();
     let error = Checkpoint::open(folder.path()).unwrap_err().to_string();

@@ -42,7 +42,7 @@ fn error(encoding: Encoding, weights: &[f32]) -> f64 {
 
 #[test]
 fn errors_are_as_small_as_the_bits_allow() {
-    for encoding in Encoding::on_devices() {
+    for encoding in Encoding::device_encodings() {
         for scale in [1.0, 0.02, 100.0] {
             let weights: Vec<_> = noise(256 * 64).iter().map(|x| x * scale).collect();
             let error = error(encoding, &weights);
@@ -59,7 +59,7 @@ fn odd_blocks() {
         weights[at] = value;
         weights
     };
-    for encoding in Encoding::on_devices() {
+    for encoding in Encoding::device_encodings() {
         assert_eq!(error(encoding, &[0.0; 256]), 0.0, "{encoding}: zeros");
         // A few bits hold one level exactly, but for the rounding of its scales.
         for weights in [
@@ -82,7 +82,7 @@ fn odd_blocks() {
 /// Every weight's place is right: one weight at a time stands out.
 #[test]
 fn each_weight_comes_back_at_its_place() {
-    for encoding in Encoding::on_devices() {
+    for encoding in Encoding::device_encodings() {
         for at in 0..256 {
             let mut weights = vec![0.0f32; 256];
             weights[at] = 1.0;
@@ -113,7 +113,7 @@ fn a_model_in_every_encoding() {
         let rows = tensor.shape.iter().product::<u64>() as usize / cols;
         dequantize(tensor.encoding().unwrap(), &bytes, rows, cols).unwrap()
     };
-    for encoding in Encoding::all() {
+    for encoding in Encoding::file_encodings() {
         let copy = Checkpoint::from_bytes("copy", requantize(&file, encoding)).unwrap();
         let (a, b) = (original.gguf().unwrap(), copy.gguf().unwrap());
         assert_eq!(a.metadata, b.metadata, "{encoding}");
@@ -186,7 +186,7 @@ fn searched_scales_are_better_than_extremes() {
 
 #[test]
 fn what_cannot_be_quantised_is_refused() {
-    for encoding in Encoding::on_devices() {
+    for encoding in Encoding::device_encodings() {
         let cols = encoding.file_block_weights();
         let done = encodings::quantize(encoding, &vec![0.5; 2 * cols]);
         match QUANTIZABLE.contains(&encoding) {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use wisp_engine::weights::safetensors::{Safetensors, SafetensorsIndex};
-use wisp_engine::weights::{Encoding, FormatError, Stored};
+use wisp_engine::weights::{Encoding, FormatError, StoredEncoding};
 
 use crate::samples::tiny_safetensors;
 
@@ -36,9 +36,14 @@ fn a_sound_file() {
         .map(|t| (t.name.as_str(), t.stored, t.shape.as_slice(), t.len))
         .collect();
     let expected = [
-        ("a", Stored::Encoding(Encoding::F32), &[2, 2][..], 16),
-        ("b", Stored::Encoding(Encoding::BF16), &[3][..], 6),
-        ("ids", Stored::Unsupported("I64"), &[1][..], 8),
+        (
+            "a",
+            StoredEncoding::Supported(Encoding::F32),
+            &[2, 2][..],
+            16,
+        ),
+        ("b", StoredEncoding::Supported(Encoding::BF16), &[3][..], 6),
+        ("ids", StoredEncoding::Unsupported("I64"), &[1][..], 8),
     ];
     assert_eq!(found, expected);
     let last = &parsed.tensors[2];

@@ -343,7 +343,7 @@ impl Lowering<'_> {
         if size == len || (size.fixed().is_some() && len.fixed().is_some()) {
             return;
         }
-        let (mut needed, mut available) = (len.sum(), size.sum());
+        let (mut needed, mut available) = (len.to_sum(), size.to_sum());
         for (_, times) in &mut needed.terms {
             *times = times.saturating_mul(step);
         }
@@ -375,7 +375,7 @@ impl Lowering<'_> {
             let from = (x, Size::fixed(0), strides);
             self.copy(node, &dims, from, (out, offset, out_strides.clone()))?;
             // The result's size was found without an overflow, and this is less.
-            start = start.plus(&dims[axis]).unwrap_or(start);
+            start = start.checked_add(&dims[axis]).unwrap_or(start);
         }
         Ok(())
     }

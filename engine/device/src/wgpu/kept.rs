@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use wisp_files::DiskCache;
+use wisp_files::{CacheEntry, DiskCache};
 use wisp_types::digest;
 
 /// A driver's cache of pipelines and the file that it is kept in.
@@ -32,7 +32,7 @@ impl KeptPipelines {
         let adapter = wgpu::util::pipeline_cache_key(info).filter(|_| can);
         let name = adapter.map(|adapter| {
             let key = digest([&adapter, &info.name, &info.driver, &info.driver_info]);
-            format!("{key}{}", wisp_files::PIPELINES)
+            CacheEntry::Pipelines.file_name(&key)
         });
         KeptPipelines {
             name,

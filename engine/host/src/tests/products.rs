@@ -62,7 +62,7 @@ fn weight_rows(
 }
 
 fn encodings() -> impl Strategy<Value = Encoding> {
-    proptest::sample::select(Encoding::on_devices().collect::<Vec<_>>())
+    proptest::sample::select(Encoding::device_encodings().collect::<Vec<_>>())
 }
 
 fn columns(encoding: Encoding, cols: usize) -> usize {

@@ -11,7 +11,7 @@ use std::{
 use futures_util::StreamExt;
 use hf_hub::HFError;
 
-use wisp_files::write_whole;
+use wisp_files::write_atomic;
 
 use super::{
     super::{OnTransfer, RepoFile, RepoInfo, Transfer},
@@ -80,7 +80,7 @@ impl Hub {
         if let Some(parent) = head.parent() {
             fs::create_dir_all(parent)?;
         }
-        write_whole(&head, commit.as_bytes())
+        write_atomic(&head, commit.as_bytes())
     }
 
     /// Waits until no other process downloads a content.

@@ -236,7 +236,9 @@ impl PipelineConfig {
     ///
     /// If they cannot be had, or are unsound.
     pub fn load_weights(&self, on_transfer: OnTransfer<'_>) -> Result<Checkpoint, PipelineError> {
-        Ok(Checkpoint::open_all(&self.download_weights(on_transfer)?)?)
+        Ok(Checkpoint::open_files(
+            &self.download_weights(on_transfer)?,
+        )?)
     }
 
     /// The model's `config.json`, with `max_seq_len` no more than `max_length`; `None` if the model
@@ -301,7 +303,7 @@ impl PipelineConfig {
         {
             return Ok(Tokenizer::from_dir(&folder)?);
         }
-        let checkpoint = Checkpoint::open_all(&located.download(force, on_transfer)?)?;
+        let checkpoint = Checkpoint::open_files(&located.download(force, on_transfer)?)?;
         Ok(checkpoint::tokenizer(&checkpoint)?)
     }
 
@@ -322,7 +324,7 @@ impl PipelineConfig {
             Some(folder) if self.weight_path.is_empty() && paths.len() > 1 => {
                 Checkpoint::open(folder)?
             }
-            _ => Checkpoint::open_all(&paths)?,
+            _ => Checkpoint::open_files(&paths)?,
         };
         Ok((located.name, checkpoint, folder))
     }

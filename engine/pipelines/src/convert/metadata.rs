@@ -8,7 +8,7 @@ use crate::{
 };
 use wisp_graph::NormKind;
 use wisp_types::Encoding;
-use wisp_weights::gguf::{Gguf, GgufHeader, Value};
+use wisp_weights::gguf::{Gguf, GgufHeaderBuilder, Value};
 
 /// Keys that say how the source was stored, not what it is.
 const OF_THE_FILE: [&str; 3] = [
@@ -29,7 +29,7 @@ const FILE_TYPES: [(Encoding, u32); 7] = [
 ];
 
 /// Says what most tensors are, if that is known.
-pub(super) fn file_type(header: &mut GgufHeader, encoding: Option<Encoding>) {
+pub(super) fn file_type(header: &mut GgufHeaderBuilder, encoding: Option<Encoding>) {
     let row = FILE_TYPES.iter().find(|row| Some(row.0) == encoding);
     if let Some((encoding, number)) = row {
         header.key("general.file_type", Value::U32(*number));
@@ -40,7 +40,7 @@ pub(super) fn file_type(header: &mut GgufHeader, encoding: Option<Encoding>) {
 }
 
 /// The source's metadata, but for what says how it was stored; parts come together.
-pub(super) fn copied(gguf: &Gguf, header: &mut GgufHeader) {
+pub(super) fn copied(gguf: &Gguf, header: &mut GgufHeaderBuilder) {
     for (key, value) in &gguf.metadata {
         if !OF_THE_FILE.contains(&key.as_str()) && !key.starts_with("split.") {
             header.key(key, value.clone());
@@ -49,7 +49,7 @@ pub(super) fn copied(gguf: &Gguf, header: &mut GgufHeader) {
 }
 
 /// A model's metadata from what loading it has found out.
-pub(super) fn described(form: &Form, files: &ModelFiles, header: &mut GgufHeader) {
+pub(super) fn described(form: &Form, files: &ModelFiles, header: &mut GgufHeaderBuilder) {
     let spec = &files.model_spec.spec;
     header.key("general.architecture", Value::String(form.gguf.into()));
     let name = std::path::Path::new(&files.name).file_name();

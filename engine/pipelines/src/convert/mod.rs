@@ -17,7 +17,7 @@ use std::{ops::ControlFlow, path::Path};
 
 use super::{DecoderSpec, architectures, checkpoint::ModelFiles};
 use wisp_types::Encoding;
-use wisp_weights::{Checkpoint, Views, gguf::GgufHeader};
+use wisp_weights::{Checkpoint, Views, gguf::GgufHeaderBuilder};
 
 pub use error::ConvertError;
 pub use report::{Errors, Report};
@@ -53,7 +53,7 @@ pub fn to_gguf(
     }
     let mut views = Views::new(&files.checkpoint);
     let mut report = Report::default();
-    let mut header = GgufHeader::default();
+    let mut header = GgufHeaderBuilder::default();
     let (tensors, expected) = match files.checkpoint.gguf() {
         Some(gguf) => {
             metadata::copied(gguf, &mut header);

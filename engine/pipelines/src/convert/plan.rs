@@ -232,7 +232,7 @@ impl Plan<'_, '_, '_> {
         } else if self.names.transposed && in_block && shape.len() == 2 {
             source = format!("{from} transposed");
             shape.reverse();
-            let view = View::Columns(from, 0..shape[0]);
+            let view = View::Transposed(from, 0..shape[0]);
             self.views.add(&source, view, &shape)?;
         }
         self.planned.push(Planned {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{PipelineError, checkpoint::ModelFiles, config::COMPANIONS};
 use wisp_types::Encoding;
-use wisp_weights::{Stored, Views};
+use wisp_weights::{StoredEncoding, Views};
 
 /// What the names of types of whole numbers begin with.
 const WHOLE: [&str; 3] = ["I", "U", "BOOL"];
@@ -48,7 +48,7 @@ pub fn to_safetensors(
     let mut report = Report::default();
     let tensors = plan::same(&files.checkpoint, |tensor| {
         let whole = |name: &str| WHOLE.iter().any(|start| name.starts_with(start));
-        let left_out = matches!(tensor.stored, Stored::Unsupported(name) if whole(name));
+        let left_out = matches!(tensor.stored, StoredEncoding::Unsupported(name) if whole(name));
         if left_out {
             let (name, stored) = (&tensor.name, tensor.stored);
             report

@@ -20,7 +20,7 @@ use crate::{checkpoint, checkpoint::ModelFiles};
 use wisp_text::tokenizer::{DEFAULT_TEMPLATE, Tokenizer, TokenizerError};
 use wisp_weights::{
     Checkpoint,
-    gguf::{Array, GgufHeader, Strings, Value},
+    gguf::{Array, GgufHeaderBuilder, Strings, Value},
 };
 
 use probes::PROBES;
@@ -66,7 +66,11 @@ struct Source<'f> {
 }
 
 /// Adds the model's tokenizer, or that there is none, to the metadata of its new file.
-pub(super) fn describe(files: &ModelFiles, header: &mut GgufHeader, notes: &mut Vec<String>) {
+pub(super) fn describe(
+    files: &ModelFiles,
+    header: &mut GgufHeaderBuilder,
+    notes: &mut Vec<String>,
+) {
     let described = match &files.tokenizer {
         Ok(tokenizer) => match &files.directory {
             Some(directory) => Source::new(tokenizer, directory, files.model_spec.spec.vocab_size)
@@ -120,7 +124,7 @@ impl Source<'_> {
     }
 
     /// The keys of the tokenizer, or why GGUF cannot have it.
-    fn written(&self, header: &GgufHeader, notes: &mut Vec<String>) -> Result<Keys, String> {
+    fn written(&self, header: &GgufHeaderBuilder, notes: &mut Vec<String>) -> Result<Keys, String> {
         let (size, rows) = (self.tokenizer.vocab_size(), self.vocab_size);
         if size > rows {
             return Err(format!("it has {size} tokens, the model {rows}"));
@@ -282,7 +286,7 @@ impl Source<'_> {
 
     /// Reads the keys back. Texts without special tokens must give the same tokens, and special tokens themselves;
     /// gives notes about special tokens around which texts do not, and about other ends.
-    fn compare(&self, keys: &Keys, header: &GgufHeader) -> Result<Vec<String>, String> {
+    fn compare(&self, keys: &Keys, header: &GgufHeaderBuilder) -> Result<Vec<String>, String> {
         let mut header = header.clone();
         for (key, value) in keys {
             header.key(&format!("tokenizer.{key}"), value.clone());

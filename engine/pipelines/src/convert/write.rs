@@ -15,8 +15,8 @@ use super::{ConvertError, Errors, OnProgress, Options, Report, plan::Planned};
 use wisp_types::Encoding;
 use wisp_weights::{
     Views, WeightError, WeightSource,
-    encodings::{dequantize, quantize},
-    gguf::GgufHeader,
+    encodings::{EncodingError, dequantize, quantize},
+    gguf::GgufHeaderBuilder,
 };
 
 /// Weights that are in memory at once, but for one row of more.
@@ -105,7 +105,7 @@ impl Writing<'_> {
     /// Writes a GGUF file, lets `check` look at it, and gives it its name.
     pub fn gguf(
         &self,
-        mut header: GgufHeader,
+        mut header: GgufHeaderBuilder,
         out: &Path,
         on_progress: OnProgress<'_>,
         report: &mut Report,
@@ -115,7 +115,11 @@ impl Writing<'_> {
         let jobs = self.jobs(|planned, from| encoding(planned, from, wanted))?;
         for job in &jobs {
             let Planned { name, shape, .. } = job.planned;
-            header.tensor(name, job.to.ggml(), shape, job.bytes());
+            let encoding = job.to;
+            let ggml_type = encoding
+                .ggml_type()
+                .ok_or(EncodingError::NoGgmlType { encoding })?;
+            header.tensor(name, ggml_type, shape, job.bytes());
             if wanted.is_some_and(|wanted| !wanted.is_float()) && job.to == Encoding::F16 {
                 let cols = job.cols;
                 report.notes.push(format!(

@@ -111,7 +111,7 @@ impl Builder<'_, '_> {
         let first = rows.ranges.first().cloned().unwrap_or(0..0);
         let view_name = format!("{name}[{}..]", first.start);
         let view = match transposed {
-            true => View::Columns(name, first),
+            true => View::Transposed(name, first),
             false => View::Rows(
                 rows.ranges
                     .iter()

@@ -2,7 +2,7 @@
 
 use super::legacy::scales;
 use super::unpack::table;
-use super::{Lanes, Packed, Planes};
+use super::{BlockEncoding, Planes, Simd};
 use wisp_types::encoding::Encoding;
 
 /// The values of `IQ4_NL` (ggml's `kvalues_iq4nl`).
@@ -20,9 +20,9 @@ const MXFP4_VALUES: [f32; 16] = [
 #[allow(non_camel_case_types)]
 pub struct IQ4_NL;
 
-impl Packed for IQ4_NL {
+impl BlockEncoding for IQ4_NL {
     const ENCODING: Encoding = Encoding::IQ4_NL;
-    type Factor = f32;
+    type Scales = f32;
 
     fn pack(file: &[u8], [main, _, scales]: [&mut [u8]; 3]) {
         scales.copy_from_slice(&file[..2]);
@@ -30,22 +30,22 @@ impl Packed for IQ4_NL {
     }
 
     #[inline(always)]
-    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [f32]) {
-        scales::<L>(planes, first, factors);
+    fn load_scales<S: Simd>(planes: Planes, first: usize, factors: &mut [f32]) {
+        scales::<S>(planes, first, factors);
     }
 
     #[inline(always)]
-    fn weights<L: Lanes>(planes: Planes, block: usize, d: &f32) -> [L::Floats; 2] {
-        table::<L>(&IQ4_NL_VALUES, planes.main(block), *d)
+    fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
+        table::<S>(&IQ4_NL_VALUES, planes.main(block), *d)
     }
 }
 
 /// 4-bit floats with a power of two as scale (OCP Microscaling Formats v1.0).
 pub struct MXFP4;
 
-impl Packed for MXFP4 {
+impl BlockEncoding for MXFP4 {
     const ENCODING: Encoding = Encoding::MXFP4;
-    type Factor = f32;
+    type Scales = f32;
 
     fn pack(file: &[u8], [main, _, scales]: [&mut [u8]; 3]) {
         scales.copy_from_slice(&file[..1]);
@@ -53,7 +53,7 @@ impl Packed for MXFP4 {
     }
 
     #[inline(always)]
-    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [f32]) {
+    fn load_scales<S: Simd>(planes: Planes, first: usize, factors: &mut [f32]) {
         let scales = planes.many_scales::<1>(first, factors.len());
         for (factor, [e]) in factors.iter_mut().zip(scales) {
             // 2^(e - 128): half of the scale, since the table holds doubled values. The two
@@ -68,7 +68,7 @@ impl Packed for MXFP4 {
     }
 
     #[inline(always)]
-    fn weights<L: Lanes>(planes: Planes, block: usize, d: &f32) -> [L::Floats; 2] {
-        table::<L>(&MXFP4_VALUES, planes.main(block), *d)
+    fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
+        table::<S>(&MXFP4_VALUES, planes.main(block), *d)
     }
 }

@@ -34,6 +34,12 @@ pub enum EncodingError {
         /// Bytes that are there.
         actual: usize,
     },
+    /// Occurs when weights are to be written to a GGUF file in an encoding that GGUF does not have.
+    #[error("GGUF has no type for {encoding}; name another encoding")]
+    NoGgmlType {
+        /// The encoding.
+        encoding: Encoding,
+    },
     /// Occurs when a size overflows.
     #[error("{encoding} weights [{rows}, {cols}] are too large for this machine")]
     TooLarge {

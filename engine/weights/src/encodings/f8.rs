@@ -1,6 +1,6 @@
 //! Floats of a byte: `F8_E4M3`, which weights become while they are loaded; no file has it.
 
-use super::{Lanes, Packed, Planes};
+use super::{BlockEncoding, Planes, Simd};
 use wisp_types::encoding::{BLOCK, Encoding};
 
 /// The greatest finite number of the format.
@@ -11,9 +11,9 @@ const GREATEST: f32 = 448.0;
 #[allow(non_camel_case_types)]
 pub struct F8_E4M3;
 
-impl Packed for F8_E4M3 {
+impl BlockEncoding for F8_E4M3 {
     const ENCODING: Encoding = Encoding::F8_E4M3;
-    type Factor = f32;
+    type Scales = f32;
 
     fn pack(file: &[u8], [main, _, scales]: [&mut [u8]; 3]) {
         scales.copy_from_slice(&file[..4]);
@@ -21,7 +21,7 @@ impl Packed for F8_E4M3 {
     }
 
     #[inline(always)]
-    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [f32]) {
+    fn load_scales<S: Simd>(planes: Planes, first: usize, factors: &mut [f32]) {
         let scales = planes.many_scales::<4>(first, factors.len());
         for (factor, scale) in factors.iter_mut().zip(scales) {
             *factor = f32::from_le_bytes(*scale);
@@ -29,7 +29,7 @@ impl Packed for F8_E4M3 {
     }
 
     #[inline(always)]
-    fn weights<L: Lanes>(planes: Planes, block: usize, d: &f32) -> [L::Floats; 2] {
+    fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
         let bytes = planes.main::<BLOCK>(block);
         let half = |half: usize| {
             // As halves, whose exponents are 8 higher.
@@ -39,8 +39,8 @@ impl Packed for F8_E4M3 {
                 let [low, high] = ((byte & 0x80) << 8 | (byte & 0x7f) << 7).to_le_bytes();
                 (halves[2 * i], halves[2 * i + 1]) = (low, high);
             }
-            let exact = L::mul(L::from_f16(&halves), L::splat(256.0));
-            L::mul(exact, L::splat(*d))
+            let exact = S::mul(S::load_f16(&halves), S::splat(256.0));
+            S::mul(exact, S::splat(*d))
         };
         [half(0), half(1)]
     }

@@ -1,6 +1,6 @@
 //! Unquantised encodings: `F32`, `F16`, `BF16`.
 
-use super::{Lanes, Packed, Planes};
+use super::{BlockEncoding, Planes, Simd};
 use wisp_types::encoding::{BLOCK, Encoding};
 
 /// Copies rows, each padded with zeros to whole blocks.
@@ -18,23 +18,23 @@ pub(super) fn pad_rows(encoding: Encoding, file: &[u8], cols: usize, main: &mut 
 }
 
 macro_rules! float {
-    ($(#[$doc:meta])* $name:ident, $bytes:literal, |$L:ident, $half:ident| $load:expr) => {
+    ($(#[$doc:meta])* $name:ident, $bytes:literal, |$S:ident, $half:ident| $load:expr) => {
         $(#[$doc])*
         pub struct $name;
 
-        impl Packed for $name {
+        impl BlockEncoding for $name {
             const ENCODING: Encoding = Encoding::$name;
-            type Factor = ();
+            type Scales = ();
 
             fn pack(file: &[u8], [main, ..]: [&mut [u8]; 3]) {
                 main.copy_from_slice(file);
             }
 
             #[inline(always)]
-            fn factors<L: Lanes>(_: Planes, _: usize, _: &mut [()]) {}
+            fn load_scales<S: Simd>(_: Planes, _: usize, _: &mut [()]) {}
 
             #[inline(always)]
-            fn weights<$L: Lanes>(planes: Planes, block: usize, (): &()) -> [$L::Floats; 2] {
+            fn load_weights<$S: Simd>(planes: Planes, block: usize, (): &()) -> [$S::Floats; 2] {
                 let load = |half| {
                     let $half = planes.main::<{ $bytes * BLOCK / 2 }>(2 * block + half);
                     $load
@@ -47,13 +47,13 @@ macro_rules! float {
 
 float!(
     /// IEEE single precision.
-    F32, 4, |L, half| L::from_f32(half)
+    F32, 4, |S, half| S::load_f32(half)
 );
 float!(
     /// IEEE half precision.
-    F16, 2, |L, half| L::from_f16(half)
+    F16, 2, |S, half| S::load_f16(half)
 );
 float!(
     /// The upper half of a single.
-    BF16, 2, |L, half| L::from_bf16(half)
+    BF16, 2, |S, half| S::load_bf16(half)
 );

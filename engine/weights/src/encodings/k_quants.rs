@@ -6,10 +6,10 @@
 use super::unpack::{
     Quants, affine, affine_nibbles, half_at, pack_bits, pack_crumbs, pack_nibbles, symmetric,
 };
-use super::{Lanes, Packed, Planes};
+use super::{BlockEncoding, Planes, Simd};
 use wisp_types::encoding::{BLOCK, Encoding};
 
-/// Packed blocks of a super-block.
+/// BlockEncoding blocks of a super-block.
 const BLOCKS: usize = 8;
 
 /// The part of a plane that belongs to packed block `b` of a super-block.
@@ -67,10 +67,10 @@ fn word<const N: usize>(words: &[u8; N], i: usize) -> u32 {
 #[allow(non_camel_case_types)]
 pub struct Q2_K;
 
-impl Packed for Q2_K {
+impl BlockEncoding for Q2_K {
     const ENCODING: Encoding = Encoding::Q2_K;
     /// The scales and the minima of a block's two halves.
-    type Factor = [[f32; 2]; 2];
+    type Scales = [[f32; 2]; 2];
 
     // File: 16 bytes scales and minima, 64 bytes weights, half d, half dmin.
     fn pack(file: &[u8], [main, _, scales]: [&mut [u8]; 3]) {
@@ -82,9 +82,9 @@ impl Packed for Q2_K {
     }
 
     #[inline(always)]
-    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [[[f32; 2]; 2]]) {
+    fn load_scales<S: Simd>(planes: Planes, first: usize, factors: &mut [[[f32; 2]; 2]]) {
         each_super_block::<20, _>(planes, first, factors, |words| {
-            let (d, dmin) = (half_at::<L, _>(words, 0), half_at::<L, _>(words, 2));
+            let (d, dmin) = (half_at::<S, _>(words, 0), half_at::<S, _>(words, 2));
             let bytes: &[[u8; 2]] = words[4..].as_chunks().0;
             let mut factors = [[[0.0; 2]; 2]; BLOCKS];
             for b in 0..BLOCKS {
@@ -98,13 +98,13 @@ impl Packed for Q2_K {
     }
 
     #[inline(always)]
-    fn weights<L: Lanes>(
+    fn load_weights<S: Simd>(
         planes: Planes,
         block: usize,
         [scales, minima]: &[[f32; 2]; 2],
-    ) -> [L::Floats; 2] {
-        affine::<L>(
-            L::crumbs(planes.main(block)),
+    ) -> [S::Floats; 2] {
+        affine::<S>(
+            S::unpack_2bit(planes.main(block)),
             [scales[0], scales[1]],
             [-minima[0], -minima[1]],
         )
@@ -115,10 +115,10 @@ impl Packed for Q2_K {
 #[allow(non_camel_case_types)]
 pub struct Q3_K;
 
-impl Packed for Q3_K {
+impl BlockEncoding for Q3_K {
     const ENCODING: Encoding = Encoding::Q3_K;
     /// The scales of a block's two halves.
-    type Factor = [f32; 2];
+    type Scales = [f32; 2];
 
     // File: 32 bytes third bits, 64 bytes weights, 12 bytes scales, half d. Scale i has its low
     // four bits in nibble i / 8 of byte i % 8, its high two in bits 2 (i / 4) of byte 8 + i % 4.
@@ -138,9 +138,9 @@ impl Packed for Q3_K {
     }
 
     #[inline(always)]
-    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
+    fn load_scales<S: Simd>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
         each_super_block::<16, _>(planes, first, factors, |words| {
-            let d = half_at::<L, _>(words, 0);
+            let d = half_at::<S, _>(words, 0);
             let (low, top) = ([word(words, 1), word(words, 2)], word(words, 3));
             let mut scales = [0.0; 2 * BLOCKS];
             for i in 0..2 * BLOCKS {
@@ -152,10 +152,10 @@ impl Packed for Q3_K {
     }
 
     #[inline(always)]
-    fn weights<L: Lanes>(planes: Planes, block: usize, scales: &[f32; 2]) -> [L::Floats; 2] {
-        let low = L::crumbs(planes.main(block));
-        symmetric::<L>(
-            L::join::<2>(low, L::bits(planes.high(block))),
+    fn load_weights<S: Simd>(planes: Planes, block: usize, scales: &[f32; 2]) -> [S::Floats; 2] {
+        let low = S::unpack_2bit(planes.main(block));
+        symmetric::<S>(
+            S::or_shifted::<2>(low, S::unpack_1bit(planes.high(block))),
             4,
             [scales[0], scales[1]],
         )
@@ -187,9 +187,9 @@ fn pack_six_bit_scales(file: &[u8], scales: &mut [u8]) {
 
 /// Scale and minimum of each block of `Q4_K` and `Q5_K`.
 #[inline(always)]
-fn six_bit_scales<L: Lanes>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
+fn six_bit_scales<S: Simd>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
     each_super_block::<16, _>(planes, first, factors, |words| {
-        let (d, dmin) = (half_at::<L, _>(words, 0), half_at::<L, _>(words, 2));
+        let (d, dmin) = (half_at::<S, _>(words, 0), half_at::<S, _>(words, 2));
         let (scales, minima, top) = (word(words, 1), word(words, 2), word(words, 3));
         let mut factors = [[0.0; 2]; BLOCKS];
         for (b, factor) in factors.iter_mut().enumerate() {
@@ -205,10 +205,10 @@ fn six_bit_scales<L: Lanes>(planes: Planes, first: usize, factors: &mut [[f32; 2
 #[allow(non_camel_case_types)]
 pub struct Q4_K;
 
-impl Packed for Q4_K {
+impl BlockEncoding for Q4_K {
     const ENCODING: Encoding = Encoding::Q4_K;
     /// Scale and minimum.
-    type Factor = [f32; 2];
+    type Scales = [f32; 2];
 
     // File: 16 bytes scales, 128 bytes weights.
     fn pack(file: &[u8], [main, _, scales]: [&mut [u8]; 3]) {
@@ -219,13 +219,13 @@ impl Packed for Q4_K {
     }
 
     #[inline(always)]
-    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
-        six_bit_scales::<L>(planes, first, factors);
+    fn load_scales<S: Simd>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
+        six_bit_scales::<S>(planes, first, factors);
     }
 
     #[inline(always)]
-    fn weights<L: Lanes>(planes: Planes, block: usize, [d, m]: &[f32; 2]) -> [L::Floats; 2] {
-        affine_nibbles::<L>(planes.main(block), *d, -*m)
+    fn load_weights<S: Simd>(planes: Planes, block: usize, [d, m]: &[f32; 2]) -> [S::Floats; 2] {
+        affine_nibbles::<S>(planes.main(block), *d, -*m)
     }
 }
 
@@ -233,10 +233,10 @@ impl Packed for Q4_K {
 #[allow(non_camel_case_types)]
 pub struct Q5_K;
 
-impl Packed for Q5_K {
+impl BlockEncoding for Q5_K {
     const ENCODING: Encoding = Encoding::Q5_K;
     /// Scale and minimum.
-    type Factor = [f32; 2];
+    type Scales = [f32; 2];
 
     // File: 16 bytes scales, 32 bytes fifth bits, 128 bytes weights.
     fn pack(file: &[u8], [main, high, scales]: [&mut [u8]; 3]) {
@@ -248,15 +248,15 @@ impl Packed for Q5_K {
     }
 
     #[inline(always)]
-    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
-        six_bit_scales::<L>(planes, first, factors);
+    fn load_scales<S: Simd>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
+        six_bit_scales::<S>(planes, first, factors);
     }
 
     #[inline(always)]
-    fn weights<L: Lanes>(planes: Planes, block: usize, [d, m]: &[f32; 2]) -> [L::Floats; 2] {
-        let low = L::nibbles(planes.main(block));
-        affine::<L>(
-            L::join::<4>(low, L::bits(planes.high(block))),
+    fn load_weights<S: Simd>(planes: Planes, block: usize, [d, m]: &[f32; 2]) -> [S::Floats; 2] {
+        let low = S::unpack_4bit(planes.main(block));
+        affine::<S>(
+            S::or_shifted::<4>(low, S::unpack_1bit(planes.high(block))),
             [*d, *d],
             [-*m, -*m],
         )
@@ -267,10 +267,10 @@ impl Packed for Q5_K {
 #[allow(non_camel_case_types)]
 pub struct Q6_K;
 
-impl Packed for Q6_K {
+impl BlockEncoding for Q6_K {
     const ENCODING: Encoding = Encoding::Q6_K;
     /// The scales of a block's two halves.
-    type Factor = [f32; 2];
+    type Scales = [f32; 2];
 
     // File: 128 bytes low nibbles, 64 bytes high crumbs, 16 bytes scales, half d. Weight
     // 128n + 32s + l: nibble s / 2 of byte 64n + 32 (s % 2) + l, crumb s of byte 128 + 32n + l.
@@ -288,9 +288,9 @@ impl Packed for Q6_K {
     }
 
     #[inline(always)]
-    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
+    fn load_scales<S: Simd>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
         each_super_block::<20, _>(planes, first, factors, |words| {
-            let d = half_at::<L, _>(words, 0);
+            let d = half_at::<S, _>(words, 0);
             let mut scales = [0.0; 2 * BLOCKS];
             for (scale, byte) in scales.iter_mut().zip(&words[4..]) {
                 *scale = d * f32::from(*byte as i8);
@@ -300,10 +300,10 @@ impl Packed for Q6_K {
     }
 
     #[inline(always)]
-    fn weights<L: Lanes>(planes: Planes, block: usize, scales: &[f32; 2]) -> [L::Floats; 2] {
-        let low = L::nibbles(planes.main(block));
-        symmetric::<L>(
-            L::join::<4>(low, L::crumbs(planes.high(block))),
+    fn load_weights<S: Simd>(planes: Planes, block: usize, scales: &[f32; 2]) -> [S::Floats; 2] {
+        let low = S::unpack_4bit(planes.main(block));
+        symmetric::<S>(
+            S::or_shifted::<4>(low, S::unpack_2bit(planes.high(block))),
             32,
             [scales[0], scales[1]],
         )

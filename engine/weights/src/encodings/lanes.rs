@@ -8,41 +8,41 @@ use super::unpack::f16_to_f32;
 /// Vectors of 32 bytes and of 16 floats, and what the encodings and products do with them.
 ///
 /// The types for an instruction set may only be used in functions that are compiled for it, which
-/// `simd!` and `with_lanes!` take care of.
-pub trait Lanes: 'static {
+/// `simd!` and `with_simd!` take care of.
+pub trait Simd: 'static {
     /// 32 bytes, one for each weight of a block.
     type Bytes: Copy;
     /// 16 floats.
     type Floats: Copy;
 
     /// Bytes from memory.
-    fn bytes(from: &[u8; 32]) -> Self::Bytes;
+    fn load_bytes(from: &[u8; 32]) -> Self::Bytes;
     /// Byte `16s + j`: bits `4s` to `4s + 3` of byte `j`.
-    fn nibbles(from: &[u8; 16]) -> Self::Bytes;
+    fn unpack_4bit(from: &[u8; 16]) -> Self::Bytes;
     /// Byte `8s + j`: bits `2s` and `2s + 1` of byte `j`.
-    fn crumbs(from: &[u8; 8]) -> Self::Bytes;
+    fn unpack_2bit(from: &[u8; 8]) -> Self::Bytes;
     /// Byte `4g + k`: bit `g` of byte `k`.
-    fn bits(from: &[u8; 4]) -> Self::Bytes;
+    fn unpack_1bit(from: &[u8; 4]) -> Self::Bytes;
     /// `low | high << SHIFT`, for bytes where no bit is lost.
-    fn join<const SHIFT: i32>(low: Self::Bytes, high: Self::Bytes) -> Self::Bytes;
+    fn or_shifted<const SHIFT: i32>(low: Self::Bytes, high: Self::Bytes) -> Self::Bytes;
     /// `a - b` for each byte, wrapping.
     fn sub_bytes(a: Self::Bytes, b: u8) -> Self::Bytes;
 
     /// `table[n]` for each low nibble `n` of the bytes, then for each high one.
-    fn choose(table: Self::Floats, nibbles: &[u8; 16]) -> [Self::Floats; 2];
+    fn lookup(table: Self::Floats, nibbles: &[u8; 16]) -> [Self::Floats; 2];
 
     /// Unsigned bytes as floats.
-    fn from_u8(a: Self::Bytes) -> [Self::Floats; 2];
+    fn u8_to_f32(a: Self::Bytes) -> [Self::Floats; 2];
     /// Signed bytes as floats.
-    fn from_i8(a: Self::Bytes) -> [Self::Floats; 2];
+    fn i8_to_f32(a: Self::Bytes) -> [Self::Floats; 2];
     /// The half of these bits.
-    fn half(bits: u16) -> f32;
+    fn f16_to_f32(bits: u16) -> f32;
     /// Halves as floats.
-    fn from_f16(from: &[u8; 32]) -> Self::Floats;
+    fn load_f16(from: &[u8; 32]) -> Self::Floats;
     /// Upper halves of singles as floats.
-    fn from_bf16(from: &[u8; 32]) -> Self::Floats;
+    fn load_bf16(from: &[u8; 32]) -> Self::Floats;
     /// Little-endian floats.
-    fn from_f32(from: &[u8; 64]) -> Self::Floats;
+    fn load_f32(from: &[u8; 64]) -> Self::Floats;
     /// Floats from memory.
     fn load(from: &[f32; 16]) -> Self::Floats;
     /// Floats into memory.
@@ -56,34 +56,34 @@ pub trait Lanes: 'static {
     /// `a * b + c`, rounded once where the instruction set can.
     fn mul_add(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
     /// The sum of all, by halves.
-    fn total(a: Self::Floats) -> f32;
+    fn reduce_add(a: Self::Floats) -> f32;
 }
 
 /// Plain arrays, for every CPU.
 pub struct Portable;
 
-impl Lanes for Portable {
+impl Simd for Portable {
     type Bytes = [u8; 32];
     type Floats = [f32; 16];
 
     #[inline(always)]
-    fn bytes(from: &[u8; 32]) -> [u8; 32] {
+    fn load_bytes(from: &[u8; 32]) -> [u8; 32] {
         *from
     }
     #[inline(always)]
-    fn nibbles(from: &[u8; 16]) -> [u8; 32] {
+    fn unpack_4bit(from: &[u8; 16]) -> [u8; 32] {
         std::array::from_fn(|i| from[i % 16] >> (i / 16 * 4) & 15)
     }
     #[inline(always)]
-    fn crumbs(from: &[u8; 8]) -> [u8; 32] {
+    fn unpack_2bit(from: &[u8; 8]) -> [u8; 32] {
         std::array::from_fn(|i| from[i % 8] >> (i / 8 * 2) & 3)
     }
     #[inline(always)]
-    fn bits(from: &[u8; 4]) -> [u8; 32] {
+    fn unpack_1bit(from: &[u8; 4]) -> [u8; 32] {
         std::array::from_fn(|i| from[i % 4] >> (i / 4) & 1)
     }
     #[inline(always)]
-    fn join<const SHIFT: i32>(low: [u8; 32], high: [u8; 32]) -> [u8; 32] {
+    fn or_shifted<const SHIFT: i32>(low: [u8; 32], high: [u8; 32]) -> [u8; 32] {
         std::array::from_fn(|i| low[i] | high[i] << SHIFT)
     }
     #[inline(always)]
@@ -91,34 +91,34 @@ impl Lanes for Portable {
         a.map(|a| a.wrapping_sub(b))
     }
     #[inline(always)]
-    fn choose(table: [f32; 16], nibbles: &[u8; 16]) -> [[f32; 16]; 2] {
+    fn lookup(table: [f32; 16], nibbles: &[u8; 16]) -> [[f32; 16]; 2] {
         [
             nibbles.map(|n| table[usize::from(n & 15)]),
             nibbles.map(|n| table[usize::from(n >> 4)]),
         ]
     }
     #[inline(always)]
-    fn from_u8(a: [u8; 32]) -> [[f32; 16]; 2] {
+    fn u8_to_f32(a: [u8; 32]) -> [[f32; 16]; 2] {
         [0, 16].map(|half| std::array::from_fn(|i| f32::from(a[half + i])))
     }
     #[inline(always)]
-    fn from_i8(a: [u8; 32]) -> [[f32; 16]; 2] {
+    fn i8_to_f32(a: [u8; 32]) -> [[f32; 16]; 2] {
         [0, 16].map(|half| std::array::from_fn(|i| f32::from(a[half + i] as i8)))
     }
     #[inline(always)]
-    fn half(bits: u16) -> f32 {
+    fn f16_to_f32(bits: u16) -> f32 {
         f16_to_f32(bits)
     }
     #[inline(always)]
-    fn from_f16(from: &[u8; 32]) -> [f32; 16] {
+    fn load_f16(from: &[u8; 32]) -> [f32; 16] {
         std::array::from_fn(|i| f16_to_f32(u16::from_le_bytes([from[2 * i], from[2 * i + 1]])))
     }
     #[inline(always)]
-    fn from_bf16(from: &[u8; 32]) -> [f32; 16] {
+    fn load_bf16(from: &[u8; 32]) -> [f32; 16] {
         std::array::from_fn(|i| f32::from_le_bytes([0, 0, from[2 * i], from[2 * i + 1]]))
     }
     #[inline(always)]
-    fn from_f32(from: &[u8; 64]) -> [f32; 16] {
+    fn load_f32(from: &[u8; 64]) -> [f32; 16] {
         let (words, _) = from.as_chunks();
         std::array::from_fn(|i| f32::from_le_bytes(words[i]))
     }
@@ -148,7 +148,7 @@ impl Lanes for Portable {
         std::array::from_fn(|i| a[i] * b[i] + c[i])
     }
     #[inline(always)]
-    fn total(mut a: [f32; 16]) -> f32 {
+    fn reduce_add(mut a: [f32; 16]) -> f32 {
         for half in [8, 4, 2, 1] {
             for i in 0..half {
                 a[i] += a[i + half];
@@ -166,7 +166,7 @@ pub use x86::{Avx2, Avx512};
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::Lanes;
+    use super::Simd;
 
     /// AVX2, FMA and F16C.
     pub struct Avx2;
@@ -180,12 +180,12 @@ mod x86 {
             type Bytes = __m256i;
 
             #[inline(always)]
-            fn bytes(from: &[u8; 32]) -> __m256i {
+            fn load_bytes(from: &[u8; 32]) -> __m256i {
                 // SAFETY: the set is there (see the trait), and 32 bytes are readable.
                 unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
             }
             #[inline(always)]
-            fn nibbles(from: &[u8; 16]) -> __m256i {
+            fn unpack_4bit(from: &[u8; 16]) -> __m256i {
                 // SAFETY: the set is there (see the trait), and 16 bytes are readable.
                 unsafe {
                     let twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(from.as_ptr().cast()));
@@ -194,7 +194,7 @@ mod x86 {
                 }
             }
             #[inline(always)]
-            fn crumbs(from: &[u8; 8]) -> __m256i {
+            fn unpack_2bit(from: &[u8; 8]) -> __m256i {
                 // SAFETY: the set is there (see the trait).
                 unsafe {
                     let four = _mm256_set1_epi64x(i64::from_le_bytes(*from));
@@ -203,7 +203,7 @@ mod x86 {
                 }
             }
             #[inline(always)]
-            fn bits(from: &[u8; 4]) -> __m256i {
+            fn unpack_1bit(from: &[u8; 4]) -> __m256i {
                 // SAFETY: the set is there (see the trait).
                 unsafe {
                     let eight = _mm256_set1_epi32(i32::from_le_bytes(*from));
@@ -212,7 +212,7 @@ mod x86 {
                 }
             }
             #[inline(always)]
-            fn join<const SHIFT: i32>(low: __m256i, high: __m256i) -> __m256i {
+            fn or_shifted<const SHIFT: i32>(low: __m256i, high: __m256i) -> __m256i {
                 // SAFETY: the set is there (see the trait).
                 unsafe { _mm256_or_si256(low, _mm256_slli_epi16::<SHIFT>(high)) }
             }
@@ -222,7 +222,7 @@ mod x86 {
                 unsafe { _mm256_sub_epi8(a, _mm256_set1_epi8(b as i8)) }
             }
             #[inline(always)]
-            fn half(bits: u16) -> f32 {
+            fn f16_to_f32(bits: u16) -> f32 {
                 // SAFETY: the set is there (see the trait).
                 unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
             }
@@ -253,12 +253,12 @@ mod x86 {
         }
     }
 
-    impl Lanes for Avx512 {
+    impl Simd for Avx512 {
         common!();
         type Floats = __m512;
 
         #[inline(always)]
-        fn choose(table: __m512, nibbles: &[u8; 16]) -> [__m512; 2] {
+        fn lookup(table: __m512, nibbles: &[u8; 16]) -> [__m512; 2] {
             // SAFETY: the set is there (see the trait), and 16 bytes are readable.
             unsafe {
                 // Only the low four bits of an index count.
@@ -270,7 +270,7 @@ mod x86 {
             }
         }
         #[inline(always)]
-        fn from_u8(a: __m256i) -> [__m512; 2] {
+        fn u8_to_f32(a: __m256i) -> [__m512; 2] {
             // SAFETY: the set is there (see the trait).
             unsafe {
                 let [low, high] = halves(a);
@@ -279,7 +279,7 @@ mod x86 {
             }
         }
         #[inline(always)]
-        fn from_i8(a: __m256i) -> [__m512; 2] {
+        fn i8_to_f32(a: __m256i) -> [__m512; 2] {
             // SAFETY: the set is there (see the trait).
             unsafe {
                 let [low, high] = halves(a);
@@ -288,12 +288,12 @@ mod x86 {
             }
         }
         #[inline(always)]
-        fn from_f16(from: &[u8; 32]) -> __m512 {
+        fn load_f16(from: &[u8; 32]) -> __m512 {
             // SAFETY: the set is there (see the trait), and 32 bytes are readable.
             unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast())) }
         }
         #[inline(always)]
-        fn from_bf16(from: &[u8; 32]) -> __m512 {
+        fn load_bf16(from: &[u8; 32]) -> __m512 {
             // SAFETY: the set is there (see the trait), and 32 bytes are readable.
             unsafe {
                 let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast()));
@@ -301,7 +301,7 @@ mod x86 {
             }
         }
         #[inline(always)]
-        fn from_f32(from: &[u8; 64]) -> __m512 {
+        fn load_f32(from: &[u8; 64]) -> __m512 {
             // SAFETY: the set is there (see the trait), and 64 bytes are readable.
             unsafe { _mm512_loadu_ps(from.as_ptr().cast()) }
         }
@@ -336,7 +336,7 @@ mod x86 {
             unsafe { _mm512_fmadd_ps(a, b, c) }
         }
         #[inline(always)]
-        fn total(a: __m512) -> f32 {
+        fn reduce_add(a: __m512) -> f32 {
             // SAFETY: the set is there (see the trait).
             unsafe {
                 let high = _mm512_extractf32x8_ps::<1>(a);
@@ -353,12 +353,12 @@ mod x86 {
         };
     }
 
-    impl Lanes for Avx2 {
+    impl Simd for Avx2 {
         common!();
         type Floats = [__m256; 2];
 
         #[inline(always)]
-        fn choose(table: [__m256; 2], nibbles: &[u8; 16]) -> [[__m256; 2]; 2] {
+        fn lookup(table: [__m256; 2], nibbles: &[u8; 16]) -> [[__m256; 2]; 2] {
             // SAFETY: the set is there (see the trait), and 16 bytes are readable.
             unsafe {
                 let bytes = _mm_loadu_si128(nibbles.as_ptr().cast());
@@ -376,7 +376,7 @@ mod x86 {
             }
         }
         #[inline(always)]
-        fn from_u8(a: __m256i) -> [[__m256; 2]; 2] {
+        fn u8_to_f32(a: __m256i) -> [[__m256; 2]; 2] {
             // SAFETY: the set is there (see the trait).
             unsafe {
                 let [low, high] = halves(a);
@@ -388,7 +388,7 @@ mod x86 {
             }
         }
         #[inline(always)]
-        fn from_i8(a: __m256i) -> [[__m256; 2]; 2] {
+        fn i8_to_f32(a: __m256i) -> [[__m256; 2]; 2] {
             // SAFETY: the set is there (see the trait).
             unsafe {
                 let [low, high] = halves(a);
@@ -400,7 +400,7 @@ mod x86 {
             }
         }
         #[inline(always)]
-        fn from_f16(from: &[u8; 32]) -> [__m256; 2] {
+        fn load_f16(from: &[u8; 32]) -> [__m256; 2] {
             // SAFETY: the set is there (see the trait), and 32 bytes are readable.
             unsafe {
                 let from: *const __m128i = from.as_ptr().cast();
@@ -411,7 +411,7 @@ mod x86 {
             }
         }
         #[inline(always)]
-        fn from_bf16(from: &[u8; 32]) -> [__m256; 2] {
+        fn load_bf16(from: &[u8; 32]) -> [__m256; 2] {
             // SAFETY: the set is there (see the trait), and 32 bytes are readable.
             unsafe {
                 let from: *const __m128i = from.as_ptr().cast();
@@ -421,7 +421,7 @@ mod x86 {
             }
         }
         #[inline(always)]
-        fn from_f32(from: &[u8; 64]) -> [__m256; 2] {
+        fn load_f32(from: &[u8; 64]) -> [__m256; 2] {
             // SAFETY: the set is there (see the trait), and 64 bytes are readable.
             unsafe {
                 let from: *const f32 = from.as_ptr().cast();
@@ -464,7 +464,7 @@ mod x86 {
             each_half!(_mm256_fmadd_ps(a, b, c))
         }
         #[inline(always)]
-        fn total(a: [__m256; 2]) -> f32 {
+        fn reduce_add(a: [__m256; 2]) -> f32 {
             // SAFETY: the set is there (see the trait).
             unsafe { total(_mm256_add_ps(a[0], a[1])) }
         }

@@ -4,7 +4,7 @@
 //! weight `i`, then the nibbles, which are packed as they stand.
 
 use super::unpack::{Quants, affine, affine_nibbles, half_at, pack_bits, symmetric, table};
-use super::{Lanes, Packed, Planes};
+use super::{BlockEncoding, Planes, Simd};
 use wisp_types::encoding::Encoding;
 
 /// What a nibble of `Q4_0` is worth.
@@ -14,36 +14,36 @@ const Q4_0_VALUES: [f32; 16] = [
 
 /// Nibbles with their fifth bits.
 #[inline(always)]
-fn five_bits<L: Lanes>(planes: Planes, block: usize) -> L::Bytes {
-    let low = L::nibbles(planes.main(block));
-    L::join::<4>(low, L::bits(planes.high(block)))
+fn five_bits<S: Simd>(planes: Planes, block: usize) -> S::Bytes {
+    let low = S::unpack_4bit(planes.main(block));
+    S::or_shifted::<4>(low, S::unpack_1bit(planes.high(block)))
 }
 
 /// Halves as floats.
 #[inline(always)]
-fn halves<L: Lanes>(from: &[[u8; 2]], to: &mut [f32]) {
+fn halves<S: Simd>(from: &[[u8; 2]], to: &mut [f32]) {
     let (vectors, rest) = from.as_chunks::<16>();
     let (to_vectors, to_rest) = to.as_chunks_mut::<16>();
     for (from, to) in vectors.iter().zip(to_vectors) {
-        L::store(L::from_f16(bytemuck::cast_ref(from)), to);
+        S::store(S::load_f16(bytemuck::cast_ref(from)), to);
     }
     for (from, to) in rest.iter().zip(to_rest) {
-        *to = half_at::<L, _>(from, 0);
+        *to = half_at::<S, _>(from, 0);
     }
 }
 
 /// Reads one scale a block.
 #[inline(always)]
-pub(super) fn scales<L: Lanes>(planes: Planes, first: usize, factors: &mut [f32]) {
-    halves::<L>(planes.many_scales::<2>(first, factors.len()), factors);
+pub(super) fn scales<S: Simd>(planes: Planes, first: usize, factors: &mut [f32]) {
+    halves::<S>(planes.many_scales::<2>(first, factors.len()), factors);
 }
 
 /// Reads one scale and one minimum a block.
 #[inline(always)]
-fn scales_and_minima<L: Lanes>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
+fn scales_and_minima<S: Simd>(planes: Planes, first: usize, factors: &mut [[f32; 2]]) {
     let pairs = planes.many_scales::<4>(first, factors.len());
     let (halves_of_pairs, _) = pairs.as_flattened().as_chunks();
-    halves::<L>(halves_of_pairs, factors.as_flattened_mut());
+    halves::<S>(halves_of_pairs, factors.as_flattened_mut());
 }
 
 /// Packs the fifth bits of a file's block, which are its four bytes from `at`.
@@ -53,14 +53,14 @@ fn pack_fifth_bits(file: &[u8], at: usize, high: &mut [u8]) {
 }
 
 macro_rules! legacy {
-    ($(#[$doc:meta])* $name:ident, $Factor:ty, $pack:expr, $factors:ident, |$L:ident, $planes:ident, $block:ident, $factor:ident| $weights:expr) => {
+    ($(#[$doc:meta])* $name:ident, $Factor:ty, $pack:expr, $factors:ident, |$S:ident, $planes:ident, $block:ident, $factor:ident| $weights:expr) => {
         $(#[$doc])*
         #[allow(non_camel_case_types)]
         pub struct $name;
 
-        impl Packed for $name {
+        impl BlockEncoding for $name {
             const ENCODING: Encoding = Encoding::$name;
-            type Factor = $Factor;
+            type Scales = $Factor;
 
             fn pack(file: &[u8], [main, high, scales]: [&mut [u8]; 3]) {
                 let pack: fn(&[u8], &mut [u8], &mut [u8], &mut [u8]) = $pack;
@@ -68,16 +68,16 @@ macro_rules! legacy {
             }
 
             #[inline(always)]
-            fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [$Factor]) {
-                $factors::<L>(planes, first, factors);
+            fn load_scales<S: Simd>(planes: Planes, first: usize, factors: &mut [$Factor]) {
+                $factors::<S>(planes, first, factors);
             }
 
             #[inline(always)]
-            fn weights<$L: Lanes>(
+            fn load_weights<$S: Simd>(
                 $planes: Planes,
                 $block: usize,
                 $factor: &$Factor,
-            ) -> [$L::Floats; 2] {
+            ) -> [$S::Floats; 2] {
                 $weights
             }
         }
@@ -92,7 +92,7 @@ legacy!(
         main.copy_from_slice(&file[2..]);
     },
     scales,
-    |L, planes, block, d| table::<L>(&Q4_0_VALUES, planes.main(block), *d)
+    |S, planes, block, d| table::<S>(&Q4_0_VALUES, planes.main(block), *d)
 );
 
 legacy!(
@@ -103,7 +103,7 @@ legacy!(
         main.copy_from_slice(&file[4..]);
     },
     scales_and_minima,
-    |L, planes, block, f| affine_nibbles::<L>(planes.main(block), f[0], f[1])
+    |S, planes, block, f| affine_nibbles::<S>(planes.main(block), f[0], f[1])
 );
 
 legacy!(
@@ -115,7 +115,7 @@ legacy!(
         main.copy_from_slice(&file[6..]);
     },
     scales,
-    |L, planes, block, d| symmetric::<L>(five_bits::<L>(planes, block), 16, [*d, *d])
+    |S, planes, block, d| symmetric::<S>(five_bits::<S>(planes, block), 16, [*d, *d])
 );
 
 legacy!(
@@ -127,7 +127,7 @@ legacy!(
         main.copy_from_slice(&file[8..]);
     },
     scales_and_minima,
-    |L, planes, block, f| affine::<L>(five_bits::<L>(planes, block), [f[0]; 2], [f[1]; 2])
+    |S, planes, block, f| affine::<S>(five_bits::<S>(planes, block), [f[0]; 2], [f[1]; 2])
 );
 
 legacy!(
@@ -138,8 +138,8 @@ legacy!(
         main.copy_from_slice(&file[2..]);
     },
     scales,
-    |L, planes, block, d| {
-        let q = L::from_i8(L::bytes(planes.main(block)));
-        [L::mul(q[0], L::splat(*d)), L::mul(q[1], L::splat(*d))]
+    |S, planes, block, d| {
+        let q = S::i8_to_f32(S::load_bytes(planes.main(block)));
+        [S::mul(q[0], S::splat(*d)), S::mul(q[1], S::splat(*d))]
     }
 );

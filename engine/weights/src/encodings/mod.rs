@@ -28,7 +28,7 @@ pub use float::{BF16, F16, F32};
 pub use k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K};
 #[cfg(target_arch = "x86_64")]
 pub use lanes::{Avx2, Avx512};
-pub use lanes::{Lanes, Portable};
+pub use lanes::{Portable, Simd};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 pub use quantize::{QUANTIZABLE, quantize, quantize_f8};
 
@@ -97,12 +97,12 @@ impl<'a> Planes<'a> {
 }
 
 /// An encoding as a type: how its blocks are packed and read.
-pub trait Packed: Send + Sync + 'static {
+pub trait BlockEncoding: Send + Sync + 'static {
     /// The encoding's row of the table.
     const ENCODING: Encoding;
 
     /// What the integers of one block are scaled with, as `f32`.
-    type Factor: Copy + Default + Send;
+    type Scales: Copy + Default + Send;
 
     /// Packs one block of a file into its bytes of each plane.
     ///
@@ -110,19 +110,20 @@ pub trait Packed: Send + Sync + 'static {
     fn pack(file: &[u8], planes: [&mut [u8]; 3]);
 
     /// The factors of the blocks `first..first + factors.len()`.
-    fn factors<L: Lanes>(planes: Planes, first: usize, factors: &mut [Self::Factor]);
+    fn load_scales<S: Simd>(planes: Planes, first: usize, factors: &mut [Self::Scales]);
 
     /// The 32 weights of a block, given its factor: 0..16 and 16..32.
-    fn weights<L: Lanes>(planes: Planes, block: usize, factor: &Self::Factor) -> [L::Floats; 2];
+    fn load_weights<S: Simd>(planes: Planes, block: usize, factor: &Self::Scales)
+    -> [S::Floats; 2];
 
     /// The 32 weights of a block.
     #[inline(always)]
     fn load_block(planes: Planes, block: usize) -> [f32; BLOCK] {
-        let mut factor = [Self::Factor::default()];
-        Self::factors::<Portable>(planes, block, &mut factor);
+        let mut factor = [Self::Scales::default()];
+        Self::load_scales::<Portable>(planes, block, &mut factor);
         let mut out = [0.0; BLOCK];
         store::<Portable>(
-            Self::weights::<Portable>(planes, block, &factor[0]),
+            Self::load_weights::<Portable>(planes, block, &factor[0]),
             &mut out,
         );
         out
@@ -131,11 +132,11 @@ pub trait Packed: Send + Sync + 'static {
 
 /// Stores a block.
 #[inline(always)]
-fn store<L: Lanes>([a, b]: [L::Floats; 2], out: &mut [f32; BLOCK]) {
+fn store<S: Simd>([a, b]: [S::Floats; 2], out: &mut [f32; BLOCK]) {
     let (halves, _) = out.as_chunks_mut::<16>();
     if let [first, second] = halves {
-        L::store(a, first);
-        L::store(b, second);
+        S::store(a, first);
+        S::store(b, second);
     }
 }
 
@@ -180,26 +181,26 @@ pub use simd;
 /// the instruction set that the function is compiled for.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! with_lanes {
-    ($L:ident => $body:expr) => {
+macro_rules! with_simd {
+    ($S:ident => $body:expr) => {
         multiversion::target::match_target! {
             "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma+f16c" => {
-                type $L = $crate::encodings::Avx512;
+                type $S = $crate::encodings::Avx512;
                 $body
             },
             "x86_64+avx2+fma+f16c" => {
-                type $L = $crate::encodings::Avx2;
+                type $S = $crate::encodings::Avx2;
                 $body
             },
             _ => {
-                type $L = $crate::encodings::Portable;
+                type $S = $crate::encodings::Portable;
                 $body
             },
         }
     };
 }
 #[doc(hidden)]
-pub use with_lanes;
+pub use with_simd;
 
 /// Bytes of each plane for `rows` rows of `cols` weights, without padding at the end.
 ///
@@ -312,7 +313,7 @@ fn check_file(
     Ok(())
 }
 
-fn pack_blocks<E: Packed>(file: &[u8], planes: [&mut [u8]; 3]) {
+fn pack_blocks<E: BlockEncoding>(file: &[u8], planes: [&mut [u8]; 3]) {
     let bytes = E::ENCODING.file_block_bytes();
     let sizes = E::ENCODING.plane_row_bytes(E::ENCODING.file_block_weights() as u64);
     let mut rest = planes;
@@ -335,28 +336,32 @@ simd! {
     ///
     /// # Panics
     /// When the blocks lie outside of the planes.
-    pub fn load_blocks<E: Packed>(planes: Planes, first: usize, out: &mut [f32]) {
-        with_lanes!(L => load_blocks_in::<E, L>(planes, first, out))
+    pub fn dequantize_blocks<E: BlockEncoding>(planes: Planes, first: usize, out: &mut [f32]) {
+        with_simd!(S => dequantize_blocks_inline::<E, S>(planes, first, out))
     }
 }
 
-/// [`load_blocks`], inlined into a function of `simd!`.
+/// [`dequantize_blocks`], inlined into a function of `simd!`.
 #[inline(always)]
-pub fn load_blocks_in<E: Packed, L: Lanes>(planes: Planes, first: usize, out: &mut [f32]) {
+pub fn dequantize_blocks_inline<E: BlockEncoding, S: Simd>(
+    planes: Planes,
+    first: usize,
+    out: &mut [f32],
+) {
     let (blocks, _) = out.as_chunks_mut::<BLOCK>();
-    let mut factors = [E::Factor::default(); AHEAD];
-    for (i, group) in blocks.chunks_mut(AHEAD).enumerate() {
-        let block = first + AHEAD * i;
+    let mut factors = [E::Scales::default(); SCALES_AHEAD];
+    for (i, group) in blocks.chunks_mut(SCALES_AHEAD).enumerate() {
+        let block = first + SCALES_AHEAD * i;
         let factors = &mut factors[..group.len()];
-        E::factors::<L>(planes, block, factors);
+        E::load_scales::<S>(planes, block, factors);
         for (j, (out, factor)) in group.iter_mut().zip(factors).enumerate() {
-            store::<L>(E::weights::<L>(planes, block + j, factor), out);
+            store::<S>(E::load_weights::<S>(planes, block + j, factor), out);
         }
     }
 }
 
 /// Blocks whose factors are read ahead of their weights.
-pub const AHEAD: usize = 64;
+pub const SCALES_AHEAD: usize = 64;
 
 /// The weights `[rows, cols]` of whole rows as they stand in a file.
 ///
@@ -374,7 +379,7 @@ pub fn dequantize(
     let mut row = vec![0.0; blocks * BLOCK];
     let mut out = Vec::with_capacity(rows * cols);
     for r in 0..rows {
-        with_encoding!(encoding, E => load_blocks::<E>(planes, r * blocks, &mut row));
+        with_encoding!(encoding, E => dequantize_blocks::<E>(planes, r * blocks, &mut row));
         out.extend_from_slice(&row[..cols]);
     }
     Ok(out)

@@ -27,7 +27,7 @@ pub const QUANTIZABLE: [Encoding; 7] = [
 /// If the weights are no whole number of blocks, or the encoding is not in [`QUANTIZABLE`].
 ///
 /// ```
-/// use wisp_engine::weights::{Encoding, MemoryWeights, encodings};
+/// use wisp_weights::{Encoding, MemoryWeights, encodings};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let numbers: Vec<f32> = (0..64).map(|i| i as f32 / 8.0).collect();

@@ -33,7 +33,7 @@ fn ggmls_dequantisation_vectors() {
     };
     let vectors: serde_json::Value = serde_json::from_str(&text).unwrap();
     let mut checked = 0;
-    for encoding in Encoding::all() {
+    for encoding in Encoding::file_encodings() {
         let Some(vector) = vectors.get(encoding.to_string()) else {
             continue;
         };
@@ -173,7 +173,7 @@ fn float_rows_are_padded_with_zeros() {
 
 #[test]
 fn big_endian_files_give_the_same_planes() {
-    for encoding in Encoding::on_devices() {
+    for encoding in Encoding::device_encodings() {
         let file = file_of(encoding, 2, 256, 7);
         let mut swapped = file.clone();
         swap_byte_order(encoding, &mut swapped);
@@ -218,7 +218,7 @@ fn wrong_sizes_are_errors() {
         (256, usize::MAX - 255),
         (1 << 40, 1 << 40),
     ] {
-        for encoding in Encoding::on_devices() {
+        for encoding in Encoding::device_encodings() {
             let error = repack_rows(encoding, &[], rows, cols).unwrap_err();
             assert!(matches!(error, TooLarge { .. }), "{encoding}: {error}");
         }
@@ -240,7 +240,7 @@ fn wrong_sizes_are_errors() {
 proptest! {
     #[test]
     fn pieces_of_16_rows_join_to_the_whole(
-        encoding in proptest::sample::select(Encoding::on_devices().collect::<Vec<_>>()),
+        encoding in proptest::sample::select(Encoding::device_encodings().collect::<Vec<_>>()),
         pieces in 1usize..4,
         rest in 0usize..16,
         cols in 1usize..80,
@@ -262,7 +262,7 @@ proptest! {
 
     #[test]
     fn one_block_and_many_blocks_load_alike(
-        encoding in proptest::sample::select(Encoding::on_devices().collect::<Vec<_>>()),
+        encoding in proptest::sample::select(Encoding::device_encodings().collect::<Vec<_>>()),
         seed: u32,
     ) {
         let (rows, cols) = (3, 768);

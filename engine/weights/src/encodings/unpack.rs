@@ -1,6 +1,6 @@
 //! How the planes' bits are packed, halves, and the formulas that most encodings end in.
 
-use super::lanes::Lanes;
+use super::lanes::Simd;
 use wisp_types::encoding::BLOCK;
 
 /// 32 small integers, one a weight.
@@ -8,24 +8,24 @@ pub(super) type Quants = [u8; BLOCK];
 
 /// `(q - offset) * scale`, with one scale for each half.
 #[inline(always)]
-pub(super) fn symmetric<L: Lanes>(q: L::Bytes, offset: u8, scales: [f32; 2]) -> [L::Floats; 2] {
+pub(super) fn symmetric<S: Simd>(q: S::Bytes, offset: u8, scales: [f32; 2]) -> [S::Floats; 2] {
     // Not `array::map`, here and below, which takes vectors through memory.
-    let q = L::from_i8(L::sub_bytes(q, offset));
-    let half = |half: usize| L::mul(q[half], L::splat(scales[half]));
+    let q = S::i8_to_f32(S::sub_bytes(q, offset));
+    let half = |half: usize| S::mul(q[half], S::splat(scales[half]));
     [half(0), half(1)]
 }
 
 /// `scale * table[q]` for 32 nibbles.
 #[inline(always)]
-pub(super) fn table<L: Lanes>(table: &[f32; 16], q: &[u8; 16], scale: f32) -> [L::Floats; 2] {
-    L::choose(L::mul(L::load(table), L::splat(scale)), q)
+pub(super) fn table<S: Simd>(table: &[f32; 16], q: &[u8; 16], scale: f32) -> [S::Floats; 2] {
+    S::lookup(S::mul(S::load(table), S::splat(scale)), q)
 }
 
 /// `scale * q + minimum` for 32 nibbles. The product is exact: see [`affine`].
 #[inline(always)]
-pub(super) fn affine_nibbles<L: Lanes>(q: &[u8; 16], scale: f32, minimum: f32) -> [L::Floats; 2] {
-    let table = L::mul_add(L::splat(scale), L::load(&NIBBLES), L::splat(minimum));
-    L::choose(table, q)
+pub(super) fn affine_nibbles<S: Simd>(q: &[u8; 16], scale: f32, minimum: f32) -> [S::Floats; 2] {
+    let table = S::mul_add(S::splat(scale), S::load(&NIBBLES), S::splat(minimum));
+    S::lookup(table, q)
 }
 
 /// What a nibble is worth by itself.
@@ -38,27 +38,27 @@ const NIBBLES: [f32; 16] = [
 /// The product is exact, so that it does not matter whether it is rounded: a scale has 11 bits of
 /// a half and at most 6 of its own, an integer at most 5, and a float holds 24.
 #[inline(always)]
-pub(super) fn affine<L: Lanes>(q: L::Bytes, scales: [f32; 2], minima: [f32; 2]) -> [L::Floats; 2] {
-    let q = L::from_u8(q);
-    let half = |half: usize| L::mul_add(L::splat(scales[half]), q[half], L::splat(minima[half]));
+pub(super) fn affine<S: Simd>(q: S::Bytes, scales: [f32; 2], minima: [f32; 2]) -> [S::Floats; 2] {
+    let q = S::u8_to_f32(q);
+    let half = |half: usize| S::mul_add(S::splat(scales[half]), q[half], S::splat(minima[half]));
     [half(0), half(1)]
 }
 
-/// The inverse of [`Lanes::nibbles`]; the low four bits of each integer count.
+/// The inverse of [`Simd::unpack_4bit`]; the low four bits of each integer count.
 pub(super) fn pack_nibbles(q: &Quants, out: &mut [u8]) {
     for (j, out) in out.iter_mut().enumerate().take(16) {
         *out = (q[j] & 15) | (q[16 + j] << 4);
     }
 }
 
-/// The inverse of [`Lanes::crumbs`]; the low two bits of each integer count.
+/// The inverse of [`Simd::unpack_2bit`]; the low two bits of each integer count.
 pub(super) fn pack_crumbs(q: &Quants, out: &mut [u8]) {
     for (j, out) in out.iter_mut().enumerate().take(8) {
         *out = (0..4).fold(0, |byte, s| byte | ((q[8 * s + j] & 3) << (2 * s)));
     }
 }
 
-/// The inverse of [`Lanes::bits`]; the lowest bit of each integer counts.
+/// The inverse of [`Simd::unpack_1bit`]; the lowest bit of each integer counts.
 pub(super) fn pack_bits(q: &Quants, out: &mut [u8]) {
     for (k, out) in out.iter_mut().enumerate().take(4) {
         *out = (0..8).fold(0, |byte, g| byte | ((q[4 * g + k] & 1) << g));
@@ -90,8 +90,8 @@ pub fn f16_to_f32(half: u16) -> f32 {
 
 /// The half at byte `at` of `bytes`.
 #[inline(always)]
-pub(super) fn half_at<L: Lanes, const N: usize>(bytes: &[u8; N], at: usize) -> f32 {
-    L::half(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
+pub(super) fn half_at<S: Simd, const N: usize>(bytes: &[u8; N], at: usize) -> f32 {
+    S::f16_to_f32(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
 }
 
 #[cfg(test)]
@@ -112,16 +112,16 @@ mod tests {
 
     /// Every instruction set that this machine has.
     fn unpacked(bytes: [&[u8]; 3]) -> Vec<[Quants; 3]> {
-        fn all<L: Lanes>(bytes: [&[u8]; 3]) -> [Quants; 3] {
-            let stored = |bytes: L::Bytes| {
+        fn all<S: Simd>(bytes: [&[u8]; 3]) -> [Quants; 3] {
+            let stored = |bytes: S::Bytes| {
                 let mut floats = [0.0; BLOCK];
-                super::super::store::<L>(L::from_u8(bytes), &mut floats);
+                super::super::store::<S>(S::u8_to_f32(bytes), &mut floats);
                 floats.map(|f| f as u8)
             };
             [
-                stored(L::nibbles(bytes[0].try_into().unwrap())),
-                stored(L::crumbs(bytes[1].try_into().unwrap())),
-                stored(L::bits(bytes[2].try_into().unwrap())),
+                stored(S::unpack_4bit(bytes[0].try_into().unwrap())),
+                stored(S::unpack_2bit(bytes[1].try_into().unwrap())),
+                stored(S::unpack_1bit(bytes[2].try_into().unwrap())),
             ]
         }
         let mut results = vec![all::<super::super::Portable>(bytes)];

@@ -1,6 +1,6 @@
 //! Every `ggml_type` that a GGUF file may name, and its size.
 
-use crate::Stored;
+use crate::StoredEncoding;
 use wisp_types::Encoding;
 
 /// Types that Wisp does not compute with but whose sizes it checks:
@@ -35,7 +35,7 @@ const OTHERS: [(u32, &str, u64, u64); 21] = [
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GgmlType {
     /// The encoding, or the name of one that Wisp lacks.
-    pub stored: Stored,
+    pub stored: StoredEncoding,
     /// Weights of one block.
     pub block_weights: u64,
     /// Bytes of one block.
@@ -45,16 +45,16 @@ pub(super) struct GgmlType {
 impl GgmlType {
     /// Looks up a `ggml_type`; the error says what the type is called.
     pub fn from_id(id: u32) -> Result<GgmlType, String> {
-        if let Some(encoding) = Encoding::from_ggml(id) {
+        if let Some(encoding) = Encoding::from_ggml_type(id) {
             return Ok(GgmlType {
-                stored: Stored::Encoding(encoding),
+                stored: StoredEncoding::Supported(encoding),
                 block_weights: encoding.file_block_weights() as u64,
                 block_bytes: encoding.file_block_bytes() as u64,
             });
         }
         match OTHERS.iter().find(|other| other.0 == id) {
             Some(&(_, name, block_weights, block_bytes)) if block_weights > 0 => Ok(GgmlType {
-                stored: Stored::Unsupported(name),
+                stored: StoredEncoding::Unsupported(name),
                 block_weights,
                 block_bytes,
             }),

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 pub use reader::{GgufReader, Limits, Progress};
 pub use value::{Array, FromValue, Strings, Value};
-pub use writer::GgufHeader;
+pub use writer::GgufHeaderBuilder;
 
 use super::error::FormatError;
 use super::tensor::TensorInfo;

@@ -88,8 +88,8 @@ pub(super) struct Frame {
 /// Reads a GGUF header from bytes that arrive in pieces of any size.
 ///
 /// ```
-/// # use wisp_engine::weights::gguf::{GgufReader, Limits, Progress};
-/// # fn main() -> Result<(), wisp_engine::weights::FormatError> {
+/// # use wisp_weights::gguf::{GgufReader, Limits, Progress};
+/// # fn main() -> Result<(), wisp_weights::FormatError> {
 /// # let pieces = [&b"GGUF\x03\0\0\0\0\0\0\0\0"[..], &b"\0\0\0\0\0\0\0\0\0\0\0"[..]];
 /// let mut reader = GgufReader::new(Limits::default());
 /// for piece in pieces {

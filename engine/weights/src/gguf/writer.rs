@@ -17,7 +17,7 @@ struct Head {
 
 /// The header of a GGUF file that is being written.
 #[derive(Clone, Debug)]
-pub struct GgufHeader {
+pub struct GgufHeaderBuilder {
     version: u32,
     big_endian: bool,
     alignment: u64,
@@ -25,17 +25,17 @@ pub struct GgufHeader {
     tensors: Vec<Head>,
 }
 
-impl Default for GgufHeader {
-    fn default() -> GgufHeader {
-        GgufHeader::new(3, false)
+impl Default for GgufHeaderBuilder {
+    fn default() -> GgufHeaderBuilder {
+        GgufHeaderBuilder::new(3, false)
     }
 }
 
-impl GgufHeader {
+impl GgufHeaderBuilder {
     /// An empty header of a version (1 to 3) and byte order; new files have version 3 and are
     /// little-endian.
-    pub fn new(version: u32, big_endian: bool) -> GgufHeader {
-        GgufHeader {
+    pub fn new(version: u32, big_endian: bool) -> GgufHeaderBuilder {
+        GgufHeaderBuilder {
             version,
             big_endian,
             alignment: 32,

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::PytorchError;
 use super::objects::{Id, Object, Pickled, Tensor};
-use crate::{Stored, TensorInfo};
+use crate::{StoredEncoding, TensorInfo};
 use wisp_types::Encoding;
 
 /// Under which names training programs put the state dict beside other things.
@@ -156,11 +156,11 @@ fn check_strides(tensor: &Tensor) -> Result<(), String> {
     ))
 }
 
-fn stored(name: &'static str) -> Stored {
+fn stored(name: &'static str) -> StoredEncoding {
     match name {
-        "F32" => Stored::Encoding(Encoding::F32),
-        "F16" => Stored::Encoding(Encoding::F16),
-        "BF16" => Stored::Encoding(Encoding::BF16),
-        other => Stored::Unsupported(other),
+        "F32" => StoredEncoding::Supported(Encoding::F32),
+        "F16" => StoredEncoding::Supported(Encoding::F16),
+        "BF16" => StoredEncoding::Supported(Encoding::BF16),
+        other => StoredEncoding::Unsupported(other),
     }
 }

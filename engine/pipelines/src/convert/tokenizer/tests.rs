@@ -29,9 +29,9 @@ fn convert(json: &Json, config: &Json, padding: usize) -> Converted {
     let size = original.vocab_size() + padding;
     let mut notes = Vec::new();
     let source = Source::new(&original, folder.path(), size as u64);
-    let keys = source.written(&GgufHeader::default(), &mut notes);
+    let keys = source.written(&GgufHeaderBuilder::default(), &mut notes);
     let back = keys.map(|keys| {
-        let mut header = GgufHeader::default();
+        let mut header = GgufHeaderBuilder::default();
         for (key, value) in &keys {
             header.key(&format!("tokenizer.{key}"), value.clone());
         }
@@ -207,7 +207,9 @@ fn ends_are_named_by_their_texts() {
         assert_eq!(original.eos().len(), 4);
         let source = Source::new(&original, folder.path(), original.vocab_size() as u64);
         let mut notes = Vec::new();
-        let keys = source.written(&GgufHeader::default(), &mut notes).unwrap();
+        let keys = source
+            .written(&GgufHeaderBuilder::default(), &mut notes)
+            .unwrap();
         let id = |key: &str| {
             let found = keys.iter().find(|(name, _)| name == key);
             found.map(|(_, value)| value.clone())
