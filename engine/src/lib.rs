@@ -18,7 +18,7 @@
 //! use std::ops::ControlFlow;
 //! use wisp_engine::device::{Device, DeviceSpec, Profile};
 //! use wisp_engine::pipelines::text_generation::{GenerateOptions, TextGenerator};
-//! use wisp_engine::pipelines::{ModelLimits, checkpoint::ModelFiles};
+//! use wisp_engine::pipelines::{ModelFiles, ModelLimits};
 //! use wisp_engine::session::InferenceSession;
 //!
 //! let device = Device::open_blocking(&DeviceSpec::Auto, Profile::Full, 0)?;

@@ -12,9 +12,8 @@ use wisp_engine::pipelines::{
 };
 use wisp_engine::{
     pipelines::{
-        PipelineError,
+        ModelFiles, PipelineError,
         chat_template::Message,
-        checkpoint::ModelFiles,
         text_generation::{GenerateOptions, Generation},
         tokenizer::{Tokenizer, TokenizerError},
     },

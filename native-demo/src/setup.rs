@@ -11,9 +11,10 @@ use wisp_engine::{
     device::{Device, DeviceInfo},
     files::DiskCache,
     pipelines::{
-        ModelLimits, PipelineConfig, PipelineError, PipelineModel, SamplingParams, TextEncoder,
-        checkpoint::{self, ModelFiles},
+        ModelFiles, ModelLimits, PipelineConfig, PipelineError, PipelineModel, SamplingParams,
+        TextEncoder,
         huggingface_repo::{OnTransfer, Transfer},
+        model_files,
         text_generation::TextGenerator,
         tokenizer::{Tokenizer, TokenizerError},
     },
@@ -145,7 +146,7 @@ impl Resolved {
         }
         if path.exists() {
             let checkpoint = Checkpoint::open(path)?;
-            return checkpoint::tokenizer(&checkpoint).with_context(|| self.name());
+            return model_files::tokenizer(&checkpoint).with_context(|| self.name());
         }
         with_transfers(|on_transfer| Ok(self.config.open_tokenizer(on_transfer)?))
     }

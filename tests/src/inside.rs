@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use wisp_engine::{
     device::{Device, DeviceSpec, FeatureLevel},
-    pipelines::checkpoint::ModelFiles,
+    pipelines::ModelFiles,
     session::InferenceSession,
 };
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use wisp_engine::{
     device::Device,
-    pipelines::{EncodeOptions, ModelLimits, TextEncoder, checkpoint::ModelFiles},
+    pipelines::{EncodeOptions, ModelFiles, ModelLimits, TextEncoder},
     session::InferenceSession,
 };
 use wisp_tests::{

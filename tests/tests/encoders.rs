@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use wisp_engine::{
     device::Device,
-    pipelines::{EncodeOptions, ModelLimits, Pooling, TextEncoder, checkpoint::ModelFiles},
+    pipelines::{EncodeOptions, ModelFiles, ModelLimits, Pooling, TextEncoder},
     session::InferenceSession,
     weights::{Encoding, gguf},
 };

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use wisp_engine::{
     pipelines::{
+        ModelFiles,
         chat_template::{ChatTemplate, Message},
-        checkpoint::ModelFiles,
     },
     weights::Encoding,
 };

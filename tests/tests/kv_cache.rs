@@ -7,8 +7,7 @@ use wisp_engine::{
     device::Device,
     graph::CacheFormat,
     pipelines::{
-        ModelLimits, Request, RequestId, SamplingParams, checkpoint::ModelFiles,
-        text_generation::TextGenerator,
+        ModelFiles, ModelLimits, Request, RequestId, SamplingParams, text_generation::TextGenerator,
     },
     session::InferenceSession,
 };

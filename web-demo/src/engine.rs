@@ -11,11 +11,10 @@ use wasm_bindgen::prelude::*;
 use wisp_engine::{
     device::{Api, Device, DeviceInfo, DeviceSpec, FeatureLevel},
     pipelines::{
-        EncodeOptions, FinishReason, ModelLimits, PipelineModel, RequestId, SamplingParams,
-        TextEncoder,
+        EncodeOptions, FinishReason, ModelFiles, ModelLimits, PipelineModel, RequestId,
+        SamplingParams, TextEncoder,
         benchmark::{Workload, speed, warm_up},
         chat_template::Message,
-        checkpoint::ModelFiles,
         config::KvCacheFormat,
         text_generation::{GenerateOptions, TextGenerator},
     },

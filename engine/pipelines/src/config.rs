@@ -19,8 +19,8 @@ mod weights;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DecoderSpec, ModelLimits, PipelineError, SamplingParams, architectures, checkpoint::ModelFiles,
-    rope::RopeScaling,
+    DecoderSpec, ModelLimits, PipelineError, SamplingParams, architectures,
+    model_files::ModelFiles, rope::RopeScaling,
 };
 use wisp_device::{Device, DeviceError, DeviceSpec, FeatureLevel};
 

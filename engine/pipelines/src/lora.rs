@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use super::{
     architectures::ModelSpec,
-    decoder::{DecoderSpec, LoraLayout},
+    spec::{DecoderSpec, LoraLayout},
 };
 use wisp_session::Model;
 

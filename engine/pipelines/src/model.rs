@@ -5,112 +5,26 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use wisp_compiler::Footprint;
-use wisp_graph::{CacheFormat, Graph};
+use wisp_graph::Graph;
 use wisp_session::{CompiledModel, Dims, InferenceSession, InitOptions, Model, SessionError};
 use wisp_types::Capabilities;
 use wisp_weights::{Views, WeightSource};
 
 use super::{
     PipelineError, SupportedEncoding,
-    decoder::{self, DecoderError, DecoderLayout, DecoderSpec, LoraLayout, TensorNames},
+    decoder_graph::{self, DecoderError, DecoderLayout},
+    limits::ModelLimits,
     lora::LoraManager,
-    pipeline_model::{ReturnHiddenStates, ReturnLogits, TokenInputs},
+    pipeline_model::TokenInputs,
     request::Sequence,
     sampler, size,
-    window::WindowRings,
+    spec::{DecoderSpec, TensorNames},
+    window_rings::WindowRings,
 };
 
 mod execute;
 mod lora;
 mod step;
-
-/// Sizes that a model is made for. They decide how much memory it takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ModelLimits {
-    /// Tokens of one sequence, prompt and generated ones.
-    pub max_length: u64,
-    /// Sequences at the same time.
-    pub max_batch: u64,
-    /// Sequences whose prompts go through the model in one step.
-    pub max_prefill: u64,
-    /// Tokens in one step.
-    pub max_step_tokens: u64,
-    /// Tokens in one step whose logits are wanted; at least `max_batch`.
-    pub max_logit_rows: u64,
-    /// Positions in a page of the KV cache.
-    pub page_size: u32,
-    /// Pages of the KV cache at the most; 0: enough for `max_batch` sequences of `max_length`. Where
-    /// the device or the memory has no room for them there are fewer, enough for one sequence: then
-    /// sequences wait for each other's pages.
-    pub pages: u64,
-    /// Decode steps in one submission.
-    pub max_steps: u64,
-    /// Bytes of device memory that the model may take; 0: as many as there are.
-    pub memory: u64,
-    /// Sequences share the pages of equal beginnings.
-    pub prefix_caching: bool,
-    /// Low-rank adapters that can be loaded at the same time; 0: none.
-    pub max_num_loras: u64,
-    /// Their highest rank.
-    pub max_lora_rank: u64,
-    /// How the KV cache stores its elements.
-    pub cache_format: CacheFormat,
-    /// Tokens of which logits are computed.
-    pub return_logits: ReturnLogits,
-    /// Hidden states that are returned.
-    pub return_hidden_states: ReturnHiddenStates,
-}
-
-impl Default for ModelLimits {
-    fn default() -> ModelLimits {
-        ModelLimits {
-            max_length: 2048,
-            max_batch: 1,
-            max_prefill: 32,
-            max_step_tokens: 512,
-            max_logit_rows: 1,
-            page_size: 32,
-            pages: 0,
-            max_steps: 8,
-            memory: 0,
-            prefix_caching: false,
-            max_num_loras: 0,
-            max_lora_rank: 16,
-            cache_format: CacheFormat::F32,
-            return_logits: ReturnLogits::LastToken,
-            return_hidden_states: ReturnHiddenStates::None,
-        }
-    }
-}
-
-impl ModelLimits {
-    /// Pages that one sequence may own.
-    pub fn pages_per_sequence(&self) -> u64 {
-        self.max_length.div_ceil(self.page_size.max(1).into())
-    }
-
-    /// True if sequences take pages as they grow, rather than one that holds all of them.
-    pub fn is_paged(&self) -> bool {
-        u64::from(self.page_size) < self.max_length
-    }
-
-    /// Pages of the whole cache.
-    pub fn total_pages(&self) -> u64 {
-        if self.pages > 0 {
-            self.pages
-        } else {
-            self.pages_per_sequence() * self.max_batch
-        }
-    }
-}
-
-impl ModelLimits {
-    /// The room for adapters, if there is any.
-    pub fn lora(&self) -> Option<LoraLayout> {
-        let (slots, rank) = (self.max_num_loras, self.max_lora_rank.max(1));
-        (slots > 0).then_some(LoraLayout { slots, rank })
-    }
-}
 
 /// A decoder on a device, ready to run ragged batches.
 #[derive(Debug)]
@@ -473,11 +387,11 @@ fn fit(
         });
     }
     if let Some(layout) = limits.lora() {
-        layout.check(spec, capabilities)?;
+        decoder_graph::check_lora_buffers(layout, spec, capabilities)?;
     }
     // So must the tables of rotations, which are computed before anything else is.
     let turns = binding / (4 * u64::from(spec.rotated()).max(1));
-    if !spec.ropes.is_empty() && decoder::table_rows(limits.max_length) > turns {
+    if !spec.ropes.is_empty() && decoder_graph::table_rows(limits.max_length) > turns {
         return Err(PipelineError::CacheTooLarge {
             max_length: limits.max_length,
             max_batch: limits.max_batch,
@@ -520,7 +434,7 @@ pub(super) fn graph(
         rings: WindowRings::of(spec, &limits),
         hidden_states: limits.return_hidden_states,
     };
-    Ok(decoder::build(spec, names, weights, layout)?)
+    Ok(decoder_graph::build(spec, names, weights, layout)?)
 }
 
 /// Compiles a checkpoint's decoder or encoder.

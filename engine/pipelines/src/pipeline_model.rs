@@ -11,34 +11,8 @@ use wisp_types::Capabilities;
 
 use super::{
     Adapter, ConfigError, LogProbabilities, LoraManager, ModelLimits, PipelineConfig,
-    PipelineError, SupportedEncoding, WeightDType, checkpoint::ModelFiles,
+    PipelineError, SupportedEncoding, WeightDType, model_files::ModelFiles,
 };
-
-/// Of which tokens a model computes logits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReturnLogits {
-    /// Of each sequence's last one.
-    #[default]
-    LastToken,
-    /// Of as many at each sequence's end as each batch asks for.
-    Variable,
-    /// Of all.
-    All,
-}
-
-/// Which hidden states a model returns beside its logits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReturnHiddenStates {
-    /// None.
-    #[default]
-    None,
-    /// Those of each sequence's last token, before the final norm: `[batch, hidden]`.
-    Last,
-    /// Those of all tokens, before the final norm: `[tokens, hidden]`.
-    All,
-    /// Those of all tokens, after the final norm: `[tokens, hidden]`.
-    AllNormalized,
-}
 
 /// A sequence's part of a batch: tokens that come after what its cache holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    ModelLimits, PipelineError, checkpoint::ModelFiles, decoder::table_rows, model, text_encoder,
-    window::WindowRings,
+    ModelLimits, PipelineError, decoder_graph::table_rows, model, model_files::ModelFiles,
+    text_encoder, window_rings::WindowRings,
 };
 use wisp_graph::Graph;
 use wisp_types::Capabilities;

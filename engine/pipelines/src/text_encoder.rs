@@ -2,7 +2,6 @@
 
 mod batches;
 mod error;
-mod pooling;
 
 use serde_json::Value;
 
@@ -15,17 +14,19 @@ use wisp_weights::Views;
 use super::{
     DecoderSpec, PipelineError, SupportedEncoding,
     architectures::ModelSpec,
-    checkpoint::ModelFiles,
-    decoder::{DecoderError, EncoderSpec},
+    decoder_graph::DecoderError,
     kv_cache::{BlockTable, PagePool},
+    limits::ModelLimits,
     log_probabilities::LogProbabilities,
-    model::{self, ModelLimits},
+    model,
+    model_files::ModelFiles,
+    model_files::sentence_transformers::SentenceTransformer,
     pipeline_model::{ModelOutputs, PipelineModel, SequenceInputs, TokenInputs},
-    sentence_transformers::SentenceTransformer,
+    pooling::{Pooling, normalize},
+    spec::EncoderSpec,
 };
 use batches::{batches, check, fit, learned_positions};
 pub use error::EncodeError;
-pub use pooling::{Pooling, normalize};
 
 /// What an embedding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,7 @@ pub struct TokenizedText {
 ///
 /// ```no_run
 /// use wisp_engine::device::{Device, DeviceSpec, FeatureLevel};
-/// use wisp_engine::pipelines::{EncodeOptions, ModelLimits, TextEncoder, checkpoint::ModelFiles};
+/// use wisp_engine::pipelines::{EncodeOptions, ModelLimits, TextEncoder, model_files::ModelFiles};
 /// use wisp_engine::session::InferenceSession;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -6,10 +6,11 @@ use wisp_session::InferenceSession;
 
 use super::{
     PipelineError,
-    checkpoint::ModelFiles,
     kv_cache::{PagePool, PrefixHits},
+    limits::ModelLimits,
     lora::{Adapter, LoraError, LoraManager},
-    model::{DecoderModel, ModelLimits},
+    model::DecoderModel,
+    model_files::ModelFiles,
     pipeline_model::{PipelineModel, TokenInputs},
     request::{Request, RequestId},
     sampler::NO_TOKEN,
@@ -33,7 +34,7 @@ pub use texts::{GenerateOptions, Generation, TextEvent};
 ///     device::Device,
 ///     pipelines::{
 ///         ModelLimits, SamplingParams,
-///         checkpoint::ModelFiles,
+///         model_files::ModelFiles,
 ///         text_generation::{GenerateOptions, TextGenerator},
 ///     },
 ///     session::InferenceSession,

@@ -14,9 +14,8 @@ use wisp_engine::{
     device::measure::{Ceilings, ceilings},
     files::DiskCache,
     pipelines::{
-        ModelLimits,
+        ModelFiles, ModelLimits,
         benchmark::{Rate, Speed, Workload, speed, warm_up},
-        checkpoint::ModelFiles,
         prepare,
         text_generation::TextGenerator,
     },

@@ -5,9 +5,7 @@ use std::io::Write;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use wisp_engine::pipelines::{
-    EncodeOptions, ModelLimits, Pooling, TextEncoder, checkpoint::ModelFiles,
-};
+use wisp_engine::pipelines::{EncodeOptions, ModelFiles, ModelLimits, Pooling, TextEncoder};
 
 use super::{TokenList, print_json};
 use crate::settings::{DEVICE, MODEL, Settings};

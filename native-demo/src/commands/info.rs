@@ -10,8 +10,8 @@ use wisp_engine::{
     compiler::Footprint,
     device::Capabilities,
     pipelines::{
-        DecoderModel, DecoderSpec, ModelLimits, PipelineModel, SupportedEncoding, TextEncoder,
-        WeightsFormat, checkpoint::ModelFiles, prepare, size,
+        DecoderModel, DecoderSpec, ModelFiles, ModelLimits, PipelineModel, SupportedEncoding,
+        TextEncoder, WeightsFormat, prepare, size,
     },
     weights::{Header, WeightSource},
 };

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use wisp_engine::{
     compiler::{Program, Target},
-    pipelines::{ModelLimits, checkpoint::ModelFiles, prepare, size},
+    pipelines::{ModelFiles, ModelLimits, prepare, size},
     session::{CompiledModule, InferenceSession},
 };
 

@@ -10,8 +10,7 @@ use std::sync::OnceLock;
 use safetensors::Dtype;
 use serde_json::json;
 use wisp_engine::pipelines::{
-    ModelLimits, Request, RequestId, SamplingParams, checkpoint::ModelFiles,
-    text_generation::TextGenerator,
+    ModelFiles, ModelLimits, Request, RequestId, SamplingParams, text_generation::TextGenerator,
 };
 use wisp_tests::{
     inside::{files, folder, session},

@@ -4,7 +4,7 @@
 use super::{
     super::{
         DecoderSpec,
-        decoder::{EncoderSpec, HUGGING_FACE, NormPlacement, TensorNames},
+        spec::{EncoderSpec, HUGGING_FACE, NormPlacement, TensorNames},
     },
     Architecture, gpt2,
 };

@@ -1,7 +1,7 @@
 //! Gemma: scaled embeddings, norms that add 1 to their weight, a GELU.
 
 use super::{
-    super::{DecoderSpec, decoder::HUGGING_FACE},
+    super::{DecoderSpec, spec::HUGGING_FACE},
     Architecture,
 };
 use wisp_graph::Activation;

@@ -1,7 +1,7 @@
 //! Gemma 2: Gemma with norms before and after, soft caps, and a window in every other layer.
 
 use super::{
-    super::decoder::{HUGGING_FACE_BOTH_NORMS, NormPlacement},
+    super::spec::{HUGGING_FACE_BOTH_NORMS, NormPlacement},
     Architecture, gemma,
 };
 

@@ -4,8 +4,8 @@
 use super::{
     super::{
         DecoderSpec,
-        decoder::{HUGGING_FACE_BOTH_NORMS, NormPlacement, QkNorm, RopeSettings, TensorNames},
         rope::RopeScaling,
+        spec::{HUGGING_FACE_BOTH_NORMS, NormPlacement, QkNorm, RopeSettings, TensorNames},
     },
     Architecture, gemma, gemma2,
 };

@@ -4,7 +4,7 @@
 use super::{
     super::{
         DecoderSpec,
-        decoder::{HUGGING_FACE, QkvLayout, TensorNames},
+        spec::{HUGGING_FACE, QkvLayout, TensorNames},
     },
     Architecture,
 };

@@ -1,6 +1,6 @@
 //! Granite 3: Llama with multipliers.
 
-use super::{super::decoder::HUGGING_FACE, Architecture};
+use super::{super::spec::HUGGING_FACE, Architecture};
 
 /// `logits_scaling` divides. GGUF stores queries and keys permuted, as Llama's.
 pub const GRANITE: Architecture = Architecture {

@@ -1,6 +1,6 @@
 //! Llama 1 to 3 and what is built like it: TinyLlama, SmolLM 2, Vicuna, …
 
-use super::{super::decoder::HUGGING_FACE, Architecture};
+use super::{super::spec::HUGGING_FACE, Architecture};
 
 /// The common decoder itself. GGUF stores its queries and keys permuted, for interleaved rotation,
 /// and calls Mixtral so too.

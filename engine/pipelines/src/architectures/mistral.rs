@@ -1,6 +1,6 @@
 //! Mistral: Llama with an attention window. GGUF files of it say `llama`.
 
-use super::{super::decoder::HUGGING_FACE, Architecture};
+use super::{super::spec::HUGGING_FACE, Architecture};
 
 /// Every layer sees `sliding_window` positions.
 pub const MISTRAL: Architecture = Architecture {

@@ -1,7 +1,7 @@
 //! Mixtral: Mistral with a mixture of experts in every layer. GGUF files of it say `llama`.
 
 use super::{
-    super::decoder::{HUGGING_FACE, TensorNames},
+    super::spec::{HUGGING_FACE, TensorNames},
     Architecture, mistral,
 };
 

@@ -23,19 +23,19 @@ mod smollm3;
 mod starcoder2;
 mod xlm_roberta;
 
-mod gguf;
-mod hugging_face;
+mod gguf_metadata;
+mod hf_config;
 
 use serde_json::Value;
 
 use super::{
     ConfigError, DecoderSpec, PipelineError,
-    decoder::{EncoderSpec, GGUF, TensorNames},
+    spec::{EncoderSpec, GGUF, TensorNames},
 };
 use wisp_weights::Checkpoint;
 
-pub use gguf::GgufConfig;
-pub use hugging_face::HfConfig;
+pub use gguf_metadata::GgufConfig;
+pub use hf_config::HfConfig;
 
 /// One architecture.
 pub struct Architecture {

@@ -4,8 +4,8 @@
 use super::{
     super::{
         DecoderSpec,
-        decoder::{EncoderSpec, HUGGING_FACE, RopeSettings, TensorNames},
         rope::RopeScaling,
+        spec::{EncoderSpec, HUGGING_FACE, RopeSettings, TensorNames},
     },
     Architecture,
 };

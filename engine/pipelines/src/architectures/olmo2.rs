@@ -3,7 +3,7 @@
 use super::{
     super::{
         DecoderSpec,
-        decoder::{HUGGING_FACE, NormPlacement, QkNorm},
+        spec::{HUGGING_FACE, NormPlacement, QkNorm},
     },
     Architecture,
 };

@@ -1,6 +1,6 @@
 //! Phi-3 and 3.5: Llama with fused projections, which the names say, a window and LongRoPE.
 
-use super::{super::decoder::HUGGING_FACE, Architecture, mistral};
+use super::{super::spec::HUGGING_FACE, Architecture, mistral};
 
 /// Early configurations call LongRoPE `su`.
 pub const PHI3: Architecture = Architecture {

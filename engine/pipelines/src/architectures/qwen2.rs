@@ -1,6 +1,6 @@
 //! Qwen 2 and 2.5: Llama with biases on queries, keys and values, which the checkpoint has.
 
-use super::{super::decoder::HUGGING_FACE, Architecture};
+use super::{super::spec::HUGGING_FACE, Architecture};
 
 /// Layers from `max_window_layers` on see a window, if `use_sliding_window` says so.
 pub const QWEN2: Architecture = Architecture {

@@ -1,6 +1,6 @@
 //! Qwen 3: Qwen 2 with a norm of each head's query and key.
 
-use super::{super::decoder::QkNorm, Architecture, qwen2};
+use super::{super::spec::QkNorm, Architecture, qwen2};
 
 /// Heads have a width of their own. Windows as in Qwen 2.
 pub const QWEN3: Architecture = Architecture {

@@ -1,6 +1,6 @@
 //! Qwen 3 MoE: Qwen 3 with a mixture of experts in some layers.
 
-use super::{super::decoder::QkNorm, Architecture, hugging_face::problem, qwen3};
+use super::{super::spec::QkNorm, Architecture, hf_config::problem, qwen3};
 
 /// Every `decoder_sparse_step`th layer has experts, except `mlp_only_layers`. All layers see the
 /// same window, if any.

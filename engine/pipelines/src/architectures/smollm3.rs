@@ -1,6 +1,6 @@
 //! SmolLM 3: Llama with layers whose queries and keys are not rotated.
 
-use super::{super::decoder::HUGGING_FACE, Architecture, hugging_face::problem};
+use super::{super::spec::HUGGING_FACE, Architecture, hf_config::problem};
 
 /// Those where `no_rope_layers` has a 0, or every `no_rope_layer_interval`th, which may have a window.
 pub const SMOLLM3: Architecture = Architecture {

@@ -3,7 +3,7 @@
 use super::{
     super::{
         DecoderSpec,
-        decoder::{HUGGING_FACE, TensorNames},
+        spec::{HUGGING_FACE, TensorNames},
     },
     Architecture,
 };

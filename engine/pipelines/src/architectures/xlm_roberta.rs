@@ -1,6 +1,6 @@
 //! RoBERTa and XLM-RoBERTa: BERT with positions that count from the one after the padding token.
 
-use super::{super::decoder::TensorNames, Architecture, bert, hugging_face::problem};
+use super::{super::spec::TensorNames, Architecture, bert, hf_config::problem};
 
 /// In GGUF both are `bert`.
 pub const XLM_ROBERTA: Architecture = Architecture {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::CandleError;
 use crate::{
-    ConfigError, KvCacheFormat, PipelineConfig, PipelineEngine, PipelineError, checkpoint,
+    ConfigError, KvCacheFormat, PipelineConfig, PipelineEngine, PipelineError, model_files,
 };
 use wisp_device::DeviceSpec;
 use wisp_hub::OnTransfer;
@@ -58,14 +58,14 @@ impl CandleFiles {
         }
         let beside = checkpoint.directory().unwrap_or(Path::new("."));
         let directory = directory.unwrap_or(beside);
-        let text = checkpoint::read(&directory.join("config.json"))?;
+        let text = model_files::read(&directory.join("config.json"))?;
         let config = serde_json::from_str(&text).map_err(|error| PipelineError::Config {
             file: "config.json".into(),
             problem: error.to_string(),
         })?;
         let tokenizer = Tokenizer::from_dir(directory);
         let generation = std::fs::read_to_string(directory.join("generation_config.json")).ok();
-        let stop_tokens = checkpoint::stop_tokens(&tokenizer, &text, generation.as_deref());
+        let stop_tokens = model_files::stop_tokens(&tokenizer, &text, generation.as_deref());
         Ok(CandleFiles {
             name,
             checkpoint,
@@ -75,13 +75,13 @@ impl CandleFiles {
         })
     }
 
-    /// A conversation as the model reads it; see [`ModelFiles::chat_prompt`](checkpoint::ModelFiles::chat_prompt).
+    /// A conversation as the model reads it; see [`ModelFiles::chat_prompt`](model_files::ModelFiles::chat_prompt).
     ///
     /// # Errors
     ///
     /// As there.
     pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>, PipelineError> {
-        checkpoint::chat_prompt(&self.name, &self.tokenizer, messages)
+        model_files::chat_prompt(&self.name, &self.tokenizer, messages)
     }
 }
 

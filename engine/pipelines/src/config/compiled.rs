@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::{ConfigError, PipelineConfig};
-use crate::{ModelLimits, PipelineError, checkpoint::ModelFiles, prepare};
+use crate::{ModelLimits, PipelineError, model_files::ModelFiles, prepare};
 use wisp_session::{ArtefactError, CompiledModule, InferenceSession, SessionError};
 
 impl PipelineConfig {

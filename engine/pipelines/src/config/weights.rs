@@ -9,7 +9,7 @@ use super::{
     choose::{INDEX, PYTORCH_INDEX},
     model_name::is_repo_id,
 };
-use crate::{PipelineError, checkpoint, checkpoint::ModelFiles};
+use crate::{PipelineError, model_files, model_files::ModelFiles};
 use wisp_hub::{HuggingFaceRepo, OnTransfer, RepoError};
 use wisp_text::tokenizer::Tokenizer;
 use wisp_weights::Checkpoint;
@@ -304,7 +304,7 @@ impl PipelineConfig {
             return Ok(Tokenizer::from_dir(&folder)?);
         }
         let checkpoint = Checkpoint::open_files(&located.download(force, on_transfer)?)?;
-        Ok(checkpoint::tokenizer(&checkpoint)?)
+        Ok(model_files::tokenizer(&checkpoint)?)
     }
 
     /// The model's name, its checkpoint, after downloading what is missing, and the folder of what

@@ -229,7 +229,7 @@ fn same_scaling(a: &RopeScaling, b: &RopeScaling) -> bool {
 
 /// What differs between two specs, beyond the rounding of numbers.
 pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static str> {
-    let layers = |same: fn(&crate::decoder::LayerSpec, &crate::decoder::LayerSpec) -> bool| {
+    let layers = |same: fn(&crate::spec::LayerSpec, &crate::spec::LayerSpec) -> bool| {
         a.layers.iter().zip(&b.layers).all(|(a, b)| same(a, b))
     };
     let ropes = a.ropes.len() == b.ropes.len()

@@ -3,7 +3,7 @@
 use super::form::Form;
 use crate::{
     DecoderSpec, Pooling,
-    checkpoint::ModelFiles,
+    model_files::ModelFiles,
     rope::{RopeScaling, yarn_attention_factor},
 };
 use wisp_graph::NormKind;

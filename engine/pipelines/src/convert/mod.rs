@@ -15,7 +15,7 @@ mod write;
 
 use std::{ops::ControlFlow, path::Path};
 
-use super::{DecoderSpec, architectures, checkpoint::ModelFiles};
+use super::{DecoderSpec, architectures, model_files::ModelFiles};
 use wisp_types::Encoding;
 use wisp_weights::{Checkpoint, Views, gguf::GgufHeaderBuilder};
 

@@ -5,8 +5,8 @@ use std::{collections::HashSet, ops::Range};
 use super::{ConvertError, form::Form};
 use crate::{
     DecoderSpec,
-    checkpoint::ModelFiles,
-    decoder::{GGUF, NormPlacement, QkvLayout, TensorNames},
+    model_files::ModelFiles,
+    spec::{GGUF, NormPlacement, QkvLayout, TensorNames},
 };
 use wisp_weights::{Checkpoint, TensorInfo, View, Views, WeightError, WeightSource};
 

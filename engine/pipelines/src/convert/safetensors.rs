@@ -8,7 +8,7 @@ use super::{
     ConvertError, OnProgress, Options, Report, plan,
     write::{Writing, write_failed},
 };
-use crate::{PipelineError, checkpoint::ModelFiles, config::COMPANIONS};
+use crate::{PipelineError, config::COMPANIONS, model_files::ModelFiles};
 use wisp_types::Encoding;
 use wisp_weights::{StoredEncoding, Views};
 

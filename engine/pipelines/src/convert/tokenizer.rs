@@ -16,7 +16,7 @@ use std::{
 
 use serde_json::Value as Json;
 
-use crate::{checkpoint, checkpoint::ModelFiles};
+use crate::{model_files, model_files::ModelFiles};
 use wisp_text::tokenizer::{DEFAULT_TEMPLATE, Tokenizer, TokenizerError};
 use wisp_weights::{
     Checkpoint,
@@ -293,7 +293,7 @@ impl Source<'_> {
         }
         let checkpoint = Checkpoint::from_bytes("its metadata", header.bytes());
         let checkpoint = checkpoint.map_err(|error| error.to_string())?;
-        let back = checkpoint::tokenizer(&checkpoint).map_err(|error| error.to_string())?;
+        let back = model_files::tokenizer(&checkpoint).map_err(|error| error.to_string())?;
         let same = |text: &str, add: bool, parse: bool| {
             let tokens = [self.tokenizer, &back].map(|one| one.encode(text, add, parse).ok());
             tokens[0] == tokens[1]

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::{
     architectures::{ARCHITECTURES, ModelSpec},
-    decoder::{DecoderSpec, GGUF, HUGGING_FACE, LoraGroup, QkvLayout, TensorNames},
+    spec::{DecoderSpec, GGUF, HUGGING_FACE, LoraGroup, QkvLayout, TensorNames},
 };
 
 /// A linear module: some of a group's projections, stacked.

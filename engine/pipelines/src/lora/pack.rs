@@ -6,7 +6,7 @@ use super::{
     AdapterFiles, LoraError,
     modules::{Module, Modules},
 };
-use crate::decoder::{DecoderSpec, LORA_GROUPS, LoraGroup, LoraLayout};
+use crate::spec::{DecoderSpec, LORA_GROUPS, LoraGroup, LoraLayout};
 use wisp_session::SessionError;
 use wisp_weights::{WeightSource, encodings};
 

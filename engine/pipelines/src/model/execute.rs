@@ -2,15 +2,14 @@
 
 use serde_json::Value;
 
-use super::{DecoderModel, ModelLimits};
+use super::DecoderModel;
 use crate::{
     PipelineError,
-    checkpoint::ModelFiles,
+    limits::{ModelLimits, ReturnHiddenStates, ReturnLogits},
     log_probabilities::LogProbabilities,
     lora::LoraManager,
-    pipeline_model::{
-        ModelOutputs, PipelineModel, ReturnHiddenStates, ReturnLogits, SequenceInputs, TokenInputs,
-    },
+    model_files::ModelFiles,
+    pipeline_model::{ModelOutputs, PipelineModel, SequenceInputs, TokenInputs},
     sampler,
     sampling::SamplingParams,
 };

@@ -5,7 +5,7 @@ use std::{collections::HashMap, ops::Range};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Adapter, ModelLimits, SamplingParams, window::WindowRings};
+use crate::{Adapter, ModelLimits, SamplingParams, window_rings::WindowRings};
 
 fn request(tokens: Vec<u32>, max_new_tokens: usize) -> Request {
     Request {

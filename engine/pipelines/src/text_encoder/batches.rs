@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use super::{
     super::{
-        DecoderSpec, PipelineError,
-        decoder::{DecoderError, EncoderSpec},
-        model::ModelLimits,
+        DecoderSpec, PipelineError, decoder_graph::DecoderError, limits::ModelLimits,
+        spec::EncoderSpec,
     },
     EncodeError,
 };

@@ -8,8 +8,8 @@ use std::{
 use super::TextGenerator;
 use crate::{
     PipelineError, SamplingParams,
-    checkpoint::ModelFiles,
     log_probabilities::TokenScore,
+    model_files::ModelFiles,
     request::{FinishReason, Request, RequestId},
     scheduler::SampledToken,
     stoppable_text::StoppableText,

@@ -36,7 +36,7 @@ fn convert(json: &Json, config: &Json, padding: usize) -> Converted {
             header.key(&format!("tokenizer.{key}"), value.clone());
         }
         let checkpoint = Checkpoint::from_bytes("vocabulary", header.bytes()).unwrap();
-        (keys, checkpoint::tokenizer(&checkpoint).unwrap())
+        (keys, model_files::tokenizer(&checkpoint).unwrap())
     });
     Converted {
         original,

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{DecoderError, DecoderSpec, Loras, QkvLayout, TensorNames};
+use super::{error::DecoderError, lora::Loras};
+use crate::spec::{DecoderSpec, QkvLayout, TensorNames};
 use wisp_graph::{Graph, Map, NormSpec, Op, ValueId};
 use wisp_types::Shape;
 use wisp_weights::{View, Views, WeightError, WeightSource};

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::super::{
     DecoderSpec, PipelineError,
-    decoder::{LayerSpec, MoeSpec, NormPlacement, QkNorm, RopeSettings},
     rope::{RopeScaling, longrope_attention_factor, yarn_attention_factor},
+    spec::{LayerSpec, MoeSpec, NormPlacement, QkNorm, RopeSettings},
 };
 use super::Architecture;
 use wisp_graph::{Activation, NormKind, NormSpec};

@@ -1,24 +1,27 @@
 //! The one decoder: a [`DecoderSpec`] says how an architecture differs, and from it and a
 //! checkpoint's tensors comes the graph. An encoder is made of the same parts.
 
+mod error;
 mod lora;
-mod names;
-mod spec;
 mod weights;
 
 use std::ops::Range;
 
 use wisp_graph::{
-    AttentionSpec, CacheFormat, Graph, GraphError, HeadSpec, Map, Op, RopeSpec, TensorOp, ValueId,
+    AttentionSpec, CacheFormat, Graph, HeadSpec, Map, Op, RopeSpec, TensorOp, ValueId,
 };
 use wisp_types::{DType, Encoding, shape};
-use wisp_weights::{Views, WeightError, WeightSource};
+use wisp_weights::{Views, WeightSource};
 
-use super::{pipeline_model::ReturnHiddenStates, rope::Rotations, window::WindowRings};
+use crate::{
+    limits::ReturnHiddenStates,
+    rope::Rotations,
+    spec::{DecoderSpec, LoraGroup, LoraLayout, NormPlacement, QkNorm, TensorNames},
+    window_rings::WindowRings,
+};
+pub use error::DecoderError;
 use lora::Loras;
-pub use lora::{LORA_GROUPS, LoraGroup, LoraLayout};
-pub use names::{GGUF, HUGGING_FACE, HUGGING_FACE_BOTH_NORMS, QkvLayout, TensorNames};
-pub use spec::{DecoderSpec, EncoderSpec, LayerSpec, MoeSpec, NormPlacement, QkNorm, RopeSettings};
+pub use lora::check_lora_buffers;
 use weights::Builder;
 
 /// How a decoder's graph is laid out.
@@ -36,38 +39,6 @@ pub struct DecoderLayout {
     pub rings: Option<WindowRings>,
     /// Hidden states that a decoder returns beside its logits.
     pub hidden_states: ReturnHiddenStates,
-}
-
-/// What can go wrong when a decoder's graph is built.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DecoderError {
-    /// Occurs when sizes in the configuration contradict each other.
-    #[error("the model's configuration is unusable: {0}")]
-    Spec(String),
-    /// Occurs when a tensor is not in the checkpoint.
-    #[error("the checkpoint has no tensor {0}")]
-    MissingTensor(String),
-    /// Occurs when adapters need buffers larger than the device binds at once.
-    #[error(
-        "room for {slots} adapters of rank {rank} takes buffers of {bytes} bytes, but this device binds at most {most}: use a smaller --max-num-loras or --max-lora-rank"
-    )]
-    Loras {
-        /// Adapters at the same time.
-        slots: u64,
-        /// Their highest rank.
-        rank: u64,
-        /// Bytes of the largest buffer.
-        bytes: u64,
-        /// The device's limit.
-        most: u64,
-    },
-    /// Occurs when a tensor cannot be used.
-    #[error(transparent)]
-    Weight(#[from] WeightError),
-    /// Occurs when a tensor's shape does not fit.
-    #[error(transparent)]
-    Graph(#[from] GraphError),
 }
 
 /// Where the pages of a layer's cache are found.

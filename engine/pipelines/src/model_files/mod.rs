@@ -4,13 +4,15 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde_json::Map;
 
-use super::{
+pub mod sentence_transformers;
+
+use crate::{
     PipelineError,
     architectures::{self, GgufConfig, ModelSpec},
     chat_template::{ChatTemplate, Message},
-    sentence_transformers::SentenceTransformer,
     tokenizer::{HuggingFaceFiles, Metadata, Tokenizer, TokenizerError},
 };
+use sentence_transformers::SentenceTransformer;
 use wisp_weights::{
     Checkpoint, FileBytes,
     gguf::{Gguf, Strings},
@@ -273,7 +275,7 @@ impl Metadata for TokenizerMetadata<'_> {
 
 /// The tokens that end a text, by the tokenizer and the texts of `config.json` and
 /// `generation_config.json`.
-pub(super) fn stop_tokens(
+pub(crate) fn stop_tokens(
     tokenizer: &Result<Tokenizer, TokenizerError>,
     config: &str,
     generation: Option<&str>,
@@ -289,7 +291,7 @@ pub(super) fn stop_tokens(
 }
 
 /// A conversation as a model of this name and tokenizer reads it, up to where its answer begins.
-pub(super) fn chat_prompt(
+pub(crate) fn chat_prompt(
     name: &str,
     tokenizer: &Result<Tokenizer, TokenizerError>,
     messages: &[Message],
@@ -319,7 +321,7 @@ pub(super) fn chat_prompt(
 }
 
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) fn read(path: &std::path::Path) -> Result<String, PipelineError> {
+pub(crate) fn read(path: &std::path::Path) -> Result<String, PipelineError> {
     std::fs::read_to_string(path).map_err(|error| PipelineError::Config {
         file: path.display().to_string(),
         problem: match error.kind() {

@@ -2,8 +2,8 @@
 
 use super::super::{
     DecoderSpec, PipelineError,
-    decoder::{GGUF, LayerSpec, MoeSpec, NormPlacement, QkNorm, RopeSettings},
     rope::{RopeScaling, longrope_attention_factor, yarn_attention_factor},
+    spec::{GGUF, LayerSpec, MoeSpec, NormPlacement, QkNorm, RopeSettings},
 };
 use wisp_graph::{Activation, NormKind, NormSpec};
 use wisp_session::SessionError;

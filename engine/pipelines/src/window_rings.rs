@@ -6,7 +6,7 @@
 //! `i % pages` of its slot's ring. vLLM's hybrid manager takes such pages from a pool instead, for
 //! prefixes that are shared. Here the layers keep everything where prefixes are shared.
 
-use super::{decoder::DecoderSpec, model::ModelLimits};
+use crate::{limits::ModelLimits, spec::DecoderSpec};
 
 /// The rings of the layers with a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

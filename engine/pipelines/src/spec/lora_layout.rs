@@ -1,8 +1,6 @@
-//! Room for low-rank adapters in a decoder's graph.
+//! The buffers that hold low-rank adapters on a device.
 
-use super::{DecoderError, DecoderSpec, weights::Builder};
-use wisp_graph::{Op, ValueId};
-use wisp_types::{Capabilities, DType, shape};
+use super::decoder_spec::DecoderSpec;
 
 /// Room for adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,23 +25,9 @@ impl LoraLayout {
         self.shapes(spec).map(bytes).fold(0, u64::saturating_add)
     }
 
-    /// Checks that a device can bind each buffer of adapters.
-    ///
-    /// # Errors
-    ///
-    /// If one is too large.
-    pub fn check(self, spec: &DecoderSpec, device: &Capabilities) -> Result<(), DecoderError> {
-        let largest = self.shapes(spec).map(bytes).max().unwrap_or(0);
-        let most = device.max_binding_bytes.min(device.max_buffer_bytes);
-        if largest <= most {
-            return Ok(());
-        }
-        Err(DecoderError::Loras {
-            slots: self.slots,
-            rank: self.rank,
-            bytes: largest,
-            most,
-        })
+    /// Bytes of the largest buffer.
+    pub fn largest_buffer(self, spec: &DecoderSpec) -> u64 {
+        self.shapes(spec).map(bytes).max().unwrap_or(0)
     }
 }
 
@@ -112,39 +96,5 @@ impl LoraGroup {
             LoraGroup::Down => "down",
         };
         ["a", "b"].map(|half| format!("lora.{group}.{half}.{layer}"))
-    }
-}
-
-/// What a block's adapters read.
-#[derive(Clone, Copy)]
-pub(super) struct Loras {
-    pub layout: LoraLayout,
-    pub index: ValueId,
-    pub adapters: ValueId,
-}
-
-impl Builder<'_, '_> {
-    /// A group's products of `x` with what adapters add to them.
-    pub(super) fn adapted<const N: usize>(
-        &mut self,
-        group: LoraGroup,
-        layer: usize,
-        x: ValueId,
-        products: [ValueId; N],
-    ) -> Result<[ValueId; N], DecoderError> {
-        let Some(loras) = self.loras else {
-            return Ok(products);
-        };
-        let shapes = group.shapes(self.spec, loras.layout);
-        let mut operands = vec![x, loras.index, loras.adapters];
-        for (name, [slots, rows, cols]) in group.buffers(layer).into_iter().zip(shapes) {
-            let shape = shape![slots, rows, cols];
-            operands.push(self.graph.buffer(&name, DType::F32, shape));
-        }
-        operands.extend(products);
-        let adapted = self.graph.add_all(Op::Lora, &operands)?;
-        adapted
-            .try_into()
-            .map_err(|_| DecoderError::Spec("adapters give as many results as they take".into()))
     }
 }

@@ -1,6 +1,6 @@
 //! What a model in sentence-transformers' layout, or its GGUF metadata, says of its embeddings.
 
-use super::Pooling;
+use crate::Pooling;
 
 /// How a model's embeddings are made, as far as its files say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! How a decoder, or an encoder, differs from the common one, as data.
 
-use super::super::rope::RopeScaling;
+use crate::rope::RopeScaling;
 use wisp_graph::{Activation, CacheFormat, NormSpec};
 
 /// How a decoder-only transformer differs from the common one.
