@@ -34,10 +34,10 @@ pub(super) fn embed<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
                 return;
             }
             let (whole, rest) = out.split_at_mut(cols / BLOCK * BLOCK);
-            dequantize_blocks::<E>(planes, row * blocks, whole);
+            dequantize_blocks(E::ENCODING, planes, row * blocks, whole);
             if !rest.is_empty() {
                 let mut last = [0.0; BLOCK];
-                dequantize_blocks::<E>(planes, row * blocks + blocks - 1, &mut last);
+                dequantize_blocks(E::ENCODING, planes, row * blocks + blocks - 1, &mut last);
                 rest.copy_from_slice(&last[..rest.len()]);
             }
             out.iter_mut().for_each(|out| *out *= p.scale);

@@ -331,12 +331,19 @@ fn pack_blocks<E: BlockEncoding>(file: &[u8], planes: [&mut [u8]; 3]) {
     }
 }
 
+/// Writes the weights of whole packed blocks, from block `first` on, to `out`.
+///
+/// One copy for each encoding and instruction set serves every caller: kernels that read whole
+/// blocks into memory need not be generic over the encoding.
+///
+/// # Panics
+/// When the blocks lie outside of the planes.
+pub fn dequantize_blocks(encoding: Encoding, planes: Planes, first: usize, out: &mut [f32]) {
+    with_encoding!(encoding, E => dequantize_blocks_of::<E>(planes, first, out));
+}
+
 simd! {
-    /// Writes the weights of whole blocks, from block `first`, to `out`.
-    ///
-    /// # Panics
-    /// When the blocks lie outside of the planes.
-    pub fn dequantize_blocks<E: BlockEncoding>(planes: Planes, first: usize, out: &mut [f32]) {
+    fn dequantize_blocks_of<E: BlockEncoding>(planes: Planes, first: usize, out: &mut [f32]) {
         with_simd!(S => dequantize_blocks_inline::<E, S>(planes, first, out))
     }
 }
@@ -379,7 +386,7 @@ pub fn dequantize(
     let mut row = vec![0.0; blocks * BLOCK];
     let mut out = Vec::with_capacity(rows * cols);
     for r in 0..rows {
-        with_encoding!(encoding, E => dequantize_blocks::<E>(planes, r * blocks, &mut row));
+        dequantize_blocks(encoding, planes, r * blocks, &mut row);
         out.extend_from_slice(&row[..cols]);
     }
     Ok(out)
