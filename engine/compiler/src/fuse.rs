@@ -11,8 +11,9 @@
 use std::collections::HashMap;
 
 use wisp_graph::{
-    Binary, CacheFormat, Graph, HeadSpec, Node, NormKind, NormSpec, Op, RopeSpec, TensorOp,
-    ValueId, ValueKind,
+    Binary, CacheFormat, Graph, HeadSpec, Node, NormKind, NormSpec, Op, RopeSpec, ValueId,
+    ValueKind,
+    ops::{KvWrite, Linear, ScaledAdd},
 };
 
 /// A step of the fused graph.
@@ -91,11 +92,7 @@ impl Uses {
         Uses {
             maker,
             readers,
-            outputs: graph
-                .outputs
-                .iter()
-                .map(|(_, id)| graph.storage(*id))
-                .collect(),
+            outputs: graph.outputs().map(|(_, id)| graph.storage(id)).collect(),
         }
     }
 
@@ -131,7 +128,7 @@ fn private_linear(graph: &Graph, uses: &Uses, id: ValueId, reader: usize) -> Opt
     let nodes = graph.nodes();
     let maker = *uses.maker.get(&id)?;
     (uses.only_reader(id)? == reader).then_some(())?;
-    if nodes[maker].op == Op::Linear {
+    if nodes[maker].op == Op::Linear(Linear) {
         let (linear, lora) = (maker, None);
         return Some(Projection { linear, lora });
     }
@@ -141,7 +138,7 @@ fn private_linear(graph: &Graph, uses: &Uses, id: ValueId, reader: usize) -> Opt
     let part = nodes[maker].outputs.iter().position(|out| *out == id)?;
     let product = *lora_products(&nodes[maker])?.get(part)?;
     let linear = *uses.maker.get(&product)?;
-    let fits = nodes[linear].op == Op::Linear
+    let fits = nodes[linear].op == Op::Linear(Linear)
         && nodes[linear].inputs[0] == x
         && uses.only_reader(product)? == maker;
     let lora = Some((maker, part));
@@ -151,7 +148,7 @@ fn private_linear(graph: &Graph, uses: &Uses, id: ValueId, reader: usize) -> Opt
 /// The products that adapters add to.
 fn lora_products(node: &Node) -> Option<&[ValueId]> {
     match node.op {
-        Op::Lora => node.inputs.get(5..),
+        Op::Lora(_) => node.inputs.get(5..),
         _ => None,
     }
 }
@@ -227,11 +224,11 @@ fn replace(replaced: &mut Replaced, steps: Vec<Step>, gone: impl IntoIterator<It
 
 fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> Option<()> {
     let nodes = graph.nodes();
-    let Op::KvWrite {
+    let Op::KvWrite(KvWrite {
         heads: kv,
         page_size,
         format,
-    } = nodes[at].op
+    }) = nodes[at].op
     else {
         return None;
     };
@@ -303,7 +300,7 @@ fn fuse_attention(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced
 
 fn fuse_gate(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> Option<()> {
     let nodes = graph.nodes();
-    let Op::Gated { .. } = nodes[at].op else {
+    let Op::Gated(_) = nodes[at].op else {
         return None;
     };
     let &[gate, up] = nodes[at].inputs.as_slice() else {
@@ -335,8 +332,8 @@ fn fuse_norm(graph: &Graph, uses: &Uses, at: usize, replaced: &mut Replaced) -> 
     };
     let add = *uses.maker.get(&sum)?;
     let scale = match nodes[add].op {
-        Op::Add { scale } => scale,
-        Op::Tensor(TensorOp::Binary(Binary::Add)) => 1.0,
+        Op::ScaledAdd(ScaledAdd { scale }) => scale,
+        Op::Binary(Binary::Add) => 1.0,
         _ => return None,
     };
     let &[a, b] = nodes[add].inputs.as_slice() else {

@@ -14,7 +14,9 @@ use super::{
 };
 use wisp_graph::{
     Activation, AttentionSpec, CacheFormat, Graph, HeadSpec, Map, Node, NormKind, NormSpec, Op,
-    RopeSpec, ValueId, ValueKind, extension::CustomKernel,
+    RopeSpec, ValueId, ValueKind,
+    extension::CustomKernel,
+    ops::{Embed, Gated, KvWrite, Route, ScaledAdd},
 };
 use wisp_types::{Capabilities, DType, Dim, DimSum, Encoding};
 
@@ -173,7 +175,8 @@ impl Lowering<'_> {
     }
 
     fn declare_inputs(&mut self) {
-        for (i, value) in self.graph.values.iter().enumerate() {
+        for id in self.graph.value_ids() {
+            let value = self.graph.value(id);
             if !matches!(value.kind, ValueKind::Input | ValueKind::Buffer) {
                 continue;
             }
@@ -190,7 +193,7 @@ impl Lowering<'_> {
                 elements,
                 place,
             });
-            self.memory.insert(ValueId(i as u32), Memory::Fixed(place));
+            self.memory.insert(id, Memory::Fixed(place));
         }
     }
 
@@ -210,7 +213,7 @@ impl Lowering<'_> {
                 Step::RopeKvWrite { .. } => false,
             };
             let written = self.graph.value(*id);
-            let is_output = self.graph.outputs.iter().any(|(_, output)| is_it(output));
+            let is_output = self.graph.outputs().any(|(_, output)| is_it(&output));
             if written.kind != ValueKind::Node || is_output || later.iter().any(reads) {
                 return Err(CompileError::InPlace {
                     op: node.op.name(),
@@ -405,8 +408,8 @@ impl Lowering<'_> {
     fn plain(&mut self, node: &Node) -> Result<(), CompileError> {
         let op = node.op.name();
         match node.op {
-            Op::Embed { scale } => self.embed(node, scale),
-            Op::Linear => self.linear(
+            Op::Embed(Embed { scale }) => self.embed(node, scale),
+            Op::Linear(_) => self.linear(
                 node.inputs[0],
                 &[(node.inputs[1], node.inputs.get(2).copied())],
                 node.outputs[0],
@@ -416,22 +419,20 @@ impl Lowering<'_> {
                 self.norm(norm, node.inputs[0], None, weights, node.outputs[0])
             }
             Op::Rope(spec) => self.rope(node, spec),
-            Op::KvWrite {
+            Op::KvWrite(KvWrite {
                 heads,
                 page_size,
                 format,
-            } => self.kv_write(node, heads, page_size, format),
+            }) => self.kv_write(node, heads, page_size, format),
             Op::Attention(spec) => self.attention(node, spec),
-            Op::Gated { .. } => self.gated(node, None),
+            Op::Gated(_) => self.gated(node, None),
             Op::Map(map) => self.map(node, map),
-            Op::Route { chosen, normalise } => self.route(node, chosen, normalise),
-            Op::LinearExperts => self.linear_experts(node),
-            Op::CombineExperts => self.combine_experts(node),
-            Op::Lora => self.lora(node, false),
-            Op::Add { scale: 1.0 } => self.elementwise(node, 0, 1.0),
-            Op::Add { scale } => self.elementwise(node, 2, scale),
-            Op::Mul => self.elementwise(node, 1, 1.0),
-            Op::Softmax | Op::Argmax => {
+            Op::Route(Route { chosen, normalise }) => self.route(node, chosen, normalise),
+            Op::LinearExperts(_) => self.linear_experts(node),
+            Op::CombineExperts(_) => self.combine_experts(node),
+            Op::Lora(_) => self.lora(node, false),
+            Op::ScaledAdd(ScaledAdd { scale }) => self.elementwise(node, 2, scale),
+            Op::Softmax(_) | Op::Argmax(_) => {
                 let rows = self.rows(node.inputs[0]);
                 let cols = self.last(node.inputs[0]);
                 let x = self.operand(op, node.inputs[0])?;
@@ -440,10 +441,10 @@ impl Lowering<'_> {
                 let params = words(&RowsParams::default(), late);
                 self.call(op, op.into(), [rows, Size::fixed(1)], params, vec![x, out])
             }
-            Op::Tensor(tensor) => self.tensor(node, tensor),
-            Op::Sample => self.sample(node),
+            Op::Sample(_) => self.sample(node),
             Op::Custom(_) => self.custom(node),
-            Op::Print(label) => self.print(node, label),
+            Op::Print(print) => self.print(node, print),
+            op => self.tensor(node, op),
         }
     }
 
@@ -915,7 +916,7 @@ impl Lowering<'_> {
 
     fn gated(&mut self, node: &Node, stacked: Option<ValueId>) -> Result<(), CompileError> {
         let op = "gated";
-        let Op::Gated { activation } = node.op else {
+        let Op::Gated(Gated { activation }) = node.op else {
             return Ok(());
         };
         let tokens = self.rows(node.outputs[0]);
@@ -1022,7 +1023,11 @@ impl Lowering<'_> {
 
     fn finish(mut self) -> Result<Program, CompileError> {
         let graph = self.graph;
-        let outputs = self.ports(&graph.outputs)?;
+        let outputs: Vec<(String, ValueId)> = graph
+            .outputs()
+            .map(|(name, id)| (name.into(), id))
+            .collect();
+        let outputs = self.ports(&outputs)?;
         let prints = std::mem::take(&mut self.prints);
         let prints = self.ports(&prints)?;
         let (assigned, slots) = memory::plan(&self.lifetimes);
@@ -1069,7 +1074,7 @@ impl Lowering<'_> {
             prints: placed(prints),
             matrices: self.matrices,
             vectors: self.vectors,
-            constants: graph.constants.clone(),
+            constants: graph.constants().to_vec(),
             slots,
             calls,
             stages,

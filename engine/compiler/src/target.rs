@@ -294,7 +294,7 @@ mod tests {
 
     use super::*;
     use crate::compile;
-    use wisp_graph::{Graph, Op};
+    use wisp_graph::{Graph, ops::Embed};
     use wisp_types::{DType, Encoding, shape};
 
     /// Each limit by itself, in words.
@@ -356,7 +356,7 @@ mod tests {
         let mut graph = Graph::new("large");
         let ids = graph.input("ids", DType::U32, shape!["tokens"]);
         let table = graph.weight("table", Encoding::Q8_0, shape![64u64, 32u64]);
-        let rows = graph.add(Op::Embed { scale: 1.0 }, &[ids, table]).unwrap();
+        let rows = graph.add(Embed { scale: 1.0 }, &[ids, table]).unwrap();
         graph.output("rows", rows);
         let program = compile(&graph, &Capabilities::HOST).unwrap();
         let said = |binding, buffer| {

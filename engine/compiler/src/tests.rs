@@ -4,7 +4,9 @@ mod lora;
 
 use super::*;
 use wisp_graph::{
-    Activation, AttentionSpec, CacheFormat, HeadSpec, NormKind, NormSpec, Op, RopeSpec, ValueId,
+    Activation, AttentionSpec, Binary, CacheFormat, HeadSpec, NormKind, NormSpec, Op, RopeSpec,
+    ValueId,
+    ops::{Custom, Embed, Gated, KvWrite, Linear, Lora, Softmax},
 };
 use wisp_types::{DType, Encoding, shape};
 
@@ -56,13 +58,13 @@ fn block(k_encoding: Encoding) -> Graph {
             interleaved: false,
         })
     };
-    let q = g.add(Op::Linear, &[copy, wq]).unwrap();
-    let k = g.add(Op::Linear, &[copy, wk]).unwrap();
-    let v = g.add(Op::Linear, &[copy, wv]).unwrap();
+    let q = g.add(Linear, &[copy, wq]).unwrap();
+    let k = g.add(Linear, &[copy, wk]).unwrap();
+    let v = g.add(Linear, &[copy, wv]).unwrap();
     let q = g.add(rope(heads), &[q, index, table]).unwrap();
     let k = g.add(rope(kv), &[k, index, table]).unwrap();
     g.add(
-        Op::KvWrite {
+        KvWrite {
             heads: kv,
             page_size: 16,
             format: CacheFormat::F32,
@@ -87,16 +89,16 @@ fn block(k_encoding: Encoding) -> Graph {
             &[q, k_cache, v_cache, index, pages],
         )
         .unwrap();
-    let o = g.add(Op::Linear, &[a, wo]).unwrap();
-    let sum = g.add(Op::Add { scale: 1.0 }, &[copy, o]).unwrap();
+    let o = g.add(Linear, &[a, wo]).unwrap();
+    let sum = g.add(Binary::Add, &[copy, o]).unwrap();
     let n = g.add(Op::Norm(RMS), &[sum, norm]).unwrap();
     let (gate, up) = (
-        g.add(Op::Linear, &[n, gate]).unwrap(),
-        g.add(Op::Linear, &[n, up]).unwrap(),
+        g.add(Linear, &[n, gate]).unwrap(),
+        g.add(Linear, &[n, up]).unwrap(),
     );
     let product = g
         .add(
-            Op::Gated {
+            Gated {
                 activation: Activation::Silu,
             },
             &[gate, up],
@@ -154,13 +156,13 @@ fn norms_of_heads_join_their_rotation() {
     let [q, k] = ["q", "k"].map(|name| {
         let weight = g.weight(name, Encoding::Q8_0, shape![64u64, 64u64]);
         let norm = g.weight(&format!("{name}_norm"), Encoding::F32, shape![32u64]);
-        let made = g.add(Op::Linear, &[x, weight]).unwrap();
+        let made = g.add(Linear, &[x, weight]).unwrap();
         let normed = g.add(Op::Norm(RMS), &[made, norm]).unwrap();
         g.add(rope, &[normed, index, table]).unwrap()
     });
     let v = g.weight("v", Encoding::Q8_0, shape![64u64, 64u64]);
-    let v = g.add(Op::Linear, &[x, v]).unwrap();
-    let write = Op::KvWrite {
+    let v = g.add(Linear, &[x, v]).unwrap();
+    let write = KvWrite {
         heads,
         page_size: 16,
         format: CacheFormat::F32,
@@ -221,8 +223,8 @@ fn a_weight_over_the_binding_limit_is_split_by_rows() {
     let mut g = Graph::new("wide");
     let ids = g.input("ids", DType::U32, shape!["tokens"]);
     let table = g.weight("table", Encoding::F16, shape![200_000u64, 1024u64]);
-    let x = g.add(Op::Embed { scale: 1.0 }, &[ids, table]).unwrap();
-    let y = g.add(Op::Linear, &[x, table]).unwrap();
+    let x = g.add(Embed { scale: 1.0 }, &[ids, table]).unwrap();
+    let y = g.add(Linear, &[x, table]).unwrap();
     g.output("y", y);
     let program = compile(&g, &Capabilities::BASELINE).unwrap();
     // 400 MiB in pieces of at most 128, which both ops share.
@@ -245,10 +247,10 @@ fn misfits_are_named() {
     let mut g = Graph::new("misfit");
     let x = g.input("x", DType::F32, shape!["tokens", 64u64]);
     let w = g.weight("w", Encoding::F32, shape![8u64, 60u64]);
-    let error = g.add(Op::Linear, &[x, w]).unwrap_err().to_string();
+    let error = g.add(Linear, &[x, w]).unwrap_err().to_string();
     assert_eq!(
         error,
-        "linear: x is 64 wide, the weight takes 60 (x: f32[tokens, 64], w: f32[8, 60])"
+        "linear: x [tokens, 64] and the weight [8, 60] must have the same number of columns (x: f32[tokens, 64], w: f32[8, 60])"
     );
     // Rope works in place: what it turns must not be needed afterwards.
     let mut g = Graph::new("in place");
@@ -283,8 +285,8 @@ fn operands_that_methods_do_not_take_are_named() {
     let mut g = Graph::new("forged");
     let x = g.input("x", DType::F32, shape!["tokens", 64u64]);
     let w = g.weight("w", Encoding::F32, shape![8u64, 64u64]);
-    let y = g.add(Op::Linear, &[x, w]).unwrap();
-    let y = g.add(Op::Softmax, &[y]).unwrap();
+    let y = g.add(Linear, &[x, w]).unwrap();
+    let y = g.add(Softmax, &[y]).unwrap();
     g.output("y", y);
     let said = |change: fn(&mut Graph)| {
         let mut forged = g.clone();
@@ -293,15 +295,15 @@ fn operands_that_methods_do_not_take_are_named() {
         error.to_string()
     };
     assert_eq!(
-        said(|g| g.nodes.swap(0, 1)),
+        said(|g| g.nodes_mut().swap(0, 1)),
         "softmax: linear.0 must be made before it is read"
     );
     assert_eq!(
-        said(|g| g.values[1].kind = ValueKind::Input),
+        said(|g| g.values_mut()[1].kind = ValueKind::Input),
         "linear: w must be a weight with two or three known dimensions"
     );
     assert_eq!(
-        said(|g| g.nodes[1].op = Op::Custom(5)),
+        said(|g| g.nodes_mut()[1].op = Custom::forged(5).into()),
         "custom: the op must be one of the graph's extensions"
     );
 }

@@ -2,8 +2,15 @@
 
 use serde::Deserialize;
 
-use super::{Custom, DType, Graph, Node, Op, Shape, Value, ValueId, ValueKind, build::count};
 use crate::extension::{Extension, Param};
+use crate::{
+    custom::Custom,
+    error::OpProblem,
+    graph::{Graph, Node},
+    ops::{Op, Print},
+    value::{TensorType, Value, ValueId, ValueKind, element_count},
+};
+use wisp_types::DType;
 
 /// A graph as it is stored, not checked yet: its fields are [`Graph`]'s, in their order.
 #[derive(Deserialize)]
@@ -107,7 +114,7 @@ impl Graph {
                     .get(constant as usize)
                     .map(|words| words.len());
                 let wanted = words.map(|words| (words as u64, Vec::new()));
-                if wanted != Some(count(&value.shape)) {
+                if wanted != Some(element_count(&value.shape)) {
                     return Err(format!(
                         "the constant {} has not the numbers of {}",
                         value.name, value.shape
@@ -116,7 +123,8 @@ impl Graph {
             }
             ValueKind::View(of) => {
                 let of = self.value(of);
-                let fits = value.dtype == of.dtype && count(&value.shape) == count(&of.shape);
+                let fits = value.dtype == of.dtype
+                    && element_count(&value.shape) == element_count(&of.shape);
                 if !fits || matches!(of.kind, ValueKind::View(_) | ValueKind::Buffer) {
                     return Err(format!("{} is no view of {}", value.name, of.name));
                 }
@@ -133,27 +141,29 @@ impl Graph {
     fn check_node(&self, node: &Node) -> Result<(), String> {
         let name = self.op_name(node).to_string();
         let wrong = |problem| self.error(name.clone(), problem, &node.inputs).to_string();
+        let settings = |problem: String| wrong(OpProblem::Settings(problem));
         let operands: Vec<&Value> = node.inputs.iter().map(|id| self.value(*id)).collect();
         let makes = match node.op {
             Op::Custom(_) => self.custom_makes(node),
-            Op::Print(label) if label as usize >= self.labels.len() => {
-                Err(format!("there is no label {label}"))
+            Op::Print(Print { label }) if label as usize >= self.labels.len() => {
+                Err(OpProblem::Settings(format!("there is no label {label}")))
             }
             op => op.infer(&operands),
         };
         let makes = makes.map_err(wrong)?;
         let said = node.outputs.iter().map(|id| self.value(*id));
-        let said: Vec<(DType, Shape)> = said.map(|v| (v.dtype, v.shape.clone())).collect();
+        let said: Vec<TensorType> = said.map(Value::tensor_type).collect();
         match makes == said {
             true => Ok(()),
-            false => Err(wrong("its results are not what it makes".into())),
+            false => Err(settings("its results are not what it makes".into())),
         }
     }
 
     /// The types and shapes of a custom op's results.
-    fn custom_makes(&self, node: &Node) -> Result<Vec<(DType, Shape)>, String> {
+    fn custom_makes(&self, node: &Node) -> Result<Vec<TensorType>, OpProblem> {
         let Some((extension, custom)) = self.custom_of(&node.op) else {
-            return Err("it is none of the graph's extensions".into());
+            let problem = "it is none of the graph's extensions".into();
+            return Err(OpProblem::Settings(problem));
         };
         let names = extension.declaration().params.iter();
         let names = names.map(|param| param.name.as_str());
@@ -161,11 +171,11 @@ impl Graph {
         let (fit, makes) = self.fit(extension, &node.inputs, &given)?;
         match fit.params.len() == custom.params.len() {
             true => Ok(makes),
-            false => Err(format!(
+            false => Err(OpProblem::Settings(format!(
                 "it takes {} parameters, not {}",
                 fit.params.len(),
                 custom.params.len()
-            )),
+            ))),
         }
     }
 }

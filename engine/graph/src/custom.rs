@@ -4,11 +4,17 @@ use std::{borrow::Cow, collections::HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use super::{DType, Dim, Graph, GraphError, Node, Op, Shape, Value, ValueId, ValueKind};
 use crate::extension::{
     Declaration, Extension, ExtensionError, Extensions, Input, Param,
     expression::{Expression, Symbol, ValueError},
 };
+use crate::{
+    error::{GraphError, OpProblem},
+    graph::{Graph, Node},
+    ops::{self, Op},
+    value::{TensorType, Value, ValueId, ValueKind},
+};
+use wisp_types::{DType, Dim, Shape};
 
 /// A custom op as a node has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,7 +26,7 @@ pub struct Custom {
 }
 
 /// A custom op's node, and the types and shapes of its results.
-type Fit = (Custom, Vec<(DType, Shape)>);
+type Fit = (Custom, Vec<TensorType>);
 
 /// Why a size cannot be told.
 enum SizeError {
@@ -146,7 +152,7 @@ impl Given<'_> {
     }
 
     /// The results' types and shapes.
-    fn infer(&self) -> Result<Vec<(DType, Shape)>, String> {
+    fn infer(&self) -> Result<Vec<TensorType>, String> {
         let declaration = self.declaration;
         if self.operands.len() != declaration.inputs.len() {
             let names = declaration.inputs.iter().map(|input| input.name.as_str());
@@ -170,7 +176,10 @@ impl Given<'_> {
                 (None, Some(like)) => self.shape(like)?.clone(),
                 (None, None) => return Err(format!("{} has no shape", output.name)),
             };
-            Ok((output.dtype, shape))
+            Ok(TensorType {
+                dtype: output.dtype,
+                shape,
+            })
         });
         outputs.collect()
     }
@@ -276,8 +285,8 @@ impl Graph {
 
     /// The custom op of a node.
     pub fn custom_of(&self, op: &Op) -> Option<(&Extension, &Custom)> {
-        let Op::Custom(index) = op else { return None };
-        let custom = self.customs.get(*index as usize)?;
+        let Op::Custom(op) = op else { return None };
+        let custom = self.customs.get(op.index as usize)?;
         Some((self.extension(&custom.extension)?, custom))
     }
 
@@ -301,6 +310,7 @@ impl Graph {
         params: &[(&str, Param)],
     ) -> Result<Vec<ValueId>, GraphError> {
         let wrong = |graph: &Graph, problem| graph.error(name.to_string(), problem, inputs);
+        let settings = |graph: &Graph, problem| wrong(graph, OpProblem::Settings(problem));
         let Some(extension) = self.extension(name) else {
             let names = self
                 .extensions
@@ -311,18 +321,28 @@ impl Graph {
                 "the graph has no such op, only: {}; Graph::use_extensions brings them",
                 names.join(", ")
             );
-            return Err(wrong(self, problem));
+            return Err(settings(self, problem));
         };
         let (custom, outputs) = self
             .fit(extension, inputs, params)
             .map_err(|problem| wrong(self, problem))?;
-        let op = Op::Custom(self.customs.len() as u32);
+        let index = self.customs.len() as u32;
         self.customs.push(custom);
-        Ok(self.push_node(name, op, inputs, outputs))
+        Ok(self.push_node(name, ops::Custom { index }.into(), inputs, outputs))
     }
 
     /// What a custom op makes of operands and parameters.
     pub(super) fn fit(
+        &self,
+        extension: &Extension,
+        inputs: &[ValueId],
+        given: &[(&str, Param)],
+    ) -> Result<Fit, OpProblem> {
+        self.fit_text(extension, inputs, given)
+            .map_err(OpProblem::Settings)
+    }
+
+    fn fit_text(
         &self,
         extension: &Extension,
         inputs: &[ValueId],
@@ -366,51 +386,32 @@ impl Graph {
                 continue;
             };
             let declaration = extension.declaration();
-            let wrong = |problem| {
+            let wrong = |problem: OpProblem| {
                 let problem = format!("the custom op in its place: {problem}");
-                self.error(node.op.name(), problem, &node.inputs)
+                self.error(node.op.name(), OpProblem::Settings(problem), &node.inputs)
             };
             let own = own_numbers(declaration, &node.op);
             let (custom, outputs) = self.fit(extension, &node.inputs, &own).map_err(wrong)?;
-            let results = |outputs: &[(DType, Shape)]| {
-                let results = outputs
-                    .iter()
-                    .map(|(dtype, shape)| format!("{dtype}{shape}"));
+            let results = |outputs: &[TensorType]| {
+                let results = outputs.iter().map(TensorType::to_string);
                 results.collect::<Vec<_>>().join(", ")
             };
             let expected = node.outputs.iter().map(|id| self.value(*id));
-            let expected: Vec<_> = expected.map(|v| (v.dtype, v.shape.clone())).collect();
+            let expected: Vec<_> = expected.map(Value::tensor_type).collect();
             if outputs != expected {
-                return Err(wrong(format!(
+                return Err(wrong(OpProblem::Settings(format!(
                     "it makes {}, not {}",
                     results(&outputs),
                     results(&expected)
-                )));
+                ))));
             }
             let graph = replaced.to_mut();
             let known = graph.use_extension(extension);
-            known.map_err(|error| wrong(error.to_string()))?;
-            graph.nodes[i].op = Op::Custom(graph.customs.len() as u32);
+            known.map_err(|error| wrong(OpProblem::Settings(error.to_string())))?;
+            let index = graph.customs.len() as u32;
+            graph.nodes[i].op = ops::Custom { index }.into();
             graph.customs.push(custom);
         }
         Ok(replaced)
-    }
-
-    /// Prints a value in every run, under a label, as the session's
-    /// [options](wisp_session::InferenceSession::set_debug_print_options) say; the result is the same
-    /// value. It is a copy, which stays until the run ends: what is printed takes memory and time, also
-    /// where nothing is shown, and ops around it are not fused.
-    ///
-    /// # Errors
-    ///
-    /// If two values of the graph would be printed under one label.
-    pub fn print(&mut self, value: ValueId, label: &str) -> Result<ValueId, GraphError> {
-        if self.labels.iter().any(|known| known == label) {
-            let problem = format!("something is printed as {label:?} already");
-            return Err(self.error("print", problem, &[value]));
-        }
-        let op = Op::Print(self.labels.len() as u32);
-        self.labels.push(label.into());
-        self.add(op, &[value])
     }
 }

@@ -2,7 +2,10 @@
 
 use std::fmt::{self, Write};
 
-use super::{Graph, ValueId, ValueKind};
+use crate::{
+    graph::Graph,
+    value::{ValueId, ValueKind},
+};
 
 /// A text between quotes.
 fn quoted(text: &str) -> String {
@@ -77,7 +80,7 @@ impl Graph {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Graph, Op};
+    use crate::Graph;
     use wisp_types::{DType, Encoding, shape};
 
     #[test]
@@ -85,7 +88,7 @@ mod tests {
         let mut graph = Graph::new("a \"graph\"");
         let x = graph.input("x", DType::F32, shape!["n", 32u64]);
         let w = graph.weight("w\n", Encoding::Q8_0, shape![8u64, 32u64]);
-        let y = graph.add(Op::Linear, &[x, w]).unwrap();
+        let y = graph.linear(x, w, None).unwrap();
         graph.output("y", y);
         let expected = r#"digraph "a \"graph\"" {
   node [shape=box, fontname="monospace"];

@@ -87,274 +87,29 @@
 //! # Ok::<(), wisp_engine::graph::GraphError>(())
 //! ```
 
-mod build;
 mod check;
+mod composed;
 mod custom;
+mod display;
 mod dot;
+mod error;
 pub mod extension;
-mod layers;
+mod graph;
 mod module;
-mod op;
+pub mod ops;
 mod split;
-mod tensor;
+mod value;
 
-use std::{borrow::Cow, fmt};
-
-use serde::{Deserialize, Serialize};
-
-use crate::extension::Extension;
-use wisp_types::Encoding;
-
+pub use composed::PoolSpec;
 pub use custom::Custom;
-pub use layers::PoolSpec;
+pub use error::{GraphError, OpProblem};
+pub use graph::{Graph, Node};
 pub use module::{DuplicateGraph, Module};
-pub use op::{Activation, AttentionSpec, HeadSpec, Map, NormKind, NormSpec, Op, RopeSpec};
+pub use ops::{
+    Activation, AttentionSpec, Binary, ConvSpec, HeadSpec, MAX_RANK, Map, NormKind, NormSpec, Op,
+    PagedCache, Reduction, RopeSpec, Unary,
+};
 pub use split::{Import, Split, SplitError, Stage};
-pub use tensor::{Axes, Binary, ConvSpec, MAX_RANK, Reduction, TensorOp, Unary};
+pub use value::{TensorType, Value, ValueId, ValueKind};
 pub use wisp_shaders::CacheFormat;
 pub use wisp_types::{DType, Dim, DimSum, Shape, shape};
-
-/// A value of a graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ValueId(pub u32);
-
-/// Where a value comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ValueKind {
-    /// Written by the caller before a run.
-    Input,
-    /// Memory that outlives a run and that ops may write: a KV cache, a sampler's state.
-    Buffer,
-    /// A tensor of the checkpoint, by its name.
-    Weight(Encoding),
-    /// The result of a node.
-    Node,
-    /// Numbers of the graph's own, by their index.
-    Constant(u32),
-    /// Another value, which is no view, in another shape.
-    View(ValueId),
-}
-
-/// What a graph knows of a value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Value {
-    /// Its name: unique among inputs and buffers, and among weights.
-    pub name: String,
-    /// Its elements (of a weight: what they are after decoding).
-    pub dtype: DType,
-    /// Its shape, outermost dimension first.
-    pub shape: Shape,
-    /// Where it comes from.
-    pub kind: ValueKind,
-}
-
-/// One op and the values it reads and makes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Node {
-    /// What is computed.
-    pub op: Op,
-    /// What it reads, and the buffers it writes.
-    pub inputs: Vec<ValueId>,
-    /// What it makes.
-    pub outputs: Vec<ValueId>,
-}
-
-/// Occurs when an op is added whose operands do not fit.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{op}: {problem} ({operands})")]
-pub struct GraphError {
-    /// The op.
-    pub op: Cow<'static, str>,
-    /// What does not fit.
-    pub problem: String,
-    /// The operands' names and shapes.
-    pub operands: String,
-}
-
-/// A computation, as data. One that is read from a file is checked: it is an error of its format if it
-/// has what no op takes or makes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "check::Unchecked")]
-pub struct Graph {
-    /// The graph's name.
-    pub name: String,
-    pub values: Vec<Value>,
-    pub nodes: Vec<Node>,
-    pub outputs: Vec<(String, ValueId)>,
-    pub constants: Vec<Vec<u32>>,
-    /// The ops that [`Op::Custom`] can be.
-    pub extensions: Vec<Extension>,
-    /// What the nodes of custom ops do, by their number.
-    pub customs: Vec<Custom>,
-    /// What is printed, by [`Op::Print`]'s number.
-    pub labels: Vec<String>,
-}
-
-impl Graph {
-    /// An empty graph.
-    pub fn new(name: &str) -> Graph {
-        Graph {
-            name: name.into(),
-            values: Vec::new(),
-            nodes: Vec::new(),
-            outputs: Vec::new(),
-            constants: Vec::new(),
-            extensions: Vec::new(),
-            customs: Vec::new(),
-            labels: Vec::new(),
-        }
-    }
-
-    fn add_value(&mut self, name: String, dtype: DType, shape: Shape, kind: ValueKind) -> ValueId {
-        self.values.push(Value {
-            name,
-            dtype,
-            shape,
-            kind,
-        });
-        ValueId(self.values.len() as u32 - 1)
-    }
-
-    /// A value that the caller writes before each run.
-    pub fn input(&mut self, name: &str, dtype: DType, shape: Shape) -> ValueId {
-        self.add_value(name.into(), dtype, shape, ValueKind::Input)
-    }
-
-    /// Memory that outlives a run and that ops may write.
-    pub fn buffer(&mut self, name: &str, dtype: DType, shape: Shape) -> ValueId {
-        self.add_value(name.into(), dtype, shape, ValueKind::Buffer)
-    }
-
-    /// A tensor of the checkpoint. Naming it twice gives the same value.
-    pub fn weight(&mut self, name: &str, encoding: Encoding, shape: Shape) -> ValueId {
-        let same = |value: &Value| {
-            let is_weight = value.kind == ValueKind::Weight(encoding);
-            is_weight && value.name == name && value.shape == shape
-        };
-        match self.values.iter().position(same) {
-            Some(i) => ValueId(i as u32),
-            None => self.add_value(name.into(), DType::F32, shape, ValueKind::Weight(encoding)),
-        }
-    }
-
-    /// What the graph knows of a value.
-    pub fn value(&self, id: ValueId) -> &Value {
-        &self.values[id.0 as usize]
-    }
-
-    /// Every value: inputs, buffers, weights and results.
-    pub fn values(&self) -> &[Value] {
-        &self.values
-    }
-
-    /// The nodes in the order in which they run.
-    pub fn nodes(&self) -> &[Node] {
-        &self.nodes
-    }
-
-    /// The outputs with their names.
-    pub fn outputs(&self) -> impl Iterator<Item = (&str, ValueId)> {
-        self.outputs.iter().map(|(name, id)| (name.as_str(), *id))
-    }
-
-    /// Makes a value readable after a run, under a name.
-    pub fn output(&mut self, name: &str, value: ValueId) {
-        self.outputs.push((name.into(), value));
-    }
-
-    /// Adds an op and returns its result (for an op that only writes buffers, its first operand).
-    ///
-    /// # Errors
-    ///
-    /// If the operands' number, types or shapes do not fit the op; the error names them.
-    pub fn add(&mut self, op: Op, inputs: &[ValueId]) -> Result<ValueId, GraphError> {
-        let results = self.add_all(op, inputs)?;
-        let result = results.first().or(inputs.first()).copied();
-        // PROOF: `infer` refuses a call without operands, so there is a first one.
-        Ok(result.expect("an op has operands"))
-    }
-
-    /// Adds an op and returns all its results.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::add`].
-    pub fn add_all(&mut self, op: Op, inputs: &[ValueId]) -> Result<Vec<ValueId>, GraphError> {
-        let operands: Vec<&Value> = inputs.iter().map(|id| self.value(*id)).collect();
-        let outputs = op
-            .infer(&operands)
-            .map_err(|problem| self.error(op.name(), problem, inputs))?;
-        Ok(self.push_node(op.name(), op, inputs, outputs))
-    }
-
-    /// Adds a node whose operands fit; returns its results.
-    fn push_node(
-        &mut self,
-        name: &str,
-        op: Op,
-        inputs: &[ValueId],
-        outputs: Vec<(DType, Shape)>,
-    ) -> Vec<ValueId> {
-        let node = self.nodes.len();
-        let outputs: Vec<ValueId> = outputs
-            .into_iter()
-            .map(|(dtype, shape)| {
-                self.add_value(format!("{name}.{node}"), dtype, shape, ValueKind::Node)
-            })
-            .collect();
-        self.nodes.push(Node {
-            op,
-            inputs: inputs.to_vec(),
-            outputs: outputs.clone(),
-        });
-        outputs
-    }
-}
-
-impl fmt::Display for Graph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |ids: &[ValueId]| {
-            ids.iter()
-                .map(|id| self.value(*id).name.clone())
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        writeln!(f, "graph {} {{", self.name)?;
-        for value in &self.values {
-            let kind = match &value.kind {
-                ValueKind::Input => "input".to_string(),
-                ValueKind::Buffer => "buffer".to_string(),
-                ValueKind::Weight(encoding) => format!("weight {encoding}"),
-                ValueKind::Constant(_) => "constant".to_string(),
-                ValueKind::View(of) => format!("view of {}", self.value(*of).name),
-                ValueKind::Node => continue,
-            };
-            writeln!(f, "  {kind} {}: {}{}", value.name, value.dtype, value.shape)?;
-        }
-        for node in &self.nodes {
-            let results: Vec<String> = node
-                .outputs
-                .iter()
-                .map(|id| {
-                    format!(
-                        "{}: {}{} = ",
-                        self.value(*id).name,
-                        self.value(*id).dtype,
-                        self.value(*id).shape
-                    )
-                })
-                .collect();
-            writeln!(
-                f,
-                "  {}{}({})",
-                results.join(""),
-                self.op_name(node),
-                list(&node.inputs)
-            )?;
-        }
-        for (name, id) in &self.outputs {
-            writeln!(f, "  output {name} = {}", self.value(*id).name)?;
-        }
-        f.write_str("}")
-    }
-}

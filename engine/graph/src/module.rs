@@ -1,6 +1,6 @@
 //! Several graphs together.
 
-use super::Graph;
+use crate::graph::Graph;
 
 /// Occurs when two graphs of a module have one name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,11 @@
 
 use std::{collections::HashMap, ops::Range};
 
-use super::{Graph, Map, Node, Op, Value, ValueId, ValueKind};
+use crate::{
+    graph::{Graph, Node},
+    ops::Map,
+    value::{Value, ValueId, ValueKind},
+};
 
 /// What is wrong with a way to split a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -334,7 +338,7 @@ impl<'a> Builder<'a> {
             .graph
             .add_value(format!("copy of {name}"), dtype, shape, ValueKind::Node);
         self.graph.nodes.push(Node {
-            op: Op::Map(Map::Scale(1.0)),
+            op: Map::Scale(1.0).into(),
             inputs: vec![id],
             outputs: vec![copy],
         });

@@ -7,6 +7,7 @@ use wisp_graph::{
         CustomKernel, Extension, Field, Param,
         expression::{Expression, Symbol},
     },
+    ops::Print,
 };
 
 impl Lowering<'_> {
@@ -147,11 +148,10 @@ impl Lowering<'_> {
     }
 
     /// A copy that stays until the run ends, to be shown then.
-    pub(super) fn print(&mut self, node: &Node, label: u32) -> Result<(), CompileError> {
+    pub(super) fn print(&mut self, node: &Node, print: Print) -> Result<(), CompileError> {
         self.copy_whole(node)?;
-        let label = self.graph.labels.get(label as usize);
-        self.prints
-            .push((label.cloned().unwrap_or_default(), node.outputs[0]));
+        let label = self.graph.print_label(print).unwrap_or_default();
+        self.prints.push((label.into(), node.outputs[0]));
         Ok(())
     }
 }

@@ -6,7 +6,10 @@ use super::{
     Bound, CompileError, DType, Dim, Lowering, Memory, Node, ParamWord, Size, ValueId, narrow,
     words,
 };
-use wisp_graph::{Axes, ConvSpec, MAX_RANK, TensorOp};
+use wisp_graph::{
+    Binary, ConvSpec, MAX_RANK, Op,
+    ops::{Axes, Cast, Concat, Gather, MatMul, Permute, Reduce, Scatter, Slice, SliceLike, TopK},
+};
 
 /// Elements from one place of each dimension to the next, in one operand.
 type Strides = Vec<Size>;
@@ -50,6 +53,18 @@ macro_rules! late_arrays {
         $(all.extend(array(std::mem::offset_of!($params, $field), $sizes));)*
         all
     }};
+}
+
+/// The code of a sum or product of floats where `b` is `a`'s last dimensions, which kernel `elementwise`
+/// computes without strides.
+fn contiguous(graph: &wisp_graph::Graph, node: &Node, binary: Binary) -> Option<u32> {
+    let [a, b] = [node.inputs[0], node.inputs[1]].map(|id| graph.value(id));
+    let op_code = match binary {
+        Binary::Add => 0,
+        Binary::Mul => 1,
+        _ => return None,
+    };
+    (a.dtype == DType::F32 && a.shape.0.ends_with(&b.shape.0)).then_some(op_code)
 }
 
 impl Lowering<'_> {
@@ -117,17 +132,20 @@ impl Lowering<'_> {
         ids.iter().map(|id| self.operand(op, *id)).collect()
     }
 
-    pub(super) fn tensor(&mut self, node: &Node, op: TensorOp) -> Result<(), CompileError> {
+    pub(super) fn tensor(&mut self, node: &Node, op: Op) -> Result<(), CompileError> {
         match op {
-            TensorOp::Unary(unary) => self.function(node, unary as u32),
-            TensorOp::Cast(DType::U32) => self.function(node, 31),
-            TensorOp::Cast(DType::F32) => self.function(node, 32),
-            TensorOp::Binary(binary) => {
-                let whole = self.graph.value(node.inputs[0]).dtype == DType::U32;
-                self.binary(node, binary as u32, whole.into())
-            }
-            TensorOp::Select => self.choose(node),
-            TensorOp::Reduce { kind, axis } => {
+            Op::Unary(unary) => self.function(node, unary as u32),
+            Op::Cast(Cast { to: DType::U32 }) => self.function(node, 31),
+            Op::Cast(Cast { to: DType::F32 }) => self.function(node, 32),
+            Op::Binary(binary) => match contiguous(self.graph, node, binary) {
+                Some(op_code) => self.elementwise(node, op_code, 1.0),
+                None => {
+                    let whole = self.graph.value(node.inputs[0]).dtype == DType::U32;
+                    self.binary(node, binary as u32, whole.into())
+                }
+            },
+            Op::Select(_) => self.choose(node),
+            Op::Reduce(Reduce { kind, axis }) => {
                 let [outer, n, inner] = self.around(node.inputs[0], axis);
                 let params = ReductionParams {
                     kind: kind as u32,
@@ -136,18 +154,18 @@ impl Lowering<'_> {
                 let late = late!(ReductionParams, outer = outer, n = n, inner = inner);
                 self.over_elements("reduction", node, words(&params, late))
             }
-            TensorOp::Permute(axes) => self.permute(node, axes),
-            TensorOp::Slice {
+            Op::Permute(Permute { axes }) => self.permute(node, axes),
+            Op::Slice(Slice {
                 axis, start, step, ..
-            } => self.slice(node, axis as usize, start, step),
-            TensorOp::SliceLike { axis, .. } => self.slice(node, axis as usize, 0, 1),
-            TensorOp::Concat { axis } => self.concat(node, axis as usize),
-            TensorOp::MatMul {
+            }) => self.slice(node, axis as usize, start, step),
+            Op::SliceLike(SliceLike { axis, .. }) => self.slice(node, axis as usize, 0, 1),
+            Op::Concat(Concat { axis }) => self.concat(node, axis as usize),
+            Op::MatMul(MatMul {
                 transpose_a,
                 transpose_b,
-            } => self.batch_matmul(node, transpose_a, transpose_b),
-            TensorOp::Conv2d(spec) => self.conv2d(node, spec),
-            TensorOp::Gather { axis } => {
+            }) => self.batch_matmul(node, transpose_a, transpose_b),
+            Op::Conv2d(spec) => self.conv2d(node, spec),
+            Op::Gather(Gather { axis }) => {
                 let [outer, n, inner] = self.around(node.inputs[0], axis);
                 let count = self.elements(node.inputs[1]);
                 let late = late!(
@@ -159,7 +177,7 @@ impl Lowering<'_> {
                 );
                 self.over_elements("gather", node, words(&GatherParams::default(), late))
             }
-            TensorOp::Scatter { axis, adds } => {
+            Op::Scatter(Scatter { axis, add: adds }) => {
                 let [outer, n, inner] = self.around(node.inputs[0], axis);
                 let count = self.elements(node.inputs[1]);
                 let params = ScatterParams {
@@ -175,7 +193,8 @@ impl Lowering<'_> {
                 );
                 self.over_elements("scatter", node, words(&params, late))
             }
-            TensorOp::TopK { k } => self.top_k(node, k),
+            Op::TopK(TopK { k }) => self.top_k(node, k),
+            _ => Ok(()),
         }
     }
 

@@ -22,7 +22,7 @@ impl Adapted {
 
     fn product(&mut self, name: &str, rows: u64) -> ValueId {
         let weight = self.graph.weight(name, Encoding::Q8_0, shape![rows, 64u64]);
-        self.graph.add(Op::Linear, &[self.x, weight]).unwrap()
+        self.graph.add(Linear, &[self.x, weight]).unwrap()
     }
 
     /// The operands of adapters of rank 4.
@@ -39,9 +39,9 @@ fn stacked_products_take_two_calls_more() {
     let mut g = Adapted::new();
     let products = ["gate", "up"].map(|name| g.product(name, 96));
     let operands = g.operands(&products, 192);
-    let adapted = g.graph.add_all(Op::Lora, &operands).unwrap();
+    let adapted = g.graph.add_all(Lora, &operands).unwrap();
     let activation = Activation::Silu;
-    let gated = g.graph.add(Op::Gated { activation }, &adapted).unwrap();
+    let gated = g.graph.add(Gated { activation }, &adapted).unwrap();
     g.graph.output("gated", gated);
     let program = compile(&g.graph, &Capabilities::BASELINE).unwrap();
     assert_eq!(
@@ -61,7 +61,7 @@ fn products_of_their_own_take_one_call_each() {
     let mut g = Adapted::new();
     let products = [g.product("q", 64), g.product("k", 32)];
     let operands = g.operands(&products, 96);
-    let adapted = g.graph.add_all(Op::Lora, &operands).unwrap();
+    let adapted = g.graph.add_all(Lora, &operands).unwrap();
     for (name, value) in ["q", "k"].iter().zip(adapted) {
         g.graph.output(name, value);
     }
@@ -94,11 +94,9 @@ fn adapters_of_other_products_are_not_stacked() {
     let mut g = Adapted::new();
     let [gate, up] = ["gate", "up"].map(|name| g.product(name, 96));
     let operands = g.operands(&[up, gate], 192);
-    let adapted = g.graph.add_all(Op::Lora, &operands).unwrap();
+    let adapted = g.graph.add_all(Lora, &operands).unwrap();
     let activation = Activation::Silu;
-    let gated = g
-        .graph
-        .add(Op::Gated { activation }, &[adapted[1], adapted[0]]);
+    let gated = g.graph.add(Gated { activation }, &[adapted[1], adapted[0]]);
     g.graph.output("gated", gated.unwrap());
     let program = compile(&g.graph, &Capabilities::BASELINE).unwrap();
     assert_eq!(ops(&program).len(), 6, "{:?}", ops(&program));
@@ -109,14 +107,15 @@ fn misfits_are_named() {
     let mut g = Adapted::new();
     let product = g.product("q", 64);
     let operands = g.operands(&[product], 60);
-    let error = g.graph.add(Op::Lora, &operands).unwrap_err().to_string();
-    let words = "lora: [2, 4, 64] and [2, 4, 60] do not fit the products (x: ";
+    let error = g.graph.add(Lora, &operands).unwrap_err().to_string();
+    let words = "lora: a [2, 4, 64] must be [slots, layers * rank, columns of x] and \
+                 b [2, 4, 60] [slots, rank, columns of all 1 layers' results] (x: ";
     assert!(error.starts_with(words), "{error}");
     // It works in place: what it adds to must not be needed afterwards.
     let mut g = Adapted::new();
     let product = g.product("q", 64);
     let operands = g.operands(&[product], 64);
-    let adapted = g.graph.add(Op::Lora, &operands).unwrap();
+    let adapted = g.graph.add(Lora, &operands).unwrap();
     g.graph.output("before", product);
     g.graph.output("after", adapted);
     let error = compile(&g.graph, &Capabilities::BASELINE).unwrap_err();

@@ -1,0 +1,71 @@
+//! `linear_experts`: products with the weights of each token's experts.
+
+use serde::{Deserialize, Serialize};
+use wisp_types::{DType, Shape};
+
+use super::{
+    Inferred, Op, OpRules,
+    operands::{expect, expect_weight},
+};
+use crate::{
+    error::{GraphError, OpProblem},
+    graph::Graph,
+    value::{TensorType, Value, ValueId},
+};
+
+/// Products with the transposed weights of each token's experts, in any encoding, as a mixture of experts
+/// needs them (Shazeer et al. 2017).
+///
+/// Operands: `x f32 [tokens, cols]`, the same for all of a token's experts, or `[tokens, chosen, cols]`;
+/// `weight`, a weight `[experts, rows, cols]`; `ids u32 [tokens, chosen]`, the experts. Result: `f32 [tokens,
+/// chosen, rows]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinearExperts;
+
+impl From<LinearExperts> for Op {
+    fn from(op: LinearExperts) -> Op {
+        Op::LinearExperts(op)
+    }
+}
+
+impl OpRules for LinearExperts {
+    fn name(&self) -> &'static str {
+        "linear_experts"
+    }
+
+    fn infer(&self, operands: &[&Value]) -> Inferred {
+        let [x, weight, ids] = operands else {
+            let expected = "x, weight and ids";
+            return Err(OpProblem::operand_count(expected, operands.len()));
+        };
+        expect(x, "x", DType::F32, x.rank().clamp(2, 3))?;
+        expect(weight, "the weight", DType::F32, 3)?;
+        expect_weight(weight, "the weight")?;
+        expect(ids, "the ids", DType::U32, 2)?;
+        let (outer, cols) = x.shape.0.split_at(x.rank() - 1);
+        if cols != &weight.shape.0[2..] || !ids.shape.0.starts_with(outer) {
+            return Err(OpProblem::Mismatch(format!(
+                "x {} must have the columns of the weight {} and the outer dimensions of the ids {}",
+                x.shape, weight.shape, ids.shape
+            )));
+        }
+        let dims = [&ids.shape.0[..], &weight.shape.0[1..2]].concat();
+        Ok(vec![TensorType::f32(Shape(dims))])
+    }
+}
+
+impl Graph {
+    /// Multiplies each token by the weights of its experts; see [`LinearExperts`].
+    ///
+    /// # Errors
+    ///
+    /// If the shapes do not fit, or the weight is not a weight.
+    pub fn linear_experts(
+        &mut self,
+        x: ValueId,
+        weight: ValueId,
+        ids: ValueId,
+    ) -> Result<ValueId, GraphError> {
+        self.add(LinearExperts, &[x, weight, ids])
+    }
+}

@@ -1,0 +1,124 @@
+//! `layer_norm` and `rms_norm`: normalisation of each row.
+
+use serde::{Deserialize, Serialize};
+use wisp_types::DType;
+
+use super::{
+    Inferred, Op, OpRules,
+    operands::{expect, expect_fixed, expect_rows},
+};
+use crate::{
+    error::{GraphError, OpProblem},
+    graph::Graph,
+    value::{TensorType, Value, ValueId},
+};
+
+/// Normalisation of each row, or of each of `n` equal parts of a row.
+///
+/// Operands: `x f32 [.., n * cols]`, `weight f32 [cols]` and, for a layer norm, optionally `bias f32
+/// [cols]`. Result: of `x`'s shape. The op is called `rms_norm` or `layer_norm`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NormSpec {
+    /// Which norm.
+    pub kind: NormKind,
+    /// Added to the mean square or the variance before the root is taken.
+    pub eps: f32,
+    /// Added to each element of the weight (1 in Gemma).
+    pub weight_offset: f32,
+}
+
+/// What a norm subtracts and divides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NormKind {
+    /// `x / sqrt(mean(x^2) + eps) * weight` (Zhang and Sennrich 2019).
+    Rms,
+    /// `(x - mean(x)) / sqrt(variance(x) + eps) * weight + bias` (Ba et al. 2016).
+    Layer,
+}
+
+impl From<NormSpec> for Op {
+    fn from(op: NormSpec) -> Op {
+        Op::Norm(op)
+    }
+}
+
+impl OpRules for NormSpec {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            NormKind::Rms => "rms_norm",
+            NormKind::Layer => "layer_norm",
+        }
+    }
+
+    fn infer(&self, operands: &[&Value]) -> Inferred {
+        let (x, weight, bias) = match *operands {
+            [x, weight] => (x, weight, None),
+            [x, weight, bias] => (x, weight, Some(bias)),
+            _ => {
+                let expected = "x, weight and optionally bias";
+                return Err(OpProblem::operand_count(expected, operands.len()));
+            }
+        };
+        expect_rows(x, "x", DType::F32)?;
+        let bias_role = bias.map(|bias| (bias, "the bias"));
+        for (operand, role) in [(weight, "the weight")].into_iter().chain(bias_role) {
+            expect(operand, role, DType::F32, 1)?;
+            let width = expect_fixed(&x.shape.0[x.rank() - 1], "the last dimension of x")?;
+            let cols = expect_fixed(&operand.shape.0[0], "the weight's size")?;
+            if cols == 0 || width % cols != 0 || operand.shape != weight.shape {
+                return Err(OpProblem::Mismatch(format!(
+                    "{role} {} does not fit the last dimension of x {}",
+                    operand.shape, x.shape
+                )));
+            }
+        }
+        if self.kind == NormKind::Rms && bias.is_some() {
+            return Err(OpProblem::Settings(
+                "an RMS norm has no bias: use a layer norm or add the bias".into(),
+            ));
+        }
+        Ok(vec![TensorType::f32(x.shape.clone())])
+    }
+}
+
+impl Graph {
+    /// Applies a layer norm over the last dimension (Ba et al. 2016).
+    ///
+    /// # Errors
+    ///
+    /// If the shapes of weight and bias do not fit the last dimension.
+    pub fn layer_norm(
+        &mut self,
+        x: ValueId,
+        weight: ValueId,
+        bias: Option<ValueId>,
+        eps: f32,
+    ) -> Result<ValueId, GraphError> {
+        let norm = NormSpec {
+            kind: NormKind::Layer,
+            eps,
+            weight_offset: 0.0,
+        };
+        let operands: Vec<ValueId> = [x, weight].into_iter().chain(bias).collect();
+        self.add(norm, &operands)
+    }
+
+    /// Applies an RMS norm over the last dimension (Zhang and Sennrich 2019).
+    ///
+    /// # Errors
+    ///
+    /// If the weight's shape does not fit the last dimension.
+    pub fn rms_norm(
+        &mut self,
+        x: ValueId,
+        weight: ValueId,
+        eps: f32,
+    ) -> Result<ValueId, GraphError> {
+        let norm = NormSpec {
+            kind: NormKind::Rms,
+            eps,
+            weight_offset: 0.0,
+        };
+        self.add(norm, &[x, weight])
+    }
+}

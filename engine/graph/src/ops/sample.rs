@@ -1,0 +1,96 @@
+//! `sample`: draws tokens on the device.
+
+use serde::{Deserialize, Serialize};
+use wisp_types::DType;
+
+use super::{
+    Inferred, Op, OpRules,
+    operands::{expect, expect_buffer},
+};
+use crate::{
+    error::{GraphError, OpProblem},
+    graph::Graph,
+    value::{Value, ValueId},
+};
+
+/// Draws a token for each row of logits and prepares the next step of its sequence.
+///
+/// Operands: `logits f32 [rows, vocab]` and the buffers of [`SampleBuffers`] in their order, whose contents
+/// [`wisp_shaders::params::SampleParams`] describes. No results: it writes the buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample;
+
+/// The buffers of [`Sample`], all of 4-byte words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampleBuffers {
+    /// The settings of each row, `[rows, words of wisp_shaders::params::SampleSettings]`.
+    pub settings: ValueId,
+    /// How often each sequence has drawn each token, `[batch, vocab]`.
+    pub counts: ValueId,
+    /// The token drawn for each row, `[rows]`: the next step's input.
+    pub tokens: ValueId,
+    /// The sequence and the position of each drawn token, `[rows, 2]`: the next step's index.
+    pub index: ValueId,
+    /// The tokens drawn in each step, `[draws]`.
+    pub out: ValueId,
+    /// What is added to the logits of some tokens of each sequence, `[batch, max_biases, 4]`.
+    pub biases: ValueId,
+    /// The log-probabilities of each step, `[draws, words]`.
+    pub scores: ValueId,
+}
+
+impl From<Sample> for Op {
+    fn from(op: Sample) -> Op {
+        Op::Sample(op)
+    }
+}
+
+impl OpRules for Sample {
+    fn name(&self) -> &'static str {
+        "sample"
+    }
+
+    fn infer(&self, operands: &[&Value]) -> Inferred {
+        let &[logits, settings, counts, tokens, index, out, biases, scores] = operands else {
+            let expected = "logits, settings, counts, tokens, index, out, biases and scores";
+            return Err(OpProblem::operand_count(expected, operands.len()));
+        };
+        expect(logits, "logits", DType::F32, 2)?;
+        for (buffer, role) in [
+            (settings, "settings"),
+            (counts, "counts"),
+            (tokens, "tokens"),
+            (index, "index"),
+            (out, "out"),
+            (biases, "biases"),
+            (scores, "scores"),
+        ] {
+            expect_buffer(buffer, role)?;
+        }
+        expect(biases, "biases", DType::U32, 3)?;
+        expect(scores, "scores", DType::U32, 2)?;
+        Ok(Vec::new())
+    }
+}
+
+impl Graph {
+    /// Draws a token for each row of logits `[rows, vocab]`; see [`Sample`].
+    ///
+    /// # Errors
+    ///
+    /// If an operand other than the logits is no buffer, or the shapes do not fit.
+    pub fn sample(&mut self, logits: ValueId, buffers: SampleBuffers) -> Result<(), GraphError> {
+        let SampleBuffers {
+            settings,
+            counts,
+            tokens,
+            index,
+            out,
+            biases,
+            scores,
+        } = buffers;
+        let operands = [logits, settings, counts, tokens, index, out, biases, scores];
+        self.add(Sample, &operands)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! `scaled_add`: a sum with a factor.
+
+use serde::{Deserialize, Serialize};
+use wisp_types::DType;
+
+use super::{Inferred, Op, OpRules, operands::expect_dtype};
+use crate::{
+    error::{GraphError, OpProblem},
+    graph::Graph,
+    value::{TensorType, Value, ValueId},
+};
+
+/// `a + scale * b`: residual connections of models that scale them (Granite). With a norm after it, it is
+/// one kernel call.
+///
+/// Operands: `a f32`, `b f32`, whose shape is that of `a` or of its last dimensions: it repeats over the
+/// others. Result: of `a`'s shape.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ScaledAdd {
+    /// Factor on `b`.
+    pub scale: f32,
+}
+
+impl From<ScaledAdd> for Op {
+    fn from(op: ScaledAdd) -> Op {
+        Op::ScaledAdd(op)
+    }
+}
+
+impl OpRules for ScaledAdd {
+    fn name(&self) -> &'static str {
+        "scaled_add"
+    }
+
+    fn infer(&self, operands: &[&Value]) -> Inferred {
+        let [a, b] = operands else {
+            return Err(OpProblem::operand_count("a and b", operands.len()));
+        };
+        expect_dtype(a, "a", DType::F32)?;
+        expect_dtype(b, "b", DType::F32)?;
+        if !a.shape.0.ends_with(&b.shape.0) {
+            return Err(OpProblem::Mismatch(format!(
+                "b {} must have the shape of a {} or of its last dimensions",
+                b.shape, a.shape
+            )));
+        }
+        Ok(vec![TensorType::f32(a.shape.clone())])
+    }
+}
+
+impl Graph {
+    /// Returns `a + scale * b`; `b` repeats over the outer dimensions of `a`.
+    ///
+    /// # Errors
+    ///
+    /// If the shapes do not fit, or an operand is not `f32`.
+    pub fn scaled_add(
+        &mut self,
+        a: ValueId,
+        b: ValueId,
+        scale: f32,
+    ) -> Result<ValueId, GraphError> {
+        self.add(ScaledAdd { scale }, &[a, b])
+    }
+}

@@ -1,0 +1,64 @@
+//! `select`: elements of one tensor or another, by a condition.
+
+use serde::{Deserialize, Serialize};
+use wisp_types::DType;
+
+use super::{
+    Inferred, Op, OpRules,
+    operands::{broadcast, expect_dtype, expect_tensors},
+};
+use crate::{
+    error::{GraphError, OpProblem},
+    graph::Graph,
+    value::{TensorType, Value, ValueId},
+};
+
+/// Elements of `a` where a condition is not 0, and of `b` elsewhere.
+///
+/// Operands: `condition u32`, `a`, `b`, the latter of one element type. Result: of their common shape; all
+/// three are broadcast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Select;
+
+impl From<Select> for Op {
+    fn from(op: Select) -> Op {
+        Op::Select(op)
+    }
+}
+
+impl OpRules for Select {
+    fn name(&self) -> &'static str {
+        "select"
+    }
+
+    fn infer(&self, operands: &[&Value]) -> Inferred {
+        let [condition, a, b] = operands else {
+            let expected = "condition, a and b";
+            return Err(OpProblem::operand_count(expected, operands.len()));
+        };
+        expect_tensors(operands)?;
+        expect_dtype(condition, "the condition", DType::U32)?;
+        expect_dtype(b, "b", a.dtype)?;
+        let shape = broadcast(&a.shape, &b.shape)?;
+        Ok(vec![TensorType {
+            dtype: a.dtype,
+            shape: broadcast(&condition.shape, &shape)?,
+        }])
+    }
+}
+
+impl Graph {
+    /// Returns `a` where the condition is not 0, and `b` elsewhere; the shapes are broadcast.
+    ///
+    /// # Errors
+    ///
+    /// If the element types do not fit, or the shapes cannot be broadcast.
+    pub fn select(
+        &mut self,
+        condition: ValueId,
+        a: ValueId,
+        b: ValueId,
+    ) -> Result<ValueId, GraphError> {
+        self.add(Select, &[condition, a, b])
+    }
+}
