@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 use wisp_engine::{
     device::{Device, DeviceSpec},
     graph::{
-        Activation, AttentionSpec, CacheFormat, DType, Dim, Graph, HeadSpec, NormKind, NormSpec,
-        Op, RopeSpec, Shape, ValueId, ValueKind,
+        Activation, AttentionSpec, Binary, CacheFormat, DType, Dim, Graph, HeadSpec, NormKind,
+        NormSpec, Op, RopeSpec, Shape, ValueId, ValueKind,
+        ops::{Argmax, Embed, Gated, KvWrite, Linear},
     },
     session::{InferenceSession, InitOptions, Tensor},
     shape,
@@ -63,7 +64,7 @@ pub fn three_devices() -> &'static InferenceSession {
 
 fn linear(graph: &mut Graph, name: &str, x: ValueId, [rows, cols]: [u64; 2]) -> ValueId {
     let w = graph.weight(name, Encoding::F32, shape![rows, cols]);
-    graph.add(Op::Linear, &[x, w]).unwrap()
+    graph.add(Linear, &[x, w]).unwrap()
 }
 
 fn norm(graph: &mut Graph, name: &str, x: ValueId) -> ValueId {
@@ -94,7 +95,7 @@ fn attention(graph: &mut Graph, layer: u32, x: ValueId, [index, pages]: [ValueId
     });
     let q = graph.add(rope, &[q, index, table]).unwrap();
     let k = graph.add(rope, &[k, index, table]).unwrap();
-    let write = Op::KvWrite {
+    let write = KvWrite {
         heads: HEADS,
         page_size: PAGE,
         format,
@@ -126,24 +127,22 @@ pub fn transformer() -> Graph {
     let index = graph.input("index", DType::U32, shape!["tokens", 2u64]);
     let pages = graph.input("page_table", DType::U32, shape!["batch", "max_pages"]);
     let table = graph.weight("embedding", Encoding::F32, shape![50u64, WIDTH]);
-    let mut x = graph
-        .add(Op::Embed { scale: 1.0 }, &[tokens, table])
-        .unwrap();
+    let mut x = graph.add(Embed { scale: 1.0 }, &[tokens, table]).unwrap();
     for layer in 0..2 {
         let normed = norm(&mut graph, &format!("n{layer}"), x);
         let seen = attention(&mut graph, layer, normed, [index, pages]);
-        x = graph.add(Op::Add { scale: 1.0 }, &[x, seen]).unwrap();
+        x = graph.add(Binary::Add, &[x, seen]).unwrap();
         let normed = norm(&mut graph, &format!("m{layer}"), x);
         let gate = linear(&mut graph, &format!("gate{layer}"), normed, [48, WIDTH]);
         let up = linear(&mut graph, &format!("up{layer}"), normed, [48, WIDTH]);
         let activation = Activation::Silu;
-        let gated = graph.add(Op::Gated { activation }, &[gate, up]).unwrap();
+        let gated = graph.add(Gated { activation }, &[gate, up]).unwrap();
         let down = linear(&mut graph, &format!("down{layer}"), gated, [WIDTH, 48]);
-        x = graph.add(Op::Add { scale: 1.0 }, &[x, down]).unwrap();
+        x = graph.add(Binary::Add, &[x, down]).unwrap();
     }
     let x = norm(&mut graph, "norm", x);
     let logits = linear(&mut graph, "embedding", x, [50, WIDTH]);
-    let likeliest = graph.add(Op::Argmax, &[logits]).unwrap();
+    let likeliest = graph.add(Argmax, &[logits]).unwrap();
     graph.output("logits", logits);
     graph.output("likeliest", likeliest);
     graph

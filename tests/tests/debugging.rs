@@ -8,7 +8,10 @@ use std::{
 use safetensors::SafeTensors;
 use wisp_engine::{
     extension::Extensions,
-    graph::{CacheFormat, DType, Graph, HeadSpec, Op, RopeSpec, Unary, ValueId},
+    graph::{
+        CacheFormat, DType, Graph, HeadSpec, Op, RopeSpec, Unary, ValueId,
+        ops::{Embed, KvWrite, Linear},
+    },
     session::{
         AssertLevel, DebugConfig, InferenceSession, InitOptions, LogLevel, Model, PrintStyle,
         Tensor,
@@ -121,7 +124,7 @@ fn embedding() -> Graph {
     let mut graph = Graph::new("embedding");
     let ids = graph.input("ids", DType::U32, shape!["n"]);
     let table = graph.weight("table", Encoding::F32, shape![3u64, 32u64]);
-    let rows = graph.add(Op::Embed { scale: 1.0 }, &[ids, table]).unwrap();
+    let rows = graph.add(Embed { scale: 1.0 }, &[ids, table]).unwrap();
     let end = graph.unary(Unary::Neg, rows).unwrap();
     graph.output("end", end);
     graph
@@ -346,7 +349,7 @@ fn caching(kind: &str) -> (Graph, Vec<(&'static str, Tensor)>) {
         let norm = graph.weight("norm", Encoding::F32, shape![32u64]);
         let [q, k, v] = ["q", "k", "v"].map(|name| {
             let weight = graph.weight(name, Encoding::F32, shape![32u64, 32u64]);
-            graph.add(Op::Linear, &[x, weight]).unwrap()
+            graph.add(Linear, &[x, weight]).unwrap()
         });
         let [q, k] = [q, k].map(|made| {
             let made = match kind {
@@ -362,7 +365,7 @@ fn caching(kind: &str) -> (Graph, Vec<(&'static str, Tensor)>) {
         });
         (kv, end) = ([k, v], q);
     }
-    let write = Op::KvWrite {
+    let write = KvWrite {
         heads,
         page_size: 2,
         format: CacheFormat::F32,

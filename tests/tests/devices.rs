@@ -2,7 +2,7 @@
 
 use wisp_engine::{
     device::{Api, Buffer, Device, DeviceError, DeviceSpec, Dispatch, FeatureLevel, Usage},
-    graph::{DType, Graph, Op},
+    graph::{Binary, DType, Graph},
     session::{InferenceSession, Tensor},
     shape,
     weights::MemoryWeights,
@@ -132,7 +132,7 @@ fn tensors_between_devices() {
     let session = session();
     let mut graph = Graph::new("double");
     let x = graph.input("x", DType::F32, shape!["n", 8u64]);
-    let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x]).unwrap();
+    let twice = graph.add(Binary::Add, &[x, x]).unwrap();
     graph.output("twice", twice);
     let x = Tensor::f32(&[3, 8], &noise(1, 24)).unwrap();
     let expected: Vec<f32> = x.as_f32().unwrap().iter().map(|x| 8.0 * x).collect();
@@ -183,7 +183,7 @@ fn models_in_common_memory() {
     let session = session();
     let mut graph = Graph::new("double");
     let x = graph.input("x", DType::F32, shape!["n"]);
-    let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x]).unwrap();
+    let twice = graph.add(Binary::Add, &[x, x]).unwrap();
     graph.output("twice", twice);
     for device in 0..3 {
         let session = session.on(device).unwrap();

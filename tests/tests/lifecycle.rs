@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 use proptest::prelude::*;
 use wisp_engine::{
     device::BoxFuture,
-    graph::{DType, Graph, Module, Op},
+    graph::{Binary, DType, Graph, Module, ops::Linear},
     session::{InferenceSession, InitOptions, Model, SessionError, Tensor, submit},
     shape,
     weights::{Encoding, MemoryWeights, TensorInfo, WeightError, WeightSource},
@@ -153,7 +153,7 @@ fn product(name: &str, rows: u64) -> Graph {
     let x = graph.input("x", DType::F32, shape![rows, 64u64]);
     let w = graph.weight("w", Encoding::F32, shape![16u64, 64u64]);
     let b = graph.weight("b", Encoding::F32, shape![16u64]);
-    let y = graph.add(Op::Linear, &[x, w, b]).unwrap();
+    let y = graph.add(Linear, &[x, w, b]).unwrap();
     graph.output("y", y);
     graph
 }
@@ -204,7 +204,7 @@ fn common_weights(place: TestDevice) {
 fn sizes_in_one_submission(place: TestDevice) {
     let mut graph = Graph::new("double");
     let x = graph.input("x", DType::F32, shape!["n"]);
-    let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x]).unwrap();
+    let twice = graph.add(Binary::Add, &[x, x]).unwrap();
     graph.output("twice", twice);
     let session = session(place);
     let options = InitOptions {
@@ -397,7 +397,7 @@ proptest! {
         let x = graph.input("x", DType::F32, shape!["n", 64u64]);
         let w = graph.weight("w", Encoding::F32, shape![16u64, 64u64]);
         let b = graph.weight("b", Encoding::F32, shape![16u64]);
-        let y = graph.add(Op::Linear, &[x, w, b]).unwrap();
+        let y = graph.add(Linear, &[x, w, b]).unwrap();
         graph.output("y", y);
         for device in [0, 2] {
             let session = three_devices().on(device).unwrap();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use wisp_engine::{
     device::Clock,
-    graph::{DType, Graph, Op},
+    graph::{Binary, DType, Graph, ops::Linear},
     session::{GpuProfiling, InferenceSession, InitOptions, Model, TimingReport},
     shape,
     weights::{Encoding, MemoryWeights},
@@ -21,8 +21,8 @@ fn model(session: &InferenceSession) -> Model {
     let mut graph = Graph::new("small");
     let x = graph.input("x", DType::F32, shape!["tokens", 64u64]);
     let w = graph.weight("blk.0.w", Encoding::F32, shape![64u64, 64u64]);
-    let y = graph.add(Op::Linear, &[x, w]).unwrap();
-    let sum = graph.add(Op::Add { scale: 1.0 }, &[x, y]).unwrap();
+    let y = graph.add(Linear, &[x, w]).unwrap();
+    let sum = graph.add(Binary::Add, &[x, y]).unwrap();
     graph.output("sum", sum);
     let mut weights = MemoryWeights::default();
     weights.insert("blk.0.w", &[64, 64], &[0.5; 4096]).unwrap();

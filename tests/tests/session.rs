@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 
 use wisp_engine::{
-    graph::{DType, Graph, Module, NormKind, NormSpec, Op},
+    graph::{
+        Binary, DType, Graph, Module, NormKind, NormSpec, Op,
+        ops::{Argmax, Embed, Linear, ScaledAdd, Softmax},
+    },
     session::{CompiledModule, InferenceSession, InitOptions, Tensor},
     shape,
     weights::{Encoding, MemoryWeights},
@@ -17,9 +20,9 @@ fn graph(name: &str, scale: f32) -> Graph {
     let other = graph.input("other", DType::F32, shape!["tokens", 48u64]);
     let w = graph.weight("w", Encoding::F32, shape![48u64, 64u64]);
     let b = graph.weight("b", Encoding::F32, shape![48u64]);
-    let y = graph.add(Op::Linear, &[x, w, b]).unwrap();
-    let sum = graph.add(Op::Add { scale }, &[other, y]).unwrap();
-    let greatest = graph.add(Op::Argmax, &[sum]).unwrap();
+    let y = graph.add(Linear, &[x, w, b]).unwrap();
+    let sum = graph.add(ScaledAdd { scale }, &[other, y]).unwrap();
+    let greatest = graph.add(Argmax, &[sum]).unwrap();
     graph.output("sum", sum);
     graph.output("greatest", greatest);
     graph
@@ -226,7 +229,7 @@ fn problems_of_all_graphs_are_listed_at_once() {
     let mut third = Graph::new("three");
     let x = third.input("x", DType::F32, shape![1u64, 32u64]);
     let w = third.weight("third", Encoding::F32, shape![8u64, 32u64]);
-    let y = third.add(Op::Linear, &[x, w]).unwrap();
+    let y = third.add(Linear, &[x, w]).unwrap();
     third.output("y", y);
     module.add(third).unwrap();
     let mut weights = MemoryWeights::default();
@@ -259,7 +262,7 @@ fn memory_that_is_too_small_is_told() {
     let session = session(TestDevice::Host);
     let mut small = Graph::new("small");
     let x = small.input("x", DType::F32, shape!["n", 4u64]);
-    let sum = small.add(Op::Add { scale: 1.0 }, &[x, x]).unwrap();
+    let sum = small.add(Binary::Add, &[x, x]).unwrap();
     small.output("sum", sum);
     let buffer = session
         .device()
@@ -290,8 +293,15 @@ fn sizes_that_are_too_great_are_told() {
         weight_offset: 0.0,
     };
     let (floats, ids) = (DType::F32, DType::U32);
-    let linear = |many| (Op::Linear, floats, shape![1u64, 32u64], shape![many, 32u64]);
-    let embed = Op::Embed { scale: 1.0 };
+    let linear = |many| {
+        (
+            Op::from(Linear),
+            floats,
+            shape![1u64, 32u64],
+            shape![many, 32u64],
+        )
+    };
+    let embed = Op::from(Embed { scale: 1.0 });
     for ((op, dtype, x, weight), said) in [
         (
             (Op::Norm(norm), floats, shape![1u64, MANY], shape![MANY]),
@@ -316,7 +326,7 @@ fn sizes_that_are_too_great_are_told() {
     // No rows of that width take no memory.
     let mut graph = Graph::new("wide");
     let x = graph.input("x", DType::F32, shape!["n", "m"]);
-    let y = graph.add(Op::Softmax, &[x]).unwrap();
+    let y = graph.add(Softmax, &[x]).unwrap();
     graph.output("y", y);
     let sizes = [("n", 0), ("m", MANY)];
     let options = InitOptions {

@@ -5,7 +5,10 @@ use std::ops::Range;
 use proptest::prelude::*;
 use wisp_engine::{
     device::Device,
-    graph::{Binary, DType, Graph, NormKind, NormSpec, Op, Reduction, Unary, ValueId},
+    graph::{
+        Binary, DType, Graph, NormKind, NormSpec, Op, Reduction, Unary, ValueId,
+        ops::{Linear, ScaledAdd},
+    },
     session::{SplitModel, Tensor},
     shape,
     weights::{Encoding, MemoryWeights},
@@ -171,7 +174,7 @@ fn random_op(graph: &mut Graph, live: &[ValueId], [op, x, y]: [u8; 3]) -> ValueI
     match op % 8 {
         0 => graph.unary(Unary::Tanh, x),
         1 => graph.binary(Binary::Sub, x, y),
-        2 => graph.add(Op::Add { scale: 0.5 }, &[x, y]),
+        2 => graph.add(ScaledAdd { scale: 0.5 }, &[x, y]),
         3 => graph.softmax(x, 1),
         4 => {
             let w = graph.weight(
@@ -179,7 +182,7 @@ fn random_op(graph: &mut Graph, live: &[ValueId], [op, x, y]: [u8; 3]) -> ValueI
                 Encoding::F32,
                 shape![8u64, 8u64],
             );
-            graph.add(Op::Linear, &[x, w])
+            graph.add(Linear, &[x, w])
         }
         5 => {
             let w = graph.weight("norm", Encoding::F32, shape![8u64]);
@@ -191,7 +194,7 @@ fn random_op(graph: &mut Graph, live: &[ValueId], [op, x, y]: [u8; 3]) -> ValueI
             let sum = graph.reduce(Reduction::Max, flat, 1).unwrap();
             graph.concat(&[sum, sum], 1)
         }
-        _ => graph.add(Op::Mul, &[x, y]),
+        _ => graph.add(Binary::Mul, &[x, y]),
     }
     .unwrap()
 }

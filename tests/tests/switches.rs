@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use wisp_engine::{
     compiler::{Program, compile_with},
     device::Capabilities,
-    graph::{DType, Graph, Op},
+    graph::{DType, Graph, ops::Linear},
     pipelines::{
         ModelLimits, SamplingParams,
         text_generation::{GenerateOptions, TextGenerator},
@@ -71,7 +71,7 @@ fn product(name: &str, encoding: Encoding, rows: u64, cols: u64) -> Graph {
     let mut graph = Graph::new(name);
     let x = graph.input("x", DType::F32, shape!["tokens", cols]);
     let weight = graph.weight("w", encoding, shape![rows, cols]);
-    let out = graph.add(Op::Linear, &[x, weight]).unwrap();
+    let out = graph.add(Linear, &[x, weight]).unwrap();
     graph.output("out", out);
     graph
 }

@@ -92,8 +92,8 @@ impl Config {
         let words = table(graph, "word", self.vocabulary);
         let types = table(graph, "token_type", 2);
         let positions = table(graph, "position", self.positions);
-        let words = graph.embedding(words, ids)?;
-        let types = graph.embedding(types, kinds)?;
+        let words = graph.embed(words, ids)?;
+        let types = graph.embed(types, kinds)?;
         // As many as the texts are long, the same for each text of the batch.
         let positions = graph.slice_like(positions, 0, ids, 1)?;
         let x = graph.binary(Binary::Add, words, types)?;

@@ -37,7 +37,7 @@ impl std::error::Error for GraphError {}
 #[non_exhaustive]
 pub enum OpProblem {
     /// Occurs when an op is given another number of operands than it takes.
-    #[error("it takes {expected}, but {actual} operands are given")]
+    #[error("expected {expected}, got {actual} {}", if *.actual == 1 { "operand" } else { "operands" })]
     OperandCount {
         /// The operands that the op takes.
         expected: Cow<'static, str>,

@@ -6,7 +6,7 @@ use super::{
     PipelineError, SamplingParams,
     log_probabilities::{MAX_TOP, SCORE_WORDS, TokenScore},
 };
-use wisp_graph::{Graph, GraphError, Op};
+use wisp_graph::{Graph, GraphError, ops::Sample};
 use wisp_session::{Model, SessionError};
 use wisp_types::{DType, shape};
 
@@ -39,7 +39,7 @@ pub(super) fn build(vocab: u64) -> Result<Graph, GraphError> {
     let biases = graph.buffer("biases", u32s, shape!["batch", MAX_BIASES, BIAS_WORDS]);
     let scores = graph.buffer("scores", u32s, shape!["draws", SCORE_WORDS]);
     graph.add(
-        Op::Sample,
+        Sample,
         &[logits, settings, counts, tokens, index, out, biases, scores],
     )?;
     Ok(graph)

@@ -13,7 +13,7 @@ impl Model {
     /// ```
     /// use wisp_engine::{
     ///     device::Device,
-    ///     graph::{DType, Graph, Op},
+    ///     graph::{DType, Graph, Binary},
     ///     session::{InferenceSession, InitOptions, Tensor},
     ///     shape,
     ///     weights::MemoryWeights,
@@ -22,7 +22,7 @@ impl Model {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut graph = Graph::new("double");
     /// let x = graph.input("x", DType::F32, shape!["n"]);
-    /// let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x])?;
+    /// let twice = graph.add(Binary::Add, &[x, x])?;
     /// graph.output("twice", twice);
     /// let session = InferenceSession::new(Device::host(1)?);
     /// let options = InitOptions { max_dims: [("n".to_string(), 8)].into(), ..Default::default() };

@@ -16,7 +16,7 @@ use wisp_types::digest;
 /// ```
 /// use wisp_engine::{
 ///     device::Capabilities,
-///     graph::{DType, Graph, Op},
+///     graph::{DType, Graph, Binary},
 ///     session::{CompiledModel, InferenceSession},
 ///     shape,
 /// };
@@ -24,7 +24,7 @@ use wisp_types::digest;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut graph = Graph::new("double");
 /// let x = graph.input("x", DType::F32, shape!["n"]);
-/// let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x])?;
+/// let twice = graph.add(Binary::Add, &[x, x])?;
 /// graph.output("twice", twice);
 ///
 /// // For every browser; no device is needed here, nor weights.

@@ -17,7 +17,7 @@ impl Model {
     /// ```
     /// use wisp_engine::{
     ///     device::Device,
-    ///     graph::{DType, Graph, Op},
+    ///     graph::{DType, Graph, ops::Linear},
     ///     session::{InferenceSession, InitOptions, Tensor},
     ///     shape,
     ///     weights::{Encoding, MemoryWeights},
@@ -27,7 +27,7 @@ impl Model {
     /// let mut graph = Graph::new("product");
     /// let x = graph.input("x", DType::F32, shape![1u64, 32u64]);
     /// let w = graph.weight("w", Encoding::F32, shape![2u64, 32u64]);
-    /// let y = graph.add(Op::Linear, &[x, w])?;
+    /// let y = graph.add(Linear, &[x, w])?;
     /// graph.output("y", y);
     /// let weights = |value| {
     ///     let mut weights = MemoryWeights::default();

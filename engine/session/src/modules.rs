@@ -55,7 +55,7 @@ impl InferenceSession {
     /// ```
     /// use wisp_engine::{
     ///     device::Device,
-    ///     graph::{DType, Graph, Module, Op},
+    ///     graph::{DType, Graph, Module, ops::Linear},
     ///     session::{InferenceSession, InitOptions},
     ///     shape,
     ///     weights::{Encoding, MemoryWeights},
@@ -67,7 +67,7 @@ impl InferenceSession {
     ///     let mut graph = Graph::new(&format!("by {rows}"));
     ///     let x = graph.input("x", DType::F32, shape![rows, 32u64]);
     ///     let w = graph.weight("w", Encoding::F32, shape![16u64, 32u64]);
-    ///     let y = graph.add(Op::Linear, &[x, w])?;
+    ///     let y = graph.add(Linear, &[x, w])?;
     ///     graph.output("y", y);
     ///     module.add(graph)?;
     /// }

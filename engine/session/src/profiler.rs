@@ -79,7 +79,7 @@ struct Recorded {
 /// ```
 /// use wisp_engine::{
 ///     device::Device,
-///     graph::{DType, Graph, Op},
+///     graph::{DType, Graph, Binary},
 ///     session::{GpuProfiling, InferenceSession, InitOptions},
 ///     shape,
 ///     weights::MemoryWeights,
@@ -88,7 +88,7 @@ struct Recorded {
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut graph = Graph::new("double");
 /// let x = graph.input("x", DType::F32, shape![64u64]);
-/// let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x])?;
+/// let twice = graph.add(Binary::Add, &[x, x])?;
 /// graph.output("twice", twice);
 /// let session = InferenceSession::new(Device::host(1)?);
 /// let model = session.load_blocking(&graph, &MemoryWeights::default(), InitOptions::default())?;

@@ -8,7 +8,10 @@ use sha2::{Digest, Sha256};
 use wisp_engine::{
     compiler::{Target, TargetError},
     device::{BoxFuture, Capabilities, Device},
-    graph::{DType, Graph, NormKind, NormSpec, Op},
+    graph::{
+        Binary, DType, Graph, NormKind, NormSpec, Op,
+        ops::{Argmax, Embed, Linear, Softmax},
+    },
     pipelines::{
         ModelLimits, PipelineError, prepare,
         text_generation::{GenerateOptions, TextGenerator},
@@ -29,16 +32,16 @@ fn graph() -> Graph {
     let table = graph.weight("table", Encoding::Q8_0, shape![12u64, 32u64]);
     let norm = graph.weight("norm", Encoding::F32, shape![32u64]);
     let w = graph.weight("w", Encoding::F16, shape![8u64, 32u64]);
-    let x = graph.add(Op::Embed { scale: 2.0 }, &[ids, table]).unwrap();
+    let x = graph.add(Embed { scale: 2.0 }, &[ids, table]).unwrap();
     let rms = NormSpec {
         kind: NormKind::Rms,
         eps: 1e-5,
         weight_offset: 0.0,
     };
     let normed = graph.add(Op::Norm(rms), &[x, norm]).unwrap();
-    let sum = graph.add(Op::Add { scale: 1.0 }, &[x, normed]).unwrap();
-    let y = graph.add(Op::Linear, &[sum, w]).unwrap();
-    let likeliest = graph.add(Op::Argmax, &[y]).unwrap();
+    let sum = graph.add(Binary::Add, &[x, normed]).unwrap();
+    let y = graph.add(Linear, &[sum, w]).unwrap();
+    let likeliest = graph.add(Argmax, &[y]).unwrap();
     graph.output("y", y);
     graph.output("likeliest", likeliest);
     graph
@@ -159,7 +162,7 @@ fn a_loaded_model_runs_on_vulkan() {
 fn modules_keep_their_graphs_by_name() {
     let mut other = Graph::new("other");
     let x = other.input("x", DType::F32, shape!["n", 4u64]);
-    let y = other.add(Op::Softmax, &[x]).unwrap();
+    let y = other.add(Softmax, &[x]).unwrap();
     other.output("y", y);
     let target = Target::named("baseline").unwrap();
     let module = CompiledModule::compile(&[graph(), other.clone()], &target).unwrap();

@@ -887,7 +887,7 @@ fn rows_by_their_numbers_and_turned_by_angles() {
     let picks = dims.map(|shape| {
         let name = format!("ids{}", shape.0.len());
         let ids = graph.input(&name, DType::U32, shape);
-        let rows = graph.embedding(table_id, ids).unwrap();
+        let rows = graph.embed(table_id, ids).unwrap();
         graph.output(&format!("rows{}", graph.value(ids).shape.0.len()), rows);
         name
     });
@@ -928,19 +928,19 @@ fn errors_name_the_op_and_both_shapes() {
     let cases = [
         (
             graph.binary(Binary::Add, a, b),
-            "add: [2, 3] and [4, 5] have no common shape: 2 is not 4 (a: f32[2, 3], b: f32[4, 5])",
+            "add: [2, 3] and [4, 5] cannot be broadcast: 2 differs from 4 (a: f32[2, 3], b: f32[4, 5])",
         ),
         (
             graph.binary(Binary::Add, a, whole),
-            "add: b must be f32, but is u32 (a: f32[2, 3], whole: u32[n])",
+            "add: b must be f32, but whole is u32 (a: f32[2, 3], whole: u32[n])",
         ),
         (
             graph.binary(Binary::And, a, a),
-            "and: it does not take f32 (a: f32[2, 3], a: f32[2, 3])",
+            "and: a must be u32, but a is f32 (a: f32[2, 3], a: f32[2, 3])",
         ),
         (
             graph.matmul(a, b),
-            "matmul: a has 3 columns, b 4 rows (a: f32[2, 3], b: f32[4, 5])",
+            "matmul: a has 3 columns, but b has 4 rows (a: f32[2, 3], b: f32[4, 5])",
         ),
         (
             graph.reduce(Reduction::Sum, a, 2),
@@ -948,43 +948,43 @@ fn errors_name_the_op_and_both_shapes() {
         ),
         (
             graph.permute(a, &[0, 0]),
-            "permute: [0, 0] is no order of the dimensions of [2, 3] (a: f32[2, 3])",
+            "permute: [0, 0] must name each dimension of [2, 3] exactly once (a: f32[2, 3])",
         ),
         (
             graph.slice(a, 1, 2, 2, 1),
-            "slice: 2 from 2 by steps of 1 are not within 3 (a: f32[2, 3])",
+            "slice: cannot take 2 slices from 2 in steps of 1 of a dimension of 3 (a: f32[2, 3])",
         ),
         (
             graph.concat(&[a, b], 0),
-            "concat: [2, 3] and [4, 5] differ in more than dimension 0 (a: f32[2, 3], b: f32[4, 5])",
+            "concat: [2, 3] and [4, 5] may differ only in dimension 0 (a: f32[2, 3], b: f32[4, 5])",
         ),
         (
             graph.reshape(a, shape![7u64]),
-            "reshape: [7] has not the elements of [2, 3] (a: f32[2, 3])",
+            "reshape: [7] must have as many elements as [2, 3] (a: f32[2, 3])",
         ),
         (
             graph.conv2d(image, weight, None, spec),
-            "conv2d: an image of 3 channels in 1 groups does not fit the weight [4, 2, 3, 3] (image: f32[n, 3, 8, 8], weight: f32[4, 2, 3, 3])",
+            "conv2d: an image of 3 channels with 1 groups needs a weight [filters, channels / groups, rows, columns], filters being a multiple of groups, but it is [4, 2, 3, 3] (image: f32[n, 3, 8, 8], weight: f32[4, 2, 3, 3])",
         ),
         (
             graph.gather(a, b, 0),
-            "gather: the indices must be u32, but is f32 (a: f32[2, 3], b: f32[4, 5])",
+            "gather: the indices must be u32, but b is f32 (a: f32[2, 3], b: f32[4, 5])",
         ),
         (
             graph.top_k(a, 4).map(|ids| ids[0]),
-            "top_k: 4 of 3 cannot be taken (a: f32[2, 3])",
+            "top_k: cannot take the 4 largest of 3 elements (a: f32[2, 3])",
         ),
         (
             graph.unary(Unary::Not, a),
-            "not: x must be u32, but is f32 (a: f32[2, 3])",
+            "not: x must be u32, but a is f32 (a: f32[2, 3])",
         ),
         (
             graph.constant(&[1.0], shape![2u64]),
-            "constant: 1 values do not make [2] ()",
+            "constant: 1 numbers do not fill the shape [2]",
         ),
         (
             graph.concat(&[], 0),
-            "concat: it does not take 0 operands ()",
+            "concat: expected at least one operand, got 0 operands",
         ),
     ];
     for (result, expected) in cases {

@@ -109,7 +109,7 @@ fn misfits_are_named() {
     let operands = g.operands(&[product], 60);
     let error = g.graph.add(Lora, &operands).unwrap_err().to_string();
     let words = "lora: a [2, 4, 64] must be [slots, layers * rank, columns of x] and \
-                 b [2, 4, 60] [slots, rank, columns of all 1 layers' results] (x: ";
+                 b [2, 4, 60] [slots, rank, columns of all layers' results] (x: ";
     assert!(error.starts_with(words), "{error}");
     // It works in place: what it adds to must not be needed afterwards.
     let mut g = Adapted::new();

@@ -103,9 +103,8 @@ impl ConvSpec {
         match fits && channels > 0 && out > 0 {
             true => Ok(out),
             false => Err(OpProblem::Mismatch(format!(
-                "an image of {channels} channels in {groups} groups does not fit the weight {}, \
-                 which must be [filters, channels / groups, rows, columns] with a multiple of \
-                 groups as filters",
+                "an image of {channels} channels with {groups} groups needs a weight [filters, channels / \
+                 groups, rows, columns], filters being a multiple of groups, but it is {}",
                 weight.shape
             ))),
         }

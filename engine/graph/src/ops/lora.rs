@@ -76,11 +76,9 @@ impl OpRules for Lora {
         }
         if !fits(x, a, b, products) {
             return Err(OpProblem::Mismatch(format!(
-                "a {} must be [slots, layers * rank, columns of x] and b {} [slots, rank, columns \
-                 of all {} layers' results]",
-                a.shape,
-                b.shape,
-                products.len()
+                "a {} must be [slots, layers * rank, columns of x] and b {} [slots, rank, columns of all \
+                 layers' results]",
+                a.shape, b.shape
             )));
         }
         let result = |product: &&Value| TensorType::f32(product.shape.clone());

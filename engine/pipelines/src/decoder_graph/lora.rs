@@ -2,7 +2,7 @@
 
 use super::{error::DecoderError, weights::Builder};
 use crate::spec::{DecoderSpec, LoraGroup, LoraLayout};
-use wisp_graph::{Op, ValueId};
+use wisp_graph::{ValueId, ops::Lora};
 use wisp_types::{Capabilities, DType, shape};
 
 /// Checks that a device can bind each buffer of adapters.
@@ -55,7 +55,7 @@ impl Builder<'_, '_> {
             operands.push(self.graph.buffer(&name, DType::F32, shape));
         }
         operands.extend(products);
-        let adapted = self.graph.add_all(Op::Lora, &operands)?;
+        let adapted = self.graph.add_all(Lora, &operands)?;
         adapted
             .try_into()
             .map_err(|_| DecoderError::Spec("adapters give as many results as they take".into()))

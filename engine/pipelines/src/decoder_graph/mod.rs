@@ -8,7 +8,8 @@ mod weights;
 use std::ops::Range;
 
 use wisp_graph::{
-    AttentionSpec, CacheFormat, Graph, HeadSpec, Map, Op, RopeSpec, TensorOp, ValueId,
+    AttentionSpec, Binary, CacheFormat, Graph, HeadSpec, Map, Op, RopeSpec, ValueId,
+    ops::{CombineExperts, Embed, Gated, Gather, KvWrite, Linear, LinearExperts, Route},
 };
 use wisp_types::{DType, Encoding, shape};
 use wisp_weights::{Views, WeightSource};
@@ -154,17 +155,14 @@ pub fn build(
             let wanted = b
                 .graph
                 .input("logit_rows", DType::U32, shape!["logit_rows"]);
-            let last = b
-                .graph
-                .add(Op::Tensor(TensorOp::Gather { axis: 0 }), &[x, wanted])?;
+            let last = b.graph.add(Gather { axis: 0 }, &[x, wanted])?;
             let logits = logits(&mut b, last, embedding)?;
             b.graph.output("logits", logits);
             let hidden = match layout.hidden_states {
                 ReturnHiddenStates::None => None,
-                ReturnHiddenStates::Last => Some(b.graph.add(
-                    Op::Tensor(TensorOp::Gather { axis: 0 }),
-                    &[before_norm, wanted],
-                )?),
+                ReturnHiddenStates::Last => {
+                    Some(b.graph.add(Gather { axis: 0 }, &[before_norm, wanted])?)
+                }
                 ReturnHiddenStates::All => Some(before_norm),
                 ReturnHiddenStates::AllNormalized => Some(x),
             };
@@ -185,14 +183,14 @@ fn embed(
 ) -> Result<ValueId, DecoderError> {
     let (spec, names) = (b.spec, b.names);
     let scale = spec.embedding_multiplier;
-    let mut x = b.graph.add(Op::Embed { scale }, &[tokens, table])?;
+    let mut x = b.graph.add(Embed { scale }, &[tokens, table])?;
     let mut add = |b: &mut Builder<'_, '_>, ids, name: &str, rows| {
         let table = b.weight(
             format!("{}{name}.weight", b.root),
             &[rows, spec.hidden_size],
         )?;
-        let embedded = b.graph.add(Op::Embed { scale: 1.0 }, &[ids, table])?;
-        x = b.graph.add(Op::Add { scale: 1.0 }, &[x, embedded])?;
+        let embedded = b.graph.add(Embed { scale: 1.0 }, &[ids, table])?;
+        x = b.graph.add(Binary::Add, &[x, embedded])?;
         Ok::<(), DecoderError>(())
     };
     if spec.learned_positions {
@@ -221,7 +219,7 @@ fn logits(
 ) -> Result<ValueId, DecoderError> {
     let (spec, names) = (b.spec, b.names);
     let mut logits = if spec.tied {
-        b.graph.add(Op::Linear, &[last, embedding])?
+        b.graph.add(Linear, &[last, embedding])?
     } else {
         // The output layer is a plain one, even where the blocks' are transposed.
         let weight = format!("{}.weight", names.output);
@@ -231,7 +229,7 @@ fn logits(
         if b.weights.find(&bias).is_some() {
             operands.push(b.weight(bias, &[spec.vocab_size])?);
         }
-        b.graph.add(Op::Linear, &operands)?
+        b.graph.add(Linear, &operands)?
     };
     if spec.logit_multiplier != 1.0 {
         logits = b.map(logits, Map::Scale(spec.logit_multiplier))?;
@@ -313,7 +311,6 @@ fn block(
     inputs: &Inputs,
 ) -> Result<ValueId, DecoderError> {
     let (spec, names) = (b.spec, b.names);
-    let scale = spec.residual_multiplier;
     let (pre, post, after_sum) = match spec.norm_placement {
         NormPlacement::Pre => (true, false, false),
         NormPlacement::Post => (false, true, false),
@@ -330,7 +327,7 @@ fn block(
     let attended = norm(b, post, attended, names.attention_post_norm)?;
     let between = match spec.parallel_residual {
         true => x,
-        false => b.graph.add(Op::Add { scale }, &[x, attended])?,
+        false => residual(b, x, attended)?,
     };
     let between = norm(b, after_sum, between, names.attention_sum_norm)?;
     let normed = norm(b, pre, between, names.mlp_norm)?;
@@ -341,10 +338,18 @@ fn block(
     };
     out = norm(b, post, out, names.mlp_post_norm)?;
     if spec.parallel_residual {
-        out = b.graph.add(Op::Add { scale: 1.0 }, &[attended, out])?;
+        out = b.graph.add(Binary::Add, &[attended, out])?;
     }
-    let sum = b.graph.add(Op::Add { scale }, &[between, out])?;
+    let sum = residual(b, between, out)?;
     norm(b, after_sum, sum, names.mlp_sum_norm)
+}
+
+/// Adds a block's contribution to the stream, times the model's factor.
+fn residual(b: &mut Builder<'_, '_>, x: ValueId, y: ValueId) -> Result<ValueId, DecoderError> {
+    Ok(match b.spec.residual_multiplier {
+        1.0 => b.graph.binary(Binary::Add, x, y)?,
+        scale => b.graph.scaled_add(x, y, scale)?,
+    })
 }
 
 /// Attention with its projections, without its norms.
@@ -391,7 +396,7 @@ fn attention(
     let q = b.graph.add(rope(heads), &[q, inputs.index, table])?;
     let k = b.graph.add(rope(kv), &[k, inputs.index, table])?;
     b.graph.add(
-        Op::KvWrite {
+        KvWrite {
             heads: kv,
             page_size: paging.page_size,
             format: inputs.format,
@@ -432,7 +437,7 @@ fn feed_forward(
         let gate = b.linear(x, &gate, hidden)?;
         let up = b.linear(x, &up, hidden)?;
         let gate_up = b.adapted(LoraGroup::GateUp, layer, x, [gate, up])?;
-        b.graph.add(Op::Gated { activation }, &gate_up)?
+        b.graph.add(Gated { activation }, &gate_up)?
     } else {
         let name = b.name(names.up, layer);
         let up = b.whole_linear(x, name, [ffn, hidden])?;
@@ -458,7 +463,7 @@ fn mixture(b: &mut Builder<'_, '_>, layer: usize, x: ValueId) -> Result<ValueId,
     );
     let name = b.name(names.router, layer);
     let logits = b.whole_linear(x, name, [experts, hidden])?;
-    let route = Op::Route {
+    let route = Route {
         chosen: moe.experts_per_token,
         normalise: moe.normalise,
     };
@@ -468,12 +473,12 @@ fn mixture(b: &mut Builder<'_, '_>, layer: usize, x: ValueId) -> Result<ValueId,
     };
     let up_shape = [experts, ffn, hidden];
     let gate = b.experts(names.expert_gate, layer, up_shape)?;
-    let gate = b.graph.add(Op::LinearExperts, &[x, gate, ids])?;
+    let gate = b.graph.add(LinearExperts, &[x, gate, ids])?;
     let up = b.experts(names.expert_up, layer, up_shape)?;
-    let up = b.graph.add(Op::LinearExperts, &[x, up, ids])?;
+    let up = b.graph.add(LinearExperts, &[x, up, ids])?;
     let activation = spec.activation;
-    let inner = b.graph.add(Op::Gated { activation }, &[gate, up])?;
+    let inner = b.graph.add(Gated { activation }, &[gate, up])?;
     let down = b.experts(names.expert_down, layer, [experts, hidden, ffn])?;
-    let down = b.graph.add(Op::LinearExperts, &[inner, down, ids])?;
-    Ok(b.graph.add(Op::CombineExperts, &[down, weights])?)
+    let down = b.graph.add(LinearExperts, &[inner, down, ids])?;
+    Ok(b.graph.add(CombineExperts, &[down, weights])?)
 }

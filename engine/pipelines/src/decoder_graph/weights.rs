@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{error::DecoderError, lora::Loras};
 use crate::spec::{DecoderSpec, QkvLayout, TensorNames};
-use wisp_graph::{Graph, Map, NormSpec, Op, ValueId};
+use wisp_graph::{Graph, Map, NormSpec, Op, ValueId, ops::Linear};
 use wisp_types::Shape;
 use wisp_weights::{View, Views, WeightError, WeightSource};
 
@@ -154,7 +154,7 @@ impl Builder<'_, '_> {
         if self.has(&bias) {
             operands.push(self.rows(bias, rows, None)?);
         }
-        Ok(self.graph.add(Op::Linear, &operands)?)
+        Ok(self.graph.add(Linear, &operands)?)
     }
 
     /// [`Self::linear`] with a whole tensor.

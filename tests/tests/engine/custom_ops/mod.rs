@@ -12,7 +12,7 @@ use wisp_engine::{
         host::{Args, HostError},
     },
     extension::{Declaration, Extension, Extensions, Param},
-    graph::{Activation, DType, Graph, Map, Unary},
+    graph::{Activation, Binary, DType, Graph, Map, Unary},
     session::{CompiledModel, CompiledModule, InferenceSession, InitOptions, Tensor},
     shape,
     weights::{Encoding, MemoryWeights},
@@ -211,9 +211,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
     let weight = graph.weight("w", Encoding::F32, shape![4u64]);
     let y = graph.rms_norm(x, weight, 0.25).unwrap();
     // What would be fused with the norm is not.
-    let sum = graph
-        .add(wisp_engine::graph::Op::Add { scale: 1.0 }, &[x, y])
-        .unwrap();
+    let sum = graph.add(Binary::Add, &[x, y]).unwrap();
     let z = graph.rms_norm(sum, weight, 0.25).unwrap();
     graph.output("z", z);
     graph.output("sum", sum);

@@ -3,7 +3,10 @@
 use wisp_engine::{
     compiler::compile,
     device::Capabilities,
-    graph::{Activation, DType, Graph, Op, Reduction},
+    graph::{
+        Activation, DType, Graph, Reduction,
+        ops::{Gated, Softmax},
+    },
     shape,
     weights::Encoding,
 };
@@ -57,7 +60,7 @@ fn what_kernels_cannot_do() {
     let mut graph = Graph::new("test");
     let [gate, up] = ["gate", "up"].map(|name| graph.input(name, DType::F32, shape!["n", "m"]));
     let activation = Activation::Silu;
-    let y = graph.add(Op::Gated { activation }, &[gate, up]).unwrap();
+    let y = graph.add(Gated { activation }, &[gate, up]).unwrap();
     graph.output("y", y);
     assert_eq!(
         refused(&graph),
@@ -65,7 +68,7 @@ fn what_kernels_cannot_do() {
     );
     let mut graph = Graph::new("test");
     let x = graph.input("x", DType::F32, shape!["n", 4u64]);
-    let y = graph.add(Op::Softmax, &[x]).unwrap();
+    let y = graph.add(Softmax, &[x]).unwrap();
     graph.output("y", y);
     let target = Capabilities {
         max_workgroup_invocations: 1,
