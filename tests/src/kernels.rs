@@ -187,11 +187,11 @@ fn run(device: &Device, kernel: &'static Kernel, case: &Case) -> Result<Outputs,
     let pipeline = device.pipeline(kernel)?;
     let group = device.bind(kernel, &slices)?;
     let dispatch = Dispatch {
-        pipeline: &pipeline,
-        group: &group,
+        pipeline,
+        group,
         workgroups: workgroups(kernel, &case.grid),
     };
-    device.submit(std::iter::repeat_n(dispatch, case.dispatches))?;
+    device.record(&vec![dispatch; case.dispatches])?;
     let read = |(buffer, access): (&Buffer, &Access)| match access {
         Access::Write => pollster::block_on(device.read(buffer, 0..buffer.bytes())),
         _ => Ok(Vec::new()),

@@ -109,18 +109,18 @@ fn what_a_device_refuses_is_told() {
     );
     let theirs = gpu.allocate("theirs", 16, Usage::Storage).unwrap();
     let group = all(&host, &ours).unwrap();
-    let dispatch = Dispatch {
-        pipeline: &gpu.pipeline(kernel).unwrap(),
-        group: &group,
+    let dispatch = [Dispatch {
+        pipeline: gpu.pipeline(kernel).unwrap(),
+        group,
         workgroups: [1; 3],
-    };
+    }];
     for (done, whose) in [
         (host.write(&theirs, 0, &[0; 4]), "theirs"),
         (gpu.write(&ours, 0, &[0; 4]), "ours"),
         (all(&host, &theirs).map(drop), "theirs"),
         (all(&gpu, &ours).map(drop), "ours"),
-        (host.submit([dispatch].into_iter()), kernel.name),
-        (gpu.submit([dispatch].into_iter()), kernel.name),
+        (host.record(&dispatch), kernel.name),
+        (gpu.record(&dispatch), kernel.name),
     ] {
         assert_eq!(said(done), format!("{whose} belongs to another device"));
     }
@@ -202,8 +202,8 @@ fn models_in_common_memory() {
         );
         first.write("x", &[1.0f32, 2.0, 3.0]).unwrap();
         let dims = first.dims(&[("n", 3)]).unwrap();
-        let models = [(&first, &dims), (&second, &dims)];
-        wisp_engine::session::submit(session.device(), &models, 1).unwrap();
+        first.run(&dims).unwrap();
+        second.run(&dims).unwrap();
         let fourfold: Vec<f32> = pollster::block_on(second.read("twice", 3)).unwrap();
         assert_eq!(fourfold, [4.0, 8.0, 12.0]);
     }

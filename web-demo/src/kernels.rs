@@ -57,12 +57,11 @@ impl Kernels {
         let pipeline = self.device.pipeline(kernel)?;
         let group = self.device.bind(kernel, &slices)?;
         let dispatch = Dispatch {
-            pipeline: &pipeline,
-            group: &group,
+            pipeline,
+            group,
             workgroups,
         };
-        self.device
-            .submit(std::iter::repeat_n(dispatch, dispatches))?;
+        self.device.record(&vec![dispatch; dispatches])?;
         let out = Array::new();
         for (buffer, access) in buffers.iter().zip(kernel.bindings).skip(1) {
             let bytes = match access {
@@ -209,7 +208,8 @@ impl CustomOp {
     ///
     /// If something is to be looked at, for which it would have to wait.
     pub fn submit(&self) -> Result<(), JsValue> {
-        let submitted = self.model.run(&Dims::default());
-        Ok(submitted.map_err(|error| Failure::request(error.to_string()))?)
+        let run = self.model.run(&Dims::default());
+        run.map_err(|error| Failure::request(error.to_string()))?;
+        Ok(self.model.device().submit().map_err(Failure::from)?)
     }
 }

@@ -1,15 +1,12 @@
 //! The host as a device: the kernels' twins over plain memory, on a pool of threads.
 
-use std::{
-    ops::Range,
-    sync::{Arc, OnceLock},
-};
+use std::{ops::Range, sync::OnceLock};
 
 use wisp_shaders::Kernel;
 
 use crate::{
     Backend, Buffer, BufferSlice, Checks, DeviceError, Dispatch, RawBindGroup, RawBuffer,
-    RawPipeline, Usage,
+    RawPipeline, ReadFuture, Usage,
 };
 use wisp_host::{Args, Binding, HostBuffer, OutOfBounds, twin};
 use wisp_types::{Api, BoxFuture, Capabilities, DeviceInfo};
@@ -91,14 +88,14 @@ fn outside(buffer: &Buffer, error: OutOfBounds) -> DeviceError {
 const MAX_PARAMS: usize = wisp_types::PARAMS_STRIDE as usize;
 
 /// Runs one twin. Binding 0 holds the parameters.
-fn run(dispatch: Dispatch<'_>) -> Result<(), DeviceError> {
+fn run(dispatch: &Dispatch) -> Result<(), DeviceError> {
     let kernel = dispatch.pipeline.kernel;
-    let (RawPipeline::Host(twin), RawBindGroup::Host(slices)) =
+    let (RawPipeline::Host(twin), RawBindGroup::Host) =
         (&dispatch.pipeline.raw, &dispatch.group.raw)
     else {
         return Err(DeviceError::ForeignObject(kernel.name.into()));
     };
-    let [uniform, memory @ ..] = &slices[..] else {
+    let [uniform, memory @ ..] = &dispatch.group.bindings[..] else {
         return Err(DeviceError::ForeignObject(kernel.name.into()));
     };
     let mut params = [0u8; MAX_PARAMS];
@@ -142,11 +139,7 @@ impl Backend for HostDevice {
             .map_err(|error| outside(buffer, error))
     }
 
-    fn read<'a>(
-        &'a self,
-        buffer: &'a Buffer,
-        range: Range<u64>,
-    ) -> BoxFuture<'a, Result<Vec<u8>, DeviceError>> {
+    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
         let read = || {
             let mut bytes = vec![0; (range.end - range.start) as usize];
             raw(buffer)?
@@ -194,19 +187,11 @@ impl Backend for HostDevice {
         bindings
             .iter()
             .try_for_each(|slice| raw(&slice.buffer).map(|_| ()))?;
-        Ok(RawBindGroup::Host(Arc::from(bindings)))
+        Ok(RawBindGroup::Host)
     }
 
-    fn submit(
-        &self,
-        dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
-    ) -> Result<(), DeviceError> {
-        let run_all = || {
-            for dispatch in dispatches {
-                run(dispatch)?;
-            }
-            Ok(())
-        };
+    fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError> {
+        let run_all = || dispatches.iter().try_for_each(run);
         match self.threads()? {
             Some(pool) => pool.install(run_all),
             None => run_all(),

@@ -25,8 +25,7 @@
 //!
 //! let group = device.bind(kernel, &[&uniform, &a, &b, &out].map(|buffer| buffer.whole()))?;
 //! let pipeline = device.pipeline(kernel)?;
-//! let dispatch = Dispatch { pipeline: &pipeline, group: &group, workgroups: [1, 1, 1] };
-//! device.submit(std::iter::once(dispatch))?;
+//! device.record(&[Dispatch { pipeline, group, workgroups: [1, 1, 1] }])?;
 //! let bytes = pollster::block_on(device.read(&out, 0..16))?;
 //! assert_eq!(bytemuck::pod_collect_to_vec::<u8, f32>(&bytes), [11.0, 22.0, 13.0, 24.0]);
 //! # Ok(())
@@ -250,23 +249,24 @@ enum RawPipeline {
 /// The memory that one dispatch sees, by binding number. Cloning shares it.
 #[derive(Clone, Debug)]
 pub struct BindGroup {
+    bindings: Arc<[BufferSlice]>,
     raw: RawBindGroup,
 }
 
 #[derive(Clone, Debug)]
 enum RawBindGroup {
-    Host(Arc<[BufferSlice]>),
+    Host,
     #[cfg(feature = "wgpu")]
     Wgpu(::wgpu::BindGroup),
 }
 
-/// One kernel run.
-#[derive(Clone, Copy, Debug)]
-pub struct Dispatch<'a> {
+/// One execution of a kernel.
+#[derive(Clone, Debug)]
+pub struct Dispatch {
     /// The kernel.
-    pub pipeline: &'a Pipeline,
-    /// Its memory.
-    pub group: &'a BindGroup,
+    pub pipeline: Pipeline,
+    /// The memory that is bound to it.
+    pub group: BindGroup,
     /// Workgroups in x, y and z.
     pub workgroups: [u32; 3],
 }
@@ -276,11 +276,8 @@ trait Backend: Send + Sync + std::fmt::Debug {
     fn info(&self) -> &DeviceInfo;
     fn allocate(&self, label: &str, bytes: u64, usage: Usage) -> Result<RawBuffer, DeviceError>;
     fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
-    fn read<'a>(
-        &'a self,
-        buffer: &'a Buffer,
-        range: Range<u64>,
-    ) -> BoxFuture<'a, Result<Vec<u8>, DeviceError>>;
+    /// Starts to read what the buffer holds after everything recorded so far.
+    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture;
     /// Copies between two buffers of this device.
     fn copy(
         &self,
@@ -296,17 +293,19 @@ trait Backend: Send + Sync + std::fmt::Debug {
         kernel: &'static Kernel,
         bindings: &[BufferSlice],
     ) -> Result<RawBindGroup, DeviceError>;
-    fn submit(
-        &self,
-        dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
-    ) -> Result<(), DeviceError>;
+    /// Records dispatches, or runs them at once.
+    fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError>;
+    /// Starts everything recorded so far.
+    fn submit(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
     /// What `submit_timed` measures with.
     fn clock(&self) -> Clock {
         timing::without_timestamps()
     }
     fn submit_timed(
         &self,
-        dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
+        dispatches: &[Dispatch],
         granularity: Granularity,
     ) -> Result<Spans, DeviceError> {
         timing::by_host(self, dispatches, granularity)
@@ -334,6 +333,9 @@ enum Checks {
     None,
 }
 
+/// The bytes that a read returns, when the device has reached it.
+pub type ReadFuture = BoxFuture<'static, Result<Vec<u8>, DeviceError>>;
+
 /// Bytes allocated on a device, now and at most so far.
 #[derive(Debug, Default)]
 struct Ledger {
@@ -346,6 +348,8 @@ struct Ledger {
 struct Entry {
     ledger: Arc<Ledger>,
     bytes: u64,
+    /// The last batch of recorded commands that uses the buffer; backends count batches from 1.
+    last_batch: AtomicU64,
 }
 
 impl Drop for Entry {
@@ -451,6 +455,7 @@ impl Device {
         let entry = Arc::new(Entry {
             ledger: self.ledger.clone(),
             bytes: rounded,
+            last_batch: AtomicU64::new(0),
         });
         Ok(Buffer {
             label: label.into(),
@@ -460,7 +465,8 @@ impl Device {
         })
     }
 
-    /// Writes `data` at `offset` (both multiples of 4 bytes), before whatever is submitted next.
+    /// Writes `data` at `offset` (both multiples of 4 bytes): after everything recorded before, and
+    /// before everything recorded later.
     ///
     /// # Errors
     ///
@@ -470,18 +476,34 @@ impl Device {
         self.backend.write(buffer, offset, data)
     }
 
-    /// Reads `range` (multiples of 4 bytes) after all that was submitted.
+    /// Reads `range` (multiples of 4 bytes) as it is after everything recorded before this call. The
+    /// read starts now, and starts the recorded work too: what is recorded before the returned future
+    /// is awaited comes after it.
     ///
     /// # Errors
     ///
     /// If the range is outside the buffer or the device was lost.
-    pub async fn read(&self, buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>, DeviceError> {
-        buffer.check(range.start, range.end.saturating_sub(range.start))?;
-        self.backend.read(buffer, range).await
+    pub fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
+        match buffer.check(range.start, range.end.saturating_sub(range.start)) {
+            Ok(()) => self.backend.read(buffer, range),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
     }
 
-    /// Copies `range` of a buffer to another one, from `at` on (all multiples of 4 bytes), after all that
-    /// was submitted.
+    /// Checks that a buffer is this device's and has the bytes of `range`.
+    ///
+    /// # Errors
+    ///
+    /// If it is another device's or smaller.
+    pub fn check_range(&self, buffer: &Buffer, range: Range<u64>) -> Result<(), DeviceError> {
+        if !Arc::ptr_eq(&self.ledger, &buffer.entry.ledger) {
+            return Err(DeviceError::ForeignObject(buffer.label.to_string()));
+        }
+        buffer.check(range.start, range.end.saturating_sub(range.start))
+    }
+
+    /// Copies `range` of a buffer to another one, from `at` on (all multiples of 4 bytes), after
+    /// everything recorded before.
     ///
     /// # Errors
     ///
@@ -608,19 +630,34 @@ impl Device {
         }
         Ok(BindGroup {
             raw: self.backend.bind(kernel, bindings)?,
+            bindings: bindings.into(),
         })
     }
 
-    /// Runs dispatches in order, each seeing what those before it wrote, in one submission.
+    /// Records dispatches, to run in order, each seeing what those before it wrote.
+    ///
+    /// The host runs them at once. A GPU gets them together with everything else that was recorded, in
+    /// one submission, as soon as something needs them: [`Self::submit`], [`Self::read`],
+    /// [`Self::finish`] or [`Self::submit_timed`], a write to memory that they use, or a few thousand
+    /// dispatches more. Several models, and several steps of one, thus become one submission when they
+    /// run one after the other.
     ///
     /// # Errors
     ///
-    /// If the device was lost or, on the host, a kernel fails.
-    pub fn submit<'a>(
-        &self,
-        mut dispatches: impl Iterator<Item = Dispatch<'a>> + Send,
-    ) -> Result<(), DeviceError> {
-        self.backend.submit(&mut dispatches)
+    /// If a dispatch belongs to another device (those before it are recorded), if the device was lost
+    /// or, on the host, a kernel fails. What else a GPU finds wrong is an error of the call that
+    /// submits.
+    pub fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError> {
+        self.backend.record(dispatches)
+    }
+
+    /// Starts everything recorded so far, without waiting for it.
+    ///
+    /// # Errors
+    ///
+    /// If the device was lost or refuses what was recorded.
+    pub fn submit(&self) -> Result<(), DeviceError> {
+        self.backend.submit()
     }
 
     /// What [`Self::submit_timed`] measures with.
@@ -628,21 +665,22 @@ impl Device {
         self.backend.clock()
     }
 
-    /// As [`Self::submit`], and says how long it took, together or dispatch by dispatch. Without
-    /// timestamps ([`Self::clock`]) it waits until all is done.
+    /// Runs dispatches in a submission of their own, after everything recorded before, and measures
+    /// how long they take, together or one by one. Without timestamps ([`Self::clock`]) it waits until
+    /// they are done.
     ///
     /// # Errors
     ///
-    /// As [`Self::submit`].
-    pub fn submit_timed<'a>(
+    /// As [`Self::record`] and [`Self::submit`].
+    pub fn submit_timed(
         &self,
-        mut dispatches: impl Iterator<Item = Dispatch<'a>> + Send,
+        dispatches: &[Dispatch],
         granularity: Granularity,
     ) -> Result<Spans, DeviceError> {
-        self.backend.submit_timed(&mut dispatches, granularity)
+        self.backend.submit_timed(dispatches, granularity)
     }
 
-    /// Waits until all that was submitted is done.
+    /// Submits what was recorded and waits until everything submitted is done.
     ///
     /// # Errors
     ///

@@ -59,17 +59,17 @@ impl Measurement<'_> {
                 out.whole(),
             ],
         )?;
-        let dispatch = Dispatch {
-            pipeline: &pipeline,
-            group: &group,
+        let dispatch = [Dispatch {
+            pipeline,
+            group,
             workgroups: [self.params.invocations.div_ceil(kernel.tile[0]), 1, 1],
-        };
-        device.submit(std::iter::once(dispatch))?;
+        }];
+        device.record(&dispatch)?;
         device.finish().await?;
         let (start, mut times) = (now(), Vec::new());
         while times.len() < 5 || (now() - start < LONG_ENOUGH && times.len() < 1000) {
             let before = now();
-            device.submit(std::iter::once(dispatch))?;
+            device.record(&dispatch)?;
             device.finish().await?;
             times.push((now() - before).as_secs_f64());
         }

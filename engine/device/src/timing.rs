@@ -37,6 +37,16 @@ pub enum Granularity {
     Dispatch,
 }
 
+impl Granularity {
+    /// The dispatches that are timed together.
+    pub(super) fn parts(self, dispatches: &[Dispatch]) -> std::slice::Chunks<'_, Dispatch> {
+        dispatches.chunks(match self {
+            Granularity::Submission => dispatches.len().max(1),
+            Granularity::Dispatch => 1,
+        })
+    }
+}
+
 /// Start and end of what was timed, in order, in nanoseconds since some moment of the clock's own; to be
 /// had when it has run. An empty submission has none.
 pub type Spans = Pin<Box<dyn Future<Output = Result<Vec<Range<u64>>, DeviceError>> + Send>>;
@@ -52,18 +62,15 @@ pub(super) const fn without_timestamps() -> Clock {
 /// Runs dispatches by the host's clock: waits for what ran before, and for what is timed.
 pub(super) fn by_host<B: Backend + ?Sized>(
     backend: &B,
-    dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
+    dispatches: &[Dispatch],
     granularity: Granularity,
 ) -> Result<Spans, DeviceError> {
     let mut spans = Vec::new();
-    let mut dispatches = dispatches.peekable();
-    while dispatches.peek().is_some() {
+    for timed in granularity.parts(dispatches) {
         wait(backend)?;
         let start = now();
-        match granularity {
-            Granularity::Submission => backend.submit(&mut dispatches)?,
-            Granularity::Dispatch => backend.submit(&mut dispatches.by_ref().take(1))?,
-        }
+        backend.record(timed)?;
+        backend.submit()?;
         wait(backend)?;
         spans.push(start..now());
     }

@@ -4,13 +4,14 @@ use std::{
     collections::HashMap,
     ops::Range,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 #[cfg(not(target_arch = "wasm32"))]
 mod kept;
+mod recorder;
 mod timestamps;
 
 use futures_channel::oneshot;
@@ -19,8 +20,9 @@ use wisp_shaders::{Access, Kernel};
 use super::{
     Api, Backend, BoxFuture, Buffer, BufferSlice, Capabilities, Checks, Clock, Device, DeviceError,
     DeviceInfo, DeviceSpec, Dispatch, FeatureLevel, Granularity, RawBindGroup, RawBuffer,
-    RawPipeline, Spans, Usage,
+    RawPipeline, ReadFuture, Spans, Usage,
 };
+use recorder::{Recorder, encode};
 
 /// Bytes in flight to the device after which an upload waits, so that staging memory stays small.
 const UPLOAD_WINDOW: u64 = 8 << 20;
@@ -31,8 +33,8 @@ struct WgpuDevice {
     info: DeviceInfo,
     device: wgpu::Device,
     queue: wgpu::Queue,
-    /// The first error that the device reported and nobody has been told of yet.
-    error: Arc<Mutex<Option<DeviceError>>>,
+    error: ErrorSlot,
+    recorder: Mutex<Recorder>,
     pipelines: Mutex<HashMap<(&'static str, Checks), wgpu::ComputePipeline>>,
     #[cfg(not(target_arch = "wasm32"))]
     kept: kept::KeptPipelines,
@@ -254,7 +256,7 @@ async fn open_adapter(
         })?;
     #[cfg(target_arch = "wasm32")]
     let info = with_subgroups(info, &device, &adapter);
-    let error = Arc::new(Mutex::new(None));
+    let error = ErrorSlot::default();
     watch(&device, &info.name, &error);
     let poller = Poller::new(&device);
     #[cfg(not(target_arch = "wasm32"))]
@@ -264,6 +266,7 @@ async fn open_adapter(
         device,
         queue,
         error,
+        recorder: Mutex::default(),
         pipelines: Mutex::default(),
         #[cfg(not(target_arch = "wasm32"))]
         kept,
@@ -297,13 +300,42 @@ fn source(kernel: &'static Kernel) -> std::borrow::Cow<'static, str> {
     }
 }
 
+/// The first error that the device reported and no call has returned yet.
+#[derive(Clone, Debug, Default)]
+struct ErrorSlot(Arc<Mutex<Option<DeviceError>>>);
+
+impl ErrorSlot {
+    fn lock(&self) -> MutexGuard<'_, Option<DeviceError>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, error: DeviceError) {
+        self.lock().get_or_insert(error);
+    }
+
+    /// Takes the error that the device reported, naming what was being done.
+    fn check(&self, doing: &str, size: u64) -> Result<(), DeviceError> {
+        match self.lock().take() {
+            None => Ok(()),
+            Some(DeviceError::OutOfMemory { device, .. }) => Err(DeviceError::OutOfMemory {
+                label: doing.into(),
+                bytes: size,
+                device,
+            }),
+            Some(DeviceError::Validation {
+                device, message, ..
+            }) => Err(DeviceError::Validation {
+                what: doing.into(),
+                device,
+                message,
+            }),
+            Some(other) => Err(other),
+        }
+    }
+}
+
 /// Keeps the first error that the device reports.
-fn watch(device: &wgpu::Device, name: &str, slot: &Arc<Mutex<Option<DeviceError>>>) {
-    let keep = |slot: &Mutex<Option<DeviceError>>, error| {
-        slot.lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert(error);
-    };
+fn watch(device: &wgpu::Device, name: &str, slot: &ErrorSlot) {
     let (errors, label) = (slot.clone(), name.to_string());
     device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
         let message = error.to_string();
@@ -320,46 +352,26 @@ fn watch(device: &wgpu::Device, name: &str, slot: &Arc<Mutex<Option<DeviceError>
                 message,
             },
         };
-        keep(&errors, error);
+        errors.keep(error);
     }));
     let (errors, label) = (slot.clone(), name.to_string());
     device.set_device_lost_callback(move |reason, message| {
         if reason != wgpu::DeviceLostReason::Destroyed {
-            keep(
-                &errors,
-                DeviceError::Lost {
-                    device: label.clone(),
-                    message,
-                },
-            );
+            errors.keep(DeviceError::Lost {
+                device: label.clone(),
+                message,
+            });
         }
     });
 }
 
 impl WgpuDevice {
-    /// Takes the error that the device reported, naming what was being done.
     fn check(&self, doing: &str, size: u64) -> Result<(), DeviceError> {
-        match self
-            .error
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
-        {
-            None => Ok(()),
-            Some(DeviceError::OutOfMemory { device, .. }) => Err(DeviceError::OutOfMemory {
-                label: doing.into(),
-                bytes: size,
-                device,
-            }),
-            Some(DeviceError::Validation {
-                device, message, ..
-            }) => Err(DeviceError::Validation {
-                what: doing.into(),
-                device,
-                message,
-            }),
-            Some(other) => Err(other),
-        }
+        self.error.check(doing, size)
+    }
+
+    fn recorder(&self) -> MutexGuard<'_, Recorder> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn layout(&self, kernel: &'static Kernel) -> wgpu::BindGroupLayout {
@@ -437,6 +449,38 @@ impl WgpuDevice {
             })
     }
 
+    /// Submits a copy of part of a buffer, after everything recorded so far, and fetches it.
+    fn start_read(
+        &self,
+        buffer: &Buffer,
+        range: Range<u64>,
+    ) -> Result<impl Future<Output = Result<Vec<u8>, DeviceError>> + use<>, DeviceError> {
+        let bytes = range.end - range.start;
+        let raw = raw(buffer)?;
+        let staging = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("readback"),
+            size: bytes,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let mut recorder = self.recorder();
+        let submits_dispatches = recorder.has_dispatches();
+        let encoder = recorder.encoder(&self.device);
+        encoder.copy_buffer_to_buffer(raw, range.start, &staging, 0, bytes);
+        let index = self.queue.submit(recorder.finish());
+        drop(recorder);
+        let read = self.fetch(staging, index);
+        if submits_dispatches {
+            self.check("a submission", 0)?;
+        }
+        let (error, label) = (self.error.clone(), buffer.label.clone());
+        Ok(async move {
+            let read = read.await;
+            error.check(&label, bytes)?;
+            read
+        })
+    }
+
     /// Brings what a submission leaves in a staging buffer to the host.
     fn fetch(
         &self,
@@ -461,22 +505,6 @@ impl WgpuDevice {
             }
         }
     }
-}
-
-/// Records one dispatch.
-fn encode(pass: &mut wgpu::ComputePass<'_>, dispatch: Dispatch<'_>) -> Result<(), DeviceError> {
-    let (RawPipeline::Wgpu(pipeline), RawBindGroup::Wgpu(group)) =
-        (&dispatch.pipeline.raw, &dispatch.group.raw)
-    else {
-        return Err(DeviceError::ForeignObject(
-            dispatch.pipeline.kernel.name.into(),
-        ));
-    };
-    pass.set_pipeline(pipeline);
-    pass.set_bind_group(0, group, &[]);
-    let [x, y, z] = dispatch.workgroups;
-    pass.dispatch_workgroups(x, y, z);
-    Ok(())
 }
 
 fn raw(buffer: &Buffer) -> Result<&wgpu::Buffer, DeviceError> {
@@ -507,7 +535,15 @@ impl Backend for WgpuDevice {
     }
 
     fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
-        self.queue.write_buffer(raw(buffer)?, offset, data);
+        let raw = raw(buffer)?;
+        let mut recorder = self.recorder();
+        // The queue writes before the next submission: too early for what already uses the buffer.
+        if recorder.uses(buffer) {
+            recorder.submit(&self.queue);
+            self.check("a submission", 0)?;
+        }
+        self.queue.write_buffer(raw, offset, data);
+        drop(recorder);
         // Small writes are the steady path; only a checkpoint's upload fills the window.
         let pending = self
             .uploading
@@ -522,26 +558,11 @@ impl Backend for WgpuDevice {
         self.check(buffer.label(), data.len() as u64)
     }
 
-    fn read<'a>(
-        &'a self,
-        buffer: &'a Buffer,
-        range: Range<u64>,
-    ) -> BoxFuture<'a, Result<Vec<u8>, DeviceError>> {
-        Box::pin(async move {
-            let bytes = range.end - range.start;
-            let staging = self.device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("readback"),
-                size: bytes,
-                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            });
-            let mut encoder = self.device.create_command_encoder(&Default::default());
-            encoder.copy_buffer_to_buffer(raw(buffer)?, range.start, &staging, 0, bytes);
-            let index = self.queue.submit([encoder.finish()]);
-            let read = self.fetch(staging, index).await;
-            self.check(buffer.label(), bytes)?;
-            read
-        })
+    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
+        match self.start_read(buffer, range) {
+            Ok(read) => Box::pin(read),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
     }
 
     fn copy(
@@ -551,11 +572,7 @@ impl Backend for WgpuDevice {
         to: &Buffer,
         at: u64,
     ) -> Result<(), DeviceError> {
-        let bytes = range.end - range.start;
-        let mut encoder = self.device.create_command_encoder(&Default::default());
-        encoder.copy_buffer_to_buffer(raw(from)?, range.start, raw(to)?, at, bytes);
-        self.queue.submit([encoder.finish()]);
-        self.check(to.label(), bytes)
+        self.recorder().copy(&self.device, (from, range), (to, at))
     }
 
     fn pipeline(
@@ -606,18 +623,20 @@ impl Backend for WgpuDevice {
         Ok(RawBindGroup::Wgpu(group))
     }
 
-    fn submit(
-        &self,
-        dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
-    ) -> Result<(), DeviceError> {
-        let mut encoder = self.device.create_command_encoder(&Default::default());
-        {
-            let mut pass = encoder.begin_compute_pass(&Default::default());
-            for dispatch in dispatches {
-                encode(&mut pass, dispatch)?;
+    fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError> {
+        let mut recorder = self.recorder();
+        for dispatch in dispatches {
+            recorder.dispatch(&self.device, dispatch)?;
+            if recorder.is_full() {
+                recorder.submit(&self.queue);
             }
         }
-        self.queue.submit([encoder.finish()]);
+        drop(recorder);
+        self.check("a submission", 0)
+    }
+
+    fn submit(&self) -> Result<(), DeviceError> {
+        self.recorder().submit(&self.queue);
         self.check("a submission", 0)
     }
 
@@ -630,7 +649,7 @@ impl Backend for WgpuDevice {
 
     fn submit_timed(
         &self,
-        dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
+        dispatches: &[Dispatch],
         granularity: Granularity,
     ) -> Result<Spans, DeviceError> {
         match self.has_timestamps() {
@@ -672,6 +691,7 @@ impl Backend for WgpuDevice {
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {
         Box::pin(async move {
             let (sender, receiver) = oneshot::channel();
+            self.recorder().submit(&self.queue);
             let index = self.queue.submit([]);
             self.queue.on_submitted_work_done(move || {
                 let _ = sender.send(());

@@ -51,12 +51,13 @@ impl Model {
         let dims = self.dims(&sizes)?;
         self.check_ready()?;
         self.write_all(&named).await?;
-        let outputs = self.outputs_on_device(&sizes)?;
+        let outputs = self.outputs_on_device(&dims)?;
         if !self.captured.iter().any(|(known, _)| *known == dims) {
             let recording = Recording::new(&self.device, &self.program, &self.memory)?;
             self.captured.push((dims.clone(), recording));
         }
         self.run_whole(&dims).await?;
+        self.device.submit()?;
         Ok(outputs)
     }
 
@@ -77,6 +78,7 @@ impl Model {
             });
         }
         self.write_all(&named).await?;
-        self.run_whole(&dims).await
+        self.run_whole(&dims).await?;
+        Ok(self.device.submit()?)
     }
 }

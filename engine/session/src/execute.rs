@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Dims, Model, SessionError, Tensor, tensor::Values};
 use wisp_compiler::Port;
-use wisp_types::{Dim, Shape};
+use wisp_types::Dim;
 
 impl Model {
     /// What the caller writes before each run, in the order of [`Self::execute`]: names, types and
@@ -108,10 +108,13 @@ impl Model {
     pub async fn execute_on_device(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, SessionError> {
         let named = by_position(&self.program().name, self.inputs(), inputs)?;
         let sizes = self.sizes(&named)?;
+        let dims = self.dims(&sizes)?;
         self.write_all(&named).await?;
-        self.run_whole(&self.dims(&sizes)?).await?;
-        let outputs = self.outputs_on_device(&sizes)?;
-        outputs.iter().map(Tensor::copied).collect()
+        self.run_whole(&dims).await?;
+        let outputs = self.outputs_on_device(&dims)?;
+        let outputs = outputs.iter().map(Tensor::copied).collect();
+        self.device().submit()?;
+        outputs
     }
 
     /// Checks the inputs against what the model takes; the sizes of its symbolic dimensions.
@@ -131,32 +134,64 @@ impl Model {
         Ok(())
     }
 
-    /// An output of a run of some sizes, where the model has it.
-    pub(super) fn output_on_device(
-        &self,
-        name: &str,
-        sizes: &[(&str, u64)],
-    ) -> Result<Tensor, SessionError> {
+    /// An output of a run of some sizes, in the model's own memory: nothing is copied or waited for, and
+    /// every run of the model overwrites it. To be read ([`Tensor::to_host`]) or given to another model
+    /// on this device before the next run.
+    ///
+    /// ```
+    /// use wisp_engine::{
+    ///     device::Device,
+    ///     graph::{DType, Graph, Op},
+    ///     session::{InferenceSession, InitOptions, Tensor},
+    ///     shape,
+    ///     weights::MemoryWeights,
+    /// };
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut graph = Graph::new("double");
+    /// let x = graph.input("x", DType::F32, shape![3u64]);
+    /// let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x])?;
+    /// graph.output("twice", twice);
+    /// let session = InferenceSession::new(Device::host(1)?);
+    /// let double = session.load_blocking(&graph, &MemoryWeights::default(), InitOptions::default())?;
+    /// let dims = double.dims(&[])?;
+    /// let twice = double.output_on_device("twice", &dims)?;
+    ///
+    /// double.write("x", &[1.0f32, 2.0, 3.0])?;
+    /// double.run(&dims)?;
+    /// assert_eq!(pollster::block_on(twice.to_host())?.as_f32(), Some(&[2.0, 4.0, 6.0][..]));
+    /// // The result is the next run's input; what it held is overwritten.
+    /// pollster::block_on(double.execute(&[&twice]))?;
+    /// assert_eq!(pollster::block_on(twice.to_host())?.as_f32(), Some(&[4.0, 8.0, 12.0][..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the model has no output of that name, or it is a weight that was released.
+    pub fn output_on_device(&self, name: &str, dims: &Dims) -> Result<Tensor, SessionError> {
         let port = self.port("output", self.outputs(), name)?;
+        let size = |dim| self.size_of(dim, dims).unwrap_or(0);
+        let shape = port.shape.0.iter().map(size).collect();
         let values = Values::On(self.device().clone(), self.memory_of(port)?.clone());
-        let shape = shape_of(&port.shape, sizes);
         Ok(Tensor::new(port.dtype, shape, values))
     }
 
-    /// All outputs of a run of some sizes, where the model has them.
-    pub(super) fn outputs_on_device(
-        &self,
-        sizes: &[(&str, u64)],
-    ) -> Result<Vec<Tensor>, SessionError> {
-        let output = |port: &Port| self.output_on_device(&port.name, sizes);
+    /// All outputs of a run of some sizes, in their order, as [`Self::output_on_device`] gives them.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn outputs_on_device(&self, dims: &Dims) -> Result<Vec<Tensor>, SessionError> {
+        let output = |port: &Port| self.output_on_device(&port.name, dims);
         self.outputs().iter().map(output).collect()
     }
 
     /// Runs the model once, and waits for what debugging asks for.
     pub(super) async fn run_whole(&self, dims: &Dims) -> Result<(), SessionError> {
-        let this = [(self, dims)];
-        match self.debugger.is_on(&this) {
-            true => self.debugger.run(self.device(), &this, 1).await,
+        match self.debugger.is_on(self) {
+            true => self.debugger.run(self, dims).await,
             false => self.run(dims),
         }
     }
@@ -166,11 +201,7 @@ impl Model {
         let dims = self.dims(&sizes)?;
         self.write_all(inputs).await?;
         self.run_whole(&dims).await?;
-        let mut outputs = Vec::with_capacity(self.outputs().len());
-        for output in self.outputs_on_device(&sizes)? {
-            outputs.push(output.to_host().await?);
-        }
-        Ok(outputs)
+        to_host(self.outputs_on_device(&dims)?).await
     }
 }
 
@@ -239,10 +270,14 @@ fn size_of(sizes: &[(&str, u64)], name: &str) -> Option<u64> {
     Some(known.1)
 }
 
-/// A shape with the sizes of its symbolic dimensions. Those that a model runs with are all known.
-fn shape_of(shape: &Shape, sizes: &[(&str, u64)]) -> Vec<u64> {
-    let size = |dim: &Dim| dim.resolve(|name| size_of(sizes, name)).unwrap_or(0);
-    shape.0.iter().map(size).collect()
+/// Brings tensors to the host: all reads are started before the first is waited for.
+pub(super) async fn to_host(tensors: Vec<Tensor>) -> Result<Vec<Tensor>, SessionError> {
+    let reads: Vec<_> = tensors.iter().map(Tensor::to_host).collect();
+    let mut there = Vec::with_capacity(reads.len());
+    for read in reads {
+        there.push(read.await?);
+    }
+    Ok(there)
 }
 
 /// True if a tensor is what an input takes; adds the sizes of symbolic dimensions that it gives.

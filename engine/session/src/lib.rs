@@ -18,7 +18,7 @@
 //! use wisp_engine::{
 //!     device::Device,
 //!     graph::{Binary, DType, Graph},
-//!     session::{InferenceSession, InitOptions, submit},
+//!     session::{InferenceSession, InitOptions},
 //!     shape,
 //!     weights::MemoryWeights,
 //! };
@@ -37,7 +37,9 @@
 //! let second = session.load_blocking(&graph, &MemoryWeights::default(), options)?;
 //! first.write("x", &[1.0f32, 2.0])?;
 //! let dims = first.dims(&[])?;
-//! submit(session.device(), &[(&first, &dims), (&second, &dims)], 1)?;
+//! // Both runs reach the device together when the result is read.
+//! first.run(&dims)?;
+//! second.run(&dims)?;
 //! assert_eq!(pollster::block_on(second.read::<f32>("twice", 2))?, [4.0, 8.0]);
 //!
 //! // A model that lacks weights says all of them.
@@ -130,7 +132,6 @@ use load::DeviceWeights;
 pub use model::{Dims, Model};
 pub use profile::{ProfileRow, Span, TimingReport, Work};
 pub use profiler::{GpuProfiling, Profiler};
-pub use run::submit;
 pub use split::SplitModel;
 pub use start::StartTimes;
 pub use tensor::Tensor;

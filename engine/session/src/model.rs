@@ -220,24 +220,31 @@ impl Model {
         Ok(())
     }
 
-    /// Reads `elements` of an input, buffer or output from its start, after all that was submitted.
+    /// Reads `elements` of an input, buffer or output from its start, as they are after everything
+    /// recorded before this call. The read starts now, and starts the recorded work too: what is recorded
+    /// before the returned future is awaited comes after it.
     ///
     /// # Errors
     ///
     /// As [`Self::buffer`], and if it is smaller.
-    pub async fn read<T: bytemuck::Pod>(
+    pub fn read<T: bytemuck::Pod>(
         &self,
         name: &str,
         elements: u64,
-    ) -> Result<Vec<T>, SessionError> {
-        let buffer = self.buffer(name)?;
-        if elements == 0 {
-            return Ok(Vec::new());
-        }
+    ) -> impl Future<Output = Result<Vec<T>, SessionError>> + use<T> {
         let bytes = elements.saturating_mul(size_of::<T>() as u64);
-        let bytes = self.device.read(buffer, 0..bytes).await;
-        let bytes = bytes.map_err(|error| named(name, error))?;
-        Ok(bytemuck::pod_collect_to_vec(&bytes))
+        let read = self.buffer(name).map(|buffer| match bytes {
+            0 => None,
+            _ => Some(self.device.read(buffer, 0..bytes)),
+        });
+        let name = name.to_string();
+        async move {
+            let Some(read) = read? else {
+                return Ok(Vec::new());
+            };
+            let bytes = read.await.map_err(|error| named(&name, error))?;
+            Ok(bytemuck::pod_collect_to_vec(&bytes))
+        }
     }
 }
 

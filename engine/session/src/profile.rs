@@ -8,10 +8,10 @@ use serde_json::json;
 use wisp_compiler::{Call, Program};
 use wisp_device::{Clock, measure::Ceilings};
 
-/// What ran in one span: a kernel, or all of a submission.
+/// What ran in one span: a kernel, or all kernels of one run of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Work {
-    /// The op and its first weight or result, or the models' names.
+    /// The op and its first weight or result, or the model's name.
     pub name: String,
     /// The kernel, if it is one.
     pub kernel: Option<&'static str>,
@@ -47,19 +47,16 @@ impl Work {
         }
     }
 
-    /// All of a submission, which does `once` several times.
-    pub(super) fn whole(name: String, once: &[Work], times: usize) -> Work {
-        let sum = |count: fn(&Work) -> u64| {
-            let once = once.iter().map(count).fold(0, u64::saturating_add);
-            once.saturating_mul(times as u64)
-        };
+    /// All kernels of one run together.
+    pub(super) fn whole(name: String, kernels: &[Work]) -> Work {
+        let sum = |count: fn(&Work) -> u64| kernels.iter().map(count).fold(0, u64::saturating_add);
         Work {
             name,
             kernel: None,
-            sizes: once
+            sizes: kernels
                 .first()
                 .map_or(String::new(), |work| work.sizes.clone()),
-            dispatches: once.len() * times,
+            dispatches: kernels.len(),
             bytes: sum(|work| work.bytes),
             operations: sum(|work| work.operations),
         }
@@ -99,7 +96,7 @@ pub struct TimingReport {
 /// Spans of a kind together: the same op in all layers, in runs of the same sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProfileRow {
-    /// The op and its first weight or result, with N for numbers, or the models' names.
+    /// The op and its first weight or result, with N for numbers, or the model's name.
     pub name: String,
     /// The kernel, if it is one.
     pub kernel: Option<&'static str>,

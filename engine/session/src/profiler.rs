@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     fmt, mem,
     sync::{
-        Arc, Mutex, PoisonError,
+        Mutex, PoisonError,
         atomic::{AtomicU8, Ordering},
     },
 };
@@ -14,7 +14,7 @@ use super::{
     profile::{Span, TimingReport, Work},
     run::Run,
 };
-use wisp_device::{Clock, Device, Dispatch, Granularity, Spans};
+use wisp_device::{Clock, Granularity, Spans};
 
 /// The variable that says how much sessions time.
 const VARIABLE: &str = "WISP_ENABLE_PROFILING";
@@ -29,7 +29,7 @@ pub enum GpuProfiling {
     /// Nothing.
     #[default]
     Off,
-    /// Each submission, which is one pass.
+    /// Each run of a model, in one pass.
     On,
     /// Each kernel, in a pass of its own, which takes a little longer in all.
     Detailed,
@@ -141,28 +141,18 @@ impl Profiler {
         self.mode.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// Runs models as [`super::submit`] does, and keeps how long they took.
-    pub(super) fn submit<'a>(
-        &self,
-        device: &Device,
-        runs: &[(&Model, Arc<Run>)],
-        steps: usize,
-        dispatches: impl Iterator<Item = Dispatch<'a>> + Send,
-    ) -> Result<(), SessionError> {
-        let once = runs.iter().flat_map(|(model, run)| model.works(run));
-        let once: Vec<Work> = once.collect();
+    /// Runs a model in a submission of its own, and keeps how long it took.
+    pub(super) fn run(&self, model: &Model, run: &Run) -> Result<(), SessionError> {
+        let works: Vec<Work> = model.works(run).collect();
         let (granularity, works) = match self.mode() {
-            GpuProfiling::Detailed => (Granularity::Dispatch, vec![once; steps].concat()),
+            GpuProfiling::Detailed => (Granularity::Dispatch, works),
             _ => {
-                let names: Vec<&str> = runs
-                    .iter()
-                    .map(|(model, _)| model.program().name.as_str())
-                    .collect();
-                let whole = Work::whole(names.join(" + "), &once, steps);
+                let whole = Work::whole(model.program().name.clone(), &works);
                 (Granularity::Submission, vec![whole])
             }
         };
-        let spans = device.submit_timed(dispatches, granularity)?;
+        let device = model.device();
+        let spans = device.submit_timed(run.dispatches(), granularity)?;
         let mut recorded = self.lock();
         recorded.device = device.info().name.clone();
         recorded.works += works.len();

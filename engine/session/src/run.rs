@@ -20,25 +20,9 @@ pub(super) struct Recording {
 #[derive(Debug)]
 pub(super) struct Run {
     dims: Dims,
-    kernels: Vec<RunKernel>,
-}
-
-#[derive(Debug)]
-struct RunKernel {
-    call: usize,
-    pipeline: Pipeline,
-    group: BindGroup,
-    workgroups: [u32; 3],
-}
-
-impl RunKernel {
-    fn dispatch(&self) -> Dispatch<'_> {
-        Dispatch {
-            pipeline: &self.pipeline,
-            group: &self.group,
-            workgroups: self.workgroups,
-        }
-    }
+    dispatches: Vec<Dispatch>,
+    /// The program's call that each dispatch does.
+    calls: Vec<usize>,
 }
 
 impl Run {
@@ -48,14 +32,14 @@ impl Run {
     }
 
     /// All kernels.
-    pub fn dispatches(&self) -> impl Iterator<Item = Dispatch<'_>> {
-        self.kernels.iter().map(RunKernel::dispatch)
+    pub fn dispatches(&self) -> &[Dispatch] {
+        &self.dispatches
     }
 
     /// The kernel of a call; none if its grid is empty.
-    pub fn dispatch_of(&self, call: usize) -> Option<Dispatch<'_>> {
-        let found = self.kernels.iter().find(|kernel| kernel.call == call);
-        found.map(RunKernel::dispatch)
+    pub fn dispatch_of(&self, call: usize) -> Option<&Dispatch> {
+        let at = self.calls.binary_search(&call).ok()?;
+        self.dispatches.get(at)
     }
 }
 
@@ -104,19 +88,21 @@ impl Recording {
             return Ok(run.clone());
         }
         let params = params(model, dims)?;
-        let calls = self.groups.iter().enumerate();
-        let kernels = calls.filter_map(|(call, group)| {
-            let (pipeline, workgroups) = model.kernel(call, dims)?;
-            Some(RunKernel {
-                call,
-                pipeline: pipeline.clone(),
-                group: group.clone(),
-                workgroups,
-            })
-        });
+        let (mut dispatches, mut calls) = (Vec::new(), Vec::new());
+        for (call, group) in self.groups.iter().enumerate() {
+            if let Some((pipeline, workgroups)) = model.kernel(call, dims) {
+                calls.push(call);
+                dispatches.push(Dispatch {
+                    pipeline: pipeline.clone(),
+                    group: group.clone(),
+                    workgroups,
+                });
+            }
+        }
         let run = Arc::new(Run {
             dims: dims.clone(),
-            kernels: kernels.collect(),
+            dispatches,
+            calls,
         });
         model.device.write(&self.params, 0, &params)?;
         *last = Some(run.clone());
@@ -248,84 +234,56 @@ impl Model {
         recording.of(self, dims)
     }
 
-    /// Runs the program once.
+    /// Records one run of the program. The host runs it at once; a GPU starts it together with what was
+    /// recorded before and after, as soon as something needs it ([`Device::record`]): a
+    /// [read](Self::read), a [write](Self::write) to memory that the run uses, or [`Device::submit`].
+    /// So models that run one after the other, and a loop of runs, become one submission.
+    ///
+    /// What is the same in every run of some sizes is worked out in the first one, and again only when
+    /// the sizes change; for sizes that [`Self::capture`] has prepared it is never worked out again.
     ///
     /// # Errors
     ///
     /// If the weights were released, or the device fails.
     pub fn run(&self, dims: &Dims) -> Result<(), SessionError> {
-        submit(&self.device, &[(self, dims)], 1)
+        if self.debugger.is_on(self) {
+            #[cfg(not(target_arch = "wasm32"))]
+            return pollster::block_on(self.debugger.run(self, dims));
+            #[cfg(target_arch = "wasm32")]
+            return self.debugger.cannot_wait();
+        }
+        let run = self.prepared(dims)?;
+        match self.profiler.mode() {
+            GpuProfiling::Off => Ok(self.device.record(run.dispatches())?),
+            _ => self.profiler.run(self, &run),
+        }
     }
 
-    /// Runs one of the program's calls several times, in one submission, to measure it.
+    /// Records one of the program's calls several times, to measure it.
     ///
     /// # Errors
     ///
     /// If the weights were released, or the device fails.
     pub fn run_call(&self, call: usize, dims: &Dims, times: usize) -> Result<(), SessionError> {
         let run = self.prepared(dims)?;
-        let one = run.dispatch_of(call);
-        Ok(self
-            .device
-            .submit(std::iter::repeat_n(one, times).flatten())?)
+        if let Some(dispatch) = run.dispatch_of(call) {
+            for _ in 0..times {
+                self.device.record(std::slice::from_ref(dispatch))?;
+            }
+        }
+        Ok(())
     }
 
     /// What a run does, one for each of its kernels.
     pub(super) fn works<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = Work> + 'a {
         let dims = &run.dims.0;
         let sizes = self.described(&run.dims);
-        run.kernels.iter().filter_map(move |kernel| {
-            let call = self.program.calls.get(kernel.call)?;
+        let kernels = run.calls.iter().zip(&run.dispatches);
+        kernels.filter_map(move |(call, dispatch)| {
+            let call = self.program.calls.get(*call)?;
             let rows = call.grid[1].eval(dims)?;
-            let name = kernel.pipeline.kernel().name;
+            let name = dispatch.pipeline.kernel().name;
             Some(Work::of(&self.program, call, name, &sizes, rows))
         })
-    }
-}
-
-/// Runs several models one after the other, `steps` times over, in one submission.
-///
-/// Whatever is the same in every run of some sizes is worked out in the first one, and again only when
-/// the sizes change; for sizes that [`Model::capture`] has prepared it is never worked out again.
-///
-/// # Errors
-///
-/// If the weights of a model were released, or the device fails.
-pub fn submit(
-    device: &Device,
-    models: &[(&Model, &Dims)],
-    steps: usize,
-) -> Result<(), SessionError> {
-    let debugger = models.first().map(|(model, _)| &model.debugger);
-    if let Some(debugger) = debugger.filter(|debugger| debugger.is_on(models)) {
-        #[cfg(not(target_arch = "wasm32"))]
-        return pollster::block_on(debugger.run(device, models, steps));
-        #[cfg(target_arch = "wasm32")]
-        return debugger.cannot_wait();
-    }
-    // A model has the parameters of one size at a time.
-    let clash = |(i, (model, dims)): (usize, &(&Model, &Dims))| {
-        let mut earlier = models[..i].iter();
-        earlier.any(|(other, sizes)| std::ptr::eq(*model, *other) && dims != sizes)
-    };
-    if models.iter().enumerate().any(clash) {
-        for _ in 0..steps {
-            for one in models {
-                submit(device, std::slice::from_ref(one), 1)?;
-            }
-        }
-        return Ok(());
-    }
-    let runs = models
-        .iter()
-        .map(|(model, dims)| Ok((*model, model.prepared(dims)?)))
-        .collect::<Result<Vec<_>, SessionError>>()?;
-    let once = || runs.iter().flat_map(|(_, run)| run.dispatches());
-    let dispatches = (0..steps).flat_map(|_| once());
-    match models.first().map(|(model, _)| &model.profiler) {
-        Some(profiler) if profiler.mode() != GpuProfiling::Off => {
-            profiler.submit(device, &runs, steps, dispatches)
-        }
-        _ => Ok(device.submit(dispatches)?),
     }
 }

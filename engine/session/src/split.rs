@@ -210,17 +210,16 @@ impl SplitModel {
             stage.write_all(&given.collect::<Vec<_>>()).await?;
             for Import { name, from } in handed_on {
                 let from = &self.stages[*from];
-                let tensor = from.output_on_device(name, &sizes)?;
+                let tensor = from.output_on_device(name, &from.dims(&sizes)?)?;
                 stage.write_all(&[(name, &tensor)]).await?;
             }
             stage.run_whole(&dims).await?;
         }
-        let mut outputs = Vec::with_capacity(self.outputs.len());
-        for (name, stage) in &self.outputs {
-            let output = self.stages[*stage].output_on_device(name, &sizes)?;
-            outputs.push(output.to_host().await?);
-        }
-        Ok(outputs)
+        let outputs = self.outputs.iter().map(|(name, stage)| {
+            let stage = &self.stages[*stage];
+            stage.output_on_device(name, &stage.dims(&sizes)?)
+        });
+        execute::to_host(outputs.collect::<Result<_, SessionError>>()?).await
     }
 
     /// [`Model::reload`] of all stages.

@@ -56,6 +56,40 @@ impl Tensor {
         Tensor::of(DType::U32, shape, values.to_vec())
     }
 
+    /// A tensor over the start of a buffer of a device: nothing is copied, and whatever writes to the
+    /// buffer changes the tensor. Given to a model as the input whose [own
+    /// memory](super::Model::buffer) this is, it costs nothing.
+    ///
+    /// ```
+    /// use wisp_engine::{device::{Device, Usage}, graph::DType, session::Tensor};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let device = Device::host(1)?;
+    /// let buffer = device.allocate("positions", 16, Usage::Storage)?;
+    /// let positions = Tensor::on_device(&device, &buffer, DType::U32, &[4])?;
+    /// device.write(&buffer, 0, bytemuck::cast_slice(&[5u32, 6, 7, 8]))?;
+    /// let seen = pollster::block_on(positions.to_host())?;
+    /// assert_eq!(seen.as_u32(), Some(&[5, 6, 7, 8][..]));
+    /// assert!(Tensor::on_device(&device, &buffer, DType::U32, &[5]).is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the buffer belongs to another device, or the shape has more elements than the buffer holds.
+    pub fn on_device(
+        device: &Device,
+        buffer: &Buffer,
+        dtype: DType,
+        shape: &[u64],
+    ) -> Result<Tensor, SessionError> {
+        let values = Values::On(device.clone(), buffer.clone());
+        let tensor = Tensor::new(dtype, shape.to_vec(), values);
+        device.check_range(buffer, 0..tensor.bytes())?;
+        Ok(tensor)
+    }
+
     /// The type of its elements.
     pub fn dtype(&self) -> DType {
         self.dtype
@@ -71,6 +105,14 @@ impl Tensor {
         match &self.values {
             Values::Words(_) => None,
             Values::On(device, _) => Some(device),
+        }
+    }
+
+    /// The buffer that it is at the start of; `None` if it is in the program's own memory.
+    pub fn buffer(&self) -> Option<&Buffer> {
+        match &self.values {
+            Values::Words(_) => None,
+            Values::On(_, buffer) => Some(buffer),
         }
     }
 
@@ -124,22 +166,29 @@ impl Tensor {
         Ok(Tensor::new(self.dtype, self.shape.clone(), values))
     }
 
-    /// The tensor in the program's own memory, where its elements can be seen; of one that is on a device,
-    /// after all that was submitted there.
+    /// The tensor in the program's own memory, where its elements can be seen. Of one that is on a device
+    /// the read starts now ([`Device::read`]), after everything recorded there before this call.
     ///
     /// # Errors
     ///
     /// If the device fails.
-    pub async fn to_host(&self) -> Result<Tensor, SessionError> {
-        let Values::On(device, buffer) = &self.values else {
-            return Ok(self.clone());
+    pub fn to_host(&self) -> impl Future<Output = Result<Tensor, SessionError>> + use<> {
+        let read = match &self.values {
+            Values::Words(words) => Err(words.clone()),
+            Values::On(device, buffer) => Ok(match self.bytes() {
+                0 => None,
+                bytes => Some(device.read(buffer, 0..bytes)),
+            }),
         };
-        let bytes = match self.bytes() {
-            0 => Vec::new(),
-            bytes => device.read(buffer, 0..bytes).await?,
-        };
-        let values = Values::Words(bytemuck::pod_collect_to_vec(&bytes));
-        Ok(Tensor::new(self.dtype, self.shape.clone(), values))
+        let (dtype, shape) = (self.dtype, self.shape.clone());
+        async move {
+            let words = match read {
+                Err(words) => words,
+                Ok(None) => Vec::new(),
+                Ok(Some(read)) => bytemuck::pod_collect_to_vec(&read.await?),
+            };
+            Ok(Tensor::new(dtype, shape, Values::Words(words)))
+        }
     }
 
     /// The tensor in other memory of its device.
@@ -163,7 +212,7 @@ impl Tensor {
         match &self.values {
             Values::Words(words) if words.is_empty() => Ok(()),
             Values::Words(words) => device.write(buffer, 0, bytemuck::cast_slice(words)),
-            // It is the model's own memory that a captured run reads or writes.
+            // Already there: an input in the model's own memory.
             Values::On(_, from) if from.is(buffer) => Ok(()),
             Values::On(from_device, from) => {
                 let to = (device, buffer);

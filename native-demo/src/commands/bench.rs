@@ -43,7 +43,7 @@ pub struct Bench {
     /// Measure kernel by kernel instead
     #[arg(long)]
     ops: bool,
-    /// Time the runs on the device instead, each submission (on) or each kernel (detailed) [default: as
+    /// Time the runs on the device instead, each run of a model (on) or each kernel (detailed) [default: as
     /// WISP_ENABLE_PROFILING says]
     #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(["off", "on", "detailed"]), conflicts_with = "ops")]
     profiling: Option<String>,

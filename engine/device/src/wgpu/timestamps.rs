@@ -87,19 +87,14 @@ impl WgpuDevice {
 
     pub(super) fn submit_with_timestamps(
         &self,
-        dispatches: &mut (dyn Iterator<Item = Dispatch<'_>> + Send),
+        dispatches: &[Dispatch],
         granularity: Granularity,
     ) -> Result<Spans, DeviceError> {
-        let most = match granularity {
-            Granularity::Submission => usize::MAX,
-            Granularity::Dispatch => 1,
-        };
         let mut encoder = self.device.create_command_encoder(&Default::default());
         let mut queries = Queries::new(granularity);
-        let mut dispatches = dispatches.peekable();
-        while dispatches.peek().is_some() {
+        for timed in granularity.parts(dispatches) {
             let mut pass = queries.pass(&self.device, &mut encoder);
-            for dispatch in dispatches.by_ref().take(most) {
+            for dispatch in timed {
                 encode(&mut pass, dispatch)?;
             }
         }
@@ -107,7 +102,10 @@ impl WgpuDevice {
             return Ok(Box::pin(std::future::ready(Ok(Vec::new()))));
         }
         let staging = queries.resolve(&self.device, &mut encoder);
+        let mut recorder = self.recorder();
+        recorder.submit(&self.queue);
         let index = self.queue.submit([encoder.finish()]);
+        drop(recorder);
         let fetched = self.fetch(staging, index);
         self.check("a timed submission", 0)?;
         let period = f64::from(self.queue.get_timestamp_period());

@@ -19,7 +19,7 @@ use std::{
 pub use config::{AssertLevel, DebugConfig, LogLevel, PrintOptions, PrintStyle};
 
 use super::{Dims, InferenceSession, Model, SessionError};
-use wisp_device::{Device, DeviceError};
+use wisp_device::DeviceError;
 
 /// What debugging finds, or what is wrong with its settings.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -191,33 +191,22 @@ impl Debugger {
         sink(line);
     }
 
-    /// True if something is to be done while these models run.
-    pub fn is_on(&self, models: &[(&Model, &Dims)]) -> bool {
-        let prints = |(model, _): &(&Model, &Dims)| !model.program().prints.is_empty();
-        self.on.load(Ordering::Relaxed) || models.iter().any(prints)
+    /// True if something is to be done while this model runs.
+    pub fn is_on(&self, model: &Model) -> bool {
+        self.on.load(Ordering::Relaxed) || !model.program().prints.is_empty()
     }
 
-    /// Runs models one after the other, `steps` times over, and looks at what they do.
-    pub async fn run(
-        &self,
-        device: &Device,
-        models: &[(&Model, &Dims)],
-        steps: usize,
-    ) -> Result<(), SessionError> {
+    /// Runs a model and looks at what it does.
+    pub async fn run(&self, model: &Model, dims: &Dims) -> Result<(), SessionError> {
         let config = self.config()?;
-        for _ in 0..steps {
-            for (model, dims) in models {
-                let run = self.runs.fetch_add(1, Ordering::Relaxed);
-                let prepared = model.prepared(dims)?;
-                let done = steps::run(self, &config, device, model, &prepared).await;
-                if let Err(error) = &done {
-                    self.log(weight(error), || error.to_string());
-                }
-                done?;
-                print::all(self, &config.print, model, dims, run).await?;
-            }
+        let run = self.runs.fetch_add(1, Ordering::Relaxed);
+        let prepared = model.prepared(dims)?;
+        let done = steps::run(self, &config, model, &prepared).await;
+        if let Err(error) = &done {
+            self.log(weight(error), || error.to_string());
         }
-        Ok(())
+        done?;
+        print::all(self, &config.print, model, dims, run).await
     }
 }
 

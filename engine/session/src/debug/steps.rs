@@ -55,14 +55,13 @@ struct Steps<'a> {
 pub(super) async fn run(
     debugger: &Debugger,
     config: &DebugConfig,
-    device: &Device,
     model: &Model,
     run: &Run,
 ) -> Result<(), SessionError> {
     let mut steps = Steps {
         debugger,
         config,
-        device,
+        device: model.device(),
         model,
         run,
         dims: run.dims(),
@@ -71,7 +70,7 @@ pub(super) async fn run(
     let stages = &model.program().stages;
     if !config.steps() || stages.is_empty() {
         steps.tell_all();
-        return Ok(device.submit(run.dispatches())?);
+        return Ok(model.device().record(run.dispatches())?);
     }
     let mut first = 0;
     for (i, stage) in stages.iter().enumerate() {
@@ -97,7 +96,7 @@ impl Steps<'_> {
         call.map_or("nothing", |call| &call.label).into()
     }
 
-    fn tell(&self, call: usize, dispatch: &Dispatch<'_>) {
+    fn tell(&self, call: usize, dispatch: &Dispatch) {
         let program = self.model.program();
         let op = program.calls.get(call).map_or("", |call| &call.label);
         let [x, y, z] = dispatch.workgroups;
@@ -115,7 +114,7 @@ impl Steps<'_> {
         if self.config.tells_ops() {
             for call in 0..self.model.program().calls.len() {
                 if let Some(dispatch) = self.run.dispatch_of(call) {
-                    self.tell(call, &dispatch);
+                    self.tell(call, dispatch);
                 }
             }
         }
@@ -126,7 +125,7 @@ impl Steps<'_> {
             return Ok(());
         };
         if self.config.tells_ops() {
-            self.tell(call, &dispatch);
+            self.tell(call, dispatch);
         }
         let program = self.model.program();
         let kernel = dispatch.pipeline.kernel();
@@ -153,9 +152,10 @@ impl Steps<'_> {
             kernel: kernel.name,
             source: Box::new(source),
         };
-        self.device
-            .submit(std::iter::once(dispatch))
-            .map_err(failed)?;
+        let recorded = self.device.record(std::slice::from_ref(dispatch));
+        recorded.map_err(failed)?;
+        // So that what the device finds wrong is this op's error.
+        self.device.submit().map_err(failed)?;
         if self.config.synchronous {
             self.device.finish().await.map_err(failed)?;
         }

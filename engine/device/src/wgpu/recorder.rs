@@ -1,0 +1,135 @@
+//! Commands that were recorded and not submitted yet.
+
+use std::{ops::Range, sync::atomic::Ordering};
+
+use super::raw;
+use crate::{Buffer, DeviceError, Dispatch, RawBindGroup, RawPipeline};
+
+/// Recorded dispatches after which they are submitted without being asked for, so that the device does
+/// not idle while much is recorded.
+const MAX_DISPATCHES: usize = 2048;
+
+/// One batch of commands after the other: dispatches and copies, in order, until they are submitted
+/// together.
+///
+/// A write of the queue takes effect before the next submission, whatever was recorded earlier. So each
+/// buffer remembers the last batch that uses it: only a write to a buffer of the current batch must
+/// submit that batch first.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    /// The open pass; declared before its encoder, because it must end before that.
+    pass: Option<wgpu::ComputePass<'static>>,
+    encoder: Option<wgpu::CommandEncoder>,
+    dispatches: usize,
+    /// The number of the current batch, from 1.
+    batch: u64,
+}
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder {
+            pass: None,
+            encoder: None,
+            dispatches: 0,
+            batch: 1,
+        }
+    }
+}
+
+impl Recorder {
+    /// True if commands of the current batch read or write the buffer.
+    pub fn uses(&self, buffer: &Buffer) -> bool {
+        buffer.entry.last_batch.load(Ordering::Relaxed) == self.batch
+    }
+
+    fn mark(&self, buffer: &Buffer) {
+        // The lock around the recorder orders this.
+        buffer.entry.last_batch.store(self.batch, Ordering::Relaxed);
+    }
+
+    pub fn has_dispatches(&self) -> bool {
+        self.dispatches > 0
+    }
+
+    /// True if the batch is to be submitted now.
+    pub fn is_full(&self) -> bool {
+        self.dispatches >= MAX_DISPATCHES
+    }
+
+    pub fn dispatch(
+        &mut self,
+        device: &wgpu::Device,
+        dispatch: &Dispatch,
+    ) -> Result<(), DeviceError> {
+        let encoder = self.encoder.get_or_insert_with(|| new_encoder(device));
+        let pass = self.pass.get_or_insert_with(|| {
+            let pass = encoder.begin_compute_pass(&Default::default());
+            pass.forget_lifetime()
+        });
+        encode(pass, dispatch)?;
+        for slice in &*dispatch.group.bindings {
+            self.mark(&slice.buffer);
+        }
+        self.dispatches += 1;
+        Ok(())
+    }
+
+    pub fn copy(
+        &mut self,
+        device: &wgpu::Device,
+        (from, range): (&Buffer, Range<u64>),
+        (to, at): (&Buffer, u64),
+    ) -> Result<(), DeviceError> {
+        let (source, target) = (raw(from)?, raw(to)?);
+        let bytes = range.end - range.start;
+        let encoder = self.encoder(device);
+        encoder.copy_buffer_to_buffer(source, range.start, target, at, bytes);
+        self.mark(from);
+        self.mark(to);
+        Ok(())
+    }
+
+    /// The batch's encoder, outside of any pass.
+    pub fn encoder(&mut self, device: &wgpu::Device) -> &mut wgpu::CommandEncoder {
+        self.pass = None;
+        self.encoder.get_or_insert_with(|| new_encoder(device))
+    }
+
+    /// Ends the batch; its commands are for the caller to submit.
+    pub fn finish(&mut self) -> Option<wgpu::CommandBuffer> {
+        self.pass = None;
+        self.dispatches = 0;
+        self.batch += 1;
+        self.encoder.take().map(wgpu::CommandEncoder::finish)
+    }
+
+    /// Submits the batch, unless it is empty.
+    pub fn submit(&mut self, queue: &wgpu::Queue) {
+        if self.encoder.is_some() {
+            queue.submit(self.finish());
+        }
+    }
+}
+
+fn new_encoder(device: &wgpu::Device) -> wgpu::CommandEncoder {
+    device.create_command_encoder(&Default::default())
+}
+
+/// Records one dispatch in a pass.
+pub(super) fn encode(
+    pass: &mut wgpu::ComputePass<'_>,
+    dispatch: &Dispatch,
+) -> Result<(), DeviceError> {
+    let (RawPipeline::Wgpu(pipeline), RawBindGroup::Wgpu(group)) =
+        (&dispatch.pipeline.raw, &dispatch.group.raw)
+    else {
+        return Err(DeviceError::ForeignObject(
+            dispatch.pipeline.kernel.name.into(),
+        ));
+    };
+    pass.set_pipeline(pipeline);
+    pass.set_bind_group(0, group, &[]);
+    let [x, y, z] = dispatch.workgroups;
+    pass.dispatch_workgroups(x, y, z);
+    Ok(())
+}
