@@ -2,7 +2,15 @@
 //!
 //! One test binary, so that the engine is linked once. A module tests one concept.
 
+mod artefacts;
 mod custom_ops;
+mod debugging;
+mod devices;
 mod forged;
 mod graph;
 mod graph_errors;
+mod lifecycle;
+mod profiling;
+mod session;
+mod stages;
+mod switches;
