@@ -141,7 +141,7 @@ impl Model {
     /// ```
     /// use wisp_engine::{
     ///     device::Device,
-    ///     graph::{DType, Graph, Op},
+    ///     graph::{Binary, DType, Graph},
     ///     session::{InferenceSession, InitOptions, Tensor},
     ///     shape,
     ///     weights::MemoryWeights,
@@ -150,7 +150,7 @@ impl Model {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut graph = Graph::new("double");
     /// let x = graph.input("x", DType::F32, shape![3u64]);
-    /// let twice = graph.add(Op::Add { scale: 1.0 }, &[x, x])?;
+    /// let twice = graph.add(Binary::Add, &[x, x])?;
     /// graph.output("twice", twice);
     /// let session = InferenceSession::new(Device::host(1)?);
     /// let double = session.load_blocking(&graph, &MemoryWeights::default(), InitOptions::default())?;
