@@ -12,7 +12,7 @@ use wisp_engine::{
         SupportedEncoding::{self, bfloat16, float32, q4_k, q6_k, q8_0},
         WeightDType,
         WeightsFormat::{self, Gguf, PyTorch, Safetensors},
-        huggingface_repo::quietly,
+        huggingface_repo::ignore_progress,
     },
     weights::WeightSource,
 };
@@ -62,7 +62,7 @@ fn formats(found: &std::collections::BTreeMap<WeightsFormat, Vec<String>>) -> Ve
 }
 
 fn check(name: &str, kind: RepoType) {
-    let repo = HuggingFaceRepo::open(name, "main", true, &quietly).expect("a repository");
+    let repo = HuggingFaceRepo::open(name, "main", true, &ignore_progress).expect("a repository");
     assert_eq!(repo.repo_id(), name);
     assert_eq!(repo.repo_type(), kind);
     assert!(repo.trust_remote_code());
@@ -80,7 +80,9 @@ fn check(name: &str, kind: RepoType) {
     assert!(repo.file_exists("config.json") && !repo.file_exists("absent"));
     assert_eq!(repo.size_of("tiny-Q8_0.gguf"), Some(TINY.len() as u64));
     assert_eq!(repo.size_of("absent"), None);
-    let encodings = repo.supported_encodings(&quietly).expect("encodings");
+    let encodings = repo
+        .supported_encodings(&ignore_progress)
+        .expect("encodings");
     assert_eq!(encodings, [bfloat16, q8_0, q4_k]);
     for (file, encoding) in [
         ("tiny-Q4_K_M.gguf", Some(q4_k)),
@@ -88,11 +90,11 @@ fn check(name: &str, kind: RepoType) {
         ("pytorch_model.bin", Some(bfloat16)),
         ("config.json", None),
     ] {
-        let found = repo.encoding_for_file(file, &quietly).ok();
+        let found = repo.encoding_for_file(file, &ignore_progress).ok();
         assert_eq!(found, encoding, "{file}");
     }
     let of = |encoding, format, alternate: Option<SupportedEncoding>| {
-        let found = repo.files_for_encoding(encoding, format, alternate, &quietly);
+        let found = repo.files_for_encoding(encoding, format, alternate, &ignore_progress);
         formats(&found.expect("files"))
     };
     assert_eq!(of(q8_0, None, None), ["gguf: tiny-Q8_0.gguf"]);
@@ -105,11 +107,11 @@ fn check(name: &str, kind: RepoType) {
     assert_eq!(of(q6_k, None, Some(q4_k)), ["gguf: tiny-Q4_K_M.gguf"]);
     assert_eq!(of(q8_0, Some(PyTorch), None), [""; 0]);
     let path = repo
-        .download("tiny-Q8_0.gguf", false, &quietly)
+        .download("tiny-Q8_0.gguf", false, &ignore_progress)
         .expect("a file");
     assert_eq!(std::fs::read(path).expect("the file"), TINY);
     let error = repo
-        .download("absent", false, &quietly)
+        .download("absent", false, &ignore_progress)
         .expect_err("no such file");
     assert!(error.to_string().contains("tiny-Q8_0.gguf"), "{error}");
 }
@@ -124,43 +126,47 @@ fn config(model: &str) -> PipelineConfig {
 fn check_config(name: &str) {
     let mut gguf = config(&format!("{name}:q8_0"));
     assert_eq!(gguf.short_name(), format!("{name}:q8_0"));
-    assert_eq!(gguf.weights_format(&quietly).expect("a format"), Gguf);
     assert_eq!(
-        gguf.weights_size(&quietly).expect("a size"),
+        gguf.weights_format(&ignore_progress).expect("a format"),
+        Gguf
+    );
+    assert_eq!(
+        gguf.weights_size(&ignore_progress).expect("a size"),
         TINY.len() as u64
     );
     let repo = gguf
-        .huggingface_weights_repo(&quietly)
+        .huggingface_weights_repo(&ignore_progress)
         .expect("a repository");
     assert_eq!(repo.expect("one").repo_id(), name);
-    let paths = gguf.download_weights(&quietly).expect("paths");
+    let paths = gguf.download_weights(&ignore_progress).expect("paths");
     assert!(
         paths.len() == 1 && paths[0].ends_with("tiny-Q8_0.gguf"),
         "{paths:?}"
     );
     assert!(
-        gguf.load_weights(&quietly)
+        gguf.load_weights(&ignore_progress)
             .expect("weights")
             .gguf()
             .is_some()
     );
     assert_eq!(gguf.architecture, None);
-    gguf.update_architecture(&quietly).expect("an architecture");
+    gguf.update_architecture(&ignore_progress)
+        .expect("an architecture");
     assert_eq!(gguf.architecture.as_deref(), Some("llama"));
 
     let mut floats = config(name);
     assert_eq!(
-        floats.weights_format(&quietly).expect("a format"),
+        floats.weights_format(&ignore_progress).expect("a format"),
         Safetensors
     );
     let json = floats
-        .huggingface_config(&quietly)
+        .huggingface_config(&ignore_progress)
         .expect("a file")
         .expect("JSON");
     assert_eq!(json["max_seq_len"], 100);
     floats.max_length = 50;
     let json = floats
-        .huggingface_config(&quietly)
+        .huggingface_config(&ignore_progress)
         .expect("a file")
         .expect("JSON");
     assert_eq!(json["max_seq_len"], 50);
@@ -170,12 +176,15 @@ fn check_config(name: &str) {
     let path = own.path().join("own.gguf");
     std::fs::write(&path, TINY).expect("a file");
     floats.weight_path = vec![path.to_str().expect("UTF-8").into()];
-    assert_eq!(floats.download_weights(&quietly).expect("paths"), [path]);
-    let files = floats.open(&quietly).expect("a model");
+    assert_eq!(
+        floats.download_weights(&ignore_progress).expect("paths"),
+        [path]
+    );
+    let files = floats.open(&ignore_progress).expect("a model");
     assert_eq!(files.model_spec.architecture, "llama");
     floats.quantization_encoding = Some(q6_k);
     let error = floats
-        .open(&quietly)
+        .open(&ignore_progress)
         .expect_err("another encoding")
         .to_string();
     assert!(
@@ -229,15 +238,22 @@ fn several_safetensors_by_their_paths() {
             .weight_path
             .push(path.to_str().expect("UTF-8").into());
     }
-    let checkpoint = config.load_weights(&quietly).expect("weights");
+    let checkpoint = config.load_weights(&ignore_progress).expect("weights");
     assert_eq!(checkpoint.tensors().len(), 2);
     assert_eq!(SupportedEncoding::of(&checkpoint), Some(float32));
-    assert!(PipelineConfig::default().load_weights(&quietly).is_err());
+    assert!(
+        PipelineConfig::default()
+            .load_weights(&ignore_progress)
+            .is_err()
+    );
     config.weight_path.push("absent.safetensors".into());
-    assert!(config.load_weights(&quietly).is_err());
+    assert!(config.load_weights(&ignore_progress).is_err());
     // Beside a model that is a file there is no repository to look into.
     config.huggingface_repo_id = config.weight_path.first().cloned();
-    let error = config.load_weights(&quietly).unwrap_err().to_string();
+    let error = config
+        .load_weights(&ignore_progress)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("absent.safetensors"), "{error}");
 }
 

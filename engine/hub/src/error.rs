@@ -1,222 +1,235 @@
-//! Why a repository's files cannot be had.
+//! The errors of repositories.
 
 use std::path::Path;
 
 use wisp_weights::{SupportedEncoding, WeightError};
 
-/// Why a repository's files cannot be had. Messages from servers are shown escaped.
+/// Why a repository or one of its files cannot be used. Text that comes from a server is shown on
+/// one line, without control characters.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RepoError {
-    /// Occurs when there is neither a file nor a repository of a name.
-    #[error("{name}: there is no such file or directory{}", if *.may_be_repo { "" } else { " (a hub repository is written org/name)" })]
+    /// Occurs when a name is neither a path on this machine nor the name of a repository.
+    #[error("{name}: no such file or directory{}", if *.may_be_repo { "" } else { " (the name of a hub repository has the form org/name)" })]
     NotFound {
         /// The name.
         name: String,
-        /// True if it could be a repository's name too.
+        /// Whether the name has the form of a repository's name.
         may_be_repo: bool,
     },
-    /// Occurs when the hub has no such repository.
-    #[error(
-        "{repo}: there is no such file or directory here, and no such repository on {endpoint}"
-    )]
-    Missing {
-        /// The repository.
-        repo: String,
-        /// The hub.
-        endpoint: String,
-    },
-    /// Occurs when a repository has no such branch, tag or commit.
-    #[error("{repo} has no revision {revision:?} (or is no repository of {endpoint})")]
-    NoRevision {
+    /// Occurs when a name cannot be that of a repository or revision, such as one with `..` in it.
+    #[error("{repo:?} at revision {revision:?} is not a valid name of a hub repository")]
+    InvalidName {
         /// The repository.
         repo: String,
         /// The revision.
         revision: String,
-        /// The hub.
-        endpoint: String,
     },
-    /// Occurs when a repository has not the file asked for.
-    #[error("{repo} has no file {file:?}; it has {}", listed(.there_are))]
-    NoFile {
+    /// Occurs when the hub has no such repository (status 404).
+    #[error(
+        "{repo}: there is no such file or directory here, and no such repository on {endpoint}"
+    )]
+    RepoNotFound {
         /// The repository.
         repo: String,
-        /// The file.
-        file: String,
-        /// Its files with weights.
-        there_are: Vec<String>,
+        /// The hub's address.
+        endpoint: String,
     },
-    /// Occurs when the authors want to know who uses a repository (status 401 or 403).
+    /// Occurs when a repository has no such branch, tag or commit (status 404).
+    #[error("{endpoint} has no revision {revision:?} of {repo}, or no such repository")]
+    RevisionNotFound {
+        /// The repository.
+        repo: String,
+        /// The revision.
+        revision: String,
+        /// The hub's address.
+        endpoint: String,
+    },
+    /// Occurs when a repository does not have the requested file.
+    #[error("{repo} has no file {file:?}; its files with weights are: {}", list(.available))]
+    FileNotFound {
+        /// The repository.
+        repo: String,
+        /// The requested file.
+        file: String,
+        /// The repository's files with weights, as far as they are known.
+        available: Vec<String>,
+    },
+    /// Occurs when the authors of a repository decide who may use it (status 401 or 403).
     #[error(
-        "{repo} is gated: ask for access at {endpoint}/{repo}, and give a token that has it in HF_TOKEN (or by `hf auth login`)"
+        "{repo} is gated: ask for access at {endpoint}/{repo}, then set HF_TOKEN to a token of that account (or run `hf auth login`)"
     )]
     Gated {
         /// The repository.
         repo: String,
-        /// The hub.
+        /// The hub's address.
         endpoint: String,
     },
-    /// Occurs when the hub wants a token, or refuses the one given (status 401).
+    /// Occurs when the hub wants a token or rejects the one it gets (status 401).
     #[error(
-        "{repo}: {endpoint} answers 401 (not authorised): it is private, does not exist, or the token in HF_TOKEN is not valid"
+        "{repo}: {endpoint} answers 401 (unauthorized): the repository is private or does not exist, or the token in HF_TOKEN is not valid"
     )]
-    Unauthorised {
+    Unauthorized {
         /// The repository.
         repo: String,
-        /// The hub.
+        /// The hub's address.
         endpoint: String,
     },
-    /// Occurs when a token does not suffice (status 403).
+    /// Occurs when the token does not give access (status 403).
     #[error(
-        "{repo}: {endpoint} answers 403 (forbidden){message}: the token in HF_TOKEN does not suffice"
+        "{repo}: {endpoint} answers 403 (forbidden){message}: the token in HF_TOKEN does not give access to it"
     )]
     Forbidden {
         /// The repository.
         repo: String,
-        /// The hub.
+        /// The hub's address.
         endpoint: String,
-        /// The hub's words, with a colon before them, or nothing.
+        /// The hub's explanation after a colon, or nothing.
         message: String,
     },
-    /// Occurs when the hub was asked too often (status 429).
-    #[error("{endpoint} answers 429 (too many requests): try again {}; with a token in HF_TOKEN more are allowed", when(.after_seconds))]
+    /// Occurs when the hub limits the number of requests (status 429).
+    #[error("{endpoint} answers 429 (too many requests): try again {}; requests with a token (HF_TOKEN) have a higher limit", when(.after_seconds))]
     RateLimited {
-        /// The hub.
+        /// The hub's address.
         endpoint: String,
-        /// When to try again.
+        /// The number of seconds after which the hub accepts requests again, if it says so.
         after_seconds: Option<u64>,
     },
-    /// Occurs when the hub fails or answers what cannot be understood.
-    #[error("{repo}: {problem} (from {endpoint})")]
-    Hub {
+    /// Occurs when the hub fails or its answer is malformed.
+    #[error("{repo}: unexpected answer from {endpoint}: {problem}")]
+    BadResponse {
         /// The repository.
         repo: String,
-        /// The hub.
+        /// The hub's address.
         endpoint: String,
-        /// What is wrong.
+        /// What is wrong with the answer.
         problem: String,
     },
-    /// Occurs when the hub cannot be reached.
-    #[error(
-        "{repo} is no file or directory here, and {endpoint} cannot be asked for it: {problem}"
-    )]
+    /// Occurs when no connection to the hub can be made.
+    #[error("{repo} is not a file or directory here, and {endpoint} cannot be reached: {problem}")]
     Unreachable {
         /// The repository.
         repo: String,
-        /// The hub.
+        /// The hub's address.
         endpoint: String,
-        /// Why.
+        /// The network's reason.
         problem: String,
     },
-    /// Occurs when nothing comes any more.
+    /// Occurs when the hub stops sending.
     #[error(
-        "{repo}: nothing has come from {endpoint} for {seconds} s (HF_HUB_DOWNLOAD_TIMEOUT); what was downloaded is kept: try again"
+        "{repo}: {endpoint} has sent nothing for {seconds} s (HF_HUB_DOWNLOAD_TIMEOUT sets this limit); the partial download is kept: try again to continue it"
     )]
     Stalled {
         /// The repository.
         repo: String,
-        /// The hub.
+        /// The hub's address.
         endpoint: String,
-        /// How long.
+        /// The limit in seconds.
         seconds: u64,
     },
-    /// Occurs when a download ends early or runs over, again and again.
-    #[error("{repo}: {file} should have {expected} bytes, but {got} came{problem}")]
-    Size {
+    /// Occurs when a download repeatedly ends too early or is too long.
+    #[error("{repo}: {file} should have {expected} bytes, but {received} were received{problem}")]
+    WrongSize {
         /// The repository.
         repo: String,
         /// The file.
         file: String,
-        /// Its size, as the hub says.
+        /// The size in bytes that the hub promises.
         expected: u64,
-        /// What came.
-        got: u64,
-        /// Why it ended, with a colon before it, or nothing.
+        /// The number of bytes received.
+        received: u64,
+        /// Why the transfer ended, after a colon, or nothing.
         problem: String,
     },
-    /// Occurs when what came is not what the hub says the file is.
+    /// Occurs when the downloaded bytes do not have the hash that the hub promises.
     #[error(
-        "{repo}: {file} was damaged on its way: its hash is {got}, but should be {expected}; nothing of it is kept, try again"
+        "{repo}: {file} was damaged in transfer: its hash is {actual}, but should be {expected}; it was deleted: try again"
     )]
-    Hash {
+    HashMismatch {
         /// The repository.
         repo: String,
         /// The file.
         file: String,
-        /// Its hash, as the hub says.
+        /// The hash that the hub promises.
         expected: String,
-        /// That of what came.
-        got: String,
+        /// The hash of the downloaded bytes.
+        actual: String,
     },
-    /// Occurs when the hub does not tell what a file's hash should be.
+    /// Occurs when the hub does not say which hash a file should have.
     #[error(
-        "{repo}: {file} is here whole, but the hub does not tell its hash ({problem}); it is kept: try again, or with --force-download if it may be damaged"
+        "{repo}: {file} is downloaded, but cannot be checked, because the hub does not tell its hash ({problem}); it is kept: try again, or force a new download if it may be damaged"
     )]
-    Unchecked {
+    Unverified {
         /// The repository.
         repo: String,
         /// The file.
         file: String,
-        /// Why the hub does not tell.
+        /// Why the hash is not known.
         problem: String,
     },
-    /// Occurs in offline mode when the cache has not what is needed.
-    #[error("{repo}: {what} is not in the cache ({cache}), and HF_HUB_OFFLINE forbids downloads")]
+    /// Occurs in offline mode when the cache does not have the revision.
+    #[error("{repo} is not in the cache ({cache}), and HF_HUB_OFFLINE forbids downloads")]
     Offline {
         /// The repository.
         repo: String,
-        /// What is missing.
-        what: String,
-        /// The cache.
+        /// The folder of the cache.
         cache: String,
     },
-    /// Occurs when a hub names a file that would be written outside the cache.
-    #[error("{repo} has a file of the name {file:?}, which is refused")]
-    UnsafeName {
+    /// Occurs when an environment variable has a value that cannot be used.
+    #[error("{variable}: {problem}")]
+    InvalidSetting {
+        /// The variable.
+        variable: &'static str,
+        /// What is wrong with its value.
+        problem: String,
+    },
+    /// Occurs when a hub lists a file whose name leads out of the cache.
+    #[error("{repo}: the file name {file:?} is refused, because it leads out of the cache")]
+    UnsafeFileName {
         /// The repository.
         repo: String,
         /// The name.
         file: String,
     },
-    /// Occurs when a repository has no weights.
+    /// Occurs when a repository has no files with weights.
     #[error("{repo} has no weights: no .safetensors, .gguf or .bin file")]
     NoWeights {
         /// The repository.
         repo: String,
     },
-    /// Occurs when a repository has no weights in an encoding.
-    #[error("{repo} has no weights in {wanted}; it has {}", listed(&.there_are.iter().map(ToString::to_string).collect::<Vec<_>>()))]
+    /// Occurs when a repository has no weights in the requested encoding.
+    #[error("{repo} has no weights in {wanted}; it has {}", list(&.available.iter().map(ToString::to_string).collect::<Vec<_>>()))]
     NoEncoding {
         /// The repository.
         repo: String,
-        /// The encoding.
+        /// The requested encoding.
         wanted: SupportedEncoding,
-        /// What it has.
-        there_are: Vec<SupportedEncoding>,
+        /// The encodings in which the repository has weights.
+        available: Vec<SupportedEncoding>,
     },
-    /// Occurs when a repository has several models.
-    #[error("{repo} has several models: name one of them, as {repo}:FILE or {repo}:ENCODING; it has {}", listed(.files))]
+    /// Occurs when a repository has several models and nothing says which one is meant.
+    #[error("{repo} has several models: name one of them, as {repo}:FILE or {repo}:ENCODING; it has {}", list(.files))]
     Ambiguous {
         /// The repository.
         repo: String,
-        /// The files.
+        /// The files of the models.
         files: Vec<String>,
     },
-    /// Occurs when nothing tells a file's encoding.
-    #[error("{repo}: nothing tells the encoding of {file}")]
+    /// Occurs when neither a file's name nor its repository says which encoding it has.
+    #[error("{repo}: the encoding of {file} is not known")]
     UnknownEncoding {
         /// The repository.
         repo: String,
         /// The file.
         file: String,
     },
-    /// Occurs when the caller broke off.
+    /// Occurs when the caller cancels a transfer.
     #[error("interrupted; what was downloaded is kept")]
     Interrupted,
-    /// Occurs when the operating system refuses a file.
+    /// Occurs when the operating system reports an error about a file.
     #[error("{path}: {source}")]
     Io {
-        /// The file.
+        /// The file or folder.
         path: String,
         /// The system's reason.
         source: std::io::Error,
@@ -224,19 +237,16 @@ pub enum RepoError {
     /// Occurs when a file cannot be read as weights.
     #[error(transparent)]
     Weights(#[from] WeightError),
-    /// Occurs without the feature `hub`.
-    #[error("{repo}: there is no such directory, and this build has no hub (the feature `hub`)")]
-    NoHub {
+    /// Occurs when a hub's repository is opened in a build without the feature `hub`.
+    #[error("{repo}: no such directory; this build cannot download models (feature `hub`)")]
+    HubDisabled {
         /// The repository.
         repo: String,
     },
-    /// Occurs when a repository is used from a task of an async runtime, which must not block.
-    #[error("repositories block: use them from a thread of their own, not from an async task")]
-    InsideRuntime,
 }
 
 impl RepoError {
-    pub(super) fn io(path: &Path, source: std::io::Error) -> RepoError {
+    pub(crate) fn io(path: &Path, source: std::io::Error) -> RepoError {
         RepoError::Io {
             path: path.display().to_string(),
             source,
@@ -244,17 +254,17 @@ impl RepoError {
     }
 }
 
-/// A list, shortened.
-fn listed(names: &[String]) -> String {
-    const MOST: usize = 12;
+/// Returns a shortened, comma-separated list.
+fn list(names: &[String]) -> String {
+    const MAX_NAMES: usize = 12;
     let mut shown: Vec<String> = names
         .iter()
-        .take(MOST)
+        .take(MAX_NAMES)
         .map(|name| name.escape_debug().to_string())
         .collect();
     match names.len() {
         0 => return "none".into(),
-        count if count > MOST => shown.push(format!("{} more", count - MOST)),
+        count if count > MAX_NAMES => shown.push(format!("{} more", count - MAX_NAMES)),
         _ => {}
     }
     shown.join(", ")

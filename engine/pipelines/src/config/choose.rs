@@ -65,7 +65,7 @@ impl PipelineConfig {
             Some(wanted) if !repo.weight_files().is_empty() => RepoError::NoEncoding {
                 repo: id(),
                 wanted,
-                there_are: repo.supported_encodings(on_transfer)?,
+                available: repo.supported_encodings(on_transfer)?,
             },
             _ => RepoError::NoWeights { repo: id() },
         }

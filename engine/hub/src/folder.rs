@@ -1,17 +1,18 @@
-//! The files of a folder, listed as a repository's.
+//! Lists the files of a folder as a repository's.
 
 use std::path::Path;
 
-use super::{RepoError, RepoFile};
+use crate::{error::RepoError, info::RepoFile};
 
-/// How deep a user's folder is looked into: it may be anything, as a home.
-pub(super) const FOLDER_DEPTH: usize = 1;
-/// How deep a repository's folders may lie in one another in the cache.
+/// How many levels of subfolders of a user's folder are listed. The folder may be a whole home.
+pub(crate) const FOLDER_DEPTH: usize = 1;
+/// How many levels of subfolders of a snapshot in the cache are listed.
 #[cfg(feature = "hub")]
-pub(super) const CACHE_DEPTH: usize = 32;
+pub(crate) const CACHE_DEPTH: usize = 32;
 
-/// All files of a folder and the folders in it, so many deep, hidden ones excepted, by path.
-pub(super) fn list(folder: &Path, depth: usize) -> Result<Vec<RepoFile>, RepoError> {
+/// Returns the files of a folder and of `depth` levels of subfolders, sorted by path, without hidden
+/// ones.
+pub(crate) fn list(folder: &Path, depth: usize) -> Result<Vec<RepoFile>, RepoError> {
     let mut files = Vec::new();
     walk(folder, "", depth, &mut files).map_err(|error| RepoError::io(folder, error))?;
     files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -29,7 +30,7 @@ fn walk(
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
-        // A link may lead nowhere.
+        // The target of a link may be missing.
         let Ok(metadata) = std::fs::metadata(entry.path()) else {
             continue;
         };
@@ -42,10 +43,10 @@ fn walk(
                 path,
                 size: metadata.len(),
                 id: String::new(),
-                large: false,
+                is_large: false,
             });
         } else if metadata.is_dir() && depth > 0 {
-            // A folder that may not be read has nothing for us.
+            // A subfolder that cannot be read is left out.
             let _ = walk(&entry.path(), &format!("{path}/"), depth - 1, files);
         }
     }

@@ -1,0 +1,61 @@
+//! What is known of a repository before its files are used.
+
+use std::collections::BTreeSet;
+
+/// A file of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepoFile {
+    /// The path in the repository, with `/` between folders.
+    pub path: String,
+    /// The size in bytes.
+    pub size: u64,
+    /// Git's hash of the file, or of the pointer to a large file; empty in a folder.
+    pub(crate) id: String,
+    /// Whether the hub stores the content outside git (LFS), so that `id` is a pointer's hash.
+    pub(crate) is_large: bool,
+}
+
+/// The contents of a repository at one revision.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepoInfo {
+    /// The commit's hash; `None` for a folder.
+    pub commit: Option<String>,
+    /// Whether the hub was not reached, so that only files of the cache are listed.
+    pub from_cache: bool,
+    /// The files, sorted by path.
+    pub files: Vec<RepoFile>,
+    /// The element types of the safetensors files, as far as the hub knows them.
+    pub(crate) dtypes: BTreeSet<String>,
+}
+
+/// Returns whether a file is the second or a later part of a model in several files, such as
+/// `model-00002-of-00003.gguf`.
+pub fn is_later_part(file: &str) -> bool {
+    let stem = file.rsplit_once('.').map_or(file, |(stem, _)| stem);
+    let Some((rest, count)) = stem.rsplit_once("-of-") else {
+        return false;
+    };
+    let number = rest.rsplit('-').next().unwrap_or_default();
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number(count) && is_number(number) && number.trim_start_matches('0') != "1"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_parts_are_recognised_by_their_number() {
+        for (file, later) in [
+            ("m-00001-of-00002.gguf", false),
+            ("m-00002-of-00002.gguf", true),
+            ("m.gguf", false),
+            ("one-of-a-kind.gguf", false),
+            ("a/model-00010-of-00012.safetensors", true),
+        ] {
+            assert_eq!(is_later_part(file), later, "{file}");
+        }
+    }
+}

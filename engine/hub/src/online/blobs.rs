@@ -1,0 +1,131 @@
+//! Files in the cache: contents under `blobs`, named by their hashes, and links to them under
+//! `snapshots/COMMIT`, named like the files of the repository.
+
+use std::{
+    fs::{self, File, TryLockError},
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    hash::{is_sha256, pointer_hash},
+    http::TICK,
+    repo::OnlineRepo,
+};
+use crate::{error::RepoError, info::RepoFile};
+use wisp_files::write_atomic;
+
+impl OnlineRepo {
+    /// Records which commit the revision names, for offline mode.
+    pub(super) fn write_ref(&self, commit: &str) -> std::io::Result<()> {
+        let head = self.folder().join("refs").join(&self.revision);
+        if commit == self.revision || fs::read_to_string(&head).is_ok_and(|old| old == commit) {
+            return Ok(());
+        }
+        if let Some(parent) = head.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        write_atomic(&head, commit.as_bytes())
+    }
+
+    /// Locks a content against other processes that would download it too.
+    pub(super) fn lock(
+        &self,
+        id: &str,
+        go_on: &dyn Fn() -> ControlFlow<()>,
+    ) -> Result<File, RepoError> {
+        let folder = self.folder();
+        let locks = self.settings.cache.path().join(".locks");
+        let path = locks.join(folder.file_name().unwrap_or_default());
+        fs::create_dir_all(&path).map_err(|error| RepoError::io(&path, error))?;
+        // The lock file is never deleted, so that all processes lock the same one.
+        let path = path.join(format!("{id}.lock"));
+        let io = |error| RepoError::io(&path, error);
+        let lock = File::create(&path).map_err(io)?;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(lock),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) => return Err(io(error)),
+            }
+            if go_on().is_break() {
+                return Err(RepoError::Interrupted);
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+}
+
+/// Returns whether an id from the hub can name a file in the cache.
+pub(super) fn is_safe_id(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// Returns whether a hash is that of a file's content: the list of files has either the hash
+/// itself, or git's hash of the pointer that contains it.
+pub(super) fn is_hash_of(file: &RepoFile, hash: &str) -> bool {
+    hash == file.id || pointer_hash(hash, file.size) == file.id
+}
+
+/// Finds a file's content among the blobs of its repository.
+pub(super) fn find_blob(blobs: &Path, file: &RepoFile) -> Option<PathBuf> {
+    let plain = blobs.join(&file.id);
+    if plain.is_file() {
+        return Some(plain);
+    }
+    let names = fs::read_dir(blobs).ok()?.flatten();
+    let mut names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let name = names.find(|name| is_sha256(name) && is_hash_of(file, name))?;
+    Some(blobs.join(name))
+}
+
+/// Links a blob under a file's name, `depth` folders below its snapshot, in one step: other
+/// processes may do the same.
+pub(super) fn link(blob: &Path, target: &Path, depth: usize) -> std::io::Result<()> {
+    let parent = target.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent)?;
+    let mut builder = tempfile::Builder::new();
+    let link = builder.prefix(".wisp-link-").make_in(parent, |link| {
+        #[cfg(unix)]
+        {
+            let mut relative = PathBuf::from("../../".to_string() + &"../".repeat(depth));
+            relative.push("blobs");
+            relative.extend(blob.file_name());
+            std::os::unix::fs::symlink(relative, link)
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = depth;
+            fs::hard_link(blob, link).or_else(|_| fs::copy(blob, link).map(|_| ()))
+        }
+    });
+    link?.persist(target).map_err(|error| error.error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn concurrent_links_to_one_file_do_not_collide() {
+        let folder = tempfile::tempdir().unwrap();
+        let (blobs, target) = (
+            folder.path().join("blobs"),
+            folder.path().join("snapshots/commit/a/file"),
+        );
+        fs::create_dir(&blobs).unwrap();
+        fs::write(blobs.join("content"), "content").unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        link(&blobs.join("content"), &target, 1).unwrap();
+                        assert_eq!(fs::read(&target).unwrap(), b"content");
+                    }
+                });
+            }
+        });
+        let left = fs::read_dir(target.parent().unwrap()).unwrap().count();
+        assert_eq!(left, 1);
+    }
+}
