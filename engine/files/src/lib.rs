@@ -1,7 +1,32 @@
-//! Files that are written whole or not at all, and a bounded folder of files that can be made again.
+//! Writes files whole or not at all, and keeps a bounded folder of files that can be recreated.
+//!
+//! The crate depends on none of Wisp's other crates. It exists because several layers write files that
+//! another process may read at the same time (compiled models, downloads, logits), and because the session
+//! and the device both keep what they compiled, in the same folder and under the same rules: see
+//! [`DiskCache`]. It knows nothing of what it stores.
+//!
+//! A browser has no file system: on wasm32 the crate is empty.
+//!
+//! ```
+//! # fn main() -> std::io::Result<()> {
+//! # let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("settings.json");
+//! wisp_files::write_atomic(&path, b"{}")?;
+//! // A writer that fails leaves the old file.
+//! let failed = wisp_files::write_atomic_with(&path, |temporary| {
+//!     std::fs::write(temporary, b"{\"half")?;
+//!     Err(std::io::Error::other("the disk is full"))
+//! });
+//! assert!(failed.is_err());
+//! assert_eq!(std::fs::read(&path)?, b"{}");
+//! # Ok(())
+//! # }
+//! ```
 
 #![cfg(not(target_arch = "wasm32"))]
 
-mod disk_cache;
+mod atomic;
+mod cache;
 
-pub use disk_cache::{CacheEntry, DiskCache, write_atomic, write_atomic_with};
+pub use atomic::{write_atomic, write_atomic_with};
+pub use cache::{CacheEntry, DiskCache};

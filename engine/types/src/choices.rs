@@ -1,18 +1,18 @@
-//! Enumerations whose values have one name each, in files, flags and the environment.
+//! Enumerations whose values are chosen by name in files, flags and the environment.
 
-/// Occurs when a text names none of an enumeration's values.
+/// Reports a text that names none of an enumeration's values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {what} {given:?}: use {}", list(.choices))]
 pub struct UnknownChoice {
-    /// What is chosen.
+    /// What the enumeration stands for, such as "encoding".
     pub what: &'static str,
-    /// What was given.
+    /// The text that was given.
     pub given: String,
-    /// What could have been.
+    /// The names of all values.
     pub choices: Vec<&'static str>,
 }
 
-/// `a, b or c`.
+/// Formats `a, b or c`.
 fn list(words: &[&str]) -> String {
     match words {
         [] => String::new(),
@@ -21,7 +21,26 @@ fn list(words: &[&str]) -> String {
     }
 }
 
-/// Declares an enumeration whose values have names: `Display`, `FromStr` and serde all use them.
+/// Declares an enumeration whose values have names, which `Display`, `FromStr` and serde use.
+///
+/// The second argument is what error messages call the enumeration:
+///
+/// ```
+/// wisp_types::choices! {
+///     /// A direction.
+///     Direction, "direction" {
+///         /// Towards the start.
+///         Back = "back",
+///         /// Towards the end.
+///         Forth = "forth",
+///     }
+/// }
+///
+/// assert_eq!("back".parse(), Ok(Direction::Back));
+/// let error = "up".parse::<Direction>().unwrap_err();
+/// assert_eq!(error.to_string(), r#"unknown direction "up": use back or forth"#);
+/// ```
+#[doc(hidden)]
 #[macro_export]
 macro_rules! choices {
     (
@@ -36,10 +55,10 @@ macro_rules! choices {
         pub enum $name { $( $(#[$doc])* $variant, )+ }
 
         impl $name {
-            /// Every value, in order.
+            /// All values, in the order of their declaration.
             pub const ALL: &[$name] = &[$( $name::$variant, )+];
 
-            /// The value's name.
+            /// Returns the name that files, flags and messages use.
             pub fn name(self) -> &'static str {
                 match self { $( $name::$variant => $text, )+ }
             }
@@ -54,7 +73,7 @@ macro_rules! choices {
         impl ::std::str::FromStr for $name {
             type Err = $crate::UnknownChoice;
 
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
+            fn from_str(text: &str) -> ::std::result::Result<Self, Self::Err> {
                 let found = $name::ALL.iter().find(|choice| choice.name() == text);
                 found.copied().ok_or_else(|| $crate::UnknownChoice {
                     what: $what,
@@ -64,16 +83,23 @@ macro_rules! choices {
             }
         }
 
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.serialize_str(self.name())
+        impl $crate::serde::Serialize for $name {
+            fn serialize<S: $crate::serde::Serializer>(
+                &self,
+                serializer: S,
+            ) -> ::std::result::Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
             }
         }
 
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(from)?;
-                text.parse().map_err(serde::de::Error::custom)
+        impl<'de> $crate::serde::Deserialize<'de> for $name {
+            fn deserialize<D: $crate::serde::Deserializer<'de>>(
+                deserializer: D,
+            ) -> ::std::result::Result<Self, D::Error> {
+                let text = <::std::string::String as $crate::serde::Deserialize>::deserialize(
+                    deserializer,
+                )?;
+                text.parse().map_err($crate::serde::de::Error::custom)
             }
         }
     };

@@ -1,17 +1,28 @@
-//! What is known of a device: its interface and its capabilities.
+//! How a device is reached and what is known about it.
 
 use std::fmt;
 
-/// The programming interface that reaches a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+use serde::Serialize;
+
+use crate::Capabilities;
+
+/// The programming interface through which a device is reached.
+///
+/// Its names, in lower case, are those of the command line's `--device` and of JSON output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-#[allow(missing_docs)]
 pub enum Api {
+    /// The host CPU, which runs the Rust twins of the kernels.
     Host,
+    /// Vulkan.
     Vulkan,
+    /// Apple's Metal.
     Metal,
+    /// DirectX 12.
     Dx12,
+    /// OpenGL or OpenGL ES.
     Gl,
+    /// A browser's WebGPU.
     WebGpu,
 }
 
@@ -28,71 +39,19 @@ impl fmt::Display for Api {
     }
 }
 
-/// What a device is called and what it can do.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+/// The identity of a device and what it can do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceInfo {
-    /// The adapter's own name.
+    /// The adapter's name, as its driver reports it.
     pub name: String,
-    /// The programming interface that reaches it.
+    /// The programming interface through which the device is reached.
     pub api: Api,
-    /// True for an adapter that runs on the CPU (lavapipe, SwiftShader, WARP).
+    /// True for an adapter that runs kernels on a CPU, such as lavapipe, SwiftShader or WARP.
     pub software: bool,
     /// True for an integrated GPU, which shares the host's memory.
     pub integrated: bool,
-    /// The driver's name and version.
+    /// The driver's name and version; may be empty.
     pub driver: String,
-    /// What programs may rely on.
+    /// What programs that run on the device may rely on.
     pub capabilities: Capabilities,
 }
-
-/// What a program may rely on when it is compiled for a device.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Capabilities {
-    /// Largest storage binding in bytes.
-    pub max_binding_bytes: u64,
-    /// Largest buffer in bytes.
-    pub max_buffer_bytes: u64,
-    /// Invocations in one workgroup.
-    pub max_workgroup_invocations: u32,
-    /// Workgroup memory in bytes.
-    pub max_workgroup_bytes: u32,
-    /// Storage buffers one kernel may bind.
-    pub max_storage_buffers: u32,
-    /// Workgroups in one dimension of a dispatch.
-    pub max_workgroups: u32,
-    /// Subgroup operations.
-    pub subgroups: bool,
-    /// The least size of a subgroup; 0 without them.
-    pub min_subgroup_size: u32,
-    /// `f16` in shaders.
-    pub f16: bool,
-    /// Runs on a CPU: kernels that avoid workgroup memory and barriers are faster there.
-    pub software: bool,
-}
-
-impl Capabilities {
-    /// What every WebGPU implementation guarantees.
-    pub const BASELINE: Capabilities = Capabilities {
-        max_binding_bytes: 128 << 20,
-        max_buffer_bytes: 256 << 20,
-        max_workgroup_invocations: 256,
-        max_workgroup_bytes: 16 << 10,
-        max_storage_buffers: 8,
-        max_workgroups: 65535,
-        subgroups: false,
-        min_subgroup_size: 0,
-        f16: false,
-        software: false,
-    };
-
-    /// The host: memory in one piece, kernels replaced by twins.
-    pub const HOST: Capabilities = Capabilities {
-        max_binding_bytes: u64::MAX,
-        max_buffer_bytes: u64::MAX,
-        ..Capabilities::BASELINE
-    };
-}
-
-/// A call's parameters start at a multiple of this, the largest alignment that WebGPU may ask of
-/// a uniform binding.
-pub const PARAMS_STRIDE: u64 = 256;

@@ -1,31 +1,33 @@
-//! Dimensions: known, named, and sums of these.
+//! Dimensions: numbers, names of sizes that are known when a program runs, and sums of both.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One dimension of a shape.
+/// One dimension of a [`Shape`](crate::Shape).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Dim {
-    /// Known when the graph is built.
+    /// A size that is known when the graph is built.
     Fixed(u64),
-    /// Known when the program runs; the same name is the same size everywhere.
+    /// The name of a size that is known when the program runs. The same name means the same size
+    /// everywhere in a graph.
     Symbol(String),
-    /// A sum of such, as [`Dim::checked_add`] makes it.
+    /// A sum of symbols and a number, as [`Dim::checked_add`] makes it.
     Sum(DimSum),
 }
 
-/// A sum of named dimensions and a number: of one shape, however it was made.
+/// A sum of symbolic dimensions and a number, in canonical form: equal sums compare equal, in whatever
+/// order they were added.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DimSum {
-    /// The names in order, with how often each counts.
+    /// The symbols, sorted by name, each with its multiple (at least 1).
     pub terms: Vec<(String, u64)>,
-    /// The known part.
+    /// The part that is known when the graph is built.
     pub constant: u64,
 }
 
 impl Dim {
-    /// The size, if it is known.
+    /// Returns the size if it is known when the graph is built.
     pub fn fixed(&self) -> Option<u64> {
         match self {
             Dim::Fixed(size) => Some(*size),
@@ -33,7 +35,7 @@ impl Dim {
         }
     }
 
-    /// The dimension as a sum.
+    /// Returns the dimension as a sum, of one term if it is a number or a symbol.
     pub fn to_sum(&self) -> DimSum {
         let (terms, constant) = match self {
             Dim::Fixed(size) => (Vec::new(), *size),
@@ -43,32 +45,33 @@ impl Dim {
         DimSum { terms, constant }
     }
 
-    /// The size, from those of the names; `None` if one is not known or it overflows.
-    pub fn resolve(&self, known: impl Fn(&str) -> Option<u64>) -> Option<u64> {
+    /// Computes the size from those of the symbols; `None` if `size_of` does not know a symbol or the sum
+    /// overflows.
+    pub fn resolve(&self, size_of: impl Fn(&str) -> Option<u64>) -> Option<u64> {
         let sum = self.to_sum();
-        let add = |all: u64, (name, times): &(String, u64)| {
-            all.checked_add(known(name)?.checked_mul(*times)?)
+        let add = |total: u64, (name, multiple): &(String, u64)| {
+            total.checked_add(size_of(name)?.checked_mul(*multiple)?)
         };
         sum.terms.iter().try_fold(sum.constant, add)
     }
 
-    /// Both together; `None` if that overflows.
+    /// Adds two dimensions; `None` if a constant or a multiple overflows.
     ///
     /// ```
     /// use wisp_types::Dim;
     ///
-    /// let both = Dim::from("past").checked_add(&Dim::from("new")).expect("no overflow");
-    /// assert_eq!(both.to_string(), "new + past");
-    /// assert_eq!(both.checked_add(&Dim::from(3)), Dim::from(3).checked_add(&both));
+    /// let total = Dim::from("past").checked_add(&Dim::from("new")).expect("no overflow");
+    /// assert_eq!(total.to_string(), "new + past");
+    /// assert_eq!(total.checked_add(&Dim::from(3)), Dim::from(3).checked_add(&total));
     /// assert_eq!(Dim::from(2).checked_add(&Dim::from(3)), Some(Dim::from(5)));
     /// ```
     pub fn checked_add(&self, other: &Dim) -> Option<Dim> {
-        let (mut sum, more) = (self.to_sum(), other.to_sum());
-        sum.constant = sum.constant.checked_add(more.constant)?;
-        for (name, times) in more.terms {
-            match sum.terms.binary_search_by(|(known, _)| known.cmp(&name)) {
-                Ok(at) => sum.terms[at].1 = sum.terms[at].1.checked_add(times)?,
-                Err(at) => sum.terms.insert(at, (name, times)),
+        let (mut sum, other) = (self.to_sum(), other.to_sum());
+        sum.constant = sum.constant.checked_add(other.constant)?;
+        for (name, multiple) in other.terms {
+            match sum.terms.binary_search_by(|(term, _)| term.cmp(&name)) {
+                Ok(at) => sum.terms[at].1 = sum.terms[at].1.checked_add(multiple)?,
+                Err(at) => sum.terms.insert(at, (name, multiple)),
             }
         }
         Some(match (sum.terms.as_slice(), sum.constant) {
@@ -78,7 +81,8 @@ impl Dim {
         })
     }
 
-    /// The dimension as a number times what is known only in a run, if that is anything.
+    /// Splits the dimension into a known factor and a symbolic one, which is `None` if the dimension is
+    /// fixed: `3*tokens` is `(3, Some(tokens))`, `tokens + 1` is `(1, Some(tokens + 1))`.
     pub fn factored(&self) -> (u64, Option<Dim>) {
         match self {
             Dim::Fixed(size) => (*size, None),
@@ -112,17 +116,18 @@ impl fmt::Display for Dim {
     }
 }
 
+/// Formats as `2*new + past + 1`.
 impl fmt::Display for DimSum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let term = |(name, times): &(String, u64)| match times {
+        let term = |(name, multiple): &(String, u64)| match multiple {
             1 => name.clone(),
-            _ => format!("{times}*{name}"),
+            _ => format!("{multiple}*{name}"),
         };
-        let mut parts: Vec<String> = self.terms.iter().map(term).collect();
-        if self.constant > 0 || parts.is_empty() {
-            parts.push(self.constant.to_string());
+        let mut terms: Vec<String> = self.terms.iter().map(term).collect();
+        if self.constant > 0 || terms.is_empty() {
+            terms.push(self.constant.to_string());
         }
-        f.write_str(&parts.join(" + "))
+        f.write_str(&terms.join(" + "))
     }
 }
 
@@ -138,16 +143,17 @@ mod tests {
     }
 
     proptest! {
-        /// However a sum is put together, it is the same dimension.
         #[test]
-        fn sums_have_one_form(dims in prop::collection::vec(dim(), 1..8)) {
+        fn equal_sums_are_equal_in_whatever_order_they_are_added(
+            dims in prop::collection::vec(dim(), 1..8),
+        ) {
             let add = |sum: Dim, dim: &Dim| sum.checked_add(dim).expect("no overflow");
-            let left = dims.iter().fold(Dim::Fixed(0), add);
-            let right = dims.iter().rev().fold(Dim::Fixed(0), add);
-            prop_assert_eq!(&left, &right);
+            let forwards = dims.iter().fold(Dim::Fixed(0), add);
+            let backwards = dims.iter().rev().fold(Dim::Fixed(0), add);
+            prop_assert_eq!(&forwards, &backwards);
             let (front, back) = dims.split_at(dims.len() / 2);
-            let halves = add(front.iter().fold(Dim::Fixed(0), add), &back.iter().fold(Dim::Fixed(0), add));
-            prop_assert_eq!(left, halves);
+            let [front, back] = [front, back].map(|half| half.iter().fold(Dim::Fixed(0), add));
+            prop_assert_eq!(forwards, add(front, &back));
         }
     }
 }

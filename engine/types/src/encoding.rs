@@ -1,166 +1,209 @@
-//! The table of weight encodings: how many bytes a block takes in a file and in a packed plane.
+//! The table of weight encodings: their block sizes in files and in packed planes.
+//!
+//! In a file, a row of weights is a sequence of blocks as ggml lays them out. On a device, a row is packed
+//! into up to three *planes*, each an array of its own buffer range, so that kernels load them aligned: the
+//! main plane with the low bits of each weight, the high plane with the remaining bits, and the scales
+//! plane. Packing moves bits and loses none.
 
 use serde::{Deserialize, Serialize};
 
-/// Weights of one packed block; a row of a packed weight is a whole number of these.
+/// The number of weights in a packed block. A row of a packed weight is a whole number of such blocks,
+/// whatever its encoding; a row of floats is padded with zeros.
 pub const BLOCK: usize = 32;
 
-/// Every plane of a packed weight starts at a multiple of this many bytes in its buffer, the
-/// largest alignment that WebGPU may ask of a storage binding.
+/// The alignment, in bytes, of each plane of a packed weight in its buffer. It is the largest alignment
+/// that a WebGPU implementation may require for the offset of a storage binding.
 pub const PLANE_ALIGN: u64 = 256;
 
-/// How a weight tensor is stored, in a file and (repacked, without loss) on a device.
+/// How the weights of a tensor are stored, in a file and (repacked, without loss) on a device.
 ///
-/// The names are ggml's.
+/// The names and block layouts are ggml's; `Display` writes them in upper case. In the formulas, `q` is
+/// the integer of one weight, `d` the half-precision scale and `m` (or `dmin`) the half-precision minimum
+/// of its block; `scale` and `min` are the integers that K-quants store for each sub-block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[allow(missing_docs, non_camel_case_types)]
+#[allow(non_camel_case_types)]
 pub enum Encoding {
+    /// IEEE single precision.
     F32,
+    /// IEEE half precision.
     F16,
+    /// bfloat16: the upper half of a single.
     BF16,
+    /// 4 bits, `d * (q - 8)`; 4.5 bits per weight.
     Q4_0,
+    /// 4 bits, `d * q + m`; 5 bits per weight.
     Q4_1,
+    /// 5 bits, `d * (q - 16)`; 5.5 bits per weight.
     Q5_0,
+    /// 5 bits, `d * q + m`; 6 bits per weight.
     Q5_1,
+    /// 8 bits, `d * q`; 8.5 bits per weight.
     Q8_0,
+    /// 2 bits, `d * scale * q - dmin * min` for each 16 weights; 2.625 bits per weight.
     Q2_K,
+    /// 3 bits, `d * (scale - 32) * (q - 4)` for each 16 weights; 3.4375 bits per weight.
     Q3_K,
+    /// 4 bits, `d * scale * q - dmin * min` for each 32 weights; 4.5 bits per weight.
     Q4_K,
+    /// 5 bits, `d * scale * q - dmin * min` for each 32 weights; 5.5 bits per weight.
     Q5_K,
+    /// 6 bits, `d * scale * (q - 32)` for each 16 weights; 6.5625 bits per weight.
     Q6_K,
+    /// 4 bits that index a table of 16 unevenly spaced values, times `d`; 4.5 bits per weight.
     IQ4_NL,
+    /// 4-bit floats (E2M1) with a power of two as scale, as in OCP's Microscaling Formats
+    /// specification v1.0; 4.25 bits per weight.
     MXFP4,
-    /// What weights may become while they are loaded; not in files.
+    /// 8-bit floats (E4M3) with one scale for a tensor. No file has it: float weights may become it
+    /// while they are loaded.
     F8_E4M3,
 }
 
-/// One row of the table of encodings.
+/// The sizes of one encoding's blocks.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct Layout {
     encoding: Encoding,
-    /// The encoding's name, as in a kernel's name.
+    /// The lower-case name.
     name: &'static str,
-    /// `ggml_type`; [`NO_FILES`] where there are none.
-    ggml: u32,
+    /// The number in GGUF files, or [`NOT_IN_FILES`].
+    ggml_type: u32,
     /// Weights and bytes of one block in a file.
     file_block: (usize, usize),
-    /// Bytes of the three planes (main, high, scales), each for `1` or `8` packed blocks.
-    planes: [(usize, usize); 3],
+    /// The main, high and scales planes.
+    planes: [Plane; 3],
 }
 
-const fn row(
+/// The size of a plane.
+#[derive(Clone, Copy, Debug)]
+struct Plane {
+    bytes: usize,
+    /// The number of packed blocks that share these bytes.
+    blocks: usize,
+}
+
+/// A plane with its own bytes for each packed block.
+const fn each(bytes: usize) -> Plane {
+    Plane { bytes, blocks: 1 }
+}
+
+/// A plane with bytes for each super-block of eight packed blocks.
+const fn super_block(bytes: usize) -> Plane {
+    Plane { bytes, blocks: 8 }
+}
+
+/// A plane that the encoding does not have.
+const NONE: Plane = each(0);
+
+/// The `ggml_type` of encodings that no file has.
+const NOT_IN_FILES: u32 = u32::MAX;
+
+const fn layout(
     encoding: Encoding,
     name: &'static str,
-    ggml: u32,
+    ggml_type: u32,
     file_block: (usize, usize),
-    planes: [(usize, usize); 3],
-) -> Row {
-    Row {
+    planes: [Plane; 3],
+) -> Layout {
+    Layout {
         encoding,
         name,
-        ggml,
+        ggml_type,
         file_block,
         planes,
     }
 }
 
-/// Instead of a `ggml_type`.
-const NO_FILES: u32 = u32::MAX;
-
-/// Absent plane.
-const NONE: (usize, usize) = (0, 1);
-
 #[rustfmt::skip]
-const TABLE: [Row; 16] = [
-    row(Encoding::F32,    "f32",    0,  (1, 4),     [(128, 1), NONE, NONE]),
-    row(Encoding::F16,    "f16",    1,  (1, 2),     [(64, 1), NONE, NONE]),
-    row(Encoding::BF16,   "bf16",   30, (1, 2),     [(64, 1), NONE, NONE]),
-    row(Encoding::Q4_0,   "q4_0",   2,  (32, 18),   [(16, 1), NONE, (2, 1)]),
-    row(Encoding::Q4_1,   "q4_1",   3,  (32, 20),   [(16, 1), NONE, (4, 1)]),
-    row(Encoding::Q5_0,   "q5_0",   6,  (32, 22),   [(16, 1), (4, 1), (2, 1)]),
-    row(Encoding::Q5_1,   "q5_1",   7,  (32, 24),   [(16, 1), (4, 1), (4, 1)]),
-    row(Encoding::Q8_0,   "q8_0",   8,  (32, 34),   [(32, 1), NONE, (2, 1)]),
-    row(Encoding::Q2_K,   "q2_k",   10, (256, 84),  [(8, 1), NONE, (20, 8)]),
-    row(Encoding::Q3_K,   "q3_k",   11, (256, 110), [(8, 1), (4, 1), (16, 8)]),
-    row(Encoding::Q4_K,   "q4_k",   12, (256, 144), [(16, 1), NONE, (16, 8)]),
-    row(Encoding::Q5_K,   "q5_k",   13, (256, 176), [(16, 1), (4, 1), (16, 8)]),
-    row(Encoding::Q6_K,   "q6_k",   14, (256, 210), [(16, 1), (8, 1), (20, 8)]),
-    row(Encoding::IQ4_NL, "iq4_nl", 20, (32, 18),   [(16, 1), NONE, (2, 1)]),
-    row(Encoding::MXFP4,  "mxfp4",  39, (32, 17),   [(16, 1), NONE, (1, 1)]),
-    row(Encoding::F8_E4M3, "f8_e4m3", NO_FILES, (32, 36), [(32, 1), NONE, (4, 1)]),
+const TABLE: [Layout; 16] = [
+    layout(Encoding::F32,     "f32",     0,            (1, 4),     [each(128), NONE,    NONE]),
+    layout(Encoding::F16,     "f16",     1,            (1, 2),     [each(64),  NONE,    NONE]),
+    layout(Encoding::BF16,    "bf16",    30,           (1, 2),     [each(64),  NONE,    NONE]),
+    layout(Encoding::Q4_0,    "q4_0",    2,            (32, 18),   [each(16),  NONE,    each(2)]),
+    layout(Encoding::Q4_1,    "q4_1",    3,            (32, 20),   [each(16),  NONE,    each(4)]),
+    layout(Encoding::Q5_0,    "q5_0",    6,            (32, 22),   [each(16),  each(4), each(2)]),
+    layout(Encoding::Q5_1,    "q5_1",    7,            (32, 24),   [each(16),  each(4), each(4)]),
+    layout(Encoding::Q8_0,    "q8_0",    8,            (32, 34),   [each(32),  NONE,    each(2)]),
+    layout(Encoding::Q2_K,    "q2_k",    10,           (256, 84),  [each(8),   NONE,    super_block(20)]),
+    layout(Encoding::Q3_K,    "q3_k",    11,           (256, 110), [each(8),   each(4), super_block(16)]),
+    layout(Encoding::Q4_K,    "q4_k",    12,           (256, 144), [each(16),  NONE,    super_block(16)]),
+    layout(Encoding::Q5_K,    "q5_k",    13,           (256, 176), [each(16),  each(4), super_block(16)]),
+    layout(Encoding::Q6_K,    "q6_k",    14,           (256, 210), [each(16),  each(8), super_block(20)]),
+    layout(Encoding::IQ4_NL,  "iq4_nl",  20,           (32, 18),   [each(16),  NONE,    each(2)]),
+    layout(Encoding::MXFP4,   "mxfp4",   39,           (32, 17),   [each(16),  NONE,    each(1)]),
+    layout(Encoding::F8_E4M3, "f8_e4m3", NOT_IN_FILES, (32, 36),   [each(32),  NONE,    each(4)]),
 ];
 
 impl Encoding {
-    /// Every encoding of files, in the order of their declaration.
+    /// Iterates over the encodings that files may have, in the order of their declaration.
     pub fn file_encodings() -> impl Iterator<Item = Encoding> {
-        let rows = TABLE.iter().filter(|row| row.ggml != NO_FILES);
-        rows.map(|row| row.encoding)
+        Encoding::device_encodings().filter(|encoding| encoding.ggml_type().is_some())
     }
 
-    /// Every encoding that kernels read: those of files, and what weights may become while they are
-    /// loaded.
+    /// Iterates over all encodings that kernels read: those of files, and those that weights may become
+    /// while they are loaded.
     pub fn device_encodings() -> impl Iterator<Item = Encoding> {
-        TABLE.iter().map(|row| row.encoding)
+        TABLE.iter().map(|layout| layout.encoding)
     }
 
-    fn row(self) -> &'static Row {
+    fn layout(self) -> &'static Layout {
+        // The table has the order of the enumeration, as a test checks.
         &TABLE[self as usize]
     }
 
-    /// Lower-case name, as it stands in kernel names: `q4_k`.
+    /// Returns the lower-case name, as in the names of kernels: `q4_k`.
     pub fn name(self) -> &'static str {
-        self.row().name
+        self.layout().name
     }
 
-    /// The encoding of a `ggml_type`, if Wisp has it.
+    /// Returns the encoding with this number in GGUF files (`ggml_type`); `None` if Wisp does not compute
+    /// with that type.
     pub fn from_ggml_type(ggml_type: u32) -> Option<Encoding> {
-        TABLE
-            .iter()
-            .find(|row| row.ggml == ggml_type && ggml_type != NO_FILES)
-            .map(|row| row.encoding)
+        Encoding::file_encodings().find(|encoding| encoding.ggml_type() == Some(ggml_type))
     }
 
-    /// The encoding's `ggml_type`; `None` for an encoding that no file has.
+    /// Returns the encoding's number in GGUF files; `None` for an encoding that no file has.
     pub fn ggml_type(self) -> Option<u32> {
-        Some(self.row().ggml).filter(|ggml_type| *ggml_type != NO_FILES)
+        Some(self.layout().ggml_type).filter(|ggml_type| *ggml_type != NOT_IN_FILES)
     }
 
-    /// Weights in one block of a file; a row's columns must be a multiple of it.
+    /// Returns the number of weights in one block of a file. The length of a row is a multiple of it.
     pub fn file_block_weights(self) -> usize {
-        self.row().file_block.0
+        self.layout().file_block.0
     }
 
-    /// Bytes of one block of a file.
+    /// Returns the size of one block of a file in bytes.
     pub fn file_block_bytes(self) -> usize {
-        self.row().file_block.1
+        self.layout().file_block.1
     }
 
-    /// Bytes of a row of `cols` weights in a file; `None` if `cols` is no whole number of blocks
-    /// or the size overflows.
+    /// Returns the size in bytes of a row of `cols` weights in a file; `None` if `cols` is not a whole
+    /// number of blocks or the size overflows.
     pub fn file_row_bytes(self, cols: u64) -> Option<u64> {
-        let (weights, bytes) = self.row().file_block;
+        let (weights, bytes) = self.layout().file_block;
         if !cols.is_multiple_of(weights as u64) {
             return None;
         }
         (cols / weights as u64).checked_mul(bytes as u64)
     }
 
-    /// Bytes that each plane (main, high, scales) takes for one row of `cols` weights.
+    /// Returns the size in bytes of a row of `cols` weights in each plane (main, high, scales), which is 0
+    /// for a plane that the encoding does not have. Sizes that overflow saturate.
     pub fn plane_row_bytes(self, cols: u64) -> [u64; 3] {
         let blocks = cols.div_ceil(BLOCK as u64);
-        self.row()
-            .planes
-            .map(|(bytes, per)| blocks.div_ceil(per as u64).saturating_mul(bytes as u64))
+        self.layout().planes.map(|plane| {
+            let units = blocks.div_ceil(plane.blocks as u64);
+            units.saturating_mul(plane.bytes as u64)
+        })
     }
 
-    /// Which planes the encoding has; the main one always.
+    /// Returns which planes (main, high, scales) the encoding has. It always has a main plane.
     pub fn has_plane(self) -> [bool; 3] {
-        self.row().planes.map(|(bytes, _)| bytes != 0)
+        self.layout().planes.map(|plane| plane.bytes != 0)
     }
 
-    /// True for F32, F16 and BF16.
+    /// Returns true for `F32`, `F16` and `BF16`, which store each weight by itself.
     pub fn is_float(self) -> bool {
-        self.row().file_block.0 == 1
+        self.file_block_weights() == 1
     }
 }
 
@@ -175,11 +218,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_in_the_enums_order() {
-        for (i, row) in TABLE.iter().enumerate() {
-            assert_eq!(row.encoding as usize, i, "{}", row.name);
-            let found = Encoding::from_ggml_type(row.ggml);
-            assert_eq!(found, (row.ggml != NO_FILES).then_some(row.encoding));
+    fn table_has_the_order_of_the_enumeration() {
+        for (i, layout) in TABLE.iter().enumerate() {
+            assert_eq!(layout.encoding as usize, i, "{}", layout.name);
+            let found = Encoding::from_ggml_type(layout.ggml_type);
+            let in_files = layout.ggml_type != NOT_IN_FILES;
+            assert_eq!(found, in_files.then_some(layout.encoding));
         }
     }
 }

@@ -1,10 +1,12 @@
-//! Futures that are `Send` where there are threads.
+//! Boxed futures that are `Send` on targets with threads.
 
 use std::{future::Future, pin::Pin};
 
-/// A boxed future; `Send` wherever there are threads.
+/// A boxed future. It is `Send` everywhere but on wasm32, where JavaScript's values cannot leave their
+/// thread.
 #[cfg(not(target_arch = "wasm32"))]
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-/// A boxed future; `Send` wherever there are threads.
+/// A boxed future. It is `Send` everywhere but on wasm32, where JavaScript's values cannot leave their
+/// thread.
 #[cfg(target_arch = "wasm32")]
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

@@ -1,4 +1,4 @@
-//! Shapes and the types of elements.
+//! Shapes of a graph's values.
 
 use std::fmt;
 
@@ -6,17 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::Dim;
 
-/// A shape, outermost dimension first.
+/// The shape of a value, in row-major order: the outermost dimension first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Shape(pub Vec<Dim>);
 
 impl Shape {
-    /// The innermost dimension, if it is known.
+    /// Returns the size of the innermost dimension (the length of a row); `None` if it is symbolic or the
+    /// shape has no dimensions.
     pub fn cols(&self) -> Option<u64> {
-        match self.0.last() {
-            Some(Dim::Fixed(size)) => Some(*size),
-            _ => None,
-        }
+        self.0.last()?.fixed()
     }
 }
 
@@ -26,6 +24,7 @@ impl<const N: usize> From<[Dim; N]> for Shape {
     }
 }
 
+/// Formats as `[tokens, 64]`.
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[")?;
@@ -36,30 +35,11 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Builds a [`Shape`] from sizes and names: `shape!["tokens", 64u64]`.
+/// Builds a [`Shape`] from sizes (`u64`) and the names of symbolic dimensions (`&str`):
+/// `shape!["tokens", 64u64]`.
 #[macro_export]
 macro_rules! shape {
     ($($dim:expr),* $(,)?) => {
         $crate::Shape(vec![$($crate::Dim::from($dim)),*])
     };
-}
-
-/// The type of a value's elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum DType {
-    /// 32-bit floats: every activation.
-    #[serde(alias = "f32")]
-    F32,
-    /// 32-bit unsigned integers: tokens, positions, page tables.
-    #[serde(alias = "u32")]
-    U32,
-}
-
-impl fmt::Display for DType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DType::F32 => "f32",
-            DType::U32 => "u32",
-        })
-    }
 }

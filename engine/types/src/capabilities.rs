@@ -1,0 +1,62 @@
+//! What a program may rely on when it is compiled for a device.
+
+use serde::{Deserialize, Serialize};
+
+/// The limits and features of a device that a program may rely on when it is compiled for it.
+///
+/// Programs depend on nothing else of a device, so a program that is compiled for some capabilities runs
+/// on every device that has at least these.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// The largest range of a buffer that one storage binding may cover, in bytes.
+    pub max_binding_bytes: u64,
+    /// The largest buffer, in bytes.
+    pub max_buffer_bytes: u64,
+    /// The largest number of invocations (threads) in one workgroup.
+    pub max_workgroup_invocations: u32,
+    /// The most memory that the invocations of a workgroup may share, in bytes.
+    pub max_workgroup_bytes: u32,
+    /// The largest number of storage buffers that one kernel may bind.
+    pub max_storage_buffers: u32,
+    /// The largest number of workgroups in one dimension of a dispatch.
+    pub max_workgroups: u32,
+    /// True if kernels may use subgroup operations.
+    pub subgroups: bool,
+    /// The smallest subgroup that a kernel may run with, in invocations; 0 without subgroups.
+    pub min_subgroup_size: u32,
+    /// True if kernels may use the type `f16`.
+    pub f16: bool,
+    /// True for a software adapter, which runs kernels on a CPU: kernels that avoid workgroup memory and
+    /// barriers are faster there.
+    pub software: bool,
+}
+
+impl Capabilities {
+    /// What every WebGPU implementation guarantees: the default limits of the WebGPU specification, and
+    /// no optional feature.
+    pub const BASELINE: Capabilities = Capabilities {
+        max_binding_bytes: 128 << 20,
+        max_buffer_bytes: 256 << 20,
+        max_workgroup_invocations: 256,
+        max_workgroup_bytes: 16 << 10,
+        max_storage_buffers: 8,
+        max_workgroups: 65535,
+        subgroups: false,
+        min_subgroup_size: 0,
+        f16: false,
+        software: false,
+    };
+
+    /// The host CPU: buffers and bindings of any size, and Rust functions in place of the baseline
+    /// kernels.
+    pub const HOST: Capabilities = Capabilities {
+        max_binding_bytes: u64::MAX,
+        max_buffer_bytes: u64::MAX,
+        ..Capabilities::BASELINE
+    };
+}
+
+/// The alignment, in bytes, of each kernel call's parameters in the buffer that holds those of a whole
+/// program. It is the largest alignment that a WebGPU implementation may require for the offset of a
+/// uniform binding, and also bounds the size of one call's parameters.
+pub const PARAMS_STRIDE: u64 = 256;
