@@ -1,6 +1,8 @@
-//! A hub of our own on loopback: the routes of Hugging Face's that `hf-hub` calls, over real files,
-//! with faults on request. It speaks HTTP over plain sockets, because an honest server would not let
-//! a test break off in the middle of an answer.
+//! A server on loopback that stands in for the Hugging Face Hub: the routes that `hf-hub` calls, over
+//! real files, with faults on request.
+//!
+//! It speaks HTTP over plain sockets, because an HTTP library would not let a test break off in the
+//! middle of a response.
 
 use std::{
     collections::BTreeMap,
@@ -22,31 +24,31 @@ use crate::program;
 /// The commit of every repository.
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// What paths of another address begin with.
-const ELSEWHERE: &str = "/elsewhere";
+/// The prefix of the paths that [`Fault::Redirect`] redirects to.
+const REDIRECTED: &str = "/elsewhere";
 
-/// What the hub does wrong.
+/// What the hub does wrong when it answers a request.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// Answers this status, with these headers.
+    /// Responds with this status and these headers.
     Status(u16, &'static [(&'static str, &'static str)]),
-    /// Hangs up after so many bytes of the body.
-    Drop(usize),
-    /// Sends the whole body, whatever part was asked for.
+    /// Closes the connection after this many bytes of the body.
+    Disconnect(usize),
+    /// Sends the whole body although a range was requested.
     IgnoreRange,
-    /// Sends more than the file.
-    Extra,
-    /// Sends as many bytes as the file has, one of them wrong.
-    Wrong,
-    /// Sends a kilobyte, then waits so long, and so on.
+    /// Sends more bytes than the file has.
+    TrailingBytes,
+    /// Sends the right number of bytes, one of them wrong.
+    Corrupt,
+    /// Sends a kilobyte at a time and waits this long after each.
     Slow(Duration),
-    /// Leads to another address, which knows nothing of hashes and commits.
-    Elsewhere,
-    /// Changes the entries of a list.
+    /// Redirects to another address, whose responses have neither hashes nor commits.
+    Redirect,
+    /// Changes each entry of a list of files.
     Entries(fn(&mut Value)),
 }
 
-/// A request that came.
+/// A request that the hub received.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// `GET /org/name/resolve/main/file`.
@@ -57,25 +59,32 @@ pub struct Request {
     pub authorization: Option<String>,
 }
 
+/// A fault, and the requests that it applies to.
+struct InjectedFault {
+    /// Applies to requests whose line contains this.
+    pattern: String,
+    fault: Fault,
+    /// How often it still occurs.
+    remaining: usize,
+}
+
 #[derive(Default)]
 struct State {
-    /// Files by repository and path.
+    /// Contents by repository and path.
     files: BTreeMap<(String, String), Vec<u8>>,
-    /// Faults, for requests whose line contains a text, so many times.
-    faults: Vec<(String, Fault, usize)>,
+    faults: Vec<InjectedFault>,
     requests: Vec<Request>,
 }
 
-/// The server; it serves until the test ends.
+/// The server, which runs until the test process ends.
 pub struct Hub {
     address: String,
     state: Arc<Mutex<State>>,
 }
 
 impl Hub {
-    /// Starts a hub with nothing in it.
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Hub {
+    /// Starts a hub without repositories.
+    pub fn start() -> Hub {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = format!("http://{}", listener.local_addr().expect("an address"));
         let state = Arc::<Mutex<State>>::default();
@@ -83,7 +92,7 @@ impl Hub {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let state = shared.clone();
-                // A client that leaves is no fault of the server's.
+                // Errors mean that the client has disconnected.
                 std::thread::spawn(move || answer(stream, &state).ok());
             }
         });
@@ -101,33 +110,37 @@ impl Hub {
         self
     }
 
-    /// From now on answers requests whose line contains `text` wrongly, `times` times.
-    pub fn fault(&self, text: &str, fault: Fault, times: usize) -> &Hub {
-        self.state().faults.push((text.into(), fault, times));
+    /// Makes the next `times` requests whose line contains `pattern` fail.
+    pub fn inject(&self, pattern: &str, fault: Fault, times: usize) -> &Hub {
+        self.state().faults.push(InjectedFault {
+            pattern: pattern.into(),
+            fault,
+            remaining: times,
+        });
         self
     }
 
-    /// Answers rightly again.
-    pub fn heal(&self) {
+    /// Removes all faults.
+    pub fn clear_faults(&self) {
         self.state().faults.clear();
     }
 
-    /// The requests so far whose line contains `text`.
-    pub fn requests(&self, text: &str) -> Vec<Request> {
+    /// Returns the requests so far whose line contains `pattern`.
+    pub fn requests(&self, pattern: &str) -> Vec<Request> {
         let state = self.state();
-        let about = |request: &&Request| request.line.contains(text);
-        state.requests.iter().filter(about).cloned().collect()
+        let matches = |request: &&Request| request.line.contains(pattern);
+        state.requests.iter().filter(matches).cloned().collect()
     }
 
-    /// The program, with this hub and a cache in `home`.
+    /// Returns a command that runs the program with this hub and a cache in `home`.
     pub fn command(&self, home: &Path, args: &[&str]) -> Command {
         let mut command = program::command(args);
-        self.lead(&mut command, home);
+        self.configure(&mut command, home);
         command
     }
 
-    /// Leads a program to this hub, with a cache in `home`.
-    pub fn lead<'a>(&self, command: &'a mut Command, home: &Path) -> &'a mut Command {
+    /// Sets a command's environment so that it uses this hub and a cache in `home`.
+    pub fn configure<'a>(&self, command: &'a mut Command, home: &Path) -> &'a mut Command {
         for setting in ["HF_HUB_OFFLINE", "HF_TOKEN", "HF_HUB_CACHE"] {
             command.env_remove(setting);
         }
@@ -137,7 +150,69 @@ impl Hub {
     }
 }
 
+/// Reads one request and responds to it.
 fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
+    let (request, method, path) = read_request(&mut stream)?;
+    let (fault, body) = {
+        let mut state = state.lock().expect("no thread panics with the state");
+        let body = find(&state.files, path.strip_prefix(REDIRECTED).unwrap_or(&path));
+        let applies = |injected: &&mut InjectedFault| {
+            injected.remaining > 0 && request.line.contains(injected.pattern.as_str())
+        };
+        let fault = state.faults.iter_mut().find(applies).map(|injected| {
+            injected.remaining -= 1;
+            injected.fault.clone()
+        });
+        state.requests.push(request.clone());
+        (fault, body)
+    };
+    let Some(mut body) = body else {
+        return respond(&mut stream, 404, &[("X-Error-Code", "EntryNotFound")], b"");
+    };
+    match fault {
+        Some(Fault::Status(status, headers)) => {
+            return respond(&mut stream, status, headers, br#"{"error":"as asked"}"#);
+        }
+        Some(Fault::Redirect) => {
+            let target = format!("{REDIRECTED}{path}");
+            return respond(&mut stream, 302, &[("Location", &target)], b"");
+        }
+        Some(Fault::Entries(change)) => {
+            let mut entries: Vec<Value> = serde_json::from_slice(&body)?;
+            entries.iter_mut().for_each(change);
+            body = serde_json::to_vec(&entries)?;
+        }
+        _ => {}
+    }
+    let ranged = matches!(fault, None | Some(Fault::Disconnect(_) | Fault::Slow(_)));
+    let part = request.range.as_deref().filter(|_| ranged);
+    let part = part.and_then(|range| parse_range(range, body.len()));
+    let (status, part) = part.map_or((200, 0..body.len()), |part| (206, part));
+    let mut sent = body[part].to_vec();
+    match fault {
+        Some(Fault::TrailingBytes) => sent.extend([0; 100]),
+        Some(Fault::Corrupt) => sent.iter_mut().take(1).for_each(|byte| *byte ^= 1),
+        _ => {}
+    }
+    let head = response_head(&path, status, sent.len(), &body);
+    stream.write_all(head.as_bytes())?;
+    if method == "HEAD" {
+        return Ok(());
+    }
+    match fault {
+        Some(Fault::Disconnect(after)) => stream.write_all(&sent[..after.min(sent.len())]),
+        Some(Fault::Slow(pause)) => sent.chunks(1024).try_for_each(|chunk| {
+            stream.write_all(chunk)?;
+            stream.flush()?;
+            std::thread::sleep(pause);
+            Ok(())
+        }),
+        _ => stream.write_all(&sent),
+    }
+}
+
+/// Reads a request's head, and returns the request, its method and its path.
+fn read_request(stream: &mut TcpStream) -> std::io::Result<(Request, String, String)> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
@@ -148,91 +223,37 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let mut parsed = httparse::Request::new(&mut headers);
     parsed.parse(&head).map_err(std::io::Error::other)?;
     let header = |name: &str| {
-        let found = parsed
-            .headers
-            .iter()
-            .find(|h| h.name.eq_ignore_ascii_case(name))?;
+        let mut headers = parsed.headers.iter();
+        let found = headers.find(|header| header.name.eq_ignore_ascii_case(name))?;
         Some(String::from_utf8_lossy(found.value).into_owned())
     };
-    let (method, path) = (
-        parsed.method.unwrap_or_default(),
-        parsed.path.unwrap_or_default(),
-    );
+    let method = parsed.method.unwrap_or_default().to_string();
+    let path = parsed.path.unwrap_or_default().to_string();
     let request = Request {
         line: format!("{method} {path}"),
         range: header("range"),
         authorization: header("authorization"),
     };
-    let (fault, body) = {
-        let mut state = state.lock().expect("no thread panics with the state");
-        let body = find(&state.files, path.strip_prefix(ELSEWHERE).unwrap_or(path));
-        let about = |(text, _, left): &&mut (String, Fault, usize)| {
-            *left > 0 && request.line.contains(text.as_str())
-        };
-        let fault = state.faults.iter_mut().find(about).map(|(_, fault, left)| {
-            *left -= 1;
-            fault.clone()
-        });
-        state.requests.push(request.clone());
-        (fault, body)
-    };
-    let Some(mut body) = body else {
-        return respond(&mut stream, 404, &[("X-Error-Code", "EntryNotFound")], b"");
-    };
-    if let Some(Fault::Status(status, headers)) = &fault {
-        return respond(&mut stream, *status, headers, br#"{"error":"as asked"}"#);
-    }
-    if let Some(Fault::Elsewhere) = fault {
-        let there = format!("{ELSEWHERE}{path}");
-        return respond(&mut stream, 302, &[("Location", &there)], b"");
-    }
-    if let Some(Fault::Entries(change)) = fault {
-        let mut entries: Vec<Value> = serde_json::from_slice(&body)?;
-        entries.iter_mut().for_each(change);
-        body = serde_json::to_vec(&entries)?;
-    }
-    let part = match (&request.range, &fault) {
-        (Some(range), None | Some(Fault::Drop(_) | Fault::Slow(_))) => {
-            parse_range(range, body.len())
-        }
-        _ => None,
-    };
-    let (status, part) = part.map_or((200, 0..body.len()), |part| (206, part));
-    let mut sent = body[part].to_vec();
-    match fault {
-        Some(Fault::Extra) => sent.extend([0; 100]),
-        Some(Fault::Wrong) => sent.iter_mut().take(1).for_each(|byte| *byte ^= 1),
-        _ => {}
-    }
-    let etag = match is_large(&body) {
-        true => sha256(&body),
-        false => git(&body),
-    };
+    Ok((request, method, path))
+}
+
+/// Formats the head of a successful response with `len` bytes of a file with these `contents`.
+fn response_head(path: &str, status: u16, len: usize, contents: &[u8]) -> String {
     let mut head = format!(
-        "HTTP/1.1 {status} x\r\nContent-Length: {}\r\n\
-         Accept-Ranges: bytes\r\nConnection: close\r\n",
-        sent.len()
+        "HTTP/1.1 {status} x\r\nContent-Length: {len}\r\n\
+         Accept-Ranges: bytes\r\nConnection: close\r\n"
     );
-    if !path.starts_with(ELSEWHERE) {
+    if !path.starts_with(REDIRECTED) {
+        let etag = match is_large(contents) {
+            true => sha256(contents),
+            false => git_blob_id(contents),
+        };
         head += &format!("ETag: \"{etag}\"\r\nX-Repo-Commit: {COMMIT}\r\n");
     }
     if path.starts_with("/api/") {
         head += "Content-Type: application/json\r\n";
     }
-    stream.write_all((head + "\r\n").as_bytes())?;
-    if method == "HEAD" {
-        return Ok(());
-    }
-    match fault {
-        Some(Fault::Drop(after)) => stream.write_all(&sent[..after.min(sent.len())]),
-        Some(Fault::Slow(pause)) => sent.chunks(1024).try_for_each(|chunk| {
-            stream.write_all(chunk)?;
-            stream.flush()?;
-            std::thread::sleep(pause);
-            Ok(())
-        }),
-        _ => stream.write_all(&sent),
-    }
+    head + "\r\n"
 }
 
 fn respond(
@@ -252,25 +273,25 @@ fn respond(
     stream.write_all(body)
 }
 
-/// The bytes behind `bytes=start-end`.
+/// Parses a header `bytes=start-end`; `None` if the range does not lie within `len` bytes.
 fn parse_range(range: &str, len: usize) -> Option<Range<usize>> {
     let (start, end) = range.strip_prefix("bytes=")?.split_once('-')?;
     let (start, end): (usize, usize) = (start.parse().ok()?, end.parse().ok()?);
     (start <= end && end < len).then_some(start..end + 1)
 }
 
-/// What a path leads to: a repository's description, its list of files, or a file.
+/// Returns what a path names: a repository's description, its list of files, or a file.
 fn find(files: &BTreeMap<(String, String), Vec<u8>>, path: &str) -> Option<Vec<u8>> {
     let path = path.split('?').next()?;
-    let own = |repo: &str| {
-        let own: Vec<_> = files.iter().filter(|((of, _), _)| of == repo).collect();
-        (!own.is_empty()).then_some(own)
+    let list_files = |repo: &str| {
+        let list: Vec<_> = files.iter().filter(|((of, _), _)| of == repo).collect();
+        (!list.is_empty()).then_some(list)
     };
     let known = |revision: &str| revision == "main" || revision == COMMIT;
     if let Some(rest) = path.strip_prefix("/api/models/") {
         let mut parts = rest.splitn(4, '/');
         let repo = format!("{}/{}", parts.next()?, parts.next()?);
-        let list = own(&repo)?;
+        let list = list_files(&repo)?;
         return match (parts.next(), parts.next()) {
             (None, _) => Some(info(&repo)),
             (Some("revision"), Some(revision)) if known(revision) => Some(info(&repo)),
@@ -290,31 +311,32 @@ fn find(files: &BTreeMap<(String, String), Vec<u8>>, path: &str) -> Option<Vec<u
     file.filter(|_| known(revision)).cloned()
 }
 
-/// Where contents are kept beside git: they have a pointer in it.
+/// Returns true for contents that the hub stores with git-lfs.
 fn is_large(bytes: &[u8]) -> bool {
     bytes.len() > 10_000
 }
 
-/// A file in the list of a repository's.
+/// Describes a file in a repository's list.
 fn entry(path: &str, bytes: &[u8]) -> Value {
-    let mut entry = json!({ "type": "file", "oid": git(bytes), "size": bytes.len(), "path": path });
+    let mut entry =
+        json!({ "type": "file", "oid": git_blob_id(bytes), "size": bytes.len(), "path": path });
     if is_large(bytes) {
         let (oid, size) = (sha256(bytes), bytes.len());
         let pointer =
             format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {size}\n");
-        entry["oid"] = git(pointer.as_bytes()).into();
+        entry["oid"] = git_blob_id(pointer.as_bytes()).into();
         entry["lfs"] = json!({ "oid": oid, "size": size, "pointerSize": pointer.len() });
     }
     entry
 }
 
-/// What large contents are called.
+/// Returns the SHA-256 of contents in hexadecimal, by which git-lfs names them.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// What git calls a content.
-pub fn git(bytes: &[u8]) -> String {
+/// Returns the id of contents as a git blob, in hexadecimal.
+pub fn git_blob_id(bytes: &[u8]) -> String {
     let head = format!("blob {}\0", bytes.len());
     hex(&Sha1::new_with_prefix(head).chain_update(bytes).finalize())
 }
@@ -323,6 +345,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// Describes a repository.
 fn info(repo: &str) -> Vec<u8> {
     let info = json!({ "_id": "1", "id": repo, "sha": COMMIT, "siblings": [] });
     info.to_string().into_bytes()

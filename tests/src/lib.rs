@@ -1,12 +1,12 @@
 //! What the whole-program tests share.
 
+pub mod bundled;
 pub mod cache;
 pub mod dequantize;
 pub mod encoder;
 pub mod gguf_writer;
 pub mod goldens;
 pub mod hub;
-pub mod inside;
 pub mod kernel_records;
 pub mod kernels;
 pub mod lora;

@@ -65,7 +65,7 @@ impl TestDevice {
     }
 
     /// True if this machine has it; otherwise a line says that the test is skipped.
-    pub fn is_here(self) -> bool {
+    pub fn is_available(self) -> bool {
         static VULKAN: OnceLock<bool> = OnceLock::new();
         let has_vulkan = || {
             let devices = run(["devices", "--json"]).json();
@@ -99,14 +99,14 @@ macro_rules! on_every_device {
 
             #[test]
             fn vulkan() {
-                if TestDevice::Vulkan.is_here() {
+                if TestDevice::Vulkan.is_available() {
                     super::$name(TestDevice::Vulkan);
                 }
             }
 
             #[test]
             fn vulkan_baseline() {
-                if TestDevice::VulkanBaseline.is_here() {
+                if TestDevice::VulkanBaseline.is_available() {
                     super::$name(TestDevice::VulkanBaseline);
                 }
             }

@@ -51,7 +51,7 @@ pub fn tokens(first: u32, tokens: u32) -> [Tensor; 3] {
 pub fn three_devices() -> &'static InferenceSession {
     static SESSION: OnceLock<InferenceSession> = OnceLock::new();
     SESSION.get_or_init(|| {
-        let name = match TestDevice::Vulkan.is_here() {
+        let name = match TestDevice::Vulkan.is_available() {
             true => "vulkan",
             false => "host",
         };

@@ -5,7 +5,7 @@ use wisp_engine::pipelines::{
     ModelLimits, Request, RequestId, SamplingParams, text_generation::TextGenerator,
 };
 use wisp_tests::{
-    inside::{files, folder, session},
+    bundled::{files, folder, session},
     on_every_device,
     program::TestDevice,
 };

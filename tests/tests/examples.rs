@@ -9,7 +9,7 @@ use wisp_engine::{
     weights::{Checkpoint, WeightSource, encodings},
 };
 use wisp_tests::{
-    inside::session,
+    bundled::session,
     on_every_device,
     program::{TestDevice, example},
 };

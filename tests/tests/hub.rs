@@ -10,7 +10,7 @@ use safetensors::{Dtype, tensor::TensorView};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use wisp_tests::{
-    hub::{COMMIT, Fault, Hub, git, sha256},
+    hub::{COMMIT, Fault, Hub, git_blob_id, sha256},
     program::{Run, run, run_command},
     pytorch_writer,
 };
@@ -42,7 +42,7 @@ fn expected() -> Value {
 
 /// A hub with the model inside the program as `org/tiny`.
 fn tiny_hub() -> Hub {
-    let hub = Hub::new();
+    let hub = Hub::start();
     hub.add("org/tiny", "tiny-Q8_0.gguf", TINY);
     hub.add("org/tiny", "README.md", "# Tiny");
     hub
@@ -127,7 +127,7 @@ fn the_cache_is_listed() {
 
 #[test]
 fn one_of_several_files() {
-    let (hub, home) = (Hub::new(), home());
+    let (hub, home) = (Hub::start(), home());
     for name in [
         "m-Q4_K_M.gguf",
         "m-Q4_K_S.gguf",
@@ -227,7 +227,7 @@ fn sharded(hub: &Hub, repo: &str) {
 
 #[test]
 fn safetensors_in_several_files() {
-    let (hub, home) = (Hub::new(), home());
+    let (hub, home) = (Hub::start(), home());
     sharded(&hub, "org/shards");
     let online = tokens(generate(&hub, home.path(), "org/shards", &[]));
     let folder = snapshot(home.path(), "org/shards");
@@ -304,7 +304,7 @@ fn refusals_are_explained() {
         for (text, fault, words) in faults {
             scope.spawn(move || {
                 let (hub, home) = (tiny_hub(), home());
-                hub.fault(text, fault.clone(), usize::MAX);
+                hub.inject(text, fault.clone(), usize::MAX);
                 let run = generate(&hub, home.path(), "org/tiny", &[]);
                 let line = run.failed(&format!("{text}: {fault:?}"));
                 for word in *words {
@@ -339,8 +339,8 @@ fn refusals_are_explained() {
 #[test]
 fn a_busy_hub_is_asked_again() {
     let (hub, home) = (tiny_hub(), home());
-    hub.fault("GET /api", Fault::Status(429, &[]), 1);
-    hub.fault("GET /org", Fault::Status(503, &[]), 1);
+    hub.inject("GET /api", Fault::Status(429, &[]), 1);
+    hub.inject("GET /org", Fault::Status(503, &[]), 1);
     assert_eq!(
         tokens(generate(&hub, home.path(), "org/tiny", &[])),
         expected()
@@ -350,7 +350,7 @@ fn a_busy_hub_is_asked_again() {
 #[test]
 fn a_broken_connection_is_continued() {
     let (hub, home) = (tiny_hub(), home());
-    hub.fault("GET /org", Fault::Drop(100_000), 2);
+    hub.inject("GET /org", Fault::Disconnect(100_000), 2);
     assert_eq!(
         tokens(generate(&hub, home.path(), "org/tiny", &[])),
         expected()
@@ -368,8 +368,8 @@ fn a_broken_connection_is_continued() {
 #[test]
 fn a_later_run_continues() {
     let (hub, home) = (tiny_hub(), home());
-    hub.fault("GET /org", Fault::Drop(100_000), 1);
-    hub.fault("GET /org", Fault::Drop(0), usize::MAX);
+    hub.inject("GET /org", Fault::Disconnect(100_000), 1);
+    hub.inject("GET /org", Fault::Disconnect(0), usize::MAX);
     let line = generate(&hub, home.path(), "org/tiny", &[]).failed("a connection that breaks");
     assert!(
         line.contains("tiny-Q8_0.gguf") && line.contains("100000"),
@@ -377,7 +377,7 @@ fn a_later_run_continues() {
     );
     assert_eq!(partials(home.path()), [100_000]);
     assert!(!snapshot(home.path(), "org/tiny").exists());
-    hub.heal();
+    hub.clear_faults();
     let before = hub.requests("GET /org").len();
     assert_eq!(
         tokens(generate(&hub, home.path(), "org/tiny", &[])),
@@ -396,8 +396,8 @@ fn a_later_run_continues() {
 #[test]
 fn a_part_that_is_none_is_thrown_away() {
     let (hub, home) = (tiny_hub(), home());
-    hub.fault("GET /org", Fault::Drop(100_000), 1);
-    hub.fault("GET /org", Fault::IgnoreRange, 1);
+    hub.inject("GET /org", Fault::Disconnect(100_000), 1);
+    hub.inject("GET /org", Fault::IgnoreRange, 1);
     assert_eq!(
         tokens(generate(&hub, home.path(), "org/tiny", &[])),
         expected()
@@ -409,7 +409,7 @@ fn a_part_that_is_none_is_thrown_away() {
 #[test]
 fn too_many_bytes_are_refused() {
     let (hub, home) = (tiny_hub(), home());
-    hub.fault("GET /org", Fault::Extra, usize::MAX);
+    hub.inject("GET /org", Fault::TrailingBytes, usize::MAX);
     let line = generate(&hub, home.path(), "org/tiny", &[]).failed("a file that is too long");
     assert!(line.contains(&TINY.len().to_string()), "{line}");
     assert!(!snapshot(home.path(), "org/tiny").exists());
@@ -418,7 +418,7 @@ fn too_many_bytes_are_refused() {
 #[test]
 fn a_hub_that_falls_silent_is_given_up() {
     let (hub, home) = (tiny_hub(), home());
-    hub.fault("GET /org", Fault::Slow(Duration::from_secs(30)), 1);
+    hub.inject("GET /org", Fault::Slow(Duration::from_secs(30)), 1);
     let mut command = command(&hub, home.path(), "org/tiny", &[]);
     command.env("HF_HUB_DOWNLOAD_TIMEOUT", "0.5");
     let line = run_command(command, "").failed("silence");
@@ -430,7 +430,7 @@ fn a_hub_that_falls_silent_is_given_up() {
 #[test]
 fn an_interrupt_leaves_only_what_can_be_continued() {
     let (hub, home) = (tiny_hub(), home());
-    hub.fault("GET /org", Fault::Slow(Duration::from_millis(20)), 1);
+    hub.inject("GET /org", Fault::Slow(Duration::from_millis(20)), 1);
     let mut child = command(&hub, home.path(), "org/tiny", &[])
         .spawn()
         .expect("wisp");
@@ -459,7 +459,7 @@ fn an_interrupt_leaves_only_what_can_be_continued() {
 #[test]
 fn several_processes_download_once() {
     let (hub, home) = (tiny_hub(), home());
-    hub.fault("GET /org", Fault::Slow(Duration::from_micros(200)), 1);
+    hub.inject("GET /org", Fault::Slow(Duration::from_micros(200)), 1);
     let run = || tokens(generate(&hub, home.path(), "org/tiny", &[]));
     std::thread::scope(|scope| {
         let all = [scope.spawn(run), scope.spawn(run), scope.spawn(run)];
@@ -475,7 +475,7 @@ fn several_processes_download_once() {
 #[test]
 fn a_wrong_content_is_never_kept() {
     let (hub, home) = (tiny_hub(), home());
-    hub.fault("GET /org", Fault::Wrong, 1);
+    hub.inject("GET /org", Fault::Corrupt, 1);
     let line = generate(&hub, home.path(), "org/tiny", &[]).failed("a wrong content");
     for word in ["tiny-Q8_0.gguf", "damaged", &sha256(TINY)] {
         assert!(line.contains(word), "{word}: {line}");
@@ -490,9 +490,9 @@ fn a_wrong_content_is_never_kept() {
     // Named as Python's huggingface_hub names it, which shares the cache.
     assert!(blobs.join(sha256(TINY)).is_file());
     // Small files have git's hash.
-    let hub = Hub::new();
+    let hub = Hub::start();
     sharded(&hub, "org/shards");
-    hub.fault("config.json", Fault::Wrong, usize::MAX);
+    hub.inject("config.json", Fault::Corrupt, usize::MAX);
     let line = generate(&hub, self::home().path(), "org/shards", &[]).failed("a wrong file");
     assert!(
         line.contains("config.json") && line.contains("damaged"),
@@ -504,7 +504,7 @@ fn a_wrong_content_is_never_kept() {
 #[test]
 fn contents_come_from_elsewhere() {
     let (hub, home) = (tiny_hub(), home());
-    hub.fault(" /org", Fault::Elsewhere, usize::MAX);
+    hub.inject(" /org", Fault::Redirect, usize::MAX);
     assert_eq!(
         tokens(generate(&hub, home.path(), "org/tiny", &[])),
         expected()
@@ -518,7 +518,7 @@ fn contents_come_from_elsewhere() {
 fn large_files_need_not_be_listed_as_such() {
     let (hub, home) = (tiny_hub(), home());
     let plain = |entry: &mut Value| drop(entry.as_object_mut().expect("an entry").remove("lfs"));
-    hub.fault("/tree/", Fault::Entries(plain), usize::MAX);
+    hub.inject("/tree/", Fault::Entries(plain), usize::MAX);
     for _ in 0..2 {
         let run = generate(&hub, home.path(), "org/tiny", &[]);
         assert_eq!(tokens(run), expected());
@@ -530,9 +530,9 @@ fn large_files_need_not_be_listed_as_such() {
 #[test]
 fn what_cannot_be_checked_is_kept() {
     let (hub, home) = (tiny_hub(), home());
-    let other = |entry: &mut Value| entry["oid"] = git(b"a pointer in other words").into();
-    hub.fault("/tree/", Fault::Entries(other), usize::MAX);
-    hub.fault(" /org", Fault::Elsewhere, 3);
+    let other = |entry: &mut Value| entry["oid"] = git_blob_id(b"a pointer in other words").into();
+    hub.inject("/tree/", Fault::Entries(other), usize::MAX);
+    hub.inject(" /org", Fault::Redirect, 3);
     let run = || generate(&hub, home.path(), "org/tiny", &[]);
     let line = run().failed("an unknown hash");
     assert!(
@@ -554,19 +554,19 @@ fn what_cannot_be_checked_is_kept() {
 fn the_cache_is_used_while_the_hub_does_not_answer() {
     let (hub, home) = (tiny_hub(), home());
     let run = || generate(&hub, home.path(), "org/tiny", &[]);
-    hub.fault("GET /api", Fault::Status(503, &[]), usize::MAX);
+    hub.inject("GET /api", Fault::Status(503, &[]), usize::MAX);
     run().failed("nothing in the cache");
-    hub.heal();
+    hub.clear_faults();
     assert_eq!(tokens(run()), expected());
     for text in ["GET /api", "/tree/"] {
         for status in [429, 500, 503] {
-            hub.fault(text, Fault::Status(status, &[]), usize::MAX);
+            hub.inject(text, Fault::Status(status, &[]), usize::MAX);
             assert_eq!(tokens(run()), expected(), "{text}: {status}");
-            hub.heal();
+            hub.clear_faults();
         }
     }
     // Whoever may not have it any more is told so.
-    hub.fault("GET /api", Fault::Status(401, &[]), usize::MAX);
+    hub.inject("GET /api", Fault::Status(401, &[]), usize::MAX);
     run().failed("no longer allowed");
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("an address");
@@ -593,7 +593,7 @@ fn contents_of_other_programs_are_used() {
 /// Files that lie deeper than one folder are found in the cache too.
 #[test]
 fn deep_folders_offline() {
-    let (hub, home) = (Hub::new(), home());
+    let (hub, home) = (Hub::start(), home());
     hub.add("org/tiny", "a/b/c/tiny-Q8_0.gguf", TINY);
     assert_eq!(
         tokens(generate(&hub, home.path(), "org/tiny", &[])),
@@ -607,7 +607,7 @@ fn deep_folders_offline() {
 /// The sharded model in PyTorch's files, as many, and an index.
 #[test]
 fn pytorch_checkpoints() {
-    let (hub, home) = (Hub::new(), home());
+    let (hub, home) = (Hub::start(), home());
     sharded(&hub, "org/shards");
     let expected = tokens(generate(&hub, home.path(), "org/shards", &[]));
     let folder = snapshot(home.path(), "org/shards");
@@ -662,7 +662,7 @@ fn tokens_come_from_the_variable_or_the_file() {
 
 #[test]
 fn names_that_lead_out_of_the_cache_are_refused() {
-    let (hub, home) = (Hub::new(), home());
+    let (hub, home) = (Hub::start(), home());
     hub.add("org/evil", "../../../../evil.gguf", TINY);
     let line = generate(&hub, home.path(), "org/evil", &[]).failed("a name that leads away");
     assert!(
@@ -674,7 +674,7 @@ fn names_that_lead_out_of_the_cache_are_refused() {
 
 #[test]
 fn repositories_without_what_runs() {
-    let (hub, home) = (Hub::new(), home());
+    let (hub, home) = (Hub::start(), home());
     hub.add("org/none", "README.md", "nothing here");
     let line = generate(&hub, home.path(), "org/none", &[]).failed("no weights");
     assert!(line.contains("no weights"), "{line}");

@@ -12,7 +12,7 @@ use wisp_engine::{
     session::InferenceSession,
 };
 use wisp_tests::{
-    inside::session,
+    bundled::session,
     kernels::noise,
     on_every_device,
     program::{TestDevice, generate, ids, logits, run},

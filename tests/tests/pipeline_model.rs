@@ -10,7 +10,7 @@ use wisp_engine::{
     weights::{WeightSource, encodings::dequantize},
 };
 use wisp_tests::{
-    inside::{files, session},
+    bundled::{files, session},
     on_every_device,
     program::TestDevice,
 };

@@ -48,7 +48,10 @@ fn folder() -> tempfile::TempDir {
 
 /// A hub with the same files, and the variables that lead to it.
 fn hub() -> (Hub, tempfile::TempDir) {
-    let (hub, home) = (Hub::new(), tempfile::tempdir().expect("a temporary folder"));
+    let (hub, home) = (
+        Hub::start(),
+        tempfile::tempdir().expect("a temporary folder"),
+    );
     for (name, bytes) in files() {
         hub.add("org/all", name, bytes);
     }
@@ -215,7 +218,7 @@ fn a_hub() {
     let mut child = std::process::Command::new(std::env::current_exe().expect("this test"));
     child.args(["--exact", "a_hub"]).env(ROLE, "1");
     let output = hub
-        .lead(&mut child, home.path())
+        .configure(&mut child, home.path())
         .output()
         .expect("the child");
     let shown = String::from_utf8_lossy(&output.stdout);

@@ -9,7 +9,7 @@ use wisp_engine::pipelines::{
     text_generation::{GenerateOptions, Generation, TextGenerator},
 };
 use wisp_tests::{
-    inside::{files, session},
+    bundled::{files, session},
     on_every_device,
     program::TestDevice,
 };

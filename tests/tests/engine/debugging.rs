@@ -20,7 +20,7 @@ use wisp_engine::{
     weights::{Encoding, MemoryWeights},
 };
 use wisp_tests::{
-    inside::session,
+    bundled::session,
     on_every_device,
     program::{TestDevice, command, run, run_command},
 };

@@ -51,7 +51,7 @@ fn devices_of_a_session() {
         error.to_string().starts_with("no vulkan:9 device found"),
         "{error}"
     );
-    if TestDevice::VulkanBaseline.is_here() {
+    if TestDevice::VulkanBaseline.is_available() {
         let vulkan: DeviceSpec = "vulkan".parse().unwrap();
         let builder = InferenceSession::builder().device(vulkan);
         let two = builder
@@ -89,7 +89,7 @@ fn what_a_device_refuses_is_told() {
         ),
         "ours: bytes 16..24 lie outside its 16"
     );
-    if !TestDevice::VulkanBaseline.is_here() {
+    if !TestDevice::VulkanBaseline.is_available() {
         return;
     }
     let spec: DeviceSpec = "vulkan".parse().unwrap();

@@ -13,7 +13,7 @@ use wisp_engine::{
     shape,
     weights::{Encoding, MemoryWeights},
 };
-use wisp_tests::{inside::session, kernels::noise, program::TestDevice};
+use wisp_tests::{bundled::session, kernels::noise, program::TestDevice};
 
 /// A tensor of the reference: `u32` too are kept as numbers.
 #[derive(Clone, Debug, PartialEq)]
@@ -262,7 +262,7 @@ fn sessions() -> &'static [(TestDevice, InferenceSession)] {
             TestDevice::Vulkan,
             TestDevice::VulkanBaseline,
         ];
-        let here = all.into_iter().filter(|place| place.is_here());
+        let here = all.into_iter().filter(|place| place.is_available());
         here.map(|place| (place, session(place))).collect()
     })
 }

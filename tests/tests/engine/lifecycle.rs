@@ -11,7 +11,7 @@ use wisp_engine::{
     weights::{Encoding, MemoryWeights, TensorInfo, WeightError, WeightSource},
 };
 use wisp_tests::{
-    inside::session,
+    bundled::session,
     kernels::noise,
     on_every_device,
     program::TestDevice,

@@ -11,7 +11,7 @@ use wisp_engine::{
     shape,
     weights::{Encoding, MemoryWeights},
 };
-use wisp_tests::{inside::session, on_every_device, program::TestDevice};
+use wisp_tests::{bundled::session, on_every_device, program::TestDevice};
 
 /// `x w + b`, and the greatest place of each row; `scale` makes graphs differ.
 fn graph(name: &str, scale: f32) -> Graph {

@@ -16,7 +16,7 @@ use wisp_engine::{
     weights::{Encoding, MemoryWeights},
 };
 use wisp_tests::{
-    inside::{files, session},
+    bundled::{files, session},
     kernels::noise,
     on_every_device,
     program::TestDevice,

@@ -13,7 +13,7 @@ use wisp_engine::pipelines::{
     ModelFiles, ModelLimits, Request, RequestId, SamplingParams, text_generation::TextGenerator,
 };
 use wisp_tests::{
-    inside::{files, folder, session},
+    bundled::{files, folder, session},
     lora::{Adapter, Module},
     program::TestDevice,
 };

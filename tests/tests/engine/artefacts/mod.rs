@@ -21,7 +21,7 @@ use wisp_engine::{
     weights::{Encoding, StoredEncoding, TensorInfo, WeightError, WeightSource},
 };
 use wisp_tests::{
-    inside, on_every_device,
+    bundled, on_every_device,
     program::{Run, TestDevice, command, run, run_command},
 };
 
@@ -145,7 +145,7 @@ fn a_model_is_the_same_after_its_file() {
 /// What is loaded runs with the device's checks, and computes the same.
 #[test]
 fn a_loaded_model_runs_on_vulkan() {
-    if !TestDevice::Vulkan.is_here() {
+    if !TestDevice::Vulkan.is_available() {
         return;
     }
     let device = Device::open_blocking(&"vulkan".parse().unwrap(), Default::default(), 0).unwrap();
@@ -341,7 +341,7 @@ fn no_corruption_with_a_right_checksum_panics() {
 
 #[test]
 fn no_corruption_leads_kernels_astray_on_vulkan() {
-    if TestDevice::Vulkan.is_here() {
+    if TestDevice::Vulkan.is_available() {
         let vulkan = "vulkan".parse().unwrap();
         corrupt_and_run(
             Device::open_blocking(&vulkan, Default::default(), 0).unwrap(),
@@ -352,7 +352,7 @@ fn no_corruption_leads_kernels_astray_on_vulkan() {
 
 /// The same with a whole decoder and its sampler.
 fn corrupt_a_pipeline(device: Device, times: usize) {
-    let files = inside::files();
+    let files = bundled::files();
     let limits = ModelLimits {
         max_length: 8,
         page_size: 4,
@@ -402,7 +402,7 @@ fn no_corruption_of_a_pipeline_panics() {
 
 #[test]
 fn no_corruption_of_a_pipeline_leads_kernels_astray_on_vulkan() {
-    if TestDevice::Vulkan.is_here() {
+    if TestDevice::Vulkan.is_available() {
         let vulkan = "vulkan".parse().unwrap();
         corrupt_a_pipeline(
             Device::open_blocking(&vulkan, Default::default(), 0).unwrap(),
@@ -497,7 +497,7 @@ fn artefacts_for_targets_run_where_they_can() {
             generate(TestDevice::Host, &flags).json()["tokens"],
             expected["tokens"]
         );
-        if TestDevice::VulkanBaseline.is_here() {
+        if TestDevice::VulkanBaseline.is_available() {
             let tokens = generate(TestDevice::VulkanBaseline, &flags).json();
             assert_eq!(tokens["tokens"], expected["tokens"]);
         }

@@ -17,7 +17,7 @@ use wisp_engine::{
     shape,
     weights::{Encoding, MemoryWeights},
 };
-use wisp_tests::{inside::session, kernels::noise, on_every_device, program::TestDevice};
+use wisp_tests::{bundled::session, kernels::noise, on_every_device, program::TestDevice};
 
 #[path = "../../../../engine/examples/custom_op.rs"]
 #[allow(dead_code, reason = "its main function is for cargo")]
