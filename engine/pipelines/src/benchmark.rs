@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{PipelineError, Request, SamplingParams, text_generation::TextGenerator};
+use super::{PipelineError, Request, TextGenerator};
 
 /// Tokens a second over several runs.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
@@ -58,22 +58,20 @@ async fn run(
     seed: u32,
     now: &dyn Fn() -> Duration,
 ) -> Result<(f64, f64), PipelineError> {
-    let vocab = (generator.model().spec().vocab_size as u32).max(1);
+    let vocab = (generator.model().vocab_size() as u32).max(1);
     // Any tokens will do; a multiplicative sequence repeats late.
     let tokens = (0..prompt_tokens)
         .map(|i| (i + seed).wrapping_mul(2_654_435_761) % vocab)
         .collect();
     generator.add(Request {
         tokens,
-        sampling: SamplingParams::default(),
         max_new_tokens: new_tokens as usize + 1,
-        stop_tokens: Vec::new(),
-        adapter: None,
+        ..Request::default()
     })?;
     let start = now();
     let mut first = None;
     while !generator.is_idle() {
-        if !generator.step().await?.is_empty() {
+        if !generator.step().await?.tokens.is_empty() {
             first.get_or_insert_with(|| (now() - start).as_secs_f64());
         }
     }

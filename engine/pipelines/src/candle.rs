@@ -1,15 +1,14 @@
 //! The engine `huggingface`: architectures that Wisp lacks, through Hugging Face's candle on the CPU.
 //!
-//! A [`CandleModel`] is not a [`PipelineModel`](super::PipelineModel): that runs ragged batches over
-//! the pages of a cache, while candle's models keep the state of one sequence and tell the logits of
-//! its last token. So it is a [`CandleGenerator`] that generates, for one prompt at a time, with the
-//! options, the sampler and the results of [`TextGenerator`](super::text_generation::TextGenerator).
+//! A [`CandleModel`] is a [`PipelineModel`](super::PipelineModel) for one sequence at a time: candle's
+//! models keep the state of a single sequence and compute the logits of its last token. So
+//! [`TextGenerator`](super::TextGenerator) generates with it as with any other model.
 
 mod architectures;
 mod config;
 mod error;
 mod files;
-mod generate;
+mod pipeline;
 mod weights;
 
 use std::{
@@ -21,11 +20,10 @@ use std::{
 use candle_core::{Device, Tensor};
 use serde_json::Value;
 
-use super::{ConfigError, PipelineError};
+use super::{ConfigError, ModelLimits, PipelineError};
 pub use architectures::{CANDLE_ARCHITECTURES, CandleArchitecture};
 pub use error::CandleError;
 pub use files::CandleFiles;
-pub use generate::CandleGenerator;
 
 use architectures::Forward;
 use weights::Weights;
@@ -42,7 +40,7 @@ pub struct CandleModel {
     weights: Arc<Weights>,
     forward: Forward,
     vocab_size: u64,
-    max_length: u64,
+    limits: ModelLimits,
 }
 
 impl std::fmt::Debug for CandleModel {
@@ -50,7 +48,7 @@ impl std::fmt::Debug for CandleModel {
         f.debug_struct("CandleModel")
             .field("architecture", &self.architecture.name)
             .field("vocab_size", &self.vocab_size)
-            .field("max_length", &self.max_length)
+            .field("max_length", &self.limits.max_length)
             .finish_non_exhaustive()
     }
 }
@@ -101,23 +99,20 @@ impl CandleModel {
             weights,
             forward,
             vocab_size,
-            max_length,
+            limits: ModelLimits {
+                max_length,
+                max_step_tokens: max_length,
+                max_logit_rows: LOGIT_ROWS,
+                page_size: u32::try_from(max_length).unwrap_or(u32::MAX),
+                max_steps: 1,
+                ..ModelLimits::default()
+            },
         })
     }
 
     /// The architecture.
     pub fn architecture(&self) -> &'static CandleArchitecture {
         self.architecture
-    }
-
-    /// Words in the vocabulary.
-    pub fn vocab_size(&self) -> u64 {
-        self.vocab_size
-    }
-
-    /// Tokens of a sequence, at the most.
-    pub fn max_length(&self) -> u64 {
-        self.max_length
     }
 
     /// Forgets the sequence: builds the model anew over the same tensors, because not all of candle's
@@ -144,7 +139,7 @@ impl CandleModel {
             return Err(PipelineError::UnknownToken { token, vocab_size });
         }
         let end = position as u64 + tokens.len() as u64;
-        if tokens.is_empty() || end > self.max_length {
+        if tokens.is_empty() || end > self.limits.max_length {
             return Err(PipelineError::Batch);
         }
         // Behind a beginning candle's masks are not all those of several tokens.
@@ -164,6 +159,9 @@ impl CandleModel {
         Ok(logits)
     }
 }
+
+/// Tokens whose logits are kept at a time, where a prompt's log-probabilities are wanted.
+const LOGIT_ROWS: u64 = 32;
 
 /// The longest sequence unless a longer one is asked for.
 const LONGEST_BY_DEFAULT: u64 = 4096;

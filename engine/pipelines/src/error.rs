@@ -134,6 +134,17 @@ pub enum PipelineError {
     /// Occurs when a text cannot be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
+    /// Occurs when a text is to be tokenised, but there is no usable tokenizer.
+    #[error("{model}: {problem}")]
+    NoTokenizer {
+        /// The model.
+        model: String,
+        /// Why there is none.
+        problem: String,
+    },
+    /// Occurs when the logits of a text are asked for while requests run.
+    #[error("the model is generating: its logits can be read when no request runs")]
+    Busy,
     /// Occurs when a model draws no usable token.
     #[error(
         "the model computed no finite logits (NaN or infinity): its weights are damaged or its format is not what its file says"

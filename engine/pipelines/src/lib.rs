@@ -31,6 +31,7 @@
 pub use wisp_text::{chat_template, tokenizer};
 
 pub mod architectures;
+mod batch;
 pub mod benchmark;
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
 pub mod candle;
@@ -38,44 +39,52 @@ pub mod config;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod convert;
 pub mod decoder_graph;
+mod decoder_model;
 mod error;
 pub mod kv_cache;
 mod limits;
 pub mod log_probabilities;
 pub mod lora;
-pub mod model;
 pub mod model_files;
 mod pipeline_model;
 mod pooling;
 pub mod prepare;
-pub mod request;
+mod request;
 pub mod rope;
+mod runner;
 mod sampler;
 pub mod sampling;
-pub mod scheduler;
+mod scheduler;
 pub mod spec;
 mod stoppable_text;
 pub mod text_encoder;
 pub mod text_generation;
+mod text_processor;
 pub mod window_rings;
 
+pub use batch::{Batch, BatchSequence, SequenceOutput, TokenHistory};
 pub use config::{
     CacheStrategy, ConfigError, KvCacheFormat, PipelineConfig, PipelineEngine, RopeType,
 };
 pub use decoder_graph::DecoderError;
+pub use decoder_model::DecoderModel;
 pub use error::PipelineError;
 pub use kv_cache::PrefixHits;
 pub use limits::{ModelLimits, ReturnHiddenStates, ReturnLogits};
 pub use log_probabilities::{LogProbabilities, TokenScore};
 pub use lora::{Adapter, AdapterFiles, LoraError, LoraManager, LoraStatus};
-pub use model::DecoderModel;
 pub use model_files::ModelFiles;
-pub use pipeline_model::{ModelOutputs, PipelineModel, SequenceInputs, TokenInputs};
+pub use pipeline_model::{
+    CheckpointModel, ModelInputs, ModelOutputs, NextTokens, PipelineModel, SamplingBuffers,
+};
 pub use pooling::{Pooling, normalize};
 pub use request::{FinishReason, Request, RequestError, RequestId};
 pub use sampling::{SamplingError, SamplingParams};
+pub use scheduler::{PrefillProgress, SampledToken, StepEvents};
 pub use spec::DecoderSpec;
-pub use text_encoder::{EncodeError, EncodeOptions, TextEncoder};
+pub use text_encoder::{EncodeError, EncodeOptions, EncoderTokenizer, TextEncoder, TokenizedText};
+pub use text_generation::{GenerateOptions, Generation, TextEvent, TextEvents, TextGenerator};
+pub use text_processor::TextProcessor;
 #[cfg(not(target_arch = "wasm32"))]
 pub use wisp_hub::{self as huggingface_repo, HuggingFaceRepo, RepoError, RepoType};
 pub use wisp_weights::{SupportedEncoding, WeightDType, WeightsFormat};

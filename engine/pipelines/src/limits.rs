@@ -127,6 +127,12 @@ impl ModelLimits {
         self.max_length.min(positions)
     }
 
+    /// Tokens that one submission may sample or score.
+    pub(crate) fn draws(&self) -> u64 {
+        let decoded = self.max_steps.max(1).saturating_mul(self.max_batch);
+        decoded.max(self.max_logit_rows)
+    }
+
     /// The buffers for low-rank adapters; `None` if the model has no room for any.
     pub fn lora(&self) -> Option<LoraLayout> {
         let (slots, rank) = (self.max_num_loras, self.max_lora_rank.max(1));

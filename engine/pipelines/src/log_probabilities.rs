@@ -4,7 +4,7 @@
 pub const MAX_TOP: u32 = 20;
 
 /// Words that the sampler writes of a place.
-pub(super) const SCORE_WORDS: u64 = 1 + 2 * MAX_TOP as u64;
+pub(crate) const SCORE_WORDS: u64 = 1 + 2 * MAX_TOP as u64;
 
 /// How likely a token was, and which ones were the likeliest at its place.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
@@ -17,7 +17,7 @@ pub struct TokenScore {
 
 impl TokenScore {
     /// From what the sampler wrote of a place.
-    pub(super) fn from_words(words: &[u32], top: u32) -> TokenScore {
+    pub(crate) fn from_words(words: &[u32], top: u32) -> TokenScore {
         let (own, pairs) = words.split_first().unwrap_or((&0, &[]));
         let pairs = pairs.chunks_exact(2).take(top as usize);
         TokenScore {

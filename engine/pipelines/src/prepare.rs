@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    ModelLimits, PipelineError, decoder_graph::table_rows, model, model_files::ModelFiles,
+    ModelLimits, PipelineError, decoder_graph::table_rows, decoder_model, model_files::ModelFiles,
     text_encoder, window_rings::WindowRings,
 };
 use wisp_graph::Graph;
@@ -23,7 +23,7 @@ pub fn graphs(
     let (spec, names) = (&files.model_spec.spec, files.model_spec.names);
     match spec.encoder {
         Some(_) => text_encoder::graphs(target, files, limits),
-        None => model::graphs(target, spec, names, &files.checkpoint, limits),
+        None => decoder_model::graphs(target, spec, names, &files.checkpoint, limits),
     }
 }
 

@@ -1,75 +1,70 @@
-//! Requests: what is asked for, and how far it has come.
+//! Requests, and the sequences that the scheduler makes of them.
+
+use std::sync::Arc;
 
 use super::{
     kv_cache::BlockTable, log_probabilities::TokenScore, lora::Adapter, sampling::SamplingParams,
 };
 
-/// What names a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Identifies a request of one generator; no two requests of it have the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
-/// A request, as it comes.
-#[derive(Clone, Debug)]
+/// A request to continue tokens.
+#[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The prompt, at least one token.
     pub tokens: Vec<u32>,
-    /// How tokens are drawn.
+    /// How tokens are sampled.
     pub sampling: SamplingParams,
-    /// Most tokens to generate.
+    /// The largest number of tokens to generate.
     pub max_new_tokens: usize,
-    /// Tokens that end the text.
+    /// Tokens that end the sequence; the ending token is not part of the text.
     pub stop_tokens: Vec<u32>,
-    /// The adapter that changes the model for it, if one does.
+    /// The low-rank adapter to apply.
     pub adapter: Option<Adapter>,
 }
 
-/// A request on its way through the scheduler.
+/// A request while it waits or runs.
 #[derive(Clone, Debug)]
-pub struct Sequence {
-    /// The request.
+pub(crate) struct Sequence {
     pub id: RequestId,
     /// Prompt and generated tokens.
     pub tokens: Vec<u32>,
-    /// Tokens of the prompt.
+    /// How many of the tokens are the prompt's.
     pub prompt_tokens: usize,
-    /// How its tokens are drawn.
-    pub sampling: SamplingParams,
-    /// Most tokens to generate.
+    pub sampling: Arc<SamplingParams>,
     pub max_new_tokens: usize,
-    /// Tokens that end it; the ending token is not part of the text.
     pub stop_tokens: Vec<u32>,
-    /// The adapter that changes the model for it, if one does.
     pub adapter: Option<Adapter>,
-    /// Its row in the page table and the sampler's state.
+    /// The row in the page table and in the sampler's state.
     pub slot: u32,
     /// Positions whose keys and values are in the cache.
-    pub(super) cached: usize,
-    /// The pages of its cache.
-    pub(super) table: BlockTable,
-    /// What is known of the prompt's tokens, from the second on, and not told yet.
-    pub(super) prompt_scores: Vec<TokenScore>,
+    pub cached: usize,
+    /// The pages of the KV cache.
+    pub table: BlockTable,
+    /// True once the sampler knows the sequence's tokens and biases.
+    pub in_sampler: bool,
+    /// Log-probabilities of the prompt's tokens, from the second on, that no event has reported yet.
+    pub prompt_scores: Vec<TokenScore>,
 }
 
 impl Sequence {
-    pub(super) fn new(id: RequestId, request: Request) -> Sequence {
+    pub fn new(id: RequestId, request: Request) -> Sequence {
         Sequence {
             id,
             prompt_tokens: request.tokens.len(),
             tokens: request.tokens,
-            sampling: request.sampling,
+            sampling: Arc::new(request.sampling),
             max_new_tokens: request.max_new_tokens,
             stop_tokens: request.stop_tokens,
             adapter: request.adapter,
             slot: 0,
             cached: 0,
             table: BlockTable::default(),
+            in_sampler: false,
             prompt_scores: Vec::new(),
         }
-    }
-
-    /// The pages of its cache.
-    pub fn block_table(&self) -> &BlockTable {
-        &self.table
     }
 
     /// Tokens generated so far.
@@ -77,8 +72,8 @@ impl Sequence {
         &self.tokens[self.prompt_tokens..]
     }
 
-    /// True if scores of the prompt are wanted and not all told: none is drawn before they are.
-    pub(super) fn scores_prompt(&self) -> bool {
+    /// True if the prompt's log-probabilities are wanted and not computed yet.
+    pub fn scores_prompt(&self) -> bool {
         self.sampling.scores_prompt() && self.generated().is_empty()
     }
 }
@@ -86,16 +81,19 @@ impl Sequence {
 /// Why a sequence ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum FinishReason {
     /// The model ended the text, or a stop string was met.
     Stop,
-    /// As many tokens as were allowed, or the context is full.
+    /// The largest number of tokens was reached, or the context is full.
     Length,
-    /// The caller ended it.
+    /// The caller cancelled it.
     Cancelled,
+    /// The model computed no finite logits, so that nothing can be sampled.
+    NonFinite,
 }
 
-/// Occurs when a request cannot be taken.
+/// Occurs when a request can never run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// Occurs when the prompt is empty.
@@ -108,7 +106,7 @@ pub enum RequestError {
     TooLong {
         /// Tokens of the prompt.
         tokens: usize,
-        /// The context.
+        /// Tokens that a sequence may have.
         max_length: usize,
     },
     /// Occurs when the cache cannot hold the prompt even alone.

@@ -1,14 +1,20 @@
-//! The program that draws tokens on the device.
+//! The program that samples tokens on the device.
 
+use std::collections::HashMap;
+
+use wisp_compiler::Footprint;
+use wisp_graph::{Graph, GraphError, ops::Sample};
+use wisp_session::{Dims, InferenceSession, InitOptions, Model, Tensor};
 use wisp_shaders::params::{Bias, IN_PROMPT, SampleSettings};
+use wisp_types::{Capabilities, DType, shape};
+use wisp_weights::MemoryWeights;
 
 use super::{
-    PipelineError, SamplingParams,
+    ModelLimits, NextTokens, PipelineError, SamplingBuffers, SamplingParams,
+    batch::{Batch, BatchSequence},
     log_probabilities::{MAX_TOP, SCORE_WORDS, TokenScore},
+    sampling::MAX_BIASES,
 };
-use wisp_graph::{Graph, GraphError, ops::Sample};
-use wisp_session::{Model, SessionError};
-use wisp_types::{DType, shape};
 
 /// Words of one row of sampling settings.
 const SETTINGS_WORDS: u64 = (size_of::<SampleSettings>() / 4) as u64;
@@ -16,18 +22,15 @@ const SETTINGS_WORDS: u64 = (size_of::<SampleSettings>() / 4) as u64;
 /// Words of one bias.
 const BIAS_WORDS: u64 = (size_of::<Bias>() / 4) as u64;
 
-/// Most biased tokens of a sequence.
-pub(super) const MAX_BIASES: u64 = 1024;
-
 /// What the sampling kernel writes when no logit is a finite number.
-pub(super) const NO_TOKEN: u32 = u32::MAX;
+pub(crate) const NO_TOKEN: u32 = u32::MAX;
 
 const _: () = assert!(SCORE_WORDS == 1 + 2 * MAX_TOP as u64);
 
 /// Builds the sampler's graph: input `logits: f32 [logit_rows, vocab]`; buffers `settings`, `counts`,
 /// `tokens`, `index`, `out: u32 [draws]`, `biases` and `scores: u32 [draws, SCORE_WORDS]`, where
 /// `draws` are the rows of all steps of a submission. See [`wisp_shaders::params::SampleParams`].
-pub(super) fn build(vocab: u64) -> Result<Graph, GraphError> {
+pub(crate) fn build(vocab: u64) -> Result<Graph, GraphError> {
     let mut graph = Graph::new("sampler");
     let u32s = DType::U32;
     let logits = graph.input("logits", DType::F32, shape!["logit_rows", vocab]);
@@ -45,48 +48,173 @@ pub(super) fn build(vocab: u64) -> Result<Graph, GraphError> {
     Ok(graph)
 }
 
-/// Sets up the sampler's state of a sequence that begins to run, as far as its sampling needs any:
-/// its tokens, of which the first `prompt_tokens` are the prompt's.
-pub(super) fn begin(
-    sampler: &Model,
-    vocab: u64,
-    slot: u32,
-    (tokens, prompt_tokens): (&[u32], usize),
-    sampling: &SamplingParams,
-) -> Result<(), SessionError> {
-    let slot = u64::from(slot);
-    if sampling.penalises() {
-        let mut counts = vec![0u32; vocab as usize];
-        for (at, token) in tokens.iter().enumerate() {
-            match counts.get_mut(*token as usize) {
-                Some(count) if at < prompt_tokens => *count |= IN_PROMPT,
-                Some(count) => *count += 1,
-                None => {}
-            }
-        }
-        sampler.write_at("counts", slot * vocab, &counts)?;
-    }
-    sampler.write_at("biases", slot * MAX_BIASES, &sampling.biases())
+/// The largest sizes of the sampler's symbolic dimensions.
+fn max_dims(limits: ModelLimits) -> HashMap<String, u64> {
+    HashMap::from([
+        ("logit_rows".to_string(), limits.max_logit_rows),
+        ("batch".to_string(), limits.max_batch),
+        ("draws".to_string(), limits.draws()),
+    ])
 }
 
-/// The scores of every row of every step; none where they are not wanted. Nothing is read if
-/// none are.
-pub(super) async fn read_scores(
-    sampler: &Model,
-    settings: &[SampleSettings],
-    steps: usize,
-) -> Result<Vec<Option<TokenScore>>, PipelineError> {
-    let places = steps * settings.len();
-    if settings.iter().all(|row| row.scored == 0) {
-        return Ok(vec![None; places]);
+/// Bytes that the sampler takes beside a model with which it shares logits, tokens and positions.
+///
+/// # Errors
+///
+/// If no kernel of the target samples.
+pub(crate) fn footprint(
+    target: &Capabilities,
+    vocab: u64,
+    limits: ModelLimits,
+) -> Result<Footprint, PipelineError> {
+    let compiled = InferenceSession::compile_for(&build(vocab)?, target)?;
+    let shared = ["logits", "tokens", "index"];
+    Ok(compiled.program().footprint(&max_dims(limits), &shared))
+}
+
+/// Samples the tokens of a batch from its logits, and keeps what penalties need of each sequence.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    model: Model,
+    vocab: u64,
+    limits: ModelLimits,
+}
+
+impl Sampler {
+    /// Loads the sampler of a model with so many logits and these limits.
+    ///
+    /// # Errors
+    ///
+    /// If the device has no memory left, or its compiler fails.
+    pub(crate) async fn load(
+        session: &InferenceSession,
+        vocab: u64,
+        limits: ModelLimits,
+        buffers: SamplingBuffers,
+    ) -> Result<Sampler, PipelineError> {
+        let shared = [
+            ("logits", buffers.logits),
+            ("tokens", buffers.tokens),
+            ("index", buffers.index),
+        ];
+        let shared = shared.into_iter();
+        let options = InitOptions {
+            max_dims: max_dims(limits),
+            shared: shared
+                .filter_map(|(name, buffer)| Some((name.to_string(), buffer?)))
+                .collect(),
+            ..Default::default()
+        };
+        let compiled = session.compile(&build(vocab)?)?;
+        let model = session
+            .init(&compiled, &MemoryWeights::default(), options)
+            .await?;
+        Ok(Sampler {
+            model,
+            vocab,
+            limits,
+        })
     }
-    let words: Vec<u32> = sampler.read("scores", places as u64 * SCORE_WORDS).await?;
-    let rows = settings.iter().cycle();
-    let places = words.chunks(SCORE_WORDS as usize).zip(rows);
-    Ok(places
-        .map(|(words, row)| {
+
+    /// The sampler's program on its device.
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// Writes the state of the sequences that begin, and the settings of every row of logits. Returns
+    /// the settings.
+    pub(crate) fn begin(&self, batch: &Batch) -> Result<Vec<SampleSettings>, PipelineError> {
+        for part in &batch.sequences {
+            if let Some(history) = &part.history {
+                let (tokens, prompt_tokens) = (&history.tokens, history.prompt_tokens);
+                self.begin_sequence(part.slot, (tokens, prompt_tokens), &part.sampling)?;
+            }
+        }
+        let rows = |part: &BatchSequence| {
+            let rows = part.logit_positions();
+            let settings = rows.map(|(position, following)| {
+                part.sampling.settings(part.slot, position + 1, following)
+            });
+            settings.collect::<Vec<_>>()
+        };
+        let settings: Vec<SampleSettings> = batch.sequences.iter().flat_map(rows).collect();
+        self.model.write("settings", &settings)?;
+        Ok(settings)
+    }
+
+    /// Writes what the penalties and biases of a sequence need, of whose tokens the first
+    /// `prompt_tokens` are the prompt's.
+    fn begin_sequence(
+        &self,
+        slot: u32,
+        (tokens, prompt_tokens): (&[u32], usize),
+        sampling: &SamplingParams,
+    ) -> Result<(), PipelineError> {
+        let slot = u64::from(slot);
+        if sampling.penalises() {
+            let mut counts = vec![0u32; self.vocab as usize];
+            for (at, token) in tokens.iter().enumerate() {
+                match counts.get_mut(*token as usize) {
+                    Some(count) if at < prompt_tokens => *count |= IN_PROMPT,
+                    Some(count) => *count += 1,
+                    None => {}
+                }
+            }
+            self.model.write_at("counts", slot * self.vocab, &counts)?;
+        }
+        Ok(self
+            .model
+            .write_at("biases", slot * MAX_BIASES, &sampling.biases())?)
+    }
+
+    /// Samples from logits `f32 [rows, vocab]`. The settings of [`Self::begin`] count the steps.
+    pub(crate) async fn sample(&self, logits: &Tensor) -> Result<(), PipelineError> {
+        let rows = logits.shape().first().copied().unwrap_or(0);
+        self.model.write_tensor("logits", logits).await?;
+        Ok(self.model.run(&self.dims(rows)?)?)
+    }
+
+    /// The sizes of a run that samples from so many rows of logits.
+    fn dims(&self, rows: u64) -> Result<Dims, PipelineError> {
+        let sizes = [
+            ("logit_rows", rows),
+            ("batch", self.limits.max_batch),
+            ("draws", self.limits.draws()),
+        ];
+        Ok(self.model.dims(&sizes)?)
+    }
+
+    /// The tokens that the last call sampled and their positions, on the device.
+    pub(crate) fn next_tokens(&self, rows: u64) -> Result<NextTokens, PipelineError> {
+        let dims = self.dims(rows)?;
+        Ok(NextTokens {
+            tokens: self.model.input_on_device("tokens", &dims)?,
+            index: Some(self.model.input_on_device("index", &dims)?),
+        })
+    }
+
+    /// Reads what some steps sampled: `[steps, rows]`, and the scores of each, `None` where they are not
+    /// wanted. Nothing else comes back from the device.
+    pub(crate) async fn read(
+        &self,
+        settings: &[SampleSettings],
+        steps: usize,
+    ) -> Result<(Vec<u32>, Vec<Option<TokenScore>>), PipelineError> {
+        let places = steps * settings.len();
+        let tokens = self.model.read("out", places as u64).await?;
+        if settings.iter().all(|row| row.scored == 0) {
+            return Ok((tokens, vec![None; places]));
+        }
+        let words: Vec<u32> = self
+            .model
+            .read("scores", places as u64 * SCORE_WORDS)
+            .await?;
+        let words = words.chunks(SCORE_WORDS as usize);
+        let score = |(words, row): (&[u32], &SampleSettings)| {
             let top = row.scored.checked_sub(1)?;
             Some(TokenScore::from_words(words, top))
-        })
-        .collect())
+        };
+        let scores = words.zip(settings.iter().cycle()).map(score).collect();
+        Ok((tokens, scores))
+    }
 }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use wisp_shaders::params::{Bias, DRAWN, SampleSettings};
 
-use super::{log_probabilities::MAX_TOP, sampler::MAX_BIASES};
+use super::log_probabilities::MAX_TOP;
+
+/// The largest number of biased tokens of a sequence.
+pub(crate) const MAX_BIASES: u64 = 1024;
 
 /// How tokens are drawn. The default is greedy.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -101,19 +104,19 @@ impl SamplingParams {
     }
 
     /// True if what was drawn before matters.
-    pub(super) fn penalises(&self) -> bool {
+    pub(crate) fn penalises(&self) -> bool {
         self.repetition_penalty != 1.0
             || self.presence_penalty != 0.0
             || self.frequency_penalty != 0.0
     }
 
     /// True if the log-probabilities of the prompt are wanted.
-    pub(super) fn scores_prompt(&self) -> bool {
+    pub(crate) fn scores_prompt(&self) -> bool {
         self.prompt_log_probs && self.log_probs.is_some()
     }
 
     /// The biases as the sampling kernel reads them: one a token.
-    pub(super) fn biases(&self) -> Vec<Bias> {
+    pub(crate) fn biases(&self) -> Vec<Bias> {
         let last: BTreeMap<u32, f32> = self.logit_bias.iter().copied().collect();
         let bias = |(token, value)| Bias {
             token,
@@ -125,7 +128,7 @@ impl SamplingParams {
 
     /// The settings as the sampling kernel reads them, for the token at `position` of the sequence
     /// in `slot`: one to draw, or one that is known and only scored.
-    pub(super) fn settings(&self, slot: u32, position: u32, known: Option<u32>) -> SampleSettings {
+    pub(crate) fn settings(&self, slot: u32, position: u32, known: Option<u32>) -> SampleSettings {
         SampleSettings {
             temperature: self.temperature,
             top_k: self.top_k,

@@ -1,20 +1,21 @@
-//! Text that comes in pieces and may end at a stop string.
+//! Text that comes in pieces and ends at a stop string.
 
 use std::collections::BTreeSet;
 
-use super::tokenizer::Detokenizer;
+use wisp_text::tokenizer::Detokenizer;
 
-/// Text that ends at the first of some stop strings, however tokens cut them.
-pub(super) struct StoppableText {
+/// Text that ends at the first of some stop strings, however tokens split them.
+#[derive(Debug)]
+pub(crate) struct StoppableText {
     detokenizer: Option<Detokenizer>,
     stop: BTreeSet<String>,
-    /// Text that might be the beginning of a stop string.
+    /// Text that is held back because it may begin a stop string.
     held: String,
-    pub(super) stopped: bool,
+    pub(crate) stopped: bool,
 }
 
 impl StoppableText {
-    pub(super) fn new(detokenizer: Option<Detokenizer>, stop: Vec<String>) -> StoppableText {
+    pub(crate) fn new(detokenizer: Option<Detokenizer>, stop: Vec<String>) -> StoppableText {
         let stop = stop.into_iter().filter(|stop| !stop.is_empty()).collect();
         StoppableText {
             detokenizer,
@@ -24,8 +25,8 @@ impl StoppableText {
         }
     }
 
-    /// Takes a token and returns the text that is certain with it.
-    pub(super) fn push(&mut self, token: u32) -> String {
+    /// Appends a token and returns the text that is certain with it.
+    pub(crate) fn push(&mut self, token: u32) -> String {
         let piece = self
             .detokenizer
             .as_mut()
@@ -56,8 +57,8 @@ impl StoppableText {
         std::mem::replace(&mut self.held, rest)
     }
 
-    /// What is left at the end.
-    pub(super) fn finish(&mut self) -> String {
+    /// Ends the text and returns what was held back.
+    pub(crate) fn finish(&mut self) -> String {
         if self.stopped {
             return String::new();
         }

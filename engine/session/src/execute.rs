@@ -171,7 +171,10 @@ impl Model {
     ///
     /// If the model has no output of that name, or it is a weight that was released.
     pub fn output_on_device(&self, name: &str, dims: &Dims) -> Result<Tensor, SessionError> {
-        let port = self.port("output", self.outputs(), name)?;
+        self.port_on_device(self.port("output", self.outputs(), name)?, dims)
+    }
+
+    pub(super) fn port_on_device(&self, port: &Port, dims: &Dims) -> Result<Tensor, SessionError> {
         let size = |dim| self.size_of(dim, dims).unwrap_or(0);
         let shape = port.shape.0.iter().map(size).collect();
         let values = Values::On(self.device().clone(), self.memory_of(port)?.clone());

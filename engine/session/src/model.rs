@@ -8,6 +8,7 @@ use super::{
     debug::Debugger,
     load::DeviceWeights,
     run::Recording,
+    tensor::Tensor,
 };
 use wisp_compiler::{Port, Program};
 use wisp_device::{Buffer, Device, DeviceError};
@@ -218,6 +219,29 @@ impl Model {
             written.map_err(|error| named(name, error))?;
         }
         Ok(())
+    }
+
+    /// Writes a tensor to the start of an input or buffer. A tensor that is the input's own memory costs
+    /// nothing.
+    ///
+    /// # Errors
+    ///
+    /// If there is no input or buffer of that name, it is smaller than the tensor, or a device fails.
+    pub async fn write_tensor(&self, name: &str, tensor: &Tensor) -> Result<(), SessionError> {
+        let port = self.port("input or buffer", &self.program.inputs, name)?;
+        let buffer = self.memory_of(port)?;
+        let written = tensor.write_to(&self.device, buffer).await;
+        Ok(written.map_err(|error| named(name, error))?)
+    }
+
+    /// An input or buffer as a tensor in the model's own memory, for a run of some sizes.
+    ///
+    /// # Errors
+    ///
+    /// If there is no input or buffer of that name.
+    pub fn input_on_device(&self, name: &str, dims: &Dims) -> Result<Tensor, SessionError> {
+        let port = self.port("input or buffer", &self.program.inputs, name)?;
+        self.port_on_device(port, dims)
     }
 
     /// Reads `elements` of an input, buffer or output from its start, as they are after everything

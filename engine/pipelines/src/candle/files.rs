@@ -6,14 +6,12 @@ use serde_json::Value;
 
 use super::CandleError;
 use crate::{
-    ConfigError, KvCacheFormat, PipelineConfig, PipelineEngine, PipelineError, model_files,
+    ConfigError, KvCacheFormat, PipelineConfig, PipelineEngine, PipelineError, TextProcessor,
+    model_files,
 };
 use wisp_device::DeviceSpec;
 use wisp_hub::OnTransfer;
-use wisp_text::{
-    chat_template::Message,
-    tokenizer::{Tokenizer, TokenizerError},
-};
+use wisp_text::tokenizer::{Tokenizer, TokenizerError};
 use wisp_types::Api;
 use wisp_weights::Checkpoint;
 
@@ -75,13 +73,13 @@ impl CandleFiles {
         })
     }
 
-    /// A conversation as the model reads it; see [`ModelFiles::chat_prompt`](model_files::ModelFiles::chat_prompt).
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>, PipelineError> {
-        model_files::chat_prompt(&self.name, &self.tokenizer, messages)
+    /// The text side of the model.
+    pub fn text(&self) -> TextProcessor {
+        let stop_tokens = self.stop_tokens.iter().copied();
+        match &self.tokenizer {
+            Ok(tokenizer) => TextProcessor::new(&self.name, tokenizer.clone(), stop_tokens),
+            Err(error) => TextProcessor::unusable(&self.name, &error.to_string(), stop_tokens),
+        }
     }
 }
 

@@ -296,12 +296,24 @@ pub(crate) fn chat_prompt(
     tokenizer: &Result<Tokenizer, TokenizerError>,
     messages: &[Message],
 ) -> Result<Vec<u32>, PipelineError> {
+    let tokenizer = tokenizer.as_ref();
+    let tokenizer = tokenizer.map_err(|error| PipelineError::Config {
+        file: name.into(),
+        problem: error.to_string(),
+    })?;
+    render_chat(name, tokenizer, messages)
+}
+
+/// Renders a conversation with the chat template of a tokenizer, and encodes it.
+pub(super) fn render_chat(
+    name: &str,
+    tokenizer: &Tokenizer,
+    messages: &[Message],
+) -> Result<Vec<u32>, PipelineError> {
     let problem = |problem: String| PipelineError::Config {
         file: name.into(),
         problem,
     };
-    let tokenizer = tokenizer.as_ref();
-    let tokenizer = tokenizer.map_err(|error| problem(error.to_string()))?;
     let source = tokenizer.chat_template(None).ok_or_else(|| {
         problem("it has no chat template: it can continue texts, but not converse".into())
     })?;

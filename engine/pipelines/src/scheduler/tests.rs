@@ -1,4 +1,4 @@
-//! Histories of requests against a stand-in for a model and its cache.
+//! Histories of requests against a mock of a model and its cache.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -10,14 +10,12 @@ use crate::{Adapter, ModelLimits, SamplingParams, window_rings::WindowRings};
 fn request(tokens: Vec<u32>, max_new_tokens: usize) -> Request {
     Request {
         tokens,
-        sampling: SamplingParams::default(),
         max_new_tokens,
-        stop_tokens: vec![],
-        adapter: None,
+        ..Request::default()
     }
 }
 
-/// A stand-in for a model whose next token is a function of all tokens before it and of the adapter.
+/// A mock model, whose next token is a function of all tokens before it and of the adapter.
 fn next(adapter: Option<Adapter>, tokens: &[u32]) -> u32 {
     let begin = adapter.map_or(17, |adapter| 18 + adapter.slot);
     tokens.iter().fold(begin, |hash, token| {
@@ -25,13 +23,13 @@ fn next(adapter: Option<Adapter>, tokens: &[u32]) -> u32 {
     }) % 1000
 }
 
-/// What keys and values come from: an adapter and tokens.
+/// What keys and values are computed from: an adapter and tokens.
 fn origin(adapter: Option<Adapter>, tokens: &[u32]) -> Vec<u32> {
     let number = adapter.map_or(0, |adapter| adapter.number as u32 + 1);
     [&[number], tokens].concat()
 }
 
-/// A stand-in for the device's cache: at each place, where what is there comes from.
+/// A mock of the device's KV cache: each position holds what its keys and values were computed from.
 struct Cache {
     /// `[pages, page_size]`.
     pages: Vec<Vec<Vec<u32>>>,
@@ -44,96 +42,90 @@ struct Cache {
 }
 
 impl Cache {
-    fn new(limits: Limits, pool: &PagePool, window: Option<usize>) -> Cache {
-        let sizes = ModelLimits {
-            max_length: limits.max_length as u64,
-            max_batch: limits.max_batch as u64,
-            ..ModelLimits::default()
-        };
+    fn new(limits: &ModelLimits, window: Option<usize>) -> Cache {
         let rings = window.map(|window| {
-            let tokens = limits.max_step_tokens as u64;
-            let rings = WindowRings::new(window as u64, tokens, pool.page_size());
-            (window, rings, rings.table(&sizes))
+            let tokens = limits.max_step_tokens;
+            let rings = WindowRings::new(window as u64, tokens, limits.page_size);
+            (window, rings, rings.table(limits))
         });
-        let places = rings.as_ref().map_or(0, |(_, rings, _)| rings.positions());
-        let page = vec![Vec::new(); pool.page_size() as usize];
+        let positions = rings.as_ref().map_or(0, |(_, rings, _)| rings.positions());
+        let page = vec![Vec::new(); limits.page_size as usize];
         Cache {
-            pages: vec![page; pool.total_pages() as usize],
+            pages: vec![page; limits.total_pages() as usize],
             entries: rings
                 .as_ref()
-                .map_or(0, |(_, rings, _)| rings.entries(&sizes)) as usize,
+                .map_or(0, |(_, rings, _)| rings.entries(limits)) as usize,
             rings,
-            ring: vec![Vec::new(); places as usize * limits.max_batch],
+            ring: vec![Vec::new(); (positions * limits.max_batch) as usize],
         }
     }
 
-    /// Computes some positions of a sequence, which read what came before them.
+    /// Computes some positions of a sequence, which read the positions before them.
     fn compute(
         &mut self,
-        sequence: &Sequence,
+        part: &BatchSequence,
         tokens: &[u32],
         positions: Range<usize>,
     ) -> Result<(), TestCaseError> {
-        let pages = sequence.block_table().pages();
         let size = self.pages.first().map_or(1, Vec::len);
-        let origin = |at: usize| origin(sequence.adapter, &tokens[..=at]);
+        let origin = |at: usize| origin(part.adapter, &tokens[..=at]);
         for at in 0..positions.start {
-            let held = &self.pages[pages[at / size] as usize][at % size];
+            let held = &self.pages[part.pages[at / size] as usize][at % size];
             prop_assert_eq!(held, &origin(at));
         }
         for at in positions.clone() {
-            self.pages[pages[at / size] as usize][at % size] = origin(at);
+            self.pages[part.pages[at / size] as usize][at % size] = origin(at);
         }
         let Some((window, rings, table)) = &self.rings else {
             return Ok(());
         };
-        let row = sequence.slot as usize * self.entries;
+        let row = part.slot as usize * self.entries;
         let size = rings.page_size as usize;
         let place = |at: usize| table[row + at / size] as usize * size + at % size;
         for at in positions.clone() {
             self.ring[place(at)] = origin(at);
         }
         for at in positions {
-            for seen in (at + 1).saturating_sub(*window)..=at {
-                prop_assert_eq!(&self.ring[place(seen)], &origin(seen));
+            for visible in (at + 1).saturating_sub(*window)..=at {
+                prop_assert_eq!(&self.ring[place(visible)], &origin(visible));
             }
         }
         Ok(())
     }
 }
 
-/// Runs a step as a model does: reads only what the cache holds, writes what it computes.
+/// Runs a batch as a model does: reads only what the cache holds, writes what it computes. `texts` are
+/// the tokens of each request so far.
 fn run(
-    scheduler: &Scheduler,
-    step: &Step,
+    texts: &mut HashMap<RequestId, Vec<u32>>,
+    batch: &Batch,
     cache: &mut Cache,
-) -> Result<Vec<ChunkOutput>, TestCaseError> {
+) -> Result<Vec<SequenceOutput>, TestCaseError> {
     let mut outputs = Vec::new();
-    for chunk in &step.chunks {
-        let sequence = scheduler.sequence(chunk.slot).unwrap();
-        prop_assert_eq!(chunk.start, sequence.cached);
-        let (adapter, mut tokens) = (sequence.adapter, sequence.tokens.clone());
-        let end = chunk.start + chunk.len;
-        cache.compute(sequence, &tokens, chunk.start..end)?;
-        let mut output = ChunkOutput::default();
-        for at in chunk.start..end {
-            if chunk.scores && at + 1 < sequence.prompt_tokens {
-                let log_probability = tokens[at + 1] as f32;
-                output.prompt_scores.push(TokenScore {
-                    log_probability,
-                    top: vec![],
-                });
-            }
+    for part in &batch.sequences {
+        let tokens = texts.get_mut(&part.id).unwrap();
+        let (start, end) = (part.start as usize, part.start as usize + part.tokens.len());
+        prop_assert_eq!(&part.tokens[..], &tokens[start..end]);
+        cache.compute(part, tokens, start..end)?;
+        let mut output = SequenceOutput::default();
+        for (at, following) in part.logit_positions() {
+            let known = tokens.get(at as usize + 1).copied();
+            prop_assert_eq!(following, known);
+            output.prompt_scores.extend(known.map(|token| TokenScore {
+                log_probability: token as f32,
+                top: vec![],
+            }));
         }
-        if chunk.draws {
-            prop_assert_eq!(end, tokens.len());
-            for repeat in 0..step.repeat {
-                if repeat > 0 {
-                    cache.compute(sequence, &tokens, tokens.len() - 1..tokens.len())?;
+        prop_assert_eq!(part.samples, end == tokens.len());
+        if part.samples {
+            for step in 0..batch.steps {
+                if step > 0 {
+                    cache.compute(part, tokens, tokens.len() - 1..tokens.len())?;
                 }
-                tokens.push(next(adapter, &tokens));
+                let token = next(part.adapter, tokens);
+                tokens.push(token);
             }
-            output.tokens = tokens.split_off(end);
+            output.tokens = tokens[end..].to_vec();
         }
         outputs.push(output);
     }
@@ -159,10 +151,21 @@ proptest! {
     ) {
         let max_length = 45.min(pages as usize * page_size as usize);
         let max_logit_rows = max_batch + spare_rows;
-        let limits = Limits { max_batch, max_step_tokens, max_length, max_steps, max_prefill, max_logit_rows };
-        let pool = PagePool::new(pages, page_size).with_prefix_caching(caches);
-        let mut cache = Cache::new(limits, &pool, window.filter(|_| !caches));
-        let mut scheduler = Scheduler::new(limits, pool);
+        let limits = ModelLimits {
+            max_batch: max_batch as u64,
+            max_step_tokens: max_step_tokens as u64,
+            max_length: max_length as u64,
+            max_steps: max_steps as u64,
+            max_prefill: max_prefill as u64,
+            max_logit_rows: max_logit_rows as u64,
+            pages: pages.into(),
+            page_size,
+            prefix_caching: caches,
+            ..ModelLimits::default()
+        };
+        let mut cache = Cache::new(&limits, window.filter(|_| !caches));
+        let mut scheduler = Scheduler::new(limits);
+        let mut texts = HashMap::new();
         // None, two adapters, and another that takes the second one's place.
         let mut adapter = |slot| Some(Adapter { slot, number: scheduler.new_cache_salt() });
         let adapters = [None, adapter(0), adapter(1), adapter(1)];
@@ -188,6 +191,7 @@ proptest! {
             }
             let scores: Vec<f32> = prompt[1..].iter().filter(|_| scored).map(|t| *t as f32).collect();
             expected.insert(id, (all[tokens..].to_vec(), scores));
+            texts.insert(id, prompt);
             if cancel < 10 {
                 cancelled.insert(id, cancel);
             }
@@ -197,19 +201,21 @@ proptest! {
             for (id, _) in cancelled.iter().filter(|(_, when)| **when == time) {
                 scheduler.cancel(*id);
             }
-            scheduler.admit();
             if scheduler.is_idle() {
                 break;
             }
-            let step = scheduler.schedule();
-            prop_assert!(!step.chunks.is_empty());
-            let prompts = step.chunks.iter().filter(|chunk| chunk.len > 1).count();
+            let batch = scheduler.schedule();
+            prop_assert!(!batch.is_empty());
+            let prompts = batch.sequences.iter().filter(|part| part.tokens.len() > 1).count();
             prop_assert!(prompts <= max_prefill);
-            prop_assert!(step.chunks.iter().map(|chunk| chunk.len).sum::<usize>() <= max_step_tokens);
-            let rows = |chunk: &Chunk| if chunk.scores { chunk.len } else { usize::from(chunk.draws) };
-            prop_assert!(step.chunks.iter().map(rows).sum::<usize>() <= max_logit_rows);
-            let outputs = run(&scheduler, &step, &mut cache)?;
-            for event in scheduler.accept(&step, outputs) {
+            prop_assert!(batch.tokens() <= max_step_tokens);
+            prop_assert!(batch.logit_rows() <= max_logit_rows);
+            let outputs = run(&mut texts, &batch, &mut cache)?;
+            for event in scheduler.accept(&batch, outputs).tokens {
+                let text = texts.get_mut(&event.id).unwrap();
+                if event.finish.is_some() {
+                    text.clear();
+                }
                 let (tokens, scores) = got.entry(event.id).or_default();
                 tokens.push(event.token);
                 scores.extend(event.prompt_scores.iter().map(|score| score.log_probability));
@@ -232,22 +238,25 @@ proptest! {
     }
 }
 
-fn limits(max_batch: usize, max_length: usize) -> Limits {
-    Limits {
+fn limits(max_batch: u64, max_length: u64, pages: u64) -> ModelLimits {
+    ModelLimits {
         max_batch,
         max_step_tokens: 64,
         max_length,
         max_steps: 1,
         max_prefill: 2,
         max_logit_rows: max_batch,
+        pages,
+        page_size: 8,
+        ..ModelLimits::default()
     }
 }
 
 #[test]
-fn a_cancelled_request_frees_its_pages_at_once() {
-    let mut scheduler = Scheduler::new(limits(2, 64), PagePool::new(8, 8));
+fn cancelling_a_request_frees_its_pages_at_once() {
+    let mut scheduler = Scheduler::new(limits(2, 64, 8));
     let id = scheduler.add(request(vec![1; 20], 5)).unwrap();
-    scheduler.admit();
+    scheduler.schedule();
     assert_eq!(scheduler.free_pages(), 5);
     assert!(scheduler.cancel(id));
     assert_eq!(scheduler.free_pages(), 8);
@@ -256,7 +265,7 @@ fn a_cancelled_request_frees_its_pages_at_once() {
 
 #[test]
 fn requests_that_can_never_run_are_refused() {
-    let mut scheduler = Scheduler::new(limits(1, 100), PagePool::new(2, 8));
+    let mut scheduler = Scheduler::new(limits(1, 100, 2));
     let mut add = |tokens| scheduler.add(request(vec![1; tokens], 5));
     assert_eq!(add(0), Err(RequestError::Empty));
     let (tokens, max_length) = (101, 100);
@@ -271,19 +280,43 @@ fn requests_that_can_never_run_are_refused() {
     );
 }
 
+#[test]
+fn a_sequence_without_finite_logits_ends_alone() {
+    let mut scheduler = Scheduler::new(limits(2, 64, 16));
+    let ids = [1, 2].map(|token| scheduler.add(request(vec![token; 3], 4)).unwrap());
+    let batch = scheduler.schedule();
+    let output = |token| SequenceOutput {
+        tokens: vec![token],
+        ..SequenceOutput::default()
+    };
+    let events = scheduler
+        .accept(&batch, vec![output(NO_TOKEN), output(7)])
+        .tokens;
+    let ends: Vec<_> = events
+        .iter()
+        .map(|event| (event.id, event.finish))
+        .collect();
+    assert_eq!(
+        ends,
+        [(ids[0], Some(FinishReason::NonFinite)), (ids[1], None)]
+    );
+    let batch = scheduler.schedule();
+    assert_eq!((batch.sequences.len(), batch.sequences[0].id), (1, ids[1]));
+}
+
 /// Two texts of three pages each in five pages: both end, and the younger has started over.
 #[test]
-fn the_youngest_gives_way_where_pages_run_out() -> Result<(), TestCaseError> {
-    let (limits, pool) = (limits(2, 64), PagePool::new(5, 8));
-    let mut cache = Cache::new(limits, &pool, Some(3));
-    let mut scheduler = Scheduler::new(limits, pool);
+fn the_youngest_sequence_is_preempted_where_pages_run_out() -> Result<(), TestCaseError> {
+    let limits = limits(2, 40, 5);
+    let mut cache = Cache::new(&limits, Some(3));
+    let mut scheduler = Scheduler::new(limits);
     let ids = [1, 2].map(|token| scheduler.add(request(vec![token; 12], 12)).unwrap());
+    let mut texts = HashMap::from([(ids[0], vec![1; 12]), (ids[1], vec![2; 12])]);
     let mut ended = Vec::new();
     while !scheduler.is_idle() {
-        scheduler.admit();
-        let step = scheduler.schedule();
-        let outputs = run(&scheduler, &step, &mut cache)?;
-        let events = scheduler.accept(&step, outputs).into_iter();
+        let batch = scheduler.schedule();
+        let outputs = run(&mut texts, &batch, &mut cache)?;
+        let events = scheduler.accept(&batch, outputs).tokens.into_iter();
         ended.extend(
             events
                 .filter(|event| event.finish.is_some())

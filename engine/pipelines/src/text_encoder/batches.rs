@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use super::{
     super::{
-        DecoderSpec, PipelineError, decoder_graph::DecoderError, limits::ModelLimits,
-        spec::EncoderSpec,
+        DecoderSpec, ModelLimits, PipelineError, decoder_graph::DecoderError, spec::EncoderSpec,
     },
     EncodeError,
 };

@@ -1,52 +1,53 @@
-//! Adapters of a model that generates: loaded and unloaded between steps, while requests run.
+//! Low-rank adapters of a generating model: loaded and unloaded between steps, while requests run.
 
-use super::{Adapter, LoraError, LoraManager, PipelineModel, TextGenerator};
-use crate::lora::AdapterFiles;
+use super::TextGenerator;
+use crate::{Adapter, AdapterFiles, LoraError, LoraManager};
 
 impl TextGenerator {
-    /// The adapters, if the model has room for them.
+    /// The loaded adapters; `None` where the model has no room for any.
     pub fn lora_manager(&self) -> Option<&LoraManager> {
-        self.model.lora_manager()
+        self.model().lora_manager()
     }
 
     /// The adapter of a name, for requests.
     ///
     /// # Errors
     ///
-    /// If none of that name is loaded.
+    /// If no adapter of that name is loaded.
     pub fn adapter(&self, name: &str) -> Result<Adapter, LoraError> {
         self.lora_manager().ok_or(LoraError::Disabled)?.get(name)
     }
 
-    /// Loads an adapter under a name, from which on requests can have it.
+    /// Loads an adapter under a name, after which requests can use it.
     ///
     /// # Errors
     ///
-    /// If the name is taken, there is no room, the adapter does not fit the model, or the device fails;
-    /// [`LoraError::status`] is what MAX calls it. Then it is as if it was never asked for.
+    /// If the name is taken, no slot is free, the adapter does not fit the model, or the device fails;
+    /// [`LoraError::status`] is MAX's name for it. Then nothing has changed.
     pub fn load_adapter(&mut self, name: &str, files: &AdapterFiles) -> Result<(), LoraError> {
-        // Loaded anew, it may be another: nothing that an earlier one left in the cache is its own.
-        let number = self.scheduler.new_cache_salt();
-        let is_used = |slot| self.scheduler.uses_adapter(slot);
-        self.model.load_adapter(name, files, number, is_used)
+        // An adapter that is loaded again may be another one: it shares no pages with its forerunner.
+        let salt = self.scheduler.new_cache_salt();
+        let in_use = |slot| self.scheduler.uses_adapter(slot);
+        self.runner.model.load_adapter(name, files, salt, &in_use)?;
+        Ok(())
     }
 
-    /// Unloads an adapter: no new request can have it. Those that have it go on with it, and its place
-    /// is free when the last of them has ended.
+    /// Unloads an adapter: no new request can use it. Requests that have it keep it, and its slot is
+    /// free when the last of them has ended.
     ///
     /// # Errors
     ///
-    /// If none of that name is loaded.
+    /// If no adapter of that name is loaded.
     pub fn unload_adapter(&mut self, name: &str) -> Result<(), LoraError> {
-        self.model.unload_adapter(name)
+        self.runner.model.unload_adapter(name)
     }
 
-    /// Refuses an adapter that was unloaded since it was named.
+    /// Refuses an adapter that was unloaded since it was looked up.
     pub(super) fn check_adapter(&self, adapter: Adapter) -> Result<(), LoraError> {
         let loras = self.lora_manager().ok_or(LoraError::Disabled)?;
-        loras
-            .is_loaded(adapter)
-            .then_some(())
-            .ok_or(LoraError::Unloaded)
+        match loras.is_loaded(adapter) {
+            true => Ok(()),
+            false => Err(LoraError::Unloaded),
+        }
     }
 }

@@ -7,64 +7,62 @@ use std::{
 
 use super::TextGenerator;
 use crate::{
-    PipelineError, SamplingParams,
-    log_probabilities::TokenScore,
-    model_files::ModelFiles,
-    request::{FinishReason, Request, RequestId},
-    scheduler::SampledToken,
-    stoppable_text::StoppableText,
+    FinishReason, PipelineError, PrefillProgress, Request, RequestId, SampledToken, SamplingParams,
+    TokenScore, stoppable_text::StoppableText,
 };
 
-/// The text of a request.
+/// The text of a running request.
+#[derive(Debug)]
 pub(super) struct Stream {
     text: StoppableText,
-    /// It may generate nothing: what is drawn is only a by-product of the prompt's scores.
+    /// No token was asked for: what is sampled is a by-product of the prompt's log-probabilities.
     empty: bool,
 }
 
-impl std::fmt::Debug for Stream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Stream { text, empty } = self;
-        f.debug_struct("Stream")
-            .field("stopped", &text.stopped)
-            .field("empty", empty)
-            .finish_non_exhaustive()
-    }
-}
-
-/// What a step brought a request.
+/// What a step brought one request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextEvent {
     /// The request.
     pub id: RequestId,
-    /// The token drawn; `None` if it only ended the text.
+    /// The sampled token; `None` if the event only ends the text.
     pub token: Option<u32>,
-    /// The text that is certain with it: empty while a character or a stop string is incomplete.
+    /// The text that is certain with it: empty while a character or a possible stop string is
+    /// incomplete.
     pub text: String,
-    /// How likely the token was, if that is wanted.
+    /// The token's log-probability, where it is wanted.
     pub score: Option<TokenScore>,
-    /// With the first event, if they are wanted: how likely the prompt's tokens were, from the second on.
+    /// With the first event, where they are wanted: the log-probabilities of the prompt's tokens, from
+    /// the second on.
     pub prompt_scores: Vec<TokenScore>,
-    /// Why the text ended here.
+    /// Why the text ended with this event, if it did.
     pub finish: Option<FinishReason>,
 }
 
-/// What one generation may do.
+/// What a step brought all requests.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TextEvents {
+    /// The prompts that were computed further, but not to their end.
+    pub prefill: Vec<PrefillProgress>,
+    /// Tokens and texts, those of one request in order.
+    pub texts: Vec<TextEvent>,
+}
+
+/// How one text is generated.
 #[derive(Clone, Debug, Default)]
 pub struct GenerateOptions {
-    /// How tokens are drawn.
+    /// How tokens are sampled.
     pub sampling: SamplingParams,
-    /// Most tokens to generate; `None`: until the context is full.
+    /// The largest number of tokens to generate; `None`: until the context is full.
     pub max_new_tokens: Option<usize>,
-    /// Texts that end it; they are not part of it.
+    /// Strings that end the text; they are not part of it.
     pub stop: Vec<String>,
-    /// Go on after tokens that end a text.
+    /// Continue after tokens that end a text.
     pub ignore_eos: bool,
-    /// The name of the adapter that changes the model; `None`: none does.
+    /// The name of the low-rank adapter to apply.
     pub adapter: Option<String>,
 }
 
-/// What was generated.
+/// A generated text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generation {
     /// The tokens, without the one that ended the text.
@@ -73,9 +71,9 @@ pub struct Generation {
     pub text: String,
     /// Why it ended.
     pub finish_reason: FinishReason,
-    /// How likely the tokens were, if that is wanted.
+    /// The tokens' log-probabilities, where they are wanted.
     pub scores: Vec<TokenScore>,
-    /// How likely the prompt's tokens were, from the second on, if that is wanted.
+    /// The log-probabilities of the prompt's tokens, from the second on, where they are wanted.
     pub prompt_scores: Vec<TokenScore>,
     /// Bytes of the text that were handed out.
     shown: usize,
@@ -95,7 +93,7 @@ impl Default for Generation {
 }
 
 impl Generation {
-    /// Takes in an event; true if it is the last.
+    /// Appends an event; true if it is the last one.
     fn take(&mut self, event: TextEvent) -> bool {
         self.tokens.extend(event.token);
         self.text.push_str(&event.text);
@@ -109,22 +107,20 @@ impl Generation {
 }
 
 impl TextGenerator {
-    /// Queues a prompt whose text [`Self::next_events`] will bring.
+    /// Queues a prompt; [`Self::next_events`] brings its text.
     ///
     /// # Errors
     ///
     /// As [`Self::add`].
     pub fn add_request(
         &mut self,
-        files: &ModelFiles,
         prompt: &[u32],
         options: &GenerateOptions,
     ) -> Result<RequestId, PipelineError> {
-        let max_length = self.model.limits().max_length as usize;
-        let stop_tokens: Vec<u32> = if options.ignore_eos {
-            Vec::new()
-        } else {
-            files.stop_tokens.iter().copied().collect()
+        let max_length = self.limits().max_length as usize;
+        let stop_tokens = match options.ignore_eos {
+            true => Vec::new(),
+            false => self.text.stop_tokens().iter().copied().collect(),
         };
         let adapter = options.adapter.as_deref();
         let adapter = adapter.map(|name| self.adapter(name)).transpose()?;
@@ -135,11 +131,7 @@ impl TextGenerator {
             stop_tokens,
             adapter,
         })?;
-        let detokenizer = files.tokenizer.as_ref().ok().map(|tokenizer| {
-            let mut detokenizer = tokenizer.detokenizer(true);
-            detokenizer.skip(prompt);
-            detokenizer
-        });
+        let detokenizer = self.text.detokenizer(prompt);
         let stream = Stream {
             text: StoppableText::new(detokenizer, options.stop.clone()),
             empty: options.max_new_tokens == Some(0),
@@ -148,47 +140,64 @@ impl TextGenerator {
         Ok(id)
     }
 
-    /// Runs one step for all requests and returns what it brought: events of one request in order,
+    /// Runs one step for all requests and returns what it brought: the events of one request in order,
     /// the last of them with its end. Empty once all have ended.
     ///
     /// # Errors
     ///
     /// As [`Self::step`].
-    pub async fn next_events(&mut self) -> Result<Vec<TextEvent>, PipelineError> {
+    pub async fn next_events(&mut self) -> Result<TextEvents, PipelineError> {
         if !self.pending.is_empty() {
-            return Ok(std::mem::take(&mut self.pending));
+            let texts = std::mem::take(&mut self.pending);
+            let prefill = Vec::new();
+            return Ok(TextEvents { prefill, texts });
         }
         self.run_events().await
     }
 
-    async fn run_events(&mut self) -> Result<Vec<TextEvent>, PipelineError> {
-        let drawn = self.step().await?;
-        let mut events: Vec<TextEvent> = Vec::with_capacity(drawn.len());
-        for drawn in drawn {
-            // Steps go on behind a stop string.
-            let ended = |event: &TextEvent| event.id == drawn.id && event.finish.is_some();
-            if !events.iter().any(ended) {
-                let event = self.event(drawn);
-                events.push(event);
-            }
-        }
-        Ok(events)
+    /// [`Self::next_events`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::next_events`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn next_events_blocking(&mut self) -> Result<TextEvents, PipelineError> {
+        pollster::block_on(self.next_events())
     }
 
-    /// What a token is to its request's text.
-    fn event(&mut self, drawn: SampledToken) -> TextEvent {
+    async fn run_events(&mut self) -> Result<TextEvents, PipelineError> {
+        let step = self.step().await?;
+        let mut texts: Vec<TextEvent> = Vec::with_capacity(step.tokens.len());
+        for sampled in step.tokens {
+            // The steps of a batch go on behind a stop string.
+            let ended = |event: &TextEvent| event.id == sampled.id && event.finish.is_some();
+            if !texts.iter().any(ended) {
+                let event = self.event(sampled);
+                texts.push(event);
+            }
+        }
+        let prefill = step.prefill;
+        Ok(TextEvents { prefill, texts })
+    }
+
+    /// The event of a sampled token.
+    fn event(&mut self, sampled: SampledToken) -> TextEvent {
+        let ends = matches!(
+            sampled.finish,
+            Some(FinishReason::Stop | FinishReason::NonFinite)
+        );
         let mut event = TextEvent {
-            id: drawn.id,
-            token: Some(drawn.token).filter(|_| drawn.finish != Some(FinishReason::Stop)),
+            id: sampled.id,
+            token: Some(sampled.token).filter(|_| !ends),
             text: String::new(),
-            score: drawn.score,
-            prompt_scores: drawn.prompt_scores,
-            finish: drawn.finish,
+            score: sampled.score,
+            prompt_scores: sampled.prompt_scores,
+            finish: sampled.finish,
         };
-        let Some(stream) = self.streams.get_mut(&drawn.id) else {
+        let Some(stream) = self.streams.get_mut(&sampled.id) else {
             return event;
         };
-        if stream.empty {
+        if stream.empty && event.finish != Some(FinishReason::NonFinite) {
             event.token = None;
             event.finish = Some(FinishReason::Length);
         }
@@ -202,110 +211,35 @@ impl TextGenerator {
         }
         if event.finish.is_some() {
             event.text.push_str(&stream.text.finish());
-            self.cancel(drawn.id);
+            self.cancel(sampled.id);
         }
         event
     }
 
+    /// Ends a request and returns the rest of its text: what was held back because a character or a stop
+    /// string could have followed.
+    pub fn finish_text(&mut self, id: RequestId) -> String {
+        let stream = self.streams.get_mut(&id);
+        let rest = stream.map(|stream| stream.text.finish());
+        self.cancel(id);
+        rest.unwrap_or_default()
+    }
+
     /// Generates for one prompt and hands out its text as it comes: one piece a token, which is
-    /// empty while a character or a stop string is incomplete. `on_text` may break off.
+    /// empty while a character or a stop string is incomplete. `on_text` may end it.
     ///
     /// # Errors
     ///
     /// As [`Self::generate_many`].
     pub async fn generate(
         &mut self,
-        files: &ModelFiles,
         prompt: &[u32],
         options: &GenerateOptions,
         mut on_text: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Generation, PipelineError> {
         let requests = [(prompt, options)];
-        let mut generations = self
-            .generate_many(files, &requests, |_, text| on_text(text))
-            .await?;
-        Ok(generations.pop().unwrap_or_default())
-    }
-
-    /// Generates for many prompts at once, each with its own options, and hands out their texts with
-    /// the prompt's number as they come. `on_text` may break off a prompt's. What it returns is in
-    /// the order of the prompts, and the same as of each alone.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::add`] and [`Self::step`]; then none of them runs on.
-    pub async fn generate_many(
-        &mut self,
-        files: &ModelFiles,
-        requests: &[(&[u32], &GenerateOptions)],
-        mut on_text: impl FnMut(usize, &str) -> ControlFlow<()>,
-    ) -> Result<Vec<Generation>, PipelineError> {
-        let mut generations = vec![Generation::default(); requests.len()];
-        // The requests that run, with their numbers.
-        let mut running = HashMap::new();
-        let mut broken_off = HashSet::new();
-        let mut failed = None;
-        for (number, (prompt, options)) in requests.iter().enumerate() {
-            match self.add_request(files, prompt, options) {
-                // Nothing is wanted of the model.
-                Ok(id)
-                    if options.max_new_tokens == Some(0) && !options.sampling.scores_prompt() =>
-                {
-                    self.cancel(id);
-                }
-                Ok(id) => {
-                    running.insert(id, number);
-                }
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
-            }
-        }
-        while !running.is_empty() && failed.is_none() {
-            let events = match self.run_events().await {
-                Ok(events) => events,
-                Err(error) => {
-                    failed = Some(error);
-                    break;
-                }
-            };
-            for event in events {
-                let Some(number) = running.get(&event.id).copied() else {
-                    // Steps go on behind what was broken off; the rest is another's.
-                    if !broken_off.contains(&event.id) {
-                        self.pending.push(event);
-                    }
-                    continue;
-                };
-                let (id, generation) = (event.id, &mut generations[number]);
-                let shown = event.token.is_some() || !event.text.is_empty();
-                let finish = generation.take(event);
-                if shown && on_text(number, &generation.text[generation.shown..]).is_break() {
-                    generation.finish_reason = FinishReason::Cancelled;
-                    let rest = self.streams.get_mut(&id).map(|stream| stream.text.finish());
-                    generation.text.push_str(&rest.unwrap_or_default());
-                    self.cancel(id);
-                    running.remove(&id);
-                    broken_off.insert(id);
-                } else if finish {
-                    running.remove(&id);
-                }
-                generation.shown = generation.text.len();
-            }
-            if self.scheduler.is_idle() {
-                break;
-            }
-        }
-        match failed {
-            None => Ok(generations),
-            Some(error) => {
-                for id in running.into_keys() {
-                    self.cancel(id);
-                }
-                Err(error)
-            }
-        }
+        let generations = self.generate_many(&requests, |_, text| on_text(text));
+        Ok(generations.await?.pop().unwrap_or_default())
     }
 
     /// [`Self::generate`], blocking the thread.
@@ -316,11 +250,109 @@ impl TextGenerator {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn generate_blocking(
         &mut self,
-        files: &ModelFiles,
         prompt: &[u32],
         options: &GenerateOptions,
         on_text: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<Generation, PipelineError> {
-        pollster::block_on(self.generate(files, prompt, options, on_text))
+        pollster::block_on(self.generate(prompt, options, on_text))
+    }
+
+    /// Generates for many prompts at once, each with its own options, and hands out their texts with
+    /// the prompt's number as they come. `on_text` may end a prompt's text. The generations are in the
+    /// order of the prompts, and each is the same as if it were generated alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::add`] and [`Self::step`], and [`PipelineError::NotFinite`] if a text ended so; then
+    /// none of the prompts runs on.
+    pub async fn generate_many(
+        &mut self,
+        requests: &[(&[u32], &GenerateOptions)],
+        mut on_text: impl FnMut(usize, &str) -> ControlFlow<()>,
+    ) -> Result<Vec<Generation>, PipelineError> {
+        let mut many = Many::new(requests.len());
+        let result = self.run_many(requests, &mut many, &mut on_text).await;
+        // On an error none of them runs on; else none is left.
+        for id in many.running.into_keys() {
+            self.cancel(id);
+        }
+        result.map(|()| many.generations)
+    }
+
+    async fn run_many(
+        &mut self,
+        requests: &[(&[u32], &GenerateOptions)],
+        many: &mut Many,
+        on_text: &mut impl FnMut(usize, &str) -> ControlFlow<()>,
+    ) -> Result<(), PipelineError> {
+        for (number, (prompt, options)) in requests.iter().enumerate() {
+            let id = self.add_request(prompt, options)?;
+            if options.max_new_tokens == Some(0) && !options.sampling.scores_prompt() {
+                // Nothing is wanted of the model.
+                self.cancel(id);
+            } else {
+                many.running.insert(id, number);
+            }
+        }
+        while !many.running.is_empty() {
+            for event in self.run_events().await?.texts {
+                self.take_event(event, many, on_text)?;
+            }
+            if self.scheduler.is_idle() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an event to its generation; one of another request waits for [`Self::next_events`].
+    fn take_event(
+        &mut self,
+        event: TextEvent,
+        many: &mut Many,
+        on_text: &mut impl FnMut(usize, &str) -> ControlFlow<()>,
+    ) -> Result<(), PipelineError> {
+        let Some(number) = many.running.get(&event.id).copied() else {
+            // The steps of a batch go on behind a text that was ended here.
+            if !many.ended.contains(&event.id) {
+                self.pending.push(event);
+            }
+            return Ok(());
+        };
+        if event.finish == Some(FinishReason::NonFinite) {
+            return Err(PipelineError::NotFinite);
+        }
+        let (id, generation) = (event.id, &mut many.generations[number]);
+        let shown = event.token.is_some() || !event.text.is_empty();
+        let finish = generation.take(event);
+        if shown && on_text(number, &generation.text[generation.shown..]).is_break() {
+            generation.finish_reason = FinishReason::Cancelled;
+            generation.text.push_str(&self.finish_text(id));
+            many.running.remove(&id);
+            many.ended.insert(id);
+        } else if finish {
+            many.running.remove(&id);
+        }
+        generation.shown = generation.text.len();
+        Ok(())
+    }
+}
+
+/// The state of [`TextGenerator::generate_many`].
+struct Many {
+    generations: Vec<Generation>,
+    /// The requests that run, with their numbers.
+    running: HashMap<RequestId, usize>,
+    /// The requests that `on_text` ended.
+    ended: HashSet<RequestId>,
+}
+
+impl Many {
+    fn new(count: usize) -> Many {
+        Many {
+            generations: vec![Generation::default(); count],
+            running: HashMap::new(),
+            ended: HashSet::new(),
+        }
     }
 }

@@ -1,0 +1,137 @@
+//! Batches: what one step of the scheduler runs.
+
+use std::sync::Arc;
+
+use super::{Adapter, RequestId, SamplingParams};
+
+/// What one step runs, complete in itself: tokens, positions, pages, adapters and sampling settings
+/// of every sequence that takes part.
+///
+/// Batches are ragged: each sequence brings as many tokens as it has to offer, so that prefill,
+/// chunked prefill, decode and any mix of them are one case.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    /// The sequences' parts, in the order of their tokens.
+    pub sequences: Vec<BatchSequence>,
+    /// Decode steps to run before anything is read back. More than 1 only where every part is one
+    /// token after which one is sampled.
+    pub steps: usize,
+}
+
+/// One sequence's part of a [`Batch`]: tokens that follow what its KV cache holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct BatchSequence {
+    /// The request that the sequence belongs to.
+    pub id: RequestId,
+    /// The sequence's row in the page table and in the sampler's state, below `max_batch`. It keeps
+    /// the row while it runs: layers with a sliding window keep their keys and values by it.
+    pub slot: u32,
+    /// The position of the first token.
+    pub start: u32,
+    /// The tokens, at least one.
+    pub tokens: Vec<u32>,
+    /// The sequence's block table: the pages of its KV cache in the order of the positions, enough
+    /// for all tokens of the batch's steps.
+    pub pages: Vec<u32>,
+    /// The low-rank adapter of the request.
+    pub adapter: Option<Adapter>,
+    /// How many of the last tokens need logits: 0 within a prompt, 1 at its end and in decode, all
+    /// where the prompt's log-probabilities are wanted.
+    pub logit_rows: usize,
+    /// True if a token is sampled from the last token's logits.
+    pub samples: bool,
+    /// The token that follows the last one, where it is known already.
+    pub following: Option<u32>,
+    /// How tokens are sampled.
+    pub sampling: Arc<SamplingParams>,
+    /// All tokens of the sequence so far, with its first part that needs logits: what penalties
+    /// count. `None` where nothing counts them.
+    pub history: Option<TokenHistory>,
+}
+
+/// The tokens of a sequence that the sampler's penalties count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenHistory {
+    /// Prompt and generated tokens.
+    pub tokens: Vec<u32>,
+    /// How many of them are the prompt's.
+    pub prompt_tokens: usize,
+}
+
+impl Batch {
+    /// True if nothing runs.
+    pub fn is_empty(&self) -> bool {
+        self.sequences.is_empty()
+    }
+
+    /// The number of tokens that go through the model in the first step.
+    pub fn tokens(&self) -> usize {
+        self.sequences.iter().map(|part| part.tokens.len()).sum()
+    }
+
+    /// The number of tokens whose logits are computed in each step.
+    pub fn logit_rows(&self) -> usize {
+        self.sequences.iter().map(|part| part.logit_rows).sum()
+    }
+}
+
+impl BatchSequence {
+    /// A part without a request: tokens from position `start` on, with the logits of the last one.
+    pub fn new(slot: u32, start: u32, tokens: &[u32], pages: &[u32]) -> BatchSequence {
+        BatchSequence {
+            slot,
+            start,
+            tokens: tokens.to_vec(),
+            pages: pages.to_vec(),
+            logit_rows: 1,
+            ..BatchSequence::default()
+        }
+    }
+
+    /// The same part with the logits of so many of its last tokens.
+    #[must_use]
+    pub fn with_logit_rows(self, rows: usize) -> BatchSequence {
+        let logit_rows = rows.min(self.tokens.len());
+        BatchSequence { logit_rows, ..self }
+    }
+
+    /// The tokens with logits: each one's position and, where it is known, the token that follows.
+    pub fn logit_positions(&self) -> impl Iterator<Item = (u32, Option<u32>)> + '_ {
+        let first = self.tokens.len() - self.logit_rows.min(self.tokens.len());
+        (first..self.tokens.len()).map(move |at| {
+            let following = self.tokens.get(at + 1).copied().or(self.following);
+            (self.start + at as u32, following)
+        })
+    }
+}
+
+/// What a step computed for one sequence of a [`Batch`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SequenceOutput {
+    /// The sampled tokens, one a step; none if the part does not sample.
+    pub tokens: Vec<u32>,
+    /// Their log-probabilities, where they are wanted.
+    pub scores: Vec<super::TokenScore>,
+    /// The log-probabilities of the prompt's tokens that follow the part's, where they are wanted.
+    pub prompt_scores: Vec<super::TokenScore>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logit_positions_are_the_last_ones_with_the_tokens_that_follow() {
+        let part = BatchSequence::new(2, 5, &[7, 8, 9], &[4]);
+        let positions = |part: &BatchSequence| part.logit_positions().collect::<Vec<_>>();
+        assert_eq!(positions(&part), [(7, None)]);
+        let scored = BatchSequence {
+            following: Some(3),
+            ..part.with_logit_rows(9)
+        };
+        assert_eq!(
+            positions(&scored),
+            [(5, Some(8)), (6, Some(9)), (7, Some(3))]
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! One step of the decoder: checks its inputs, writes them and runs the program.
+
+use wisp_session::Tensor;
+
+use super::DecoderModel;
+use crate::{ModelInputs, ModelOutputs, PipelineError, ReturnHiddenStates};
+
+/// Inputs that seldom change from step to step, as they stand on the device: equal ones are not
+/// written again. (Tokens and positions are not among them: the sampler writes over those.)
+#[derive(Debug, Default)]
+pub(super) struct WrittenInputs {
+    logit_rows: Option<Tensor>,
+    page_table: Option<Tensor>,
+    adapters: Option<Tensor>,
+}
+
+/// True if all words of a tensor that is in host memory hold; what is on the device is bounded by the
+/// kernels.
+fn all_words(tensor: &Tensor, holds: impl Fn(u64) -> bool) -> bool {
+    let mut words = tensor.as_u32().unwrap_or_default().iter();
+    words.all(|word| holds(u64::from(*word)))
+}
+
+impl DecoderModel {
+    /// Refuses tokens outside the vocabulary and indices outside the model's memory.
+    fn check(&self, inputs: &ModelInputs) -> Result<(), PipelineError> {
+        let (limits, vocab_size) = (&self.limits, self.spec.vocab_size);
+        let mut tokens = inputs.tokens.as_u32().unwrap_or_default().iter();
+        if let Some(token) = tokens.find(|token| u64::from(**token) >= vocab_size) {
+            let token = *token;
+            return Err(PipelineError::UnknownToken { token, vocab_size });
+        }
+        let &[count] = inputs.tokens.shape() else {
+            return Err(PipelineError::Batch);
+        };
+        let mut index = inputs.index.as_u32().unwrap_or_default().chunks_exact(2);
+        let sound = inputs.index.shape() == [count, 2]
+            && index.all(|at| {
+                u64::from(at[0]) < limits.max_batch && u64::from(at[1]) < limits.max_length
+            })
+            && all_words(&inputs.logit_rows, |row| row < count)
+            && inputs.page_table.shape() == [limits.max_batch, limits.pages_per_sequence()]
+            && all_words(&inputs.page_table, |page| page < limits.total_pages())
+            && inputs.adapters.shape() == [limits.max_batch]
+            && all_words(&inputs.adapters, |adapter| adapter <= limits.max_num_loras);
+        sound.then_some(()).ok_or(PipelineError::Batch)
+    }
+
+    /// Writes the inputs that differ from what the device has.
+    async fn write(&mut self, inputs: &ModelInputs) -> Result<(), PipelineError> {
+        self.decoder.write_tensor("tokens", &inputs.tokens).await?;
+        self.decoder.write_tensor("index", &inputs.index).await?;
+        let written = &mut self.written;
+        let mut seldom = vec![
+            ("logit_rows", &inputs.logit_rows, &mut written.logit_rows),
+            ("page_table", &inputs.page_table, &mut written.page_table),
+        ];
+        if self.limits.max_num_loras > 0 {
+            seldom.push(("adapters", &inputs.adapters, &mut written.adapters));
+        }
+        for (name, tensor, last) in seldom {
+            if last.as_ref() != Some(tensor) {
+                self.decoder.write_tensor(name, tensor).await?;
+                *last = Some(tensor.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one step.
+    pub(super) async fn run(
+        &mut self,
+        inputs: &ModelInputs,
+    ) -> Result<ModelOutputs, PipelineError> {
+        self.check(inputs)?;
+        self.write(inputs).await?;
+        let dims = self.decoder.dims(&self.sizes(inputs))?;
+        self.decoder.run(&dims)?;
+        let output = |name| self.decoder.output_on_device(name, &dims);
+        let hidden_states = match self.limits.return_hidden_states {
+            ReturnHiddenStates::None => None,
+            ReturnHiddenStates::Last => {
+                Some(self.last_rows(inputs, output("hidden_states")?).await?)
+            }
+            _ => Some(output("hidden_states")?),
+        };
+        Ok(ModelOutputs {
+            logits: output("logits")?,
+            logit_offsets: inputs.logit_offsets.clone(),
+            hidden_states,
+        })
+    }
+
+    fn sizes(&self, inputs: &ModelInputs) -> Vec<(&'static str, u64)> {
+        let len = |tensor: &Tensor| tensor.shape().first().copied().unwrap_or(0);
+        let mut sizes = vec![
+            ("tokens", len(&inputs.tokens)),
+            ("batch", self.limits.max_batch),
+            ("max_pages", self.limits.pages_per_sequence()),
+            ("logit_rows", len(&inputs.logit_rows)),
+            ("pages", self.limits.total_pages()),
+        ];
+        sizes.extend(self.rings.iter().flat_map(|rings| rings.dims(&self.limits)));
+        sizes
+    }
+
+    /// Of hidden states `[logit_rows, hidden]` the last row of each sequence, in host memory.
+    async fn last_rows(
+        &self,
+        inputs: &ModelInputs,
+        states: Tensor,
+    ) -> Result<Tensor, PipelineError> {
+        let width = self.spec.hidden_size as usize;
+        let states = states.to_host().await?;
+        let states = states.as_f32().unwrap_or_default();
+        let mut last = Vec::with_capacity(inputs.sequences() * width);
+        for ends in inputs.logit_offsets.windows(2) {
+            let row = (ends[1] > ends[0]).then(|| ends[1] as usize - 1);
+            let row = row.and_then(|row| states.get(row * width..(row + 1) * width));
+            last.extend_from_slice(row.ok_or(PipelineError::Batch)?);
+        }
+        let shape = [inputs.sequences() as u64, width as u64];
+        Tensor::f32(&shape, &last).ok_or(PipelineError::Batch)
+    }
+}

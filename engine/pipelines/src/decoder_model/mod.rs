@@ -1,0 +1,247 @@
+//! The built-in decoder on a device.
+
+mod execute;
+mod fit;
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+use wisp_compiler::Footprint;
+use wisp_graph::Graph;
+use wisp_session::{CompiledModel, InferenceSession, InitOptions, Model};
+use wisp_types::{BoxFuture, Capabilities};
+use wisp_weights::{Views, WeightSource};
+
+use crate::{
+    Adapter, AdapterFiles, CheckpointModel, DecoderSpec, LoraError, LoraManager, ModelFiles,
+    ModelInputs, ModelLimits, ModelOutputs, PipelineError, PipelineModel, SamplingBuffers,
+    SupportedEncoding,
+    decoder_graph::{self, DecoderLayout},
+    sampler,
+    spec::TensorNames,
+    window_rings::WindowRings,
+};
+use execute::WrittenInputs;
+
+/// A decoder on a device, ready to run ragged batches.
+#[derive(Debug)]
+pub struct DecoderModel {
+    spec: DecoderSpec,
+    limits: ModelLimits,
+    rings: Option<WindowRings>,
+    decoder: Model,
+    /// The inputs that seldom change, as they stand on the device.
+    written: WrittenInputs,
+    /// The loaded adapters, where the model has room for any.
+    loras: Option<LoraManager>,
+    /// The checkpoint's `config.json`.
+    config: Option<Value>,
+    /// The encoding of the weights.
+    encoding: Option<SupportedEncoding>,
+}
+
+impl DecoderModel {
+    /// What the decoder is made of.
+    pub fn spec(&self) -> &DecoderSpec {
+        &self.spec
+    }
+
+    /// The rings of the layers with a sliding window; `None` where these keep whole texts.
+    pub fn rings(&self) -> Option<WindowRings> {
+        self.rings
+    }
+
+    /// The decoder's program on its device.
+    pub fn decoder(&self) -> &Model {
+        &self.decoder
+    }
+}
+
+impl CheckpointModel for DecoderModel {
+    async fn load(
+        session: &InferenceSession,
+        files: &ModelFiles,
+        limits: ModelLimits,
+        progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
+    ) -> Result<DecoderModel, PipelineError> {
+        let spec = files.model_spec.decoder()?.clone();
+        let capabilities = &session.device().info().capabilities;
+        let limits = fit::fit(capabilities, &spec, limits)?;
+        let rings = WindowRings::of(&spec, &limits);
+        let mut weights = Views::new(&files.checkpoint);
+        let graph = graph(&spec, files.model_spec.names, &mut weights, limits)?;
+        let compiled = session.compile(&graph)?;
+        let needs = footprint(&compiled, capabilities, &spec, limits, rings)?;
+        let limits = fit::fit_memory(&spec, limits, rings, needs)?;
+        let options = InitOptions {
+            max_dims: max_dims(limits, rings),
+            progress,
+            ..Default::default()
+        };
+        let decoder = session.init(&compiled, &weights, options).await?;
+        if let Some(rings) = rings {
+            decoder.write("window_table", &rings.table(&limits))?;
+        }
+        let layout = limits.lora();
+        Ok(DecoderModel {
+            spec,
+            limits,
+            rings,
+            decoder,
+            written: WrittenInputs::default(),
+            loras: layout.map(|layout| LoraManager::new(&files.model_spec, layout)),
+            config: files.huggingface_config.clone(),
+            encoding: SupportedEncoding::of(&files.checkpoint),
+        })
+    }
+
+    fn estimate_memory(
+        target: &Capabilities,
+        files: &ModelFiles,
+        limits: ModelLimits,
+    ) -> Result<Footprint, PipelineError> {
+        let spec = files.model_spec.decoder()?;
+        let limits = fit::fit(target, spec, limits)?;
+        let mut weights = Views::new(&files.checkpoint);
+        let decoder = compile(target, spec, files.model_spec.names, &mut weights, limits)?;
+        let rings = WindowRings::of(spec, &limits);
+        footprint(&decoder, target, spec, limits, rings)
+    }
+
+    fn encoding(&self) -> Option<SupportedEncoding> {
+        self.encoding
+    }
+
+    fn huggingface_config(&self) -> Option<&Value> {
+        self.config.as_ref()
+    }
+}
+
+impl PipelineModel for DecoderModel {
+    fn limits(&self) -> &ModelLimits {
+        &self.limits
+    }
+
+    fn vocab_size(&self) -> u64 {
+        self.spec.vocab_size
+    }
+
+    fn execute<'a>(
+        &'a mut self,
+        inputs: &'a ModelInputs,
+    ) -> BoxFuture<'a, Result<ModelOutputs, PipelineError>> {
+        Box::pin(self.run(inputs))
+    }
+
+    fn sampling_buffers(&self) -> SamplingBuffers {
+        let buffer = |name| self.decoder.buffer(name).ok().cloned();
+        SamplingBuffers {
+            logits: buffer("logits"),
+            tokens: buffer("tokens"),
+            index: buffer("index"),
+        }
+    }
+
+    fn lora_manager(&self) -> Option<&LoraManager> {
+        self.loras.as_ref()
+    }
+
+    fn load_adapter(
+        &mut self,
+        name: &str,
+        files: &AdapterFiles,
+        cache_salt: u64,
+        in_use: &dyn Fn(u32) -> bool,
+    ) -> Result<Adapter, LoraError> {
+        let loras = self.loras.as_mut().ok_or(LoraError::Disabled)?;
+        let adapter = Adapter {
+            slot: loras.place(name, in_use)?,
+            number: cache_salt,
+        };
+        loras.load(&self.decoder, name, files, adapter)?;
+        Ok(adapter)
+    }
+
+    fn unload_adapter(&mut self, name: &str) -> Result<(), LoraError> {
+        let nonexistent = || LoraError::Nonexistent {
+            name: name.into(),
+            loaded: Vec::new(),
+        };
+        self.loras.as_mut().ok_or_else(nonexistent)?.unload(name)
+    }
+}
+
+/// The largest sizes of the symbolic dimensions of a decoder or encoder, but for those of rings.
+pub(crate) fn base_dims(limits: ModelLimits) -> HashMap<String, u64> {
+    HashMap::from([
+        ("tokens".to_string(), limits.max_step_tokens),
+        ("batch".to_string(), limits.max_batch),
+        ("max_pages".to_string(), limits.pages_per_sequence()),
+        ("logit_rows".to_string(), limits.max_logit_rows),
+        ("pages".to_string(), limits.total_pages()),
+    ])
+}
+
+/// The largest sizes of a decoder's symbolic dimensions.
+fn max_dims(limits: ModelLimits, rings: Option<WindowRings>) -> HashMap<String, u64> {
+    let own = rings.iter().flat_map(|rings| rings.dims(&limits));
+    let own = own.map(|(name, size)| (name.to_string(), size));
+    base_dims(limits).into_iter().chain(own).collect()
+}
+
+/// Bytes that the decoder and its sampler take together.
+fn footprint(
+    decoder: &CompiledModel,
+    target: &Capabilities,
+    spec: &DecoderSpec,
+    limits: ModelLimits,
+    rings: Option<WindowRings>,
+) -> Result<Footprint, PipelineError> {
+    let decoder = decoder.program().footprint(&max_dims(limits, rings), &[]);
+    let sampler = sampler::footprint(target, spec.vocab_size, limits)?;
+    Ok(decoder.and(sampler))
+}
+
+/// The graphs that a decoder runs: its own and the sampler's.
+pub(crate) fn graphs(
+    target: &Capabilities,
+    spec: &DecoderSpec,
+    names: &TensorNames,
+    weights: &dyn WeightSource,
+    limits: ModelLimits,
+) -> Result<Vec<Graph>, PipelineError> {
+    let limits = fit::fit(target, spec, limits)?;
+    let decoder = graph(spec, names, &mut Views::new(weights), limits)?;
+    Ok(vec![decoder, sampler::build(spec.vocab_size)?])
+}
+
+/// The graph of a checkpoint's decoder or encoder. Names, shapes and encodings of the tensors are read,
+/// not the weights.
+pub(crate) fn graph(
+    spec: &DecoderSpec,
+    names: &TensorNames,
+    weights: &mut Views<'_>,
+    limits: ModelLimits,
+) -> Result<Graph, PipelineError> {
+    let layout = DecoderLayout {
+        page_size: limits.page_size,
+        max_length: limits.max_length,
+        lora: limits.lora(),
+        cache_format: limits.cache_format,
+        rings: WindowRings::of(spec, &limits),
+        hidden_states: limits.return_hidden_states,
+    };
+    Ok(decoder_graph::build(spec, names, weights, layout)?)
+}
+
+/// Compiles a checkpoint's decoder or encoder.
+pub(crate) fn compile(
+    target: &Capabilities,
+    spec: &DecoderSpec,
+    names: &TensorNames,
+    weights: &mut Views<'_>,
+    limits: ModelLimits,
+) -> Result<CompiledModel, PipelineError> {
+    let graph = graph(spec, names, weights, limits)?;
+    Ok(InferenceSession::compile_for(&graph, target)?)
+}

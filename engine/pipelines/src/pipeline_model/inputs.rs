@@ -1,0 +1,241 @@
+//! What a model is given and what it returns.
+
+use wisp_device::Buffer;
+use wisp_session::Tensor;
+
+use crate::{Batch, ModelLimits, PipelineError};
+
+/// The inputs of one step, all of them `u32`: in host memory, or on the device where an earlier
+/// step left them.
+#[derive(Clone, Debug)]
+pub struct ModelInputs {
+    /// `[tokens]`: the tokens of all sequences, one sequence after the other.
+    pub tokens: Tensor,
+    /// `[tokens, 2]`: the slot and the position of each token.
+    pub index: Tensor,
+    /// `[logit_rows]`: which of the tokens need logits.
+    pub logit_rows: Tensor,
+    /// `[max_batch, pages_per_sequence]`: the block table of each slot. Rows of slots that do not take
+    /// part, and entries beyond a sequence's pages, are 0.
+    pub page_table: Tensor,
+    /// `[max_batch]`: the adapter of each slot, counted from 1; 0 is none.
+    pub adapters: Tensor,
+    /// `[sequences + 1]`: where the tokens of each sequence begin, and where the last one's end.
+    pub row_offsets: Vec<u32>,
+    /// `[sequences + 1]`: the same for the logit rows.
+    pub logit_offsets: Vec<u32>,
+}
+
+/// The tokens that follow a step: one for each sequence, in the order of the batch.
+#[derive(Clone, Debug)]
+pub struct NextTokens {
+    /// `u32 [sequences]`.
+    pub tokens: Tensor,
+    /// `u32 [sequences, 2]`: slot and position of each; `None` where the positions are those after the
+    /// last ones of the previous inputs, which are in host memory.
+    pub index: Option<Tensor>,
+}
+
+impl NextTokens {
+    /// Tokens in host memory.
+    pub fn new(tokens: &[u32]) -> NextTokens {
+        NextTokens {
+            tokens: words(&[tokens.len()], tokens),
+            index: None,
+        }
+    }
+}
+
+/// What a model computed for a batch. The tensors may be the model's own memory, which its next step
+/// overwrites.
+#[derive(Clone, Debug)]
+pub struct ModelOutputs {
+    /// `f32 [logit_rows, vocab_size]`.
+    pub logits: Tensor,
+    /// `[sequences + 1]`: which rows of the logits belong to which sequence.
+    pub logit_offsets: Vec<u32>,
+    /// As [`ReturnHiddenStates`](crate::ReturnHiddenStates) says.
+    pub hidden_states: Option<Tensor>,
+}
+
+/// Device memory that a model shares with the sampler, which then works in place. What is `None` is
+/// copied between them.
+#[derive(Clone, Debug, Default)]
+pub struct SamplingBuffers {
+    /// Where [`ModelOutputs::logits`] stand.
+    pub logits: Option<Buffer>,
+    /// Where the model reads [`ModelInputs::tokens`].
+    pub tokens: Option<Buffer>,
+    /// Where the model reads [`ModelInputs::index`].
+    pub index: Option<Buffer>,
+}
+
+/// A tensor of `u32` in host memory. The shape is the caller's own.
+fn words(shape: &[usize], words: &[u32]) -> Tensor {
+    let shape: Vec<u64> = shape.iter().map(|size| *size as u64).collect();
+    // PROOF: every caller derives the shape from the number of words.
+    Tensor::u32(&shape, words).expect("as many words as the shape has")
+}
+
+impl ModelInputs {
+    /// The inputs of a batch for a model of these limits.
+    ///
+    /// # Errors
+    ///
+    /// [`PipelineError::Batch`] if a sequence has a slot beyond `max_batch`, more pages than fit a row
+    /// of the page table, no tokens, or positions beyond 32 bits.
+    pub fn new(batch: &Batch, limits: &ModelLimits) -> Result<ModelInputs, PipelineError> {
+        let (slots, stride) = (
+            limits.max_batch as usize,
+            limits.pages_per_sequence() as usize,
+        );
+        let (mut tokens, mut index, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        let mut page_table = vec![0; slots * stride];
+        let mut adapters = vec![0; slots];
+        let (mut row_offsets, mut logit_offsets) = (vec![0], vec![0]);
+        for part in &batch.sequences {
+            let slot = part.slot as usize;
+            let end = part.start as usize + part.tokens.len();
+            let fits = slot < slots && part.pages.len() <= stride && u32::try_from(end).is_ok();
+            if !fits || part.tokens.is_empty() {
+                return Err(PipelineError::Batch);
+            }
+            tokens.extend(&part.tokens);
+            index.extend((part.start..end as u32).flat_map(|at| [part.slot, at]));
+            let logits = part.logit_rows.min(part.tokens.len());
+            rows.extend((tokens.len() - logits..tokens.len()).map(|row| row as u32));
+            page_table[slot * stride..][..part.pages.len()].copy_from_slice(&part.pages);
+            adapters[slot] = part.adapter.map_or(0, |adapter| adapter.slot + 1);
+            row_offsets.push(tokens.len() as u32);
+            logit_offsets.push(rows.len() as u32);
+        }
+        Ok(ModelInputs {
+            tokens: words(&[tokens.len()], &tokens),
+            index: words(&[tokens.len(), 2], &index),
+            logit_rows: words(&[rows.len()], &rows),
+            page_table: words(&[slots, stride], &page_table),
+            adapters: words(&[slots], &adapters),
+            row_offsets,
+            logit_offsets,
+        })
+    }
+
+    /// The number of sequences.
+    pub fn sequences(&self) -> usize {
+        self.row_offsets.len().saturating_sub(1)
+    }
+
+    /// The inputs of the step that follows: one token for each sequence, each with its logits.
+    ///
+    /// # Errors
+    ///
+    /// [`PipelineError::Batch`] if there are more or fewer tokens than sequences, or the positions are
+    /// neither given nor in host memory.
+    pub fn followed_by(self, next: &NextTokens) -> Result<ModelInputs, PipelineError> {
+        let sequences = self.sequences();
+        if next.tokens.shape() != [sequences as u64] {
+            return Err(PipelineError::Batch);
+        }
+        let index = match &next.index {
+            Some(index) => index.clone(),
+            None => self.positions_after()?,
+        };
+        let rows: Vec<u32> = (0..sequences as u32).collect();
+        let offsets: Vec<u32> = (0..=sequences as u32).collect();
+        Ok(ModelInputs {
+            tokens: next.tokens.clone(),
+            index,
+            logit_rows: words(&[sequences], &rows),
+            row_offsets: offsets.clone(),
+            logit_offsets: offsets,
+            ..self
+        })
+    }
+
+    /// The position after the last token of each sequence: `[sequences, 2]`.
+    fn positions_after(&self) -> Result<Tensor, PipelineError> {
+        let index = self.index.as_u32().ok_or(PipelineError::Batch)?;
+        let mut after = Vec::with_capacity(2 * self.sequences());
+        for end in &self.row_offsets[1..] {
+            let last = (*end as usize).checked_sub(1).ok_or(PipelineError::Batch)?;
+            let [slot, at] = [index[2 * last], index[2 * last + 1]];
+            after.extend([slot, at.checked_add(1).ok_or(PipelineError::Batch)?]);
+        }
+        Ok(words(&[self.sequences(), 2], &after))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BatchSequence;
+
+    fn limits() -> ModelLimits {
+        ModelLimits {
+            max_batch: 3,
+            max_length: 6,
+            page_size: 3,
+            ..ModelLimits::default()
+        }
+    }
+
+    fn batch() -> Batch {
+        let sequences = vec![
+            BatchSequence::new(2, 3, &[7, 8, 9], &[4, 3]).with_logit_rows(2),
+            BatchSequence::new(0, 0, &[1], &[5]).with_logit_rows(9),
+        ];
+        Batch {
+            sequences,
+            steps: 1,
+        }
+    }
+
+    #[test]
+    fn sequences_of_a_batch_follow_one_another() {
+        let inputs = ModelInputs::new(&batch(), &limits()).unwrap();
+        let of = |tensor: &Tensor| tensor.as_u32().unwrap().to_vec();
+        assert_eq!(of(&inputs.tokens), [7, 8, 9, 1]);
+        assert_eq!(of(&inputs.index), [2, 3, 2, 4, 2, 5, 0, 0]);
+        assert_eq!(of(&inputs.logit_rows), [1, 2, 3]);
+        assert_eq!(of(&inputs.page_table), [5, 0, 0, 0, 4, 3]);
+        assert_eq!(
+            (inputs.row_offsets, inputs.logit_offsets),
+            (vec![0, 3, 4], vec![0, 2, 3])
+        );
+    }
+
+    #[test]
+    fn next_inputs_have_one_token_a_sequence_at_the_position_after_it() {
+        let inputs = ModelInputs::new(&batch(), &limits()).unwrap();
+        let next = inputs
+            .clone()
+            .followed_by(&NextTokens::new(&[40, 50]))
+            .unwrap();
+        assert_eq!(next.index.as_u32(), Some(&[2, 6, 0, 1][..]));
+        assert_eq!(next.logit_rows.as_u32(), Some(&[0, 1][..]));
+        assert_eq!(next.page_table, inputs.page_table);
+        let wrong = inputs.followed_by(&NextTokens::new(&[40]));
+        assert!(matches!(wrong, Err(PipelineError::Batch)));
+    }
+
+    #[test]
+    fn parts_that_do_not_fit_the_limits_are_refused() {
+        let wrong = [
+            BatchSequence::new(3, 0, &[1], &[0]),
+            BatchSequence::new(0, 0, &[], &[0]),
+            BatchSequence::new(0, 0, &[1], &[0, 1, 2]),
+            BatchSequence::new(0, u32::MAX, &[1, 2], &[0]),
+        ];
+        for part in wrong {
+            let sequences = vec![part];
+            let made = ModelInputs::new(
+                &Batch {
+                    sequences,
+                    steps: 1,
+                },
+                &limits(),
+            );
+            assert!(matches!(made, Err(PipelineError::Batch)));
+        }
+    }
+}

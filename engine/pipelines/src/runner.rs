@@ -1,0 +1,113 @@
+//! The runner: takes batches to a model and its sampler.
+
+use wisp_session::InferenceSession;
+
+use super::{
+    ModelOutputs, PipelineError, PipelineModel,
+    batch::{Batch, SequenceOutput},
+    log_probabilities::TokenScore,
+    sampler::Sampler,
+};
+
+/// Runs the batches of a scheduler on any [`PipelineModel`], and samples their tokens on the device.
+#[derive(Debug)]
+pub(crate) struct Runner {
+    pub(crate) model: Box<dyn PipelineModel>,
+    sampler: Sampler,
+}
+
+impl Runner {
+    /// A runner of a loaded model.
+    ///
+    /// # Errors
+    ///
+    /// If the device has no memory left for the sampler.
+    pub(crate) async fn new(
+        session: &InferenceSession,
+        model: Box<dyn PipelineModel>,
+    ) -> Result<Runner, PipelineError> {
+        let (vocab, limits) = (model.vocab_size(), *model.limits());
+        let sampler = Sampler::load(session, vocab, limits, model.sampling_buffers()).await?;
+        Ok(Runner { model, sampler })
+    }
+
+    /// Kernel calls of one sampled token beside the model's own.
+    pub(crate) fn sampler_dispatches(&self) -> usize {
+        self.sampler.model().dispatches_per_run()
+    }
+
+    /// Runs a batch without sampling.
+    ///
+    /// # Errors
+    ///
+    /// If the batch does not fit the model, or the device fails.
+    pub(crate) async fn execute(&mut self, batch: &Batch) -> Result<ModelOutputs, PipelineError> {
+        let inputs = self.model.prepare_initial_token_inputs(batch)?;
+        self.model.execute(&inputs).await
+    }
+
+    /// Runs all steps of a batch, whose sampled tokens feed the next step on the device, and reads the
+    /// tokens back: an output for each of the batch's sequences.
+    ///
+    /// # Errors
+    ///
+    /// If the batch does not fit the model, or the device fails.
+    pub(crate) async fn run(
+        &mut self,
+        batch: &Batch,
+    ) -> Result<Vec<SequenceOutput>, PipelineError> {
+        let settings = self.sampler.begin(batch)?;
+        let mut inputs = self.model.prepare_initial_token_inputs(batch)?;
+        for step in 0..batch.steps.max(1) {
+            if step > 0 {
+                let next = self.sampler.next_tokens(settings.len() as u64)?;
+                inputs = self.model.prepare_next_token_inputs(&next, inputs)?;
+            }
+            let outputs = self.model.execute(&inputs).await?;
+            if !settings.is_empty() {
+                self.sampler.sample(&outputs.logits).await?;
+            }
+        }
+        if settings.is_empty() {
+            // A part of a prompt: nothing is read, but cancelling must not wait for parts ahead of time.
+            self.sampler
+                .model()
+                .device()
+                .finish()
+                .await
+                .map_err(wisp_session::SessionError::from)?;
+        }
+        let (tokens, scores) = self.sampler.read(&settings, batch.steps.max(1)).await?;
+        Ok(outputs_of(batch, &tokens, &scores))
+    }
+}
+
+/// Sorts what was sampled, `[steps, logit_rows]`, by the batch's sequences.
+fn outputs_of(batch: &Batch, tokens: &[u32], scores: &[Option<TokenScore>]) -> Vec<SequenceOutput> {
+    let rows = batch.logit_rows();
+    let mut first = 0;
+    let mut outputs = Vec::with_capacity(batch.sequences.len());
+    for part in &batch.sequences {
+        let mut output = SequenceOutput::default();
+        for (row, (_, following)) in part.logit_positions().enumerate() {
+            if following.is_some() {
+                output
+                    .prompt_scores
+                    .extend(scores.get(first + row).cloned().flatten());
+            } else if part.samples {
+                let steps = (0..batch.steps.max(1)).map(|step| step * rows + first + row);
+                output.tokens = steps
+                    .clone()
+                    .filter_map(|at| tokens.get(at))
+                    .copied()
+                    .collect();
+                output.scores = steps
+                    .filter_map(|at| scores.get(at).cloned().flatten())
+                    .collect();
+            }
+        }
+        first += part.logit_rows;
+        outputs.push(output);
+    }
+    outputs
+}

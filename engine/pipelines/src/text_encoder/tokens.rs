@@ -1,0 +1,92 @@
+//! From texts to the tokens that an encoder takes.
+
+use super::EncodeError;
+use crate::{
+    ModelFiles, PipelineError, TextProcessor,
+    model_files::sentence_transformers::SentenceTransformer,
+};
+
+/// A text's tokens as an encoder takes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenizedText {
+    /// The tokens, special ones included.
+    pub tokens: Vec<u32>,
+    /// How many tokens were cut from the end of the text, because the model's files limit its length.
+    pub cut: usize,
+}
+
+/// The tokenizer of an encoder with what its files say about texts: their longest length, and whether
+/// they are made lower-case.
+#[derive(Clone, Debug)]
+pub struct EncoderTokenizer {
+    text: TextProcessor,
+    settings: SentenceTransformer,
+    max_positions: u64,
+}
+
+impl EncoderTokenizer {
+    /// The tokenizer of a checkpoint.
+    pub fn of(files: &ModelFiles) -> EncoderTokenizer {
+        EncoderTokenizer {
+            text: TextProcessor::of(files),
+            settings: files.sentence_transformer.clone(),
+            max_positions: files.model_spec.spec.max_positions,
+        }
+    }
+
+    /// How the model's files say that embeddings are made.
+    pub(super) fn settings(&self) -> &SentenceTransformer {
+        &self.settings
+    }
+
+    /// A text's tokens, with the special ones that the tokenizer adds, cut to the length that the
+    /// model's files ask for (as sentence-transformers does). Special tokens at the end stay.
+    ///
+    /// # Errors
+    ///
+    /// If there is no tokenizer, or it has no token for a part of the text.
+    pub fn tokenize(&self, text: &str) -> Result<TokenizedText, PipelineError> {
+        let tokenizer = self.text.tokenizer().map_err(|error| match error {
+            PipelineError::NoTokenizer { model, problem } => {
+                EncodeError::NoTokenizer { model, problem }.into()
+            }
+            other => other,
+        })?;
+        let text = match self.settings.lowercases {
+            true => &text.to_lowercase(),
+            false => text,
+        };
+        let mut tokens = tokenizer.encode(text, true, true)?;
+        let most = self.settings.max_length;
+        let most = most.map(|most| most.min(self.max_positions) as usize);
+        let cut = most.map_or(0, |most| tokens.len().saturating_sub(most));
+        if cut > 0 {
+            let bare = tokenizer.encode(text, false, true)?;
+            let end = end_of(&tokens, &bare);
+            tokens.drain(end.saturating_sub(cut)..end);
+        }
+        Ok(TokenizedText { tokens, cut })
+    }
+}
+
+/// Where a text ends within its tokens with special ones around them; the end of the tokens if they
+/// differ in more than that.
+fn end_of(tokens: &[u32], bare: &[u32]) -> usize {
+    let found = match bare.len() {
+        0 => None,
+        len => tokens.windows(len).position(|part| part == bare),
+    };
+    found.map_or(tokens.len(), |start| start + bare.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn special_tokens_at_the_end_are_not_part_of_the_text() {
+        assert_eq!(end_of(&[9, 1, 2, 8], &[1, 2]), 3);
+        assert_eq!(end_of(&[9, 8], &[]), 2);
+        assert_eq!(end_of(&[9, 1, 2, 8], &[2, 1]), 4);
+    }
+}

@@ -1,0 +1,60 @@
+//! The logits of whole texts.
+
+use super::TextGenerator;
+use crate::{Adapter, Batch, BatchSequence, PipelineError, RequestError};
+
+impl TextGenerator {
+    /// The logits of every position of a text, `[tokens, vocab_size]`: `chunk` is called with the rows
+    /// of the tokens that went through the model together, in order.
+    ///
+    /// # Errors
+    ///
+    /// If requests run, the text does not fit the context, the adapter is not loaded any more, a logit
+    /// is not finite, or the device fails.
+    pub async fn logits(
+        &mut self,
+        tokens: &[u32],
+        adapter: Option<Adapter>,
+        mut chunk: impl FnMut(&[f32]),
+    ) -> Result<(), PipelineError> {
+        let limits = *self.limits();
+        let max_length = limits.longest_sequence() as usize;
+        if tokens.is_empty() {
+            return Err(RequestError::Empty.into());
+        }
+        if tokens.len() > max_length {
+            let tokens = tokens.len();
+            return Err(RequestError::TooLong { tokens, max_length }.into());
+        }
+        if !self.is_idle() {
+            return Err(PipelineError::Busy);
+        }
+        if let Some(adapter) = adapter {
+            self.check_adapter(adapter)?;
+        }
+        // The text is written to the first pages, whatever these hold.
+        self.scheduler.forget_prefixes();
+        let pages = limits.pages_per_sequence().min(limits.total_pages()) as u32;
+        let pages: Vec<u32> = (0..pages).collect();
+        let len = limits.max_logit_rows.min(limits.max_step_tokens).max(1) as usize;
+        let mut start = 0;
+        for part in tokens.chunks(len) {
+            let sequence = BatchSequence {
+                adapter,
+                ..BatchSequence::new(0, start, part, &pages).with_logit_rows(part.len())
+            };
+            let batch = Batch {
+                sequences: vec![sequence],
+                steps: 1,
+            };
+            let logits = self.runner.execute(&batch).await?.logits.to_host().await?;
+            let logits = logits.as_f32().unwrap_or_default();
+            if logits.iter().any(|logit| !logit.is_finite()) {
+                return Err(PipelineError::NotFinite);
+            }
+            chunk(logits);
+            start += part.len() as u32;
+        }
+        Ok(())
+    }
+}
