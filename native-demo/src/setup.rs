@@ -11,7 +11,7 @@ use wisp_engine::{
     device::{Device, DeviceInfo},
     files::DiskCache,
     pipelines::{
-        ModelFiles, ModelLimits, PipelineConfig, PipelineError, PipelineModel, SamplingParams,
+        CheckpointModel, ModelFiles, ModelLimits, PipelineConfig, PipelineError, SamplingParams,
         TextEncoder,
         huggingface_repo::{OnTransfer, Transfer},
         model_files,

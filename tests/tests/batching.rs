@@ -69,7 +69,7 @@ fn run(generator: &mut TextGenerator, requests: &[Request]) -> Vec<Vec<u32>> {
         .collect();
     let mut tokens = vec![Vec::new(); ids.len()];
     for _ in 0..1000 {
-        for event in pollster::block_on(generator.step()).unwrap() {
+        for event in pollster::block_on(generator.step()).unwrap().tokens {
             let at = ids
                 .iter()
                 .position(|id| *id == event.id)

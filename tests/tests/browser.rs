@@ -26,8 +26,8 @@ fn write_encoder(folder: &Path) {
     let texts = ["the cat", "A kitten is sleeping.", "runs"];
     let mut encoder = TextEncoder::load_blocking(&session, &files, limits).unwrap();
     let options = EncodeOptions::default();
-    let embeddings = encoder.encode_blocking(&files, &texts, options).unwrap();
-    let tokens = texts.map(|text| TextEncoder::tokenize(&files, text).unwrap().tokens);
+    let embeddings = encoder.encode_blocking(&texts, options).unwrap().vectors;
+    let tokens = texts.map(|text| encoder.tokenizer().tokenize(text).unwrap().tokens);
     assert_ne!(embeddings[0], embeddings[2]);
     let golden = json!({ "texts": texts, "tokens": tokens, "embeddings": embeddings });
     write_json(folder, "golden.json", &golden);

@@ -402,12 +402,10 @@ fn the_library_in_small_batches() {
             pooling: Some(Pooling::Mean),
             ..Default::default()
         };
-        let got = encoder.encode_blocking(&files, &texts, options).unwrap();
+        let got = encoder.encode_blocking(&texts, options).unwrap().vectors;
         assert_rows_close(&format!("{limits:?}"), &got, &expected);
         let long = "the ".repeat(12);
-        let error = encoder
-            .encode_blocking(&files, &[&long], options)
-            .unwrap_err();
+        let error = encoder.encode_blocking(&[&long], options).unwrap_err();
         assert!(error.to_string().contains("at most 12"), "{error}");
     }
 }

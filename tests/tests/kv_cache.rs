@@ -192,7 +192,7 @@ fn run_all(generator: &mut TextGenerator, requests: &[(Request, Option<usize>)])
         if generator.is_idle() {
             return drawn;
         }
-        for event in pollster::block_on(generator.step()).unwrap() {
+        for event in pollster::block_on(generator.step()).unwrap().tokens {
             let at = ids.iter().position(|id| *id == event.id).unwrap();
             drawn[at].push(event.token);
         }
@@ -329,7 +329,15 @@ fn fewer_pages_where_memory_is_short() {
     };
     let whole = load(TestDevice::Host, &inside(), limits);
     assert_eq!(whole.model().limits().total_pages(), 128);
-    let bytes = |generator: &TextGenerator| generator.model().decoder().device().allocated().0;
+    let bytes = |generator: &TextGenerator| {
+        generator
+            .decoder()
+            .unwrap()
+            .decoder()
+            .device()
+            .allocated()
+            .0
+    };
     let all = bytes(&whole);
     drop(whole);
     let spec = ModelFiles::open(&inside()).unwrap().model_spec.spec;

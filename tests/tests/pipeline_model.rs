@@ -1,12 +1,13 @@
-//! `PipelineModel`'s members, with the model inside: hidden states, logits and offsets of batches made
-//! by hand, and the inputs that follow them.
+//! The methods of `PipelineModel`, with the built-in model: hidden states, logits and offsets of batches
+//! made by hand, and the inputs that follow them.
 
 use wisp_engine::{
     pipelines::{
-        DecoderModel, ModelLimits, PipelineConfig, PipelineError, PipelineModel,
-        ReturnHiddenStates, ReturnLogits, SequenceInputs, SupportedEncoding, TextEncoder,
-        TokenInputs,
+        Batch, BatchSequence, CheckpointModel, DecoderModel, ModelInputs, ModelLimits, NextTokens,
+        PipelineConfig, PipelineError, PipelineModel, ReturnHiddenStates, ReturnLogits,
+        SupportedEncoding, TextEncoder,
     },
+    session::Tensor,
     weights::{WeightSource, encodings::dequantize},
 };
 use wisp_tests::{
@@ -33,22 +34,24 @@ fn load(place: TestDevice, limits: ModelLimits) -> DecoderModel {
     pollster::block_on(DecoderModel::load(&session(place), &files(), limits, None)).unwrap()
 }
 
-fn inputs(model: &DecoderModel, rows: usize) -> TokenInputs {
-    let batch = [
-        SequenceInputs {
-            slot: 2,
-            start: 0,
-            tokens: &FIRST,
-            pages: &[3, 9],
-        },
-        SequenceInputs {
-            slot: 0,
-            start: 0,
-            tokens: &SECOND,
-            pages: &[5],
-        },
-    ];
-    model.prepare_initial_token_inputs(&batch, rows)
+/// A batch of [`FIRST`] in slot 2 and [`SECOND`] in slot 0, each with the logits that the model's
+/// limits say where the last `rows` are asked for.
+fn inputs(model: &DecoderModel, rows: usize) -> ModelInputs {
+    let part = |slot, tokens: &[u32], pages: &[u32]| {
+        let rows = model.limits().return_logits.rows(tokens.len(), rows);
+        BatchSequence::new(slot, 0, tokens, pages).with_logit_rows(rows)
+    };
+    let batch = Batch {
+        sequences: vec![part(2, &FIRST, &[3, 9]), part(0, &SECOND, &[5])],
+        steps: 1,
+    };
+    model.prepare_initial_token_inputs(&batch).unwrap()
+}
+
+/// The numbers of a tensor.
+fn floats(tensor: &Tensor) -> Vec<f32> {
+    let tensor = pollster::block_on(tensor.to_host()).unwrap();
+    tensor.as_f32().unwrap().to_vec()
 }
 
 /// The RMS norm of rows, without its weight: `[rows, width]`.
@@ -90,7 +93,8 @@ fn hidden_states_are_those_of_the_stream(place: TestDevice) {
         let inputs = inputs(&model, 1);
         let outputs = pollster::block_on(model.execute(&inputs)).unwrap();
         assert_eq!(outputs.logit_offsets, [0, 1, 2]);
-        (outputs.hidden_states, outputs.logits)
+        let hidden_states = outputs.hidden_states.as_ref().map(floats);
+        (hidden_states, floats(&outputs.logits))
     };
     let (none, logits) = states(ReturnHiddenStates::None);
     assert_eq!(none, None);
@@ -134,23 +138,24 @@ fn logits_are_of_the_rows_asked_for(place: TestDevice) {
             },
         );
         let inputs = inputs(&model, rows);
-        pollster::block_on(model.execute(&inputs)).unwrap()
+        let outputs = pollster::block_on(model.execute(&inputs)).unwrap();
+        (outputs.logit_offsets, floats(&outputs.logits))
     };
-    let all = run(ReturnLogits::All, 0);
-    assert_eq!(all.logit_offsets, [0, 7, 10]);
-    let vocab = all.logits.len() / 10;
-    let rows = |range: std::ops::Range<usize>| &all.logits[range.start * vocab..range.end * vocab];
-    let last = run(ReturnLogits::LastToken, 5);
-    assert_eq!(last.logit_offsets, [0, 1, 2]);
+    let (offsets, all) = run(ReturnLogits::All, 0);
+    assert_eq!(offsets, [0, 7, 10]);
+    let vocab = all.len() / 10;
+    let rows = |range: std::ops::Range<usize>| &all[range.start * vocab..range.end * vocab];
+    let (offsets, last) = run(ReturnLogits::LastToken, 5);
+    assert_eq!(offsets, [0, 1, 2]);
     assert_close(
-        &last.logits,
+        &last,
         &[rows(6..7), rows(9..10)].concat(),
         "the last token's",
     );
-    let some = run(ReturnLogits::Variable, 4);
-    assert_eq!(some.logit_offsets, [0, 4, 7]);
+    let (offsets, some) = run(ReturnLogits::Variable, 4);
+    assert_eq!(offsets, [0, 4, 7]);
     assert_close(
-        &some.logits,
+        &some,
         &[rows(3..7), rows(7..10)].concat(),
         "the last four tokens'",
     );
@@ -164,25 +169,28 @@ fn a_batch_goes_on(place: TestDevice) {
     pollster::block_on(model.execute(&step)).unwrap();
     let mut outputs = None;
     for tokens in &next {
-        step = model.prepare_next_token_inputs(tokens, &step).unwrap();
+        let tokens = NextTokens::new(tokens);
+        step = model.prepare_next_token_inputs(&tokens, step).unwrap();
         outputs = Some(pollster::block_on(model.execute(&step)).unwrap());
     }
-    let wrong = model.prepare_next_token_inputs(&[1], &step);
+    let wrong = model.prepare_next_token_inputs(&NextTokens::new(&[1]), step);
     assert!(matches!(wrong, Err(PipelineError::Batch)));
     let whole = |tokens: &[u32], column: usize| {
         let tokens = [tokens, &[next[0][column], next[1][column]]].concat();
         let mut model = load(place, limits());
-        let part = SequenceInputs {
-            slot: 1,
-            start: 0,
-            tokens: &tokens,
-            pages: &[0, 1],
+        let batch = Batch {
+            sequences: vec![BatchSequence::new(1, 0, &tokens, &[0, 1])],
+            steps: 1,
         };
-        let inputs = model.prepare_initial_token_inputs(&[part], 1);
-        pollster::block_on(model.execute(&inputs)).unwrap().logits
+        let inputs = model.prepare_initial_token_inputs(&batch).unwrap();
+        floats(&pollster::block_on(model.execute(&inputs)).unwrap().logits)
     };
     let expected = [whole(&FIRST, 0), whole(&SECOND, 1)].concat();
-    assert_close(&outputs.unwrap().logits, &expected, "the last step's");
+    assert_close(
+        &floats(&outputs.unwrap().logits),
+        &expected,
+        "the last step's",
+    );
 }
 
 #[test]

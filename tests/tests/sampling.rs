@@ -5,7 +5,8 @@ use std::{collections::HashMap, ops::ControlFlow};
 
 use proptest::prelude::*;
 use wisp_engine::pipelines::{
-    DecoderModel, ModelLimits, PipelineError, PipelineModel, Request, SamplingParams, TokenInputs,
+    Batch, BatchSequence, CheckpointModel, DecoderModel, ModelLimits, PipelineError, PipelineModel,
+    Request, SamplingParams,
     text_generation::{GenerateOptions, Generation, TextGenerator},
 };
 use wisp_tests::{
@@ -55,7 +56,7 @@ fn generate(
 ) -> Generation {
     let on_text = |_: &str| ControlFlow::Continue(());
     generator
-        .generate_blocking(&files(), prompt, options, on_text)
+        .generate_blocking(prompt, options, on_text)
         .unwrap()
 }
 
@@ -65,14 +66,14 @@ fn many(generator: &mut TextGenerator, all: &[(Vec<u32>, GenerateOptions)]) -> V
         .map(|(prompt, options)| (&prompt[..], options))
         .collect();
     let go = |_: usize, _: &str| ControlFlow::Continue(());
-    pollster::block_on(generator.generate_many(&files(), &requests, go)).unwrap()
+    pollster::block_on(generator.generate_many(&requests, go)).unwrap()
 }
 
 /// The logits of all positions, `[tokens, vocab]`.
 fn logits(generator: &mut TextGenerator, tokens: &[u32]) -> Vec<Vec<f32>> {
     let mut rows = Vec::new();
     let take = |piece: &[f32]| rows.extend(piece.chunks(VOCAB).map(<[f32]>::to_vec));
-    pollster::block_on(generator.logits(tokens, take)).unwrap();
+    pollster::block_on(generator.logits(tokens, None, take)).unwrap();
     rows
 }
 
@@ -287,20 +288,23 @@ fn compute_log_probabilities(place: TestDevice) {
             .unwrap();
         // Two sequences: all rows of the first, the last of the second.
         let (a, b) = (prompt(1, 6), prompt(2, 4));
-        let index = (0..6).map(|at| [0, at]).chain((0..4).map(|at| [2, at]));
         let pages = limits().pages_per_sequence() as u32;
-        let inputs = TokenInputs {
-            tokens: [&a[..], &b].concat(),
-            index: index.collect(),
-            logit_rows: vec![0, 1, 2, 3, 4, 5, 9],
-            page_table: (0..4 * pages).collect(),
-            adapters: Vec::new(),
+        let pages = |slot| (slot * pages..(slot + 1) * pages).collect::<Vec<u32>>();
+        let batch = Batch {
+            sequences: vec![
+                BatchSequence::new(0, 0, &a, &pages(0)).with_logit_rows(6),
+                BatchSequence::new(2, 0, &b, &pages(2)),
+            ],
+            steps: 1,
         };
-        let logits = model.execute(&inputs).await.unwrap().logits;
+        let inputs = model.prepare_initial_token_inputs(&batch).unwrap();
+        let outputs = model.execute(&inputs).await.unwrap();
+        let logits = outputs.logits.to_host().await.unwrap();
+        let logits = logits.as_f32().unwrap();
         let rows: Vec<Vec<f64>> = logits.chunks(VOCAB).map(log_softmax).collect();
         let next = [17, 400];
         let got = model
-            .compute_log_probabilities(&inputs, &next, &[3, 1], &[true, false])
+            .compute_log_probabilities(&inputs, &outputs, &next, &[3, 1], &[true, false])
             .await
             .unwrap();
         let first = got[0].as_ref().unwrap();
@@ -316,7 +320,7 @@ fn compute_log_probabilities(place: TestDevice) {
         assert!((f64::from(second.token_log_probabilities[0]) - rows[6][400]).abs() < 1e-3);
         // Nothing wanted, nothing told; what is missing or too much is refused.
         let none = model
-            .compute_log_probabilities(&inputs, &next, &[0, 0], &[false; 2])
+            .compute_log_probabilities(&inputs, &outputs, &next, &[0, 0], &[false; 2])
             .await;
         assert_eq!(none.unwrap(), [None, None]);
         for (next, top, echo) in [
@@ -327,7 +331,7 @@ fn compute_log_probabilities(place: TestDevice) {
         ] {
             assert!(
                 model
-                    .compute_log_probabilities(&inputs, next, &top, &echo)
+                    .compute_log_probabilities(&inputs, &outputs, next, &top, &echo)
                     .await
                     .is_err()
             );
@@ -391,7 +395,7 @@ fn texts_end_by_themselves() {
             false => ControlFlow::Continue(()),
         }
     };
-    let got = pollster::block_on(generator.generate_many(&files(), &requests, on_text)).unwrap();
+    let got = pollster::block_on(generator.generate_many(&requests, on_text)).unwrap();
     assert_eq!((&got[0], &got[3].tokens), (&whole, &whole.tokens));
     assert_eq!(texts[0], whole.text);
     assert_eq!(got[1].text, whole.text[..whole.text.find(&stop).unwrap()]);

@@ -11,7 +11,7 @@ use wasm_bindgen::prelude::*;
 use wisp_engine::{
     device::{Api, Device, DeviceInfo, DeviceSpec, FeatureLevel},
     pipelines::{
-        EncodeOptions, FinishReason, ModelFiles, ModelLimits, PipelineModel, RequestId,
+        CheckpointModel, EncodeOptions, FinishReason, ModelFiles, ModelLimits, RequestId,
         SamplingParams, TextEncoder,
         benchmark::{Workload, speed, warm_up},
         chat_template::Message,
@@ -363,7 +363,7 @@ impl Engine {
         let Runner::Generator(generator) = &mut self.runner else {
             return self.generator().map(|_| 0.0).map_err(JsValue::from);
         };
-        let id = generator.add_request(&self.files, prompt, &options.into());
+        let id = generator.add_request(prompt, &options.into());
         Ok(id.map_err(Failure::from)?.0 as f64)
     }
 
@@ -385,7 +385,7 @@ impl Engine {
         let generator = self.generator()?;
         let mut events = Vec::new();
         while events.is_empty() && !generator.is_idle() {
-            events = generator.next_events().await.map_err(Failure::from)?;
+            events = generator.next_events().await.map_err(Failure::from)?.texts;
         }
         let events = events.into_iter().map(|event| Event {
             id: event.id.0,
@@ -417,7 +417,7 @@ impl Engine {
             tokens.push(match input {
                 EmbedInput::Tokens(tokens) => tokens,
                 EmbedInput::Text(text) => {
-                    let tokenized = TextEncoder::tokenize(&self.files, &text);
+                    let tokenized = encoder.tokenizer().tokenize(&text);
                     tokenized.map_err(Failure::from)?.tokens
                 }
             });

@@ -82,7 +82,9 @@ pub use request::{FinishReason, Request, RequestError, RequestId};
 pub use sampling::{SamplingError, SamplingParams};
 pub use scheduler::{PrefillProgress, SampledToken, StepEvents};
 pub use spec::DecoderSpec;
-pub use text_encoder::{EncodeError, EncodeOptions, EncoderTokenizer, TextEncoder, TokenizedText};
+pub use text_encoder::{
+    Embeddings, EncodeError, EncodeOptions, EncoderTokenizer, TextEncoder, TokenizedText,
+};
 pub use text_generation::{GenerateOptions, Generation, TextEvent, TextEvents, TextGenerator};
 pub use text_processor::TextProcessor;
 #[cfg(not(target_arch = "wasm32"))]

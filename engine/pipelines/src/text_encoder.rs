@@ -45,6 +45,17 @@ impl Default for EncodeOptions {
     }
 }
 
+/// Embeddings of texts.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Embeddings {
+    /// `[texts][width]`.
+    pub vectors: Vec<Vec<f32>>,
+    /// How many tokens were cut from the end of each text, because the model's files limit its length.
+    pub cut: Vec<usize>,
+    /// The tokens of all texts together, special ones included.
+    pub tokens: usize,
+}
+
 /// An encoder on a device: it turns texts into hidden states or embeddings, many at once.
 ///
 /// Of the limits count `max_length` (tokens of a text), `max_batch` (texts at a time),
@@ -175,6 +186,43 @@ impl TextEncoder {
         options: EncodeOptions,
     ) -> Result<Vec<Vec<f32>>, PipelineError> {
         pollster::block_on(self.embed(texts, options))
+    }
+
+    /// An embedding of each text, by the encoder's own tokenizer.
+    ///
+    /// # Errors
+    ///
+    /// As [`EncoderTokenizer::tokenize`] and [`Self::embed`].
+    pub async fn encode<T: AsRef<str>>(
+        &mut self,
+        texts: &[T],
+        options: EncodeOptions,
+    ) -> Result<Embeddings, PipelineError> {
+        let texts = texts
+            .iter()
+            .map(|text| self.tokenizer.tokenize(text.as_ref()));
+        let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        let cut = texts.iter().map(|text| text.cut).collect();
+        let tokens: Vec<Vec<u32>> = texts.into_iter().map(|text| text.tokens).collect();
+        Ok(Embeddings {
+            vectors: self.embed(&tokens, options).await?,
+            tokens: tokens.iter().map(Vec::len).sum(),
+            cut,
+        })
+    }
+
+    /// [`Self::encode`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::encode`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn encode_blocking<T: AsRef<str>>(
+        &mut self,
+        texts: &[T],
+        options: EncodeOptions,
+    ) -> Result<Embeddings, PipelineError> {
+        pollster::block_on(self.encode(texts, options))
     }
 
     /// Runs texts that fit the limits as one ragged batch: all their tokens' hidden states.

@@ -167,7 +167,7 @@ impl Bench {
         if self.ops {
             return self.report_ops(&generator, self.ceilings(&settings)?);
         }
-        let profiler = generator.model().decoder().profiler();
+        let profiler = decoder(&generator)?.profiler();
         if let Some(mode) = &self.profiling {
             profiler.set(GpuProfiling::named(mode));
         }
@@ -186,9 +186,9 @@ impl Bench {
         let host_peak_bytes = host_peak_bytes();
         let ceilings = self.ceilings(&settings)?;
         let starts = Starts::measure(&settings, &files, limits)?;
-        let (weight_bytes, _) = products(generator.model().decoder().program());
+        let (weight_bytes, _) = products(decoder(&generator)?.program());
         // The output layer runs only for the prompt's last token.
-        let program = generator.model().decoder().program();
+        let program = decoder(&generator)?.program();
         let output: u64 = program
             .calls
             .iter()
@@ -213,7 +213,8 @@ impl Bench {
             decode,
             ceilings,
             weight_bytes_per_token: weight_bytes,
-            dispatches_per_token: generator.model().dispatches_per_token(),
+            dispatches_per_token: decoder(&generator)?.dispatches_per_run()
+                + generator.sampler_dispatches(),
             prefix_cache_hit_rate: caches.then(|| generator.prefix_hits().rate()),
             device_peak_bytes: device.allocated().1,
             host_peak_bytes,
@@ -235,7 +236,7 @@ impl Bench {
 
     /// Prints what the runs were timed at, and writes the trace.
     fn report_profile(&self, generator: &TextGenerator, ceilings: Ceilings) -> Result<()> {
-        let profile = pollster::block_on(generator.model().decoder().profiler().take())?;
+        let profile = pollster::block_on(decoder(generator)?.profiler().take())?;
         if let Some(path) = &self.trace {
             std::fs::write(path, profile.trace()).with_context(|| path.display().to_string())?;
         }
@@ -255,7 +256,7 @@ impl Bench {
 
     /// Measures each kind of call in decoding and in prefill.
     fn report_ops(&self, generator: &TextGenerator, ceilings: Ceilings) -> Result<()> {
-        let model = generator.model().decoder();
+        let model = decoder(generator)?;
         let program = model.program();
         let mut reports: Vec<(u32, OpReport)> = Vec::new();
         for tokens in [1, self.prompt_tokens.min(model.max_dims()["tokens"] as u32)] {
@@ -442,4 +443,12 @@ impl Report {
             mebibytes(self.device_peak_bytes)
         );
     }
+}
+
+/// The decoder's program on its device.
+fn decoder(generator: &TextGenerator) -> Result<&wisp_engine::session::Model> {
+    let decoder = generator.decoder();
+    Ok(decoder
+        .context("only built-in decoders can be measured")?
+        .decoder())
 }

@@ -45,13 +45,13 @@ impl Chat {
             .iter()
             .map(|text| Message::new("system", text))
             .collect();
-        files.chat_prompt(&[Message::new("user", "")])?;
+        files.text().chat_prompt(&[Message::new("user", "")])?;
         let mut engine = files.load(&settings, None)?;
-        options.adapter = engine.adapter(&self.adapter)?;
+        options.adapter = self.adapter.choose(&engine.generator)?;
         eprintln!(
             "{} on {}. /clear starts anew, /exit or Ctrl-D leaves, Ctrl-C ends an answer.",
             settings.name(),
-            engine.device()
+            engine.device
         );
         interrupt::catch();
         let mut editor = DefaultEditor::new()?;
@@ -74,7 +74,7 @@ impl Chat {
             // History is a convenience; a line that cannot be kept is no reason to stop.
             let _ = editor.add_history_entry(&line);
             messages.push(Message::new("user", &line));
-            match self.answer(&files, &mut engine, &options, &mut messages) {
+            match self.answer(&mut engine, &options, &mut messages) {
                 Ok(()) => {}
                 Err(error) => {
                     messages.pop();
@@ -88,13 +88,12 @@ impl Chat {
     /// Generates the next message, forgetting the oldest ones if the context is full.
     fn answer(
         &self,
-        files: &Files,
         engine: &mut Engine,
         options: &GenerateOptions,
         messages: &mut Vec<Message>,
     ) -> Result<()> {
         let max_length = engine.max_length() as usize;
-        let mut prompt = files.chat_prompt(messages)?;
+        let mut prompt = engine.generator.text().chat_prompt(messages)?;
         let first_turn = usize::from(
             messages
                 .first()
@@ -103,18 +102,20 @@ impl Chat {
         while prompt.len() + 64.min(max_length / 2) > max_length && messages.len() > first_turn + 2
         {
             messages.drain(first_turn..first_turn + 2);
-            prompt = files.chat_prompt(messages)?;
+            prompt = engine.generator.text().chat_prompt(messages)?;
         }
         let mut out = std::io::stdout().lock();
         let mut written = Ok(());
-        let generation = engine.generate(files, &prompt, options, |piece| {
-            written = write!(out, "{piece}").and_then(|()| out.flush());
-            if interrupt::happened() || written.is_err() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        })?;
+        let generation = engine
+            .generator
+            .generate_blocking(&prompt, options, |piece| {
+                written = write!(out, "{piece}").and_then(|()| out.flush());
+                if interrupt::happened() || written.is_err() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })?;
         written?;
         writeln!(out)?;
         messages.push(Message::new("assistant", generation.text.trim()));

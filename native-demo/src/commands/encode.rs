@@ -5,7 +5,9 @@ use std::io::Write;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use wisp_engine::pipelines::{EncodeOptions, ModelFiles, ModelLimits, Pooling, TextEncoder};
+use wisp_engine::pipelines::{
+    EncodeOptions, EncoderTokenizer, ModelFiles, ModelLimits, Pooling, TextEncoder,
+};
 
 use super::{TokenList, print_json};
 use crate::settings::{DEVICE, MODEL, Settings};
@@ -94,12 +96,13 @@ impl Encode {
         if self.text.is_empty() {
             return Ok(self.tokens.iter().map(|list| list.0.clone()).collect());
         }
+        let tokenizer = EncoderTokenizer::of(files);
         let mut texts = Vec::with_capacity(self.text.len());
         for (i, text) in (1..).zip(&self.text) {
             if text.trim().is_empty() {
                 bail!("text {i} is empty: there is nothing to encode");
             }
-            let tokenized = TextEncoder::tokenize(files, text)?;
+            let tokenized = tokenizer.tokenize(text)?;
             if tokenized.cut > 0 {
                 eprintln!(
                     "note: text {i} is cut to {} tokens, the most that the model's files allow; {} are left out",

@@ -122,7 +122,7 @@ impl Generate {
             max_new_tokens,
             stop: self.stop.clone(),
             ignore_eos: self.ignore_eos,
-            adapter: engine.adapter(&self.adapter)?,
+            adapter: self.adapter.choose(&engine.generator)?,
         };
         let start = Instant::now();
         let mut first = None;
@@ -136,17 +136,19 @@ impl Generate {
             out.flush()?;
         }
         let mut written = Ok(());
-        let generation = engine.generate(&files, &prompt, &options, |piece| {
-            first.get_or_insert_with(|| start.elapsed());
-            if !self.json && !piece.is_empty() {
-                written = write!(out, "{piece}").and_then(|()| out.flush());
-            }
-            if interrupt::happened() || written.is_err() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        })?;
+        let generation = engine
+            .generator
+            .generate_blocking(&prompt, &options, |piece| {
+                first.get_or_insert_with(|| start.elapsed());
+                if !self.json && !piece.is_empty() {
+                    written = write!(out, "{piece}").and_then(|()| out.flush());
+                }
+                if interrupt::happened() || written.is_err() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            })?;
         written?;
         let mut timings = timings(
             &prompt,
@@ -159,7 +161,7 @@ impl Generate {
             eprint!("\n{}", profile.table(None));
         }
         if settings.config.enable_prefix_caching {
-            timings.prefix_cache_hit_rate = engine.prefix_hit_rate();
+            timings.prefix_cache_hit_rate = Some(engine.generator.prefix_hits().rate());
         }
         if self.json {
             drop(out);
@@ -167,7 +169,7 @@ impl Generate {
             text.push_str(&generation.text);
             return print_json(&Report {
                 model: settings.name(),
-                device: engine.device(),
+                device: engine.device.clone(),
                 prompt_tokens: &prompt,
                 tokens: &generation.tokens,
                 text: &text,
@@ -186,7 +188,7 @@ impl Generate {
         eprintln!(
             "{} tokens on {}: first after {:.2} s, then {:.1} a second",
             generation.tokens.len(),
-            engine.device(),
+            engine.device,
             timings.first_token_seconds,
             timings.decode_tokens_per_second
         );
@@ -218,7 +220,7 @@ impl Generate {
         }
         let system = self.system.iter().map(|text| Message::new("system", text));
         let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
-        Ok(files.chat_prompt(&messages)?)
+        Ok(files.text().chat_prompt(&messages)?)
     }
 }
 

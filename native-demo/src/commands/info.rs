@@ -10,7 +10,7 @@ use wisp_engine::{
     compiler::Footprint,
     device::Capabilities,
     pipelines::{
-        DecoderModel, DecoderSpec, ModelFiles, ModelLimits, PipelineModel, SupportedEncoding,
+        CheckpointModel, DecoderModel, DecoderSpec, ModelFiles, ModelLimits, SupportedEncoding,
         TextEncoder, WeightsFormat, prepare, size,
     },
     weights::{Header, WeightSource},

@@ -40,7 +40,7 @@ impl Logits {
         let adapter = adapter.map(|name| generator.adapter(&name)).transpose()?;
         let vocab = files.model_spec.spec.vocab_size as usize;
         let mut bytes = Vec::with_capacity(tokens.len() * vocab * 4);
-        pollster::block_on(generator.adapted_logits(&tokens, adapter, |piece| {
+        pollster::block_on(generator.logits(&tokens, adapter, |piece| {
             bytes.extend(piece.iter().flat_map(|logit| logit.to_le_bytes()))
         }))?;
         let logits = TensorView::new(Dtype::F32, vec![tokens.len(), vocab], &bytes)?;

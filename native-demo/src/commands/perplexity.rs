@@ -74,7 +74,7 @@ impl Perplexity {
         for part in tokens.chunks(window.max(1)) {
             let input: Vec<u32> = bos.into_iter().chain(part.iter().copied()).collect();
             let mut targets = input[1..].iter();
-            pollster::block_on(generator.adapted_logits(&input, adapter, |piece| {
+            pollster::block_on(generator.logits(&input, adapter, |piece| {
                 for (row, target) in piece.chunks_exact(vocab).zip(&mut targets) {
                     sum -= log_probability(row, *target);
                     count += 1;

@@ -117,7 +117,7 @@ fn tokens(generator: &mut TextGenerator, sampling: SamplingParams) -> Vec<u32> {
         ..GenerateOptions::default()
     };
     let go = |_: &str| ControlFlow::Continue(());
-    let generation = generator.generate_blocking(&files(), &[1, 30, 7], &options, go);
+    let generation = generator.generate_blocking(&[1, 30, 7], &options, go);
     generation.unwrap().tokens
 }
 

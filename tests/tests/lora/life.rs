@@ -8,7 +8,7 @@ use super::*;
 /// Steps of all requests, whose tokens go to `got`.
 fn steps(generator: &mut TextGenerator, ids: &[RequestId], got: &mut [Vec<u32>], count: usize) {
     for _ in 0..count {
-        for event in pollster::block_on(generator.step()).unwrap() {
+        for event in pollster::block_on(generator.step()).unwrap().tokens {
             let at = ids.iter().position(|id| *id == event.id).unwrap();
             got[at].push(event.token);
         }

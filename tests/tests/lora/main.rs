@@ -126,7 +126,7 @@ fn finish(generator: &mut TextGenerator, ids: &[RequestId]) -> Vec<Vec<u32>> {
         if generator.is_idle() {
             return tokens;
         }
-        for event in pollster::block_on(generator.step()).unwrap() {
+        for event in pollster::block_on(generator.step()).unwrap().tokens {
             if let Some(at) = ids.iter().position(|id| *id == event.id) {
                 tokens[at].push(event.token);
             }
@@ -149,10 +149,10 @@ fn run(generator: &mut TextGenerator, requests: &[(&[u32], Option<&str>)]) -> Ve
 
 /// The logits `[tokens, vocab]` under an adapter.
 fn logits(generator: &mut TextGenerator, tokens: &[u32], adapter: Option<&str>) -> Vec<Vec<f32>> {
-    let vocab = generator.model().spec().vocab_size as usize;
+    let vocab = generator.model().vocab_size() as usize;
     let adapter = adapter.map(|name| generator.adapter(name).unwrap());
     let mut rows = Vec::new();
     let piece = |piece: &[f32]| rows.extend(piece.chunks(vocab).map(<[f32]>::to_vec));
-    pollster::block_on(generator.adapted_logits(tokens, adapter, piece)).unwrap();
+    pollster::block_on(generator.logits(tokens, adapter, piece)).unwrap();
     rows
 }

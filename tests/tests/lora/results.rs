@@ -2,7 +2,7 @@
 
 use wisp_engine::{
     device::Capabilities,
-    pipelines::{DecoderModel, PipelineModel},
+    pipelines::{CheckpointModel, DecoderModel},
 };
 use wisp_tests::{
     on_every_device,
@@ -211,7 +211,7 @@ fn dispatches_and_memory() {
             ..limits()
         };
         let generator = load(TestDevice::Host, &files, limits);
-        let model = generator.model();
+        let model = generator.decoder().unwrap();
         let needs = DecoderModel::estimate_memory(&Capabilities::HOST, &files, limits);
         (model.decoder().dispatches_per_run(), needs.unwrap())
     };

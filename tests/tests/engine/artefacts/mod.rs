@@ -373,7 +373,7 @@ fn corrupt_a_pipeline(device: Device, times: usize) {
         };
         let go_on = |_: &str| std::ops::ControlFlow::Continue(());
         Ok(generator
-            .generate_blocking(&files, &[0, 5, 9], &options, go_on)?
+            .generate_blocking(&[0, 5, 9], &options, go_on)?
             .tokens)
     };
     let sound = CompiledModule::from_bytes(&bytes).unwrap();
