@@ -82,6 +82,29 @@
 //! Everything that waits is async, because a browser cannot block; native programs have blocking
 //! twins of it.
 
+mod builder;
+mod chat;
+mod embed;
+mod error;
+mod events;
+mod generate;
+mod model;
+mod worker;
+
+pub use builder::{DEFAULT_CONTEXT_LENGTH, LoadProgress, ModelBuilder, OpenModel, Precision};
+pub use chat::{Answer, Chat};
+pub use embed::Embedder;
+pub use error::Error;
+#[cfg(not(target_arch = "wasm32"))]
+pub use events::BlockingEvents;
+pub use events::{Canceller, Completion, Event, Events, Usage};
+pub use generate::Generate;
+pub use model::{Model, ModelInfo};
+pub use wisp_pipelines::{
+    Embeddings, FinishReason, KvCacheFormat, Pooling, SamplingParams, SupportedEncoding,
+    TokenScore, chat_template::Message,
+};
+
 pub use wisp_compiler as compiler;
 /// Devices: memory, kernels and submissions.
 pub mod device {
@@ -94,7 +117,7 @@ pub use wisp_files as files;
 pub use wisp_graph::{self as graph, extension};
 pub use wisp_pipelines as pipelines;
 pub use wisp_session as session;
-pub use wisp_types::shape;
+pub use wisp_types::{self as types, shape};
 pub use wisp_weights as weights;
 
 #[cfg(doctest)]

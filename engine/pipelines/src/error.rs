@@ -134,6 +134,14 @@ pub enum PipelineError {
     /// Occurs when a text cannot be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
+    /// Occurs when an adapter that the configuration names cannot be loaded.
+    #[error("adapter {name}: {source}")]
+    Adapter {
+        /// The adapter's name.
+        name: String,
+        /// What is wrong with it.
+        source: LoraError,
+    },
     /// Occurs when a text is to be tokenised, but there is no usable tokenizer.
     #[error("{model}: {problem}")]
     NoTokenizer {

@@ -100,7 +100,12 @@ impl TextProcessor {
     /// # Errors
     ///
     /// If the model has no tokenizer or no chat template, or the template refuses the conversation.
-    pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>, PipelineError> {
+    pub fn chat_prompt(
+        &self,
+        messages: &[Message],
+        control_tokens: bool,
+    ) -> Result<Vec<u32>, PipelineError> {
+        let _ = control_tokens;
         super::model_files::render_chat(&self.name, self.tokenizer()?, messages)
     }
 

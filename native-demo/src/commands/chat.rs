@@ -45,7 +45,9 @@ impl Chat {
             .iter()
             .map(|text| Message::new("system", text))
             .collect();
-        files.text().chat_prompt(&[Message::new("user", "")])?;
+        files
+            .text()
+            .chat_prompt(&[Message::new("user", "")], true)?;
         let mut engine = files.load(&settings, None)?;
         options.adapter = self.adapter.choose(&engine.generator)?;
         eprintln!(
@@ -93,7 +95,7 @@ impl Chat {
         messages: &mut Vec<Message>,
     ) -> Result<()> {
         let max_length = engine.max_length() as usize;
-        let mut prompt = engine.generator.text().chat_prompt(messages)?;
+        let mut prompt = engine.generator.text().chat_prompt(messages, true)?;
         let first_turn = usize::from(
             messages
                 .first()
@@ -102,7 +104,7 @@ impl Chat {
         while prompt.len() + 64.min(max_length / 2) > max_length && messages.len() > first_turn + 2
         {
             messages.drain(first_turn..first_turn + 2);
-            prompt = engine.generator.text().chat_prompt(messages)?;
+            prompt = engine.generator.text().chat_prompt(messages, true)?;
         }
         let mut out = std::io::stdout().lock();
         let mut written = Ok(());

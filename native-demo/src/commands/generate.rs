@@ -220,7 +220,7 @@ impl Generate {
         }
         let system = self.system.iter().map(|text| Message::new("system", text));
         let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
-        Ok(files.text().chat_prompt(&messages)?)
+        Ok(files.text().chat_prompt(&messages, true)?)
     }
 }
 

@@ -1,0 +1,100 @@
+//! A model of one's own behind `PipelineModel`: a table of which token follows which. What serves the
+//! built-in models serves it too: batches, sampling, stop strings, log-probabilities, cancellation.
+//! `cargo run -p wisp-engine --example own_pipeline_model`
+
+use wisp_engine::{
+    Model,
+    device::Device,
+    graph::{DType, Graph},
+    pipelines::{
+        ModelInputs, ModelLimits, ModelOutputs, PipelineError, PipelineModel, TextProcessor,
+    },
+    session::{self, InferenceSession, InitOptions},
+    shape,
+    types::{BoxFuture, Encoding},
+    weights::MemoryWeights,
+};
+
+const VOCAB: u64 = 8;
+
+/// A bigram model: the logits of the next token are the row of a table that the last token chooses.
+#[derive(Debug)]
+struct Bigram {
+    limits: ModelLimits,
+    table: session::Model,
+}
+
+impl Bigram {
+    /// Loads a table `[VOCAB, VOCAB]` to a session's device.
+    fn load(
+        session: &InferenceSession,
+        table: &[f32],
+    ) -> Result<Bigram, Box<dyn std::error::Error>> {
+        let mut graph = Graph::new("bigram");
+        let tokens = graph.input("tokens", DType::U32, shape!["tokens"]);
+        let rows = graph.input("rows", DType::U32, shape!["rows"]);
+        let weight = graph.weight("table", Encoding::F32, shape![VOCAB, VOCAB]);
+        let last = graph.gather(tokens, rows, 0)?;
+        let logits = graph.embedding(weight, last)?;
+        graph.output("logits", logits);
+
+        let mut weights = MemoryWeights::default();
+        weights.insert("table", &[VOCAB, VOCAB], table)?;
+        let max_dims = [("tokens", 512), ("rows", 8)];
+        let options = InitOptions {
+            max_dims: max_dims.map(|(name, size)| (name.into(), size)).into(),
+            ..Default::default()
+        };
+        let limits = ModelLimits {
+            max_batch: 4,
+            max_logit_rows: 8,
+            ..ModelLimits::default()
+        };
+        let table = session.load_blocking(&graph, &weights, options)?;
+        Ok(Bigram { limits, table })
+    }
+}
+
+impl PipelineModel for Bigram {
+    fn limits(&self) -> &ModelLimits {
+        &self.limits
+    }
+
+    fn vocab_size(&self) -> u64 {
+        VOCAB
+    }
+
+    fn execute<'a>(
+        &'a mut self,
+        inputs: &'a ModelInputs,
+    ) -> BoxFuture<'a, Result<ModelOutputs, PipelineError>> {
+        Box::pin(async move {
+            let operands = [&inputs.tokens, &inputs.logit_rows];
+            let outputs = self.table.execute_on_device(&operands).await?;
+            Ok(ModelOutputs {
+                logits: outputs[0].clone(),
+                logit_offsets: inputs.logit_offsets.clone(),
+                hidden_states: None,
+            })
+        })
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Token t is most likely followed by t + 1, less likely by t + 2, and so on.
+    let score = |at: u64| 3.0 - ((at % VOCAB + VOCAB - at / VOCAB - 1) % VOCAB) as f32;
+    let table: Vec<f32> = (0..VOCAB * VOCAB).map(score).collect();
+    let session = InferenceSession::new(Device::host(0)?);
+    let bigram = Bigram::load(&session, &table)?;
+    let text = TextProcessor::without_tokenizer("bigram", []);
+    let model = Model::from_pipeline_model(&session, bigram, text)?;
+
+    // Both in one batch.
+    let greedy = model.generate_tokens([5, 1]).max_tokens(6);
+    let sampled = model.generate_tokens([4]).max_tokens(6).temperature(1.0);
+    let sampled = sampled.seed(3).log_probabilities(2);
+    for completion in model.complete_many([greedy, sampled])? {
+        println!("{:?} {:?}", completion.tokens, completion.scores.first());
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! What can go wrong for a user of the engine.
+
+use std::sync::Arc;
+
+use wisp_device::DeviceError;
+use wisp_pipelines::{PipelineError, RequestError};
+use wisp_session::SessionError;
+
+/// What can go wrong with a model. The common cases are variants to match on; [`Error::Failed`] has the
+/// rest, with its source.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Occurs when a prompt does not fit the context of the loaded model.
+    #[error(
+        "the prompt has {have} tokens, but the context holds {max}: shorten the prompt or load the model with a longer context"
+    )]
+    ContextFull {
+        /// Tokens of the prompt.
+        have: usize,
+        /// Tokens that the context holds.
+        max: usize,
+    },
+    /// Occurs when the model computes no finite logits for a request, so that no token can be sampled.
+    /// Other requests go on.
+    #[error(
+        "request {request}: the model computed no finite logits (NaN or infinity): its weights are damaged or its format is not what its file says"
+    )]
+    NonFinite {
+        /// The number of the request; see [`Events::request`](crate::Events::request).
+        request: u64,
+    },
+    /// Occurs when a text is empty and there is nothing to compute.
+    #[error("the prompt has no tokens: give a text")]
+    EmptyPrompt,
+    /// Occurs when loading was cancelled.
+    #[error("loading was cancelled")]
+    Cancelled,
+    /// Occurs when an encoder is asked to generate.
+    #[error("{model} is an encoder: it makes embeddings, but cannot continue texts")]
+    NotAGenerator {
+        /// The name of the model.
+        model: String,
+    },
+    /// Occurs when a decoder is asked for embeddings.
+    #[error(
+        "{model} continues texts, but makes no embeddings: load an encoder such as sentence-transformers/all-MiniLM-L6-v2"
+    )]
+    NotAnEncoder {
+        /// The name of the model.
+        model: String,
+    },
+    /// Occurs when a text is given to a model without a usable tokenizer.
+    #[error("{model}: {problem}; token ids work without a tokenizer")]
+    NoTokenizer {
+        /// The name of the model.
+        model: String,
+        /// Why there is no tokenizer.
+        problem: String,
+    },
+    /// Occurs when a device has no memory left, or a model needs more than it may take.
+    #[error("{0}")]
+    OutOfMemory(Arc<PipelineError>),
+    /// Occurs when the device is gone: reset, unplugged, or its driver was updated.
+    #[error("{device} was lost: {message}: load the model again")]
+    DeviceLost {
+        /// The name of the device.
+        device: String,
+        /// The driver's words.
+        message: String,
+    },
+    /// Occurs when the thread that runs the model has ended, which is a defect of Wisp.
+    #[error("the thread that runs the model has ended unexpectedly")]
+    WorkerEnded,
+    /// Occurs in all other cases: files that cannot be read, options out of range, failing devices.
+    #[error("{0}")]
+    Failed(#[source] Arc<PipelineError>),
+}
+
+impl Error {
+    /// The error of the pipeline behind this one, if there is one.
+    pub fn pipeline_error(&self) -> Option<&PipelineError> {
+        match self {
+            Error::OutOfMemory(error) | Error::Failed(error) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// The same error for everyone who waits for one failed step.
+    pub(crate) fn shared(error: Arc<PipelineError>) -> Error {
+        match &*error {
+            PipelineError::Request(RequestError::Empty) => Error::EmptyPrompt,
+            PipelineError::Request(RequestError::TooLong { tokens, max_length }) => {
+                let (have, max) = (*tokens, *max_length);
+                Error::ContextFull { have, max }
+            }
+            PipelineError::NoTokenizer { model, problem } => Error::NoTokenizer {
+                model: model.clone(),
+                problem: problem.clone(),
+            },
+            PipelineError::DoesNotFit { .. } | PipelineError::CacheTooLarge { .. } => {
+                Error::OutOfMemory(error)
+            }
+            PipelineError::Session(SessionError::Device(device)) => match device {
+                DeviceError::OutOfMemory { .. } | DeviceError::TooLarge { .. } => {
+                    Error::OutOfMemory(error)
+                }
+                DeviceError::Lost { device, message } => Error::DeviceLost {
+                    device: device.clone(),
+                    message: message.clone(),
+                },
+                _ => Error::Failed(error),
+            },
+            _ => Error::Failed(error),
+        }
+    }
+}
+
+impl<E: Into<PipelineError>> From<E> for Error {
+    fn from(error: E) -> Error {
+        Error::shared(Arc::new(error.into()))
+    }
+}

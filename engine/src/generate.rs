@@ -1,0 +1,167 @@
+//! Requests for text: a prompt, its settings, and the ways to its events.
+
+use wisp_pipelines::{GenerateOptions, SamplingParams, chat_template::Message};
+
+#[cfg(not(target_arch = "wasm32"))]
+use crate::events::BlockingEvents;
+use crate::{Completion, Error, Event, Events, Model};
+
+/// A request that has not begun: a prompt and its settings. It begins with one of [`Self::events`],
+/// [`Self::complete`], [`Self::text`] and their like; it is also an iterator over its events.
+///
+/// By default sampling is greedy (always the likeliest token) and the text ends where the model ends it
+/// or the context is full.
+#[derive(Clone, Debug)]
+#[must_use = "a request begins with `events`, `complete`, `text` or a loop over it"]
+pub struct Generate {
+    model: Model,
+    prompt: Prompt,
+    options: GenerateOptions,
+}
+
+/// What a request continues.
+#[derive(Clone, Debug)]
+pub(crate) enum Prompt {
+    /// A text, as the tokenizer encodes it.
+    Text(String),
+    /// Tokens, as they are.
+    Tokens(Vec<u32>),
+    /// A conversation, through the model's chat template.
+    Chat {
+        messages: Vec<Message>,
+        control_tokens: bool,
+    },
+}
+
+impl Generate {
+    pub(crate) fn new(model: &Model, prompt: Prompt) -> Generate {
+        Generate {
+            model: model.clone(),
+            prompt,
+            options: GenerateOptions::default(),
+        }
+    }
+
+    /// The largest number of tokens to generate.
+    pub fn max_tokens(mut self, tokens: usize) -> Generate {
+        self.options.max_new_tokens = Some(tokens);
+        self
+    }
+
+    /// How tokens are sampled: all settings at once.
+    pub fn sampling(mut self, sampling: SamplingParams) -> Generate {
+        self.options.sampling = sampling;
+        self
+    }
+
+    /// The temperature; 0, the default, is greedy and gives the same tokens on every device.
+    pub fn temperature(mut self, temperature: f32) -> Generate {
+        self.options.sampling.temperature = temperature;
+        self
+    }
+
+    /// Samples from the `k` likeliest tokens; 0 is all.
+    pub fn top_k(mut self, k: u32) -> Generate {
+        self.options.sampling.top_k = k;
+        self
+    }
+
+    /// Samples from the likeliest tokens that together have probability `p`.
+    pub fn top_p(mut self, p: f32) -> Generate {
+        self.options.sampling.top_p = p;
+        self
+    }
+
+    /// Leaves out tokens that are less than `p` times as likely as the likeliest.
+    pub fn min_p(mut self, p: f32) -> Generate {
+        self.options.sampling.min_p = p;
+        self
+    }
+
+    /// The seed: the same one samples the same tokens.
+    pub fn seed(mut self, seed: u32) -> Generate {
+        self.options.sampling.seed = seed;
+        self
+    }
+
+    /// Asks for the log-probability of every token and of the `top` likeliest at its place, at most 20.
+    pub fn log_probabilities(mut self, top: u32) -> Generate {
+        self.options.sampling.log_probs = Some(top);
+        self
+    }
+
+    /// Asks for the log-probabilities of the prompt's tokens too, where those of tokens are asked for.
+    /// The model must be loaded with [`ModelBuilder::prompt_log_probabilities`](crate::ModelBuilder::prompt_log_probabilities)
+    /// to compute them for many tokens at a time.
+    pub fn prompt_log_probabilities(mut self) -> Generate {
+        self.options.sampling.prompt_log_probs = true;
+        self
+    }
+
+    /// Ends the text at a string, which is not part of it. May be called several times.
+    pub fn stop(mut self, text: impl Into<String>) -> Generate {
+        self.options.stop.push(text.into());
+        self
+    }
+
+    /// Continues after tokens that end a text.
+    pub fn ignore_end(mut self) -> Generate {
+        self.options.ignore_eos = true;
+        self
+    }
+
+    /// Applies a low-rank adapter that was loaded under this name.
+    pub fn adapter(mut self, name: impl Into<String>) -> Generate {
+        self.options.adapter = Some(name.into());
+        self
+    }
+
+    /// Begins the request: its events, as a stream. Errors are events too.
+    pub fn events(self) -> Events {
+        let prompt = self.model.prompt_tokens(&self.prompt);
+        match prompt {
+            Ok(prompt) => self.model.submit(prompt, self.options),
+            Err(error) => Events::failed(error),
+        }
+    }
+
+    /// Begins the request: its text as it comes, piece by piece, blocking the thread while it waits.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn text(self) -> impl Iterator<Item = Result<String, Error>> {
+        self.into_iter().filter_map(|event| match event {
+            Ok(Event::Text(text)) => Some(Ok(text)),
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    /// Runs the request to its end, blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// If the prompt does not fit the context, a setting is out of range, or the device fails.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn complete(self) -> Result<Completion, Error> {
+        pollster::block_on(self.complete_async())
+    }
+
+    /// Runs the request to its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::complete`].
+    pub async fn complete_async(self) -> Result<Completion, Error> {
+        self.events().completion().await
+    }
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl IntoIterator for Generate {
+    type Item = Result<Event, Error>;
+    type IntoIter = BlockingEvents;
+
+    /// Begins the request: an iterator over its events, which blocks the thread while it waits.
+    fn into_iter(self) -> BlockingEvents {
+        self.events().blocking()
+    }
+}
