@@ -35,7 +35,7 @@ impl Bigram {
         let rows = graph.input("rows", DType::U32, shape!["rows"]);
         let weight = graph.weight("table", Encoding::F32, shape![VOCAB, VOCAB]);
         let last = graph.gather(tokens, rows, 0)?;
-        let logits = graph.embedding(weight, last)?;
+        let logits = graph.embed(weight, last)?;
         graph.output("logits", logits);
 
         let mut weights = MemoryWeights::default();
