@@ -90,8 +90,8 @@ impl Default for Completion {
 }
 
 impl Completion {
-    /// Appends what an event brought.
-    pub(crate) fn take(&mut self, event: Event) {
+    /// Adds what an event brought.
+    pub fn push(&mut self, event: Event) {
         match event {
             Event::Prefill { .. } => {}
             Event::Prompt(scores) => self.prompt_scores = scores,
@@ -165,9 +165,8 @@ impl EventSender {
 
 impl Events {
     /// Events of a request and where they come from.
-    pub(crate) fn channel(request: u64) -> (EventSender, Events) {
+    pub(crate) fn channel(request: u64, canceller: Canceller) -> (EventSender, Events) {
         let (sender, receiver) = unbounded();
-        let canceller = Canceller::new();
         let sender = EventSender {
             sender,
             canceller: canceller.clone(),
@@ -183,7 +182,7 @@ impl Events {
 
     /// Events of a request that failed before it began.
     pub(crate) fn failed(error: Error) -> Events {
-        let (sender, events) = Events::channel(0);
+        let (sender, events) = Events::channel(0, Canceller::new());
         sender.send(Err(error));
         events
     }
@@ -231,7 +230,7 @@ impl Events {
     pub async fn completion(mut self) -> Result<Completion, Error> {
         let mut completion = Completion::default();
         while let Some(event) = self.next().await {
-            completion.take(event?);
+            completion.push(event?);
         }
         Ok(completion)
     }

@@ -4,7 +4,7 @@ use wisp_pipelines::{GenerateOptions, SamplingParams, chat_template::Message};
 
 #[cfg(not(target_arch = "wasm32"))]
 use crate::events::BlockingEvents;
-use crate::{Completion, Error, Event, Events, Model};
+use crate::{Canceller, Completion, Error, Event, Events, Model};
 
 /// A request that has not begun: a prompt and its settings. It begins with one of [`Self::events`],
 /// [`Self::complete`], [`Self::text`] and their like; it is also an iterator over its events.
@@ -17,6 +17,7 @@ pub struct Generate {
     model: Model,
     prompt: Prompt,
     options: GenerateOptions,
+    canceller: Canceller,
 }
 
 /// What a request continues.
@@ -39,12 +40,19 @@ impl Generate {
             model: model.clone(),
             prompt,
             options: GenerateOptions::default(),
+            canceller: Canceller::new(),
         }
     }
 
     /// The largest number of tokens to generate.
     pub fn max_tokens(mut self, tokens: usize) -> Generate {
         self.options.max_new_tokens = Some(tokens);
+        self
+    }
+
+    /// All settings at once.
+    pub fn options(mut self, options: GenerateOptions) -> Generate {
+        self.options = options;
         self
     }
 
@@ -91,8 +99,8 @@ impl Generate {
     }
 
     /// Asks for the log-probabilities of the prompt's tokens too, where those of tokens are asked for.
-    /// The model must be loaded with [`ModelBuilder::prompt_log_probabilities`](crate::ModelBuilder::prompt_log_probabilities)
-    /// to compute them for many tokens at a time.
+    /// A model that is loaded with more [logit rows](crate::ModelBuilder::logit_rows) computes them
+    /// faster.
     pub fn prompt_log_probabilities(mut self) -> Generate {
         self.options.sampling.prompt_log_probs = true;
         self
@@ -116,11 +124,17 @@ impl Generate {
         self
     }
 
+    /// Cancels the request with a canceller that there is already, which may cancel others too.
+    pub fn canceller(mut self, canceller: &Canceller) -> Generate {
+        self.canceller = canceller.clone();
+        self
+    }
+
     /// Begins the request: its events, as a stream. Errors are events too.
     pub fn events(self) -> Events {
         let prompt = self.model.prompt_tokens(&self.prompt);
         match prompt {
-            Ok(prompt) => self.model.submit(prompt, self.options),
+            Ok(prompt) => self.model.submit(prompt, self.options, self.canceller),
             Err(error) => Events::failed(error),
         }
     }

@@ -89,9 +89,10 @@ mod error;
 mod events;
 mod generate;
 mod model;
+mod open_model;
 mod worker;
 
-pub use builder::{DEFAULT_CONTEXT_LENGTH, LoadProgress, ModelBuilder, OpenModel, Precision};
+pub use builder::{DEFAULT_CONTEXT_LENGTH, LoadProgress, ModelBuilder, Precision};
 pub use chat::{Answer, Chat};
 pub use embed::Embedder;
 pub use error::Error;
@@ -100,6 +101,7 @@ pub use events::BlockingEvents;
 pub use events::{Canceller, Completion, Event, Events, Usage};
 pub use generate::Generate;
 pub use model::{Model, ModelInfo};
+pub use open_model::OpenModel;
 pub use wisp_pipelines::{
     Embeddings, FinishReason, KvCacheFormat, Pooling, SamplingParams, SupportedEncoding,
     TokenScore, chat_template::Message,

@@ -10,14 +10,14 @@ use std::{
 
 use futures_channel::{mpsc::UnboundedSender, oneshot};
 use wisp_pipelines::{
-    AdapterFiles, Embeddings, GenerateOptions, ModelFiles, ModelLimits, PipelineModel, TextEncoder,
-    TextGenerator, TextProcessor,
+    AdapterFiles, Embeddings, GenerateOptions, LoraManager, ModelFiles, ModelLimits, PipelineModel,
+    TextEncoder, TextGenerator, TextProcessor,
 };
 use wisp_session::InferenceSession;
 use wisp_types::{BoxFuture, DeviceInfo};
 
 use crate::{
-    Chat, Completion, Embedder, Error, Events, Generate, ModelBuilder, OpenModel,
+    Canceller, Chat, Completion, Embedder, Error, Events, Generate, ModelBuilder, OpenModel,
     embed::reply,
     generate::Prompt,
     worker::{self, Command, Job},
@@ -332,8 +332,7 @@ impl Model {
         Ok(completions)
     }
 
-    /// The logits of every position of a text, `[tokens, vocab_size]`: `chunk` is called with the rows
-    /// of some tokens at a time, in order. Waits until no request runs.
+    /// The logits of every position of a text, `[tokens, vocab_size]`. Waits until no request runs.
     ///
     /// # Errors
     ///
@@ -343,16 +342,10 @@ impl Model {
         &self,
         tokens: &[u32],
         adapter: Option<&str>,
-        mut chunk: impl FnMut(&[f32]) + Send + 'static,
-    ) -> Result<(), Error> {
-        let (tokens, adapter) = (tokens.to_vec(), adapter.map(String::from));
-        let work = self.exclusive(move |generator| {
-            Box::pin(async move {
-                let adapter = adapter.map(|name| generator.adapter(&name)).transpose()?;
-                Ok(generator.logits(&tokens, adapter, &mut chunk).await?)
-            })
-        });
-        work.await
+    ) -> Result<Vec<f32>, Error> {
+        let append = |all: &mut Vec<f32>, rows: &[f32]| all.extend_from_slice(rows);
+        self.fold_logits_async(tokens, adapter, Vec::new(), append)
+            .await
     }
 
     /// [`Self::logits_async`], blocking the thread.
@@ -361,13 +354,74 @@ impl Model {
     ///
     /// As [`Self::logits_async`].
     #[cfg(not(target_arch = "wasm32"))]
-    pub fn logits(
+    pub fn logits(&self, tokens: &[u32], adapter: Option<&str>) -> Result<Vec<f32>, Error> {
+        pollster::block_on(self.logits_async(tokens, adapter))
+    }
+
+    /// Folds the logits of every position of a text, which need not be in memory all at once: `fold` is
+    /// called with the rows `[rows, vocab_size]` of some positions at a time, in their order. Waits until
+    /// no request runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::logits_async`].
+    pub async fn fold_logits_async<T: Send + 'static>(
         &self,
         tokens: &[u32],
         adapter: Option<&str>,
-        chunk: impl FnMut(&[f32]) + Send + 'static,
-    ) -> Result<(), Error> {
-        pollster::block_on(self.logits_async(tokens, adapter, chunk))
+        mut folded: T,
+        mut fold: impl FnMut(&mut T, &[f32]) + Send + 'static,
+    ) -> Result<T, Error> {
+        let (tokens, adapter) = (tokens.to_vec(), adapter.map(String::from));
+        let work = self.exclusive(move |generator| {
+            Box::pin(async move {
+                let adapter = adapter.map(|name| generator.adapter(&name)).transpose()?;
+                let logits = generator.logits(&tokens, adapter, |rows| fold(&mut folded, rows));
+                logits.await?;
+                Ok(folded)
+            })
+        });
+        work.await
+    }
+
+    /// [`Self::fold_logits_async`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::logits_async`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn fold_logits<T: Send + 'static>(
+        &self,
+        tokens: &[u32],
+        adapter: Option<&str>,
+        folded: T,
+        fold: impl FnMut(&mut T, &[f32]) + Send + 'static,
+    ) -> Result<T, Error> {
+        pollster::block_on(self.fold_logits_async(tokens, adapter, folded, fold))
+    }
+
+    /// The names of the low-rank adapters that are loaded. Waits until no request runs.
+    ///
+    /// # Errors
+    ///
+    /// If the model is an encoder.
+    pub async fn adapters_async(&self) -> Result<Vec<String>, Error> {
+        let work = self.exclusive(move |generator| {
+            let loras = generator.lora_manager().map(LoraManager::loras);
+            let names = loras.into_iter().flatten().map(String::from).collect();
+            Box::pin(async move { Ok(names) })
+        });
+        work.await
+    }
+
+    /// [`Self::adapters_async`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::adapters_async`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn adapters(&self) -> Result<Vec<String>, Error> {
+        pollster::block_on(self.adapters_async())
     }
 
     /// Loads a low-rank adapter under a name, after which requests can [use it](Generate::adapter). Waits
@@ -489,12 +543,17 @@ impl Model {
     }
 
     /// Begins a request.
-    pub(crate) fn submit(&self, prompt: Vec<u32>, options: GenerateOptions) -> Events {
+    pub(crate) fn submit(
+        &self,
+        prompt: Vec<u32>,
+        options: GenerateOptions,
+        canceller: Canceller,
+    ) -> Events {
         let Worker::Generator(commands) = &self.inner.worker else {
             return Events::failed(self.not_a_generator());
         };
         let request = self.inner.next_request.fetch_add(1, Ordering::Relaxed);
-        let (sender, events) = Events::channel(request);
+        let (sender, events) = Events::channel(request, canceller);
         let command = Command::Generate {
             request,
             prompt,

@@ -254,17 +254,21 @@ pub(crate) fn spawn(work: impl Future<Output = ()> + 'static) {
 }
 
 /// Lets the event loop run other tasks between steps; a thread of its own needs no such pause.
+#[cfg(not(target_arch = "wasm32"))]
+async fn pause() {}
+
+/// Lets the event loop run other tasks between steps: a message to oneself comes after theirs. (Timers
+/// would wait for 4 ms, and a task that only yields would keep the event loop from all but its own kind.)
+#[cfg(target_arch = "wasm32")]
 async fn pause() {
-    #[cfg(target_arch = "wasm32")]
-    {
-        let mut polled = false;
-        std::future::poll_fn(|context| match std::mem::replace(&mut polled, true) {
-            true => std::task::Poll::Ready(()),
-            false => {
-                context.waker().wake_by_ref();
-                std::task::Poll::Pending
-            }
-        })
-        .await;
+    let Ok(channel) = web_sys::MessageChannel::new() else {
+        return;
+    };
+    let (port, other) = (channel.port1(), channel.port2());
+    let message = js_sys::Promise::new(&mut |resolve, _| port.set_onmessage(Some(&resolve)));
+    if other.post_message(&wasm_bindgen::JsValue::NULL).is_ok() {
+        // The promise is never rejected.
+        let _ = wasm_bindgen_futures::JsFuture::from(message).await;
     }
+    port.close();
 }

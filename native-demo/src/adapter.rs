@@ -1,10 +1,8 @@
-//! Low-rank adapters: those of the settings are loaded, and one of them is chosen.
+//! Low-rank adapters: which of those that the settings name is used.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use wisp_engine::pipelines::{
-    AdapterFiles, LoraManager, PipelineConfig, text_generation::TextGenerator,
-};
+use wisp_engine::{Model, pipelines::LoraError};
 
 /// Which adapter changes the model.
 #[derive(Args)]
@@ -15,37 +13,20 @@ pub struct AdapterArgs {
 }
 
 impl AdapterArgs {
-    /// The name that is asked for.
-    #[cfg(feature = "candle")]
-    pub fn name(&self) -> Option<&str> {
-        self.adapter.as_deref()
-    }
-
     /// The name of the one that is asked for, or else the only one; `None` if there are none.
-    pub fn choose(&self, generator: &TextGenerator) -> Result<Option<String>> {
-        if let Some(name) = &self.adapter {
-            generator.adapter(name)?;
-            return Ok(Some(name.clone()));
-        }
-        let loras = generator.lora_manager().map(LoraManager::loras);
-        let names: Vec<String> = loras.into_iter().flatten().map(String::from).collect();
-        match names.as_slice() {
-            [] => Ok(None),
-            [one] => Ok(Some(one.clone())),
-            several => bail!(
+    pub fn choose(&self, model: &Model) -> Result<Option<String>> {
+        let mut loaded = model.adapters()?;
+        match &self.adapter {
+            Some(name) if loaded.contains(name) => Ok(Some(name.clone())),
+            Some(name) => {
+                let name = name.clone();
+                Err(LoraError::Nonexistent { name, loaded }.into())
+            }
+            None if loaded.len() > 1 => bail!(
                 "there are several adapters: choose one with --adapter: {}",
-                several.join(", ")
+                loaded.join(", ")
             ),
+            None => Ok(loaded.pop()),
         }
     }
-}
-
-/// Loads the adapters that the settings name.
-pub fn load(config: &PipelineConfig, generator: &mut TextGenerator) -> Result<()> {
-    for (name, path) in config.adapters() {
-        let files = AdapterFiles::open(path.as_ref());
-        let loaded = files.and_then(|files| generator.load_adapter(name, &files));
-        loaded.with_context(|| format!("adapter {name}"))?;
-    }
-    Ok(())
 }

@@ -5,10 +5,11 @@
 
 mod adapter;
 mod commands;
-mod engine;
+
 mod interrupt;
+mod open;
+mod sampling;
 mod settings;
-mod setup;
 
 use std::process::ExitCode;
 

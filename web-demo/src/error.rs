@@ -2,6 +2,7 @@
 
 use wasm_bindgen::JsValue;
 use wisp_engine::{
+    Error,
     device::DeviceError, pipelines::PipelineError, session::SessionError, weights::WeightError,
 };
 
@@ -30,13 +31,12 @@ fn device_kind(error: &DeviceError) -> &'static str {
     }
 }
 
-fn kind(error: &PipelineError) -> &'static str {
+fn pipeline_kind(error: &PipelineError) -> &'static str {
     match error {
         PipelineError::Session(SessionError::Device(error)) => device_kind(error),
         PipelineError::Session(SessionError::Weights(error)) | PipelineError::Weights(error) => {
             weight_kind(error)
         }
-        PipelineError::DoesNotFit { .. } | PipelineError::CacheTooLarge { .. } => "OutOfMemory",
         PipelineError::Request(_)
         | PipelineError::Sampling(_)
         | PipelineError::Encode(_)
@@ -61,13 +61,32 @@ const FLAGS: [(&str, &str); 2] = [
     ("--prefill-chunk", "maxStepTokens"),
 ];
 
-impl From<PipelineError> for Failure {
-    fn from(error: PipelineError) -> Failure {
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        let kind = match &error {
+            Error::ContextFull { .. }
+            | Error::EmptyPrompt
+            | Error::NotAGenerator { .. }
+            | Error::NotAnEncoder { .. }
+            | Error::NoTokenizer { .. } => "InvalidRequest",
+            Error::NonFinite { .. } => "ModelFormat",
+            Error::Cancelled => "Aborted",
+            Error::OutOfMemory(_) => "OutOfMemory",
+            Error::DeviceLost { .. } => "DeviceLost",
+            Error::Failed(error) => pipeline_kind(error),
+            _ => "Internal",
+        };
         let rename = |text: String, (flag, name): &(&str, &str)| text.replace(flag, name);
         Failure {
-            kind: kind(&error),
+            kind,
             message: FLAGS.iter().fold(error.to_string(), rename),
         }
+    }
+}
+
+impl From<PipelineError> for Failure {
+    fn from(error: PipelineError) -> Failure {
+        Error::from(error).into()
     }
 }
 

@@ -3,10 +3,11 @@
 //! Nothing here knows of OpenAI's objects, of workers or of storage: `web-demo/package` does. What
 //! crosses the border is numbers, strings of JSON, and pieces of files.
 
-mod engine;
 mod error;
 mod kernels;
+mod model;
+mod options;
 mod source;
 
-pub use engine::Engine;
 pub use kernels::Kernels;
+pub use model::{JsCanceller, JsModel};

@@ -24,8 +24,8 @@ use wisp_engine::{
 
 use super::print_json;
 use crate::{
+    open::{self, describe},
     settings::{DEVICE, LIMITS, MODEL, Resolved, Settings},
-    setup::{Loaded, describe, host_peak_bytes},
 };
 
 /// Measure speed, next to what the device can do at most.
@@ -138,24 +138,20 @@ fn products(program: &Program) -> (u64, u64) {
 impl Bench {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
-        let files = settings.open()?;
+        let open = settings.open()?;
         let needed = u64::from(self.prompt_tokens) + u64::from(self.new_tokens) + 1;
-        if needed > files.model_spec.spec.max_positions {
-            bail!(
-                "-p and -n need {needed} positions, but the model has {}",
-                files.model_spec.spec.max_positions
-            );
+        let most = open::files(&open)?.model_spec.spec.max_positions;
+        if needed > most {
+            bail!("-p and -n need {needed} positions, but the model has {most}");
         }
-        let most = files.model_spec.spec.max_positions;
-        let mut limits = settings.limits_of(&files, needed.max(32).min(most))?;
-        limits.max_step_tokens = limits.max_step_tokens.min(self.prompt_tokens.into());
+        let open = open
+            .with_context_length(needed.max(32).min(most))
+            .for_prompt(self.prompt_tokens as usize, None);
+        let limits = open.limits()?;
         let caches = limits.prefix_caching;
-        let Loaded {
-            mut generator,
-            device,
-            load_seconds,
-            ..
-        } = settings.load(&files, limits)?;
+        let start = Instant::now();
+        let (session, mut generator) = pollster::block_on(open.load_generator())?;
+        let load_seconds = start.elapsed().as_secs_f64();
         let workload = Workload {
             prompt_tokens: self.prompt_tokens,
             new_tokens: self.new_tokens,
@@ -185,7 +181,7 @@ impl Bench {
         // Before the ceilings, whose measurement takes memory of its own.
         let host_peak_bytes = host_peak_bytes();
         let ceilings = self.ceilings(&settings)?;
-        let starts = Starts::measure(&settings, &files, limits)?;
+        let starts = Starts::measure(&settings, open::files(&open)?, limits)?;
         let (weight_bytes, _) = products(decoder(&generator)?.program());
         // The output layer runs only for the prompt's last token.
         let program = decoder(&generator)?.program();
@@ -201,7 +197,7 @@ impl Bench {
             + 2.0 * output as f64 * prefill.median / f64::from(prefill.tokens);
         let report = Report {
             model: settings.name(),
-            device: describe(device.info()),
+            device: describe(session.device().info()),
             runs: self.runs,
             load_seconds,
             starts,
@@ -216,7 +212,7 @@ impl Bench {
             dispatches_per_token: decoder(&generator)?.dispatches_per_run()
                 + generator.sampler_dispatches(),
             prefix_cache_hit_rate: caches.then(|| generator.prefix_hits().rate()),
-            device_peak_bytes: device.allocated().1,
+            device_peak_bytes: session.device().allocated().1,
             host_peak_bytes,
         };
         if self.json {
@@ -451,4 +447,14 @@ fn decoder(generator: &TextGenerator) -> Result<&wisp_engine::session::Model> {
     Ok(decoder
         .context("only built-in decoders can be measured")?
         .decoder())
+}
+
+/// The most memory that this process had at once, in bytes, where the system tells.
+fn host_peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(kib * 1024)
 }

@@ -1,18 +1,19 @@
 //! `wisp chat`.
 
-use std::{io::Write, ops::ControlFlow};
+use std::io::Write;
 
 use anyhow::Result;
 use clap::Args;
 use rustyline::{DefaultEditor, error::ReadlineError};
-use wisp_engine::pipelines::{chat_template::Message, text_generation::GenerateOptions};
+use wisp_engine::{Event, Message, pipelines::GenerateOptions};
 
+use super::ControlTokens;
 use crate::{
     adapter::AdapterArgs,
-    engine::{Engine, Files},
     interrupt,
+    open::{describe, load},
+    sampling::SamplingArgs,
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
-    setup::SamplingArgs,
 };
 
 /// Talk with a model in the terminal.
@@ -21,6 +22,8 @@ pub struct Chat {
     /// What the model is told beforehand
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
+    #[command(flatten)]
+    control_tokens: ControlTokens,
     #[command(flatten)]
     sampling: SamplingArgs,
     #[command(flatten)]
@@ -32,28 +35,28 @@ pub struct Chat {
 impl Chat {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
-        let mut options = GenerateOptions {
-            sampling: self.sampling.params(&settings.config)?,
+        let sampling = self.sampling.params(&settings.config)?;
+        let open = settings.open()?;
+        // A model that cannot chat is refused before it is loaded.
+        let question = [Message::new("user", "")];
+        open.text().chat_prompt(&question, false)?;
+        let model = load(open)?;
+        let options = GenerateOptions {
+            sampling,
             max_new_tokens: settings.config.new_tokens(),
-            stop: Vec::new(),
-            ignore_eos: false,
-            adapter: None,
+            adapter: self.adapter.choose(&model)?,
+            ..GenerateOptions::default()
         };
-        let files = Files::open(&settings)?;
-        let mut messages: Vec<Message> = self
-            .system
-            .iter()
-            .map(|text| Message::new("system", text))
-            .collect();
-        files
-            .text()
-            .chat_prompt(&[Message::new("user", "")], true)?;
-        let mut engine = files.load(&settings, None)?;
-        options.adapter = self.adapter.choose(&engine.generator)?;
+        let mut chat = model
+            .chat()
+            .allow_control_tokens(self.control_tokens.allow());
+        if let Some(text) = &self.system {
+            chat = chat.system(text);
+        }
         eprintln!(
             "{} on {}. /clear starts anew, /exit or Ctrl-D leaves, Ctrl-C ends an answer.",
             settings.name(),
-            engine.device
+            describe(model.device())
         );
         interrupt::catch();
         let mut editor = DefaultEditor::new()?;
@@ -68,59 +71,36 @@ impl Chat {
                 "" => continue,
                 "/exit" | "/quit" => return Ok(()),
                 "/clear" => {
-                    messages.retain(|message| message.role == "system");
+                    chat.clear();
                     continue;
                 }
                 _ => {}
             }
             // History is a convenience; a line that cannot be kept is no reason to stop.
             let _ = editor.add_history_entry(&line);
-            messages.push(Message::new("user", &line));
-            match self.answer(&mut engine, &options, &mut messages) {
-                Ok(()) => {}
-                Err(error) => {
-                    messages.pop();
-                    eprintln!("error: {error:#}");
-                }
+            if let Err(error) = answer(&mut chat, &line, &options) {
+                eprintln!("error: {error:#}");
             }
             interrupt::forget();
         }
     }
+}
 
-    /// Generates the next message, forgetting the oldest ones if the context is full.
-    fn answer(
-        &self,
-        engine: &mut Engine,
-        options: &GenerateOptions,
-        messages: &mut Vec<Message>,
-    ) -> Result<()> {
-        let max_length = engine.max_length() as usize;
-        let mut prompt = engine.generator.text().chat_prompt(messages, true)?;
-        let first_turn = usize::from(
-            messages
-                .first()
-                .is_some_and(|message| message.role == "system"),
-        );
-        while prompt.len() + 64.min(max_length / 2) > max_length && messages.len() > first_turn + 2
-        {
-            messages.drain(first_turn..first_turn + 2);
-            prompt = engine.generator.text().chat_prompt(messages, true)?;
+/// Writes the model's answer as it comes.
+fn answer(chat: &mut wisp_engine::Chat, line: &str, options: &GenerateOptions) -> Result<()> {
+    let dropped = chat.dropped().len();
+    let answer = chat.send_with(line, |answer| answer.options(options.clone()));
+    interrupt::cancels(answer.events().canceller());
+    let mut out = std::io::stdout().lock();
+    for event in answer {
+        if let Event::Text(piece) = event? {
+            write!(out, "{piece}")?;
+            out.flush()?;
         }
-        let mut out = std::io::stdout().lock();
-        let mut written = Ok(());
-        let generation = engine
-            .generator
-            .generate_blocking(&prompt, options, |piece| {
-                written = write!(out, "{piece}").and_then(|()| out.flush());
-                if interrupt::happened() || written.is_err() {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            })?;
-        written?;
-        writeln!(out)?;
-        messages.push(Message::new("assistant", generation.text.trim()));
-        Ok(())
     }
+    writeln!(out)?;
+    if chat.dropped().len() > dropped {
+        eprintln!("note: the oldest messages do not fit the context any more and were left out");
+    }
+    Ok(())
 }

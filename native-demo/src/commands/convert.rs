@@ -18,8 +18,8 @@ use wisp_engine::{
 use super::print_json;
 use crate::{
     interrupt,
+    open::{files, progress_bar},
     settings::{MODEL, Settings},
-    setup::progress_bar,
 };
 
 /// Write a model as a GGUF file or in safetensors, in another encoding if asked.
@@ -65,7 +65,8 @@ impl Convert {
         if settings.config.rope_type.is_some() {
             bail!("--rope-type is for running a model: a conversion keeps what the model says");
         }
-        let files = settings.open()?;
+        let open = settings.open()?;
+        let files = files(&open)?;
         interrupt::catch_all();
         let bar = progress_bar("converting {bar:32} {percent}% {eta}");
         let options = Options {
@@ -81,8 +82,8 @@ impl Convert {
             }
         };
         let done = match to_gguf {
-            true => convert::to_gguf(&files, &self.out, options, on_progress),
-            false => convert::to_safetensors(&files, &self.out, options, on_progress),
+            true => convert::to_gguf(files, &self.out, options, on_progress),
+            false => convert::to_safetensors(files, &self.out, options, on_progress),
         };
         bar.finish_and_clear();
         let report = done?;

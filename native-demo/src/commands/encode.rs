@@ -5,12 +5,16 @@ use std::io::Write;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use wisp_engine::pipelines::{
-    EncodeOptions, EncoderTokenizer, ModelFiles, ModelLimits, Pooling, TextEncoder,
+use wisp_engine::{
+    Pooling,
+    pipelines::{EncoderTokenizer, ModelFiles, TextEncoder},
 };
 
 use super::{TokenList, print_json};
-use crate::settings::{DEVICE, MODEL, Settings};
+use crate::{
+    open,
+    settings::{DEVICE, MODEL, Settings},
+};
 
 /// Turn texts into embeddings, with an encoder such as BERT.
 ///
@@ -49,31 +53,19 @@ enum PoolingChoice {
     None,
 }
 
-/// The most tokens of several texts that run at the same time.
-const STEP_TOKENS: u64 = 4096;
-
-/// The most texts that run at the same time.
-const STEP_TEXTS: u64 = 256;
-
 impl Encode {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
-        let files = settings.open()?;
+        let open = settings.open()?;
+        let files = open::files(&open)?;
         files.model_spec.encoder()?;
-        let texts = self.tokens(&files)?;
+        let texts = self.tokens(files)?;
         TextEncoder::check(&files.model_spec, &texts)?;
-        let lengths = texts.iter().map(|tokens| tokens.len() as u64);
-        let limits = ModelLimits {
-            max_length: lengths.clone().max().unwrap_or(1),
-            max_batch: (texts.len() as u64).min(STEP_TEXTS),
-            max_step_tokens: lengths.sum::<u64>().min(STEP_TOKENS),
-            ..ModelLimits::default()
-        };
-        let mut encoder = settings.load_encoder(&files, limits)?;
         let pooling = match self.pooling {
             Some(PoolingChoice::None) => {
-                let hidden = encoder.hidden_states_blocking(&texts)?;
-                let width = encoder.width();
+                let width = files.model_spec.spec.hidden_size as usize;
+                let model = open.for_texts(texts.iter().map(Vec::len)).load()?;
+                let hidden = model.embedder().hidden_states(texts)?;
                 let rows = |text: &Vec<f32>| text.chunks(width).map(<[f32]>::to_vec).collect();
                 return self.print("hidden", &hidden.iter().map(rows).collect::<Vec<Vec<_>>>());
             }
@@ -87,8 +79,12 @@ impl Encode {
                 "note: this model's own files leave embeddings as long as they are; so does --no-normalize"
             );
         }
-        let options = EncodeOptions { pooling, normalize };
-        self.print("embeddings", &[encoder.embed_blocking(&texts, options)?])
+        let model = open.for_texts(texts.iter().map(Vec::len)).load()?;
+        let mut embedder = model.embedder().normalize(normalize);
+        if let Some(pooling) = pooling {
+            embedder = embedder.pooling(pooling);
+        }
+        self.print("embeddings", &[embedder.embed_tokens(texts)?])
     }
 
     /// The tokens of each text.

@@ -1,24 +1,23 @@
 //! `wisp generate`.
 
-use std::{io::Write, ops::ControlFlow, path::PathBuf, time::Instant};
+use std::{io::Write, path::PathBuf, time::Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
-use wisp_engine::pipelines::{
-    chat_template::Message,
-    log_probabilities::MAX_TOP,
-    text_generation::{GenerateOptions, Generation},
+use wisp_engine::{
+    Completion, Event, FinishReason, Message, Model,
+    pipelines::{GenerateOptions, TextProcessor, log_probabilities::MAX_TOP},
+    session::{GpuProfiling, StartTimes},
 };
-use wisp_engine::session::StartTimes;
 
-use super::{TokenList, logprobs::Logprobs, print_json, read_text};
+use super::{ControlTokens, TokenList, logprobs::Logprobs, print_json, read_text};
 use crate::{
     adapter::AdapterArgs,
-    engine::Files,
     interrupt,
+    open::{describe, load, tokenizer},
+    sampling::SamplingArgs,
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
-    setup::{SamplingArgs, tokenizer},
 };
 
 /// Continue a text, or answer a prompt with --chat.
@@ -32,6 +31,8 @@ pub struct Generate {
     /// With --chat: what the model is told beforehand
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
+    #[command(flatten)]
+    control_tokens: ControlTokens,
     #[command(flatten)]
     sampling: SamplingArgs,
     /// End at this text; may be given several times
@@ -81,7 +82,7 @@ struct Report<'a> {
     prompt_tokens: &'a [u32],
     tokens: &'a [u32],
     text: &'a str,
-    finish_reason: wisp_engine::pipelines::FinishReason,
+    finish_reason: FinishReason,
     #[serde(skip_serializing_if = "Option::is_none")]
     logprobs: Option<Logprobs>,
     timings: Timings,
@@ -103,96 +104,124 @@ struct Timings {
     prefix_cache_hit_rate: Option<f64>,
 }
 
+/// What was written, and when.
+struct Generated {
+    completion: Completion,
+    first_token_seconds: f64,
+    seconds: f64,
+}
+
 impl Generate {
     pub fn run(self) -> Result<()> {
         let mut settings = self.settings.resolve()?;
         settings.config.enable_echo |= self.echo;
         let settings = settings;
+        let echo = settings.config.enable_echo;
         let mut sampling = self.sampling.params(&settings.config)?;
         sampling.log_probs = self.logprobs;
-        sampling.prompt_log_probs = settings.config.enable_echo;
+        sampling.prompt_log_probs = echo;
         let max_new_tokens = settings.config.new_tokens();
-        let files = Files::open(&settings)?;
+        let open = settings.open()?;
         let text = self.text()?;
-        let prompt = self.prompt_tokens(&files, text.as_deref())?;
-        let mut engine = files.load(&settings, Some((prompt.len(), max_new_tokens)))?;
-        interrupt::catch();
+        let prompt = self.prompt_tokens(open.text(), text.as_deref())?;
+        let start = Instant::now();
+        let model = load(open.for_prompt(prompt.len(), max_new_tokens))?;
+        let load_seconds = start.elapsed().as_secs_f64();
         let options = GenerateOptions {
             sampling,
             max_new_tokens,
             stop: self.stop.clone(),
             ignore_eos: self.ignore_eos,
-            adapter: self.adapter.choose(&engine.generator)?,
+            adapter: self.adapter.choose(&model)?,
         };
-        let start = Instant::now();
-        let mut first = None;
-        let mut out = std::io::stdout().lock();
-        let echo = settings.config.enable_echo;
         // A file's text is not repeated unless that is asked for.
         let shown = echo || !(self.chat || self.prompt.prompt_file.is_some());
         let shown = text.filter(|_| shown).unwrap_or_default();
-        if !self.json {
-            write!(out, "{shown}")?;
-            out.flush()?;
-        }
-        let mut written = Ok(());
-        let generation = engine
-            .generator
-            .generate_blocking(&prompt, &options, |piece| {
-                first.get_or_insert_with(|| start.elapsed());
-                if !self.json && !piece.is_empty() {
-                    written = write!(out, "{piece}").and_then(|()| out.flush());
-                }
-                if interrupt::happened() || written.is_err() {
-                    ControlFlow::Break(())
-                } else {
-                    ControlFlow::Continue(())
-                }
-            })?;
-        written?;
-        let mut timings = timings(
-            &prompt,
-            &generation,
-            engine.load_times(),
-            start.elapsed().as_secs_f64(),
-            first.unwrap_or_default().as_secs_f64(),
-        );
-        if let Some(profile) = engine.profile()? {
-            eprint!("\n{}", profile.table(None));
-        }
+        let generated = self.write(&model, &shown, &prompt, options)?;
+        print_profile(&model)?;
+        let mut timings = timings(&prompt, &generated);
+        timings.load_seconds = load_seconds;
+        timings.start = model.session().start_times();
         if settings.config.enable_prefix_caching {
-            timings.prefix_cache_hit_rate = Some(engine.generator.prefix_hits().rate());
+            let hits = model.exclusive(|generator| {
+                let hits = generator.prefix_hits();
+                Box::pin(async move { Ok(hits) })
+            });
+            timings.prefix_cache_hit_rate = Some(pollster::block_on(hits)?.rate());
         }
+        let completion = &generated.completion;
         if self.json {
-            drop(out);
             let mut text = if echo { shown } else { String::new() };
-            text.push_str(&generation.text);
+            text.push_str(&completion.text);
+            let tokenizer = model.text().tokenizer().ok();
             return print_json(&Report {
                 model: settings.name(),
-                device: engine.device.clone(),
+                device: describe(model.device()),
                 prompt_tokens: &prompt,
-                tokens: &generation.tokens,
+                tokens: &completion.tokens,
                 text: &text,
-                finish_reason: generation.finish_reason,
-                logprobs: self.logprobs.map(|_| {
-                    Logprobs::new(files.tokenizer().as_ref().ok(), &prompt, &generation, echo)
-                }),
+                finish_reason: completion.finish_reason,
+                logprobs: self
+                    .logprobs
+                    .map(|_| Logprobs::new(tokenizer, &prompt, completion, echo)),
                 timings,
             });
         }
-        if files.tokenizer().is_err() {
-            let ids: Vec<String> = generation.tokens.iter().map(u32::to_string).collect();
-            write!(out, "{}", ids.join(","))?;
-        }
-        writeln!(out)?;
         eprintln!(
             "{} tokens on {}: first after {:.2} s, then {:.1} a second",
-            generation.tokens.len(),
-            engine.device,
+            completion.tokens.len(),
+            describe(model.device()),
             timings.first_token_seconds,
             timings.decode_tokens_per_second
         );
         Ok(())
+    }
+
+    /// Generates, and writes the text as it comes unless --json was given.
+    fn write(
+        &self,
+        model: &Model,
+        shown: &str,
+        prompt: &[u32],
+        options: GenerateOptions,
+    ) -> Result<Generated> {
+        let mut out = std::io::stdout().lock();
+        if !self.json {
+            write!(out, "{shown}")?;
+            out.flush()?;
+        }
+        interrupt::catch();
+        let start = Instant::now();
+        let mut first = None;
+        let mut completion = Completion::default();
+        let events = model.generate_tokens(prompt).options(options).events();
+        interrupt::cancels(events.canceller());
+        for event in events.blocking() {
+            let event = event?;
+            match &event {
+                Event::Token { .. } => {
+                    first.get_or_insert_with(|| start.elapsed());
+                }
+                Event::Text(piece) if !self.json => {
+                    write!(out, "{piece}")?;
+                    out.flush()?;
+                }
+                _ => {}
+            }
+            completion.push(event);
+        }
+        if !self.json {
+            if model.text().tokenizer().is_err() {
+                let ids: Vec<String> = completion.tokens.iter().map(u32::to_string).collect();
+                write!(out, "{}", ids.join(","))?;
+            }
+            writeln!(out)?;
+        }
+        Ok(Generated {
+            completion,
+            first_token_seconds: first.unwrap_or_default().as_secs_f64(),
+            seconds: start.elapsed().as_secs_f64(),
+        })
     }
 
     fn text(&self) -> Result<Option<String>> {
@@ -207,48 +236,48 @@ impl Generate {
         }
     }
 
-    fn prompt_tokens(&self, files: &Files, text: Option<&str>) -> Result<Vec<u32>> {
+    fn prompt_tokens(&self, model: &TextProcessor, text: Option<&str>) -> Result<Vec<u32>> {
         if let Some(TokenList(tokens)) = &self.prompt.tokens {
             return Ok(tokens.clone());
         }
         let Some(text) = text else {
             bail!("give a prompt")
         };
-        let tokenizer = tokenizer(files.name(), files.tokenizer())?;
+        let tokenizer = tokenizer(model)?;
         if !self.chat {
             return Ok(tokenizer.encode(text, true, true)?);
         }
         let system = self.system.iter().map(|text| Message::new("system", text));
         let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
-        Ok(files.text().chat_prompt(&messages, true)?)
+        Ok(model.chat_prompt(&messages, self.control_tokens.allow())?)
     }
 }
 
-fn timings(
-    prompt: &[u32],
-    generation: &Generation,
-    (load_seconds, start): (f64, StartTimes),
-    total: f64,
-    first: f64,
-) -> Timings {
-    let decode_seconds = total - first;
-    let per_second = |tokens: usize, seconds: f64| {
-        if seconds > 0.0 {
-            tokens as f64 / seconds
-        } else {
-            0.0
-        }
+/// Prints what the environment asks to be profiled.
+fn print_profile(model: &Model) -> Result<()> {
+    let profiler = model.session().profiler();
+    if profiler.mode() != GpuProfiling::Off {
+        let profile = pollster::block_on(profiler.take())?;
+        eprint!("\n{}", profile.table(None));
+    }
+    Ok(())
+}
+
+fn timings(prompt: &[u32], generated: &Generated) -> Timings {
+    let first = generated.first_token_seconds;
+    let decode_seconds = generated.seconds - first;
+    let per_second = |tokens: usize, seconds: f64| match seconds > 0.0 {
+        true => tokens as f64 / seconds,
+        false => 0.0,
     };
+    let decoded = generated.completion.tokens.len().saturating_sub(1);
     Timings {
-        start,
-        load_seconds,
+        start: StartTimes::default(),
+        load_seconds: 0.0,
         first_token_seconds: first,
         decode_seconds,
         prefill_tokens_per_second: per_second(prompt.len(), first),
-        decode_tokens_per_second: per_second(
-            generation.tokens.len().saturating_sub(1),
-            decode_seconds,
-        ),
+        decode_tokens_per_second: per_second(decoded, decode_seconds),
         prefix_cache_hit_rate: None,
     }
 }

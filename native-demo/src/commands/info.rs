@@ -17,7 +17,10 @@ use wisp_engine::{
 };
 
 use super::print_json;
-use crate::settings::{LIMITS, LORA, MODEL, Settings};
+use crate::{
+    open,
+    settings::{LIMITS, LORA, MODEL, Settings},
+};
 
 /// Describe a model, and the memory that it will need.
 #[derive(Args)]
@@ -52,10 +55,11 @@ impl Info {
             self.settings.set_model(model)?;
         }
         let settings = self.settings.resolve()?;
-        let files = settings.open()?;
-        let limits = settings.limits(&files)?;
+        let open = settings.open()?;
+        let files = open::files(&open)?;
+        let limits = open.limits()?;
         if self.graph || self.graph_text {
-            return self.print_graphs(&files, limits);
+            return self.print_graphs(files, limits);
         }
         let mut encodings: BTreeMap<String, Count> = BTreeMap::new();
         for tensor in files.checkpoint.tensors() {
@@ -70,11 +74,11 @@ impl Info {
             None => DecoderModel::estimate_memory,
         };
         let memory =
-            estimate(&Capabilities::HOST, &files, limits).map_err(|error| error.to_string());
+            estimate(&Capabilities::HOST, files, limits).map_err(|error| error.to_string());
         if self.json {
-            print_json(&report(&files, &encodings, limits, &memory))
+            print_json(&report(files, &encodings, limits, &memory))
         } else {
-            print(&files, &encodings, limits, &memory);
+            print(files, &encodings, limits, &memory);
             Ok(())
         }
     }

@@ -7,9 +7,10 @@ use clap::Args;
 use safetensors::{Dtype, tensor::TensorView};
 use wisp_engine::files;
 
-use super::TokenList;
+use super::{LOGIT_ROWS, TokenList};
 use crate::{
     adapter::AdapterArgs,
+    open::load,
     settings::{DEVICE, LIMITS, LORA, MODEL, Settings},
 };
 
@@ -31,18 +32,15 @@ pub struct Logits {
 impl Logits {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
-        let files = settings.open()?;
+        let open = settings.open_with(|builder| builder.logit_rows(LOGIT_ROWS))?;
         let TokenList(tokens) = self.tokens;
-        let mut limits = settings.limits_for(&files, tokens.len(), Some(0))?;
-        limits.max_logit_rows = limits.max_step_tokens.min(64);
-        let mut generator = settings.load(&files, limits)?.generator;
-        let adapter = self.adapter.choose(&generator)?;
-        let adapter = adapter.map(|name| generator.adapter(&name)).transpose()?;
-        let vocab = files.model_spec.spec.vocab_size as usize;
-        let mut bytes = Vec::with_capacity(tokens.len() * vocab * 4);
-        pollster::block_on(generator.logits(&tokens, adapter, |piece| {
-            bytes.extend(piece.iter().flat_map(|logit| logit.to_le_bytes()))
-        }))?;
+        let model = load(open.for_prompt(tokens.len(), Some(0)))?;
+        let adapter = self.adapter.choose(&model)?;
+        let vocab = model.info().vocab_size as usize;
+        let bytes = Vec::with_capacity(tokens.len().saturating_mul(vocab).saturating_mul(4));
+        let bytes = model.fold_logits(&tokens, adapter.as_deref(), bytes, |bytes, rows| {
+            bytes.extend(rows.iter().flat_map(|logit| logit.to_le_bytes()));
+        })?;
         let logits = TensorView::new(Dtype::F32, vec![tokens.len(), vocab], &bytes)?;
         let write = |part: &Path| -> Result<()> {
             Ok(safetensors::serialize_to_file(

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use wisp_engine::pipelines::{TokenScore, text_generation::Generation, tokenizer::Tokenizer};
+use wisp_engine::{Completion, TokenScore, pipelines::tokenizer::Tokenizer};
 
 /// One entry a token, of the prompt's first if it is echoed.
 #[derive(Serialize)]
@@ -18,11 +18,11 @@ pub struct Logprobs {
 }
 
 impl Logprobs {
-    /// Those of a generation, and of its prompt with `echo`.
+    /// Those of a completion, and of its prompt with `echo`.
     pub fn new(
         tokenizer: Option<&Tokenizer>,
         prompt: &[u32],
-        generation: &Generation,
+        completion: &Completion,
         echo: bool,
     ) -> Logprobs {
         let known = |scores: &[TokenScore]| scores.iter().cloned().map(Some).collect::<Vec<_>>();
@@ -30,11 +30,11 @@ impl Logprobs {
         if echo {
             tokens.extend(prompt);
             scores.push(None);
-            scores.extend(known(&generation.prompt_scores));
+            scores.extend(known(&completion.prompt_scores));
             scores.resize(prompt.len(), None);
         }
-        tokens.extend(&generation.tokens);
-        scores.extend(known(&generation.scores));
+        tokens.extend(&completion.tokens);
+        scores.extend(known(&completion.scores));
         let tokens: Vec<String> = tokens.iter().map(|token| text(tokenizer, *token)).collect();
         let text_offset = tokens
             .iter()

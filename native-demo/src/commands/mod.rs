@@ -15,6 +15,25 @@ pub mod tokenize;
 pub mod warm_cache;
 
 use anyhow::{Context, Result};
+use clap::Args;
+
+/// Positions whose logits are computed at the same time, where those of all are wanted.
+const LOGIT_ROWS: u64 = 64;
+
+/// Whether a message may contain control tokens.
+#[derive(Args)]
+pub struct ControlTokens {
+    /// In a chat, take control tokens that a message spells, such as <|im_end|>, for such tokens; they
+    /// are plain text otherwise
+    #[arg(long)]
+    allow_control_tokens: bool,
+}
+
+impl ControlTokens {
+    pub fn allow(&self) -> bool {
+        self.allow_control_tokens
+    }
+}
 
 /// Token ids as a flag takes them: `1,2,3`.
 #[derive(Clone, Debug)]

@@ -7,12 +7,12 @@ use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use super::{print_json, read_text};
+use super::{LOGIT_ROWS, print_json, read_text};
 use crate::{
     adapter::AdapterArgs,
     interrupt,
+    open::{files, load, tokenizer},
     settings::{DEVICE, LIMITS, LORA, MODEL, Settings},
-    setup::tokenizer,
 };
 
 /// Measure how well a model predicts a text.
@@ -49,37 +49,35 @@ fn log_probability(logits: &[f32], token: u32) -> f64 {
 impl Perplexity {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
-        let files = settings.open()?;
-        let tokenizer = tokenizer(&files.name, &files.tokenizer)?;
+        let open = settings.open_with(|builder| builder.logit_rows(LOGIT_ROWS))?;
+        let tokenizer = tokenizer(open.text())?;
         let tokens = tokenizer.encode(&read_text(&self.file)?, false, false)?;
-        let mut limits = settings.limits(&files)?;
-        let context = self.context.unwrap_or(512.min(limits.max_length));
-        if context < 2 || context > limits.max_length {
-            bail!("--context must be from 2 to {}", limits.max_length);
+        let most = open.limits()?.max_length;
+        let context = self.context.unwrap_or(512.min(most));
+        if context < 2 || context > most {
+            bail!("--context must be from 2 to {most}");
         }
-        limits = settings.limits_of(&files, context)?;
-        limits.max_logit_rows = limits.max_step_tokens.min(64);
         let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
         let window = context as usize - usize::from(bos.is_some());
-        let vocab = files.model_spec.spec.vocab_size as usize;
+        let vocab = files(&open)?.model_spec.spec.vocab_size as usize;
         if let Some(token) = tokens.iter().find(|token| **token as usize >= vocab) {
             bail!("the tokenizer's token {token} is not in the model's vocabulary of {vocab}");
         }
-        let mut generator = settings.load(&files, limits)?.generator;
-        let adapter = self.adapter.choose(&generator)?;
-        let adapter = adapter.map(|name| generator.adapter(&name)).transpose()?;
+        let model = load(open.with_context_length(context))?;
+        let adapter = self.adapter.choose(&model)?;
         interrupt::catch();
         let bar = ProgressBar::new(tokens.len() as u64);
         let (mut sum, mut count) = (0.0, 0u64);
         for part in tokens.chunks(window.max(1)) {
             let input: Vec<u32> = bos.into_iter().chain(part.iter().copied()).collect();
-            let mut targets = input[1..].iter();
-            pollster::block_on(generator.logits(&input, adapter, |piece| {
-                for (row, target) in piece.chunks_exact(vocab).zip(&mut targets) {
-                    sum -= log_probability(row, *target);
-                    count += 1;
+            let mut targets = input[1..].to_vec().into_iter();
+            let score = move |(sum, count): &mut (f64, u64), rows: &[f32]| {
+                for (row, target) in rows.chunks_exact(vocab).zip(&mut targets) {
+                    *sum -= log_probability(row, target);
+                    *count += 1;
                 }
-            }))?;
+            };
+            (sum, count) = model.fold_logits(&input, adapter.as_deref(), (sum, count), score)?;
             bar.inc(part.len() as u64);
             if interrupt::happened() {
                 break;

@@ -13,8 +13,8 @@ use wisp_engine::{
 
 use super::print_json;
 use crate::{
+    open::{self, cache, describe},
     settings::{DEVICE, LIMITS, LORA, MODEL, Resolved, Settings},
-    setup::{cache, describe},
 };
 
 /// Compile a model ahead of its use: for this device, or for a target that need not be here.
@@ -43,22 +43,22 @@ impl WarmCache {
             );
         }
         let target = self.target.as_deref().map(Target::named).transpose()?;
-        let files = settings.open()?;
-        let limits = settings.limits(&files)?;
+        let open = settings.open()?;
+        let (files, limits) = (open::files(&open)?, open.limits()?);
         let start = Instant::now();
         let (name, compiled, times) = match target {
             Some(target) => {
-                let graphs = prepare::graphs(&files, &target.capabilities, limits)?;
+                let graphs = prepare::graphs(files, &target.capabilities, limits)?;
                 let compiled = CompiledModule::compile(&graphs, &target)?;
                 (target.name, compiled, None)
             }
             None => {
-                let session = warm(&settings, &files, limits, self.out.is_some())?;
+                let session = warm(&settings, files, limits, self.out.is_some())?;
                 let name = describe(session.device().info());
                 (name, session.compiled()?, Some(session.start_times()))
             }
         };
-        let compiled = compiled.saying(prepare::facts(&files, &limits));
+        let compiled = compiled.saying(prepare::facts(files, &limits));
         if let Some(out) = &self.out {
             compiled.save(out)?;
         }

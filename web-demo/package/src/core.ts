@@ -1,4 +1,4 @@
-import initialise, { Engine, wasmMemory } from "./wisp_web.js";
+import initialise, { Canceller, Model, wasmMemory } from "./wisp_web.js";
 import { check, WispError } from "./errors.js";
 import { type Origin } from "./files.js";
 import { compiled, device, prepare } from "./gpu.js";
@@ -55,15 +55,20 @@ export interface ModelInfo {
 }
 
 /** A prompt: a text, a conversation, or tokens. */
-export type Prompt = { text: string } | { messages: unknown } | { tokens: number[] };
+export type Prompt = { text: string } | { messages: unknown; controlTokens: boolean } | { tokens: number[] };
 
-/** A step's news of a request. */
-export interface TextEvent {
-  id: number;
-  token: number | null;
-  text: string;
-  finish: "stop" | "length" | "cancelled" | null;
-}
+/** Something that happened to a request. */
+export type RequestEvent =
+  /** The prompt's tokens have been counted. */
+  | { type: "prompt"; tokens: number }
+  /** A part of the prompt has been computed. */
+  | { type: "prefill"; done: number; total: number }
+  /** A token was sampled. */
+  | { type: "token"; token: number }
+  /** Text that is certain; it may lag behind the tokens. */
+  | { type: "text"; text: string }
+  /** The request has ended. */
+  | { type: "end"; reason: "stop" | "length" | "cancelled" };
 
 /** Bytes in use. */
 export interface Memory {
@@ -80,35 +85,21 @@ export type Emit = (event: unknown) => void;
 
 let module: Promise<unknown> | undefined;
 
-/** Lets others have the thread. Not by `setTimeout`, which browsers stretch to 4 milliseconds. */
-function breathe(): Promise<void> {
-  const { port1, port2 } = new MessageChannel();
-  return new Promise((resolve) => {
-    port1.onmessage = () => {
-      port1.close();
-      resolve();
-    };
-    port2.postMessage(0);
-  });
-}
-
 /** The engine itself: in a worker, or on the page's own thread. Every method is a call by name. */
 export class Core {
-  private engine: Engine | undefined;
-  /** The engine's device. */
+  private model: Model | undefined;
+  /** The model's device. */
   private gpu: GPUDevice | undefined;
-  private last: Promise<unknown> = Promise.resolve();
-  private requests = new Map<number, { emit: Emit; done: () => void; fail: (error: unknown) => void }>();
-  private pumping = false;
+  private readonly requests = new Set<{ canceller: Canceller; ended: Promise<unknown> }>();
 
   /** What may be called. */
   readonly calls: Record<string, (args: any, emit: Emit, signal: AbortSignal) => Promise<unknown>> = {
     load: (args, emit, signal) => this.load(args.model, args.options, emit, signal),
     generate: (args, emit, signal) => this.generate(args.prompt, args.options, emit, signal),
-    embed: (args) => this.turn((engine) => engine.embed(JSON.stringify(args.inputs))),
-    encode: (args) => this.turn(async (engine) => engine.encode(args.text, args.special)),
-    decode: (args) => this.turn(async (engine) => engine.decode(Uint32Array.from(args.tokens))),
-    bench: (args) => this.turn(async (engine) => JSON.parse(await engine.bench(JSON.stringify(args)))),
+    embed: async (args) => this.loaded().embed(JSON.stringify(args.inputs)),
+    encode: async (args) => this.loaded().encode(args.text, args.special),
+    decode: async (args) => this.loaded().decode(Uint32Array.from(args.tokens)),
+    bench: async (args) => JSON.parse(await this.loaded().bench(JSON.stringify(args))),
     memory: () => this.memory(),
     unload: () => this.unload(),
   };
@@ -142,111 +133,85 @@ export class Core {
         throw error;
       }),
     }));
+    const canceller = new Canceller();
+    const cancel = () => canceller.cancel();
+    signal.addEventListener("abort", cancel);
     try {
       const name = files.name;
       const told = (loaded: number, total: number) => tell({ loaded, total });
-      const engine = await Engine.load(watched, files.texts, JSON.stringify({ name, ...options }), told);
+      const model = await Model.load(watched, files.texts, JSON.stringify({ name, ...options }), canceller, told);
       tell({ phase: "compiling" });
       await compiled().catch((error: unknown) => {
-        engine.free();
+        model.free();
         throw error;
       });
-      this.engine = engine;
+      this.model = model;
     } catch (error) {
       throw failure ?? error;
     } finally {
+      signal.removeEventListener("abort", cancel);
+      canceller.free();
       for (const file of files.weights) if ("close" in file) (file as { close(): void }).close();
     }
-    const info: ModelInfo = JSON.parse(this.engine.info());
+    const info: ModelInfo = JSON.parse(this.model.info());
     const gpu = device();
     this.gpu = gpu;
     void gpu?.lost.then(({ reason, message }) => {
-      if (this.engine) emit({ lost: message || reason });
+      if (this.model) emit({ lost: message || reason });
     });
     tell({ phase: "ready" });
     return info;
   }
 
-  /** Runs one thing at a time. */
-  private turn<T>(run: (engine: Engine) => Promise<T>): Promise<T> {
-    const result = this.last.then(() => {
-      if (!this.engine) throw new WispError("InvalidRequest", "no model is loaded");
-      return run(this.engine);
-    });
-    this.last = result.catch(() => {});
-    return result;
+  private loaded(): Model {
+    if (!this.model) throw new WispError("InvalidRequest", "no model is loaded");
+    return this.model;
   }
 
-  private tokens(engine: Engine, prompt: Prompt): Uint32Array {
+  private tokens(model: Model, prompt: Prompt): Uint32Array {
     if ("tokens" in prompt) return Uint32Array.from(prompt.tokens);
-    if ("text" in prompt) return engine.encode(prompt.text, true);
-    return engine.chat(JSON.stringify(prompt.messages));
+    if ("text" in prompt) return model.encode(prompt.text, true);
+    return model.chat(JSON.stringify(prompt.messages), prompt.controlTokens);
   }
 
   private async generate(prompt: Prompt, options: object, emit: Emit, signal: AbortSignal): Promise<void> {
-    const id = await this.turn(async (engine) => {
-      const tokens = this.tokens(engine, prompt);
-      const id = engine.add(tokens, JSON.stringify(options));
-      emit({ prompt: tokens.length });
-      return id;
+    check(signal);
+    const model = this.loaded();
+    const tokens = this.tokens(model, prompt);
+    const tell = (event: RequestEvent) => emit(event);
+    tell({ type: "prompt", tokens: tokens.length });
+    const canceller = new Canceller();
+    const cancel = () => canceller.cancel();
+    signal.addEventListener("abort", cancel);
+    let cancelled = false;
+    const ended = model.generate(tokens, JSON.stringify(options), canceller, (json: string) => {
+      const event: RequestEvent = JSON.parse(json);
+      cancelled ||= event.type === "end" && event.reason === "cancelled";
+      tell(event);
     });
-    const stop = () => {
-      const request = this.requests.get(id);
-      this.requests.delete(id);
-      // Steps take turns with this, so at most the one under way still runs.
-      void this.turn(async (engine) => engine.cancel(id)).catch(() => {});
-      request?.fail(new WispError("Aborted", "stopped"));
-    };
-    const ended = new Promise<void>((done, fail) => this.requests.set(id, { emit, done, fail }));
-    if (signal.aborted) stop();
-    signal.addEventListener("abort", stop);
-    void this.pump();
-    return ended.finally(() => signal.removeEventListener("abort", stop));
-  }
-
-  /** Steps as long as requests run. */
-  private async pump(): Promise<void> {
-    if (this.pumping) return;
-    this.pumping = true;
+    const request = { canceller, ended: ended.catch(() => {}) };
+    this.requests.add(request);
     try {
-      while (this.requests.size > 0) {
-        const events: TextEvent[] = JSON.parse(await this.turn((engine) => engine.step()));
-        this.hand(events);
-        // Whoever waits for the thread goes first.
-        await breathe();
-      }
-    } catch (error) {
-      for (const request of this.requests.values()) request.fail(error);
-      this.requests.clear();
+      await ended;
+      if (cancelled) throw new WispError("Aborted", "stopped");
     } finally {
-      this.pumping = false;
-    }
-  }
-
-  /** Hands each request what it has of a step. */
-  private hand(events: TextEvent[]): void {
-    for (const [id, request] of [...this.requests]) {
-      const own = events.filter((event) => event.id === id);
-      if (own.length > 0) request.emit({ events: own });
-      if (own.some((event) => event.finish)) {
-        this.requests.delete(id);
-        request.done();
-      }
+      this.requests.delete(request);
+      signal.removeEventListener("abort", cancel);
+      canceller.free();
     }
   }
 
   private async memory(): Promise<Memory> {
-    const [gpu = 0, gpuPeak = 0] = this.engine?.memory() ?? [];
+    const [gpu = 0, gpuPeak = 0] = this.model?.memory() ?? [];
     return { gpu, gpuPeak, wasm: wasmMemory() };
   }
 
   private async unload(): Promise<void> {
-    for (const request of this.requests.values()) request.fail(new WispError("Aborted", "the model was unloaded"));
-    this.requests.clear();
-    await this.last;
-    const engine = this.engine;
-    this.engine = undefined;
-    engine?.free();
+    for (const request of this.requests) request.canceller.cancel();
+    await Promise.all([...this.requests].map((request) => request.ended));
+    const model = this.model;
+    this.model = undefined;
+    model?.free();
     this.gpu?.destroy();
     this.gpu = undefined;
   }

@@ -1,5 +1,5 @@
 import type { Caller } from "./caller.js";
-import type { Prompt, TextEvent } from "./core.js";
+import type { Prompt, RequestEvent } from "./core.js";
 import { WispError } from "./errors.js";
 import type { FinishReason, GenerateParams, RequestOptions, Usage } from "./openai.js";
 
@@ -38,6 +38,8 @@ export class Generation {
   readonly created = Math.floor(Date.now() / 1000);
   private promptTokens = 0;
   private completionTokens = 0;
+  /** Tokens whose text has not come yet. */
+  private readonly tokens: number[] = [];
 
   constructor(
     private readonly caller: Caller,
@@ -78,7 +80,7 @@ export class Generation {
     let wake = () => {};
     let ended: { error?: unknown } | undefined;
     const emit = (event: unknown) => {
-      this.take(event as { prompt?: number; events?: TextEvent[] }, queue);
+      this.take(event as RequestEvent, queue);
       wake();
     };
     const args = { prompt: this.prompt, options: engineOptions(this.params) };
@@ -101,13 +103,21 @@ export class Generation {
     }
   }
 
-  private take(event: { prompt?: number; events?: TextEvent[] }, queue: Piece[]): void {
-    if (event.prompt !== undefined) this.promptTokens = event.prompt;
-    if (!event.events) return;
-    const tokens = event.events.flatMap(({ token }) => (token === null ? [] : [token]));
-    this.completionTokens += tokens.length;
-    const text = event.events.map((one) => one.text).join("");
-    const finish = event.events.at(-1)?.finish;
-    queue.push({ text, tokens, finish: finish === "stop" || finish === "length" ? finish : null });
+  private take(event: RequestEvent, queue: Piece[]): void {
+    switch (event.type) {
+      case "prompt":
+        this.promptTokens = event.tokens;
+        break;
+      case "token":
+        this.completionTokens += 1;
+        this.tokens.push(event.token);
+        break;
+      case "text":
+        queue.push({ text: event.text, tokens: this.tokens.splice(0), finish: null });
+        break;
+      case "end":
+        queue.push({ text: "", tokens: this.tokens.splice(0), finish: event.reason === "cancelled" ? null : event.reason });
+        break;
+    }
   }
 }

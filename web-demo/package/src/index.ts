@@ -127,7 +127,8 @@ export class Wisp {
   }
 
   private async createChat(params: ChatParams, request: RequestOptions = {}): Promise<unknown> {
-    const run = new Generation(this.caller, "chatcmpl", { messages: params.messages }, params, request);
+    const prompt = { messages: params.messages, controlTokens: params.allow_control_tokens ?? false };
+    const run = new Generation(this.caller, "chatcmpl", prompt, params, request);
     if (params.stream) return this.chatChunks(run, params);
     const { text: content, finish, tokens } = await run.whole();
     return {

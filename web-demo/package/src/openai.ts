@@ -38,6 +38,9 @@ export interface GenerateParams {
 export interface ChatParams extends GenerateParams {
   messages: ChatMessage[];
   max_completion_tokens?: number | null;
+  /** Not OpenAI's: control tokens that messages spell, such as `<|im_end|>`, become such tokens; they are plain text
+   *  unless this is true. */
+  allow_control_tokens?: boolean;
   stream?: boolean | null;
 }
 

@@ -1,0 +1,432 @@
+//! A model whose files are open, on its way to being loaded.
+
+#[cfg(not(target_arch = "wasm32"))]
+use std::path::PathBuf;
+
+use wisp_compiler::Footprint;
+use wisp_device::Device;
+#[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+use wisp_pipelines::candle::{CandleFiles, CandleModel};
+use wisp_pipelines::{
+    CheckpointModel, DecoderModel, ModelFiles, ModelLimits, PipelineConfig, PipelineError,
+    TextEncoder, TextGenerator, TextProcessor,
+};
+use wisp_session::{InferenceSession, SessionError};
+
+use crate::{DEFAULT_CONTEXT_LENGTH, Error, LoadProgress, Model, ModelBuilder, model::ModelInfo};
+
+/// By default the KV cache holds one whole context, and this many tokens of each further request.
+const FURTHER_TOKENS: u64 = 512;
+
+/// Texts that an encoder takes at the same time.
+const ENCODER_TEXTS: u64 = 32;
+
+/// Texts that an encoder takes at the same time, where all texts are known.
+const MAX_ENCODER_TEXTS: u64 = 256;
+
+/// Tokens that an encoder takes at the same time, if the model's longest text is not longer.
+const ENCODER_TOKENS: u64 = 4096;
+
+/// The files of a model.
+pub(crate) enum Files {
+    /// For Wisp's own engine.
+    Max(Box<ModelFiles>),
+    /// For Hugging Face's candle.
+    #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+    Candle(Box<CandleFiles>),
+}
+
+/// A model whose files are open, but which is not loaded: what its files say, what it would take, and
+/// the way to load it.
+#[must_use = "a model is loaded by `load`"]
+pub struct OpenModel {
+    builder: ModelBuilder,
+    files: Files,
+    text: TextProcessor,
+    /// Tokens of the only prompt that it is loaded for.
+    prompt_tokens: Option<u64>,
+    /// Lengths of the only texts that it is loaded for.
+    texts: Option<Vec<u64>>,
+}
+
+impl OpenModel {
+    pub(crate) fn new(builder: ModelBuilder, files: Files) -> OpenModel {
+        let text = match &files {
+            Files::Max(files) => TextProcessor::of(files),
+            #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+            Files::Candle(files) => files.text(),
+        };
+        OpenModel {
+            builder,
+            files,
+            text,
+            prompt_tokens: None,
+            texts: None,
+        }
+    }
+
+    /// The tokenizer, chat template and stop tokens.
+    pub fn text(&self) -> &TextProcessor {
+        &self.text
+    }
+
+    /// The model's files; `None` if candle runs it.
+    pub fn files(&self) -> Option<&ModelFiles> {
+        match &self.files {
+            Files::Max(files) => Some(files),
+            #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+            Files::Candle(_) => None,
+        }
+    }
+
+    /// Loads the model for one prompt of so many tokens and at most so many new ones, with memory for no
+    /// more than that. A model that is compiled to a file, or comes from one, is for any prompt.
+    pub fn for_prompt(mut self, prompt_tokens: usize, max_tokens: Option<usize>) -> OpenModel {
+        if self.is_compiled() {
+            return self;
+        }
+        if let (Some(new), false) = (max_tokens, self.builder.length_is_set) {
+            let needed = (prompt_tokens as u64).saturating_add(new as u64).max(1);
+            let length = self.context_length().min(needed);
+            self = self.with_context_length(length);
+        }
+        self.builder.config.max_cache_batch_size = 1;
+        if !self.builder.config.enable_echo {
+            self.prompt_tokens = Some(prompt_tokens.max(1) as u64);
+        }
+        self
+    }
+
+    /// Loads the model with another context length, chosen for what its files say. A model that is
+    /// compiled to a file, or comes from one, keeps its own.
+    pub fn with_context_length(mut self, tokens: u64) -> OpenModel {
+        if !self.is_compiled() {
+            self.builder = self.builder.context_length(tokens);
+        }
+        self
+    }
+
+    /// Loads an encoder for texts of these lengths, with memory for no more than that.
+    pub fn for_texts(mut self, lengths: impl IntoIterator<Item = usize>) -> OpenModel {
+        self.texts = Some(lengths.into_iter().map(|len| len as u64).collect());
+        self
+    }
+
+    /// True if the model's programs come from a file or go to one: what they are made for must not
+    /// depend on a prompt then.
+    fn is_compiled(&self) -> bool {
+        #[cfg(not(target_arch = "wasm32"))]
+        return self.builder.config.has_compiled_file();
+        #[cfg(target_arch = "wasm32")]
+        return false;
+    }
+
+    /// Tokens that the loaded model will see at once.
+    fn context_length(&self) -> u64 {
+        let most = self
+            .files()
+            .map_or(u64::MAX, |files| files.model_spec.spec.max_positions);
+        match self.builder.length_is_set {
+            true => self.builder.config.max_length,
+            false => most.clamp(1, DEFAULT_CONTEXT_LENGTH),
+        }
+    }
+
+    /// The sizes that the model will be made for, before the device's own limits.
+    ///
+    /// # Errors
+    ///
+    /// If the context is longer than the model was trained for.
+    pub fn limits(&self) -> Result<ModelLimits, Error> {
+        let Some(files) = self.files() else {
+            return Ok(ModelLimits::default());
+        };
+        if files.model_spec.spec.encoder.is_some() {
+            return Ok(self.encoder_limits(files));
+        }
+        let config = PipelineConfig {
+            max_length: self.context_length(),
+            ..self.builder.config.clone()
+        };
+        let mut limits = config
+            .limits(&files.model_spec.spec)
+            .map_err(PipelineError::from)?;
+        if let Some(tokens) = self.prompt_tokens {
+            limits.max_step_tokens = limits.max_step_tokens.min(tokens);
+        }
+        let rows = self.builder.logit_rows.min(limits.max_step_tokens);
+        limits.max_logit_rows = limits.max_logit_rows.max(rows);
+        if limits.is_paged() {
+            let page = u64::from(limits.page_size);
+            let further = (limits.max_batch - 1) * FURTHER_TOKENS.div_ceil(page);
+            let tokens = self
+                .builder
+                .cache_tokens
+                .map(|tokens| tokens.div_ceil(page));
+            let whole = limits.pages_per_sequence();
+            let pages = tokens.unwrap_or(whole.saturating_add(further)).max(whole);
+            limits.pages = pages.min(limits.total_pages());
+        }
+        Ok(limits)
+    }
+
+    fn encoder_limits(&self, files: &ModelFiles) -> ModelLimits {
+        let limits = match &self.texts {
+            Some(lengths) => ModelLimits {
+                max_length: lengths.iter().copied().max().unwrap_or(1),
+                max_batch: (lengths.len() as u64).min(MAX_ENCODER_TEXTS),
+                max_step_tokens: lengths.iter().sum::<u64>().min(ENCODER_TOKENS),
+                ..ModelLimits::default()
+            },
+            None => ModelLimits {
+                max_length: match self.builder.length_is_set {
+                    true => self.builder.config.max_length,
+                    false => files.model_spec.spec.max_positions.min(ENCODER_TOKENS),
+                },
+                max_batch: ENCODER_TEXTS,
+                max_step_tokens: ENCODER_TOKENS,
+                ..ModelLimits::default()
+            },
+        };
+        ModelLimits {
+            max_length: limits.max_length.max(1),
+            ..limits
+        }
+    }
+
+    /// Bytes of device memory that the model would take.
+    ///
+    /// # Errors
+    ///
+    /// If the files do not fit together, or the device lacks what they need.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn estimate(&self) -> Result<Footprint, Error> {
+        let Some(files) = self.files() else {
+            return Ok(Footprint::default());
+        };
+        let device = pollster::block_on(self.open_device())?;
+        let (target, limits) = (&device.info().capabilities, self.limits()?);
+        Ok(match files.model_spec.spec.encoder {
+            Some(_) => TextEncoder::estimate_memory(target, files, limits)?,
+            None => DecoderModel::estimate_memory(target, files, limits)?,
+        })
+    }
+
+    async fn open_device(&self) -> Result<Device, Error> {
+        if let Some(device) = &self.builder.device {
+            return Ok(device.clone());
+        }
+        self.builder
+            .config
+            .require_built()
+            .map_err(PipelineError::from)?;
+        let device = self.builder.config.device().await;
+        Ok(device.map_err(SessionError::Device)?)
+    }
+
+    /// Loads the model, blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such device or it has not enough memory, the files do not fit together, or loading
+    /// was cancelled.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn load(self) -> Result<Model, Error> {
+        pollster::block_on(self.load_here())
+    }
+
+    /// [`Self::load`] without blocking the task: natively a thread of its own does the work.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    pub async fn load_async(self) -> Result<Model, Error> {
+        #[cfg(not(target_arch = "wasm32"))]
+        {
+            let (sender, receiver) = futures_channel::oneshot::channel();
+            crate::worker::spawn(async move {
+                let _ = sender.send(self.load_here().await);
+            });
+            crate::embed::reply(receiver).await
+        }
+        #[cfg(target_arch = "wasm32")]
+        self.load_here().await
+    }
+
+    async fn load_here(self) -> Result<Model, Error> {
+        let (session, loaded) = self.load_to_device().await?;
+        Ok(match loaded {
+            Loaded::Generator(generator) => {
+                let info = self.info(&generator);
+                Model::of_generator(info, session, generator)
+            }
+            Loaded::Encoder(encoder) => {
+                let info = ModelInfo {
+                    is_encoder: true,
+                    ..self.described(encoder.limits())
+                };
+                Model::of_encoder(info, session, self.text.clone(), encoder)
+            }
+        })
+    }
+
+    /// Loads the generator itself, which the caller then runs step by step, and the session of its
+    /// device: for measurements and for loops of one's own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`], and if the model is an encoder.
+    pub async fn load_generator(&self) -> Result<(InferenceSession, TextGenerator), Error> {
+        match self.load_to_device().await? {
+            (session, Loaded::Generator(generator)) => Ok((session, generator)),
+            (_, Loaded::Encoder(_)) => {
+                let model = self.text.name().into();
+                Err(Error::NotAGenerator { model })
+            }
+        }
+    }
+
+    async fn load_to_device(&self) -> Result<(InferenceSession, Loaded), Error> {
+        let loaded = match &self.files {
+            Files::Max(files) => self.load_files(files).await,
+            #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+            Files::Candle(files) => self.load_candle(files).await,
+        };
+        match self.builder.canceller.is_cancelled() {
+            true => Err(Error::Cancelled),
+            false => loaded,
+        }
+    }
+
+    async fn load_files(&self, files: &ModelFiles) -> Result<(InferenceSession, Loaded), Error> {
+        let device = self.open_device().await?;
+        let mut limits = self.limits()?;
+        let free = || self.builder.config.memory(&device);
+        let memory = self.builder.memory_limit.or_else(free);
+        // None left is not the 0 that stands for no limit.
+        limits.memory = memory.map_or(0, |bytes| bytes.max(1));
+        let session = self.session(device, files, &limits)?;
+        let builder = self.builder.clone();
+        let report = move |done, total| builder.report(LoadProgress::Weights { done, total });
+        let loaded = match files.model_spec.spec.encoder {
+            Some(_) => {
+                let encoder = TextEncoder::load(&session, files, limits, Some(&report)).await?;
+                Loaded::Encoder(encoder)
+            }
+            None => {
+                let generator = TextGenerator::load(&session, files, limits, Some(&report)).await?;
+                #[cfg(not(target_arch = "wasm32"))]
+                let generator = self.with_adapters(generator)?;
+                Loaded::Generator(generator)
+            }
+        };
+        self.save(&session, files, &limits)?;
+        Ok((session, loaded))
+    }
+
+    /// A session on a device, with the caches and compiled programs of the settings.
+    fn session(
+        &self,
+        device: Device,
+        files: &ModelFiles,
+        limits: &ModelLimits,
+    ) -> Result<InferenceSession, Error> {
+        let session = InferenceSession::new(device);
+        #[cfg(not(target_arch = "wasm32"))]
+        let session = match &self.builder.compile_cache {
+            Some(cache) => session.with_cache(cache.clone()),
+            None => session,
+        };
+        #[cfg(not(target_arch = "wasm32"))]
+        let session = self.builder.config.session(session, files, limits)?;
+        #[cfg(target_arch = "wasm32")]
+        let _ = (files, limits);
+        Ok(session)
+    }
+
+    /// Saves the compiled programs where the settings ask for it.
+    fn save(
+        &self,
+        session: &InferenceSession,
+        files: &ModelFiles,
+        limits: &ModelLimits,
+    ) -> Result<(), Error> {
+        #[cfg(not(target_arch = "wasm32"))]
+        self.builder.config.save_compiled(session, files, limits)?;
+        #[cfg(target_arch = "wasm32")]
+        let _ = (session, files, limits);
+        Ok(())
+    }
+
+    /// Loads the adapters of the settings.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn with_adapters(&self, mut generator: TextGenerator) -> Result<TextGenerator, Error> {
+        for (name, path) in self.builder.config.adapters() {
+            let files = wisp_pipelines::AdapterFiles::open(&PathBuf::from(path));
+            let loaded = files.and_then(|files| generator.load_adapter(name, &files));
+            loaded.map_err(|source| PipelineError::Adapter {
+                name: name.into(),
+                source,
+            })?;
+        }
+        Ok(generator)
+    }
+
+    /// What is known of a loaded generator.
+    fn info(&self, generator: &TextGenerator) -> ModelInfo {
+        let info = ModelInfo {
+            vocab_size: generator.model().vocab_size(),
+            ..self.described(generator.limits())
+        };
+        #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+        if let Some(model) = (generator.model() as &dyn std::any::Any).downcast_ref::<CandleModel>()
+        {
+            let architecture = model.architecture().name.to_string();
+            return ModelInfo {
+                architecture,
+                ..info
+            };
+        }
+        info
+    }
+
+    /// What the files say of a model that is loaded with these limits.
+    fn described(&self, limits: &ModelLimits) -> ModelInfo {
+        let (architecture, vocab_size, weight_bytes) = match &self.files {
+            Files::Max(files) => (
+                files.model_spec.architecture.to_string(),
+                files.model_spec.spec.vocab_size,
+                files.checkpoint.byte_len(),
+            ),
+            #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+            Files::Candle(files) => ("candle".into(), 0, files.checkpoint.byte_len()),
+        };
+        ModelInfo {
+            name: self.text.name().into(),
+            architecture,
+            is_encoder: false,
+            has_chat_template: self.text.has_chat_template(),
+            vocab_size,
+            context_length: limits.max_length,
+            weight_bytes,
+        }
+    }
+
+    /// Loads the model through candle, on the CPU.
+    #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+    async fn load_candle(&self, files: &CandleFiles) -> Result<(InferenceSession, Loaded), Error> {
+        let config = &self.builder.config;
+        let length = self.builder.length_is_set.then_some(config.max_length);
+        let model = CandleModel::load(files, length)?;
+        let device = Device::host(config.threads).map_err(SessionError::Device)?;
+        let session = InferenceSession::new(device);
+        let generator = TextGenerator::new(&session, model, self.text.clone()).await?;
+        Ok((session, Loaded::Generator(generator)))
+    }
+}
+
+/// A model on its device, with nothing that runs it yet.
+enum Loaded {
+    Generator(TextGenerator),
+    Encoder(TextEncoder),
+}

@@ -1,0 +1,330 @@
+//! A loaded model, as JavaScript holds it.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use js_sys::{Function, Object, Promise, Uint8Array};
+use send_wrapper::SendWrapper;
+use serde::Serialize;
+use wasm_bindgen::prelude::*;
+use wasm_bindgen_futures::future_to_promise;
+use wisp_engine::{
+    Canceller, Event, FinishReason, LoadProgress, Message, Model,
+    device::{Api, Device, DeviceInfo, DeviceSpec},
+    pipelines::{
+        EncoderTokenizer, ModelFiles,
+        benchmark::{Workload, speed, warm_up},
+    },
+    weights::{Checkpoint, RemoteFile},
+};
+
+use crate::{
+    error::Failure,
+    options::{BenchOptions, EmbedInput, LoadOptions, RequestOptions},
+    source::{JsFile, Source},
+};
+
+/// What is known of a loaded model.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Info<'a> {
+    name: &'a str,
+    architecture: &'a str,
+    /// "generate" or "embed".
+    task: &'static str,
+    chat: bool,
+    vocab_size: u64,
+    max_length: u64,
+    weight_bytes: u64,
+    device: &'a DeviceInfo,
+}
+
+/// Something that happened to a request.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum RequestEvent {
+    Prefill { done: usize, total: usize },
+    Token { token: u32 },
+    Text { text: String },
+    End { reason: FinishReason },
+}
+
+impl RequestEvent {
+    fn of(event: Event) -> Option<RequestEvent> {
+        Some(match event {
+            Event::Prefill { done, total } => RequestEvent::Prefill { done, total },
+            Event::Token { token, .. } => RequestEvent::Token { token },
+            Event::Text(text) => RequestEvent::Text { text },
+            Event::End { reason, .. } => RequestEvent::End { reason },
+            _ => return None,
+        })
+    }
+}
+
+/// Ends a request, or the loading of a model.
+#[wasm_bindgen(js_name = Canceller)]
+#[derive(Default)]
+pub struct JsCanceller {
+    canceller: Canceller,
+}
+
+#[wasm_bindgen(js_class = Canceller)]
+impl JsCanceller {
+    /// A canceller that nothing listens to yet.
+    #[wasm_bindgen(constructor)]
+    pub fn new() -> JsCanceller {
+        JsCanceller::default()
+    }
+
+    /// Cancels what was begun with it.
+    pub fn cancel(&self) {
+        self.canceller.cancel();
+    }
+}
+
+/// A model on the browser's GPU. Calls may overlap: requests run as one batch.
+#[wasm_bindgen(js_name = Model)]
+pub struct JsModel {
+    model: Model,
+    device: Device,
+    /// The tokenizer of an encoder.
+    tokenizer: Option<Arc<EncoderTokenizer>>,
+}
+
+/// The files that describe a model beside its weights: an object of names and `Uint8Array`s.
+fn described(texts: &Object) -> HashMap<String, Vec<u8>> {
+    let mut files = HashMap::new();
+    for entry in Object::entries(texts).iter() {
+        let entry: js_sys::Array = entry.unchecked_into();
+        if let (Some(name), Ok(bytes)) = (entry.get(0).as_string(), entry.get(1).dyn_into()) {
+            let bytes: Uint8Array = bytes;
+            files.insert(name, bytes.to_vec());
+        }
+    }
+    files
+}
+
+async fn open(
+    files: Vec<JsFile>,
+    texts: &Object,
+    options: &str,
+    canceller: Canceller,
+    progress: Function,
+) -> Result<JsModel, Failure> {
+    let options: LoadOptions = serde_json::from_str(options)?;
+    let spec = DeviceSpec::Adapter {
+        api: Api::WebGpu,
+        index: 0,
+    };
+    let device = Device::open(&spec, options.feature_level(), 0).await?;
+    let remote = |file| Arc::new(Source::new(file, device.clone())) as Arc<dyn RemoteFile>;
+    let checkpoint = Checkpoint::open_remote(files.into_iter().map(remote).collect()).await?;
+    let files = ModelFiles::from_files(&options.name, checkpoint, &described(texts))?;
+    let spec = &files.model_spec.spec;
+    let tokenizer = spec.encoder.is_some().then(|| EncoderTokenizer::of(&files));
+    let progress = SendWrapper::new(progress);
+    let model = options
+        .builder(spec.max_positions)
+        .opened_device(device.clone())
+        .canceller(&canceller)
+        .on_progress(move |news| {
+            if let LoadProgress::Weights { done, total } = news {
+                let (done, total) = ((done as f64).into(), (total as f64).into());
+                // A page that fails to show progress is no reason to stop.
+                let _ = progress.call2(&JsValue::NULL, &done, &total);
+            }
+        })
+        .with_files(files)?
+        .load_async()
+        .await?;
+    Ok(JsModel {
+        model,
+        device,
+        tokenizer: tokenizer.map(Arc::new),
+    })
+}
+
+/// Time since the page or the worker began.
+fn clock() -> Duration {
+    let performance = js_sys::Reflect::get(&js_sys::global(), &"performance".into());
+    let now = performance.ok().and_then(|performance| {
+        let now: Function = js_sys::Reflect::get(&performance, &"now".into())
+            .ok()?
+            .dyn_into()
+            .ok()?;
+        now.call0(&performance).ok()?.as_f64()
+    });
+    Duration::from_secs_f64(now.unwrap_or_default().max(0.0) / 1000.0)
+}
+
+/// A promise of what some work brings. It borrows nothing of the model, which may be freed meanwhile.
+fn promise<T: Into<JsValue>>(
+    work: impl Future<Output = Result<T, Failure>> + 'static,
+) -> Promise {
+    future_to_promise(async move { Ok(work.await?.into()) })
+}
+
+#[wasm_bindgen(js_class = Model)]
+impl JsModel {
+    /// Loads a model. `files` are its weights, `texts` what describes it beside them, `options` JSON;
+    /// `progress` is called with the bytes loaded and those of all weights.
+    ///
+    /// # Errors
+    ///
+    /// An `Error` whose name is its kind.
+    pub async fn load(
+        files: Vec<JsFile>,
+        texts: Object,
+        options: String,
+        canceller: &JsCanceller,
+        progress: Function,
+    ) -> Result<JsModel, JsValue> {
+        let canceller = canceller.canceller.clone();
+        Ok(open(files, &texts, &options, canceller, progress).await?)
+    }
+
+    /// What is known of the model and its device, as JSON.
+    ///
+    /// # Errors
+    ///
+    /// None that a caller can make.
+    pub fn info(&self) -> Result<String, JsValue> {
+        let known = self.model.info();
+        let info = Info {
+            name: &known.name,
+            architecture: &known.architecture,
+            task: match known.is_encoder {
+                true => "embed",
+                false => "generate",
+            },
+            chat: known.has_chat_template,
+            vocab_size: known.vocab_size,
+            max_length: known.context_length,
+            weight_bytes: known.weight_bytes,
+            device: self.model.device(),
+        };
+        Ok(serde_json::to_string(&info).map_err(Failure::from)?)
+    }
+
+    /// The tokens of a text. `special`: as a prompt, with the tokens that begin one.
+    ///
+    /// # Errors
+    ///
+    /// If there is no tokenizer, or no token for a part of the text.
+    pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, JsValue> {
+        let tokenizer = self.model.text().tokenizer().map_err(Failure::from)?;
+        let tokens = tokenizer.encode(text, special, special);
+        Ok(tokens.map_err(|error| Failure::request(error.to_string()))?)
+    }
+
+    /// The text of tokens.
+    ///
+    /// # Errors
+    ///
+    /// If there is no tokenizer.
+    pub fn decode(&self, tokens: &[u32]) -> Result<String, JsValue> {
+        Ok(self.model.detokenize(tokens).map_err(Failure::from)?)
+    }
+
+    /// The tokens of a conversation: JSON, a list of messages. Where `control_tokens` is false, none of
+    /// what messages say becomes a control token.
+    ///
+    /// # Errors
+    ///
+    /// If the model cannot converse, or its template refuses the messages.
+    pub fn chat(&self, messages: &str, control_tokens: bool) -> Result<Vec<u32>, JsValue> {
+        let messages: Vec<Message> = serde_json::from_str(messages).map_err(Failure::from)?;
+        let tokens = self.model.text().chat_prompt(&messages, control_tokens);
+        Ok(tokens.map_err(|error| Failure::request(error.to_string()))?)
+    }
+
+    /// Continues a prompt; `options` is JSON. `event` is called with each event, as JSON; the promise
+    /// resolves after the last one.
+    ///
+    /// Rejects if the prompt is too long, an option is out of range, or the device fails.
+    pub fn generate(
+        &self,
+        prompt: Vec<u32>,
+        options: String,
+        canceller: &JsCanceller,
+        event: Function,
+    ) -> Promise {
+        let model = self.model.clone();
+        let canceller = canceller.canceller.clone();
+        promise(async move {
+            let options: RequestOptions = serde_json::from_str(&options)?;
+            let request = model.generate_tokens(prompt).options(options.into());
+            let mut events = request.canceller(&canceller).events();
+            // The request does not keep the model from being unloaded.
+            drop(model);
+            while let Some(news) = events.next().await {
+                if let Some(news) = RequestEvent::of(news?) {
+                    let news = serde_json::to_string(&news)?;
+                    // A page that fails to show an event is no reason to stop.
+                    let _ = event.call1(&JsValue::NULL, &news.into());
+                }
+            }
+            Ok(JsValue::UNDEFINED)
+        })
+    }
+
+    /// An embedding of each input (a JSON list of texts and lists of tokens), one after the other; and
+    /// how many tokens they have, first.
+    ///
+    /// Rejects if the model is no encoder, a text is too long, or the device fails.
+    pub fn embed(&self, inputs: String) -> Promise {
+        let (model, tokenizer) = (self.model.clone(), self.tokenizer.clone());
+        promise(async move {
+            let inputs: Vec<EmbedInput> = serde_json::from_str(&inputs)?;
+            let mut tokens = Vec::with_capacity(inputs.len());
+            for input in inputs {
+                tokens.push(match (input, &tokenizer) {
+                    (EmbedInput::Tokens(tokens), _) => tokens,
+                    (EmbedInput::Text(text), Some(tokenizer)) => tokenizer.tokenize(&text)?.tokens,
+                    // The model is no encoder, which is what the call below says.
+                    (EmbedInput::Text(_), None) => Vec::new(),
+                });
+            }
+            let count: usize = tokens.iter().map(Vec::len).sum();
+            let rows = model.embedder().embed_tokens_async(tokens).await?;
+            let mut out = vec![count as f32];
+            out.extend(rows.concat());
+            Ok(js_sys::Float32Array::from(out.as_slice()))
+        })
+    }
+
+    /// Measures speed, when no request runs: `options` and what is returned are JSON.
+    ///
+    /// Rejects if it is longer than the model's limits, or the device fails.
+    pub fn bench(&self, options: String) -> Promise {
+        let model = self.model.clone();
+        promise(async move {
+            let options: BenchOptions = serde_json::from_str(&options)?;
+            let workload = Workload {
+                prompt_tokens: options.prompt_tokens.max(1),
+                new_tokens: options.new_tokens.max(1),
+                runs: options.runs.clamp(1, 1000),
+            };
+            let measured = model.exclusive(move |generator| {
+                Box::pin(async move {
+                    warm_up(generator, workload, &clock).await?;
+                    Ok(speed(generator, workload, &clock).await?)
+                })
+            });
+            Ok(serde_json::to_string(&measured.await?)?)
+        })
+    }
+
+    /// Bytes of GPU memory: now, and at most so far.
+    pub fn memory(&self) -> Vec<f64> {
+        let (now, peak) = self.device.allocated();
+        vec![now as f64, peak as f64]
+    }
+}
+
+/// Bytes of the module's own memory, which never shrinks.
+#[wasm_bindgen(js_name = wasmMemory)]
+pub fn wasm_memory() -> f64 {
+    let memory: js_sys::WebAssembly::Memory = wasm_bindgen::memory().unchecked_into();
+    let buffer: js_sys::ArrayBuffer = memory.buffer().unchecked_into();
+    f64::from(buffer.byte_length())
+}

@@ -1,0 +1,152 @@
+//! What JavaScript asks for, as JSON.
+
+use serde::Deserialize;
+use wisp_engine::{
+    ModelBuilder, SamplingParams,
+    device::FeatureLevel,
+    pipelines::{CacheStrategy, GenerateOptions, PipelineConfig, config::KvCacheFormat},
+};
+
+/// The largest number of sequences that run at the same time.
+const MAX_BATCH: u64 = 64;
+
+/// What a model is loaded with.
+#[derive(Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoadOptions {
+    /// What the model is called.
+    pub name: String,
+    /// Tokens of a sequence, prompt and answer; 0: what the model can do, up to 4096.
+    max_length: u64,
+    /// Sequences at the same time.
+    max_batch: u64,
+    /// Tokens of prompts in one step.
+    max_step_tokens: u64,
+    /// Tokens of each sequence that are sampled in one submission.
+    max_steps: u64,
+    /// How the KV cache stores keys and values.
+    kv_cache_format: KvCacheFormat,
+    /// Only what every browser guarantees.
+    baseline: bool,
+}
+
+impl Default for LoadOptions {
+    fn default() -> LoadOptions {
+        LoadOptions {
+            name: "model".into(),
+            max_length: 0,
+            max_batch: 1,
+            max_step_tokens: 128,
+            max_steps: 8,
+            kv_cache_format: KvCacheFormat::Float32,
+            baseline: false,
+        }
+    }
+}
+
+impl LoadOptions {
+    /// How much of the device's features to use.
+    pub fn feature_level(&self) -> FeatureLevel {
+        match self.baseline {
+            true => FeatureLevel::Baseline,
+            false => FeatureLevel::Full,
+        }
+    }
+
+    /// The settings for a model that was trained for texts of at most `max_positions` tokens.
+    pub fn builder(&self, max_positions: u64) -> ModelBuilder {
+        let max_batch = self.max_batch.clamp(1, MAX_BATCH);
+        let config = PipelineConfig {
+            max_length: self.max_length.min(max_positions.max(1)),
+            max_cache_batch_size: max_batch,
+            prefill_chunk_size: self.max_step_tokens.clamp(1, 4096),
+            max_num_steps: self.max_steps.clamp(1, 64),
+            cache_strategy: CacheStrategy::Paged,
+            kv_cache_page_size: 32,
+            kv_cache_format: self.kv_cache_format,
+            ..PipelineConfig::default()
+        };
+        let builder = ModelBuilder::from_config(config).cache_tokens(u64::MAX);
+        match self.max_length {
+            0 => builder.default_context_length(),
+            _ => builder,
+        }
+    }
+}
+
+/// How a text is generated.
+#[derive(Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub struct RequestOptions {
+    temperature: f32,
+    top_k: u32,
+    top_p: f32,
+    min_p: f32,
+    repetition_penalty: f32,
+    presence_penalty: f32,
+    frequency_penalty: f32,
+    logit_bias: Vec<(u32, f32)>,
+    seed: u32,
+    max_tokens: Option<usize>,
+    stop: Vec<String>,
+    ignore_eos: bool,
+}
+
+impl Default for RequestOptions {
+    fn default() -> RequestOptions {
+        RequestOptions {
+            temperature: 0.0,
+            top_k: 0,
+            top_p: 1.0,
+            min_p: 0.0,
+            repetition_penalty: 1.0,
+            presence_penalty: 0.0,
+            frequency_penalty: 0.0,
+            logit_bias: Vec::new(),
+            seed: 0,
+            max_tokens: None,
+            stop: Vec::new(),
+            ignore_eos: false,
+        }
+    }
+}
+
+impl From<RequestOptions> for GenerateOptions {
+    fn from(options: RequestOptions) -> GenerateOptions {
+        GenerateOptions {
+            sampling: SamplingParams {
+                temperature: options.temperature,
+                top_k: options.top_k,
+                top_p: options.top_p,
+                min_p: options.min_p,
+                repetition_penalty: options.repetition_penalty,
+                presence_penalty: options.presence_penalty,
+                frequency_penalty: options.frequency_penalty,
+                logit_bias: options.logit_bias,
+                seed: options.seed,
+                ..SamplingParams::default()
+            },
+            max_new_tokens: options.max_tokens,
+            stop: options.stop,
+            ignore_eos: options.ignore_eos,
+            adapter: None,
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BenchOptions {
+    pub prompt_tokens: u32,
+    pub new_tokens: u32,
+    pub runs: u32,
+}
+
+/// What is embedded.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub enum EmbedInput {
+    Text(String),
+    Tokens(Vec<u32>),
+}
