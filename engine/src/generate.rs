@@ -2,9 +2,9 @@
 
 use wisp_pipelines::{GenerateOptions, SamplingParams, chat_template::Message};
 
+use crate::{Canceller, Completion, Error, Events, Model};
 #[cfg(not(target_arch = "wasm32"))]
-use crate::events::BlockingEvents;
-use crate::{Canceller, Completion, Error, Event, Events, Model};
+use crate::{Event, events::BlockingEvents};
 
 /// A request that has not begun: a prompt and its settings. It begins with one of [`Self::events`],
 /// [`Self::complete`], [`Self::text`] and their like; it is also an iterator over its events.

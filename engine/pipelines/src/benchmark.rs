@@ -56,7 +56,7 @@ async fn run(
     prompt_tokens: u32,
     new_tokens: u32,
     seed: u32,
-    now: &dyn Fn() -> Duration,
+    now: &(dyn Fn() -> Duration + Sync),
 ) -> Result<(f64, f64), PipelineError> {
     let vocab = (generator.model().vocab_size() as u32).max(1);
     // Any tokens will do; a multiplicative sequence repeats late.
@@ -87,7 +87,7 @@ async fn run(
 pub async fn warm_up(
     generator: &mut TextGenerator,
     workload: Workload,
-    now: &dyn Fn() -> Duration,
+    now: &(dyn Fn() -> Duration + Sync),
 ) -> Result<(), PipelineError> {
     let (prompt_tokens, new_tokens) = (workload.prompt_tokens.min(9), workload.new_tokens.min(2));
     run(generator, prompt_tokens, new_tokens, 1, now).await?;
@@ -102,7 +102,7 @@ pub async fn warm_up(
 pub async fn speed(
     generator: &mut TextGenerator,
     workload: Workload,
-    now: &dyn Fn() -> Duration,
+    now: &(dyn Fn() -> Duration + Sync),
 ) -> Result<Speed, PipelineError> {
     let Workload {
         prompt_tokens,
