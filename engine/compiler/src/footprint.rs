@@ -1,31 +1,32 @@
-//! How much memory a program will take, from the program alone.
+//! How much device memory a program takes.
 
 use std::collections::HashMap;
 
-use super::{Matrix, Program, Size};
-use wisp_types::PARAMS_STRIDE;
-use wisp_types::encoding::PLANE_ALIGN;
+use wisp_graph::lowering::Size;
+use wisp_types::{PARAMS_STRIDE, encoding::PLANE_ALIGN};
 
-/// Bytes of device memory that a program takes. Sizes that overflow are `u64::MAX`.
+use crate::program::{Matrix, Program};
+
+/// Bytes of device memory that a program takes; a size that does not fit 64 bits is `u64::MAX`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Footprint {
-    /// Weights, repacked.
+    /// Weights, repacked, and constants.
     pub weights: u64,
-    /// Buffers that outlive a run: the KV cache above all.
+    /// Buffers that keep their contents between runs: the KV cache above all.
     pub buffers: u64,
     /// Inputs, intermediate results and parameters.
     pub working: u64,
 }
 
 impl Footprint {
-    /// Everything together.
+    /// Returns the bytes of everything together.
     pub fn total(&self) -> u64 {
         self.weights
             .saturating_add(self.buffers)
             .saturating_add(self.working)
     }
 
-    /// What this and another program take.
+    /// Returns what this program and another take together.
     pub fn and(self, other: Footprint) -> Footprint {
         Footprint {
             weights: self.weights.saturating_add(other.weights),
@@ -35,65 +36,81 @@ impl Footprint {
     }
 }
 
-/// Where the planes (main, high, scales) of a matrix stand in its buffer, as starts and lengths, and
-/// the buffer's size.
-pub fn planes(matrix: &Matrix) -> ([(u64, u64); 3], u64) {
-    let mut planes = [(0, 0); 3];
-    let mut end = 0u64;
-    let rows = matrix.encoding.plane_row_bytes(matrix.cols);
-    for (plane, row_bytes) in planes.iter_mut().zip(rows) {
-        let bytes = (row_bytes * matrix.rows()).next_multiple_of(16);
-        *plane = (end, bytes);
-        end = (end + bytes).next_multiple_of(PLANE_ALIGN);
+/// Where the planes of a matrix are in its buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatrixLayout {
+    /// The start and length in bytes of each plane: main, high bits, scales.
+    pub planes: [(u64, u64); 3],
+    /// Bytes of the whole buffer.
+    pub bytes: u64,
+}
+
+impl Matrix {
+    /// Returns where the planes of the matrix are in its buffer.
+    pub fn layout(&self) -> MatrixLayout {
+        let mut planes = [(0, 0); 3];
+        let mut end = 0u64;
+        let row_bytes = self.encoding.plane_row_bytes(self.cols);
+        for (plane, row_bytes) in planes.iter_mut().zip(row_bytes) {
+            let bytes = (row_bytes * self.rows()).next_multiple_of(16);
+            *plane = (end, bytes);
+            end = (end + bytes).next_multiple_of(PLANE_ALIGN);
+        }
+        MatrixLayout { planes, bytes: end }
     }
-    (planes, end)
+}
+
+/// Returns the bytes that a buffer of so many bytes is allocated with.
+fn allocated(bytes: u64) -> u64 {
+    let bytes = bytes.max(1).checked_next_multiple_of(16);
+    bytes.unwrap_or(u64::MAX)
 }
 
 impl Program {
-    /// What the program takes when its symbolic dimensions are at most these. Inputs and buffers
-    /// named in `shared` are another program's and not counted.
+    /// Returns the device memory that the program takes when its symbolic dimensions are at most these; a
+    /// dimension that is not given counts as 0. Inputs and buffers named in `shared` are in another
+    /// program's memory and not counted.
     pub fn footprint(&self, max_dims: &HashMap<String, u64>, shared: &[&str]) -> Footprint {
         let sizes = self.sizes(|name| Some(max_dims.get(name).copied().unwrap_or(0)));
-        // Only a sum that overflows is an error here; its memory is then counted as all there can be.
+        // Only a sum that overflows is an error here: what depends on it then counts as all memory.
         let sizes = sizes.unwrap_or_default();
-        let allocated = |bytes: u64| {
-            let bytes = bytes.max(1).checked_next_multiple_of(16);
-            bytes.unwrap_or(u64::MAX)
-        };
-        let bytes = |size: &Size| {
+        let bytes_of = |size: &Size| {
             let elements = size.eval(&sizes);
             let bytes = elements.and_then(|elements| elements.checked_mul(4));
             bytes.map_or(u64::MAX, allocated)
         };
-        let sum = |all: &mut dyn Iterator<Item = u64>| all.fold(0u64, u64::saturating_add);
-        let ports = |outlive: bool| {
-            let own = self.inputs.iter().enumerate().filter(move |(i, port)| {
-                self.buffers.contains(&(*i as u32)) == outlive
-                    && !shared.contains(&port.name.as_str())
-            });
-            own.map(|(_, port)| bytes(&port.elements))
-        };
-        let slots = self
-            .slots
-            .iter()
-            .map(|sizes| sizes.iter().map(bytes).max().unwrap_or(allocated(0)));
-        let params = allocated(self.calls.len() as u64 * PARAMS_STRIDE);
-        let matrices = self
-            .matrices
-            .iter()
-            .map(|matrix| allocated(planes(matrix).1));
-        let vectors = self
-            .vectors
-            .iter()
-            .map(|vector| allocated(vector.elements.saturating_mul(4)));
-        let constants = self
-            .constants
-            .iter()
-            .map(|words| allocated((words.len() as u64).saturating_mul(4)));
-        Footprint {
-            weights: sum(&mut matrices.chain(vectors).chain(constants)),
-            buffers: sum(&mut ports(true)),
-            working: sum(&mut ports(false).chain(slots).chain([params])),
+        let (mut buffers, mut working) = (0u64, 0u64);
+        for (i, port) in (0u32..).zip(&self.inputs) {
+            if shared.contains(&port.name.as_str()) {
+                continue;
+            }
+            let kind = match self.buffers.contains(&i) {
+                true => &mut buffers,
+                false => &mut working,
+            };
+            *kind = kind.saturating_add(bytes_of(&port.elements));
         }
+        for sizes in &self.slots {
+            let bytes = sizes.iter().map(bytes_of).max();
+            working = working.saturating_add(bytes.unwrap_or(allocated(0)));
+        }
+        working = working.saturating_add(allocated(self.calls.len() as u64 * PARAMS_STRIDE));
+        Footprint {
+            weights: self.weight_bytes(),
+            buffers,
+            working,
+        }
+    }
+
+    /// Returns the bytes of all weights and constants on a device.
+    fn weight_bytes(&self) -> u64 {
+        let matrices = self.matrices.iter();
+        let matrices = matrices.map(|matrix| matrix.layout().bytes);
+        let vectors = self.vectors.iter();
+        let vectors = vectors.map(|vector| vector.elements.saturating_mul(4));
+        let constants = self.constants.iter();
+        let constants = constants.map(|words| (words.len() as u64).saturating_mul(4));
+        let all = matrices.chain(vectors).chain(constants);
+        all.map(allocated).fold(0, u64::saturating_add)
     }
 }

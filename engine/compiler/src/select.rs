@@ -1,18 +1,19 @@
-//! Which kernels a target can run, best first.
+//! Which kernels a target can run, and which of them a call uses.
 
-use wisp_shaders::{DeviceClass, Kernel};
-
-use super::{CompileError, Switches, target::lacking};
+use wisp_graph::lowering::LoweringError;
+use wisp_shaders::{Access, DeviceClass, Kernel};
 use wisp_types::Capabilities;
 
-/// Whether a kernel is for targets of this kind, and switched on.
+use crate::{Switches, program::KernelChoice};
+
+/// True if a kernel is for targets of this class, and the switches that it waits for are on.
 fn is_meant(kernel: &Kernel, target: &Capabilities, switches: Switches) -> bool {
-    let suits = match kernel.suits {
+    let class = match kernel.suits {
         DeviceClass::Any => true,
         DeviceClass::Gpu => !target.software,
         DeviceClass::Software => target.software,
     };
-    suits && kernel.switches.iter().all(|switch| switches.on(switch))
+    class && kernel.switches.iter().all(|switch| switches.on(switch))
 }
 
 fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities, switches: Switches) -> bool {
@@ -25,31 +26,31 @@ fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities, switches: Switches
         && kernel.workgroup_bytes <= target.max_workgroup_bytes
 }
 
-/// The kernels for an op over rows of `cols` elements (0 where that is no matter) on a target with the largest second grid dimension each is meant for:
-/// the narrow ones first, then one for any size.
-pub(super) fn select(
+/// Returns the kernels of an op for rows of `cols` elements (0 where the width does not matter) on a target:
+/// those for few rows first, and one for any number of rows last.
+///
+/// # Errors
+///
+/// If there is no kernel for any number of rows, with what each kernel needs.
+pub(crate) fn select(
     op: &str,
     cols: u64,
     target: &Capabilities,
     switches: Switches,
-) -> Result<Vec<(String, u32)>, CompileError> {
+) -> Result<Vec<KernelChoice>, LoweringError> {
     let mut chosen: Vec<&Kernel> = Vec::new();
     let fits = |kernel: &&Kernel| runs_on(kernel, cols, target, switches);
     for kernel in wisp_shaders::candidates(op).filter(fits) {
-        // Candidates come best first: a later one only helps where the earlier ones do not reach.
-        if chosen
-            .iter()
-            .all(|other| other.max_rows_y < kernel.max_rows_y)
-        {
+        // Candidates are ordered best first: a later one only serves rows beyond the earlier ones' limits.
+        let reaches_further = |other: &&Kernel| other.max_rows_y < kernel.max_rows_y;
+        if chosen.iter().all(reaches_further) {
             chosen.push(kernel);
         }
     }
-    if chosen
-        .last()
-        .is_none_or(|kernel| kernel.max_rows_y != u32::MAX)
-    {
+    let last = chosen.last();
+    if last.is_none_or(|kernel| kernel.max_rows_y != u32::MAX) {
         let candidates = wisp_shaders::candidates(op);
-        return Err(CompileError::NoKernel {
+        return Err(LoweringError::NoKernel {
             op: op.into(),
             kernels: candidates
                 .filter(|kernel| is_meant(kernel, target, switches))
@@ -57,8 +58,115 @@ pub(super) fn select(
                 .collect(),
         });
     }
-    Ok(chosen
+    let choice = |kernel: &&Kernel| KernelChoice {
+        name: kernel.name.into(),
+        max_rows: kernel.max_rows_y,
+    };
+    Ok(chosen.iter().map(choice).collect())
+}
+
+/// Returns what a kernel needs that a device does not have, in words, with the kernel's name.
+pub(crate) fn lacking(kernel: &Kernel, device: &Capabilities) -> Option<String> {
+    let storage = kernel.bindings.iter();
+    let storage = storage.filter(|access| **access != Access::Uniform).count() as u64;
+    let invocations = kernel.workgroup_size.iter();
+    let invocations = invocations.fold(1u32, |all, size| all.saturating_mul(*size));
+    let needs: [(&str, u64, u64); 6] = [
+        (
+            "subgroups",
+            kernel.needs.subgroups.into(),
+            device.subgroups.into(),
+        ),
+        ("f16", kernel.needs.f16.into(), device.f16.into()),
+        (
+            "invocations of a subgroup",
+            kernel.needs.min_subgroup_size.into(),
+            device.min_subgroup_size.into(),
+        ),
+        (
+            "invocations of a workgroup",
+            invocations.into(),
+            device.max_workgroup_invocations.into(),
+        ),
+        (
+            "bytes of workgroup memory",
+            kernel.workgroup_bytes.into(),
+            device.max_workgroup_bytes.into(),
+        ),
+        (
+            "storage buffers",
+            storage,
+            device.max_storage_buffers.into(),
+        ),
+    ];
+    let (what, needed, available) = needs
         .iter()
-        .map(|kernel| (kernel.name.to_string(), kernel.max_rows_y))
-        .collect())
+        .find(|(_, needed, available)| needed > available)?;
+    Some(match needed {
+        1 => format!("{} (it needs {what})", kernel.name),
+        _ => format!(
+            "{} (it needs {needed} {what}, there are {available})",
+            kernel.name
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use wisp_shaders::Needs;
+
+    use super::*;
+
+    #[test]
+    fn each_missing_capability_is_named() {
+        let kernel = Kernel {
+            name: "kernel",
+            workgroup_size: [8, 8, 1],
+            bindings: &[Access::Uniform, Access::Read, Access::Write],
+            needs: Needs {
+                subgroups: true,
+                f16: true,
+                min_subgroup_size: 16,
+            },
+            workgroup_bytes: 512,
+            ..*wisp_shaders::kernels().first().unwrap()
+        };
+        let enough = Capabilities {
+            max_workgroup_invocations: 64,
+            max_workgroup_bytes: 512,
+            max_storage_buffers: 2,
+            subgroups: true,
+            min_subgroup_size: 16,
+            f16: true,
+            ..Capabilities::BASELINE
+        };
+        assert_eq!(lacking(&kernel, &enough), None);
+        type Less = fn(&mut Capabilities);
+        let rows: [(Less, &str); 6] = [
+            (|c| c.subgroups = false, "subgroups"),
+            (|c| c.f16 = false, "f16"),
+            (
+                |c| c.min_subgroup_size = 8,
+                "16 invocations of a subgroup, there are 8",
+            ),
+            (
+                |c| c.max_workgroup_invocations = 63,
+                "64 invocations of a workgroup, there are 63",
+            ),
+            (
+                |c| c.max_workgroup_bytes = 511,
+                "512 bytes of workgroup memory, there are 511",
+            ),
+            (
+                |c| c.max_storage_buffers = 1,
+                "2 storage buffers, there are 1",
+            ),
+        ];
+        for (less, needed) in rows {
+            let mut device = enough.clone();
+            less(&mut device);
+            let expected = format!("kernel (it needs {needed})");
+            assert_eq!(lacking(&kernel, &device), Some(expected));
+        }
+    }
 }

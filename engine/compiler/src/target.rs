@@ -1,12 +1,9 @@
 //! Targets by name: what a program may rely on where it will run, and the language that its kernels are
 //! translated to there.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use wisp_shaders::{Access, Kernel};
-
-use super::Program;
 use wisp_types::{Api, Capabilities, DeviceInfo};
+
+use crate::{program::Program, select::lacking};
 
 /// A language that a driver takes kernels in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -211,145 +208,36 @@ impl Target {
 }
 
 impl Program {
-    /// The kernels that the program may run, each once, by name.
-    pub fn kernels(&self) -> impl Iterator<Item = &'static Kernel> + use<> {
-        let names = self.calls.iter().flat_map(|call| &call.kernels);
-        let names: BTreeSet<&String> = names.map(|(name, _)| name).collect();
-        let kernels = names.into_iter().filter_map(|name| self.kernel(name));
-        let kernels: BTreeMap<_, _> = kernels.map(|kernel| (kernel.name, kernel)).collect();
-        kernels.into_values()
-    }
-
-    /// What the program needs that a device with these capabilities does not have, in words.
+    /// Returns what the program needs that a device with these capabilities does not have, in words.
     pub fn lacks(&self, device: &Capabilities) -> Vec<String> {
         let kernels = self.kernels();
         let mut problems: Vec<String> = kernels.filter_map(|k| lacking(k, device)).collect();
         for matrix in &self.matrices {
-            let (planes, bytes) = super::planes(matrix);
-            let widest = planes.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
-            let limits = [
-                ("one binding", widest, device.max_binding_bytes),
-                ("one buffer", bytes, device.max_buffer_bytes),
+            let layout = matrix.layout();
+            let widest = layout.planes.iter().map(|(_, bytes)| *bytes).max();
+            let needs = [
+                ("one binding", widest.unwrap_or(0), device.max_binding_bytes),
+                ("one buffer", layout.bytes, device.max_buffer_bytes),
             ];
-            let tensor = matrix
-                .pieces
-                .first()
-                .map_or("", |piece| piece.tensor.as_str());
-            let over = limits.iter().find(|(_, wanted, has)| wanted > has);
-            problems.extend(over.map(|(what, wanted, has)| {
-                format!("{tensor} ({wanted} bytes in {what}, there at most {has})")
-            }));
+            let exceeded = needs.iter().find(|(_, needed, limit)| needed > limit);
+            if let Some((what, needed, limit)) = exceeded {
+                let tensor = matrix.row_ranges.first();
+                let tensor = tensor.map_or("", |range| range.tensor.as_str());
+                problems.push(format!(
+                    "{tensor} (it needs {needed} bytes in {what}, the limit is {limit})"
+                ));
+            }
         }
         problems
     }
 }
 
-/// What a kernel needs that a device does not have, in words.
-pub(super) fn lacking(kernel: &Kernel, device: &Capabilities) -> Option<String> {
-    let storage = kernel.bindings.iter();
-    let storage = storage.filter(|access| **access != Access::Uniform).count() as u64;
-    let invocations = kernel.workgroup_size.iter();
-    let invocations = invocations.fold(1u32, |all, size| all.saturating_mul(*size));
-    let needs = [
-        (
-            "subgroups",
-            kernel.needs.subgroups.into(),
-            device.subgroups.into(),
-        ),
-        ("f16", kernel.needs.f16.into(), device.f16.into()),
-        (
-            "invocations of a subgroup",
-            kernel.needs.min_subgroup_size.into(),
-            device.min_subgroup_size.into(),
-        ),
-        (
-            "invocations of a workgroup",
-            invocations.into(),
-            u64::from(device.max_workgroup_invocations),
-        ),
-        (
-            "bytes of workgroup memory",
-            kernel.workgroup_bytes.into(),
-            device.max_workgroup_bytes.into(),
-        ),
-        (
-            "storage buffers",
-            storage,
-            device.max_storage_buffers.into(),
-        ),
-    ];
-    let (what, wanted, has) = needs.iter().find(|(_, wanted, has)| wanted > has)?;
-    Some(match wanted {
-        1 => format!("{} (it needs {what})", kernel.name),
-        _ => format!(
-            "{} (it needs {wanted} {what}, there are {has})",
-            kernel.name
-        ),
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use wisp_shaders::Needs;
-
     use super::*;
     use crate::compile;
     use wisp_graph::{Graph, ops::Embed};
     use wisp_types::{DType, Encoding, shape};
-
-    /// Each limit by itself, in words.
-    #[test]
-    fn what_a_device_lacks_is_told() {
-        let kernel = Kernel {
-            name: "kernel",
-            workgroup_size: [8, 8, 1],
-            bindings: &[Access::Uniform, Access::Read, Access::Write],
-            needs: Needs {
-                subgroups: true,
-                f16: true,
-                min_subgroup_size: 16,
-            },
-            workgroup_bytes: 512,
-            ..*wisp_shaders::kernels().first().unwrap()
-        };
-        let enough = Capabilities {
-            max_workgroup_invocations: 64,
-            max_workgroup_bytes: 512,
-            max_storage_buffers: 2,
-            subgroups: true,
-            min_subgroup_size: 16,
-            f16: true,
-            ..Capabilities::BASELINE
-        };
-        assert_eq!(lacking(&kernel, &enough), None);
-        type Less = fn(&mut Capabilities);
-        let rows: [(Less, &str); 6] = [
-            (|c| c.subgroups = false, "subgroups"),
-            (|c| c.f16 = false, "f16"),
-            (
-                |c| c.min_subgroup_size = 8,
-                "16 invocations of a subgroup, there are 8",
-            ),
-            (
-                |c| c.max_workgroup_invocations = 63,
-                "64 invocations of a workgroup, there are 63",
-            ),
-            (
-                |c| c.max_workgroup_bytes = 511,
-                "512 bytes of workgroup memory, there are 511",
-            ),
-            (
-                |c| c.max_storage_buffers = 1,
-                "2 storage buffers, there are 1",
-            ),
-        ];
-        for (less, needed) in rows {
-            let mut poor = enough.clone();
-            less(&mut poor);
-            let expected = format!("kernel (it needs {needed})");
-            assert_eq!(lacking(&kernel, &poor), Some(expected));
-        }
-    }
 
     #[test]
     fn a_weight_that_is_too_large_is_told() {
@@ -372,11 +260,11 @@ mod tests {
         };
         assert_eq!(
             said(2047, 4096),
-            "browser cannot run table (2048 bytes in one binding, there at most 2047)"
+            "browser cannot run table (it needs 2048 bytes in one binding, the limit is 2047)"
         );
         assert_eq!(
             said(2048, 2048),
-            "browser cannot run table (2304 bytes in one buffer, there at most 2048)"
+            "browser cannot run table (it needs 2304 bytes in one buffer, the limit is 2048)"
         );
     }
 

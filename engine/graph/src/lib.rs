@@ -95,6 +95,8 @@ mod dot;
 mod error;
 pub mod extension;
 mod graph;
+#[doc(hidden)]
+pub mod lowering;
 mod module;
 pub mod ops;
 mod split;
@@ -106,10 +108,10 @@ pub use error::{GraphError, OpProblem};
 pub use graph::{Graph, Node};
 pub use module::{DuplicateGraph, Module};
 pub use ops::{
-    Activation, AttentionSpec, Binary, ConvSpec, HeadSpec, MAX_RANK, Map, NormKind, NormSpec, Op,
-    PagedCache, Reduction, RopeSpec, Unary,
+    Activation, AttentionSpec, Binary, ConvSpec, HeadSpec, Map, NormKind, NormSpec, Op, PagedCache,
+    Reduction, RopeSpec, Unary,
 };
 pub use split::{Import, Split, SplitError, Stage};
-pub use value::{TensorType, Value, ValueId, ValueKind};
+pub use value::{MAX_RANK, TensorType, Value, ValueId, ValueKind};
 pub use wisp_shaders::CacheFormat;
 pub use wisp_types::{DType, Dim, DimSum, Shape, shape};

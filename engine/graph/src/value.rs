@@ -5,6 +5,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use wisp_types::{DType, Encoding, Shape};
 
+/// The most dimensions of a tensor that ops on tensors of any rank take.
+pub const MAX_RANK: usize = 8;
+
 /// The number of a value in its graph.
 ///
 /// An id belongs to the graph whose method returned it. Another graph's methods panic on an id that is

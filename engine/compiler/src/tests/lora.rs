@@ -121,6 +121,6 @@ fn misfits_are_named() {
     let error = compile(&g.graph, &Capabilities::BASELINE).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "lora works in place, but linear.0 is used again after it"
+        "lora overwrites linear.0, which must be a result that nothing reads afterwards"
     );
 }

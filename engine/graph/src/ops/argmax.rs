@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use wisp_types::{DType, Shape};
 
-use super::{Inferred, Op, OpRules, operands::expect_rows};
+use super::{Inferred, Op, OpRules, operands::expect_rows, softmax::lower_rows};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering},
     value::{TensorType, Value, ValueId},
 };
 
@@ -34,6 +35,10 @@ impl OpRules for Argmax {
         expect_rows(x, "x", DType::F32)?;
         let outer = x.shape.0[..x.rank() - 1].to_vec();
         Ok(vec![TensorType::u32(Shape(outer))])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        lower_rows(node, op)
     }
 }
 

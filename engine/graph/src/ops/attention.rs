@@ -1,7 +1,7 @@
 //! `attention` and `full_attention`: attention over a paged KV cache.
 
 use serde::{Deserialize, Serialize};
-use wisp_shaders::CacheFormat;
+use wisp_shaders::{CacheFormat, params::AttentionParams};
 use wisp_types::DType;
 
 use super::{
@@ -11,7 +11,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, Size, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -95,6 +97,30 @@ impl OpRules for AttentionSpec {
             )));
         }
         Ok(vec![TensorType::f32(q.shape.clone())])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let tokens = op.rows(node.inputs[0]);
+        let max_pages = op.size(&op.dims(node.inputs[4])[1..]);
+        let mut bindings = op.operands(&node.inputs)?;
+        // The sequences' lengths, if there are any, are bound after the result.
+        bindings.insert(5, op.result(node.outputs[0]));
+        let fixed = AttentionParams {
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            page_size: self.page_size,
+            window: self.window,
+            scale: self.scale,
+            softcap: self.softcap,
+            ..Default::default()
+        };
+        let params = params(
+            &fixed,
+            runtime_fields!(AttentionParams, tokens = tokens, max_pages = max_pages),
+        );
+        let grid = [Size::fixed(self.heads.into()), tokens];
+        op.call(self.format.op(op.op()), grid, params, bindings)
     }
 }
 

@@ -1,15 +1,19 @@
 //! `add`, `mul`, `less` and other functions of two tensors' elements.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::BinaryParams;
 use wisp_types::DType;
 
 use super::{
     Inferred, Op, OpRules,
     operands::{broadcast, expect_dtype, expect_tensors},
+    scaled_add::{Elementwise, lower_elementwise},
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -115,6 +119,45 @@ impl OpRules for Binary {
             dtype: self.result_dtype(a.dtype),
             shape: broadcast(&a.shape, &b.shape)?,
         }])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let [a, b] = [node.inputs[0], node.inputs[1]].map(|id| op.value(id));
+        let repeats = a.dtype == DType::F32 && a.shape.0.ends_with(&b.shape.0);
+        match self {
+            Binary::Add if repeats => lower_elementwise(node, op, Elementwise::Add),
+            Binary::Mul if repeats => lower_elementwise(node, op, Elementwise::Mul),
+            _ => self.lower_strided(node, op),
+        }
+    }
+}
+
+impl Binary {
+    /// Lowers to the kernel that reads both operands by strides over the result's dimensions.
+    fn lower_strided(self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let out = op.dims(node.outputs[0]);
+        let strides = node.inputs.iter().map(|id| op.broadcast_strides(*id, out));
+        let strides = strides.collect();
+        let sizes = op.sizes(out);
+        let (dims, strides) = op.merge(sizes, strides)?;
+        let of_u32 = op.value(node.inputs[0]).dtype == DType::U32;
+        let fixed = BinaryParams {
+            rank: dims.len() as u32,
+            kind: self as u32,
+            whole: of_u32.into(),
+            ..Default::default()
+        };
+        let params = params(
+            &fixed,
+            runtime_fields!(
+                BinaryParams,
+                len = op.size(out),
+                dims = dims,
+                a_strides = strides[0],
+                b_strides = strides[1],
+            ),
+        );
+        op.call_over_elements("binary", node, params)
     }
 }
 

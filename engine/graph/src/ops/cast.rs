@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use wisp_types::DType;
 
-use super::{Inferred, Op, OpRules, operands::expect_tensors};
+use super::{Inferred, Op, OpRules, map::lower_function, operands::expect_tensors};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering},
     value::{TensorType, Value, ValueId},
 };
 
@@ -43,6 +44,18 @@ impl OpRules for Cast {
             dtype: self.to,
             shape: x.shape.clone(),
         }])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        lower_function(node, op, function_code(self.to))
+    }
+}
+
+/// Returns the number of the conversion in the parameters of kernel `map`.
+fn function_code(to: DType) -> u32 {
+    match to {
+        DType::U32 => 31,
+        DType::F32 => 32,
     }
 }
 

@@ -1,12 +1,15 @@
 //! `combine_experts`: the weighted sum of what a token's experts return.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::CombineExpertsParams;
 use wisp_types::{DType, Shape};
 
 use super::{Inferred, Op, OpRules, operands::expect};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -41,6 +44,20 @@ impl OpRules for CombineExperts {
         }
         let dims = vec![x.shape.0[0].clone(), x.shape.0[2].clone()];
         Ok(vec![TensorType::f32(Shape(dims))])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let tokens = op.rows(node.outputs[0]);
+        let fixed = CombineExpertsParams {
+            chosen: op.cols(node.inputs[1])?,
+            cols: op.cols(node.outputs[0])?,
+            ..Default::default()
+        };
+        let params = params(
+            &fixed,
+            runtime_fields!(CombineExpertsParams, tokens = tokens),
+        );
+        op.call_over_elements("combine_experts", node, params)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `concat`: tensors one after the other.
 
 use serde::{Deserialize, Serialize};
+use wisp_types::Dim;
 
 use super::{
     Inferred, Op, OpRules,
@@ -8,7 +9,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, Size, StridedMemory},
     value::{TensorType, Value, ValueId},
 };
 
@@ -62,6 +64,33 @@ impl OpRules for Concat {
             dtype: first.dtype,
             shape: replace_axis(&first.shape, axis, &[size]),
         }])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let axis = self.axis as usize;
+        let parts = op.operands(&node.inputs)?;
+        let out = op.result(node.outputs[0]);
+        let out_strides = op.strides(node.outputs[0]);
+        let mut start = Dim::Fixed(0);
+        for (id, part) in node.inputs.iter().zip(parts) {
+            let dims = op.dims(*id);
+            let from = StridedMemory {
+                memory: part,
+                offset: Size::fixed(0),
+                strides: op.strides(*id),
+            };
+            let to = StridedMemory {
+                memory: out,
+                offset: op
+                    .size(std::slice::from_ref(&start))
+                    .times(&out_strides[axis]),
+                strides: out_strides.clone(),
+            };
+            op.copy(dims, from, to)?;
+            // This sum is at most the result's size, which did not overflow.
+            start = start.checked_add(&dims[axis]).unwrap_or(start);
+        }
+        Ok(())
     }
 }
 

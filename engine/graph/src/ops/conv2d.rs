@@ -1,6 +1,7 @@
 //! `conv2d`: two-dimensional convolution.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::Conv2dParams;
 use wisp_types::{DType, Dim, Shape};
 
 use super::{
@@ -9,7 +10,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, Size, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -86,6 +89,38 @@ impl OpRules for ConvSpec {
             dims.push(self.result_size(image, weight, side)?.into());
         }
         Ok(vec![TensorType::f32(Shape(dims))])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let [image, weight, out] = [node.inputs[0], node.inputs[1], node.outputs[0]];
+        let fixed = Conv2dParams {
+            len: 0,
+            in_channels: op.fixed_dim(image, 1, "the number of channels")?,
+            in_height: op.fixed_dim(image, 2, "the image's height")?,
+            in_width: op.fixed_dim(image, 3, "the image's width")?,
+            out_channels: op.fixed_dim(out, 1, "the number of filters")?,
+            out_height: op.fixed_dim(out, 2, "the result's height")?,
+            out_width: op.fixed_dim(out, 3, "the result's width")?,
+            kernel_height: op.fixed_dim(weight, 2, "the filters' height")?,
+            kernel_width: op.fixed_dim(weight, 3, "the filters' width")?,
+            stride_y: self.stride[0],
+            stride_x: self.stride[1],
+            pad_y: self.padding[0],
+            pad_x: self.padding[1],
+            dilation_y: self.dilation[0],
+            dilation_x: self.dilation[1],
+            groups: self.groups,
+            has_bias: (node.inputs.len() > 2).into(),
+        };
+        let mut bindings = op.operands(&node.inputs)?;
+        if node.inputs.len() == 2 {
+            // The kernel binds a bias in any case; it does not read this one.
+            bindings.push(bindings[1]);
+        }
+        bindings.push(op.result(out));
+        let len = op.elements(out);
+        let params = params(&fixed, runtime_fields!(Conv2dParams, len = len));
+        op.call("conv2d", [len, Size::fixed(1)], params, bindings)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `embed`: rows of a table, by their indices.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::EmbedParams;
 use wisp_types::{DType, Dim, Shape};
 
 use super::{
@@ -9,7 +10,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{KernelCall, LoweringError, OpLowering, Size, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -53,6 +56,35 @@ impl OpRules for Embed {
         }
         let dims = [outer, &table.shape.0[1..]].concat();
         Ok(vec![TensorType::f32(Shape(dims))])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let [ids, table] = [node.inputs[0], node.inputs[1]];
+        let (outer, numbers) = split_ids(&op.value(ids).shape);
+        let (tokens, stride) = (op.size(outer), op.size(numbers).factor);
+        let (ids, out) = (op.operand(ids)?, op.result(node.outputs[0]));
+        for part in op.matrix_parts(&[table])? {
+            let blocks = part.cols.div_ceil(32);
+            let fixed = EmbedParams {
+                tokens: 0,
+                rows: op.count("the table's number of rows", part.rows)?,
+                row_offset: op.count("the table's number of rows", part.first_row)?,
+                cols: op.count("the table's width", part.cols)?,
+                blocks: op.count("the table's width", blocks)?,
+                scale: self.scale,
+                id_stride: op.count("the ids' width", stride)?,
+                id_offset: op.count("the ids' width", stride.saturating_sub(1))?,
+            };
+            op.add_call(KernelCall {
+                kernel: format!("embed.{}", part.encoding.name()),
+                cols: 0,
+                label: format!("{} {}", op.op(), op.value(table).name),
+                grid: [Size::fixed(blocks), tokens.clone()],
+                params: params(&fixed, runtime_fields!(EmbedParams, tokens = tokens)),
+                bindings: [&[ids, out], &part.planes[..]].concat(),
+            })?;
+        }
+        Ok(())
     }
 }
 

@@ -1,12 +1,15 @@
 //! `gated`: the gate of a feed-forward layer.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::GatedParams;
 use wisp_types::DType;
 
 use super::{Activation, Inferred, Op, OpRules, operands::expect_dtype};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, Size, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -44,6 +47,59 @@ impl OpRules for Gated {
         expect_dtype(up, "up", DType::F32)?;
         Ok(vec![TensorType::f32(gate.shape.clone())])
     }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let operands = GatedOperands::Separate {
+            gate: node.inputs[0],
+            up: node.inputs[1],
+        };
+        lower_gated(*self, operands, node.outputs[0], op)
+    }
+}
+
+/// Where the operands of a gate are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum GatedOperands {
+    /// Two values.
+    Separate {
+        /// What goes through the activation.
+        gate: ValueId,
+        /// What the activation is multiplied by.
+        up: ValueId,
+    },
+    /// The first value's memory holds rows of both, the gate's columns before the others.
+    Stacked(ValueId),
+}
+
+/// Lowers a gate.
+///
+/// # Errors
+///
+/// If the width is symbolic, or an operand does not exist.
+pub fn lower_gated(
+    gated: Gated,
+    operands: GatedOperands,
+    out: ValueId,
+    op: &mut OpLowering<'_>,
+) -> Result<(), LoweringError> {
+    let (tokens, cols) = (op.rows(out), op.cols(out)?);
+    let ([gate, up], stride, up_offset) = match operands {
+        GatedOperands::Separate { gate, up } => ([gate, up], cols, 0),
+        GatedOperands::Stacked(both) => ([both; 2], cols.saturating_mul(2), cols),
+    };
+    let fixed = GatedParams {
+        tokens: 0,
+        cols,
+        gate_stride: stride,
+        gate_offset: 0,
+        up_stride: stride,
+        up_offset,
+        activation: gated.activation.code(),
+    };
+    let bindings = vec![op.operand(gate)?, op.operand(up)?, op.result(out)];
+    let params = params(&fixed, runtime_fields!(GatedParams, tokens = tokens));
+    let grid = [op.elements(out), Size::fixed(1)];
+    op.call("gated", grid, params, bindings)
 }
 
 impl Graph {

@@ -1,6 +1,7 @@
 //! `gather`: slices along a dimension, by their indices.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::GatherParams;
 use wisp_types::{DType, Dim};
 
 use super::{
@@ -9,7 +10,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -53,6 +56,22 @@ impl OpRules for Gather {
             dtype: x.dtype,
             shape,
         }])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let [outer, n, inner] = op.around_axis(node.inputs[0], self.axis);
+        let count = op.elements(node.inputs[1]);
+        let params = params(
+            &GatherParams::default(),
+            runtime_fields!(
+                GatherParams,
+                outer = outer,
+                n = n,
+                inner = inner,
+                count = count
+            ),
+        );
+        op.call_over_elements("gather", node, params)
     }
 }
 

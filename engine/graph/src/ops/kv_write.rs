@@ -1,7 +1,7 @@
 //! `kv_write`: stores keys and values in a paged KV cache.
 
 use serde::{Deserialize, Serialize};
-use wisp_shaders::CacheFormat;
+use wisp_shaders::{CacheFormat, params::KvWriteParams};
 use wisp_types::DType;
 
 use super::{
@@ -10,7 +10,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, Size, params},
+    runtime_fields,
     value::{Value, ValueId},
 };
 
@@ -81,6 +83,27 @@ impl OpRules for KvWrite {
             expect_width(cache, role, self.format.head_words(self.heads.head_dim))?;
         }
         Ok(Vec::new())
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let tokens = op.rows(node.inputs[0]);
+        let max_pages = op.size(&op.dims(node.inputs[3])[1..]);
+        let bindings = op.operands(&node.inputs)?;
+        let fixed = KvWriteParams {
+            kv_heads: self.heads.heads,
+            head_dim: self.heads.head_dim,
+            k_stride: op.cols(node.inputs[0])?,
+            v_stride: op.cols(node.inputs[1])?,
+            page_size: self.page_size,
+            ..Default::default()
+        };
+        let params = params(
+            &fixed,
+            runtime_fields!(KvWriteParams, tokens = tokens, max_pages = max_pages),
+        );
+        let units = u64::from(self.heads.heads) * self.format.head_units(self.heads.head_dim);
+        let grid = [Size::fixed(units), tokens];
+        op.call(self.format.op(op.op()), grid, params, bindings)
     }
 }
 

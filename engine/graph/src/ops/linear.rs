@@ -1,6 +1,7 @@
 //! `linear`: product with a weight, in the encoding that it is stored in.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::MatmulParams;
 use wisp_types::{DType, Shape};
 
 use super::{
@@ -9,7 +10,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{KernelCall, LoweringError, Memory, OpLowering, Size, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -63,6 +66,130 @@ impl OpRules for Linear {
         }
         let dims = [outer, std::slice::from_ref(rows)].concat();
         Ok(vec![TensorType::f32(Shape(dims))])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let part = LinearPart {
+            weight: node.inputs[1],
+            bias: node.inputs.get(2).copied(),
+        };
+        lower_linear_stack(node.inputs[0], &[part], node.outputs[0], op)
+    }
+}
+
+/// A weight of a stack of linear layers, with its bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinearPart {
+    /// The weight.
+    pub weight: ValueId,
+    /// The bias, if the layer has one.
+    pub bias: Option<ValueId>,
+}
+
+/// Lowers several linear layers of the same `x`: the memory of `out` takes their rows side by side.
+/// Neighbours of one encoding share kernel calls.
+///
+/// # Errors
+///
+/// If a weight is none, or exceeds what the target can bind, or the target has no kernel for its encoding.
+pub fn lower_linear_stack(
+    x: ValueId,
+    parts: &[LinearPart],
+    out: ValueId,
+    op: &mut OpLowering<'_>,
+) -> Result<(), LoweringError> {
+    let tokens = op.rows(x);
+    let mut width = 0u64;
+    for part in parts {
+        width = width.saturating_add(op.matrix_shape(part.weight)?.1);
+    }
+    let x = op.operand(x)?;
+    let out = op.result_of_size(out, tokens.times(&Size::fixed(width)));
+    let mut product = Product {
+        x,
+        out,
+        tokens,
+        width,
+        offset: 0,
+    };
+    let mut rest = parts;
+    while !rest.is_empty() {
+        let (stack, later) = rest.split_at(stackable(rest, op)?);
+        product.lower(stack, op)?;
+        rest = later;
+    }
+    Ok(())
+}
+
+/// Returns how many of the first parts can be stacked into one matrix.
+fn stackable(parts: &[LinearPart], op: &OpLowering<'_>) -> Result<usize, LoweringError> {
+    let (encoding, mut rows, cols) = op.matrix_shape(parts[0].weight)?;
+    let mut count = 1;
+    for part in &parts[1..] {
+        // Every plane of the next weight must begin at a whole word.
+        let whole_words = encoding
+            .plane_row_bytes(cols)
+            .iter()
+            .all(|bytes| bytes.saturating_mul(rows).is_multiple_of(4));
+        let (next_encoding, next_rows, _) = op.matrix_shape(part.weight)?;
+        let same_kind = next_encoding == encoding && part.bias.is_some() == parts[0].bias.is_some();
+        if !(same_kind && whole_words) {
+            break;
+        }
+        rows = next_rows;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// The products of `x` with stacks of weights, side by side in the rows of `out`.
+struct Product {
+    x: Memory,
+    out: Memory,
+    tokens: Size,
+    /// Elements of a row of `out`.
+    width: u64,
+    /// The next free column of `out`.
+    offset: u64,
+}
+
+impl Product {
+    /// Lowers the product with a stack of weights of one encoding, in parts that the target can bind.
+    fn lower(
+        &mut self,
+        stack: &[LinearPart],
+        op: &mut OpLowering<'_>,
+    ) -> Result<(), LoweringError> {
+        let weights: Vec<ValueId> = stack.iter().map(|part| part.weight).collect();
+        let biases: Vec<ValueId> = stack.iter().filter_map(|part| part.bias).collect();
+        let bias = (!biases.is_empty()).then(|| op.vector(&biases));
+        let label = format!("{} {}", op.op(), op.value(weights[0]).name);
+        let mut rows = 0;
+        for part in op.matrix_parts(&weights)? {
+            let fixed = MatmulParams {
+                tokens: 0,
+                rows: op.count("the weight's number of rows", part.rows)?,
+                cols: op.count("the weight's width", part.cols)?,
+                blocks: op.count("the weight's width", part.cols.div_ceil(32))?,
+                out_stride: op.count("the result's width", self.width)?,
+                out_offset: op.count("the result's width", self.offset + part.first_row)?,
+                bias_offset: op.count("the bias's size", part.first_row)?,
+                has_bias: bias.is_some().into(),
+            };
+            // The kernel binds a bias in any case; it does not read `x` as one.
+            let bindings = [self.x, self.out, bias.unwrap_or(self.x)];
+            op.add_call(KernelCall {
+                kernel: format!("matmul.{}", part.encoding.name()),
+                cols: part.cols,
+                label: label.clone(),
+                grid: [Size::fixed(part.rows), self.tokens.clone()],
+                params: params(&fixed, runtime_fields!(MatmulParams, tokens = self.tokens)),
+                bindings: [&bindings, &part.planes[..]].concat(),
+            })?;
+            rows += part.rows;
+        }
+        self.offset += rows;
+        Ok(())
     }
 }
 

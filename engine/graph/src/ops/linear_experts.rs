@@ -1,6 +1,7 @@
 //! `linear_experts`: products with the weights of each token's experts.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::MatmulExpertsParams;
 use wisp_types::{DType, Shape};
 
 use super::{
@@ -9,7 +10,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{KernelCall, LoweringError, OpLowering, Size, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -51,6 +54,37 @@ impl OpRules for LinearExperts {
         }
         let dims = [&ids.shape.0[..], &weight.shape.0[1..2]].concat();
         Ok(vec![TensorType::f32(Shape(dims))])
+    }
+
+    /// Adds a call for each part of the weight that the target can bind; each writes the results of its own
+    /// rows.
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let [x, weight, ids] = [node.inputs[0], node.inputs[1], node.inputs[2]];
+        let out = node.outputs[0];
+        let (rows, pairs) = (op.cols(out)?, op.rows(out));
+        // How many of a token's experts read the same row of `x`.
+        let share = pairs.factor / op.rows(x).factor.max(1);
+        let operands = [op.operand(x)?, op.result(out), op.operand(ids)?];
+        for part in op.matrix_parts(&[weight])? {
+            let fixed = MatmulExpertsParams {
+                tokens: 0,
+                rows,
+                cols: op.count("the weight's width", part.cols)?,
+                blocks: op.count("the weight's width", part.cols.div_ceil(32))?,
+                share: op.count("the number of experts", share)?,
+                first_row: op.count("the weight's number of rows", part.first_row)?,
+                chunk_rows: op.count("the weight's number of rows", part.rows)?,
+            };
+            op.add_call(KernelCall {
+                kernel: format!("matmul_experts.{}", part.encoding.name()),
+                cols: part.cols,
+                label: format!("{} {}", op.op(), op.value(weight).name),
+                grid: [Size::fixed(rows.into()), pairs.clone()],
+                params: params(&fixed, runtime_fields!(MatmulExpertsParams, tokens = pairs)),
+                bindings: [&operands, &part.planes[..]].concat(),
+            })?;
+        }
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::{LoraExpandParams, LoraShrinkParams};
 use wisp_types::{DType, Dim};
 
 use super::{
@@ -11,7 +12,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{KernelCall, LoweringError, Memory, OpLowering, ParamWord, Size, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -42,7 +45,8 @@ pub struct LoraOperands {
 
 impl Lora {
     /// How many operands stand before the layers' results.
-    pub(crate) const FIRST_PRODUCT: usize = 5;
+    #[doc(hidden)]
+    pub const FIRST_PRODUCT: usize = 5;
 }
 
 impl From<Lora> for Op {
@@ -88,6 +92,10 @@ impl OpRules for Lora {
     fn overwrites(&self, operands: usize) -> Range<usize> {
         operands.min(Lora::FIRST_PRODUCT)..operands
     }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        lower_lora(node, LoraProducts::Separate, op)
+    }
 }
 
 fn wrong_count(operands: &[&Value]) -> OpProblem {
@@ -110,6 +118,109 @@ fn fits(x: &Value, a: &Value, b: &Value, products: &[&Value]) -> bool {
         }
         _ => false,
     }
+}
+
+/// Where the results of the layers that adapters add to are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoraProducts {
+    /// Each in its own memory: one call adds to each.
+    Separate,
+    /// Side by side in the memory of the first: one call adds to all.
+    Stacked,
+}
+
+/// Lowers low-rank adapters: a product with all first matrices, then products with the second ones, which
+/// add in place.
+///
+/// # Errors
+///
+/// If a width is symbolic, or an operand does not exist.
+pub fn lower_lora(
+    node: &Node,
+    products: LoraProducts,
+    op: &mut OpLowering<'_>,
+) -> Result<(), LoweringError> {
+    let &[x, index, adapters, a, b, ref outputs @ ..] = node.inputs.as_slice() else {
+        return Ok(());
+    };
+    let label = format!("{} {}", op.op(), op.value(a).name);
+    let tokens = op.rows(x);
+    let selection = [op.operand(index)?, op.operand(adapters)?];
+    let low = shrink([x, a], selection, (&tokens, &label), op)?;
+
+    let widths = outputs.iter().map(|out| op.cols(*out));
+    let widths = widths.collect::<Result<Vec<u32>, _>>()?;
+    let start = |part: usize| widths[..part].iter().sum::<u32>();
+    let start_or_max = |part: usize| match part < widths.len() {
+        true => start(part),
+        false => u32::MAX,
+    };
+    let b_rows = op.fixed_dim(b, 2, "the number of the adapters' results")?;
+    let fixed = LoraExpandParams {
+        rank: op.fixed_dim(b, 1, "the adapters' rank")?,
+        parts: widths.len() as u32,
+        b_rows,
+        second: start_or_max(1),
+        third: start_or_max(2),
+        ..Default::default()
+    };
+    // First row and number of rows of `b` that each call multiplies.
+    let spans: Vec<(u32, u32)> = match products {
+        LoraProducts::Stacked => vec![(0, b_rows)],
+        LoraProducts::Separate => {
+            let parts = 0..widths.len();
+            parts.map(|part| (start(part), widths[part])).collect()
+        }
+    };
+    let b = op.operand(b)?;
+    for (part, (first_row, rows)) in spans.into_iter().enumerate() {
+        let fixed = LoraExpandParams {
+            rows,
+            first_row,
+            ..fixed
+        };
+        let y = op.operand(outputs[part])?;
+        op.alias(node.outputs[part], y);
+        op.add_call(KernelCall {
+            kernel: "lora_expand".into(),
+            cols: 0,
+            label: label.clone(),
+            grid: [Size::fixed(rows.into()), tokens.clone()],
+            params: params(&fixed, runtime_fields!(LoraExpandParams, tokens = tokens)),
+            bindings: vec![low, selection[0], selection[1], b, y],
+        })?;
+    }
+    Ok(())
+}
+
+/// Multiplies each token by its adapter's first matrices; returns the memory of the products.
+fn shrink(
+    [x, a]: [ValueId; 2],
+    selection: [Memory; 2],
+    (tokens, label): (&Size, &str),
+    op: &mut OpLowering<'_>,
+) -> Result<Memory, LoweringError> {
+    let rows = op.fixed_dim(a, 1, "the adapters' rank")?;
+    let fixed = LoraShrinkParams {
+        tokens: 0,
+        rows,
+        cols: op.cols(x)?,
+    };
+    let params: Vec<ParamWord> = params(
+        &fixed,
+        runtime_fields!(LoraShrinkParams, tokens = tokens.clone()),
+    );
+    let (x, a) = (op.operand(x)?, op.operand(a)?);
+    let low = op.scratch(tokens.times(&Size::fixed(rows.into())));
+    op.add_call(KernelCall {
+        kernel: "lora_shrink".into(),
+        cols: 0,
+        label: label.into(),
+        grid: [Size::fixed(rows.into()), tokens.clone()],
+        params,
+        bindings: vec![x, selection[0], selection[1], a, low],
+    })?;
+    Ok(low)
 }
 
 impl Graph {

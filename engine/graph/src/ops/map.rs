@@ -1,12 +1,15 @@
 //! `map`: activations and other functions with a parameter, of each element.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::MapParams;
 use wisp_types::DType;
 
 use super::{Inferred, Op, OpRules, operands::expect_dtype};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -21,6 +24,18 @@ pub enum Activation {
     GeluTanh,
     /// `max(x, 0)`.
     Relu,
+}
+
+impl Activation {
+    /// Returns the activation's number in the parameters of kernels.
+    pub(crate) fn code(self) -> u32 {
+        match self {
+            Activation::Silu => 0,
+            Activation::Gelu => 1,
+            Activation::GeluTanh => 2,
+            Activation::Relu => 3,
+        }
+    }
 }
 
 /// A function of each element that has a parameter, or an activation. Functions without a parameter are
@@ -55,6 +70,42 @@ impl OpRules for Map {
         expect_dtype(x, "x", DType::F32)?;
         Ok(vec![TensorType::f32(x.shape.clone())])
     }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let (kind, factor) = match *self {
+            Map::Activation(activation) => (activation.code(), 1.0),
+            Map::Scale(factor) => (8, factor),
+            Map::Softcap(cap) => (9, cap),
+        };
+        lower_map(
+            node,
+            op,
+            MapParams {
+                len: 0,
+                kind,
+                factor,
+            },
+        )
+    }
+}
+
+/// Lowers a function of each element without a parameter to kernel `map`, by its code there.
+pub(super) fn lower_function(
+    node: &Node,
+    op: &mut OpLowering<'_>,
+    kind: u32,
+) -> Result<(), LoweringError> {
+    let fixed = MapParams {
+        kind,
+        ..Default::default()
+    };
+    lower_map(node, op, fixed)
+}
+
+fn lower_map(node: &Node, op: &mut OpLowering<'_>, fixed: MapParams) -> Result<(), LoweringError> {
+    let len = op.elements(node.inputs[0]);
+    let params = params(&fixed, runtime_fields!(MapParams, len = len));
+    op.call_over_elements("map", node, params)
 }
 
 impl Graph {

@@ -1,6 +1,7 @@
 //! `matmul`: product of matrices that are values.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::BatchMatmulParams;
 use wisp_types::{DType, Shape};
 
 use super::{
@@ -9,7 +10,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -68,6 +71,54 @@ impl OpRules for MatMul {
         let mut shape = broadcast(&Shape(a_outer.to_vec()), &Shape(b_outer.to_vec()))?;
         shape.0.extend([m.clone(), n.clone()]);
         Ok(vec![TensorType::f32(shape)])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let out = op.dims(node.outputs[0]);
+        let Some((batch, [m, n])) = out.split_last_chunk::<2>() else {
+            return Ok(());
+        };
+        // Each operand's strides over the batch, then from row to row and from column to column.
+        let transposed = [self.transpose_a, self.transpose_b];
+        let (mut over_batch, mut over_matrix) = (Vec::new(), Vec::new());
+        for (id, transposed) in node.inputs.iter().zip(transposed) {
+            let own = op.dims(*id);
+            let dims = [batch, &own[own.len() - 2..]].concat();
+            let mut strides = op.broadcast_strides(*id, &dims);
+            let mut matrix = strides.split_off(batch.len());
+            if transposed {
+                matrix.reverse();
+            }
+            over_batch.push(strides);
+            over_matrix.push(matrix);
+        }
+        let sizes = op.sizes(batch);
+        let (dims, strides) = op.merge(sizes, over_batch)?;
+        let a = op.dims(node.inputs[0]);
+        let k = &a[a.len() - 1 - usize::from(self.transpose_a)];
+        let [m, n, k] = [m, n, k].map(|dim| op.size(std::slice::from_ref(dim)));
+        let fixed = BatchMatmulParams {
+            rank: dims.len() as u32,
+            ..Default::default()
+        };
+        let params = params(
+            &fixed,
+            runtime_fields!(
+                BatchMatmulParams,
+                len = op.elements(node.outputs[0]),
+                m = m,
+                n = n,
+                k = k,
+                a_row = over_matrix[0][0],
+                a_col = over_matrix[0][1],
+                b_row = over_matrix[1][0],
+                b_col = over_matrix[1][1],
+                dims = dims,
+                a_strides = strides[0],
+                b_strides = strides[1],
+            ),
+        );
+        op.call_over_elements("batch_matmul", node, params)
     }
 }
 

@@ -58,7 +58,6 @@ pub use lora::{Lora, LoraOperands};
 pub use map::{Activation, Map};
 pub use matmul::MatMul;
 pub use norm::{NormKind, NormSpec};
-pub use operands::MAX_RANK;
 pub use permute::{Axes, Permute};
 pub use print::Print;
 pub use reduce::{Reduce, Reduction};
@@ -74,12 +73,25 @@ pub use softmax::Softmax;
 pub use top_k::TopK;
 pub use unary::Unary;
 
+/// Lowerings that ops share with the compiler's fused steps. Unstable, as [`lowering`](crate::lowering).
+#[doc(hidden)]
+pub mod lowerings {
+    pub use super::{
+        gated::{GatedOperands, lower_gated},
+        linear::{LinearPart, lower_linear_stack},
+        lora::{LoraProducts, lower_lora},
+        norm::{NormOperands, lower_norm},
+    };
+}
+
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     error::OpProblem,
+    graph::Node,
+    lowering::{LoweringError, OpLowering},
     value::{TensorType, Value},
 };
 
@@ -99,6 +111,9 @@ pub(crate) trait OpRules {
     fn overwrites(&self, _operands: usize) -> Range<usize> {
         0..0
     }
+
+    /// Lowers a node of the op, whose operands fit it, to kernel calls.
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError>;
 }
 
 /// What a node computes: a variant for each op, with the op's settings.
@@ -226,5 +241,15 @@ impl Op {
     /// Returns the types of the results for operands of these types.
     pub(crate) fn infer(&self, operands: &[&Value]) -> Inferred {
         self.rules().infer(operands)
+    }
+
+    /// Lowers a node of this op to kernel calls; see [`lowering`](crate::lowering).
+    ///
+    /// # Errors
+    ///
+    /// If the target cannot run the op.
+    #[doc(hidden)]
+    pub fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        self.rules().lower(node, op)
     }
 }

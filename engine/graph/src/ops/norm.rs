@@ -1,6 +1,7 @@
 //! `layer_norm` and `rms_norm`: normalisation of each row.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::NormParams;
 use wisp_types::DType;
 
 use super::{
@@ -9,7 +10,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, Size, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -79,6 +82,81 @@ impl OpRules for NormSpec {
         }
         Ok(vec![TensorType::f32(x.shape.clone())])
     }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let operands = NormOperands {
+            x: node.inputs[0],
+            addend: None,
+            weight: node.inputs[1],
+            bias: node.inputs.get(2).copied(),
+        };
+        lower_norm(*self, operands, node.outputs[0], op)
+    }
+}
+
+/// The operands of a norm's kernels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NormOperands {
+    /// The rows to normalise.
+    pub x: ValueId,
+    /// What is added to `x` in place before it is normalised, with a factor.
+    pub addend: Option<(ValueId, f32)>,
+    /// The factor of each element.
+    pub weight: ValueId,
+    /// What a layer norm adds to each element.
+    pub bias: Option<ValueId>,
+}
+
+/// Lowers a norm, or a norm of a sum that replaces `x`.
+///
+/// # Errors
+///
+/// If the width is symbolic, or an operand does not exist.
+pub fn lower_norm(
+    norm: NormSpec,
+    operands: NormOperands,
+    out: ValueId,
+    op: &mut OpLowering<'_>,
+) -> Result<(), LoweringError> {
+    let NormOperands {
+        x,
+        addend,
+        weight,
+        bias,
+    } = operands;
+    let cols = op.cols(weight)?;
+    // A row of `x` may be several that are normalised one by one.
+    let parts = op.cols(x)? / cols.max(1);
+    let rows = op.rows(x).times(&Size::fixed(parts.into()));
+    let mut bindings = vec![op.operand(x)?];
+    if let Some((y, _)) = addend {
+        bindings.push(op.operand(y)?);
+    }
+    let weight = op.operand(weight)?;
+    bindings.extend([weight, op.result(out)]);
+    if norm.kind == NormKind::Layer {
+        // The kernel binds a bias in any case; it does not read the weight as one.
+        bindings.push(match bias {
+            Some(bias) => op.operand(bias)?,
+            None => weight,
+        });
+    }
+    let fixed = NormParams {
+        rows: 0,
+        cols,
+        eps: norm.eps,
+        weight_offset: norm.weight_offset,
+        y_scale: addend.map_or(1.0, |(_, scale)| scale),
+        has_bias: bias.is_some().into(),
+    };
+    let kernel = match (norm.kind, addend) {
+        (NormKind::Rms, None) => "rms_norm",
+        (NormKind::Rms, Some(_)) => "add_rms_norm",
+        (NormKind::Layer, None) => "layer_norm",
+        (NormKind::Layer, Some(_)) => "add_layer_norm",
+    };
+    let params = params(&fixed, runtime_fields!(NormParams, rows = rows));
+    op.call(kernel, [rows, Size::fixed(1)], params, bindings)
 }
 
 impl Graph {

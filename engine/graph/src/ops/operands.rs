@@ -4,11 +4,8 @@ use wisp_types::{DType, Dim, Shape};
 
 use crate::{
     error::OpProblem,
-    value::{Value, ValueKind},
+    value::{MAX_RANK, Value, ValueKind},
 };
-
-/// The most dimensions of a tensor that ops on tensors of any rank take.
-pub const MAX_RANK: usize = 8;
 
 /// More bytes than any memory has. Below this limit sums of a few sizes do not overflow 64 bits.
 const MAX_WEIGHT_BYTES: u64 = 1 << 60;

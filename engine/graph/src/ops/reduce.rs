@@ -1,6 +1,7 @@
 //! `reduce_sum`, `reduce_mean`, `reduce_max`, `reduce_min`: reductions along a dimension.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::ReductionParams;
 use wisp_types::{DType, Dim};
 
 use super::{
@@ -9,7 +10,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -75,6 +78,19 @@ impl OpRules for Reduce {
             )));
         }
         Ok(vec![TensorType::f32(replace_axis(&x.shape, axis, &[]))])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let [outer, n, inner] = op.around_axis(node.inputs[0], self.axis);
+        let fixed = ReductionParams {
+            kind: self.kind as u32,
+            ..Default::default()
+        };
+        let params = params(
+            &fixed,
+            runtime_fields!(ReductionParams, outer = outer, n = n, inner = inner),
+        );
+        op.call_over_elements("reduction", node, params)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::RopeParams;
 use wisp_types::DType;
 
 use super::{
@@ -11,7 +12,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, Size, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -80,6 +83,24 @@ impl OpRules for RopeSpec {
 
     fn overwrites(&self, operands: usize) -> Range<usize> {
         0..operands.min(1)
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let tokens = op.rows(node.inputs[0]);
+        let bindings = op.operands(&node.inputs)?;
+        op.alias(node.outputs[0], bindings[0]);
+        let fixed = RopeParams {
+            tokens: 0,
+            heads: self.heads.heads,
+            head_dim: self.heads.head_dim,
+            rotary_dim: self.rotary_dim,
+            stride: op.cols(node.inputs[0])?,
+            offset: 0,
+            interleaved: self.interleaved.into(),
+        };
+        let params = params(&fixed, runtime_fields!(RopeParams, tokens = tokens));
+        let pairs = u64::from(self.rotary_dim / 2) * u64::from(self.heads.heads);
+        op.call("rope", [Size::fixed(pairs), tokens], params, bindings)
     }
 }
 

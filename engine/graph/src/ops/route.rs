@@ -1,12 +1,15 @@
 //! `route`: selection of each token's experts.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::RouteParams;
 use wisp_types::{DType, Shape};
 
 use super::{Inferred, Op, OpRules, operands::expect};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, Size, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -47,6 +50,20 @@ impl OpRules for Route {
         }
         let shape = Shape(vec![tokens.clone(), chosen.into()]);
         Ok(vec![TensorType::u32(shape.clone()), TensorType::f32(shape)])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let tokens = op.rows(node.inputs[0]);
+        let mut bindings = op.operands(&node.inputs)?;
+        bindings.extend(node.outputs.iter().map(|out| op.result(*out)));
+        let fixed = RouteParams {
+            tokens: 0,
+            experts: op.cols(node.inputs[0])?,
+            chosen: self.chosen,
+            normalise: self.normalise.into(),
+        };
+        let params = params(&fixed, runtime_fields!(RouteParams, tokens = tokens));
+        op.call("route", [tokens, Size::fixed(1)], params, bindings)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `sample`: draws tokens on the device.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::SampleParams;
 use wisp_types::DType;
 
 use super::{
@@ -9,7 +10,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, Size, params},
+    runtime_fields,
     value::{Value, ValueId},
 };
 
@@ -70,6 +73,19 @@ impl OpRules for Sample {
         expect(biases, "biases", DType::U32, 3)?;
         expect(scores, "scores", DType::U32, 2)?;
         Ok(Vec::new())
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let rows = op.rows(node.inputs[0]);
+        let fixed = SampleParams {
+            rows: 0,
+            vocab: op.cols(node.inputs[0])?,
+            max_biases: op.fixed_dim(node.inputs[6], 1, "the number of biases")?,
+            score_words: op.fixed_dim(node.inputs[7], 1, "the width of the scores")?,
+        };
+        let bindings = op.operands(&node.inputs)?;
+        let params = params(&fixed, runtime_fields!(SampleParams, rows = rows));
+        op.call("sample", [rows, Size::fixed(1)], params, bindings)
     }
 }
 

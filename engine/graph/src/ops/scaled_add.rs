@@ -1,12 +1,15 @@
 //! `scaled_add`: a sum with a factor.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::ElementwiseParams;
 use wisp_types::DType;
 
 use super::{Inferred, Op, OpRules, operands::expect_dtype};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -46,6 +49,45 @@ impl OpRules for ScaledAdd {
         }
         Ok(vec![TensorType::f32(a.shape.clone())])
     }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        lower_elementwise(node, op, Elementwise::ScaledAdd(self.scale))
+    }
+}
+
+/// What kernel `elementwise` computes of `a` and of `b`, which repeats over `a`.
+pub(super) enum Elementwise {
+    /// `a + b`.
+    Add,
+    /// `a * b`.
+    Mul,
+    /// `a + scale * b`, by the scale.
+    ScaledAdd(f32),
+}
+
+/// Lowers an op whose second operand repeats over its first to kernel `elementwise`, which needs no
+/// strides.
+pub(super) fn lower_elementwise(
+    node: &Node,
+    op: &mut OpLowering<'_>,
+    function: Elementwise,
+) -> Result<(), LoweringError> {
+    let (code, scale) = match function {
+        Elementwise::Add => (0, 1.0),
+        Elementwise::Mul => (1, 1.0),
+        Elementwise::ScaledAdd(scale) => (2, scale),
+    };
+    let fixed = ElementwiseParams {
+        op: code,
+        scale,
+        ..Default::default()
+    };
+    let (len, b_len) = (op.elements(node.inputs[0]), op.elements(node.inputs[1]));
+    let params = params(
+        &fixed,
+        runtime_fields!(ElementwiseParams, len = len, b_len = b_len),
+    );
+    op.call_over_elements("elementwise", node, params)
 }
 
 impl Graph {

@@ -1,6 +1,7 @@
 //! `scatter`: replaces slices along a dimension, or adds to them.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::ScatterParams;
 use wisp_types::DType;
 
 use super::{
@@ -9,7 +10,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -58,6 +61,26 @@ impl OpRules for Scatter {
             return Err(OpProblem::operand("the updates", updates, expected, actual));
         }
         Ok(vec![TensorType::f32(x.shape.clone())])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let [outer, n, inner] = op.around_axis(node.inputs[0], self.axis);
+        let count = op.elements(node.inputs[1]);
+        let fixed = ScatterParams {
+            adds: self.add.into(),
+            ..Default::default()
+        };
+        let params = params(
+            &fixed,
+            runtime_fields!(
+                ScatterParams,
+                outer = outer,
+                n = n,
+                inner = inner,
+                count = count
+            ),
+        );
+        op.call_over_elements("scatter", node, params)
     }
 }
 

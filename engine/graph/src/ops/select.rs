@@ -1,6 +1,7 @@
 //! `select`: elements of one tensor or another, by a condition.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::ChooseParams;
 use wisp_types::DType;
 
 use super::{
@@ -9,7 +10,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -44,6 +47,30 @@ impl OpRules for Select {
             dtype: a.dtype,
             shape: broadcast(&condition.shape, &shape)?,
         }])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let out = op.dims(node.outputs[0]);
+        let strides = node.inputs.iter().map(|id| op.broadcast_strides(*id, out));
+        let strides = strides.collect();
+        let sizes = op.sizes(out);
+        let (dims, strides) = op.merge(sizes, strides)?;
+        let fixed = ChooseParams {
+            rank: dims.len() as u32,
+            ..Default::default()
+        };
+        let params = params(
+            &fixed,
+            runtime_fields!(
+                ChooseParams,
+                len = op.size(out),
+                dims = dims,
+                c_strides = strides[0],
+                a_strides = strides[1],
+                b_strides = strides[2],
+            ),
+        );
+        op.call_over_elements("choose", node, params)
     }
 }
 

@@ -1,6 +1,7 @@
 //! `slice`: a range along a dimension, with a step.
 
 use serde::{Deserialize, Serialize};
+use wisp_types::Dim;
 
 use super::{
     Inferred, Op, OpRules,
@@ -8,7 +9,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, Size},
     value::{TensorType, Value, ValueId},
 };
 
@@ -63,6 +65,51 @@ impl OpRules for Slice {
             shape: replace_axis(&x.shape, axis, &[len.into()]),
         }])
     }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        lower_slice(node, op, (self.axis, self.start, self.step))
+    }
+}
+
+/// Lowers a slice of the first operand along a dimension; the result says how many slices there are.
+pub(super) fn lower_slice(
+    node: &Node,
+    op: &mut OpLowering<'_>,
+    (axis, start, step): (u32, u64, u64),
+) -> Result<(), LoweringError> {
+    let (x, axis) = (node.inputs[0], axis as usize);
+    let (size, len) = (&op.dims(x)[axis], &op.dims(node.outputs[0])[axis]);
+    require_slices(op, x, [size, len], [start, step]);
+    let mut strides = op.strides(x);
+    let offset = strides[axis].times(&Size::fixed(start));
+    strides[axis] = strides[axis].times(&Size::fixed(step));
+    op.copy_to_result(x, offset, strides, node.outputs[0])
+}
+
+/// Makes a run check, where sizes are symbolic, that the slices are within `x`: `start + (len - 1) * step + 1
+/// <= size`.
+fn require_slices(
+    op: &mut OpLowering<'_>,
+    x: ValueId,
+    [size, len]: [&Dim; 2],
+    [start, step]: [u64; 2],
+) {
+    if size == len || (size.fixed().is_some() && len.fixed().is_some()) {
+        return;
+    }
+    // As `start + len * step + 1 <= size + step`, because sums have no negative parts.
+    let (mut needed, mut available) = (len.to_sum(), size.to_sum());
+    for (_, times) in &mut needed.terms {
+        *times = times.saturating_mul(step);
+    }
+    let steps = needed.constant.saturating_mul(step);
+    needed.constant = steps.saturating_add(start).saturating_add(1);
+    available.constant = available.constant.saturating_add(step);
+    // The error message shows both sums: take away again what was added to both.
+    let common = needed.constant.min(available.constant).min(step);
+    needed.constant -= common;
+    available.constant -= common;
+    op.require(x, &needed, &available);
 }
 
 impl Graph {

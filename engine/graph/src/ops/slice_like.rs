@@ -5,10 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     Inferred, Op, OpRules,
     operands::{expect_axis, expect_tensors, replace_axis},
+    slice::lower_slice,
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering},
     value::{TensorType, Value, ValueId},
 };
 
@@ -54,6 +56,10 @@ impl OpRules for SliceLike {
             dtype: x.dtype,
             shape: replace_axis(&x.shape, axis, std::slice::from_ref(len)),
         }])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        lower_slice(node, op, (self.axis, 0, 1))
     }
 }
 

@@ -1,12 +1,15 @@
 //! `softmax` of each row.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::RowsParams;
 use wisp_types::DType;
 
 use super::{Inferred, Op, OpRules, operands::expect_rows};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, Size, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -34,6 +37,22 @@ impl OpRules for Softmax {
         expect_rows(x, "x", DType::F32)?;
         Ok(vec![TensorType::f32(x.shape.clone())])
     }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        lower_rows(node, op)
+    }
+}
+
+/// Lowers an op whose kernel, called like the op, reads each row and writes one result for it.
+pub(super) fn lower_rows(node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    let (x, out) = (node.inputs[0], node.outputs[0]);
+    let (rows, cols) = (op.rows(x), op.last_dim(x));
+    let params = params(
+        &RowsParams::default(),
+        runtime_fields!(RowsParams, rows = rows, cols = cols),
+    );
+    let bindings = vec![op.operand(x)?, op.result(out)];
+    op.call(op.op(), [rows, Size::fixed(1)], params, bindings)
 }
 
 impl Graph {

@@ -1,6 +1,7 @@
 //! `top_k`: the largest elements of each row.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::TopKParams;
 use wisp_types::{DType, Shape};
 
 use super::{
@@ -9,7 +10,9 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering, Size, params},
+    runtime_fields,
     value::{TensorType, Value, ValueId},
 };
 
@@ -53,6 +56,19 @@ impl OpRules for TopK {
         }
         let shape = Shape([outer, &[k.into()]].concat());
         Ok(vec![TensorType::f32(shape.clone()), TensorType::u32(shape)])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let rows = op.rows(node.inputs[0]);
+        let fixed = TopKParams {
+            rows: 0,
+            cols: op.cols(node.inputs[0])?,
+            k: self.k,
+        };
+        let mut bindings = op.operands(&node.inputs)?;
+        bindings.extend(node.outputs.iter().map(|out| op.result(*out)));
+        let params = params(&fixed, runtime_fields!(TopKParams, rows = rows));
+        op.call("top_k", [rows, Size::fixed(1)], params, bindings)
     }
 }
 

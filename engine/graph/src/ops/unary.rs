@@ -5,11 +5,13 @@ use wisp_types::DType;
 
 use super::{
     Inferred, Op, OpRules,
+    map::lower_function,
     operands::{expect_dtype, expect_tensors},
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::Graph,
+    graph::{Graph, Node},
+    lowering::{LoweringError, OpLowering},
     value::{Value, ValueId},
 };
 
@@ -104,6 +106,10 @@ impl OpRules for Unary {
         expect_tensors(operands)?;
         expect_dtype(x, "x", self.operand_dtype())?;
         Ok(vec![x.tensor_type()])
+    }
+
+    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        lower_function(node, op, *self as u32)
     }
 }
 

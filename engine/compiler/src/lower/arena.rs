@@ -1,8 +1,8 @@
 //! The memory plan: which intermediate results share a slot of the arena.
 
-use super::Size;
+use wisp_graph::lowering::Size;
 
-/// An intermediate result: its size, and the first and last call that touches it.
+/// An intermediate result: its size, and the first and last call that uses it.
 #[derive(Clone, Debug)]
 pub(super) struct Lifetime {
     pub size: Size,
@@ -10,12 +10,20 @@ pub(super) struct Lifetime {
     pub last: usize,
 }
 
-/// Gives each result a slot, such that no two that live at the same time share one. Returns the
-/// slot of each result, and for each slot the sizes it must hold.
+/// A slot while results are placed in it.
+struct Slot {
+    /// The sizes that the slot must hold.
+    sizes: Vec<Size>,
+    /// The last call that uses what is in it.
+    busy_until: usize,
+}
+
+/// Assigns a slot to each result, such that no two results share one while both are needed. Returns the slot
+/// of each result, and for each slot the sizes that it must hold.
 pub(super) fn plan(lifetimes: &[Lifetime]) -> (Vec<u32>, Vec<Vec<Size>>) {
     let mut order: Vec<usize> = (0..lifetimes.len()).collect();
     order.sort_by_key(|i| lifetimes[*i].first);
-    let mut slots: Vec<(Vec<Size>, usize)> = Vec::new();
+    let mut slots: Vec<Slot> = Vec::new();
     let mut assigned = vec![0; lifetimes.len()];
     for i in order {
         let Lifetime { size, first, last } = &lifetimes[i];
@@ -23,28 +31,24 @@ pub(super) fn plan(lifetimes: &[Lifetime]) -> (Vec<u32>, Vec<Vec<Size>>) {
         let best = slots
             .iter()
             .enumerate()
-            .filter(|(_, (sizes, busy_until))| busy_until < first && sizes[0].dims == size.dims)
-            .min_by_key(|(_, (sizes, _))| {
-                sizes
-                    .iter()
-                    .map(|s| s.factor)
-                    .max()
-                    .unwrap_or(0)
-                    .abs_diff(size.factor)
-            })
-            .map(|(slot, _)| slot);
-        let slot = best.unwrap_or_else(|| {
-            slots.push((Vec::new(), 0));
+            .filter(|(_, slot)| slot.busy_until < *first && slot.sizes[0].dims == size.dims)
+            .min_by_key(|(_, slot)| {
+                let largest = slot.sizes.iter().map(|size| size.factor).max();
+                largest.unwrap_or(0).abs_diff(size.factor)
+            });
+        let slot = best.map(|(slot, _)| slot).unwrap_or_else(|| {
+            slots.push(Slot {
+                sizes: Vec::new(),
+                busy_until: 0,
+            });
             slots.len() - 1
         });
-        slots[slot].0.push(size.clone());
-        slots[slot].1 = *last;
+        slots[slot].sizes.push(size.clone());
+        slots[slot].busy_until = *last;
         assigned[i] = slot as u32;
     }
-    (
-        assigned,
-        slots.into_iter().map(|(sizes, _)| sizes).collect(),
-    )
+    let sizes = slots.into_iter().map(|slot| slot.sizes).collect();
+    (assigned, sizes)
 }
 
 #[cfg(test)]
@@ -55,7 +59,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_two_living_results_share_a_slot(spans in prop::collection::vec((0usize..40, 0usize..10, 1u64..5, 0u32..2), 1..60)) {
+        fn results_that_live_at_the_same_time_have_different_slots(
+            spans in prop::collection::vec((0usize..40, 0usize..10, 1u64..5, 0u32..2), 1..60)
+        ) {
             let lifetimes: Vec<Lifetime> = spans
                 .iter()
                 .map(|(first, length, factor, dim)| Lifetime {

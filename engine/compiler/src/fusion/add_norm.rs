@@ -1,0 +1,95 @@
+//! `norm(a + b)`: one kernel, which adds in the memory of `a` and normalises the sum.
+
+use wisp_graph::{
+    Binary, NormKind, NormSpec, Op, ValueId,
+    lowering::{LoweringError, OpLowering},
+    ops::{
+        ScaledAdd,
+        lowerings::{NormOperands, lower_norm},
+    },
+};
+
+use super::{FusedStep, Fusion, Step};
+
+/// `sum = a + scale * b` in the memory of `a`, then `out = norm(sum)`.
+struct AddNorm {
+    a: ValueId,
+    b: ValueId,
+    scale: f32,
+    sum: ValueId,
+    norm: NormSpec,
+    weight: ValueId,
+    bias: Option<ValueId>,
+    out: ValueId,
+}
+
+impl FusedStep for AddNorm {
+    fn name(&self) -> &'static str {
+        match self.norm.kind {
+            NormKind::Rms => "add_rms_norm",
+            NormKind::Layer => "add_layer_norm",
+        }
+    }
+
+    fn operands(&self) -> Vec<ValueId> {
+        let weights = [self.weight].into_iter().chain(self.bias);
+        [self.a, self.b].into_iter().chain(weights).collect()
+    }
+
+    fn lower(&self, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let a = op.operand(self.a)?;
+        op.alias(self.sum, a);
+        let operands = NormOperands {
+            x: self.sum,
+            addend: Some((self.b, self.scale)),
+            weight: self.weight,
+            bias: self.bias,
+        };
+        lower_norm(self.norm, operands, self.out, op)
+    }
+}
+
+/// Fuses the norm at a node with the sum that it normalises.
+pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Option<()> {
+    let (graph, nodes, uses) = (fusion.graph, fusion.nodes, &fusion.uses);
+    let Op::Norm(norm) = nodes[at].op else {
+        return None;
+    };
+    let &[sum, weight, ref bias @ ..] = nodes[at].inputs.as_slice() else {
+        return None;
+    };
+    let add = uses.producer(sum)?;
+    let scale = match nodes[add].op {
+        Op::ScaledAdd(ScaledAdd { scale }) => scale,
+        Op::Binary(Binary::Add) => 1.0,
+        _ => return None,
+    };
+    let &[a, b] = nodes[add].inputs.as_slice() else {
+        return None;
+    };
+    // The step runs where the sum was: the norm's weights must exist by then.
+    let exists = |id: &ValueId| {
+        let producer = uses.producer(graph.storage(*id));
+        producer.is_none_or(|producer| producer < add)
+    };
+    let fits = graph.storage(a) != graph.storage(b)
+        && nodes[at].inputs[1..].iter().all(exists)
+        && graph.value(sum).shape.cols() == graph.value(weight).shape.cols()
+        && graph.value(a).shape == graph.value(b).shape
+        && uses.ends_at(graph, a, add)
+        && fusion.replaced[add].is_none()
+        && uses.readers(sum).iter().min() == Some(&at);
+    fits.then_some(())?;
+    let step = AddNorm {
+        a,
+        b,
+        scale,
+        sum,
+        norm,
+        weight,
+        bias: bias.first().copied(),
+        out: nodes[at].outputs[0],
+    };
+    fusion.replace(add, vec![Step::Fused(Box::new(step))], [at]);
+    Some(())
+}

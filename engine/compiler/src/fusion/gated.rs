@@ -1,0 +1,61 @@
+//! `activation(linear(x)) * linear(x)`: one product with both weights, then the gate.
+
+use wisp_graph::{
+    Op, ValueId,
+    lowering::{LoweringError, OpLowering},
+    ops::{
+        Gated,
+        lowerings::{GatedOperands, lower_gated},
+    },
+};
+
+use super::{
+    FusedStep, Fusion, Step,
+    stacked::{private_projection, stack},
+};
+
+/// A gate whose operands are the columns of one stacked product.
+struct StackedGate {
+    gated: Gated,
+    stacked: ValueId,
+    out: ValueId,
+}
+
+impl FusedStep for StackedGate {
+    fn name(&self) -> &'static str {
+        "gated"
+    }
+
+    fn operands(&self) -> Vec<ValueId> {
+        vec![self.stacked]
+    }
+
+    fn lower(&self, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let operands = GatedOperands::Stacked(self.stacked);
+        lower_gated(self.gated, operands, self.out, op)
+    }
+}
+
+/// Fuses the gate at a node with the two linear layers before it.
+pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Option<()> {
+    let nodes = fusion.nodes;
+    let Op::Gated(gated) = nodes[at].op else {
+        return None;
+    };
+    let &[gate, up] = nodes[at].inputs.as_slice() else {
+        return None;
+    };
+    let gate = private_projection(fusion, gate, at)?;
+    let up = private_projection(fusion, up, at)?;
+    let [x, up_x] = [gate, up].map(|layer| nodes[layer.linear].inputs[0]);
+    (up_x == x && gate.linear != up.linear).then_some(())?;
+    let (steps, replaced) = stack(fusion, &[gate, up])?;
+    let step = StackedGate {
+        gated,
+        stacked: nodes[gate.linear].outputs[0],
+        out: nodes[at].outputs[0],
+    };
+    fusion.replace_first(steps, replaced);
+    fusion.replace(at, vec![Step::Fused(Box::new(step))], []);
+    Some(())
+}

@@ -1,0 +1,204 @@
+//! `q, k, v = linear(x)`, perhaps a norm of each head's query and key, rotary embedding of both, and the
+//! write to the KV cache: one product with stacked weights, and one kernel for the rest.
+
+use wisp_graph::{
+    HeadSpec, NormKind, NormSpec, Op, RopeSpec, ValueId,
+    lowering::{LoweringError, OpLowering, Size, params},
+    ops::KvWrite,
+    runtime_fields,
+};
+use wisp_shaders::params::RopeKvWriteParams;
+
+use super::{
+    FusedStep, Fusion, Step,
+    stacked::{Projection, private_projection, stack},
+};
+
+/// Rotates queries and keys and writes keys and values to the cache, over a stacked product.
+struct RopeKvWrite {
+    /// The stacked product: rows of queries, keys and values.
+    qkv: ValueId,
+    /// The norm of each head's query and key, if there is one.
+    norm: Option<HeadNorm>,
+    /// The result: the rotated queries.
+    q: ValueId,
+    rope: RopeSpec,
+    write: KvWrite,
+    /// The operands besides the product and the norms' weights, in the kernel's order.
+    operands: [ValueId; 5],
+}
+
+/// A norm of each head's query and key.
+#[derive(Clone, Copy)]
+struct HeadNorm {
+    spec: NormSpec,
+    /// The weights for queries and for keys.
+    weights: [ValueId; 2],
+}
+
+impl FusedStep for RopeKvWrite {
+    fn name(&self) -> &'static str {
+        match self.norm {
+            Some(_) => "norm_rope_kv_write",
+            None => "rope_kv_write",
+        }
+    }
+
+    fn operands(&self) -> Vec<ValueId> {
+        let norms = self.norm.iter().flat_map(|norm| norm.weights);
+        [self.qkv]
+            .into_iter()
+            .chain(self.operands)
+            .chain(norms)
+            .collect()
+    }
+
+    fn lower(&self, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let KvWrite {
+            heads: kv,
+            page_size,
+            format,
+        } = self.write;
+        let heads = self.rope.heads.heads;
+        let tokens = op.rows(self.q);
+        let page_table = self.operands[2];
+        let max_pages = op.size(&op.dims(page_table)[1..]);
+        let mut bindings = vec![op.operand(self.qkv)?, op.result(self.q)];
+        bindings.extend(op.operands(&self.operands)?);
+        if let Some(norm) = self.norm {
+            bindings.push(op.vector(&norm.weights));
+        }
+        let fixed = RopeKvWriteParams {
+            heads,
+            kv_heads: kv.heads,
+            head_dim: kv.head_dim,
+            rotary_dim: self.rope.rotary_dim,
+            interleaved: self.rope.interleaved.into(),
+            page_size,
+            eps: self.norm.map_or(0.0, |norm| norm.spec.eps),
+            weight_offset: self.norm.map_or(0.0, |norm| norm.spec.weight_offset),
+            ..Default::default()
+        };
+        let params = params(
+            &fixed,
+            runtime_fields!(RopeKvWriteParams, tokens = tokens, max_pages = max_pages),
+        );
+        let all_heads = u64::from(heads) + 2 * u64::from(kv.heads);
+        let units = all_heads * format.head_units(kv.head_dim);
+        op.call(
+            format.op(op.op()),
+            [Size::fixed(units), tokens],
+            params,
+            bindings,
+        )
+    }
+}
+
+/// The linear layer whose result a rope reads, and the norm of each head between them.
+#[derive(Clone, Copy)]
+struct RotatedProjection {
+    norm: Option<usize>,
+    layer: Projection,
+}
+
+fn rotated_projection(
+    fusion: &Fusion<'_>,
+    rope: usize,
+    heads: HeadSpec,
+) -> Option<RotatedProjection> {
+    let x = fusion.nodes[rope].inputs[0];
+    if let Some(layer) = private_projection(fusion, x, rope) {
+        return Some(RotatedProjection { norm: None, layer });
+    }
+    let norm = fusion.uses.producer(x)?;
+    let node = &fusion.nodes[norm];
+    let (Op::Norm(spec), &[before, weight]) = (node.op, node.inputs.as_slice()) else {
+        return None;
+    };
+    let per_head = fusion.graph.value(weight).shape.cols() == Some(heads.head_dim.into());
+    let fits = spec.kind == NormKind::Rms && fusion.uses.only_reader(x)? == rope && per_head;
+    fits.then_some(())?;
+    let layer = private_projection(fusion, before, norm)?;
+    let norm = Some(norm);
+    Some(RotatedProjection { norm, layer })
+}
+
+/// Returns the norm of each head if queries and keys have the same one, or no norm if neither has one.
+fn common_norm(
+    fusion: &Fusion<'_>,
+    q: RotatedProjection,
+    k: RotatedProjection,
+) -> Option<Option<HeadNorm>> {
+    let nodes = fusion.nodes;
+    match (q.norm, k.norm) {
+        (None, None) => Some(None),
+        (Some(q), Some(k)) if nodes[q].op == nodes[k].op => match nodes[q].op {
+            Op::Norm(spec) => Some(Some(HeadNorm {
+                spec,
+                weights: [q, k].map(|node| nodes[node].inputs[1]),
+            })),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Fuses the write to the cache at a node with the ropes and linear layers before it.
+pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Option<()> {
+    let (nodes, uses) = (fusion.nodes, &fusion.uses);
+    let Op::KvWrite(write) = nodes[at].op else {
+        return None;
+    };
+    let &[k_rotated, v, index, page_table, k_cache, v_cache] = nodes[at].inputs.as_slice() else {
+        return None;
+    };
+    let k_rope = uses.producer(k_rotated)?;
+    let Op::Rope(k_spec) = nodes[k_rope].op else {
+        return None;
+    };
+    (uses.only_reader(k_rotated)? == at).then_some(())?;
+    let k = rotated_projection(fusion, k_rope, write.heads)?;
+    let v = private_projection(fusion, v, at)?;
+    let (q_rope, q_spec) = query_rope(fusion, at, k_rope)?;
+    let q = rotated_projection(fusion, q_rope, q_spec.heads)?;
+    let norm = common_norm(fusion, q, k)?;
+    let layers = [q.layer, k.layer, v];
+    let xs = layers.map(|layer| nodes[layer.linear].inputs[0]);
+    let same = xs.iter().all(|x| *x == xs[0])
+        && (q_spec.rotary_dim, q_spec.interleaved) == (k_spec.rotary_dim, k_spec.interleaved)
+        && q_spec.heads.head_dim == write.heads.head_dim
+        && k_spec.heads == write.heads;
+    // The step makes the queries where the cache is written: nothing may read them before.
+    let q_rotated = nodes[q_rope].outputs[0];
+    let q_readers = uses.readers(q_rotated);
+    let read_later = !q_readers.is_empty() && q_readers.iter().all(|reader| *reader > at);
+    (same && read_later).then_some(())?;
+
+    let (steps, mut replaced) = stack(fusion, &layers)?;
+    replaced.extend([q_rope, k_rope]);
+    replaced.extend(q.norm.into_iter().chain(k.norm));
+    let table = nodes[k_rope].inputs[2];
+    let step = RopeKvWrite {
+        qkv: nodes[q.layer.linear].outputs[0],
+        norm,
+        q: q_rotated,
+        rope: q_spec,
+        write,
+        operands: [index, table, page_table, k_cache, v_cache],
+    };
+    fusion.replace_first(steps, replaced);
+    fusion.replace(at, vec![Step::Fused(Box::new(step))], []);
+    Some(())
+}
+
+/// Returns the rope of the queries before a write to the cache: the last other one with the index and table
+/// of the keys' rope.
+fn query_rope(fusion: &Fusion<'_>, at: usize, k_rope: usize) -> Option<(usize, RopeSpec)> {
+    let nodes = fusion.nodes;
+    (0..at).rev().find_map(|i| match nodes[i].op {
+        Op::Rope(spec) if i != k_rope && nodes[i].inputs[1..] == nodes[k_rope].inputs[1..] => {
+            Some((i, spec))
+        }
+        _ => None,
+    })
+}

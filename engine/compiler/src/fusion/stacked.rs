@@ -1,0 +1,125 @@
+//! Linear layers of the same operand, as one product with stacked weights.
+
+use wisp_graph::{
+    Node, Op, ValueId,
+    lowering::{LoweringError, OpLowering},
+    ops::{
+        Lora,
+        lowerings::{LinearPart, LoraProducts, lower_linear_stack, lower_lora},
+    },
+};
+
+use super::{FusedStep, Fusion, Step};
+
+/// A linear layer that only one node reads, perhaps through low-rank adapters.
+#[derive(Clone, Copy)]
+pub(super) struct Projection {
+    /// The layer's node.
+    pub linear: usize,
+    /// The adapters' node, and which of its results this is.
+    lora: Option<(usize, usize)>,
+}
+
+/// Returns the linear layer that makes a value, perhaps with what adapters add, if `reader` is the only node
+/// that reads it.
+pub(super) fn private_projection(
+    fusion: &Fusion<'_>,
+    id: ValueId,
+    reader: usize,
+) -> Option<Projection> {
+    let (nodes, uses) = (fusion.nodes, &fusion.uses);
+    let producer = uses.producer(id)?;
+    (uses.only_reader(id)? == reader).then_some(())?;
+    if matches!(nodes[producer].op, Op::Linear(_)) {
+        let (linear, lora) = (producer, None);
+        return Some(Projection { linear, lora });
+    }
+    let Op::Lora(_) = nodes[producer].op else {
+        return None;
+    };
+    let x = nodes[producer].inputs.first()?;
+    let products = nodes[producer].inputs.get(Lora::FIRST_PRODUCT..)?;
+    let part = nodes[producer].outputs.iter().position(|out| *out == id)?;
+    let product = *products.get(part)?;
+    let linear = uses.producer(product)?;
+    let fits = matches!(nodes[linear].op, Op::Linear(_))
+        && nodes[linear].inputs[0] == *x
+        && uses.only_reader(product)? == producer;
+    let lora = Some((producer, part));
+    fits.then_some(Projection { linear, lora })
+}
+
+/// The product of `x` with the stacked rows of several weights. The result stands in the memory of `out`,
+/// the first layer's result.
+struct StackedLinear {
+    x: ValueId,
+    parts: Vec<LinearPart>,
+    out: ValueId,
+}
+
+impl FusedStep for StackedLinear {
+    fn name(&self) -> &'static str {
+        "linear"
+    }
+
+    fn operands(&self) -> Vec<ValueId> {
+        vec![self.x]
+    }
+
+    fn lower(&self, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        lower_linear_stack(self.x, &self.parts, self.out, op)
+    }
+}
+
+/// What low-rank adapters add to a stacked product, in place.
+struct StackedLora {
+    node: Node,
+}
+
+impl FusedStep for StackedLora {
+    fn name(&self) -> &'static str {
+        "lora"
+    }
+
+    fn operands(&self) -> Vec<ValueId> {
+        self.node.inputs.clone()
+    }
+
+    fn lower(&self, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        lower_lora(&self.node, LoraProducts::Stacked, op)
+    }
+}
+
+/// Returns the steps of one product with the stacked weights of several layers and of their adapters, if
+/// they have any, with the nodes that the steps replace.
+///
+/// The adapters must be one node's, of these layers in this order and of no others.
+pub(super) fn stack(fusion: &Fusion<'_>, parts: &[Projection]) -> Option<(Vec<Step>, Vec<usize>)> {
+    let nodes = fusion.nodes;
+    let first = nodes.get(parts.first()?.linear)?;
+    let mut replaced: Vec<usize> = parts.iter().map(|part| part.linear).collect();
+    let linear_part = |part: &Projection| LinearPart {
+        weight: nodes[part.linear].inputs[1],
+        bias: nodes[part.linear].inputs.get(2).copied(),
+    };
+    let mut steps = vec![Step::Fused(Box::new(StackedLinear {
+        x: first.inputs[0],
+        parts: parts.iter().map(linear_part).collect(),
+        out: first.outputs[0],
+    }))];
+    let fits = match parts[0].lora {
+        None => parts.iter().all(|part| part.lora.is_none()),
+        Some((lora, _)) => {
+            let node = nodes[lora].clone();
+            let in_order = parts
+                .iter()
+                .enumerate()
+                .all(|(i, part)| part.lora == Some((lora, i)));
+            let fits = in_order && node.outputs.len() == parts.len();
+            replaced.push(lora);
+            steps.push(Step::Fused(Box::new(StackedLora { node })));
+            fits
+        }
+    };
+    fits.then_some((steps, replaced))
+}

@@ -1,0 +1,407 @@
+//! Lowering: the steps of a fused graph become kernel calls over planned memory.
+
+mod arena;
+mod in_place;
+mod sizes;
+mod weights;
+
+use std::collections::HashMap;
+
+use wisp_graph::{
+    Graph, ValueId, ValueKind,
+    extension::CustomKernel,
+    lowering::{
+        CustomCall, KernelCall, Lowering, LoweringError, MatrixPart, Memory, OpLowering, Size,
+    },
+};
+use wisp_types::{Capabilities, Dim, DimSum, Encoding};
+
+use crate::{
+    CompileError, Switches,
+    fusion::Step,
+    program::{
+        BufferRef, Call, KernelChoice, Port, Program, ProgramParts, SizeCheck, Stage, StageOutput,
+    },
+    select::{lacking, select},
+};
+use arena::Lifetime;
+use sizes::Dimensions;
+use weights::Weights;
+
+/// Lowers the steps of a graph to a program for a target.
+pub(crate) fn lower(
+    graph: &Graph,
+    steps: &[Step],
+    target: &Capabilities,
+    switches: Switches,
+) -> Result<Program, CompileError> {
+    let mut lowerer = Lowerer::new(graph, target, switches);
+    lowerer.declare_inputs();
+    for (position, step) in steps.iter().enumerate() {
+        in_place::check(graph, step, &steps[position + 1..])?;
+        match step {
+            Step::Node(node) => {
+                let mut op = OpLowering::new(graph, node.op.name(), &mut lowerer);
+                node.op.lower(node, &mut op)?;
+            }
+            Step::Fused(step) => {
+                step.lower(&mut OpLowering::new(graph, step.name(), &mut lowerer))?;
+            }
+        }
+        let results = std::mem::take(&mut lowerer.step_results);
+        lowerer.stages.push((lowerer.calls.len(), results));
+    }
+    Ok(lowerer.finish()?)
+}
+
+/// Where the memory of a [`Memory`] number is, before slots are assigned.
+#[derive(Clone, Copy)]
+enum Location {
+    /// Memory that does not depend on the plan.
+    Fixed(BufferRef),
+    /// An intermediate result, by its index in [`Lowerer::lifetimes`].
+    Intermediate(usize),
+}
+
+/// A result of a step.
+struct StepResult {
+    value: ValueId,
+    /// Index in [`Lowerer::lifetimes`].
+    lifetime: usize,
+    /// Whether the step allocated its memory, rather than overwriting an operand.
+    is_new: bool,
+}
+
+/// A program that is being made.
+struct Lowerer<'a> {
+    graph: &'a Graph,
+    target: &'a Capabilities,
+    switches: Switches,
+    dimensions: Dimensions,
+    size_checks: Vec<SizeCheck>,
+    inputs: Vec<Port>,
+    buffers: Vec<u32>,
+    weights: Weights<'a>,
+    /// The location of each [`Memory`].
+    locations: Vec<Location>,
+    /// The memory of values that have some already.
+    memory: HashMap<ValueId, Memory>,
+    lifetimes: Vec<Lifetime>,
+    /// The calls, whose bindings are assigned in the end.
+    calls: Vec<(Call, Vec<Memory>)>,
+    custom_kernels: Vec<CustomKernel>,
+    /// What is shown after each run, by label.
+    prints: Vec<(String, ValueId)>,
+    /// The results of the current step.
+    step_results: Vec<StepResult>,
+    /// For each step, the number of calls after it, and its results.
+    stages: Vec<(usize, Vec<StepResult>)>,
+}
+
+impl<'a> Lowerer<'a> {
+    fn new(graph: &'a Graph, target: &'a Capabilities, switches: Switches) -> Lowerer<'a> {
+        Lowerer {
+            graph,
+            target,
+            switches,
+            dimensions: Dimensions::default(),
+            size_checks: Vec::new(),
+            inputs: Vec::new(),
+            buffers: Vec::new(),
+            weights: Weights {
+                graph,
+                target,
+                switches,
+                matrices: Vec::new(),
+                vectors: Vec::new(),
+            },
+            locations: Vec::new(),
+            memory: HashMap::new(),
+            lifetimes: Vec::new(),
+            calls: Vec::new(),
+            custom_kernels: Vec::new(),
+            prints: Vec::new(),
+            step_results: Vec::new(),
+            stages: Vec::new(),
+        }
+    }
+
+    fn locate(&mut self, location: Location) -> Memory {
+        self.locations.push(location);
+        Memory(self.locations.len() as u32 - 1)
+    }
+
+    fn location(&self, memory: Memory) -> Location {
+        self.locations[memory.0 as usize]
+    }
+
+    /// Declares the graph's inputs and buffers.
+    fn declare_inputs(&mut self) {
+        let graph = self.graph;
+        for id in graph.value_ids() {
+            let value = graph.value(id);
+            if !matches!(value.kind, ValueKind::Input | ValueKind::Buffer) {
+                continue;
+            }
+            let index = self.inputs.len() as u32;
+            if value.kind == ValueKind::Buffer {
+                self.buffers.push(index);
+            }
+            let buffer = BufferRef::Input(index);
+            let port = self.port(&value.name, id, buffer);
+            self.inputs.push(port);
+            let memory = self.locate(Location::Fixed(buffer));
+            self.memory.insert(id, memory);
+        }
+    }
+
+    fn port(&mut self, name: &str, id: ValueId, buffer: BufferRef) -> Port {
+        let value = self.graph.value(id);
+        Port {
+            name: name.into(),
+            dtype: value.dtype,
+            shape: value.shape.clone(),
+            elements: self.dimensions.size(&value.shape.0),
+            buffer,
+        }
+    }
+
+    fn push_call(&mut self, call: Call, bindings: Vec<Memory>) {
+        for memory in &bindings {
+            if let Location::Intermediate(lifetime) = self.location(*memory) {
+                self.lifetimes[lifetime].last = self.calls.len();
+            }
+        }
+        self.calls.push((call, bindings));
+    }
+
+    /// Returns ports of values that are read after the last call, with their memory.
+    fn ports_after_run<'n>(
+        &mut self,
+        named: impl Iterator<Item = (&'n str, ValueId)>,
+    ) -> Result<Vec<(Port, Memory)>, LoweringError> {
+        let port = |(name, id)| {
+            let memory = self.operand("output", id)?;
+            if let Location::Intermediate(lifetime) = self.location(memory) {
+                self.lifetimes[lifetime].last = usize::MAX;
+            }
+            // The buffer follows from the memory once slots are assigned.
+            Ok((self.port(name, id, BufferRef::Slot(0)), memory))
+        };
+        named.map(port).collect()
+    }
+
+    /// Plans the memory and assembles the program.
+    fn finish(mut self) -> Result<Program, LoweringError> {
+        let graph = self.graph;
+        let outputs = self.ports_after_run(graph.outputs())?;
+        let prints = std::mem::take(&mut self.prints);
+        let prints = prints.iter().map(|(label, id)| (label.as_str(), *id));
+        let prints = self.ports_after_run(prints)?;
+        let (assigned, slots) = arena::plan(&self.lifetimes);
+        let locations = &self.locations;
+        let buffer = |memory: &Memory| match locations[memory.0 as usize] {
+            Location::Fixed(buffer) => buffer,
+            Location::Intermediate(lifetime) => BufferRef::Slot(assigned[lifetime]),
+        };
+        let in_buffers = |ports: Vec<(Port, Memory)>| -> Vec<Port> {
+            let ports = ports.into_iter().map(|(port, memory)| Port {
+                buffer: buffer(&memory),
+                ..port
+            });
+            ports.collect()
+        };
+        let lifetimes = &self.lifetimes;
+        let output = |result: StepResult| StageOutput {
+            name: graph.value(result.value).name.clone(),
+            dtype: graph.value(result.value).dtype,
+            elements: lifetimes[result.lifetime].size.clone(),
+            slot: assigned[result.lifetime],
+            is_new: result.is_new,
+        };
+        let stages = self.stages.into_iter().map(|(calls, results)| Stage {
+            calls: calls as u32,
+            outputs: results.into_iter().map(output).collect(),
+        });
+        let calls = self.calls.into_iter().map(|(call, memory)| Call {
+            bindings: memory.iter().map(buffer).collect(),
+            ..call
+        });
+        Ok(Program::compiled(ProgramParts {
+            name: graph.name.clone(),
+            target: self.target.clone(),
+            dims: self.dimensions.names,
+            sums: self.dimensions.sums,
+            size_checks: self.size_checks,
+            inputs: self.inputs,
+            buffers: self.buffers,
+            outputs: in_buffers(outputs),
+            prints: in_buffers(prints),
+            matrices: self.weights.matrices,
+            vectors: self.weights.vectors,
+            constants: graph.constants().to_vec(),
+            slots,
+            calls: calls.collect(),
+            stages: stages.collect(),
+            custom_kernels: self.custom_kernels,
+        }))
+    }
+}
+
+impl Lowering for Lowerer<'_> {
+    fn size(&mut self, dims: &[Dim]) -> Size {
+        self.dimensions.size(dims)
+    }
+
+    fn require(&mut self, label: String, needed: &DimSum, available: &DimSum) {
+        let (needed, available) = (self.dimensions.sum(needed), self.dimensions.sum(available));
+        self.size_checks.push(SizeCheck {
+            label,
+            needed,
+            available,
+        });
+    }
+
+    fn operand(&mut self, op: &'static str, id: ValueId) -> Result<Memory, LoweringError> {
+        if let Some(memory) = self.memory.get(&id) {
+            return Ok(*memory);
+        }
+        let value = self.graph.value(id);
+        match value.kind {
+            ValueKind::View(of) => self.operand(op, of),
+            ValueKind::Constant(constant) => {
+                Ok(self.locate(Location::Fixed(BufferRef::Constant(constant))))
+            }
+            ValueKind::Weight(_) => Ok(self.vector(&[id])),
+            ValueKind::Node | ValueKind::Input | ValueKind::Buffer => Err(LoweringError::Operand {
+                op,
+                value: value.name.clone(),
+                wanted: "made before it is read",
+            }),
+        }
+    }
+
+    fn result(&mut self, value: ValueId, elements: Size) -> Memory {
+        let memory = self.scratch(elements);
+        self.memory.insert(value, memory);
+        self.step_results.push(StepResult {
+            value,
+            lifetime: self.lifetimes.len() - 1,
+            is_new: true,
+        });
+        memory
+    }
+
+    fn alias(&mut self, value: ValueId, memory: Memory) {
+        self.memory.insert(value, memory);
+        if let Location::Intermediate(lifetime) = self.location(memory) {
+            self.step_results.push(StepResult {
+                value,
+                lifetime,
+                is_new: false,
+            });
+        }
+    }
+
+    fn scratch(&mut self, elements: Size) -> Memory {
+        let next_call = self.calls.len();
+        self.lifetimes.push(Lifetime {
+            size: elements,
+            first: next_call,
+            last: next_call,
+        });
+        self.locate(Location::Intermediate(self.lifetimes.len() - 1))
+    }
+
+    fn vector(&mut self, weights: &[ValueId]) -> Memory {
+        let graph = self.graph;
+        let elements = weights.iter().map(|id| {
+            let shape = &graph.value(*id).shape;
+            self.dimensions.size(&shape.0).factor
+        });
+        let elements = elements.fold(0, u64::saturating_add);
+        let vector = self.weights.vector(weights, elements);
+        self.locate(Location::Fixed(BufferRef::Vector(vector)))
+    }
+
+    fn matrix_shape(
+        &self,
+        op: &'static str,
+        weight: ValueId,
+    ) -> Result<(Encoding, u64, u64), LoweringError> {
+        self.weights.shape(op, weight)
+    }
+
+    fn matrix_parts(
+        &mut self,
+        op: &'static str,
+        weights: &[ValueId],
+    ) -> Result<Vec<MatrixPart>, LoweringError> {
+        let parts = self.weights.split(op, weights)?;
+        let part = |part: weights::Part| {
+            let matrix = &self.weights.matrices[part.matrix as usize];
+            let (encoding, rows, cols) = (matrix.encoding, matrix.rows(), matrix.cols);
+            let planes = (0u8..).zip(encoding.has_plane());
+            let planes = planes.filter(|(_, stored)| *stored).map(|(plane, _)| {
+                let plane = BufferRef::Matrix(part.matrix, plane);
+                self.locate(Location::Fixed(plane))
+            });
+            MatrixPart {
+                encoding,
+                first_row: part.first_row,
+                rows,
+                cols,
+                planes: planes.collect(),
+            }
+        };
+        Ok(parts.into_iter().map(part).collect())
+    }
+
+    fn call(&mut self, call: KernelCall) -> Result<(), LoweringError> {
+        let kernels = select(&call.kernel, call.cols, self.target, self.switches)?;
+        let bindings = call.bindings;
+        let call = Call {
+            label: call.label,
+            kernels,
+            grid: call.grid,
+            workgroups: None,
+            params: call.params,
+            bindings: Vec::new(),
+        };
+        self.push_call(call, bindings);
+        Ok(())
+    }
+
+    fn custom_call(&mut self, call: CustomCall) -> Result<(), LoweringError> {
+        let problem = match call.kernel.get() {
+            Ok(kernel) => lacking(kernel, self.target),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(problem) = problem {
+            let op = call.kernel.op;
+            return Err(LoweringError::CustomOp { op, problem });
+        }
+        let kernel = KernelChoice {
+            name: call.kernel.name.clone(),
+            max_rows: u32::MAX,
+        };
+        if !self.custom_kernels.contains(&call.kernel) {
+            self.custom_kernels.push(call.kernel);
+        }
+        let bindings = call.bindings;
+        let call = Call {
+            label: call.label,
+            kernels: vec![kernel],
+            grid: [call.elements, Size::fixed(1)],
+            workgroups: Some(call.workgroups),
+            params: call.params,
+            bindings: Vec::new(),
+        };
+        self.push_call(call, bindings);
+        Ok(())
+    }
+
+    fn print(&mut self, label: &str, value: ValueId) {
+        self.prints.push((label.into(), value));
+    }
+}
