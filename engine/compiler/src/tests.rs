@@ -303,7 +303,7 @@ fn operands_that_methods_do_not_take_are_named() {
     );
     assert_eq!(
         said(|g| g.values_mut()[1].kind = ValueKind::Input),
-        "linear: w must be a weight with two or three known dimensions"
+        "linear: w must be a weight with two or three fixed dimensions"
     );
     assert_eq!(
         said(|g| g.nodes_mut()[1].op = Custom::forged(5).into()),

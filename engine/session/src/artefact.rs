@@ -17,10 +17,10 @@ use std::{collections::BTreeMap, io};
 
 use sha2::{Digest, Sha256};
 
-use wisp_compiler::{Program, ProgramError};
+use wisp_compiler::{Program, ProgramError, ProgramParts};
 
 /// Counts changes of the format: of the header, and of every type within [`Program`].
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 const MAGIC: &[u8; 8] = b"wispmodl";
 
@@ -207,16 +207,14 @@ pub(super) fn read(bytes: &[u8]) -> Result<(About, Vec<Program>), ArtefactError>
     if Sha256::digest(signed)[..] != *checksum {
         return Err(ArtefactError::Damaged);
     }
-    let (contents, rest): ((About, Vec<Program>), _) =
+    let ((about, programs), rest): ((About, Vec<ProgramParts>), _) =
         postcard::take_from_bytes(&signed[HEADER_BYTES..]).map_err(unreadable)?;
     if !rest.is_empty() {
         let problem = format!("{} bytes follow them", rest.len());
         return Err(ArtefactError::Contents(problem));
     }
-    for program in &contents.1 {
-        program.check()?;
-    }
-    Ok(contents)
+    let programs = programs.into_iter().map(Program::try_from);
+    Ok((about, programs.collect::<Result<_, _>>()?))
 }
 
 fn unreadable(error: postcard::Error) -> ArtefactError {

@@ -6,7 +6,7 @@ use super::{
     CompiledModel, InferenceSession, InitOptions, LogLevel, SessionError,
     load::{self, DeviceWeights, Progress, Weights},
 };
-use wisp_compiler::{BufferRef, Call, PARAMS_STRIDE, Port, Program, Size};
+use wisp_compiler::{BufferRef, Call, KernelChoice, PARAMS_STRIDE, Port, Program, Size};
 use wisp_device::{BindGroup, Buffer, BufferSlice, Device, Pipeline, Usage};
 use wisp_weights::WeightSource;
 
@@ -67,11 +67,11 @@ pub(super) fn choices(
     compiled: &CompiledModel,
     call: &Call,
 ) -> Result<Vec<Choice>, SessionError> {
-    let choice = |(name, most_rows): &(String, u32)| {
-        let kernel = kernel(compiled.program(), name)?;
+    let choice = |choice: &KernelChoice| {
+        let kernel = kernel(compiled.program(), &choice.name)?;
         Ok(Choice {
             pipeline: session.pipeline(kernel, compiled.is_trusted())?,
-            most_rows: *most_rows,
+            most_rows: choice.max_rows,
             tile: kernel.tile,
         })
     };
@@ -173,8 +173,8 @@ impl Memory {
                 }
             }
             let unknown = || SessionError::UnknownKernel(call.label.clone());
-            let (name, _) = call.kernels.first().ok_or_else(unknown)?;
-            groups.push(device.bind(kernel(program, name)?, &bindings)?);
+            let choice = call.kernels.first().ok_or_else(unknown)?;
+            groups.push(device.bind(kernel(program, &choice.name)?, &bindings)?);
             offset += PARAMS_STRIDE;
         }
         Ok(groups)

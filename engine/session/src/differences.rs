@@ -47,7 +47,7 @@ fn difference(program: &Program, value: &Value) -> Option<String> {
         }
         ValueKind::Weight(encoding) => encoding,
     };
-    let of = |matrix: &&Matrix| matrix.pieces.iter().any(|piece| piece.tensor == *name);
+    let of = |matrix: &&Matrix| matrix.row_ranges.iter().any(|rows| rows.tensor == *name);
     if let Some(matrix) = program.matrices.iter().find(of) {
         let becomes = matrix.encoding == Encoding::F8_E4M3 && encoding.is_float();
         let same = (matrix.encoding == encoding || becomes) && shape.cols() == Some(matrix.cols);

@@ -75,7 +75,7 @@ pub(super) fn check(
     let mut problems = BTreeMap::new();
     let mut total = 0u64;
     for matrix in &program.matrices {
-        for piece in &matrix.pieces {
+        for piece in &matrix.row_ranges {
             if let Some(problem) = matrix_problem(matrix, piece, weights) {
                 problems.insert(&piece.tensor, problem);
             }
@@ -167,7 +167,7 @@ pub(super) async fn check_finite(
 ) -> Result<(), SessionError> {
     let mut scales = Scales::new();
     for matrix in &program.matrices {
-        for piece in &matrix.pieces {
+        for piece in &matrix.row_ranges {
             if stored(matrix, piece, weights) != matrix.encoding {
                 f8_scale_of(piece, weights, &mut scales).await?;
             }
@@ -237,11 +237,14 @@ pub(super) async fn overwrite(
 }
 
 fn allocate_matrix(device: &Device, matrix: &Matrix) -> Result<DeviceMatrix, SessionError> {
-    let (planes, end) = wisp_compiler::planes(matrix);
-    let first = matrix.pieces.first();
+    let layout = matrix.layout();
+    let first = matrix.row_ranges.first();
     let label = first.map_or("", |piece| piece.tensor.as_str());
-    let buffer = device.allocate(label, end, Usage::Storage)?;
-    Ok(DeviceMatrix { buffer, planes })
+    let buffer = device.allocate(label, layout.bytes, Usage::Storage)?;
+    Ok(DeviceMatrix {
+        buffer,
+        planes: layout.planes,
+    })
 }
 
 /// Reads the rows of a matrix, repacks them and writes them.
@@ -255,7 +258,7 @@ async fn fill_matrix(
 ) -> Result<(), SessionError> {
     let plane_row = matrix.encoding.plane_row_bytes(matrix.cols);
     let mut row = 0;
-    for piece in &matrix.pieces {
+    for piece in &matrix.row_ranges {
         let stored = stored(matrix, piece, weights);
         let file_row = stored.file_row_bytes(matrix.cols).unwrap_or(0);
         let step = rows_at_a_time(file_row);

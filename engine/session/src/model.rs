@@ -118,12 +118,12 @@ impl Model {
                 return Err(self.wrong_dimension(name, Some(*size)));
             }
         }
-        for bound in &self.program.bounds {
-            let [needed, available] = [&bound.needed, &bound.available].map(|sum| sum.eval(&dims));
+        for check in &self.program.size_checks {
+            let [needed, available] = [&check.needed, &check.available].map(|sum| sum.eval(&dims));
             if needed.is_none_or(|needed| available.is_some_and(|available| needed > available)) {
                 return Err(SessionError::Bound {
                     model: self.program.name.clone(),
-                    label: bound.label.clone(),
+                    label: check.label.clone(),
                     needed: needed.unwrap_or(u64::MAX),
                     available: available.unwrap_or(u64::MAX),
                 });
@@ -188,7 +188,7 @@ impl Model {
 
     /// The device memory of one of the program's ports; only weights can be without.
     pub(super) fn memory_of(&self, port: &Port) -> Result<&Buffer, SessionError> {
-        let buffer = self.memory.buffer(port.place);
+        let buffer = self.memory.buffer(port.buffer);
         buffer.ok_or_else(|| self.released())
     }
 
@@ -213,7 +213,7 @@ impl Model {
         data: &[T],
     ) -> Result<(), SessionError> {
         let port = self.port("input or buffer", &self.program.inputs, name)?;
-        if let (Some(buffer), false) = (self.memory.buffer(port.place), data.is_empty()) {
+        if let (Some(buffer), false) = (self.memory.buffer(port.buffer), data.is_empty()) {
             let start = start.saturating_mul(size_of::<T>() as u64);
             let written = self.device.write(buffer, start, bytemuck::cast_slice(data));
             written.map_err(|error| named(name, error))?;

@@ -34,7 +34,7 @@ impl Work {
         sizes: &str,
         rows: u64,
     ) -> Work {
-        let product = Program::is_product(call);
+        let product = call.is_product();
         let of_products = |count: u64| if product { count } else { 0 };
         let weights = program.matrix_weights(call);
         Work {

@@ -123,12 +123,7 @@ struct OpReport {
 
 /// Bytes and weights that the products read for one token.
 fn products(program: &Program) -> (u64, u64) {
-    let calls = || {
-        program
-            .calls
-            .iter()
-            .filter(|call| Program::is_product(call))
-    };
+    let calls = || program.calls.iter().filter(|call| call.is_product());
     (
         calls().map(|call| program.matrix_bytes(call)).sum(),
         calls().map(|call| program.matrix_weights(call)).sum(),
@@ -189,7 +184,7 @@ impl Bench {
             .calls
             .iter()
             .rev()
-            .take_while(|call| Program::is_product(call))
+            .take_while(|call| call.is_product())
             .map(|call| program.matrix_weights(call))
             .sum();
         let per_token = 2.0 * (products(program).1 - output) as f64;
@@ -284,7 +279,7 @@ impl Bench {
                     continue;
                 }
                 let seconds = self.time_call(model, index, &dims)?;
-                let product = Program::is_product(call);
+                let product = call.is_product();
                 let rows = call.grid[1]
                     .dims
                     .iter()

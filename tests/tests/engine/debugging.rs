@@ -173,7 +173,7 @@ fn prints(place: TestDevice) {
     let twice = graph.print(end, "negative").unwrap_err().to_string();
     assert_eq!(
         twice,
-        "print: something is printed as \"negative\" already (print.8: f32[n, 2])"
+        "print: another value is printed as \"negative\": choose another label (print.8: f32[n, 2])"
     );
     let model = load(&session, &graph);
     let lines = told(&session);

@@ -6,7 +6,7 @@ use std::{cell::Cell, path::Path};
 use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
 use wisp_engine::{
-    compiler::{Bound, BufferRef, Program, Size, Sum, compile},
+    compiler::{BufferRef, ProgramParts, Size, SizeCheck, SizeSum, compile},
     device::Capabilities,
     extension::Extensions,
     graph::{
@@ -53,12 +53,12 @@ fn graph() -> Graph {
 /// A change, and what is said of what it makes.
 type Row<T> = (fn(&mut T), &'static str);
 
-fn program() -> Program {
-    compile(&graph(), &Capabilities::HOST).unwrap()
+fn program() -> ProgramParts {
+    compile(&graph(), &Capabilities::HOST).unwrap().into()
 }
 
 /// What is said of the program after a change.
-fn said(change: fn(&mut Program)) -> String {
+fn said(change: fn(&mut ProgramParts)) -> String {
     let mut forged = program();
     forged.check().unwrap();
     change(&mut forged);
@@ -67,8 +67,8 @@ fn said(change: fn(&mut Program)) -> String {
     said.unwrap_or_else(|| panic!("{error}")).to_string()
 }
 
-fn sum(dim: u32) -> Sum {
-    Sum {
+fn sum(dim: u32) -> SizeSum {
+    SizeSum {
         terms: vec![(dim, 1)],
         constant: 0,
     }
@@ -76,65 +76,77 @@ fn sum(dim: u32) -> Sum {
 
 #[test]
 fn a_forged_program_is_refused() {
-    let rows: &[Row<Program>] = &[
+    let rows: &[Row<ProgramParts>] = &[
         (
             |p| p.dims.push("tokens".into()),
-            "two dimensions \"tokens\"",
+            "it has two dimensions called \"tokens\"",
         ),
         (
             |p| p.sums.push((0, sum(0))),
-            "dimension 0 is no sum of earlier ones",
+            "dimension 0 is not a sum of earlier dimensions",
         ),
         (
             |p| {
-                p.bounds.push(Bound {
+                p.size_checks.push(SizeCheck {
                     label: "slice".into(),
                     needed: sum(9),
                     available: sum(0),
                 })
             },
-            "a bound of unknown dimensions: slice",
+            "the size check \"slice\" refers to unknown dimensions",
         ),
-        (|p| p.inputs.push(p.inputs[0].clone()), "two inputs \"ids\""),
         (
-            |p| p.inputs[0].place = BufferRef::Input(1),
-            "the input \"ids\" is not where it should be",
+            |p| p.inputs.push(p.inputs[0].clone()),
+            "it has two inputs called \"ids\"",
+        ),
+        (
+            |p| p.inputs[0].buffer = BufferRef::Input(1),
+            "the input \"ids\" is in Input(1) instead of Input(0)",
         ),
         (
             |p| p.prints.push(p.inputs[0].clone()),
-            "what \"ids\" prints is not in memory of its size",
+            "\"ids\" is not in a slot of its size",
         ),
-        (|p| p.buffers.push(9), "a buffer that is no input"),
+        (|p| p.buffers.push(9), "buffer 9 is not among the 1 inputs"),
         (
             |p| p.outputs[0].elements = Size::fixed(1),
-            "the elements of \"y\" are not its shape's",
+            "\"y\" has another number of elements than its shape [tokens, 8]",
         ),
         (
-            |p| p.outputs[0].place = BufferRef::Constant(9),
-            "Constant(9) is not there",
+            |p| p.outputs[0].buffer = BufferRef::Constant(9),
+            "\"y\" refers to Constant(9), which does not exist",
         ),
         (
-            |p| p.matrices[0].pieces.clear(),
-            "matrices without rows, of parts of blocks, or larger than any file",
+            |p| p.matrices[0].row_ranges.clear(),
+            "a matrix has no rows, has rows of incomplete blocks, or the weights are larger than any file",
         ),
         (
             |p| p.slots[0][0].dims = vec![9],
-            "slot 0: a size of unknown dimensions, or of too many: [9]",
+            "slot 0 has a size of unknown or too many dimensions: [9]",
         ),
         (
             |p| p.slots[0][0].dims = vec![0; 9],
-            "slot 0: a size of unknown dimensions, or of too many: [0, 0, 0, 0, 0, 0, 0, 0, 0]",
+            "slot 0 has a size of unknown or too many dimensions: [0, 0, 0, 0, 0, 0, 0, 0, 0]",
         ),
-        (|p| p.stages[0].calls = 99, "its stages are not in order"),
         (
-            |p| p.stages[0].made[0].elements = Size::fixed(1),
-            "\"embed.0\" does not fit its slot",
+            |p| p.stages[0].calls = 99,
+            "its stages must cover its 7 calls in order, but one ends at call 99",
         ),
-        (|p| p.stages[0].made[0].slot = 99, "Slot(99) is not there"),
-        (|p| drop(p.stages.pop()), "calls in no stage"),
         (
-            |p| p.customs.push(p.customs[0].clone()),
-            "two kernels of \"spread\"",
+            |p| p.stages[0].outputs[0].elements = Size::fixed(1),
+            "\"embed.0\" is not in a slot of its size",
+        ),
+        (
+            |p| p.stages[0].outputs[0].slot = 99,
+            "\"embed.0\" refers to Slot(99), which does not exist",
+        ),
+        (
+            |p| drop(p.stages.pop()),
+            "its stages must cover its 7 calls in order, but one ends at call 6",
+        ),
+        (
+            |p| p.custom_kernels.push(p.custom_kernels[0].clone()),
+            "it has two kernels of custom ops called \"spread\"",
         ),
     ];
     let told: Vec<String> = rows.iter().map(|(change, _)| said(*change)).collect();
@@ -144,57 +156,57 @@ fn a_forged_program_is_refused() {
 
 #[test]
 fn a_forged_call_is_refused() {
-    let rows: &[Row<Program>] = &[
+    let rows: &[Row<ProgramParts>] = &[
         (
-            |p| p.calls[0].kernels[0].0 = "nothing".into(),
+            |p| p.calls[0].kernels[0].name = "nothing".into(),
             "call 0 (embed table): there is no kernel \"nothing\"",
         ),
         (
-            |p| p.calls[0].kernels[0].1 = 7,
-            "call 0 (embed table): embed.q8_0.baseline is not for 7 rows",
+            |p| p.calls[0].kernels[0].max_rows = 7,
+            "call 0 (embed table): embed.q8_0.baseline is meant for any number of rows, not for at most 7 rows",
         ),
         (
             |p| p.calls[0].kernels.clear(),
-            "call 0 (embed table): no kernel",
+            "call 0 (embed table): it has no kernel for any number of rows",
         ),
         (
             |p| p.calls[4].kernels.truncate(1),
-            "call 4 (linear w): no kernel for many rows",
+            "call 4 (linear w): it has no kernel for any number of rows",
         ),
         (
             |p| {
                 let other = p.calls[0].kernels[0].clone();
                 p.calls[1].kernels.insert(0, other);
             },
-            "call 1 (rms_norm): rms_norm.baseline does not do what embed.q8_0.baseline does",
+            "call 1 (rms_norm): rms_norm.baseline does not implement the same op as embed.q8_0.baseline",
         ),
         (
             |p| p.calls[0].params.clear(),
-            "call 0 (embed table): 0 words of parameters",
+            "call 0 (embed table): it has 0 words of parameters, expected 1 to 64",
         ),
         (
             |p| p.calls[0].bindings.truncate(3),
-            "call 0 (embed table): 3 bindings, but embed.q8_0.baseline takes 4",
+            "call 0 (embed table): it binds 3 buffers, but embed.q8_0.baseline takes 4",
         ),
         (
             |p| p.calls[0].bindings[1] = BufferRef::Vector(0),
-            "call 0 (embed table): it writes a weight",
+            "call 0 (embed table): it writes Vector(0), which is read-only",
         ),
         (
             |p| p.calls[0].bindings[2] = BufferRef::Matrix(0, 1),
-            "call 0 (embed table): Matrix(0, 1) has no such plane",
+            "call 0 (embed table): it binds Matrix(0, 1), which does not exist",
         ),
         (
             |p| p.calls[0].bindings[2] = BufferRef::Matrix(9, 0),
-            "call 0 (embed table): Matrix(9, 0) is not there",
+            "call 0 (embed table): it binds Matrix(9, 0), which does not exist",
         ),
         (
             |p| p.calls[0].bindings[0] = BufferRef::Slot(99),
-            "call 0 (embed table): Slot(99) is not there",
+            "call 0 (embed table): it binds Slot(99), which does not exist",
         ),
         (
             |p| p.calls[0].grid[0].dims = vec![9],
-            "call 0 (embed table): a size of unknown dimensions, or of too many: [9]",
+            "call 0 (embed table): it has a size of unknown or too many dimensions: [9]",
         ),
     ];
     let told: Vec<String> = rows.iter().map(|(change, _)| said(*change)).collect();

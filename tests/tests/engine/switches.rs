@@ -25,7 +25,7 @@ use wisp_tests::{
 /// The kernels of a program, each with what it falls back on.
 fn kernels(program: &Program) -> Vec<&str> {
     let calls = program.calls.iter().flat_map(|call| &call.kernels);
-    calls.map(|(name, _)| name.as_str()).collect()
+    calls.map(|choice| choice.name.as_str()).collect()
 }
 
 #[test]

@@ -119,6 +119,13 @@ pub enum ProgramProblem {
     },
 }
 
+fn rows(most: u32) -> String {
+    match most {
+        u32::MAX => "any number of rows".into(),
+        most => format!("at most {most} rows"),
+    }
+}
+
 /// What is wrong with a kernel call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -130,7 +137,7 @@ pub enum CallProblem {
         name: String,
     },
     /// Occurs when a kernel is to be used for another number of rows than it is meant for.
-    #[error("{kernel} is meant for at most {expected} rows, not {actual}")]
+    #[error("{kernel} is meant for {}, not for {}", rows(*.expected), rows(*.actual))]
     MaxRows {
         /// The kernel.
         kernel: &'static str,

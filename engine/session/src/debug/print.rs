@@ -36,7 +36,7 @@ pub(super) async fn all(
     for (i, port) in prints.iter().enumerate() {
         let shape = shape(port, model, dims);
         let elements = elements(&port.elements, dims);
-        let words: Vec<u32> = match model.memory.buffer(port.place) {
+        let words: Vec<u32> = match model.memory.buffer(port.buffer) {
             Some(buffer) if elements > 0 => {
                 let bytes = model.device().read(buffer, 0..elements as u64 * 4).await?;
                 bytemuck::pod_collect_to_vec(&bytes)
@@ -172,7 +172,7 @@ mod tests {
             dtype: DType::U32,
             shape: dims![2u64, 8u64],
             elements: Size::fixed(16),
-            place: BufferRef::Slot(0),
+            buffer: BufferRef::Slot(0),
         };
         let words: Vec<u32> = (0..16).collect();
         let options = |style| PrintOptions {

@@ -76,13 +76,13 @@ pub(super) async fn run(
     for (i, stage) in stages.iter().enumerate() {
         let calls = first..stage.calls as usize;
         first = calls.end;
-        steps.before(calls.clone(), &stage.made)?;
+        steps.before(calls.clone(), &stage.outputs)?;
         for call in calls.clone() {
             steps.call(call, call + 1 == calls.end).await?;
         }
         let looked_at = config.nan_check > 0 && (i + 1) % config.nan_check as usize == 0;
         if looked_at || config.uninitialised {
-            steps.after(calls, &stage.made, looked_at).await?;
+            steps.after(calls, &stage.outputs, looked_at).await?;
         }
     }
     Ok(())
@@ -190,7 +190,7 @@ impl Steps<'_> {
         if !self.config.uninitialised {
             return Ok(());
         }
-        for result in made.iter().filter(|result| result.fresh) {
+        for result in made.iter().filter(|result| result.is_new) {
             self.gaps.remove(&result.slot);
         }
         let program = self.model.program();
@@ -212,7 +212,7 @@ impl Steps<'_> {
             };
             return Err(error.into());
         }
-        for result in made.iter().filter(|result| result.fresh) {
+        for result in made.iter().filter(|result| result.is_new) {
             let elements = elements(&result.elements, self.dims);
             if let Some(buffer) = self.model.memory.buffer(BufferRef::Slot(result.slot)) {
                 let bytes = PATTERN.to_le_bytes().repeat(elements);
@@ -240,7 +240,7 @@ impl Steps<'_> {
             let bytes = self.device.read(buffer, 0..elements as u64 * 4).await?;
             let words: Vec<u32> = bytemuck::pod_collect_to_vec(&bytes);
             let unwritten = |word: &u32| self.config.uninitialised && *word == PATTERN;
-            if let (true, Some(index)) = (result.fresh, words.iter().position(unwritten)) {
+            if let (true, Some(index)) = (result.is_new, words.iter().position(unwritten)) {
                 let gap = Gap {
                     tensor: result.name.clone(),
                     made_by: self.op(&calls),

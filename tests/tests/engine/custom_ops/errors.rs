@@ -133,7 +133,7 @@ fn sizes_that_are_not_there_are_named() {
             "x.3",
             r#""1""#,
             shape![7u64],
-            "the custom op \"idle\": workgroups: \"x.3\" names what is not there; x is [7], out is [1]",
+            "the custom op \"idle\": workgroups: \"x.3\" names a dimension that does not exist; x is [7], out is [1]",
         ),
         (
             "min(64, x.2 * 2)",

@@ -6,7 +6,7 @@ mod errors;
 use std::collections::HashMap;
 
 use wisp_engine::{
-    compiler::{ParamWord, Target},
+    compiler::{ParamWord, ProgramParts, Target},
     device::{
         Capabilities,
         host::{Args, HostError},
@@ -147,7 +147,7 @@ fn travels(place: TestDevice) {
     let loaded = CompiledModule::from_bytes(&bytes).unwrap();
     let model = &loaded.models()[0];
     assert!(!model.is_trusted());
-    let custom = &model.program().customs[0];
+    let custom = &model.program().custom_kernels[0];
     assert!(
         custom.wgsl.contains("seen[0] += params.x_0") && custom.name.starts_with("pairs.custom.")
     );
@@ -338,22 +338,23 @@ fn too_many_workgroups_are_refused() {
 #[test]
 fn a_forged_kernel_is_refused() {
     let compiled = InferenceSession::compile_for(&pairs_graph(), &Capabilities::BASELINE).unwrap();
-    let mut program = compiled.program().clone();
+    let parts = || ProgramParts::from(compiled.program().clone());
+    let mut program = parts();
     program.check().unwrap();
-    program.customs[0].wgsl += "\nfn more() -> u32 { return 1.5; }";
+    program.custom_kernels[0].wgsl += "\nfn more() -> u32 { return 1.5; }";
     let error = program.check().unwrap_err().to_string();
     assert!(
         error.ends_with("the kernel of the custom op \"pairs\" has another one's name"),
         "{error}"
     );
-    let mut program = compiled.program().clone();
+    let mut program = parts();
     program.calls[1].workgroups = None;
     let error = program.check().unwrap_err().to_string();
     assert!(
-        error.contains("only custom ops have workgroups of their own, and all of them"),
+        error.contains("calls of custom ops, and no others, have their own number of workgroups"),
         "{error}"
     );
-    let mut program = compiled.program().clone();
+    let mut program = parts();
     program.calls[1].params[0] = ParamWord::Const(u32::MAX);
     program.check().unwrap();
 }
