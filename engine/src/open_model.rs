@@ -201,10 +201,19 @@ impl OpenModel {
     /// If the files do not fit together, or the device lacks what they need.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn estimate(&self) -> Result<Footprint, Error> {
+        pollster::block_on(self.estimate_async())
+    }
+
+    /// As [`Self::estimate`], without blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::estimate`].
+    pub async fn estimate_async(&self) -> Result<Footprint, Error> {
         let Some(files) = self.files() else {
             return Ok(Footprint::default());
         };
-        let device = pollster::block_on(self.open_device())?;
+        let device = self.open_device().await?;
         let (target, limits) = (&device.info().capabilities, self.limits()?);
         Ok(match files.model_spec.spec.encoder {
             Some(_) => TextEncoder::estimate_memory(target, files, limits)?,
