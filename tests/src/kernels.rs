@@ -184,13 +184,12 @@ fn run(device: &Device, kernel: &'static Kernel, case: &Case) -> Result<Outputs,
     let mut slices: Vec<_> = buffers.iter().map(|buffer| buffer.whole()).collect();
     // Parameters have exactly their size, whatever allocation rounded it up to.
     slices[0] = buffers[0].slice(0..case.params.len() as u64);
-    let pipeline = device.pipeline(kernel)?;
+    // Without checks, as sessions run it.
+    // SAFETY: the parameters of a case fit its memory.
+    let pipeline = unsafe { device.unchecked_pipeline(kernel)? };
     let group = device.bind(kernel, &slices)?;
-    let dispatch = Dispatch {
-        pipeline,
-        group,
-        workgroups: workgroups(kernel, &case.grid),
-    };
+    let workgroups = workgroups(kernel, &case.grid);
+    let dispatch = Dispatch::new(device, &pipeline, &group, workgroups)?;
     device.record(&vec![dispatch; case.dispatches])?;
     let read = |(buffer, access): (&Buffer, &Access)| match access {
         Access::Write => pollster::block_on(device.read(buffer, 0..buffer.bytes())),

@@ -25,7 +25,9 @@ impl Failure {
 fn device_kind(error: &DeviceError) -> &'static str {
     match error {
         DeviceError::NoAdapter { .. } => "NoWebGpu",
-        DeviceError::OutOfMemory { .. } | DeviceError::TooLarge { .. } => "OutOfMemory",
+        DeviceError::OutOfMemory { .. }
+        | DeviceError::BufferTooLarge { .. }
+        | DeviceError::BindingTooLarge { .. } => "OutOfMemory",
         DeviceError::Lost { .. } => "DeviceLost",
         _ => "Internal",
     }

@@ -54,13 +54,10 @@ impl Kernels {
             let bytes = Uint8Array::new(&memory.get(0)).length();
             *slice = buffer.slice(0..u64::from(bytes));
         }
-        let pipeline = self.device.pipeline(kernel)?;
+        // SAFETY: the browser checks every access by itself.
+        let pipeline = unsafe { self.device.unchecked_pipeline(kernel)? };
         let group = self.device.bind(kernel, &slices)?;
-        let dispatch = Dispatch {
-            pipeline,
-            group,
-            workgroups,
-        };
+        let dispatch = Dispatch::new(&self.device, &pipeline, &group, workgroups)?;
         self.device.record(&vec![dispatch; dispatches])?;
         let out = Array::new();
         for (buffer, access) in buffers.iter().zip(kernel.bindings).skip(1) {
@@ -120,7 +117,9 @@ impl Kernels {
     ///
     /// If it does not.
     pub async fn compile(&self, name: &str) -> Result<(), JsValue> {
-        self.device.pipeline(kernel(name)?).map_err(Failure::from)?;
+        // SAFETY: it is never dispatched.
+        let compiled = unsafe { self.device.unchecked_pipeline(kernel(name)?) };
+        compiled.map_err(Failure::from)?;
         self.device.finish().await.map_err(Failure::from)?;
         Ok(())
     }

@@ -1,25 +1,29 @@
-//! What a device reads and computes at most, measured with the plainest kernels.
+//! The rates at which a device reads memory and computes, measured with the simplest kernels: what other
+//! kernels can reach at most.
 
 use std::time::Duration;
 
 use wisp_shaders::params::MeasureParams;
 
-use super::{Api, Buffer, Device, DeviceError, Dispatch, Usage};
+use crate::{Api, Buffer, Device, DeviceError, Dispatch, Usage};
 
-/// A device's ceilings.
+/// A device's highest rates.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Ceilings {
-    /// Bytes read a second.
+    /// Bytes read per second.
     pub read_bytes_per_second: f64,
-    /// `f32` operations a second, a fused multiply-add being two.
+    /// `f32` operations per second; a fused multiply-add counts as two.
     pub f32_operations_per_second: f64,
 }
 
-/// Bytes that the read kernel reads, if the device binds as many: more than caches hold.
+/// Bytes that the read kernel reads if the device binds that many: more than caches hold.
 const READ_BYTES: u64 = 256 << 20;
 
-/// Each measurement runs at least this long in all.
-const LONG_ENOUGH: Duration = Duration::from_millis(300);
+/// Each measurement is repeated for at least this long.
+const MIN_DURATION: Duration = Duration::from_millis(300);
+
+/// `f32` operations of one invocation of `measure_fma` in one round.
+const OPERATIONS_PER_ROUND: f64 = 128.0;
 
 struct Measurement<'a> {
     device: &'a Device,
@@ -29,45 +33,34 @@ struct Measurement<'a> {
 }
 
 impl Measurement<'_> {
-    /// The median of the seconds that one run takes.
-    async fn seconds(&self, now: &dyn Fn() -> Duration) -> Result<f64, DeviceError> {
+    fn dispatch(&self) -> Result<Dispatch, DeviceError> {
         let device = self.device;
         let kernel = wisp_shaders::candidates(self.kernel)
             .next()
-            .ok_or_else(|| DeviceError::Validation {
-                what: self.kernel.into(),
-                device: device.info().name.clone(),
-                message: "there is no such kernel".into(),
+            .ok_or_else(|| DeviceError::NoTwin {
+                kernel: self.kernel.into(),
             })?;
-        let params = device.allocate(
-            "parameters",
-            size_of::<MeasureParams>() as u64,
-            Usage::Uniform,
-        )?;
+        let bytes = size_of::<MeasureParams>() as u64;
+        let params = device.allocate("parameters", bytes, Usage::Uniform)?;
         device.write(&params, 0, bytemuck::bytes_of(&self.params))?;
-        let out = device.allocate(
-            "sums",
-            u64::from(self.params.invocations) * 4,
-            Usage::Storage,
-        )?;
-        let pipeline = device.pipeline(kernel)?;
-        let group = device.bind(
-            kernel,
-            &[
-                params.slice(0..size_of::<MeasureParams>() as u64),
-                self.x.whole(),
-                out.whole(),
-            ],
-        )?;
-        let dispatch = [Dispatch {
-            pipeline,
-            group,
-            workgroups: [self.params.invocations.div_ceil(kernel.tile[0]), 1, 1],
-        }];
+        let out_bytes = u64::from(self.params.invocations) * 4;
+        let out = device.allocate("sums", out_bytes, Usage::Storage)?;
+        let bindings = [params.slice(0..bytes), self.x.whole(), out.whole()];
+        let group = device.bind(kernel, &bindings)?;
+        let workgroups = [self.params.invocations.div_ceil(kernel.tile[0]), 1, 1];
+        // SAFETY: `x` has the `len` vectors that `measure_read` reads (`measure_fma` reads only its
+        // start), and `out` a float for each invocation; the pipeline runs with these only.
+        let pipeline = unsafe { device.unchecked_pipeline(kernel)? };
+        Dispatch::new(device, &pipeline, &group, workgroups)
+    }
+
+    /// Returns the median of the seconds that one run takes.
+    async fn seconds(&self, now: &dyn Fn() -> Duration) -> Result<f64, DeviceError> {
+        let (device, dispatch) = (self.device, [self.dispatch()?]);
         device.record(&dispatch)?;
         device.finish().await?;
         let (start, mut times) = (now(), Vec::new());
-        while times.len() < 5 || (now() - start < LONG_ENOUGH && times.len() < 1000) {
+        while times.len() < 5 || (now() - start < MIN_DURATION && times.len() < 1000) {
             let before = now();
             device.record(&dispatch)?;
             device.finish().await?;
@@ -78,7 +71,8 @@ impl Measurement<'_> {
     }
 }
 
-/// Measures a device. `now` is a clock: a browser has another than a program.
+/// Measures a device, for about a second. `now` is a clock, because browsers have another one than
+/// programs.
 ///
 /// # Errors
 ///
@@ -97,10 +91,10 @@ pub async fn ceilings(
         >> 20
         << 20;
     let x = device.allocate("measurement", read_bytes, Usage::Storage)?;
-    // Memory that was never written may not exist.
-    let piece = vec![0x3f; 1 << 20];
-    for offset in (0..read_bytes).step_by(piece.len()) {
-        device.write(&x, offset, &piece)?;
+    // The system may provide pages only when they are first written.
+    let mebibyte = vec![0x3f; 1 << 20];
+    for offset in (0..read_bytes).step_by(mebibyte.len()) {
+        device.write(&x, offset, &mebibyte)?;
     }
     let invocations = if software { 1 << 12 } else { 1 << 17 };
     let len = (read_bytes / 16) as u32;
@@ -121,9 +115,9 @@ pub async fn ceilings(
             invocations,
         },
     };
-    let fma_seconds = fma.seconds(now).await?;
+    let operations = OPERATIONS_PER_ROUND * f64::from(rounds) * f64::from(invocations);
     Ok(Ceilings {
         read_bytes_per_second: read_bytes as f64 / read_seconds,
-        f32_operations_per_second: 128.0 * f64::from(rounds) * f64::from(invocations) / fma_seconds,
+        f32_operations_per_second: operations / fma.seconds(now).await?,
     })
 }

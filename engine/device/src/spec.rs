@@ -1,22 +1,43 @@
-//! Choosing a device: `auto`, `host`, `vulkan:1`, …
+//! Which device to use: `auto`, `host`, `vulkan:1`, …
 
 use std::{fmt, str::FromStr};
 
-use super::{Api, Device, DeviceError, DeviceInfo};
+use wisp_types::Api;
 
-/// Which device to use.
+use crate::{DeviceError, text::serde_as_text};
+
+/// Which device to use, as [`Device::open`](crate::Device::open) takes it. Its text form is `auto`, or an
+/// interface (`host`, `vulkan`, `metal`, `dx12`, `gl`) with `:INDEX` to choose one of its adapters.
+///
+/// ```
+/// use wisp_device::{Api, DeviceSpec};
+///
+/// let second: DeviceSpec = "vulkan:1".parse()?;
+/// assert_eq!(second, DeviceSpec::Adapter { api: Api::Vulkan, index: 1 });
+/// assert_eq!(second.to_string(), "vulkan:1");
+/// # Ok::<(), wisp_device::DeviceError>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceSpec {
-    /// A real GPU if there is one, else the host. A software adapter only when asked for by name.
+    /// The best real GPU if there is one, else the host. Software adapters are used only if they are
+    /// asked for by interface.
     #[default]
     Auto,
-    /// The adapter at this index among those of one interface.
+    /// One adapter of an interface.
     Adapter {
         /// The interface.
         api: Api,
-        /// Counts the adapters of that interface, best first.
+        /// The adapter's place among those of the interface, the best first.
         index: usize,
     },
+}
+
+impl DeviceSpec {
+    /// The host CPU.
+    pub(crate) const HOST: DeviceSpec = DeviceSpec::Adapter {
+        api: Api::Host,
+        index: 0,
+    };
 }
 
 impl FromStr for DeviceSpec {
@@ -39,7 +60,7 @@ impl FromStr for DeviceSpec {
                 return Err(DeviceError::NoAdapter {
                     wanted: "cuda".into(),
                     found: Vec::new(),
-                    hint: "This build has no CUDA backend; NVIDIA cards work through --device vulkan.",
+                    remedy: "This build has no CUDA backend: use NVIDIA cards through Vulkan.",
                 });
             }
             _ => return Err(unknown()),
@@ -58,112 +79,14 @@ impl fmt::Display for DeviceSpec {
     }
 }
 
-/// How much of an adapter to use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FeatureLevel {
-    /// All that the adapter offers.
-    #[default]
-    Full,
-    /// Only what every browser guarantees.
-    Baseline,
-}
-
-impl FromStr for FeatureLevel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "full" => Ok(FeatureLevel::Full),
-            "baseline" => Ok(FeatureLevel::Baseline),
-            _ => Err(format!("unknown profile {text:?}: use full or baseline")),
-        }
-    }
-}
-
-impl fmt::Display for FeatureLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FeatureLevel::Full => "full",
-            FeatureLevel::Baseline => "baseline",
-        })
-    }
-}
-
-/// serde by the text that `Display` writes and `FromStr` reads.
-macro_rules! serde_as_text {
-    ($($name:ident),*) => { $(
-        impl serde::Serialize for $name {
-            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                to.collect_str(self)
-            }
-        }
-
-        impl<'de> serde::Deserialize<'de> for $name {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(from)?;
-                text.parse().map_err(serde::de::Error::custom)
-            }
-        }
-    )* };
-}
-serde_as_text!(DeviceSpec, FeatureLevel);
-
-/// Every device of this machine, the host last; each with the name that [`DeviceSpec`] reads.
-pub async fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
-    #[allow(
-        unused_mut,
-        reason = "there are only host devices without the wgpu feature"
-    )]
-    let mut devices = Vec::new();
-    #[cfg(feature = "wgpu")]
-    {
-        devices.extend(super::wgpu::list().await);
-    }
-    devices.push((
-        DeviceSpec::Adapter {
-            api: Api::Host,
-            index: 0,
-        },
-        super::host::info(0),
-    ));
-    devices
-}
-
-pub(super) async fn open(
-    spec: &DeviceSpec,
-    profile: FeatureLevel,
-    num_threads: usize,
-) -> Result<Device, DeviceError> {
-    match spec {
-        DeviceSpec::Adapter { api: Api::Host, .. } => Device::host(num_threads),
-        #[cfg(feature = "wgpu")]
-        DeviceSpec::Auto => match super::wgpu::open_gpu(profile).await {
-            Ok(device) => Ok(device),
-            Err(DeviceError::NoAdapter { .. }) => Device::host(num_threads),
-            Err(other) => Err(other),
-        },
-        #[cfg(feature = "wgpu")]
-        DeviceSpec::Adapter { api, index } => super::wgpu::open(*api, *index, profile).await,
-        #[cfg(not(feature = "wgpu"))]
-        DeviceSpec::Auto => Device::host(num_threads),
-        #[cfg(not(feature = "wgpu"))]
-        DeviceSpec::Adapter { api, .. } => {
-            let _ = profile;
-            Err(DeviceError::NoAdapter {
-                wanted: api.to_string(),
-                found: vec!["host".into()],
-                hint: "This build has only the host device: build with the feature `wgpu`.",
-            })
-        }
-    }
-}
+serde_as_text!(DeviceSpec);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn specifications_are_read_and_written() {
+    fn specifications_are_parsed_and_displayed() {
         for text in [
             "auto", "host", "vulkan", "vulkan:2", "metal", "dx12", "gl:1",
         ] {
@@ -178,18 +101,7 @@ mod tests {
         }
         assert_eq!(
             "cuda".parse::<DeviceSpec>().unwrap_err().to_string(),
-            "no cuda device found. This build has no CUDA backend; NVIDIA cards work through --device vulkan."
-        );
-    }
-
-    #[test]
-    fn profiles_are_read_and_written() {
-        for text in ["full", "baseline"] {
-            assert_eq!(text.parse::<FeatureLevel>().unwrap().to_string(), text);
-        }
-        assert_eq!(
-            "half".parse::<FeatureLevel>().unwrap_err(),
-            "unknown profile \"half\": use full or baseline"
+            "no cuda device found. This build has no CUDA backend: use NVIDIA cards through Vulkan."
         );
     }
 }

@@ -1,18 +1,20 @@
-//! How long submissions take: by the device's own timestamps, or by the host's clock.
+//! How long dispatches take: by the device's own timestamps, or by the host's clock.
 
-use std::{fmt, ops::Range, pin::Pin};
+use std::{fmt, ops::Range};
 
-use super::{Backend, DeviceError, Dispatch};
+use wisp_types::BoxFuture;
+
+use crate::{DeviceError, Dispatch, backend::Backend};
 
 /// What times are measured with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Clock {
-    /// The device's own timestamps: only the time in which kernels run.
+    /// Timestamps of the device itself, which count only the time in which kernels run.
     Device,
     /// The host's clock, from submitting to the end: the device has no timestamps, or is the host.
     Host,
-    /// None: a browser whose device has no timestamps. All times are 0.
+    /// None, in a browser whose device has no timestamps: all times are 0.
     None,
 }
 
@@ -28,18 +30,21 @@ impl fmt::Display for Clock {
     }
 }
 
-/// What of a submission is timed.
+/// Which dispatches are timed together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granularity {
-    /// All of it together.
+    /// All of a submission.
     Submission,
-    /// Each of its dispatches.
+    /// Each dispatch by itself.
     Dispatch,
 }
 
 impl Granularity {
-    /// The dispatches that are timed together.
-    pub(super) fn parts(self, dispatches: &[Dispatch]) -> std::slice::Chunks<'_, Dispatch> {
+    /// Divides dispatches into those that are timed together.
+    pub(crate) fn timed_together(
+        self,
+        dispatches: &[Dispatch],
+    ) -> std::slice::Chunks<'_, Dispatch> {
         dispatches.chunks(match self {
             Granularity::Submission => dispatches.len().max(1),
             Granularity::Dispatch => 1,
@@ -47,33 +52,33 @@ impl Granularity {
     }
 }
 
-/// Start and end of what was timed, in order, in nanoseconds since some moment of the clock's own; to be
-/// had when it has run. An empty submission has none.
-pub type Spans = Pin<Box<dyn Future<Output = Result<Vec<Range<u64>>, DeviceError>> + Send>>;
+/// The start and end of what was timed, in order, in nanoseconds since an arbitrary moment of the
+/// [clock](Clock); ready when the device has run it. An empty submission has none.
+pub type Spans = BoxFuture<'static, Result<Vec<Range<u64>>, DeviceError>>;
 
-/// What is left where a device has no timestamps.
-pub(super) const fn without_timestamps() -> Clock {
+/// The clock of devices without timestamps.
+pub(crate) const fn clock_without_timestamps() -> Clock {
     match cfg!(target_arch = "wasm32") {
         true => Clock::None,
         false => Clock::Host,
     }
 }
 
-/// Runs dispatches by the host's clock: waits for what ran before, and for what is timed.
-pub(super) fn by_host<B: Backend + ?Sized>(
+/// Times dispatches by the host's clock: waits for what ran before, and for what is timed.
+pub(crate) fn by_host_clock<B: Backend + ?Sized>(
     backend: &B,
     dispatches: &[Dispatch],
     granularity: Granularity,
 ) -> Result<Spans, DeviceError> {
     let mut spans = Vec::new();
-    for timed in granularity.parts(dispatches) {
+    for timed in granularity.timed_together(dispatches) {
         wait(backend)?;
         let start = now();
         backend.record(timed)?;
-        backend.submit()?;
         wait(backend)?;
         spans.push(start..now());
     }
+    backend.submit()?;
     Ok(Box::pin(std::future::ready(Ok(spans))))
 }
 
@@ -87,7 +92,7 @@ fn wait<B: Backend + ?Sized>(_: &B) -> Result<(), DeviceError> {
     Ok(())
 }
 
-/// Nanoseconds since this was first asked.
+/// Nanoseconds since the first call of this.
 #[cfg(not(target_arch = "wasm32"))]
 fn now() -> u64 {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();

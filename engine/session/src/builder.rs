@@ -10,7 +10,7 @@ use wisp_types::Api;
 /// A device for a session: one to be opened, or one that is open.
 #[derive(Clone, Debug)]
 pub enum SessionDevice {
-    /// To be opened, with the builder's profile.
+    /// To be opened, at the builder's feature level.
     Spec(DeviceSpec),
     /// Open already; other sessions may use it too.
     Open(Device),
@@ -50,7 +50,7 @@ impl From<Device> for SessionDevice {
 #[derive(Clone, Debug, Default)]
 pub struct SessionBuilder {
     devices: Vec<SessionDevice>,
-    profile: FeatureLevel,
+    feature_level: FeatureLevel,
     num_threads: usize,
     extensions: Extensions,
 }
@@ -72,8 +72,8 @@ impl SessionBuilder {
     }
 
     /// How much of the adapters to use; of devices that are open nothing changes.
-    pub fn profile(mut self, profile: FeatureLevel) -> SessionBuilder {
-        self.profile = profile;
+    pub fn feature_level(mut self, level: FeatureLevel) -> SessionBuilder {
+        self.feature_level = level;
         self
     }
 
@@ -100,7 +100,7 @@ impl SessionBuilder {
             devices.push(match device {
                 SessionDevice::Open(device) => device,
                 SessionDevice::Spec(spec) => {
-                    Device::open(&spec, self.profile, self.num_threads).await?
+                    Device::open(&spec, self.feature_level, self.num_threads).await?
                 }
             });
         }

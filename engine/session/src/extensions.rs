@@ -42,9 +42,12 @@ impl InferenceSession {
             });
         }
         let unchecked = self.debugger.config()?.asserts == AssertLevel::None;
-        Ok(match trusted && !custom && unchecked {
-            true => self.device.pipeline(kernel)?,
-            false => self.device.checked_pipeline(kernel)?,
+        Ok(match trusted && unchecked {
+            // SAFETY: this compiler made the program, and the pipeline goes only into the program's own
+            // dispatches: with parameters that nobody else can write, from sizes that are at most those
+            // that the memory was allocated for.
+            true => unsafe { self.device.unchecked_pipeline(kernel)? },
+            false => self.device.pipeline(kernel)?,
         })
     }
 }

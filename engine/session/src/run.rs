@@ -92,11 +92,7 @@ impl Recording {
         for (call, group) in self.groups.iter().enumerate() {
             if let Some((pipeline, workgroups)) = model.kernel(call, dims) {
                 calls.push(call);
-                dispatches.push(Dispatch {
-                    pipeline: pipeline.clone(),
-                    group: group.clone(),
-                    workgroups,
-                });
+                dispatches.push(Dispatch::new(&model.device, pipeline, group, workgroups)?);
             }
         }
         let run = Arc::new(Run {
@@ -282,7 +278,7 @@ impl Model {
         kernels.filter_map(move |(call, dispatch)| {
             let call = self.program.calls.get(*call)?;
             let rows = call.grid[1].eval(dims)?;
-            let name = dispatch.pipeline.kernel().name;
+            let name = dispatch.kernel().name;
             Some(Work::of(&self.program, call, name, &sizes, rows))
         })
     }

@@ -86,7 +86,16 @@ impl Tensor {
     ) -> Result<Tensor, SessionError> {
         let values = Values::On(device.clone(), buffer.clone());
         let tensor = Tensor::new(dtype, shape.to_vec(), values);
-        device.check_range(buffer, 0..tensor.bytes())?;
+        device.check_owns(buffer)?;
+        if tensor.bytes() > buffer.bytes() {
+            return Err(DeviceError::OutOfBounds {
+                label: buffer.label().into(),
+                start: 0,
+                end: tensor.bytes(),
+                bytes: buffer.bytes(),
+            }
+            .into());
+        }
         Ok(tensor)
     }
 

@@ -55,7 +55,7 @@ fn devices_of_a_session() {
         let vulkan: DeviceSpec = "vulkan".parse().unwrap();
         let builder = InferenceSession::builder().device(vulkan);
         let two = builder
-            .profile(FeatureLevel::Baseline)
+            .feature_level(FeatureLevel::Baseline)
             .build_blocking()
             .unwrap();
         assert_eq!(two.device().info().api, Api::Vulkan);
@@ -69,9 +69,12 @@ fn devices_of_a_session() {
 fn what_a_device_refuses_is_told() {
     let kernel = wisp_shaders::kernel("softmax.baseline").unwrap();
     let host = Device::host(1).unwrap();
-    let ours = host.allocate("ours", 16, Usage::Storage).unwrap();
-    let all =
-        |device: &Device, buffer: &Buffer| device.bind(kernel, &[0, 1, 2].map(|_| buffer.whole()));
+    let buffer = |device: &Device, label, usage| device.allocate(label, 16, usage).unwrap();
+    let [ours, our_params] = [("ours", Usage::Storage), ("params", Usage::Uniform)]
+        .map(|(label, usage)| buffer(&host, label, usage));
+    let bind = |device: &Device, params: &Buffer, memory: &Buffer| {
+        device.bind(kernel, &[params.whole(), memory.whole(), memory.whole()])
+    };
     let said = |done: Result<(), DeviceError>| done.unwrap_err().to_string();
     assert_eq!(
         said(host.allocate("x", u64::MAX, Usage::Storage).map(drop)),
@@ -80,15 +83,71 @@ fn what_a_device_refuses_is_told() {
     );
     assert_eq!(
         said(host.bind(kernel, &[]).map(drop)),
-        "host CPU refused softmax.baseline: it has 3 bindings, 0 are given"
+        "softmax.baseline has 3 bindings, but 0 buffers are given"
     );
-    assert_eq!(
-        said(
-            host.bind(kernel, &[0, 8, 16].map(|at| ours.slice(at..at + 8)))
-                .map(drop)
+    for (range, expected) in [
+        (
+            16..24,
+            "ours: bytes 16..24 are out of range, the buffer has 16",
         ),
-        "ours: bytes 16..24 lie outside its 16"
-    );
+        (
+            std::ops::Range { start: 12, end: 8 },
+            "ours: bytes 12..8 are out of range, the buffer has 16",
+        ),
+        (8..16, "ours: bytes 8..16 are not aligned to 256 bytes"),
+        (0..0, "softmax.baseline: an empty range of ours is bound"),
+        (0..7, "ours: bytes 0..7 are not aligned to 4 bytes"),
+    ] {
+        let bindings = [our_params.whole(), ours.slice(range), ours.whole()];
+        assert_eq!(said(host.bind(kernel, &bindings).map(drop)), expected);
+    }
+    for (params, memory, expected) in [
+        (
+            &ours,
+            &ours,
+            "softmax.baseline: binding 0 is uniform memory, but ours was allocated for another use",
+        ),
+        (
+            &our_params,
+            &our_params,
+            "softmax.baseline: binding 1 is storage memory, but params was allocated for another use",
+        ),
+    ] {
+        assert_eq!(said(bind(&host, params, memory).map(drop)), expected);
+    }
+    for (done, expected) in [
+        (
+            host.write(&ours, 12, &[0; 8]),
+            "ours: bytes 12..20 are out of range, the buffer has 16",
+        ),
+        (
+            host.write(&ours, 2, &[0; 4]),
+            "ours: bytes 2..6 are not aligned to 4 bytes",
+        ),
+        (
+            host.write(&ours, 0, &[0; 5]),
+            "ours: bytes 0..5 are not aligned to 4 bytes",
+        ),
+        (
+            host.read_blocking(&ours, 16..20).map(drop),
+            "ours: bytes 16..20 are out of range, the buffer has 16",
+        ),
+        (
+            host.read_blocking(&ours, std::ops::Range { start: 8, end: 4 })
+                .map(drop),
+            "ours: bytes 8..4 are out of range, the buffer has 16",
+        ),
+        (
+            host.copy(&ours, 0..8, &our_params, 12),
+            "params: bytes 12..20 are out of range, the buffer has 16",
+        ),
+        (
+            host.copy(&ours, 0..4, &ours, 8),
+            "ours cannot be copied to itself: copy it to another buffer first",
+        ),
+    ] {
+        assert_eq!(said(done), expected);
+    }
     if !TestDevice::VulkanBaseline.is_available() {
         return;
     }
@@ -97,29 +156,35 @@ fn what_a_device_refuses_is_told() {
     let name = &gpu.info().name;
     assert_eq!(
         said(gpu.allocate("x", 1 << 29, Usage::Storage).map(drop)),
-        format!("x needs 536870912 bytes in one piece, but {name} allows 268435456")
+        format!("x needs 536870912 bytes in one buffer, but {name} allocates at most 268435456")
     );
     let large = gpu.allocate("x", 200 << 20, Usage::Storage).unwrap();
+    let [theirs, their_params] = [("theirs", Usage::Storage), ("params", Usage::Uniform)]
+        .map(|(label, usage)| buffer(&gpu, label, usage));
     assert_eq!(
-        said(all(&gpu, &large).map(drop)),
+        said(bind(&gpu, &their_params, &large).map(drop)),
         format!(
-            "x (bound to softmax.baseline) needs 209715200 bytes in one piece, \
-             but {name} allows 134217728"
+            "softmax.baseline: 209715200 bytes of x are bound, but {name} binds at most 134217728"
         )
     );
-    let theirs = gpu.allocate("theirs", 16, Usage::Storage).unwrap();
-    let group = all(&host, &ours).unwrap();
-    let dispatch = [Dispatch {
-        pipeline: gpu.pipeline(kernel).unwrap(),
-        group,
-        workgroups: [1; 3],
-    }];
+    let group = bind(&host, &our_params, &ours).unwrap();
+    let pipelines = [&host, &gpu].map(|device| device.pipeline(kernel).unwrap());
+    let dispatch = [Dispatch::new(&host, &pipelines[0], &group, [1; 3]).unwrap()];
     for (done, whose) in [
         (host.write(&theirs, 0, &[0; 4]), "theirs"),
         (gpu.write(&ours, 0, &[0; 4]), "ours"),
-        (all(&host, &theirs).map(drop), "theirs"),
-        (all(&gpu, &ours).map(drop), "ours"),
-        (host.record(&dispatch), kernel.name),
+        (gpu.read_blocking(&ours, 0..4).map(drop), "ours"),
+        (host.copy(&ours, 0..4, &theirs, 0), "theirs"),
+        (bind(&host, &our_params, &theirs).map(drop), "theirs"),
+        (bind(&gpu, &their_params, &ours).map(drop), "ours"),
+        (
+            Dispatch::new(&host, &pipelines[1], &group, [1; 3]).map(drop),
+            kernel.name,
+        ),
+        (
+            Dispatch::new(&gpu, &pipelines[1], &group, [1; 3]).map(drop),
+            kernel.name,
+        ),
         (gpu.record(&dispatch), kernel.name),
     ] {
         assert_eq!(said(done), format!("{whose} belongs to another device"));

@@ -187,15 +187,15 @@ fn what_a_model_does_not_have_is_named() {
     for (done, expected) in [
         (
             model.write("x", &[0f32; 513]),
-            "x: bytes 0..2052 lie outside its 2048",
+            "x: bytes 0..2052 are out of range, the buffer has 2048",
         ),
         (
             model.write_at("x", 512, &[0f32]),
-            "x: bytes 2048..2052 lie outside its 2048",
+            "x: bytes 2048..2052 are out of range, the buffer has 2048",
         ),
         (
             read("sum", 385).map(drop),
-            "sum: bytes 0..1540 lie outside its 1536",
+            "sum: bytes 0..1540 are out of range, the buffer has 1536",
         ),
         (
             model.write("z", &[0f32]),

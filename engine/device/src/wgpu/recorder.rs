@@ -2,15 +2,14 @@
 
 use std::{ops::Range, sync::atomic::Ordering};
 
-use super::raw;
-use crate::{Buffer, DeviceError, Dispatch, RawBindGroup, RawPipeline};
+use super::{WgpuBindGroup, WgpuBuffer, buffer_of};
+use crate::{Buffer, DeviceError, Dispatch};
 
 /// Recorded dispatches after which they are submitted without being asked for, so that the device does
 /// not idle while much is recorded.
 const MAX_DISPATCHES: usize = 2048;
 
-/// One batch of commands after the other: dispatches and copies, in order, until they are submitted
-/// together.
+/// The current batch of commands: dispatches and copies, in order, until they are submitted together.
 ///
 /// A write of the queue takes effect before the next submission, whatever was recorded earlier. So each
 /// buffer remembers the last batch that uses it: only a write to a buffer of the current batch must
@@ -37,25 +36,27 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// True if commands of the current batch read or write the buffer.
-    pub fn uses(&self, buffer: &Buffer) -> bool {
-        buffer.entry.last_batch.load(Ordering::Relaxed) == self.batch
+    /// Returns true if commands of the current batch read or write the buffer.
+    pub fn uses(&self, buffer: &WgpuBuffer) -> bool {
+        buffer.last_batch.load(Ordering::Relaxed) == self.batch
     }
 
-    fn mark(&self, buffer: &Buffer) {
-        // The lock around the recorder orders this.
-        buffer.entry.last_batch.store(self.batch, Ordering::Relaxed);
+    fn mark(&self, buffer: &WgpuBuffer) {
+        // Relaxed: the recorder is behind a lock, which orders this.
+        buffer.last_batch.store(self.batch, Ordering::Relaxed);
     }
 
+    /// Returns true if there are dispatches in the current batch.
     pub fn has_dispatches(&self) -> bool {
         self.dispatches > 0
     }
 
-    /// True if the batch is to be submitted now.
+    /// Returns true if the batch should be submitted now.
     pub fn is_full(&self) -> bool {
         self.dispatches >= MAX_DISPATCHES
     }
 
+    /// Records a dispatch.
     pub fn dispatch(
         &mut self,
         device: &wgpu::Device,
@@ -66,36 +67,37 @@ impl Recorder {
             let pass = encoder.begin_compute_pass(&Default::default());
             pass.forget_lifetime()
         });
-        encode(pass, dispatch)?;
-        for slice in &*dispatch.group.bindings {
-            self.mark(&slice.buffer);
+        let group = encode(pass, dispatch)?;
+        for buffer in &group.buffers {
+            self.mark(buffer_of(buffer)?);
         }
         self.dispatches += 1;
         Ok(())
     }
 
+    /// Records a copy.
     pub fn copy(
         &mut self,
         device: &wgpu::Device,
         (from, range): (&Buffer, Range<u64>),
         (to, at): (&Buffer, u64),
     ) -> Result<(), DeviceError> {
-        let (source, target) = (raw(from)?, raw(to)?);
+        let (source, target) = (buffer_of(from)?, buffer_of(to)?);
         let bytes = range.end - range.start;
         let encoder = self.encoder(device);
-        encoder.copy_buffer_to_buffer(source, range.start, target, at, bytes);
-        self.mark(from);
-        self.mark(to);
+        encoder.copy_buffer_to_buffer(&source.raw, range.start, &target.raw, at, bytes);
+        self.mark(source);
+        self.mark(target);
         Ok(())
     }
 
-    /// The batch's encoder, outside of any pass.
+    /// Returns the batch's encoder, outside of any pass.
     pub fn encoder(&mut self, device: &wgpu::Device) -> &mut wgpu::CommandEncoder {
         self.pass = None;
         self.encoder.get_or_insert_with(|| new_encoder(device))
     }
 
-    /// Ends the batch; its commands are for the caller to submit.
+    /// Ends the batch; the caller submits its commands.
     pub fn finish(&mut self) -> Option<wgpu::CommandBuffer> {
         self.pass = None;
         self.dispatches = 0;
@@ -115,21 +117,17 @@ fn new_encoder(device: &wgpu::Device) -> wgpu::CommandEncoder {
     device.create_command_encoder(&Default::default())
 }
 
-/// Records one dispatch in a pass.
-pub(super) fn encode(
+/// Records a dispatch in a pass; returns its bind group.
+pub(super) fn encode<'a>(
     pass: &mut wgpu::ComputePass<'_>,
-    dispatch: &Dispatch,
-) -> Result<(), DeviceError> {
-    let (RawPipeline::Wgpu(pipeline), RawBindGroup::Wgpu(group)) =
-        (&dispatch.pipeline.raw, &dispatch.group.raw)
-    else {
-        return Err(DeviceError::ForeignObject(
-            dispatch.pipeline.kernel.name.into(),
-        ));
-    };
+    dispatch: &'a Dispatch,
+) -> Result<&'a WgpuBindGroup, DeviceError> {
+    let name = dispatch.kernel().name;
+    let pipeline: &wgpu::ComputePipeline = dispatch.pipeline.object.get(name)?;
+    let group: &WgpuBindGroup = dispatch.group.object.get(name)?;
     pass.set_pipeline(pipeline);
-    pass.set_bind_group(0, group, &[]);
-    let [x, y, z] = dispatch.workgroups;
+    pass.set_bind_group(0, &group.raw, &[]);
+    let [x, y, z] = dispatch.workgroups();
     pass.dispatch_workgroups(x, y, z);
-    Ok(())
+    Ok(group)
 }

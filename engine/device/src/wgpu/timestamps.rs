@@ -1,17 +1,17 @@
-//! Times of submissions, from timestamp queries at the start and the end of compute passes.
+//! Times of dispatches, from timestamp queries at the start and the end of compute passes.
 
 use std::ops::Range;
 
-use super::{WgpuDevice, encode};
+use super::{WgpuDevice, recorder::encode};
 use crate::{DeviceError, Dispatch, Granularity, Spans};
 
 /// Bytes of one timestamp.
-const BYTES: u64 = wgpu::QUERY_SIZE as u64;
+const TIMESTAMP_BYTES: u64 = wgpu::QUERY_SIZE as u64;
 
-/// The query sets of one submission, and how many queries are in use.
+/// The query sets of one submission: two queries for each pass, at its start and its end.
 struct Queries {
     sets: Vec<wgpu::QuerySet>,
-    in_set: u32,
+    queries_per_set: u32,
     used: u32,
 }
 
@@ -19,7 +19,7 @@ impl Queries {
     fn new(granularity: Granularity) -> Queries {
         Queries {
             sets: Vec::new(),
-            in_set: match granularity {
+            queries_per_set: match granularity {
                 Granularity::Submission => 2,
                 Granularity::Dispatch => wgpu::QUERY_SET_MAX_QUERIES,
             },
@@ -27,19 +27,19 @@ impl Queries {
         }
     }
 
-    /// A pass with timestamps before and after.
-    fn pass<'a>(
+    /// Begins a pass with a timestamp before and one after it.
+    fn begin_pass<'a>(
         &mut self,
         device: &wgpu::Device,
         encoder: &'a mut wgpu::CommandEncoder,
     ) -> wgpu::ComputePass<'a> {
-        let at = self.used % self.in_set;
-        if at == 0 {
+        let first = self.used % self.queries_per_set;
+        if first == 0 {
             self.sets
                 .push(device.create_query_set(&wgpu::QuerySetDescriptor {
                     label: Some("timestamps"),
                     ty: wgpu::QueryType::Timestamp,
-                    count: self.in_set,
+                    count: self.queries_per_set,
                 }));
         }
         self.used += 2;
@@ -48,8 +48,8 @@ impl Queries {
             .last()
             .map(|query_set| wgpu::ComputePassTimestampWrites {
                 query_set,
-                beginning_of_pass_write_index: Some(at),
-                end_of_pass_write_index: Some(at + 1),
+                beginning_of_pass_write_index: Some(first),
+                end_of_pass_write_index: Some(first + 1),
             });
         encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
             label: None,
@@ -57,9 +57,9 @@ impl Queries {
         })
     }
 
-    /// Copies the timestamps to where the host can read them.
+    /// Copies the timestamps to a buffer that the program can read.
     fn resolve(&self, device: &wgpu::Device, encoder: &mut wgpu::CommandEncoder) -> wgpu::Buffer {
-        let bytes = u64::from(self.used) * BYTES;
+        let bytes = u64::from(self.used) * TIMESTAMP_BYTES;
         let buffer = |usage| {
             device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("timestamps"),
@@ -70,9 +70,11 @@ impl Queries {
         };
         let resolved = buffer(wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC);
         let staging = buffer(wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST);
-        for (set, first) in self.sets.iter().zip((0u32..).step_by(self.in_set as usize)) {
-            let count = self.in_set.min(self.used - first);
-            encoder.resolve_query_set(set, 0..count, &resolved, u64::from(first) * BYTES);
+        let firsts = (0u32..).step_by(self.queries_per_set as usize);
+        for (set, first) in self.sets.iter().zip(firsts) {
+            let count = self.queries_per_set.min(self.used - first);
+            let at = u64::from(first) * TIMESTAMP_BYTES;
+            encoder.resolve_query_set(set, 0..count, &resolved, at);
         }
         encoder.copy_buffer_to_buffer(&resolved, 0, &staging, 0, bytes);
         staging
@@ -92,33 +94,31 @@ impl WgpuDevice {
     ) -> Result<Spans, DeviceError> {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         let mut queries = Queries::new(granularity);
-        for timed in granularity.parts(dispatches) {
-            let mut pass = queries.pass(&self.device, &mut encoder);
+        for timed in granularity.timed_together(dispatches) {
+            let mut pass = queries.begin_pass(&self.device, &mut encoder);
             for dispatch in timed {
                 encode(&mut pass, dispatch)?;
             }
         }
+        let mut recorder = self.recorder();
+        recorder.submit(&self.queue);
         if queries.used == 0 {
             return Ok(Box::pin(std::future::ready(Ok(Vec::new()))));
         }
         let staging = queries.resolve(&self.device, &mut encoder);
-        let mut recorder = self.recorder();
-        recorder.submit(&self.queue);
         let index = self.queue.submit([encoder.finish()]);
         drop(recorder);
         let fetched = self.fetch(staging, index);
-        self.check("a timed submission", 0)?;
+        self.errors.check("a timed submission", 0)?;
         let period = f64::from(self.queue.get_timestamp_period());
         Ok(Box::pin(async move {
-            Ok(spans(
-                &bytemuck::pod_collect_to_vec(&fetched.await?),
-                period,
-            ))
+            let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&fetched.await?);
+            Ok(spans(&ticks, period))
         }))
     }
 }
 
-/// Ticks, two and two, as nanoseconds. A clock that goes backwards has measured nothing.
+/// Converts pairs of ticks of `period` nanoseconds to spans. A span that ends before it starts is empty.
 fn spans(ticks: &[u64], period: f64) -> Vec<Range<u64>> {
     let nanoseconds = |ticks: u64| (ticks as f64 * period) as u64;
     let span = |[start, end]: &[u64; 2]| {
@@ -134,7 +134,7 @@ mod tests {
     use super::spans;
 
     #[test]
-    fn ticks_become_nanoseconds() {
+    fn ticks_are_converted_to_nanoseconds() {
         let ticks = [10, 20, 20, 15, u64::MAX - 1, u64::MAX];
         assert_eq!(spans(&ticks[..4], 2.5), [25..50, 50..50]);
         assert!(

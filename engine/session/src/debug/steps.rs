@@ -99,14 +99,14 @@ impl Steps<'_> {
     fn tell(&self, call: usize, dispatch: &Dispatch) {
         let program = self.model.program();
         let op = program.calls.get(call).map_or("", |call| &call.label);
-        let [x, y, z] = dispatch.workgroups;
+        let [x, y, z] = dispatch.workgroups();
         self.debugger.tell(&format!(
             "op: {} {}/{} {op}: {} x {y} x {z} workgroups of {}",
             program.name,
             call + 1,
             program.calls.len(),
             x,
-            dispatch.pipeline.kernel().name,
+            dispatch.kernel().name,
         ));
     }
 
@@ -128,7 +128,7 @@ impl Steps<'_> {
             self.tell(call, dispatch);
         }
         let program = self.model.program();
-        let kernel = dispatch.pipeline.kernel();
+        let kernel = dispatch.kernel();
         let op = program.calls.get(call).map_or("", |call| &call.label);
         if self.config.asserts()
             && let Some(failed) = self.asserted_in_vain(call, kernel, last).await?

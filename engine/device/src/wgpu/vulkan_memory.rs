@@ -1,18 +1,18 @@
-//! How much memory a Vulkan device has left, which WebGPU does not tell.
+//! How much memory a Vulkan device has left, which WebGPU does not say.
 
 use ash::{ext, vk};
 use wgpu::hal::api::Vulkan;
 
-/// Bytes of the device's own memory that this process may still take, as the driver says
-/// (`VK_EXT_memory_budget`); `None` if it does not say, or the device is not reached through Vulkan.
+/// Returns the bytes of the device's own memory that this process may still take, as the driver reports
+/// them (`VK_EXT_memory_budget`); `None` if it reports none, or the device is not reached through Vulkan.
 pub(super) fn free(device: &wgpu::Device) -> Option<u64> {
-    // SAFETY: the device is only asked; nothing of it is changed or destroyed.
+    // SAFETY: the device is only queried; nothing of it is changed or destroyed.
     let device = unsafe { device.as_hal::<Vulkan>() }?;
     let shared = device.shared_instance();
-    let told = device
+    let has_budget = device
         .enabled_device_extensions()
         .contains(&ext::memory_budget::NAME);
-    if !told || shared.instance_api_version() < vk::API_VERSION_1_1 {
+    if !has_budget || shared.instance_api_version() < vk::API_VERSION_1_1 {
         return None;
     }
     let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
@@ -31,11 +31,11 @@ pub(super) fn free(device: &wgpu::Device) -> Option<u64> {
         .zip(0..properties.memory_heap_count);
     let own = heaps.filter(|(heap, _)| heap.flags.contains(vk::MemoryHeapFlags::DEVICE_LOCAL));
     let left = own.map(|(_, i)| {
-        let (most, used) = (
+        let (budget, used) = (
             budget.heap_budget[i as usize],
             budget.heap_usage[i as usize],
         );
-        most.saturating_sub(used)
+        budget.saturating_sub(used)
     });
     Some(left.fold(0, u64::saturating_add)).filter(|left| *left > 0)
 }
@@ -44,10 +44,10 @@ pub(super) fn free(device: &wgpu::Device) -> Option<u64> {
 mod tests {
     use wgpu::Backends;
 
-    /// What lavapipe tells is the host's; that the driver is asked rightly is seen all the same.
+    /// A software adapter reports the host's memory; the query is the same.
     #[test]
-    fn drivers_tell_a_sensible_size() {
-        let instance = super::super::wgpu::instance(Backends::VULKAN);
+    fn drivers_report_a_plausible_size() {
+        let instance = super::super::adapters::instance(Backends::VULKAN);
         let adapters = pollster::block_on(instance.enumerate_adapters(Backends::VULKAN));
         if adapters.is_empty() {
             eprintln!("skipped: no Vulkan adapter");

@@ -1,0 +1,134 @@
+//! What a backend implements. [`Device`](crate::Device) checks what it is given and calls a backend with
+//! buffers, pipelines and bind groups of its own device only.
+
+use std::{any::Any, fmt, ops::Range, sync::Arc};
+
+#[cfg(not(target_arch = "wasm32"))]
+use wisp_files::DiskCache;
+use wisp_host::Twin;
+use wisp_shaders::Kernel;
+use wisp_types::{BoxFuture, DeviceInfo};
+
+use crate::{
+    Buffer, BufferSlice, Clock, DeviceError, Dispatch, Granularity, ReadFuture, Spans, Usage,
+    timing,
+};
+
+/// A backend's own buffer, pipeline or bind group. Cloning shares it.
+#[derive(Clone)]
+pub(crate) struct BackendObject(Arc<dyn Any + Send + Sync>);
+
+impl BackendObject {
+    pub fn new(object: impl Any + Send + Sync) -> BackendObject {
+        BackendObject(Arc::new(object))
+    }
+
+    /// The object as the backend made it. It is of another type only if it is another backend's, which
+    /// [`Device`](crate::Device) rules out; `name` is what it is or belongs to, for the error.
+    pub fn get<T: Any>(&self, name: &str) -> Result<&T, DeviceError> {
+        let object = self.0.downcast_ref();
+        object.ok_or_else(|| DeviceError::ForeignObject(name.into()))
+    }
+}
+
+impl fmt::Debug for BackendObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BackendObject")
+    }
+}
+
+/// Memory, kernels and commands of one kind of device.
+///
+/// Ranges are within their buffers and aligned to words; buffers, pipelines and bind groups are this
+/// device's; bind groups fit their kernels.
+pub(crate) trait Backend: Send + Sync + fmt::Debug {
+    /// What the device is and can do.
+    fn info(&self) -> &DeviceInfo;
+
+    /// Allocates `bytes` zeros.
+    fn allocate(&self, label: &str, bytes: u64, usage: Usage)
+    -> Result<BackendObject, DeviceError>;
+
+    /// Writes after everything recorded before and before everything recorded later.
+    fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), DeviceError>;
+
+    /// Starts to read what the buffer holds after everything recorded before.
+    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture;
+
+    /// Records a copy between two buffers, or copies at once.
+    fn copy(
+        &self,
+        from: &Buffer,
+        range: Range<u64>,
+        to: &Buffer,
+        at: u64,
+    ) -> Result<(), DeviceError>;
+
+    /// Compiles a kernel that keeps to its memory and comes to an end, whatever it is given.
+    fn pipeline(&self, kernel: &'static Kernel) -> Result<BackendObject, DeviceError>;
+
+    /// Compiles a built-in kernel that checks nothing when it runs, where the backend has such a thing.
+    ///
+    /// # Safety
+    ///
+    /// As [`Device::unchecked_pipeline`](crate::Device::unchecked_pipeline).
+    unsafe fn unchecked_pipeline(
+        &self,
+        kernel: &'static Kernel,
+    ) -> Result<BackendObject, DeviceError> {
+        self.pipeline(kernel)
+    }
+
+    /// Makes a pipeline of a caller's twin, where the backend runs twins.
+    fn twin_pipeline(&self, _twin: Twin) -> Option<BackendObject> {
+        None
+    }
+
+    /// Binds memory to a kernel.
+    fn bind(
+        &self,
+        kernel: &'static Kernel,
+        bindings: &[BufferSlice],
+    ) -> Result<BackendObject, DeviceError>;
+
+    /// Records dispatches, or runs them at once.
+    fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError>;
+
+    /// Starts everything recorded so far.
+    fn submit(&self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    /// What `submit_timed` measures with.
+    fn clock(&self) -> Clock {
+        timing::clock_without_timestamps()
+    }
+
+    /// Runs dispatches in a submission of their own and measures them.
+    fn submit_timed(
+        &self,
+        dispatches: &[Dispatch],
+        granularity: Granularity,
+    ) -> Result<Spans, DeviceError> {
+        timing::by_host_clock(self, dispatches, granularity)
+    }
+
+    /// Submits what was recorded and waits for it.
+    fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>>;
+
+    /// Bytes of memory that are free, where that is known.
+    fn free_memory(&self) -> Option<u64>;
+
+    /// Bytes that the driver has allocated, where that is known.
+    fn driver_allocated(&self) -> Option<u64> {
+        None
+    }
+
+    /// Takes compiled pipelines from a cache on disk, and will save them there.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn use_cache(&self, _cache: &DiskCache) {}
+
+    /// Saves pipelines that were compiled since to the cache.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn save_cache(&self) {}
+}

@@ -1,0 +1,224 @@
+//! The host CPU as a device: the kernels' twins over the program's own memory, on a pool of threads.
+
+pub(crate) mod memory;
+
+use std::{ops::Range, sync::OnceLock};
+
+use wisp_host::{Args, Binding, HostBuffer, OutOfBounds, Twin, twin};
+use wisp_shaders::Kernel;
+use wisp_types::{Api, BoxFuture, Capabilities, DeviceInfo, PARAMS_STRIDE};
+
+use crate::{
+    Buffer, BufferSlice, DeviceError, Dispatch, ReadFuture, Usage,
+    backend::{Backend, BackendObject},
+};
+
+/// The host CPU. Its threads start when it first runs something.
+#[derive(Debug)]
+pub(crate) struct HostDevice {
+    info: DeviceInfo,
+    num_threads: usize,
+    /// `None` within on a target without threads.
+    pool: OnceLock<Option<rayon::ThreadPool>>,
+}
+
+/// Describes the host with this many threads (0: one for each core).
+pub(crate) fn info(num_threads: usize) -> DeviceInfo {
+    let threads = match num_threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        given => given,
+    };
+    DeviceInfo {
+        name: "host CPU".into(),
+        api: Api::Host,
+        software: true,
+        integrated: true,
+        driver: format!("{threads} threads"),
+        capabilities: Capabilities::HOST,
+    }
+}
+
+impl HostDevice {
+    /// Makes a host device with `num_threads` threads (0: one for each core), which do not start yet.
+    pub fn new(num_threads: usize) -> HostDevice {
+        HostDevice {
+            info: info(num_threads),
+            num_threads,
+            pool: OnceLock::new(),
+        }
+    }
+
+    /// Returns the threads, and starts them if they are not running. Without threads the caller's runs
+    /// everything.
+    pub fn threads(&self) -> Result<Option<&rayon::ThreadPool>, DeviceError> {
+        if let Some(pool) = self.pool.get() {
+            return Ok(pool.as_ref());
+        }
+        let pool = match cfg!(target_arch = "wasm32") {
+            true => None,
+            false => {
+                let builder = rayon::ThreadPoolBuilder::new().num_threads(self.num_threads);
+                let pool = builder.build().map_err(|error| DeviceError::Threads {
+                    device: self.info.name.clone(),
+                    threads: self.info.driver.clone(),
+                    message: error.to_string(),
+                })?;
+                Some(pool)
+            }
+        };
+        Ok(self.pool.get_or_init(|| pool).as_ref())
+    }
+}
+
+fn memory_of(buffer: &Buffer) -> Result<&HostBuffer, DeviceError> {
+    buffer.object.get(&buffer.label)
+}
+
+fn out_of_bounds(buffer: &Buffer, error: OutOfBounds) -> DeviceError {
+    DeviceError::OutOfBounds {
+        label: buffer.label.to_string(),
+        start: error.offset as u64,
+        end: error.offset.saturating_add(error.bytes) as u64,
+        bytes: error.len as u64,
+    }
+}
+
+fn read(buffer: &Buffer, range: Range<u64>) -> Result<Vec<u8>, DeviceError> {
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    memory_of(buffer)?
+        .read(range.start as usize, &mut bytes)
+        .map_err(|error| out_of_bounds(buffer, error))?;
+    Ok(bytes)
+}
+
+/// The most bytes of parameters that a kernel has: what a program reserves for a call.
+const MAX_PARAMS: usize = PARAMS_STRIDE as usize;
+
+/// Runs one twin. Binding 0 holds the parameters.
+fn run(dispatch: &Dispatch) -> Result<(), DeviceError> {
+    let kernel = dispatch.kernel();
+    let twin: &Twin = dispatch.pipeline.object.get(kernel.name)?;
+    let bindings: &Vec<BufferSlice> = dispatch.group.object.get(kernel.name)?;
+    let [uniform, memory @ ..] = &bindings[..] else {
+        return Err(DeviceError::BindingCount {
+            kernel: kernel.name.into(),
+            expected: kernel.bindings.len(),
+            given: 0,
+        });
+    };
+    let mut params = [0u8; MAX_PARAMS];
+    let bytes = (uniform.bytes() as usize).min(MAX_PARAMS);
+    memory_of(&uniform.buffer)?
+        .read(uniform.range.start as usize, &mut params[..bytes])
+        .map_err(|error| out_of_bounds(&uniform.buffer, error))?;
+    let mut bindings = Vec::with_capacity(memory.len());
+    for (i, slice) in memory.iter().enumerate() {
+        bindings.push(Binding {
+            number: i + 1,
+            buffer: memory_of(&slice.buffer)?,
+            offset: slice.range.start as usize,
+            len: slice.bytes() as usize,
+        });
+    }
+    Ok(twin(&Args::new(kernel.op, &params[..bytes], &bindings)?)?)
+}
+
+impl Backend for HostDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn allocate(
+        &self,
+        label: &str,
+        bytes: u64,
+        _usage: Usage,
+    ) -> Result<BackendObject, DeviceError> {
+        let buffer = usize::try_from(bytes)
+            .ok()
+            .and_then(|bytes| HostBuffer::new(bytes).ok());
+        buffer
+            .map(BackendObject::new)
+            .ok_or_else(|| DeviceError::OutOfMemory {
+                label: label.into(),
+                bytes,
+                device: self.info.name.clone(),
+            })
+    }
+
+    fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+        memory_of(buffer)?
+            .write(offset as usize, data)
+            .map_err(|error| out_of_bounds(buffer, error))
+    }
+
+    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
+        Box::pin(std::future::ready(read(buffer, range)))
+    }
+
+    fn copy(
+        &self,
+        from: &Buffer,
+        range: Range<u64>,
+        to: &Buffer,
+        at: u64,
+    ) -> Result<(), DeviceError> {
+        self.write(to, at, &read(from, range)?)
+    }
+
+    // Twins always check their memory.
+    fn pipeline(&self, kernel: &'static Kernel) -> Result<BackendObject, DeviceError> {
+        let twin = twin(kernel.op).ok_or_else(|| DeviceError::NoTwin {
+            kernel: kernel.name.into(),
+        })?;
+        Ok(BackendObject::new(twin))
+    }
+
+    fn twin_pipeline(&self, twin: Twin) -> Option<BackendObject> {
+        Some(BackendObject::new(twin))
+    }
+
+    fn bind(
+        &self,
+        _kernel: &'static Kernel,
+        bindings: &[BufferSlice],
+    ) -> Result<BackendObject, DeviceError> {
+        Ok(BackendObject::new(bindings.to_vec()))
+    }
+
+    fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError> {
+        let run_all = || dispatches.iter().try_for_each(run);
+        match self.threads()? {
+            Some(pool) => pool.install(run_all),
+            None => run_all(),
+        }
+    }
+
+    fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn free_memory(&self) -> Option<u64> {
+        memory::free()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    #[test]
+    fn kernel_without_a_twin_is_an_error() {
+        let kernel: &'static Kernel = Box::leak(Box::new(Kernel {
+            op: "nothing",
+            name: "nothing.baseline",
+            ..*wisp_shaders::kernels().first().unwrap()
+        }));
+        let pipeline = Device::host(1).unwrap().pipeline(kernel);
+        assert_eq!(
+            pipeline.unwrap_err().to_string(),
+            "nothing.baseline does not run on the host: it has no twin there"
+        );
+    }
+}

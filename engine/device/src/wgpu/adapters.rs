@@ -1,0 +1,157 @@
+//! The adapters of this machine, and what they can do.
+
+use wisp_types::{Api, Capabilities, DeviceInfo};
+
+use crate::{DeviceSpec, FeatureLevel};
+
+/// The interfaces, the preferred first.
+pub(super) const APIS: [Api; 5] = [Api::WebGpu, Api::Metal, Api::Vulkan, Api::Dx12, Api::Gl];
+
+/// Returns the instance for some backends: one for the life of the process. With the last instance the
+/// Vulkan loader would unload the driver, and Mesa's leaves a handler behind that `exit` then jumps to.
+#[cfg(not(target_arch = "wasm32"))]
+pub(super) fn instance(backends: wgpu::Backends) -> wgpu::Instance {
+    use std::sync::{Mutex, PoisonError};
+
+    static INSTANCES: Mutex<Vec<(wgpu::Backends, wgpu::Instance)>> = Mutex::new(Vec::new());
+    // Poisoning is harmless: entries are inserted whole.
+    let mut instances = INSTANCES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, instance)) = instances.iter().find(|(known, _)| *known == backends) {
+        return instance.clone();
+    }
+    let instance = new_instance(backends);
+    instances.push((backends, instance.clone()));
+    instance
+}
+
+#[cfg(target_arch = "wasm32")]
+fn instance(backends: wgpu::Backends) -> wgpu::Instance {
+    new_instance(backends)
+}
+
+fn new_instance(backends: wgpu::Backends) -> wgpu::Instance {
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.backends = backends;
+    wgpu::Instance::new(descriptor)
+}
+
+fn backends(api: Api) -> wgpu::Backends {
+    match api {
+        Api::Vulkan => wgpu::Backends::VULKAN,
+        Api::Metal => wgpu::Backends::METAL,
+        Api::Dx12 => wgpu::Backends::DX12,
+        Api::Gl => wgpu::Backends::GL,
+        Api::WebGpu => wgpu::Backends::BROWSER_WEBGPU,
+        Api::Host => wgpu::Backends::empty(),
+    }
+}
+
+fn api(backend: wgpu::Backend) -> Api {
+    match backend {
+        wgpu::Backend::Vulkan => Api::Vulkan,
+        wgpu::Backend::Metal => Api::Metal,
+        wgpu::Backend::Dx12 => Api::Dx12,
+        wgpu::Backend::Gl => Api::Gl,
+        wgpu::Backend::BrowserWebGpu => Api::WebGpu,
+        wgpu::Backend::Noop => Api::Host,
+    }
+}
+
+/// Returns the adapters of one interface that run compute shaders, real GPUs with their own memory first.
+pub(super) async fn adapters(api: Api) -> Vec<wgpu::Adapter> {
+    let instance = instance(backends(api));
+    if cfg!(target_arch = "wasm32") {
+        let found = instance.request_adapter(&wgpu::RequestAdapterOptions {
+            power_preference: wgpu::PowerPreference::HighPerformance,
+            ..Default::default()
+        });
+        return found.await.into_iter().collect();
+    }
+    let mut adapters = instance.enumerate_adapters(backends(api)).await;
+    adapters.retain(|adapter| {
+        let downlevel = adapter.get_downlevel_capabilities();
+        downlevel
+            .flags
+            .contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
+    });
+    adapters.sort_by_key(|adapter| match adapter.get_info().device_type {
+        wgpu::DeviceType::DiscreteGpu => 0,
+        wgpu::DeviceType::IntegratedGpu => 1,
+        wgpu::DeviceType::VirtualGpu => 2,
+        wgpu::DeviceType::Other => 3,
+        wgpu::DeviceType::Cpu => 4,
+    });
+    adapters
+}
+
+/// Returns the adapters of all interfaces, the preferred interface first.
+pub(crate) async fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
+    let mut devices = Vec::new();
+    for api in APIS {
+        let found = adapters(api).await;
+        devices.extend(found.iter().enumerate().map(|(index, adapter)| {
+            (
+                DeviceSpec::Adapter { api, index },
+                info(adapter, FeatureLevel::Full),
+            )
+        }));
+    }
+    devices
+}
+
+/// Returns the limits and features that are requested of an adapter.
+pub(super) fn requested(
+    adapter: &wgpu::Adapter,
+    level: FeatureLevel,
+) -> (wgpu::Limits, wgpu::Features) {
+    // A cache of pipelines changes nothing that programs see.
+    let cache = wgpu::Features::PIPELINE_CACHE;
+    match level {
+        FeatureLevel::Full => {
+            let wanted = wgpu::Features::SUBGROUP
+                | wgpu::Features::SHADER_F16
+                | wgpu::Features::TIMESTAMP_QUERY
+                | cache;
+            (adapter.limits(), adapter.features() & wanted)
+        }
+        FeatureLevel::Baseline => (wgpu::Limits::defaults(), adapter.features() & cache),
+    }
+}
+
+/// Describes an adapter as it is used at a feature level.
+pub(super) fn info(adapter: &wgpu::Adapter, level: FeatureLevel) -> DeviceInfo {
+    let info = adapter.get_info();
+    let (limits, features) = requested(adapter, level);
+    let software = info.device_type == wgpu::DeviceType::Cpu;
+    DeviceInfo {
+        name: info.name,
+        api: api(info.backend),
+        software,
+        integrated: info.device_type == wgpu::DeviceType::IntegratedGpu,
+        driver: format!("{} {}", info.driver, info.driver_info)
+            .trim()
+            .to_string(),
+        capabilities: capabilities(&limits, features, software, info.subgroup_min_size),
+    }
+}
+
+fn capabilities(
+    limits: &wgpu::Limits,
+    features: wgpu::Features,
+    software: bool,
+    subgroup_size: u32,
+) -> Capabilities {
+    let subgroups = features.contains(wgpu::Features::SUBGROUP);
+    Capabilities {
+        max_binding_bytes: limits.max_storage_buffer_binding_size,
+        max_buffer_bytes: limits.max_buffer_size,
+        max_workgroup_invocations: limits.max_compute_invocations_per_workgroup,
+        max_workgroup_bytes: limits.max_compute_workgroup_storage_size,
+        max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
+        max_workgroups: limits.max_compute_workgroups_per_dimension,
+        subgroups,
+        min_subgroup_size: if subgroups { subgroup_size } else { 0 },
+        f16: features.contains(wgpu::Features::SHADER_F16),
+        software,
+    }
+}

@@ -1,0 +1,95 @@
+//! Opening adapters.
+
+use std::sync::{Mutex, atomic::AtomicU64};
+
+use wisp_types::Api;
+
+use super::{
+    WgpuDevice,
+    adapters::{APIS, adapters, info, requested},
+    errors::ErrorSlot,
+    pipelines::Pipelines,
+    poller::Poller,
+};
+use crate::{Device, DeviceError, FeatureLevel};
+
+/// What a user can do who has no such adapter.
+pub(crate) const REMEDY: &str = if cfg!(target_os = "linux") {
+    "Install your GPU's Vulkan driver (Debian: mesa-vulkan-drivers and libvulkan1), or use the host device."
+} else {
+    "Update your graphics driver, or use the host device."
+};
+
+/// Opens the best real GPU of this machine; `None` if there is none.
+pub(crate) async fn open_best(level: FeatureLevel) -> Result<Option<Device>, DeviceError> {
+    for api in APIS {
+        for adapter in adapters(api).await {
+            if adapter.get_info().device_type != wgpu::DeviceType::Cpu {
+                return open_adapter(adapter, level).await.map(Some);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Opens one adapter of an interface; `None` if it has fewer.
+pub(crate) async fn open(
+    api: Api,
+    index: usize,
+    level: FeatureLevel,
+) -> Result<Option<Device>, DeviceError> {
+    match adapters(api).await.into_iter().nth(index) {
+        Some(adapter) => open_adapter(adapter, level).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn open_adapter(adapter: wgpu::Adapter, level: FeatureLevel) -> Result<Device, DeviceError> {
+    let info = info(&adapter, level);
+    let (required_limits, required_features) = requested(&adapter, level);
+    let (device, queue) = adapter
+        .request_device(&wgpu::DeviceDescriptor {
+            label: Some("wisp"),
+            required_features,
+            required_limits,
+            memory_hints: wgpu::MemoryHints::MemoryUsage,
+            ..Default::default()
+        })
+        .await
+        .map_err(|error| DeviceError::Validation {
+            what: "the device request".into(),
+            device: info.name.clone(),
+            message: error.to_string(),
+        })?;
+    #[cfg(target_arch = "wasm32")]
+    let info = with_subgroups(info, &device, &adapter);
+    let errors = ErrorSlot::watch(&device, &info.name);
+    let poller = Poller::new(&device);
+    let pipelines = Pipelines::new(&device, &adapter.get_info(), required_features);
+    Ok(Device::new(WgpuDevice {
+        info,
+        device,
+        queue,
+        errors,
+        recorder: Mutex::default(),
+        pipelines,
+        uploading: AtomicU64::new(0),
+        poller,
+    }))
+}
+
+/// Adds subgroups to what a browser's device can do. wgpu 30 neither requests nor reports them there, but
+/// a caller may have requested them behind its back, as Wisp's package does; then the device has them.
+#[cfg(target_arch = "wasm32")]
+fn with_subgroups(
+    mut info: wisp_types::DeviceInfo,
+    device: &wgpu::Device,
+    adapter: &wgpu::Adapter,
+) -> wisp_types::DeviceInfo {
+    let raw = device.as_webgpu();
+    if raw.is_some_and(|raw| raw.features().has("subgroups")) {
+        info.capabilities.subgroups = true;
+        info.capabilities.min_subgroup_size = adapter.get_info().subgroup_min_size;
+    }
+    info
+}

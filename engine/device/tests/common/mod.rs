@@ -1,0 +1,84 @@
+//! What the tests of devices share.
+
+use wisp_device::{Buffer, Device, DeviceError, DeviceSpec, Dispatch, FeatureLevel, Usage};
+use wisp_shaders::{Kernel, params::ElementwiseParams};
+
+/// The host, and the first Vulkan adapter if there is one.
+pub fn devices() -> Vec<Device> {
+    let host = Device::host(1).expect("the host's threads start");
+    let devices = [Some(host), vulkan()];
+    devices.into_iter().flatten().collect()
+}
+
+/// The first Vulkan adapter.
+pub fn vulkan() -> Option<Device> {
+    let spec: DeviceSpec = "vulkan".parse().expect("a specification");
+    match Device::open_blocking(&spec, FeatureLevel::Full, 0) {
+        Ok(device) => Some(device),
+        Err(DeviceError::NoAdapter { .. }) => {
+            println!("skipped on GPUs: no Vulkan adapter");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Adds four numbers to four others.
+pub fn add() -> &'static Kernel {
+    wisp_shaders::kernel("elementwise.baseline").expect("a built-in kernel")
+}
+
+/// `sum = a + b`, four numbers each.
+pub struct Addition {
+    pub params: Buffer,
+    pub a: Buffer,
+    pub b: Buffer,
+    pub sum: Buffer,
+    pub dispatch: Dispatch,
+}
+
+impl Addition {
+    pub fn new(device: &Device) -> Addition {
+        let memory = |label| {
+            device
+                .allocate(label, 16, Usage::Storage)
+                .expect("16 bytes")
+        };
+        let [a, b, sum] = ["a", "b", "sum"].map(memory);
+        Addition::over(device, a, b, sum)
+    }
+
+    /// An addition over given buffers.
+    pub fn over(device: &Device, a: Buffer, b: Buffer, sum: Buffer) -> Addition {
+        let params = device.allocate("params", 16, Usage::Uniform);
+        let params = params.expect("16 bytes");
+        let words = ElementwiseParams {
+            len: 4,
+            b_len: 4,
+            ..Default::default()
+        };
+        let written = device.write(&params, 0, bytemuck::bytes_of(&words));
+        written.expect("parameters");
+        let bindings = [&params, &a, &b, &sum].map(Buffer::whole);
+        let group = device.bind(add(), &bindings).expect("four bindings");
+        let pipeline = device.pipeline(add()).expect("it compiles");
+        let dispatch = Dispatch::new(device, &pipeline, &group, [1; 3]).expect("it fits");
+        Addition {
+            params,
+            a,
+            b,
+            sum,
+            dispatch,
+        }
+    }
+}
+
+pub fn write(device: &Device, buffer: &Buffer, values: [f32; 4]) {
+    let written = device.write(buffer, 0, bytemuck::cast_slice(&values));
+    written.expect("four numbers");
+}
+
+pub fn read(device: &Device, buffer: &Buffer) -> Vec<f32> {
+    let bytes = device.read_blocking(buffer, 0..16).expect("four numbers");
+    bytemuck::pod_collect_to_vec(&bytes)
+}

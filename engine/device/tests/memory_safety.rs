@@ -1,0 +1,120 @@
+//! No safe call leads a kernel outside the memory that is bound to it.
+
+mod common;
+
+use common::{Addition, add, devices, read, vulkan, write};
+use wisp_device::{Device, Dispatch, Pipeline, Usage};
+use wisp_shaders::Kernel;
+
+/// A kernel of a caller under a built-in name: `out[200] = 42`, with the bindings of `elementwise`.
+fn impostor() -> &'static Kernel {
+    let wgsl = "
+@group(0) @binding(0) var<uniform> p: vec4<u32>;
+@group(0) @binding(1) var<storage, read> a: array<u32>;
+@group(0) @binding(2) var<storage, read> b: array<u32>;
+@group(0) @binding(3) var<storage, read_write> out: array<u32>;
+@compute @workgroup_size(1) fn main() { out[200u + p.x * 0u + a[0] * 0u + b[0] * 0u] = 42u; }";
+    Box::leak(Box::new(Kernel {
+        wgsl,
+        workgroup_size: [1; 3],
+        ..*add()
+    }))
+}
+
+/// Runs a kernel on 256 of 1024 bytes; returns all of them. (Lavapipe checks every access by itself; this
+/// finds more on real GPUs.)
+fn run(device: &Device, pipeline: &Pipeline) -> Vec<u32> {
+    let params = device.allocate("params", 16, Usage::Uniform).unwrap();
+    let input = device.allocate("input", 1024, Usage::Storage).unwrap();
+    let out = device.allocate("out", 1024, Usage::Storage).unwrap();
+    let slices = [
+        params.whole(),
+        input.slice(0..256),
+        input.slice(256..512),
+        out.slice(0..256),
+    ];
+    let group = device.bind(add(), &slices).unwrap();
+    let dispatch = Dispatch::new(device, pipeline, &group, [1; 3]).unwrap();
+    device.record(&[dispatch]).unwrap();
+    bytemuck::pod_collect_to_vec(&device.read_blocking(&out, 0..1024).unwrap())
+}
+
+#[test]
+fn kernels_of_callers_are_checked_even_under_built_in_names() {
+    let Some(gpu) = vulkan() else { return };
+    let safe = gpu.pipeline(impostor()).unwrap();
+    // SAFETY: kernels that are not built in are compiled with checks.
+    let also_safe = unsafe { gpu.unchecked_pipeline(impostor()).unwrap() };
+    for pipeline in [safe, also_safe] {
+        let out = run(&gpu, &pipeline);
+        assert!(out[64..].iter().all(|word| *word == 0), "{out:?}");
+    }
+}
+
+#[test]
+fn kernel_of_a_caller_does_not_replace_the_built_in_one_of_its_name() {
+    let Some(gpu) = vulkan() else { return };
+    gpu.pipeline(impostor()).unwrap();
+    let addition = Addition::new(&gpu);
+    write(&gpu, &addition.a, [1.0, 2.0, 3.0, 4.0]);
+    gpu.record(&[addition.dispatch.clone()]).unwrap();
+    assert_eq!(read(&gpu, &addition.sum), [1.0, 2.0, 3.0, 4.0]);
+}
+
+#[test]
+fn checked_kernels_keep_to_their_memory_whatever_their_parameters_are() {
+    for device in devices() {
+        let addition = Addition::new(&device);
+        write(&device, &addition.a, [1.0; 4]);
+        // Far more elements than there are.
+        let params = [u32::MAX, u32::MAX, u32::MAX, u32::MAX];
+        let params = bytemuck::cast_slice(&params);
+        device.write(&addition.params, 0, params).unwrap();
+        // The host's twin reports it; a GPU runs it within its memory.
+        let ran = device.record(&[addition.dispatch.clone()]);
+        let ran = ran.and_then(|()| device.finish_blocking());
+        if let Err(error) = ran {
+            assert!(error.to_string().contains("elementwise"), "{error}");
+        }
+        assert_eq!(read(&device, &addition.a), [1.0; 4]);
+    }
+}
+
+#[test]
+fn bind_group_of_a_kernel_with_other_bindings_is_an_error() {
+    let softmax = wisp_shaders::kernel("softmax.baseline").unwrap();
+    for device in devices() {
+        let addition = Addition::new(&device);
+        let buffers = [&addition.params, &addition.a, &addition.sum];
+        let group = device.bind(softmax, &buffers.map(|buffer| buffer.whole()));
+        let pipeline = device.pipeline(add()).unwrap();
+        let error = Dispatch::new(&device, &pipeline, &group.unwrap(), [1; 3]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "elementwise.baseline cannot use memory that is bound for softmax.baseline: their \
+             bindings differ"
+        );
+    }
+}
+
+#[test]
+fn too_many_workgroups_are_an_error() {
+    let Some(gpu) = vulkan() else { return };
+    let limit = gpu.info().capabilities.max_workgroups;
+    let addition = Addition::new(&gpu);
+    let buffers = [&addition.params, &addition.a, &addition.b, &addition.sum];
+    let group = gpu
+        .bind(add(), &buffers.map(|buffer| buffer.whole()))
+        .unwrap();
+    let pipeline = gpu.pipeline(add()).unwrap();
+    let error = Dispatch::new(&gpu, &pipeline, &group, [1, limit + 1, 1]).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "elementwise.baseline: {:?} workgroups, but {} runs at most {limit} in each dimension",
+            [1, limit + 1, 1],
+            gpu.info().name
+        )
+    );
+    assert!(Dispatch::new(&gpu, &pipeline, &group, [1, 1, limit]).is_ok());
+}
