@@ -102,7 +102,7 @@ impl Error {
                 Error::OutOfMemory(error)
             }
             PipelineError::Session(SessionError::Device(device)) => match device {
-                DeviceError::OutOfMemory { .. } | DeviceError::TooLarge { .. } => {
+                DeviceError::OutOfMemory { .. } | DeviceError::BufferTooLarge { .. } => {
                     Error::OutOfMemory(error)
                 }
                 DeviceError::Lost { device, message } => Error::DeviceLost {

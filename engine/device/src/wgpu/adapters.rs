@@ -1,6 +1,6 @@
 //! The adapters of this machine, and what they can do.
 
-use wisp_types::{Api, Capabilities, DeviceInfo};
+use wisp_types::{Api, BoxFuture, Capabilities, DeviceInfo};
 
 use crate::{DeviceSpec, FeatureLevel};
 
@@ -85,18 +85,20 @@ pub(super) async fn adapters(api: Api) -> Vec<wgpu::Adapter> {
 }
 
 /// Returns the adapters of all interfaces, the preferred interface first.
-pub(crate) async fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
-    let mut devices = Vec::new();
-    for api in APIS {
-        let found = adapters(api).await;
-        devices.extend(found.iter().enumerate().map(|(index, adapter)| {
-            (
-                DeviceSpec::Adapter { api, index },
-                info(adapter, FeatureLevel::Full),
-            )
-        }));
-    }
-    devices
+pub(crate) fn list() -> BoxFuture<'static, Vec<(DeviceSpec, DeviceInfo)>> {
+    Box::pin(async {
+        let mut devices = Vec::new();
+        for api in APIS {
+            let found = adapters(api).await;
+            devices.extend(found.iter().enumerate().map(|(index, adapter)| {
+                (
+                    DeviceSpec::Adapter { api, index },
+                    info(adapter, FeatureLevel::Full),
+                )
+            }));
+        }
+        devices
+    })
 }
 
 /// Returns the limits and features that are requested of an adapter.

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, atomic::AtomicU64};
 
-use wisp_types::Api;
+use wisp_types::{Api, BoxFuture};
 
 use super::{
     WgpuDevice,
@@ -21,7 +21,16 @@ pub(crate) const REMEDY: &str = if cfg!(target_os = "linux") {
 };
 
 /// Opens the best real GPU of this machine; `None` if there is none.
-pub(crate) async fn open_best(level: FeatureLevel) -> Result<Option<Device>, DeviceError> {
+///
+/// The future is boxed here, as is [`open`]'s, so that callers' futures are `Send` without the compiler
+/// looking through all of wgpu's types, which is beyond its default limit of recursion.
+pub(crate) fn open_best(
+    level: FeatureLevel,
+) -> BoxFuture<'static, Result<Option<Device>, DeviceError>> {
+    Box::pin(best(level))
+}
+
+async fn best(level: FeatureLevel) -> Result<Option<Device>, DeviceError> {
     for api in APIS {
         for adapter in adapters(api).await {
             if adapter.get_info().device_type != wgpu::DeviceType::Cpu {
@@ -33,15 +42,17 @@ pub(crate) async fn open_best(level: FeatureLevel) -> Result<Option<Device>, Dev
 }
 
 /// Opens one adapter of an interface; `None` if it has fewer.
-pub(crate) async fn open(
+pub(crate) fn open(
     api: Api,
     index: usize,
     level: FeatureLevel,
-) -> Result<Option<Device>, DeviceError> {
-    match adapters(api).await.into_iter().nth(index) {
-        Some(adapter) => open_adapter(adapter, level).await.map(Some),
-        None => Ok(None),
-    }
+) -> BoxFuture<'static, Result<Option<Device>, DeviceError>> {
+    Box::pin(async move {
+        match adapters(api).await.into_iter().nth(index) {
+            Some(adapter) => open_adapter(adapter, level).await.map(Some),
+            None => Ok(None),
+        }
+    })
 }
 
 async fn open_adapter(adapter: wgpu::Adapter, level: FeatureLevel) -> Result<Device, DeviceError> {
