@@ -1,7 +1,17 @@
 // Activations of feed-forward layers, safe for any finite input.
 
-// By its power series near 0, elsewhere by the Chebyshev fit of erfc in Press et al., Numerical
-// Recipes, 6.2: a relative error of 1.2e-7.
+/// A [`GatedParams::activation`] and [`MapParams::kind`]: SiLU, `x * sigmoid(x)`.
+const ACTIVATION_SILU: u32 = 0u;
+/// A [`GatedParams::activation`] and [`MapParams::kind`]: GELU by the error function,
+/// `x * (1 + erf(x / sqrt(2))) / 2`.
+const ACTIVATION_GELU: u32 = 1u;
+/// A [`GatedParams::activation`] and [`MapParams::kind`]: the tanh approximation of GELU.
+const ACTIVATION_GELU_TANH: u32 = 2u;
+/// A [`GatedParams::activation`] and [`MapParams::kind`]: ReLU, `max(x, 0)`.
+const ACTIVATION_RELU: u32 = 3u;
+
+// The error function: by its power series near 0, elsewhere by the Chebyshev fit of erfc in Press et
+// al., Numerical Recipes, 6.2. The relative error is 1.2e-7.
 fn erf(x: f32) -> f32 {
     let a = abs(x);
     if a < 0.5 {
@@ -17,16 +27,16 @@ fn erf(x: f32) -> f32 {
     return select(1.0 - tail, tail - 1.0, x < 0.0);
 }
 
-// 0: SiLU, 1: GELU (erf), 2: GELU (tanh), 3: ReLU.
+// The activation with the number `kind`.
 fn activate(x: f32, kind: u32) -> f32 {
-    if kind == 0u {
-        // exp overflows past 88.
+    if kind == ACTIVATION_SILU {
+        // exp overflows above 88.
         return x / (1.0 + exp(min(-x, 87.0)));
     }
-    if kind == 1u {
+    if kind == ACTIVATION_GELU {
         return 0.5 * x * (1.0 + erf(x * 0.70710678118));
     }
-    if kind == 3u {
+    if kind == ACTIVATION_RELU {
         return max(x, 0.0);
     }
     let u = 0.79788456080 * x * (1.0 + 0.044715 * x * x);

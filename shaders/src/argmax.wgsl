@@ -1,12 +1,8 @@
-// The index of each row's greatest element, the lowest of equals; NaN counts as the least. A
-// workgroup does one row.
-import package::order::{ordered_key, workgroup_best, Best};
+// The index of each row's greatest element, the lowest one among equals; NaN counts as the lowest
+// value. A workgroup computes one row.
+import package::order::{ordered_key, workgroup_best, Candidate};
+import package::row_params::RowsParams;
 import constants::WG;
-
-struct RowsParams {
-    rows: u32,
-    cols: u32,
-}
 
 @group(0) @binding(0) var<uniform> p: RowsParams;
 @group(0) @binding(1) var<storage, read> x: array<f32>; // [rows, cols]
@@ -24,11 +20,11 @@ fn main(
     if row >= p.rows {
         return;
     }
-    var best = Best(0u, min(lid, p.cols - 1u));
+    var best = Candidate(0u, min(lid, p.cols - 1u));
     for (var c = lid; c < p.cols; c += WG) {
         let key = ordered_key(x[row * p.cols + c]);
         if key > best.key {
-            best = Best(key, c);
+            best = Candidate(key, c);
         }
     }
     best = workgroup_best(best, lid);

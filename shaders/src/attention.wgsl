@@ -1,18 +1,18 @@
 // Attention of ragged queries over a paged cache, with an online softmax (FlashAttention, Dao et al.
-// 2022): causal, or with `both_ways` also of what follows. A workgroup does one head of one token, WG
-// positions at a time: first each invocation scores one position, then they share out the head's
-// vec4s and, where these are fewer than WG, the positions.
-import package::attention_io::{p, index, load_query, row_of, scored, seen, store_out, LOWEST};
-import package::cache::{head_at, value};
-import package::query::{query, MAX_QUADS};
-import package::reduce::{workgroup_sum, workgroup_max};
+// 2022): causal or, with `bidirectional`, over later positions as well. A workgroup computes one head of
+// one token, WG positions at a time: first each invocation scores one position, then the invocations
+// split the vec4s of the values and, where these are fewer than WG, the positions among them.
+import package::attention_io::{p, index, cache_pages, capped_score, load_query, store_out, visible_kv_row, visible_range, LOWEST};
+import package::cache::{head_offset, value_vec4};
+import package::query::{query, MAX_VEC4S};
+import package::workgroup_reduce::{workgroup_sum, workgroup_max};
 import constants::WG;
 
 const TILE = vec2<u32>(1u, 1u);
 
 var<workgroup> weights: array<f32, WG>;
-var<workgroup> places: array<u32, WG>;
-var<workgroup> sums: array<vec4<f32>, WG>;
+var<workgroup> head_offsets: array<u32, WG>;
+var<workgroup> lane_sums: array<vec4<f32>, WG>;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
@@ -21,53 +21,54 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     if head >= p.heads || t >= p.tokens {
         return;
     }
-    let quads = min((p.head_dim + 3u) / 4u, MAX_QUADS);
+    let vec4s = min((p.head_dim + 3u) / 4u, MAX_VEC4S);
     let base = (t * p.heads + head) * p.head_dim;
     let kv_head = head / (p.heads / p.kv_heads);
-    for (var i = lid; i < quads; i += WG) {
+    for (var i = lid; i < vec4s; i += WG) {
         query[i] = load_query(base, i);
     }
-    let at = index[t];
-    let range = seen(at);
-    // Invocation `lid` owns vec4 `lid % quads` and every `lanes`th position of a step.
-    let lanes = WG / quads;
-    let quad = lid % quads;
-    let lane = lid / quads;
-    var greatest = LOWEST;
+    let token = index[t];
+    let pages = cache_pages(vec4s);
+    let visible = visible_range(token, pages);
+    // Invocation `lid` sums vec4 `lid % vec4s` of every `lanes`th position of a step.
+    let lanes = WG / vec4s;
+    let own_vec4 = lid % vec4s;
+    let lane = lid / vec4s;
+    var row_max = LOWEST;
     var total = 0.0;
     var acc = vec4(0.0);
     workgroupBarrier();
-    for (var first = range.x; first < range.y; first += WG) {
+    for (var first = visible.x; first < visible.y; first += WG) {
         let position = first + lid;
-        var own = LOWEST;
-        if position < range.y {
-            let place = head_at(row_of(at.x, position, kv_head), quads);
-            places[lid] = place;
-            own = scored(place, quads);
+        var masked_score = LOWEST;
+        if position < visible.y {
+            let key = head_offset(visible_kv_row(token.x, position, kv_head, pages), vec4s);
+            head_offsets[lid] = key;
+            masked_score = capped_score(key, vec4s);
         }
-        let before = greatest;
-        greatest = max(greatest, workgroup_max(own, lid));
-        let weight = select(0.0, exp(own - greatest), position < range.y);
+        let old_max = row_max;
+        row_max = max(row_max, workgroup_max(masked_score, lid));
+        let weight = select(0.0, exp(masked_score - row_max), position < visible.y);
         weights[lid] = weight;
-        // The sum's barriers also order `places` and `weights` before their readers.
-        let fade = exp(before - greatest);
-        total = total * fade + workgroup_sum(weight, lid);
-        acc *= fade;
-        let count = min(WG, range.y - first);
+        // The barriers of the sum also order `head_offsets` and `weights` before their readers.
+        let rescale = exp(old_max - row_max);
+        total = total * rescale + workgroup_sum(weight, lid);
+        acc *= rescale;
+        let count = min(WG, visible.y - first);
         if lane < lanes {
             for (var j = lane; j < count; j += lanes) {
-                acc += weights[j] * value(places[j], quads, quad);
+                acc += weights[j] * value_vec4(head_offsets[j], vec4s, own_vec4);
             }
         }
-        // The next step overwrites `places` and `weights`.
+        // The next step overwrites `head_offsets` and `weights`.
         workgroupBarrier();
     }
-    sums[lid] = acc;
+    lane_sums[lid] = acc;
     workgroupBarrier();
-    if lid < quads {
+    if lid < vec4s {
         for (var i = 1u; i < lanes; i++) {
-            acc += sums[lid + i * quads];
+            acc += lane_sums[lid + i * vec4s];
         }
-        store_out(base, lid, acc / total);
+        store_out(base, lid, acc, total);
     }
 }

@@ -1,71 +1,104 @@
-// What every `attention` kernel is given: its bindings, its query, the positions that a token sees, and
-// how it scores them.
-import package::cache::score;
-import package::paged::cache_row;
+// What all `attention` kernels share: bindings, loading the query, storing the result, the positions
+// that a token attends to, and scores.
+import package::cache::{cached_heads, query_dot_key};
+import package::paged::{has_table_entry, kv_row, page_count, sequence_capacity};
 
+/// `attention`: causal attention of ragged queries over a paged KV cache, with grouped heads and an
+/// online softmax (FlashAttention, Dao et al. 2022). A token at position `p` attends to the positions
+/// `max(0, p + 1 - window)..=p` of its sequence. Grid: `[heads, tokens]`.
+///
+/// `full_attention`: a token also attends to later positions: `max(0, p + 1 - window)..min(length, p +
+/// window)`, with the sequence's length in `lengths`. Grid: `[heads, tokens]`.
+///
+/// Both write zeros for a token whose sequence or position is outside the page table, and read the
+/// cache's last page where the table names a page outside the cache. A length is clamped to what the
+/// table has room for. The host's twin refuses all of these.
 struct AttentionParams {
+    /// Tokens in the batch.
     tokens: u32,
+    /// Query heads, a multiple of `kv_heads`.
     heads: u32,
+    /// KV heads.
     kv_heads: u32,
+    /// Elements in a head, at most [`MAX_HEAD_DIM`].
     head_dim: u32,
+    /// Positions in a page.
     page_size: u32,
+    /// Entries of a sequence in the page table.
     max_pages: u32,
+    /// Positions that a token attends to on each side, its own included; 0 for no limit.
     window: u32,
+    /// Factor on the scores, usually `1 / sqrt(head_dim)`.
     scale: f32,
+    /// Scores become `softcap * tanh(score / softcap)`; 0 for no cap.
     softcap: f32,
 }
 
 @group(0) @binding(0) var<uniform> p: AttentionParams;
 @group(0) @binding(1) var<storage, read> q: array<f32>; // [tokens, heads, head_dim]
-// 2 and 3: the cache.
-@group(0) @binding(4) var<storage, read> index: array<vec2<u32>>; // [tokens] (sequence, position)
+// Bindings 2 and 3 are the cache.
+@group(0) @binding(4) var<storage, read> index: array<vec2<u32>>; // [tokens], of (sequence, position)
 @group(0) @binding(5) var<storage, read> page_table: array<u32>; // [batch, max_pages]
 @group(0) @binding(6) var<storage, read_write> out: array<f32>; // [tokens, heads, head_dim]
-@if(both_ways) @group(0) @binding(7) var<storage, read> lengths: array<u32>; // [batch]
+@if(bidirectional) @group(0) @binding(7) var<storage, read> lengths: array<u32>; // [batch]
 
-// Below every score that matters; finite, so that differences are.
+// Below every real score, and finite, so that differences are finite.
 const LOWEST: f32 = -3.0e38;
 
-fn load_query(base: u32, quad: u32) -> vec4<f32> {
-    var four = vec4(0.0);
+// Vec4 `i` of the query at `base`, scaled; zeros past the head's end.
+fn load_query(base: u32, i: u32) -> vec4<f32> {
+    var v = vec4(0.0);
     for (var j = 0u; j < 4u; j++) {
-        if 4u * quad + j < p.head_dim {
-            four[j] = q[base + 4u * quad + j];
+        if 4u * i + j < p.head_dim {
+            v[j] = q[base + 4u * i + j];
         }
     }
-    return four * p.scale;
+    return v * p.scale;
 }
 
-fn store_out(base: u32, quad: u32, four: vec4<f32>) {
+// Stores vec4 `i` of the result at `base`: the weighted values over the total weight, or zeros where no
+// position was visible.
+fn store_out(base: u32, i: u32, weighted: vec4<f32>, total: f32) {
+    let v = weighted / select(total, 1.0, total == 0.0);
     for (var j = 0u; j < 4u; j++) {
-        if 4u * quad + j < p.head_dim {
-            out[base + 4u * quad + j] = four[j];
+        if 4u * i + j < p.head_dim {
+            out[base + 4u * i + j] = v[j];
         }
     }
 }
 
-// The first position that a token sees, and the one after the last.
-fn seen(at: vec2<u32>) -> vec2<u32> {
-    let own_end = at.y + 1u;
-    let start = select(0u, own_end - min(p.window, own_end), p.window != 0u);
-    @if(!both_ways) let end = own_end;
-    @if(both_ways) let length = max(lengths[at.x], own_end);
-    @if(both_ways) let end = select(length, at.y + min(p.window, length - at.y), p.window != 0u);
+// Whole pages in the cache.
+fn cache_pages(vec4s: u32) -> u32 {
+    return page_count(cached_heads(vec4s), p.page_size, p.kv_heads);
+}
+
+// The first position that a token (sequence, position) attends to, and the one after the last, within
+// its row of the page table. Nothing is visible to a token outside the table or in an empty cache.
+fn visible_range(token: vec2<u32>, pages: u32) -> vec2<u32> {
+    if pages == 0u || !has_table_entry(token, arrayLength(&page_table), p.page_size, p.max_pages) {
+        return vec2(0u);
+    }
+    let causal_end = token.y + 1u;
+    let start = select(0u, causal_end - min(p.window, causal_end), p.window != 0u);
+    @if(!bidirectional) let end = causal_end;
+    @if(bidirectional) let stored_length = lengths[min(token.x, arrayLength(&lengths) - 1u)];
+    @if(bidirectional) let length = clamp(stored_length, causal_end, sequence_capacity(p.page_size, p.max_pages));
+    @if(bidirectional) let end = select(length, token.y + min(p.window, length - token.y), p.window != 0u);
     return vec2(start, end);
 }
 
-// The number of a head of the cache at a position.
-fn row_of(sequence: u32, position: u32, kv_head: u32) -> u32 {
-    let page = page_table[sequence * p.max_pages + position / p.page_size];
-    return cache_row(page, position, p.page_size, p.kv_heads) + kv_head;
+// The number of a head in the cache at a visible position. An invalid page is clamped to the last one.
+fn visible_kv_row(sequence: u32, position: u32, kv_head: u32, pages: u32) -> u32 {
+    let page = min(page_table[sequence * p.max_pages + position / p.page_size], pages - 1u);
+    return kv_row(page, position, p.page_size, p.kv_heads) + kv_head;
 }
 
-// What the query gives the key at `place`.
-fn scored(place: u32, quads: u32) -> f32 {
-    let plain = score(place, quads);
+// The score of the query with the key at offset `head`, after the soft cap.
+fn capped_score(head: u32, vec4s: u32) -> f32 {
+    let score = query_dot_key(head, vec4s);
     if p.softcap == 0.0 {
-        return plain;
+        return score;
     }
-    // tanh's argument is bounded: some devices overflow inside it.
-    return p.softcap * tanh(clamp(plain / p.softcap, -20.0, 20.0));
+    // The argument is bounded, because some devices overflow inside tanh.
+    return p.softcap * tanh(clamp(score / p.softcap, -20.0, 20.0));
 }

@@ -1,13 +1,13 @@
-// What `attention` computes, by one invocation for each head of a token, one position after the other. No
-// workgroup memory and no barriers, which are what costs on a software adapter.
-import package::attention_io::{p, index, load_query, row_of, scored, seen, store_out, LOWEST};
-import package::cache::{head_at, value};
-import package::query::{query, MAX_QUADS};
+// The same attention, one invocation for each head of a token, one position after the other. It uses no
+// workgroup memory and no barriers, which are what costs time on a software adapter.
+import package::attention_io::{p, index, cache_pages, capped_score, load_query, store_out, visible_kv_row, visible_range, LOWEST};
+import package::cache::{head_offset, value_vec4};
+import package::query::{query, MAX_VEC4S};
 import constants::WG;
 
 const TILE = vec2<u32>(WG, 1u);
 
-var<private> acc: array<vec4<f32>, MAX_QUADS>;
+var<private> acc: array<vec4<f32>, MAX_VEC4S>;
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
@@ -16,43 +16,44 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     if head >= p.heads || t >= p.tokens {
         return;
     }
-    let quads = min((p.head_dim + 3u) / 4u, MAX_QUADS);
+    let vec4s = min((p.head_dim + 3u) / 4u, MAX_VEC4S);
     let base = (t * p.heads + head) * p.head_dim;
     let kv_head = head / (p.heads / p.kv_heads);
-    for (var i = 0u; i < quads; i++) {
+    for (var i = 0u; i < vec4s; i++) {
         query[i] = load_query(base, i);
         acc[i] = vec4(0.0);
     }
-    let at = index[t];
-    let range = seen(at);
-    var greatest = LOWEST;
+    let token = index[t];
+    let pages = cache_pages(vec4s);
+    let visible = visible_range(token, pages);
+    var row_max = LOWEST;
     var total = 0.0;
     let page_size = max(p.page_size, 1u);
-    var position = range.x;
-    while position < range.y {
-        // Heads of one page follow one another.
-        var row = row_of(at.x, position, kv_head);
-        let end = min(range.y, position + page_size - position % page_size);
-        for (; position < end; position++) {
-            let place = head_at(row, quads);
-            let own = scored(place, quads);
-            if own > greatest {
-                let fade = exp(greatest - own);
-                greatest = own;
-                total *= fade;
-                for (var i = 0u; i < quads; i++) {
-                    acc[i] *= fade;
+    var position = visible.x;
+    while position < visible.y {
+        // Within a page, the heads of consecutive positions are `kv_heads` apart.
+        var row = visible_kv_row(token.x, position, kv_head, pages);
+        let page_end = min(visible.y, position + page_size - position % page_size);
+        for (; position < page_end; position++) {
+            let kv = head_offset(row, vec4s);
+            let score = capped_score(kv, vec4s);
+            if score > row_max {
+                let rescale = exp(row_max - score);
+                row_max = score;
+                total *= rescale;
+                for (var i = 0u; i < vec4s; i++) {
+                    acc[i] *= rescale;
                 }
             }
-            let weight = exp(own - greatest);
+            let weight = exp(score - row_max);
             total += weight;
-            for (var i = 0u; i < quads; i++) {
-                acc[i] += weight * value(place, quads, i);
+            for (var i = 0u; i < vec4s; i++) {
+                acc[i] += weight * value_vec4(kv, vec4s, i);
             }
             row += p.kv_heads;
         }
     }
-    for (var i = 0u; i < quads; i++) {
-        store_out(base, i, acc[i] / total);
+    for (var i = 0u; i < vec4s; i++) {
+        store_out(base, i, acc[i], total);
     }
 }

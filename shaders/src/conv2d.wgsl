@@ -1,25 +1,44 @@
-// Convolution (cross-correlation) of images, with strides, zero padding, dilation and groups:
-// out[n, o, y, x] = bias[o] + sum over c, v, u of weight[o, c, v, u] * image[n, group * channels + c,
-// y * stride_y + v * dilation_y - pad_y, x * stride_x + u * dilation_x - pad_x].
+// Two-dimensional convolution. An invocation computes one element.
 import constants::WG;
 
+/// `conv2d`: cross-correlation of images with filters, with strides, zero padding, dilation and groups:
+/// `out[n, o, y, x] = bias[o] + sum over c, v, u of weight[o, c, v, u] * image[n, g * channels + c,
+/// y * stride_y + v * dilation_y - pad_y, x * stride_x + u * dilation_x - pad_x]`, where `channels` is
+/// `in_channels / groups` and `g` the group of output channel `o`. Grid: `[len]`.
 struct Conv2dParams {
+    /// Elements of the result.
     len: u32,
+    /// Channels of an image, a multiple of `groups`.
     in_channels: u32,
+    /// Rows of an image.
     in_height: u32,
+    /// Columns of an image.
     in_width: u32,
+    /// Channels of the result, a multiple of `groups`.
     out_channels: u32,
+    /// Rows of the result.
     out_height: u32,
+    /// Columns of the result.
     out_width: u32,
+    /// Rows of a filter.
     kernel_height: u32,
+    /// Columns of a filter.
     kernel_width: u32,
+    /// Image rows from one row of the result to the next.
     stride_y: u32,
+    /// Image columns from one column of the result to the next.
     stride_x: u32,
+    /// Rows of zeros above and below the image.
     pad_y: u32,
+    /// Columns of zeros left and right of the image.
     pad_x: u32,
+    /// Image rows from one row of the filter to the next.
     dilation_y: u32,
+    /// Image columns from one column of the filter to the next.
     dilation_x: u32,
+    /// Groups of channels that are convolved independently.
     groups: u32,
+    /// 1 to add `bias`, else 0, and then `bias` may be any buffer.
     has_bias: u32,
 }
 
@@ -46,13 +65,13 @@ fn main(
     let o = i / (p.out_width * p.out_height) % p.out_channels;
     let n = i / (p.out_width * p.out_height * p.out_channels);
     let channels = p.in_channels / p.groups;
-    let first = o / (p.out_channels / p.groups) * channels;
+    let first_channel = o / (p.out_channels / p.groups) * channels;
     var sum = 0.0;
     for (var c = 0u; c < channels; c++) {
-        let plane = (n * p.in_channels + first + c) * p.in_height;
-        let filter_base = (o * channels + c) * p.kernel_height;
+        let first_image_row = (n * p.in_channels + first_channel + c) * p.in_height;
+        let first_filter_row = (o * channels + c) * p.kernel_height;
         for (var v = 0u; v < p.kernel_height; v++) {
-            // Below the padding it wraps around and is as far outside.
+            // A row above the image wraps around to a number past its last row.
             let row = y * p.stride_y + v * p.dilation_y - p.pad_y;
             if row >= p.in_height {
                 continue;
@@ -60,7 +79,8 @@ fn main(
             for (var u = 0u; u < p.kernel_width; u++) {
                 let col = x * p.stride_x + u * p.dilation_x - p.pad_x;
                 if col < p.in_width {
-                    sum += weight[(filter_base + v) * p.kernel_width + u] * image[(plane + row) * p.in_width + col];
+                    sum += weight[(first_filter_row + v) * p.kernel_width + u]
+                        * image[(first_image_row + row) * p.in_width + col];
                 }
             }
         }

@@ -1,20 +1,28 @@
-// out[out_offset + at . out_strides] = x[x_offset + at . x_strides] for every place `at` of dims:
-// transposes, slices, and parts of what is put together.
+// Strided copies: transposes, slices, and the parts of a concatenation.
 import constants::WG;
 
+/// `copy`: `out[out_offset + c . out_strides] = x[x_offset + c . x_strides]` for every coordinate `c`
+/// within `dims`. Grid: `[len]`.
 struct CopyParams {
+    /// Elements to copy: the product of `dims`.
     len: u32,
+    /// Number of dimensions, at most 8.
     rank: u32,
+    /// Index of the first element in `x`.
     x_offset: u32,
+    /// Index of the first element in `out`.
     out_offset: u32,
+    /// Sizes of the dimensions, outermost first.
     dims: array<vec4<u32>, 2>,
+    /// Strides of `x` in elements.
     x_strides: array<vec4<u32>, 2>,
+    /// Strides of `out` in elements.
     out_strides: array<vec4<u32>, 2>,
 }
 
 @group(0) @binding(0) var<uniform> p: CopyParams;
-@group(0) @binding(1) var<storage, read> x: array<u32>;
-@group(0) @binding(2) var<storage, read_write> out: array<u32>;
+@group(0) @binding(1) var<storage, read> x: array<u32>; // dims, by x_strides; 4-byte elements
+@group(0) @binding(2) var<storage, read_write> out: array<u32>; // dims, by out_strides; 4-byte elements
 
 const TILE = vec2<u32>(WG, 1u);
 
@@ -29,16 +37,16 @@ fn main(
         return;
     }
     var rest = i;
-    var source = p.x_offset;
-    var place = p.out_offset;
+    var x_index = p.x_offset;
+    var out_index = p.out_offset;
     for (var d = p.rank; d > 0u; d--) {
-        let quad = (d - 1u) / 4u;
+        let word = (d - 1u) / 4u;
         let lane = (d - 1u) % 4u;
-        let size = p.dims[quad][lane];
-        let at = rest % size;
+        let size = p.dims[word][lane];
+        let coordinate = rest % size;
         rest /= size;
-        source += at * p.x_strides[quad][lane];
-        place += at * p.out_strides[quad][lane];
+        x_index += coordinate * p.x_strides[word][lane];
+        out_index += coordinate * p.out_strides[word][lane];
     }
-    out[place] = x[source];
+    out[out_index] = x[x_index];
 }

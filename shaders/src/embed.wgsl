@@ -1,15 +1,31 @@
-// Embedding gather: out[t, :] = scale * table[ids[t], :]. An invocation does one block of a row.
-import package::encoding::{load_scales, load_block, SUPER};
+// Embedding lookup. An invocation decodes one block of a row.
+import package::encoding::{load_scales, load_block, BLOCKS_PER_SCALES};
 import constants::WG;
 
+/// `embed.<encoding>`: `out[t, :] = scale * table[ids[t, id_offset] - row_offset, :]`.
+/// Grid: `[blocks, tokens]`.
+///
+/// `table` is a chunk of the whole table: rows `row_offset..row_offset + rows`. Tokens whose ids are in
+/// other chunks are left to these. An id past the whole table selects its last row; the host's twin
+/// refuses it.
 struct EmbedParams {
+    /// Tokens in the batch.
     tokens: u32,
+    /// Rows of this chunk of the table.
     rows: u32,
+    /// First row of this chunk.
     row_offset: u32,
+    /// Rows of the whole table.
+    table_rows: u32,
+    /// Weights in a row.
     cols: u32,
+    /// Blocks of 32 weights in a row.
     blocks: u32,
+    /// Factor on every weight.
     scale: f32,
+    /// Numbers that `ids` has for each token.
     id_stride: u32,
+    /// Which of these numbers is the token's id.
     id_offset: u32,
 }
 
@@ -30,13 +46,15 @@ fn main(
     if b >= p.blocks || t >= p.tokens {
         return;
     }
-    // An id below the chunk wraps to a number past its end.
-    let row = ids[t * p.id_stride + p.id_offset] - p.row_offset;
+    // Invalid id: clamped to the table's last row.
+    let id = min(ids[t * p.id_stride + p.id_offset], p.table_rows - 1u);
+    // The id of an earlier chunk wraps around to a number past this chunk's end.
+    let row = id - p.row_offset;
     if row >= p.rows {
         return;
     }
     let block = row * p.blocks + b;
-    var w = load_block(block, b % SUPER, load_scales(block / SUPER));
+    var w = load_block(block, b % BLOCKS_PER_SCALES, load_scales(block / BLOCKS_PER_SCALES));
     for (var g = 0u; g < 8u; g++) {
         let v = w[g] * p.scale;
         let c = 32u * b + 4u * g;

@@ -1,14 +1,23 @@
-// out[t, i] = act(gate[t, i]) * up[t, i] (Shazeer 2020).
+// The gated product of a feed-forward layer.
 import package::activation::activate;
 import constants::WG;
 
+/// `gated`: `out[t, i] = activation(gate[t, i]) * up[t, i]` (Shazeer 2020, "GLU Variants Improve
+/// Transformer"). `gate` and `up` may be parts of one stacked tensor. Grid: `[tokens * cols]`.
 struct GatedParams {
+    /// Tokens in the batch.
     tokens: u32,
+    /// Elements in a row of the result.
     cols: u32,
+    /// Elements from one row of `gate` to the next.
     gate_stride: u32,
+    /// Index of the first gate element within a row.
     gate_offset: u32,
+    /// Elements from one row of `up` to the next.
     up_stride: u32,
+    /// Index of the first `up` element within a row.
     up_offset: u32,
+    /// One of the constants `ACTIVATION_…`.
     activation: u32,
 }
 

@@ -1,26 +1,42 @@
-// Writes new keys and values into the paged cache. An invocation writes one unit of both.
-import package::cache::{UNIT, head_at, store_key, store_value};
-import package::paged::cache_row;
+// Writes new keys and values into the paged cache. An invocation writes one unit of a key and of a value.
+import package::cache::{UNIT, cached_heads, head_offset, store_key, store_value};
+import package::paged::{has_table_entry, kv_row, page_count};
 import constants::WG;
 
+/// `kv_write`: `k_cache[page, slot, h, :] = k[t, h, :]`, and the same for `v`. The page table gives the
+/// page of the token's position; the slot is the position within the page. Elements that pad a head to
+/// whole vec4s become zero. Grid: `[kv_heads * head_units, tokens]`, with the units of
+/// [`CacheFormat::head_units`](crate::CacheFormat::head_units).
+///
+/// A token writes nothing if its sequence or position is outside the page table or the page is outside
+/// the cache; the host's twin refuses it.
 struct KvWriteParams {
+    /// Tokens in the batch.
     tokens: u32,
+    /// KV heads.
     kv_heads: u32,
+    /// Elements in a head.
     head_dim: u32,
+    /// Elements from one token of `k` to the next.
     k_stride: u32,
+    /// Index of the first key head within a token of `k`.
     k_offset: u32,
+    /// Elements from one token of `v` to the next.
     v_stride: u32,
+    /// Index of the first value head within a token of `v`.
     v_offset: u32,
+    /// Positions in a page.
     page_size: u32,
+    /// Entries of a sequence in the page table.
     max_pages: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: KvWriteParams;
 @group(0) @binding(1) var<storage, read> k: array<f32>; // [tokens, k_stride]
 @group(0) @binding(2) var<storage, read> v: array<f32>; // [tokens, v_stride]
-@group(0) @binding(3) var<storage, read> index: array<vec2<u32>>; // [tokens] (sequence, position)
+@group(0) @binding(3) var<storage, read> index: array<vec2<u32>>; // [tokens], of (sequence, position)
 @group(0) @binding(4) var<storage, read> page_table: array<u32>; // [batch, max_pages]
-// 5 and 6: the cache.
+// Bindings 5 and 6 are the cache.
 
 const TILE = vec2<u32>(WG, 1u);
 
@@ -30,8 +46,8 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let quads = (p.head_dim + 3u) / 4u;
-    let units = (quads + UNIT - 1u) / UNIT;
+    let vec4s = (p.head_dim + 3u) / 4u;
+    let units = (vec4s + UNIT - 1u) / UNIT;
     let i = (wid.x + wid.z * groups.x) * WG + lid;
     let t = wid.y;
     if i >= p.kv_heads * units || t >= p.tokens {
@@ -39,20 +55,28 @@ fn main(
     }
     let head = i / units;
     let unit = i % units;
-    let at = index[t];
-    let page = page_table[at.x * p.max_pages + at.y / p.page_size];
-    let place = head_at(cache_row(page, at.y, p.page_size, p.kv_heads) + head, quads);
-    let from_k = t * p.k_stride + p.k_offset + head * p.head_dim;
-    let from_v = t * p.v_stride + p.v_offset + head * p.head_dim;
+    let token = index[t];
+    // Invalid sequence or position: nothing is written.
+    if !has_table_entry(token, arrayLength(&page_table), p.page_size, p.max_pages) {
+        return;
+    }
+    let page = page_table[token.x * p.max_pages + token.y / p.page_size];
+    // Invalid page: nothing is written.
+    if page >= page_count(cached_heads(vec4s), p.page_size, p.kv_heads) {
+        return;
+    }
+    let destination = head_offset(kv_row(page, token.y, p.page_size, p.kv_heads) + head, vec4s);
+    let k_base = t * p.k_stride + p.k_offset + head * p.head_dim;
+    let v_base = t * p.v_stride + p.v_offset + head * p.head_dim;
     var keys: array<vec4<f32>, UNIT>;
     var values: array<vec4<f32>, UNIT>;
     for (var j = 0u; j < 4u * UNIT; j++) {
         let d = 4u * UNIT * unit + j;
         if d < p.head_dim {
-            keys[j / 4u][j % 4u] = k[from_k + d];
-            values[j / 4u][j % 4u] = v[from_v + d];
+            keys[j / 4u][j % 4u] = k[k_base + d];
+            values[j / 4u][j % 4u] = v[v_base + d];
         }
     }
-    store_key(place, quads, unit, keys);
-    store_value(place, quads, unit, values);
+    store_key(destination, vec4s, unit, keys);
+    store_value(destination, vec4s, unit, values);
 }

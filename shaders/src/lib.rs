@@ -1,119 +1,143 @@
 //! Wisp's WGSL kernels, as data.
 //!
-//! Each op is one `.wgsl` file beside this one, each weight encoding one in `encodings/`, each format
-//! of the KV cache one in `caches/`; the table in `variants.rs` says which combinations there are. The
-//! build script composes them with `wesl` (imports and `@if`), validates every one with naga, reads
-//! from naga what a device must know (bindings, workgroup size and memory), and asserts that the
-//! structs of [`params`] have naga's layout. A shader that fails any of this fails the build. What is
-//! embedded is plain WGSL.
+//! This crate holds the kernels and nothing that runs them: the WGSL of every variant of every op, what a
+//! device must know to run it, and the Rust twins of its parameter structs. It depends on no other crate of
+//! Wisp, so that the host crate (which implements the same ops in Rust), the compiler (which selects kernels)
+//! and the devices (which run them) agree on one source.
 //!
-//! Rejected: gluing sources from strings (unreadable, and checked only when they first run) and
-//! typing in bindings and sizes a second time.
+//! Each op is one `.wgsl` file in `src/`, each weight encoding one in `encodings/`, each format of the KV
+//! cache one in `caches/`; the table in `variants.rs` lists the combinations. The build script composes them
+//! with `wesl` (imports and `@if`), validates each with naga, and generates from naga's types what Rust needs:
+//! bindings, workgroup sizes, workgroup memory, and the structs of [`params`]. A shader that fails any of
+//! this fails the build. What is embedded is plain WGSL.
+//!
+//! Two alternatives were rejected: assembling sources from strings, which is hard to read and is checked
+//! only when a kernel first runs, and writing bindings, sizes and structs a second time in Rust.
 //!
 //! # Dispatching
 //!
-//! A kernel covers its op's grid (see [`params`]) in tiles: `ceil(grid / tile)` workgroups in x and y.
-//! Where x exceeds the device's limit it is folded: into y for ops with a grid of one dimension
-//! (`x + y * num_workgroups.x`), into z for the others ([`Kernel::folds_into_z`]). Kernels check bounds, so that a folded
-//! dispatch may be larger than its grid. They rely on nothing else: neither on zeroed workgroup
-//! memory nor on checked indices.
+//! A kernel covers its op's grid (see [`params`]) in tiles: `ceil(grid / tile)` workgroups in x and y. If x
+//! exceeds the device's limit, it continues in y for ops with a grid of one dimension (`x + y *
+//! num_workgroups.x`), and in z for the others ([`Kernel::folds_into_z`]). Kernels check their place in the
+//! grid, so a dispatch may be larger than the grid. They do not rely on zeroed workgroup memory.
 //!
-//! # Choosing
+//! # Memory safety
 //!
-//! [`candidates`] yields an op's kernels, best first: take the first whose [`Needs`] the device meets,
-//! whose [`DeviceClass`] is `Any` or the device's kind, whose `switches` are on, whose `max_rows_y` is not below the
-//! grid's second dimension, and whose `cols_multiple` divides the op's columns. The baseline fits every device.
+//! Parameters, bindings and dispatch sizes must fit each other; programs are checked for that. Data need
+//! not: whatever the numbers in buffers are, a kernel reads and writes only within its bindings, and its
+//! loops end. Kernels can therefore run without the device's bounds checks.
+//!
+//! # Selecting a kernel
+//!
+//! [`candidates`] yields an op's kernels. Skip every kernel
+//!
+//! 1. whose [`Needs`] the device does not meet;
+//! 2. whose [`device_class`](Kernel::device_class) is neither `Any` nor that of the device;
+//! 3. that has a [switch](Kernel::switches) which the session has not turned on;
+//! 4. whose [`cols_multiple`](Kernel::cols_multiple) does not divide the op's columns;
+//! 5. whose [`max_grid_y`](Kernel::max_grid_y) is below the second dimension of the grid.
+//!
+//! Take the first that remains. Within each class the best kernel stands first, those for the device's class
+//! before those for any. There always is one: an op's baseline needs nothing and fits every grid.
 //!
 //! ```
 //! use wisp_shaders::{Access, Needs, candidates};
 //!
-//! let softmax = candidates("softmax").next().expect("there is one");
+//! # fn main() -> Result<(), &'static str> {
+//! let softmax = candidates("softmax").next().ok_or("softmax is an op")?;
 //! assert_eq!(softmax.bindings, [Access::Uniform, Access::Read, Access::Write]);
 //! assert!(softmax.wgsl.contains("@compute"));
-//! let last = candidates("matmul.q4_k").last().expect("there is one");
-//! assert_eq!((last.needs, last.max_rows_y), (Needs::default(), u32::MAX));
+//!
+//! let baseline = candidates("matmul.q4_k").last().ok_or("matmul.q4_k is an op")?;
+//! assert_eq!((baseline.needs, baseline.max_grid_y), (Needs::default(), u32::MAX));
+//! # Ok(())
+//! # }
 //! ```
 
 mod cache_format;
+mod device_class;
 pub mod params;
-#[expect(dead_code, reason = "the table is for the build script")]
+#[cfg(test)]
+#[expect(dead_code, reason = "the build script reads the table itself")]
 mod variants;
 
 pub use cache_format::CacheFormat;
-pub use variants::DeviceClass;
+pub use device_class::DeviceClass;
 
 /// How a kernel uses a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// A uniform buffer: the parameters.
+    /// A uniform buffer, which holds the parameters.
     Uniform,
     /// A storage buffer that is only read.
     Read,
-    /// A storage buffer that is written, and perhaps read.
+    /// A storage buffer that is written and may be read.
     Write,
 }
 
-/// What a kernel needs beyond the baseline.
+/// What a kernel needs of a device beyond the baseline that every WebGPU implementation guarantees.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Subgroup operations.
+    /// Subgroup operations in compute shaders.
     pub subgroups: bool,
-    /// 16-bit floats in shaders.
+    /// The type `f16` in shaders.
     pub f16: bool,
-    /// The least size of a subgroup that it works with; 0 is any.
+    /// The smallest subgroup size that the kernel works with; 0 for any.
     pub min_subgroup_size: u32,
 }
 
-/// One variant of an op, ready to be compiled: the entry point is `main`, all bindings are in group 0.
+/// A kernel: one variant of an op. The entry point is `main`, all bindings are in group 0.
 #[derive(Debug)]
 pub struct Kernel {
-    /// Op and variant: `matmul.q4_k.rows8`.
+    /// Op and variant, unique among kernels: `matmul.q4_k.tiled`.
     pub name: &'static str,
-    /// The op, with its encoding if it has one: `matmul.q4_k`.
+    /// The op, with its encoding or cache format if it has one: `matmul.q4_k`.
     pub op: &'static str,
-    /// Plain WGSL.
+    /// The kernel's plain WGSL.
     pub wgsl: &'static str,
-    /// Invocations of a workgroup.
+    /// Invocations of a workgroup in x, y and z.
     pub workgroup_size: [u32; 3],
     /// Elements of the op's grid that one workgroup covers.
     pub tile: [u32; 2],
-    /// Every binding, by its number.
+    /// How the kernel uses each binding, in order of their numbers.
     pub bindings: &'static [Access],
-    /// What it needs beyond the baseline.
+    /// What the kernel needs of a device beyond the baseline.
     pub needs: Needs,
-    /// What a session must have switched on for the kernel to be chosen: `half_sums`, `plain_top_k`.
+    /// Switches that must be on in a session for the kernel to be selected: `f16_partials` (partial sums of
+    /// products in half precision), `plain_top_k` (top-k by repeated maxima).
     pub switches: &'static [&'static str],
-    /// What kind of adapter it was made for.
-    pub suits: DeviceClass,
-    /// The largest second dimension of the grid that it is meant for; `u32::MAX` is any.
-    pub max_rows_y: u32,
-    /// The op's `cols` must be a multiple of this.
+    /// The kind of adapter that the kernel is written for.
+    pub device_class: DeviceClass,
+    /// The largest second dimension of the grid that the kernel is written for; `u32::MAX` for any.
+    pub max_grid_y: u32,
+    /// The number that the op's columns must be a multiple of.
     pub cols_multiple: u32,
-    /// A long first dimension of its grid continues in the third dimension of the workgroups, not in the
-    /// second.
+    /// Whether a long first dimension of the grid continues in the third dimension of the workgroups
+    /// rather than in the second.
     pub folds_into_z: bool,
-    /// Bytes of workgroup memory.
+    /// Bytes of workgroup memory that a workgroup uses.
     pub workgroup_bytes: u32,
 }
 
 include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 
-/// Every kernel; those of an op are neighbours, the best first.
+/// Returns every kernel. Those of an op stand next to each other, within a device class the best first.
 pub fn kernels() -> &'static [Kernel] {
     KERNELS
 }
 
-/// A hash of every kernel's source: what was compiled for other kernels does not fit these.
+/// Returns a hash of every kernel's source and selection. A program that was compiled with another
+/// fingerprint does not fit these kernels.
 pub fn fingerprint() -> &'static [u8; 32] {
     &FINGERPRINT
 }
 
-/// The kernel of that name.
+/// Returns the kernel with a name such as `matmul.q4_k.tiled`.
 pub fn kernel(name: &str) -> Option<&'static Kernel> {
     KERNELS.iter().find(|kernel| kernel.name == name)
 }
 
-/// The kernels of an op, the best first.
+/// Returns the kernels of an op such as `matmul.q4_k`, within a device class the best first.
 pub fn candidates(op: &str) -> impl Iterator<Item = &'static Kernel> + use<'_> {
     KERNELS.iter().filter(move |kernel| kernel.op == op)
 }
@@ -133,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn every_format_of_the_cache_has_its_kernels() {
+    fn cache_formats_match_the_table_of_kernels() {
         assert_eq!(CacheFormat::ALL.map(CacheFormat::name), *variants::CACHES);
     }
 
     #[test]
-    fn every_op_runs_on_every_adapter() {
+    fn every_op_has_a_baseline_kernel() {
         let ops: HashSet<_> = kernels().iter().map(|kernel| kernel.op).collect();
-        // Two more measure a device.
+        // Two ops measure a device.
         assert_eq!(
             ops.len(),
             24 + 2 + 3 * variants::ENCODINGS.len() + 5 * variants::CACHES.len()
@@ -149,9 +173,9 @@ mod tests {
             let baseline = candidates(op).find(|kernel| {
                 kernel.needs == Needs::default()
                     && kernel.switches.is_empty()
-                    && kernel.suits == DeviceClass::Any
-                    && kernel.max_rows_y == u32::MAX
-                    // Rows of quantised weights are multiples of 32 wide.
+                    && kernel.device_class == DeviceClass::Any
+                    && kernel.max_grid_y == u32::MAX
+                    // Rows of quantised weights are always multiples of 32 wide.
                     && (kernel.cols_multiple == 1 || ["q", "fp4", "f8"].iter().any(|quantised| op.contains(quantised)))
             });
             assert!(baseline.is_some(), "{op}");
@@ -159,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn no_kernel_passes_the_limits_of_every_browser() {
+    fn kernels_keep_to_the_default_limits_of_webgpu() {
         for kernel in kernels() {
             let storage = kernel
                 .bindings

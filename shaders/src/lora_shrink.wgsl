@@ -1,25 +1,32 @@
-// out[t, r] = dot(a[adapter of t, r, :], x[t, :]): the first half of a low-rank adapter.
-//
-// A workgroup computes ROWS rows of one token; neighbouring invocations take neighbouring columns.
-// Tokens without an adapter read nothing; what is written for them is not read.
+// The first half of a low-rank adapter. A workgroup computes ROWS rows of one token; neighbouring
+// invocations take neighbouring columns.
 import constants::{WG, ROWS};
 
+/// `lora_shrink`: `out[t, :] = a[adapter, :, :] * x[t, :]`, the first half of a low-rank adapter (Hu et
+/// al. 2021, "LoRA"), where `adapter` is `adapters[sequence of t] - 1`. Grid: `[rows, tokens]`.
+///
+/// A token whose sequence has adapter 0 has none; its row of `out` is then zero or unspecified, and
+/// `lora_expand` does not read it. The same holds for an invalid sequence, or an adapter number past
+/// the last slot, which the host's twin refuses.
 struct LoraShrinkParams {
+    /// Tokens in the batch.
     tokens: u32,
+    /// Rows of one adapter: its rank times the projections that are computed together.
     rows: u32,
+    /// Elements in a row.
     cols: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: LoraShrinkParams;
 @group(0) @binding(1) var<storage, read> x: array<f32>; // [tokens, cols]
-@group(0) @binding(2) var<storage, read> index: array<vec2<u32>>; // [tokens] (sequence, position)
+@group(0) @binding(2) var<storage, read> index: array<vec2<u32>>; // [tokens], of (sequence, position)
 @group(0) @binding(3) var<storage, read> adapters: array<u32>; // [batch]
 @group(0) @binding(4) var<storage, read> a: array<f32>; // [slots, rows, cols]
 @group(0) @binding(5) var<storage, read_write> out: array<f32>; // [tokens, rows]
 
 const TILE = vec2<u32>(ROWS, 1u);
 
-var<workgroup> partial: array<array<f32, WG>, ROWS>;
+var<workgroup> partials: array<array<f32, WG>, ROWS>;
 
 @compute @workgroup_size(WG)
 fn main(
@@ -29,8 +36,12 @@ fn main(
 ) {
     let first_row = (wid.x + wid.z * groups.x) * ROWS;
     let t = min(wid.y, p.tokens - 1u);
-    let adapter = adapters[index[t].x];
-    // Every invocation reaches the barriers: none returns before.
+    let sequence = index[t].x;
+    let slots = arrayLength(&a) / max(p.cols, 1u) / max(p.rows, 1u);
+    let stored = adapters[min(sequence, arrayLength(&adapters) - 1u)];
+    // Invalid sequence or adapter: no adapter.
+    let adapter = select(0u, stored, sequence < arrayLength(&adapters) && stored <= slots);
+    // Every invocation reaches the barriers, so none returns here.
     let cols = select(p.cols, 0u, adapter == 0u);
     var starts: array<u32, ROWS>;
     var sums: array<f32, ROWS>;
@@ -45,18 +56,18 @@ fn main(
         }
     }
     for (var r = 0u; r < ROWS; r++) {
-        partial[r][lid] = sums[r];
+        partials[r][lid] = sums[r];
     }
-    for (var half = WG / 2u; half > 0u; half /= 2u) {
+    for (var stride = WG / 2u; stride > 0u; stride /= 2u) {
         workgroupBarrier();
-        if lid < half {
+        if lid < stride {
             for (var r = 0u; r < ROWS; r++) {
-                partial[r][lid] += partial[r][lid + half];
+                partials[r][lid] += partials[r][lid + stride];
             }
         }
     }
     workgroupBarrier();
     if lid < ROWS && first_row + lid < p.rows && wid.y < p.tokens {
-        out[t * p.rows + first_row + lid] = partial[lid][0];
+        out[t * p.rows + first_row + lid] = partials[lid][0];
     }
 }

@@ -1,11 +1,11 @@
-// out[t, out_offset + r] = dot(weight[r, :], x[t, :]) (+ bias[r]).
+// Products with an encoded weight in registers: for software adapters, and the baseline.
 //
-// An invocation computes ROWS rows of TOKENS tokens in registers: each load of x serves ROWS rows,
-// each load of a weight TOKENS tokens. No workgroup memory and no barriers, so that a software
-// adapter, where these and loads are what costs, does well. With `subgroups` eight invocations load
-// a vec4 of x each and read the others' from their registers.
-import package::encoding::{load_scales, load_block, Scales, SUPER};
-import package::matmul_io::{p, load_x, load_x_block, dot_block, store, weight_row, X_WIDTH};
+// An invocation computes ROWS rows of TOKENS tokens: each load of x serves ROWS rows, each load of a
+// weight TOKENS tokens. There is no workgroup memory and no barrier, which is fast on a software
+// adapter, where these and loads are what costs time. With `subgroups` eight invocations load one vec4
+// of x each and broadcast it to the others.
+import package::encoding::{load_scales, load_block, Scales, BLOCKS_PER_SCALES};
+import package::matmul_io::{p, output_rows, load_x, load_x_block, dot_block, store, weight_row, X_WIDTH};
 import package::unpack::Block;
 import constants::{WG, ROWS, TOKENS};
 
@@ -14,12 +14,12 @@ const COLS_MULTIPLE = X_WIDTH;
 @if(subgroups) const MIN_SUBGROUP = 8u;
 
 @if(!subgroups)
-fn block_of_x(t: u32, b: u32, lane: u32) -> Block {
+fn shared_x_block(t: u32, b: u32, lane: u32) -> Block {
     return load_x_block(t, b);
 }
 
 @if(subgroups)
-fn block_of_x(t: u32, b: u32, lane: u32) -> Block {
+fn shared_x_block(t: u32, b: u32, lane: u32) -> Block {
     let v = load_x(t, 32u * b + 4u * lane);
     return Block(
         subgroupBroadcast(v, 0u), subgroupBroadcast(v, 1u), subgroupBroadcast(v, 2u),
@@ -39,28 +39,28 @@ fn main(
     @if(!subgroups) let lane = 0u;
     let first_row = ((wid.x + wid.z * groups.x) * WG + lid) * ROWS;
     let first_token = wid.y * TOKENS;
-    // Invocations past the last row compute it again: a subgroup stays whole.
-    var starts: array<u32, ROWS>;
+    // Invocations past the last row compute it again, so that subgroups stay whole.
+    var first_blocks: array<u32, ROWS>;
     var acc: array<array<f32, TOKENS>, ROWS>;
     for (var r = 0u; r < ROWS; r++) {
-        starts[r] = weight_row(first_token, first_row + r) * p.blocks;
+        first_blocks[r] = weight_row(first_token, first_row + r) * p.blocks;
         for (var t = 0u; t < TOKENS; t++) {
             acc[r][t] = 0.0;
         }
     }
     var scales: array<Scales, ROWS>;
     var xs: array<Block, TOKENS>;
-    for (var first = 0u; first < p.blocks; first += SUPER) {
+    for (var first = 0u; first < p.blocks; first += BLOCKS_PER_SCALES) {
         for (var r = 0u; r < ROWS; r++) {
-            scales[r] = load_scales((starts[r] + first) / SUPER);
+            scales[r] = load_scales((first_blocks[r] + first) / BLOCKS_PER_SCALES);
         }
-        for (var sub = 0u; sub < SUPER; sub++) {
+        for (var sub = 0u; sub < BLOCKS_PER_SCALES; sub++) {
             let b = first + sub;
             for (var t = 0u; t < TOKENS; t++) {
-                xs[t] = block_of_x(min(first_token + t, p.tokens - 1u), b, lane);
+                xs[t] = shared_x_block(min(first_token + t, output_rows() - 1u), b, lane);
             }
             for (var r = 0u; r < ROWS; r++) {
-                let w = load_block(starts[r] + b, sub, scales[r]);
+                let w = load_block(first_blocks[r] + b, sub, scales[r]);
                 for (var t = 0u; t < TOKENS; t++) {
                     acc[r][t] += dot_block(w, xs[t]);
                 }

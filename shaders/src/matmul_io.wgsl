@@ -1,43 +1,82 @@
-// The bindings that every `matmul` kernel has, and how it reads x and writes its results. With
-// `experts` a token's weight is one of several of equal size that stand one after the other.
+// What all `matmul` kernels share: bindings, loading x, storing results. With `experts` (the op
+// matmul_experts) the weight is a stack of weights, one of which each output row multiplies.
 import package::unpack::Block;
 
+/// `matmul.<encoding>`: `out[t, out_offset + r] = dot(weight[r, :], x[t, :]) (+ bias[bias_offset + r])`.
+/// `weight` is a chunk of the rows of a larger weight. Grid: `[rows, tokens]`.
 @if(!experts)
 struct MatmulParams {
+    /// Tokens in the batch.
     tokens: u32,
+    /// Rows of this chunk of the weight.
     rows: u32,
+    /// Weights in a row: the reduced dimension.
     cols: u32,
+    /// Blocks of 32 weights in a row.
     blocks: u32,
+    /// Elements from one token's output to the next.
     out_stride: u32,
+    /// Index of this chunk's first row within a token's output.
     out_offset: u32,
+    /// Index of this chunk's first row within `bias`.
     bias_offset: u32,
+    /// 1 to add `bias`, else 0, and then `bias` may be any buffer.
     has_bias: u32,
 }
 
+/// `matmul_experts.<encoding>`: `out[i, r] = dot(weight[ids[i] * rows + r, :], x[i / pairs_per_row,
+/// :])`, where `i` numbers pairs of a token and an expert. Grid: `[rows, pairs]`.
+///
+/// `weight` is a chunk of the rows of all experts: rows `first_row..first_row + chunk_rows` of `[experts *
+/// rows, cols]`. Results for other rows are left to other chunks. An id past the last expert selects the
+/// last one; the host's twin refuses it.
 @if(experts)
 struct MatmulExpertsParams {
-    tokens: u32,
+    /// Pairs of a token and an expert.
+    pairs: u32,
+    /// Experts of the layer.
+    experts: u32,
+    /// Rows of one expert's weight.
     rows: u32,
+    /// Weights in a row: the reduced dimension.
     cols: u32,
+    /// Blocks of 32 weights in a row.
     blocks: u32,
-    share: u32,
+    /// Consecutive pairs that multiply the same row of `x`.
+    pairs_per_row: u32,
+    /// First row of this chunk among the rows of all experts.
     first_row: u32,
+    /// Rows of this chunk.
     chunk_rows: u32,
 }
 
 @if(!experts) @group(0) @binding(0) var<uniform> p: MatmulParams;
 @if(experts) @group(0) @binding(0) var<uniform> p: MatmulExpertsParams;
-@if(scalar) @group(0) @binding(1) var<storage, read> x: array<f32>; // [tokens, cols]
-@if(!scalar) @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>; // [tokens, cols / 4]
-@group(0) @binding(2) var<storage, read_write> out: array<f32>; // [tokens, out_stride]
-@if(!experts) @group(0) @binding(3) var<storage, read> bias: array<f32>; // [>= rows]
-@if(experts) @group(0) @binding(3) var<storage, read> ids: array<u32>; // [tokens]
+@if(scalar && !experts) @group(0) @binding(1) var<storage, read> x: array<f32>; // [tokens, cols]
+@if(!scalar && !experts) @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>; // [tokens, cols], in vec4s
+@if(scalar && experts) @group(0) @binding(1) var<storage, read> x: array<f32>; // [pairs / pairs_per_row, cols]
+@if(!scalar && experts) @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>; // [pairs / pairs_per_row, cols], in vec4s
+@if(!experts) @group(0) @binding(2) var<storage, read_write> out: array<f32>; // [tokens, out_stride]
+@if(experts) @group(0) @binding(2) var<storage, read_write> out: array<f32>; // [pairs, rows]
+@if(!experts) @group(0) @binding(3) var<storage, read> bias: array<f32>; // [bias_offset + rows] or longer
+@if(experts) @group(0) @binding(3) var<storage, read> ids: array<u32>; // [pairs]
 
 // What the columns must be a multiple of for `load_x`.
 @if(!scalar) const X_WIDTH = 4u;
 @if(scalar) const X_WIDTH = 1u;
 
-// The row of x that a token multiplies.
+// Rows of the output: tokens, or pairs of a token and an expert.
+@if(!experts)
+fn output_rows() -> u32 {
+    return p.tokens;
+}
+
+@if(experts)
+fn output_rows() -> u32 {
+    return p.pairs;
+}
+
+// The row of x that output row `t` multiplies.
 @if(!experts)
 fn x_row(t: u32) -> u32 {
     return t;
@@ -45,10 +84,11 @@ fn x_row(t: u32) -> u32 {
 
 @if(experts)
 fn x_row(t: u32) -> u32 {
-    return t / p.share;
+    return t / p.pairs_per_row;
 }
 
-// Where a token's row of the weight stands in this chunk; past the last one, the last one.
+// The row of the chunk that output row `t` multiplies for its element `row`. Clamped to the last row:
+// invocations past the end, or whose expert is in another chunk, load it and do not store their result.
 @if(!experts)
 fn weight_row(t: u32, row: u32) -> u32 {
     return min(row, p.rows - 1u);
@@ -56,11 +96,17 @@ fn weight_row(t: u32, row: u32) -> u32 {
 
 @if(experts)
 fn weight_row(t: u32, row: u32) -> u32 {
-    // A row before the chunk wraps to a number past its end.
-    return min(ids[t] * p.rows + min(row, p.rows - 1u) - p.first_row, p.chunk_rows - 1u);
+    return min(first_expert_row(t) + min(row, p.rows - 1u), p.chunk_rows - 1u);
 }
 
-// Four elements of x from column `c`; zero past the row's end.
+// The first row of a pair's expert, relative to the chunk. One before the chunk wraps around, so that
+// the sum with a row is within the chunk exactly if the row is. Invalid expert: clamped to the last one.
+@if(experts)
+fn first_expert_row(t: u32) -> u32 {
+    return min(ids[t], p.experts - 1u) * p.rows - p.first_row;
+}
+
+// Four elements of x from column `c`; zeros past the row's end.
 @if(scalar)
 fn load_x(t: u32, c: u32) -> vec4<f32> {
     let at = vec4(c) + vec4(0u, 1u, 2u, 3u);
@@ -74,7 +120,7 @@ fn load_x(t: u32, c: u32) -> vec4<f32> {
     return select(vec4(0.0), v, vec4(c < p.cols));
 }
 
-// A block of x of one token.
+// Block `b` of a row of x.
 fn load_x_block(t: u32, b: u32) -> Block {
     let c = 32u * b;
     return Block(
@@ -90,22 +136,22 @@ fn dot_block(a: Block, b: Block) -> f32 {
     return (sum.x + sum.y) + (sum.z + sum.w);
 }
 
-// Writes one result, if it lies in the product.
+// Stores one result if it is within the product.
 @if(!experts)
 fn store(t: u32, row: u32, value: f32) {
     if t < p.tokens && row < p.rows {
-        var add = 0.0;
+        var bias_value = 0.0;
         if p.has_bias != 0u {
-            add = bias[p.bias_offset + row];
+            bias_value = bias[p.bias_offset + row];
         }
-        out[t * p.out_stride + p.out_offset + row] = value + add;
+        out[t * p.out_stride + p.out_offset + row] = value + bias_value;
     }
 }
 
-// Writes one result, if its row lies in this chunk.
+// Stores one result if its weight row is within this chunk.
 @if(experts)
 fn store(t: u32, row: u32, value: f32) {
-    if t < p.tokens && row < p.rows && ids[t] * p.rows + row - p.first_row < p.chunk_rows {
+    if t < p.pairs && row < p.rows && first_expert_row(t) + row < p.chunk_rows {
         out[t * p.rows + row] = value;
     }
 }

@@ -1,14 +1,10 @@
-// Multiplies and adds in registers: an adapter's f32 rate. Each invocation does 64 fused
-// multiply-adds of f32 `len` times: 128 * len operations.
+// Multiplies and adds in registers: measures a device's f32 rate. Each invocation computes 64 fused
+// multiply-adds `len` times, that is 128 * len operations.
+import package::measure_params::MeasureParams;
 import constants::WG;
 
-struct MeasureParams {
-    len: u32,
-    invocations: u32,
-}
-
 @group(0) @binding(0) var<uniform> p: MeasureParams;
-@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>; // [1]: factors below 1
+@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>; // [1], in vec4s; factors below 1
 @group(0) @binding(2) var<storage, read_write> out: array<f32>; // [invocations]
 
 const TILE = vec2<u32>(WG, 1u);
@@ -25,7 +21,7 @@ fn main(
     }
     let m = x[0];
     let s = vec4(f32(id));
-    // Eight chains, so that none waits for itself.
+    // Eight independent chains hide the latency of an operation.
     var a0 = s;
     var a1 = s + 1.0;
     var a2 = s + 2.0;

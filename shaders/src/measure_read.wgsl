@@ -1,13 +1,10 @@
-// Reads a buffer once and keeps a sum, so that nothing is left out: an adapter's read bandwidth.
+// Reads a buffer once: measures a device's read bandwidth. The sums are written, so that no read can be
+// optimised away.
+import package::measure_params::MeasureParams;
 import constants::WG;
 
-struct MeasureParams {
-    len: u32,
-    invocations: u32,
-}
-
 @group(0) @binding(0) var<uniform> p: MeasureParams;
-@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>; // [len]
+@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>; // [len], in vec4s
 @group(0) @binding(2) var<storage, read_write> out: array<f32>; // [invocations]
 
 const TILE = vec2<u32>(WG, 1u);
@@ -25,7 +22,7 @@ fn main(
     var a = vec4(0.0);
     var b = vec4(0.0);
     var i = id;
-    // Two sums, so that one addition does not wait for the other.
+    // Two independent sums hide the latency of an addition.
     for (; i + p.invocations < p.len; i += 2u * p.invocations) {
         a += x[i];
         b += x[i + p.invocations];

@@ -1,6 +1,6 @@
-// Random numbers that depend on nothing but what they are for.
+// Random numbers that depend only on their inputs.
 
-// pcg4d (Jarzynski and Olano 2020).
+// The first word of pcg4d (Jarzynski and Olano 2020, "Hash Functions for GPU Rendering").
 fn hash(input: vec4<u32>) -> u32 {
     var v = input * 1664525u + 1013904223u;
     v.x += v.y * v.w;
@@ -12,8 +12,8 @@ fn hash(input: vec4<u32>) -> u32 {
     return v.x;
 }
 
-// A draw of the standard Gumbel distribution, -log(-log(1 - v)) with v uniform in (0, 1). Near 0,
-// where the large draws are, -log(1 - v) goes by its series: a device's log is inexact around 1.
+// A draw from the standard Gumbel distribution: -log(-log(1 - v)) with v uniform in (0, 1). Large draws
+// come from v near 0, where -log(1 - v) is computed by its series: a device's log is inexact around 1.
 fn gumbel(seed: u32, position: u32, token: u32) -> f32 {
     let h = hash(vec4(seed, position, token, 0u));
     let v = min((f32(h >> 8u) + 0.5) / 16777216.0, 0.99999994);

@@ -1,16 +1,27 @@
-// RMS norm (Zhang and Sennrich 2019): out[t, :] = x[t, :] / sqrt(mean(x[t, :]^2) + eps) * (weight +
-// weight_offset). With `layer` layer norm (Ba et al. 2016): the mean is taken off first, and a bias
-// added. With `add` (the ops add_rms_norm, add_layer_norm) after x += y_scale * y in place. A
-// workgroup does one row.
-import package::reduce::workgroup_sum;
+// RMS norm and, with `layer`, layer norm of each row. With `add` (the ops add_rms_norm and
+// add_layer_norm) a scaled tensor is first added to x in place. A workgroup computes one row.
+import package::workgroup_reduce::workgroup_sum;
 import constants::WG;
 
+/// `rms_norm`: `out[r, :] = x[r, :] / sqrt(mean(x[r, :]^2) + eps) * (weight + weight_offset)`
+/// (Zhang and Sennrich 2019). Grid: `[rows]`.
+///
+/// `layer_norm`: `out[r, :] = (x[r, :] - mean) / sqrt(variance + eps) * (weight + weight_offset) +
+/// bias`, with the mean and variance of `x[r, :]` (Ba et al. 2016). Grid: `[rows]`.
+///
+/// `add_rms_norm` and `add_layer_norm` first add `y_scale * y` to `x` in place. Grid: `[rows]`.
 struct NormParams {
+    /// Number of rows: tokens, or tokens times heads.
     rows: u32,
+    /// Elements in a row.
     cols: u32,
+    /// Added to the mean square or variance under the root.
     eps: f32,
+    /// Added to each weight: 1 in Gemma, else 0.
     weight_offset: f32,
+    /// Factor on `y` in `add_rms_norm` and `add_layer_norm`.
     y_scale: f32,
+    /// 1 if a layer norm adds `bias`, else 0, and then `bias` may be any buffer.
     has_bias: u32,
 }
 
@@ -27,7 +38,7 @@ struct NormParams {
 
 const TILE = vec2<u32>(1u, 1u);
 
-// What is added to column `c`.
+// The bias of column `c`.
 @if(layer)
 fn bias_at(c: u32) -> f32 {
     if p.has_bias != 0u {

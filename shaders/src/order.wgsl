@@ -1,47 +1,49 @@
-// A total order of floats as unsigned integers, and the greatest of a workgroup's.
+// A total order of floats as unsigned integers, and the maximum of a workgroup in that order.
 import constants::WG;
 
 const MAX_FLOAT: f32 = 3.40282346e38;
 
-// `x` with NaN and minus infinity replaced by the least finite float, infinity by the greatest. By
-// its bits, since a compiler may assume that there is no such thing.
-fn finite(x: f32) -> f32 {
+// Replaces NaN and minus infinity by the lowest finite float, infinity by the highest. Tests the bits,
+// because a compiler may assume that NaN and infinities do not occur.
+fn to_finite(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let is_infinity = bits == 0x7f800000u;
-    let is_odd = (bits & 0x7f800000u) == 0x7f800000u;
-    return select(select(x, -MAX_FLOAT, is_odd), MAX_FLOAT, is_infinity);
+    let is_not_finite = (bits & 0x7f800000u) == 0x7f800000u;
+    return select(select(x, -MAX_FLOAT, is_not_finite), MAX_FLOAT, is_infinity);
 }
 
-// Grows with `x`; both zeros are one, NaN is the least. Never 0.
+// A key that grows with `x`. Both zeros have the same key, NaN has the lowest. Never 0.
 fn ordered_key(x: f32) -> u32 {
-    // Adding zero turns minus zero into zero, but may be optimised away.
-    let clean = finite(x);
+    // Adding zero would turn minus zero into zero as well, but may be optimised away.
+    let clean = to_finite(x);
     let bits = select(bitcast<u32>(clean), 0u, clean == 0.0);
     return select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
 }
 
-struct Best {
+// An element by its ordered key and its index.
+struct Candidate {
     key: u32,
     id: u32,
 }
 
-fn better(a: Best, b: Best) -> Best {
-    let second = b.key > a.key || (b.key == a.key && b.id < a.id);
-    return Best(select(a.key, b.key, second), select(a.id, b.id, second));
+// The candidate with the greater key; with equal keys the one with the lower id.
+fn better_candidate(a: Candidate, b: Candidate) -> Candidate {
+    let takes_b = b.key > a.key || (b.key == a.key && b.id < a.id);
+    return Candidate(select(a.key, b.key, takes_b), select(a.id, b.id, takes_b));
 }
 
-var<workgroup> bests: array<Best, WG>;
+var<workgroup> candidates: array<Candidate, WG>;
 
-// The best of every invocation's, for all of them: the greatest key, the lowest id of equals.
-fn workgroup_best(own: Best, lid: u32) -> Best {
+// The best of the workgroup's candidates, returned to every invocation.
+fn workgroup_best(own: Candidate, lid: u32) -> Candidate {
     workgroupBarrier();
-    bests[lid] = own;
+    candidates[lid] = own;
     workgroupBarrier();
-    for (var half = WG / 2u; half > 0u; half /= 2u) {
-        if lid < half {
-            bests[lid] = better(bests[lid], bests[lid + half]);
+    for (var stride = WG / 2u; stride > 0u; stride /= 2u) {
+        if lid < stride {
+            candidates[lid] = better_candidate(candidates[lid], candidates[lid + stride]);
         }
         workgroupBarrier();
     }
-    return bests[0];
+    return candidates[0];
 }

@@ -1,78 +1,112 @@
-// Rope of the queries and keys, and the keys and values into the paged cache, from the fused
-// projection. An invocation does one unit of one head. With `norm` each head's query and key is first
-// normalised by its root mean square, which every invocation computes for itself.
-import package::cache::{UNIT, head_at, store_key, store_value};
-import package::paged::cache_row;
+// Rotary position embedding of queries and keys from a fused projection; the queries go to a buffer of
+// their own, the keys and values into the paged cache. An invocation computes one unit of one head. With
+// `norm` each query and key head is first divided by its root mean square, which every invocation
+// computes for itself.
+import package::cache::{UNIT, cached_heads, head_offset, store_key, store_value};
+import package::paged::{has_table_entry, kv_row, page_count};
 import constants::WG;
 
+/// `rope_kv_write`: `rope` of the queries and keys and `kv_write` in one kernel. Grid: `[(heads + 2 *
+/// kv_heads) * head_units, tokens]`, with the units of
+/// [`CacheFormat::head_units`](crate::CacheFormat::head_units).
+///
+/// `norm_rope_kv_write`: the same after an `rms_norm` of each query and key head. The same grid.
+///
+/// A token whose position is outside `table` is not rotated. Its keys and values are not written if its
+/// sequence or position is outside the page table or the page is outside the cache. The host's twin
+/// refuses both.
 struct RopeKvWriteParams {
+    /// Tokens in the batch.
     tokens: u32,
+    /// Query heads.
     heads: u32,
+    /// KV heads.
     kv_heads: u32,
+    /// Elements in a head.
     head_dim: u32,
+    /// Elements of a head that rotate: even, at most `head_dim`.
     rotary_dim: u32,
+    /// The pairs that rotate together, as in [`RopeParams::interleaved`].
     interleaved: u32,
+    /// Positions in a page.
     page_size: u32,
+    /// Entries of a sequence in the page table.
     max_pages: u32,
+    /// Added to the mean square under the root of the norm.
     eps: f32,
+    /// Added to each weight of the norm: 1 in Gemma, else 0.
     weight_offset: f32,
 }
 
 @group(0) @binding(0) var<uniform> p: RopeKvWriteParams;
-@group(0) @binding(1) var<storage, read> qkv: array<f32>; // [tokens, (heads + 2 * kv_heads) * head_dim]
-@group(0) @binding(2) var<storage, read_write> q: array<f32>; // [tokens, heads * head_dim]
-@group(0) @binding(3) var<storage, read> index: array<vec2<u32>>; // [tokens] (sequence, position)
-@group(0) @binding(4) var<storage, read> table: array<vec2<f32>>; // [positions, rotary_dim / 2] (cosine, sine)
+@group(0) @binding(1) var<storage, read> qkv: array<f32>; // [tokens, heads + 2 * kv_heads, head_dim]
+@group(0) @binding(2) var<storage, read_write> q: array<f32>; // [tokens, heads, head_dim]
+@group(0) @binding(3) var<storage, read> index: array<vec2<u32>>; // [tokens], of (sequence, position)
+@group(0) @binding(4) var<storage, read> table: array<vec2<f32>>; // [positions, rotary_dim / 2], of (cosine, sine)
 @group(0) @binding(5) var<storage, read> page_table: array<u32>; // [batch, max_pages]
-// 6 and 7: the cache.
-@if(norm) @group(0) @binding(8) var<storage, read> norms: array<f32>; // [2, head_dim] (of queries, of keys)
+// Bindings 6 and 7 are the cache.
+@if(norm) @group(0) @binding(8) var<storage, read> norms: array<f32>; // [2, head_dim]: for queries, for keys
 
 const TILE = vec2<u32>(WG, 1u);
 
-// What a head is multiplied by before its norm's weight.
+// A head of the projection and how it is transformed.
+struct Head {
+    // Index of its first element in `qkv`.
+    base: u32,
+    // Factor of the norm.
+    scale: f32,
+    // Index of its first weight in `norms`.
+    weights: u32,
+    // Elements that rotate.
+    rotary_dim: u32,
+    // Index of the first pair's cosine and sine in `table`.
+    rotation: u32,
+}
+
+// The factor that a norm applies to the head at `base`.
 @if(norm)
-fn head_scale(head: u32) -> f32 {
+fn norm_scale(base: u32) -> f32 {
     var squares = 0.0;
     for (var d = 0u; d < p.head_dim; d++) {
-        squares += qkv[head + d] * qkv[head + d];
+        squares += qkv[base + d] * qkv[base + d];
     }
     return inverseSqrt(squares / f32(p.head_dim) + p.eps);
 }
 
 @if(!norm)
-fn head_scale(head: u32) -> f32 {
+fn norm_scale(base: u32) -> f32 {
     return 1.0;
 }
 
-// Element `d` of the head that begins at `head`, normalised with the weights at `weights`.
+// Element `d` of a head after the norm.
 @if(norm)
-fn element(head: u32, d: u32, scale: f32, weights: u32) -> f32 {
-    return qkv[head + d] * scale * (norms[weights + d] + p.weight_offset);
+fn normalised(head: Head, d: u32) -> f32 {
+    return qkv[head.base + d] * head.scale * (norms[head.weights + d] + p.weight_offset);
 }
 
 @if(!norm)
-fn element(head: u32, d: u32, scale: f32, weights: u32) -> f32 {
-    return qkv[head + d];
+fn normalised(head: Head, d: u32) -> f32 {
+    return qkv[head.base + d];
 }
 
-// Element `d` of the head that begins at `head`, rotated to `position`.
-fn rotated(head: u32, d: u32, position: u32, scale: f32, weights: u32) -> f32 {
-    let own = element(head, d, scale, weights);
-    if d >= p.rotary_dim {
+// Element `d` of a head after norm and rotation.
+fn rotated(head: Head, d: u32) -> f32 {
+    let own = normalised(head, d);
+    if d >= head.rotary_dim {
         return own;
     }
-    let half = p.rotary_dim / 2u;
-    var pair = d % half;
-    var second = d >= half;
-    var partner = select(d + half, d - half, second);
+    let pairs = p.rotary_dim / 2u;
+    var pair = d % pairs;
+    var is_second = d >= pairs;
+    var partner = select(d + pairs, d - pairs, is_second);
     if p.interleaved != 0u {
         pair = d / 2u;
-        second = (d & 1u) != 0u;
+        is_second = (d & 1u) != 0u;
         partner = d ^ 1u;
     }
-    let turn = table[position * half + pair];
-    let other = element(head, partner, scale, weights);
-    return own * turn.x + select(-turn.y, turn.y, second) * other;
+    let cos_sin = table[head.rotation + pair];
+    let other = normalised(head, partner);
+    return own * cos_sin.x + select(-cos_sin.y, cos_sin.y, is_second) * other;
 }
 
 @compute @workgroup_size(WG)
@@ -81,49 +115,61 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let quads = (p.head_dim + 3u) / 4u;
-    let units = (quads + UNIT - 1u) / UNIT;
+    let vec4s = (p.head_dim + 3u) / 4u;
+    let units = (vec4s + UNIT - 1u) / UNIT;
     let all_heads = p.heads + 2u * p.kv_heads;
     let i = (wid.x + wid.z * groups.x) * WG + lid;
     let t = wid.y;
     if i >= all_heads * units || t >= p.tokens {
         return;
     }
-    let head = i / units;
+    let h = i / units;
     let unit = i % units;
-    let at = index[t];
-    let begin = (t * all_heads + head) * p.head_dim;
-    let is_value = head >= p.heads + p.kv_heads;
-    var scale = 1.0;
+    let token = index[t];
+    let is_value = h >= p.heads + p.kv_heads;
+    var head = Head((t * all_heads + h) * p.head_dim, 1.0, select(0u, p.head_dim, h >= p.heads), 0u, 0u);
     if !is_value {
-        scale = head_scale(begin);
+        head.scale = norm_scale(head.base);
     }
-    let weights = select(0u, p.head_dim, head >= p.heads);
-    var fours: array<vec4<f32>, UNIT>;
+    let pairs = p.rotary_dim / 2u;
+    // Invalid position: nothing rotates.
+    if token.y < arrayLength(&table) / max(pairs, 1u) {
+        head.rotary_dim = p.rotary_dim;
+        head.rotation = token.y * pairs;
+    }
+    var elements: array<vec4<f32>, UNIT>;
     for (var j = 0u; j < 4u * UNIT; j++) {
         let d = 4u * UNIT * unit + j;
         if d < p.head_dim {
             if is_value {
-                fours[j / 4u][j % 4u] = qkv[begin + d];
+                elements[j / 4u][j % 4u] = qkv[head.base + d];
             } else {
-                fours[j / 4u][j % 4u] = rotated(begin, d, at.y, scale, weights);
+                elements[j / 4u][j % 4u] = rotated(head, d);
             }
         }
     }
-    if head < p.heads {
+    if h < p.heads {
         for (var j = 0u; j < 4u * UNIT; j++) {
             let d = 4u * UNIT * unit + j;
             if d < p.head_dim {
-                q[(t * p.heads + head) * p.head_dim + d] = fours[j / 4u][j % 4u];
+                q[(t * p.heads + h) * p.head_dim + d] = elements[j / 4u][j % 4u];
             }
         }
         return;
     }
-    let page = page_table[at.x * p.max_pages + at.y / p.page_size];
-    let row = cache_row(page, at.y, p.page_size, p.kv_heads) + head - p.heads;
+    // Invalid sequence or position: nothing is written to the cache.
+    if !has_table_entry(token, arrayLength(&page_table), p.page_size, p.max_pages) {
+        return;
+    }
+    let page = page_table[token.x * p.max_pages + token.y / p.page_size];
+    // Invalid page: nothing is written to the cache.
+    if page >= page_count(cached_heads(vec4s), p.page_size, p.kv_heads) {
+        return;
+    }
+    let row = kv_row(page, token.y, p.page_size, p.kv_heads) + h - p.heads;
     if is_value {
-        store_value(head_at(row - p.kv_heads, quads), quads, unit, fours);
+        store_value(head_offset(row - p.kv_heads, vec4s), vec4s, unit, elements);
     } else {
-        store_key(head_at(row, quads), quads, unit, fours);
+        store_key(head_offset(row, vec4s), vec4s, unit, elements);
     }
 }

@@ -1,21 +1,27 @@
-// A mixture's router: the `chosen` likeliest experts of each token and their weights, which are the
-// softmax over all experts, with `normalise` made to sum to 1 (Shazeer et al. 2017). A workgroup does
-// one token. Equal experts are taken in their order.
-import package::reduce::{workgroup_sum, workgroup_max};
-import package::order::{ordered_key, workgroup_best, Best};
+// The router of a mixture of experts: the likeliest experts of each token and their weights, the
+// softmax over all experts (Shazeer et al. 2017). A workgroup routes one token.
+import package::workgroup_reduce::{workgroup_sum, workgroup_max};
+import package::order::{ordered_key, workgroup_best, Candidate};
 import constants::WG;
 
+/// `route`: the `experts_per_token` likeliest experts of each token, the lower id first among equals,
+/// and their weights: the softmax over all experts, divided by the weights' sum if `normalise` is set
+/// (Shazeer et al. 2017). Grid: `[tokens]`.
 struct RouteParams {
+    /// Tokens in the batch.
     tokens: u32,
+    /// Experts of the layer.
     experts: u32,
-    chosen: u32,
+    /// Experts that each token is sent to, at most `experts`.
+    experts_per_token: u32,
+    /// 1 to divide a token's weights by their sum, else 0.
     normalise: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: RouteParams;
 @group(0) @binding(1) var<storage, read> logits: array<f32>; // [tokens, experts]
-@group(0) @binding(2) var<storage, read_write> ids: array<u32>; // [tokens, chosen]
-@group(0) @binding(3) var<storage, read_write> weights: array<f32>; // [tokens, chosen]
+@group(0) @binding(2) var<storage, read_write> ids: array<u32>; // [tokens, experts_per_token]
+@group(0) @binding(3) var<storage, read_write> weights: array<f32>; // [tokens, experts_per_token]
 
 const TILE = vec2<u32>(1u, 1u);
 
@@ -30,39 +36,39 @@ fn main(
         return;
     }
     let base = t * p.experts;
-    var greatest = -3.4e38;
+    var row_max = -3.4e38;
     for (var e = lid; e < p.experts; e += WG) {
-        greatest = max(greatest, logits[base + e]);
+        row_max = max(row_max, logits[base + e]);
     }
-    greatest = workgroup_max(greatest, lid);
+    row_max = workgroup_max(row_max, lid);
     var total = 0.0;
     for (var e = lid; e < p.experts; e += WG) {
-        total += exp(logits[base + e] - greatest);
+        total += exp(logits[base + e] - row_max);
     }
     total = workgroup_sum(total, lid);
-    var last = Best(0xffffffffu, 0u);
-    var sum = 0.0;
-    for (var j = 0u; j < p.chosen; j++) {
-        // The best of those that come after the last one chosen.
-        var best = Best(0u, min(lid, p.experts - 1u));
+    var last = Candidate(0xffffffffu, 0u);
+    var selected_sum = 0.0;
+    for (var j = 0u; j < p.experts_per_token; j++) {
+        // The best of the experts that come after `last` in the order.
+        var best = Candidate(0u, min(lid, p.experts - 1u));
         for (var e = lid; e < p.experts; e += WG) {
             let key = ordered_key(logits[base + e]);
-            let after = j == 0u || key < last.key || (key == last.key && e > last.id);
-            if after && key > best.key {
-                best = Best(key, e);
+            let is_after = j == 0u || key < last.key || (key == last.key && e > last.id);
+            if is_after && key > best.key {
+                best = Candidate(key, e);
             }
         }
         last = workgroup_best(best, lid);
-        let weight = exp(logits[base + last.id] - greatest) / total;
-        sum += weight;
+        let weight = exp(logits[base + last.id] - row_max) / total;
+        selected_sum += weight;
         if lid == 0u {
-            ids[t * p.chosen + j] = last.id;
-            weights[t * p.chosen + j] = weight;
+            ids[t * p.experts_per_token + j] = last.id;
+            weights[t * p.experts_per_token + j] = weight;
         }
     }
     if lid == 0u && p.normalise != 0u {
-        for (var j = 0u; j < p.chosen; j++) {
-            weights[t * p.chosen + j] /= sum;
+        for (var j = 0u; j < p.experts_per_token; j++) {
+            weights[t * p.experts_per_token + j] /= selected_sum;
         }
     }
 }

@@ -1,114 +1,179 @@
-// Draws one token for each row of logits. A workgroup does one row. The algorithm, exactly:
+// Samples one token for each row of logits. A workgroup samples one row, with exactly this algorithm:
 //
-// 1. z[i] = logit + bias, divided (if positive) or multiplied by the repetition penalty if token i was
-//    seen (Keskar et al. 2019), less the frequency penalty for each time that it was drawn and the
-//    presence penalty if it was; `finite` replaces NaN and -inf by the least float, inf by the greatest.
-// 2. Temperature 0 (or below, or NaN): the greatest z wins, the lowest id of equals. Done.
-// 3. z[i] = finite(z[i] / temperature); its weight w[i] = exp(max(z[i] - max z, -1000)).
-// 4. Top-k: keep z[i] >= the k-th greatest z (so equals of the k-th all stay). With `plain_top_k` it is
-//    found as the greatest that is left, k times over, up to a k of 256; otherwise as the other thresholds.
-// 5. Top-p (Holtzman et al. 2020): of these keep z[i] >= t for the greatest t among all floats such
-//    that the weights kept sum to at least top_p times the sum before.
+// 1. z[i] = logit + bias, divided (if positive) or multiplied by the repetition penalty if token i occurs
+//    in the sequence (Keskar et al. 2019), less the frequency penalty for each time that it was sampled
+//    and the presence penalty if it was; `to_finite` replaces NaN and infinities.
+// 2. Temperature 0 (or below, or NaN): the greatest z wins, the lowest id among equals. Done.
+// 3. z[i] = to_finite(z[i] / temperature); its weight is w[i] = exp(max(z[i] - max z, -1000)).
+// 4. Top-k: keep z[i] >= the k-th greatest z, so that equals of the k-th all stay. With `plain_top_k` it
+//    is found by taking the greatest remaining z k times, for k up to 256; otherwise like the other
+//    thresholds.
+// 5. Top-p (Holtzman et al. 2020): of these keep z[i] >= t for the greatest float t such that the weights
+//    kept sum to at least top_p times the sum before.
 // 6. Min-p (Nguyen et al. 2024): of these keep w[i] >= min_p (the greatest w is 1).
-// 7. Gumbel-max: the greatest z[i] + gumbel(i) wins, the lowest id of equals. The noise is a hash of
+// 7. Gumbel-max: the greatest z[i] + gumbel(i) wins, the lowest id among equals. The noise is a hash of
 //    (seed, position, i), so neither the order nor the number of invocations matters.
 //
-// A token that is given is not drawn. Where scores are wanted, they are of the logits as they came.
+// A forced token is not sampled. Log-probabilities are those of the logits before step 1.
 //
-// Thresholds are found on `ordered_key`s, four bits a pass, from the top: a pass sums, for 15
-// thresholds at once, what lies at or above each. No sorting, no atomics, no dependence on order
-// but the rounding of the sums.
-import package::order::{finite, ordered_key, workgroup_best, Best};
-import package::reduce::{workgroup_sum, workgroup_max};
+// Thresholds are found on `ordered_key`s, from the most significant digit, four bits a pass: a pass sums,
+// for 15 thresholds at once, the weights at or above each. There is no sorting and there are no atomics,
+// and nothing depends on the order of execution but the rounding of the sums.
+//
+// Settings are data that a user may write: rows of buffers that they select are checked.
+import package::order::{to_finite, ordered_key, workgroup_best, Candidate};
+import package::workgroup_reduce::{workgroup_sum, workgroup_max};
 import package::noise::gumbel;
 import constants::WG;
 
+/// `sample`: samples one token for each row of logits, writes it and its log-probability, and prepares
+/// the inputs of the next step. `tokens` and `index` receive the sampled token and its `(sequence,
+/// position)`, the inputs of the next step; in `settings`, `step` and `position` grow by one. Where no
+/// logit is finite, or one is infinite, `u32::MAX` is written to `out` instead of the token.
+/// Grid: `[rows]`, one workgroup each.
+///
+/// Out-of-range numbers in the settings of a row have these effects; the host's twin refuses those
+/// marked with *:
+///
+/// - `sequence`*: no penalties and biases apply and nothing is counted;
+/// - `step`*: nothing is written to `out` and `logprobs`;
+/// - `biases`*: only the first `max_biases` apply;
+/// - `forced_token` and [`LogitBias::token`]: the last token of the vocabulary is meant.
 struct SampleParams {
+    /// Rows of logits.
     rows: u32,
+    /// Tokens in the vocabulary.
     vocab: u32,
+    /// Biases that `biases` has room for in each sequence.
     max_biases: u32,
-    score_words: u32,
+    /// Words in a row of `logprobs`: the log-probability of the token, then pairs of a token and its
+    /// log-probability in descending order, with token `u32::MAX` where there are no more tokens.
+    logprob_words: u32,
 }
 
-struct Bias {
+/// A number added to one token's logit.
+struct LogitBias {
+    /// The token.
     token: u32,
+    /// Added to the token's logit.
     value: f32,
+    /// Used by the kernel: holds the original logit meanwhile.
     scratch: f32,
+    /// Padding.
     pad: u32,
 }
 
+/// The sampling settings of one row. Applied in this order: biases, repetition penalty, frequency and
+/// presence penalty, temperature, top-k, top-p, min-p, then the Gumbel-max draw.
 struct SampleSettings {
+    /// Divides the logits; 0 is greedy.
     temperature: f32,
+    /// Keeps the k likeliest tokens; 0 keeps all.
     top_k: u32,
+    /// Keeps the smallest set of tokens with at least this probability (Holtzman et al. 2020); 1 keeps
+    /// all.
     top_p: f32,
+    /// Keeps tokens at least this likely relative to the likeliest (Nguyen et al. 2024); 0 keeps all.
     min_p: f32,
+    /// Divides positive and multiplies negative logits of tokens in the prompt or sampled before (Keskar
+    /// et al. 2019); 1 leaves them.
     repetition_penalty: f32,
+    /// Subtracted from the logits of tokens sampled before, as in OpenAI's API.
     presence_penalty: f32,
+    /// Subtracted from the logits of tokens for each time that they were sampled, as in OpenAI's API.
     frequency_penalty: f32,
+    /// Seed of the draw.
     seed: u32,
+    /// Row of `out` and `logprobs` to write; counts the draws of a submission.
     step: u32,
+    /// Row of the sequence in `counts`, `biases` and the page table.
     sequence: u32,
+    /// Position of the sampled token in its sequence.
     position: u32,
-    forced: u32,
+    /// A known token, which is only scored, or [`NOT_FORCED`].
+    forced_token: u32,
+    /// Number of biases of the sequence.
     biases: u32,
-    scored: u32,
+    /// 0, or 1 plus the number of likeliest tokens to write to `logprobs`.
+    logprobs: u32,
 }
 
-@group(0) @binding(0) var<uniform> p: SampleParams;
-@group(0) @binding(1) var<storage, read_write> logits: array<f32>; // [rows, vocab]
-@group(0) @binding(2) var<storage, read_write> settings: array<SampleSettings>; // [rows]
-@group(0) @binding(3) var<storage, read_write> counts: array<u32>; // [batch, vocab]
-@group(0) @binding(4) var<storage, read_write> tokens: array<u32>; // [rows]
-@group(0) @binding(5) var<storage, read_write> index: array<vec2<u32>>; // [rows] (sequence, position)
-@group(0) @binding(6) var<storage, read_write> out: array<u32>; // [max_steps, rows]
-@group(0) @binding(7) var<storage, read_write> biases: array<Bias>; // [batch, max_biases]
-@group(0) @binding(8) var<storage, read_write> scores: array<u32>; // [max_steps, rows, score_words]
+/// The bit of a token's count that says that the token is in the prompt. The lower bits count how often
+/// it was sampled.
+const IN_PROMPT: u32 = 0x80000000u;
 
-const IN_PROMPT = 0x80000000u;
-const DRAWN = 0xffffffffu;
+/// The [`SampleSettings::forced_token`] of a row whose token is to be sampled.
+const NOT_FORCED: u32 = 0xffffffffu;
+
+@group(0) @binding(0) var<uniform> p: SampleParams;
+@group(0) @binding(1) var<storage, read_write> logits: array<f32>; // [rows, vocab]; biased meanwhile, unchanged in the end
+@group(0) @binding(2) var<storage, read_write> settings: array<SampleSettings>; // [rows]
+@group(0) @binding(3) var<storage, read_write> counts: array<u32>; // [batch, vocab]: how often each token was sampled, and IN_PROMPT; used with penalties only
+@group(0) @binding(4) var<storage, read_write> tokens: array<u32>; // [rows]
+@group(0) @binding(5) var<storage, read_write> index: array<vec2<u32>>; // [rows], of (sequence, position)
+@group(0) @binding(6) var<storage, read_write> out: array<u32>; // [max_steps, rows]
+@group(0) @binding(7) var<storage, read_write> biases: array<LogitBias>; // [batch, max_biases]; of distinct tokens in each row
+@group(0) @binding(8) var<storage, read_write> logprobs: array<u32>; // [max_steps, rows, logprob_words]
 
 const TILE = vec2<u32>(1u, 1u);
 
 var<workgroup> shared_settings: SampleSettings;
-var<workgroup> sums: array<vec4<f32>, WG>;
+var<workgroup> partial_sums: array<vec4<f32>, WG>;
 
-fn workgroup_sum4(value: vec4<f32>, lid: u32) -> vec4<f32> {
+fn workgroup_sum_vec4(value: vec4<f32>, lid: u32) -> vec4<f32> {
     workgroupBarrier();
-    sums[lid] = value;
+    partial_sums[lid] = value;
     workgroupBarrier();
-    for (var half = WG / 2u; half > 0u; half /= 2u) {
-        if lid < half {
-            sums[lid] += sums[lid + half];
+    for (var stride = WG / 2u; stride > 0u; stride /= 2u) {
+        if lid < stride {
+            partial_sums[lid] += partial_sums[lid + stride];
         }
         workgroupBarrier();
     }
-    return sums[0];
+    return partial_sums[0];
 }
 
-fn penalises(s: SampleSettings) -> bool {
+fn has_penalties(s: SampleSettings) -> bool {
     return s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
 }
 
-// Step 1, after `bias_logits`.
-fn penalised(row: u32, i: u32, s: SampleSettings) -> f32 {
-    var l = logits[row * p.vocab + i];
-    if penalises(s) {
-        let count = counts[s.sequence * p.vocab + i];
-        let less = select(l * s.repetition_penalty, l / s.repetition_penalty, l > 0.0);
-        l = select(l, less, count != 0u);
-        let drawn = count & ~IN_PROMPT;
-        l = select(l, l - s.presence_penalty - f32(drawn) * s.frequency_penalty, drawn != 0u);
+// A row's settings with every number that selects memory made valid.
+fn valid_settings(row: u32) -> SampleSettings {
+    var s = settings[row];
+    // Invalid sequence: without penalties and biases nothing of a sequence is read or written.
+    if s.sequence >= arrayLength(&counts) / p.vocab {
+        s.repetition_penalty = 1.0;
+        s.presence_penalty = 0.0;
+        s.frequency_penalty = 0.0;
     }
-    return finite(l);
+    let batch = arrayLength(&biases) / max(p.max_biases, 1u);
+    s.biases = select(0u, min(s.biases, p.max_biases), s.sequence < batch);
+    let steps = arrayLength(&logprobs) / max(p.logprob_words, 1u) / p.rows;
+    s.logprobs = select(0u, s.logprobs, s.step < steps && p.logprob_words != 0u);
+    return s;
 }
 
-// Adds the biases to the logits, or puts back what was there. Tokens differ, so that none is met twice.
-fn bias_logits(row: u32, s: SampleSettings, back: bool, lid: u32) {
+// Step 1, after `swap_biases`.
+fn penalised(row: u32, i: u32, s: SampleSettings) -> f32 {
+    var l = logits[row * p.vocab + i];
+    if has_penalties(s) {
+        let count = counts[s.sequence * p.vocab + i];
+        let repeated = select(l * s.repetition_penalty, l / s.repetition_penalty, l > 0.0);
+        l = select(l, repeated, count != 0u);
+        let sampled = count & ~IN_PROMPT;
+        l = select(l, l - s.presence_penalty - f32(sampled) * s.frequency_penalty, sampled != 0u);
+    }
+    return to_finite(l);
+}
+
+// Adds the biases to the logits or, with `restore`, puts the original logits back. The tokens differ, so
+// that no two invocations change the same logit.
+fn swap_biases(row: u32, s: SampleSettings, restore: bool, lid: u32) {
     storageBarrier();
-    for (var i = lid; i < min(s.biases, p.max_biases); i += WG) {
+    for (var i = lid; i < s.biases; i += WG) {
         let entry = s.sequence * p.max_biases + i;
         let at = row * p.vocab + min(biases[entry].token, p.vocab - 1u);
-        if back {
+        if restore {
             logits[at] = biases[entry].scratch;
         } else {
             let l = logits[at];
@@ -119,37 +184,38 @@ fn bias_logits(row: u32, s: SampleSettings, back: bool, lid: u32) {
     storageBarrier();
 }
 
-// Writes the token's log-probability, and the likeliest tokens with theirs, the lowest id of equals first.
-fn score(row: u32, s: SampleSettings, token: u32, lid: u32) {
+// Writes the token's log-probability, then the likeliest tokens with theirs, the lowest id first among
+// equals.
+fn write_logprobs(row: u32, s: SampleSettings, token: u32, lid: u32) {
     let first = row * p.vocab;
-    var greatest = -3.40282346e38;
+    var row_max = -3.40282346e38;
     for (var i = lid; i < p.vocab; i += WG) {
-        greatest = max(greatest, finite(logits[first + i]));
+        row_max = max(row_max, to_finite(logits[first + i]));
     }
-    greatest = workgroup_max(greatest, lid);
+    row_max = workgroup_max(row_max, lid);
     var total = 0.0;
     for (var i = lid; i < p.vocab; i += WG) {
-        total += weight_of(finite(logits[first + i]), greatest);
+        total += weight_of(to_finite(logits[first + i]), row_max);
     }
     let log_total = log(workgroup_sum(total, lid));
-    let written = (s.step * p.rows + row) * p.score_words;
+    let base = (s.step * p.rows + row) * p.logprob_words;
     if lid == 0u {
-        scores[written] = bitcast<u32>(finite(logits[first + token]) - greatest - log_total);
+        logprobs[base] = bitcast<u32>(to_finite(logits[first + token]) - row_max - log_total);
     }
-    var last = Best(0xffffffffu, 0u);
-    for (var n = 0u; n < min(s.scored - 1u, (p.score_words - 1u) / 2u); n += 1u) {
-        var best = Best(0u, 0xffffffffu);
+    var last = Candidate(0xffffffffu, 0u);
+    for (var n = 0u; n < min(s.logprobs - 1u, (p.logprob_words - 1u) / 2u); n += 1u) {
+        var best = Candidate(0u, 0xffffffffu);
         for (var i = lid; i < p.vocab; i += WG) {
             let key = ordered_key(logits[first + i]);
-            let later = key < last.key || (key == last.key && i > last.id);
-            best = better_of(best, select(0u, key, later), i);
+            let is_after = key < last.key || (key == last.key && i > last.id);
+            best = better_of(best, select(0u, key, is_after), i);
         }
         last = workgroup_best(best, lid);
         if lid == 0u {
-            let at = written + 1u + 2u * n;
-            scores[at] = last.id;
-            scores[at + 1u] = bitcast<u32>(
-                finite(logits[first + min(last.id, p.vocab - 1u)]) - greatest - log_total
+            let at = base + 1u + 2u * n;
+            logprobs[at] = last.id;
+            logprobs[at + 1u] = bitcast<u32>(
+                to_finite(logits[first + min(last.id, p.vocab - 1u)]) - row_max - log_total
             );
         }
     }
@@ -157,20 +223,20 @@ fn score(row: u32, s: SampleSettings, token: u32, lid: u32) {
 
 // Step 3.
 fn scaled(row: u32, i: u32, s: SampleSettings) -> f32 {
-    return finite(penalised(row, i, s) / s.temperature);
+    return to_finite(penalised(row, i, s) / s.temperature);
 }
 
-fn weight_of(z: f32, greatest: f32) -> f32 {
-    return exp(max(z - greatest, -1000.0));
+fn weight_of(z: f32, row_max: f32) -> f32 {
+    return exp(max(z - row_max, -1000.0));
 }
 
-// The greatest key t such that the keys in [t, ..] and >= floor hold at least `goal`: of weights, or
-// (`count`) of tokens. `floor` if none is.
-fn threshold(row: u32, s: SampleSettings, greatest: f32, floor_key: u32, count: bool, goal: f32, lid: u32) -> u32 {
+// The greatest key t such that the tokens whose keys are in [t, ..] and >= floor_key hold at least
+// `goal`: of weights or, with `by_count`, in number. `floor_key` if there is none.
+fn threshold(row: u32, s: SampleSettings, row_max: f32, floor_key: u32, by_count: bool, goal: f32, lid: u32) -> u32 {
     var prefix = 0u;
     for (var shift = 32u; shift > 0u; shift -= 4u) {
         let bit = shift - 4u;
-        // Digits 1..=15 below the prefix found so far, four to a vector; digit 0 always holds.
+        // Digits 1..=15 below the prefix found so far, four to a vector; digit 0 always satisfies.
         let d0 = vec4(prefix) + (vec4(1u, 2u, 3u, 4u) << vec4(bit));
         let d1 = vec4(prefix) + (vec4(5u, 6u, 7u, 8u) << vec4(bit));
         let d2 = vec4(prefix) + (vec4(9u, 10u, 11u, 12u) << vec4(bit));
@@ -183,41 +249,41 @@ fn threshold(row: u32, s: SampleSettings, greatest: f32, floor_key: u32, count: 
             let z = scaled(row, i, s);
             let key = ordered_key(z);
             if key >= floor_key {
-                let held = vec4(select(weight_of(z, greatest), 1.0, count));
+                let held = vec4(select(weight_of(z, row_max), 1.0, by_count));
                 h0 += select(vec4(0.0), held, vec4(key) >= d0);
                 h1 += select(vec4(0.0), held, vec4(key) >= d1);
                 h2 += select(vec4(0.0), held, vec4(key) >= d2);
                 h3 += select(vec4(0.0), held, vec4(key) >= d3);
             }
         }
-        // How many of the thresholds hold: what they hold falls as they grow.
-        h0 = workgroup_sum4(h0, lid);
-        h1 = workgroup_sum4(h1, lid);
-        h2 = workgroup_sum4(h2, lid);
-        h3 = workgroup_sum4(h3, lid);
+        // How many of the thresholds reach the goal: what they hold falls as they grow.
+        h0 = workgroup_sum_vec4(h0, lid);
+        h1 = workgroup_sum_vec4(h1, lid);
+        h2 = workgroup_sum_vec4(h2, lid);
+        h3 = workgroup_sum_vec4(h3, lid);
         let one = vec4(1u);
         let none = vec4(0u);
         let goals = vec4(goal);
-        let held = select(none, one, h0 >= goals) + select(none, one, h1 >= goals)
+        let reached = select(none, one, h0 >= goals) + select(none, one, h1 >= goals)
             + select(none, one, h2 >= goals) + select(none, vec4(1u, 1u, 1u, 0u), h3 >= goals);
-        prefix += (held.x + held.y + held.z + held.w) << bit;
+        prefix += (reached.x + reached.y + reached.z + reached.w) << bit;
     }
     return max(prefix, floor_key);
 }
 
-// Past this many passes a device might be taken for lost.
-@if(plain_top_k) const MOST_PLAIN = 256u;
+// With more passes than this a device might be considered lost.
+@if(plain_top_k) const MAX_PLAIN_TOP_K = 256u;
 
 // The key of the k-th greatest z.
 @if(plain_top_k)
 fn kth_key(row: u32, s: SampleSettings, lid: u32) -> u32 {
-    var last = Best(0xffffffffu, 0u);
+    var last = Candidate(0xffffffffu, 0u);
     for (var n = 0u; n < s.top_k; n += 1u) {
-        var best = Best(0u, 0xffffffffu);
+        var best = Candidate(0u, 0xffffffffu);
         for (var i = lid; i < p.vocab; i += WG) {
             let key = ordered_key(scaled(row, i, s));
-            let later = n == 0u || key < last.key || (key == last.key && i > last.id);
-            best = better_of(best, select(0u, key, later), i);
+            let is_after = n == 0u || key < last.key || (key == last.key && i > last.id);
+            best = better_of(best, select(0u, key, is_after), i);
         }
         last = workgroup_best(best, lid);
     }
@@ -225,43 +291,43 @@ fn kth_key(row: u32, s: SampleSettings, lid: u32) -> u32 {
 }
 
 // The sum of the weights whose key is at least `floor_key`.
-fn mass(row: u32, s: SampleSettings, greatest: f32, floor_key: u32, lid: u32) -> f32 {
+fn kept_weight(row: u32, s: SampleSettings, row_max: f32, floor_key: u32, lid: u32) -> f32 {
     var total = 0.0;
     for (var i = lid; i < p.vocab; i += WG) {
         let z = scaled(row, i, s);
         if ordered_key(z) >= floor_key {
-            total += weight_of(z, greatest);
+            total += weight_of(z, row_max);
         }
     }
     return workgroup_sum(total, lid);
 }
 
 // Steps 3 to 7.
-fn draw(row: u32, s: SampleSettings, lid: u32) -> u32 {
-    var greatest = -3.40282346e38;
+fn random_token(row: u32, s: SampleSettings, lid: u32) -> u32 {
+    var row_max = -3.40282346e38;
     for (var i = lid; i < p.vocab; i += WG) {
-        greatest = max(greatest, scaled(row, i, s));
+        row_max = max(row_max, scaled(row, i, s));
     }
-    greatest = workgroup_max(greatest, lid);
+    row_max = workgroup_max(row_max, lid);
     var floor_key = 0u;
     if s.top_k != 0u && s.top_k < p.vocab {
-        @if(!plain_top_k) floor_key = threshold(row, s, greatest, floor_key, true, f32(s.top_k), lid);
+        @if(!plain_top_k) floor_key = threshold(row, s, row_max, floor_key, true, f32(s.top_k), lid);
         @if(plain_top_k)
-        if s.top_k <= MOST_PLAIN {
+        if s.top_k <= MAX_PLAIN_TOP_K {
             floor_key = kth_key(row, s, lid);
         } else {
-            floor_key = threshold(row, s, greatest, floor_key, true, f32(s.top_k), lid);
+            floor_key = threshold(row, s, row_max, floor_key, true, f32(s.top_k), lid);
         }
     }
     if s.top_p < 1.0 {
-        let goal = max(s.top_p, 0.0) * mass(row, s, greatest, floor_key, lid);
-        // The likeliest always stays.
-        floor_key = min(threshold(row, s, greatest, floor_key, false, goal, lid), ordered_key(greatest));
+        let goal = max(s.top_p, 0.0) * kept_weight(row, s, row_max, floor_key, lid);
+        // The likeliest token is always kept.
+        floor_key = min(threshold(row, s, row_max, floor_key, false, goal, lid), ordered_key(row_max));
     }
-    var best = Best(0u, min(lid, p.vocab - 1u));
+    var best = Candidate(0u, min(lid, p.vocab - 1u));
     for (var i = lid; i < p.vocab; i += WG) {
         let z = scaled(row, i, s);
-        if ordered_key(z) >= floor_key && (weight_of(z, greatest) >= s.min_p || z == greatest) {
+        if ordered_key(z) >= floor_key && (weight_of(z, row_max) >= s.min_p || z == row_max) {
             best = better_of(best, ordered_key(z + gumbel(s.seed, s.position, i)), i);
         }
     }
@@ -269,16 +335,16 @@ fn draw(row: u32, s: SampleSettings, lid: u32) -> u32 {
 }
 
 // Step 2.
-fn greedy(row: u32, s: SampleSettings, lid: u32) -> u32 {
-    var best = Best(0u, min(lid, p.vocab - 1u));
+fn greedy_token(row: u32, s: SampleSettings, lid: u32) -> u32 {
+    var best = Candidate(0u, min(lid, p.vocab - 1u));
     for (var i = lid; i < p.vocab; i += WG) {
         best = better_of(best, ordered_key(penalised(row, i, s)), i);
     }
     return workgroup_best(best, lid).id;
 }
 
-fn better_of(best: Best, key: u32, i: u32) -> Best {
-    return Best(max(best.key, key), select(best.id, i, key > best.key));
+fn better_of(best: Candidate, key: u32, i: u32) -> Candidate {
+    return Candidate(max(best.key, key), select(best.id, i, key > best.key));
 }
 
 @compute @workgroup_size(WG)
@@ -288,39 +354,42 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let row = wid.x + wid.y * groups.x;
-    if row >= p.rows {
+    if row >= p.rows || p.vocab == 0u {
         return;
     }
     if lid == 0u {
-        shared_settings = settings[row];
+        shared_settings = valid_settings(row);
     }
-    // Uniform by construction, so that the branches below may hold barriers.
+    // Uniform by construction, so that the branches below may contain barriers.
     let s = workgroupUniformLoad(&shared_settings);
-    let drawn = s.forced == DRAWN;
-    if drawn && s.biases != 0u {
-        bias_logits(row, s, false, lid);
+    let is_sampled = s.forced_token == NOT_FORCED;
+    if is_sampled && s.biases != 0u {
+        swap_biases(row, s, false, lid);
     }
-    var token = min(s.forced, p.vocab - 1u);
-    if drawn {
+    var token = min(s.forced_token, p.vocab - 1u);
+    if is_sampled {
         if s.temperature > 0.0 {
-            token = draw(row, s, lid);
+            token = random_token(row, s, lid);
         } else {
-            token = greedy(row, s, lid);
+            token = greedy_token(row, s, lid);
         }
     }
-    if drawn && s.biases != 0u {
-        bias_logits(row, s, true, lid);
+    if is_sampled && s.biases != 0u {
+        swap_biases(row, s, true, lid);
     }
-    if s.scored != 0u {
-        score(row, s, token, lid);
+    if s.logprobs != 0u {
+        write_logprobs(row, s, token, lid);
     }
     if lid == 0u {
         tokens[row] = token;
         index[row] = vec2(s.sequence, s.position);
-        // Only where no logit is finite, or one is infinite, is the drawn one not: that is reported.
+        // The winner's logit is infinite or NaN only where no logit is finite or one is infinite.
         let exponent = bitcast<u32>(logits[row * p.vocab + token]) & 0x7f800000u;
-        out[s.step * p.rows + row] = select(token, 0xffffffffu, exponent == 0x7f800000u);
-        if drawn && penalises(s) {
+        // Invalid step: nothing is written.
+        if s.step < arrayLength(&out) / p.rows {
+            out[s.step * p.rows + row] = select(token, 0xffffffffu, exponent == 0x7f800000u);
+        }
+        if is_sampled && has_penalties(s) {
             counts[s.sequence * p.vocab + token] += 1u;
         }
         settings[row].step = s.step + 1u;

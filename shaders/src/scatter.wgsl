@@ -1,21 +1,29 @@
-// out = x, but for parts along one dimension that are replaced by updates or have them added:
-// out[o, indices[j], i] = updates[o, j, i]. Of equal indices the last one counts, or all are added in
-// their order. Each invocation looks for its own updates: no two write the same element.
+// A copy of a tensor in which slices along one axis are replaced by updates or have them added. Each
+// invocation computes one element of the result and searches the indices for its updates, so that no
+// two invocations write the same element.
 import constants::WG;
 
+/// `scatter`: `out = x`, except that `out[o, indices[j], i]` is `updates[o, j, i]` or, if `accumulate`
+/// is set, has it added. With equal indices the last update counts, or all are added in order. An
+/// index past the axis is ignored. Grid: `[outer * axis_size * inner]`.
 struct ScatterParams {
+    /// Product of the dimensions before the axis.
     outer: u32,
-    n: u32,
+    /// Size of the axis.
+    axis_size: u32,
+    /// Product of the dimensions after the axis.
     inner: u32,
-    count: u32,
-    adds: u32,
+    /// Number of indices.
+    index_count: u32,
+    /// 1 to add the updates, 0 to replace the elements by them.
+    accumulate: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: ScatterParams;
-@group(0) @binding(1) var<storage, read> x: array<f32>; // [outer, n, inner]
-@group(0) @binding(2) var<storage, read> indices: array<u32>; // [count]
-@group(0) @binding(3) var<storage, read> updates: array<f32>; // [outer, count, inner]
-@group(0) @binding(4) var<storage, read_write> out: array<f32>; // [outer, n, inner]
+@group(0) @binding(1) var<storage, read> x: array<f32>; // [outer, axis_size, inner]
+@group(0) @binding(2) var<storage, read> indices: array<u32>; // [index_count]
+@group(0) @binding(3) var<storage, read> updates: array<f32>; // [outer, index_count, inner]
+@group(0) @binding(4) var<storage, read_write> out: array<f32>; // [outer, axis_size, inner]
 
 const TILE = vec2<u32>(WG, 1u);
 
@@ -26,16 +34,17 @@ fn main(
     @builtin(local_invocation_index) lid: u32,
 ) {
     let i = (wid.x + wid.y * groups.x) * WG + lid;
-    if i >= p.outer * p.n * p.inner {
+    if i >= p.outer * p.axis_size * p.inner {
         return;
     }
-    let part = i / p.inner;
-    let base = (part / p.n) * p.count;
+    let slice = i / p.inner;
+    let first_update = (slice / p.axis_size) * p.index_count;
     var value = x[i];
-    for (var j = 0u; j < p.count; j++) {
-        if indices[j] == part % p.n {
-            let update = updates[(base + j) * p.inner + i % p.inner];
-            value = select(update, value + update, p.adds != 0u);
+    for (var j = 0u; j < p.index_count; j++) {
+        // Invalid index: equal to no slice, so its update is ignored.
+        if indices[j] == slice % p.axis_size {
+            let update = updates[(first_update + j) * p.inner + i % p.inner];
+            value = select(update, value + update, p.accumulate != 0u);
         }
     }
     out[i] = value;

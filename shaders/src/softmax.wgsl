@@ -1,11 +1,7 @@
-// Softmax over each row, less its maximum. A workgroup does one row.
-import package::reduce::{workgroup_sum, workgroup_max};
+// Softmax of each row, with the row's maximum subtracted first. A workgroup computes one row.
+import package::row_params::RowsParams;
+import package::workgroup_reduce::{workgroup_sum, workgroup_max};
 import constants::WG;
-
-struct RowsParams {
-    rows: u32,
-    cols: u32,
-}
 
 @group(0) @binding(0) var<uniform> p: RowsParams;
 @group(0) @binding(1) var<storage, read> x: array<f32>; // [rows, cols]
@@ -24,15 +20,15 @@ fn main(
         return;
     }
     let base = row * p.cols;
-    // Finite, so that a row of minus infinities divides by zero only where its softmax is undefined.
-    var greatest = -3.4e38;
+    // Starts finite: a row of minus infinities then gives 0 / 0, not infinity - infinity.
+    var row_max = -3.4e38;
     for (var c = lid; c < p.cols; c += WG) {
-        greatest = max(greatest, x[base + c]);
+        row_max = max(row_max, x[base + c]);
     }
-    greatest = workgroup_max(greatest, lid);
+    row_max = workgroup_max(row_max, lid);
     var total = 0.0;
     for (var c = lid; c < p.cols; c += WG) {
-        let e = exp(x[base + c] - greatest);
+        let e = exp(x[base + c] - row_max);
         out[base + c] = e;
         total += e;
     }

@@ -1,11 +1,16 @@
-// The k greatest elements of each row and their indices, the greatest first, the lowest index of
-// equals first; NaN counts as the least. A workgroup does one row.
-import package::order::{ordered_key, workgroup_best, Best};
+// The k greatest elements of each row and their indices, in descending order, the lower index first
+// among equals; NaN counts as the lowest value. A workgroup computes one row.
+import package::order::{ordered_key, workgroup_best, Candidate};
 import constants::WG;
 
+/// `top_k`: the `k` greatest elements of each row in descending order, the lower index first among
+/// equals. NaN counts as the lowest value. Grid: `[rows]`.
 struct TopKParams {
+    /// Number of rows.
     rows: u32,
+    /// Elements in a row.
     cols: u32,
+    /// Elements to return for each row, at most `cols`.
     k: u32,
 }
 
@@ -27,15 +32,15 @@ fn main(
         return;
     }
     let base = row * p.cols;
-    var last = Best(0xffffffffu, 0u);
+    var last = Candidate(0xffffffffu, 0u);
     for (var j = 0u; j < p.k; j++) {
-        // The best of those that come after the last one.
-        var best = Best(0u, min(lid, p.cols - 1u));
+        // The best of the elements that come after `last` in the order.
+        var best = Candidate(0u, min(lid, p.cols - 1u));
         for (var c = lid; c < p.cols; c += WG) {
             let key = ordered_key(x[base + c]);
-            let after = j == 0u || key < last.key || (key == last.key && c > last.id);
-            if after && key > best.key {
-                best = Best(key, c);
+            let is_after = j == 0u || key < last.key || (key == last.key && c > last.id);
+            if is_after && key > best.key {
+                best = Candidate(key, c);
             }
         }
         last = workgroup_best(best, lid);

@@ -1,43 +1,46 @@
-// Sine and cosine of any finite number, to 2e-7: the builtins may be off by 5e-4, and only within [-pi, pi].
+// Sine and cosine of any finite number to within 2e-7. The builtins may be off by 5e-4, and only have
+// to work within [-pi, pi].
 
-// 32 zeros, then 1 / (2 pi) after the point, in binary.
-const PER_TURN = array<u32, 7>(0u, 0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u);
+// The binary digits of 1 / (2 pi) after the point, preceded by 32 zeros.
+const INVERSE_TWO_PI = array<u32, 7>(0u, 0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u);
 
-// The part of a turn that is left of an angle of at least 2^-8, in 2^-32 turns: of the product with 1 / (2 pi),
-// 32 bits after the point (Payne and Hanek, 1983). Whole numbers, which no compiler rounds or puts in another order.
-fn part_of_turn(bits: u32) -> u32 {
+// The fraction of a turn that remains of an angle of at least 2^-8 after whole turns, in units of 2^-32
+// turns: 32 bits after the point of the product with 1 / (2 pi) (Payne and Hanek 1983). Integers only,
+// which no compiler rounds or reassociates.
+fn turn_fraction(bits: u32) -> u32 {
     let mantissa = (bits & 0x7fffffu) | 0x800000u;
-    // The first bit of 1 / (2 pi) that makes no whole turns.
+    // The first digit of 1 / (2 pi) whose product is less than a whole turn. At most 136, so that
+    // `i + 2` stays within the table.
     let start = (bits >> 23u) - 118u;
-    var words = PER_TURN;
+    var digits = INVERSE_TWO_PI;
     let i = start >> 5u;
     let shift = start & 31u;
-    let high = (words[i] << shift) | ((words[i + 1u] >> 1u) >> (31u - shift));
-    let low = (words[i + 1u] << shift) | ((words[i + 2u] >> 1u) >> (31u - shift));
-    // What the product with the lower word carries, but for 3 units.
+    let high = (digits[i] << shift) | ((digits[i + 1u] >> 1u) >> (31u - shift));
+    let low = (digits[i + 1u] << shift) | ((digits[i + 2u] >> 1u) >> (31u - shift));
+    // The carry from the product with the lower word, to within 3 units.
     let upper = mantissa >> 8u;
     let carry = ((upper * (low >> 16u)) >> 8u) + ((upper * (low & 0xffffu)) >> 24u)
         + (((mantissa & 0xffu) * (low >> 8u)) >> 24u);
     return mantissa * high + carry;
 }
 
-// sin(|x| + quarters * pi / 2). The polynomials are those of Moshier's Cephes, for [-pi / 4, pi / 4].
-fn sine(x: f32, quarters: u32) -> f32 {
+// sin(|x| + quarters * pi / 2). The polynomials for [-pi / 4, pi / 4] are those of Moshier's Cephes.
+fn shifted_sine(x: f32, quarters: u32) -> f32 {
     let bits = bitcast<u32>(x) & 0x7fffffffu;
     if bits >= 0x7f800000u {
-        // Infinities have none.
+        // NaN for infinities and NaN.
         return bitcast<f32>(bits | 0x400000u);
     }
-    var rest = bitcast<f32>(bits);
+    var angle = bitcast<f32>(bits);
     var quarter = quarters;
     if bits > 0x3f490fdbu {
-        let part = part_of_turn(bits);
-        let nearest = (part + 0x20000000u) >> 30u;
+        let fraction = turn_fraction(bits);
+        let nearest = (fraction + 0x20000000u) >> 30u;
         quarter += nearest;
-        rest = f32(bitcast<i32>(part - (nearest << 30u))) * 1.4629180792671596e-9;
+        angle = f32(bitcast<i32>(fraction - (nearest << 30u))) * 1.4629180792671596e-9;
     }
-    let square = rest * rest;
-    var y = rest + rest * square * (-0.16666654611 + square * (0.0083321608736 - square * 0.00019515295891));
+    let square = angle * angle;
+    var y = angle + angle * square * (-0.16666654611 + square * (0.0083321608736 - square * 0.00019515295891));
     if (quarter & 1u) == 1u {
         y = 1.0 - 0.5 * square + square * square * (0.04166664568298827
             + square * (-0.001388731625493765 + square * 0.00002443315711809948));
@@ -45,11 +48,11 @@ fn sine(x: f32, quarters: u32) -> f32 {
     return select(y, -y, (quarter & 2u) == 2u);
 }
 
-fn sin_of(x: f32) -> f32 {
-    let y = sine(x, 0u);
+fn sine(x: f32) -> f32 {
+    let y = shifted_sine(x, 0u);
     return select(y, -y, x < 0.0);
 }
 
-fn cos_of(x: f32) -> f32 {
-    return sine(x, 1u);
+fn cosine(x: f32) -> f32 {
+    return shifted_sine(x, 1u);
 }

@@ -1,5 +1,5 @@
-//! Kernel cases as files, for browsers: they run them over their own adapter and compare with what the
-//! host twin wrote here.
+//! Kernel cases as files, for browsers, which run them on their own adapter and compare the results with
+//! those of the host's twins.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -12,30 +12,30 @@ use wisp_shaders::CacheFormat;
 
 use crate::kernels::{Case, Memory, Outputs, fits, least_bound, workgroups};
 
-/// Bytes of a record beyond which it is left out: a browser's software adapter takes minutes for them.
-const MOST_BYTES: usize = 512 << 10;
+/// The size of the largest record that is written; a browser's software adapter takes minutes for more.
+const MAX_RECORD_BYTES: usize = 512 << 10;
 
-/// Where records go, if they are wanted.
+/// The folder for records, if `WISP_KERNEL_RECORDS` names one.
 pub fn folder() -> Option<PathBuf> {
     std::env::var_os("WISP_KERNEL_RECORDS").map(PathBuf::from)
 }
 
-/// Whether the kernel tests write records instead of running the adapter.
+/// Whether the kernel tests write records instead of running kernels.
 pub fn wanted() -> bool {
     folder().is_some()
 }
 
-/// Writes each case of an op, with its twin's outputs, if records are wanted.
+/// Writes a record of each case of an op with the expected outputs, if records are wanted.
 ///
-/// A record is the length of its JSON in four bytes, the JSON, and all bytes that the JSON has the
-/// lengths of: parameters, bindings, outputs.
+/// A record is the length of its JSON header in four bytes, the header, and then the parameters, bindings
+/// and outputs, whose lengths the header lists.
 ///
 /// # Panics
 ///
 /// If a file cannot be written.
 pub fn write(op: &str, cases: &[Case], expected: &[Outputs]) {
     let Some(folder) = folder() else { return };
-    // Browsers compare floats and bytes, but decode no caches.
+    // Browsers compare floats and bytes, but do not decode caches.
     let decodes = |memory: &Memory| {
         let format = memory.cache.map(|(format, _)| format);
         memory.bound.is_some() && format.is_some_and(|format| format != CacheFormat::F32)
@@ -47,10 +47,10 @@ pub fn write(op: &str, cases: &[Case], expected: &[Outputs]) {
             .chain(outputs.iter().map(Vec::as_slice))
             .collect();
         let data = parts.concat();
-        if data.len() > MOST_BYTES {
+        if data.len() > MAX_RECORD_BYTES {
             continue;
         }
-        // Kernels that cannot be held to the case's bounds have a record of their own.
+        // Kernels that cannot meet the case's bounds get a record of their own.
         let fitting: Vec<_> = wisp_shaders::candidates(op)
             .filter(|kernel| fits(kernel, case))
             .collect();
@@ -85,7 +85,7 @@ pub fn write(op: &str, cases: &[Case], expected: &[Outputs]) {
 
 fn save(folder: &Path, op: &str, head: &str, data: &[u8]) {
     let record = [&(head.len() as u32).to_le_bytes(), head.as_bytes(), data].concat();
-    // Equal cases of several tests become one.
+    // Equal cases of several tests become one file.
     let mut hash = DefaultHasher::new();
     record.hash(&mut hash);
     let name = format!("{op}-{:016x}.case", hash.finish());

@@ -1,4 +1,8 @@
-//! Runs kernels on an adapter and on the host, and compares what they write.
+//! Runs kernels on an adapter and their twins on the host, and compares what they write.
+//!
+//! A [`Case`] is one run of an op: parameters, the memory of every binding, a grid. A test lists cases and
+//! calls [`check`], which runs every kernel of the op that fits, with all features of the adapter and with
+//! the baseline's. `WISP_TEST_DEVICE` names the adapter (default: `vulkan`).
 
 use std::sync::OnceLock;
 
@@ -12,17 +16,17 @@ use crate::{
     quantize::quantize,
 };
 
-/// The memory of one binding and how close a kernel must come to what its twin writes there.
+/// The memory of one binding, and how close a kernel must come to what its twin writes there.
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub(crate) bytes: Vec<u8>,
-    /// Bound of `|a - b| / |b|` over floats; `None` is equality of bytes.
+    /// Bound on `|a - b| / |b|` over floats; `None` if the bytes must be equal.
     pub(crate) bound: Option<f64>,
-    /// The format of a KV cache and the width of its heads; else the bytes are floats.
+    /// The format of a KV cache and the elements of its heads; `None` if the bytes are floats.
     pub(crate) cache: Option<(CacheFormat, usize)>,
 }
 
-/// Memory that is read, or must be written exactly as the twin writes it.
+/// Memory that is only read, or that a kernel must write exactly as the twin does.
 pub fn exact<T: bytemuck::NoUninit>(data: &[T]) -> Memory {
     let bytes = bytemuck::cast_slice(data).to_vec();
     Memory {
@@ -32,7 +36,7 @@ pub fn exact<T: bytemuck::NoUninit>(data: &[T]) -> Memory {
     }
 }
 
-/// A KV cache of these padded heads, as close as that to the twin's when it is decoded.
+/// A KV cache of these padded heads, which must be within `bound` of the twin's after decoding.
 pub fn cache(format: CacheFormat, head_dim: usize, heads: &[f32], bound: Option<f64>) -> Memory {
     Memory {
         bound,
@@ -41,7 +45,7 @@ pub fn cache(format: CacheFormat, head_dim: usize, heads: &[f32], bound: Option<
     }
 }
 
-/// `len` floats to be written, with noise in them that shows what is left untouched.
+/// `len` floats to be written. They hold noise, which shows elements that are not written.
 pub fn close(len: usize, bound: f64) -> Memory {
     Memory {
         bound: Some(bound),
@@ -49,7 +53,7 @@ pub fn close(len: usize, bound: f64) -> Memory {
     }
 }
 
-/// Memory in which a kernel may write what it likes.
+/// Memory in which a kernel may write anything.
 pub fn any<T: bytemuck::NoUninit>(data: &[T]) -> Memory {
     Memory {
         bound: Some(f64::INFINITY),
@@ -57,24 +61,24 @@ pub fn any<T: bytemuck::NoUninit>(data: &[T]) -> Memory {
     }
 }
 
-/// Sizes, parameters and memory of one run.
+/// One run of an op: parameters, memory and sizes.
 #[derive(Clone, Debug)]
 pub struct Case {
     /// The parameters: binding 0.
     pub params: Vec<u8>,
-    /// The bindings from 1 on.
+    /// The memory of the bindings from 1 on.
     pub memory: Vec<Memory>,
-    /// The op's grid: one or two dimensions.
+    /// The op's grid, of one or two dimensions.
     pub grid: Vec<usize>,
-    /// How often the kernel is dispatched, one after the other.
+    /// How often the kernel is dispatched in sequence.
     pub dispatches: usize,
-    /// What `cols_multiple` must divide.
+    /// The columns, which a kernel's `cols_multiple` must divide.
     pub cols: usize,
-    /// The sizes, for messages.
+    /// The parameters, for messages.
     pub label: String,
 }
 
-/// A case of an op: one dispatch.
+/// A case with one dispatch.
 pub fn case<P: bytemuck::NoUninit + std::fmt::Debug>(
     params: P,
     memory: Vec<Memory>,
@@ -92,7 +96,7 @@ pub fn case<P: bytemuck::NoUninit + std::fmt::Debug>(
     }
 }
 
-/// `len` numbers from -1 to 1 that depend on the seed.
+/// `len` numbers from -1 to 1, determined by the seed.
 pub fn noise(seed: u32, len: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
     let mut next = || {
@@ -115,14 +119,14 @@ pub fn weight(encoding: Encoding, rows: usize, cols: usize) -> Vec<Memory> {
     present.map(|(plane, _)| exact(plane)).collect()
 }
 
-/// The adapter under test with both profiles, or why there is none.
-fn adapters() -> &'static Result<Vec<(FeatureLevel, Device)>, String> {
+/// The adapter under test with each feature level, or why there is none.
+pub(crate) fn adapters() -> &'static Result<Vec<(FeatureLevel, Device)>, String> {
     static ADAPTERS: OnceLock<Result<Vec<(FeatureLevel, Device)>, String>> = OnceLock::new();
     ADAPTERS.get_or_init(|| {
         let name = std::env::var("WISP_TEST_DEVICE").unwrap_or("vulkan".into());
         let spec = name.parse().expect("WISP_TEST_DEVICE names a device");
-        let open = |profile| match pollster::block_on(Device::open(&spec, profile, 0)) {
-            Ok(device) => Ok((profile, device)),
+        let open = |level| match pollster::block_on(Device::open(&spec, level, 0)) {
+            Ok(device) => Ok((level, device)),
             Err(error @ DeviceError::NoAdapter { .. }) => Err(error.to_string()),
             Err(error) => panic!("{error}"),
         };
@@ -133,8 +137,8 @@ fn adapters() -> &'static Result<Vec<(FeatureLevel, Device)>, String> {
     })
 }
 
-/// Why a device cannot run a kernel, if so.
-fn unmet(kernel: &Kernel, device: &Device) -> Option<&'static str> {
+/// What a kernel needs that a device lacks.
+pub(crate) fn unmet(kernel: &Kernel, device: &Device) -> Option<&'static str> {
     let has = &device.info().capabilities;
     let needs = kernel.needs;
     match () {
@@ -146,31 +150,35 @@ fn unmet(kernel: &Kernel, device: &Device) -> Option<&'static str> {
     }
 }
 
-/// Whether a kernel is meant for a case's sizes.
+/// Whether a kernel is written for the sizes of a case.
 pub fn fits(kernel: &Kernel, case: &Case) -> bool {
     case.cols
         .is_multiple_of(kernel.cols_multiple.max(1) as usize)
-        && case.grid.get(1).copied().unwrap_or(1) <= kernel.max_rows_y as usize
+        && case.grid.get(1).copied().unwrap_or(1) <= kernel.max_grid_y as usize
 }
 
-/// The workgroups that cover a grid. A long row is folded into the next dimension, as a session
-/// does it, but at the least limit of any device, so that it is folded on all of them.
+/// The workgroups that cover a grid. A long first dimension is folded into another one as sessions do it,
+/// but always at WebGPU's default limit, so that it is folded on every device.
 pub(crate) fn workgroups(kernel: &Kernel, grid: &[usize]) -> [u32; 3] {
-    const MOST: u32 = 65535;
+    const MAX_WORKGROUPS: u32 = 65535;
     let tiles = |i: usize| grid[i].div_ceil(kernel.tile[i] as usize) as u32;
     let x = tiles(0);
     match grid.len() {
-        1 if x <= MOST => [x, 1, 1],
-        1 => [MOST, x.div_ceil(MOST), 1],
-        _ if x <= MOST => [x, tiles(1), 1],
-        _ => [MOST, tiles(1), x.div_ceil(MOST)],
+        1 if x <= MAX_WORKGROUPS => [x, 1, 1],
+        1 => [MAX_WORKGROUPS, x.div_ceil(MAX_WORKGROUPS), 1],
+        _ if x <= MAX_WORKGROUPS => [x, tiles(1), 1],
+        _ => [MAX_WORKGROUPS, tiles(1), x.div_ceil(MAX_WORKGROUPS)],
     }
 }
 
-/// What each binding from 1 on holds after a run; nothing for those that are only read.
+/// What each binding from 1 on holds after a run; empty for those that are only read.
 pub(crate) type Outputs = Vec<Vec<u8>>;
 
-fn run(device: &Device, kernel: &'static Kernel, case: &Case) -> Result<Outputs, DeviceError> {
+pub(crate) fn run(
+    device: &Device,
+    kernel: &'static Kernel,
+    case: &Case,
+) -> Result<Outputs, DeviceError> {
     let params = device.allocate("params", case.params.len() as u64, Usage::Uniform)?;
     device.write(&params, 0, &case.params)?;
     let mut buffers = vec![params];
@@ -182,7 +190,7 @@ fn run(device: &Device, kernel: &'static Kernel, case: &Case) -> Result<Outputs,
         buffers.push(buffer);
     }
     let mut slices: Vec<_> = buffers.iter().map(|buffer| buffer.whole()).collect();
-    // Parameters have exactly their size, whatever allocation rounded it up to.
+    // The allocation is rounded up, but the parameters must have exactly their size.
     slices[0] = buffers[0].slice(0..case.params.len() as u64);
     // Without checks, as sessions run it.
     // SAFETY: the parameters of a case fit its memory.
@@ -200,7 +208,12 @@ fn run(device: &Device, kernel: &'static Kernel, case: &Case) -> Result<Outputs,
 }
 
 impl Memory {
-    /// The numbers that the bytes stand for.
+    /// What the memory holds before a run.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Decodes bytes of this memory to numbers.
     fn floats(&self, bytes: &[u8]) -> Vec<f64> {
         let words: Vec<u32> = bytemuck::pod_collect_to_vec(bytes);
         let (format, head_dim) = self.cache.unwrap_or((CacheFormat::F32, 4));
@@ -209,43 +222,48 @@ impl Memory {
     }
 }
 
-/// `|a - b| / |b|`: NaN where either has one.
+/// `|a - b| / |b|`; NaN if either contains a NaN.
 fn error(a: &[f64], b: &[f64]) -> f64 {
     let off: f64 = a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum();
     let norm: f64 = b.iter().map(|b| b * b).sum();
     (off / norm.max(1e-30)).sqrt()
 }
 
-/// The first words that differ, in words.
+/// A message about the first word that differs.
 fn difference(a: &[u8], b: &[u8]) -> Option<String> {
     let mut words = a.chunks(4).zip(b.chunks(4)).enumerate();
     let (i, (a, b)) = words.find(|(_, (a, b))| a != b)?;
-    Some(format!("word {i} is {a:02x?}, the twin's {b:02x?}"))
+    Some(format!("word {i} is {a:02x?}, expected {b:02x?}"))
 }
 
-/// The least bound that a kernel can be held to: partial sums that are kept as halves are off by up to
-/// 2^-11 of themselves, twice.
+/// The lowest bound that a kernel can meet: partial sums in half precision have a relative error of up to
+/// 2^-11, twice.
 pub(crate) fn least_bound(kernel: &Kernel) -> f64 {
-    match kernel.switches.contains(&"half_sums") {
+    match kernel.switches.contains(&"f16_partials") {
         true => 2.0 * 2f64.powi(-11),
         false => 0.0,
     }
 }
 
-/// What differs from what the twin wrote.
-fn differences(case: &Case, least: f64, actual: &Outputs, expected: &Outputs) -> Vec<String> {
+/// Messages about the bindings that differ from what the twin wrote.
+pub(crate) fn differences(
+    case: &Case,
+    least: f64,
+    actual: &Outputs,
+    expected: &Outputs,
+) -> Vec<String> {
     let mut wrong = Vec::new();
     for (i, memory) in case.memory.iter().enumerate() {
         let (a, b) = (&actual[i], &expected[i]);
         let differs = match memory.bound {
-            _ if a.len() != b.len() => Some(format!("{} bytes, not {}", a.len(), b.len())),
+            _ if a.len() != b.len() => Some(format!("{} bytes, expected {}", a.len(), b.len())),
             _ if a.is_empty() => None,
             None => difference(a, b),
             Some(f64::INFINITY) => None,
             Some(bound) => {
                 let bound = bound.max(least);
                 let error = error(&memory.floats(a), &memory.floats(b));
-                (error.is_nan() || error > bound).then(|| format!("error {error:e} of {bound:e}"))
+                (error.is_nan() || error > bound).then(|| format!("error {error:e} > {bound:e}"))
             }
         };
         wrong.extend(differs.map(|differs| format!("binding {}: {differs}", i + 1)));
@@ -253,7 +271,7 @@ fn differences(case: &Case, least: f64, actual: &Outputs, expected: &Outputs) ->
     wrong
 }
 
-/// Runs every kernel of an op on every case that it is meant for, and compares it with its twin.
+/// Runs every kernel of an op on every case that it fits, and compares it with its twin.
 ///
 /// # Panics
 ///
@@ -274,22 +292,22 @@ pub fn check_fitting(op: &str, cases: &[Case]) {
     });
 }
 
-/// [`check_fitting`], for tables of cases that leave no kernel of the op out.
+/// [`check_fitting`], but every kernel of the op must have a case.
 ///
 /// # Panics
 ///
-/// Also if no case is meant for one of the kernels.
+/// Also if one of the kernels fits no case.
 pub fn check(op: &str, cases: &[Case]) {
     assert_visits_all(op, cases);
     check_fitting(op, cases);
 }
 
-/// Asserts that each kernel of an op has a case, so that none is added without one. Whether the
-/// adapter can run it is another matter: what it cannot is printed.
+/// Asserts that each kernel of an op fits a case, so that no kernel is added without one. An adapter that
+/// lacks what a kernel needs still skips it, and prints that.
 ///
 /// # Panics
 ///
-/// With the names of those that have none.
+/// With the names of the kernels that fit no case.
 pub fn assert_visits_all(op: &str, cases: &[Case]) {
     let unvisited: Vec<_> = wisp_shaders::candidates(op)
         .filter(|kernel| !cases.iter().any(|case| fits(kernel, case)))
@@ -298,8 +316,8 @@ pub fn assert_visits_all(op: &str, cases: &[Case]) {
     assert!(unvisited.is_empty(), "no case fits {unvisited:?}");
 }
 
-/// Runs every kernel of an op on every case that it is meant for; `judge` says what is wrong with
-/// what a case (by its number) wrote.
+/// Runs every kernel of an op on every case that it fits; `judge` takes the number of a case and its
+/// outputs, and returns what is wrong with them.
 ///
 /// # Panics
 ///
@@ -315,9 +333,9 @@ fn check_each(op: &str, cases: &[Case], judge: impl Fn(&Kernel, usize, &Outputs)
     };
     let (mut failures, mut runs) = (Vec::new(), 0);
     for kernel in wisp_shaders::candidates(op) {
-        for (profile, device) in adapters {
+        for (level, device) in adapters {
             if let Some(need) = unmet(kernel, device) {
-                println!("skipped: {} on {profile:?}: needs {need}", kernel.name);
+                println!("skipped: {} on {level:?}: needs {need}", kernel.name);
                 continue;
             }
             for (i, case) in cases.iter().enumerate() {
@@ -329,7 +347,7 @@ fn check_each(op: &str, cases: &[Case], judge: impl Fn(&Kernel, usize, &Outputs)
                     Ok(outputs) => judge(kernel, i, &outputs),
                     Err(error) => vec![error.to_string()],
                 };
-                let at = format!("{} on {profile:?}, {}", kernel.name, case.label);
+                let at = format!("{} on {level:?}, {}", kernel.name, case.label);
                 failures.extend(wrong.iter().map(|wrong| format!("{at}: {wrong}")));
             }
         }
@@ -349,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_seen() {
+    fn error_measures_are_computed() {
         let of = |a: [f64; 2], b: [f64; 2]| error(&a, &b);
         assert_eq!(of([3.0, 4.0], [3.0, 4.0]), 0.0);
         assert_eq!(of([3.0, 9.0], [3.0, 4.0]), 1.0);
@@ -361,15 +379,15 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "no case fits")]
-    fn kernels_without_a_case_are_seen() {
-        // Too many rows for the kernels that are made for one.
+    fn kernels_without_a_case_are_reported() {
+        // Too many tokens for the kernels that are written for one.
         let wide = case([0u32; 2], Vec::new(), &[1, 9], 32);
         assert_visits_all("matmul.q8_0", &[wide]);
     }
 
     #[test]
-    fn long_rows_are_folded() {
-        let kernel = wisp_shaders::kernel("elementwise.baseline").unwrap();
+    fn long_grids_are_folded() {
+        let kernel = wisp_shaders::kernel("binary_contiguous.baseline").unwrap();
         let of = |grid: &[usize]| workgroups(kernel, grid);
         let long = 65535 * kernel.tile[0] as usize;
         assert_eq!(of(&[long]), [65535, 1, 1]);

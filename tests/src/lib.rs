@@ -6,6 +6,7 @@ pub mod dequantize;
 pub mod encoder;
 pub mod gguf_writer;
 pub mod goldens;
+pub mod guarded;
 pub mod hub;
 pub mod kernel_records;
 pub mod kernels;

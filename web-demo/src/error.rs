@@ -2,8 +2,8 @@
 
 use wasm_bindgen::JsValue;
 use wisp_engine::{
-    Error,
-    device::DeviceError, pipelines::PipelineError, session::SessionError, weights::WeightError,
+    Error, device::DeviceError, pipelines::PipelineError, session::SessionError,
+    weights::WeightError,
 };
 
 /// An error for JavaScript.

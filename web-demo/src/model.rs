@@ -157,9 +157,7 @@ fn clock() -> Duration {
 }
 
 /// A promise of what some work brings. It borrows nothing of the model, which may be freed meanwhile.
-fn promise<T: Into<JsValue>>(
-    work: impl Future<Output = Result<T, Failure>> + 'static,
-) -> Promise {
+fn promise<T: Into<JsValue>>(work: impl Future<Output = Result<T, Failure>> + 'static) -> Promise {
     future_to_promise(async move { Ok(work.await?.into()) })
 }
 

@@ -8,7 +8,7 @@ use crate::{Switches, program::KernelChoice};
 
 /// True if a kernel is for targets of this class, and the switches that it waits for are on.
 fn is_meant(kernel: &Kernel, target: &Capabilities, switches: Switches) -> bool {
-    let class = match kernel.suits {
+    let class = match kernel.device_class {
         DeviceClass::Any => true,
         DeviceClass::Gpu => !target.software,
         DeviceClass::Software => target.software,
@@ -42,13 +42,13 @@ pub(crate) fn select(
     let fits = |kernel: &&Kernel| runs_on(kernel, cols, target, switches);
     for kernel in wisp_shaders::candidates(op).filter(fits) {
         // Candidates are ordered best first: a later one only serves rows beyond the earlier ones' limits.
-        let reaches_further = |other: &&Kernel| other.max_rows_y < kernel.max_rows_y;
+        let reaches_further = |other: &&Kernel| other.max_grid_y < kernel.max_grid_y;
         if chosen.iter().all(reaches_further) {
             chosen.push(kernel);
         }
     }
     let last = chosen.last();
-    if last.is_none_or(|kernel| kernel.max_rows_y != u32::MAX) {
+    if last.is_none_or(|kernel| kernel.max_grid_y != u32::MAX) {
         let candidates = wisp_shaders::candidates(op);
         return Err(LoweringError::NoKernel {
             op: op.into(),
@@ -60,7 +60,7 @@ pub(crate) fn select(
     }
     let choice = |kernel: &&Kernel| KernelChoice {
         name: kernel.name.into(),
-        max_rows: kernel.max_rows_y,
+        max_rows: kernel.max_grid_y,
     };
     Ok(chosen.iter().map(choice).collect())
 }

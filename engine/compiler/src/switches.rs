@@ -31,7 +31,7 @@ impl Switches {
     /// True if the switch that a kernel waits for is on.
     pub(crate) fn on(&self, name: &str) -> bool {
         match name {
-            "half_sums" => self.split_k_reduction_precision == SplitKReductionPrecision::Output,
+            "f16_partials" => self.split_k_reduction_precision == SplitKReductionPrecision::Output,
             "plain_top_k" => self.plain_top_k,
             _ => false,
         }

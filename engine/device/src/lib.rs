@@ -11,18 +11,18 @@
 //!
 //! ```
 //! use wisp_device::{Device, Dispatch, Usage};
-//! use wisp_shaders::params::ElementwiseParams;
+//! use wisp_shaders::params::BinaryContiguousParams;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let device = Device::host(1)?;
-//! let kernel = wisp_shaders::candidates("elementwise").last().ok_or("no such kernel")?;
+//! let kernel = wisp_shaders::candidates("binary_contiguous").last().ok_or("no such kernel")?;
 //! let a = device.allocate("a", 16, Usage::Storage)?;
 //! let b = device.allocate("b", 16, Usage::Storage)?;
 //! let sum = device.allocate("sum", 16, Usage::Storage)?;
 //! device.write(&a, 0, bytemuck::cast_slice(&[1.0f32, 2.0, 3.0, 4.0]))?;
 //! device.write(&b, 0, bytemuck::cast_slice(&[10.0f32, 20.0]))?;
 //! // `b` is repeated over `a`.
-//! let params = ElementwiseParams { len: 4, b_len: 2, ..Default::default() };
+//! let params = BinaryContiguousParams { len: 4, b_len: 2, ..Default::default() };
 //! let uniform = device.allocate("params", 16, Usage::Uniform)?;
 //! device.write(&uniform, 0, bytemuck::bytes_of(&params))?;
 //!

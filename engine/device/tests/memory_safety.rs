@@ -6,7 +6,7 @@ use common::{Addition, add, devices, read, vulkan, write};
 use wisp_device::{Device, Dispatch, Pipeline, Usage};
 use wisp_shaders::Kernel;
 
-/// A kernel of a caller under a built-in name: `out[200] = 42`, with the bindings of `elementwise`.
+/// A kernel of a caller under a built-in name: `out[200] = 42`, with the bindings of `binary_contiguous`.
 fn impostor() -> &'static Kernel {
     let wgsl = "
 @group(0) @binding(0) var<uniform> p: vec4<u32>;
@@ -74,7 +74,7 @@ fn checked_kernels_keep_to_their_memory_whatever_their_parameters_are() {
         let ran = device.record(&[addition.dispatch.clone()]);
         let ran = ran.and_then(|()| device.finish_blocking());
         if let Err(error) = ran {
-            assert!(error.to_string().contains("elementwise"), "{error}");
+            assert!(error.to_string().contains("binary_contiguous"), "{error}");
         }
         assert_eq!(read(&device, &addition.a), [1.0; 4]);
     }
@@ -91,7 +91,7 @@ fn bind_group_of_a_kernel_with_other_bindings_is_an_error() {
         let error = Dispatch::new(&device, &pipeline, &group.unwrap(), [1; 3]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "elementwise.baseline cannot use memory that is bound for softmax.baseline: their \
+            "binary_contiguous.baseline cannot use memory that is bound for softmax.baseline: their \
              bindings differ"
         );
     }
@@ -111,7 +111,7 @@ fn too_many_workgroups_are_an_error() {
     assert_eq!(
         error.to_string(),
         format!(
-            "elementwise.baseline: {:?} workgroups, but {} runs at most {limit} in each dimension",
+            "binary_contiguous.baseline: {:?} workgroups, but {} runs at most {limit} in each dimension",
             [1, limit + 1, 1],
             gpu.info().name
         )

@@ -30,12 +30,12 @@ pub(super) fn attention(args: &Args) -> Result<(), HostError> {
     attend(args, false)
 }
 
-/// The twin of `attention.wgsl` with `both_ways`.
+/// The twin of `attention.wgsl` with `bidirectional`.
 pub(super) fn full_attention(args: &Args) -> Result<(), HostError> {
     attend(args, true)
 }
 
-fn attend(args: &Args, both_ways: bool) -> Result<(), HostError> {
+fn attend(args: &Args, bidirectional: bool) -> Result<(), HostError> {
     let p: AttentionParams = args.params()?;
     if p.head_dim == 0 || p.head_dim > MAX_HEAD_DIM {
         let expected = format!("from 1 to {MAX_HEAD_DIM}");
@@ -58,7 +58,7 @@ fn attend(args: &Args, both_ways: bool) -> Result<(), HostError> {
     let cache = k_cache.len().min(v_cache.len());
     let sight = Sight {
         window: p.window,
-        lengths: both_ways.then(|| args.read_all(7)).transpose()?,
+        lengths: bidirectional.then(|| args.read_all(7)).transpose()?,
     };
     let pages = Pages::take(args, [4, 5], shape, cache, sight)?;
     let mut out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.head_dim]))?;

@@ -84,7 +84,7 @@ pub(super) fn binary(args: &Args) -> Result<(), HostError> {
     let a: &[u32] = args.read(1, places.end(0, &p.a_strides))?;
     let b: &[u32] = args.read(2, places.end(0, &p.b_strides))?;
     let out: &mut [u32] = args.write(3, places.len())?;
-    let function = match p.whole {
+    let function = match p.is_u32 {
         0 => of_floats(p.kind),
         _ => of_wholes(p.kind),
     };

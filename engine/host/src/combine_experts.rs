@@ -9,9 +9,9 @@ use super::error::HostError;
 /// The twin of `combine_experts.wgsl`.
 pub(super) fn combine_experts(args: &Args) -> Result<(), HostError> {
     let p: CombineExpertsParams = args.params()?;
-    let (cols, chosen) = (p.cols as usize, p.chosen as usize);
-    let x: &[f32] = args.read(1, size(&[p.tokens, p.chosen, p.cols]))?;
-    let weights: &[f32] = args.read(2, size(&[p.tokens, p.chosen]))?;
+    let (cols, chosen) = (p.cols as usize, p.experts_per_token as usize);
+    let x: &[f32] = args.read(1, size(&[p.tokens, p.experts_per_token, p.cols]))?;
+    let weights: &[f32] = args.read(2, size(&[p.tokens, p.experts_per_token]))?;
     let out: &mut [f32] = args.write(3, size(&[p.tokens, p.cols]))?;
     out.par_chunks_mut(cols.max(1))
         .enumerate()

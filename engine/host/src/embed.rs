@@ -23,6 +23,10 @@ pub(super) fn embed<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
         return Err(args.value("id_offset", most, p.id_offset));
     }
     let ids: &[u32] = args.read(1, size(&[p.tokens, p.id_stride]))?;
+    let mut token_ids = ids.iter().skip(p.id_offset as usize).step_by(stride);
+    if let Some(id) = token_ids.find(|id| **id >= p.table_rows) {
+        return Err(args.value("a token id", format!("less than {}", p.table_rows), *id));
+    }
     let ids = ids.par_iter().skip(p.id_offset as usize).step_by(stride);
     let out: &mut [f32] = args.write(2, size(&[p.tokens, p.cols]))?;
     out.par_chunks_mut(cols.max(1))

@@ -18,11 +18,10 @@ mod argmax;
 mod attention;
 mod batch_matmul;
 mod binary;
-mod choose;
+mod binary_contiguous;
 mod combine_experts;
 mod conv2d;
 mod copy;
-mod elementwise;
 mod embed;
 mod gated;
 mod gather;
@@ -34,12 +33,13 @@ mod matmul;
 mod matmul_experts;
 mod measure;
 mod norm;
-mod reduction;
+mod reduce;
 mod rope;
 mod rope_kv_write;
 mod route;
 mod sample;
 mod scatter;
+mod select;
 mod softmax;
 mod strided;
 mod top_k;
@@ -85,15 +85,15 @@ pub fn twin(op: &str) -> Option<Twin> {
         "add_rms_norm" => norm::add_rms_norm,
         "batch_matmul" => batch_matmul::batch_matmul,
         "binary" => binary::binary,
-        "choose" => choose::choose,
+        "select" => select::select,
         "conv2d" => conv2d::conv2d,
         "copy" => copy::copy,
-        "reduction" => reduction::reduction,
+        "reduce" => reduce::reduce,
         "scatter" => scatter::scatter,
         "top_k" => top_k::top_k,
         "argmax" => argmax::argmax,
         "combine_experts" => combine_experts::combine_experts,
-        "elementwise" => elementwise::elementwise,
+        "binary_contiguous" => binary_contiguous::binary_contiguous,
         "gated" => gated::gated,
         "gather" => gather::gather,
         "layer_norm" => norm::layer_norm,

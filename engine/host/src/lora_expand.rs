@@ -16,20 +16,29 @@ pub(super) fn lora_expand(args: &Args) -> Result<(), HostError> {
         let most = format!("at most {}", b_rows.saturating_sub(first));
         return Err(args.value("rows", most, p.rows));
     }
-    let bounds = [p.second, p.third].map(|bound| (bound as usize).clamp(first, first + rows));
+    let bounds =
+        [p.second_start, p.third_start].map(|bound| (bound as usize).clamp(first, first + rows));
     if bounds[0] > bounds[1] {
-        return Err(args.value("second", format!("at most {}", p.third), p.second));
+        return Err(args.value(
+            "second_start",
+            format!("at most {}", p.third_start),
+            p.second_start,
+        ));
     }
     let last = bounds.iter().filter(|bound| **bound < first + rows).count();
-    if rows > 0 && last >= p.parts as usize {
-        return Err(args.value("parts", format!("at least {}", last + 1), p.parts));
+    if rows > 0 && last >= p.projections as usize {
+        return Err(args.value(
+            "projections",
+            format!("at least {}", last + 1),
+            p.projections,
+        ));
     }
-    let low: &[f32] = args.read(1, size(&[p.tokens, p.parts, p.rank]))?;
+    let low: &[f32] = args.read(1, size(&[p.tokens, p.projections, p.rank]))?;
     let matrix = size(&[p.rank, p.b_rows]);
     let chosen = adapters(args, p.tokens, matrix)?;
     let b: &[f32] = args.read_all(4)?;
     let y: &mut [f32] = args.write(5, size(&[p.tokens, p.rows]))?;
-    let low_cols = p.parts as usize * rank;
+    let low_cols = p.projections as usize * rank;
     if rows == 0 || low_cols == 0 {
         return Ok(());
     }

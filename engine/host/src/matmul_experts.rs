@@ -16,19 +16,22 @@ const ROWS: usize = 16;
 /// The twin of `matmul.wgsl` with `experts`.
 pub(super) fn matmul_experts<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
     let p: MatmulExpertsParams = args.params()?;
-    let (rows, cols, share) = (p.rows as usize, p.cols as usize, p.share as usize);
+    let (rows, cols, share) = (p.rows as usize, p.cols as usize, p.pairs_per_row as usize);
     let blocks = cols.div_ceil(BLOCK);
     if p.blocks as usize != blocks {
         return Err(args.value("blocks", blocks, p.blocks));
     }
-    if share == 0 || !p.tokens.is_multiple_of(p.share) {
-        let divisor = format!("a divisor of {} tokens", p.tokens);
-        return Err(args.value("share", divisor, p.share));
+    if share == 0 || !p.pairs.is_multiple_of(p.pairs_per_row) {
+        let divisor = format!("a divisor of {} pairs", p.pairs);
+        return Err(args.value("pairs_per_row", divisor, p.pairs_per_row));
     }
-    let x: &[f32] = args.read(1, size(&[p.tokens / p.share, p.cols]))?;
-    let out: &mut [f32] = args.write(2, size(&[p.tokens, p.rows]))?;
-    let ids: &[u32] = args.read(3, p.tokens as usize)?;
+    let x: &[f32] = args.read(1, size(&[p.pairs / p.pairs_per_row, p.cols]))?;
+    let out: &mut [f32] = args.write(2, size(&[p.pairs, p.rows]))?;
+    let ids: &[u32] = args.read(3, p.pairs as usize)?;
     let planes = args.planes(E::ENCODING, 4, p.chunk_rows as usize, cols)?;
+    if let Some(id) = ids.iter().find(|id| **id >= p.experts) {
+        return Err(args.value("an expert id", format!("less than {}", p.experts), *id));
+    }
     if rows == 0 || cols == 0 {
         return Ok(());
     }

@@ -10,16 +10,20 @@ use super::top_k::descending;
 /// The twin of `route.wgsl`.
 pub(super) fn route(args: &Args) -> Result<(), HostError> {
     let p: RouteParams = args.params()?;
-    if p.chosen > p.experts {
-        return Err(args.value("chosen", format!("at most {}", p.experts), p.chosen));
+    if p.experts_per_token > p.experts {
+        return Err(args.value(
+            "experts_per_token",
+            format!("at most {}", p.experts),
+            p.experts_per_token,
+        ));
     }
     let logits: &[f32] = args.read(1, size(&[p.tokens, p.experts]))?;
-    let ids: &mut [u32] = args.write(2, size(&[p.tokens, p.chosen]))?;
-    let weights: &mut [f32] = args.write(3, size(&[p.tokens, p.chosen]))?;
-    if p.chosen == 0 {
+    let ids: &mut [u32] = args.write(2, size(&[p.tokens, p.experts_per_token]))?;
+    let weights: &mut [f32] = args.write(3, size(&[p.tokens, p.experts_per_token]))?;
+    if p.experts_per_token == 0 {
         return Ok(());
     }
-    let chosen = p.chosen as usize;
+    let chosen = p.experts_per_token as usize;
     ids.par_chunks_mut(chosen)
         .zip(weights.par_chunks_mut(chosen))
         .zip(logits.par_chunks(p.experts as usize))

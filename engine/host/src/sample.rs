@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use rayon::prelude::*;
-use wisp_shaders::params::{Bias, DRAWN, IN_PROMPT, SampleParams, SampleSettings};
+use wisp_shaders::params::{IN_PROMPT, LogitBias, NOT_FORCED, SampleParams, SampleSettings};
 
 use super::argmax::{best, finite};
 use super::args::{Args, size};
@@ -22,13 +22,13 @@ pub(super) fn sample(args: &Args) -> Result<(), HostError> {
     let tokens: &mut [u32] = args.write(4, rows)?;
     let index: &mut [[u32; 2]] = args.write(5, rows)?;
     let out: &mut [u32] = args.write_all(6)?;
-    let biases: &[Bias] = args.read_all(7)?;
+    let biases: &[LogitBias] = args.read_all(7)?;
     let scores: &mut [u32] = args.write_all(8)?;
     let steps = out
         .len()
-        .min(scores.len() / (p.score_words as usize).max(1))
+        .min(scores.len() / (p.logprob_words as usize).max(1))
         / rows.max(1);
-    let (batch, words) = (counts.len() / vocab, p.score_words as usize);
+    let (batch, words) = (counts.len() / vocab, p.logprob_words as usize);
     for s in settings.iter() {
         if s.sequence as usize >= batch {
             return Err(args.value("a sequence", format!("less than {batch}"), s.sequence));
@@ -37,12 +37,12 @@ pub(super) fn sample(args: &Args) -> Result<(), HostError> {
             return Err(args.value("a step", format!("less than {steps}"), s.step));
         }
         let end = (s.sequence as usize + 1).saturating_mul(p.max_biases as usize);
-        args.read::<Bias>(7, end)?;
+        args.read::<LogitBias>(7, end)?;
         if s.biases > p.max_biases {
             return Err(args.value("biases", format!("at most {}", p.max_biases), s.biases));
         }
-        if s.scored != 0 && words == 0 {
-            return Err(args.value("score_words", "at least 1", p.score_words));
+        if s.logprobs != 0 && words == 0 {
+            return Err(args.value("logprob_words", "at least 1", p.logprob_words));
         }
     }
     let draws = tokens
@@ -51,8 +51,8 @@ pub(super) fn sample(args: &Args) -> Result<(), HostError> {
         .zip(&*settings);
     draws.for_each(|((token, logits), s)| {
         let first = s.sequence as usize * p.max_biases as usize;
-        *token = match s.forced {
-            DRAWN => draw(
+        *token = match s.forced_token {
+            NOT_FORCED => draw(
                 logits,
                 &counts[s.sequence as usize * vocab..][..vocab],
                 &biases[first..first + s.biases as usize],
@@ -68,15 +68,15 @@ pub(super) fn sample(args: &Args) -> Result<(), HostError> {
         let is_finite = logits[token as usize].is_finite();
         index[row] = [s.sequence, s.position];
         out[at] = if is_finite { token } else { u32::MAX };
-        if s.forced == DRAWN && penalises(s) {
+        if s.forced_token == NOT_FORCED && penalises(s) {
             let count = &mut counts[s.sequence as usize * vocab + token as usize];
             *count = count.wrapping_add(1);
         }
-        if s.scored != 0 {
+        if s.logprobs != 0 {
             score(
                 logits,
                 token,
-                s.scored - 1,
+                s.logprobs - 1,
                 &mut scores[at * words..][..words],
             );
         }
@@ -110,7 +110,7 @@ fn score(logits: &[f32], token: u32, top: u32, out: &mut [u32]) {
 }
 
 /// One row's token.
-fn draw(logits: &[f32], counts: &[u32], biases: &[Bias], s: &SampleSettings) -> u32 {
+fn draw(logits: &[f32], counts: &[u32], biases: &[LogitBias], s: &SampleSettings) -> u32 {
     let mut biased = Cow::Borrowed(logits);
     for bias in biases {
         biased.to_mut()[(bias.token as usize).min(logits.len() - 1)] += bias.value;

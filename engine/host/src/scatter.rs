@@ -9,11 +9,11 @@ use super::error::HostError;
 /// The twin of `scatter.wgsl`.
 pub(super) fn scatter(args: &Args) -> Result<(), HostError> {
     let p: ScatterParams = args.params()?;
-    let (n, inner) = (p.n as usize, p.inner as usize);
-    let x: &[f32] = args.read(1, size(&[p.outer, p.n, p.inner]))?;
-    let indices: &[u32] = args.read(2, p.count as usize)?;
-    let updates: &[f32] = args.read(3, size(&[p.outer, p.count, p.inner]))?;
-    let out: &mut [f32] = args.write(4, size(&[p.outer, p.n, p.inner]))?;
+    let (n, inner) = (p.axis_size as usize, p.inner as usize);
+    let x: &[f32] = args.read(1, size(&[p.outer, p.axis_size, p.inner]))?;
+    let indices: &[u32] = args.read(2, p.index_count as usize)?;
+    let updates: &[f32] = args.read(3, size(&[p.outer, p.index_count, p.inner]))?;
+    let out: &mut [f32] = args.write(4, size(&[p.outer, p.axis_size, p.inner]))?;
     if out.is_empty() {
         return Ok(());
     }
@@ -28,7 +28,7 @@ pub(super) fn scatter(args: &Args) -> Result<(), HostError> {
                     continue;
                 };
                 for (value, update) in part.iter_mut().zip(update) {
-                    *value = if p.adds != 0 {
+                    *value = if p.accumulate != 0 {
                         *value + update
                     } else {
                         *update

@@ -23,7 +23,7 @@ fn every_op_has_its_twin() {
         "rope_kv_write.f32",
         "attention.f32",
         "gated",
-        "elementwise",
+        "binary_contiguous",
         "softmax",
         "argmax",
         "gather",

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use wisp_compiler::Footprint;
 use wisp_graph::{Graph, GraphError, ops::Sample};
 use wisp_session::{Dims, InferenceSession, InitOptions, Model, Tensor};
-use wisp_shaders::params::{Bias, IN_PROMPT, SampleSettings};
+use wisp_shaders::params::{IN_PROMPT, LogitBias, SampleSettings};
 use wisp_types::{Capabilities, DType, shape};
 use wisp_weights::MemoryWeights;
 
@@ -20,7 +20,7 @@ use super::{
 const SETTINGS_WORDS: u64 = (size_of::<SampleSettings>() / 4) as u64;
 
 /// Words of one bias.
-const BIAS_WORDS: u64 = (size_of::<Bias>() / 4) as u64;
+const BIAS_WORDS: u64 = (size_of::<LogitBias>() / 4) as u64;
 
 /// What the sampling kernel writes when no logit is a finite number.
 pub(crate) const NO_TOKEN: u32 = u32::MAX;
@@ -202,7 +202,7 @@ impl Sampler {
     ) -> Result<(Vec<u32>, Vec<Option<TokenScore>>), PipelineError> {
         let places = steps * settings.len();
         let tokens = self.model.read("out", places as u64).await?;
-        if settings.iter().all(|row| row.scored == 0) {
+        if settings.iter().all(|row| row.logprobs == 0) {
             return Ok((tokens, vec![None; places]));
         }
         let words: Vec<u32> = self
@@ -211,7 +211,7 @@ impl Sampler {
             .await?;
         let words = words.chunks(SCORE_WORDS as usize);
         let score = |(words, row): (&[u32], &SampleSettings)| {
-            let top = row.scored.checked_sub(1)?;
+            let top = row.logprobs.checked_sub(1)?;
             Some(TokenScore::from_words(words, top))
         };
         let scores = words.zip(settings.iter().cycle()).map(score).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wisp_shaders::params::{Bias, DRAWN, SampleSettings};
+use wisp_shaders::params::{LogitBias, NOT_FORCED, SampleSettings};
 
 use super::log_probabilities::MAX_TOP;
 
@@ -116,12 +116,12 @@ impl SamplingParams {
     }
 
     /// The biases as the sampling kernel reads them: one a token.
-    pub(crate) fn biases(&self) -> Vec<Bias> {
+    pub(crate) fn biases(&self) -> Vec<LogitBias> {
         let last: BTreeMap<u32, f32> = self.logit_bias.iter().copied().collect();
-        let bias = |(token, value)| Bias {
+        let bias = |(token, value)| LogitBias {
             token,
             value,
-            ..Bias::default()
+            ..LogitBias::default()
         };
         last.into_iter().map(bias).collect()
     }
@@ -141,9 +141,9 @@ impl SamplingParams {
             step: 0,
             sequence: slot,
             position,
-            forced: known.unwrap_or(DRAWN),
+            forced_token: known.unwrap_or(NOT_FORCED),
             biases: self.biases().len() as u32,
-            scored: self.log_probs.map_or(0, |top| top + 1),
+            logprobs: self.log_probs.map_or(0, |top| top + 1),
         }
     }
 }

@@ -1,49 +1,57 @@
-// A head of the cache in f16: two words for each of its vec4s.
+// A KV cache in half precision: a head is two words for each of its vec4s.
 import package::query::query;
 import constants::CACHE;
 
-@if(!write) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec2<u32>>;
-@if(!write) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec2<u32>>;
-@if(write) @group(0) @binding(CACHE) var<storage, read_write> k_cache: array<vec2<u32>>;
-@if(write) @group(0) @binding(CACHE + 1) var<storage, read_write> v_cache: array<vec2<u32>>;
+@if(!write) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(!write) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(write) @group(0) @binding(CACHE) var<storage, read_write> k_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(write) @group(0) @binding(CACHE + 1) var<storage, read_write> v_cache: array<vec2<u32>>; // [pages, page_size, kv_heads, elements of a head]
 
 // vec4s that one invocation writes.
 const UNIT: u32 = 1u;
-// The largest half.
-const MOST = vec4<f32>(65504.0);
+// The greatest half-precision number.
+const F16_MAX = vec4<f32>(65504.0);
 
-// Where a head begins.
-fn head_at(row: u32, quads: u32) -> u32 {
-    return row * quads;
+// The offset of a head in the cache, in elements of its array.
+fn head_offset(row: u32, vec4s: u32) -> u32 {
+    return row * vec4s;
 }
 
-fn unpacked(halves: vec2<u32>) -> vec4<f32> {
+// Heads that both the key and the value cache have room for.
+fn cached_heads(vec4s: u32) -> u32 {
+    return min(arrayLength(&k_cache), arrayLength(&v_cache)) / max(head_offset(1u, vec4s), 1u);
+}
+
+fn unpack_vec4(halves: vec2<u32>) -> vec4<f32> {
     return vec4(unpack2x16float(halves.x), unpack2x16float(halves.y));
 }
 
-fn packed(four: vec4<f32>) -> vec2<u32> {
-    let near = clamp(four, -MOST, MOST);
-    return vec2(pack2x16float(near.xy), pack2x16float(near.zw));
+// Packs a vec4; numbers outside the range become the nearest one within it.
+fn pack_vec4(v: vec4<f32>) -> vec2<u32> {
+    let clamped = clamp(v, -F16_MAX, F16_MAX);
+    return vec2(pack2x16float(clamped.xy), pack2x16float(clamped.zw));
 }
 
-// The product of the query with the key at `head`.
-fn score(head: u32, quads: u32) -> f32 {
+// The dot product of the query with the key at offset `head`.
+fn query_dot_key(head: u32, vec4s: u32) -> f32 {
     var sum = 0.0;
-    for (var i = 0u; i < quads; i++) {
-        sum += dot(query[i], unpacked(k_cache[head + i]));
+    for (var i = 0u; i < vec4s; i++) {
+        sum += dot(query[i], unpack_vec4(k_cache[head + i]));
     }
     return sum;
 }
 
-// A vec4 of the value at `head`.
-fn value(head: u32, quads: u32, quad: u32) -> vec4<f32> {
-    return unpacked(v_cache[head + quad]);
+// Vec4 `i` of the value at offset `head`.
+fn value_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
+    return unpack_vec4(v_cache[head + i]);
 }
 
-fn store_key(head: u32, quads: u32, unit: u32, fours: array<vec4<f32>, UNIT>) {
-    k_cache[head + unit] = packed(fours[0]);
+// Stores unit `unit` of the key at offset `head`.
+fn store_key(head: u32, vec4s: u32, unit: u32, elements: array<vec4<f32>, UNIT>) {
+    k_cache[head + unit] = pack_vec4(elements[0]);
 }
 
-fn store_value(head: u32, quads: u32, unit: u32, fours: array<vec4<f32>, UNIT>) {
-    v_cache[head + unit] = packed(fours[0]);
+// Stores unit `unit` of the value at offset `head`.
+fn store_value(head: u32, vec4s: u32, unit: u32, elements: array<vec4<f32>, UNIT>) {
+    v_cache[head + unit] = pack_vec4(elements[0]);
 }

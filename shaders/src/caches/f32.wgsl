@@ -1,38 +1,45 @@
-// A head of the cache in f32: its vec4s.
+// A KV cache in single precision: a head is its vec4s.
 import package::query::query;
 import constants::CACHE;
 
-@if(!write) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec4<f32>>;
-@if(!write) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec4<f32>>;
-@if(write) @group(0) @binding(CACHE) var<storage, read_write> k_cache: array<vec4<f32>>;
-@if(write) @group(0) @binding(CACHE + 1) var<storage, read_write> v_cache: array<vec4<f32>>;
+@if(!write) @group(0) @binding(CACHE) var<storage, read> k_cache: array<vec4<f32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(!write) @group(0) @binding(CACHE + 1) var<storage, read> v_cache: array<vec4<f32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(write) @group(0) @binding(CACHE) var<storage, read_write> k_cache: array<vec4<f32>>; // [pages, page_size, kv_heads, elements of a head]
+@if(write) @group(0) @binding(CACHE + 1) var<storage, read_write> v_cache: array<vec4<f32>>; // [pages, page_size, kv_heads, elements of a head]
 
 // vec4s that one invocation writes.
 const UNIT: u32 = 1u;
 
-// Where a head begins.
-fn head_at(row: u32, quads: u32) -> u32 {
-    return row * quads;
+// The offset of a head in the cache, in elements of its array.
+fn head_offset(row: u32, vec4s: u32) -> u32 {
+    return row * vec4s;
 }
 
-// The product of the query with the key at `head`.
-fn score(head: u32, quads: u32) -> f32 {
+// Heads that both the key and the value cache have room for.
+fn cached_heads(vec4s: u32) -> u32 {
+    return min(arrayLength(&k_cache), arrayLength(&v_cache)) / max(head_offset(1u, vec4s), 1u);
+}
+
+// The dot product of the query with the key at offset `head`.
+fn query_dot_key(head: u32, vec4s: u32) -> f32 {
     var sum = 0.0;
-    for (var i = 0u; i < quads; i++) {
+    for (var i = 0u; i < vec4s; i++) {
         sum += dot(query[i], k_cache[head + i]);
     }
     return sum;
 }
 
-// A vec4 of the value at `head`.
-fn value(head: u32, quads: u32, quad: u32) -> vec4<f32> {
-    return v_cache[head + quad];
+// Vec4 `i` of the value at offset `head`.
+fn value_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
+    return v_cache[head + i];
 }
 
-fn store_key(head: u32, quads: u32, unit: u32, fours: array<vec4<f32>, UNIT>) {
-    k_cache[head + unit] = fours[0];
+// Stores unit `unit` of the key at offset `head`.
+fn store_key(head: u32, vec4s: u32, unit: u32, elements: array<vec4<f32>, UNIT>) {
+    k_cache[head + unit] = elements[0];
 }
 
-fn store_value(head: u32, quads: u32, unit: u32, fours: array<vec4<f32>, UNIT>) {
-    v_cache[head + unit] = fours[0];
+// Stores unit `unit` of the value at offset `head`.
+fn store_value(head: u32, vec4s: u32, unit: u32, elements: array<vec4<f32>, UNIT>) {
+    v_cache[head + unit] = elements[0];
 }

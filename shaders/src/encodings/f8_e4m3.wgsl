@@ -1,13 +1,13 @@
-// F8 E4M3 (Micikevicius et al. 2022, "FP8 formats for deep learning"): 32 floats of a byte each, and a
-// scale: `q * d`. The format's NaN counts as 480; nothing writes it.
+// F8 E4M3 (Micikevicius et al. 2022, "FP8 formats for deep learning"): blocks of 32 floats `q` of one byte
+// and a scale `d`. A weight is `q * d`. The format's NaN decodes to 480; no conversion produces it.
 import package::unpack::{Block, bytes};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<f32>; // [blocks]
 
-// Blocks that share one `Scales`.
-const SUPER: u32 = 1u;
+// Blocks that share one `Scales` value.
+const BLOCKS_PER_SCALES: u32 = 1u;
 
 struct Scales {
     d: f32,
@@ -17,7 +17,8 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(plane_scales[super_block]);
 }
 
-// The four floats of a word. Integers until the last step, since subnormal floats may become zero.
+// The four floats of a word. Computed with integers up to the last step, because a device may flush
+// subnormal floats to zero.
 fn floats(word: u32) -> vec4<f32> {
     let b = bytes(word);
     let exponent = (b >> vec4(3u)) & vec4(15u);

@@ -1,12 +1,13 @@
-// IQ4_NL: 32 nibbles, each the index of one of 16 values, and a scale: `value * d`.
+// IQ4_NL: blocks of 32 nibbles, each an index into a table of 16 values, and a scale `d`. A weight is
+// `value * d`.
 import package::unpack::{Block, bytes, half_at};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
-@group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // halves [blocks]
+@group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 2], two halves a word
 
-// Blocks that share one `Scales`.
-const SUPER: u32 = 1u;
+// Blocks that share one `Scales` value.
+const BLOCKS_PER_SCALES: u32 = 1u;
 
 struct Scales {
     d: f32,
@@ -16,7 +17,7 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(half_at(plane_scales[super_block / 2u], super_block));
 }
 
-// ggml's 16 values, signed bytes: -127 -104 -83 -65, -49 -35 -22 -10, 1 13 25 38, 53 69 89 113.
+// The values at four indices. The table is ggml's 16 signed bytes: -127 -104 -83 -65, -49 -35 -22 -10, 1 13 25 38, 53 69 89 113.
 fn values(index: vec4<u32>) -> vec4<f32> {
     let low = select(vec4(0xbfad9881u), vec4(0xf6eaddcfu), (index & vec4(4u)) != vec4(0u));
     let high = select(vec4(0x26190d01u), vec4(0x71594535u), (index & vec4(4u)) != vec4(0u));

@@ -1,13 +1,14 @@
-// MXFP4: 32 numbers of 4 bits (1 sign, 2 exponent, 1 mantissa) and a power of two: `2 * value * d`,
-// where d is half of `2^(e - 127)`, so that the doubled values are whole (as in ggml).
+// MXFP4 (OCP Microscaling Formats 1.0): blocks of 32 numbers of 4 bits (1 sign, 2 exponent, 1 mantissa)
+// and a power of two `2^(e - 127)`. A weight is `doubled value * d` with half of that power as `d`, so
+// that the doubled values are integers (as in ggml).
 import package::unpack::{Block, bytes};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
-@group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // bytes [blocks]
+@group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 4], four bytes a word
 
-// Blocks that share one `Scales`.
-const SUPER: u32 = 1u;
+// Blocks that share one `Scales` value.
+const BLOCKS_PER_SCALES: u32 = 1u;
 
 struct Scales {
     d: f32,
@@ -15,11 +16,11 @@ struct Scales {
 
 fn load_scales(super_block: u32) -> Scales {
     let e = (plane_scales[super_block / 4u] >> (8u * (super_block & 3u))) & 0xffu;
-    // 2^(e - 128); the two smallest are subnormal.
+    // 2^(e - 128), of which the two smallest are subnormal.
     return Scales(bitcast<f32>(select((e - 1u) << 23u, 0x00200000u << (e & 1u), e < 2u)));
 }
 
-// Twice the values: magnitudes 0 1 2 3 4 6 8 12, packed in nibbles; bit 3 is the sign.
+// The doubled values: magnitudes 0 1 2 3 4 6 8 12, packed in nibbles; bit 3 is the sign.
 fn values(code: vec4<u32>) -> vec4<f32> {
     let magnitude = vec4<f32>((vec4(0xc8643210u) >> (4u * (code & vec4(7u)))) & vec4(15u));
     return select(magnitude, -magnitude, code >= vec4(8u));

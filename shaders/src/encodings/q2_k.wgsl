@@ -1,16 +1,16 @@
-// Q2_K: super-blocks of 8 blocks; crumbs `q`, a 4-bit scale and minimum for each 16 weights:
-// `d * scale * q - dmin * minimum`.
-import package::unpack::{Block, crumb_group};
+// Q2_K: super-blocks of 8 blocks with 2-bit numbers `q`, and a 4-bit scale and minimum for every 16
+// weights. A weight is `d * scale * q - dmin * minimum`.
+import package::unpack::{Block, two_bit_group};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 8, 5]
 
-// Blocks that share one `Scales`.
-const SUPER: u32 = 8u;
+// Blocks that share one `Scales` value.
+const BLOCKS_PER_SCALES: u32 = 8u;
 
 struct Scales {
-    // d and dmin.
+    // The scale of the scales (d) and that of the minimums (dmin).
     d: vec2<f32>,
     // 16 bytes: a scale in the low nibble, a minimum in the high one.
     words: vec4<u32>,
@@ -32,9 +32,9 @@ fn load_block(block: u32, sub: u32, s: Scales) -> Block {
     let mb = s.d.y * f32((pair >> 12u) & 15u);
     let w = plane_main[block];
     return Block(
-        crumb_group(w.x, 0u) * da - ma, crumb_group(w.y, 0u) * da - ma,
-        crumb_group(w.x, 2u) * da - ma, crumb_group(w.y, 2u) * da - ma,
-        crumb_group(w.x, 4u) * db - mb, crumb_group(w.y, 4u) * db - mb,
-        crumb_group(w.x, 6u) * db - mb, crumb_group(w.y, 6u) * db - mb,
+        two_bit_group(w.x, 0u) * da - ma, two_bit_group(w.y, 0u) * da - ma,
+        two_bit_group(w.x, 2u) * da - ma, two_bit_group(w.y, 2u) * da - ma,
+        two_bit_group(w.x, 4u) * db - mb, two_bit_group(w.y, 4u) * db - mb,
+        two_bit_group(w.x, 6u) * db - mb, two_bit_group(w.y, 6u) * db - mb,
     );
 }

@@ -1,18 +1,18 @@
-// Q3_K: super-blocks of 8 blocks; 3-bit `q` (crumbs and a high bit), a 6-bit scale for each 16
-// weights: `d * (scale - 32) * (q - 4)`.
-import package::unpack::{Block, crumb_group, bit_group};
+// Q3_K: super-blocks of 8 blocks with 3-bit numbers `q` (two bits and a high bit), and a 6-bit scale for
+// every 16 weights. A weight is `d * (scale - 32) * (q - 4)`.
+import package::unpack::{Block, two_bit_group, bit_group};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks]
-@group(0) @binding(PLANES + 1) var<storage, read> plane_high: array<u32>; // bits [blocks]
+@group(0) @binding(PLANES + 1) var<storage, read> plane_high: array<u32>; // [blocks], one bit a weight
 @group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<u32>; // [blocks / 8, 4]
 
-// Blocks that share one `Scales`.
-const SUPER: u32 = 8u;
+// Blocks that share one `Scales` value.
+const BLOCKS_PER_SCALES: u32 = 8u;
 
 struct Scales {
     d: f32,
-    // Low nibbles of scales 0..8 and 8..16, then the high two bits of all.
+    // The low nibbles of scales 0..8 and 8..16, then the two high bits of all scales.
     words: vec3<u32>,
 }
 
@@ -25,7 +25,7 @@ fn load_scales(super_block: u32) -> Scales {
 }
 
 fn group_of(low: u32, shift: u32, high: u32, g: u32, d: f32) -> vec4<f32> {
-    return d * (crumb_group(low, shift) + bit_group(high, g) * 4.0 - 4.0);
+    return d * (two_bit_group(low, shift) + bit_group(high, g) * 4.0 - 4.0);
 }
 
 fn load_block(block: u32, sub: u32, s: Scales) -> Block {

@@ -1,12 +1,12 @@
-// Q4_1: 32 nibbles `q`, a scale and a minimum: `q * d + m`.
+// Q4_1: blocks of 32 nibbles `q`, a scale `d` and a minimum `m`. A weight is `q * d + m`.
 import package::unpack::{Block, low_nibbles, high_nibbles};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
-@group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // d, m [blocks]
+@group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks], halves d and m
 
-// Blocks that share one `Scales`.
-const SUPER: u32 = 1u;
+// Blocks that share one `Scales` value.
+const BLOCKS_PER_SCALES: u32 = 1u;
 
 struct Scales {
     d: f32,

@@ -1,17 +1,18 @@
-// Q4_K: super-blocks of 8 blocks; 32 nibbles `q` with a 6-bit scale and minimum: `d * scale * q - dmin * minimum`.
+// Q4_K: super-blocks of 8 blocks of 32 nibbles `q`, each with a 6-bit scale and minimum. A weight is `d *
+// scale * q - dmin * minimum`.
 import package::unpack::{Block, low_nibbles, high_nibbles};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 8, 4]
 
-// Blocks that share one `Scales`.
-const SUPER: u32 = 8u;
+// Blocks that share one `Scales` value.
+const BLOCKS_PER_SCALES: u32 = 8u;
 
 struct Scales {
-    // d and dmin.
+    // The scale of the scales (d) and that of the minimums (dmin).
     d: vec2<f32>,
-    // Low nibbles of the 8 scales, of the 8 minimums, then the high two bits of both.
+    // The low nibbles of the 8 scales, those of the 8 minimums, then the two high bits of both.
     words: vec3<u32>,
 }
 

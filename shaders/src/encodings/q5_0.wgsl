@@ -1,13 +1,13 @@
-// Q5_0: 32 numbers `q` of 5 bits and a scale: `(q - 16) * d`.
+// Q5_0: blocks of 32 5-bit numbers `q` and a scale `d`. A weight is `(q - 16) * d`.
 import package::unpack::{Block, low_nibbles, high_nibbles, bit_group, half_at};
-import constants::{PLANES};
+import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
-@group(0) @binding(PLANES + 1) var<storage, read> plane_high: array<u32>; // bits [blocks]
-@group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<u32>; // halves [blocks]
+@group(0) @binding(PLANES + 1) var<storage, read> plane_high: array<u32>; // [blocks], one bit a weight
+@group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<u32>; // [blocks / 2], two halves a word
 
-// Blocks that share one `Scales`.
-const SUPER: u32 = 1u;
+// Blocks that share one `Scales` value.
+const BLOCKS_PER_SCALES: u32 = 1u;
 
 struct Scales {
     d: f32,

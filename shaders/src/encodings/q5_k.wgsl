@@ -1,18 +1,18 @@
-// Q5_K: as Q4_K with a fifth bit.
+// Q5_K: like Q4_K, with a fifth bit for each weight.
 import package::unpack::{Block, low_nibbles, high_nibbles, bit_group};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
-@group(0) @binding(PLANES + 1) var<storage, read> plane_high: array<u32>; // bits [blocks]
+@group(0) @binding(PLANES + 1) var<storage, read> plane_high: array<u32>; // [blocks], one bit a weight
 @group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<u32>; // [blocks / 8, 4]
 
-// Blocks that share one `Scales`.
-const SUPER: u32 = 8u;
+// Blocks that share one `Scales` value.
+const BLOCKS_PER_SCALES: u32 = 8u;
 
 struct Scales {
-    // d and dmin.
+    // The scale of the scales (d) and that of the minimums (dmin).
     d: vec2<f32>,
-    // Low nibbles of the 8 scales, of the 8 minimums, then the high two bits of both.
+    // The low nibbles of the 8 scales, those of the 8 minimums, then the two high bits of both.
     words: vec3<u32>,
 }
 

@@ -1,12 +1,12 @@
-// Q8_0: 32 signed bytes `q` and a scale: `q * d`.
+// Q8_0: blocks of 32 signed bytes `q` and a scale `d`. A weight is `q * d`.
 import package::unpack::{Block, signed_bytes, half_at};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks, 2]
-@group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // halves [blocks]
+@group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 2], two halves a word
 
-// Blocks that share one `Scales`.
-const SUPER: u32 = 1u;
+// Blocks that share one `Scales` value.
+const BLOCKS_PER_SCALES: u32 = 1u;
 
 struct Scales {
     d: f32,

@@ -89,15 +89,15 @@ fn split_products_on_gpus() {
     };
     let accum = with(SplitKReductionPrecision::Accum);
     let output = with(SplitKReductionPrecision::Output);
-    assert_eq!(kernels(&accum), ["matmul.q8_0.split", "matmul.q8_0.tiled"]);
+    assert_eq!(kernels(&accum), ["matmul.q8_0.matvec", "matmul.q8_0.tiled"]);
     assert_eq!(
         kernels(&output),
-        ["matmul.q8_0.split_half", "matmul.q8_0.tiled"]
+        ["matmul.q8_0.matvec_f16_partials", "matmul.q8_0.tiled"]
     );
     let bytes = |name| wisp_shaders::kernel(name).unwrap().workgroup_bytes;
     assert_eq!(
-        bytes("matmul.q8_0.split"),
-        2 * bytes("matmul.q8_0.split_half")
+        bytes("matmul.q8_0.matvec"),
+        2 * bytes("matmul.q8_0.matvec_f16_partials")
     );
 }
 

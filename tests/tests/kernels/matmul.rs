@@ -1,12 +1,12 @@
-//! `matmul.<encoding>` and `embed.<encoding>`.
+//! `matmul.<encoding>`.
 
 use proptest::prelude::*;
 use wisp_engine::weights::Encoding;
-use wisp_shaders::params::{EmbedParams, MatmulParams};
+use wisp_shaders::params::MatmulParams;
 use wisp_tests::kernels::{Case, case, check, check_fitting, close, exact, noise, weight};
 
-/// Tokens, rows and cols; quantised encodings get the next whole number of blocks.
-const SIZES: &[[usize; 3]] = &[
+/// Tokens, rows and columns; quantised encodings get the next whole number of blocks.
+pub(crate) const SIZES: &[[usize; 3]] = &[
     [1, 1, 7],
     [1, 67, 172],
     [2, 3, 60],
@@ -44,17 +44,17 @@ fn matmul(encoding: Encoding, [tokens, rows, cols]: [usize; 3]) -> Case {
 }
 
 #[test]
-fn matmuls() {
-    for encoding in Encoding::device_encodings() {
+fn kernels_match_the_twin() {
+    for encoding in Encoding::on_devices() {
         let cases: Vec<_> = SIZES.iter().map(|sizes| matmul(encoding, *sizes)).collect();
         check(&format!("matmul.{}", encoding.name()), &cases);
     }
 }
 
-/// More workgroups than one dimension of a dispatch holds, for kernels that do up to four rows in
-/// each: the largest vocabularies have as many rows.
+/// The largest vocabularies have as many rows: with kernels that compute up to four in a workgroup, more
+/// workgroups than one dimension of a dispatch holds.
 #[test]
-fn matmul_of_many_rows() {
+fn kernels_match_the_twin_with_many_rows() {
     let rows = 65535 * 4 + 5;
     check_fitting("matmul.f32", &[matmul(Encoding::F32, [1, rows, 4])]);
 }
@@ -63,39 +63,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
-    fn matmuls_of_any_size(
-        encoding in prop::sample::select(Encoding::device_encodings().collect::<Vec<_>>()),
+    fn kernels_match_the_twin_at_any_size(
+        encoding in prop::sample::select(Encoding::on_devices().collect::<Vec<_>>()),
         sizes in [1usize..40, 1..200, 1..600],
     ) {
         check_fitting(&format!("matmul.{}", encoding.name()), &[matmul(encoding, sizes)]);
-    }
-}
-
-#[test]
-fn embeds() {
-    for encoding in Encoding::device_encodings() {
-        let cases = SIZES.iter().map(|&[tokens, rows, cols]| {
-            let cols = cols.next_multiple_of(encoding.file_block_weights());
-            let params = EmbedParams {
-                tokens: tokens as u32,
-                rows: rows as u32,
-                row_offset: 2,
-                cols: cols as u32,
-                blocks: cols.div_ceil(32) as u32,
-                scale: 1.5,
-                id_stride: 1 + tokens as u32 % 2,
-                id_offset: tokens as u32 % 2,
-            };
-            let ids: Vec<u32> = (0..tokens * (1 + tokens % 2))
-                .map(|t| (t * 7 % (rows + 4)) as u32)
-                .collect();
-            let mut memory = vec![exact(&ids), exact(&noise(3, tokens * cols))];
-            memory.extend(weight(encoding, rows, cols));
-            case(params, memory, &[cols.div_ceil(32), tokens], cols)
-        });
-        check(
-            &format!("embed.{}", encoding.name()),
-            &cases.collect::<Vec<_>>(),
-        );
     }
 }

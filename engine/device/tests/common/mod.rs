@@ -1,7 +1,7 @@
 //! What the tests of devices share.
 
 use wisp_device::{Buffer, Device, DeviceError, DeviceSpec, Dispatch, FeatureLevel, Usage};
-use wisp_shaders::{Kernel, params::ElementwiseParams};
+use wisp_shaders::{Kernel, params::BinaryContiguousParams};
 
 /// The host, and the first Vulkan adapter if there is one.
 pub fn devices() -> Vec<Device> {
@@ -25,7 +25,7 @@ pub fn vulkan() -> Option<Device> {
 
 /// Adds four numbers to four others.
 pub fn add() -> &'static Kernel {
-    wisp_shaders::kernel("elementwise.baseline").expect("a built-in kernel")
+    wisp_shaders::kernel("binary_contiguous.baseline").expect("a built-in kernel")
 }
 
 /// `sum = a + b`, four numbers each.
@@ -52,7 +52,7 @@ impl Addition {
     pub fn over(device: &Device, a: Buffer, b: Buffer, sum: Buffer) -> Addition {
         let params = device.allocate("params", 16, Usage::Uniform);
         let params = params.expect("16 bytes");
-        let words = ElementwiseParams {
+        let words = BinaryContiguousParams {
             len: 4,
             b_len: 4,
             ..Default::default()

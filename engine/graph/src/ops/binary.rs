@@ -7,7 +7,7 @@ use wisp_types::DType;
 use super::{
     Inferred, Op, OpRules,
     operands::{broadcast, expect_dtype, expect_tensors},
-    scaled_add::{Elementwise, lower_elementwise},
+    scaled_add::{Contiguous, lower_contiguous},
 };
 use crate::{
     error::{GraphError, OpProblem},
@@ -125,8 +125,8 @@ impl OpRules for Binary {
         let [a, b] = [node.inputs[0], node.inputs[1]].map(|id| op.value(id));
         let repeats = a.dtype == DType::F32 && a.shape.0.ends_with(&b.shape.0);
         match self {
-            Binary::Add if repeats => lower_elementwise(node, op, Elementwise::Add),
-            Binary::Mul if repeats => lower_elementwise(node, op, Elementwise::Mul),
+            Binary::Add if repeats => lower_contiguous(node, op, Contiguous::Add),
+            Binary::Mul if repeats => lower_contiguous(node, op, Contiguous::Mul),
             _ => self.lower_strided(node, op),
         }
     }
@@ -144,7 +144,7 @@ impl Binary {
         let fixed = BinaryParams {
             rank: dims.len() as u32,
             kind: self as u32,
-            whole: of_u32.into(),
+            is_u32: of_u32.into(),
             ..Default::default()
         };
         let params = params(

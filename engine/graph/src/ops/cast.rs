@@ -1,6 +1,7 @@
 //! `cast`: conversion between element types.
 
 use serde::{Deserialize, Serialize};
+use wisp_shaders::params::{MAP_FROM_U32, MAP_TO_U32};
 use wisp_types::DType;
 
 use super::{Inferred, Op, OpRules, map::lower_function, operands::expect_tensors};
@@ -54,8 +55,8 @@ impl OpRules for Cast {
 /// Returns the number of the conversion in the parameters of kernel `map`.
 fn function_code(to: DType) -> u32 {
     match to {
-        DType::U32 => 31,
-        DType::F32 => 32,
+        DType::U32 => MAP_TO_U32,
+        DType::F32 => MAP_FROM_U32,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
 
 /// The weighted sum of the outputs of each token's experts, as [`Route`](super::Route) weights them.
 ///
-/// Operands: `x f32 [tokens, chosen, cols]`, `weights f32 [tokens, chosen]`. Result: `f32 [tokens, cols]`.
+/// Operands: `x f32 [tokens, experts_per_token, cols]`, `weights f32 [tokens, experts_per_token]`. Result: `f32 [tokens, cols]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CombineExperts;
 
@@ -49,7 +49,7 @@ impl OpRules for CombineExperts {
     fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let tokens = op.rows(node.outputs[0]);
         let fixed = CombineExpertsParams {
-            chosen: op.cols(node.inputs[1])?,
+            experts_per_token: op.cols(node.inputs[1])?,
             cols: op.cols(node.outputs[0])?,
             ..Default::default()
         };

@@ -63,10 +63,12 @@ impl OpRules for Embed {
         let (outer, numbers) = split_ids(&op.value(ids).shape);
         let (tokens, stride) = (op.size(outer), op.size(numbers).factor);
         let (ids, out) = (op.operand(ids)?, op.result(node.outputs[0]));
+        let table_rows = op.fixed_dim(table, 0, "the table's number of rows")?;
         for part in op.matrix_parts(&[table])? {
             let blocks = part.cols.div_ceil(32);
             let fixed = EmbedParams {
                 tokens: 0,
+                table_rows,
                 rows: op.count("the table's number of rows", part.rows)?,
                 row_offset: op.count("the table's number of rows", part.first_row)?,
                 cols: op.count("the table's width", part.cols)?,

@@ -66,9 +66,9 @@ impl OpRules for Gather {
             runtime_fields!(
                 GatherParams,
                 outer = outer,
-                n = n,
+                axis_size = n,
                 inner = inner,
-                count = count
+                index_count = count
             ),
         );
         op.call_over_elements("gather", node, params)

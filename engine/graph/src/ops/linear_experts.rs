@@ -19,7 +19,7 @@ use crate::{
 /// Products with the transposed weights of each token's experts, in any encoding, as a mixture of experts
 /// needs them (Shazeer et al. 2017).
 ///
-/// Operands: `x f32 [tokens, cols]`, the same for all of a token's experts, or `[tokens, chosen, cols]`;
+/// Operands: `x f32 [tokens, cols]`, the same for all of a token's experts, or `[tokens, experts_per_token, cols]`;
 /// `weight`, a weight `[experts, rows, cols]`; `ids u32 [tokens, chosen]`, the experts. Result: `f32 [tokens,
 /// chosen, rows]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,15 +63,17 @@ impl OpRules for LinearExperts {
         let out = node.outputs[0];
         let (rows, pairs) = (op.cols(out)?, op.rows(out));
         // How many of a token's experts read the same row of `x`.
-        let share = pairs.factor / op.rows(x).factor.max(1);
+        let pairs_per_row = pairs.factor / op.rows(x).factor.max(1);
+        let experts = u64::from(op.fixed_dim(weight, 0, "the number of experts")?);
         let operands = [op.operand(x)?, op.result(out), op.operand(ids)?];
         for part in op.matrix_parts(&[weight])? {
             let fixed = MatmulExpertsParams {
-                tokens: 0,
+                pairs: 0,
+                experts: op.count("the number of experts", experts)?,
                 rows,
                 cols: op.count("the weight's width", part.cols)?,
                 blocks: op.count("the weight's width", part.cols.div_ceil(32))?,
-                share: op.count("the number of experts", share)?,
+                pairs_per_row: op.count("the number of experts", pairs_per_row)?,
                 first_row: op.count("the weight's number of rows", part.first_row)?,
                 chunk_rows: op.count("the weight's number of rows", part.rows)?,
             };
@@ -80,7 +82,7 @@ impl OpRules for LinearExperts {
                 cols: part.cols,
                 label: format!("{} {}", op.op(), op.value(weight).name),
                 grid: [Size::fixed(rows.into()), pairs.clone()],
-                params: params(&fixed, runtime_fields!(MatmulExpertsParams, tokens = pairs)),
+                params: params(&fixed, runtime_fields!(MatmulExpertsParams, pairs = pairs)),
                 bindings: [&operands, &part.planes[..]].concat(),
             })?;
         }

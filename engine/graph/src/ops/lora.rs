@@ -158,10 +158,10 @@ pub fn lower_lora(
     let b_rows = op.fixed_dim(b, 2, "the number of the adapters' results")?;
     let fixed = LoraExpandParams {
         rank: op.fixed_dim(b, 1, "the adapters' rank")?,
-        parts: widths.len() as u32,
+        projections: widths.len() as u32,
         b_rows,
-        second: start_or_max(1),
-        third: start_or_max(2),
+        second_start: start_or_max(1),
+        third_start: start_or_max(2),
         ..Default::default()
     };
     // First row and number of rows of `b` that each call multiplies.

@@ -1,7 +1,10 @@
 //! `map`: activations and other functions with a parameter, of each element.
 
 use serde::{Deserialize, Serialize};
-use wisp_shaders::params::MapParams;
+use wisp_shaders::params::{
+    ACTIVATION_GELU, ACTIVATION_GELU_TANH, ACTIVATION_RELU, ACTIVATION_SILU, MAP_SCALE,
+    MAP_SOFTCAP, MapParams,
+};
 use wisp_types::DType;
 
 use super::{Inferred, Op, OpRules, operands::expect_dtype};
@@ -30,10 +33,10 @@ impl Activation {
     /// Returns the activation's number in the parameters of kernels.
     pub(crate) fn code(self) -> u32 {
         match self {
-            Activation::Silu => 0,
-            Activation::Gelu => 1,
-            Activation::GeluTanh => 2,
-            Activation::Relu => 3,
+            Activation::Silu => ACTIVATION_SILU,
+            Activation::Gelu => ACTIVATION_GELU,
+            Activation::GeluTanh => ACTIVATION_GELU_TANH,
+            Activation::Relu => ACTIVATION_RELU,
         }
     }
 }
@@ -74,8 +77,8 @@ impl OpRules for Map {
     fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let (kind, factor) = match *self {
             Map::Activation(activation) => (activation.code(), 1.0),
-            Map::Scale(factor) => (8, factor),
-            Map::Softcap(cap) => (9, cap),
+            Map::Scale(factor) => (MAP_SCALE, factor),
+            Map::Softcap(cap) => (MAP_SOFTCAP, cap),
         };
         lower_map(
             node,

@@ -1,7 +1,7 @@
 //! `reduce_sum`, `reduce_mean`, `reduce_max`, `reduce_min`: reductions along a dimension.
 
 use serde::{Deserialize, Serialize};
-use wisp_shaders::params::ReductionParams;
+use wisp_shaders::params::ReduceParams;
 use wisp_types::{DType, Dim};
 
 use super::{
@@ -82,15 +82,15 @@ impl OpRules for Reduce {
 
     fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let [outer, n, inner] = op.around_axis(node.inputs[0], self.axis);
-        let fixed = ReductionParams {
+        let fixed = ReduceParams {
             kind: self.kind as u32,
             ..Default::default()
         };
         let params = params(
             &fixed,
-            runtime_fields!(ReductionParams, outer = outer, n = n, inner = inner),
+            runtime_fields!(ReduceParams, outer = outer, axis_size = n, inner = inner),
         );
-        op.call_over_elements("reduction", node, params)
+        op.call_over_elements("reduce", node, params)
     }
 }
 

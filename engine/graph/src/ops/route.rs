@@ -15,12 +15,12 @@ use crate::{
 
 /// Selects each token's most likely experts by the softmax of the router's logits (Shazeer et al. 2017).
 ///
-/// Operands: `logits f32 [tokens, experts]`. Results: the experts, `u32 [tokens, chosen]`, and their weights,
-/// `f32 [tokens, chosen]`.
+/// Operands: `logits f32 [tokens, experts]`. Results: the experts, `u32 [tokens, experts_per_token]`, and their weights,
+/// `f32 [tokens, experts_per_token]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
     /// Experts of each token.
-    pub chosen: u32,
+    pub experts_per_token: u32,
     /// Whether the weights of a token's experts are scaled to sum to 1.
     pub normalise: bool,
 }
@@ -42,7 +42,7 @@ impl OpRules for Route {
         };
         expect(logits, "logits", DType::F32, 2)?;
         let (tokens, experts) = (&logits.shape.0[0], &logits.shape.0[1]);
-        let chosen = u64::from(self.chosen);
+        let chosen = u64::from(self.experts_per_token);
         if chosen == 0 || experts.fixed().is_none_or(|experts| chosen > experts) {
             return Err(OpProblem::Settings(format!(
                 "cannot choose {chosen} of {experts} experts"
@@ -59,7 +59,7 @@ impl OpRules for Route {
         let fixed = RouteParams {
             tokens: 0,
             experts: op.cols(node.inputs[0])?,
-            chosen: self.chosen,
+            experts_per_token: self.experts_per_token,
             normalise: self.normalise.into(),
         };
         let params = params(&fixed, runtime_fields!(RouteParams, tokens = tokens));
@@ -76,9 +76,15 @@ impl Graph {
     pub fn route(
         &mut self,
         logits: ValueId,
-        chosen: u32,
+        experts_per_token: u32,
         normalise: bool,
     ) -> Result<[ValueId; 2], GraphError> {
-        self.add_pair(Route { chosen, normalise }, &[logits])
+        self.add_pair(
+            Route {
+                experts_per_token,
+                normalise,
+            },
+            &[logits],
+        )
     }
 }

@@ -81,7 +81,7 @@ impl OpRules for Sample {
             rows: 0,
             vocab: op.cols(node.inputs[0])?,
             max_biases: op.fixed_dim(node.inputs[6], 1, "the number of biases")?,
-            score_words: op.fixed_dim(node.inputs[7], 1, "the width of the scores")?,
+            logprob_words: op.fixed_dim(node.inputs[7], 1, "the width of the scores")?,
         };
         let bindings = op.operands(&node.inputs)?;
         let params = params(&fixed, runtime_fields!(SampleParams, rows = rows));

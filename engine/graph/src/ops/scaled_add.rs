@@ -1,7 +1,9 @@
 //! `scaled_add`: a sum with a factor.
 
 use serde::{Deserialize, Serialize};
-use wisp_shaders::params::ElementwiseParams;
+use wisp_shaders::params::{
+    BinaryContiguousParams, CONTIGUOUS_ADD, CONTIGUOUS_MUL, CONTIGUOUS_SCALED_ADD,
+};
 use wisp_types::DType;
 
 use super::{Inferred, Op, OpRules, operands::expect_dtype};
@@ -51,12 +53,12 @@ impl OpRules for ScaledAdd {
     }
 
     fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
-        lower_elementwise(node, op, Elementwise::ScaledAdd(self.scale))
+        lower_contiguous(node, op, Contiguous::ScaledAdd(self.scale))
     }
 }
 
-/// What kernel `elementwise` computes of `a` and of `b`, which repeats over `a`.
-pub(super) enum Elementwise {
+/// What kernel `binary_contiguous` computes of `a` and of `b`, which repeats over `a`.
+pub(super) enum Contiguous {
     /// `a + b`.
     Add,
     /// `a * b`.
@@ -65,29 +67,29 @@ pub(super) enum Elementwise {
     ScaledAdd(f32),
 }
 
-/// Lowers an op whose second operand repeats over its first to kernel `elementwise`, which needs no
+/// Lowers an op whose second operand repeats over its first to kernel `binary_contiguous`, which needs no
 /// strides.
-pub(super) fn lower_elementwise(
+pub(super) fn lower_contiguous(
     node: &Node,
     op: &mut OpLowering<'_>,
-    function: Elementwise,
+    function: Contiguous,
 ) -> Result<(), LoweringError> {
     let (code, scale) = match function {
-        Elementwise::Add => (0, 1.0),
-        Elementwise::Mul => (1, 1.0),
-        Elementwise::ScaledAdd(scale) => (2, scale),
+        Contiguous::Add => (CONTIGUOUS_ADD, 1.0),
+        Contiguous::Mul => (CONTIGUOUS_MUL, 1.0),
+        Contiguous::ScaledAdd(scale) => (CONTIGUOUS_SCALED_ADD, scale),
     };
-    let fixed = ElementwiseParams {
-        op: code,
+    let fixed = BinaryContiguousParams {
+        kind: code,
         scale,
         ..Default::default()
     };
     let (len, b_len) = (op.elements(node.inputs[0]), op.elements(node.inputs[1]));
     let params = params(
         &fixed,
-        runtime_fields!(ElementwiseParams, len = len, b_len = b_len),
+        runtime_fields!(BinaryContiguousParams, len = len, b_len = b_len),
     );
-    op.call_over_elements("elementwise", node, params)
+    op.call_over_elements("binary_contiguous", node, params)
 }
 
 impl Graph {

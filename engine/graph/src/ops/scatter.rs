@@ -67,7 +67,7 @@ impl OpRules for Scatter {
         let [outer, n, inner] = op.around_axis(node.inputs[0], self.axis);
         let count = op.elements(node.inputs[1]);
         let fixed = ScatterParams {
-            adds: self.add.into(),
+            accumulate: self.add.into(),
             ..Default::default()
         };
         let params = params(
@@ -75,9 +75,9 @@ impl OpRules for Scatter {
             runtime_fields!(
                 ScatterParams,
                 outer = outer,
-                n = n,
+                axis_size = n,
                 inner = inner,
-                count = count
+                index_count = count
             ),
         );
         op.call_over_elements("scatter", node, params)

@@ -1,7 +1,7 @@
 //! `select`: elements of one tensor or another, by a condition.
 
 use serde::{Deserialize, Serialize};
-use wisp_shaders::params::ChooseParams;
+use wisp_shaders::params::SelectParams;
 use wisp_types::DType;
 
 use super::{
@@ -55,22 +55,22 @@ impl OpRules for Select {
         let strides = strides.collect();
         let sizes = op.sizes(out);
         let (dims, strides) = op.merge(sizes, strides)?;
-        let fixed = ChooseParams {
+        let fixed = SelectParams {
             rank: dims.len() as u32,
             ..Default::default()
         };
         let params = params(
             &fixed,
             runtime_fields!(
-                ChooseParams,
+                SelectParams,
                 len = op.size(out),
                 dims = dims,
-                c_strides = strides[0],
+                condition_strides = strides[0],
                 a_strides = strides[1],
                 b_strides = strides[2],
             ),
         );
-        op.call_over_elements("choose", node, params)
+        op.call_over_elements("select", node, params)
     }
 }
 

@@ -130,7 +130,7 @@ fn stored(b: &Batch, format: CacheFormat, padded: &[f32]) -> (Vec<u32>, Vec<f32>
     (words, kept)
 }
 
-fn check_attention(b: &Batch, format: CacheFormat, window: u32, softcap: f32, both_ways: bool) {
+fn check_attention(b: &Batch, format: CacheFormat, window: u32, softcap: f32, bidirectional: bool) {
     let index = b.index();
     let (heads, head_dim) = (b.heads(), b.head_dim);
     let q = numbers(b.seed, index.len() * heads * head_dim);
@@ -160,7 +160,7 @@ fn check_attention(b: &Batch, format: CacheFormat, window: u32, softcap: f32, bo
         &out,
         &buffer(&words),
     ];
-    match both_ways {
+    match bidirectional {
         true => run(&format.op("full_attention"), params, &bound).unwrap(),
         false => run(&format.op("attention"), params, &bound[..6]).unwrap(),
     }
@@ -173,7 +173,7 @@ fn check_attention(b: &Batch, format: CacheFormat, window: u32, softcap: f32, bo
             } else {
                 (position + 1).saturating_sub(window as usize)
             };
-            let end = match (both_ways, window) {
+            let end = match (bidirectional, window) {
                 (false, _) => position + 1,
                 (true, 0) => lengths[sequence],
                 (true, window) => lengths[sequence].min(position + window as usize),
@@ -214,10 +214,10 @@ proptest! {
         b in batches(),
         window in 0u32..50,
         softcap in 0u32..2,
-        both_ways in any::<bool>(),
+        bidirectional in any::<bool>(),
     ) {
         for format in CacheFormat::ALL {
-            check_attention(&b, format, window.saturating_sub(10), softcap as f32 * 5.0, both_ways);
+            check_attention(&b, format, window.saturating_sub(10), softcap as f32 * 5.0, bidirectional);
         }
     }
 

@@ -131,7 +131,7 @@ proptest! {
         }).collect();
         prop_assert_eq!(contents::<u32>(&out), expected);
         let indices: Vec<u32> = (0..7).map(|i| (i * 3 + seed) % rows as u32).collect();
-        let params = GatherParams { outer: 1, n: rows as u32, inner: cols as u32, count: 7 };
+        let params = GatherParams { outer: 1, axis_size: rows as u32, inner: cols as u32, index_count: 7 };
         let out = zeros::<f32>(7 * cols);
         run("gather", params, &[&buffer(&x), &buffer(&indices), &out]).unwrap();
         let expected: Vec<f32> =
@@ -179,11 +179,11 @@ proptest! {
     }
 
     #[test]
-    fn elementwise(len in 1usize..40_000, b_len in 1usize..2000, op in 0u32..3, seed in 0u32..1000) {
+    fn binary_contiguous(len in 1usize..40_000, b_len in 1usize..2000, op in 0u32..3, seed in 0u32..1000) {
         let (a, b) = (numbers(seed, len), numbers(seed + 1, b_len));
-        let params = ElementwiseParams { len: len as u32, b_len: b_len as u32, op, scale: 0.7 };
+        let params = BinaryContiguousParams { len: len as u32, b_len: b_len as u32, kind: op, scale: 0.7 };
         let out = zeros::<f32>(len);
-        run("elementwise", params, &[&buffer(&a), &buffer(&b), &out]).unwrap();
+        run("binary_contiguous", params, &[&buffer(&a), &buffer(&b), &out]).unwrap();
         let expected: Vec<f32> = (0..len).map(|i| {
             match op {
                 0 => a[i] + b[i % b_len],

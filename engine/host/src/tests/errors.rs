@@ -9,16 +9,16 @@ use super::zeros;
 #[test]
 fn what_may_overlap() {
     let all = buffer(&[1.0f32, 2.0, 3.0, 4.0]);
-    let params = ElementwiseParams {
+    let params = BinaryContiguousParams {
         len: 2,
         b_len: 2,
-        op: 0,
+        kind: 0,
         scale: 0.0,
     };
     let call = |a: usize, b: usize, out: usize| {
         let part = |number, at: usize| bind(number, &all, 4 * at..4 * at + 8);
         call(
-            "elementwise",
+            "binary_contiguous",
             params,
             &[part(1, a), part(2, b), part(3, out)],
         )
@@ -28,35 +28,35 @@ fn what_may_overlap() {
     let said = |a, b, out| call(a, b, out).unwrap_err().to_string();
     assert_eq!(
         said(0, 1, 2),
-        "elementwise: bindings 2 and 3 overlap, and one is written"
+        "binary_contiguous: bindings 2 and 3 overlap, and one is written"
     );
     assert_eq!(
         said(2, 0, 2),
-        "elementwise: bindings 1 and 3 overlap, and one is written"
+        "binary_contiguous: bindings 1 and 3 overlap, and one is written"
     );
 }
 
 #[test]
 fn wrong_arguments_are_errors() {
     let message = |result: Result<(), HostError>| result.unwrap_err().to_string();
-    let params = ElementwiseParams {
+    let params = BinaryContiguousParams {
         len: 4,
         b_len: 1,
-        op: 0,
+        kind: 0,
         scale: 0.0,
     };
     let (four, three) = (zeros::<f32>(4), zeros::<f32>(3));
     assert_eq!(
-        message(run("elementwise", params, &[&four, &four, &three])),
-        "elementwise: binding 3 needs 4 elements, 3 are bound"
+        message(run("binary_contiguous", params, &[&four, &four, &three])),
+        "binary_contiguous: binding 3 needs 4 elements, 3 are bound"
     );
     assert_eq!(
-        message(run("elementwise", params, &[&four])),
-        "elementwise: binding 2 is not bound"
+        message(run("binary_contiguous", params, &[&four])),
+        "binary_contiguous: binding 2 is not bound"
     );
     assert_eq!(
-        message(run("elementwise", 0u32, &[&four])),
-        "elementwise: parameters take 16 bytes, 4 given"
+        message(run("binary_contiguous", 0u32, &[&four])),
+        "binary_contiguous: parameters take 16 bytes, 4 given"
     );
     let params = RowsParams { rows: 1, cols: 3 };
     let bindings = [bind(1, &four, 2..14), bind(2, &three, 0..12)];
@@ -147,9 +147,9 @@ fn wrong_data_is_told() {
     };
     let gather = GatherParams {
         outer: 1,
-        n: 2,
+        axis_size: 2,
         inner: 2,
-        count: 3,
+        index_count: 3,
     };
     let shrink = LoraShrinkParams {
         tokens: 1,
@@ -211,7 +211,7 @@ fn wrong_settings_of_a_draw_are_told() {
         rows: 1,
         vocab: 4,
         max_biases: 2,
-        score_words: 1,
+        logprob_words: 1,
     };
     let draw = |params: SampleParams, settings: SampleSettings, biases: usize| {
         let settings: &[u32] = bytemuck::cast_slice(std::slice::from_ref(&settings));
@@ -259,13 +259,16 @@ fn wrong_settings_of_a_draw_are_told() {
         (
             draw(
                 SampleParams {
-                    score_words: 0,
+                    logprob_words: 0,
                     ..params
                 },
-                SampleSettings { scored: 1, ..plain },
+                SampleSettings {
+                    logprobs: 1,
+                    ..plain
+                },
                 4,
             ),
-            "sample: score_words must be at least 1, it is 0",
+            "sample: logprob_words must be at least 1, it is 0",
         ),
     ] {
         assert_eq!(said, expected);
@@ -299,11 +302,11 @@ fn wrong_sizes_are_told() {
         tokens: 1,
         rows: 4,
         rank: 1,
-        parts: 3,
+        projections: 3,
         first_row: 2,
         b_rows: 6,
-        second: 3,
-        third: 5,
+        second_start: 3,
+        third_start: 5,
     };
     let conv = Conv2dParams {
         len: 4,
@@ -323,10 +326,10 @@ fn wrong_sizes_are_told() {
         ..Default::default()
     };
     let experts = MatmulExpertsParams {
-        tokens: 3,
+        pairs: 3,
         cols: 33,
         blocks: 2,
-        share: 3,
+        pairs_per_row: 3,
         ..Default::default()
     };
     let embed = EmbedParams {
@@ -367,13 +370,13 @@ fn wrong_sizes_are_told() {
         kind: 15,
         ..Default::default()
     };
-    let elementwise = ElementwiseParams {
+    let elementwise = BinaryContiguousParams {
         len: 1,
         b_len: 1,
         ..Default::default()
     };
-    let reduction = ReductionParams {
-        n: 1,
+    let reduction = ReduceParams {
+        axis_size: 1,
         kind: 4,
         ..Default::default()
     };
@@ -398,8 +401,8 @@ fn wrong_sizes_are_told() {
             map(34),
         ),
         (
-            "reduction: kind must be 0 to 3, it is 4",
-            said("reduction", reduction, &[]),
+            "reduce: kind must be 0 to 3, it is 4",
+            said("reduce", reduction, &[]),
         ),
         (
             "copy: rank must be at most 8, it is 9",
@@ -433,8 +436,8 @@ fn wrong_sizes_are_told() {
         out_channels = 0 => "out_channels must be a multiple of 2 groups, it is 0",
         len = 5 => "len must be whole images, it is 5",
     );
-    wrong!("elementwise", elementwise,
-        op = 5 => "op must be 0, 1 or 2, it is 5",
+    wrong!("binary_contiguous", elementwise,
+        kind = 5 => "kind must be 0, 1 or 2, it is 5",
         b_len = 0 => "b_len must be at least 1, it is 0",
     );
     wrong!("embed.f32", embed,
@@ -453,8 +456,8 @@ fn wrong_sizes_are_told() {
     wrong!("lora_expand", expand,
         rows = 5 => "rows must be at most 4, it is 5",
         first_row = 7 => "rows must be at most 0, it is 4",
-        second = 6 => "second must be at most 5, it is 6",
-        parts = 2 => "parts must be at least 3, it is 2",
+        second_start = 6 => "second_start must be at most 5, it is 6",
+        projections = 2 => "projections must be at least 3, it is 2",
     );
     wrong!("matmul.f32", matmul,
         blocks = 1 => "blocks must be 2, it is 1",
@@ -462,10 +465,10 @@ fn wrong_sizes_are_told() {
     );
     wrong!("matmul_experts.f32", experts,
         blocks = 1 => "blocks must be 2, it is 1",
-        share = 2 => "share must be a divisor of 3 tokens, it is 2",
-        share = 0 => "share must be a divisor of 3 tokens, it is 0",
+        pairs_per_row = 2 => "pairs_per_row must be a divisor of 3 pairs, it is 2",
+        pairs_per_row = 0 => "pairs_per_row must be a divisor of 3 pairs, it is 0",
     );
-    wrong!("reduction", reduction, n = 0 => "n must be at least 1, it is 0",);
+    wrong!("reduce", reduction, axis_size = 0 => "axis_size must be at least 1, it is 0",);
     wrong!("rope", rope,
         stride = 8 => "stride must be at least 9, it is 8",
         rotary_dim = 3 => "rotary_dim must be even and at most 4, it is 3",
@@ -475,7 +478,7 @@ fn wrong_sizes_are_told() {
         rotary_dim = 6 => "rotary_dim must be even and at most 4, it is 6",
     );
     let (route, top_k) = (RouteParams::default(), TopKParams::default());
-    wrong!("route", route, chosen = 1 => "chosen must be at most 0, it is 1",);
+    wrong!("route", route, experts_per_token = 1 => "experts_per_token must be at most 0, it is 1",);
     wrong!("top_k", top_k, k = 1 => "k must be at most 0, it is 1",);
     for (expected, said) in all {
         assert_eq!(said, expected);

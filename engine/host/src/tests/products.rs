@@ -161,6 +161,7 @@ proptest! {
             tokens: tokens as u32,
             rows: rows as u32,
             row_offset,
+            table_rows: 32,
             cols: cols as u32,
             blocks: cols.div_ceil(32) as u32,
             scale: 1.5,
@@ -196,7 +197,7 @@ proptest! {
         let params = RouteParams {
             tokens: tokens as u32,
             experts: experts as u32,
-            chosen: chosen as u32,
+            experts_per_token: chosen as u32,
             normalise: seed % 2,
         };
         run("route", params, &[&buffer(&logits), &ids, &weights]).unwrap();
@@ -224,11 +225,12 @@ proptest! {
         for (first, end) in [(0, cut), (cut, experts * rows)] {
             let (planes, _) = weight_rows(encoding, experts * rows, cols, seed, first..end);
             let params = MatmulExpertsParams {
-                tokens: (tokens * chosen) as u32,
+                pairs: (tokens * chosen) as u32,
+                experts: experts as u32,
                 rows: rows as u32,
                 cols: cols as u32,
                 blocks: cols.div_ceil(32) as u32,
-                share: chosen as u32,
+                pairs_per_row: chosen as u32,
                 first_row: first as u32,
                 chunk_rows: (end - first) as u32,
             };
@@ -245,7 +247,7 @@ proptest! {
         assert_sums_close(&out_values, &made, 1e-6);
         let params = CombineExpertsParams {
             tokens: tokens as u32,
-            chosen: chosen as u32,
+            experts_per_token: chosen as u32,
             cols: rows as u32,
         };
         let sums = zeros::<f32>(tokens * rows);

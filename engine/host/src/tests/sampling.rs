@@ -20,7 +20,7 @@ fn sampled(draw: &Draw) -> u32 {
         rows: 1,
         vocab: vocab as u32,
         max_biases: 1,
-        score_words: 3,
+        logprob_words: 3,
     };
     let mut counts = vec![0u32; 2 * vocab];
     for token in &draw.seen {
@@ -77,9 +77,9 @@ const PLAIN: SampleSettings = SampleSettings {
     step: 0,
     sequence: 0,
     position: 0,
-    forced: DRAWN,
+    forced_token: NOT_FORCED,
     biases: 0,
-    scored: 0,
+    logprobs: 0,
 };
 
 /// How often each token comes in many draws.

@@ -464,7 +464,7 @@ fn mixture(b: &mut Builder<'_, '_>, layer: usize, x: ValueId) -> Result<ValueId,
     let name = b.name(names.router, layer);
     let logits = b.whole_linear(x, name, [experts, hidden])?;
     let route = Route {
-        chosen: moe.experts_per_token,
+        experts_per_token: moe.experts_per_token,
         normalise: moe.normalise,
     };
     let routed = b.graph.add_all(route, &[logits])?;

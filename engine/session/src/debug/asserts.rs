@@ -71,11 +71,11 @@ type Rule = fn(&Operands<'_>, bool) -> Option<Assert>;
 const ASSERTS: &[(&str, Rule)] = &[
     ("gather", |call, _| {
         let p: GatherParams = call.params()?;
-        Some(below("an index", 2, p.count, p.n))
+        Some(below("an index", 2, p.index_count, p.axis_size))
     }),
     ("scatter", |call, _| {
         let p: ScatterParams = call.params()?;
-        Some(below("an index", 2, p.count, p.n))
+        Some(below("an index", 2, p.index_count, p.axis_size))
     }),
     // A table in several parts: only the last knows how long it is.
     ("embed.", |call, last| {

@@ -1,7 +1,7 @@
-//! `elementwise`: sums and products.
+//! `binary_contiguous`: sums and products.
 
 use rayon::prelude::*;
-use wisp_shaders::params::ElementwiseParams;
+use wisp_shaders::params::BinaryContiguousParams;
 
 use super::args::Args;
 use super::error::HostError;
@@ -9,18 +9,18 @@ use super::error::HostError;
 /// Elements that are worth a task of their own.
 const CHUNK: usize = 16384;
 
-/// The twin of `elementwise.wgsl`.
-pub(super) fn elementwise(args: &Args) -> Result<(), HostError> {
-    let p: ElementwiseParams = args.params()?;
+/// The twin of `binary_contiguous.wgsl`.
+pub(super) fn binary_contiguous(args: &Args) -> Result<(), HostError> {
+    let p: BinaryContiguousParams = args.params()?;
     let (len, b_len) = (p.len as usize, p.b_len as usize);
     let a: &[f32] = args.read(1, len)?;
     let b: &[f32] = args.read(2, b_len)?;
     let out: &mut [f32] = args.write(3, len)?;
-    let op = match p.op {
+    let op = match p.kind {
         0 => |a: f32, b: f32, _: f32| a + b,
         1 => |a, b, _| a * b,
         2 => |a, b, scale| a + scale * b,
-        _ => return Err(args.value("op", "0, 1 or 2", p.op)),
+        _ => return Err(args.value("kind", "0, 1 or 2", p.kind)),
     };
     if b_len == 0 && len != 0 {
         return Err(args.value("b_len", "at least 1", p.b_len));

@@ -1,21 +1,21 @@
-//! `reduction`: sums, means, maxima and minima over one dimension.
+//! `reduce`: sums, means, maxima and minima over one dimension.
 
 use rayon::prelude::*;
-use wisp_shaders::params::ReductionParams;
+use wisp_shaders::params::ReduceParams;
 
 use super::args::{Args, size};
 use super::error::HostError;
 
-/// The twin of `reduction.wgsl`.
-pub(super) fn reduction(args: &Args) -> Result<(), HostError> {
-    let p: ReductionParams = args.params()?;
-    let (n, inner) = (p.n as usize, p.inner as usize);
-    let x: &[f32] = args.read(1, size(&[p.outer, p.n, p.inner]))?;
+/// The twin of `reduce.wgsl`.
+pub(super) fn reduce(args: &Args) -> Result<(), HostError> {
+    let p: ReduceParams = args.params()?;
+    let (n, inner) = (p.axis_size as usize, p.inner as usize);
+    let x: &[f32] = args.read(1, size(&[p.outer, p.axis_size, p.inner]))?;
     let out: &mut [f32] = args.write(2, size(&[p.outer, p.inner]))?;
     if n == 0 {
-        return Err(args.value("n", "at least 1", p.n));
+        return Err(args.value("axis_size", "at least 1", p.axis_size));
     }
-    let reduce: fn(&mut dyn Iterator<Item = f32>) -> f32 = match p.kind {
+    let fold: fn(&mut dyn Iterator<Item = f32>) -> f32 = match p.kind {
         0 | 1 => |x| x.map(f64::from).sum::<f64>() as f32,
         2 => |x| x.fold(f32::NEG_INFINITY, f32::max),
         3 => |x| x.fold(f32::INFINITY, f32::min),
@@ -23,7 +23,7 @@ pub(super) fn reduction(args: &Args) -> Result<(), HostError> {
     };
     out.par_iter_mut().enumerate().for_each(|(at, out)| {
         let first = at / inner * n * inner + at % inner;
-        *out = reduce(&mut x[first..].iter().step_by(inner).take(n).copied());
+        *out = fold(&mut x[first..].iter().step_by(inner).take(n).copied());
         if p.kind == 1 {
             *out /= n as f32;
         }

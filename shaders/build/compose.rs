@@ -1,0 +1,159 @@
+//! Composing kernels: `wesl` resolves imports and conditions, naga parses and validates the result.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+use wesl::{CompileOptions, ModulePath, NoMangler, ResolveError, Resolver};
+
+use crate::variants::{ANY_COLS, VARIANTS, Variant};
+
+/// Symbols that a kernel declares for the build script without using them itself.
+const PRESERVED_SYMBOLS: [&str; 4] = ["main", "TILE", "COLS_MULTIPLE", "MIN_SUBGROUP"];
+
+/// A validated kernel.
+pub(crate) struct Composed {
+    /// Op and variant: `matmul.q4_k.tiled`.
+    pub name: String,
+    /// The op with its encoding or format: `matmul.q4_k`.
+    pub op: String,
+    /// The line of the table that the kernel comes from.
+    pub variant: &'static Variant,
+    /// The encoding or format of an op that has kernels for each.
+    pub encoding: Option<&'static str>,
+    /// Plain WGSL, without comments.
+    pub wgsl: String,
+    /// What naga parsed.
+    pub module: naga::Module,
+}
+
+impl Composed {
+    /// Name of the file in `OUT_DIR` that holds the WGSL.
+    pub(crate) fn file_name(&self) -> String {
+        format!("{}.wgsl", self.name)
+    }
+
+    /// True if the condition `name` holds in `@if`.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.variant.features.contains(&name) || self.encoding == Some(name)
+    }
+}
+
+/// Lists the kernels to compose, the variants of an op next to each other.
+pub(crate) fn jobs() -> Vec<(&'static Variant, Option<&'static str>)> {
+    let mut jobs = Vec::new();
+    for variant in VARIANTS {
+        if !variant.op.ends_with('.') {
+            jobs.push((variant, None));
+            continue;
+        }
+        for encoding in variant.formats() {
+            // Rows that are multiples of 32 wide need no scalar loads.
+            if ANY_COLS.contains(encoding) || !variant.features.contains(&"scalar") {
+                jobs.push((variant, Some(*encoding)));
+            }
+        }
+    }
+    jobs.sort_by_key(|(variant, encoding)| (variant.op, *encoding));
+    jobs
+}
+
+/// Composes and validates one kernel.
+pub(crate) fn compose(
+    variant: &'static Variant,
+    encoding: Option<&'static str>,
+) -> Result<Composed, String> {
+    let op = format!("{}{}", variant.op, encoding.unwrap_or(""));
+    let name = format!("{op}.{}", variant.name);
+    let mut options = CompileOptions {
+        // naga validates; wesl does not know all builtins.
+        validate: false,
+        keep: Some(PRESERVED_SYMBOLS.map(String::from).to_vec()),
+        ..CompileOptions::default()
+    };
+    for feature in variant.features.iter().copied().chain(encoding) {
+        let flags = &mut options.features.flags;
+        flags.insert(feature.to_string(), true.into());
+    }
+    let root = format!("package::{}", variant.file).parse::<ModulePath>();
+    let root = root.map_err(|e| format!("{name}: {e}"))?;
+    let files = ModuleFiles { variant, encoding };
+    let wgsl = wesl::compile_sourcemap(&root, &files, &NoMangler, &options)
+        .map_err(|e| format!("{name}: {e}"))?
+        .to_string();
+    let module = naga::front::wgsl::parse_str(&wgsl)
+        .map_err(|e| e.emit_to_string_with_path(&wgsl, &name))?;
+    validate(&name, &wgsl, &module, variant)?;
+    Ok(Composed {
+        name,
+        op,
+        variant,
+        encoding,
+        wgsl,
+        module,
+    })
+}
+
+/// Returns naga's report if the module is not valid WGSL for the features that the variant declares.
+fn validate(
+    name: &str,
+    wgsl: &str,
+    module: &naga::Module,
+    variant: &Variant,
+) -> Result<(), String> {
+    let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+    for feature in variant.features {
+        match *feature {
+            "subgroups" => capabilities |= Capabilities::SUBGROUP,
+            "f16" => capabilities |= Capabilities::SHADER_FLOAT16,
+            _ => {}
+        }
+    }
+    let mut validator = Validator::new(ValidationFlags::all(), capabilities);
+    validator.subgroup_stages(naga::valid::ShaderStages::COMPUTE);
+    validator.subgroup_operations(naga::valid::SubgroupOperationSet::all());
+    match validator.validate(module) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(e.emit_to_string_with_path(wgsl, name)),
+    }
+}
+
+/// The files that the modules of one kernel come from. The module `constants` is made from the variant.
+struct ModuleFiles<'a> {
+    variant: &'a Variant,
+    encoding: Option<&'a str>,
+}
+
+impl ModuleFiles<'_> {
+    fn path(&self, module: &ModulePath) -> PathBuf {
+        let name = module.components.join("/");
+        PathBuf::from(format!("src/{}.wgsl", file_of_module(&name, self.encoding)))
+    }
+}
+
+/// The file in `src/`, without extension, of a module: `encoding` and `cache` stand for those of the
+/// kernel.
+pub(crate) fn file_of_module(module: &str, encoding: Option<&str>) -> String {
+    match (module, encoding) {
+        ("encoding", Some(encoding)) => format!("encodings/{encoding}"),
+        ("cache", Some(format)) => format!("caches/{format}"),
+        _ => module.to_owned(),
+    }
+}
+
+impl Resolver for ModuleFiles<'_> {
+    fn resolve_source<'a>(&'a self, path: &ModulePath) -> Result<Cow<'a, str>, ResolveError> {
+        if path.origin.is_package() {
+            let constants = self.variant.constants.iter();
+            let lines = constants.map(|(name, value)| format!("const {name}: u32 = {value}u;\n"));
+            return Ok(lines.collect::<String>().into());
+        }
+        let read = std::fs::read_to_string(self.path(path));
+        let source = read.map_err(|e| ResolveError::ModuleNotFound(path.clone(), e.to_string()))?;
+        Ok(source.into())
+    }
+
+    fn display_name(&self, path: &ModulePath) -> Option<String> {
+        (!path.origin.is_package()).then(|| self.path(path).display().to_string())
+    }
+}

@@ -1,0 +1,129 @@
+//! Generating the table of kernels: each kernel as a Rust expression, with what naga reflects of it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use naga::{AddressSpace, StorageAccess};
+use sha2::{Digest, Sha256};
+
+use crate::compose::Composed;
+use crate::variants::SWITCHES;
+
+/// Generates `KERNELS` and `FINGERPRINT`.
+pub(crate) fn generate(kernels: &[Composed], out: &Path) -> Result<String, String> {
+    let mut table = String::from("static KERNELS: &[Kernel] = &[\n");
+    let mut hash = Sha256::new();
+    for kernel in kernels {
+        table += &entry(kernel, &out.join(kernel.file_name()))?;
+        let variant = kernel.variant;
+        let selection = format!("{:?} {}", variant.device_class, variant.max_grid_y);
+        for part in [&kernel.name, &kernel.wgsl, &selection] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+    }
+    table += "];\n";
+    let hash: [u8; 32] = hash.finalize().into();
+    table += &format!("static FINGERPRINT: [u8; 32] = {hash:?};\n");
+    Ok(table)
+}
+
+/// A kernel as a Rust expression.
+fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
+    let Composed {
+        name,
+        op,
+        variant,
+        module,
+        ..
+    } = kernel;
+    let bindings = accesses(module).map_err(|e| format!("{name}: {e}"))?;
+    let main = module
+        .entry_points
+        .iter()
+        .find(|entry| entry.name == "main");
+    let main = main.ok_or_else(|| format!("{name}: there is no entry point `main`"))?;
+    let tile = constant(module, "TILE");
+    let [x, y] = tile[..] else {
+        return Err(format!("{name}: `TILE` is not a constant vec2<u32>"));
+    };
+    let workgroup_bytes: u32 = module
+        .global_variables
+        .iter()
+        .filter(|(_, variable)| variable.space == AddressSpace::WorkGroup)
+        .map(|(_, variable)| module.types[variable.ty].inner.size(module.to_ctx()))
+        .sum();
+    let feature = |name| variant.features.contains(&name);
+    let min_subgroup = constant(module, "MIN_SUBGROUP");
+    if feature("subgroups") && min_subgroup.is_empty() {
+        return Err(format!("{name}: there is no constant `MIN_SUBGROUP`"));
+    }
+    let switches: Vec<_> = SWITCHES.iter().filter(|name| feature(name)).collect();
+    Ok(format!(
+        "Kernel {{ name: {name:?}, op: {op:?}, wgsl: include_str!({file:?}), \
+         workgroup_size: {:?}, tile: [{x}, {y}], bindings: &[{bindings}], \
+         needs: Needs {{ subgroups: {}, f16: {}, min_subgroup_size: {} }}, \
+         switches: &{switches:?}, device_class: DeviceClass::{:?}, max_grid_y: {}, \
+         cols_multiple: {}, folds_into_z: {}, workgroup_bytes: {workgroup_bytes} }},\n",
+        main.workgroup_size,
+        feature("subgroups"),
+        feature("f16"),
+        min_subgroup.first().unwrap_or(&0),
+        variant.device_class,
+        variant.max_grid_y,
+        constant(module, "COLS_MULTIPLE").first().unwrap_or(&1),
+        kernel.wgsl.contains("wid.z"),
+    ))
+}
+
+/// The elements of a module constant of type `u32` or a vector of it; none if there is no such constant.
+fn constant(module: &naga::Module, name: &str) -> Vec<u32> {
+    fn elements(module: &naga::Module, init: naga::Handle<naga::Expression>) -> Vec<u32> {
+        match &module.global_expressions[init] {
+            naga::Expression::Literal(naga::Literal::U32(value)) => vec![*value],
+            naga::Expression::Compose { components, .. } => components
+                .iter()
+                .flat_map(|part| elements(module, *part))
+                .collect(),
+            naga::Expression::Splat { value, .. } => elements(module, *value).repeat(2),
+            naga::Expression::Constant(other) => elements(module, module.constants[*other].init),
+            _ => Vec::new(),
+        }
+    }
+    let found = module
+        .constants
+        .iter()
+        .find(|(_, constant)| constant.name.as_deref() == Some(name));
+    found.map_or(Vec::new(), |(_, constant)| elements(module, constant.init))
+}
+
+/// The access of every binding in order of their numbers, as Rust expressions. Bindings must be in group
+/// 0 and numbered without gaps, the uniform first.
+fn accesses(module: &naga::Module) -> Result<String, String> {
+    let mut found = BTreeMap::new();
+    for (_, variable) in module.global_variables.iter() {
+        let Some(binding) = &variable.binding else {
+            continue;
+        };
+        let access = match variable.space {
+            AddressSpace::Uniform => "Access::Uniform",
+            AddressSpace::Storage { access } if access.contains(StorageAccess::STORE) => {
+                "Access::Write"
+            }
+            AddressSpace::Storage { .. } => "Access::Read",
+            other => return Err(format!("{binding:?} is in address space {other:?}")),
+        };
+        if binding.group != 0 || found.insert(binding.binding, access).is_some() {
+            return Err(format!(
+                "{binding:?} is not in group 0 or is declared twice"
+            ));
+        }
+    }
+    if found.keys().copied().ne(0..found.len() as u32) || found.get(&0) != Some(&"Access::Uniform")
+    {
+        return Err(format!(
+            "bindings must be numbered from 0 without gaps, the uniform first: {found:?}"
+        ));
+    }
+    Ok(found.into_values().collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,58 @@
+//! Composes every kernel of `src/variants.rs` and generates Rust code from them:
+//!
+//! - `kernels.rs`: the table of kernels, with what naga knows of each (bindings, workgroup size and
+//!   memory), and a fingerprint of all sources;
+//! - `params.rs`: the parameter structs, from the WGSL structs that kernels bind, and the constants that
+//!   Rust shares with kernels, both documented by the `///` comments of the WGSL files.
+//!
+//! The build fails if a kernel does not compose or validate, or if something that Rust sees is not
+//! documented.
+
+mod comments;
+mod compose;
+mod kernel_table;
+mod params;
+
+#[path = "../src/device_class.rs"]
+mod device_class;
+#[path = "../src/variants.rs"]
+mod variants;
+
+use std::path::PathBuf;
+
+use compose::Composed;
+
+fn main() {
+    println!("cargo::rerun-if-changed=src");
+    println!("cargo::rerun-if-changed=build");
+    if let Err(message) = build() {
+        // Cargo shows this as it is, with naga's excerpt of the source.
+        eprintln!("{message}");
+        std::process::exit(1);
+    }
+}
+
+fn build() -> Result<(), String> {
+    let out = PathBuf::from(std::env::var("OUT_DIR").map_err(|e| e.to_string())?);
+    let sources = comments::Sources::read("src".as_ref())?;
+    let jobs = compose::jobs();
+    let kernels: Vec<Composed> = jobs
+        .into_iter()
+        .map(|(variant, encoding)| compose::compose(variant, encoding))
+        .collect::<Result<_, _>>()?;
+    for kernel in &kernels {
+        write(&out.join(kernel.file_name()), &kernel.wgsl)?;
+    }
+    write(
+        &out.join("kernels.rs"),
+        &kernel_table::generate(&kernels, &out)?,
+    )?;
+    write(
+        &out.join("params.rs"),
+        &params::generate(&kernels, &sources)?,
+    )
+}
+
+fn write(path: &std::path::Path, text: &str) -> Result<(), String> {
+    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+}

@@ -1,0 +1,79 @@
+//! `kv_write`.
+
+use wisp_shaders::{CacheFormat, params::KvWriteParams};
+use wisp_tests::guarded::{Hostile, check_hostile, invalid_indices};
+use wisp_tests::kernels::{Case, case, check, exact, noise};
+
+use crate::paged::{
+    BATCHES, Batch, HALF, HOSTILE_BATCH, ROTATED, hostile_index, moved_index, moved_pages,
+    stored_bound,
+};
+
+pub(crate) fn kv_write(b: &Batch, format: CacheFormat) -> Case {
+    kv_write_of(b, format, &b.index(), &b.table())
+}
+
+fn kv_write_of(b: &Batch, format: CacheFormat, index: &[[u32; 2]], table: &[u32]) -> Case {
+    let tokens = index.len();
+    let width = b.kv_heads * b.head_dim;
+    let params = KvWriteParams {
+        tokens: tokens as u32,
+        kv_heads: b.kv_heads as u32,
+        head_dim: b.head_dim as u32,
+        k_stride: width as u32 + 3,
+        k_offset: 1,
+        v_stride: width as u32 + 2,
+        v_offset: 2,
+        page_size: b.page_size as u32,
+        max_pages: b.max_pages() as u32,
+    };
+    let memory = vec![
+        exact(&noise(1, tokens * (width + 3))),
+        exact(&noise(2, tokens * (width + 2))),
+        exact(index),
+        exact(table),
+        b.cache(format, 3, stored_bound(format, None)),
+        b.cache(format, 4, stored_bound(format, None)),
+    ];
+    let units = format.head_units(b.head_dim as u32) as usize;
+    case(params, memory, &[b.kv_heads * units, tokens], b.head_dim)
+}
+
+#[test]
+fn kernels_match_the_twin() {
+    for format in CacheFormat::ALL {
+        let batches = BATCHES.iter().chain(ROTATED.iter().map(|(b, _)| b));
+        let cases: Vec<_> = batches.map(|b| kv_write(b, format)).collect();
+        check(&format.op("kv_write"), &cases);
+    }
+}
+
+#[test]
+fn tokens_without_a_valid_page_write_nothing() {
+    let b = &HOSTILE_BATCH;
+    let table = b.table();
+    let sequences = invalid_indices(b.sequences.len() as u32);
+    let positions = invalid_indices((b.max_pages() * b.page_size) as u32);
+    let pages = invalid_indices(table.len() as u32);
+    let mut invalid_table = table.clone();
+    let first = 2 * b.max_pages() + HALF / b.page_size;
+    invalid_table[first..first + pages.len()].copy_from_slice(&pages);
+    for format in CacheFormat::ALL {
+        let write = |index: Vec<[u32; 2]>, table: &[u32]| kv_write_of(b, format, &index, table);
+        let cases = [
+            write(hostile_index(|i| [sequences[i], 3]), &table),
+            write(hostile_index(|i| [1, positions[i]]), &table),
+            write(hostile_index(|i| [sequences[i], positions[i]]), &table),
+            write(moved_index(), &invalid_table),
+        ];
+        let cases = cases.map(|hostile| {
+            let hostile = Hostile::refused(hostile, write(moved_index(), &table));
+            let bytes = b.page_bytes(format);
+            moved_pages().into_iter().fold(hostile, |hostile, page| {
+                let range = page * bytes..(page + 1) * bytes;
+                hostile.unwritten(5, range.clone()).unwritten(6, range)
+            })
+        });
+        check_hostile(&format.op("kv_write"), &cases);
+    }
+}
