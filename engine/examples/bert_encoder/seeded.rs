@@ -5,7 +5,7 @@ use std::{borrow::Cow, ops::Range};
 use wisp_engine::{
     device::BoxFuture,
     graph::{Dim, Graph, ValueKind},
-    weights::{Encoding, StoredEncoding, TensorInfo, WeightError, WeightSource},
+    weights::{Encoding, TensorInfo, WeightError, WeightSource},
 };
 
 /// The weights that a graph names. Any source of numbers can be one: a file, a server, a formula.
@@ -20,15 +20,7 @@ impl Seeded {
         let weights = weights.filter(|value| matches!(value.kind, ValueKind::Weight(_)));
         let tensor = |value: &wisp_engine::graph::Value| {
             let shape: Vec<u64> = value.shape.0.iter().filter_map(Dim::fixed).collect();
-            TensorInfo {
-                name: value.name.clone(),
-                stored: StoredEncoding::Supported(Encoding::F32),
-                len: 4 * shape.iter().product::<u64>(),
-                shape,
-                file: 0,
-                offset: 0,
-                big_endian: false,
-            }
+            TensorInfo::new(&value.name, Encoding::F32, &shape).expect("a weight's size fits")
         };
         Seeded {
             tensors: weights.map(tensor).collect(),

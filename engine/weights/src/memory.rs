@@ -2,10 +2,11 @@
 
 use std::{borrow::Cow, collections::HashMap, ops::Range};
 
-use super::{Encoding, StoredEncoding, TensorInfo, WeightError, WeightSource};
-use wisp_types::BoxFuture;
+use wisp_types::{BoxFuture, Encoding};
 
-/// Named tensors in memory; none at first, which is what a graph without weights needs.
+use crate::{error::WeightError, source::WeightSource, tensor::TensorInfo};
+
+/// Named tensors in memory. An empty one is the source for graphs without weights.
 ///
 /// ```
 /// use wisp_weights::{MemoryWeights, WeightSource};
@@ -13,73 +14,59 @@ use wisp_types::BoxFuture;
 /// let mut weights = MemoryWeights::default();
 /// weights.insert("bias", &[3], &[0.5, 1.0, -2.0])?;
 /// assert_eq!(weights.find("bias").map(|tensor| tensor.len), Some(12));
-/// assert!(weights.insert("other", &[2, 2], &[1.0]).is_err());
+/// let error = weights.insert("other", &[2, 2], &[1.0]).unwrap_err();
+/// assert_eq!(error.to_string(), "tensor `other` takes 16 bytes, but 4 were given");
 /// # Ok::<(), wisp_weights::WeightError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemoryWeights {
     tensors: Vec<TensorInfo>,
-    bytes: Vec<Vec<u8>>,
+    /// The data of each tensor.
+    data: Vec<Vec<u8>>,
+    /// The index of each tensor, by name.
     by_name: HashMap<String, usize>,
 }
 
 impl MemoryWeights {
-    /// Adds a tensor of floats, outermost dimension first, in place of any of its name.
+    /// Adds a tensor of floats, or replaces the one with this name. The shape is row-major, outermost
+    /// dimension first.
     ///
     /// # Errors
     ///
-    /// If they are not as many as the shape has.
+    /// If the number of values is not that of the shape.
     pub fn insert(&mut self, name: &str, shape: &[u64], values: &[f32]) -> Result<(), WeightError> {
-        let bytes = values.iter().flat_map(|value| value.to_le_bytes());
-        self.insert_encoded(name, Encoding::F32, shape, bytes.collect())
+        let data = values.iter().flat_map(|value| value.to_le_bytes());
+        self.insert_encoded(name, Encoding::F32, shape, data.collect())
     }
 
-    /// Adds a tensor as a file would have it, little-endian, in place of any of its name.
+    /// Adds a tensor of encoded weights, or replaces the one with this name. `data` has the encoding's
+    /// blocks as they stand in a file, little-endian.
     ///
     /// # Errors
     ///
-    /// If there are not as many bytes as the shape takes in the encoding.
+    /// If the shape is not one that the encoding can have, or `data` does not have its length.
     pub fn insert_encoded(
         &mut self,
         name: &str,
         encoding: Encoding,
         shape: &[u64],
-        bytes: Vec<u8>,
+        data: Vec<u8>,
     ) -> Result<(), WeightError> {
-        let row = encoding.file_row_bytes(shape.last().copied().unwrap_or(1));
-        let outer = shape.get(..shape.len().saturating_sub(1)).unwrap_or(&[]);
-        let rows = outer
-            .iter()
-            .try_fold(1u64, |rows, size| rows.checked_mul(*size));
-        let expected = row.zip(rows).and_then(|(row, rows)| row.checked_mul(rows));
-        let len = bytes.len() as u64;
-        if expected != Some(len) {
-            return Err(WeightError::Range {
-                tensor: name.into(),
-                start: 0,
-                end: expected.unwrap_or(u64::MAX),
-                len,
+        let info = TensorInfo::new(name, encoding, shape)?;
+        if info.len != data.len() as u64 {
+            return Err(WeightError::Length {
+                tensor: info.name,
+                expected: info.len,
+                actual: data.len() as u64,
             });
         }
-        let place = match self.by_name.get(name) {
-            Some(place) => *place,
-            None => self.tensors.len(),
-        };
-        let info = TensorInfo {
-            name: name.into(),
-            stored: StoredEncoding::Supported(encoding),
-            shape: shape.to_vec(),
-            file: 0,
-            offset: 0,
-            len,
-            big_endian: false,
-        };
-        if place < self.tensors.len() {
-            (self.tensors[place], self.bytes[place]) = (info, bytes);
-        } else {
-            self.by_name.insert(name.into(), place);
-            self.tensors.push(info);
-            self.bytes.push(bytes);
+        match self.by_name.get(name) {
+            Some(&index) => (self.tensors[index], self.data[index]) = (info, data),
+            None => {
+                self.by_name.insert(name.into(), self.tensors.len());
+                self.tensors.push(info);
+                self.data.push(data);
+            }
         }
         Ok(())
     }
@@ -100,17 +87,14 @@ impl WeightSource for MemoryWeights {
         range: Range<u64>,
     ) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>> {
         let read = || {
-            let place = *self.by_name.get(name)?;
-            let bytes = self.bytes.get(place)?;
-            let start = usize::try_from(range.start).ok()?;
-            bytes.get(start..usize::try_from(range.end).ok()?)
+            let missing = || WeightError::MissingTensor { name: name.into() };
+            let index = *self.by_name.get(name).ok_or_else(missing)?;
+            let start = usize::try_from(range.start).unwrap_or(usize::MAX);
+            let end = usize::try_from(range.end).unwrap_or(usize::MAX);
+            let bytes = self.data[index].get(start..end);
+            let out_of_range = || self.tensors[index].out_of_range(&range);
+            Ok(Cow::Borrowed(bytes.ok_or_else(out_of_range)?))
         };
-        let bytes = read().map(Cow::Borrowed).ok_or_else(|| WeightError::Range {
-            tensor: name.into(),
-            start: range.start,
-            end: range.end,
-            len: self.find(name).map_or(0, |tensor| tensor.len),
-        });
-        Box::pin(std::future::ready(bytes))
+        Box::pin(std::future::ready(read()))
     }
 }

@@ -1,13 +1,13 @@
-//! The encodings that a user may ask for, and how a file's name tells its own.
+//! The encodings that users choose from, and how a file's name tells its encoding.
 
 use std::collections::BTreeMap;
 
-use crate::{Checkpoint, StoredEncoding, WeightSource};
-use wisp_types::Encoding;
-use wisp_types::choices;
+use wisp_types::{Encoding, choices};
+
+use crate::{checkpoint::Checkpoint, source::WeightSource, tensor::StoredEncoding};
 
 choices! {
-    /// An encoding of weights that Wisp runs, by the name that MAX gives it.
+    /// An encoding of weights that users can choose, by its name in MAX.
     #[allow(missing_docs)]
     SupportedEncoding, "encoding" {
         float32 = "float32",
@@ -28,7 +28,7 @@ choices! {
     }
 }
 
-/// What file names call the floats; all other encodings are called by their own name.
+/// The names of floats in file names. All other encodings appear by their own names.
 const FLOAT_NAMES: &[(&str, SupportedEncoding)] = &[
     ("f32", SupportedEncoding::float32),
     ("fp32", SupportedEncoding::float32),
@@ -52,7 +52,7 @@ pub enum WeightDType {
 }
 
 impl SupportedEncoding {
-    /// The encoding as the weights' readers know it.
+    /// Returns the encoding that the checkpoint's tensors have.
     pub fn encoding(self) -> Encoding {
         match self {
             SupportedEncoding::float32 => Encoding::F32,
@@ -73,13 +73,13 @@ impl SupportedEncoding {
         }
     }
 
-    /// The quantised encoding; `None` for floats.
+    /// Returns the encoding if it is quantised; `None` for floats.
     pub fn quantization_encoding(self) -> Option<Encoding> {
         let encoding = self.encoding();
         (!encoding.is_float()).then_some(encoding)
     }
 
-    /// The element type of tensors in this encoding: bytes if it is quantised, as in MAX.
+    /// Returns the element type of tensors in this encoding: bytes if it is quantised, as in MAX.
     pub fn dtype(self) -> WeightDType {
         match self {
             SupportedEncoding::float32 => WeightDType::F32,
@@ -89,27 +89,26 @@ impl SupportedEncoding {
         }
     }
 
-    /// The encoding that a file's name tells: `…Q4_K_M.gguf` is q4_k. `None` if it tells none that
-    /// Wisp runs.
+    /// Returns the encoding that a file's name says, such as q4_k for `…Q4_K_M.gguf`; `None` if it says
+    /// none that Wisp computes with.
     ///
-    /// Where a path names several, the last counts: `Q4_K_M/model-bf16.gguf` is bfloat16.
+    /// If a path says several, the last one counts: `Q4_K_M/model-bf16.gguf` is bfloat16.
     pub fn parse_from_file_name(name: &str) -> Option<SupportedEncoding> {
         let name = name.to_ascii_lowercase();
-        let own = SupportedEncoding::ALL.iter().map(|e| (e.name(), *e));
-        let markers = own.chain(FLOAT_NAMES.iter().copied());
+        let by_name = SupportedEncoding::ALL.iter().map(|e| (e.name(), *e));
+        let markers = by_name.chain(FLOAT_NAMES.iter().copied());
         let last = |marker: &str| {
-            let places = name.match_indices(marker).map(|(at, _)| at);
-            places.filter(|at| stands_alone(&name, *at, marker)).max()
+            let matches = name.match_indices(marker).map(|(at, _)| at);
+            matches.filter(|at| is_word(&name, *at, marker)).max()
         };
         markers
             .filter_map(|(marker, encoding)| Some((last(marker)?, encoding)))
             .max_by_key(|(at, _)| *at)
             .map(|(_, encoding)| encoding)
     }
-}
 
-impl SupportedEncoding {
-    /// The encoding that most of a checkpoint's matrices have; `None` if it is none that Wisp runs.
+    /// Returns the encoding that most of a checkpoint's matrices have; `None` if it has no matrices in an
+    /// encoding that Wisp computes with.
     pub fn of(checkpoint: &Checkpoint) -> Option<SupportedEncoding> {
         let mut counts: BTreeMap<Encoding, usize> = BTreeMap::new();
         for tensor in checkpoint.tensors() {
@@ -126,15 +125,15 @@ impl SupportedEncoding {
 impl From<Encoding> for SupportedEncoding {
     fn from(encoding: Encoding) -> SupportedEncoding {
         let same = |choice: &&SupportedEncoding| choice.encoding() == encoding;
-        // Both enumerations have the same values, as a test shows.
+        // Every encoding of files is supported, as a test checks. `F8_E4M3`, which no file has, is not.
         let found = SupportedEncoding::ALL.iter().find(same);
         found.copied().unwrap_or(SupportedEncoding::float32)
     }
 }
 
-/// True if the marker at this place is no part of a longer word. `q4_0_4_4` is another encoding
-/// than `q4_0`, but `q4_k_m` is a mixture of mostly `q4_k`.
-fn stands_alone(name: &str, at: usize, marker: &str) -> bool {
+/// Returns true if the marker at this position is not part of a longer word. `q4_0_4_4` is another encoding
+/// than `q4_0`, whereas `q4_k_m` is a mixture of mostly `q4_k`.
+fn is_word(name: &str, at: usize, marker: &str) -> bool {
     let before = name[..at].chars().next_back();
     let mut after = name[at + marker.len()..].chars();
     let ends = match after.next() {
@@ -151,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_encoding_has_a_name_and_back() {
+    fn every_encoding_of_files_is_supported() {
         assert_eq!(
             Encoding::file_encodings().count(),
             SupportedEncoding::ALL.len()
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_real_files() {
+    fn encodings_follow_from_the_names_of_published_files() {
         use SupportedEncoding::*;
         for (name, encoding) in [
             ("Llama-3.2-1B-Instruct-Q4_K_M.gguf", Some(q4_k)),
@@ -199,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_with_an_encoding_tells_it(
+        fn encoding_in_a_name_is_found(
             stem in "[A-Za-z]{1,8}(-[0-9]{1,2}[Bb])?",
             separator in "[-._]",
             which in 0..SupportedEncoding::ALL.len(),
@@ -214,7 +213,7 @@ mod tests {
         }
 
         #[test]
-        fn no_name_is_too_strange(name in "\\PC{0,40}") {
+        fn arbitrary_names_do_not_panic(name in "\\PC{0,40}") {
             let _ = SupportedEncoding::parse_from_file_name(&name);
         }
     }

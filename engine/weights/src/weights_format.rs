@@ -1,21 +1,22 @@
-//! The formats of checkpoints, by the names of their files.
+//! The formats of checkpoints, and how a file's name tells its format.
 
 use wisp_types::choices;
 
 choices! {
-    /// The format of a model's weights.
+    /// The file format of a checkpoint.
     WeightsFormat, "weights format" {
-        /// One `.gguf` file, or one in several parts.
+        /// One `.gguf` file, or one checkpoint in several parts.
         Gguf = "gguf",
-        /// `.safetensors` files.
+        /// One or several `.safetensors` files.
         Safetensors = "safetensors",
-        /// `.bin`, `.pt` or `.pth` files of PyTorch's.
+        /// One or several `.bin`, `.pt` or `.pth` files that PyTorch wrote.
         PyTorch = "pytorch",
     }
 }
 
 impl WeightsFormat {
-    /// The format that a file's name promises; `None` for what are no weights.
+    /// Returns the format that the extension of a file's name stands for; `None` if the file does not hold
+    /// weights.
     pub fn of(file: &str) -> Option<WeightsFormat> {
         match file.rsplit_once('.')?.1 {
             "gguf" => Some(WeightsFormat::Gguf),
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_by_name() {
+    fn format_follows_from_the_extension() {
         for (file, format) in [
             ("a/b.gguf", Some(WeightsFormat::Gguf)),
             (

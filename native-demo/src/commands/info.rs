@@ -11,9 +11,9 @@ use wisp_engine::{
     device::Capabilities,
     pipelines::{
         CheckpointModel, DecoderModel, DecoderSpec, ModelFiles, ModelLimits, SupportedEncoding,
-        TextEncoder, WeightsFormat, prepare, size,
+        TextEncoder, prepare, size,
     },
-    weights::{Header, WeightSource},
+    weights::WeightSource,
 };
 
 use super::print_json;
@@ -113,15 +113,6 @@ fn adapters(spec: &DecoderSpec, limits: ModelLimits) -> u64 {
     layout.map_or(0, |layout| layout.bytes(spec))
 }
 
-/// The format of the weights.
-fn format(files: &ModelFiles) -> WeightsFormat {
-    match files.checkpoint.header() {
-        Header::Gguf(_) => WeightsFormat::Gguf,
-        Header::Safetensors(_) => WeightsFormat::Safetensors,
-        Header::PyTorch => WeightsFormat::PyTorch,
-    }
-}
-
 /// What --json prints.
 fn report(
     files: &ModelFiles,
@@ -133,7 +124,7 @@ fn report(
     json!({
         "model": files.name,
         "architecture": files.model_spec.architecture,
-        "format": format(files),
+        "format": files.checkpoint.format(),
         "encoding": SupportedEncoding::of(&files.checkpoint),
         "parameters": parameters(encodings),
         "files": files.checkpoint.file_names().collect::<Vec<_>>(),

@@ -14,3 +14,4 @@ mod profiling;
 mod session;
 mod stages;
 mod switches;
+mod weights;

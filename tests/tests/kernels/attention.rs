@@ -176,12 +176,15 @@ fn lengths_beyond_the_page_table_are_clamped() {
         let mut cases = Vec::new();
         for b in &hostile_batches() {
             let capacity = (b.max_pages() * b.page_size) as u32;
-            let attend = |lengths| {
-                with_lengths(attention_of(b, format, &moved_index(), &b.table()), lengths)
+            let attend = |lengths: [u32; 3]| {
+                with_lengths(
+                    attention_of(b, format, &moved_index(), &b.table()),
+                    &lengths,
+                )
             };
             for invalid in invalid_indices(capacity + 1) {
-                let hostile = attend(&[9, invalid, 31]);
-                let reference = attend(&[9, capacity, 31]);
+                let hostile = attend([9, invalid, 31]);
+                let reference = attend([9, capacity, 31]);
                 // With a window, no token needs more than there is.
                 cases.push(match b.window {
                     0 => Hostile::refused(hostile, reference),

@@ -36,7 +36,7 @@ fn embed(encoding: Encoding, ids: &[u32], [rows, table_rows, cols]: [usize; 3]) 
 
 #[test]
 fn kernels_match_the_twin() {
-    for encoding in Encoding::on_devices() {
+    for encoding in Encoding::device_encodings() {
         let cases = SIZES.iter().map(|&[tokens, rows, cols]| {
             let ids: Vec<u32> = (0..tokens).map(|t| (t * 7 % (rows + 4)) as u32).collect();
             embed(encoding, &ids, [rows, rows + 4, cols])
@@ -49,7 +49,7 @@ fn kernels_match_the_twin() {
 #[test]
 fn invalid_ids_select_the_last_row() {
     let (rows, cols) = (5usize, 96);
-    for encoding in Encoding::on_devices() {
+    for encoding in Encoding::device_encodings() {
         // The chunk ends with the table, or before it: then the last row is another chunk's.
         let cases = [rows + 2, rows + 4].map(|table_rows| {
             let last = table_rows as u32 - 1;

@@ -45,7 +45,7 @@ fn matmul(encoding: Encoding, [tokens, rows, cols]: [usize; 3]) -> Case {
 
 #[test]
 fn kernels_match_the_twin() {
-    for encoding in Encoding::on_devices() {
+    for encoding in Encoding::device_encodings() {
         let cases: Vec<_> = SIZES.iter().map(|sizes| matmul(encoding, *sizes)).collect();
         check(&format!("matmul.{}", encoding.name()), &cases);
     }
@@ -64,7 +64,7 @@ proptest! {
 
     #[test]
     fn kernels_match_the_twin_at_any_size(
-        encoding in prop::sample::select(Encoding::on_devices().collect::<Vec<_>>()),
+        encoding in prop::sample::select(Encoding::device_encodings().collect::<Vec<_>>()),
         sizes in [1usize..40, 1..200, 1..600],
     ) {
         check_fitting(&format!("matmul.{}", encoding.name()), &[matmul(encoding, sizes)]);

@@ -57,7 +57,7 @@ fn matmul_experts_of(
 
 #[test]
 fn kernels_match_the_twin() {
-    for encoding in Encoding::on_devices() {
+    for encoding in Encoding::device_encodings() {
         let both =
             |sizes: &[usize; 5]| [false, true].map(|chunk| matmul_experts(encoding, *sizes, chunk));
         let cases: Vec<_> = SIZES.iter().flat_map(both).collect();
@@ -70,7 +70,7 @@ proptest! {
 
     #[test]
     fn kernels_match_the_twin_at_any_size(
-        encoding in prop::sample::select(Encoding::on_devices().collect::<Vec<_>>()),
+        encoding in prop::sample::select(Encoding::device_encodings().collect::<Vec<_>>()),
         tokens in 1usize..9,
         sizes in [1usize..5, 1..9, 1..90, 1..600],
         is_shared: bool,
@@ -92,7 +92,7 @@ fn invalid_ids_select_the_last_expert() {
     let valid: Vec<u32> = (0..pairs as u32).map(|i| i * 7 % experts).collect();
     let ids = spoiled(&valid, experts);
     let clamped: Vec<u32> = ids.iter().map(|id| (*id).min(experts - 1)).collect();
-    for encoding in Encoding::on_devices() {
+    for encoding in Encoding::device_encodings() {
         let mut cases = Vec::new();
         // Columns with and without whole vec4s, where the encoding has both.
         for cols in [64, 35] {

@@ -1,21 +1,21 @@
-//! Big-endian files.
+//! The byte order of big-endian files.
 
 use wisp_types::Encoding;
 
-/// Turns whole blocks of a big-endian file into little-endian ones, in place.
+/// Turns whole blocks of a big-endian file into little-endian ones, in place, or the other way round.
 ///
-/// Swaps every field of a block that is wider than a byte: the half-precision scales, and the 32
-/// high bits of `Q5_0` and `Q5_1`, which ggml handles as one `u32`.
+/// Every field of a block that is wider than a byte is swapped: the half-precision scales, and the fifth
+/// bits of `Q5_0` and `Q5_1`, which ggml handles as one `u32`.
 pub fn swap_byte_order(encoding: Encoding, file: &mut [u8]) {
     for block in file.chunks_exact_mut(encoding.file_block_bytes()) {
         for &(offset, bytes) in fields(encoding) {
-            // The table below stays within a block's size, as a test checks.
+            // Fields are inside the block, as a test checks.
             block[offset..offset + bytes].reverse();
         }
     }
 }
 
-/// Offset and size of each field of a block that is wider than a byte.
+/// Returns the offset and size of each field of a block that is wider than a byte.
 fn fields(encoding: Encoding) -> &'static [(usize, usize)] {
     match encoding {
         Encoding::F32 => &[(0, 4)],
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_lie_within_their_blocks_and_swapping_twice_changes_nothing() {
+    fn fields_are_inside_blocks_and_swapping_twice_changes_nothing() {
         for encoding in Encoding::file_encodings() {
             let size = encoding.file_block_bytes();
             for (offset, bytes) in fields(encoding) {

@@ -1,12 +1,14 @@
-//! Encodings against ggml's values, and against blocks that one can check by hand.
+//! Dequantisation compared with ggml's values and with blocks computed by hand, and repacking.
 
 use proptest::prelude::*;
+use wisp_types::Encoding;
 
 use super::*;
+use crate::blocks::Planes;
 
-/// Big-endian or not, every encoding's rows of 256 and of two times 256 weights.
-fn file_of(encoding: Encoding, rows: usize, cols: usize, seed: u32) -> Vec<u8> {
-    let bytes = file_bytes(encoding, rows, cols).unwrap();
+/// Returns random bytes as the rows of a file. Every byte is valid in every encoding.
+pub(crate) fn random_file(encoding: Encoding, rows: usize, cols: usize, seed: u32) -> Vec<u8> {
+    let bytes = encoding.file_row_bytes(cols as u64).unwrap() as usize * rows;
     let mut state = seed | 1;
     (0..bytes)
         .map(|_| {
@@ -23,7 +25,7 @@ fn hex(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn ggmls_dequantisation_vectors() {
+fn dequantised_values_are_ggmls() {
     let shared = std::env::var("WISP_SHARED")
         .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared").into());
     let path = format!("{shared}/data/quants/dequant_vectors.json");
@@ -50,13 +52,13 @@ fn ggmls_dequantisation_vectors() {
         }
         checked += 1;
     }
-    assert_eq!(checked, 14, "all of the table but F32");
+    assert_eq!(checked, 14, "all encodings but F32");
 }
 
-/// A few weights `(index, value)` of one block, the others being `rest`.
-fn check(encoding: Encoding, file: &[u8], rest: f32, some: &[(usize, f32)]) {
+/// Checks the weights of a block: `others`, except for those in `some`, which are `(index, value)`.
+fn check(encoding: Encoding, file: &[u8], others: f32, some: &[(usize, f32)]) {
     let cols = encoding.file_block_weights();
-    let mut expected = vec![rest; cols];
+    let mut expected = vec![others; cols];
     for &(i, value) in some {
         expected[i] = value;
     }
@@ -67,7 +69,7 @@ fn check(encoding: Encoding, file: &[u8], rest: f32, some: &[(usize, f32)]) {
     );
 }
 
-/// A block of zeros with some bytes `(offset, value)` set.
+/// Returns a block of zeros except for some bytes, which are `(offset, value)`.
 fn block(encoding: Encoding, bytes: &[(usize, u8)]) -> Vec<u8> {
     let mut file = vec![0; encoding.file_block_bytes()];
     for &(at, byte) in bytes {
@@ -82,9 +84,9 @@ const ONE: u8 = 0x3c;
 const TWO: u8 = 0x40;
 
 #[test]
-fn blocks_of_32_by_hand() {
+fn blocks_of_32_have_the_values_computed_by_hand() {
     use Encoding::*;
-    // Byte 3 of the nibbles: weight 3 is 0xa, weight 19 is 0xf.
+    // Byte 3 of the nibbles has weight 3, which is 0xa, and weight 19, which is 0xf.
     let some = |at: usize| [(1, TWO), (at + 3, 0xfa)];
     check(Q4_0, &block(Q4_0, &some(2)), -16.0, &[(3, 4.0), (19, 14.0)]);
     let q4_1 = block(Q4_1, &[(1, TWO), (3, ONE), (7, 0xfa)]);
@@ -104,25 +106,25 @@ fn blocks_of_32_by_hand() {
 }
 
 #[test]
-fn super_blocks_by_hand() {
+fn super_blocks_have_the_values_computed_by_hand() {
     use Encoding::*;
-    // Sub-block 9 (weights 144..160) has scale 3 and minimum 2. Byte 32 + 17 holds the weights
-    // 145, 177, 209 and 241; only the scale of the first is not zero.
+    // Sub-block 9 (weights 144..160) has scale 3 and minimum 2. Byte 32 + 17 has the weights 145, 177, 209
+    // and 241; only the scale of the first is not zero.
     let q2_k = block(
         Q2_K,
         &[(9, 0x23), (16 + 32 + 17, 0xff), (81, ONE), (83, TWO)],
     );
     let values: Vec<_> = (144..160).map(|i| (i, -4.0)).chain([(145, 5.0)]).collect();
     check(Q2_K, &q2_k, 0.0, &values);
-    // All scales are 32 but the one of sub-block 9, which is 1 + 2 * 16: low nibble in the high
-    // half of byte 1, high two bits in bits 4 and 5 of byte 1.
+    // All scales are 32 except that of sub-block 9, which is 1 + 2 * 16: its low nibble is in the high half
+    // of byte 1, its high two bits are bits 4 and 5 of byte 1.
     let mut q3_k = block(Q3_K, &[(32 + 32 + 17, 0xff), (17, 0x10), (109, TWO)]);
     q3_k[104..108].fill(0xaa);
     q3_k[97] = 0x10;
     let values: Vec<_> = (144..160).map(|i| (i, -8.0)).chain([(145, 6.0)]).collect();
     check(Q3_K, &q3_k, 0.0, &values);
-    // Block 5 (weights 160..192): scale 5 + 16 * 3, minimum 6 + 16 * 1. Byte 64 + 4 holds the
-    // weights 132 and 164.
+    // Block 5 (weights 160..192) has scale 5 + 16 * 3 and minimum 6 + 16 * 1. Byte 64 + 4 has the weights
+    // 132 and 164.
     let scales = [
         (1, ONE),
         (3, ONE),
@@ -143,8 +145,8 @@ fn super_blocks_by_hand() {
         &[&scales[..], &[(48 + 64 + 4, 0x97), (16 + 4, 0x20)]].concat(),
     );
     check(Q5_K, &q5_k, 0.0, &values(25.0));
-    // Sub-block 13 (weights 208..224) has scale -2. Weight 128 + 64 + 20 = 212 is the high nibble
-    // of byte 64 + 20 and bits 4 and 5 of byte 32 + 20 of the high bits.
+    // Sub-block 13 (weights 208..224) has scale -2. Weight 128 + 64 + 20 = 212 is the high nibble of byte
+    // 64 + 20, and bits 4 and 5 of byte 32 + 20 of the high bits.
     let q6_k = block(
         Q6_K,
         &[
@@ -172,9 +174,9 @@ fn float_rows_are_padded_with_zeros() {
 }
 
 #[test]
-fn big_endian_files_give_the_same_planes() {
+fn big_endian_files_have_the_same_planes() {
     for encoding in Encoding::device_encodings() {
-        let file = file_of(encoding, 2, 256, 7);
+        let file = random_file(encoding, 2, 256, 7);
         let mut swapped = file.clone();
         swap_byte_order(encoding, &mut swapped);
         assert_ne!(swapped == file, encoding != Encoding::MXFP4, "{encoding}");
@@ -187,7 +189,7 @@ fn big_endian_files_give_the_same_planes() {
 }
 
 #[test]
-fn wrong_sizes_are_errors() {
+fn wrong_sizes_are_refused() {
     use EncodingError::*;
     let error = repack_rows(Encoding::Q4_K, &[], 1, 32).unwrap_err();
     assert!(
@@ -239,43 +241,24 @@ fn wrong_sizes_are_errors() {
 
 proptest! {
     #[test]
-    fn pieces_of_16_rows_join_to_the_whole(
+    fn planes_of_16_rows_can_be_concatenated(
         encoding in proptest::sample::select(Encoding::device_encodings().collect::<Vec<_>>()),
-        pieces in 1usize..4,
+        parts in 1usize..4,
         rest in 0usize..16,
         cols in 1usize..80,
         seed: u32,
     ) {
         let cols = if encoding.is_float() { cols } else { encoding.file_block_weights() * cols.div_ceil(27) };
-        let rows = pieces * 16 + rest;
-        let file = file_of(encoding, rows, cols, seed);
+        let rows = parts * 16 + rest;
+        let file = random_file(encoding, rows, cols, seed);
         let whole = repack_rows(encoding, &file, rows, cols).unwrap();
         let mut joined = [vec![], vec![], vec![]];
-        for (piece, at) in file.chunks(file.len() / rows * 16).zip((0..rows).step_by(16)) {
-            let planes = repack_rows(encoding, piece, 16.min(rows - at), cols).unwrap();
+        for (part, at) in file.chunks(file.len() / rows * 16).zip((0..rows).step_by(16)) {
+            let planes = repack_rows(encoding, part, 16.min(rows - at), cols).unwrap();
             for (joined, plane) in joined.iter_mut().zip(planes) {
                 joined.extend(plane);
             }
         }
         prop_assert_eq!(joined, whole);
-    }
-
-    #[test]
-    fn one_block_and_many_blocks_load_alike(
-        encoding in proptest::sample::select(Encoding::device_encodings().collect::<Vec<_>>()),
-        seed: u32,
-    ) {
-        let (rows, cols) = (3, 768);
-        let file = file_of(encoding, rows, cols, seed);
-        let all = dequantize(encoding, &file, rows, cols).unwrap();
-        let [main, high, scales] = repack_rows(encoding, &file, rows, cols).unwrap();
-        let planes = Planes::new(encoding, [&main, &high, &scales], rows, cols).unwrap();
-        for (block, all) in all.chunks(BLOCK).enumerate() {
-            let one = with_encoding!(encoding, E => E::load_block(planes, block));
-            // By bits, but for NaN, which a conversion may quieten. `load_block` is portable
-            // code, `dequantize` has the best instructions of this machine.
-            let alike = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
-            prop_assert!(one.iter().zip(all).all(alike));
-        }
     }
 }

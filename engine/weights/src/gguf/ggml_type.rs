@@ -1,9 +1,9 @@
-//! Every `ggml_type` that a GGUF file may name, and its size.
+//! The numbers that GGUF files use for the types of tensors (`ggml_type`), and the sizes of those types.
 
-use crate::StoredEncoding;
+use crate::tensor::StoredEncoding;
 use wisp_types::Encoding;
 
-/// Types that Wisp does not compute with but whose sizes it checks:
+/// Types that Wisp does not compute with, but whose sizes it checks:
 /// (number, name, weights a block, bytes a block), as in ggml's `ggml-common.h`.
 #[rustfmt::skip]
 const OTHERS: [(u32, &str, u64, u64); 21] = [
@@ -26,24 +26,24 @@ const OTHERS: [(u32, &str, u64, u64); 21] = [
     (35, "TQ2_0",   256, 66),
     (40, "NVFP4",   64,  36),
     (41, "Q1_0",    128, 18),
-    // Removed from the format years ago; no size is known any more.
+    // Removed from ggml; their sizes are no longer defined.
     (4,  "Q4_2",    0,   0),
     (5,  "Q4_3",    0,   0),
 ];
 
-/// How a tensor of a `ggml_type` is stored.
+/// The name and block size of a `ggml_type`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GgmlType {
-    /// The encoding, or the name of one that Wisp lacks.
+    /// The encoding, or the name of one that Wisp does not compute with.
     pub stored: StoredEncoding,
-    /// Weights of one block.
+    /// The number of weights in a block.
     pub block_weights: u64,
-    /// Bytes of one block.
+    /// The size of a block in bytes.
     pub block_bytes: u64,
 }
 
 impl GgmlType {
-    /// Looks up a `ggml_type`; the error says what the type is called.
+    /// Returns the type with this number; for an unknown one, its number and the name that it once had.
     pub fn from_id(id: u32) -> Result<GgmlType, String> {
         if let Some(encoding) = Encoding::from_ggml_type(id) {
             return Ok(GgmlType {

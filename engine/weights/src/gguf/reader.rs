@@ -1,99 +1,51 @@
-//! Reads a GGUF header from bytes that arrive in pieces of any size.
+//! Reading a GGUF header from bytes that arrive in chunks of any size.
 //!
-//! The reader is a state machine. In every state it knows how many bytes it needs next; it takes
-//! exactly these, and only then allocates for them. So whatever counts and lengths a file claims,
-//! the reader never holds more than a small multiple of the bytes that it has been given.
+//! The reader is a state machine. In every state it knows how many bytes it needs next. It takes exactly
+//! these, and only then allocates memory for what they describe. So whatever counts and lengths a file
+//! claims, the reader never holds more than a small multiple of the bytes that it has received.
 
 use std::collections::BTreeMap;
 
-use super::bytes::Order;
-use super::value::ValueType;
-use super::{Array, Gguf, Value};
-use crate::error::FormatError;
-use crate::sniff::looks_like;
-use crate::tensor::TensorInfo;
+use super::{
+    byte_order::ByteOrder,
+    convert::FromValue,
+    cursor::{Cursor, Limits},
+    header::Gguf,
+    state::State,
+    tensor_infos::{Description, place_tensors, tensor_info},
+    value::Value,
+    value_type::ValueType,
+    values::{self, ArrayStack, NextElement},
+};
+use crate::{error::FormatError, file_signature::describe, tensor::TensorInfo};
 
-pub(super) type Result<T, E = FormatError> = std::result::Result<T, E>;
+type Result<T, E = FormatError> = std::result::Result<T, E>;
 
-/// `GGML_MAX_DIMS`.
+/// The most dimensions of a tensor: ggml's `GGML_MAX_DIMS`.
 const MAX_DIMS: u32 = 4;
-/// Scalars of an array that are taken at once.
-const CHUNK: u64 = 1024;
-/// The alignment of tensor data where `general.alignment` says nothing else.
+/// The alignment of the tensors' data if `general.alignment` says nothing else, in bytes.
 const DEFAULT_ALIGNMENT: u64 = 32;
+/// The largest alignment accepted, in bytes. Nothing needs more, so it would mean a damaged file.
+const MAX_ALIGNMENT: u64 = 1 << 20;
 
-/// What a [`GgufReader`] accepts.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Length of the whole file in bytes, where it is known. With it, tensors are checked to lie
-    /// inside the file and a file that ends early is told apart at once.
-    pub file_len: Option<u64>,
-    /// The longest header accepted, in bytes.
-    pub header_bytes: u64,
-    /// The longest key and tensor name accepted, in bytes.
-    pub name_bytes: u64,
-    /// How deep arrays may nest.
-    pub depth: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            file_len: None,
-            header_bytes: 512 << 20,
-            name_bytes: 65_535,
-            depth: 8,
-        }
-    }
-}
-
-/// What came of pushing bytes to a [`GgufReader`].
+/// The progress of a [`GgufReader`].
 #[derive(Debug)]
 pub enum Progress {
-    /// The header goes on for at least this many bytes.
+    /// The header has at least this many bytes more.
     Need(u64),
     /// The header is complete.
     Done(Box<Gguf>),
 }
 
-/// What the next bytes are.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum State {
-    Preamble,
-    Counts,
-    KeyLength,
-    Key(usize),
-    ValueType,
-    Scalar(ValueType),
-    StringLength,
-    String(usize),
-    ArrayHead,
-    Scalars(ValueType),
-    NameLength,
-    Name(usize),
-    DimensionCount,
-    Dimensions(u32),
-    Placement,
-    /// The header was handed out, or an error was.
-    Finished,
-}
-
-/// An array whose elements are being read.
-pub(super) struct Frame {
-    pub of: ValueType,
-    pub left: u64,
-    pub array: Array,
-}
-
-/// Reads a GGUF header from bytes that arrive in pieces of any size.
+/// Reads a GGUF header from bytes that arrive in chunks of any size.
 ///
 /// ```
 /// # use wisp_weights::gguf::{GgufReader, Limits, Progress};
 /// # fn main() -> Result<(), wisp_weights::FormatError> {
-/// # let pieces = [&b"GGUF\x03\0\0\0\0\0\0\0\0"[..], &b"\0\0\0\0\0\0\0\0\0\0\0"[..]];
+/// # let chunks = [&b"GGUF\x03\0\0\0\0\0\0\0\0"[..], &b"\0\0\0\0\0\0\0\0\0\0\0"[..]];
 /// let mut reader = GgufReader::new(Limits::default());
-/// for piece in pieces {
-///     if let Progress::Done(gguf) = reader.push(piece)? {
+/// for chunk in chunks {
+///     if let Progress::Done(gguf) = reader.push(chunk)? {
 ///         println!("{} tensors", gguf.tensors.len());
 ///         return Ok(());
 ///     }
@@ -101,53 +53,71 @@ pub(super) struct Frame {
 /// Err(reader.truncated())
 /// # }
 /// ```
+#[derive(Debug)]
 pub struct GgufReader {
-    pub(super) limits: Limits,
+    cursor: Cursor,
     state: State,
-    /// The first bytes of what the state needs.
+    /// The first of the bytes that the state needs.
     pending: Vec<u8>,
-    /// Bytes taken so far.
-    pub(super) offset: u64,
-    pub(super) version: u32,
-    pub(super) order: Order,
-    pub(super) keys_left: u64,
-    pub(super) tensors_left: u64,
-    /// The key, or the tensor's name, that is being read.
-    pub(super) name: String,
-    pub(super) shape: Vec<u64>,
-    pub(super) frames: Vec<Frame>,
-    pub(super) metadata: BTreeMap<String, Value>,
-    pub(super) tensors: Vec<TensorInfo>,
-    pub(super) alignment: u64,
+    keys_left: u64,
+    tensors_left: u64,
+    /// The key, or the name of the tensor, that is being read.
+    name: String,
+    /// The shape of the tensor that is being read.
+    shape: Vec<u64>,
+    arrays: ArrayStack,
+    metadata: BTreeMap<String, Value>,
+    tensors: Vec<TensorInfo>,
+    alignment: u64,
+}
+
+impl Gguf {
+    /// Parses the header of a file that is in memory, and checks that its tensors are inside the file.
+    ///
+    /// # Errors
+    ///
+    /// If the file is not a sound GGUF file.
+    pub fn parse(file: &[u8]) -> Result<Gguf> {
+        let mut reader = GgufReader::new(Limits {
+            file_len: Some(file.len() as u64),
+            ..Limits::default()
+        });
+        match reader.push(file)? {
+            Progress::Done(gguf) => Ok(*gguf),
+            Progress::Need(_) => Err(reader.truncated()),
+        }
+    }
 }
 
 impl GgufReader {
-    /// A reader at the start of a file.
+    /// Creates a reader at the start of a file.
     pub fn new(limits: Limits) -> GgufReader {
         GgufReader {
-            limits,
+            cursor: Cursor {
+                limits,
+                offset: 0,
+                version: 0,
+                order: ByteOrder::Little,
+            },
             state: State::Preamble,
             pending: Vec::new(),
-            offset: 0,
-            version: 0,
-            order: Order::Little,
             keys_left: 0,
             tensors_left: 0,
             name: String::new(),
             shape: Vec::new(),
-            frames: Vec::new(),
+            arrays: ArrayStack::default(),
             metadata: BTreeMap::new(),
             tensors: Vec::new(),
             alignment: DEFAULT_ALIGNMENT,
         }
     }
 
-    /// Takes the next bytes of the file; those after the header's end are ignored.
+    /// Takes the next bytes of the file. Those after the end of the header are ignored.
     ///
     /// # Errors
     ///
-    /// Whatever is wrong with the file, as soon as the bytes so far show it. After an error, or
-    /// after [`Progress::Done`], every push is [`FormatError::Finished`].
+    /// If the bytes so far are not the start of a sound GGUF file. After an error, or after
+    /// [`Progress::Done`], every call returns [`FormatError::Finished`].
     pub fn push(&mut self, bytes: &[u8]) -> Result<Progress> {
         let result = self.take(bytes);
         if !matches!(result, Ok(Progress::Need(_))) {
@@ -156,7 +126,7 @@ impl GgufReader {
         result
     }
 
-    /// The error of a file that ends after the bytes pushed so far.
+    /// Returns the error for a file that ends after the bytes pushed so far.
     pub fn truncated(&self) -> FormatError {
         let head = self.pending.as_slice();
         let gguf = head.starts_with(b"GGUF") || b"GGUF".starts_with(head);
@@ -164,8 +134,8 @@ impl GgufReader {
             return not_gguf(head);
         }
         FormatError::Truncated {
-            len: self.offset + head.len() as u64,
-            inside: self.place(),
+            len: self.cursor.offset + head.len() as u64,
+            inside: self.state.place(&self.name),
         }
     }
 
@@ -174,28 +144,28 @@ impl GgufReader {
             return Err(FormatError::Finished);
         }
         loop {
-            let need = self.need();
+            let need = self
+                .state
+                .need(self.cursor.count_bytes(), self.arrays.remaining());
             let have = self.pending.len();
             if have == 0
-                && let Some((atom, rest)) = bytes.split_at_checked(need)
+                && let Some((needed, rest)) = bytes.split_at_checked(need)
             {
                 bytes = rest;
-                self.offset += need as u64;
-                self.step(atom)?;
+                self.step(needed)?;
             } else {
-                let (piece, rest) = bytes.split_at((need - have).min(bytes.len()));
+                let (chunk, rest) = bytes.split_at((need - have).min(bytes.len()));
                 bytes = rest;
-                self.pending.extend_from_slice(piece);
+                self.pending.extend_from_slice(chunk);
                 if self.pending.len() < need {
-                    // Of a first part that is no GGUF, `truncated` knows more.
+                    // A first chunk that is not GGUF is reported by `truncated`, which knows more of it.
                     if self.state != State::Preamble {
-                        self.check_room(need as u64, || "the length".into())?;
+                        self.check_count(need as u64, 1, "the length")?;
                     }
                     return Ok(Progress::Need((need - self.pending.len()) as u64));
                 }
-                let atom = std::mem::take(&mut self.pending);
-                self.offset += need as u64;
-                self.step(&atom)?;
+                let needed = std::mem::take(&mut self.pending);
+                self.step(&needed)?;
             }
             if self.keys_left == 0 && self.tensors_left == 0 && self.state == State::NameLength {
                 return Ok(Progress::Done(Box::new(self.finish()?)));
@@ -203,83 +173,15 @@ impl GgufReader {
         }
     }
 
-    /// Bytes of a count or a length: version 1 had 32 bits.
-    pub(super) fn count_bytes(&self) -> usize {
-        if self.version == 1 { 4 } else { 8 }
-    }
-
-    /// How many bytes the current state takes.
-    fn need(&self) -> usize {
-        match self.state {
-            State::Preamble => 8,
-            State::Counts => 2 * self.count_bytes(),
-            State::KeyLength | State::NameLength | State::StringLength => self.count_bytes(),
-            State::Key(len) | State::Name(len) | State::String(len) => len,
-            State::ValueType | State::DimensionCount => 4,
-            State::Scalar(of) => of.fixed_bytes().unwrap_or(0),
-            State::ArrayHead => 4 + self.count_bytes(),
-            State::Scalars(of) => {
-                let left = self.frames.last().map_or(0, |frame| frame.left);
-                // At most CHUNK, so it fits.
-                left.min(CHUNK) as usize * of.fixed_bytes().unwrap_or(0)
-            }
-            State::Dimensions(count) => count as usize * self.count_bytes(),
-            State::Placement => 12,
-            State::Finished => 0,
-        }
-    }
-
-    /// Where the reader stands, for messages.
-    fn place(&self) -> String {
-        match self.state {
-            State::Preamble | State::Counts | State::Finished => "the header".into(),
-            State::KeyLength | State::Key(_) => "the metadata's keys".into(),
-            State::ValueType
-            | State::Scalar(_)
-            | State::StringLength
-            | State::String(_)
-            | State::ArrayHead
-            | State::Scalars(_) => format!("the value of key `{}`", self.name.escape_debug()),
-            State::NameLength | State::Name(_) => "the list of tensors".into(),
-            State::DimensionCount | State::Dimensions(_) | State::Placement => {
-                format!("the description of tensor `{}`", self.name.escape_debug())
-            }
-        }
-    }
-
-    /// Fails if the file, or the longest header, has no room for so many more bytes.
-    pub(super) fn check_room(&self, bytes: u64, what: impl FnOnce() -> String) -> Result<()> {
-        self.check_count(bytes, 1, what)
-    }
-
-    /// Fails if the file, or the longest header, has no room for so many things of a least size.
-    pub(super) fn check_count(
-        &self,
-        count: u64,
-        least: u64,
-        what: impl FnOnce() -> String,
-    ) -> Result<()> {
-        let room = self.limits.header_bytes.saturating_sub(self.offset);
-        if count > room / least {
-            return Err(FormatError::TooMany {
-                what: format!("{} in {}", what(), self.place()),
-                claimed: count,
-                most: room / least,
-            });
-        }
-        match self.limits.file_len {
-            Some(len) if count > len.saturating_sub(self.offset) / least => {
-                Err(FormatError::Truncated {
-                    len,
-                    inside: self.place(),
-                })
-            }
-            _ => Ok(()),
-        }
+    fn check_count(&self, count: u64, min_bytes: u64, what: &str) -> Result<()> {
+        let place = || self.state.place(&self.name);
+        self.cursor.check_count(count, min_bytes, what, place)
     }
 
     /// Takes exactly the bytes that the current state needs.
     fn step(&mut self, bytes: &[u8]) -> Result<()> {
+        self.cursor.offset += bytes.len() as u64;
+        let order = self.cursor.order;
         self.state = match self.state {
             State::Preamble => self.preamble(bytes)?,
             State::Counts => self.counts(bytes)?,
@@ -288,24 +190,27 @@ impl GgufReader {
                 self.name = text(bytes, "a key")?;
                 State::ValueType
             }
-            State::ValueType => match self.value_type(bytes)? {
+            State::ValueType => match values::value_type(order, &self.name, bytes)? {
                 ValueType::String => State::StringLength,
                 ValueType::Array => State::ArrayHead,
                 of => State::Scalar(of),
             },
             State::Scalar(of) => {
-                let value = self.scalar(of, bytes)?;
-                self.complete(value)?
+                let value = values::scalar(order, &self.name, of, bytes)?;
+                self.insert_value(value)?
             }
             State::StringLength => {
-                let len = self.order.count(bytes);
-                self.check_room(len, || "the length of a string".into())?;
-                // Not above `header_bytes` now; a platform that cannot address it cannot read it.
+                let len = order.count(bytes);
+                self.check_count(len, 1, "the length of a string")?;
+                // It is below `header_bytes` now. A platform that cannot address it cannot read it.
                 State::String(usize::try_from(len).unwrap_or(usize::MAX))
             }
             State::String(_) => self.string(bytes)?,
             State::ArrayHead => self.array_head(bytes)?,
-            State::Scalars(of) => self.scalars(of, bytes)?,
+            State::Scalars(_) => {
+                let next = self.arrays.push_scalars(order, &self.name, bytes)?;
+                self.next_element(next)?
+            }
             State::NameLength => {
                 State::Name(self.name_length(bytes, "the length of a tensor's name")?)
             }
@@ -313,20 +218,10 @@ impl GgufReader {
                 self.name = text(bytes, "a tensor's name")?;
                 State::DimensionCount
             }
-            State::DimensionCount => match self.order.u32(bytes) {
-                found if found > MAX_DIMS => {
-                    return Err(FormatError::Dimensions {
-                        tensor: self.name.clone(),
-                        found,
-                        max: MAX_DIMS,
-                    });
-                }
-                count => State::Dimensions(count),
-            },
+            State::DimensionCount => self.dimension_count(bytes)?,
             State::Dimensions(_) => {
-                let order = self.order;
                 // ggml lists the innermost dimension first.
-                let sizes = bytes.chunks_exact(self.count_bytes()).rev();
+                let sizes = bytes.chunks_exact(self.cursor.count_bytes()).rev();
                 self.shape = sizes.map(|size| order.count(size)).collect();
                 State::Placement
             }
@@ -340,32 +235,30 @@ impl GgufReader {
         let Some(version) = bytes.strip_prefix(b"GGUF") else {
             return Err(not_gguf(bytes));
         };
-        let little = Order::Little.u32(version);
-        self.order = match little {
-            1..=3 => Order::Little,
-            _ if (1..=3).contains(&little.swap_bytes()) => Order::Big,
+        let little = ByteOrder::Little.u32(version);
+        self.cursor.order = match little {
+            1..=3 => ByteOrder::Little,
+            _ if (1..=3).contains(&little.swap_bytes()) => ByteOrder::Big,
             found => return Err(FormatError::Version { found }),
         };
-        self.version = self.order.u32(version);
+        self.cursor.version = self.cursor.order.u32(version);
         Ok(State::Counts)
     }
 
     fn counts(&mut self, bytes: &[u8]) -> Result<State> {
-        let (tensors, keys) = bytes.split_at(self.count_bytes());
-        self.tensors_left = self.order.count(tensors);
-        self.keys_left = self.order.count(keys);
-        let length = self.count_bytes() as u64;
-        // A key has at least a length, a type and a byte; a tensor a length, a count of
-        // dimensions, a type and an offset.
-        self.check_count(self.keys_left, length + 5, || "the number of keys".into())?;
-        self.check_count(self.tensors_left, length + 16, || {
-            "the number of tensors".into()
-        })?;
+        let (tensors, keys) = bytes.split_at(self.cursor.count_bytes());
+        self.tensors_left = self.cursor.order.count(tensors);
+        self.keys_left = self.cursor.order.count(keys);
+        let length = self.cursor.count_bytes() as u64;
+        // A key has at least a length, a type and a byte; a tensor a length, a number of dimensions, a
+        // type and an offset.
+        self.check_count(self.keys_left, length + 5, "the number of keys")?;
+        self.check_count(self.tensors_left, length + 16, "the number of tensors")?;
         Ok(self.next_entry())
     }
 
-    /// What follows a complete key and value, or a complete tensor.
-    pub(super) fn next_entry(&self) -> State {
+    /// The state after a complete key and value, or a complete tensor.
+    fn next_entry(&self) -> State {
         if self.keys_left > 0 {
             State::KeyLength
         } else {
@@ -374,29 +267,147 @@ impl GgufReader {
     }
 
     fn name_length(&self, bytes: &[u8], what: &str) -> Result<usize> {
-        let len = self.order.count(bytes);
-        if len > self.limits.name_bytes {
+        let len = self.cursor.order.count(bytes);
+        if len > self.cursor.limits.name_bytes {
             return Err(FormatError::TooMany {
                 what: what.into(),
                 claimed: len,
-                most: self.limits.name_bytes,
+                most: self.cursor.limits.name_bytes,
             });
         }
-        self.check_room(len, || what.into())?;
+        self.check_count(len, 1, what)?;
         Ok(usize::try_from(len).unwrap_or(usize::MAX))
+    }
+
+    /// Takes the bytes of a string, which need not be UTF-8, because vocabularies may hold parts of
+    /// characters.
+    fn string(&mut self, bytes: &[u8]) -> Result<State> {
+        let text = String::from_utf8_lossy(bytes);
+        match self.arrays.depth() {
+            0 => self.insert_value(Value::String(text.into_owned())),
+            _ => {
+                let next = self.arrays.push_string(&text);
+                self.next_element(next)
+            }
+        }
+    }
+
+    fn array_head(&mut self, bytes: &[u8]) -> Result<State> {
+        let (of, count) = bytes.split_at(4);
+        let of = values::value_type(self.cursor.order, &self.name, of)?;
+        let count = self.cursor.order.count(count);
+        let length = self.cursor.count_bytes();
+        let min_bytes = match of {
+            ValueType::String => length,
+            ValueType::Array => 4 + length,
+            scalar => scalar.fixed_bytes().unwrap_or(1),
+        };
+        self.check_count(count, min_bytes as u64, "the length of an array")?;
+        if self.arrays.depth() >= self.cursor.limits.depth {
+            return Err(FormatError::Depth {
+                key: self.name.clone(),
+                limit: self.cursor.limits.depth,
+            });
+        }
+        let next = self.arrays.open(of, count);
+        self.next_element(next)
+    }
+
+    /// The state after an element of an array.
+    fn next_element(&mut self, next: Option<NextElement>) -> Result<State> {
+        Ok(match next {
+            Some(NextElement::String) => State::StringLength,
+            Some(NextElement::Array) => State::ArrayHead,
+            Some(NextElement::Scalars(of)) => State::Scalars(of),
+            Some(NextElement::Complete(array)) => self.insert_value(Value::Array(array))?,
+            None => self.next_entry(),
+        })
+    }
+
+    /// Stores a complete value under its key.
+    fn insert_value(&mut self, value: Value) -> Result<State> {
+        if self.name == "general.alignment" {
+            self.alignment = alignment(&value)?;
+        }
+        let key = std::mem::take(&mut self.name);
+        if self.metadata.contains_key(&key) {
+            return Err(FormatError::Duplicate {
+                what: "key",
+                name: key,
+            });
+        }
+        self.metadata.insert(key, value);
+        self.keys_left -= 1;
+        Ok(self.next_entry())
+    }
+
+    fn dimension_count(&mut self, bytes: &[u8]) -> Result<State> {
+        match self.cursor.order.u32(bytes) {
+            found if found > MAX_DIMS => Err(FormatError::Dimensions {
+                tensor: self.name.clone(),
+                found,
+                max: MAX_DIMS,
+            }),
+            count => Ok(State::Dimensions(count)),
+        }
+    }
+
+    fn placement(&mut self, bytes: &[u8]) -> Result<State> {
+        let (ggml_type, offset) = bytes.split_at(4);
+        let description = Description {
+            name: std::mem::take(&mut self.name),
+            shape: std::mem::take(&mut self.shape),
+            ggml_type: self.cursor.order.u32(ggml_type),
+            offset: self.cursor.order.u64(offset),
+            big_endian: self.cursor.order == ByteOrder::Big,
+        };
+        self.tensors.push(tensor_info(description, self.alignment)?);
+        self.tensors_left -= 1;
+        Ok(State::NameLength)
+    }
+
+    /// Checks the tensors against each other and the file, and returns the header.
+    fn finish(&mut self) -> Result<Gguf> {
+        let mut tensors = std::mem::take(&mut self.tensors);
+        // The header is at most `header_bytes` long and the alignment at most `MAX_ALIGNMENT`, so this
+        // only overflows if the limit itself is absurd.
+        let offset = self.cursor.offset;
+        let data_offset = offset.checked_next_multiple_of(self.alignment);
+        let data_offset = data_offset.unwrap_or(u64::MAX);
+        place_tensors(&mut tensors, data_offset, self.cursor.limits.file_len)?;
+        Ok(Gguf {
+            version: self.cursor.version,
+            big_endian: self.cursor.order == ByteOrder::Big,
+            metadata: std::mem::take(&mut self.metadata),
+            tensors,
+            alignment: self.alignment,
+            data_offset,
+        })
+    }
+}
+
+fn alignment(value: &Value) -> Result<u64> {
+    match FromValue::from_value(value) {
+        Some(alignment) if u64::is_power_of_two(alignment) && alignment <= MAX_ALIGNMENT => {
+            Ok(alignment)
+        }
+        _ => Err(FormatError::Alignment {
+            found: value.summary().into_owned(),
+            max: MAX_ALIGNMENT,
+        }),
     }
 }
 
 fn not_gguf(head: &[u8]) -> FormatError {
     FormatError::NotThisFormat {
         expected: "GGUF",
-        found: looks_like(head),
+        found: describe(head),
     }
 }
 
-fn text(bytes: &[u8], what: &str) -> Result<String> {
+fn text(bytes: &[u8], what: &'static str) -> Result<String> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(text.into()),
-        Err(_) => Err(FormatError::NotText { what: what.into() }),
+        Err(_) => Err(FormatError::NotUtf8 { what }),
     }
 }

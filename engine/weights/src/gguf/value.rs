@@ -1,49 +1,10 @@
-//! Metadata values of a GGUF file.
+//! Metadata values.
 
 use std::borrow::Cow;
 
-/// The thirteen types of metadata values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ValueType {
-    U8,
-    I8,
-    U16,
-    I16,
-    U32,
-    I32,
-    F32,
-    Bool,
-    String,
-    Array,
-    U64,
-    I64,
-    F64,
-}
+use super::{strings::Strings, value_type::ValueType};
 
-impl ValueType {
-    /// The type of a number in a file.
-    pub fn from_id(id: u32) -> Option<ValueType> {
-        use ValueType::*;
-        const TYPES: [ValueType; 13] = [
-            U8, I8, U16, I16, U32, I32, F32, Bool, String, Array, U64, I64, F64,
-        ];
-        TYPES.get(usize::try_from(id).ok()?).copied()
-    }
-
-    /// Bytes of a value; `None` for strings and arrays.
-    pub fn fixed_bytes(self) -> Option<usize> {
-        use ValueType::*;
-        match self {
-            U8 | I8 | Bool => Some(1),
-            U16 | I16 => Some(2),
-            U32 | I32 | F32 => Some(4),
-            U64 | I64 | F64 => Some(8),
-            String | Array => None,
-        }
-    }
-}
-
-/// A metadata value.
+/// A metadata value, of one of GGUF's thirteen types.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Value {
@@ -62,7 +23,7 @@ pub enum Value {
     F64(f64),
 }
 
-/// A metadata array: its elements have one type.
+/// A metadata array, whose elements have one type.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Array {
@@ -81,62 +42,8 @@ pub enum Array {
     F64(Vec<f64>),
 }
 
-/// An array of strings in one piece of memory: vocabularies have hundreds of thousands.
-///
-/// Bytes that are not UTF-8 were replaced by U+FFFD.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Strings {
-    text: String,
-    /// Where each string ends in `text`.
-    ends: Vec<usize>,
-}
-
-impl Strings {
-    /// How many strings there are.
-    pub fn len(&self) -> usize {
-        self.ends.len()
-    }
-
-    /// True if there are none.
-    pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
-    }
-
-    /// String `index`.
-    pub fn get(&self, index: usize) -> Option<&str> {
-        let end = *self.ends.get(index)?;
-        let start = match index {
-            0 => 0,
-            _ => *self.ends.get(index - 1)?,
-        };
-        self.text.get(start..end)
-    }
-
-    /// All strings in order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = &str> {
-        // `get` knows every index below `len`, so the default is never used.
-        (0..self.len()).map(|index| self.get(index).unwrap_or_default())
-    }
-
-    /// Adds a string at the end.
-    pub fn push(&mut self, string: &str) {
-        self.text.push_str(string);
-        self.ends.push(self.text.len());
-    }
-}
-
-impl<'a> FromIterator<&'a str> for Strings {
-    fn from_iter<I: IntoIterator<Item = &'a str>>(strings: I) -> Strings {
-        let mut all = Strings::default();
-        for string in strings {
-            all.push(string);
-        }
-        all
-    }
-}
-
-/// Runs an expression on whatever vector an [`Array`] holds.
-macro_rules! each_array {
+/// Evaluates an expression with `$items` bound to the vector that an [`Array`] holds.
+macro_rules! with_items {
     ($array:expr, $items:ident => $body:expr) => {
         match $array {
             Array::U8($items) => $body,
@@ -157,7 +64,7 @@ macro_rules! each_array {
 }
 
 impl Array {
-    /// An empty array of elements of a type.
+    /// Creates an empty array of elements of a type.
     pub(super) fn empty(of: ValueType) -> Array {
         match of {
             ValueType::U8 => Array::U8(Vec::new()),
@@ -176,7 +83,7 @@ impl Array {
         }
     }
 
-    /// The elements' type.
+    /// Returns the type of the elements.
     pub(super) fn element_type(&self) -> ValueType {
         match self {
             Array::U8(_) => ValueType::U8,
@@ -195,18 +102,18 @@ impl Array {
         }
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
-        each_array!(self, items => items.len())
+        with_items!(self, items => items.len())
     }
 
-    /// True if there are none.
+    /// Returns true if the array has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Every number, widened; `None` if the elements are no numbers.
-    fn numbers(&self) -> Option<Vec<Number>> {
+    /// Returns all elements, widened; `None` if they are not numbers.
+    pub(super) fn numbers(&self) -> Option<Vec<Number>> {
         Some(match self {
             Array::U8(v) => v.iter().map(|&x| Number::Int(x.into())).collect(),
             Array::I8(v) => v.iter().map(|&x| Number::Int(x.into())).collect(),
@@ -224,7 +131,7 @@ impl Array {
 }
 
 impl Value {
-    /// The value's type.
+    /// Returns the type of the value.
     pub(super) fn value_type(&self) -> ValueType {
         match self {
             Value::U8(_) => ValueType::U8,
@@ -243,8 +150,8 @@ impl Value {
         }
     }
 
-    /// The value as a number; `None` if it is none.
-    fn number(&self) -> Option<Number> {
+    /// Returns the value as a number, widened; `None` if it is not a number.
+    pub(super) fn number(&self) -> Option<Number> {
         Some(match *self {
             Value::U8(x) => Number::Int(x.into()),
             Value::I8(x) => Number::Int(x.into()),
@@ -260,7 +167,7 @@ impl Value {
         })
     }
 
-    /// The value in a few words, for error messages: a string is cut after 40 characters.
+    /// Describes the value in a few words for error messages. A string is cut after 40 characters.
     pub fn summary(&self) -> Cow<'static, str> {
         match self {
             Value::String(text) => {
@@ -281,7 +188,7 @@ impl Value {
             number => match number.number() {
                 Some(Number::Int(int)) => format!("the integer {int}").into(),
                 Some(Number::Float(float)) => format!("the number {float}").into(),
-                None => "no number".into(),
+                None => "not a number".into(),
             },
         }
     }
@@ -289,154 +196,34 @@ impl Value {
 
 /// A number of any type, widened without loss.
 #[derive(Clone, Copy)]
-enum Number {
+pub(super) enum Number {
     Int(i128),
     Float(f64),
 }
 
+/// `f64` represents every integer up to two to this power.
+const EXACT_INT_BITS: u32 = 53;
+
 impl Number {
-    /// The number as an integer, if it is a whole one. Floats count up to 2^53, where they are
-    /// still exact.
-    fn int(self) -> Option<i128> {
+    /// Returns the number as an integer if it is a whole one. Floats convert up to 2^53.
+    pub fn int(self) -> Option<i128> {
         match self {
             Number::Int(int) => Some(int),
-            Number::Float(float)
-                if float.fract() == 0.0 && float.abs() <= 9.007_199_254_740_992e15 =>
-            {
-                Some(float as i128)
+            Number::Float(float) => {
+                let exact = float.fract() == 0.0 && float.abs() <= (1u64 << EXACT_INT_BITS) as f64;
+                exact.then_some(float as i128)
             }
-            Number::Float(_) => None,
         }
     }
 
-    /// The number as a float; integers only up to 2^53, where floats are still exact.
-    fn float(self) -> Option<f64> {
+    /// Returns the number as a float. Integers convert up to 2^53.
+    pub fn float(self) -> Option<f64> {
         match self {
             Number::Float(float) => Some(float),
-            Number::Int(int) if int.unsigned_abs() <= 1 << 53 => Some(int as f64),
-            Number::Int(_) => None,
-        }
-    }
-}
-
-/// A Rust type that a metadata value converts to without loss (but `f32` rounds an `f64`).
-pub trait FromValue<'a>: Sized {
-    /// What is expected, for error messages.
-    const EXPECTED: &'static str;
-
-    /// Converts, or yields `None` if the type or the number does not fit.
-    fn from_value(value: &'a Value) -> Option<Self>;
-}
-
-macro_rules! from_integer {
-    ($($ty:ty: $one:literal, $many:literal;)*) => {$(
-        impl FromValue<'_> for $ty {
-            const EXPECTED: &'static str = $one;
-
-            fn from_value(value: &Value) -> Option<$ty> {
-                <$ty>::try_from(value.number()?.int()?).ok()
+            Number::Int(int) => {
+                let exact = int.unsigned_abs() <= 1 << EXACT_INT_BITS;
+                exact.then_some(int as f64)
             }
-        }
-
-        impl FromValue<'_> for Vec<$ty> {
-            const EXPECTED: &'static str = $many;
-
-            fn from_value(value: &Value) -> Option<Vec<$ty>> {
-                let Value::Array(array) = value else { return None };
-                let fit = |n: Number| <$ty>::try_from(n.int()?).ok();
-                array.numbers()?.into_iter().map(fit).collect()
-            }
-        }
-    )*};
-}
-
-from_integer! {
-    u32: "an integer from 0 to 2^32 - 1", "an array of integers from 0 to 2^32 - 1";
-    i32: "a 32-bit integer", "an array of 32-bit integers";
-    u64: "an integer not below 0", "an array of integers not below 0";
-    i64: "a 64-bit integer", "an array of 64-bit integers";
-    usize: "an integer not below 0", "an array of integers not below 0";
-}
-
-macro_rules! from_float {
-    ($($ty:ty),*) => {$(
-        impl FromValue<'_> for $ty {
-            const EXPECTED: &'static str = "a number";
-
-            fn from_value(value: &Value) -> Option<$ty> {
-                Some(value.number()?.float()? as $ty)
-            }
-        }
-
-        impl FromValue<'_> for Vec<$ty> {
-            const EXPECTED: &'static str = "an array of numbers";
-
-            fn from_value(value: &Value) -> Option<Vec<$ty>> {
-                let Value::Array(array) = value else { return None };
-                array.numbers()?.into_iter().map(|n| Some(n.float()? as $ty)).collect()
-            }
-        }
-    )*};
-}
-
-from_float!(f32, f64);
-
-impl FromValue<'_> for bool {
-    const EXPECTED: &'static str = "a boolean";
-
-    /// Some writers store booleans as the integers 0 and 1.
-    fn from_value(value: &Value) -> Option<bool> {
-        match value {
-            Value::Bool(value) => Some(*value),
-            other => match other.number()? {
-                Number::Int(0) => Some(false),
-                Number::Int(1) => Some(true),
-                _ => None,
-            },
-        }
-    }
-}
-
-impl FromValue<'_> for Vec<bool> {
-    const EXPECTED: &'static str = "an array of booleans";
-
-    fn from_value(value: &Value) -> Option<Vec<bool>> {
-        match value {
-            Value::Array(Array::Bool(values)) => Some(values.clone()),
-            _ => None,
-        }
-    }
-}
-
-impl<'a> FromValue<'a> for &'a str {
-    const EXPECTED: &'static str = "a string";
-
-    fn from_value(value: &'a Value) -> Option<&'a str> {
-        match value {
-            Value::String(text) => Some(text),
-            _ => None,
-        }
-    }
-}
-
-impl<'a> FromValue<'a> for &'a Strings {
-    const EXPECTED: &'static str = "an array of strings";
-
-    fn from_value(value: &'a Value) -> Option<&'a Strings> {
-        match value {
-            Value::Array(Array::String(strings)) => Some(strings),
-            _ => None,
-        }
-    }
-}
-
-impl<'a> FromValue<'a> for &'a Array {
-    const EXPECTED: &'static str = "an array";
-
-    fn from_value(value: &'a Value) -> Option<&'a Array> {
-        match value {
-            Value::Array(array) => Some(array),
-            _ => None,
         }
     }
 }

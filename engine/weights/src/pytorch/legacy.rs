@@ -1,52 +1,61 @@
-//! Files from before PyTorch 1.6: a row of pickles (a magic number, the format's version, the
-//! machine's properties, the state dict, the storages' names) and the storages behind them, each
-//! with the number of its elements.
+//! Files from before PyTorch 1.6: a sequence of pickles (a magic number, the format's version, the
+//! machine's properties, the state dict, the keys of the storages) and the storages behind them, each
+//! preceded by the number of its elements.
 
 use std::collections::HashMap;
 
-use super::objects::{Object, Pickled};
-use super::state_dict::Archive;
-use super::{MAX_PICKLE_BYTES, PytorchError, unpickle};
+use super::{
+    archive::MAX_PICKLE_BYTES,
+    interpreter,
+    state_dict::Storages,
+    values::{Unpickled, Value},
+};
+use crate::error::PytorchError;
 
-/// The magic number's pickle.
+/// The pickle of the magic number.
 pub(super) const MAGIC: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
 
-/// Reads a file that begins with [`MAGIC`].
-pub(super) fn read(file: &[u8]) -> Result<(Archive, Pickled), PytorchError> {
+/// Reads the pickles of a file that begins with [`MAGIC`] and locates the storages.
+pub(super) fn read(file: &[u8]) -> Result<(Storages, Unpickled), PytorchError> {
     let mut at = MAGIC.len();
-    let mut next = || -> Result<(Pickled, usize), PytorchError> {
+    let mut next = || -> Result<(Unpickled, usize), PytorchError> {
         let rest = file.get(at..).unwrap_or_default();
         let most = rest.len().min(MAX_PICKLE_BYTES as usize);
-        let (pickled, len) = unpickle::load(&rest[..most])?;
+        let (unpickled, len) = interpreter::load(&rest[..most])?;
         at += len;
-        Ok((pickled, at))
+        Ok((unpickled, at))
     };
     let (_version, _) = next()?;
-    // The machine's byte order is told, but storages are always written little-endian.
+    // The machine's properties have its byte order, but storages are always little-endian.
     let (_machine, _) = next()?;
     let (dict, _) = next()?;
-    let (keys, mut at) = next()?;
-    let Object::List(order) = keys.get(keys.root) else {
+    let (keys, data) = next()?;
+    let storages = locate_storages(file, data, &keys, &dict)?;
+    Ok((storages, dict))
+}
+
+/// Locates the storages, which begin at `at` in the order of `keys`.
+fn locate_storages(
+    file: &[u8],
+    mut at: usize,
+    keys: &Unpickled,
+    dict: &Unpickled,
+) -> Result<Storages, PytorchError> {
+    let Value::List(order) = keys.get(keys.root) else {
         return Err(PytorchError::NoStateDict {
             found: "no list of storages",
         });
     };
-    let known = dict
-        .storages
-        .iter()
-        .map(|storage| (storage.key.as_str(), storage));
-    let known: HashMap<_, _> = known.collect();
-    let mut archive = Archive::new(false);
+    let known = dict.storages.iter();
+    let known: HashMap<_, _> = known
+        .map(|storage| (storage.key.as_str(), storage))
+        .collect();
+    let mut storages = Storages::new(false);
     for &key in order {
-        let storage = keys.text(key).and_then(|key| known.get(key));
-        let cut = PytorchError::Truncated {
-            at: file.len() as u64,
-            inside: "the storages",
-        };
-        let Some(storage) = storage else {
+        let Some(storage) = keys.text(key).and_then(|key| known.get(key)) else {
             return Err(PytorchError::Forbidden {
                 at: at as u64,
-                problem: "it has a storage that no tensor is part of",
+                problem: "has a storage that no tensor uses",
             });
         };
         let count = file.get(at..).and_then(|rest| rest.first_chunk::<8>());
@@ -57,12 +66,13 @@ pub(super) fn read(file: &[u8]) -> Result<(Archive, Pickled), PytorchError> {
         let end = len
             .and_then(|len| usize::try_from(len).ok())
             .and_then(|len| start.checked_add(len))
-            .filter(|&end| end <= file.len());
-        let Some(end) = end else {
-            return Err(cut);
-        };
-        archive.insert(&storage.key, start as u64..end as u64);
+            .filter(|&end| end <= file.len())
+            .ok_or(PytorchError::Truncated {
+                at: file.len() as u64,
+                inside: "the storages",
+            })?;
+        storages.insert(&storage.key, start as u64..end as u64);
         at = end;
     }
-    Ok((archive, dict))
+    Ok(storages)
 }

@@ -1,10 +1,10 @@
-//! The instructions of pickles, protocols 0 to 5, that a state dict may have: their numbers, as
-//! Python's `pickletools` lists them, and what stands behind each in the file.
+//! The instructions of pickles (protocols 0 to 5) that a state dict may have, as Python's `pickletools`
+//! lists them: their bytes and arguments.
 
-/// What an instruction does.
+/// An instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
-    /// Nothing: the protocol's number, a frame's length.
+    /// Does nothing: the protocol's number, the length of a frame.
     Skip,
     Stop,
     Mark,
@@ -12,18 +12,18 @@ pub(super) enum Op {
     PopMark,
     None,
     Bool,
-    /// An integer, little-endian; signed if it has four bytes.
+    /// A little-endian integer; signed if it has four bytes.
     Int,
     /// A little-endian two's complement number.
     Long,
-    /// An integer in digits.
+    /// An integer in decimal digits.
     IntText,
-    /// A float, in bytes or digits.
+    /// A float, in bytes or decimal digits.
     Float,
     Text,
     Bytes,
     EmptyTuple,
-    /// A tuple of so many of the topmost values.
+    /// A tuple of this many of the topmost values.
     TupleOf(usize),
     /// A tuple of the values above the mark.
     Tuple,
@@ -35,33 +35,39 @@ pub(super) enum Op {
     Dict,
     SetItem,
     SetItems,
-    /// Keep the topmost value under a number.
+    /// Stores the topmost value in the memo under a number.
     Put,
-    /// Keep it under the next number.
+    /// Stores the topmost value in the memo under the next number.
     Memoize,
+    /// Pushes a value of the memo.
     Get,
+    /// Pushes the function of a module.
     Global,
+    /// Pushes the function whose module and name are on the stack.
     StackGlobal,
+    /// Calls a function.
     Reduce,
+    /// Sets the attributes of an object.
     Build,
+    /// Pushes an object from outside the pickle: a storage.
     PersistentId,
 }
 
-/// What stands behind an instruction.
+/// The argument that follows an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Argument {
-    Nothing,
-    /// So many bytes.
+    None,
+    /// This many bytes.
     Fixed(usize),
-    /// A length of so many bytes, and as many bytes as it says.
+    /// A length of this many bytes, followed by that number of bytes.
     Counted(usize),
-    /// So many lines.
+    /// This many lines.
     Lines(usize),
 }
 
-/// The instruction of a byte.
+/// Returns the instruction with this byte, and its argument.
 pub(super) fn decode(byte: u8) -> Option<(Op, Argument)> {
-    use Argument::*;
+    use Argument::{Counted, Fixed, Lines, None as Nothing};
     Some(match byte {
         0x80 => (Op::Skip, Fixed(1)),
         0x95 => (Op::Skip, Fixed(8)),

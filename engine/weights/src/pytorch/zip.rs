@@ -1,42 +1,48 @@
 //! The directory of a zip archive whose entries are not compressed, as `torch.save` writes it.
 //!
-//! Crates for zip read and write every method of compression and bring a dozen dependencies along;
-//! this needs to know where a stored entry begins. Layout: PKWARE's APPNOTE.TXT, 4.3.
+//! Crates for zip read and write every method of compression and have a dozen dependencies, whereas only
+//! the locations of stored entries are needed here. The layout is that of PKWARE's APPNOTE.TXT, section
+//! 4.3.
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::{PytorchError, little_endian};
+use super::little_endian::unsigned;
+use crate::error::PytorchError;
 
-/// How an archive begins: with its first entry.
+/// The first bytes of an archive: the signature of its first entry.
 pub(super) const MAGIC: &[u8] = b"PK\x03\x04";
 
+// The signatures of records.
 const LOCAL: u32 = 0x0403_4b50;
 const CENTRAL: u32 = 0x0201_4b50;
 const END: u32 = 0x0605_4b50;
 const END64: u32 = 0x0606_4b50;
 const LOCATOR64: u32 = 0x0706_4b50;
 
+// The sizes of their fixed parts.
 const LOCAL_BYTES: usize = 30;
 const CENTRAL_BYTES: usize = 46;
 const END_BYTES: usize = 22;
 const LOCATOR64_BYTES: usize = 20;
 
-/// What a size or an offset is that stands in the zip64 field instead.
-const ELSEWHERE: u64 = u32::MAX as u64;
-/// The extra field that holds them.
+/// The value of a size or an offset that is in the zip64 field instead.
+const IN_ZIP64_FIELD: u64 = u32::MAX as u64;
+/// The id of the zip64 field.
 const ZIP64_FIELD: u16 = 1;
 
-/// An entry, as the directory has it.
+/// An entry of the directory.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// Where its local header stands.
+    /// The offset of the local header.
     header: u64,
+    /// The size in bytes.
     len: u64,
+    /// True if the entry is neither compressed nor encrypted.
     stored: bool,
 }
 
-/// The entries of an archive.
+/// The directory of an archive.
 #[derive(Debug)]
 pub(super) struct Directory {
     names: Vec<String>,
@@ -47,17 +53,17 @@ fn damaged(problem: &'static str) -> PytorchError {
     PytorchError::Zip { problem }
 }
 
-/// A little-endian number of `size` bytes, 8 at most, at `at`.
+/// Reads a little-endian number of `size` bytes, 8 at most, at `at`.
 fn number(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
     let field = bytes.get(at..at.checked_add(size)?)?;
-    Some(little_endian(field))
+    Some(unsigned(field))
 }
 
-fn is_at(bytes: &[u8], at: usize, signature: u32) -> bool {
+fn has_signature(bytes: &[u8], at: usize, signature: u32) -> bool {
     number(bytes, at, 4) == Some(signature.into())
 }
 
-/// Where the directory is and how many entries it has.
+/// Returns the offset of the directory and the number of its entries.
 fn find_directory(file: &[u8]) -> Result<(u64, u64), PytorchError> {
     let missing = || damaged("its directory is missing");
     // A comment of up to 64 KiB may follow the end record.
@@ -65,34 +71,35 @@ fn find_directory(file: &[u8]) -> Result<(u64, u64), PytorchError> {
     let first = last.saturating_sub(u16::MAX.into());
     let end = (first..=last)
         .rev()
-        .find(|&at| is_at(file, at, END))
+        .find(|&at| has_signature(file, at, END))
         .ok_or_else(missing)?;
     let field = |at, size| number(file, at, size).ok_or_else(missing);
     let (count, start) = (field(end + 10, 2)?, field(end + 16, 4)?);
     let locator = end.checked_sub(LOCATOR64_BYTES);
-    let Some(locator) = locator.filter(|&at| is_at(file, at, LOCATOR64)) else {
+    let Some(locator) = locator.filter(|&at| has_signature(file, at, LOCATOR64)) else {
         return Ok((start, count));
     };
     let end64 = usize::try_from(field(locator + 8, 8)?).map_err(|_| missing())?;
     let at = |offset: usize| end64.checked_add(offset).ok_or_else(missing);
-    if !is_at(file, end64, END64) {
+    if !has_signature(file, end64, END64) {
         return Err(missing());
     }
     Ok((field(at(48)?, 8)?, field(at(32)?, 8)?))
 }
 
 impl Directory {
-    /// Reads the directory at the archive's end.
+    /// Parses the directory, which is at the end of the archive.
     pub fn parse(file: &[u8]) -> Result<Directory, PytorchError> {
         let (start, count) = find_directory(file)?;
-        let mut at = usize::try_from(start).map_err(|_| damaged("its directory is outside"))?;
+        let mut at =
+            usize::try_from(start).map_err(|_| damaged("its directory is outside the file"))?;
         let mut directory = Directory {
             names: Vec::new(),
             entries: HashMap::new(),
         };
         for _ in 0..count {
             let cut = || damaged("its directory is cut off");
-            if !is_at(file, at, CENTRAL) {
+            if !has_signature(file, at, CENTRAL) {
                 return Err(cut());
             }
             let field = |offset: usize, size| number(file, at + offset, size).ok_or_else(cut);
@@ -113,7 +120,7 @@ impl Directory {
                 stored: field(10, 2)? == 0 && flags & 1 == 0 && packed == len,
             };
             at = extra_at + extra_len as usize + comment_len as usize;
-            let name = std::str::from_utf8(name).map_err(|_| damaged("a name is no UTF-8"))?;
+            let name = std::str::from_utf8(name).map_err(|_| damaged("a name is not UTF-8"))?;
             if directory.entries.insert(name.into(), entry).is_some() {
                 return Err(damaged("a name appears twice"));
             }
@@ -122,16 +129,16 @@ impl Directory {
         Ok(directory)
     }
 
-    /// The names, in the archive's order.
+    /// Iterates over the names of the entries, in the order of the directory.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
 
-    /// Where an entry's bytes stand in the file; `None` if there is no such entry.
+    /// Returns the location of an entry's bytes in the file; `None` if there is no such entry.
     ///
     /// # Errors
     ///
-    /// If they are compressed, or not inside the file.
+    /// If the entry is compressed, or not inside the file.
     pub fn find(&self, file: &[u8], name: &str) -> Result<Option<Range<u64>>, PytorchError> {
         let Some(entry) = self.entries.get(name) else {
             return Ok(None);
@@ -139,9 +146,9 @@ impl Directory {
         if !entry.stored {
             return Err(PytorchError::Compressed { entry: name.into() });
         }
-        let outside = || damaged("an entry is outside");
+        let outside = || damaged("an entry is outside the file");
         let at = usize::try_from(entry.header).map_err(|_| outside())?;
-        if !is_at(file, at, LOCAL) {
+        if !has_signature(file, at, LOCAL) {
             return Err(outside());
         }
         let field = |offset| number(file, at + offset, 2).ok_or_else(outside);
@@ -154,16 +161,17 @@ impl Directory {
     }
 }
 
-/// Replaces those of length, packed length and offset that stand in the zip64 field, in its order.
+/// Replaces those of the length, the packed length and the offset that are in the zip64 field, in this
+/// order.
 fn zip64(mut fields: [u64; 3], mut extra: &[u8]) -> Option<[u64; 3]> {
-    if fields.iter().all(|&field| field != ELSEWHERE) {
+    if fields.iter().all(|&field| field != IN_ZIP64_FIELD) {
         return Some(fields);
     }
     while extra.len() >= 4 {
         let (id, len) = (number(extra, 0, 2)?, number(extra, 2, 2)? as usize);
         let field = extra.get(4..4 + len)?;
         if id == u64::from(ZIP64_FIELD) {
-            let wanted = fields.iter_mut().filter(|field| **field == ELSEWHERE);
+            let wanted = fields.iter_mut().filter(|field| **field == IN_ZIP64_FIELD);
             for (i, wanted) in wanted.enumerate() {
                 *wanted = number(field, 8 * i, 8)?;
             }

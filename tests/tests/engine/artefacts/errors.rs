@@ -1,6 +1,6 @@
 //! Compiled models that are not the graph's, not the device's, or not to be written there.
 
-use wisp_engine::graph::Shape;
+use wisp_engine::{graph::Shape, weights::StoredEncoding};
 
 use super::*;
 

@@ -18,7 +18,7 @@ use wisp_engine::{
     },
     session::{CompiledModel, CompiledModule, InferenceSession, InitOptions, SessionError},
     shape,
-    weights::{Encoding, StoredEncoding, TensorInfo, WeightError, WeightSource},
+    weights::{Encoding, TensorInfo, WeightError, WeightSource},
 };
 use wisp_tests::{
     bundled, on_every_device,
@@ -52,23 +52,16 @@ struct Weights(HashMap<&'static str, (TensorInfo, Vec<u8>)>);
 
 impl Weights {
     fn new() -> Weights {
-        let tensors = [
-            ("table", Encoding::Q8_0, vec![12, 32], 12 * 34),
-            ("norm", Encoding::F32, vec![32], 128),
-            ("w", Encoding::F16, vec![8, 32], 512),
+        let tensors: [(_, _, &[u64]); 3] = [
+            ("table", Encoding::Q8_0, &[12, 32]),
+            ("norm", Encoding::F32, &[32]),
+            ("w", Encoding::F16, &[8, 32]),
         ];
-        let tensor = |(name, encoding, shape, len): (&'static str, _, Vec<u64>, u64)| {
-            let info = TensorInfo {
-                name: name.into(),
-                stored: StoredEncoding::Supported(encoding),
-                shape,
-                file: 0,
-                offset: 0,
-                len,
-                big_endian: false,
-            };
+        let tensor = |(name, encoding, shape): (&'static str, _, &[u64])| {
+            let info = TensorInfo::new(name, encoding, shape).unwrap();
             // Small numbers in each of the encodings.
-            (name, (info, [3, 0x2c].repeat(len as usize / 2)))
+            let bytes = [3, 0x2c].repeat(info.len as usize / 2);
+            (name, (info, bytes))
         };
         Weights(tensors.map(tensor).into())
     }

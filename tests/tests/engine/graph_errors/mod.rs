@@ -197,7 +197,7 @@ fn tables_products_and_norms() {
     );
     for chosen in [0, 7] {
         let route = Route {
-            chosen,
+            experts_per_token: chosen,
             normalise: true,
         };
         b.refuses(

@@ -1,0 +1,63 @@
+//! Blocks of 32 nibbles that index a table of sixteen values: `IQ4_NL`, `MXFP4`.
+
+use wisp_types::encoding::Encoding;
+
+use super::{block_encoding::BlockEncoding, formulas::lookup, planes::Planes, scales, simd::Simd};
+
+/// The values of `IQ4_NL` (ggml's `kvalues_iq4nl`).
+const IQ4_NL_VALUES: [f32; 16] = [
+    -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0,
+    89.0, 113.0,
+];
+
+/// Twice the values of FP4 E2M1 (OCP Microscaling Formats v1.0, table 5).
+const MXFP4_VALUES: [f32; 16] = [
+    0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0,
+];
+
+/// 4 bits, unevenly spaced: `d * table[q]`.
+#[allow(non_camel_case_types)]
+pub struct IQ4_NL;
+
+impl BlockEncoding for IQ4_NL {
+    const ENCODING: Encoding = Encoding::IQ4_NL;
+    type Scales = f32;
+
+    #[inline(always)]
+    fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [f32]) {
+        scales::load_scales::<S>(planes, first, scales);
+    }
+
+    #[inline(always)]
+    fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
+        lookup::<S>(&IQ4_NL_VALUES, planes.main(block), *d)
+    }
+}
+
+/// 4-bit floats with a power of two as scale (OCP Microscaling Formats v1.0).
+pub struct MXFP4;
+
+impl BlockEncoding for MXFP4 {
+    const ENCODING: Encoding = Encoding::MXFP4;
+    type Scales = f32;
+
+    #[inline(always)]
+    fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [f32]) {
+        let exponents = planes.many_scales::<1>(first, scales.len());
+        for (scale, [e]) in scales.iter_mut().zip(exponents) {
+            // 2^(e - 128): half of the scale, because the table has doubled values. The two smallest
+            // are subnormal. As in ggml, 255 is a number, not the format's NaN.
+            let bits = if *e < 2 {
+                0x0020_0000 << e
+            } else {
+                (u32::from(*e) - 1) << 23
+            };
+            *scale = f32::from_bits(bits);
+        }
+    }
+
+    #[inline(always)]
+    fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
+        lookup::<S>(&MXFP4_VALUES, planes.main(block), *d)
+    }
+}

@@ -1,0 +1,40 @@
+//! 8-bit floats: `F8_E4M3`, which float weights may become while they are loaded. No file has it.
+
+use wisp_types::encoding::{BLOCK, Encoding};
+
+use super::{block_encoding::BlockEncoding, planes::Planes, simd::Simd};
+
+/// 4 bits of exponent, 3 of mantissa (Micikevicius et al. 2022, "FP8 formats for deep learning"), times
+/// a scale. The format's NaN is read as 480; nothing writes it.
+#[allow(non_camel_case_types)]
+pub struct F8_E4M3;
+
+impl BlockEncoding for F8_E4M3 {
+    const ENCODING: Encoding = Encoding::F8_E4M3;
+    type Scales = f32;
+
+    #[inline(always)]
+    fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [f32]) {
+        let bytes = planes.many_scales::<4>(first, scales.len());
+        for (scale, bytes) in scales.iter_mut().zip(bytes) {
+            *scale = f32::from_le_bytes(*bytes);
+        }
+    }
+
+    #[inline(always)]
+    fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
+        let bytes = planes.main::<BLOCK>(block);
+        let half = |half: usize| {
+            // The same bits as halves, whose exponents are 8 higher.
+            let mut halves = [0; BLOCK];
+            for i in 0..16 {
+                let byte = u16::from(bytes[16 * half + i]);
+                let [low, high] = ((byte & 0x80) << 8 | (byte & 0x7f) << 7).to_le_bytes();
+                (halves[2 * i], halves[2 * i + 1]) = (low, high);
+            }
+            let exact = S::mul(S::load_f16(&halves), S::splat(256.0));
+            S::mul(exact, S::splat(*d))
+        };
+        [half(0), half(1)]
+    }
+}

@@ -1,0 +1,41 @@
+//! The formulas by which encodings compute weights from integers.
+
+use super::simd::Simd;
+
+/// Computes `scale * (q - offset)`, with a scale for each half of the block.
+#[inline(always)]
+pub(super) fn symmetric<S: Simd>(q: S::Bytes, offset: u8, scales: [f32; 2]) -> [S::Floats; 2] {
+    // `array::map` would take vectors through memory, here and below.
+    let q = S::i8_to_f32(S::sub_bytes(q, offset));
+    let half = |half: usize| S::mul(q[half], S::splat(scales[half]));
+    [half(0), half(1)]
+}
+
+/// Computes `scale * table[q]` for 32 nibbles.
+#[inline(always)]
+pub(super) fn lookup<S: Simd>(table: &[f32; 16], q: &[u8; 16], scale: f32) -> [S::Floats; 2] {
+    S::lookup(S::mul(S::load(table), S::splat(scale)), q)
+}
+
+/// Computes `scale * q + minimum` for 32 nibbles. The product is exact: see [`affine`].
+#[inline(always)]
+pub(super) fn affine_nibbles<S: Simd>(q: &[u8; 16], scale: f32, minimum: f32) -> [S::Floats; 2] {
+    let table = S::mul_add(S::splat(scale), S::load(&NIBBLES), S::splat(minimum));
+    S::lookup(table, q)
+}
+
+/// The values of nibbles.
+const NIBBLES: [f32; 16] = [
+    0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0,
+];
+
+/// Computes `scale * q + minimum`, with a scale and a minimum for each half of the block.
+///
+/// The product is exact, so it does not matter whether it is rounded: a scale has the 11 significant bits
+/// of a half and at most 6 of its own, an integer has at most 5, and a float holds 24.
+#[inline(always)]
+pub(super) fn affine<S: Simd>(q: S::Bytes, scales: [f32; 2], minima: [f32; 2]) -> [S::Floats; 2] {
+    let q = S::u8_to_f32(q);
+    let half = |half: usize| S::mul_add(S::splat(scales[half]), q[half], S::splat(minima[half]));
+    [half(0), half(1)]
+}

@@ -1,0 +1,108 @@
+//! The planes of packed weights.
+
+use wisp_types::Encoding;
+
+use crate::error::EncodingError;
+
+/// The planes (main, high, scales) of some rows of a packed weight. Planes that the encoding does not have
+/// are empty.
+#[derive(Clone, Copy, Debug)]
+pub struct Planes<'a> {
+    planes: [&'a [u8]; 3],
+}
+
+impl<'a> Planes<'a> {
+    /// Takes the planes of `rows` rows of `cols` weights. They may be longer than that.
+    ///
+    /// # Errors
+    ///
+    /// If a plane is too short.
+    pub fn new(
+        encoding: Encoding,
+        planes: [&'a [u8]; 3],
+        rows: usize,
+        cols: usize,
+    ) -> Result<Self, EncodingError> {
+        let expected = plane_bytes(encoding, rows, cols)?;
+        for (i, what) in ["main plane", "high plane", "scales plane"]
+            .into_iter()
+            .enumerate()
+        {
+            if planes[i].len() < expected[i] {
+                return Err(EncodingError::Length {
+                    encoding,
+                    what,
+                    expected: expected[i],
+                    actual: planes[i].len(),
+                });
+            }
+        }
+        Ok(Planes { planes })
+    }
+
+    /// Returns bytes `[index * N, (index + 1) * N)` of the main plane.
+    ///
+    /// # Panics
+    ///
+    /// This and the following functions panic if the bytes are not inside the plane.
+    #[inline(always)]
+    pub fn main<const N: usize>(&self, index: usize) -> &'a [u8; N] {
+        &self.planes[0].as_chunks().0[index]
+    }
+
+    /// Returns bytes `[index * N, (index + 1) * N)` of the high plane.
+    #[inline(always)]
+    pub fn high<const N: usize>(&self, index: usize) -> &'a [u8; N] {
+        &self.planes[1].as_chunks().0[index]
+    }
+
+    /// Returns bytes `[index * N, (index + 1) * N)` of the scales plane.
+    #[inline(always)]
+    pub fn scales<const N: usize>(&self, index: usize) -> &'a [u8; N] {
+        &self.planes[2].as_chunks().0[index]
+    }
+
+    /// Returns `count` scales of `N` bytes each, from index `first` on.
+    #[inline(always)]
+    pub fn many_scales<const N: usize>(&self, first: usize, count: usize) -> &'a [[u8; N]] {
+        &self.planes[2].as_chunks().0[first..first + count]
+    }
+}
+
+/// Returns the size in bytes of each plane (main, high, scales) of `rows` rows of `cols` weights, without
+/// padding at the end.
+///
+/// # Errors
+///
+/// If `cols` is not a whole number of the encoding's blocks, or a size overflows.
+pub fn plane_bytes(
+    encoding: Encoding,
+    rows: usize,
+    cols: usize,
+) -> Result<[usize; 3], EncodingError> {
+    if !cols.is_multiple_of(encoding.file_block_weights()) {
+        return Err(EncodingError::Columns {
+            encoding,
+            cols,
+            multiple: encoding.file_block_weights(),
+        });
+    }
+    let too_large = EncodingError::TooLarge {
+        encoding,
+        rows,
+        cols,
+    };
+    // A weight takes at most 4 bytes of a plane, so the size of a row cannot overflow below.
+    if cols > usize::MAX / 8 {
+        return Err(too_large);
+    }
+    let mut bytes = [0; 3];
+    for (bytes, row) in bytes.iter_mut().zip(encoding.plane_row_bytes(cols as u64)) {
+        let size = (row as usize).checked_mul(rows);
+        // Callers may pad planes to 16 bytes.
+        *bytes = size
+            .filter(|size| *size < usize::MAX - 16)
+            .ok_or_else(|| too_large.clone())?;
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,59 @@
+//! The operations that encodings and products need of an instruction set.
+
+/// Operations on vectors of 32 bytes and of 16 floats, implemented for each instruction set that
+/// [`simd!`](crate::blocks::simd) compiles for.
+///
+/// LLVM vectorises loops over slices well, but not the unpacking of blocks from bits, which is written in
+/// terms of these operations instead.
+///
+/// An implementation may only be used in functions that are compiled for its instruction set, on CPUs that
+/// have it. The macros `simd!` and `with_simd!` see to that.
+pub trait Simd: 'static {
+    /// 32 bytes, one for each weight of a block.
+    type Bytes: Copy;
+    /// 16 floats.
+    type Floats: Copy;
+
+    /// Loads 32 bytes.
+    fn load_bytes(from: &[u8; 32]) -> Self::Bytes;
+    /// Unpacks 4-bit integers: byte `16s + j` of the result is bits `4s` to `4s + 3` of byte `j`.
+    fn unpack_4bit(from: &[u8; 16]) -> Self::Bytes;
+    /// Unpacks 2-bit integers: byte `8s + j` of the result is bits `2s` and `2s + 1` of byte `j`.
+    fn unpack_2bit(from: &[u8; 8]) -> Self::Bytes;
+    /// Unpacks bits: byte `4s + j` of the result is bit `s` of byte `j`.
+    fn unpack_1bit(from: &[u8; 4]) -> Self::Bytes;
+    /// Computes `low | high << SHIFT` for each byte. No bit may be shifted out of its byte.
+    fn or_shifted<const SHIFT: i32>(low: Self::Bytes, high: Self::Bytes) -> Self::Bytes;
+    /// Subtracts `b` from each byte, wrapping.
+    fn sub_bytes(a: Self::Bytes, b: u8) -> Self::Bytes;
+
+    /// Returns `table[n]` for the low nibble `n` of each byte, then for the high ones.
+    fn lookup(table: Self::Floats, nibbles: &[u8; 16]) -> [Self::Floats; 2];
+
+    /// Converts unsigned bytes to floats.
+    fn u8_to_f32(a: Self::Bytes) -> [Self::Floats; 2];
+    /// Converts signed bytes to floats.
+    fn i8_to_f32(a: Self::Bytes) -> [Self::Floats; 2];
+    /// Converts the bits of a half to a float.
+    fn f16_to_f32(bits: u16) -> f32;
+    /// Loads 16 little-endian halves.
+    fn load_f16(from: &[u8; 32]) -> Self::Floats;
+    /// Loads 16 little-endian bfloat16 numbers.
+    fn load_bf16(from: &[u8; 32]) -> Self::Floats;
+    /// Loads 16 little-endian floats.
+    fn load_f32(from: &[u8; 64]) -> Self::Floats;
+    /// Loads 16 floats.
+    fn load(from: &[f32; 16]) -> Self::Floats;
+    /// Stores 16 floats.
+    fn store(a: Self::Floats, to: &mut [f32; 16]);
+    /// Returns 16 times the same float.
+    fn splat(a: f32) -> Self::Floats;
+    /// Computes `a + b`.
+    fn add(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// Computes `a * b`.
+    fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// Computes `a * b + c`, rounded once if the instruction set can.
+    fn mul_add(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// Adds all 16 floats: first those that are 8 apart, then 4, 2 and 1.
+    fn reduce_add(a: Self::Floats) -> f32;
+}

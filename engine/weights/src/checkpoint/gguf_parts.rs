@@ -1,0 +1,125 @@
+//! GGUF checkpoints in several parts, as llama.cpp's gguf-split writes them:
+//! `NAME-00001-of-00003.gguf`.
+
+use crate::{error::WeightError, gguf::Gguf};
+
+/// The name of a part's file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PartName {
+    /// The start of the names of all parts.
+    prefix: String,
+    /// The number of the part, from 1.
+    pub number: u32,
+    /// The number of parts.
+    pub count: u32,
+}
+
+impl PartName {
+    /// Parses a file name; `None` if it is not that of a part.
+    pub fn parse(file_name: &str) -> Option<PartName> {
+        let stem = file_name.strip_suffix(".gguf")?;
+        let (rest, count) = stem.rsplit_once("-of-")?;
+        let (prefix, number) = rest.rsplit_once('-')?;
+        let digits = |text: &str| {
+            let five = text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
+            five.then(|| text.parse().ok()).flatten()
+        };
+        let (number, count) = (digits(number)?, digits(count)?);
+        (1..=count).contains(&number).then(|| PartName {
+            prefix: prefix.into(),
+            number,
+            count,
+        })
+    }
+
+    /// Returns the name of another part of the same checkpoint.
+    pub fn part(&self, number: u32) -> PartName {
+        PartName {
+            number,
+            ..self.clone()
+        }
+    }
+
+    /// Returns the file name.
+    pub fn file_name(&self) -> String {
+        let PartName {
+            prefix,
+            number,
+            count,
+        } = self;
+        format!("{prefix}-{number:05}-of-{count:05}.gguf")
+    }
+}
+
+fn wrong_part(file: &str, reason: String) -> WeightError {
+    WeightError::Parts {
+        file: file.into(),
+        reason,
+    }
+}
+
+/// Returns the number of parts of the checkpoint that this file belongs to, from its header.
+pub(super) fn part_count(gguf: &Gguf, file: &str) -> Result<u32, WeightError> {
+    let count = gguf
+        .get::<u32>("split.count")
+        .map_err(|error| error.in_file(file))?;
+    Ok(count.unwrap_or(1).max(1))
+}
+
+/// Returns the part that the name of a file stands for.
+///
+/// # Errors
+///
+/// If it is not the name of a part.
+pub(super) fn require_part_name(
+    file_name: Option<&str>,
+    file: &str,
+    count: u32,
+) -> Result<PartName, WeightError> {
+    let name = file_name.and_then(PartName::parse);
+    name.ok_or_else(|| {
+        let reason = format!(
+            "it is one of {count} parts; expected a name like NAME-00001-of-{count:05}.gguf"
+        );
+        wrong_part(file, reason)
+    })
+}
+
+/// Checks that the header of a part agrees with its file's name.
+pub(super) fn check_part(gguf: &Gguf, file: &str, name: &PartName) -> Result<(), WeightError> {
+    let count = part_count(gguf, file)?;
+    if count != name.count {
+        let reason = format!("its header says {count} parts, its name {}", name.count);
+        return Err(wrong_part(file, reason));
+    }
+    let number = gguf
+        .require::<u32>("split.no")
+        .map_err(|error| error.in_file(file))?;
+    if number.checked_add(1) != Some(name.number) {
+        let reason = format!(
+            "its header says that it is part {number} (counted from 0), its name part {} (from 1)",
+            name.number
+        );
+        return Err(wrong_part(file, reason));
+    }
+    Ok(())
+}
+
+/// Checks that all parts together have as many tensors as the header of the first one says.
+pub(super) fn check_tensor_count(
+    first: &Gguf,
+    file: &str,
+    tensors: usize,
+) -> Result<(), WeightError> {
+    let expected = first
+        .get::<u64>("split.tensors.count")
+        .map_err(|error| error.in_file(file))?;
+    match expected {
+        Some(expected) if expected != tensors as u64 => {
+            let reason =
+                format!("its header says {expected} tensors; all parts together have {tensors}");
+            Err(wrong_part(file, reason))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,188 @@
+//! Checkpoints: the tensors of one or several files, and what describes the model besides them.
+
+mod assemble;
+mod big_endian;
+mod gguf_parts;
+#[cfg(not(target_arch = "wasm32"))]
+mod open;
+mod open_remote;
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+use wisp_types::BoxFuture;
+
+use crate::{
+    error::WeightError,
+    files::File,
+    gguf::Gguf,
+    source::{WeightSource, require},
+    tensor::TensorInfo,
+    weights_format::WeightsFormat,
+};
+
+/// The metadata of a checkpoint: what its files say besides their tensors.
+#[derive(Clone, Debug)]
+pub enum Header {
+    /// The header of a GGUF file; that of the first part if there are several. Its list of tensors is
+    /// empty: the checkpoint has it.
+    Gguf(Gguf),
+    /// The texts under `__metadata__` in the safetensors files.
+    Safetensors(HashMap<String, String>),
+    /// PyTorch's files say nothing else.
+    PyTorch,
+}
+
+/// A checkpoint: the tensors of GGUF, safetensors or PyTorch files.
+///
+/// The files are mapped, in memory, or remote, in which case they are read in pieces. Reading a tensor
+/// copies nothing if its file is mapped or in memory, except from big-endian files.
+pub struct Checkpoint {
+    header: Header,
+    files: Vec<File>,
+    tensors: Vec<TensorInfo>,
+    /// The index of each tensor, by name.
+    by_name: HashMap<String, usize>,
+    directory: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Checkpoint")
+            .field("files", &self.file_names().collect::<Vec<_>>())
+            .field("tensors", &self.tensors.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Checkpoint {
+    /// Returns the metadata.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Returns the format of the files.
+    pub fn format(&self) -> WeightsFormat {
+        match self.header {
+            Header::Gguf(_) => WeightsFormat::Gguf,
+            Header::Safetensors(_) => WeightsFormat::Safetensors,
+            Header::PyTorch => WeightsFormat::PyTorch,
+        }
+    }
+
+    /// Returns the GGUF header, if the checkpoint is in GGUF.
+    pub fn gguf(&self) -> Option<&Gguf> {
+        match &self.header {
+            Header::Gguf(gguf) => Some(gguf),
+            Header::Safetensors(_) | Header::PyTorch => None,
+        }
+    }
+
+    /// Returns the folder that the checkpoint was opened from, or that its file is in, where `config.json`
+    /// and `tokenizer.json` are expected; `None` if the checkpoint was not opened from disk.
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
+    /// Iterates over the names of the files, in the order of [`TensorInfo::file`].
+    pub fn file_names(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| file.name.as_str())
+    }
+
+    /// Returns the total size of the files in bytes.
+    pub fn byte_len(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes.byte_len()).sum()
+    }
+
+    /// Returns the description of the tensor with this name.
+    ///
+    /// # Errors
+    ///
+    /// If the checkpoint does not have it.
+    pub fn require(&self, name: &str) -> Result<&TensorInfo, WeightError> {
+        require(self, name)
+    }
+
+    /// Reads the bytes `range` of a tensor as [`WeightSource::read`] does, but without waiting.
+    ///
+    /// # Errors
+    ///
+    /// If the checkpoint does not have the tensor, the range is not inside its data, or it is in a remote
+    /// file (whose rotary factors are read ahead and so can be read here nevertheless).
+    pub fn bytes(&self, name: &str, range: Range<u64>) -> Result<Cow<'_, [u8]>, WeightError> {
+        let tensor = self.require(name)?;
+        let blocks = big_endian::whole_blocks(tensor, &range)?;
+        let bytes = self
+            .file_bytes(tensor, &blocks)
+            .ok_or_else(|| tensor.out_of_range(&range))?;
+        let bytes = Cow::Borrowed(bytes);
+        Ok(big_endian::to_little_endian(
+            tensor,
+            bytes,
+            blocks.start,
+            &range,
+        ))
+    }
+
+    /// A tensor's bytes as they stand in its file; `None` if they are not inside the file, which the
+    /// parsers rule out, or not in memory.
+    fn file_bytes(&self, tensor: &TensorInfo, range: &Range<u64>) -> Option<&[u8]> {
+        let bytes = &self.files.get(tensor.file)?.bytes;
+        if let Some(remote) = bytes.as_remote() {
+            let range = usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?;
+            return remote.prefetched(tensor, range);
+        }
+        let start = usize::try_from(tensor.offset.checked_add(range.start)?).ok()?;
+        let end = usize::try_from(tensor.offset.checked_add(range.end)?).ok()?;
+        bytes.as_slice().get(start..end)
+    }
+}
+
+impl WeightSource for Checkpoint {
+    fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
+    fn find(&self, name: &str) -> Option<&TensorInfo> {
+        self.tensors.get(*self.by_name.get(name)?)
+    }
+
+    fn read<'a>(
+        &'a self,
+        name: &'a str,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>> {
+        if let Some(tensor) = self.find(name)
+            && let Some(file) = self.files.get(tensor.file)
+            && let Some(remote) = file.bytes.as_remote()
+        {
+            return Box::pin(async move {
+                let blocks = big_endian::whole_blocks(tensor, &range)?;
+                let bytes = remote.read(tensor, blocks.clone()).await?;
+                Ok(big_endian::to_little_endian(
+                    tensor,
+                    bytes,
+                    blocks.start,
+                    &range,
+                ))
+            });
+        }
+        Box::pin(std::future::ready(self.bytes(name, range)))
+    }
+
+    fn release(&self, name: &str, range: Range<u64>) {
+        if let Some(tensor) = self.find(name)
+            && range.start <= range.end
+            && range.end <= tensor.len
+            && let Some(file) = self.files.get(tensor.file)
+        {
+            // The sum is inside the file, because the tensor is.
+            file.bytes
+                .release(tensor.offset + range.start, range.end - range.start);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The files of a checkpoint: in memory, mapped, or read from elsewhere in pieces.
+
+#[cfg(not(target_arch = "wasm32"))]
+mod mapped;
+mod remote;
+
+use std::sync::Arc;
+
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use mapped::map_file;
+pub use remote::RemoteFile;
+pub(crate) use remote::{RemoteBytes, read_exact};
+
+/// The contents of one file, in memory or mapped into memory.
+///
+/// Made `From` a static or shared slice or a vector. [`Checkpoint::open`](crate::Checkpoint::open) maps
+/// files.
+pub struct FileBytes(Contents);
+
+enum Contents {
+    Static(&'static [u8]),
+    Shared(Arc<[u8]>),
+    #[cfg(not(target_arch = "wasm32"))]
+    Mapped(memmap2::Mmap),
+    Remote(RemoteBytes),
+}
+
+impl FileBytes {
+    pub(crate) fn remote(remote: RemoteBytes) -> FileBytes {
+        FileBytes(Contents::Remote(remote))
+    }
+
+    /// The length of the file in bytes.
+    pub(crate) fn byte_len(&self) -> u64 {
+        match self.as_remote() {
+            Some(remote) => remote.byte_len(),
+            None => self.as_slice().len() as u64,
+        }
+    }
+
+    /// The bytes; empty for a remote file.
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match &self.0 {
+            Contents::Static(bytes) => bytes,
+            Contents::Shared(bytes) => bytes,
+            #[cfg(not(target_arch = "wasm32"))]
+            Contents::Mapped(map) => map,
+            Contents::Remote(_) => &[],
+        }
+    }
+
+    pub(crate) fn as_remote(&self) -> Option<&RemoteBytes> {
+        match &self.0 {
+            Contents::Remote(remote) => Some(remote),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn as_remote_mut(&mut self) -> Option<&mut RemoteBytes> {
+        match &mut self.0 {
+            Contents::Remote(remote) => Some(remote),
+            _ => None,
+        }
+    }
+
+    /// Lets the system take back the memory of a part of the file, if it is mapped.
+    pub(crate) fn release(&self, _offset: u64, _len: u64) {
+        #[cfg(unix)]
+        if let Contents::Mapped(map) = &self.0 {
+            mapped::release(map, _offset, _len);
+        }
+    }
+}
+
+impl std::fmt::Debug for FileBytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("FileBytes").field(&self.byte_len()).finish()
+    }
+}
+
+impl From<&'static [u8]> for FileBytes {
+    fn from(bytes: &'static [u8]) -> FileBytes {
+        FileBytes(Contents::Static(bytes))
+    }
+}
+
+impl From<Arc<[u8]>> for FileBytes {
+    fn from(bytes: Arc<[u8]>) -> FileBytes {
+        FileBytes(Contents::Shared(bytes))
+    }
+}
+
+impl From<Vec<u8>> for FileBytes {
+    fn from(bytes: Vec<u8>) -> FileBytes {
+        FileBytes(Contents::Shared(bytes.into()))
+    }
+}
+
+/// One file of a checkpoint.
+#[derive(Debug)]
+pub(crate) struct File {
+    /// The name or path, for messages.
+    pub name: String,
+    pub bytes: FileBytes,
+}

@@ -1,0 +1,183 @@
+//! Views: tensors that a checkpoint does not have as such, but that are stacked or transposed parts of its
+//! tensors, or are computed. Nothing is copied or computed until it is read, and then only what is read.
+
+mod rows;
+mod transposed;
+
+use std::{borrow::Cow, collections::HashMap, ops::Range};
+
+use wisp_types::{BoxFuture, Encoding};
+
+use self::{rows::StackedRows, transposed::TransposedColumns};
+use crate::{
+    error::WeightError,
+    source::WeightSource,
+    tensor::{StoredEncoding, TensorInfo, saturating_elements},
+};
+
+/// The parts of a source's tensors that a view consists of.
+///
+/// Rows are those of a tensor's last dimension; the rows of a vector are its elements.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum View {
+    /// Rows of one or several tensors of equal width, stacked: the names of the tensors and the ranges of
+    /// rows.
+    Rows(Vec<(String, Range<u64>)>),
+    /// A range of columns of a float tensor `[cols, rows]`, as rows `[rows, cols]`.
+    Transposed(String, Range<u64>),
+}
+
+/// Computes a range of elements of a tensor.
+type Compute = Box<dyn Fn(Range<u64>) -> Vec<f32> + Send + Sync>;
+
+/// The origin of a view's data.
+enum Origin {
+    Rows(StackedRows),
+    Transposed(TransposedColumns),
+    Computed(Compute),
+}
+
+/// A source of weights with views of its tensors, which have names like its tensors.
+///
+/// ```
+/// use wisp_weights::{MemoryWeights, View, Views, WeightSource};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut file = MemoryWeights::default();
+/// file.insert("qkv", &[3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+/// let mut weights = Views::new(&file);
+/// weights.add("k", View::Rows(vec![("qkv".into(), 1..2)]), &[1, 2])?;
+/// let bytes = pollster::block_on(weights.read("k", 0..8))?;
+/// assert_eq!(bytemuck::pod_collect_to_vec::<u8, f32>(&bytes), [3.0, 4.0]);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Views<'a> {
+    source: &'a dyn WeightSource,
+    views: HashMap<String, (TensorInfo, Origin)>,
+}
+
+impl<'a> Views<'a> {
+    /// Creates a source that has the tensors of `source` and no views yet.
+    pub fn new(source: &'a dyn WeightSource) -> Views<'a> {
+        Views {
+            source,
+            views: HashMap::new(),
+        }
+    }
+
+    /// Adds a view of a shape, outermost dimension first, or replaces the one with this name.
+    ///
+    /// # Errors
+    ///
+    /// If the source lacks a tensor, or the parts do not result in this shape: they have other sizes or
+    /// different encodings.
+    pub fn add(&mut self, name: &str, view: View, shape: &[u64]) -> Result<(), WeightError> {
+        let (encoding, len, origin) = match view {
+            View::Rows(parts) => {
+                let rows = StackedRows::new(self.source, name, &parts, shape)?;
+                (rows.encoding(), rows.byte_len(), Origin::Rows(rows))
+            }
+            View::Transposed(tensor, columns) => {
+                let columns = TransposedColumns::new(self.source, name, tensor, columns, shape)?;
+                let encoding = columns.encoding();
+                (encoding, columns.byte_len(), Origin::Transposed(columns))
+            }
+        };
+        self.insert(name, encoding, shape, len, origin);
+        Ok(())
+    }
+
+    /// Adds a tensor of floats, or replaces the view with this name. `values` has as many elements as
+    /// `shape`.
+    pub fn add_values(&mut self, name: &str, values: &[f32], shape: &[u64]) {
+        let values = values.to_vec();
+        self.add_computed(name, shape, move |range: Range<u64>| {
+            values[range.start as usize..range.end as usize].to_vec()
+        });
+    }
+
+    /// Adds a tensor of floats that are computed when they are read, a range of elements at a time, or
+    /// replaces the view with this name. `compute` returns as many values as the range has elements.
+    pub fn add_computed(
+        &mut self,
+        name: &str,
+        shape: &[u64],
+        compute: impl Fn(Range<u64>) -> Vec<f32> + Send + Sync + 'static,
+    ) {
+        let len = saturating_elements(shape).saturating_mul(4);
+        let origin = Origin::Computed(Box::new(compute));
+        self.insert(name, Encoding::F32, shape, len, origin);
+    }
+
+    fn insert(&mut self, name: &str, encoding: Encoding, shape: &[u64], len: u64, origin: Origin) {
+        let info = TensorInfo {
+            name: name.into(),
+            stored: StoredEncoding::Supported(encoding),
+            shape: shape.to_vec(),
+            file: 0,
+            offset: 0,
+            len,
+            big_endian: false,
+        };
+        self.views.insert(name.into(), (info, origin));
+    }
+}
+
+/// The bytes `range` of computed floats.
+fn computed_bytes(compute: &Compute, range: Range<u64>) -> Vec<u8> {
+    let values = compute(range.start / 4..range.end.div_ceil(4));
+    let bytes: &[u8] = bytemuck::cast_slice(&values);
+    let first = (range.start % 4) as usize;
+    let len = (range.end - range.start) as usize;
+    bytes[first..first + len].to_vec()
+}
+
+impl WeightSource for Views<'_> {
+    /// Returns the descriptions of the source's tensors, without the views.
+    fn tensors(&self) -> &[TensorInfo] {
+        self.source.tensors()
+    }
+
+    fn find(&self, name: &str) -> Option<&TensorInfo> {
+        match self.views.get(name) {
+            Some((info, _)) => Some(info),
+            None => self.source.find(name),
+        }
+    }
+
+    fn read<'s>(
+        &'s self,
+        name: &'s str,
+        range: Range<u64>,
+    ) -> BoxFuture<'s, Result<Cow<'s, [u8]>, WeightError>> {
+        let Some((info, origin)) = self.views.get(name) else {
+            return self.source.read(name, range);
+        };
+        Box::pin(async move {
+            if range.start > range.end || range.end > info.len {
+                return Err(info.out_of_range(&range));
+            }
+            match origin {
+                Origin::Rows(rows) => rows.read(self.source, range).await,
+                Origin::Transposed(columns) => {
+                    let bytes = columns.read(self.source, range).await?;
+                    Ok(Cow::Owned(bytes))
+                }
+                Origin::Computed(compute) => Ok(Cow::Owned(computed_bytes(compute, range))),
+            }
+        })
+    }
+
+    fn release(&self, name: &str, range: Range<u64>) {
+        match self.views.get(name) {
+            None => self.source.release(name, range),
+            Some((_, Origin::Rows(rows))) => rows.release(self.source, &range),
+            Some((_, Origin::Transposed(columns))) => columns.release(self.source, &range),
+            Some((_, Origin::Computed(_))) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
