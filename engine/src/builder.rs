@@ -311,13 +311,11 @@ impl ModelBuilder {
 /// The settings of a model that serves an application: a paged cache, a few requests at once.
 impl Default for ModelBuilder {
     fn default() -> ModelBuilder {
-        let config = PipelineConfig {
-            max_cache_batch_size: DEFAULT_PARALLEL,
-            max_num_steps: 4,
-            cache_strategy: CacheStrategy::Paged,
-            kv_cache_page_size: PAGE_SIZE,
-            ..PipelineConfig::default()
-        };
+        let mut config = PipelineConfig::default();
+        config.max_cache_batch_size = DEFAULT_PARALLEL;
+        config.max_num_steps = 4;
+        config.cache_strategy = CacheStrategy::Paged;
+        config.kv_cache_page_size = PAGE_SIZE;
         ModelBuilder {
             length_is_set: false,
             ..ModelBuilder::from_config(config)

@@ -8,8 +8,8 @@ use wisp_device::Device;
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
 use wisp_pipelines::candle::{CandleFiles, CandleModel};
 use wisp_pipelines::{
-    CheckpointModel, DecoderModel, ModelFiles, ModelLimits, PipelineConfig, PipelineError,
-    TextEncoder, TextGenerator, TextProcessor,
+    CheckpointModel, DecoderModel, ModelFiles, ModelLimits, PipelineError, TextEncoder,
+    TextGenerator, TextProcessor,
 };
 use wisp_session::{InferenceSession, SessionError};
 
@@ -144,10 +144,8 @@ impl OpenModel {
         if files.model_spec.spec.encoder.is_some() {
             return Ok(self.encoder_limits(files));
         }
-        let config = PipelineConfig {
-            max_length: self.context_length(),
-            ..self.builder.config.clone()
-        };
+        let mut config = self.builder.config.clone();
+        config.max_length = self.context_length();
         let mut limits = config
             .limits(&files.model_spec.spec)
             .map_err(PipelineError::from)?;
@@ -227,7 +225,7 @@ impl OpenModel {
         }
         self.builder
             .config
-            .require_built()
+            .check_supported()
             .map_err(PipelineError::from)?;
         let device = self.builder.config.device().await;
         Ok(device.map_err(SessionError::Device)?)
@@ -403,7 +401,7 @@ impl OpenModel {
     fn described(&self, limits: &ModelLimits) -> ModelInfo {
         let (architecture, vocab_size, weight_bytes) = match &self.files {
             Files::Max(files) => (
-                files.model_spec.architecture.to_string(),
+                files.model_spec.architecture.name().to_string(),
                 files.model_spec.spec.vocab_size,
                 files.checkpoint.byte_len(),
             ),

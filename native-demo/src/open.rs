@@ -103,7 +103,7 @@ impl Resolved {
 
     /// Opens the device.
     pub fn device(&self) -> Result<Device> {
-        self.config.require_built()?;
+        self.config.check_supported()?;
         Ok(pollster::block_on(self.config.device())?)
     }
 }

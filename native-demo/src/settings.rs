@@ -1,7 +1,7 @@
 //! The settings of a command: its flags before the environment before a file before the defaults.
 //!
-//! The flags come from the engine's table of fields, so that their help is
-//! [`PipelineConfig::help`]'s.
+//! The flags are made from the engine's table of fields, so that their help is that of
+//! [`PipelineConfig::help`].
 
 use std::path::PathBuf;
 
@@ -9,22 +9,31 @@ use anyhow::Result;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, error::ErrorKind};
 use wisp_engine::pipelines::{
     PipelineConfig,
-    config::{
-        FIELDS, Layer,
-        fields::{Field, Group, Kind},
-    },
+    config::{FIELDS, Field, FieldGroup, FieldKind, Layer},
 };
 
+use crate::flags::{self, Flag};
+
 /// Which model.
-pub const MODEL: u8 = Group::Model as u8;
+pub const MODEL: u8 = 1;
 /// Where it runs.
-pub const DEVICE: u8 = Group::Device as u8;
+pub const DEVICE: u8 = 2;
 /// How much memory and work at a time.
-pub const LIMITS: u8 = Group::Limits as u8;
+pub const LIMITS: u8 = 4;
 /// What is generated.
-pub const GENERATION: u8 = Group::Generation as u8;
+pub const GENERATION: u8 = 8;
 /// Adapters.
-pub const LORA: u8 = Group::Lora as u8;
+pub const LORA: u8 = 16;
+
+fn bit(group: FieldGroup) -> u8 {
+    match group {
+        FieldGroup::Model => MODEL,
+        FieldGroup::Device => DEVICE,
+        FieldGroup::Limits => LIMITS,
+        FieldGroup::Generation => GENERATION,
+        FieldGroup::Lora => LORA,
+    }
+}
 
 /// Where a person at a terminal is served better by other defaults than a library: the field, its
 /// value (empty: it depends), and the value in words.
@@ -54,7 +63,7 @@ pub struct Resolved {
 fn fields(groups: u8) -> impl Iterator<Item = &'static Field> {
     FIELDS
         .iter()
-        .filter(move |field| groups & field.group as u8 != 0)
+        .filter(move |field| groups & bit(field.group) != 0)
 }
 
 /// A field's default, in words.
@@ -64,28 +73,29 @@ fn shown_default(field: &Field) -> &'static str {
 }
 
 fn arg(field: &'static Field) -> Arg {
+    let flag = Flag::of(field);
     let help = match field.kind {
-        Kind::Switch => field.help.to_string(),
+        FieldKind::Switch => field.help.to_string(),
         _ => format!("{} [default: {}]", field.help, shown_default(field)),
     };
     let arg = Arg::new(field.name)
-        .long(field.flag)
+        .long(flag.long)
         .help(help)
         .allow_negative_numbers(true)
         .value_parser(move |text: &str| field.parse(text).map(|_| text.to_string()));
-    let arg = match field.short {
+    let arg = match flag.short {
         Some(letter) => arg.short(letter),
         None => arg,
     };
     match field.kind {
-        Kind::Switch => arg
+        FieldKind::Switch => arg
             .num_args(0..=1)
             .require_equals(true)
             .hide_possible_values(true)
             .value_name("BOOL")
             .default_missing_value("true"),
-        Kind::Texts => arg.value_name(field.value_name).action(ArgAction::Append),
-        _ => arg.value_name(field.value_name),
+        FieldKind::Texts => arg.value_name(flag.value_name).action(ArgAction::Append),
+        _ => arg.value_name(flag.value_name),
     }
 }
 
@@ -136,7 +146,7 @@ impl<const GROUPS: u8> Settings<GROUPS> {
 
     /// Joins the flags with the other sources.
     pub fn resolve(&self) -> Result<Resolved> {
-        let environment = Layer::environment(std::env::vars_os().filter_map(|(name, value)| {
+        let environment = flags::environment(std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         }))?;
         let file = match self.file() {
@@ -145,7 +155,7 @@ impl<const GROUPS: u8> Settings<GROUPS> {
         };
         let mut defaults = Layer::new("the program");
         for (name, value, _) in DEFAULTS.iter().filter(|(_, value, _)| !value.is_empty()) {
-            if let Some(field) = FIELDS.iter().find(|field| field.name == *name) {
+            if let Some(field) = Field::find(name) {
                 defaults.set_text(field, value)?;
             }
         }
@@ -177,7 +187,7 @@ mod tests {
     #[test]
     fn the_programs_defaults_are_fields() {
         for (name, value, _) in DEFAULTS {
-            let field = FIELDS.iter().find(|field| field.name == *name).unwrap();
+            let field = Field::find(name).unwrap();
             assert!(value.is_empty() || field.parse(value).is_ok());
         }
     }

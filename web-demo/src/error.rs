@@ -2,7 +2,10 @@
 
 use wasm_bindgen::JsValue;
 use wisp_engine::{
-    Error, device::DeviceError, pipelines::PipelineError, session::SessionError,
+    Error,
+    device::DeviceError,
+    pipelines::{ModelFilesError, PipelineError, architectures::ArchitectureError},
+    session::SessionError,
     weights::WeightError,
 };
 
@@ -43,8 +46,9 @@ fn pipeline_kind(error: &PipelineError) -> &'static str {
         | PipelineError::Sampling(_)
         | PipelineError::Encode(_)
         | PipelineError::UnknownToken { .. }
-        | PipelineError::NotADecoder { .. }
-        | PipelineError::NotAnEncoder { .. } => "InvalidRequest",
+        | PipelineError::Architecture(
+            ArchitectureError::NotADecoder { .. } | ArchitectureError::NotAnEncoder { .. },
+        ) => "InvalidRequest",
         PipelineError::Graph(_) | PipelineError::Batch => "Internal",
         _ => "ModelFormat",
     }
@@ -57,10 +61,10 @@ fn weight_kind(error: &WeightError) -> &'static str {
     }
 }
 
-/// What the command line's flags are called here.
-const FLAGS: [(&str, &str); 2] = [
-    ("--max-length", "maxLength"),
-    ("--prefill-chunk", "maxStepTokens"),
+/// Fields of the library's configuration, and their names in JavaScript.
+const NAMES: [(&str, &str); 2] = [
+    ("max_length", "maxLength"),
+    ("prefill_chunk_size", "maxStepTokens"),
 ];
 
 impl From<Error> for Failure {
@@ -78,10 +82,10 @@ impl From<Error> for Failure {
             Error::Failed(error) => pipeline_kind(error),
             _ => "Internal",
         };
-        let rename = |text: String, (flag, name): &(&str, &str)| text.replace(flag, name);
+        let rename = |text: String, (field, name): &(&str, &str)| text.replace(field, name);
         Failure {
             kind,
-            message: FLAGS.iter().fold(error.to_string(), rename),
+            message: NAMES.iter().fold(error.to_string(), rename),
         }
     }
 }
@@ -89,6 +93,12 @@ impl From<Error> for Failure {
 impl From<PipelineError> for Failure {
     fn from(error: PipelineError) -> Failure {
         Error::from(error).into()
+    }
+}
+
+impl From<ModelFilesError> for Failure {
+    fn from(error: ModelFilesError) -> Failure {
+        PipelineError::from(error).into()
     }
 }
 

@@ -56,16 +56,14 @@ impl LoadOptions {
     /// The settings for a model that was trained for texts of at most `max_positions` tokens.
     pub fn builder(&self, max_positions: u64) -> ModelBuilder {
         let max_batch = self.max_batch.clamp(1, MAX_BATCH);
-        let config = PipelineConfig {
-            max_length: self.max_length.min(max_positions.max(1)),
-            max_cache_batch_size: max_batch,
-            prefill_chunk_size: self.max_step_tokens.clamp(1, 4096),
-            max_num_steps: self.max_steps.clamp(1, 64),
-            cache_strategy: CacheStrategy::Paged,
-            kv_cache_page_size: 32,
-            kv_cache_format: self.kv_cache_format,
-            ..PipelineConfig::default()
-        };
+        let mut config = PipelineConfig::default();
+        config.max_length = self.max_length.min(max_positions.max(1));
+        config.max_cache_batch_size = max_batch;
+        config.prefill_chunk_size = self.max_step_tokens.clamp(1, 4096);
+        config.max_num_steps = self.max_steps.clamp(1, 64);
+        config.cache_strategy = CacheStrategy::Paged;
+        config.kv_cache_page_size = 32;
+        config.kv_cache_format = self.kv_cache_format;
         let builder = ModelBuilder::from_config(config).cache_tokens(u64::MAX);
         match self.max_length {
             0 => builder.default_context_length(),

@@ -1,4 +1,4 @@
-//! What can go wrong in a pipeline.
+//! The error of loading and running a model, which wraps those of all layers below.
 
 use wisp_compiler::Footprint;
 use wisp_graph::GraphError;
@@ -9,29 +9,48 @@ use wisp_text::tokenizer::TokenizerError;
 use wisp_weights::WeightError;
 
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
-use crate::candle::CandleError;
+use crate::candle::{architectures::is_supported, error::CandleError};
 use crate::{
-    config::ConfigError, decoder_graph::DecoderError, lora::LoraError, request::RequestError,
-    sampling::SamplingError, size, text_encoder::EncodeError,
+    architectures::ArchitectureError, config::ConfigError, decoder_graph::DecoderError,
+    format_bytes::format_bytes, lora::LoraError, model_files::ModelFilesError,
+    request::RequestError, sampling::SamplingError, text_encoder::EncodeError,
 };
 
-/// What can go wrong between a checkpoint and its text.
+/// Why a model cannot be opened, loaded or run. Messages name fields of the
+/// [configuration](crate::PipelineConfig) between backquotes; a program may replace the names by
+/// those of its flags.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PipelineError {
     /// Occurs when the session fails.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// Occurs when the checkpoint cannot be read.
+    /// Occurs when the weights cannot be read.
     #[error(transparent)]
     Weights(#[from] WeightError),
-    /// Occurs when the decoder's graph cannot be built from the checkpoint.
+    /// Occurs when the architecture is unknown or its configuration cannot be used.
+    #[error(transparent)]
+    Architecture(ArchitectureError),
+    /// Occurs when Wisp lacks an architecture that the engine `huggingface` of this build has.
+    #[error(
+        "the architecture {} is not supported, but candle has it: generate with \
+         `engine = huggingface`",
+        .names.join(", ")
+    )]
+    OnlyInCandle {
+        /// The checkpoint's names for its architecture.
+        names: Vec<String>,
+    },
+    /// Occurs when a file beside the weights is missing or cannot be used.
+    #[error(transparent)]
+    ModelFiles(ModelFilesError),
+    /// Occurs when the model's graph cannot be built from the checkpoint.
     #[error(transparent)]
     Decoder(#[from] DecoderError),
-    /// Occurs when a graph is wrong, which is a defect of Wisp.
+    /// Occurs when a graph is inconsistent, which is a defect of Wisp.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// Occurs when a request cannot be taken.
+    /// Occurs when a request cannot run.
     #[error(transparent)]
     Request(#[from] RequestError),
     /// Occurs when a sampling parameter is outside its range.
@@ -40,24 +59,29 @@ pub enum PipelineError {
     /// Occurs when there is no usable tokenizer.
     #[error(transparent)]
     Tokenizer(#[from] TokenizerError),
-    /// Occurs when a field of the configuration cannot be followed.
+    /// Occurs when a field of the configuration has a value that cannot be used.
     #[error(transparent)]
-    Settings(#[from] ConfigError),
-    /// Occurs when a repository's files cannot be had.
+    Config(#[from] ConfigError),
+    /// Occurs when the files of a repository cannot be found or downloaded.
     #[cfg(not(target_arch = "wasm32"))]
     #[error(transparent)]
     Repository(#[from] RepoError),
     /// Occurs when a model needs more memory than it may take.
     #[error(
-        "the model needs {} (weights {}, KV cache {}, intermediate results {}), but may take {} of the device's free memory: {advice}",
-        size(.needs.total()), size(.needs.weights), size(.needs.buffers), size(.needs.working), size(*.memory)
+        "the model needs {} (weights {}, KV cache {}, intermediate results {}), but may take {} of \
+         the device's free memory: {advice}",
+        format_bytes(.needs.total()),
+        format_bytes(.needs.weights),
+        format_bytes(.needs.buffers),
+        format_bytes(.needs.working),
+        format_bytes(*.memory)
     )]
     DoesNotFit {
-        /// What it needs.
+        /// The memory that it needs.
         needs: Footprint,
-        /// What it may take.
+        /// Bytes of memory that it may take.
         memory: u64,
-        /// What to change.
+        /// What to change, as the end of a sentence.
         advice: String,
     },
     /// Occurs when a token is not in the vocabulary.
@@ -65,66 +89,27 @@ pub enum PipelineError {
     UnknownToken {
         /// The token.
         token: u32,
-        /// Words in the vocabulary.
+        /// The number of tokens in the vocabulary.
         vocab_size: u64,
     },
-    /// Occurs when a batch contradicts itself or the model's limits.
+    /// Occurs when a batch is inconsistent or exceeds the model's limits.
     #[error("the batch does not fit the model's limits")]
     Batch,
-    /// Occurs when the KV cache of one layer, or the table of rotations, exceeds what the device binds
-    /// at once.
+    /// Occurs when the KV cache of one layer, or the table of rotations, is larger than the device
+    /// can bind.
     #[error(
-        "a KV cache for {max_batch} sequences of {max_length} tokens is too large for this device: use --max-length {positions} or less"
+        "a KV cache for {max_batch} sequences of {max_length} tokens is too large for this device: \
+         use `max_length = {positions}` or less"
     )]
     CacheTooLarge {
         /// Tokens of a sequence.
         max_length: u64,
-        /// Sequences.
+        /// Sequences at the same time.
         max_batch: u64,
-        /// The longest that fits.
+        /// The longest sequence that fits.
         positions: u64,
     },
-    /// Occurs when the model's configuration is missing or unusable.
-    #[error("{file}: {problem}")]
-    Config {
-        /// The file.
-        file: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// Occurs when no architecture of Wisp's is the checkpoint's.
-    #[error(
-        "the architecture {name} is not supported{elsewhere}; supported are {}",
-        .supported.join(", ")
-    )]
-    UnknownArchitecture {
-        /// The checkpoint's architecture.
-        name: String,
-        /// What else runs it, as the end of a sentence.
-        elsewhere: &'static str,
-        /// What Wisp has.
-        supported: Vec<String>,
-    },
-    /// Occurs when an encoder is asked to go on with a text.
-    #[error(
-        "{architecture} is an encoder, which `wisp encode` runs; text is generated by decoders: {}",
-        .decoders.join(", ")
-    )]
-    NotADecoder {
-        /// The encoder.
-        architecture: &'static str,
-        /// The decoders that there are.
-        decoders: Vec<&'static str>,
-    },
-    /// Occurs when a decoder is asked to encode a text.
-    #[error("{architecture} is no encoder; encoders are {}", .encoders.join(", "))]
-    NotAnEncoder {
-        /// The decoder.
-        architecture: &'static str,
-        /// The encoders that there are.
-        encoders: Vec<&'static str>,
-    },
-    /// Occurs when an adapter cannot be loaded, or is not.
+    /// Occurs when an adapter cannot be loaded or used.
     #[error(transparent)]
     Lora(#[from] LoraError),
     /// Occurs when candle cannot run a model.
@@ -142,20 +127,45 @@ pub enum PipelineError {
         /// What is wrong with it.
         source: LoraError,
     },
-    /// Occurs when a text is to be tokenised, but there is no usable tokenizer.
+    /// Occurs when text is to be encoded, but the model has no usable tokenizer.
     #[error("{model}: {problem}")]
     NoTokenizer {
         /// The model.
         model: String,
-        /// Why there is none.
+        /// Why it has none.
         problem: String,
     },
     /// Occurs when the logits of a text are asked for while requests run.
     #[error("the model is generating: its logits can be read when no request runs")]
     Busy,
-    /// Occurs when a model draws no usable token.
+    /// Occurs when the model computes no finite logits, so that no token can be sampled.
     #[error(
-        "the model computed no finite logits (NaN or infinity): its weights are damaged or its format is not what its file says"
+        "the model computed no finite logits (NaN or infinity): its weights are damaged or its \
+         format is not what its file says"
     )]
     NotFinite,
+}
+
+impl From<ArchitectureError> for PipelineError {
+    fn from(error: ArchitectureError) -> PipelineError {
+        match error {
+            ArchitectureError::Weights(error) => PipelineError::Weights(error),
+            #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+            ArchitectureError::Unknown { names, .. } if is_supported(&names) => {
+                PipelineError::OnlyInCandle { names }
+            }
+            error => PipelineError::Architecture(error),
+        }
+    }
+}
+
+impl From<ModelFilesError> for PipelineError {
+    fn from(error: ModelFilesError) -> PipelineError {
+        match error {
+            ModelFilesError::Architecture(error) => error.into(),
+            ModelFilesError::Weights(error) => PipelineError::Weights(error),
+            ModelFilesError::Tokenizer(error) => PipelineError::Tokenizer(error),
+            error => PipelineError::ModelFiles(error),
+        }
+    }
 }

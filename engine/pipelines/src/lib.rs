@@ -3,8 +3,8 @@
 //! | module | |
 //! |---|---|
 //! | [`model_files`] | a model's files together: weights, configuration, [`tokenizer`], [`chat_template`] |
-//! | [`architectures`], [`spec`], [`decoder_graph`] | what kind of model it is, and its graph |
-//! | [`config`], [`huggingface_repo`] | a [`PipelineConfig`] chooses model, device, encoding, cache and lengths |
+//! | [`architectures`], [`spec`] | what kind of model it is, and what it computes |
+//! | [`config`] | a [`PipelineConfig`] chooses model, device, encoding, cache and lengths |
 //! | [`kv_cache`], [`scheduler`], [`request`] | pages of memory, which requests run next and with how many tokens |
 //! | [`model`], [`sampling`] | one step of a batch on the device, and the choice of its tokens |
 //! | [`text_generation`], [`text_encoder`] | texts in, texts or embeddings out |
@@ -35,22 +35,27 @@ mod batch;
 pub mod benchmark;
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
 pub mod candle;
+#[cfg(not(target_arch = "wasm32"))]
+mod compiled_file;
 pub mod config;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod convert;
-pub mod decoder_graph;
+mod decoder_graph;
 mod decoder_model;
 mod error;
+mod format_bytes;
 pub mod kv_cache;
 mod limits;
 pub mod log_probabilities;
 pub mod lora;
 pub mod model_files;
+#[cfg(not(target_arch = "wasm32"))]
+mod model_source;
 mod pipeline_model;
 mod pooling;
 pub mod prepare;
 mod request;
-pub mod rope;
+mod rope;
 mod runner;
 mod sampler;
 pub mod sampling;
@@ -60,8 +65,9 @@ mod stoppable_text;
 pub mod text_encoder;
 pub mod text_generation;
 mod text_processor;
-pub mod window_rings;
+mod window_rings;
 
+pub use architectures::{Architecture, ModelSpec, register_architecture};
 pub use batch::{Batch, BatchSequence, SequenceOutput, TokenHistory};
 pub use config::{
     CacheStrategy, ConfigError, KvCacheFormat, PipelineConfig, PipelineEngine, RopeType,
@@ -69,11 +75,12 @@ pub use config::{
 pub use decoder_graph::DecoderError;
 pub use decoder_model::DecoderModel;
 pub use error::PipelineError;
+pub use format_bytes::format_bytes;
 pub use kv_cache::PrefixHits;
 pub use limits::{ModelLimits, ReturnHiddenStates, ReturnLogits};
 pub use log_probabilities::{LogProbabilities, TokenScore};
 pub use lora::{Adapter, AdapterFiles, LoraError, LoraManager, LoraStatus};
-pub use model_files::ModelFiles;
+pub use model_files::{ModelFiles, ModelFilesError};
 pub use pipeline_model::{
     CheckpointModel, ModelInputs, ModelOutputs, NextTokens, PipelineModel, SamplingBuffers,
 };
@@ -87,21 +94,7 @@ pub use text_encoder::{
 };
 pub use text_generation::{GenerateOptions, Generation, TextEvent, TextEvents, TextGenerator};
 pub use text_processor::TextProcessor;
+pub use window_rings::WindowRings;
 #[cfg(not(target_arch = "wasm32"))]
 pub use wisp_hub::{self as huggingface_repo, HuggingFaceRepo, RepoError, RepoType};
 pub use wisp_weights::{SupportedEncoding, WeightDType, WeightsFormat};
-
-/// Bytes as people read them.
-pub fn size(bytes: u64) -> String {
-    let units = ["KiB", "MiB", "GiB"];
-    let mut value = bytes as f64 / 1024.0;
-    let mut unit = units[0];
-    for next in &units[1..] {
-        if value < 1000.0 {
-            break;
-        }
-        value /= 1024.0;
-        unit = next;
-    }
-    format!("{value:.1} {unit}")
-}

@@ -20,7 +20,7 @@ pub fn graphs(
     target: &Capabilities,
     limits: ModelLimits,
 ) -> Result<Vec<Graph>, PipelineError> {
-    let (spec, names) = (&files.model_spec.spec, files.model_spec.names);
+    let (spec, names) = (&files.model_spec.spec, files.model_spec.tensor_names());
     match spec.encoder {
         Some(_) => text_encoder::graphs(target, files, limits),
         None => decoder_model::graphs(target, spec, names, &files.checkpoint, limits),
@@ -36,7 +36,7 @@ pub fn facts(files: &ModelFiles, limits: &ModelLimits) -> BTreeMap<String, Strin
     let ring = ring.to_string();
     let rank = limits.lora().map_or(0, |_| limits.max_lora_rank);
     let facts: [(&str, String); 12] = [
-        ("architecture", files.model_spec.architecture.into()),
+        ("architecture", files.model_spec.architecture.name().into()),
         ("hidden_size", spec.hidden_size.to_string()),
         ("layers", spec.layers.len().to_string()),
         ("vocab_size", spec.vocab_size.to_string()),

@@ -101,7 +101,7 @@ pub enum RequestError {
     Empty,
     /// Occurs when the prompt leaves no room.
     #[error(
-        "the prompt has {tokens} tokens, but the context holds {max_length}: shorten it or raise --max-length"
+        "the prompt has {tokens} tokens, but the context holds {max_length}: shorten it or raise `max_length`"
     )]
     TooLong {
         /// Tokens of the prompt.

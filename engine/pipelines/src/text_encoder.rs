@@ -300,7 +300,7 @@ impl CheckpointModel for TextEncoder {
         let capabilities = &session.device().info().capabilities;
         let limits = fit(capabilities, spec, limits)?;
         let mut weights = Views::new(&files.checkpoint);
-        let names = files.model_spec.names;
+        let names = files.model_spec.tensor_names();
         let compiled =
             session.compile(&decoder_model::graph(spec, names, &mut weights, limits)?)?;
         let max_dims = decoder_model::base_dims(limits);
@@ -310,8 +310,8 @@ impl CheckpointModel for TextEncoder {
                 needs,
                 memory: limits.memory,
                 advice:
-                    "encode fewer or shorter texts at a time, use another --device, or more of \
-                         the memory (--gpu-memory-utilization)"
+                    "encode fewer or shorter texts at a time, use another device, or more of the \
+                     memory (`gpu_memory_utilization`)"
                         .into(),
             });
         }
@@ -338,7 +338,10 @@ impl CheckpointModel for TextEncoder {
     ) -> Result<Footprint, PipelineError> {
         let (spec, _) = files.model_spec.encoder()?;
         let limits = fit(target, spec, limits)?;
-        let (names, mut weights) = (files.model_spec.names, Views::new(&files.checkpoint));
+        let (names, mut weights) = (
+            files.model_spec.tensor_names(),
+            Views::new(&files.checkpoint),
+        );
         let compiled = decoder_model::compile(target, spec, names, &mut weights, limits)?;
         Ok(compiled
             .program()
@@ -362,7 +365,10 @@ pub(super) fn graphs(
 ) -> Result<Vec<Graph>, PipelineError> {
     let (spec, _) = files.model_spec.encoder()?;
     let limits = fit(target, spec, limits)?;
-    let (names, mut weights) = (files.model_spec.names, Views::new(&files.checkpoint));
+    let (names, mut weights) = (
+        files.model_spec.tensor_names(),
+        Views::new(&files.checkpoint),
+    );
     Ok(vec![decoder_model::graph(
         spec,
         names,

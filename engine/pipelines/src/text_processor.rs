@@ -106,7 +106,8 @@ impl TextProcessor {
         control_tokens: bool,
     ) -> Result<Vec<u32>, PipelineError> {
         let _ = control_tokens;
-        super::model_files::render_chat(&self.name, self.tokenizer()?, messages)
+        let prompt = super::model_files::render_chat(&self.name, self.tokenizer()?, messages);
+        Ok(prompt?)
     }
 
     /// A detokenizer for tokens that continue a prompt; `None` without a tokenizer.

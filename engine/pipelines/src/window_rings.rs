@@ -1,14 +1,15 @@
-//! Where layers with a sliding window keep their keys and values: in a ring for each slot of the
-//! batch, which is as long as the window and a step's tokens, however long the text.
+//! The KV cache of layers with a sliding window: one ring of pages for each slot of the batch, as
+//! long as the window and one step's tokens, however long the text is.
 //!
-//! Pages of a ring follow each other, and the one that has left every window is written again. So
-//! nothing is allocated or freed, and the page table never changes: page `i` of a sequence is page
-//! `i % pages` of its slot's ring. vLLM's hybrid manager takes such pages from a pool instead, for
-//! prefixes that are shared. Here the layers keep everything where prefixes are shared.
+//! The pages of a ring are written in turn, and the page that has left every window is overwritten
+//! next. So nothing is allocated or freed, and the page table never changes: page `i` of a sequence
+//! is page `i % pages` of its slot's ring. vLLM's hybrid cache manager takes such pages from a pool
+//! instead, so that sequences can share prefixes. Here layers with a window keep whole texts where
+//! prefixes are shared.
 
 use crate::{limits::ModelLimits, spec::DecoderSpec};
 
-/// The rings of the layers with a window.
+/// The size of the rings in which layers with a sliding window keep keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowRings {
     /// Positions in a page.
@@ -18,12 +19,13 @@ pub struct WindowRings {
 }
 
 impl WindowRings {
-    /// Rings that hold `window` positions for the first of `step_tokens` tokens and those after it.
+    /// Sizes rings for a window and the tokens of a step, so that a step's first token still finds
+    /// its whole window after the step's last one is written.
     ///
-    /// What a step reads and writes spans `window - 1 + step_tokens` positions, which may begin and
-    /// end within a page.
-    pub(super) fn new(window: u64, step_tokens: u64, most_page_size: u32) -> WindowRings {
-        let page_size = (window / 8).clamp(1, most_page_size.max(1).into());
+    /// A step reads and writes `window - 1 + step_tokens` positions, which may begin and end within
+    /// a page.
+    pub(crate) fn new(window: u64, step_tokens: u64, max_page_size: u32) -> WindowRings {
+        let page_size = (window / 8).clamp(1, max_page_size.max(1).into());
         let span = (window.max(1) - 1).saturating_add(step_tokens.max(1));
         WindowRings {
             page_size: page_size as u32,
@@ -31,8 +33,8 @@ impl WindowRings {
         }
     }
 
-    /// The rings of a decoder's layers; `None` if no layer has a window, if whole texts take no more,
-    /// or if sequences share pages, whose windows must stay.
+    /// Sizes the rings of a decoder's layers. Returns `None` if no layer has a window, if whole
+    /// texts take no more memory, or if sequences share pages, which must then outlive the window.
     pub fn of(spec: &DecoderSpec, limits: &ModelLimits) -> Option<WindowRings> {
         let window = spec.layers.iter().filter_map(|layer| layer.window).max()?;
         if limits.prefix_caching || spec.encoder.is_some() {
@@ -48,21 +50,21 @@ impl WindowRings {
         self.pages.saturating_mul(self.page_size.into())
     }
 
-    /// Entries that a sequence has in the page table.
+    /// Entries of one sequence in the page table of the rings.
     pub fn entries(&self, limits: &ModelLimits) -> u64 {
         limits.max_length.div_ceil(self.page_size.into())
     }
 
-    /// The sizes of the graph's dimensions.
-    pub(super) fn dims(&self, limits: &ModelLimits) -> [(&'static str, u64); 2] {
+    /// The sizes of the graph's symbolic dimensions that belong to the rings.
+    pub(crate) fn dims(&self, limits: &ModelLimits) -> [(&'static str, u64); 2] {
         [
             ("max_window_pages", self.entries(limits)),
             ("window_pages", self.pages.saturating_mul(limits.max_batch)),
         ]
     }
 
-    /// The page table, `[max_batch, entries]`.
-    pub(super) fn table(&self, limits: &ModelLimits) -> Vec<u32> {
+    /// The page table of the rings, `[max_batch, entries]`.
+    pub(crate) fn table(&self, limits: &ModelLimits) -> Vec<u32> {
         let slot = |slot: u64| {
             (0..self.entries(limits)).map(move |entry| slot * self.pages + entry % self.pages)
         };
@@ -80,22 +82,22 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Sequences come and go in slots, in steps of any size: each token finds in the rings what
-        /// its window holds.
+        /// Sequences start and end in slots, in steps of any size. Each token finds all positions of
+        /// its window in the rings.
         #[test]
-        fn every_window_is_there(
+        fn rings_hold_every_window(
             window in 1u64..40,
             step_tokens in 1u64..20,
-            most_page_size in 1u32..9,
+            max_page_size in 1u32..9,
             max_batch in 1u64..4,
             steps in prop::collection::vec((0usize..4, 1usize..20, 0u32..8), 1..120),
         ) {
-            let rings = WindowRings::new(window, step_tokens, most_page_size);
+            let rings = WindowRings::new(window, step_tokens, max_page_size);
             let limits = ModelLimits { max_length: 200, max_batch, ..ModelLimits::default() };
             let (table, page) = (rings.table(&limits), rings.page_size as usize);
             let entries = rings.entries(&limits) as usize;
-            let place = |slot: usize, at: usize| table[slot * entries + at / page] as usize * page + at % page;
-            // The sequence and the position that each place holds.
+            let row = |slot: usize, at: usize| table[slot * entries + at / page] as usize * page + at % page;
+            // The sequence and the position that each row of the cache holds.
             let mut memory = vec![None; (rings.positions() * max_batch) as usize];
             let mut running = vec![(0usize, 0usize); max_batch as usize];
             let mut sequences = 0;
@@ -107,13 +109,13 @@ mod tests {
                     sequences += 1;
                     (*sequence, *cached) = (sequences, 0);
                 }
-                // All are written before any is read.
+                // A step writes all its positions before it reads any.
                 for at in *cached..*cached + tokens {
-                    memory[place(slot, at)] = Some((*sequence, at));
+                    memory[row(slot, at)] = Some((*sequence, at));
                 }
                 for at in *cached..*cached + tokens {
-                    for seen in (at + 1).saturating_sub(window as usize)..=at {
-                        prop_assert_eq!(memory[place(slot, seen)], Some((*sequence, seen)));
+                    for visible in (at + 1).saturating_sub(window as usize)..=at {
+                        prop_assert_eq!(memory[row(slot, visible)], Some((*sequence, visible)));
                     }
                 }
                 *cached += tokens;

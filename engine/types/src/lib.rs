@@ -46,7 +46,7 @@ pub use digest::digest;
 pub use dim::{Dim, DimSum};
 pub use dtype::DType;
 pub use encoding::Encoding;
-pub use future::BoxFuture;
+pub use future::{BoxFuture, MaybeSend};
 pub use shape::Shape;
 
 /// For the expansion of `choices!`, whose callers need not depend on serde under this name.

@@ -9,14 +9,15 @@ use serde_json::json;
 use wisp_engine::{
     pipelines::{
         WeightsFormat,
-        convert::{self, Errors, Options, Report},
-        size,
+        convert::{self, ConvertOptions, ConvertReport, TensorStats},
+        format_bytes,
     },
     weights::{Encoding, encodings::QUANTIZABLE},
 };
 
 use super::print_json;
 use crate::{
+    flags::with_flags,
     interrupt,
     open::{files, progress_bar},
     settings::{MODEL, Settings},
@@ -69,10 +70,9 @@ impl Convert {
         let files = files(&open)?;
         interrupt::catch_all();
         let bar = progress_bar("converting {bar:32} {percent}% {eta}");
-        let options = Options {
-            encoding: self.encoding,
-            force: self.force,
-        };
+        let options = ConvertOptions::default()
+            .encoding(self.encoding)
+            .force(self.force);
         let on_progress = &mut |done, total| {
             bar.set_length(total);
             bar.set_position(done);
@@ -88,7 +88,7 @@ impl Convert {
         bar.finish_and_clear();
         let report = done?;
         for note in &report.notes {
-            eprintln!("note: {note}");
+            eprintln!("note: {}", with_flags(note));
         }
         if self.json {
             return print_json(&json!({"model": files.name, "out": self.out, "report": report}));
@@ -99,7 +99,7 @@ impl Convert {
 }
 
 /// A table of kinds of tensors, and of all together.
-fn print(report: &Report) {
+fn print(report: &ConvertReport) {
     let mut table = Table::new();
     table.load_style(NOTHING);
     table.set_header([
@@ -111,20 +111,20 @@ fn print(report: &Report) {
         "relative error",
         "max error",
     ]);
-    let mut row = |name: &str, errors: &Errors| {
-        let encodings: Vec<&str> = errors.encodings.iter().map(|e| e.name()).collect();
+    let mut row = |name: &str, stats: &TensorStats| {
+        let encodings: Vec<&str> = stats.encodings.iter().map(|e| e.name()).collect();
         table.add_row([
             name.to_string(),
-            errors.tensors.to_string(),
+            stats.tensors.to_string(),
             encodings.join(", "),
-            size(errors.bytes),
-            format!("{:.2}", errors.bits()),
-            format!("{:.6}", errors.relative()),
-            format!("{:.6}", errors.max_error),
+            format_bytes(stats.bytes),
+            format!("{:.2}", stats.bits_per_weight()),
+            format!("{:.6}", stats.relative_error()),
+            format!("{:.6}", stats.max_error),
         ]);
     };
-    for (kind, errors) in &report.kinds {
-        row(kind, errors);
+    for (kind, stats) in &report.kinds {
+        row(kind, stats);
     }
     row("all", &report.total);
     println!("{table}");

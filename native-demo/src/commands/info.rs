@@ -11,7 +11,7 @@ use wisp_engine::{
     device::Capabilities,
     pipelines::{
         CheckpointModel, DecoderModel, DecoderSpec, ModelFiles, ModelLimits, SupportedEncoding,
-        TextEncoder, prepare, size,
+        TextEncoder, format_bytes, prepare,
     },
     weights::WeightSource,
 };
@@ -123,7 +123,7 @@ fn report(
     let spec = &files.model_spec.spec;
     json!({
         "model": files.name,
-        "architecture": files.model_spec.architecture,
+        "architecture": files.model_spec.architecture.name(),
         "format": files.checkpoint.format(),
         "encoding": SupportedEncoding::of(&files.checkpoint),
         "parameters": parameters(encodings),
@@ -168,13 +168,13 @@ fn print(
         table.add_row([name.to_string(), value]);
     };
     row("model", files.name.clone());
-    row("architecture", files.model_spec.architecture.into());
+    row("architecture", files.model_spec.architecture.name().into());
     row(
         "parameters",
         format!(
             "{:.1} M in {}",
             parameters(encodings) as f64 / 1e6,
-            size(files.checkpoint.byte_len())
+            format_bytes(files.checkpoint.byte_len())
         ),
     );
     row(
@@ -199,13 +199,13 @@ fn print(
         format!(
             "{} tokens, {} of KV cache each",
             spec.max_positions,
-            size(spec.kv_bytes_per_position(limits.cache_format))
+            format_bytes(spec.kv_bytes_per_position(limits.cache_format))
         ),
     );
     for (name, count) in encodings {
         row(
             name,
-            format!("{} tensors, {}", count.tensors, size(count.bytes)),
+            format!("{} tensors, {}", count.tensors, format_bytes(count.bytes)),
         );
     }
     row(
@@ -228,11 +228,11 @@ fn print(
         match memory {
             Ok(needs) => format!(
                 "{} for {} tokens: weights {}, KV cache {}, intermediate results {}",
-                size(needs.total()),
+                format_bytes(needs.total()),
                 limits.max_length,
-                size(needs.weights),
-                size(needs.buffers),
-                size(needs.working)
+                format_bytes(needs.weights),
+                format_bytes(needs.buffers),
+                format_bytes(needs.working)
             ),
             Err(problem) => problem.clone(),
         },

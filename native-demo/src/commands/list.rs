@@ -6,8 +6,8 @@ use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
 use serde_json::json;
 use wisp_engine::pipelines::{
     SupportedEncoding,
-    architectures::{ARCHITECTURES, Architecture},
-    huggingface_repo, size,
+    architectures::{self, Architecture},
+    format_bytes, huggingface_repo,
 };
 
 use super::print_json;
@@ -50,14 +50,14 @@ impl List {
         let models = huggingface_repo::cached_models()?;
         let encodings: Vec<&str> = SupportedEncoding::ALL.iter().map(|e| e.name()).collect();
         if self.json {
-            let architectures: Vec<_> = ARCHITECTURES
+            let architectures: Vec<_> = architectures::all()
                 .iter()
                 .map(|architecture| {
                     json!({
-                        "name": architecture.name,
+                        "name": architecture.name(),
                         "kind": kind(architecture),
-                        "hugging_face": architecture.hugging_face,
-                        "gguf": architecture.gguf,
+                        "hugging_face": architecture.classes().collect::<Vec<_>>(),
+                        "gguf": architecture.gguf_name().unwrap_or_default(),
                     })
                 })
                 .collect();
@@ -69,16 +69,16 @@ impl List {
                 "models": models,
             }));
         }
-        let mut architectures = table(["architecture", "kind", "in config.json", "in GGUF"]);
-        for architecture in ARCHITECTURES {
-            architectures.add_row([
-                architecture.name.to_string(),
-                kind(architecture).into(),
-                architecture.hugging_face.join("\n"),
-                architecture.gguf.to_string(),
+        let mut rows = table(["architecture", "kind", "in config.json", "in GGUF"]);
+        for architecture in architectures::all() {
+            rows.add_row([
+                architecture.name(),
+                kind(&architecture),
+                &architecture.classes().collect::<Vec<_>>().join("\n"),
+                architecture.gguf_name().unwrap_or_default(),
             ]);
         }
-        println!("{architectures}\n");
+        println!("{rows}\n");
         let others = through_candle();
         if !others.is_empty() {
             println!("with --engine huggingface      {}\n", others.join(", "));
@@ -96,11 +96,15 @@ impl List {
                 .collect();
             weights.sort_unstable();
             weights.dedup();
-            downloaded.add_row([model.repo_id.clone(), size(model.bytes), weights.join("\n")]);
+            downloaded.add_row([
+                model.repo_id.clone(),
+                format_bytes(model.bytes),
+                weights.join("\n"),
+            ]);
         }
         println!("{downloaded}\n");
         let bytes = models.iter().map(|model| model.bytes).sum();
-        println!("{} in {}", size(bytes), cache.display());
+        println!("{} in {}", format_bytes(bytes), cache.display());
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use wisp_engine::{
     compiler::{Program, Target},
-    pipelines::{ModelFiles, ModelLimits, prepare, size},
+    pipelines::{ModelFiles, ModelLimits, format_bytes, prepare},
     session::{CompiledModule, InferenceSession},
 };
 
@@ -99,7 +99,7 @@ impl WarmCache {
         println!(
             "{} for {name}: {} in {seconds:.2} s",
             settings.name(),
-            size(bytes)
+            format_bytes(bytes)
         );
         for path in self.out.iter().chain(&folder) {
             println!("in {}", path.display());

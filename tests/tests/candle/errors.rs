@@ -1,4 +1,4 @@
-//! What cannot run through candle is refused in words, and nothing panics.
+//! Models that cannot run through candle are refused with the reason, and nothing panics.
 
 use serde_json::{Value, json};
 use wisp_engine::pipelines::{
@@ -12,7 +12,7 @@ use super::{
     written,
 };
 
-/// The error of a checkpoint that was changed.
+/// Returns the error of a changed checkpoint.
 #[track_caller]
 fn error(name: &str, change: impl FnOnce(&mut Tiny)) -> String {
     let mut checkpoint = tiny(name);
@@ -24,13 +24,13 @@ fn set(key: &'static str, value: Value) -> impl FnOnce(&mut Tiny) {
     move |tiny| tiny.config[key] = value
 }
 
-/// Whichever tensor is missing, or has another shape, is named.
+/// A tensor that is missing, has another shape or is not used is an error, and is named.
 #[test]
-fn every_tensor_counts() {
+fn wrong_tensors_are_named() {
     for name in NAMES {
         let whole = tiny(name);
         for tensor in whole.tensors.keys() {
-            // Qwen 2's output layer is the embedding where it is missing.
+            // The embedding takes the place of Qwen 2's output layer where that is missing.
             if !(*name == "Qwen2ForCausalLM" && tensor == "lm_head.weight") {
                 let missing = error(name, |tiny| drop(tiny.tensors.remove(tensor)));
                 let part = tensor
@@ -48,9 +48,9 @@ fn every_tensor_counts() {
     }
 }
 
-/// Sizes are held to the checkpoint before anything is allocated by them.
+/// Sizes are checked against the checkpoint before anything is allocated by them.
 #[test]
-fn sizes_are_checked() {
+fn sizes_beyond_the_checkpoint_are_refused() {
     for name in NAMES {
         for key in [
             "hidden_size",
@@ -76,16 +76,16 @@ fn sizes_are_checked() {
     assert!(error.contains("a share"), "{error}");
 }
 
-/// However long a model says that its texts are, no more rotations are computed than are used.
+/// Rotations are computed for the context that is used, not for the one that a model claims.
 #[test]
-fn endless_contexts() {
+fn huge_context_lengths_are_limited() {
     let mut checkpoint = tiny("StableLmForCausalLM");
     checkpoint.config["max_position_embeddings"] = json!(u64::MAX);
     assert_eq!(load(&checkpoint).unwrap().max_length(), 4096);
 }
 
 #[test]
-fn what_candle_takes_for_granted() {
+fn values_that_candle_does_not_support_are_named() {
     for (name, key, value) in [
         ("LlamaForCausalLM", "attention_bias", json!(true)),
         ("FalconForCausalLM", "alibi", json!(true)),
@@ -113,7 +113,7 @@ fn what_candle_takes_for_granted() {
 }
 
 #[test]
-fn unknown_architectures_are_told_what_there_is() {
+fn unknown_architectures_are_refused_with_the_supported_ones() {
     for names in [json!(["NobodyForCausalLM"]), json!([]), json!(7)] {
         let error = error("LlamaForCausalLM", set("architectures", names));
         assert!(error.contains("StableLmForCausalLM"), "{error}");
@@ -134,12 +134,12 @@ fn gguf_is_refused() {
 }
 
 #[test]
-fn a_sequence_stays_inside_the_context_and_the_vocabulary() {
+fn sequences_beyond_context_or_vocabulary_are_refused() {
     let folder = written(&tiny("HeliumForCausalLM"));
     let files = CandleFiles::open(folder.path()).unwrap();
     assert!(matches!(
         CandleModel::load(&files, Some(65)),
-        Err(PipelineError::Settings(_))
+        Err(PipelineError::Config(_))
     ));
     let mut model = CandleModel::load(&files, Some(4)).unwrap();
     assert!(matches!(model.forward(&[], 0), Err(PipelineError::Batch)));

@@ -32,7 +32,7 @@ fn load(checkpoint: &Tiny) -> Result<CandleModel, PipelineError> {
     CandleModel::load(&CandleFiles::open(folder.path())?, None)
 }
 
-/// The logits behind every token, one token at a time.
+/// Returns the logits of every token, computed one token at a time.
 fn rows(model: &mut CandleModel, tokens: &[u32]) -> Vec<Vec<f32>> {
     model.reset().unwrap();
     let row = |(at, token): (usize, &u32)| model.forward(&[*token], at).unwrap();
@@ -54,11 +54,11 @@ fn generate(
     let again = generator
         .generate_blocking(&files, prompt, options, shown)
         .unwrap();
-    assert_eq!(first, again, "a generator forgets what it generated");
+    assert_eq!(first, again, "a generator keeps nothing of a generation");
     first
 }
 
-fn drawn(sampling: SamplingParams) -> GenerateOptions {
+fn sampled(sampling: SamplingParams) -> GenerateOptions {
     GenerateOptions {
         sampling,
         max_new_tokens: Some(24),
@@ -67,9 +67,9 @@ fn drawn(sampling: SamplingParams) -> GenerateOptions {
     }
 }
 
-/// What Wisp and candle both have agrees with transformers, so that the way to candle is right.
+/// Architectures that Wisp has, too, match transformers through candle.
 #[test]
-fn goldens() {
+fn goldens_match_transformers() {
     for_each(
         &["llama", "llama3-rope-tied", "qwen2"],
         |name, directory, golden: &Golden| {
@@ -82,7 +82,7 @@ fn goldens() {
             assert_close(name, &whole, &golden.logits[golden.tokens.len() - 1]);
             let options = GenerateOptions {
                 max_new_tokens: Some(golden.greedy.len()),
-                ..drawn(SamplingParams::default())
+                ..sampled(SamplingParams::default())
             };
             let greedy = generate(directory, None, &golden.tokens, &options);
             assert_eq!(greedy.tokens, golden.greedy, "{name}");
@@ -91,13 +91,13 @@ fn goldens() {
     );
 }
 
-/// Candle's sliding window is another than transformers': up to its length there is no difference.
+/// Candle's sliding window differs from transformers' for sequences longer than it.
 #[test]
-fn mistral_within_its_window() {
+fn mistral_matches_transformers_within_its_window() {
     for_each(&["mistral-swa"], |name, directory, golden: &Golden| {
         let files = CandleFiles::open(directory).unwrap();
         let error = CandleModel::load(&files, None).unwrap_err().to_string();
-        assert!(error.contains("--max-length 7"), "{error}");
+        assert!(error.contains("`max_length = 7`"), "{error}");
         let mut model = CandleModel::load(&files, Some(7)).unwrap();
         let got = rows(&mut model, &golden.tokens[..7]);
         assert_rows_close(name, &got, &golden.logits[..7]);
@@ -113,9 +113,10 @@ fn every_architecture_is_tested() {
     assert_eq!(tested, rows);
 }
 
-/// A prompt at once, token by token, or in two parts: the same logits. A model that was reset begins anew.
+/// A prompt at once, token by token, or in two parts gives the same logits, and a reset model starts a
+/// new sequence.
 #[test]
-fn incremental_is_whole() {
+fn parts_of_a_sequence_give_the_logits_of_the_whole() {
     let tokens: Vec<u32> = (0..17).map(|i| (i * 37 + 5) % VOCAB as u32).collect();
     for name in NAMES {
         let mut model = load(&tiny(name)).unwrap();
@@ -135,19 +136,18 @@ fn incremental_is_whole() {
         for (a, b) in parts.iter().zip(&each[16]) {
             assert!((a - b).abs() <= 1e-4, "{name}, in parts: {a} and {b}");
         }
-        // What is not before a token does not matter to it.
+        // Logits do not depend on later tokens.
         let mut others = tokens.clone();
         others[16] ^= 1;
         assert_eq!(rows(&mut model, &others)[..16], each[..16], "{name}");
     }
 }
 
-/// Tokens are drawn as Wisp's own sampler does.
 #[test]
-fn sampling() {
+fn sampling_follows_its_parameters() {
     let folder = written(&tiny("StableLmForCausalLM"));
     let (path, prompt) = (folder.path(), [1, 5, 9]);
-    let greedy = generate(path, None, &prompt, &drawn(SamplingParams::default()));
+    let greedy = generate(path, None, &prompt, &sampled(SamplingParams::default()));
     assert_eq!(
         (greedy.tokens.len(), greedy.finish_reason),
         (24, FinishReason::Length)
@@ -169,7 +169,7 @@ fn sampling() {
             ..Default::default()
         };
         change(&mut sampling);
-        generate(path, None, &prompt, &drawn(sampling)).tokens
+        generate(path, None, &prompt, &sampled(sampling)).tokens
     };
     let hot = with(|_| ());
     assert_ne!(hot, greedy.tokens);
@@ -190,9 +190,9 @@ fn sampling() {
     assert_eq!(with(|s| s.logit_bias = vec![(17, 1e4)]), [17; 24]);
 }
 
-/// Log-probabilities are those of the log-softmax of the logits, of the prompt's tokens too.
+/// Log-probabilities are the log-softmax of the logits, for the prompt's tokens too.
 #[test]
-fn log_probabilities() {
+fn log_probabilities_are_the_log_softmax() {
     let folder = written(&tiny("MambaForCausalLM"));
     let prompt = [4, 8, 15, 16, 23];
     let scored = SamplingParams {
@@ -200,7 +200,7 @@ fn log_probabilities() {
         prompt_log_probs: true,
         ..SamplingParams::default()
     };
-    let generation = generate(folder.path(), None, &prompt, &drawn(scored));
+    let generation = generate(folder.path(), None, &prompt, &sampled(scored));
     let all = [&prompt[..], &generation.tokens].concat();
     let mut model = CandleModel::load(&CandleFiles::open(folder.path()).unwrap(), None).unwrap();
     let logits = rows(&mut model, &all);
@@ -219,16 +219,16 @@ fn log_probabilities() {
     }
 }
 
-/// A text ends at the context's end, at a token that ends texts, and where nobody listens.
+/// A text ends at the context's end, at a stop token, and where the caller ends it.
 #[test]
-fn ends() {
+fn texts_end_at_the_context_a_stop_token_or_the_callers_request() {
     let folder = written(&tiny("OlmoForCausalLM"));
     let endless = GenerateOptions {
         max_new_tokens: None,
-        ..drawn(SamplingParams::default())
+        ..sampled(SamplingParams::default())
     };
     let long = generate(folder.path(), Some(20), &[1, 2, 3], &endless);
-    // The last token needs no place.
+    // The last token needs no position.
     assert_eq!(
         (long.tokens.len(), long.finish_reason),
         (18, FinishReason::Length)
@@ -257,9 +257,9 @@ fn ends() {
     assert_eq!(one.finish_reason, FinishReason::Cancelled);
 }
 
-/// The program runs what Wisp lacks, says so where it is not asked to, and lists it.
+/// The program runs architectures that Wisp lacks, suggests the engine for them, and lists them.
 #[test]
-fn the_program() {
+fn program_runs_suggests_and_lists_the_engine() {
     let list = run(["list", "--json"]).json();
     let listed = list["through_candle"].as_array().unwrap();
     assert!(!listed.is_empty(), "build wisp with --features candle");
@@ -281,7 +281,7 @@ fn the_program() {
     let json = run([&fixed[..], &engine].concat()).json();
     let options = GenerateOptions {
         max_new_tokens: Some(6),
-        ..drawn(SamplingParams::default())
+        ..sampled(SamplingParams::default())
     };
     let expected = generate(folder.path(), None, &prompt, &options).tokens;
     assert_eq!(json["tokens"], serde_json::json!(expected));
@@ -292,7 +292,7 @@ fn the_program() {
         (["--adapter", "a"], "no adapters"),
         (["--max-length", "65"], "64 positions"),
     ] {
-        let error = run([&fixed[..], &engine, &flags].concat()).failed("what candle has not");
+        let error = run([&fixed[..], &engine, &flags].concat()).failed("what candle lacks");
         assert!(error.contains(words), "{error}");
     }
     let info = run(["info", model, "--engine", "huggingface"]);

@@ -1,4 +1,4 @@
-//! Tiny random checkpoints of architectures that candle has.
+//! Tiny random checkpoints of the architectures that run through candle.
 
 use std::{collections::HashMap, path::Path};
 
@@ -17,7 +17,7 @@ const INNER: usize = 40;
 pub const VOCAB: usize = 61;
 const LAYERS: usize = 2;
 
-/// The architectures, those of Wisp's own last.
+/// The architectures; the last ones Wisp has itself.
 pub const NAMES: &[&str] = &[
     "FalconForCausalLM",
     "PhiForCausalLM",
@@ -34,7 +34,7 @@ pub const NAMES: &[&str] = &[
 
 type Shape = (&'static str, &'static [usize]);
 
-/// The block of most of them: four projections and a gated feed-forward.
+/// The tensors of most blocks: four projections and a gated feed-forward network.
 const PROJECTIONS: &[Shape] = &[
     ("self_attn.q_proj.weight", &[HIDDEN, HIDDEN]),
     ("self_attn.k_proj.weight", &[8, HIDDEN]),
@@ -122,7 +122,8 @@ const HEAD: Shape = ("lm_head.weight", &[VOCAB, HIDDEN]);
 const EMBEDDING: Shape = ("model.embed_tokens.weight", &[VOCAB, HIDDEN]);
 const NORM: Shape = ("model.norm.weight", &[HIDDEN]);
 
-/// Where the blocks are, what is in each, what else there is, and what `config.json` says more.
+/// Returns the prefix of the blocks, the tensors of each, the tensors outside of them, and further
+/// fields of `config.json`.
 fn parts(name: &str) -> (&'static str, Vec<&'static [Shape]>, Vec<Shape>, Value) {
     let plain = vec![EMBEDDING, NORM, HEAD];
     match name {
@@ -183,7 +184,7 @@ fn parts(name: &str) -> (&'static str, Vec<&'static [Shape]>, Vec<Shape>, Value)
     }
 }
 
-/// The checkpoint of an architecture.
+/// Makes the checkpoint of an architecture.
 pub fn tiny(name: &str) -> Tiny {
     let (blocks, block, rest, more) = parts(name);
     let mut tensors = HashMap::new();
@@ -209,7 +210,7 @@ pub fn tiny(name: &str) -> Tiny {
 }
 
 impl Tiny {
-    /// Writes the checkpoint; its numbers depend on nothing but the tensors' names.
+    /// Writes the checkpoint. The weights depend only on the tensors' names.
     pub fn write(&self, directory: &Path) {
         let values = |name: &str, shape: &[usize]| {
             let mut state = name

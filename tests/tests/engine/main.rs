@@ -2,6 +2,7 @@
 //!
 //! One test binary, so that the engine is linked once. A module tests one concept.
 
+mod architectures;
 mod artefacts;
 mod custom_ops;
 mod debugging;
@@ -10,6 +11,7 @@ mod forged;
 mod graph;
 mod graph_errors;
 mod lifecycle;
+mod lora;
 mod profiling;
 mod session;
 mod stages;

@@ -1,4 +1,4 @@
-//! What candle has, as rows of a table.
+//! The architectures that run through candle, as rows of a table.
 
 use candle_core::{DType, Device, Error, Result, Tensor};
 use candle_nn::VarBuilder;
@@ -8,44 +8,44 @@ use candle_transformers::models::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A model with its state: takes tokens `u32 [1, tokens]` and the position of the first of them, and
-/// returns the logits of the last one. Several tokens at a time are taken at position 0 only.
+/// A model with its state: takes tokens `u32 [1, tokens]` and the position of the first one, and
+/// returns the logits of the last one. Several tokens at a time are supported only at position 0.
 pub(super) type Forward = Box<dyn FnMut(&Tensor, usize) -> Result<Tensor> + Send>;
 
-/// One of candle's architectures.
+/// An architecture that runs through candle.
 pub struct CandleArchitecture {
-    /// Its name among the `architectures` of Hugging Face's `config.json`.
+    /// Its class name under `architectures` in Hugging Face's `config.json`.
     pub name: &'static str,
-    /// What fields that `config.json` leaves out are, as transformers' configuration class says, as
-    /// far as candle reads them.
+    /// The values of fields that a `config.json` may leave out, by transformers' configuration
+    /// class, as far as candle reads them: a JSON object.
     pub(super) defaults: &'static str,
-    /// Fields that candle calls otherwise: its name, then that of `config.json`.
+    /// Fields with another name in candle: its name, then that of `config.json`.
     pub(super) keys: &'static [(&'static str, &'static str)],
-    /// What candle's code takes for granted: fields and the only values that they may have.
+    /// Fields whose values candle's code assumes, and these values: a JSON object.
     pub(super) fixed: &'static str,
-    /// Kinds of rope scaling that candle knows.
-    pub(super) ropes: &'static [&'static str],
-    /// Tensors that a checkpoint may have under another name: candle's, then that one.
+    /// Types of rope scaling that candle supports.
+    pub(super) rope_types: &'static [&'static str],
+    /// Tensors that a checkpoint may have under another name: candle's name, then the other one.
     pub(super) tensors: &'static [(&'static str, &'static str)],
     /// Builds the model.
     pub(super) build: fn(&Value, VarBuilder) -> Result<Forward>,
 }
 
-/// The output layer is the embedding where it is not there.
+/// The embedding is the output layer where that is missing.
 const TIED: &[(&str, &str)] = &[("lm_head.weight", "model.embed_tokens.weight")];
 
-/// What most rows have.
+/// The fields that most rows share.
 const PLAIN: CandleArchitecture = CandleArchitecture {
     name: "",
     defaults: "{}",
     keys: &[],
     fixed: "{}",
-    ropes: &[],
+    rope_types: &[],
     tensors: TIED,
     build: |_, _| Err(Error::msg("no model")),
 };
 
-/// Builds a model of a module of candle's that is told the position.
+/// Builds a model of one of candle's modules whose `forward` takes the position.
 macro_rules! positioned {
     ($module:ident :: $model:ident) => {
         |config, weights| {
@@ -56,13 +56,14 @@ macro_rules! positioned {
     };
 }
 
-/// Every architecture that runs through candle. The first three Wisp has, too: they are the proof.
+/// Every architecture that runs through candle. Wisp has the first three itself, which shows that both
+/// give the same tokens.
 pub static CANDLE_ARCHITECTURES: &[CandleArchitecture] = &[
     CandleArchitecture {
         name: "LlamaForCausalLM",
         defaults: r#"{"rms_norm_eps": 1e-6, "max_position_embeddings": 2048}"#,
         fixed: r#"{"hidden_act": "silu", "attention_bias": false, "mlp_bias": false}"#,
-        ropes: &["llama3"],
+        rope_types: &["llama3"],
         build: llama,
         ..PLAIN
     },
@@ -157,12 +158,12 @@ pub static CANDLE_ARCHITECTURES: &[CandleArchitecture] = &[
     },
 ];
 
-/// The names of all.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    CANDLE_ARCHITECTURES.iter().map(|row| row.name)
+/// True if candle has one of the architectures of these class names.
+pub fn is_supported(names: &[String]) -> bool {
+    find(names).is_some()
 }
 
-/// The row of the first of some names that has one.
+/// Returns the row of the first name that has one.
 pub(super) fn find(names: &[String]) -> Option<&'static CandleArchitecture> {
     let row = |name: &String| CANDLE_ARCHITECTURES.iter().find(|row| row.name == name);
     names.iter().find_map(row)
@@ -174,7 +175,7 @@ fn parse<T: DeserializeOwned>(config: &Value) -> Result<T> {
 
 fn llama(config: &Value, weights: VarBuilder) -> Result<Forward> {
     let config = parse::<llama::LlamaConfig>(config)?.into_config(false);
-    // Candle panics over a block's tensor that is missing or of another shape.
+    // Candle panics if a block's tensor is missing or has another shape.
     let (h, inner) = (config.hidden_size, config.intermediate_size);
     let head = h / config.num_attention_heads;
     let kv = config.num_key_value_heads * head;
@@ -219,7 +220,7 @@ fn phi(config: &Value, weights: VarBuilder) -> Result<Forward> {
     Ok(Box::new(move |tokens, _| model.forward(tokens)))
 }
 
-/// Candle's takes one token at a time.
+/// Candle's Mamba takes one token at a time.
 fn mamba(config: &Value, weights: VarBuilder) -> Result<Forward> {
     let config: mamba::Config = parse(config)?;
     let model = mamba::Model::new(&config, weights.pp("backbone"))?;

@@ -1,11 +1,11 @@
-//! `config.json` as candle's configurations read it.
+//! A `config.json` as candle's configurations read it, checked against the checkpoint.
 
 use serde_json::{Map, Value};
-
-use super::{architectures::CandleArchitecture, error::CandleError};
 use wisp_weights::{TensorInfo, WeightSource};
 
-/// Sizes that a checkpoint's tensors have, under candle's names.
+use super::{architectures::CandleArchitecture, error::CandleError};
+
+/// Fields with sizes of tensors, under candle's names.
 const SIZES: &[&str] = &[
     "d_model",
     "head_dim",
@@ -20,24 +20,25 @@ const SIZES: &[&str] = &[
     "vocab_size",
 ];
 
-/// How many layers there are, under candle's names: each has tensors.
+/// Fields with the number of layers, under candle's names. Each layer has tensors.
 const LAYERS: &[&str] = &["n_layer", "num_hidden_layers"];
 
-/// Tokens are not candle's business, and some checkpoints have lists of them.
+/// Fields with tokens, which candle does not need. Some checkpoints have lists where it expects one.
 const TOKENS: &[&str] = &["bos_token_id", "eos_token_id", "pad_token_id"];
 
-/// The names under `architectures`.
-pub(super) fn architectures(config: &Value) -> Vec<String> {
+/// Returns the class names under `architectures`.
+pub(super) fn classes(config: &Value) -> Vec<String> {
     let names = config.get("architectures").and_then(Value::as_array);
     let names = names.into_iter().flatten().filter_map(Value::as_str);
     names.map(String::from).collect()
 }
 
-/// A configuration under candle's names, of transformers 4 or 5, with the defaults of its class.
+/// Returns the fields of a configuration of transformers 4 or 5 under candle's names, with the
+/// defaults of its class.
 ///
 /// # Errors
 ///
-/// If it asks for what candle's code does not do.
+/// If a field has a value that candle's code does not support.
 pub(super) fn completed(
     architecture: &CandleArchitecture,
     config: &Value,
@@ -58,17 +59,17 @@ pub(super) fn completed(
     if fields.get("use_sliding_window") == Some(&Value::Bool(false)) {
         fields.remove("sliding_window");
     }
-    for (key, value) in text(architecture.defaults)? {
+    for (key, value) in parse_fields(architecture.defaults)? {
         fields.entry(key).or_insert(value);
     }
-    for (key, only) in text(architecture.fixed)? {
+    for (key, only) in parse_fields(architecture.fixed)? {
         match fields.get(&key) {
             Some(value) if !same(value, &only) => {
                 return Err(refused(
                     architecture,
                     &key,
                     value,
-                    format!("takes {only} for granted"),
+                    format!("supports only {only}"),
                 ));
             }
             _ => {}
@@ -78,7 +79,7 @@ pub(super) fn completed(
         let kind = scaling.get("rope_type").or(scaling.get("type"));
         match kind.and_then(Value::as_str).unwrap_or("default") {
             "default" => {}
-            kind if architecture.ropes.contains(&kind) => {
+            kind if architecture.rope_types.contains(&kind) => {
                 fields.insert("rope_scaling".into(), scaling);
             }
             _ => {
@@ -86,7 +87,7 @@ pub(super) fn completed(
                     architecture,
                     "rope_scaling",
                     &scaling,
-                    "does not scale so".into(),
+                    "does not support it".into(),
                 ));
             }
         }
@@ -94,11 +95,11 @@ pub(super) fn completed(
     Ok(fields)
 }
 
-/// Checks the sizes before candle allocates by them, and that the parts of a rotation are a share.
+/// Checks sizes before candle allocates by them, and the share of a head that rotates.
 ///
 /// # Errors
 ///
-/// If one is 0, or greater than what the checkpoint can hold.
+/// If a size is 0 or greater than the checkpoint's tensors allow.
 pub(super) fn check_sizes(
     architecture: &CandleArchitecture,
     fields: &Map<String, Value>,
@@ -125,18 +126,18 @@ pub(super) fn check_sizes(
             architecture,
             "partial_rotary_factor",
             value,
-            "needs a share".into(),
+            "needs a share from 0 to 1".into(),
         )),
         _ => Ok(()),
     }
 }
 
-/// Checks that no layer looks back less far than a sequence is long: candle's sliding windows are not
-/// transformers'.
+/// Checks that no layer has a window shorter than a sequence: candle's sliding windows are not those of
+/// transformers.
 ///
 /// # Errors
 ///
-/// If one does.
+/// If a layer has.
 pub(super) fn check_window(
     architecture: &CandleArchitecture,
     fields: &Map<String, Value>,
@@ -144,7 +145,7 @@ pub(super) fn check_window(
 ) -> Result<(), CandleError> {
     match fields.get("sliding_window") {
         Some(value) if value.as_u64().is_none_or(|window| window < max_length) => {
-            let expected = format!("has no such window: use --max-length {value} or less");
+            let expected = format!("has no such window: use `max_length = {value}` or less");
             Err(refused(architecture, "sliding_window", value, expected))
         }
         _ => Ok(()),
@@ -165,7 +166,7 @@ fn refused(
     }
 }
 
-/// Equal, whether a number is written as a whole one or not.
+/// Compares values; 1 equals 1.0.
 fn same(a: &Value, b: &Value) -> bool {
     a == b || a.as_f64().zip(b.as_f64()).is_some_and(|(a, b)| a == b)
 }
@@ -177,8 +178,8 @@ fn object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// The fields of a row's JSON.
-fn text(json: &str) -> Result<Map<String, Value>, CandleError> {
+/// Parses the JSON object of a row.
+fn parse_fields(json: &str) -> Result<Map<String, Value>, CandleError> {
     let parsed = serde_json::from_str(json);
     parsed.map_err(|error| CandleError::Candle(format!("a row of the table: {error}")))
 }

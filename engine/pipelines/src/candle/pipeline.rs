@@ -1,10 +1,14 @@
-//! A model of candle's behind [`PipelineModel`], so that the shared runner generates with it.
+//! One of candle's models as a [`PipelineModel`], which the shared runner drives.
 
 use wisp_session::Tensor;
 use wisp_types::BoxFuture;
 
-use super::CandleModel;
-use crate::{ModelInputs, ModelLimits, ModelOutputs, PipelineError, PipelineModel};
+use super::model::CandleModel;
+use crate::{
+    error::PipelineError,
+    limits::ModelLimits,
+    pipeline_model::{ModelInputs, ModelOutputs, PipelineModel},
+};
 
 impl PipelineModel for CandleModel {
     fn limits(&self) -> &ModelLimits {
@@ -15,8 +19,8 @@ impl PipelineModel for CandleModel {
         self.vocab_size
     }
 
-    /// Runs the tokens of the one sequence. Position 0 begins another one: candle's models keep the
-    /// state of a single sequence, in memory of their own.
+    /// Runs the tokens of the one sequence. Position 0 starts a new one: candle's models hold the state
+    /// of a single sequence, in memory of their own.
     fn execute<'a>(
         &'a mut self,
         inputs: &'a ModelInputs,
@@ -42,7 +46,7 @@ impl PipelineModel for CandleModel {
 
 impl CandleModel {
     /// Runs tokens from a position on, and returns the logits `[rows, vocab]` of the last ones. Candle
-    /// computes those of the last token only, so that tokens with logits run one by one.
+    /// computes only those of the last token, so tokens with logits run one by one.
     fn last_logits(
         &mut self,
         tokens: &[u32],

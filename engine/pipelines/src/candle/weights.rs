@@ -7,37 +7,38 @@ use std::{
 
 use candle_core::{DType, Device, Error, Result, Shape, Tensor};
 use candle_nn::{Init, VarBuilder, var_builder::SimpleBackend};
-
-use super::{architectures::CandleArchitecture, error::CandleError};
-use crate::PipelineError;
 use wisp_types::Encoding;
 use wisp_weights::{Checkpoint, WeightSource};
 
-/// Tensors that some checkpoints carry along and that are computed.
+use super::{architectures::CandleArchitecture, error::CandleError};
+use crate::error::PipelineError;
+
+/// Endings of tensors that some checkpoints have although models compute them.
 const COMPUTED: &[&str] = &["rotary_emb.inv_freq", "attn.bias", "attn.masked_bias"];
 
-/// The output layer.
+/// The weight of the output layer.
 const HEAD: &str = "lm_head.weight";
 
-/// A tensor, and what the checkpoint calls it.
+/// A tensor, and its name in the checkpoint.
 struct Weight {
     tensor: Tensor,
     origin: String,
 }
 
-/// A checkpoint's tensors in f32. Models share their memory.
+/// A checkpoint's tensors in f32, whose memory models share.
 pub(super) struct Weights {
     tensors: HashMap<String, Weight>,
-    /// What was asked for, by the checkpoint's names.
+    /// The tensors that a model has asked for, by their names in the checkpoint.
     used: Mutex<BTreeSet<String>>,
 }
 
 impl Weights {
-    /// Reads all of them; where the output layer is `tied`, it may be missing.
+    /// Reads all tensors of floats. `aliases` are names for tensors that the checkpoint may have under
+    /// another name; the output layer has one only if it is `tied`.
     ///
     /// # Errors
     ///
-    /// If one is outside its file.
+    /// If a tensor cannot be read.
     pub fn read(
         checkpoint: &Checkpoint,
         aliases: &[(&str, &str)],
@@ -49,7 +50,7 @@ impl Weights {
                 Ok(Encoding::F32) => DType::F32,
                 Ok(Encoding::F16) => DType::F16,
                 Ok(Encoding::BF16) => DType::BF16,
-                // No weights: such are missed when they are asked for.
+                // Not weights: a model that asks for one reports it as missing.
                 _ => continue,
             };
             let bytes = checkpoint.bytes(&info.name, 0..info.len)?;
@@ -75,19 +76,19 @@ impl Weights {
         Ok(Weights { tensors, used })
     }
 
-    /// The tensors for a model to be built.
+    /// Returns the builder from which candle's models take their tensors.
     pub fn builder(weights: &Arc<Weights>) -> VarBuilder<'static> {
         let source = Box::new(Source(weights.clone()));
         VarBuilder::from_backend(source, DType::F32, Device::Cpu)
     }
 
-    /// Checks that a model has asked for all of them. An output layer is left out where it is the
-    /// embedding.
+    /// Checks that a model has asked for all tensors, except for the output layer where the embedding
+    /// takes its place.
     ///
     /// # Errors
     ///
-    /// If it left some out.
-    pub fn all_used(
+    /// If it has not asked for one.
+    pub fn check_all_used(
         &self,
         architecture: &CandleArchitecture,
         tied: bool,
@@ -113,7 +114,7 @@ impl Weights {
     }
 }
 
-/// The tensors as candle's [`VarBuilder`] sees them.
+/// The tensors as candle's [`VarBuilder`] takes them.
 struct Source(Arc<Weights>);
 
 impl SimpleBackend for Source {

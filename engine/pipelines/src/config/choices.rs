@@ -1,8 +1,7 @@
-//! The enumerations of a pipeline's configuration, each value with the one name that files, flags
-//! and the environment give it.
+//! The enumerations of a pipeline's configuration. Each value has one name, which files, flags and
+//! the environment use.
 
 use wisp_graph::CacheFormat;
-
 use wisp_types::choices;
 
 choices! {
@@ -10,23 +9,24 @@ choices! {
     PipelineEngine, "engine" {
         /// Wisp's own graphs and kernels.
         Max = "max",
-        /// Hugging Face's candle, for architectures that Wisp lacks: the feature `candle`.
+        /// Hugging Face's candle on the CPU, for architectures that Wisp lacks. It needs the Cargo
+        /// feature `candle`.
         HuggingFace = "huggingface",
     }
 }
 
 choices! {
-    /// How rotary position embeddings are computed, where a checkpoint's own word is overridden.
+    /// How rotary position embeddings are computed, if not as the checkpoint says.
     RopeType, "rope type" {
         /// No rotation.
         None = "none",
-        /// Neighbours `(2i, 2i + 1)` rotate together, as in Meta's Llama files.
+        /// Neighbours `(2i, 2i + 1)` rotate together, as in Meta's files of Llama.
         Normal = "normal",
-        /// Halves `(i, i + n/2)` rotate together, as in GPT-NeoX and Hugging Face's files.
+        /// Halves `(i, i + n / 2)` rotate together, as in GPT-NeoX and Hugging Face's layout.
         Neox = "neox",
-        /// As the checkpoint's long and short factors say.
+        /// LongRoPE, with the checkpoint's long and short factors.
         LongRope = "longrope",
-        /// As the checkpoint's YaRN parameters say.
+        /// YaRN, with the checkpoint's parameters.
         Yarn = "yarn",
     }
 }
@@ -34,9 +34,9 @@ choices! {
 choices! {
     /// How the KV cache is laid out.
     CacheStrategy, "cache strategy" {
-        /// One sequence at a time, its cache in one piece.
+        /// One sequence at a time, in one page.
         Naive = "naive",
-        /// Every sequence has the room of the whole context, in one piece.
+        /// A page for each sequence, as large as the whole context.
         Continuous = "continuous",
         /// Sequences take pages as they grow.
         Paged = "paged",
@@ -46,7 +46,7 @@ choices! {
 choices! {
     /// How the KV cache stores keys and values.
     KvCacheFormat, "KV cache format" {
-        /// As they are computed.
+        /// As they are computed, in 32 bits.
         Float32 = "float32",
         /// In half precision: half the memory.
         Float16 = "float16",
@@ -71,12 +71,12 @@ mod tests {
 
     use wisp_hub::RepoType;
     use wisp_types::UnknownChoice;
-    use wisp_weights::WeightsFormat;
+    use wisp_weights::{SupportedEncoding, WeightsFormat};
 
     use super::*;
 
     #[test]
-    fn names_are_read_and_written() {
+    fn names_round_trip_and_errors_list_the_choices() {
         fn check<T>(all: &[T], what: &str)
         where
             T: Copy + fmt::Debug + fmt::Display + PartialEq,
@@ -100,6 +100,6 @@ mod tests {
         check(WeightsFormat::ALL, "format");
         check(CacheStrategy::ALL, "strategy");
         check(KvCacheFormat::ALL, "format");
-        check(super::super::SupportedEncoding::ALL, "encoding");
+        check(SupportedEncoding::ALL, "encoding");
     }
 }

@@ -1,29 +1,31 @@
-//! What can be wrong with a configuration.
+//! Why a configuration cannot be used.
 
-use super::{FIELDS, RopeType, SupportedEncoding};
+use wisp_weights::SupportedEncoding;
 
-/// What can be wrong with a configuration.
+use super::choices::RopeType;
+
+/// Why a configuration cannot be used. Messages name fields between backquotes; a program may
+/// replace the names by those of its flags.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// Occurs when a field's value is none that it takes.
+    /// Occurs when a field has a value of the wrong type or outside its range.
     #[error("{field} {problem}")]
     Value {
         /// The field.
         field: &'static str,
-        /// What is wrong with its value.
+        /// What is wrong with its value, as the end of a sentence.
         problem: String,
     },
     /// Occurs when a setting names no field.
-    #[error(
-        "there is no field {name:?}; there are {}",
-        FIELDS.iter().map(|field| field.name).collect::<Vec<_>>().join(", ")
-    )]
+    #[error("there is no field {name:?}; the fields are {}", .fields.join(", "))]
     Unknown {
         /// The name.
         name: String,
+        /// The names of all fields.
+        fields: Vec<&'static str>,
     },
-    /// Occurs when a setting from a file or a variable is wrong.
+    /// Occurs when a setting of a file or variable is wrong.
     #[error("{origin}: {source}")]
     Origin {
         /// The file or variable.
@@ -36,7 +38,7 @@ pub enum ConfigError {
     Syntax {
         /// The file.
         origin: String,
-        /// The line, from 1.
+        /// The line, counted from 1.
         line: usize,
         /// What is wrong there.
         problem: String,
@@ -49,53 +51,50 @@ pub enum ConfigError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// Occurs when a field asks for what this version does not do.
-    #[error("{field} is not possible here: {reason}")]
-    NotBuilt {
+    /// Occurs when a field asks for what this build or engine does not support.
+    #[error("`{field}` is not supported here: {reason}")]
+    Unsupported {
         /// The field.
         field: &'static str,
         /// Why, and what to do instead.
         reason: &'static str,
     },
-    /// Occurs when the context is longer than the model can see.
-    #[error(
-        "max_length is {max_length} (--max-length), more than the {most} positions that the model was made for"
-    )]
+    /// Occurs when the context is longer than the one that the model was made for.
+    #[error("`max_length` is {max_length}, but the model was made for at most {max} positions")]
     TooLong {
-        /// The context asked for.
+        /// The context that is asked for.
         max_length: u64,
         /// The model's.
-        most: u64,
+        max: u64,
     },
-    /// Occurs when the weights are not in the encoding asked for.
-    #[error(
-        "{file} is {stored}, not {wanted} as quantization_encoding asks (--quantization-encoding)"
-    )]
+    /// Occurs when the weights are in another encoding than the one asked for.
+    #[error("{file} is {stored}, not {wanted} as `quantization_encoding` asks")]
     Encoding {
         /// The weights.
         file: String,
         /// Their encoding.
         stored: String,
-        /// The encoding asked for.
+        /// The encoding that is asked for.
         wanted: SupportedEncoding,
     },
-    /// Occurs when the checkpoint is of another architecture than asked for.
-    #[error("the checkpoint's architecture is {found}, not {wanted} as --architecture asks")]
+    /// Occurs when the checkpoint is of another architecture than the one asked for.
+    #[error("the checkpoint's architecture is {found}, not {wanted} as `architecture` asks")]
     Architecture {
         /// The checkpoint's.
         found: String,
-        /// The one asked for.
+        /// The one that is asked for.
         wanted: String,
     },
-    /// Occurs when a rope type is asked for that the checkpoint has no parameters for.
-    #[error("rope_type {wanted} needs parameters that the checkpoint does not have")]
+    /// Occurs when the checkpoint lacks the parameters of the rope type that is asked for.
+    #[error("`rope_type = {wanted}` needs parameters that the checkpoint does not have")]
     Rope {
-        /// The type.
+        /// The rope type.
         wanted: RopeType,
     },
-    /// Occurs when a compiled model was made for something else.
+    /// Occurs when a compiled model was made for another model, or other limits.
     #[error(
-        "{path} was compiled for something else: {}: compile it again (--save-to-serialized-model-path)",
+        "{path} was compiled for something else: {}; compile the model again, with \
+         `save_to_serialized_model_path`",
         .differences.join("; ")
     )]
     Compiled {
@@ -104,14 +103,15 @@ pub enum ConfigError {
         /// What differs.
         differences: Vec<String>,
     },
-    /// Occurs when there is nothing to load.
-    #[error("no model is named: set huggingface_repo_id (--model) or weight_path (--weight-path)")]
+    /// Occurs when no model is named.
+    #[error("no model is named: set `huggingface_repo_id` or `weight_path`")]
     NoModel,
 }
 
 impl ConfigError {
-    /// Adds where the setting stands.
-    pub(super) fn at(self, origin: &str) -> ConfigError {
+    /// Adds the file or variable that the setting comes from.
+    #[must_use]
+    pub fn with_origin(self, origin: impl Into<String>) -> ConfigError {
         ConfigError::Origin {
             origin: origin.into(),
             source: Box::new(self),

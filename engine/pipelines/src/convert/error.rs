@@ -1,84 +1,106 @@
-//! Why a conversion fails.
+//! Why a model cannot be converted.
 
 use std::path::PathBuf;
 
-use crate::PipelineError;
+use wisp_types::Encoding;
 use wisp_weights::{WeightError, encodings::EncodingError};
+
+use crate::{architectures::ArchitectureError, model_files::ModelFilesError, spec::SpecError};
 
 /// Why a model cannot be converted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// Occurs when something of the name is there already.
-    #[error("{} exists already; --force replaces it", path.display())]
+    /// Occurs when the file to write exists.
+    #[error("{} already exists: set `force` to replace it", path.display())]
     Exists {
-        /// The name.
+        /// The file.
         path: PathBuf,
     },
-    /// Occurs when a directory that is to be written has something in it.
-    #[error("{} is there already and not empty; name another directory", path.display())]
+    /// Occurs when the directory to write exists and is not empty.
+    #[error("{} already exists and is not empty: name another directory", path.display())]
     NotEmpty {
         /// The directory.
         path: PathBuf,
     },
-    /// Occurs when an encoding of blocks is asked for in safetensors.
+    /// Occurs when safetensors are to be written in an encoding of blocks.
     #[error(
-        "safetensors cannot hold {encoding}; it has f32, f16 and bf16 (name a .gguf file for other encodings)"
+        "safetensors cannot hold {encoding}, only f32, f16 and bf16: name a .gguf file for other \
+         encodings"
     )]
-    Quantised {
+    Quantized {
         /// The encoding.
-        encoding: wisp_types::Encoding,
+        encoding: Encoding,
     },
     /// Occurs when a GGUF file is to become a directory in Hugging Face's layout.
     #[error(
-        "{model} is in GGUF, which says too little for a directory in Hugging Face's layout; name a .gguf file"
+        "{model} is in GGUF, which lacks much of what a directory in Hugging Face's layout needs: \
+         name a .gguf file"
     )]
     FromGguf {
         /// The model.
         model: String,
     },
-    /// Occurs when there is no rule for an architecture.
-    #[error("models of the architecture {architecture} cannot be converted to GGUF; supported are {}", supported.join(", "))]
-    Architecture {
-        /// The model's.
-        architecture: String,
-        /// Those with rules.
-        supported: Vec<&'static str>,
-    },
-    /// Occurs when GGUF has no way to say how a model computes.
+    /// Occurs when GGUF has no way to express how a model computes.
     #[error("GGUF cannot express this model's {what}")]
     Inexpressible {
         /// What it cannot express.
         what: &'static str,
     },
-    /// Occurs when a weight is NaN or infinite, in the source or once it is encoded.
-    #[error("tensor `{tensor}` holds {value}, which {encoding} cannot hold", tensor = tensor.escape_debug())]
+    /// Occurs when a weight is NaN or infinite, in the source or in its new encoding.
+    #[error(
+        "tensor `{tensor}` holds {value}, which {encoding} cannot hold",
+        tensor = tensor.escape_debug()
+    )]
     NotFinite {
         /// The tensor.
         tensor: String,
         /// The weight.
         value: f32,
         /// The encoding.
-        encoding: wisp_types::Encoding,
+        encoding: Encoding,
     },
     /// Occurs when a file cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// The file.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         source: std::io::Error,
     },
-    /// Occurs when the conversion was asked to end.
+    /// Occurs when the caller ends the conversion.
     #[error("interrupted; nothing was written")]
     Interrupted,
+    /// Occurs when the new files do not describe the same model, which is a defect.
+    #[error("internal error: {} does not describe the same model", path.display())]
+    Mismatch {
+        /// The new directory.
+        path: PathBuf,
+    },
     /// Occurs when a tensor cannot be read.
     #[error(transparent)]
     Weights(#[from] WeightError),
     /// Occurs when a tensor cannot be encoded.
     #[error(transparent)]
     Encoding(#[from] EncodingError),
-    /// Occurs when what was written is no model.
+    /// Occurs when the source's configuration is inconsistent.
+    #[error("the model's configuration is unusable: {0}")]
+    Spec(#[from] SpecError),
+    /// Occurs when the metadata of the new file cannot be read back.
     #[error(transparent)]
-    Model(#[from] PipelineError),
+    Architecture(#[from] ArchitectureError),
+    /// Occurs when the new directory cannot be opened.
+    #[error(transparent)]
+    ModelFiles(#[from] ModelFilesError),
+}
+
+/// Makes errors of a file that cannot be written.
+pub(super) fn write_error(
+    path: &std::path::Path,
+) -> impl Fn(std::io::Error) -> ConvertError + use<> {
+    let path = path.to_path_buf();
+    move |source| ConvertError::Write {
+        path: path.clone(),
+        source,
+    }
 }

@@ -1,41 +1,41 @@
-//! How good a conversion is.
+//! What a conversion did to the weights.
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
+use serde::{Serialize, Serializer};
 use wisp_types::Encoding;
 
-/// What became of some tensors.
+/// What a conversion did to some tensors.
 #[derive(Clone, Debug, Default)]
-pub struct Errors {
-    /// How many tensors.
+#[non_exhaustive]
+pub struct TensorStats {
+    /// The number of tensors.
     pub tensors: u64,
-    /// Their weights.
+    /// The number of their weights.
     pub weights: u64,
-    /// Bytes that they take now.
+    /// Bytes of the tensors in their new encodings.
     pub bytes: u64,
-    /// The encodings that they have now.
+    /// The new encodings.
     pub encodings: Vec<Encoding>,
-    /// The largest difference of one weight.
+    /// The largest difference that encoding made to a weight.
     pub max_error: f64,
     squared_error: f64,
     squared: f64,
 }
 
-impl Errors {
-    /// One tensor, of which nothing was compared yet.
-    pub(super) fn of(weights: u64, bytes: u64, encoding: Encoding) -> Errors {
-        Errors {
+impl TensorStats {
+    /// One tensor, none of whose weights has been compared.
+    pub(super) fn of_tensor(weights: u64, bytes: u64, encoding: Encoding) -> TensorStats {
+        TensorStats {
             tensors: 1,
             weights,
             bytes,
             encodings: vec![encoding],
-            ..Errors::default()
+            ..TensorStats::default()
         }
     }
 
-    /// Takes some weights into account: before, and what their encoding makes of them.
+    /// Takes some weights into account, as they were and as their encoding has them.
     pub(super) fn compare(&mut self, before: &[f32], after: &[f32]) {
         for (&before, &after) in before.iter().zip(after) {
             let off = f64::from(before) - f64::from(after);
@@ -45,8 +45,8 @@ impl Errors {
         }
     }
 
-    /// Adds others.
-    pub(super) fn add(&mut self, other: &Errors) {
+    /// Adds other tensors.
+    pub(super) fn add(&mut self, other: &TensorStats) {
         self.tensors += other.tensors;
         self.weights += other.weights;
         self.bytes += other.bytes;
@@ -60,24 +60,24 @@ impl Errors {
         }
     }
 
-    /// Root-mean-square error, relative to the root-mean-square weight.
-    pub fn relative(&self) -> f64 {
+    /// Returns the root-mean-square error, relative to the root-mean-square weight.
+    pub fn relative_error(&self) -> f64 {
         match self.squared {
             0.0 => 0.0,
             squared => (self.squared_error / squared).sqrt(),
         }
     }
 
-    /// Bits that a weight takes.
-    pub fn bits(&self) -> f64 {
+    /// Returns the bits that a weight takes on average.
+    pub fn bits_per_weight(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.weights.max(1) as f64
     }
 }
 
-impl Serialize for Errors {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl Serialize for TensorStats {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Shown<'e> {
+        struct Fields<'e> {
             tensors: u64,
             weights: u64,
             bytes: u64,
@@ -86,18 +86,15 @@ impl Serialize for Errors {
             max_error: f64,
             encodings: Vec<&'e str>,
         }
-        Shown {
+        let encodings = self.encodings.iter().map(|encoding| encoding.name());
+        Fields {
             tensors: self.tensors,
             weights: self.weights,
             bytes: self.bytes,
-            bits_per_weight: self.bits(),
-            relative_error: self.relative(),
+            bits_per_weight: self.bits_per_weight(),
+            relative_error: self.relative_error(),
             max_error: self.max_error,
-            encodings: self
-                .encodings
-                .iter()
-                .map(|encoding| encoding.name())
-                .collect(),
+            encodings: encodings.collect(),
         }
         .serialize(serializer)
     }
@@ -105,11 +102,12 @@ impl Serialize for Errors {
 
 /// What a conversion did.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Report {
-    /// By kind of tensor: `attn_q`, `ffn_down`, ….
-    pub kinds: BTreeMap<String, Errors>,
-    /// All together.
-    pub total: Errors,
-    /// What the user should know.
+#[non_exhaustive]
+pub struct ConvertReport {
+    /// Tensors by their role in a layer: `attn_q`, `ffn_down`, …
+    pub kinds: BTreeMap<String, TensorStats>,
+    /// All tensors.
+    pub total: TensorStats,
+    /// What the new files lack, and other things that the user should know, as sentences.
     pub notes: Vec<String>,
 }

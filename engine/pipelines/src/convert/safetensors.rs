@@ -1,42 +1,53 @@
-//! Directories in Hugging Face's layout with their weights in one safetensors file.
+//! Conversion to a directory in Hugging Face's layout, with the weights in one safetensors file.
 
-use std::{fs, path::Path};
-
-use serde_json::Value;
-
-use super::{
-    ConvertError, OnProgress, Options, Report, plan,
-    write::{Writing, write_failed},
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
 };
-use crate::{PipelineError, config::COMPANIONS, model_files::ModelFiles};
+
+use safetensors::{
+    Dtype,
+    tensor::{Metadata, TensorInfo},
+};
+use serde_json::Value;
 use wisp_types::Encoding;
 use wisp_weights::{StoredEncoding, Views};
 
-/// What the names of types of whole numbers begin with.
-const WHOLE: [&str; 3] = ["I", "U", "BOOL"];
+use super::{
+    error::{ConvertError, write_error},
+    options::{ConvertOptions, OnProgress},
+    planned_tensor::{PlannedTensor, unchanged},
+    report::ConvertReport,
+    tensor_data::{jobs, write_tensors},
+};
+use crate::model_files::{COMPANIONS, ModelFiles};
 
-/// Writes a model as a directory in Hugging Face's layout: `model.safetensors`, `config.json`, and the files of
-/// the tokenizer. It appears under its name only when it is whole.
+/// Prefixes of the names of integer types.
+const INTEGERS: [&str; 3] = ["I", "U", "BOOL"];
+
+/// Writes a model as a directory in Hugging Face's layout: `model.safetensors`, `config.json`, and
+/// the files of the tokenizer. It appears under its name only when it is complete.
 ///
 /// # Errors
 ///
-/// If the model is in GGUF, an encoding of blocks is asked for, a weight is not a finite number, or a file cannot be
-/// written.
+/// If the model is in GGUF, an encoding of blocks is asked for, a weight is not finite, or a file
+/// cannot be written.
 pub fn to_safetensors(
     files: &ModelFiles,
     out: &Path,
-    options: Options,
+    options: ConvertOptions,
     on_progress: OnProgress<'_>,
-) -> Result<Report, ConvertError> {
+) -> Result<ConvertReport, ConvertError> {
     if let Some(encoding) = options.encoding.filter(|encoding| !encoding.is_float()) {
-        return Err(ConvertError::Quantised { encoding });
+        return Err(ConvertError::Quantized { encoding });
     }
     let source = files.directory.as_deref();
     let source = source.ok_or_else(|| ConvertError::FromGguf {
         model: files.name.clone(),
     })?;
-    let failed = write_failed(out);
-    // `.` and links cannot be replaced by what they lead to.
+    let failed = write_error(out);
+    // `.` and links cannot be renamed over: replace the directory that they lead to.
     let out = &match fs::symlink_metadata(out) {
         Ok(_) => fs::canonicalize(out).map_err(&failed)?,
         Err(_) => out.to_path_buf(),
@@ -45,67 +56,131 @@ pub fn to_safetensors(
     if out.exists() && !is_empty() {
         return Err(ConvertError::NotEmpty { path: out.clone() });
     }
-    let mut report = Report::default();
-    let tensors = plan::same(&files.checkpoint, |tensor| {
-        let whole = |name: &str| WHOLE.iter().any(|start| name.starts_with(start));
-        let left_out = matches!(tensor.stored, StoredEncoding::Unsupported(name) if whole(name));
+    let mut report = ConvertReport::default();
+    let tensors = float_tensors(files, &mut report.notes);
+    let folder = temporary_folder(out).map_err(&failed)?;
+    let weights = folder.path().join("model.safetensors");
+    let views = Views::new(&files.checkpoint);
+    write_weights(
+        &views,
+        &tensors,
+        &weights,
+        options,
+        on_progress,
+        &mut report,
+    )?;
+    copy_companions(source, folder.path(), options.encoding).map_err(&failed)?;
+    let found = ModelFiles::open(folder.path())?;
+    if found.model_spec.spec != files.model_spec.spec {
+        return Err(ConvertError::Mismatch { path: out.clone() });
+    }
+    if out.exists() {
+        fs::remove_dir(out).map_err(&failed)?;
+    }
+    fs::rename(folder.path(), out).map_err(&failed)?;
+    // The folder has its final name and must not be deleted.
+    let _ = folder.keep();
+    Ok(report)
+}
+
+/// Plans all tensors as they are, without those of integers, which some checkpoints carry along.
+fn float_tensors(files: &ModelFiles, notes: &mut Vec<String>) -> Vec<PlannedTensor> {
+    unchanged(&files.checkpoint, |tensor| {
+        let is_integer = |name: &str| INTEGERS.iter().any(|prefix| name.starts_with(prefix));
+        let left_out =
+            matches!(tensor.stored, StoredEncoding::Unsupported(name) if is_integer(name));
         if left_out {
             let (name, stored) = (&tensor.name, tensor.stored);
-            report
-                .notes
-                .push(format!("{name} is left out: it is {stored}"));
+            notes.push(format!("{name} is left out: it is {stored}"));
         }
         !left_out
-    });
+    })
+}
+
+/// Creates a folder without a final name beside the new one.
+fn temporary_folder(out: &Path) -> io::Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".wisp-convert-");
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
     let parent = out.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = builder
-        .tempdir_in(parent.unwrap_or(Path::new(".")))
+    builder.tempdir_in(parent.unwrap_or(Path::new(".")))
+}
+
+/// Writes a safetensors file, all of it in the encoding that is asked for.
+fn write_weights(
+    views: &Views<'_>,
+    tensors: &[PlannedTensor],
+    out: &Path,
+    options: ConvertOptions,
+    on_progress: OnProgress<'_>,
+    report: &mut ConvertReport,
+) -> Result<(), ConvertError> {
+    let jobs = jobs(views, tensors, |_, from| options.encoding.unwrap_or(from))?;
+    let mut end = 0;
+    let mut infos = Vec::with_capacity(jobs.len());
+    for job in &jobs {
+        let start = end;
+        // The source is in memory or mapped, and floats are at most twice as long.
+        end += job.bytes() as usize;
+        let shape = job.planned.shape.iter().map(|&size| size as usize);
+        let info = TensorInfo {
+            dtype: dtype(job.to)?,
+            shape: shape.collect(),
+            data_offsets: (start, end),
+        };
+        infos.push((job.planned.name.clone(), info));
+    }
+    let failed = write_error(out);
+    // transformers requires the key.
+    let format = [("format".to_string(), "pt".to_string())].into();
+    let header = Metadata::new(Some(format), infos).map_err(io::Error::other);
+    let mut header = serde_json::to_vec(&header.map_err(&failed)?)
+        .map_err(io::Error::other)
         .map_err(&failed)?;
-    let writing = Writing {
-        views: &Views::new(&files.checkpoint),
-        tensors: &tensors,
-        options,
-    };
-    writing.safetensors(
-        &folder.path().join("model.safetensors"),
-        on_progress,
-        &mut report,
-    )?;
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let mut file = fs::File::create_new(out).map_err(&failed)?;
+    let len = (header.len() as u64).to_le_bytes();
+    file.write_all(&[&len[..], &header].concat())
+        .map_err(&failed)?;
+    write_tensors(views, &jobs, &mut file, |_| 0, on_progress, report)?.map_err(&failed)
+}
+
+/// Returns safetensors' name of an encoding.
+fn dtype(encoding: Encoding) -> Result<Dtype, ConvertError> {
+    match encoding {
+        Encoding::F32 => Ok(Dtype::F32),
+        Encoding::F16 => Ok(Dtype::F16),
+        Encoding::BF16 => Ok(Dtype::BF16),
+        encoding => Err(ConvertError::Quantized { encoding }),
+    }
+}
+
+/// Copies the files beside the weights, except for indices of weights in several files.
+fn copy_companions(source: &Path, folder: &Path, encoding: Option<Encoding>) -> io::Result<()> {
     for name in COMPANIONS
         .iter()
         .filter(|name| !name.ends_with(".index.json"))
     {
-        let (from, to) = (source.join(name), folder.path().join(name));
-        let copied = match (from.is_file(), *name) {
-            (false, _) => Ok(()),
-            (true, "config.json") => configure(&from, &to, options.encoding),
-            (true, _) => copy(&from, &to),
-        };
-        copied.map_err(&failed)?;
+        let (from, to) = (source.join(name), folder.join(name));
+        match (from.is_file(), *name) {
+            (false, _) => {}
+            (true, "config.json") => copy_config(&from, &to, encoding)?,
+            (true, _) => copy(&from, &to)?,
+        }
     }
-    check(files, folder.path())?;
-    if out.exists() {
-        fs::remove_dir(out).map_err(&failed)?;
-    }
-    fs::rename(folder.path(), out).map_err(&failed)?;
-    // It has another name now.
-    let _ = folder.keep();
-    Ok(report)
+    Ok(())
 }
 
-fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;
     }
     fs::copy(from, to).map(|_| ())
 }
 
-/// Writes `config.json` with the new type of weights.
-fn configure(from: &Path, to: &Path, encoding: Option<Encoding>) -> std::io::Result<()> {
+/// Copies a `config.json`, with the type of the new weights.
+fn copy_config(from: &Path, to: &Path, encoding: Option<Encoding>) -> io::Result<()> {
     let dtype = match encoding {
         None => return copy(from, to),
         Some(Encoding::F16) => "float16",
@@ -113,24 +188,11 @@ fn configure(from: &Path, to: &Path, encoding: Option<Encoding>) -> std::io::Res
         Some(_) => "float32",
     };
     let mut config: Value = serde_json::from_slice(&fs::read(from)?)?;
-    // Transformers 5 calls it otherwise.
-    let key = if config["torch_dtype"].is_null() {
-        "dtype"
-    } else {
-        "torch_dtype"
+    // The key is `dtype` since transformers 5.
+    let key = match config["torch_dtype"].is_null() {
+        true => "dtype",
+        false => "torch_dtype",
     };
     config[key] = dtype.into();
     fs::write(to, serde_json::to_vec_pretty(&config)?)
-}
-
-/// Opens what was written and compares the model that it describes.
-fn check(files: &ModelFiles, written: &Path) -> Result<(), ConvertError> {
-    let found = ModelFiles::open(written)?;
-    match found.model_spec.spec == files.model_spec.spec {
-        true => Ok(()),
-        false => Err(ConvertError::Model(PipelineError::Config {
-            file: "config.json".into(),
-            problem: "it does not describe the same model once it is copied".into(),
-        })),
-    }
 }

@@ -3,34 +3,55 @@
 use wisp_graph::GraphError;
 use wisp_weights::WeightError;
 
-/// What can go wrong when a decoder's graph is built.
+use crate::spec::SpecError;
+
+/// Why the graph of a decoder or encoder cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecoderError {
-    /// Occurs when sizes in the configuration contradict each other.
+    /// Occurs when the spec is inconsistent or exceeds what the kernels support.
     #[error("the model's configuration is unusable: {0}")]
-    Spec(String),
-    /// Occurs when a tensor is not in the checkpoint.
+    Spec(#[from] SpecError),
+    /// Occurs when the checkpoint lacks a tensor that the spec asks for.
     #[error("the checkpoint has no tensor {0}")]
     MissingTensor(String),
-    /// Occurs when adapters need buffers larger than the device binds at once.
+    /// Occurs when a tensor has another shape than the configuration implies.
+    #[error("tensor {tensor} has shape {found:?}, but the configuration implies {expected:?}")]
+    TensorShape {
+        /// The tensor's name in the checkpoint.
+        tensor: String,
+        /// Its shape, outermost dimension first.
+        found: Vec<u64>,
+        /// The shape that the configuration implies.
+        expected: Vec<u64>,
+    },
+    /// Occurs when a buffer for low-rank adapters is larger than the device can bind.
     #[error(
-        "room for {slots} adapters of rank {rank} takes buffers of {bytes} bytes, but this device binds at most {most}: use a smaller --max-num-loras or --max-lora-rank"
+        "buffers for {slots} adapters of rank {rank} take {bytes} bytes each, but the device binds \
+         at most {max}: use a smaller `max_num_loras` or `max_lora_rank`"
     )]
-    Loras {
-        /// Adapters at the same time.
+    LoraBuffers {
+        /// Adapters that can be loaded at the same time.
         slots: u64,
-        /// Their highest rank.
+        /// The rank to which they are padded.
         rank: u64,
         /// Bytes of the largest buffer.
         bytes: u64,
-        /// The device's limit.
-        most: u64,
+        /// The most bytes that the device binds at once.
+        max: u64,
     },
-    /// Occurs when a tensor cannot be used.
+    /// Occurs when an op has another number of results than the builder expects, which is a defect.
+    #[error("internal error: an op has {found} results instead of {expected}")]
+    Outputs {
+        /// The results that it has.
+        found: usize,
+        /// The results that the builder expects.
+        expected: usize,
+    },
+    /// Occurs when a tensor cannot be read.
     #[error(transparent)]
     Weight(#[from] WeightError),
-    /// Occurs when a tensor's shape does not fit.
+    /// Occurs when an op refuses its operands.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }

@@ -1,44 +1,41 @@
-//! Room for low-rank adapters in a decoder's graph.
+//! Low-rank adapters beside the projections of a block.
 
-use super::{error::DecoderError, weights::Builder};
-use crate::spec::{DecoderSpec, LoraGroup, LoraLayout};
 use wisp_graph::{ValueId, ops::Lora};
 use wisp_types::{Capabilities, DType, shape};
+
+use super::{
+    builder::{GraphBuilder, outputs},
+    error::DecoderError,
+};
+use crate::spec::{DecoderSpec, LoraGroup, LoraLayout};
 
 /// Checks that a device can bind each buffer of adapters.
 ///
 /// # Errors
 ///
 /// If one is too large.
-pub fn check_lora_buffers(
+pub(crate) fn check_lora_buffers(
     layout: LoraLayout,
     spec: &DecoderSpec,
     device: &Capabilities,
 ) -> Result<(), DecoderError> {
-    let largest = layout.largest_buffer(spec);
-    let most = device.max_binding_bytes.min(device.max_buffer_bytes);
-    if largest <= most {
-        return Ok(());
+    let bytes = layout.largest_buffer(spec);
+    let max = device.max_binding_bytes.min(device.max_buffer_bytes);
+    match bytes <= max {
+        true => Ok(()),
+        false => Err(DecoderError::LoraBuffers {
+            slots: layout.slots,
+            rank: layout.rank,
+            bytes,
+            max,
+        }),
     }
-    Err(DecoderError::Loras {
-        slots: layout.slots,
-        rank: layout.rank,
-        bytes: largest,
-        most,
-    })
 }
 
-/// What a block's adapters read.
-#[derive(Clone, Copy)]
-pub(super) struct Loras {
-    pub layout: LoraLayout,
-    pub index: ValueId,
-    pub adapters: ValueId,
-}
-
-impl Builder<'_, '_> {
-    /// A group's products of `x` with what adapters add to them.
-    pub(super) fn adapted<const N: usize>(
+impl GraphBuilder<'_, '_> {
+    /// Adds the low-rank products of each sequence's adapter to the `products` of a group of
+    /// projections with `x`. Returns `products` if the graph has no buffers for adapters.
+    pub fn with_adapters<const N: usize>(
         &mut self,
         group: LoraGroup,
         layer: usize,
@@ -55,9 +52,6 @@ impl Builder<'_, '_> {
             operands.push(self.graph.buffer(&name, DType::F32, shape));
         }
         operands.extend(products);
-        let adapted = self.graph.add_all(Lora, &operands)?;
-        adapted
-            .try_into()
-            .map_err(|_| DecoderError::Spec("adapters give as many results as they take".into()))
+        outputs(self.graph.add_all(Lora, &operands)?)
     }
 }

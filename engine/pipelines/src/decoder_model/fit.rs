@@ -6,7 +6,8 @@ use wisp_types::Capabilities;
 use crate::{
     DecoderSpec, ModelLimits, PipelineError,
     decoder_graph::{self, DecoderError, check_lora_buffers},
-    size,
+    format_bytes::format_bytes,
+    spec::SpecError,
     window_rings::WindowRings,
 };
 
@@ -62,21 +63,20 @@ pub(super) fn fit_memory(
         positions = 0;
     }
     let advice = match positions {
-        0 => {
-            "use a model with fewer or smaller weights (such as q4_k), a smaller --prefill-chunk, \
-              another --device, or more of the memory (--gpu-memory-utilization)"
-                .into()
-        }
+        0 => "use a model with fewer or smaller weights (such as q4_k), a smaller \
+             `prefill_chunk_size`, another device, or more of the memory \
+             (`gpu_memory_utilization`)"
+            .into(),
         positions => format!(
-            "use --max-length {positions} or less, fewer sequences at a time, a smaller \
-             --kv-cache-format, or more of the memory (--gpu-memory-utilization)"
+            "use `max_length = {positions}` or less, fewer sequences at a time, a smaller \
+             `kv_cache_format`, or more of the memory (`gpu_memory_utilization`)"
         ),
     };
     let advice = match adapters {
         0 => advice,
         adapters => format!(
-            "{advice}; {} of the KV cache's part are for adapters (--max-num-loras, --max-lora-rank)",
-            size(adapters)
+            "{advice}; {} of the KV cache's part are for adapters (`max_num_loras`, `max_lora_rank`)",
+            format_bytes(adapters)
         ),
     };
     Err(PipelineError::DoesNotFit {
@@ -95,7 +95,7 @@ pub(super) fn fit(
     // The arithmetic below relies on sizes that are neither zero nor huge.
     spec.check().map_err(DecoderError::Spec)?;
     if spec.encoder.is_some() {
-        return Err(DecoderError::Spec("an encoder computes no logits".into()).into());
+        return Err(DecoderError::Spec(SpecError::IsEncoder).into());
     }
     let mut limits = limits;
     limits.max_length = limits.max_length.clamp(1, spec.max_positions.max(1));

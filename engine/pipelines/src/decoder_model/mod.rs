@@ -69,7 +69,7 @@ impl CheckpointModel for DecoderModel {
         let limits = fit::fit(capabilities, &spec, limits)?;
         let rings = WindowRings::of(&spec, &limits);
         let mut weights = Views::new(&files.checkpoint);
-        let graph = graph(&spec, files.model_spec.names, &mut weights, limits)?;
+        let graph = graph(&spec, files.model_spec.tensor_names(), &mut weights, limits)?;
         let compiled = session.compile(&graph)?;
         let needs = footprint(&compiled, capabilities, &spec, limits, rings)?;
         let limits = fit::fit_memory(&spec, limits, rings, needs)?;
@@ -103,7 +103,13 @@ impl CheckpointModel for DecoderModel {
         let spec = files.model_spec.decoder()?;
         let limits = fit::fit(target, spec, limits)?;
         let mut weights = Views::new(&files.checkpoint);
-        let decoder = compile(target, spec, files.model_spec.names, &mut weights, limits)?;
+        let decoder = compile(
+            target,
+            spec,
+            files.model_spec.tensor_names(),
+            &mut weights,
+            limits,
+        )?;
         let rings = WindowRings::of(spec, &limits);
         footprint(&decoder, target, spec, limits, rings)
     }

@@ -3,47 +3,50 @@
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-/// What counts of an adapter's configuration.
+/// The fields of an adapter's configuration that change what it computes.
 #[derive(Debug)]
 pub(super) struct AdapterConfig {
+    /// The rank of modules that `rank_pattern` does not match.
     rank: u64,
+    /// The alpha of modules that `alpha_pattern` does not match.
     alpha: f64,
-    /// The scale is `alpha / sqrt(rank)` instead of `alpha / rank` (Kalajdzievski 2023).
+    /// True if the scale is `alpha / sqrt(rank)` instead of `alpha / rank` (rsLoRA, Kalajdzievski
+    /// 2023).
     use_rslora: bool,
     rank_pattern: Vec<(Regex, f64)>,
     alpha_pattern: Vec<(Regex, f64)>,
-    /// The base model's weights are stored `[in, out]`.
+    /// True if the base model's weights are stored `[in, out]`.
     pub fan_in_fan_out: bool,
 }
 
-/// Fields that ask for more than a low-rank product, with what they ask for.
+/// Fields of adapters that have more than low-rank products, and what they have.
 const REFUSED: &[(&str, &str)] = &[
     ("bias", "trained biases"),
-    ("lora_bias", "biases of its own"),
+    ("lora_bias", "biases"),
     ("use_dora", "DoRA's magnitudes"),
     ("use_qalora", "QALoRA's pooling"),
-    ("modules_to_save", "whole modules in place of the model's"),
-    ("layer_replication", "layers that are repeated"),
+    ("modules_to_save", "modules that replace the model's"),
+    ("layer_replication", "repeated layers"),
     ("trainable_token_indices", "trained tokens"),
-    ("target_parameters", "parameters that are no modules"),
-    ("alora_invocation_tokens", "tokens that turn it on"),
+    ("target_parameters", "parameters outside linear modules"),
+    ("alora_invocation_tokens", "invocation tokens"),
 ];
 
-/// Sizes beyond which a number is no rank.
+/// The highest rank that a configuration may have.
 const MAX_RANK: u64 = 1 << 20;
 
-/// A pattern's compiled size is limited: the file is not trusted.
+/// The most memory that a compiled pattern may take, since the file is not trusted.
 const MAX_PATTERN_BYTES: usize = 1 << 20;
 
 impl AdapterConfig {
-    /// Reads the text of the file.
+    /// Parses the text of the file.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, in words.
+    /// What is wrong with it, as a sentence.
     pub fn parse(text: &str) -> Result<AdapterConfig, String> {
         let json: Value =
-            serde_json::from_str(text).map_err(|error| format!("it is no JSON ({error})"))?;
+            serde_json::from_str(text).map_err(|error| format!("it is not JSON ({error})"))?;
         match json.get("peft_type") {
             Some(Value::String(kind)) if kind == "LORA" => {}
             kind => {
@@ -78,12 +81,12 @@ impl AdapterConfig {
         })
     }
 
-    /// The rank of a module, by its name in the base model.
+    /// Returns the rank of a module, by its name in the base model.
     pub fn rank(&self, module: &str) -> u64 {
         find(&self.rank_pattern, module).map_or(self.rank, |rank| rank as u64)
     }
 
-    /// The factor on a module's product.
+    /// Returns the factor on a module's low-rank product.
     pub fn scale(&self, module: &str) -> f64 {
         let rank = self.rank(module) as f64;
         let alpha = find(&self.alpha_pattern, module).unwrap_or(self.alpha);
@@ -91,7 +94,7 @@ impl AdapterConfig {
     }
 }
 
-/// False for what says that a field is not used.
+/// False for the values by which PEFT says that a field is not used.
 fn is_set(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
@@ -102,8 +105,8 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-/// A table of modules with numbers of their own: the keys are regular expressions that match a
-/// module's whole name or what follows a dot in it.
+/// Parses a table of numbers by module. The keys are regular expressions that match a module's whole
+/// name or the end of it that follows a dot.
 fn pattern(json: &Value, field: &str) -> Result<Vec<(Regex, f64)>, String> {
     let entries = match json.get(field) {
         None | Some(Value::Null) => return Ok(Vec::new()),
@@ -116,14 +119,14 @@ fn pattern(json: &Value, field: &str) -> Result<Vec<(Regex, f64)>, String> {
             .as_f64()
             .filter(|number| field != "rank_pattern" || is_rank(number));
         let number = number.ok_or_else(|| {
-            format!("{field} has {value} for {key:?}, which is no number that it takes")
+            format!("{field} has {value} for {key:?}, which is not a number in its range")
         })?;
         let regex = RegexBuilder::new(&format!(r"^(?:.*\.)?(?:{key})$"))
             .size_limit(MAX_PATTERN_BYTES)
             .build()
             .map_err(|_| {
                 format!(
-                    "{field} has the key {key:?}, which is no regular expression that is supported"
+                    "{field} has the key {key:?}, which is not a regular expression that is supported"
                 )
             })?;
         Ok((regex, number))
@@ -131,7 +134,7 @@ fn pattern(json: &Value, field: &str) -> Result<Vec<(Regex, f64)>, String> {
     entries.iter().map(entry).collect()
 }
 
-/// The number of the first key that matches, as PEFT's `get_pattern_key` chooses.
+/// Returns the number of the first key that matches, like PEFT's `get_pattern_key`.
 fn find(pattern: &[(Regex, f64)], module: &str) -> Option<f64> {
     let found = pattern.iter().find(|(regex, _)| regex.is_match(module));
     found.map(|(_, number)| *number)
@@ -153,13 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn scales_are_pefts() {
+    fn scales_follow_peft() {
         let module = "model.layers.3.self_attn.q_proj";
         let scale = |fields| parse(fields).unwrap().scale(module);
         assert_eq!(scale(json!({})), 2.0);
         assert_eq!(scale(json!({"lora_alpha": 1.5})), 1.5 / 8.0);
         assert_eq!(scale(json!({"use_rslora": true})), 16.0 / 8f64.sqrt());
-        // The first key that matches counts; a key matches whole parts of a name.
+        // The first key that matches decides; a key matches whole parts of a name.
         let patterns = json!({
             "rank_pattern": {"proj": 2, "layers.3.self_attn.q_proj": 4, "q_proj": 16},
             "alpha_pattern": {r"layers\.[0-3]\..*_proj": 12},
@@ -175,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_used_is_no_matter() {
+    fn unused_fields_are_ignored() {
         let fields = json!({
             "bias": "none", "use_dora": false, "modules_to_save": null, "layer_replication": null,
             "rank_pattern": {}, "alpha_pattern": null, "lora_dropout": 0.1, "target_modules": ["q_proj"],
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_is_named() {
+    fn unsupported_and_wrong_fields_are_named() {
         for (fields, words) in [
             (
                 json!({"bias": "all"}),
@@ -233,7 +236,7 @@ mod tests {
             ),
             (
                 json!({"rank_pattern": {"(a{1000}){1000}": 2}}),
-                "is no regular expression that is supported",
+                "is not a regular expression that is supported",
             ),
         ] {
             let error = parse(fields.clone()).unwrap_err();
@@ -242,7 +245,7 @@ mod tests {
         assert!(
             AdapterConfig::parse("{")
                 .unwrap_err()
-                .starts_with("it is no JSON")
+                .starts_with("it is not JSON")
         );
         assert!(
             AdapterConfig::parse("[]")
@@ -253,7 +256,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_too_strange(text in "\\PC{0,80}", field in "[a-z_]{1,20}", value in "\\PC{0,20}") {
+        fn arbitrary_text_does_not_panic(text in "\\PC{0,80}", field in "[a-z_]{1,20}", value in "\\PC{0,20}") {
             let _ = AdapterConfig::parse(&text);
             let _ = parse(json!({field: value.clone()}));
             let _ = parse(json!({"rank_pattern": {value: 3}}));

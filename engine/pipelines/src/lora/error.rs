@@ -1,47 +1,48 @@
-//! What can go wrong with an adapter, and the statuses that MAX has for it.
+//! Why an adapter cannot be loaded or unloaded, and the statuses that MAX has for it.
 
 use serde::Serialize;
-
 use wisp_session::SessionError;
-use wisp_weights::WeightError;
+use wisp_weights::{WeightError, encodings::EncodingError};
 
-/// What came of loading or unloading an adapter, as MAX's `LoRAStatus`.
+/// The outcome of loading or unloading an adapter, as MAX's `LoRAStatus`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum LoraStatus {
-    /// It was done.
+    /// It succeeded.
     Success,
-    /// Loading failed: there is no room, or the device failed.
+    /// Loading failed, because no slot is free or the device failed.
     LoadError,
     /// The name is taken.
     LoadNameExists,
-    /// The path leads to no adapter.
+    /// The path does not lead to an adapter.
     LoadInvalidPath,
-    /// The adapter is damaged, or not one for this model.
+    /// The adapter is damaged, or does not fit this model.
     LoadInvalidAdapter,
-    /// Unloading failed, which it never does here.
+    /// Unloading failed, which does not happen here.
     UnloadError,
-    /// No adapter of that name is loaded.
+    /// No adapter of the name is loaded.
     UnloadNameNonexistent,
-    /// Something else.
+    /// It failed for another reason.
     UnspecifiedError,
 }
 
 impl<T> From<&Result<T, LoraError>> for LoraStatus {
     fn from(result: &Result<T, LoraError>) -> LoraStatus {
-        result
-            .as_ref()
-            .map_or_else(LoraError::status, |_| LoraStatus::Success)
+        match result {
+            Ok(_) => LoraStatus::Success,
+            Err(error) => error.status(),
+        }
     }
 }
 
-/// What can go wrong with an adapter.
+/// Why an adapter cannot be loaded, unloaded or used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoraError {
-    /// Occurs when the model was loaded without room for adapters.
+    /// Occurs when the model was loaded without buffers for adapters.
     #[error(
-        "the model was loaded without room for adapters: set max_num_loras (--max-num-loras) before it is loaded"
+        "the model was loaded without room for adapters: set `max_num_loras` before it is loaded"
     )]
     Disabled,
     /// Occurs when the name is taken.
@@ -51,30 +52,32 @@ pub enum LoraError {
         name: String,
     },
     /// Occurs when no adapter of a name is loaded.
-    #[error("no adapter called {name:?} is loaded; {}", listed(.loaded))]
+    #[error("no adapter called {name:?} is loaded; {}", list(.loaded))]
     Nonexistent {
         /// The name.
         name: String,
-        /// The names there are.
+        /// The names of the loaded adapters.
         loaded: Vec<String>,
     },
-    /// Occurs when a request has an adapter that was unloaded since.
+    /// Occurs when a request's adapter has been unloaded.
     #[error("the request's adapter is not loaded any more")]
     Unloaded,
-    /// Occurs when there is no room for one more.
+    /// Occurs when no slot is free.
     #[error(
-        "there is room for {slots} adapters at a time (--max-num-loras), and all of it is taken; {}, and requests may still have others that were unloaded",
-        listed(.loaded)
+        "there is room for {slots} adapters at a time (`max_num_loras`), and all of it is taken; {}, \
+         and running requests may hold others that were unloaded",
+        list(.loaded)
     )]
     Full {
-        /// Adapters there is room for.
+        /// The number of adapters that can be loaded at the same time.
         slots: u64,
-        /// Their names.
+        /// The names of the loaded adapters.
         loaded: Vec<String>,
     },
-    /// Occurs when a path leads to no adapter.
+    /// Occurs when a path does not lead to an adapter.
     #[error(
-        "{path}: {problem}; expected a folder with adapter_config.json and adapter_model.safetensors, as PEFT writes them"
+        "{path}: {problem}; expected a folder with adapter_config.json and \
+         adapter_model.safetensors, as PEFT writes them"
     )]
     InvalidPath {
         /// The path.
@@ -100,25 +103,29 @@ pub enum LoraError {
         /// What is wrong with it.
         problem: String,
     },
-    /// Occurs when the adapter changes what cannot be adapted.
+    /// Occurs when the adapter changes a module that cannot be adapted.
     #[error("{file}: {module} cannot be adapted: {problem}")]
     Module {
         /// The file.
         file: String,
-        /// The module, as the model calls it.
+        /// The module, as the base model calls it.
         module: String,
-        /// Why not, and what can.
+        /// Why it cannot be adapted, and which modules can.
         problem: String,
     },
-    /// Occurs when the adapter's file of weights cannot be read.
+    /// Occurs when the adapter's weights cannot be read.
     #[error(transparent)]
     Weights(#[from] WeightError),
+    /// Occurs when the adapter's weights cannot be decoded.
+    #[error(transparent)]
+    Encoding(#[from] EncodingError),
     /// Occurs when the device fails.
     #[error(transparent)]
     Session(#[from] SessionError),
 }
 
-fn listed(names: &[String]) -> String {
+/// The loaded adapters as a part of a sentence.
+fn list(names: &[String]) -> String {
     match names {
         [] => "none is loaded".into(),
         names => format!("loaded are {}", names.join(", ")),
@@ -126,7 +133,7 @@ fn listed(names: &[String]) -> String {
 }
 
 impl LoraError {
-    /// The status that MAX has for it.
+    /// Returns MAX's status for the error.
     pub fn status(&self) -> LoraStatus {
         match self {
             LoraError::Disabled | LoraError::Full { .. } | LoraError::Session(_) => {
@@ -140,7 +147,8 @@ impl LoraError {
             LoraError::Config { .. }
             | LoraError::Tensor { .. }
             | LoraError::Module { .. }
-            | LoraError::Weights(_) => LoraStatus::LoadInvalidAdapter,
+            | LoraError::Weights(_)
+            | LoraError::Encoding(_) => LoraStatus::LoadInvalidAdapter,
             LoraError::Unloaded => LoraStatus::UnspecifiedError,
         }
     }

@@ -1,46 +1,46 @@
-//! An adapter's files.
+//! The files of an adapter.
 
-use super::{LoraError, adapter_config::AdapterConfig};
 use wisp_weights::{Checkpoint, FileBytes};
 
-/// What PEFT calls an adapter's files.
+use super::{adapter_config::AdapterConfig, error::LoraError};
+
+/// PEFT's name of an adapter's configuration.
 const CONFIG: &str = "adapter_config.json";
+
+/// PEFT's name of an adapter's weights.
 const WEIGHTS: &str = "adapter_model.safetensors";
 
 /// The longest configuration that is read.
 #[cfg(not(target_arch = "wasm32"))]
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// An adapter in PEFT's layout, before it is loaded to a device.
+/// An adapter as PEFT writes it, before it is loaded to a device.
 #[derive(Debug)]
 pub struct AdapterFiles {
     pub(super) config: AdapterConfig,
-    /// The configuration's name, for messages.
+    /// The configuration's name, for error messages.
     pub(super) config_file: String,
     pub(super) weights: Checkpoint,
 }
 
 impl AdapterFiles {
-    /// Opens a folder with `adapter_config.json` and `adapter_model.safetensors`. The files are mapped,
-    /// so they must not be changed before the adapter is loaded.
+    /// Opens a folder with `adapter_config.json` and `adapter_model.safetensors`. The weights are
+    /// mapped, so the file must not change before the adapter is loaded.
     ///
     /// # Errors
     ///
-    /// If they are not there, damaged, or ask for more than low-rank products.
+    /// If a file is missing or damaged, or the adapter has more than low-rank products.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn open(path: &std::path::Path) -> Result<AdapterFiles, LoraError> {
         let invalid = |problem: String| LoraError::InvalidPath {
             path: path.display().to_string(),
             problem,
         };
+        if !path.exists() {
+            return Err(invalid("it does not exist".into()));
+        }
         if !path.is_dir() {
-            let is_there = path.exists();
-            let problem = if is_there {
-                "it is no folder"
-            } else {
-                "it does not exist"
-            };
-            return Err(invalid(problem.into()));
+            return Err(invalid("it is not a folder".into()));
         }
         for file in [CONFIG, WEIGHTS] {
             if !path.join(file).is_file() {
@@ -55,7 +55,7 @@ impl AdapterFiles {
         let length = std::fs::metadata(&config_path).map_or(0, |metadata| metadata.len());
         if length > MAX_CONFIG_BYTES {
             return Err(unreadable(format!(
-                "it is {length} bytes long, which no configuration is"
+                "it is {length} bytes long; a configuration has at most {MAX_CONFIG_BYTES}"
             )));
         }
         let config = std::fs::read_to_string(&config_path);
@@ -64,12 +64,12 @@ impl AdapterFiles {
         AdapterFiles::new(config_path.display().to_string(), &config, weights)
     }
 
-    /// An adapter in memory: the text of its `adapter_config.json` and the bytes of its
+    /// Opens an adapter in memory: the text of its `adapter_config.json` and the bytes of its
     /// `adapter_model.safetensors`.
     ///
     /// # Errors
     ///
-    /// If they are damaged, or ask for more than low-rank products.
+    /// If they are damaged, or the adapter has more than low-rank products.
     pub fn from_bytes(
         config: &str,
         weights: impl Into<FileBytes>,
@@ -94,7 +94,7 @@ impl AdapterFiles {
         })
     }
 
-    /// The name of the file of weights, for messages.
+    /// The name of the file of weights, for error messages.
     pub(super) fn weights_file(&self) -> String {
         self.weights.file_names().next().unwrap_or(WEIGHTS).into()
     }

@@ -1,65 +1,64 @@
-//! Which modules of a model can be adapted, by Hugging Face's names, in which adapters are written
-//! whatever the model's own format is.
+//! The modules of a model that can be adapted. Adapters name them as Hugging Face's layout does,
+//! whatever the format of the model is.
 
-use std::collections::HashMap;
-use std::ops::Range;
+use std::{collections::HashMap, ops::Range};
 
 use crate::{
-    architectures::{ARCHITECTURES, ModelSpec},
-    spec::{DecoderSpec, GGUF, HUGGING_FACE, LoraGroup, QkvLayout, TensorNames},
+    architectures::ModelSpec,
+    spec::{DecoderSpec, LoraGroup, QkvLayout, TensorNames, in_layer, row_order},
 };
 
-/// A linear module: some of a group's projections, stacked.
+/// A linear module: one projection of a group, or several that are fused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Module {
     pub group: LoraGroup,
     pub layer: usize,
-    /// Which of the group's projections.
+    /// The projections of the group that the module consists of.
     pub parts: Range<usize>,
 }
 
-/// The modules of a model.
+/// The modules of a model that can be adapted.
 #[derive(Debug)]
 pub(super) struct Modules {
     by_name: HashMap<String, Module>,
     names: TensorNames,
     layers: usize,
-    /// The templates of the names, for messages.
-    templates: Vec<&'static str>,
-    /// The model's queries and keys are permuted for interleaved rotation; adapters' are not.
+    /// The templates of the modules' names, for error messages.
+    templates: Vec<String>,
+    /// True if the model stores rows of queries and keys in the order of interleaved rotation.
+    /// Adapters never do.
     interleaved: bool,
 }
 
-/// The templates of a model's names: group, projections, name.
-fn templates(names: &TensorNames, gated: bool) -> Vec<(LoraGroup, Range<usize>, &'static str)> {
+/// Returns the group, the projections and the name of each module of a layer.
+fn templates(names: &TensorNames, gated: bool) -> Vec<(LoraGroup, Range<usize>, &str)> {
     use LoraGroup::{Down, GateUp, O, Qkv};
-    let mut all = Vec::new();
-    // Where there are no single queries, the common names of keys and values mean nothing.
+    let mut all: Vec<(LoraGroup, Range<usize>, &str)> = Vec::new();
+    // Where there is no single query projection, the names of keys and values are not used either.
     if !names.q.is_empty() {
-        let single = [names.q, names.k, names.v];
-        all.extend((0..3).map(|part| (Qkv, part..part + 1, single[part])));
+        let single = [&names.q, &names.k, &names.v];
+        all.extend((0..3).map(|part| (Qkv, part..part + 1, single[part].as_ref())));
     }
-    all.extend([(Qkv, 0..3, names.qkv), (O, 0..1, names.o)]);
+    all.extend([(Qkv, 0..3, names.qkv.as_ref()), (O, 0..1, &names.o)]);
     match gated {
         true => all.extend([
-            (GateUp, 0..1, names.gate),
-            (GateUp, 1..2, names.up),
-            (GateUp, 0..2, names.gate_up),
+            (GateUp, 0..1, names.gate.as_ref()),
+            (GateUp, 1..2, &names.up),
+            (GateUp, 0..2, &names.gate_up),
         ]),
-        false => all.push((GateUp, 0..1, names.up)),
+        false => all.push((GateUp, 0..1, &names.up)),
     }
-    all.push((Down, 0..1, names.down));
+    all.push((Down, 0..1, &names.down));
     all
 }
 
 impl Modules {
-    /// The modules of a checkpoint.
-    pub fn of(model_spec: &ModelSpec) -> Modules {
-        let architecture = ARCHITECTURES
-            .iter()
-            .find(|architecture| architecture.name == model_spec.architecture);
-        let names = architecture.map_or(HUGGING_FACE, |architecture| architecture.names);
-        let spec = &model_spec.spec;
+    /// Returns the modules of a model.
+    pub fn new(model_spec: &ModelSpec) -> Modules {
+        let (spec, names) = (
+            &model_spec.spec,
+            model_spec.architecture.hf_tensor_names().clone(),
+        );
         let templates = templates(&names, spec.gated);
         let mut by_name = HashMap::new();
         for layer in 0..spec.layers.len() {
@@ -67,37 +66,39 @@ impl Modules {
                 if !group.is_in(spec, layer) {
                     continue;
                 }
-                let name = template.replacen("{}", &layer.to_string(), 1);
-                // Adapters of a model without its output layer leave the root out.
-                for root in names.roots.iter().chain([&""]) {
-                    let module = Module {
-                        group: *group,
-                        layer,
-                        parts: parts.clone(),
-                    };
-                    by_name.insert(format!("{root}{name}"), module);
+                let name = in_layer(template, layer);
+                let module = Module {
+                    group: *group,
+                    layer,
+                    parts: parts.clone(),
+                };
+                for prefix in &names.prefixes {
+                    by_name.insert(format!("{prefix}{name}"), module.clone());
                 }
+                // Adapters of a model without its output layer leave the prefix out.
+                by_name.insert(name, module);
             }
         }
+        let templates = templates.iter().map(|(.., template)| template.to_string());
         Modules {
             by_name,
-            names,
             layers: spec.layers.len(),
-            templates: templates.iter().map(|(.., template)| *template).collect(),
-            interleaved: spec.rope_interleaved && *model_spec.names == GGUF,
+            templates: templates.collect(),
+            interleaved: model_spec.has_interleaved_rows(),
+            names,
         }
     }
 
-    /// True if Hugging Face stores the weights `[in, out]`.
+    /// True if Hugging Face's layout stores the weights `[in, out]`.
     pub fn transposed(&self) -> bool {
         self.names.transposed
     }
 
-    /// The module of a name.
+    /// Returns the module of a name.
     ///
     /// # Errors
     ///
-    /// Why there is none, in words.
+    /// Why the module cannot be adapted, as the end of a sentence.
     pub fn find(&self, name: &str) -> Result<&Module, String> {
         if let Some(module) = self.by_name.get(name) {
             return Ok(module);
@@ -110,27 +111,25 @@ impl Modules {
         if self.by_name.contains_key(&in_first_layer) {
             return Err(format!("the model has {} layers", self.layers));
         }
-        let can: Vec<String> = self
-            .templates
-            .iter()
-            .map(|name| name.replace("{}", "N"))
-            .collect();
-        Err(format!("only {} can", can.join(", ")))
+        let names = self.templates.iter().map(|name| name.replace("{}", "N"));
+        let names: Vec<String> = names.collect();
+        Err(format!("only {} can", names.join(", ")))
     }
 
-    /// Which row of a module's weight is a projection's row.
+    /// Returns the row of an adapter's B matrix for a module that belongs to row `row` of a
+    /// projection in the model's order.
     pub fn row(&self, spec: &DecoderSpec, module: &Module, part: usize, row: u64) -> u64 {
         let (_, widths) = module.group.widths(spec);
-        let dim = u64::from(spec.head_dim).max(1);
+        let head_dim = u64::from(spec.head_dim).max(1);
         let row = match module.group {
             LoraGroup::Qkv if self.interleaved && part < 2 => {
-                let (head, i) = (row / dim, row % dim);
-                head * dim + i % 2 * (dim / 2) + i / 2
+                row_order::half_split_row(row, head_dim)
             }
             _ => row,
         };
         if module.parts.len() == 3 && self.names.qkv_layout == QkvLayout::PerHead {
-            return (row / dim * 3 + part as u64) * dim + row % dim;
+            let rows = row_order::per_head_rows(row / head_dim, part as u64, head_dim);
+            return rows.start + row % head_dim;
         }
         widths[module.parts.start..part].iter().sum::<u64>() + row
     }

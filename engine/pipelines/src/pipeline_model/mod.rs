@@ -9,7 +9,7 @@ use serde_json::Value;
 use wisp_compiler::Footprint;
 use wisp_device::Buffer;
 use wisp_session::InferenceSession;
-use wisp_types::{BoxFuture, Capabilities};
+use wisp_types::{BoxFuture, Capabilities, MaybeSend};
 
 pub use inputs::{ModelInputs, ModelOutputs, NextTokens, SamplingBuffers};
 
@@ -27,7 +27,7 @@ use crate::{
 /// the same batch to [`prepare_next_token_inputs`](Self::prepare_next_token_inputs); what they return
 /// goes to [`execute`](Self::execute), whose logits the sampler reads on the device. A model of one's
 /// own implements `limits`, `vocab_size` and `execute`.
-pub trait PipelineModel: Any + Debug + Send {
+pub trait PipelineModel: Any + Debug + MaybeSend {
     /// The sizes that the model was made for.
     fn limits(&self) -> &ModelLimits;
 

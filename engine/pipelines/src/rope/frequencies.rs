@@ -1,38 +1,32 @@
-//! Rotary frequencies, their scalings, and the table of rotations that kernels read.
+//! Rotary frequencies under each scaling.
 
-use std::{f64::consts::PI, ops::Range};
+use std::f64::consts::PI;
 
 use super::scaling::RopeScaling;
 
-/// The angle per position of each rotated pair, `[ceil(rotary_dim / 2)]`, and the factor on cosine and
-/// sine. `length` is the context that the table is made for.
+/// Returns the angle per position of each rotated pair, `[ceil(rotary_dim / 2)]`, and the factor on
+/// cosine and sine. `length` is the context for which the table is made.
 ///
-/// Where a scaling depends on the length (dynamic NTK, LongRoPE), that is the context's, not the
-/// text's as in transformers: keys are rotated once, when they are cached, and texts of all lengths
-/// share a batch and their pages. llama.cpp and vLLM do the same. A text for which a context of its own
-/// length is made, as `wisp generate` does where none is asked for, gets what transformers computes.
-pub fn frequencies(
+/// Where a scaling depends on the length (dynamic NTK, LongRoPE), that is the length of the context
+/// and not, as in transformers, of the text: keys are rotated once, when they are cached, and texts
+/// of all lengths share a batch and their pages. llama.cpp and vLLM do the same. A text whose
+/// context is made just as long as the text needs gets what transformers computes.
+pub(crate) fn frequencies(
     theta: f32,
     rotary_dim: u32,
     scaling: &RopeScaling,
     length: u64,
 ) -> (Vec<f32>, f64) {
     let dim = f64::from(rotary_dim);
-    let pairs = rotary_dim.div_ceil(2) as usize;
-    let plain = |theta: f64| {
-        (0..pairs)
-            .map(|i| theta.powf(-2.0 * i as f64 / dim))
-            .collect::<Vec<f64>>()
-    };
-    let base = plain(theta.into());
+    let base = unscaled(theta.into(), rotary_dim);
     let (scaled, attention_factor) = match scaling {
         RopeScaling::None => (base, 1.0),
         RopeScaling::Linear { factor } => (base.iter().map(|f| f / factor).collect(), 1.0),
         RopeScaling::Dynamic { factor, original } => {
             let length = (length as f64).max(*original);
-            let grown = f64::from(theta)
-                * (factor * length / original - (factor - 1.0)).powf(dim / (dim - 2.0));
-            (plain(grown), 1.0)
+            let growth = factor * length / original - (factor - 1.0);
+            let theta = f64::from(theta) * growth.powf(dim / (dim - 2.0));
+            (unscaled(theta, rotary_dim), 1.0)
         }
         RopeScaling::Llama3 {
             factor,
@@ -48,101 +42,72 @@ pub fn frequencies(
             (base.into_iter().map(scale).collect(), 1.0)
         }
         RopeScaling::Yarn {
-            factor,
-            original,
-            beta_fast,
-            beta_slow,
-            attention_factor,
-            truncate,
-        } => {
-            // The dimension that makes this many turns over the trained context.
-            let dimension = |turns: f64| {
-                dim * (original / (turns * 2.0 * PI)).ln() / (2.0 * f64::from(theta).ln())
-            };
-            let (mut low, mut high) = (dimension(*beta_fast), dimension(*beta_slow));
-            if *truncate {
-                (low, high) = (low.floor(), high.ceil());
-            }
-            let (low, high) = (low.max(0.0), high.min(dim - 1.0));
-            let width = if high == low { 0.001 } else { high - low };
-            let scale = |(i, f): (usize, f64)| {
-                let ramp = ((i as f64 - low) / width).clamp(0.0, 1.0);
-                f / factor * ramp + f * (1.0 - ramp)
-            };
-            (
-                base.into_iter().enumerate().map(scale).collect(),
-                *attention_factor,
-            )
-        }
+            attention_factor, ..
+        } => (yarn(base, theta.into(), dim, scaling), *attention_factor),
         RopeScaling::LongRope {
             short,
             long,
             original,
             attention_factor,
         } => {
-            let factors = if length as f64 > *original {
-                long
-            } else {
-                short
+            let factors = match length as f64 > *original {
+                true => long,
+                false => short,
             };
             (divided(base, factors), *attention_factor)
         }
         RopeScaling::Factors(factors) => (divided(base, factors), 1.0),
     };
-    (
-        scaled.into_iter().map(|f| f as f32).collect(),
-        attention_factor,
-    )
+    let scaled = scaled.into_iter().map(|frequency| frequency as f32);
+    (scaled.collect(), attention_factor)
 }
 
-/// Each frequency divided by its factor, as far as there are factors.
+/// `theta^(-2i / dim)` for each pair `i`.
+fn unscaled(theta: f64, rotary_dim: u32) -> Vec<f64> {
+    let exponent = |pair: u32| -2.0 * f64::from(pair) / f64::from(rotary_dim);
+    let pairs = 0..rotary_dim.div_ceil(2);
+    pairs.map(|pair| theta.powf(exponent(pair))).collect()
+}
+
+/// YaRN: keeps the dimensions that turn often, divides those that turn seldom, and interpolates
+/// between them.
+fn yarn(base: Vec<f64>, theta: f64, dim: f64, scaling: &RopeScaling) -> Vec<f64> {
+    let RopeScaling::Yarn {
+        factor,
+        original,
+        beta_fast,
+        beta_slow,
+        truncate,
+        ..
+    } = scaling
+    else {
+        return base;
+    };
+    // The dimension that makes this many turns over the trained context.
+    let dimension = |turns: f64| dim * (original / (turns * 2.0 * PI)).ln() / (2.0 * theta.ln());
+    let (mut low, mut high) = (dimension(*beta_fast), dimension(*beta_slow));
+    if *truncate {
+        (low, high) = (low.floor(), high.ceil());
+    }
+    let (low, high) = (low.max(0.0), high.min(dim - 1.0));
+    let width = if high == low { 0.001 } else { high - low };
+    let scale = |(i, frequency): (usize, f64)| {
+        let ramp = ((i as f64 - low) / width).clamp(0.0, 1.0);
+        frequency / factor * ramp + frequency * (1.0 - ramp)
+    };
+    base.into_iter().enumerate().map(scale).collect()
+}
+
+/// Divides each frequency by its factor; frequencies without a factor stay as they are.
 fn divided(frequencies: Vec<f64>, factors: &[f32]) -> Vec<f64> {
-    frequencies
-        .into_iter()
-        .zip(factors.iter().chain(std::iter::repeat(&1.0)))
-        .map(|(f, factor)| f / f64::from(*factor))
-        .collect()
-}
-
-/// The rotations of every position, computed as they are read.
-#[derive(Clone, Debug)]
-pub struct Rotations {
-    frequencies: Vec<f32>,
-    /// Factor on cosine and sine.
-    factor: f64,
-}
-
-impl Rotations {
-    /// Those of a context of `length` positions.
-    pub fn new(theta: f32, rotary_dim: u32, scaling: &RopeScaling, length: u64) -> Rotations {
-        let (frequencies, factor) = frequencies(theta, rotary_dim, scaling, length);
-        Rotations {
-            frequencies,
-            factor,
-        }
-    }
-
-    /// Elements of the table of cosine and sine of every position and pair, `[length,
-    /// ceil(rotary_dim / 2), 2]`.
-    pub fn elements(&self, range: Range<u64>) -> Vec<f32> {
-        let pairs = self.frequencies.len().max(1) as u64;
-        let element = |i: u64| {
-            let (position, pair) = (i / 2 / pairs, i / 2 % pairs);
-            // The angle is rounded to f32 as the reference implementations do.
-            let angle = f64::from(position as f32 * self.frequencies[pair as usize]);
-            let turn = match i.is_multiple_of(2) {
-                true => angle.cos(),
-                false => angle.sin(),
-            };
-            (turn * self.factor) as f32
-        };
-        range.map(element).collect()
-    }
+    let factors = factors.iter().chain(std::iter::repeat(&1.0));
+    let pairs = frequencies.into_iter().zip(factors);
+    pairs.map(|(f, factor)| f / f64::from(*factor)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::scaling::yarn_attention_factor, *};
+    use super::*;
 
     #[test]
     fn llama3_keeps_high_frequencies_and_divides_low_ones() {
@@ -160,13 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn yarn_has_its_attention_factor() {
-        assert!((yarn_attention_factor(4.0) - 1.138_629_436_111_989).abs() < 1e-12);
-        assert_eq!(yarn_attention_factor(1.0), 1.0);
-    }
-
-    #[test]
-    fn longrope_chooses_by_the_length() {
+    fn longrope_factors_depend_on_the_context_length() {
         let scaling = RopeScaling::LongRope {
             short: vec![1.0, 2.0],
             long: vec![4.0, 8.0],
@@ -182,17 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_dimension_turns_its_neighbour_too() {
+    fn odd_dimension_rotates_one_more_element() {
         let (frequencies, _) = frequencies(10_000.0, 3, &RopeScaling::None, 0);
         assert_eq!(frequencies.len(), 2);
         assert!((f64::from(frequencies[1]) - 10_000f64.powf(-2.0 / 3.0)).abs() < 1e-9);
-    }
-
-    #[test]
-    fn the_first_position_does_not_rotate() {
-        let rotations = Rotations::new(10_000.0, 6, &RopeScaling::None, 2);
-        assert_eq!(rotations.elements(0..6), [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]);
-        assert_eq!(rotations.elements(6..8), [1f32.cos(), 1f32.sin()]);
-        assert_eq!(rotations.elements(4..9), rotations.elements(0..12)[4..9]);
     }
 }

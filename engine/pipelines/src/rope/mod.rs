@@ -1,7 +1,11 @@
-//! Rotary position embeddings: their frequencies, scalings, and the table of rotations that kernels read.
+//! Rotary position embeddings: the scalings that extend the context, frequencies, and the table of
+//! rotations that kernels read.
 
 mod frequencies;
+mod rotations;
 mod scaling;
 
-pub use frequencies::{Rotations, frequencies};
-pub use scaling::{RopeScaling, longrope_attention_factor, yarn_attention_factor};
+pub(crate) use frequencies::frequencies;
+pub(crate) use rotations::Rotations;
+pub use scaling::RopeScaling;
+pub(crate) use scaling::{longrope_attention_factor, yarn_attention_factor, yarn_scale};

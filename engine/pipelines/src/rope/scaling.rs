@@ -1,66 +1,69 @@
-//! How rotary embeddings reach positions beyond those that a model was trained for.
+//! How rotary embeddings reach positions beyond the trained context.
 
-/// How positions beyond the trained ones are reached. Formulas: transformers' `modeling_rope_utils`.
+/// How rotary frequencies change to reach positions beyond the trained context. The formulas are
+/// those of transformers' `modeling_rope_utils`.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum RopeScaling {
-    /// Not at all.
+    /// Frequencies stay as they are.
     None,
-    /// Every frequency divided by `factor` (Chen et al. 2023).
+    /// Divides every frequency by `factor` (Chen et al. 2023, "Extending Context Window of Large
+    /// Language Models via Positional Interpolation").
     Linear {
         /// The divisor.
         factor: f64,
     },
-    /// Base enlarged once the context exceeds the trained one (`dynamic` NTK).
+    /// Enlarges the base once the context exceeds the trained one ("dynamic NTK").
     Dynamic {
-        /// The factor.
+        /// By how much the context is extended.
         factor: f64,
-        /// The trained context.
+        /// The trained context, in positions.
         original: f64,
     },
-    /// Llama 3.1's: low frequencies divided, high ones kept, a ramp between.
+    /// Llama 3.1's: divides low frequencies, keeps high ones, and interpolates between them.
     Llama3 {
-        /// The divisor of the low frequencies.
+        /// The divisor of low frequencies.
         factor: f64,
-        /// Wavelengths above `original / low` are divided.
+        /// Frequencies with wavelengths above `original / low` are divided.
         low: f64,
-        /// Wavelengths below `original / high` are kept.
+        /// Frequencies with wavelengths below `original / high` are kept.
         high: f64,
-        /// The trained context.
+        /// The trained context, in positions.
         original: f64,
     },
-    /// YaRN (Peng et al. 2023).
+    /// YaRN (Peng et al. 2023, "YaRN: Efficient Context Window Extension").
     Yarn {
-        /// The divisor of the low frequencies.
+        /// The divisor of low frequencies.
         factor: f64,
-        /// The trained context.
+        /// The trained context, in positions.
         original: f64,
-        /// Dimensions that turn more often than this are kept.
+        /// Dimensions that turn more often than this over the trained context are kept.
         beta_fast: f64,
-        /// Dimensions that turn less often than this are divided.
+        /// Dimensions that turn less often than this over the trained context are divided.
         beta_slow: f64,
         /// Factor on cosine and sine.
         attention_factor: f64,
-        /// Round the ramp's ends to whole dimensions.
+        /// True if the ends of the ramp between both are rounded to whole dimensions.
         truncate: bool,
     },
-    /// LongRoPE (Ding et al. 2024): each frequency with a divisor of its own, of one list up to the
-    /// trained context and of another beyond it.
+    /// LongRoPE (Ding et al. 2024): divides each frequency by a factor of its own, from one list up
+    /// to the trained context and from another beyond it.
     LongRope {
-        /// Divisors for a context up to the trained one.
+        /// Divisors for contexts up to the trained one, one for each pair of dimensions.
         short: Vec<f32>,
-        /// Divisors for a longer one.
+        /// Divisors for longer contexts.
         long: Vec<f32>,
-        /// The trained context.
+        /// The trained context, in positions.
         original: f64,
         /// Factor on cosine and sine.
         attention_factor: f64,
     },
-    /// Each frequency with a divisor of its own, as GGUF's `rope_freqs` tensor gives them.
+    /// Divides each frequency by a factor of its own, as GGUF's `rope_freqs` tensor stores them.
     Factors(Vec<f32>),
 }
 
 impl RopeScaling {
-    /// By how much it lengthens the context, if it has one factor for that.
+    /// Returns by how much the context is extended, where one factor says so.
     pub fn factor(&self) -> Option<f64> {
         match self {
             RopeScaling::Linear { factor }
@@ -72,21 +75,36 @@ impl RopeScaling {
     }
 }
 
-/// YaRN's factor on cosine and sine when the configuration gives none.
-pub fn yarn_attention_factor(factor: f64) -> f64 {
-    if factor <= 1.0 {
-        1.0
-    } else {
-        0.1 * factor.ln() + 1.0
+/// Returns YaRN's factor on cosine and sine for a configuration that gives none.
+pub(crate) fn yarn_attention_factor(factor: f64) -> f64 {
+    yarn_scale(factor, 1.0)
+}
+
+/// Returns `0.1 * mscale * ln(factor) + 1`, or 1 if the context is not extended: `yarn_get_mscale`
+/// of DeepSeek's reference implementation.
+pub(crate) fn yarn_scale(factor: f64, mscale: f64) -> f64 {
+    match factor <= 1.0 {
+        true => 1.0,
+        false => 0.1 * mscale * factor.ln() + 1.0,
     }
 }
 
-/// LongRoPE's factor on cosine and sine when the configuration gives none; `factor` is how many
-/// times the trained context the model was made for.
-pub fn longrope_attention_factor(factor: f64, original: f64) -> f64 {
-    if factor <= 1.0 {
-        1.0
-    } else {
-        (1.0 + factor.ln() / original.ln()).sqrt()
+/// Returns LongRoPE's factor on cosine and sine for a configuration that gives none. `factor` is the
+/// model's context divided by the trained one.
+pub(crate) fn longrope_attention_factor(factor: f64, original: f64) -> f64 {
+    match factor <= 1.0 {
+        true => 1.0,
+        false => (1.0 + factor.ln() / original.ln()).sqrt(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yarn_attention_factor_grows_with_the_context() {
+        assert!((yarn_attention_factor(4.0) - 1.138_629_436_111_989).abs() < 1e-12);
+        assert_eq!(yarn_attention_factor(1.0), 1.0);
     }
 }

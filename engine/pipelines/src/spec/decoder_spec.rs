@@ -1,298 +1,266 @@
-//! How a decoder, or an encoder, differs from the common one, as data.
+//! The spec of a decoder or encoder: how it differs from Llama.
+
+use wisp_graph::{Activation, CacheFormat, NormKind, NormSpec};
 
 use crate::rope::RopeScaling;
-use wisp_graph::{Activation, CacheFormat, NormSpec};
 
-/// How a decoder-only transformer differs from the common one.
+/// What a transformer computes: its sizes, and how it differs from Llama.
+///
+/// [`DecoderSpec::llama`] makes the spec of a Llama; an architecture then changes the fields in
+/// which it differs.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct DecoderSpec {
-    /// Words of the vocabulary.
+    /// Tokens in the vocabulary: rows of the embedding and of the output layer.
     pub vocab_size: u64,
     /// Width of the residual stream.
     pub hidden_size: u64,
-    /// Width of the feed-forward.
+    /// Width of the dense feed-forward network's inner layer.
     pub intermediate_size: u64,
-    /// The blocks.
+    /// The blocks, from the first to the last.
     pub layers: Vec<LayerSpec>,
     /// Query heads.
     pub heads: u32,
-    /// KV heads, of which each serves `heads / kv_heads` query heads.
+    /// KV heads. Each serves `heads / kv_heads` query heads.
     pub kv_heads: u32,
-    /// Width of a head.
+    /// Elements of a query, key or value head, at most 256.
     pub head_dim: u32,
-    /// Every norm.
+    /// All norms except those over queries and keys, which share the kind and epsilon.
     pub norm: NormSpec,
     /// Where a block's norms stand.
     pub norm_placement: NormPlacement,
-    /// The norm of queries and keys.
+    /// Whether queries and keys are normalized before rotation.
     pub qk_norm: QkNorm,
-    /// The feed-forward's activation.
+    /// The activation of the feed-forward network.
     pub activation: Activation,
-    /// The feed-forward is `down(activation(gate(x)) * up(x))`, else `down(activation(up(x)))`.
+    /// True for `down(activation(gate(x)) * up(x))`, false for `down(activation(up(x)))`.
     pub gated: bool,
-    /// The mixture that takes the feed-forward's place in some layers.
+    /// The mixture of experts that replaces the feed-forward network in layers with
+    /// [`LayerSpec::moe`].
     pub moe: Option<MoeSpec>,
-    /// Elements of a head that frequencies are made for; an odd one rotates its neighbour too.
+    /// Leading elements of a head for which frequencies are computed. If odd, one more rotates.
     pub rotary_dim: u32,
-    /// Pairs `(2i, 2i + 1)` rotate rather than halves.
+    /// True if neighbours `(2i, 2i + 1)` rotate together, false if halves `(i, i + n / 2)` do.
     pub rope_interleaved: bool,
-    /// The rotary embeddings that layers choose from.
+    /// The rotary embeddings that layers select by index ([`LayerSpec::rope`]).
     pub ropes: Vec<RopeSettings>,
-    /// Positions that the model was made for.
+    /// The context length that the model was trained for.
     pub max_positions: u64,
-    /// Positions have an embedding, which is added to the tokens'.
+    /// True if each position has a learned embedding that is added to the token's.
     pub learned_positions: bool,
-    /// Attention scores are capped by `cap * tanh(score / cap)`; 0: not.
+    /// Caps attention scores at `cap * tanh(score / cap)`; 0 leaves them as they are.
     pub attention_softcap: f32,
-    /// Logits are capped so; 0: not.
+    /// Caps logits in the same way; 0 leaves them as they are.
     pub logit_softcap: f32,
-    /// Factor on the tokens' embeddings.
+    /// Factor on token embeddings.
     pub embedding_multiplier: f32,
-    /// Factor on what a block's halves add to the residual stream.
+    /// Factor on the outputs of attention and feed-forward before they are added to the residual
+    /// stream.
     pub residual_multiplier: f32,
-    /// Factor on the logits.
+    /// Factor on logits.
     pub logit_multiplier: f32,
-    /// Attention and feed-forward read the same input and are added together.
+    /// True if attention and feed-forward read the same input and are added together (GPT-J).
     pub parallel_residual: bool,
-    /// The output layer is the embedding.
+    /// True if the embedding is also the output layer.
     pub tied: bool,
-    /// What makes an encoder of it; an encoder has no output layer.
+    /// Makes the model an encoder: attention is bidirectional and there is no output layer.
     pub encoder: Option<EncoderSpec>,
 }
 
-/// An encoder: every token sees the whole text, and its embedding is normalised before the first block.
+/// The sizes of a Llama, from which [`DecoderSpec::llama`] makes its spec.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecoderSizes {
+    /// See [`DecoderSpec::vocab_size`].
+    pub vocab_size: u64,
+    /// See [`DecoderSpec::hidden_size`].
+    pub hidden_size: u64,
+    /// See [`DecoderSpec::intermediate_size`].
+    pub intermediate_size: u64,
+    /// The number of blocks.
+    pub layers: u32,
+    /// See [`DecoderSpec::heads`].
+    pub heads: u32,
+    /// See [`DecoderSpec::kv_heads`].
+    pub kv_heads: u32,
+    /// See [`DecoderSpec::head_dim`].
+    pub head_dim: u32,
+    /// See [`DecoderSpec::max_positions`].
+    pub max_positions: u64,
+}
+
+/// What an encoder has besides a decoder's parts. Its embedding is normalized before the first
+/// block, and every token attends to the whole text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderSpec {
-    /// Kinds of segments, which have an embedding that is added to the tokens'; 0: none have.
+    /// Segment types, each with an embedding that is added to the token's; 0 if there are none.
     pub token_types: u64,
-    /// The padding token, where learned positions count from the one after it, and it has none itself.
+    /// The padding token, if learned positions start after its id (RoBERTa): the first token's
+    /// position is `padding + 1`.
     pub padding: Option<u32>,
 }
 
 /// How one block differs from another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerSpec {
-    /// Positions that its attention sees; `None` is all.
+    /// Positions that a token attends to, itself included; `None` for all before it.
     pub window: Option<u32>,
-    /// Which of [`DecoderSpec::ropes`] turns its queries and keys; `None`: they are not turned.
+    /// The index in [`DecoderSpec::ropes`] of the rotary embedding of queries and keys; `None` if
+    /// they are not rotated.
     pub rope: Option<usize>,
-    /// Factor on its attention scores.
+    /// Factor on attention scores.
     pub attention_scale: f32,
-    /// Its feed-forward is the mixture.
+    /// True if the feed-forward network is [`DecoderSpec::moe`].
     pub moe: bool,
-    /// There is a norm before its attention, where blocks have one.
+    /// False if the norm before attention is missing (ModernBERT's first block).
     pub attention_norm: bool,
 }
 
-/// A rotary embedding.
+/// A rotary position embedding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeSettings {
     /// Base of the frequencies.
     pub theta: f32,
-    /// How positions beyond the trained ones are reached.
+    /// How the context is extended beyond the trained one.
     pub scaling: RopeScaling,
 }
 
-/// Where a block's norms stand.
+/// Where a block's norms stand, relative to its sublayers (attention and feed-forward).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormPlacement {
-    /// Before attention and feed-forward.
+    /// Before each sublayer: `x + f(norm(x))` (Llama).
     Pre,
-    /// After them, before the sum.
-    Post,
-    /// Before and after.
-    Both,
-    /// After the sum.
-    AfterSum,
+    /// On each sublayer's output: `x + norm(f(x))` (OLMo 2).
+    Output,
+    /// On both sides of each sublayer: `x + norm(f(norm(x)))` (Gemma 2).
+    Sandwich,
+    /// After each residual sum: `norm(x + f(x))` (BERT).
+    PostResidual,
 }
 
-/// What the norm of queries and keys runs over.
+/// Over what queries and keys are normalized before rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QkNorm {
-    /// There is none.
+    /// They are not.
     None,
-    /// Each head by itself.
+    /// Over the elements of each head (Qwen 3).
     PerHead,
-    /// All heads together.
-    Whole,
+    /// Over all heads together (OLMo 2).
+    AllHeads,
 }
 
-/// A mixture of experts.
+/// A mixture of experts in place of the feed-forward network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoeSpec {
     /// Experts in a layer.
     pub experts: u32,
-    /// Experts that a token goes to.
+    /// Experts that each token is routed to.
     pub experts_per_token: u32,
-    /// Their weights are made to sum to 1.
-    pub normalise: bool,
-    /// Width of an expert.
+    /// True if the routing weights of the selected experts are rescaled to sum to 1.
+    pub normalize: bool,
+    /// Width of an expert's inner layer.
     pub intermediate_size: u64,
 }
 
-/// Layers that a graph may have.
-const MAX_LAYERS: usize = 4096;
-
-/// Heads that a layer may have.
-const MAX_HEADS: u32 = 4096;
-
-/// Experts that a layer may have.
-const MAX_EXPERTS: u32 = 4096;
+/// The most layers that a spec may have.
+pub(super) const MAX_LAYERS: usize = 4096;
 
 impl DecoderSpec {
-    /// `count` equal layers; one more than can be, if there are too many.
-    pub fn equal_layers(count: u32, layer: LayerSpec) -> Vec<LayerSpec> {
-        vec![layer; (count as usize).min(MAX_LAYERS + 1)]
+    /// Makes the spec of a Llama: RMS norms before attention and feed-forward, rotary embeddings
+    /// over whole heads with base 10,000, a gated SiLU feed-forward network, an untied output layer.
+    pub fn llama(sizes: DecoderSizes) -> DecoderSpec {
+        let layer = LayerSpec {
+            window: None,
+            rope: Some(0),
+            attention_scale: 1.0 / (sizes.head_dim as f32).sqrt(),
+            moe: false,
+            attention_norm: true,
+        };
+        // A file may claim any number: one layer too many is enough for `check` to refuse it.
+        let layers = (sizes.layers as usize).min(MAX_LAYERS + 1);
+        DecoderSpec {
+            vocab_size: sizes.vocab_size,
+            hidden_size: sizes.hidden_size,
+            intermediate_size: sizes.intermediate_size,
+            layers: vec![layer; layers],
+            heads: sizes.heads,
+            kv_heads: sizes.kv_heads,
+            head_dim: sizes.head_dim,
+            norm: NormSpec {
+                kind: NormKind::Rms,
+                eps: 1e-6,
+                weight_offset: 0.0,
+            },
+            norm_placement: NormPlacement::Pre,
+            qk_norm: QkNorm::None,
+            activation: Activation::Silu,
+            gated: true,
+            moe: None,
+            rotary_dim: sizes.head_dim,
+            rope_interleaved: false,
+            ropes: vec![RopeSettings {
+                theta: 10_000.0,
+                scaling: RopeScaling::None,
+            }],
+            max_positions: sizes.max_positions,
+            learned_positions: false,
+            attention_softcap: 0.0,
+            logit_softcap: 0.0,
+            embedding_multiplier: 1.0,
+            residual_multiplier: 1.0,
+            logit_multiplier: 1.0,
+            parallel_residual: false,
+            tied: false,
+            encoder: None,
+        }
     }
 
-    /// Elements of a head that rotate.
+    /// Elements of a head that rotate: [`Self::rotary_dim`], rounded up to an even number.
     pub fn rotated(&self) -> u32 {
         self.rotary_dim.next_multiple_of(2)
     }
 
-    /// Sets each layer's window: `window` where `windowed` says so. One of 0 is none.
+    /// Sets the window of the layers for which `windowed` is true and removes it from the others. A
+    /// window of 0 counts as none.
     pub fn set_windows(&mut self, window: Option<u32>, windowed: impl Fn(usize) -> bool) {
         for (i, layer) in self.layers.iter_mut().enumerate() {
             layer.window = window.filter(|window| *window > 0 && windowed(i));
         }
     }
 
-    /// Gives the layers with a window a rotary embedding of their own.
+    /// Adds a rotary embedding that the layers with a window use instead of the first.
     pub fn set_local_rope(&mut self, local: RopeSettings) {
-        let own = self.ropes.len();
+        let index = self.ropes.len();
         self.ropes.push(local);
-        for layer in self
-            .layers
-            .iter_mut()
-            .filter(|layer| layer.window.is_some())
-        {
-            layer.rope = Some(own);
+        let windowed = self.layers.iter_mut();
+        for layer in windowed.filter(|layer| layer.window.is_some()) {
+            layer.rope = Some(index);
         }
     }
 
-    /// Rows of the learned positions' table.
-    pub fn position_rows(&self) -> u64 {
-        let padding = self.encoder.and_then(|encoder| encoder.padding);
-        self.max_positions + padding.map_or(0, |padding| u64::from(padding) + 1)
+    /// Replaces rotary embeddings by learned positions.
+    pub fn use_learned_positions(&mut self) {
+        self.learned_positions = true;
+        self.ropes.clear();
+        for layer in &mut self.layers {
+            layer.rope = None;
+        }
     }
 
-    /// Sets the factor on every layer's attention scores.
+    /// Sets the factor on the attention scores of every layer.
     pub fn set_attention_scale(&mut self, scale: f32) {
         for layer in &mut self.layers {
             layer.attention_scale = scale;
         }
     }
 
-    /// The sizes that must be consistent for a graph to exist.
-    ///
-    /// # Errors
-    ///
-    /// What is not, in words.
-    pub fn check(&self) -> Result<(), String> {
-        let positive = [
-            ("vocab_size", self.vocab_size),
-            ("hidden_size", self.hidden_size),
-            ("intermediate_size", self.intermediate_size),
-            ("the number of layers", self.layers.len() as u64),
-            ("the number of heads", self.heads.into()),
-            ("the number of KV heads", self.kv_heads.into()),
-            ("head_dim", self.head_dim.into()),
-            ("the context length", self.max_positions),
-        ];
-        for (what, size) in positive {
-            if size == 0 || size > 1 << 28 {
-                return Err(format!("{what} is {size}"));
-            }
-        }
-        if self.layers.len() > MAX_LAYERS || self.head_dim > 256 {
-            return Err(format!(
-                "{} layers with heads {} wide: up to {MAX_LAYERS} layers and widths up to 256 are supported",
-                self.layers.len(),
-                self.head_dim
-            ));
-        }
-        if self.heads > MAX_HEADS {
-            return Err(format!(
-                "{} heads: up to {MAX_HEADS} are supported",
-                self.heads
-            ));
-        }
-        if !self.heads.is_multiple_of(self.kv_heads) {
-            return Err(format!(
-                "{} heads cannot share {} KV heads",
-                self.heads, self.kv_heads
-            ));
-        }
-        let ropes = self.layers.iter().filter_map(|layer| layer.rope);
-        if let Some(rope) = ropes.max() {
-            if self.rotary_dim == 0 || self.rotated() > self.head_dim {
-                return Err(format!(
-                    "{} of {} elements of a head cannot rotate",
-                    self.rotary_dim, self.head_dim
-                ));
-            }
-            if rope >= self.ropes.len() {
-                return Err(format!(
-                    "a layer has rotary embedding {rope} of {}",
-                    self.ropes.len()
-                ));
-            }
-        }
-        self.check_numbers()?;
-        self.check_moe()
+    /// Rows of the table of learned positions: those before the first position included.
+    pub fn position_rows(&self) -> u64 {
+        let padding = self.encoder.and_then(|encoder| encoder.padding);
+        self.max_positions + padding.map_or(0, |padding| u64::from(padding) + 1)
     }
 
-    fn check_numbers(&self) -> Result<(), String> {
-        let scales = self.layers.iter().map(|layer| layer.attention_scale);
-        let numbers = [
-            self.embedding_multiplier,
-            self.residual_multiplier,
-            self.logit_multiplier,
-            self.attention_softcap,
-            self.logit_softcap,
-        ];
-        if let Some(number) = numbers.into_iter().chain(scales).find(|n| !n.is_finite()) {
-            return Err(format!("a multiplier or soft cap is {number}"));
-        }
-        for rope in &self.ropes {
-            if !(rope.theta > 0.0 && rope.theta.is_finite()) {
-                return Err(format!("the rotary base is {}", rope.theta));
-            }
-            if let Some(factor) = rope.scaling.factor()
-                && !(factor > 0.0 && factor.is_finite())
-            {
-                return Err(format!("the factor of the rope scaling is {factor}"));
-            }
-        }
-        Ok(())
-    }
-
-    fn check_moe(&self) -> Result<(), String> {
-        let Some(moe) = &self.moe else {
-            return match self.layers.iter().any(|layer| layer.moe) {
-                true => Err("a layer has experts, but there are none".into()),
-                false => Ok(()),
-            };
-        };
-        if moe.experts == 0 || moe.experts > MAX_EXPERTS {
-            return Err(format!(
-                "the number of experts is {}: 1 to {MAX_EXPERTS} are supported",
-                moe.experts
-            ));
-        }
-        if moe.experts_per_token == 0 || moe.experts_per_token > moe.experts {
-            return Err(format!(
-                "a token cannot go to {} of {} experts",
-                moe.experts_per_token, moe.experts
-            ));
-        }
-        if moe.intermediate_size == 0 || moe.intermediate_size > 1 << 28 {
-            return Err(format!("an expert's width is {}", moe.intermediate_size));
-        }
-        Ok(())
-    }
-
-    /// Bytes of KV cache that one position takes over all layers. An encoder's share one cache.
+    /// Bytes of KV cache that one position takes over all layers. The layers of an encoder share
+    /// one cache.
     pub fn kv_bytes_per_position(&self, format: CacheFormat) -> u64 {
         let caches = match self.encoder {
             Some(_) => 1,
@@ -301,13 +269,13 @@ impl DecoderSpec {
         caches * 2 * self.kv_row_bytes(format)
     }
 
-    /// Bytes of one layer's keys (or values) for one position.
+    /// Bytes of one layer's keys for one position, and as many of its values.
     pub fn kv_row_bytes(&self, format: CacheFormat) -> u64 {
         u64::from(self.kv_heads) * self.cache_format(format).head_words(self.head_dim) * 4
     }
 
-    /// The format of the cache where this one is asked for: an encoder's lasts for one run and is
-    /// not compressed.
+    /// The format in which the KV cache is stored if `format` is requested. An encoder's cache lasts
+    /// for one run and is never compressed.
     pub fn cache_format(&self, format: CacheFormat) -> CacheFormat {
         match self.encoder {
             Some(_) => CacheFormat::F32,

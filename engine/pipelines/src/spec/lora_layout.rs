@@ -1,56 +1,53 @@
-//! The buffers that hold low-rank adapters on a device.
+//! The device buffers that hold low-rank adapters.
 
 use super::decoder_spec::DecoderSpec;
 
-/// Room for adapters.
+/// The size of the buffers that hold low-rank adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoraLayout {
-    /// Adapters at the same time.
+    /// Adapters that can be loaded at the same time.
     pub slots: u64,
-    /// Rank that they are padded to.
+    /// The rank to which every adapter is padded with zeros.
     pub rank: u64,
 }
 
 impl LoraLayout {
-    fn shapes(self, spec: &DecoderSpec) -> impl Iterator<Item = [u64; 3]> {
-        let groups = (0..spec.layers.len()).flat_map(move |layer| {
-            let there = LORA_GROUPS.iter();
-            there.filter(move |group| group.is_in(spec, layer))
-        });
-        groups.flat_map(move |group| group.shapes(spec, self))
-    }
-
-    /// Bytes of device memory that all adapters take, whether they are loaded or not.
+    /// Bytes of device memory that the buffers take, whether adapters are loaded or not.
     pub fn bytes(self, spec: &DecoderSpec) -> u64 {
-        self.shapes(spec).map(bytes).fold(0, u64::saturating_add)
+        self.buffer_bytes(spec).fold(0, u64::saturating_add)
     }
 
     /// Bytes of the largest buffer.
-    pub fn largest_buffer(self, spec: &DecoderSpec) -> u64 {
-        self.shapes(spec).map(bytes).max().unwrap_or(0)
+    pub(crate) fn largest_buffer(self, spec: &DecoderSpec) -> u64 {
+        self.buffer_bytes(spec).max().unwrap_or(0)
+    }
+
+    fn buffer_bytes(self, spec: &DecoderSpec) -> impl Iterator<Item = u64> {
+        let layers = 0..spec.layers.len();
+        let groups = layers.flat_map(move |layer| {
+            let groups = LORA_GROUPS.iter();
+            groups.filter(move |group| group.is_in(spec, layer))
+        });
+        let shapes = groups.flat_map(move |group| group.shapes(spec, self));
+        shapes.map(|shape| shape.into_iter().fold(4, u64::saturating_mul))
     }
 }
 
-/// Bytes of a buffer of `f32`.
-fn bytes(shape: [u64; 3]) -> u64 {
-    shape.into_iter().fold(4, u64::saturating_mul)
-}
-
-/// Projections of a block whose adapters are computed together: they read the same input.
+/// Projections of a block whose adapters are computed together, because they read the same input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LoraGroup {
+pub(crate) enum LoraGroup {
     /// Queries, keys and values.
     Qkv,
-    /// Attention's output.
+    /// Attention's output projection.
     O,
-    /// Gate and up, or up alone.
+    /// Gate and up projection, or the up projection alone.
     GateUp,
-    /// The feed-forward's output.
+    /// The down projection.
     Down,
 }
 
-/// All groups.
-pub const LORA_GROUPS: [LoraGroup; 4] = [
+/// All groups of a block.
+pub(crate) const LORA_GROUPS: [LoraGroup; 4] = [
     LoraGroup::Qkv,
     LoraGroup::O,
     LoraGroup::GateUp,
@@ -58,36 +55,37 @@ pub const LORA_GROUPS: [LoraGroup; 4] = [
 ];
 
 impl LoraGroup {
-    /// True if a layer has the group's projections: one with experts has no plain feed-forward.
+    /// True if a layer has the group's projections. A layer with experts has no dense feed-forward
+    /// network.
     pub fn is_in(self, spec: &DecoderSpec, layer: usize) -> bool {
         let moe = spec.layers.get(layer).is_none_or(|layer| layer.moe);
         matches!(self, LoraGroup::Qkv | LoraGroup::O) || !moe
     }
 
-    /// The width of what the projections read, and of what each makes.
+    /// Returns the width of the input that the projections share and the width of each one's output.
     pub fn widths(self, spec: &DecoderSpec) -> (u64, Vec<u64>) {
         let head_dim = u64::from(spec.head_dim);
         let [q, kv] = [spec.heads, spec.kv_heads].map(|heads| u64::from(heads) * head_dim);
-        let (hidden, ffn) = (spec.hidden_size, spec.intermediate_size);
+        let (hidden, inner) = (spec.hidden_size, spec.intermediate_size);
         match self {
             LoraGroup::Qkv => (hidden, vec![q, kv, kv]),
             LoraGroup::O => (q, vec![hidden]),
-            LoraGroup::GateUp if spec.gated => (hidden, vec![ffn, ffn]),
-            LoraGroup::GateUp => (hidden, vec![ffn]),
-            LoraGroup::Down => (ffn, vec![hidden]),
+            LoraGroup::GateUp if spec.gated => (hidden, vec![inner, inner]),
+            LoraGroup::GateUp => (hidden, vec![inner]),
+            LoraGroup::Down => (inner, vec![hidden]),
         }
     }
 
-    /// Shapes of the buffers: `[slots, projections * rank, input]` and `[slots, rank, outputs]`. In the
-    /// second the adapters' scale is part of the numbers.
+    /// Returns the shapes of a layer's two buffers: A `[slots, projections * rank, input]` and B
+    /// `[slots, rank, outputs]`, which includes the adapters' scale.
     pub fn shapes(self, spec: &DecoderSpec, layout: LoraLayout) -> [[u64; 3]; 2] {
         let LoraLayout { slots, rank } = layout;
         let (input, outputs) = self.widths(spec);
-        let low = rank.saturating_mul(outputs.len() as u64);
-        [[slots, low, input], [slots, rank, outputs.iter().sum()]]
+        let rows = rank.saturating_mul(outputs.len() as u64);
+        [[slots, rows, input], [slots, rank, outputs.iter().sum()]]
     }
 
-    /// The names of a layer's buffers.
+    /// Returns the names of a layer's two buffers, A and B.
     pub fn buffers(self, layer: usize) -> [String; 2] {
         let group = match self {
             LoraGroup::Qkv => "qkv",

@@ -1,127 +1,190 @@
-//! What checkpoints call a decoder's tensors.
+//! The names of a decoder's tensors in a checkpoint.
 
-/// What a checkpoint calls the decoder's tensors, without `.weight` and `.bias`. The first `{}`
-/// stands for the layer, a second one for the expert. Names that a model has no use for are not
-/// looked up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
+use std::{borrow::Cow, sync::LazyLock};
+
+/// The names of a decoder's tensors in a checkpoint, without `.weight` and `.bias`.
+///
+/// The first `{}` of a name stands for the layer, the second for the expert. A name that a model has
+/// no use for is not looked up, and an empty one stands for a tensor that the architecture does not
+/// have.
+///
+/// ```
+/// use wisp_pipelines::spec::TensorNames;
+///
+/// let mut names = TensorNames::hugging_face();
+/// assert_eq!(names.q, "layers.{}.self_attn.q_proj");
+/// names.q = "layers.{}.attention.query".into();
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TensorNames {
-    /// What all names but the output's begin with: the first with which the embedding is there.
-    pub roots: &'static [&'static str],
-    pub embedding: &'static str,
-    pub positions: &'static str,
-    pub token_types: &'static str,
-    pub embedding_norm: &'static str,
-    pub attention_norm: &'static str,
-    pub q: &'static str,
-    pub k: &'static str,
-    pub v: &'static str,
-    /// Queries, keys and values in one, where `q` is not there.
-    pub qkv: &'static str,
+    /// Prefixes that all names but the output layer's may have. A checkpoint's is the first under
+    /// which the embedding exists.
+    pub prefixes: Vec<Cow<'static, str>>,
+    /// Token embedding, `[vocab, hidden]`.
+    pub embedding: Cow<'static, str>,
+    /// Learned positions, `[positions, hidden]`.
+    pub positions: Cow<'static, str>,
+    /// Embedding of segment types, `[types, hidden]`.
+    pub token_types: Cow<'static, str>,
+    /// Norm of the embedding, which encoders have.
+    pub embedding_norm: Cow<'static, str>,
+    /// Norm before attention.
+    pub attention_norm: Cow<'static, str>,
+    /// Query projection, `[heads * head_dim, hidden]`.
+    pub q: Cow<'static, str>,
+    /// Key projection, `[kv_heads * head_dim, hidden]`.
+    pub k: Cow<'static, str>,
+    /// Value projection, `[kv_heads * head_dim, hidden]`.
+    pub v: Cow<'static, str>,
+    /// The fused projection of queries, keys and values, used where `q` does not exist.
+    pub qkv: Cow<'static, str>,
+    /// The order of the rows of `qkv`.
     pub qkv_layout: QkvLayout,
-    pub q_norm: &'static str,
-    pub k_norm: &'static str,
-    pub o: &'static str,
-    pub attention_post_norm: &'static str,
-    pub attention_sum_norm: &'static str,
-    pub mlp_norm: &'static str,
-    pub gate: &'static str,
-    pub up: &'static str,
-    /// Gate and up in one, gate first, where `gate` is not there.
-    pub gate_up: &'static str,
-    pub down: &'static str,
-    pub mlp_post_norm: &'static str,
-    pub mlp_sum_norm: &'static str,
-    pub router: &'static str,
-    pub expert_gate: &'static str,
-    pub expert_up: &'static str,
-    pub expert_down: &'static str,
-    pub final_norm: &'static str,
-    /// Absent when the output layer is the embedding.
-    pub output: &'static str,
-    /// The blocks' weights are stored `[in, out]`.
+    /// Norm of queries.
+    pub q_norm: Cow<'static, str>,
+    /// Norm of keys.
+    pub k_norm: Cow<'static, str>,
+    /// Attention's output projection, `[hidden, heads * head_dim]`.
+    pub o: Cow<'static, str>,
+    /// Norm of attention's output, before the residual sum.
+    pub attention_output_norm: Cow<'static, str>,
+    /// Norm of the residual sum after attention.
+    pub attention_residual_norm: Cow<'static, str>,
+    /// Norm before the feed-forward network.
+    pub mlp_norm: Cow<'static, str>,
+    /// Gate projection of the feed-forward network, `[intermediate, hidden]`.
+    pub gate: Cow<'static, str>,
+    /// Up projection of the feed-forward network, `[intermediate, hidden]`.
+    pub up: Cow<'static, str>,
+    /// The fused gate and up projection, gate first, used where `gate` does not exist.
+    pub gate_up: Cow<'static, str>,
+    /// Down projection of the feed-forward network, `[hidden, intermediate]`.
+    pub down: Cow<'static, str>,
+    /// Norm of the feed-forward network's output, before the residual sum.
+    pub mlp_output_norm: Cow<'static, str>,
+    /// Norm of the residual sum after the feed-forward network.
+    pub mlp_residual_norm: Cow<'static, str>,
+    /// Router of the experts, `[experts, hidden]`.
+    pub router: Cow<'static, str>,
+    /// Gate projections of the experts: one tensor `[experts, intermediate, hidden]`, or one for
+    /// each expert if the name has a second `{}`.
+    pub expert_gate: Cow<'static, str>,
+    /// Up projections of the experts, like `expert_gate`.
+    pub expert_up: Cow<'static, str>,
+    /// Down projections of the experts, like `expert_gate`.
+    pub expert_down: Cow<'static, str>,
+    /// Norm after the last block.
+    pub final_norm: Cow<'static, str>,
+    /// Output layer, `[vocab, hidden]`; not looked up where the embedding is the output layer.
+    pub output: Cow<'static, str>,
+    /// True if the linear weights of the blocks are stored `[in, out]`.
     pub transposed: bool,
 }
 
-/// The order of rows in a fused projection of queries, keys and values.
+/// The order of the rows of a fused projection of queries, keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QkvLayout {
-    /// All queries, all keys, all values.
+    /// All queries, then all keys, then all values.
     Stacked,
-    /// Each head's query, key and value; there are as many KV heads as heads.
+    /// For each head its query, its key and its value. There are as many KV heads as heads.
     PerHead,
 }
 
-/// Hugging Face's names: Llama's, which most architectures share.
-pub const HUGGING_FACE: TensorNames = TensorNames {
-    roots: &["model."],
-    embedding: "embed_tokens",
-    positions: "",
-    token_types: "",
-    embedding_norm: "",
-    attention_norm: "layers.{}.input_layernorm",
-    q: "layers.{}.self_attn.q_proj",
-    k: "layers.{}.self_attn.k_proj",
-    v: "layers.{}.self_attn.v_proj",
-    qkv: "layers.{}.self_attn.qkv_proj",
-    qkv_layout: QkvLayout::Stacked,
-    q_norm: "layers.{}.self_attn.q_norm",
-    k_norm: "layers.{}.self_attn.k_norm",
-    o: "layers.{}.self_attn.o_proj",
-    attention_post_norm: "layers.{}.post_attention_layernorm",
-    attention_sum_norm: "",
-    mlp_norm: "layers.{}.post_attention_layernorm",
-    gate: "layers.{}.mlp.gate_proj",
-    up: "layers.{}.mlp.up_proj",
-    gate_up: "layers.{}.mlp.gate_up_proj",
-    down: "layers.{}.mlp.down_proj",
-    mlp_post_norm: "layers.{}.post_feedforward_layernorm",
-    mlp_sum_norm: "",
-    router: "layers.{}.mlp.gate",
-    expert_gate: "layers.{}.mlp.experts.{}.gate_proj",
-    expert_up: "layers.{}.mlp.experts.{}.up_proj",
-    expert_down: "layers.{}.mlp.experts.{}.down_proj",
-    final_norm: "norm",
-    output: "lm_head",
-    transposed: false,
-};
+/// GGUF's names, made once.
+static GGUF: LazyLock<TensorNames> = LazyLock::new(gguf);
 
-/// Hugging Face's names where norms stand before and after (Gemma 2 and 3).
-pub const HUGGING_FACE_BOTH_NORMS: TensorNames = TensorNames {
-    mlp_norm: "layers.{}.pre_feedforward_layernorm",
-    ..HUGGING_FACE
-};
+impl TensorNames {
+    /// Returns the names of Llama in Hugging Face's layout, which most architectures share.
+    pub fn hugging_face() -> TensorNames {
+        TensorNames {
+            prefixes: vec!["model.".into()],
+            embedding: "embed_tokens".into(),
+            positions: "".into(),
+            token_types: "".into(),
+            embedding_norm: "".into(),
+            attention_norm: "layers.{}.input_layernorm".into(),
+            q: "layers.{}.self_attn.q_proj".into(),
+            k: "layers.{}.self_attn.k_proj".into(),
+            v: "layers.{}.self_attn.v_proj".into(),
+            qkv: "layers.{}.self_attn.qkv_proj".into(),
+            qkv_layout: QkvLayout::Stacked,
+            q_norm: "layers.{}.self_attn.q_norm".into(),
+            k_norm: "layers.{}.self_attn.k_norm".into(),
+            o: "layers.{}.self_attn.o_proj".into(),
+            // One name stands for the norm after attention or for the one before the feed-forward
+            // network, as the norms are placed.
+            attention_output_norm: "layers.{}.post_attention_layernorm".into(),
+            attention_residual_norm: "".into(),
+            mlp_norm: "layers.{}.post_attention_layernorm".into(),
+            gate: "layers.{}.mlp.gate_proj".into(),
+            up: "layers.{}.mlp.up_proj".into(),
+            gate_up: "layers.{}.mlp.gate_up_proj".into(),
+            down: "layers.{}.mlp.down_proj".into(),
+            mlp_output_norm: "layers.{}.post_feedforward_layernorm".into(),
+            mlp_residual_norm: "".into(),
+            router: "layers.{}.mlp.gate".into(),
+            expert_gate: "layers.{}.mlp.experts.{}.gate_proj".into(),
+            expert_up: "layers.{}.mlp.experts.{}.up_proj".into(),
+            expert_down: "layers.{}.mlp.experts.{}.down_proj".into(),
+            final_norm: "norm".into(),
+            output: "lm_head".into(),
+            transposed: false,
+        }
+    }
 
-/// GGUF's names, which all architectures share.
-pub const GGUF: TensorNames = TensorNames {
-    roots: &[""],
-    embedding: "token_embd",
-    positions: "position_embd",
-    token_types: "token_types",
-    embedding_norm: "token_embd_norm",
-    attention_norm: "blk.{}.attn_norm",
-    q: "blk.{}.attn_q",
-    k: "blk.{}.attn_k",
-    v: "blk.{}.attn_v",
-    qkv: "blk.{}.attn_qkv",
-    qkv_layout: QkvLayout::Stacked,
-    q_norm: "blk.{}.attn_q_norm",
-    k_norm: "blk.{}.attn_k_norm",
-    o: "blk.{}.attn_output",
-    attention_post_norm: "blk.{}.post_attention_norm",
-    attention_sum_norm: "blk.{}.attn_output_norm",
-    mlp_norm: "blk.{}.ffn_norm",
-    gate: "blk.{}.ffn_gate",
-    up: "blk.{}.ffn_up",
-    gate_up: "blk.{}.ffn_up",
-    down: "blk.{}.ffn_down",
-    mlp_post_norm: "blk.{}.post_ffw_norm",
-    mlp_sum_norm: "blk.{}.layer_output_norm",
-    router: "blk.{}.ffn_gate_inp",
-    expert_gate: "blk.{}.ffn_gate_exps",
-    expert_up: "blk.{}.ffn_up_exps",
-    expert_down: "blk.{}.ffn_down_exps",
-    final_norm: "output_norm",
-    output: "output",
-    transposed: false,
-};
+    /// Returns GGUF's names, which all architectures share.
+    pub fn gguf() -> &'static TensorNames {
+        &GGUF
+    }
+
+    /// Returns the prefix that a checkpoint's names have: the first under which the embedding
+    /// `exists`.
+    pub(crate) fn prefix(&self, exists: impl Fn(&str) -> bool) -> &str {
+        let embedding =
+            |prefix: &&Cow<'static, str>| exists(&format!("{prefix}{}.weight", self.embedding));
+        let found = self.prefixes.iter().find(embedding);
+        found.or(self.prefixes.first()).map_or("", |prefix| prefix)
+    }
+}
+
+/// Fills in the layer of a tensor's name.
+pub(crate) fn in_layer(template: &str, layer: usize) -> String {
+    template.replacen("{}", &layer.to_string(), 1)
+}
+
+fn gguf() -> TensorNames {
+    TensorNames {
+        prefixes: vec!["".into()],
+        embedding: "token_embd".into(),
+        positions: "position_embd".into(),
+        token_types: "token_types".into(),
+        embedding_norm: "token_embd_norm".into(),
+        attention_norm: "blk.{}.attn_norm".into(),
+        q: "blk.{}.attn_q".into(),
+        k: "blk.{}.attn_k".into(),
+        v: "blk.{}.attn_v".into(),
+        qkv: "blk.{}.attn_qkv".into(),
+        qkv_layout: QkvLayout::Stacked,
+        q_norm: "blk.{}.attn_q_norm".into(),
+        k_norm: "blk.{}.attn_k_norm".into(),
+        o: "blk.{}.attn_output".into(),
+        attention_output_norm: "blk.{}.post_attention_norm".into(),
+        attention_residual_norm: "blk.{}.attn_output_norm".into(),
+        mlp_norm: "blk.{}.ffn_norm".into(),
+        gate: "blk.{}.ffn_gate".into(),
+        up: "blk.{}.ffn_up".into(),
+        // GGUF gives the fused projection the name of the single one.
+        gate_up: "blk.{}.ffn_up".into(),
+        down: "blk.{}.ffn_down".into(),
+        mlp_output_norm: "blk.{}.post_ffw_norm".into(),
+        mlp_residual_norm: "blk.{}.layer_output_norm".into(),
+        router: "blk.{}.ffn_gate_inp".into(),
+        expert_gate: "blk.{}.ffn_gate_exps".into(),
+        expert_up: "blk.{}.ffn_up_exps".into(),
+        expert_down: "blk.{}.ffn_down_exps".into(),
+        final_norm: "output_norm".into(),
+        output: "output".into(),
+        transposed: false,
+    }
+}

@@ -1,10 +1,7 @@
 //! From texts to the tokens that an encoder takes.
 
 use super::EncodeError;
-use crate::{
-    ModelFiles, PipelineError, TextProcessor,
-    model_files::sentence_transformers::SentenceTransformer,
-};
+use crate::{ModelFiles, PipelineError, TextProcessor, model_files::SentenceTransformer};
 
 /// A text's tokens as an encoder takes them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
-//! Texts that tell tokenizers apart. All characters are composed, since GGUF's tokenizers compose none.
+//! Texts that distinguish tokenizers.
 
-/// Each line is for some rule that only some pre-tokenisers have.
+/// Texts that distinguish tokenizers, each for rules that only some pre-tokenizers have. All
+/// characters are composed, since GGUF's tokenizers compose none.
 pub(super) const PROBES: &[&str] = &[
     "",
     "Hello, world! The quick brown fox jumps over the lazy dog.",

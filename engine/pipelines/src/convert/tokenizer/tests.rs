@@ -1,16 +1,27 @@
-//! Tokenizers of every kind, to GGUF and back.
+//! Converts tokenizers of every kind to GGUF and back.
 
 use proptest::prelude::*;
 use serde_json::{Map, json};
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 
-use super::*;
-use wisp_text::tokenizer::{PreTokenizer, TABLE};
+use serde_json::Value as Json;
+use wisp_text::tokenizer::{PreTokenizer, TABLE, Tokenizer};
+use wisp_weights::{
+    Checkpoint,
+    gguf::{GgufHeaderBuilder, Value},
+};
+
+use super::{
+    keys::{Keys, text},
+    probes::PROBES,
+    source::Source,
+};
+use crate::model_files;
 
 const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// A tokenizer, what it becomes, and the notes about it.
+/// A tokenizer, its keys and tokenizer in GGUF, and the notes about it.
 struct Converted {
     original: Tokenizer,
     back: Result<(Keys, Tokenizer), String>,
@@ -29,7 +40,7 @@ fn convert(json: &Json, config: &Json, padding: usize) -> Converted {
     let size = original.vocab_size() + padding;
     let mut notes = Vec::new();
     let source = Source::new(&original, folder.path(), size as u64);
-    let keys = source.written(&GgufHeaderBuilder::default(), &mut notes);
+    let keys = source.gguf_keys(&GgufHeaderBuilder::default(), &mut notes);
     let back = keys.map(|keys| {
         let mut header = GgufHeaderBuilder::default();
         for (key, value) in &keys {
@@ -62,7 +73,7 @@ impl Converted {
         }
     }
 
-    /// Texts of many scripts, and any at all.
+    /// Checks that both tokenizers give the same tokens for arbitrary texts.
     #[track_caller]
     fn same_tokens(&self, text: impl Strategy<Value = String>) {
         let (_, back) = self.back.as_ref().unwrap();
@@ -77,7 +88,7 @@ impl Converted {
     }
 }
 
-/// Pieces of the probes in any order, or any characters.
+/// Pieces of the probes in any order, characters of the probes, or characters of many scripts.
 fn texts() -> impl Strategy<Value = String> {
     let chars: Vec<char> = PROBES.concat().chars().collect();
     let pieces: Vec<&str> = PROBES
@@ -88,7 +99,7 @@ fn texts() -> impl Strategy<Value = String> {
         prop::collection::vec(prop::sample::select(pieces), 0..12)
             .prop_map(|pieces| pieces.concat()),
         prop::collection::vec(prop::sample::select(chars), 0..40).prop_map(String::from_iter),
-        // Composed, and assigned in every version of Unicode that a table may have.
+        // Composed characters that every version of Unicode assigns.
         "[ -~\\n\\t¡-ÿĀ-ſЀ-я一-龥ぁ-ゖ가-힣]{0,60}",
     ]
 }
@@ -101,7 +112,7 @@ fn added(tokens: &[(&str, bool)], first: usize) -> Json {
     tokens.iter().enumerate().map(token).collect()
 }
 
-/// A byte-level tokenizer that was trained on a few texts.
+/// A byte-level tokenizer, trained on the probes and a corpus.
 fn byte_level(pre_tokenizer: Json, ignore_merges: bool) -> Json {
     let trainer = BpeTrainer::builder()
         .show_progress(false)
@@ -117,7 +128,11 @@ fn byte_level(pre_tokenizer: Json, ignore_merges: bool) -> Json {
     let mut tokenizer = tokenizers::Tokenizer::new(BPE::default());
     tokenizer.with_pre_tokenizer(Some(pre));
     let mut texts: Vec<String> = PROBES.iter().map(|text| text.to_string()).collect();
-    texts.extend(include_str!("../tokenizer.rs").lines().map(str::to_string));
+    texts.extend(
+        include_str!("../../../../../native-demo/model/corpus_sample.txt")
+            .lines()
+            .map(str::to_string),
+    );
     let mut trained = tokenizer.clone();
     let mut wrapped = tokenizers::models::TrainerWrapper::BpeTrainer(trainer);
     trained.train(&mut wrapped, texts.into_iter()).unwrap();
@@ -147,7 +162,7 @@ fn config() -> Json {
 }
 
 #[test]
-fn byte_level_tokenizers_keep_their_pre_tokenisers() {
+fn byte_level_tokenizers_keep_their_pre_tokenizers() {
     let digits = json!({"type": "Sequence", "pretokenizers":
         [{"type": "Digits", "individual_digits": true}, gpt_2()]});
     for (pre_tokenizer, ignore_merges, pre) in [
@@ -180,9 +195,9 @@ fn byte_level_tokenizers_keep_their_pre_tokenisers() {
     }
 }
 
-/// `<|end|>` ends the text; the others are listed by number, which says nothing of what they are.
+/// `<|end|>` ends the text. The others are listed by their ids, which do not tell their roles.
 #[test]
-fn ends_are_named_by_their_texts() {
+fn ends_of_turns_and_messages_are_found_by_their_texts() {
     for (texts, eot, eom, lost) in [
         (["<|eom_id|>", "<|odd|>", "<|eot_id|>"], 2, 0, 1),
         (["<|odd|>", "<|im_end|>", "<|eom_id|>"], 1, 2, 0),
@@ -208,7 +223,7 @@ fn ends_are_named_by_their_texts() {
         let source = Source::new(&original, folder.path(), original.vocab_size() as u64);
         let mut notes = Vec::new();
         let keys = source
-            .written(&GgufHeaderBuilder::default(), &mut notes)
+            .gguf_keys(&GgufHeaderBuilder::default(), &mut notes)
             .unwrap();
         let id = |key: &str| {
             let found = keys.iter().find(|(name, _)| name == key);
@@ -224,13 +239,13 @@ fn ends_are_named_by_their_texts() {
 }
 
 #[test]
-fn an_unknown_pre_tokeniser_is_never_written() {
+fn unknown_pre_tokenizers_and_normalizers_are_refused() {
     let odd = split(r"\p{L}{1,4}|\p{N}{1,2}|\s+|[^\s\p{L}\p{N}]");
     let problem = convert(&byte_level(odd, false), &config(), 0)
         .back
         .err()
         .unwrap();
-    assert!(problem.contains("pre-tokeniser"), "{problem}");
+    assert!(problem.contains("pre-tokenizer"), "{problem}");
     let mut lower = byte_level(gpt_2(), false);
     lower["normalizer"] = json!({"type": "Lowercase"});
     let problem = convert(&lower, &config(), 0).back.err().unwrap();
@@ -241,25 +256,25 @@ fn an_unknown_pre_tokeniser_is_never_written() {
     assert!(notes[0].contains("NFC"), "{notes:?}");
 }
 
-/// Every two rows of the table that cut differently are told apart by the probes.
+/// The probes distinguish every two rows of the table that split differently.
 #[test]
-fn probes_tell_pre_tokenisers_apart() {
+fn probes_distinguish_pre_tokenizers() {
     let rows = TABLE.iter().filter(|rules| rules.byte_level);
-    let cuts = rows.map(|rules| {
-        let cut = PreTokenizer::new(rules).unwrap();
-        let words: Vec<Vec<&str>> = PROBES.iter().map(|text| cut.split(text)).collect();
+    let splits = rows.map(|rules| {
+        let splitter = PreTokenizer::new(rules).unwrap();
+        let words: Vec<Vec<&str>> = PROBES.iter().map(|text| splitter.split(text)).collect();
         (rules, words)
     });
-    let cuts: Vec<_> = cuts.collect();
-    // The same expressions with other rules about merges, or in other words.
+    let splits: Vec<_> = splits.collect();
+    // Equal expressions with other rules about merges, or equivalent ones.
     let twins = [
         ("dbrx", "llama-bpe"),
         ("bailingmoe", "qwen2"),
         ("granite-embed-multi-97m", "gpt-4o"),
     ];
     let mut alike = Vec::new();
-    for (i, (a, words)) in cuts.iter().enumerate() {
-        for (b, others) in &cuts[..i] {
+    for (i, (a, words)) in splits.iter().enumerate() {
+        for (b, others) in &splits[..i] {
             if words == others {
                 alike.push((a.names[0], b.names[0]));
             }
@@ -268,7 +283,7 @@ fn probes_tell_pre_tokenisers_apart() {
     assert_eq!(alike, twins);
 }
 
-/// Llama 2's form: merges from scores, a space before every text, bytes for what has no token.
+/// Llama 2's kind: merges with scores, a space before every text, byte fallback.
 fn sentence_piece(prepend: bool) -> Json {
     let mut vocab = Map::new();
     let mut add = |token: String| {
@@ -329,7 +344,7 @@ fn sentence_piece_merges_become_scores() {
     for prepend in [true, false] {
         let config = json!({"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"});
         let converted = convert(&sentence_piece(prepend), &config, 0);
-        assert_eq!(converted.key("ggml.model"), Some(&string("llama")));
+        assert_eq!(converted.key("ggml.model"), Some(&text("llama")));
         assert_eq!(
             converted.key("ggml.add_space_prefix"),
             Some(&Value::Bool(prepend))
@@ -370,13 +385,13 @@ fn unigram_pieces_keep_their_scores() {
     let config = json!({"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"});
     let converted = convert(&json, &config, 0);
     if let Err(problem) = &converted.back {
-        // Its white space is Unicode's; GGUF's is the space.
+        // It splits at Unicode's white space, but GGUF at spaces.
         assert!(problem.contains("same tokens"), "{problem}");
     }
 }
 
 #[test]
-fn word_pieces_change_their_marks() {
+fn word_pieces_are_marked_where_words_begin() {
     let mut vocab = Map::new();
     for token in [
         "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "fox", "##es", "jump", "##ing", "##s",

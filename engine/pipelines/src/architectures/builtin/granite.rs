@@ -1,0 +1,55 @@
+//! Granite 3: Llama with multipliers.
+
+use wisp_weights::gguf::Value;
+
+use crate::architectures::{architecture::Architecture, error::ArchitectureError};
+
+/// `logits_scaling` divides. GGUF stores queries and keys in the same order as Llama's.
+pub(super) fn architecture() -> Architecture {
+    Architecture::new("granite")
+        .config_classes(["GraniteForCausalLM"])
+        .config_defaults(
+            r#"{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008,
+            "num_hidden_layers": 32, "num_attention_heads": 32, "max_position_embeddings": 2048,
+            "embedding_multiplier": 1.0, "residual_multiplier": 1.0, "attention_multiplier": 1.0,
+            "logits_scaling": 1.0}"#,
+        )
+        .spec_from_config(|config| {
+            let mut spec = config.decoder_spec()?;
+            let number = |key| -> Result<f32, ArchitectureError> {
+                Ok(config.optional_f32(key)?.unwrap_or(1.0))
+            };
+            spec.embedding_multiplier = number("embedding_multiplier")?;
+            spec.residual_multiplier = number("residual_multiplier")?;
+            spec.logit_multiplier = 1.0 / number("logits_scaling")?;
+            spec.set_attention_scale(number("attention_multiplier")?);
+            Ok(spec)
+        })
+        .gguf("granite")
+        .gguf_interleaved_rope()
+        .spec_from_gguf(|metadata| {
+            let mut spec = metadata.decoder_spec()?;
+            let number = |key| -> Result<f32, ArchitectureError> {
+                Ok(metadata.optional_f32(key)?.unwrap_or(1.0))
+            };
+            spec.embedding_multiplier = number("embedding_scale")?;
+            spec.residual_multiplier = number("residual_scale")?;
+            spec.logit_multiplier = 1.0 / number("logit_scale")?;
+            if let Some(scale) = metadata.optional_f32("attention.scale")? {
+                spec.set_attention_scale(scale);
+            }
+            Ok(spec)
+        })
+        .gguf_key("embedding_scale", |spec| {
+            Some(Value::F32(spec.embedding_multiplier))
+        })
+        .gguf_key("residual_scale", |spec| {
+            Some(Value::F32(spec.residual_multiplier))
+        })
+        .gguf_key("logit_scale", |spec| {
+            Some(Value::F32(1.0 / spec.logit_multiplier))
+        })
+        .gguf_key("attention.scale", |spec| {
+            Some(Value::F32(spec.layers.first()?.attention_scale))
+        })
+}

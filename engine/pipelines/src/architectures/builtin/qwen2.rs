@@ -1,0 +1,26 @@
+//! Qwen 2 and 2.5: Llama with biases on queries, keys and values, which the checkpoint has.
+
+use crate::{
+    architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
+    spec::DecoderSpec,
+};
+
+/// Layers from `max_window_layers` on have a window if `use_sliding_window` is true.
+pub(super) fn architecture() -> Architecture {
+    Architecture::new("qwen2")
+        .config_classes(["Qwen2ForCausalLM"])
+        .config_defaults(
+            r#"{"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016,
+            "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 32,
+            "max_position_embeddings": 32768, "sliding_window": 4096, "max_window_layers": 28}"#,
+        )
+        .spec_from_config(from_config)
+        .gguf("qwen2")
+}
+
+pub(super) fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = config.decoder_spec()?;
+    let first = config.optional_u32("max_window_layers")?.unwrap_or(0) as usize;
+    config.set_windows(&mut spec, config.optional_window()?, |layer| layer >= first)?;
+    Ok(spec)
+}

@@ -1,0 +1,36 @@
+//! Qwen 3 MoE: Qwen 3 with a mixture of experts in some layers.
+
+use super::qwen3;
+use crate::{architectures::architecture::Architecture, spec::QkNorm};
+
+/// Every `decoder_sparse_step`th layer has experts, except `mlp_only_layers`. All layers have the
+/// same window, if any.
+pub(super) fn architecture() -> Architecture {
+    Architecture::new("qwen3_moe")
+        .config_classes(["Qwen3MoeForCausalLM"])
+        .config_defaults(
+            r#"{"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144,
+            "num_hidden_layers": 24, "num_attention_heads": 32, "num_key_value_heads": 4,
+            "max_position_embeddings": 32768, "sliding_window": 4096, "decoder_sparse_step": 1,
+            "moe_intermediate_size": 768, "num_experts_per_tok": 8, "num_local_experts": 128}"#,
+        )
+        .config_key("num_local_experts", "num_experts")
+        .spec_from_config(|config| {
+            let mut spec = config.decoder_spec()?;
+            spec.qk_norm = QkNorm::PerHead;
+            spec.set_windows(config.optional_window()?, |_| true);
+            let step = config.u64("decoder_sparse_step")?;
+            if step == 0 {
+                return Err(config.error("`decoder_sparse_step` is 0"));
+            }
+            let dense = config.optional_list("mlp_only_layers")?.unwrap_or_default();
+            for (i, layer) in (0u64..).zip(&mut spec.layers) {
+                layer.moe = (i + 1).is_multiple_of(step) && !dense.contains(&i);
+            }
+            let normalize = config.optional_bool("norm_topk_prob")?.unwrap_or(false);
+            spec.moe = Some(config.moe("moe_intermediate_size", normalize)?);
+            Ok(spec)
+        })
+        .gguf("qwen3moe")
+        .spec_from_gguf(qwen3::from_gguf)
+}

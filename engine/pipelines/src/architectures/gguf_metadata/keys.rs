@@ -1,0 +1,133 @@
+//! The keys of a GGUF file's metadata.
+
+use wisp_weights::{
+    Checkpoint, FormatError, WeightError, WeightSource, encodings,
+    gguf::{FromValue, Gguf},
+};
+
+use crate::architectures::error::ArchitectureError;
+
+/// The metadata of a GGUF file under its architecture's prefix, and the tensors beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct GgufMetadata<'a> {
+    checkpoint: &'a Checkpoint,
+    gguf: &'a Gguf,
+    file: &'a str,
+    architecture: &'a str,
+}
+
+impl<'a> GgufMetadata<'a> {
+    /// Reads the metadata of a checkpoint. `file` names it in error messages.
+    pub(crate) fn new(
+        checkpoint: &'a Checkpoint,
+        file: &'a str,
+    ) -> Result<GgufMetadata<'a>, ArchitectureError> {
+        let gguf = checkpoint.gguf().ok_or_else(|| ArchitectureError::Config {
+            file: file.into(),
+            problem: "it is not a GGUF file".into(),
+        })?;
+        let architecture = gguf.require::<&str>("general.architecture");
+        Ok(GgufMetadata {
+            checkpoint,
+            gguf,
+            file,
+            architecture: architecture.map_err(|error| error.in_file(file))?,
+        })
+    }
+
+    /// Returns `general.architecture`.
+    pub fn architecture(&self) -> &'a str {
+        self.architecture
+    }
+
+    /// Makes the error of a file that an architecture cannot use.
+    pub fn error(&self, problem: impl Into<String>) -> ArchitectureError {
+        ArchitectureError::Config {
+            file: self.file.into(),
+            problem: problem.into(),
+        }
+    }
+
+    fn in_file(&self, error: FormatError) -> WeightError {
+        error.in_file(self.file)
+    }
+
+    fn optional<T: FromValue<'a>>(&self, key: &str) -> Result<Option<T>, ArchitectureError> {
+        let value = self.gguf.get(&format!("{}.{key}", self.architecture));
+        Ok(value.map_err(|error| self.in_file(error))?)
+    }
+
+    /// Returns the whole number `ARCHITECTURE.key`.
+    ///
+    /// # Errors
+    ///
+    /// If the key is missing or is not a whole number of 32 bits.
+    pub fn u32(&self, key: &str) -> Result<u32, ArchitectureError> {
+        let value = self.gguf.require(&format!("{}.{key}", self.architecture));
+        Ok(value.map_err(|error| self.in_file(error))?)
+    }
+
+    /// Returns the whole number `ARCHITECTURE.key`; `None` if the key is missing.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a whole number of 32 bits.
+    pub fn optional_u32(&self, key: &str) -> Result<Option<u32>, ArchitectureError> {
+        self.optional(key)
+    }
+
+    /// Returns the number `ARCHITECTURE.key`; `None` if the key is missing.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a number.
+    pub fn optional_f32(&self, key: &str) -> Result<Option<f32>, ArchitectureError> {
+        self.optional(key)
+    }
+
+    /// Returns the boolean `ARCHITECTURE.key`; `None` if the key is missing.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a boolean.
+    pub fn optional_bool(&self, key: &str) -> Result<Option<bool>, ArchitectureError> {
+        self.optional(key)
+    }
+
+    /// Returns the text `ARCHITECTURE.key`; `None` if the key is missing.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a text.
+    pub fn optional_text(&self, key: &str) -> Result<Option<&'a str>, ArchitectureError> {
+        self.optional(key)
+    }
+
+    /// True if the file has the tensor `name.weight`.
+    pub fn has_weight(&self, name: &str) -> bool {
+        self.checkpoint.find(&format!("{name}.weight")).is_some()
+    }
+
+    /// Returns the number of rows of the tensor `name.weight`; `None` if the file does not have it.
+    pub fn weight_rows(&self, name: &str) -> Option<u64> {
+        let info = self.checkpoint.find(&format!("{name}.weight"))?;
+        info.shape.first().copied()
+    }
+
+    /// Returns the number of rows of the tensor `name.weight`, which must exist.
+    pub(super) fn required_weight_rows(&self, name: &str) -> Result<u64, ArchitectureError> {
+        let info = self.checkpoint.require(&format!("{name}.weight"))?;
+        Ok(info.shape.first().copied().unwrap_or(0))
+    }
+
+    /// Decodes a tensor; `None` if the file does not have it.
+    pub(super) fn tensor(&self, name: &str) -> Result<Option<Vec<f32>>, ArchitectureError> {
+        let Some(info) = self.checkpoint.find(name) else {
+            return Ok(None);
+        };
+        let bytes = self.checkpoint.bytes(name, 0..info.len)?;
+        let elements = info.shape.iter().product::<u64>() as usize;
+        let values = encodings::dequantize(info.encoding()?, &bytes, 1, elements)?;
+        Ok(Some(values))
+    }
+}

@@ -1,0 +1,73 @@
+//! The spec of the common decoder, as a GGUF file sizes it.
+
+use super::keys::GgufMetadata;
+use crate::{
+    architectures::error::ArchitectureError,
+    spec::{DecoderSizes, DecoderSpec, MoeSpec, RopeSettings, TensorNames, in_layer},
+};
+
+impl GgufMetadata<'_> {
+    /// Returns the spec of a Llama with this file's sizes, norm epsilon, experts and rotary
+    /// embedding. Queries and keys are not yet interleaved:
+    /// [`Architecture::interleaves_rope_in_gguf`](crate::architectures::Architecture) says so.
+    ///
+    /// # Errors
+    ///
+    /// If a key is missing or has the wrong type.
+    pub fn decoder_spec(&self) -> Result<DecoderSpec, ArchitectureError> {
+        let names = TensorNames::gguf();
+        let hidden_size = self.u32("embedding_length")?;
+        let heads = self.u32("attention.head_count")?;
+        let layers = self.u32("block_count")?;
+        let max_positions = u64::from(self.u32("context_length")?);
+        let head_dim = match self.optional_u32("attention.key_length")? {
+            Some(head_dim) => head_dim,
+            None => hidden_size / heads.max(1),
+        };
+        let embedding = self.required_weight_rows(&names.embedding)?;
+        let mut spec = DecoderSpec::llama(DecoderSizes {
+            vocab_size: embedding,
+            hidden_size: hidden_size.into(),
+            intermediate_size: self.u32("feed_forward_length")?.into(),
+            layers,
+            heads,
+            kv_heads: self
+                .optional_u32("attention.head_count_kv")?
+                .unwrap_or(heads),
+            head_dim,
+            max_positions,
+        });
+        // Where a model adds 1 to the weights of its norms, the file's weights include it.
+        let rms_eps = self.optional_f32("attention.layer_norm_rms_epsilon")?;
+        let eps = rms_eps.or(self.optional_f32("attention.layer_norm_epsilon")?);
+        spec.norm.eps = eps.unwrap_or(1e-5);
+        spec.moe = self.moe(spec.intermediate_size)?;
+        for (i, layer) in spec.layers.iter_mut().enumerate() {
+            layer.moe = spec.moe.is_some() && self.has_weight(&in_layer(&names.router, i));
+        }
+        let rotary_dim = self.optional_u32("rope.dimension_count")?;
+        spec.rotary_dim = rotary_dim.unwrap_or(head_dim);
+        spec.ropes = vec![RopeSettings {
+            theta: self.optional_f32("rope.freq_base")?.unwrap_or(10_000.0),
+            scaling: self.scaling(max_positions)?,
+        }];
+        spec.tied = !self.has_weight(&names.output);
+        Ok(spec)
+    }
+
+    /// Returns the mixture of experts; `None` if the model has none.
+    fn moe(&self, intermediate_size: u64) -> Result<Option<MoeSpec>, ArchitectureError> {
+        let experts = self.optional_u32("expert_count")?.unwrap_or(0);
+        if experts == 0 {
+            return Ok(None);
+        }
+        let normalize = self.optional_bool("expert_weights_norm")?;
+        let width = self.optional_u32("expert_feed_forward_length")?;
+        Ok(Some(MoeSpec {
+            experts,
+            experts_per_token: self.u32("expert_used_count")?,
+            normalize: normalize.unwrap_or(true),
+            intermediate_size: width.map_or(intermediate_size, u64::from),
+        }))
+    }
+}

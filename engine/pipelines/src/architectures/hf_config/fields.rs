@@ -1,0 +1,203 @@
+//! The fields of a `config.json`.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+
+use crate::architectures::error::ArchitectureError;
+
+/// A `config.json` as the architecture's configuration class sees it: the text model's fields under
+/// their common names, with the class's defaults for missing fields.
+#[derive(Clone, Debug)]
+pub struct HfConfig {
+    pub(super) json: Value,
+}
+
+/// The error of a `config.json`.
+fn error(problem: String) -> ArchitectureError {
+    ArchitectureError::Config {
+        file: "config.json".into(),
+        problem,
+    }
+}
+
+/// Returns a number of an object; `None` if it is missing or null.
+pub(super) fn number(object: &Value, key: &str) -> Result<Option<f64>, ArchitectureError> {
+    match object.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_f64() {
+            Some(number) if number.is_finite() => Ok(Some(number)),
+            _ => Err(error(format!("`{key}` is {value}, expected a number"))),
+        },
+    }
+}
+
+impl HfConfig {
+    /// Parses a `config.json`, with its fields as they are.
+    pub(crate) fn parse(text: &str) -> Result<HfConfig, ArchitectureError> {
+        match serde_json::from_str(text) {
+            Ok(json) => Ok(HfConfig { json }),
+            Err(problem) => Err(error(problem.to_string())),
+        }
+    }
+
+    /// Returns the configuration as its class sees it: `text_config` merged into the top level,
+    /// fields renamed to their common names (`keys` holds the common name, then the class's own),
+    /// and `defaults` for those that are missing.
+    pub(crate) fn completed(
+        self,
+        keys: &[(Cow<'static, str>, Cow<'static, str>)],
+        defaults: Map<String, Value>,
+    ) -> Result<HfConfig, ArchitectureError> {
+        let Value::Object(mut fields) = self.json else {
+            return Err(error("it is not a JSON object".into()));
+        };
+        if let Some(Value::Object(text)) = fields.remove("text_config") {
+            fields.extend(text);
+        }
+        for (common, own) in keys {
+            match fields.remove(own.as_ref()) {
+                None | Some(Value::Null) => {}
+                Some(value) => {
+                    fields.insert(common.to_string(), value);
+                }
+            }
+        }
+        for (key, value) in defaults {
+            fields.entry(key).or_insert(value);
+        }
+        Ok(HfConfig {
+            json: Value::Object(fields),
+        })
+    }
+
+    /// Returns the class names under `architectures`.
+    pub fn classes(&self) -> Vec<String> {
+        let names = self.json.get("architectures").and_then(Value::as_array);
+        let names = names.into_iter().flatten().filter_map(Value::as_str);
+        names.map(String::from).collect()
+    }
+
+    /// Makes the error of a configuration that an architecture cannot use.
+    pub fn error(&self, problem: impl Into<String>) -> ArchitectureError {
+        error(problem.into())
+    }
+
+    /// Returns a whole number.
+    ///
+    /// # Errors
+    ///
+    /// If the field is missing or is not a whole number.
+    pub fn u64(&self, key: &str) -> Result<u64, ArchitectureError> {
+        let number = self.optional_u64(key)?;
+        number.ok_or_else(|| error(format!("`{key}` is missing")))
+    }
+
+    /// Returns a whole number of 32 bits.
+    ///
+    /// # Errors
+    ///
+    /// If the field is missing or is not a whole number of 32 bits.
+    pub fn u32(&self, key: &str) -> Result<u32, ArchitectureError> {
+        let number = self.optional_u32(key)?;
+        number.ok_or_else(|| error(format!("`{key}` is missing")))
+    }
+
+    /// Returns a whole number; `None` if the field is missing or null.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub fn optional_u64(&self, key: &str) -> Result<Option<u64>, ArchitectureError> {
+        match self.json.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => match value.as_u64() {
+                Some(number) => Ok(Some(number)),
+                None => Err(error(format!(
+                    "`{key}` is {value}, expected a whole number"
+                ))),
+            },
+        }
+    }
+
+    /// Returns a whole number of 32 bits; `None` if the field is missing or null.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub fn optional_u32(&self, key: &str) -> Result<Option<u32>, ArchitectureError> {
+        let number = self.optional_u64(key)?;
+        let number = number.map(|number| {
+            let fits = u32::try_from(number);
+            fits.map_err(|_| error(format!("`{key}` is {number}, which is too large")))
+        });
+        number.transpose()
+    }
+
+    /// Returns a number; `None` if the field is missing or null.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub fn optional_f32(&self, key: &str) -> Result<Option<f32>, ArchitectureError> {
+        Ok(number(&self.json, key)?.map(|number| number as f32))
+    }
+
+    /// Returns a boolean; `None` if the field is missing or null.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub fn optional_bool(&self, key: &str) -> Result<Option<bool>, ArchitectureError> {
+        match self.json.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Bool(value)) => Ok(Some(*value)),
+            Some(value) => Err(error(format!("`{key}` is {value}, expected true or false"))),
+        }
+    }
+
+    /// Returns a list of whole numbers; `None` if the field is missing or null.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub fn optional_list(&self, key: &str) -> Result<Option<Vec<u64>>, ArchitectureError> {
+        let wrong = || error(format!("`{key}` is not a list of whole numbers"));
+        match self.json.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => {
+                let list = value.as_array().ok_or_else(wrong)?;
+                let numbers = list.iter().map(|item| item.as_u64().ok_or_else(wrong));
+                numbers.collect::<Result<_, _>>().map(Some)
+            }
+        }
+    }
+
+    /// Refuses a text field that is present and not `supported`.
+    ///
+    /// # Errors
+    ///
+    /// If the field is neither missing nor null nor the supported text.
+    pub fn require_text(&self, key: &str, supported: &str) -> Result<(), ArchitectureError> {
+        self.require(key, Value::from(supported))
+    }
+
+    /// Refuses a boolean field that is present and not `supported`.
+    ///
+    /// # Errors
+    ///
+    /// If the field is neither missing nor null nor the supported boolean.
+    pub fn require_bool(&self, key: &str, supported: bool) -> Result<(), ArchitectureError> {
+        self.require(key, Value::from(supported))
+    }
+
+    fn require(&self, key: &str, supported: Value) -> Result<(), ArchitectureError> {
+        match self.json.get(key) {
+            None | Some(Value::Null) => Ok(()),
+            Some(value) if *value == supported => Ok(()),
+            Some(value) => Err(error(format!(
+                "`{key}` is {value}; only {supported} is supported"
+            ))),
+        }
+    }
+}

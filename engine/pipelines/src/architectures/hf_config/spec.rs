@@ -1,0 +1,134 @@
+//! The spec of the common decoder, as a `config.json` sizes it.
+
+use serde_json::Value;
+use wisp_graph::Activation;
+
+use super::{fields::HfConfig, rope::LayerType};
+use crate::{
+    architectures::error::ArchitectureError,
+    spec::{DecoderSizes, DecoderSpec, MoeSpec},
+};
+
+impl HfConfig {
+    /// Returns the spec of a Llama with this configuration's sizes, activation, norm epsilon and
+    /// rotary embedding.
+    ///
+    /// # Errors
+    ///
+    /// If a field is missing or has the wrong type.
+    pub fn decoder_spec(&self) -> Result<DecoderSpec, ArchitectureError> {
+        let hidden_size = self.u64("hidden_size")?;
+        let heads = self.u32("num_attention_heads")?;
+        let layers = self.u32("num_hidden_layers")?;
+        let head_dim = match self.optional_u32("head_dim")? {
+            Some(head_dim) => head_dim,
+            None => {
+                let head_dim = hidden_size / u64::from(heads.max(1));
+                u32::try_from(head_dim).unwrap_or(u32::MAX)
+            }
+        };
+        // GPT-2's `n_inner` may be null.
+        let intermediate_size = self.optional_u64("intermediate_size")?;
+        let mut spec = DecoderSpec::llama(DecoderSizes {
+            vocab_size: self.u64("vocab_size")?,
+            hidden_size,
+            intermediate_size: intermediate_size.unwrap_or(hidden_size.saturating_mul(4)),
+            layers,
+            heads,
+            kv_heads: self.optional_u32("num_key_value_heads")?.unwrap_or(heads),
+            head_dim,
+            max_positions: self.max_positions()?,
+        });
+        spec.norm.eps = self.optional_f32("rms_norm_eps")?.unwrap_or(1e-6);
+        spec.activation = self.activation()?;
+        spec.rotary_dim = (f64::from(head_dim) * self.partial_rotary_factor()?) as u32;
+        spec.ropes = vec![self.rope(LayerType::FullAttention)?];
+        spec.tied = self.optional_bool("tie_word_embeddings")?.unwrap_or(false);
+        Ok(spec)
+    }
+
+    /// Returns the context length of the model.
+    pub(super) fn max_positions(&self) -> Result<u64, ArchitectureError> {
+        let positions = self.optional_u64("max_position_embeddings")?;
+        Ok(positions.unwrap_or(2048))
+    }
+
+    /// Sets the window of the layers that `layer_types` calls `sliding_attention`, or, without
+    /// `layer_types`, of those for which `otherwise` is true.
+    ///
+    /// # Errors
+    ///
+    /// If `layer_types` has another number of layers or another type.
+    pub fn set_windows(
+        &self,
+        spec: &mut DecoderSpec,
+        window: Option<u32>,
+        otherwise: impl Fn(usize) -> bool,
+    ) -> Result<(), ArchitectureError> {
+        let windowed = match self.json.get("layer_types") {
+            None | Some(Value::Null) => (0..spec.layers.len()).map(otherwise).collect(),
+            Some(types) => self.windowed(types, spec.layers.len())?,
+        };
+        spec.set_windows(window, |layer| windowed[layer]);
+        Ok(())
+    }
+
+    /// Returns which layers `layer_types` calls `sliding_attention`.
+    fn windowed(&self, types: &Value, layers: usize) -> Result<Vec<bool>, ArchitectureError> {
+        let types = types.as_array().map_or(&[][..], Vec::as_slice);
+        if types.len() < layers {
+            return Err(self.error(format!(
+                "`layer_types` has {} entries for {layers} layers",
+                types.len()
+            )));
+        }
+        let windowed = types.iter().map(|layer_type| match layer_type.as_str() {
+            Some("sliding_attention") => Ok(true),
+            Some("full_attention") => Ok(false),
+            _ => Err(self.error(format!(
+                "`layer_types` has {layer_type}; full_attention and sliding_attention are supported"
+            ))),
+        });
+        windowed.collect()
+    }
+
+    /// Returns the window of a class that has `use_sliding_window`: `sliding_window` if that is
+    /// true.
+    ///
+    /// # Errors
+    ///
+    /// If a field has the wrong type.
+    pub fn optional_window(&self) -> Result<Option<u32>, ArchitectureError> {
+        match self.optional_bool("use_sliding_window")? {
+            Some(true) => self.optional_u32("sliding_window"),
+            _ => Ok(None),
+        }
+    }
+
+    /// Returns the mixture of experts, whose width is in the field `width`.
+    ///
+    /// # Errors
+    ///
+    /// If a field is missing or has the wrong type.
+    pub fn moe(&self, width: &str, normalize: bool) -> Result<MoeSpec, ArchitectureError> {
+        Ok(MoeSpec {
+            experts: self.u32("num_local_experts")?,
+            experts_per_token: self.u32("num_experts_per_tok")?,
+            normalize,
+            intermediate_size: self.u64(width)?,
+        })
+    }
+
+    fn activation(&self) -> Result<Activation, ArchitectureError> {
+        let name = self.json.get("hidden_act").and_then(Value::as_str);
+        match name.unwrap_or("silu") {
+            "silu" | "swish" => Ok(Activation::Silu),
+            "gelu" | "gelu_python" => Ok(Activation::Gelu),
+            "gelu_pytorch_tanh" | "gelu_new" | "gelu_fast" => Ok(Activation::GeluTanh),
+            "relu" => Ok(Activation::Relu),
+            other => Err(self.error(format!(
+                "`hidden_act` is {other:?}; silu, gelu, gelu_pytorch_tanh and relu are supported"
+            ))),
+        }
+    }
+}

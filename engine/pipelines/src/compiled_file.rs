@@ -1,0 +1,79 @@
+//! Files of compiled models, which a configuration names.
+
+use std::path::Path;
+
+use wisp_session::{ArtefactError, CompiledModule, InferenceSession, SessionError};
+
+use crate::{
+    config::{ConfigError, PipelineConfig},
+    error::PipelineError,
+    limits::ModelLimits,
+    model_files::ModelFiles,
+    prepare,
+};
+
+impl PipelineConfig {
+    /// Makes a session take the model's programs from the file in
+    /// [`Self::serialized_model_path`], if that is set.
+    ///
+    /// # Errors
+    ///
+    /// If the file is damaged, was made by another version, or for another model or other limits.
+    /// The error says what differs.
+    pub fn session(
+        &self,
+        session: InferenceSession,
+        files: &ModelFiles,
+        limits: &ModelLimits,
+    ) -> Result<InferenceSession, PipelineError> {
+        let Some(path) = &self.serialized_model_path else {
+            return Ok(session);
+        };
+        let compiled = CompiledModule::load(Path::new(path)).map_err(SessionError::Artefact)?;
+        let facts = prepare::facts(files, limits);
+        let differences = facts.iter().filter_map(|(name, here)| {
+            let there = compiled.about().get(name).map_or("unknown", String::as_str);
+            (there != here).then(|| format!("{name} is {there}, here {here}"))
+        });
+        let differences: Vec<String> = differences.collect();
+        match differences.is_empty() {
+            true => Ok(session.with_compiled(compiled)),
+            false => Err(ConfigError::Compiled {
+                path: path.clone(),
+                differences,
+            }
+            .into()),
+        }
+    }
+
+    /// Writes what a session has compiled for a model to the file in
+    /// [`Self::save_to_serialized_model_path`], if that is set.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written.
+    pub fn save_compiled(
+        &self,
+        session: &InferenceSession,
+        files: &ModelFiles,
+        limits: &ModelLimits,
+    ) -> Result<(), PipelineError> {
+        let Some(path) = &self.save_to_serialized_model_path else {
+            return Ok(());
+        };
+        let save = |module: CompiledModule| -> Result<(), ArtefactError> {
+            let module = module.saying(prepare::facts(files, limits));
+            module.save(Path::new(path))
+        };
+        let saved = session
+            .compiled()
+            .and_then(|module| save(module).map_err(SessionError::Artefact));
+        Ok(saved?)
+    }
+
+    /// True if the model's programs come from a file or go to one. Then the sizes for which they are
+    /// compiled must not depend on the prompt.
+    pub fn has_compiled_file(&self) -> bool {
+        self.serialized_model_path.is_some() || self.save_to_serialized_model_path.is_some()
+    }
+}

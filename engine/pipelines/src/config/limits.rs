@@ -1,0 +1,56 @@
+//! The sizes that a configuration asks for.
+
+use super::{choices::CacheStrategy, error::ConfigError, pipeline_config::PipelineConfig};
+use crate::{limits::ModelLimits, spec::DecoderSpec};
+
+impl PipelineConfig {
+    /// Returns the sizes for which a model of this spec is to be made.
+    ///
+    /// # Errors
+    ///
+    /// If the context is longer than the model's.
+    pub fn limits(&self, spec: &DecoderSpec) -> Result<ModelLimits, ConfigError> {
+        let (max_length, max) = (self.max_length.max(1), spec.max_positions.max(1));
+        if max_length > max {
+            return Err(ConfigError::TooLong { max_length, max });
+        }
+        let (max_batch, page_size) = match self.cache_strategy {
+            CacheStrategy::Naive => (1, max_length),
+            // Only pages can be shared.
+            CacheStrategy::Continuous if !self.enable_prefix_caching => {
+                (self.max_cache_batch_size, max_length)
+            }
+            CacheStrategy::Continuous | CacheStrategy::Paged => {
+                (self.max_cache_batch_size, self.kv_cache_page_size.into())
+            }
+        };
+        let max_batch = max_batch.max(1);
+        let max_step_tokens = self
+            .prefill_chunk_size
+            .min(max_length)
+            .next_multiple_of(self.pad_to_multiple_of.max(1));
+        let echoed = if self.enable_echo { max_step_tokens } else { 1 };
+        Ok(ModelLimits {
+            max_length,
+            max_batch,
+            max_prefill: self.max_ce_batch_size.clamp(1, max_batch),
+            max_step_tokens,
+            max_logit_rows: echoed.max(max_batch),
+            page_size: u32::try_from(page_size).unwrap_or(u32::MAX),
+            max_steps: self.max_num_steps,
+            prefix_caching: self.enable_prefix_caching,
+            max_num_loras: self.reserved_loras(),
+            max_lora_rank: self.max_lora_rank,
+            cache_format: self.kv_cache_format.into(),
+            ..ModelLimits::default()
+        })
+    }
+
+    /// Returns the number of adapters to reserve memory for; 0 if none are wanted.
+    fn reserved_loras(&self) -> u64 {
+        match (self.enable_lora, self.lora_paths.len() as u64) {
+            (false, 0) => 0,
+            (_, named) => named.max(self.max_num_loras),
+        }
+    }
+}

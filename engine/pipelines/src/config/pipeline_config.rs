@@ -1,0 +1,199 @@
+//! The configuration of a pipeline.
+
+use serde::{Deserialize, Serialize};
+use wisp_device::{Device, DeviceError, DeviceSpec, FeatureLevel};
+use wisp_weights::{SupportedEncoding, WeightDType};
+
+use super::choices::{CacheStrategy, KvCacheFormat, PipelineEngine, RopeType};
+use crate::sampling::SamplingParams;
+
+/// How a model is loaded and run. The fields are those of MAX's `PipelineConfig`, with its defaults;
+/// [`FIELDS`](super::FIELDS) has their ranges.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct PipelineConfig {
+    /// The model: a `.gguf` file, a directory in Hugging Face's layout, or a repository of a hub
+    /// (`org/name`, with `:encoding` or `:file`).
+    pub huggingface_repo_id: Option<String>,
+    /// The branch, tag or commit of a hub repository.
+    pub huggingface_revision: String,
+    /// Weights to use instead of the model's own: local files, or files of its repository.
+    pub weight_path: Vec<String>,
+    /// The encoding that the weights must have; chooses among a repository's files.
+    pub quantization_encoding: Option<SupportedEncoding>,
+    /// What runs the model.
+    pub engine: PipelineEngine,
+    /// The architecture that the checkpoint must have, by Wisp's name or Hugging Face's.
+    pub architecture: Option<String>,
+    /// Overrides the checkpoint's kind of rotary position embedding.
+    pub rope_type: Option<RopeType>,
+    /// Accepted for compatibility: Wisp never runs code from a repository.
+    pub trust_remote_code: bool,
+    /// True if files are downloaded even if they are in the cache.
+    pub force_download: bool,
+    /// The devices to open. A model runs on one.
+    pub device_specs: Vec<DeviceSpec>,
+    /// The features of a device that may be used.
+    pub profile: FeatureLevel,
+    /// Threads of the host device; 0 for one a core.
+    pub threads: usize,
+    /// The share of the device's free memory that the model may take, above 0 and at most 1.
+    pub gpu_memory_utilization: f64,
+    /// Tokens that the context holds, prompt and answer together.
+    pub max_length: u64,
+    /// Sequences that the KV cache has room for at the same time.
+    pub max_cache_batch_size: u64,
+    /// Prompts that go through the model at the same time ("context encoding").
+    pub max_ce_batch_size: u64,
+    /// Tokens of a prompt that go through the model in one step.
+    pub prefill_chunk_size: u64,
+    /// The tokens that a step has room for are rounded up to a multiple of this.
+    pub pad_to_multiple_of: u64,
+    /// Decode steps in one submission to the device.
+    pub max_num_steps: u64,
+    /// How the KV cache is laid out.
+    pub cache_strategy: CacheStrategy,
+    /// How the KV cache stores keys and values.
+    pub kv_cache_format: KvCacheFormat,
+    /// Positions in a page of the paged KV cache.
+    pub kv_cache_page_size: u32,
+    /// True if sequences whose tokens begin alike share pages.
+    pub enable_prefix_caching: bool,
+    /// A file with a compiled model, loaded instead of compiling it.
+    pub serialized_model_path: Option<String>,
+    /// The file to which the compiled model is saved.
+    pub save_to_serialized_model_path: Option<String>,
+    /// True if memory is reserved for adapters even if [`Self::lora_paths`] is empty.
+    pub enable_lora: bool,
+    /// Adapters to load at the start: folders as PEFT writes them, with a name in front (`NAME=PATH`)
+    /// or under their path.
+    pub lora_paths: Vec<String>,
+    /// The highest rank that an adapter may have.
+    pub max_lora_rank: u64,
+    /// Adapters that can be loaded at the same time; never fewer than [`Self::lora_paths`].
+    pub max_num_loras: u64,
+    /// The most tokens to generate; -1 to generate until the context is full.
+    pub max_new_tokens: i64,
+    /// The number of likeliest tokens to sample from; 0 for all.
+    pub top_k: u32,
+    /// True if the prompt is returned in front of the generated text.
+    pub enable_echo: bool,
+}
+
+impl Default for PipelineConfig {
+    fn default() -> PipelineConfig {
+        PipelineConfig {
+            huggingface_repo_id: None,
+            huggingface_revision: "main".into(),
+            weight_path: Vec::new(),
+            quantization_encoding: None,
+            engine: PipelineEngine::Max,
+            architecture: None,
+            rope_type: None,
+            trust_remote_code: false,
+            force_download: false,
+            device_specs: vec![DeviceSpec::Auto],
+            profile: FeatureLevel::Full,
+            threads: 0,
+            gpu_memory_utilization: 0.9,
+            max_length: 512,
+            max_cache_batch_size: 1,
+            max_ce_batch_size: 32,
+            prefill_chunk_size: 512,
+            pad_to_multiple_of: 2,
+            max_num_steps: 1,
+            cache_strategy: CacheStrategy::Continuous,
+            kv_cache_format: KvCacheFormat::Float32,
+            kv_cache_page_size: 512,
+            enable_prefix_caching: false,
+            serialized_model_path: None,
+            save_to_serialized_model_path: None,
+            enable_lora: false,
+            lora_paths: Vec::new(),
+            max_lora_rank: 16,
+            max_num_loras: 1,
+            max_new_tokens: -1,
+            top_k: 0,
+            enable_echo: false,
+        }
+    }
+}
+
+impl PipelineConfig {
+    /// Opens the devices, in the order of [`Self::device_specs`].
+    ///
+    /// # Errors
+    ///
+    /// If one does not exist or cannot be opened.
+    pub async fn devices(&self) -> Result<Vec<Device>, DeviceError> {
+        let mut devices = Vec::with_capacity(self.device_specs.len());
+        for spec in &self.device_specs {
+            devices.push(Device::open(spec, self.profile, self.threads).await?);
+        }
+        Ok(devices)
+    }
+
+    /// Opens the first device, or the one that `auto` stands for if there is none in
+    /// [`Self::device_specs`].
+    ///
+    /// # Errors
+    ///
+    /// If it does not exist or cannot be opened.
+    pub async fn device(&self) -> Result<Device, DeviceError> {
+        let first = self.device_specs.first().copied().unwrap_or_default();
+        Device::open(&first, self.profile, self.threads).await
+    }
+
+    /// [`Self::device`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::device`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn device_blocking(&self) -> Result<Device, DeviceError> {
+        pollster::block_on(self.device())
+    }
+
+    /// Returns the bytes of a device that the model may take: its free memory times
+    /// [`Self::gpu_memory_utilization`]. `None` if the device does not report its free memory.
+    pub fn memory(&self, device: &Device) -> Option<u64> {
+        let free = device.free_memory()? as f64;
+        Some((free * self.gpu_memory_utilization) as u64)
+    }
+
+    /// Returns the type of the weights' elements, if [`Self::quantization_encoding`] is set: bytes
+    /// for blocks.
+    pub fn dtype(&self) -> Option<WeightDType> {
+        Some(self.quantization_encoding?.dtype())
+    }
+
+    /// Returns what the user calls the model: [`Self::huggingface_repo_id`], or else the first
+    /// [`Self::weight_path`].
+    pub fn short_name(&self) -> &str {
+        let first = self.weight_path.first();
+        let name = self.huggingface_repo_id.as_ref().or(first);
+        name.map_or("", String::as_str)
+    }
+
+    /// Returns the sampling parameters, of which the configuration only has
+    /// [`Self::top_k`].
+    pub fn sampling(&self) -> SamplingParams {
+        SamplingParams {
+            top_k: self.top_k,
+            ..SamplingParams::default()
+        }
+    }
+
+    /// Returns the most tokens to generate; `None` to generate until the context is full.
+    pub fn new_tokens(&self) -> Option<usize> {
+        usize::try_from(self.max_new_tokens).ok()
+    }
+
+    /// Returns the name and the path of each adapter of [`Self::lora_paths`]. One without a name has
+    /// its path for a name.
+    pub fn adapters(&self) -> impl Iterator<Item = (&str, &str)> {
+        let pair = |text| str::split_once(text, '=').unwrap_or((text, text));
+        self.lora_paths.iter().map(move |text| pair(text))
+    }
+}

@@ -1,0 +1,173 @@
+//! The metadata of a new GGUF file.
+
+use std::path::Path;
+
+use wisp_graph::NormKind;
+use wisp_types::Encoding;
+use wisp_weights::gguf::{Gguf, GgufHeaderBuilder, Value};
+
+use crate::{
+    model_files::ModelFiles,
+    pooling::Pooling,
+    rope::{RopeScaling, yarn_attention_factor},
+    spec::DecoderSpec,
+};
+
+/// Keys that describe how the source is stored, not the model.
+const STORAGE_KEYS: [&str; 3] = [
+    "general.alignment",
+    "general.file_type",
+    "general.quantization_version",
+];
+
+/// ggml's `llama_ftype` of files that are mostly in one encoding.
+const FILE_TYPES: [(Encoding, u32); 7] = [
+    (Encoding::F32, 0),
+    (Encoding::F16, 1),
+    (Encoding::Q4_0, 2),
+    (Encoding::Q8_0, 7),
+    (Encoding::Q4_K, 14),
+    (Encoding::Q6_K, 18),
+    (Encoding::BF16, 32),
+];
+
+/// Writes the encoding of most tensors, if it has a number.
+pub(super) fn file_type(header: &mut GgufHeaderBuilder, encoding: Option<Encoding>) {
+    let row = FILE_TYPES.iter().find(|row| Some(row.0) == encoding);
+    if let Some((encoding, number)) = row {
+        header.key("general.file_type", Value::U32(*number));
+        if !encoding.is_float() {
+            header.key("general.quantization_version", Value::U32(2));
+        }
+    }
+}
+
+/// Copies the metadata of a GGUF file, without the keys that describe how it is stored or split.
+pub(super) fn copy(gguf: &Gguf, header: &mut GgufHeaderBuilder) {
+    for (key, value) in &gguf.metadata {
+        if !STORAGE_KEYS.contains(&key.as_str()) && !key.starts_with("split.") {
+            header.key(key, value.clone());
+        }
+    }
+}
+
+/// Writes the metadata of a model in Hugging Face's layout.
+pub(super) fn describe(files: &ModelFiles, header: &mut GgufHeaderBuilder) {
+    let (spec, architecture) = (&files.model_spec.spec, &files.model_spec.architecture);
+    let prefix = architecture.gguf_output_name();
+    header.key("general.architecture", Value::String(prefix.into()));
+    let name = Path::new(&files.name).file_name();
+    if let Some(name) = name.and_then(|name| name.to_str()) {
+        header.key("general.name", Value::String(name.into()));
+    }
+    let mut keys = sizes(spec);
+    keys.push(match spec.norm.kind {
+        NormKind::Rms => (
+            "attention.layer_norm_rms_epsilon",
+            Value::F32(spec.norm.eps),
+        ),
+        NormKind::Layer => ("attention.layer_norm_epsilon", Value::F32(spec.norm.eps)),
+    });
+    if spec.encoder.is_some() {
+        let pooling_type = match files.sentence_transformer.pooling {
+            Some(Pooling::Mean) => 1,
+            Some(Pooling::Cls) => 2,
+            None => 0,
+        };
+        keys.push(("pooling_type", Value::U32(pooling_type)));
+    }
+    write(header, prefix, keys);
+    if let Some(encoder) = &spec.encoder {
+        let token_types = Value::U32(encoder.token_types as u32);
+        header.key("tokenizer.ggml.token_type_count", token_types);
+    }
+    if spec.moe.is_some_and(|moe| !moe.normalize) {
+        let key = ("expert_weights_norm", Value::Bool(false));
+        write(header, prefix, vec![key]);
+    }
+    write(header, prefix, architecture.gguf_metadata(spec));
+    if let Some(rope) = spec.ropes.first() {
+        let base = ("rope.freq_base", Value::F32(rope.theta));
+        write(header, prefix, vec![base]);
+        write(header, prefix, scaling(&rope.scaling));
+    }
+}
+
+/// Writes keys under the architecture's prefix.
+fn write(header: &mut GgufHeaderBuilder, prefix: &str, keys: Vec<(&str, Value)>) {
+    for (name, value) in keys {
+        header.key(&format!("{prefix}.{name}"), value);
+    }
+}
+
+fn sizes(spec: &DecoderSpec) -> Vec<(&'static str, Value)> {
+    let mut sizes = vec![
+        ("vocab_size", spec.vocab_size),
+        ("context_length", spec.max_positions),
+        ("embedding_length", spec.hidden_size),
+        ("block_count", spec.layers.len() as u64),
+        ("feed_forward_length", spec.intermediate_size),
+        ("attention.head_count", spec.heads.into()),
+        ("attention.head_count_kv", spec.kv_heads.into()),
+        ("attention.key_length", spec.head_dim.into()),
+        ("attention.value_length", spec.head_dim.into()),
+    ];
+    if !spec.ropes.is_empty() {
+        sizes.push(("rope.dimension_count", spec.rotary_dim.into()));
+    }
+    if let Some(moe) = &spec.moe {
+        sizes.extend([
+            ("expert_count", moe.experts.into()),
+            ("expert_used_count", moe.experts_per_token.into()),
+            ("expert_feed_forward_length", moe.intermediate_size),
+        ]);
+    }
+    // The format has 32 bits for them. The spec was checked, so every size is at most 2^28.
+    let sizes = sizes.into_iter();
+    sizes
+        .map(|(name, size)| (name, Value::U32(size as u32)))
+        .collect()
+}
+
+/// Returns the keys of the scaling of a rotary embedding. Factors of single frequencies are tensors.
+fn scaling(scaling: &RopeScaling) -> Vec<(&'static str, Value)> {
+    let kind = |kind: &str| ("rope.scaling.type", Value::String(kind.into()));
+    let float = |name, value: f64| (name, Value::F32(value as f32));
+    let trained_context = |original: f64| {
+        let name = "rope.scaling.original_context_length";
+        (name, Value::U32(original as u32))
+    };
+    match scaling {
+        RopeScaling::Linear { factor } => {
+            vec![kind("linear"), float("rope.scaling.factor", *factor)]
+        }
+        RopeScaling::Yarn {
+            factor,
+            original,
+            beta_fast,
+            beta_slow,
+            attention_factor,
+            ..
+        } => vec![
+            kind("yarn"),
+            float("rope.scaling.factor", *factor),
+            trained_context(*original),
+            float("rope.scaling.yarn_beta_fast", *beta_fast),
+            float("rope.scaling.yarn_beta_slow", *beta_slow),
+            // GGUF's factor multiplies the one that YaRN implies.
+            float(
+                "rope.scaling.attn_factor",
+                attention_factor / yarn_attention_factor(*factor),
+            ),
+        ],
+        RopeScaling::LongRope {
+            original,
+            attention_factor,
+            ..
+        } => vec![
+            trained_context(*original),
+            float("rope.scaling.attn_factor", *attention_factor),
+        ],
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,9 @@
+//! Conversion to GGUF.
+
+mod metadata;
+mod spec;
+mod spec_difference;
+mod tensors;
+mod write;
+
+pub use write::to_gguf;

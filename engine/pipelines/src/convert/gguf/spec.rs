@@ -1,0 +1,71 @@
+//! How GGUF expresses a spec.
+
+use crate::{
+    architectures::Architecture,
+    convert::error::ConvertError,
+    rope::{RopeScaling, frequencies},
+    spec::DecoderSpec,
+};
+
+/// Tensors that express the scaling of rotary frequencies: their names and values.
+pub(super) type RopeFactors = Vec<(&'static str, Vec<f32>)>;
+
+/// Returns the spec that readers of a GGUF file find for a model, and the tensors that express its
+/// rope scaling.
+///
+/// # Errors
+///
+/// If GGUF cannot express the rope scaling.
+pub(super) fn in_gguf(
+    architecture: &Architecture,
+    spec: &DecoderSpec,
+) -> Result<(DecoderSpec, RopeFactors), ConvertError> {
+    let mut spec = spec.clone();
+    let mut factors = RopeFactors::new();
+    // The weights of norms include what is added to them.
+    spec.norm.weight_offset = 0.0;
+    spec.rope_interleaved |= architecture.interleaves_rope_in_gguf();
+    if let Some(encoder) = &mut spec.encoder {
+        // Rows before the first position are dropped, and an encoder needs no output layer.
+        encoder.padding = None;
+        spec.tied = true;
+    }
+    let mut others = spec.ropes.iter().skip(1);
+    if others.any(|rope| rope.scaling != RopeScaling::None) {
+        return Err(ConvertError::Inexpressible {
+            what: "scaling of a second rotary embedding",
+        });
+    }
+    let (dim, length) = (spec.rotary_dim, spec.max_positions);
+    let Some(rope) = spec.ropes.first_mut() else {
+        return Ok((spec, factors));
+    };
+    match &rope.scaling {
+        RopeScaling::Llama3 { .. } => {
+            let (plain, _) = frequencies(rope.theta, dim, &RopeScaling::None, length);
+            let (scaled, _) = frequencies(rope.theta, dim, &rope.scaling, length);
+            let divisors = plain.iter().zip(&scaled);
+            let divisors: Vec<f32> = divisors.map(|(plain, scaled)| plain / scaled).collect();
+            factors.push(("rope_freqs.weight", divisors.clone()));
+            rope.scaling = RopeScaling::Factors(divisors);
+        }
+        RopeScaling::LongRope { short, long, .. } => {
+            factors.push(("rope_factors_short.weight", short.clone()));
+            factors.push(("rope_factors_long.weight", long.clone()));
+        }
+        RopeScaling::Dynamic { .. } => {
+            return Err(ConvertError::Inexpressible {
+                what: "dynamic rope scaling",
+            });
+        }
+        RopeScaling::Yarn {
+            truncate: false, ..
+        } => {
+            return Err(ConvertError::Inexpressible {
+                what: "YaRN scaling with a ramp that ends between dimensions",
+            });
+        }
+        _ => {}
+    }
+    Ok((spec, factors))
+}

@@ -1,0 +1,165 @@
+//! Whether two specs describe the same model, but for the rounding of numbers.
+
+use crate::{
+    rope::RopeScaling,
+    spec::{DecoderSpec, LayerSpec},
+};
+
+/// Returns in what two specs differ beyond the rounding of numbers; `None` if in nothing.
+pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static str> {
+    let layers = |same: fn(&LayerSpec, &LayerSpec) -> bool| {
+        a.layers.iter().zip(&b.layers).all(|(a, b)| same(a, b))
+    };
+    let heads = |spec: &DecoderSpec| (spec.heads, spec.kv_heads, spec.head_dim);
+    let close_field = |field: fn(&DecoderSpec) -> f32| -> bool { close(field(a), field(b)) };
+    let same = [
+        ("vocabulary", a.vocab_size == b.vocab_size),
+        ("width", a.hidden_size == b.hidden_size),
+        ("feed-forward", a.intermediate_size == b.intermediate_size),
+        ("number of layers", a.layers.len() == b.layers.len()),
+        ("heads", heads(a) == heads(b)),
+        ("kind of norms", a.norm.kind == b.norm.kind),
+        ("epsilon of norms", close_field(|spec| spec.norm.eps)),
+        ("placement of norms", a.norm_placement == b.norm_placement),
+        ("norms of queries and keys", a.qk_norm == b.qk_norm),
+        ("activation", a.activation == b.activation),
+        ("gate of the feed-forward", a.gated == b.gated),
+        ("experts", a.moe == b.moe),
+        ("layers with experts", layers(|a, b| a.moe == b.moe)),
+        ("sliding windows", layers(|a, b| a.window == b.window)),
+        ("layers without rotation", layers(|a, b| a.rope == b.rope)),
+        (
+            "scale of attention scores",
+            layers(|a, b| close(a.attention_scale, b.attention_scale)),
+        ),
+        (
+            "order of rotation",
+            a.rope_interleaved == b.rope_interleaved,
+        ),
+        ("rotary embedding", same_ropes(a, b)),
+        (
+            "rotated part of heads",
+            a.ropes.is_empty() || a.rotary_dim == b.rotary_dim,
+        ),
+        ("context", a.max_positions == b.max_positions),
+        (
+            "learned positions",
+            a.learned_positions == b.learned_positions,
+        ),
+        (
+            "cap of attention scores",
+            close_field(|spec| spec.attention_softcap),
+        ),
+        ("cap of logits", close_field(|spec| spec.logit_softcap)),
+        (
+            "factor on embeddings",
+            close_field(|spec| spec.embedding_multiplier),
+        ),
+        (
+            "factor on residuals",
+            close_field(|spec| spec.residual_multiplier),
+        ),
+        (
+            "factor on logits",
+            close_field(|spec| spec.logit_multiplier),
+        ),
+        (
+            "parallel residual",
+            a.parallel_residual == b.parallel_residual,
+        ),
+        ("output layer", a.tied == b.tied),
+        ("segment types", a.encoder == b.encoder),
+    ];
+    let mut different = same.into_iter().filter(|(_, same)| !same);
+    different.next().map(|(what, _)| what)
+}
+
+fn same_ropes(a: &DecoderSpec, b: &DecoderSpec) -> bool {
+    let mut pairs = a.ropes.iter().zip(&b.ropes);
+    a.ropes.len() == b.ropes.len()
+        && pairs.all(|(a, b)| close(a.theta, b.theta) && same_scaling(&a.scaling, &b.scaling))
+}
+
+/// Compares scalings by their kinds and numbers, which GGUF stores in 32 bits.
+fn same_scaling(a: &RopeScaling, b: &RopeScaling) -> bool {
+    let same_kind = std::mem::discriminant(a) == std::mem::discriminant(b);
+    let (a, b) = (numbers(a), numbers(b));
+    same_kind && a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| close(*a, *b))
+}
+
+fn close(a: f32, b: f32) -> bool {
+    (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
+}
+
+/// Returns the numbers of a scaling.
+fn numbers(scaling: &RopeScaling) -> Vec<f32> {
+    let rounded =
+        |numbers: &[f64]| -> Vec<f32> { numbers.iter().map(|number| *number as f32).collect() };
+    match scaling {
+        RopeScaling::None => Vec::new(),
+        RopeScaling::Linear { factor } => rounded(&[*factor]),
+        RopeScaling::Dynamic { factor, original } => rounded(&[*factor, *original]),
+        RopeScaling::Llama3 {
+            factor,
+            low,
+            high,
+            original,
+        } => rounded(&[*factor, *low, *high, *original]),
+        RopeScaling::Yarn {
+            factor,
+            original,
+            beta_fast,
+            beta_slow,
+            attention_factor,
+            truncate,
+        } => rounded(&[
+            *factor,
+            *original,
+            *attention_factor,
+            *beta_fast,
+            *beta_slow,
+            f64::from(u8::from(*truncate)),
+        ]),
+        RopeScaling::LongRope {
+            short,
+            long,
+            original,
+            attention_factor,
+        } => [&rounded(&[*original, *attention_factor]), &short[..], long].concat(),
+        RopeScaling::Factors(factors) => factors.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalings_differ_by_their_kinds_and_numbers() {
+        let yarn = |factor, beta_slow| RopeScaling::Yarn {
+            factor,
+            original: 4096.0,
+            beta_fast: 32.0,
+            beta_slow,
+            attention_factor: 1.1,
+            truncate: true,
+        };
+        let scalings = [
+            RopeScaling::None,
+            RopeScaling::Linear { factor: 2.0 },
+            RopeScaling::Linear { factor: 4.0 },
+            yarn(4.0, 1.0),
+            yarn(4.0, 2.0),
+            RopeScaling::Factors(vec![1.0, 2.0]),
+            RopeScaling::Factors(vec![1.0, 2.0, 3.0]),
+        ];
+        for (i, a) in scalings.iter().enumerate() {
+            for (j, b) in scalings.iter().enumerate() {
+                assert_eq!(same_scaling(a, b), i == j, "{a:?} and {b:?}");
+            }
+        }
+        // GGUF has numbers of 32 bits.
+        let rounded = yarn(f64::from(4.1f32), 1.0);
+        assert!(same_scaling(&yarn(4.1, 1.0), &rounded));
+    }
+}

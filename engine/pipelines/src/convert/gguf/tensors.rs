@@ -1,0 +1,264 @@
+//! The tensors of a checkpoint in Hugging Face's layout, under GGUF's names and in GGUF's order.
+
+use std::{collections::HashSet, ops::Range};
+
+use wisp_weights::{Checkpoint, View, Views, WeightError, WeightSource};
+
+use crate::{
+    convert::{error::ConvertError, planned_tensor::PlannedTensor},
+    model_files::ModelFiles,
+    spec::{DecoderSpec, NormPlacement, QkvLayout, TensorNames, in_layer, row_order},
+};
+
+/// How a tensor changes besides its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    None,
+    /// A norm: 1 is added if the model adds 1 to its weights.
+    Norm,
+    /// A query or key projection of so many heads: rows are reordered if GGUF interleaves them.
+    Heads(u32),
+    /// A fused projection of queries, keys and values: rows may be reordered.
+    FusedQkv,
+    /// A projection of experts, which are stacked if the checkpoint has one tensor for each.
+    Experts,
+    /// Learned positions, of which the first rows are dropped because no position has them.
+    Positions(u64),
+}
+
+/// Selects the name of a tensor.
+type SelectName = fn(&TensorNames) -> &str;
+
+/// The tensors of a new file, and those of the source that it does not use.
+pub(super) struct CopiedTensors {
+    pub tensors: Vec<PlannedTensor>,
+    pub unused: Vec<String>,
+}
+
+/// Plans the tensors of a new file, and adds the views that they are made of.
+///
+/// # Errors
+///
+/// If an expert's tensor is missing.
+pub(super) fn copy(
+    files: &ModelFiles,
+    views: &mut Views<'_>,
+) -> Result<CopiedTensors, ConvertError> {
+    let model = &files.model_spec;
+    let (spec, from, to) = (&model.spec, model.tensor_names(), TensorNames::gguf());
+    let checkpoint = &files.checkpoint;
+    let mut plan = Plan {
+        spec,
+        interleaved: model.architecture.interleaves_rope_in_gguf(),
+        names: from,
+        prefix: from.prefix(|name| checkpoint.find(name).is_some()),
+        checkpoint,
+        views,
+        used: HashSet::new(),
+        planned: Vec::new(),
+    };
+    plan.add(&from.embedding, &to.embedding, Change::None)?;
+    if spec.learned_positions {
+        let padding = spec.encoder.and_then(|encoder| encoder.padding);
+        let unused = padding.map_or(0, |padding| u64::from(padding) + 1);
+        plan.add(&from.positions, &to.positions, Change::Positions(unused))?;
+    }
+    if spec.encoder.is_some() {
+        plan.add(&from.token_types, &to.token_types, Change::None)?;
+        plan.add(&from.embedding_norm, &to.embedding_norm, Change::None)?;
+    }
+    for layer in 0..spec.layers.len() {
+        for (select, change) in block(spec) {
+            if !select(from).is_empty() {
+                plan.add_in_layer(select(from), select(to), layer, change)?;
+            }
+        }
+    }
+    plan.add(&from.final_norm, &to.final_norm, Change::Norm)?;
+    if !spec.tied {
+        plan.add_whole(&from.output, &to.output, Change::None, false)?;
+    }
+    let Plan { used, planned, .. } = plan;
+    let names = checkpoint.tensors().iter().map(|tensor| &tensor.name);
+    let unused = names.filter(|name| !used.contains(*name));
+    Ok(CopiedTensors {
+        tensors: planned,
+        unused: unused.cloned().collect(),
+    })
+}
+
+/// Returns the tensors that a block may have.
+fn block(spec: &DecoderSpec) -> Vec<(SelectName, Change)> {
+    let mut parts: Vec<(SelectName, Change)> = vec![
+        (|names| &names.q, Change::Heads(spec.heads)),
+        (|names| &names.k, Change::Heads(spec.kv_heads)),
+        (|names| &names.v, Change::None),
+        (|names| &names.qkv, Change::FusedQkv),
+        (|names| &names.q_norm, Change::Norm),
+        (|names| &names.k_norm, Change::Norm),
+        (|names| &names.o, Change::None),
+        (|names| &names.gate, Change::None),
+        (|names| &names.up, Change::None),
+        (|names| &names.gate_up, Change::None),
+        (|names| &names.down, Change::None),
+        (|names| &names.router, Change::None),
+        (|names| &names.expert_gate, Change::Experts),
+        (|names| &names.expert_up, Change::Experts),
+        (|names| &names.expert_down, Change::Experts),
+    ];
+    // One name may stand for the norm after attention or for the one before the feed-forward.
+    if spec.norm_placement != NormPlacement::Output {
+        parts.push((|names| &names.attention_norm, Change::Norm));
+        parts.push((|names| &names.mlp_norm, Change::Norm));
+    }
+    if spec.norm_placement != NormPlacement::Pre {
+        parts.push((|names| &names.attention_output_norm, Change::Norm));
+        parts.push((|names| &names.mlp_output_norm, Change::Norm));
+    }
+    if spec.norm_placement == NormPlacement::PostResidual {
+        parts.push((|names| &names.attention_residual_norm, Change::Norm));
+        parts.push((|names| &names.mlp_residual_norm, Change::Norm));
+    }
+    parts
+}
+
+struct Plan<'a, 'v, 'c> {
+    spec: &'a DecoderSpec,
+    /// True if GGUF stores rows of queries and keys in the order of interleaved rotation.
+    interleaved: bool,
+    names: &'a TensorNames,
+    /// The prefix of all names but the output layer's.
+    prefix: &'a str,
+    checkpoint: &'a Checkpoint,
+    views: &'v mut Views<'c>,
+    /// The tensors of the source that the new file uses.
+    used: HashSet<String>,
+    planned: Vec<PlannedTensor>,
+}
+
+impl Plan<'_, '_, '_> {
+    /// Adds weight and bias of a name outside the blocks, as far as they exist.
+    fn add(&mut self, from: &str, to: &str, change: Change) -> Result<(), ConvertError> {
+        let from = format!("{}{from}", self.prefix);
+        self.add_whole(&from, to, change, false)
+    }
+
+    /// Adds weight and bias of a layer, as far as they exist.
+    fn add_in_layer(
+        &mut self,
+        from: &str,
+        to: &str,
+        layer: usize,
+        change: Change,
+    ) -> Result<(), ConvertError> {
+        let from = format!("{}{}", self.prefix, in_layer(from, layer));
+        self.add_whole(&from, &in_layer(to, layer), change, true)
+    }
+
+    /// Adds weight and bias of a whole name, as far as they exist.
+    fn add_whole(
+        &mut self,
+        from: &str,
+        to: &str,
+        change: Change,
+        in_block: bool,
+    ) -> Result<(), ConvertError> {
+        for part in ["weight", "bias"] {
+            let (from, to) = (format!("{from}.{part}"), format!("{to}.{part}"));
+            if change == Change::Experts && from.contains("{}") {
+                self.stack_experts(&from, to)?;
+            } else if let Some(info) = self.checkpoint.find(&from) {
+                let shape = info.shape.clone();
+                self.used.insert(from.clone());
+                self.add_tensor(from, to, shape, change, in_block)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_tensor(
+        &mut self,
+        from: String,
+        to: String,
+        mut shape: Vec<u64>,
+        change: Change,
+        in_block: bool,
+    ) -> Result<(), ConvertError> {
+        let rows = shape.first().copied().unwrap_or(0);
+        let mut source = from.clone();
+        let order = self.row_order(rows, change);
+        if let Some(order) = order.filter(|order| !order.is_empty()) {
+            if let Some(first) = shape.first_mut() {
+                *first = order.iter().map(|rows| rows.end - rows.start).sum();
+            }
+            source = format!("{from} in GGUF's order");
+            let parts = order.into_iter().map(|rows| (from.clone(), rows));
+            let view = View::Rows(parts.collect());
+            self.views.add(&source, view, &shape)?;
+        } else if self.names.transposed && in_block && shape.len() == 2 {
+            source = format!("{from} transposed");
+            shape.reverse();
+            let view = View::Transposed(from, 0..shape[0]);
+            self.views.add(&source, view, &shape)?;
+        }
+        self.planned.push(PlannedTensor {
+            name: to,
+            source,
+            shape,
+            add_one: change == Change::Norm && self.spec.norm.weight_offset == 1.0,
+        });
+        Ok(())
+    }
+
+    /// Returns the rows of a tensor in GGUF's order; `None` if it is the order of the source.
+    fn row_order(&self, rows: u64, change: Change) -> Option<Vec<Range<u64>>> {
+        match change {
+            Change::Heads(heads) if self.interleaved => {
+                let head_dim = rows / u64::from(heads.max(1));
+                let rows = 0..head_dim * u64::from(heads);
+                let row = |row| row_order::half_split_row(row, head_dim);
+                Some(rows.map(row).map(|row| row..row + 1).collect())
+            }
+            Change::FusedQkv if self.names.qkv_layout == QkvLayout::PerHead => {
+                let heads = u64::from(self.spec.heads.max(1));
+                let head_dim = rows / heads / 3;
+                let rows_of = move |part| {
+                    (0..heads).map(move |head| row_order::per_head_rows(head, part, head_dim))
+                };
+                Some((0..3).flat_map(rows_of).collect())
+            }
+            Change::Positions(unused @ 1..) => Some(vec![unused.min(rows)..rows]),
+            _ => None,
+        }
+    }
+
+    /// Stacks the matrices of a layer's experts into one tensor.
+    fn stack_experts(&mut self, template: &str, to: String) -> Result<(), ConvertError> {
+        let name = |expert: u32| template.replacen("{}", &expert.to_string(), 1);
+        let Some(first) = self.checkpoint.find(&name(0)) else {
+            return Ok(());
+        };
+        let &[rows, cols] = first.shape.as_slice() else {
+            return Ok(());
+        };
+        let experts = self.spec.moe.map_or(0, |moe| moe.experts);
+        let mut parts: Vec<(String, Range<u64>)> = Vec::new();
+        for expert in 0..experts {
+            let name = name(expert);
+            if self.checkpoint.find(&name).is_none() {
+                return Err(WeightError::MissingTensor { name }.into());
+            }
+            self.used.insert(name.clone());
+            parts.push((name, 0..rows));
+        }
+        let shape = vec![experts.into(), rows, cols];
+        self.views.add(template, View::Rows(parts), &shape)?;
+        self.planned.push(PlannedTensor {
+            name: to,
+            source: template.into(),
+            shape,
+            add_one: false,
+        });
+        Ok(())
+    }
+}

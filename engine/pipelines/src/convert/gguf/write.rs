@@ -1,0 +1,193 @@
+//! Writes a model as a GGUF file.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+};
+
+use wisp_types::Encoding;
+use wisp_weights::{Checkpoint, Views, encodings::EncodingError, gguf::GgufHeaderBuilder};
+
+use super::{
+    metadata, spec,
+    spec_difference::difference,
+    tensors::{self, CopiedTensors},
+};
+use crate::{
+    architectures::ModelSpec,
+    convert::{
+        error::{ConvertError, write_error},
+        options::{ConvertOptions, OnProgress},
+        planned_tensor::{PlannedTensor, unchanged},
+        report::ConvertReport,
+        tensor_data::{TensorJob, jobs, write_tensors},
+        tokenizer,
+    },
+    model_files::ModelFiles,
+    spec::DecoderSpec,
+};
+
+/// Parts of names of tensors that are always floats: small ones, and those whose rounding hurts.
+const ALWAYS_FLOAT: [&str; 5] = [
+    "position_embd.",
+    "token_types.",
+    "ffn_gate_inp.",
+    "rope_freqs.",
+    "rope_factors_",
+];
+
+/// Writes a model as a GGUF file, which appears under its name only when it is complete.
+///
+/// # Errors
+///
+/// If GGUF cannot express the model, a weight is not finite, or the file cannot be written.
+pub fn to_gguf(
+    files: &ModelFiles,
+    out: &Path,
+    options: ConvertOptions,
+    on_progress: OnProgress<'_>,
+) -> Result<ConvertReport, ConvertError> {
+    if out.exists() && !options.force {
+        return Err(ConvertError::Exists { path: out.into() });
+    }
+    let mut views = Views::new(&files.checkpoint);
+    let mut report = ConvertReport::default();
+    let mut header = GgufHeaderBuilder::default();
+    let (tensors, expected) = match files.checkpoint.gguf() {
+        Some(gguf) => {
+            metadata::copy(gguf, &mut header);
+            let tensors = unchanged(&files.checkpoint, |_| true);
+            (tensors, files.model_spec.spec.clone())
+        }
+        None => describe(files, &mut header, &mut views, &mut report.notes)?,
+    };
+    metadata::file_type(&mut header, options.encoding);
+    let wanted = options.encoding;
+    let jobs = jobs(&views, &tensors, |planned, from| {
+        new_encoding(planned, from, wanted)
+    })?;
+    for job in &jobs {
+        add_tensor(job, wanted, &mut header, &mut report.notes)?;
+    }
+    let failed = write_error(out);
+    let mut file = temporary_file(out).map_err(&failed)?;
+    file.write_all(&header.bytes()).map_err(&failed)?;
+    let padding = |len| header.padding(len) as usize;
+    let file_mut = file.as_file_mut();
+    write_tensors(&views, &jobs, file_mut, padding, on_progress, &mut report)?.map_err(&failed)?;
+    check(file.path(), &expected)?;
+    persist(file, out, options.force).map_err(failed)?;
+    Ok(report)
+}
+
+/// Describes a model in Hugging Face's layout. Returns its tensors in GGUF and the spec that
+/// readers of the new file should find.
+fn describe(
+    files: &ModelFiles,
+    header: &mut GgufHeaderBuilder,
+    views: &mut Views<'_>,
+    notes: &mut Vec<String>,
+) -> Result<(Vec<PlannedTensor>, DecoderSpec), ConvertError> {
+    files.model_spec.spec.check()?;
+    let architecture = &files.model_spec.architecture;
+    let (spec, factors) = spec::in_gguf(architecture, &files.model_spec.spec)?;
+    metadata::describe(files, header);
+    let CopiedTensors {
+        mut tensors,
+        unused,
+    } = tensors::copy(files, views)?;
+    for (name, values) in factors {
+        let shape = vec![values.len() as u64];
+        views.add_values(name, &values, &shape);
+        tensors.push(PlannedTensor {
+            name: name.into(),
+            source: name.into(),
+            shape,
+            add_one: false,
+        });
+    }
+    if let Some(first) = unused.first() {
+        let count = unused.len();
+        notes.push(format!(
+            "{count} tensors that the model does not use are left out, such as {first}"
+        ));
+    }
+    let has_windows = spec.layers.iter().any(|layer| layer.window.is_some());
+    if architecture.gguf_output_name() == "llama" && has_windows {
+        notes.push("programs other than Wisp may ignore the sliding window of this model".into());
+    }
+    tokenizer::describe(files, header, notes);
+    Ok((tensors, spec))
+}
+
+/// Chooses the new encoding of a tensor: F32 for vectors and for those that are always floats, F16
+/// for rows that are not whole blocks.
+fn new_encoding(planned: &PlannedTensor, from: Encoding, wanted: Option<Encoding>) -> Encoding {
+    let is_vector = planned.shape.iter().filter(|&&size| size != 1).count() < 2;
+    let wanted = wanted.unwrap_or(from);
+    if is_vector || ALWAYS_FLOAT.iter().any(|name| planned.name.contains(name)) {
+        return if from.is_float() { Encoding::F32 } else { from };
+    }
+    let cols = planned.shape.last().copied().unwrap_or(1);
+    match wanted.file_row_bytes(cols) {
+        Some(_) => wanted,
+        None => Encoding::F16,
+    }
+}
+
+/// Adds a tensor to the header.
+fn add_tensor(
+    job: &TensorJob<'_>,
+    wanted: Option<Encoding>,
+    header: &mut GgufHeaderBuilder,
+    notes: &mut Vec<String>,
+) -> Result<(), ConvertError> {
+    let (PlannedTensor { name, shape, .. }, encoding) = (job.planned, job.to);
+    let ggml_type = encoding.ggml_type();
+    let ggml_type = ggml_type.ok_or(EncodingError::NoGgmlType { encoding })?;
+    header.tensor(name, ggml_type, shape, job.bytes());
+    if wanted.is_some_and(|wanted| !wanted.is_float()) && encoding == Encoding::F16 {
+        let cols = job.cols;
+        notes.push(format!(
+            "{name} stays F16: its rows of {cols} elements are not whole blocks"
+        ));
+    }
+    Ok(())
+}
+
+/// Creates a file without a final name in the directory of the new one.
+fn temporary_file(out: &Path) -> io::Result<tempfile::NamedTempFile> {
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".wisp-convert-").suffix(".gguf");
+    // Temporary files are private otherwise; the new file should be as any other.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder.unwrap_or(Path::new(".")))
+}
+
+/// Gives a complete file its name.
+fn persist(file: tempfile::NamedTempFile, out: &Path, force: bool) -> io::Result<()> {
+    let persisted = match force {
+        true => file.persist(out),
+        false => file.persist_noclobber(out).or_else(|error| {
+            // Not every file system can refuse to replace a file by itself.
+            match fs::symlink_metadata(out) {
+                Err(absent) if absent.kind() == io::ErrorKind::NotFound => error.file.persist(out),
+                _ => Err(error),
+            }
+        }),
+    };
+    persisted.map(|_| ()).map_err(|error| error.error)
+}
+
+/// Opens a new file and checks that it describes the expected model.
+fn check(written: &Path, expected: &DecoderSpec) -> Result<(), ConvertError> {
+    let checkpoint = Checkpoint::open(written)?;
+    let found = ModelSpec::from_gguf(&checkpoint, "the new file")?.spec;
+    match difference(expected, &found) {
+        None => Ok(()),
+        Some(what) => Err(ConvertError::Inexpressible { what }),
+    }
+}

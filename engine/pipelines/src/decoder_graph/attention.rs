@@ -1,0 +1,122 @@
+//! Attention with its projections and its KV cache.
+
+use wisp_graph::{AttentionSpec, CacheFormat, HeadSpec, Op, RopeSpec, ValueId, ops::KvWrite};
+use wisp_types::{DType, Shape, shape};
+
+use super::{
+    builder::GraphBuilder,
+    error::DecoderError,
+    inputs::{BlockInputs, Paging},
+};
+use crate::spec::{LoraGroup, QkNorm};
+
+impl GraphBuilder<'_, '_> {
+    /// Adds attention with its projections, without the norms around it.
+    pub fn attention(
+        &mut self,
+        layer: usize,
+        x: ValueId,
+        inputs: &BlockInputs,
+    ) -> Result<ValueId, DecoderError> {
+        let (spec, names) = (self.spec, self.names);
+        let settings = spec.layers[layer];
+        let [heads, kv] = [spec.heads, spec.kv_heads].map(|heads| HeadSpec {
+            heads,
+            head_dim: spec.head_dim,
+        });
+        let rings = inputs.rings.filter(|_| settings.window.is_some());
+        let paging = rings.unwrap_or(inputs.paging);
+        let [k_cache, v_cache] = match inputs.encoder {
+            Some(encoder) => encoder.caches,
+            None => self.kv_caches(paging, inputs.format, &format!(".{layer}")),
+        };
+        let [q, k, v] = self.rotated_qkv(layer, x, inputs)?;
+        self.graph.add(
+            KvWrite {
+                heads: kv,
+                page_size: paging.page_size,
+                format: inputs.format,
+            },
+            &[k, v, inputs.index, paging.table, k_cache, v_cache],
+        )?;
+        let attention = Op::Attention(AttentionSpec {
+            heads: spec.heads,
+            kv_heads: spec.kv_heads,
+            head_dim: spec.head_dim,
+            page_size: paging.page_size,
+            format: inputs.format,
+            window: settings.window.unwrap_or(0),
+            scale: settings.attention_scale,
+            softcap: spec.attention_softcap,
+            causal: inputs.encoder.is_none(),
+        });
+        let mut operands = vec![q, k_cache, v_cache, inputs.index, paging.table];
+        operands.extend(inputs.encoder.map(|encoder| encoder.lengths));
+        let attended = self.graph.add(attention, &operands)?;
+        let name = self.layer_name(&names.o, layer);
+        let out = self.whole_linear(attended, name, [spec.hidden_size, heads.width()])?;
+        let [out] = self.with_adapters(LoraGroup::O, layer, attended, [out])?;
+        Ok(out)
+    }
+
+    /// Adds the projections of queries, keys and values, their norms and their rotation.
+    fn rotated_qkv(
+        &mut self,
+        layer: usize,
+        x: ValueId,
+        inputs: &BlockInputs,
+    ) -> Result<[ValueId; 3], DecoderError> {
+        let (spec, names) = (self.spec, self.names);
+        let [heads, kv] = [spec.heads, spec.kv_heads].map(|heads| HeadSpec {
+            heads,
+            head_dim: spec.head_dim,
+        });
+        let [q, k, v] = self.qkv(layer);
+        let q = self.linear(x, &q, spec.hidden_size)?;
+        let k = self.linear(x, &k, spec.hidden_size)?;
+        let v = self.linear(x, &v, spec.hidden_size)?;
+        let [mut q, mut k, v] = self.with_adapters(LoraGroup::Qkv, layer, x, [q, k, v])?;
+        let norm_cols = |heads: HeadSpec| match spec.qk_norm {
+            QkNorm::None => None,
+            QkNorm::PerHead => Some(u64::from(heads.head_dim)),
+            QkNorm::AllHeads => Some(heads.width()),
+        };
+        if let Some(cols) = norm_cols(heads) {
+            q = self.norm(spec.norm, q, self.layer_name(&names.q_norm, layer), cols)?;
+        }
+        if let Some(cols) = norm_cols(kv) {
+            k = self.norm(spec.norm, k, self.layer_name(&names.k_norm, layer), cols)?;
+        }
+        let settings = spec.layers[layer];
+        let rotary_dim = settings.rope.map_or(0, |_| spec.rotated());
+        let rope = |heads| {
+            Op::Rope(RopeSpec {
+                heads,
+                rotary_dim,
+                interleaved: spec.rope_interleaved,
+            })
+        };
+        let table = inputs.rope_tables[settings.rope.unwrap_or(spec.ropes.len())];
+        let q = self.graph.add(rope(heads), &[q, inputs.index, table])?;
+        let k = self.graph.add(rope(kv), &[k, inputs.index, table])?;
+        Ok([q, k, v])
+    }
+
+    /// Adds the buffers of keys and values, `[pages, page_size, kv_heads, words of a head]`.
+    pub fn kv_caches(&mut self, paging: Paging, format: CacheFormat, suffix: &str) -> [ValueId; 2] {
+        let shape: Shape = shape![
+            paging.pages,
+            u64::from(paging.page_size),
+            u64::from(self.spec.kv_heads),
+            format.head_words(self.spec.head_dim)
+        ];
+        let dtype = match format {
+            CacheFormat::F32 => DType::F32,
+            _ => DType::U32,
+        };
+        ["k", "v"].map(|name| {
+            let name = format!("{name}{suffix}");
+            self.graph.buffer(&name, dtype, shape.clone())
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! A graph under construction, and the tensors that it takes from a checkpoint.
+
+use wisp_graph::{Graph, Map, NormSpec, Op, ValueId};
+use wisp_types::Shape;
+use wisp_weights::{TensorInfo, Views, WeightSource};
+
+use super::error::DecoderError;
+use crate::spec::{DecoderSpec, LoraLayout, TensorNames, in_layer};
+
+/// A graph under construction, and the tensors that it takes from a checkpoint.
+pub(super) struct GraphBuilder<'a, 'w> {
+    /// The graph so far.
+    pub graph: Graph,
+    /// What the checkpoint calls its tensors.
+    pub names: &'a TensorNames,
+    /// The checkpoint's tensors, and views of parts of them.
+    pub weights: &'a mut Views<'w>,
+    /// What the graph computes.
+    pub spec: &'a DecoderSpec,
+    /// The prefix of all names but the output layer's.
+    pub prefix: &'a str,
+    /// The inputs of low-rank adapters, if the graph has buffers for them.
+    pub loras: Option<LoraInputs>,
+}
+
+/// What the low-rank adapters of every block read.
+#[derive(Clone, Copy)]
+pub(super) struct LoraInputs {
+    /// The size of the buffers.
+    pub layout: LoraLayout,
+    /// The sequence and position of each token, `u32 [tokens, 2]`.
+    pub index: ValueId,
+    /// The adapter of each sequence, `u32 [batch]`.
+    pub adapters: ValueId,
+}
+
+impl GraphBuilder<'_, '_> {
+    /// True if the checkpoint has a tensor of this whole name.
+    pub fn has(&self, name: &str) -> bool {
+        self.weights.find(name).is_some()
+    }
+
+    /// Returns a tensor of the checkpoint.
+    pub fn find(&self, name: &str) -> Result<&TensorInfo, DecoderError> {
+        let info = self.weights.find(name);
+        info.ok_or_else(|| DecoderError::MissingTensor(name.into()))
+    }
+
+    /// Returns the name of a tensor outside the blocks.
+    pub fn name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// Returns the name of a layer's tensor.
+    pub fn layer_name(&self, template: &str, layer: usize) -> String {
+        self.name(&in_layer(template, layer))
+    }
+
+    /// Adds a tensor of the checkpoint to the graph. It must have this shape, but for dimensions of
+    /// size 1.
+    pub fn weight(&mut self, name: String, shape: &[u64]) -> Result<ValueId, DecoderError> {
+        let info = self.find(&name)?;
+        let [found, expected] =
+            [&info.shape[..], shape].map(|shape| shape.iter().filter(|size| **size != 1));
+        if !found.eq(expected) {
+            return Err(DecoderError::TensorShape {
+                found: info.shape.clone(),
+                expected: shape.to_vec(),
+                tensor: name,
+            });
+        }
+        let encoding = info.encoding()?;
+        let shape = Shape(shape.iter().map(|size| (*size).into()).collect());
+        Ok(self.graph.weight(&name, encoding, shape))
+    }
+
+    /// Adds a norm over rows of `cols` elements, with a bias if the checkpoint has one.
+    pub fn norm(
+        &mut self,
+        norm: NormSpec,
+        x: ValueId,
+        name: String,
+        cols: u64,
+    ) -> Result<ValueId, DecoderError> {
+        // The first BERT checkpoints call weight and bias gamma and beta.
+        let either = |part: &str, old: &str| match format!("{name}.{old}") {
+            old if self.has(&old) => old,
+            _ => format!("{name}.{part}"),
+        };
+        let (weight, bias) = (either("weight", "gamma"), either("bias", "beta"));
+        let mut operands = vec![x, self.weight(weight, &[cols])?];
+        if self.has(&bias) {
+            operands.push(self.weight(bias, &[cols])?);
+        }
+        Ok(self.graph.add(Op::Norm(norm), &operands)?)
+    }
+
+    /// Adds a function of each element.
+    pub fn map(&mut self, x: ValueId, map: Map) -> Result<ValueId, DecoderError> {
+        Ok(self.graph.add(Op::Map(map), &[x])?)
+    }
+}
+
+/// Unpacks the results of an op that has exactly `N`.
+pub(super) fn outputs<const N: usize>(values: Vec<ValueId>) -> Result<[ValueId; N], DecoderError> {
+    let found = values.len();
+    values.try_into().map_err(|_| {
+        let expected = N;
+        DecoderError::Outputs { found, expected }
+    })
+}

@@ -1,0 +1,188 @@
+//! Linear projections, whose weights a checkpoint may fuse, stack or transpose.
+
+use std::ops::Range;
+
+use wisp_graph::{ValueId, ops::Linear};
+use wisp_weights::{View, WeightError, WeightSource};
+
+use super::{builder::GraphBuilder, error::DecoderError};
+use crate::spec::{QkvLayout, row_order};
+
+/// The rows of a tensor that make up a projection.
+pub(super) struct Rows {
+    /// The tensor's name, without `.weight`.
+    name: String,
+    /// The rows, in the order of the projection's outputs.
+    ranges: Vec<Range<u64>>,
+    /// All rows of the tensor.
+    total: u64,
+}
+
+impl Rows {
+    fn whole(name: String, rows: u64) -> Rows {
+        Rows::part(name, 0..rows, rows)
+    }
+
+    fn part(name: String, range: Range<u64>, total: u64) -> Rows {
+        let ranges = vec![range];
+        Rows {
+            name,
+            ranges,
+            total,
+        }
+    }
+
+    fn count(&self) -> u64 {
+        let lengths = self.ranges.iter().map(|range| range.end - range.start);
+        lengths.sum()
+    }
+
+    /// True if the projection is the tensor itself, in its own order.
+    fn is_whole(&self) -> bool {
+        self.ranges.len() == 1 && self.count() == self.total
+    }
+}
+
+impl GraphBuilder<'_, '_> {
+    /// Adds the linear layer `[tokens, cols] -> [tokens, rows]`, with a bias if the checkpoint has
+    /// one.
+    pub fn linear(&mut self, x: ValueId, rows: &Rows, cols: u64) -> Result<ValueId, DecoderError> {
+        let weight = self.rows(format!("{}.weight", rows.name), rows, Some(cols))?;
+        let mut operands = vec![x, weight];
+        let bias = format!("{}.bias", rows.name);
+        if self.has(&bias) {
+            operands.push(self.rows(bias, rows, None)?);
+        }
+        Ok(self.graph.add(Linear, &operands)?)
+    }
+
+    /// Adds a linear layer whose weight is a whole tensor `[rows, cols]`.
+    pub fn whole_linear(
+        &mut self,
+        x: ValueId,
+        name: String,
+        [rows, cols]: [u64; 2],
+    ) -> Result<ValueId, DecoderError> {
+        self.linear(x, &Rows::whole(name, rows), cols)
+    }
+
+    /// Adds some rows of a tensor: the tensor itself, or a view of it. `cols` is `None` for a bias.
+    fn rows(
+        &mut self,
+        name: String,
+        rows: &Rows,
+        cols: Option<u64>,
+    ) -> Result<ValueId, DecoderError> {
+        let transposed = self.names.transposed && cols.is_some();
+        let shape = |rows: u64| [Some(rows), cols].into_iter().flatten().collect::<Vec<_>>();
+        if rows.is_whole() && !transposed {
+            return self.weight(name, &shape(rows.total));
+        }
+        let mut expected = shape(rows.total);
+        if transposed {
+            expected.reverse();
+        }
+        let info = self.find(&name)?;
+        if info.shape != expected {
+            return Err(DecoderError::TensorShape {
+                found: info.shape.clone(),
+                expected,
+                tensor: name,
+            });
+        }
+        let first = rows.ranges.first().cloned().unwrap_or(0..0);
+        let view_name = format!("{name}[{}..]", first.start);
+        let view = match transposed {
+            true => View::Transposed(name, first),
+            false => {
+                let parts = rows
+                    .ranges
+                    .iter()
+                    .map(|range| (name.clone(), range.clone()));
+                View::Rows(parts.collect())
+            }
+        };
+        let shape = shape(rows.count());
+        self.weights.add(&view_name, view, &shape)?;
+        self.weight(view_name, &shape)
+    }
+
+    /// True if a projection is part of a fused one: the architecture has no single projection, or
+    /// the checkpoint has only the fused one.
+    fn is_fused(&self, single: &str, fused: &str, template: &str) -> bool {
+        let has = |name: &str| self.has(&format!("{name}.weight"));
+        template.is_empty() || !has(single) && has(fused)
+    }
+
+    /// Returns the rows of a layer's query, key and value projections.
+    pub fn qkv(&self, layer: usize) -> [Rows; 3] {
+        let (spec, names) = (self.spec, self.names);
+        let head_dim = u64::from(spec.head_dim);
+        let [q, kv] = [spec.heads, spec.kv_heads].map(|heads| u64::from(heads) * head_dim);
+        let single = self.layer_name(&names.q, layer);
+        let fused = self.layer_name(&names.qkv, layer);
+        if !self.is_fused(&single, &fused, &names.q) {
+            return [
+                Rows::whole(single, q),
+                Rows::whole(self.layer_name(&names.k, layer), kv),
+                Rows::whole(self.layer_name(&names.v, layer), kv),
+            ];
+        }
+        let total = q + 2 * kv;
+        match names.qkv_layout {
+            QkvLayout::Stacked => {
+                [0..q, q..q + kv, q + kv..total].map(|rows| Rows::part(fused.clone(), rows, total))
+            }
+            QkvLayout::PerHead => [0, 1, 2].map(|part| Rows {
+                name: fused.clone(),
+                ranges: (0..u64::from(spec.heads))
+                    .map(|head| row_order::per_head_rows(head, part, head_dim))
+                    .collect(),
+                total,
+            }),
+        }
+    }
+
+    /// Returns the rows of a layer's gate and up projections.
+    pub fn gate_up(&self, layer: usize) -> [Rows; 2] {
+        let (names, inner) = (self.names, self.spec.intermediate_size);
+        let gate = self.layer_name(&names.gate, layer);
+        let fused = self.layer_name(&names.gate_up, layer);
+        let up = self.layer_name(&names.up, layer);
+        // GGUF gives the fused projection the name of the single one.
+        let info = self.weights.find(&format!("{up}.weight"));
+        let is_single = info.is_some_and(|info| info.shape.first() == Some(&inner));
+        if is_single || !self.is_fused(&gate, &fused, &names.gate) {
+            return [Rows::whole(gate, inner), Rows::whole(up, inner)];
+        }
+        [0..inner, inner..2 * inner].map(|rows| Rows::part(fused.clone(), rows, 2 * inner))
+    }
+
+    /// Adds the weights `[experts, rows, cols]` of a layer's experts, which a checkpoint stores in
+    /// one tensor or in one for each expert.
+    pub fn experts(
+        &mut self,
+        template: &str,
+        layer: usize,
+        shape: [u64; 3],
+    ) -> Result<ValueId, DecoderError> {
+        let name = self.layer_name(template, layer);
+        if !name.contains("{}") {
+            return self.weight(format!("{name}.weight"), &shape);
+        }
+        let parts = (0..shape[0])
+            .map(|expert| {
+                let tensor = format!("{}.weight", name.replacen("{}", &expert.to_string(), 1));
+                (tensor, 0..shape[1])
+            })
+            .collect();
+        let view_name = format!("{name}.weight");
+        self.weights
+            .add(&view_name, View::Rows(parts), &shape)
+            .map_err(|error| match error {
+                WeightError::MissingTensor { name } => DecoderError::MissingTensor(name),
+                other => other.into(),
+            })?;
+        self.weight(view_name, &shape)
+    }
+}

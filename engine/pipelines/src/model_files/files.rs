@@ -1,0 +1,219 @@
+//! The files of a model, opened together.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde_json::Value;
+use wisp_text::{
+    chat_template::Message,
+    tokenizer::{HuggingFaceFiles, Tokenizer, TokenizerError},
+};
+use wisp_weights::{Checkpoint, FileBytes};
+
+use super::{
+    chat_prompt::render_chat, error::ModelFilesError, gguf_tokenizer::tokenizer,
+    sentence_transformer::SentenceTransformer, stop_tokens::stop_tokens,
+};
+use crate::architectures::{GgufMetadata, ModelSpec};
+
+/// What a model's files say, before anything is loaded to a device.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ModelFiles {
+    /// What the user calls the model, for error messages.
+    pub name: String,
+    /// The weights.
+    pub checkpoint: Checkpoint,
+    /// The folder with `config.json` and the tokenizer; `None` if the model is in GGUF or in memory.
+    pub directory: Option<std::path::PathBuf>,
+    /// The architecture, and what the model computes.
+    pub model_spec: ModelSpec,
+    /// The content of `config.json`; `None` if the model is in GGUF.
+    pub huggingface_config: Option<Value>,
+    /// The tokenizer, or why it cannot be used. Token ids work without one.
+    pub tokenizer: Result<Tokenizer, TokenizerError>,
+    /// Tokens that end a text.
+    pub stop_tokens: BTreeSet<u32>,
+    /// How an encoder's embeddings are computed. The default for a decoder.
+    pub sentence_transformer: SentenceTransformer,
+}
+
+impl ModelFiles {
+    /// Opens a `.gguf` file, or a directory in Hugging Face's layout.
+    ///
+    /// # Errors
+    ///
+    /// If the files cannot be read or the architecture cannot be used. A missing tokenizer is not an
+    /// error: [`Self::tokenizer`] has it.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open(path: &std::path::Path) -> Result<ModelFiles, ModelFilesError> {
+        let name = path.display().to_string();
+        ModelFiles::from_checkpoint(&name, Checkpoint::open(path)?, None)
+    }
+
+    /// Opens the files of a checkpoint on disk. Unless it is in GGUF, the files that describe it are
+    /// in `directory`, or else beside the weights.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn from_checkpoint(
+        name: &str,
+        checkpoint: Checkpoint,
+        directory: Option<&std::path::Path>,
+    ) -> Result<ModelFiles, ModelFilesError> {
+        let name = name.to_string();
+        if checkpoint.gguf().is_some() {
+            return ModelFiles::from_gguf(name, checkpoint);
+        }
+        let beside = checkpoint.directory().unwrap_or(std::path::Path::new("."));
+        let directory = directory.unwrap_or(beside).to_path_buf();
+        let config = read_config(&directory)?;
+        let generation = std::fs::read_to_string(directory.join("generation_config.json"));
+        let files = ModelFiles::assemble(
+            name,
+            checkpoint,
+            &config,
+            generation.ok().as_deref(),
+            Tokenizer::from_dir(&directory),
+            || SentenceTransformer::from_directory(&directory),
+        )?;
+        Ok(ModelFiles {
+            directory: Some(directory),
+            ..files
+        })
+    }
+
+    /// Opens the files of a checkpoint whose other files are in memory, under the names that they
+    /// have beside the weights. A checkpoint in GGUF needs no others.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn from_files(
+        name: &str,
+        checkpoint: Checkpoint,
+        files: &HashMap<String, Vec<u8>>,
+    ) -> Result<ModelFiles, ModelFilesError> {
+        if checkpoint.gguf().is_some() {
+            return ModelFiles::from_gguf(name.into(), checkpoint);
+        }
+        let bytes = |name: &str| files.get(name).map(Vec::as_slice);
+        let text = |name: &str| bytes(name).map(String::from_utf8_lossy);
+        let config = text("config.json").ok_or_else(|| ModelFilesError::File {
+            file: "config.json".into(),
+            problem: "it is missing: safetensors need the checkpoint's config.json".into(),
+        })?;
+        let tokenizer = Tokenizer::from_files(&HuggingFaceFiles {
+            tokenizer: bytes("tokenizer.json").unwrap_or_default(),
+            tokenizer_config: bytes("tokenizer_config.json"),
+            special_tokens_map: bytes("special_tokens_map.json"),
+            added_tokens: bytes("added_tokens.json"),
+            generation_config: bytes("generation_config.json"),
+            config: bytes("config.json"),
+            chat_template: bytes("chat_template.jinja"),
+            chat_template_json: bytes("chat_template.json"),
+        });
+        ModelFiles::assemble(
+            name.into(),
+            checkpoint,
+            &config,
+            text("generation_config.json").as_deref(),
+            tokenizer,
+            || SentenceTransformer::from_files(&|name| Ok(text(name).map(Into::into))),
+        )
+    }
+
+    /// Opens a model in memory, in GGUF.
+    ///
+    /// # Errors
+    ///
+    /// If the bytes are damaged or the architecture cannot be used.
+    pub fn from_bytes(
+        name: &str,
+        bytes: impl Into<FileBytes>,
+    ) -> Result<ModelFiles, ModelFilesError> {
+        ModelFiles::from_gguf(name.into(), Checkpoint::from_bytes(name, bytes)?)
+    }
+
+    /// Assembles a model in Hugging Face's layout from the texts of its configurations.
+    fn assemble(
+        name: String,
+        checkpoint: Checkpoint,
+        config: &str,
+        generation_config: Option<&str>,
+        tokenizer: Result<Tokenizer, TokenizerError>,
+        sentence_transformer: impl FnOnce() -> Result<SentenceTransformer, ModelFilesError>,
+    ) -> Result<ModelFiles, ModelFilesError> {
+        let model_spec = ModelSpec::from_config(config)?;
+        let sentence_transformer = match model_spec.spec.encoder {
+            Some(_) => sentence_transformer()?,
+            None => SentenceTransformer::default(),
+        };
+        let stop_tokens = stop_tokens(&tokenizer, config, generation_config);
+        Ok(ModelFiles {
+            name,
+            checkpoint,
+            directory: None,
+            model_spec,
+            huggingface_config: serde_json::from_str(config).ok(),
+            tokenizer,
+            stop_tokens,
+            sentence_transformer,
+        })
+    }
+
+    fn from_gguf(name: String, checkpoint: Checkpoint) -> Result<ModelFiles, ModelFilesError> {
+        let file = checkpoint.file_names().next().unwrap_or(&name).to_string();
+        let model_spec = ModelSpec::from_gguf(&checkpoint, &file)?;
+        let pooling_type = match model_spec.spec.encoder {
+            Some(_) => GgufMetadata::new(&checkpoint, &file)?.optional_u32("pooling_type")?,
+            None => None,
+        };
+        let tokenizer = tokenizer(&checkpoint);
+        let stop_tokens = match &tokenizer {
+            Ok(tokenizer) => tokenizer.eos().clone(),
+            Err(_) => BTreeSet::new(),
+        };
+        Ok(ModelFiles {
+            name,
+            checkpoint,
+            directory: None,
+            model_spec,
+            huggingface_config: None,
+            tokenizer,
+            stop_tokens,
+            sentence_transformer: SentenceTransformer::from_gguf(pooling_type),
+        })
+    }
+
+    /// Renders a conversation with the model's chat template, up to where its answer starts, and
+    /// encodes it.
+    ///
+    /// # Errors
+    ///
+    /// If the model has no tokenizer or no chat template, or the template refuses the conversation.
+    pub fn chat_prompt(&self, messages: &[Message]) -> Result<Vec<u32>, ModelFilesError> {
+        let tokenizer = self.tokenizer.as_ref();
+        let tokenizer = tokenizer.map_err(|error| ModelFilesError::File {
+            file: self.name.clone(),
+            problem: error.to_string(),
+        })?;
+        render_chat(&self.name, tokenizer, messages)
+    }
+}
+
+/// Reads the `config.json` of a directory.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn read_config(directory: &std::path::Path) -> Result<String, ModelFilesError> {
+    let path = directory.join("config.json");
+    std::fs::read_to_string(&path).map_err(|error| ModelFilesError::File {
+        file: path.display().to_string(),
+        problem: match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                "it is missing: a directory needs the checkpoint's config.json".into()
+            }
+            _ => error.to_string(),
+        },
+    })
+}

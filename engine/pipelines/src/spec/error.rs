@@ -1,0 +1,63 @@
+//! Why a spec cannot be built.
+
+/// Why a [`DecoderSpec`](super::DecoderSpec) describes no model that can be built.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// Occurs when a size is zero or too large.
+    #[error("{what} is {size}; 1 to {max} are supported")]
+    Size {
+        /// The size, in words.
+        what: &'static str,
+        /// Its value.
+        size: u64,
+        /// The largest value that is supported.
+        max: u64,
+    },
+    /// Occurs when query heads cannot be divided evenly among KV heads.
+    #[error("{heads} query heads cannot be divided evenly among {kv_heads} KV heads")]
+    UnevenHeads {
+        /// Query heads.
+        heads: u32,
+        /// KV heads.
+        kv_heads: u32,
+    },
+    /// Occurs when more elements are to rotate than a head has, or none.
+    #[error("{rotary_dim} of {head_dim} elements of a head cannot rotate")]
+    RotaryDim {
+        /// Elements that are to rotate.
+        rotary_dim: u32,
+        /// Elements of a head.
+        head_dim: u32,
+    },
+    /// Occurs when a layer selects a rotary embedding that the spec does not have.
+    #[error("a layer uses rotary embedding {index}, but there are only {count}")]
+    MissingRope {
+        /// The index that the layer has.
+        index: usize,
+        /// The number of rotary embeddings.
+        count: usize,
+    },
+    /// Occurs when a multiplier, soft cap, rotary base or factor is not finite or not positive.
+    #[error("{what} is {value}")]
+    Number {
+        /// The number, in words.
+        what: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// Occurs when a layer has experts, but the spec has no mixture of experts.
+    #[error("a layer has experts, but the model has none")]
+    MissingExperts,
+    /// Occurs when a token is to go to no expert, or to more than there are.
+    #[error("a token cannot be routed to {experts_per_token} of {experts} experts")]
+    ExpertsPerToken {
+        /// Experts of each token.
+        experts_per_token: u32,
+        /// Experts of a layer.
+        experts: u32,
+    },
+    /// Occurs when a decoder's function is asked of an encoder.
+    #[error("an encoder computes no logits")]
+    IsEncoder,
+}

@@ -1,0 +1,233 @@
+//! The flags and environment variables of a configuration's fields.
+
+use std::collections::HashMap;
+
+use wisp_engine::pipelines::config::{ConfigError, FIELDS, Field, FieldKind, Layer};
+
+/// How the command line sets a field.
+pub struct Flag {
+    /// The field's name.
+    field: &'static str,
+    /// The flag, without the dashes.
+    pub long: &'static str,
+    /// The one-letter flag.
+    pub short: Option<char>,
+    /// What stands for the value in help; empty for switches.
+    pub value_name: &'static str,
+}
+
+const fn flag(field: &'static str, long: &'static str, value_name: &'static str) -> Flag {
+    Flag {
+        field,
+        long,
+        short: None,
+        value_name,
+    }
+}
+
+const fn with_short(flag: Flag, letter: char) -> Flag {
+    Flag {
+        short: Some(letter),
+        ..flag
+    }
+}
+
+#[rustfmt::skip]
+const FLAGS: &[Flag] = &[
+    with_short(flag("huggingface_repo_id", "model", "MODEL"), 'm'),
+    flag("huggingface_revision", "revision", "REVISION"),
+    flag("weight_path", "weight-path", "FILE"),
+    flag("quantization_encoding", "quantization-encoding", "ENCODING"),
+    flag("engine", "engine", "ENGINE"),
+    flag("architecture", "architecture", "NAME"),
+    flag("rope_type", "rope-type", "TYPE"),
+    flag("trust_remote_code", "trust-remote-code", ""),
+    flag("force_download", "force-download", ""),
+    flag("device_specs", "device", "DEVICE"),
+    flag("profile", "profile", "PROFILE"),
+    flag("threads", "threads", "N"),
+    flag("gpu_memory_utilization", "gpu-memory-utilization", "FRACTION"),
+    flag("max_length", "max-length", "N"),
+    flag("max_cache_batch_size", "max-cache-batch-size", "N"),
+    flag("max_ce_batch_size", "max-ce-batch-size", "N"),
+    flag("prefill_chunk_size", "prefill-chunk", "N"),
+    flag("pad_to_multiple_of", "pad-to-multiple-of", "N"),
+    flag("max_num_steps", "max-num-steps", "N"),
+    flag("cache_strategy", "cache-strategy", "STRATEGY"),
+    flag("kv_cache_format", "kv-cache-format", "FORMAT"),
+    flag("kv_cache_page_size", "page-size", "N"),
+    flag("enable_prefix_caching", "enable-prefix-caching", ""),
+    flag("serialized_model_path", "serialized-model-path", "FILE"),
+    flag("save_to_serialized_model_path", "save-to-serialized-model-path", "FILE"),
+    flag("enable_lora", "enable-lora", ""),
+    flag("lora_paths", "lora", "NAME=PATH"),
+    flag("max_lora_rank", "max-lora-rank", "N"),
+    flag("max_num_loras", "max-num-loras", "N"),
+    with_short(flag("max_new_tokens", "max-new-tokens", "N"), 'n'),
+    flag("top_k", "top-k", "K"),
+    flag("enable_echo", "enable-echo", ""),
+];
+
+/// Other names of the library's messages, and their flags.
+const OTHERS: &[(&str, &str)] = &[("force", "force"), ("tokens", "tokens")];
+
+impl Flag {
+    /// Returns the flag of a field.
+    pub fn of(field: &Field) -> &'static Flag {
+        let found = FLAGS.iter().find(|flag| flag.field == field.name);
+        // A test checks that every field has a row.
+        found.unwrap_or(&FLAGS[0])
+    }
+
+    /// Returns the environment variables that set the field; the first one that is set counts.
+    fn variables(&self) -> [String; 2] {
+        let variable = |name: &str| format!("WISP_{}", name.to_uppercase().replace('-', "_"));
+        [variable(self.long), variable(self.field)]
+    }
+}
+
+/// Returns the settings among some environment variables, such as `WISP_MAX_LENGTH=4096`. Lists are
+/// separated by commas; an empty variable counts as unset.
+///
+/// # Errors
+///
+/// If a variable has no value that its field takes.
+pub fn environment(
+    variables: impl IntoIterator<Item = (String, String)>,
+) -> Result<Layer, ConfigError> {
+    let variables: HashMap<String, String> = variables.into_iter().collect();
+    let mut layer = Layer::new("the environment");
+    for field in FIELDS {
+        let value = |name: &String| variables.get(name).filter(|text| !text.is_empty());
+        let names = Flag::of(field).variables();
+        let set = names.iter().find_map(|name| Some((name, value(name)?)));
+        let Some((name, text)) = set else {
+            continue;
+        };
+        let mut texts = match field.kind {
+            FieldKind::Texts => text.split(',').map(str::trim).collect(),
+            _ => vec![text.as_str()],
+        };
+        texts.retain(|text| !text.is_empty());
+        for text in texts {
+            let set = layer.set_text(field, text);
+            set.map_err(|error| error.with_origin(name))?;
+        }
+    }
+    Ok(layer)
+}
+
+/// Replaces the names of fields in a message of the library by those of flags: `` `max_length` ``
+/// becomes `--max-length`, and `` `max_length = 7` `` becomes `--max-length 7`.
+pub fn with_flags(message: &str) -> String {
+    let mut parts = message.split('`');
+    let mut text = parts.next().unwrap_or_default().to_string();
+    while let Some(quoted) = parts.next() {
+        let Some(after) = parts.next() else {
+            // The last backquote has no partner.
+            return text + "`" + quoted;
+        };
+        match as_flag(quoted) {
+            Some(flag) => text += &flag,
+            None => text = text + "`" + quoted + "`",
+        }
+        text += after;
+    }
+    text
+}
+
+/// Returns a quoted field, or a field and its value, as a flag.
+fn as_flag(quoted: &str) -> Option<String> {
+    let (name, value) = match quoted.split_once(" = ") {
+        Some((name, value)) => (name, Some(value)),
+        None => (quoted, None),
+    };
+    let own = FLAGS.iter().map(|flag| (flag.field, flag.long));
+    let mut all = own.chain(OTHERS.iter().copied());
+    let (_, flag) = all.find(|(field, _)| *field == name)?;
+    Some(match value {
+        Some(value) => format!("--{flag} {value}"),
+        None => format!("--{flag}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use wisp_engine::pipelines::PipelineConfig;
+
+    use super::*;
+
+    #[test]
+    fn every_field_has_a_flag_of_its_own() {
+        let names = |names: &mut dyn Iterator<Item = &'static str>| names.collect::<Vec<_>>();
+        assert_eq!(
+            names(&mut FLAGS.iter().map(|flag| flag.field)),
+            names(&mut FIELDS.iter().map(|field| field.name))
+        );
+        let mut seen = HashSet::new();
+        for field in FIELDS {
+            let flag = Flag::of(field);
+            assert!(seen.insert(flag.long), "{}", flag.long);
+            assert_eq!(
+                flag.value_name.is_empty(),
+                field.kind == FieldKind::Switch,
+                "{}",
+                flag.long
+            );
+        }
+    }
+
+    fn layer(variables: &[(&str, &str)]) -> Result<Layer, ConfigError> {
+        let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
+        environment(variables.iter().map(owned))
+    }
+
+    #[test]
+    fn variables_set_fields_of_every_kind() {
+        let toml = "max_length = 100\ncache_strategy = \"paged\"\nenable_echo = true\n\
+                    weight_path = [\"a\", \"b\"]\ndevice_specs = \"host\"\n\
+                    gpu_memory_utilization = 0.5\n";
+        let environment = layer(&[
+            ("WISP_MAX_LENGTH", "100"),
+            ("WISP_CACHE_STRATEGY", "paged"),
+            ("WISP_ENABLE_ECHO", "yes"),
+            ("WISP_WEIGHT_PATH", "a, b"),
+            ("WISP_DEVICE", "host"),
+            ("WISP_GPU_MEMORY_UTILIZATION", "0.5"),
+            ("WISP_TOP_K", ""),
+            ("WISP_DEBUG", "nan-check"),
+        ])
+        .unwrap();
+        let file = Layer::toml("wisp.toml", toml).unwrap();
+        assert_eq!(
+            PipelineConfig::from_layers(&[&environment]).unwrap(),
+            PipelineConfig::from_layers(&[&file]).unwrap()
+        );
+        let error = layer(&[("WISP_MAX_LENGTH", "many")]).unwrap_err();
+        assert!(
+            error.to_string().starts_with("WISP_MAX_LENGTH: "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn messages_name_flags_instead_of_fields() {
+        for (message, expected) in [
+            ("use `max_length = 7` or less", "use --max-length 7 or less"),
+            (
+                "set `huggingface_repo_id` or `weight_path`",
+                "set --model or --weight-path",
+            ),
+            (
+                "config.json: `head_dim` is 0",
+                "config.json: `head_dim` is 0",
+            ),
+            ("an odd ` backquote", "an odd ` backquote"),
+            ("`force`", "--force"),
+        ] {
+            assert_eq!(with_flags(message), expected);
+        }
+    }
+}

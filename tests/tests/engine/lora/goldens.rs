@@ -1,0 +1,78 @@
+//! Adapters of every architecture, those with fused projections included, in both formats.
+
+use std::path::Path;
+
+use wisp_tests::{
+    goldens::CAUSAL,
+    lora, on_every_device,
+    program::{assert_rows_close, run as wisp},
+    shared::shared_data,
+};
+
+use super::*;
+
+fn logits_of(
+    place: TestDevice,
+    model: &Path,
+    adapter: Option<&Adapter>,
+    tokens: &[u32],
+) -> Vec<Vec<f32>> {
+    let files = ModelFiles::open(model).unwrap();
+    let limits = ModelLimits {
+        max_num_loras: adapter.map_or(0, |_| 2),
+        max_lora_rank: 7,
+        ..limits()
+    };
+    let mut generator = load(place, &files, limits);
+    let Some(adapter) = adapter else {
+        return logits(&mut generator, tokens, None);
+    };
+    // Not in the first slot.
+    generator
+        .load_adapter("other", &adapter.files(Dtype::F32))
+        .unwrap();
+    generator
+        .load_adapter("x", &adapter.files(Dtype::F32))
+        .unwrap();
+    logits(&mut generator, tokens, Some("x"))
+}
+
+fn adapters_match_merged_checkpoints(place: TestDevice) {
+    for name in CAUSAL {
+        let Some(directory) = shared_data(&format!("goldens/{name}")) else {
+            return;
+        };
+        let transposed = *name == "gpt2";
+        let modules = lora::modules(&directory, transposed);
+        assert!(!modules.is_empty(), "{name}");
+        let config = json!({"r": 5, "lora_alpha": 4, "fan_in_fan_out": transposed});
+        let adapter = Adapter::random(9, &modules, config, |_| (5, 4.0 / 5.0));
+        let folder = tempfile::tempdir().unwrap();
+        adapter.merge(&directory, transposed, folder.path());
+        let tokens = prompt(0, 30)
+            .iter()
+            .map(|token| token % 250)
+            .collect::<Vec<_>>();
+        let expected = logits_of(place, folder.path(), None, &tokens);
+        let got = logits_of(place, &directory, Some(&adapter), &tokens);
+        let off = assert_rows_close(&format!("{name} on {place:?}"), &got, &expected);
+        let plain = logits_of(place, &directory, None, &tokens);
+        let change = got.iter().flatten().zip(plain.iter().flatten());
+        let change = change.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        println!(
+            "{name} on {place:?}: {} modules, within {off:.1e}, changed by {change:.2}",
+            modules.len()
+        );
+        assert!(change > 0.1, "{name}: {change}");
+        // The same in GGUF, which stores rows in other orders.
+        if place == TestDevice::Host && *name != "smollm3" {
+            let gguf = folder.path().join("model.gguf");
+            let [from, to] = [&directory, &gguf].map(|path| path.to_str().unwrap());
+            wisp(["convert", "--model", from, "--out", to, "--encoding", "f32"]).succeeded();
+            let got = logits_of(place, &gguf, Some(&adapter), &tokens);
+            assert_rows_close(&format!("{name} in GGUF"), &got, &expected);
+        }
+    }
+}
+
+on_every_device!(adapters_match_merged_checkpoints);

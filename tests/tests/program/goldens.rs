@@ -1,0 +1,221 @@
+//! Tiny random checkpoints in Hugging Face's layout, against the results of transformers.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+use wisp_tests::{
+    goldens::{CAUSAL, Golden, for_each},
+    on_every_device,
+    program::{TestDevice, assert_rows_close, generate, logits, run},
+    shared::shared_data,
+};
+
+fn for_each_checkpoint(check: impl Fn(&str, &Path, &Golden)) {
+    for_each(CAUSAL, check);
+}
+
+fn logits_and_tokens_match_transformers(place: TestDevice) {
+    for_each_checkpoint(|name, directory, golden| {
+        let paged = [
+            "--prefill-chunk",
+            "7",
+            "--cache-strategy",
+            "paged",
+            "--page-size",
+            "3",
+        ];
+        for flags in [&[][..], &paged] {
+            let what = format!("{name} on {place:?} with {flags:?}");
+            let off = assert_rows_close(
+                &what,
+                &logits(Some(directory), place, &golden.tokens, flags),
+                &golden.logits,
+            );
+            let got = generate(
+                Some(directory),
+                place,
+                &golden.tokens,
+                golden.greedy.len(),
+                flags,
+            );
+            assert_eq!(got.tokens, golden.greedy, "{what}");
+            println!("{what}: within {off:.1e}");
+        }
+    });
+}
+
+/// The size of prefill chunks, of pages and of submissions does not change the tokens.
+fn chunks_pages_and_steps_do_not_change_tokens(place: TestDevice) {
+    // Every combination on the host; on a GPU, which takes longer to open, a part with each value.
+    let mut combinations = Vec::new();
+    for (i, chunk) in ["1", "7", "64"].into_iter().enumerate() {
+        for (j, page) in ["1", "3", "32"].into_iter().enumerate() {
+            for (k, steps) in ["1", "4"].into_iter().enumerate() {
+                if place == TestDevice::Host || (i + j + k) % 3 == 0 {
+                    combinations.push([
+                        "--prefill-chunk",
+                        chunk,
+                        "--cache-strategy",
+                        "paged",
+                        "--page-size",
+                        page,
+                        "--max-num-steps",
+                        steps,
+                    ]);
+                }
+            }
+        }
+    }
+    for_each_checkpoint(|name, directory, golden| {
+        for flags in &combinations {
+            let got = generate(
+                Some(directory),
+                place,
+                &golden.tokens,
+                golden.greedy.len(),
+                flags,
+            );
+            assert_eq!(
+                got.tokens, golden.greedy,
+                "{name} on {place:?} with {flags:?}"
+            );
+        }
+    });
+}
+
+on_every_device!(
+    logits_and_tokens_match_transformers,
+    chunks_pages_and_steps_do_not_change_tokens
+);
+
+/// A configuration as transformers 4 wrote it.
+fn older_layout(mut config: Value, type_key: &str) -> Value {
+    let fields = config.as_object_mut().unwrap();
+    let dtype = fields.remove("dtype").unwrap();
+    fields.extend([
+        ("torch_dtype".into(), dtype),
+        ("transformers_version".into(), json!("4.40.0")),
+    ]);
+    let Some(mut rope) = fields.remove("rope_parameters") else {
+        return config;
+    };
+    // Where layers differ, only those with a window had a base of their own.
+    if let Some(local) = rope.get("sliding_attention") {
+        fields.insert("rope_local_base_freq".into(), local["rope_theta"].clone());
+        fields.insert("sliding_window_pattern".into(), json!(6));
+        fields.remove("_sliding_window_pattern");
+        fields.remove("layer_types");
+        rope = rope["full_attention"].take();
+    }
+    let rope = rope.as_object_mut().unwrap();
+    let (theta_key, partial_key) = match fields["model_type"].as_str() {
+        Some("gpt_neox") => ("rotary_emb_base", "rotary_pct"),
+        _ => ("rope_theta", "partial_rotary_factor"),
+    };
+    if let Some(partial) = rope.remove("partial_rotary_factor") {
+        fields.insert(partial_key.into(), partial);
+    }
+    let theta = rope.remove("rope_theta").unwrap();
+    let kind = rope.remove("rope_type").unwrap();
+    let scaling = if kind == "default" {
+        Value::Null
+    } else {
+        rope.insert(type_key.into(), kind);
+        json!(rope)
+    };
+    fields.extend([(theta_key.into(), theta), ("rope_scaling".into(), scaling)]);
+    config
+}
+
+fn config(directory: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(directory.join("config.json")).unwrap()).unwrap()
+}
+
+/// A copy of a checkpoint with another configuration.
+fn with_config(directory: &Path, config: &Value) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    std::fs::copy(
+        directory.join("model.safetensors"),
+        copy.path().join("model.safetensors"),
+    )
+    .unwrap();
+    std::fs::write(copy.path().join("config.json"), config.to_string()).unwrap();
+    copy
+}
+
+#[test]
+fn configurations_of_transformers_4_give_the_same_results() {
+    for_each_checkpoint(|name, directory, golden| {
+        // `type` is the older name of `rope_type`.
+        for type_key in ["rope_type", "type"] {
+            let copy = with_config(directory, &older_layout(config(directory), type_key));
+            let what = format!("{name} with {type_key}");
+            assert_rows_close(
+                &what,
+                &logits(Some(copy.path()), TestDevice::Host, &golden.tokens, &[]),
+                &golden.logits,
+            );
+            let got = generate(
+                Some(copy.path()),
+                TestDevice::Host,
+                &golden.tokens,
+                golden.greedy.len(),
+                &[],
+            );
+            assert_eq!(got.tokens, golden.greedy, "{what}");
+        }
+    });
+}
+
+/// The same weights in PyTorch's format give the same bits.
+#[test]
+fn pytorch_files_give_the_same_bits() {
+    for_each_checkpoint(|name, directory, golden| {
+        let copy = tempfile::tempdir().unwrap();
+        let at = |file: &str| copy.path().join(file);
+        std::fs::copy(directory.join("config.json"), at("config.json")).unwrap();
+        let file = std::fs::read(directory.join("model.safetensors")).unwrap();
+        let file = wisp_tests::pytorch_writer::from_safetensors(&file);
+        std::fs::write(at("pytorch_model.bin"), file).unwrap();
+        let of = |model| logits(Some(model), TestDevice::Host, &golden.tokens, &[]);
+        assert_eq!(of(copy.path()), of(directory), "{name}");
+        // The file itself may be named, too.
+        if name == "llama" {
+            assert_eq!(of(&at("pytorch_model.bin")), of(directory), "{name}");
+        }
+    });
+}
+
+#[track_caller]
+fn assert_supported_are_named(directory: &Path) {
+    let line = run([
+        "generate",
+        "--tokens",
+        "1",
+        "--device",
+        "host",
+        "--model",
+        directory.to_str().unwrap(),
+    ])
+    .failed("an unknown architecture");
+    for supported in ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"] {
+        assert!(line.contains(supported), "{line}");
+    }
+}
+
+#[test]
+fn unsupported_architectures_are_refused_with_the_supported_ones() {
+    let Some(goldens) = shared_data("goldens") else {
+        return;
+    };
+    for entry in std::fs::read_dir(&goldens).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if entry.path().join("config.json").exists() && !CAUSAL.contains(&name.as_str()) {
+            assert_supported_are_named(&entry.path());
+        }
+    }
+    let mut config = config(&goldens.join("llama"));
+    config["architectures"] = json!(["NobodysForCausalLM"]);
+    assert_supported_are_named(with_config(&goldens.join("llama"), &config).path());
+}

@@ -1,0 +1,358 @@
+//! The tiny checkpoints as llama.cpp would convert them to GGUF: other names, and for some
+//! architectures other weights. The results must be those of the originals.
+
+use std::{collections::BTreeMap, path::Path};
+
+use safetensors::SafeTensors;
+use serde::Deserialize;
+use serde_json::Value as Json;
+use wisp_engine::weights::{Encoding, gguf::Value};
+use wisp_tests::{
+    gguf_writer::GgufWriter,
+    on_every_device,
+    program::{TestDevice, assert_rows_close, generate, logits},
+    shared::shared_data,
+};
+
+/// How the conversion of an architecture differs from the others.
+struct Conversion {
+    golden: &'static str,
+    architecture: &'static str,
+    /// True if rows of queries and keys are reordered for interleaved rotation.
+    permuted: bool,
+    /// True if 1 is added to the weights of norms.
+    adds_one: bool,
+    /// True if `post_attention_layernorm` is the norm after attention, not the one before the
+    /// feed-forward network.
+    post_norms: bool,
+    /// Keys that only this architecture has, and their fields in `config.json`.
+    keys: &'static [(&'static str, &'static str)],
+}
+
+const PLAIN: Conversion = Conversion {
+    golden: "",
+    architecture: "",
+    permuted: false,
+    adds_one: false,
+    post_norms: false,
+    keys: &[],
+};
+
+const MOE: &[(&str, &str)] = &[
+    ("expert_count", "num_local_experts"),
+    ("expert_used_count", "num_experts_per_tok"),
+    ("expert_feed_forward_length", "moe_intermediate_size"),
+];
+
+#[rustfmt::skip]
+const CONVERSIONS: &[Conversion] = &[
+    Conversion { golden: "llama", architecture: "llama", permuted: true, ..PLAIN },
+    Conversion { golden: "mixtral", architecture: "llama", permuted: true, keys: MOE, ..PLAIN },
+    Conversion { golden: "qwen2", architecture: "qwen2", ..PLAIN },
+    Conversion { golden: "qwen3", architecture: "qwen3", ..PLAIN },
+    Conversion { golden: "qwen3-moe", architecture: "qwen3moe", keys: MOE, ..PLAIN },
+    Conversion { golden: "gemma", architecture: "gemma", adds_one: true, ..PLAIN },
+    Conversion {
+        golden: "gemma2", architecture: "gemma2", adds_one: true, post_norms: true,
+        keys: &[
+            ("attention.sliding_window", "sliding_window"),
+            ("attn_logit_softcapping", "attn_logit_softcapping"),
+            ("final_logit_softcapping", "final_logit_softcapping"),
+        ],
+        ..PLAIN
+    },
+    Conversion {
+        golden: "gemma3", architecture: "gemma3", adds_one: true, post_norms: true,
+        keys: &[("attention.sliding_window", "sliding_window")],
+        ..PLAIN
+    },
+    Conversion { golden: "phi3", architecture: "phi3", ..PLAIN },
+    Conversion { golden: "olmo2", architecture: "olmo2", post_norms: true, ..PLAIN },
+    Conversion {
+        golden: "granite", architecture: "granite", permuted: true,
+        keys: &[
+            ("embedding_scale", "embedding_multiplier"),
+            ("residual_scale", "residual_multiplier"),
+            ("attention.scale", "attention_multiplier"),
+            ("logit_scale", "logits_scaling"),
+        ],
+        ..PLAIN
+    },
+    Conversion { golden: "starcoder2", architecture: "starcoder2", ..PLAIN },
+    Conversion { golden: "gpt2", architecture: "gpt2", ..PLAIN },
+    Conversion { golden: "gpt-neox", architecture: "gptneox", ..PLAIN },
+];
+
+/// Endings of names in Hugging Face's layout, and their names in GGUF.
+const NAMES: &[(&str, &str)] = &[
+    ("self_attn.q_proj", "attn_q"),
+    ("self_attn.k_proj", "attn_k"),
+    ("self_attn.v_proj", "attn_v"),
+    ("self_attn.o_proj", "attn_output"),
+    ("self_attn.q_norm", "attn_q_norm"),
+    ("self_attn.k_norm", "attn_k_norm"),
+    ("self_attn.qkv_proj", "attn_qkv"),
+    ("attn.c_attn", "attn_qkv"),
+    ("attention.query_key_value", "attn_qkv"),
+    ("attn.c_proj", "attn_output"),
+    ("attention.dense", "attn_output"),
+    ("mlp.gate_proj", "ffn_gate"),
+    ("mlp.up_proj", "ffn_up"),
+    ("mlp.down_proj", "ffn_down"),
+    ("mlp.gate_up_proj", "ffn_up"),
+    ("mlp.c_fc", "ffn_up"),
+    ("mlp.c_proj", "ffn_down"),
+    ("mlp.dense_h_to_4h", "ffn_up"),
+    ("mlp.dense_4h_to_h", "ffn_down"),
+    ("mlp.gate", "ffn_gate_inp"),
+    ("block_sparse_moe.gate", "ffn_gate_inp"),
+    ("experts.gate_proj", "ffn_gate_exps"),
+    ("experts.up_proj", "ffn_up_exps"),
+    ("experts.down_proj", "ffn_down_exps"),
+    ("experts.w1", "ffn_gate_exps"),
+    ("experts.w3", "ffn_up_exps"),
+    ("experts.w2", "ffn_down_exps"),
+    ("input_layernorm", "attn_norm"),
+    ("ln_1", "attn_norm"),
+    ("ln_2", "ffn_norm"),
+    ("pre_feedforward_layernorm", "ffn_norm"),
+    ("post_feedforward_layernorm", "post_ffw_norm"),
+    ("post_attention_layernorm", "ffn_norm"),
+    ("embed_tokens", "token_embd"),
+    ("wte", "token_embd"),
+    ("embed_in", "token_embd"),
+    ("wpe", "position_embd"),
+    ("final_layer_norm", "output_norm"),
+    ("ln_f", "output_norm"),
+    ("model.norm", "output_norm"),
+    ("lm_head", "output"),
+    ("embed_out", "output"),
+];
+
+/// A tensor of floats.
+#[derive(Clone)]
+struct Tensor {
+    shape: Vec<u64>,
+    values: Vec<f32>,
+}
+
+impl Tensor {
+    fn width(&self) -> usize {
+        self.values.len() / self.shape[0] as usize
+    }
+
+    /// Returns the rows in another order.
+    fn reordered(&self, order: impl Iterator<Item = usize>) -> Tensor {
+        let width = self.width();
+        let row = |row: usize| &self.values[row * width..][..width];
+        Tensor {
+            shape: self.shape.clone(),
+            values: order.flat_map(row).copied().collect(),
+        }
+    }
+
+    fn transposed(&self) -> Tensor {
+        let (rows, cols) = (self.shape[0] as usize, self.shape[1] as usize);
+        let values = (0..rows * cols).map(|i| self.values[i % rows * cols + i / rows]);
+        Tensor {
+            shape: vec![self.shape[1], self.shape[0]],
+            values: values.collect(),
+        }
+    }
+}
+
+/// Returns the name in GGUF, without the number of an expert.
+fn gguf_name(conversion: &Conversion, name: &str) -> String {
+    let (stem, kind) = name.rsplit_once('.').unwrap();
+    let parts: Vec<&str> = stem.split('.').collect();
+    let numbers: Vec<&str> = parts
+        .iter()
+        .copied()
+        .filter(|part| part.parse::<u32>().is_ok())
+        .collect();
+    let stem: Vec<&str> = parts
+        .into_iter()
+        .filter(|part| part.parse::<u32>().is_err())
+        .collect();
+    let stem = stem.join(".");
+    let ends = |ending: &str| stem == ending || stem.ends_with(&format!(".{ending}"));
+    let known = NAMES.iter().find(|(ending, _)| ends(ending)).unwrap();
+    let new = match conversion.post_norms && ends("post_attention_layernorm") {
+        true => "post_attention_norm",
+        false => known.1,
+    };
+    match numbers.first() {
+        Some(layer) => format!("blk.{layer}.{new}.{kind}"),
+        None => format!("{new}.{kind}"),
+    }
+}
+
+fn number(config: &Json, names: &[&str]) -> Option<u64> {
+    names.iter().find_map(|name| config[*name].as_u64())
+}
+
+/// Converts a weight as llama.cpp does.
+fn converted(conversion: &Conversion, config: &Json, name: &str, tensor: Tensor) -> Tensor {
+    let heads = number(config, &["num_attention_heads", "n_head"]).unwrap() as usize;
+    let rows = tensor.shape[0] as usize;
+    let is_key = name.contains("k_proj");
+    if conversion.permuted && (is_key || name.contains("q_proj")) {
+        let kv_heads = config["num_key_value_heads"].as_u64().unwrap() as usize;
+        let dim = rows / if is_key { kv_heads } else { heads };
+        // Pair i of a head becomes two neighbouring rows.
+        let order = (0..rows).map(|row| {
+            let (head, i) = (row / dim, row % dim);
+            head * dim + i % 2 * (dim / 2) + i / 2
+        });
+        return tensor.reordered(order);
+    }
+    if conversion.adds_one && name.ends_with("norm.weight") {
+        let values = tensor.values.iter().map(|value| value + 1.0).collect();
+        return Tensor { values, ..tensor };
+    }
+    if conversion.golden == "gpt2" && name.contains(".h.") && tensor.shape.len() == 2 {
+        return tensor.transposed();
+    }
+    if name.contains("query_key_value") {
+        let dim = rows / heads / 3;
+        let order = (0..rows).map(|row| {
+            let (part, head, i) = (row / (heads * dim), row / dim % heads, row % dim);
+            (head * 3 + part) * dim + i
+        });
+        return tensor.reordered(order);
+    }
+    tensor
+}
+
+/// Converts the checkpoint of a golden to GGUF.
+fn gguf(conversion: &Conversion, directory: &Path) -> Vec<u8> {
+    let config = std::fs::read(directory.join("config.json")).unwrap();
+    let config: Json = serde_json::from_slice(&config).unwrap();
+    let file = std::fs::read(directory.join("model.safetensors")).unwrap();
+    let file = SafeTensors::deserialize(&file).unwrap();
+    // By name, so that experts come in their order (there are fewer than ten).
+    let mut tensors: BTreeMap<String, Tensor> = BTreeMap::new();
+    let mut names = file.names();
+    names.sort();
+    for name in names {
+        let view = file.tensor(name).unwrap();
+        let tensor = Tensor {
+            shape: view.shape().iter().map(|size| *size as u64).collect(),
+            values: bytemuck::pod_collect_to_vec(view.data()),
+        };
+        let tensor = converted(conversion, &config, name, tensor);
+        let name_in_gguf = gguf_name(conversion, name);
+        if !name.contains(".experts.") {
+            tensors.insert(name_in_gguf, tensor);
+            continue;
+        }
+        let stack = tensors.entry(name_in_gguf).or_insert_with(|| Tensor {
+            shape: vec![0, tensor.shape[0], tensor.shape[1]],
+            values: Vec::new(),
+        });
+        stack.shape[0] += 1;
+        stack.values.extend(tensor.values);
+    }
+    let mut writer = metadata(conversion, &config);
+    for (name, tensor) in &tensors {
+        let bytes: &[u8] = bytemuck::cast_slice(&tensor.values);
+        writer = writer.tensor(name, Encoding::F32, &tensor.shape, bytes);
+    }
+    writer.write()
+}
+
+fn metadata(conversion: &Conversion, config: &Json) -> GgufWriter {
+    let heads = number(config, &["num_attention_heads", "n_head"]).unwrap();
+    let hidden = number(config, &["hidden_size", "n_embd"]).unwrap();
+    let head_dim = number(config, &["head_dim"]).unwrap_or(hidden / heads);
+    let whole = [
+        (
+            "block_count",
+            number(config, &["num_hidden_layers", "n_layer"]),
+        ),
+        ("embedding_length", Some(hidden)),
+        (
+            "feed_forward_length",
+            number(config, &["intermediate_size"]).or(Some(4 * hidden)),
+        ),
+        ("attention.head_count", Some(heads)),
+        (
+            "attention.head_count_kv",
+            number(config, &["num_key_value_heads"]),
+        ),
+        ("attention.key_length", Some(head_dim)),
+        (
+            "context_length",
+            number(config, &["max_position_embeddings", "n_positions"]),
+        ),
+    ];
+    let mut writer = GgufWriter::new(3, false).key(
+        "general.architecture",
+        Value::String(conversion.architecture.into()),
+    );
+    let key = |key: &str| format!("{}.{key}", conversion.architecture);
+    for (name, value) in whole {
+        if let Some(value) = value {
+            writer = writer.key(&key(name), Value::U32(value as u32));
+        }
+    }
+    let rope = &config["rope_parameters"];
+    let full = rope.get("full_attention").unwrap_or(rope);
+    let norms = [
+        ("attention.layer_norm_rms_epsilon", &config["rms_norm_eps"]),
+        (
+            "attention.layer_norm_epsilon",
+            &config["layer_norm_epsilon"],
+        ),
+        ("attention.layer_norm_epsilon", &config["layer_norm_eps"]),
+        ("attention.layer_norm_epsilon", &config["norm_epsilon"]),
+        ("rope.freq_base", &full["rope_theta"]),
+    ];
+    for (name, value) in norms {
+        if let Some(value) = value.as_f64() {
+            writer = writer.key(&key(name), Value::F32(value as f32));
+        }
+    }
+    if let Some(part) = full["partial_rotary_factor"].as_f64() {
+        let rotated = (head_dim as f64 * part) as u32;
+        writer = writer.key(&key("rope.dimension_count"), Value::U32(rotated));
+    }
+    for (name, field) in conversion.keys {
+        let value = match &config[*field] {
+            Json::Null => continue,
+            value if value.is_u64() => Value::U32(value.as_u64().unwrap() as u32),
+            value => Value::F32(value.as_f64().unwrap() as f32),
+        };
+        writer = writer.key(&key(name), value);
+    }
+    writer
+}
+
+/// The results of transformers.
+#[derive(Deserialize)]
+struct Golden {
+    tokens: Vec<u32>,
+    logits: Vec<Vec<f32>>,
+    greedy: Vec<u32>,
+}
+
+fn gguf_logits_and_tokens_match_transformers(place: TestDevice) {
+    for conversion in CONVERSIONS {
+        let Some(directory) = shared_data(&format!("goldens/{}", conversion.golden)) else {
+            return;
+        };
+        let text = std::fs::read_to_string(directory.join("golden.json")).unwrap();
+        let golden: Golden = serde_json::from_str(&text).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.gguf");
+        std::fs::write(&path, gguf(conversion, &directory)).unwrap();
+        let what = format!("{} in GGUF on {place:?}", conversion.golden);
+        let got = logits(Some(&path), place, &golden.tokens, &[]);
+        let off = assert_rows_close(&what, &got, &golden.logits);
+        let got = generate(Some(&path), place, &golden.tokens, golden.greedy.len(), &[]);
+        assert_eq!(got.tokens, golden.greedy, "{what}");
+        println!("{what}: within {off:.1e}");
+    }
+}
+
+on_every_device!(gguf_logits_and_tokens_match_transformers);
