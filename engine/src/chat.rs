@@ -1,6 +1,6 @@
 //! Conversations with a model.
 
-use wisp_pipelines::chat_template::Message;
+use wisp_pipelines::chat_template::{ControlTokens, Message};
 
 use crate::{Error, Event, Events, Generate, Model, generate::Prompt};
 
@@ -14,7 +14,7 @@ pub struct Chat {
     model: Model,
     messages: Vec<Message>,
     dropped: Vec<Message>,
-    control_tokens: bool,
+    control_tokens: ControlTokens,
 }
 
 /// Tokens that are kept free for an answer, where the context is long enough.
@@ -26,7 +26,7 @@ impl Chat {
             model: model.clone(),
             messages: Vec::new(),
             dropped: Vec::new(),
-            control_tokens: false,
+            control_tokens: ControlTokens::FromTemplateOnly,
         }
     }
 
@@ -48,7 +48,7 @@ impl Chat {
     /// Whether control tokens that messages spell become such tokens. They do not by default.
     #[must_use]
     pub fn allow_control_tokens(mut self, allow: bool) -> Chat {
-        self.control_tokens = allow;
+        self.control_tokens = ControlTokens::allowed(allow);
         self
     }
 

@@ -1,6 +1,9 @@
 //! Requests for text: a prompt, its settings, and the ways to its events.
 
-use wisp_pipelines::{GenerateOptions, SamplingParams, chat_template::Message};
+use wisp_pipelines::{
+    GenerateOptions, SamplingParams,
+    chat_template::{ControlTokens, Message},
+};
 
 use crate::{Canceller, Completion, Error, Events, Model};
 #[cfg(not(target_arch = "wasm32"))]
@@ -30,7 +33,7 @@ pub(crate) enum Prompt {
     /// A conversation, through the model's chat template.
     Chat {
         messages: Vec<Message>,
-        control_tokens: bool,
+        control_tokens: ControlTokens,
     },
 }
 

@@ -155,12 +155,8 @@ fn conversations_are_rendered_as_in_training() {
     let tokenizer = model_files().tokenizer.unwrap();
     let special = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
     let source = tokenizer.chat_template(None).expect("a chat template");
-    let template = ChatTemplate::new(
-        source,
-        &special(tokenizer.bos()),
-        &special(tokenizer.eos_token()),
-    )
-    .unwrap();
+    let template =
+        ChatTemplate::new(source, &special(tokenizer.bos()), &special(tokenizer.eos())).unwrap();
     for case in read::<TokenizerGolden>("tokenizer_golden.json").chat {
         let messages: Vec<Message> = case
             .messages

@@ -13,6 +13,7 @@ use wisp_engine::{
     pipelines::{
         EncoderTokenizer, ModelFiles,
         benchmark::{Workload, speed, warm_up},
+        chat_template::ControlTokens,
     },
     weights::{Checkpoint, RemoteFile},
 };
@@ -231,7 +232,10 @@ impl JsModel {
     /// If the model cannot converse, or its template refuses the messages.
     pub fn chat(&self, messages: &str, control_tokens: bool) -> Result<Vec<u32>, JsValue> {
         let messages: Vec<Message> = serde_json::from_str(messages).map_err(Failure::from)?;
-        let tokens = self.model.text().chat_prompt(&messages, control_tokens);
+        let tokens = self
+            .model
+            .text()
+            .chat_prompt(&messages, ControlTokens::allowed(control_tokens));
         Ok(tokens.map_err(|error| Failure::request(error.to_string()))?)
     }
 

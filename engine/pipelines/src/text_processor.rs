@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use wisp_text::{
-    chat_template::Message,
+    chat_template::{ControlTokens, Message},
     tokenizer::{Detokenizer, Tokenizer},
 };
 
@@ -27,7 +27,7 @@ impl TextProcessor {
         tokenizer: Tokenizer,
         stop_tokens: impl IntoIterator<Item = u32>,
     ) -> TextProcessor {
-        let own = tokenizer.eos().clone();
+        let own = tokenizer.end_of_generation().clone();
         TextProcessor {
             name: name.into(),
             stop_tokens: own.into_iter().chain(stop_tokens).collect(),
@@ -103,11 +103,15 @@ impl TextProcessor {
     pub fn chat_prompt(
         &self,
         messages: &[Message],
-        control_tokens: bool,
+        control_tokens: ControlTokens,
     ) -> Result<Vec<u32>, PipelineError> {
-        let _ = control_tokens;
-        let prompt = super::model_files::render_chat(&self.name, self.tokenizer()?, messages);
-        Ok(prompt?)
+        let tokenizer = self.tokenizer()?;
+        Ok(super::model_files::render_chat(
+            &self.name,
+            tokenizer,
+            messages,
+            control_tokens,
+        )?)
     }
 
     /// A detokenizer for tokens that continue a prompt; `None` without a tokenizer.

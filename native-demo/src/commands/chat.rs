@@ -39,7 +39,8 @@ impl Chat {
         let open = settings.open()?;
         // A model that cannot chat is refused before it is loaded.
         let question = [Message::new("user", "")];
-        open.text().chat_prompt(&question, false)?;
+        open.text()
+            .chat_prompt(&question, self.control_tokens.policy())?;
         let model = load(open)?;
         let options = GenerateOptions {
             sampling,
@@ -49,7 +50,7 @@ impl Chat {
         };
         let mut chat = model
             .chat()
-            .allow_control_tokens(self.control_tokens.allow());
+            .allow_control_tokens(self.control_tokens.allow_control_tokens);
         if let Some(text) = &self.system {
             chat = chat.system(text);
         }

@@ -249,7 +249,7 @@ impl Generate {
         }
         let system = self.system.iter().map(|text| Message::new("system", text));
         let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
-        Ok(model.chat_prompt(&messages, self.control_tokens.allow())?)
+        Ok(model.chat_prompt(&messages, self.control_tokens.policy())?)
     }
 }
 

@@ -16,6 +16,7 @@ pub mod warm_cache;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use wisp_engine::pipelines::chat_template;
 
 /// Positions whose logits are computed at the same time, where those of all are wanted.
 const LOGIT_ROWS: u64 = 64;
@@ -26,12 +27,12 @@ pub struct ControlTokens {
     /// In a chat, take control tokens that a message spells, such as <|im_end|>, for such tokens; they
     /// are plain text otherwise
     #[arg(long)]
-    allow_control_tokens: bool,
+    pub allow_control_tokens: bool,
 }
 
 impl ControlTokens {
-    pub fn allow(&self) -> bool {
-        self.allow_control_tokens
+    pub fn policy(&self) -> chat_template::ControlTokens {
+        chat_template::ControlTokens::allowed(self.allow_control_tokens)
     }
 }
 

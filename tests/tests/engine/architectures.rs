@@ -133,7 +133,7 @@ fn logits(files: &ModelFiles) -> Vec<f32> {
     let mut logits = Vec::new();
     let tokens = [3, 14, 15, 9, 2, 6];
     let piece = |piece: &[f32]| logits.extend_from_slice(piece);
-    pollster::block_on(generator.logits(&tokens, piece)).unwrap();
+    pollster::block_on(generator.logits(&tokens, None, piece)).unwrap();
     assert_eq!(logits.len(), tokens.len() * VOCAB);
     assert!(logits.iter().all(|logit| logit.is_finite()));
     logits

@@ -247,7 +247,11 @@ impl Architecture {
             }),
         }
     }
+}
 
+/// What conversion to GGUF needs.
+#[cfg(not(target_arch = "wasm32"))]
+impl Architecture {
     /// The `general.architecture` of the GGUF files that conversion writes.
     pub(crate) fn gguf_output_name(&self) -> &str {
         &self.gguf_written_as

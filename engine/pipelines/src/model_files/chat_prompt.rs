@@ -2,7 +2,7 @@
 
 use serde_json::Map;
 use wisp_text::{
-    chat_template::{ChatTemplate, Message},
+    chat_template::{ChatTemplate, ChatTemplateError, ControlTokens, Message},
     tokenizer::Tokenizer,
 };
 
@@ -18,25 +18,17 @@ pub(crate) fn render_chat(
     name: &str,
     tokenizer: &Tokenizer,
     messages: &[Message],
+    control_tokens: ControlTokens,
 ) -> Result<Vec<u32>, ModelFilesError> {
-    let problem = |problem: String| ModelFilesError::File {
-        file: name.into(),
-        problem,
-    };
-    let source = tokenizer.chat_template(None).ok_or_else(|| {
-        problem("it has no chat template: it can continue texts, but not converse".into())
-    })?;
-    let special = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
-    let (bos, eos) = (special(tokenizer.bos()), special(tokenizer.eos_token()));
-    let render = || ChatTemplate::new(source, &bos, &eos)?.render(messages, true, &Map::new());
-    let text = render().map_err(|error| problem(error.to_string()))?;
-    let mut tokens = tokenizer.encode(&text, false, true)?;
-    // Most templates write BOS; some leave it to the tokenizer.
-    if let Some(bos) = tokenizer.bos()
-        && tokenizer.adds_bos()
-        && tokens.first() != Some(&bos)
-    {
-        tokens.insert(0, bos);
-    }
-    Ok(tokens)
+    let template = ChatTemplate::for_tokenizer(tokenizer);
+    let prompt = template.and_then(|template| {
+        template.render_and_encode(tokenizer, messages, true, &Map::new(), control_tokens)
+    });
+    prompt.map_err(|error| match error {
+        ChatTemplateError::Tokenizer(error) => error.into(),
+        error => ModelFilesError::File {
+            file: name.into(),
+            problem: error.to_string(),
+        },
+    })
 }

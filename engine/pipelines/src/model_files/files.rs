@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde_json::Value;
 use wisp_text::{
-    chat_template::Message,
+    chat_template::{ControlTokens, Message},
     tokenizer::{HuggingFaceFiles, Tokenizer, TokenizerError},
 };
 use wisp_weights::{Checkpoint, FileBytes};
@@ -172,7 +172,7 @@ impl ModelFiles {
         };
         let tokenizer = tokenizer(&checkpoint);
         let stop_tokens = match &tokenizer {
-            Ok(tokenizer) => tokenizer.eos().clone(),
+            Ok(tokenizer) => tokenizer.end_of_generation().clone(),
             Err(_) => BTreeSet::new(),
         };
         Ok(ModelFiles {
@@ -188,7 +188,7 @@ impl ModelFiles {
     }
 
     /// Renders a conversation with the model's chat template, up to where its answer starts, and
-    /// encodes it.
+    /// encodes it. Text of messages is plain text, even where it spells a control token.
     ///
     /// # Errors
     ///
@@ -199,7 +199,12 @@ impl ModelFiles {
             file: self.name.clone(),
             problem: error.to_string(),
         })?;
-        render_chat(&self.name, tokenizer, messages)
+        render_chat(
+            &self.name,
+            tokenizer,
+            messages,
+            ControlTokens::FromTemplateOnly,
+        )
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use wisp_text::tokenizer::{Metadata, Tokenizer, TokenizerError};
+use wisp_text::tokenizer::{GgufMetadata, Tokenizer, TokenizerError};
 use wisp_weights::{
     Checkpoint,
     gguf::{Gguf, Strings},
@@ -47,7 +47,7 @@ impl<'a> TokenizerMetadata<'a> {
     }
 }
 
-impl Metadata for TokenizerMetadata<'_> {
+impl GgufMetadata for TokenizerMetadata<'_> {
     fn string(&self, key: &str) -> Option<&str> {
         self.gguf.get(key).ok()?
     }

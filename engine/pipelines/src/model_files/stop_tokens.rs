@@ -13,7 +13,7 @@ pub(crate) fn stop_tokens(
     generation_config: Option<&str>,
 ) -> BTreeSet<u32> {
     let mut tokens = match tokenizer {
-        Ok(tokenizer) => tokenizer.eos().clone(),
+        Ok(tokenizer) => tokenizer.end_of_generation().clone(),
         Err(_) => BTreeSet::new(),
     };
     tokens.extend(eos_token_ids(config));

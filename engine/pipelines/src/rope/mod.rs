@@ -5,6 +5,7 @@ mod frequencies;
 mod rotations;
 mod scaling;
 
+#[cfg(not(target_arch = "wasm32"))]
 pub(crate) use frequencies::frequencies;
 pub(crate) use rotations::Rotations;
 pub use scaling::RopeScaling;

@@ -1,11 +1,11 @@
-//! Values as Python writes them.
+//! Formats values as Python does.
 
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Output, State, Value};
 use serde::Serialize as _;
 use serde_json::ser::{Formatter, Serializer};
 
-/// Writes a value as Python's `str` does: `True`, `None`, `['a', 1]`.
+/// Writes a value like Python's `str`: `True`, `None`, `['a', 1]`.
 pub(super) fn write(output: &mut Output, _: &mut State, value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Bool | ValueKind::None | ValueKind::Seq | ValueKind::Map => {
@@ -19,15 +19,15 @@ pub(super) fn write(output: &mut Output, _: &mut State, value: &Value) -> Result
     Ok(())
 }
 
-/// The deepest nesting that is written.
-const DEPTH: usize = 64;
+/// The deepest nesting of a value.
+const MAX_DEPTH: usize = 64;
 
-/// Python's `repr`, near enough: strings stand in single quotes unless they contain one.
+/// Appends an approximation of Python's `repr`. Strings have single quotes unless they contain one.
 fn repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
-    if depth > DEPTH {
+    if depth > MAX_DEPTH {
         return Err(Error::new(
             ErrorKind::InvalidOperation,
-            "a value nested too deeply",
+            "a value is nested too deeply",
         ));
     }
     match value.kind() {
@@ -77,7 +77,8 @@ fn quote(text: &str, out: &mut String) {
     out.push(quote);
 }
 
-/// `tojson` as in transformers: `json.dumps(value, ensure_ascii=False)`, with its other arguments.
+/// The filter `tojson` of `transformers`: `json.dumps(value, ensure_ascii=False)`, with its other
+/// arguments.
 pub(super) fn to_json(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let invalid = |error: String| Error::new(ErrorKind::InvalidOperation, error);
     let indent: Option<usize> = options.get("indent")?;
@@ -125,7 +126,7 @@ fn escape_non_ascii(text: &str) -> String {
     out
 }
 
-/// Spaces and line breaks of `json.dumps`.
+/// Writes the spaces and line breaks of `json.dumps`.
 struct PythonFormatter<'s> {
     item: &'s str,
     key: &'s str,

@@ -1,9 +1,9 @@
-//! The byte alphabet of byte-level BPE (GPT-2): every byte is one printable character.
+//! The byte alphabet of byte-level BPE (GPT-2), in which every byte is one printable character.
 //!
-//! Printable Latin-1 bytes stand for themselves; the other 68 are moved, in order, to U+0100 and up
+//! Printable Latin-1 bytes stand for themselves; the other 68 are mapped, in order, to U+0100 and up
 //! (`bytes_to_unicode` in OpenAI's GPT-2 encoder).
 
-/// Whether a byte stands for itself.
+/// Returns whether a byte stands for itself.
 const fn printable(byte: u8) -> bool {
     matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff)
 }
@@ -34,7 +34,7 @@ pub fn encode(bytes: &[u8], out: &mut String) {
     out.extend(bytes.iter().map(|&byte| CHARACTERS[usize::from(byte)]));
 }
 
-/// The byte of a character, if it is in the alphabet.
+/// Returns the byte of a character of the alphabet.
 fn byte(character: char) -> Option<u8> {
     let code = u32::from(character);
     match code {
@@ -47,7 +47,7 @@ fn byte(character: char) -> Option<u8> {
 }
 
 /// Appends the bytes of a token to `out`. A token with a character outside the alphabet, such as an
-/// added token with a space in it, is taken as plain text.
+/// added token that contains a space, is plain text.
 pub fn decode(token: &str, out: &mut Vec<u8>) {
     let start = out.len();
     for character in token.chars() {
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_characters() {
+    fn characters_are_those_of_gpt2() {
         assert_eq!(CHARACTERS[0x20], 'Ġ');
         assert_eq!(CHARACTERS[0x0a], 'Ċ');
         assert_eq!(CHARACTERS[0], 'Ā');
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_outside_the_alphabet_is_plain_text() {
+    fn token_outside_the_alphabet_is_plain_text() {
         let mut out = b"x".to_vec();
         decode("a b", &mut out);
         assert_eq!(out, b"xa b");

@@ -1,11 +1,11 @@
-//! What can go wrong with a tokenizer.
+//! The errors of tokenizers.
 
 use std::path::PathBuf;
 
-/// The GGUF tokenizer kinds (`tokenizer.ggml.model`) that can be rebuilt.
+/// The kinds of GGUF tokenizers (`tokenizer.ggml.model`) that are supported.
 pub const SUPPORTED_KINDS: &str = "llama, gpt2, bert, t5, gemma4";
 
-/// An error of loading or using a tokenizer.
+/// Why a tokenizer cannot be loaded or a text not be encoded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenizerError {
@@ -14,20 +14,20 @@ pub enum TokenizerError {
     MissingKey {
         /// The metadata key.
         key: &'static str,
-        /// The type that it must have.
+        /// The type that the value must have.
         expected: &'static str,
     },
-    /// Occurs when a per-token array has another length than the vocabulary.
+    /// Occurs when an array with one entry per token is shorter than the vocabulary.
     #[error("'{key}' has {actual} entries, but the vocabulary has {expected}")]
     WrongLength {
         /// The metadata key.
         key: &'static str,
-        /// The vocabulary's size.
+        /// The number of tokens in the vocabulary.
         expected: usize,
-        /// The array's length.
+        /// The number of entries found.
         actual: usize,
     },
-    /// Occurs when the vocabulary has no token at all, or more than an id can name.
+    /// Occurs when the vocabulary is empty or has more tokens than 32-bit ids can number.
     #[error("the vocabulary has {actual} tokens; expected 1 to {max}", max = u32::MAX)]
     VocabularySize {
         /// The number of tokens found.
@@ -38,67 +38,66 @@ pub enum TokenizerError {
     DuplicateToken {
         /// The token's text.
         text: String,
-        /// The id that has it first.
+        /// The lower id.
         first: u32,
-        /// The id that has it again.
+        /// The higher id.
         second: u32,
     },
-    /// Occurs when a value is there but makes no sense.
+    /// Occurs when a value has the right type but cannot be used.
     #[error("'{what}' is invalid: expected {expected}, found {actual}")]
     Invalid {
-        /// The key, field or file part.
+        /// The metadata key, the field or the file.
         what: String,
         /// What was expected.
         expected: String,
         /// What was found.
         actual: String,
     },
-    /// Occurs when a GGUF file names a kind of tokenizer that is not built here.
-    #[error(
-        "tokenizer kind '{kind}' is not supported (supported: {SUPPORTED_KINDS}); \
-         `--tokens` works without a tokenizer"
-    )]
+    /// Occurs when a GGUF file names a kind of tokenizer that is not supported.
+    #[error("tokenizer kind '{kind}' is not supported (supported: {SUPPORTED_KINDS})")]
     UnsupportedKind {
         /// The value of `tokenizer.ggml.model`.
         kind: String,
     },
-    /// Occurs when a GGUF file names a pre-tokeniser that the table does not know. Guessing one
-    /// would give wrong tokens without a word.
-    #[error(
-        "pre-tokeniser '{name}' (tokenizer.ggml.pre) is unknown; \
-         `--tokens` works without a tokenizer"
-    )]
+    /// Occurs when a GGUF file names an unknown pre-tokenizer. Any other one would silently give
+    /// wrong tokens.
+    #[error("pre-tokenizer '{name}' (tokenizer.ggml.pre) is not known")]
     UnknownPreTokenizer {
         /// The value of `tokenizer.ggml.pre`.
         name: String,
     },
-    /// Occurs when a special token is needed but the checkpoint does not say which.
+    /// Occurs when encoding needs a special token that the checkpoint does not name.
     #[error("the tokenizer needs a token for {what}, but the checkpoint names none")]
     NoSpecialToken {
-        /// What for: BOS, EOS, SEP, unknown words.
+        /// The purpose of the token: BOS, EOS, SEP, unknown words.
         what: &'static str,
     },
-    /// Occurs when text has a part that no token stands for and there is no unknown token.
+    /// Occurs when the vocabulary has neither a token nor byte tokens for a part of the text, and no
+    /// unknown token.
     #[error("the vocabulary has no token for {text:?}, no byte tokens and no unknown token")]
     NoTokenFor {
         /// The part of the text.
         text: String,
     },
-    /// Occurs when a checkpoint directory has no `tokenizer.json`.
-    #[error(
-        "{} is missing; `--tokens` works without a tokenizer",
-        path.display()
-    )]
+    /// Occurs when a text that must not contain control tokens spells some, and the tokenizer's
+    /// normalization undoes every attempt to break the spelling.
+    #[error("the control token {spelling:?} in a message cannot be encoded as plain text")]
+    ControlToken {
+        /// The part of the text that is read as a control token.
+        spelling: String,
+    },
+    /// Occurs when a checkpoint's folder has no `tokenizer.json`.
+    #[error("{} is missing: copy it from the model's repository", path.display())]
     MissingFile {
-        /// The file that was looked for.
+        /// The path at which the file was expected.
         path: PathBuf,
     },
-    /// Occurs when a file is there but cannot be read.
+    /// Occurs when a file exists but cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         source: std::io::Error,
     },
     /// Occurs when a JSON file cannot be parsed.
@@ -106,7 +105,7 @@ pub enum TokenizerError {
     Json {
         /// The file's name.
         file: &'static str,
-        /// Why.
+        /// The parser's reason.
         source: serde_json::Error,
     },
     /// Occurs when the `tokenizers` library refuses a `tokenizer.json` or a text.
@@ -115,8 +114,8 @@ pub enum TokenizerError {
 }
 
 impl TokenizerError {
-    /// An [`TokenizerError::Invalid`] from anything printable.
-    pub fn invalid(
+    /// A [`TokenizerError::Invalid`] of anything printable.
+    pub(crate) fn invalid(
         what: impl Into<String>,
         expected: impl Into<String>,
         actual: impl std::fmt::Display,
@@ -126,5 +125,10 @@ impl TokenizerError {
             expected: expected.into(),
             actual: actual.to_string(),
         }
+    }
+
+    /// An error of the `tokenizers` library.
+    pub(crate) fn library(error: tokenizers::Error) -> Self {
+        Self::Library(error.to_string())
     }
 }

@@ -1,95 +1,46 @@
 //! Text to tokens and back.
 //!
-//! A [`Tokenizer`] comes from a GGUF file's metadata or from a directory in Hugging Face's layout.
-//! Both give the tokens of the model's own tokenizer. What encoding does with special tokens has two
-//! switches, as in llama.cpp: `add_special` puts BOS and the like around the text, `parse_special`
-//! takes control tokens written in the text (`<|im_start|>`) for what they are; without it they are
-//! plain text, which is what text from outside should be. User-defined tokens always match.
+//! A [`Tokenizer`] comes from a GGUF file's metadata or from files in Hugging Face's layout, and
+//! gives the tokens of the model's own tokenizer. Two switches control special tokens, as in
+//! llama.cpp: `add_special` puts BOS and the like around the text, and `parse_special` reads control
+//! tokens that the text spells (`<|im_start|>`). Without it they are plain text, which is the right
+//! choice for text from outside. Added tokens that are not control tokens, such as `<think>` in many
+//! vocabularies (GGUF's user-defined tokens, `"special": false` in `tokenizer.json`), match in
+//! either case, as they do in llama.cpp and in `transformers`.
 //!
-//! Decoding gives the encoded text back, but for what an encoding loses: WordPiece and unigram
-//! models normalise text; SPM models put a space before text after a special token and cannot tell
-//! a `▁` in the text from a space.
+//! Decoding returns the encoded text, except for what encoding loses: WordPiece and unigram models
+//! normalize text; SPM models add a space to text after a special token and do not distinguish `▁`
+//! from a space.
 
-mod bpe;
+mod backend;
 mod byte_level;
-mod decoder;
-mod end_of_generation;
+mod byte_tokens;
+mod detokenizer;
 mod error;
 mod gguf;
 mod huggingface;
-mod metadata;
-mod pretokenize;
-mod pretokenizers;
-mod rebuilt;
-mod special;
-mod spm;
-mod stream;
+mod marks;
 #[cfg(test)]
-mod tests;
-mod tokenizer_json;
-mod unigram;
-mod vocabulary;
-mod wordpiece;
+pub(crate) mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub use error::{SUPPORTED_KINDS, TokenizerError};
-pub use huggingface::HuggingFaceFiles;
-pub use metadata::Metadata;
-pub use stream::Detokenizer;
-#[cfg(not(target_arch = "wasm32"))]
-pub use {pretokenize::PreTokenizer, pretokenizers::TABLE};
+use backend::LoadedTokenizer;
 
-/// The name of the chat template that is used unless another is asked for.
-pub const DEFAULT_TEMPLATE: &str = "default";
+pub use backend::DEFAULT_TEMPLATE;
+pub use detokenizer::Detokenizer;
+pub use error::{SUPPORTED_KINDS, TokenizerError};
+pub use gguf::GgufMetadata;
+#[doc(hidden)]
+pub use gguf::pre_tokenizers;
+pub use huggingface::HuggingFaceFiles;
+pub(crate) use marks::Marks;
 
 /// A tokenizer. Clones share their tables.
 #[derive(Clone)]
 pub struct Tokenizer {
-    inner: Arc<Loaded>,
-}
-
-/// A loaded tokenizer: how it works and what the checkpoint says about it.
-pub struct Loaded {
-    pub backend: Box<dyn Backend + Send + Sync>,
-    pub traits: Traits,
-}
-
-/// What a checkpoint says about its tokenizer.
-#[derive(Debug, Default)]
-pub struct Traits {
-    pub bos: Option<u32>,
-    pub eos: Option<u32>,
-    /// Every id that ends generation.
-    pub end: BTreeSet<u32>,
-    pub adds_bos: bool,
-    /// Names and sources.
-    pub chat_templates: Vec<(String, String)>,
-    pub warnings: Vec<String>,
-}
-
-/// What every kind of tokenizer does.
-pub trait Backend {
-    /// See [`Tokenizer::encode`].
-    fn encode(
-        &self,
-        text: &str,
-        add_special: bool,
-        parse_special: bool,
-    ) -> Result<Vec<u32>, TokenizerError>;
-    /// Appends the bytes that an id stands for; none for an unknown id.
-    fn piece(&self, id: u32, out: &mut Vec<u8>);
-    /// Whether an id is left out when special tokens are skipped.
-    fn is_special(&self, id: u32) -> bool;
-    /// Whether a space at the very beginning of a text is an artefact of encoding.
-    fn strips_first_space(&self) -> bool;
-    /// The text of an id as the vocabulary writes it.
-    fn token(&self, id: u32) -> Option<String>;
-    /// The id of such a text.
-    fn id(&self, text: &str) -> Option<u32>;
-    /// The number of ids.
-    fn vocab_size(&self) -> usize;
+    inner: Arc<LoadedTokenizer>,
 }
 
 impl Tokenizer {
@@ -97,58 +48,82 @@ impl Tokenizer {
     ///
     /// # Errors
     ///
-    /// When the kind or the pre-tokeniser is unknown, or the tables contradict each other.
-    pub fn from_gguf(metadata: &dyn Metadata) -> Result<Self, TokenizerError> {
+    /// If the kind or the pre-tokenizer is unknown, or the tables contradict each other.
+    pub fn from_gguf(metadata: &dyn GgufMetadata) -> Result<Self, TokenizerError> {
         gguf::load(metadata).map(Self::new)
     }
 
-    /// Loads `tokenizer.json`, and what is there of `tokenizer_config.json`,
+    /// Loads `tokenizer.json` from a folder and, where they exist, `tokenizer_config.json`,
     /// `special_tokens_map.json`, `added_tokens.json`, `generation_config.json`, `config.json`,
-    /// `chat_template.jinja` and `chat_template.json`, from a directory.
+    /// `chat_template.jinja` and `chat_template.json`.
     ///
     /// # Errors
     ///
-    /// When `tokenizer.json` is missing or a file cannot be read or parsed.
+    /// If `tokenizer.json` is missing, or a file cannot be read or parsed.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn from_dir(directory: impl AsRef<std::path::Path>) -> Result<Self, TokenizerError> {
         huggingface::load_directory(directory.as_ref()).map(Self::new)
     }
 
-    /// Loads the same files from memory.
+    /// Loads the files of [`Tokenizer::from_dir`] from memory.
     ///
     /// # Errors
     ///
-    /// When a file cannot be parsed.
+    /// If a file cannot be parsed.
     pub fn from_files(files: &HuggingFaceFiles<'_>) -> Result<Self, TokenizerError> {
         huggingface::load(files).map(Self::new)
     }
 
-    fn new(loaded: Loaded) -> Self {
+    fn new(loaded: LoadedTokenizer) -> Self {
         Self {
             inner: Arc::new(loaded),
         }
     }
 
-    pub fn backend(&self) -> &(dyn Backend + Send + Sync) {
-        &*self.inner.backend
-    }
-
-    /// The tokens of a text.
+    /// Returns the tokens of a text. `add_special` adds BOS and the like around them;
+    /// `parse_special` reads control tokens that the text spells.
     ///
     /// # Errors
     ///
-    /// When no token stands for a part of the text, which byte-level vocabularies exclude.
+    /// If a part of the text has no token, which cannot happen with byte-level vocabularies.
     pub fn encode(
         &self,
         text: &str,
         add_special: bool,
         parse_special: bool,
     ) -> Result<Vec<u32>, TokenizerError> {
-        self.backend().encode(text, add_special, parse_special)
+        let backend = &self.inner.backend;
+        backend.encode(text, add_special, parse_special)
     }
 
-    /// The text of tokens. Bytes that are no UTF-8 become U+FFFD; ids that the vocabulary does not
-    /// have are no text. `skip_special` leaves out control and unknown tokens.
+    /// Encodes text in which marks break the spelling of control tokens: other spellings become
+    /// control tokens, and the marks are removed.
+    pub(crate) fn encode_marked(
+        &self,
+        text: &str,
+        marks: &Marks,
+    ) -> Result<Vec<u32>, TokenizerError> {
+        self.inner.backend.encode_marked(text, marks)
+    }
+
+    /// Marks every spelling of a control token in a text, and with `mark_ends` also the ends that
+    /// could become a part of one.
+    pub(crate) fn break_control_tokens(
+        &self,
+        text: &mut String,
+        marks: &mut Marks,
+        mark_ends: bool,
+    ) -> Result<(), TokenizerError> {
+        let backend = &self.inner.backend;
+        marks.break_spellings(text, |text| backend.control_spans(text))?;
+        if mark_ends {
+            marks.mark_ends(text, backend.control_spellings().into_iter());
+        }
+        Ok(())
+    }
+
+    /// Returns the text of tokens. Bytes that are not UTF-8 become U+FFFD; ids outside the
+    /// vocabulary have no text. `skip_special` leaves out control and unknown tokens.
     pub fn decode(&self, tokens: &[u32], skip_special: bool) -> String {
         let mut detokenizer = self.detokenizer(skip_special);
         let mut text = String::new();
@@ -159,77 +134,78 @@ impl Tokenizer {
         text
     }
 
-    /// An incremental detokeniser at the beginning of a text. For a text that goes on from a prompt,
-    /// let it [`skip`](Detokenizer::skip) the prompt first.
+    /// Returns an incremental detokenizer at the beginning of a text. For text that continues a
+    /// prompt, let it [`skip`](Detokenizer::skip) the prompt first.
     pub fn detokenizer(&self, skip_special: bool) -> Detokenizer {
-        Detokenizer::new(self.clone(), skip_special)
+        Detokenizer::new(self.inner.clone(), skip_special)
     }
 
-    /// The text of one id as the vocabulary writes it (`Ġthe`, `▁the`, `<0x0A>`).
+    /// Returns a token's text as the vocabulary spells it (`Ġthe`, `▁the`, `<0x0A>`).
     pub fn token(&self, id: u32) -> Option<String> {
-        self.backend().token(id)
+        self.inner.backend.token(id)
     }
 
-    /// The bytes that one id stands for in a text: maybe a part of a character, or nothing. A
-    /// SentencePiece token keeps its leading space.
+    /// Returns the bytes that a token contributes to a text: possibly a part of a character, or
+    /// nothing. A SentencePiece token keeps its leading space.
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.backend().piece(id, &mut bytes);
+        self.inner.backend.append_bytes(id, &mut bytes);
         bytes
     }
 
-    /// The id of such a text.
+    /// Returns the id of a token's text as the vocabulary spells it.
     pub fn id(&self, token: &str) -> Option<u32> {
-        self.backend().id(token)
+        self.inner.backend.id(token)
     }
 
-    /// The number of ids, added tokens included. A model's logits may be padded beyond it.
+    /// Returns the number of ids, those of added tokens included. A model's logits may be padded
+    /// beyond it.
     pub fn vocab_size(&self) -> usize {
-        self.backend().vocab_size()
+        self.inner.backend.vocab_size()
     }
 
-    /// Whether an id is a control or unknown token.
+    /// Returns whether an id is a control or unknown token.
     pub fn is_special(&self, id: u32) -> bool {
-        self.backend().is_special(id)
+        self.inner.backend.is_special(id)
     }
 
-    /// The token that begins a text, if the checkpoint names one.
+    /// Returns the token that begins a text, if the checkpoint names one.
     pub fn bos(&self) -> Option<u32> {
-        self.inner.traits.bos
+        self.inner.properties.bos
     }
 
-    /// Every token that ends a generation: end of text, of turn and of message.
-    pub fn eos(&self) -> &BTreeSet<u32> {
-        &self.inner.traits.end
+    /// Returns the token that ends a text, as chat templates write it.
+    pub fn eos(&self) -> Option<u32> {
+        self.inner.properties.eos
     }
 
-    /// The token that ends a text, as chat templates write it.
-    pub fn eos_token(&self) -> Option<u32> {
-        self.inner.traits.eos
+    /// Returns all tokens that end generation: end of text, of turn and of message.
+    pub fn end_of_generation(&self) -> &BTreeSet<u32> {
+        &self.inner.properties.end_of_generation
     }
 
-    /// Whether encoding with `add_special` begins with BOS.
+    /// Returns whether encoding with `add_special` begins with BOS.
     pub fn adds_bos(&self) -> bool {
-        self.inner.traits.adds_bos
+        self.inner.properties.adds_bos
     }
 
-    /// The source of a chat template, by name; `None` asks for the default one.
+    /// Returns the source of a chat template by name; `None` asks for [`DEFAULT_TEMPLATE`].
     pub fn chat_template(&self, name: Option<&str>) -> Option<&str> {
         let name = name.unwrap_or(DEFAULT_TEMPLATE);
-        let templates = self.inner.traits.chat_templates.iter();
+        let templates = self.inner.properties.chat_templates.iter();
         let mut found = templates.filter(|(found, _)| found == name);
         found.next().map(|(_, source)| source.as_str())
     }
 
-    /// The names of the chat templates.
+    /// Returns the names of the chat templates.
     pub fn chat_template_names(&self) -> impl Iterator<Item = &str> {
-        let templates = self.inner.traits.chat_templates.iter();
+        let templates = self.inner.properties.chat_templates.iter();
         templates.map(|(name, _)| name.as_str())
     }
 
-    /// What was odd about the checkpoint but could be put right.
+    /// Returns the oddities of the checkpoint that were worked around, one message each.
     pub fn warnings(&self) -> &[String] {
-        &self.inner.traits.warnings
+        &self.inner.properties.warnings
     }
 }
 
@@ -238,7 +214,7 @@ impl std::fmt::Debug for Tokenizer {
         formatter
             .debug_struct("Tokenizer")
             .field("vocab_size", &self.vocab_size())
-            .field("traits", &self.inner.traits)
+            .field("properties", &self.inner.properties)
             .finish()
     }
 }

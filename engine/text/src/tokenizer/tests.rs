@@ -1,5 +1,5 @@
-//! Tests of whole tokenizers: llama.cpp's vocabularies and their text and token pairs, round trips,
-//! streams, and metadata that contradicts itself.
+//! Tests of whole tokenizers: llama.cpp's vocabularies with their pairs of texts and tokens, round
+//! trips, streams, and contradictory metadata.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use proptest::prelude::*;
 use super::*;
 use header::{Header, Meta};
 
-mod header;
-mod huggingface;
-mod metadata;
+pub(crate) mod header;
+pub(crate) mod huggingface;
+pub(crate) mod metadata;
 
-/// The folder of shared test data, beside the checkout or where `WISP_SHARED` says.
+/// Returns the folder of shared test data: `WISP_SHARED`, or `shared` beside the checkout.
 fn shared() -> Option<PathBuf> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let folder = std::env::var_os("WISP_SHARED").map_or_else(beside, PathBuf::from);
@@ -32,10 +32,17 @@ fn vocabulary(name: &str) -> Option<Tokenizer> {
     Some(Tokenizer::from_gguf(&header).unwrap())
 }
 
-/// A vocabulary that several tests share.
-fn cached(name: &'static str) -> Option<&'static Tokenizer> {
+/// Returns a vocabulary that several tests share.
+pub(crate) fn cached(name: &'static str) -> Option<&'static Tokenizer> {
     static CACHE: OnceLock<HashMap<&str, Option<Tokenizer>>> = OnceLock::new();
-    let names = ["llama-spm", "llama-bpe", "gpt-2", "qwen2"];
+    let names = [
+        "llama-spm",
+        "llama-bpe",
+        "gpt-2",
+        "qwen2",
+        "phi-3",
+        "deepseek-llm",
+    ];
     let cache = CACHE.get_or_init(|| names.map(|name| (name, vocabulary(name))).into());
     cache[name].as_ref()
 }
@@ -74,42 +81,42 @@ fn check_pairs(name: &str) {
 }
 
 #[test]
-fn pairs_of_llama_spm() {
+fn llama_spm_encodes_the_reference_pairs() {
     check_pairs("llama-spm");
 }
 
 #[test]
-fn pairs_of_phi_3() {
+fn phi_3_encodes_the_reference_pairs() {
     check_pairs("phi-3");
 }
 
 #[test]
-fn pairs_of_llama_bpe() {
+fn llama_bpe_encodes_the_reference_pairs() {
     check_pairs("llama-bpe");
 }
 
 #[test]
-fn pairs_of_gpt_2() {
+fn gpt_2_encodes_the_reference_pairs() {
     check_pairs("gpt-2");
 }
 
 #[test]
-fn pairs_of_qwen2() {
+fn qwen2_encodes_the_reference_pairs() {
     check_pairs("qwen2");
 }
 
 #[test]
-fn pairs_of_deepseek_llm() {
+fn deepseek_llm_encodes_the_reference_pairs() {
     check_pairs("deepseek-llm");
 }
 
 #[test]
-fn pairs_of_bert_bge() {
+fn bert_bge_encodes_the_reference_pairs() {
     check_pairs("bert-bge");
 }
 
 #[test]
-fn special_tokens_of_llama_3() {
+fn llama_3_special_tokens_are_parsed_only_on_request() {
     let Some(tokenizer) = cached("llama-bpe") else {
         return;
     };
@@ -117,7 +124,10 @@ fn special_tokens_of_llama_3() {
     assert!(tokenizer.adds_bos());
     assert_eq!(tokenizer.vocab_size(), 128_256);
     let ends = ["<|end_of_text|>", "<|eot_id|>"].map(|text| tokenizer.id(text).unwrap());
-    assert!(ends.iter().all(|id| tokenizer.eos().contains(id)));
+    assert!(
+        ends.iter()
+            .all(|id| tokenizer.end_of_generation().contains(id))
+    );
     let text = "<|start_header_id|>user";
     let parsed = tokenizer.encode(text, true, true).unwrap();
     assert_eq!(parsed, [128_000, 128_006, 882]);
@@ -133,25 +143,25 @@ fn special_tokens_of_llama_3() {
 
 /// Qwen 2's vocabulary has `</s>` as ordinary text.
 #[test]
-fn ends_of_qwen_2() {
+fn qwen_2_keeps_html_end_tag_as_text() {
     let Some(tokenizer) = cached("qwen2") else {
         return;
     };
-    let ends: Vec<u32> = tokenizer.eos().iter().copied().collect();
+    let ends: Vec<u32> = tokenizer.end_of_generation().iter().copied().collect();
     assert_eq!(ends, [151_643, 151_645]);
     let tokens = tokenizer.encode("</s><|im_end|>", true, true).unwrap();
     assert_eq!(tokenizer.decode(&tokens, true), "</s>");
 }
 
 #[test]
-fn spaces_of_llama_2() {
+fn llama_2_spaces_survive_encoding_and_decoding() {
     let Some(tokenizer) = cached("llama-spm") else {
         return;
     };
     let tokens = tokenizer.encode("Hello world", true, false).unwrap();
     assert_eq!(tokens, [1, 15043, 3186]);
     assert_eq!(tokenizer.decode(&tokens, true), "Hello world");
-    // A generation that goes on from a prompt keeps its space.
+    // Text that continues a prompt keeps its space.
     let mut detokenizer = tokenizer.detokenizer(true);
     detokenizer.skip(&tokens[..2]);
     assert_eq!(detokenizer.push(3186).as_deref(), Some(" world"));
@@ -159,12 +169,12 @@ fn spaces_of_llama_2() {
     assert_eq!(tokenizer.token_bytes(3 + 0xe4), [0xe4]);
     let special = tokenizer.encode("a</s>b", false, true).unwrap();
     assert_eq!(special, [263, 2, 289]);
-    assert!(tokenizer.eos().contains(&2));
+    assert!(tokenizer.end_of_generation().contains(&2));
 }
 
-/// The greedy text of the little model that the engine is tested on.
+/// The greedy output of the small model that the engine is tested on.
 #[test]
-fn text_of_the_golden_tokens() {
+fn golden_tokens_decode_to_their_text() {
     let Some(folder) = shared() else { return };
     let folder = folder.join("data/models/stories260K");
     let header = Header::read(&std::fs::read(folder.join("stories260K.gguf")).unwrap());
@@ -179,7 +189,7 @@ fn text_of_the_golden_tokens() {
 }
 
 #[test]
-fn a_megabyte_in_seconds() {
+fn megabytes_of_text_round_trip() {
     let words = "The quick brown fox, aged 12345, doesn't jump;  Zażółć gęślą 你好世界 🦊\n";
     let cases = [
         words.repeat((1 << 20) / words.len()),
@@ -203,7 +213,7 @@ fn a_megabyte_in_seconds() {
 }
 
 #[test]
-fn large_vocabularies_load_fast() {
+fn large_vocabularies_load_without_warnings() {
     let Some(folder) = shared() else { return };
     for name in ["llama-bpe", "llama-spm", "qwen2"] {
         let path = folder.join(format!("data/vocab/ggml-vocab-{name}.gguf"));
@@ -223,7 +233,7 @@ fn large_vocabularies_load_fast() {
     }
 }
 
-/// The stream of `tokens` in pieces, joined.
+/// Returns the concatenated pieces of a stream of tokens.
 fn streamed(tokenizer: &Tokenizer, tokens: &[u32], skip_special: bool) -> String {
     let mut detokenizer = tokenizer.detokenizer(skip_special);
     let pieces = tokens.iter().filter_map(|&token| detokenizer.push(token));
@@ -236,10 +246,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn text_comes_back(text in "(\\PC|[ \\t\\r\\n'a-z0-9.]|\\x00){0,60}") {
+    fn decoding_returns_the_encoded_text(text in "(\\PC|[ \\t\\r\\n'a-z0-9.]|\\x00){0,60}") {
         for name in ["llama-spm", "llama-bpe", "gpt-2", "qwen2"] {
             let Some(tokenizer) = cached(name) else { return Ok(()) };
-            // SPM cannot tell this character from a space.
+            // SPM does not distinguish this character from a space.
             let text = text.replace('▁', "_");
             let tokens = tokenizer.encode(&text, false, false).unwrap();
             prop_assert_eq!(&tokenizer.decode(&tokens, false), &text, "{}", name);
@@ -248,7 +258,7 @@ proptest! {
     }
 
     #[test]
-    fn any_tokens_stream_as_they_decode(tokens in prop::collection::vec(0u32..160_000, 0..40)) {
+    fn streams_equal_decoding_for_any_tokens(tokens in prop::collection::vec(0u32..160_000, 0..40)) {
         for name in ["llama-spm", "llama-bpe", "gpt-2", "qwen2"] {
             let Some(tokenizer) = cached(name) else { return Ok(()) };
             let bytes: Vec<u32> = tokens.iter().map(|token| token % 259).collect();

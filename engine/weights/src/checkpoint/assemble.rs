@@ -1,9 +1,8 @@
 //! Joining the parsed files of a checkpoint.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
+#[cfg(not(target_arch = "wasm32"))]
+use std::path::Path;
+use std::{collections::HashMap, path::PathBuf};
 
 use super::{Checkpoint, Header, gguf_parts};
 use crate::{
@@ -102,6 +101,7 @@ pub(super) fn parse_gguf(file: &File) -> Result<Gguf, WeightError> {
 }
 
 /// Parses files of one format and joins them.
+#[cfg(not(target_arch = "wasm32"))]
 pub(super) fn parse_all(
     format: WeightsFormat,
     files: Vec<File>,

@@ -33,6 +33,7 @@ impl PartName {
     }
 
     /// Returns the name of another part of the same checkpoint.
+    #[cfg(not(target_arch = "wasm32"))]
     pub fn part(&self, number: u32) -> PartName {
         PartName {
             number,
@@ -41,6 +42,7 @@ impl PartName {
     }
 
     /// Returns the file name.
+    #[cfg(not(target_arch = "wasm32"))]
     pub fn file_name(&self) -> String {
         let PartName {
             prefix,

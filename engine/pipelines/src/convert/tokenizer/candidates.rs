@@ -8,7 +8,7 @@ use tokenizers::{
     OffsetReferential, OffsetType, PreTokenizer as _, PreTokenizerWrapper,
     tokenizer::pre_tokenizer::PreTokenizedString,
 };
-use wisp_text::tokenizer::{PreTokenizer, TABLE};
+use wisp_text::tokenizer::pre_tokenizers::{PRE_TOKENIZERS, PreTokenizer};
 use wisp_weights::gguf::{Array, Strings, Value};
 
 use super::{
@@ -52,7 +52,7 @@ impl Source<'_> {
         let expected = self.probe_words()?;
         let ignore_merges = self.json["model"]["ignore_merges"].as_bool();
         let ignore_merges = ignore_merges.unwrap_or(false);
-        let same = TABLE.iter().filter(|rules| {
+        let same = PRE_TOKENIZERS.iter().filter(|rules| {
             rules.byte_level
                 && rules.ignore_merges == ignore_merges
                 && PreTokenizer::new(rules).is_ok_and(|splitter| {

@@ -96,7 +96,7 @@ impl Source<'_> {
 
     /// Returns notes about tokens that end generation in only one of the original and the new file.
     fn different_ends(&self, back: &Tokenizer) -> Vec<String> {
-        let (own, back) = (self.tokenizer.eos(), back.eos());
+        let (own, back) = (self.tokenizer.end_of_generation(), back.end_of_generation());
         // Encoders generate nothing.
         if own.is_empty() {
             return Vec::new();

@@ -93,7 +93,7 @@ impl Source<'_> {
         let around = tokenizer.encode("", true, true).unwrap_or_default();
         let at_end = |id: Option<&u32>| id.copied().filter(|_| around.len() > 1);
         let (first, last) = (at_end(around.first()), at_end(around.last()));
-        let eos = tokenizer.eos_token();
+        let eos = tokenizer.eos();
         let bos = tokenizer.bos().or(self.named("cls_token")).or(first);
         let [eot, eom] = self.other_ends();
         let ids = [
@@ -134,8 +134,8 @@ impl Source<'_> {
     /// Returns the tokens that end a turn and a message, besides the one that ends a text: by their
     /// texts, or else by their ids.
     fn other_ends(&self) -> [Option<u32>; 2] {
-        let eos = self.tokenizer.eos_token();
-        let others = self.tokenizer.eos().iter().copied();
+        let eos = self.tokenizer.eos();
+        let others = self.tokenizer.end_of_generation().iter().copied();
         let mut others: Vec<u32> = others.filter(|id| Some(*id) != eos).collect();
         let is = |id: u32, text: &str| self.tokenizer.token(id).as_deref() == Some(text);
         let rank = |id: &u32| {

@@ -5,7 +5,10 @@ use serde_json::{Map, json};
 use tokenizers::models::bpe::{BPE, BpeTrainer};
 
 use serde_json::Value as Json;
-use wisp_text::tokenizer::{PreTokenizer, TABLE, Tokenizer};
+use wisp_text::tokenizer::{
+    Tokenizer,
+    pre_tokenizers::{PRE_TOKENIZERS, PreTokenizer},
+};
 use wisp_weights::{
     Checkpoint,
     gguf::{GgufHeaderBuilder, Value},
@@ -180,8 +183,8 @@ fn byte_level_tokenizers_keep_their_pre_tokenizers() {
         let original = &converted.original;
         assert_eq!(back.vocab_size(), original.vocab_size() + 5);
         assert_eq!((back.bos(), back.adds_bos()), (original.bos(), true));
+        assert_eq!(back.end_of_generation(), original.end_of_generation());
         assert_eq!(back.eos(), original.eos());
-        assert_eq!(back.eos_token(), original.eos_token());
         assert_eq!(back.chat_template(None), Some("one"));
         assert_eq!(back.chat_template(Some("rag")), Some("two"));
         for text in ["a<|end|>b", "<tool>x <|begin|>"] {
@@ -219,7 +222,7 @@ fn ends_of_turns_and_messages_are_found_by_their_texts() {
             std::fs::write(folder.path().join(name), content.to_string()).unwrap();
         }
         let original = Tokenizer::from_dir(folder.path()).unwrap();
-        assert_eq!(original.eos().len(), 4);
+        assert_eq!(original.end_of_generation().len(), 4);
         let source = Source::new(&original, folder.path(), original.vocab_size() as u64);
         let mut notes = Vec::new();
         let keys = source
@@ -259,7 +262,7 @@ fn unknown_pre_tokenizers_and_normalizers_are_refused() {
 /// The probes distinguish every two rows of the table that split differently.
 #[test]
 fn probes_distinguish_pre_tokenizers() {
-    let rows = TABLE.iter().filter(|rules| rules.byte_level);
+    let rows = PRE_TOKENIZERS.iter().filter(|rules| rules.byte_level);
     let splits = rows.map(|rules| {
         let splitter = PreTokenizer::new(rules).unwrap();
         let words: Vec<Vec<&str>> = PROBES.iter().map(|text| splitter.split(text)).collect();

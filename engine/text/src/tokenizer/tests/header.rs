@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use super::Metadata;
+use super::GgufMetadata;
 
 /// A value of a GGUF header.
 #[derive(Debug, Clone)]
-pub(super) enum Meta {
+pub(crate) enum Meta {
     Int(i64),
     Float(f32),
     Bool(bool),
@@ -18,11 +18,11 @@ pub(super) enum Meta {
 
 /// GGUF metadata, enough for tests.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Header(pub(super) HashMap<String, Meta>);
+pub(crate) struct Header(pub(crate) HashMap<String, Meta>);
 
 impl Header {
     /// Reads the metadata of a little-endian GGUF v3 file.
-    pub(super) fn read(bytes: &[u8]) -> Self {
+    pub(crate) fn read(bytes: &[u8]) -> Self {
         let mut reader = Reader(bytes);
         assert_eq!(reader.take(4), b"GGUF");
         assert_eq!(reader.number(4), 3);
@@ -36,7 +36,7 @@ impl Header {
         Self(entries.collect())
     }
 
-    pub(super) fn with(mut self, key: &str, value: Meta) -> Self {
+    pub(crate) fn with(mut self, key: &str, value: Meta) -> Self {
         self.0.insert(format!("tokenizer.{key}"), value);
         self
     }
@@ -105,7 +105,7 @@ fn text_of(value: Meta) -> String {
     }
 }
 
-impl Metadata for Header {
+impl GgufMetadata for Header {
     fn string(&self, key: &str) -> Option<&str> {
         match self.0.get(key)? {
             Meta::Text(text) => Some(text),

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A byte-level BPE tokenizer as Llama 3 has it, with seven tokens.
-fn tokenizer_json() -> Value {
+/// A byte-level BPE tokenizer like Llama 3's, with eight tokens.
+pub(crate) fn tokenizer_json() -> Value {
     json!({
         "version": "1.0",
         "truncation": {"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0},
@@ -30,7 +30,7 @@ fn tokenizer_json() -> Value {
 }
 
 /// Writes files into a new directory and loads it.
-fn load(files: &[(&str, Value)]) -> Result<Tokenizer, TokenizerError> {
+pub(crate) fn load(files: &[(&str, Value)]) -> Result<Tokenizer, TokenizerError> {
     let directory = tempfile::tempdir().unwrap();
     for (name, content) in files {
         let text = match (content, name.ends_with(".jinja")) {
@@ -43,7 +43,7 @@ fn load(files: &[(&str, Value)]) -> Result<Tokenizer, TokenizerError> {
 }
 
 #[test]
-fn a_directory_with_everything() {
+fn all_files_of_a_folder_are_used() {
     let tokenizer = load(&[
         ("tokenizer.json", tokenizer_json()),
         (
@@ -58,12 +58,19 @@ fn a_directory_with_everything() {
     .unwrap();
     assert_eq!(tokenizer.bos(), Some(5));
     assert!(tokenizer.adds_bos());
-    assert_eq!(tokenizer.eos_token(), Some(6));
-    assert_eq!(tokenizer.eos().iter().copied().collect::<Vec<_>>(), [1, 6]);
+    assert_eq!(tokenizer.eos(), Some(6));
+    assert_eq!(
+        tokenizer
+            .end_of_generation()
+            .iter()
+            .copied()
+            .collect::<Vec<_>>(),
+        [1, 6]
+    );
     assert_eq!(tokenizer.vocab_size(), 9);
     assert_eq!(tokenizer.chat_template(None), Some("new"));
     assert_eq!(tokenizer.chat_template(Some("rag")), Some("r"));
-    // Not cut to the two tokens that the file asks for.
+    // The truncation to two tokens in the file is ignored.
     assert_eq!(
         tokenizer.encode("ab a ab", true, true).unwrap(),
         [5, 2, 4, 3, 2]
@@ -72,7 +79,7 @@ fn a_directory_with_everything() {
         tokenizer.encode("a<s>  a", false, true).unwrap(),
         [0, 5, 7, 0]
     );
-    // Without special tokens they are text, and user-defined ones still match.
+    // Special tokens are text now, and other added tokens still match.
     assert_eq!(
         tokenizer.encode("a<s>  a", false, false).unwrap(),
         [0, 7, 0]
@@ -81,9 +88,8 @@ fn a_directory_with_everything() {
     assert_eq!(tokenizer.decode(&[5, 2, 8], false), "<s>ab<tool>");
 }
 
-/// What we make of tokens is what the library makes of them.
 #[test]
-fn decoding_as_the_library_does() {
+fn decoding_equals_that_of_the_tokenizers_crate() {
     let json = tokenizer_json();
     let ours = load(&[("tokenizer.json", json.clone())]).unwrap();
     let library = tokenizers::Tokenizer::from_bytes(json.to_string()).unwrap();
@@ -98,7 +104,7 @@ fn decoding_as_the_library_does() {
 }
 
 #[test]
-fn bos_as_the_config_says() {
+fn bos_follows_the_configuration() {
     let config = |add: bool| {
         let config = json!({"bos_token": "<s>", "add_bos_token": add});
         let files = [
@@ -120,14 +126,14 @@ fn bos_as_the_config_says() {
 }
 
 #[test]
-fn a_missing_tokenizer_says_what_works() {
+fn missing_tokenizer_json_is_named_with_a_remedy() {
     let error = load(&[]).unwrap_err().to_string();
     assert!(error.contains("tokenizer.json is missing"), "{error}");
-    assert!(error.contains("--tokens"), "{error}");
+    assert!(error.contains("copy it from"), "{error}");
 }
 
 #[test]
-fn broken_files_are_errors() {
+fn damaged_files_are_errors() {
     let whole = tokenizer_json().to_string();
     for length in 0..whole.len() {
         let files = HuggingFaceFiles {

@@ -1,24 +1,24 @@
-//! Tokenizers from metadata made by hand: other kinds, odd values, contradictions.
+//! Tokenizers from hand-written metadata: all kinds, unusable values, contradictions.
 
 use super::*;
 
-fn texts(texts: &[&str]) -> Meta {
+pub(crate) fn texts(texts: &[&str]) -> Meta {
     Meta::Texts(texts.iter().map(|text| (*text).to_owned()).collect())
 }
 
-fn header(model: &str, tokens: &[&str]) -> Header {
+pub(crate) fn header(model: &str, tokens: &[&str]) -> Header {
     Header::default()
         .with("ggml.model", Meta::Text(model.to_owned()))
         .with("ggml.tokens", texts(tokens))
 }
 
-fn bpe() -> Header {
+pub(crate) fn bpe() -> Header {
     header("gpt2", &["a", "b", "ab", "Ġ", "Ġa", "<|im_end|>", "é"])
         .with("ggml.pre", Meta::Text("gpt-2".to_owned()))
         .with("ggml.merges", texts(&["a b", "Ġ a"]))
 }
 
-fn spm() -> Header {
+pub(crate) fn spm() -> Header {
     let tokens = [
         "<unk>", "<s>", "</s>", "<0x41>", "▁", "a", "▁a", "aa", "▁aa", "<sep>",
     ];
@@ -41,14 +41,14 @@ fn error(header: Header) -> String {
 }
 
 #[test]
-fn contradictions_are_errors() {
+fn contradictory_metadata_is_an_error() {
     assert!(error(Header::default()).contains("tokenizer.ggml.model"));
     assert!(error(header("llama", &[])).contains("0 tokens"));
     assert!(error(header("llama", &["a", "b", "a"])).contains("twice"));
     assert!(error(header("rwkv", &["a"])).contains("supported: llama, gpt2"));
     assert!(error(header("plamo2", &["a"])).contains("not supported"));
     let unknown = bpe().with("ggml.pre", Meta::Text("nobody".to_owned()));
-    assert!(error(unknown).contains("pre-tokeniser 'nobody'"));
+    assert!(error(unknown).contains("pre-tokenizer 'nobody'"));
     assert!(error(header("gpt2", &["a"])).contains("tokenizer.ggml.merges"));
     let short = spm().with("ggml.scores", Meta::Floats(vec![0.0]));
     assert!(error(short).contains("1 entries"));
@@ -67,7 +67,7 @@ fn contradictions_are_errors() {
 }
 
 #[test]
-fn odd_values_are_warnings() {
+fn unusable_values_are_warnings() {
     let odd = bpe()
         .with("ggml.merges", texts(&["a b", "a z"]))
         .with("ggml.bos_token_id", Meta::Int(99));
@@ -75,8 +75,15 @@ fn odd_values_are_warnings() {
     assert_eq!(tokenizer.warnings().len(), 2, "{:?}", tokenizer.warnings());
     assert_eq!(tokenizer.bos(), None);
     assert_eq!(tokenizer.encode("ab a", false, false).unwrap(), [2, 3, 0]);
-    assert_eq!(tokenizer.eos().iter().copied().collect::<Vec<_>>(), [5]);
-    // Bytes that the vocabulary lacks are left out, as in llama.cpp; no id is no text.
+    assert_eq!(
+        tokenizer
+            .end_of_generation()
+            .iter()
+            .copied()
+            .collect::<Vec<_>>(),
+        [5]
+    );
+    // Bytes that the vocabulary lacks are left out, as in llama.cpp; unknown ids have no text.
     assert_eq!(tokenizer.encode("az", false, false).unwrap(), [0]);
     assert_eq!(tokenizer.decode(&[0, 7, u32::MAX, 1], false), "ab");
 }
@@ -87,7 +94,7 @@ fn spm_falls_back_to_bytes_then_to_unknown() {
     // ▁a (-6) merges before aa (-7) can; ▁aa (-8) follows.
     assert_eq!(tokenizer.encode("aa", true, false).unwrap(), [1, 8]);
     assert_eq!(tokenizer.encode("Aé", false, false).unwrap(), [4, 3, 0]);
-    // A user-defined token always matches, and the text after it begins with a space again.
+    // A user-defined token always matches, and text after it begins with a space again.
     assert_eq!(
         tokenizer.encode("a<sep>a", false, false).unwrap(),
         [6, 9, 6]
@@ -119,7 +126,7 @@ fn wordpiece_takes_the_longest_match() {
         [2, 4, 5, 7, 1, 6, 3]
     );
     assert_eq!(tokenizer.decode(&[2, 4, 5, 7, 3], true), "unable !");
-    // One long word is neither slow nor cut.
+    // A long word is neither slow nor truncated.
     assert_eq!(
         tokenizer
             .encode(&"a".repeat(100_000), false, false)
@@ -156,7 +163,7 @@ fn unigram_takes_the_likeliest_pieces() {
         .clone()
         .with("ggml.precompiled_charsmap", bytes(&[9, 0, 0, 0, 1]));
     assert!(error(short).contains("double array"));
-    // A table whose root points past its end: an error when used.
+    // A table whose root points past its end is an error when it is used.
     let past = [&[4, 0, 0, 0][..], &[0xff; 4], b"x\0"].concat();
     let past = t5.with("ggml.precompiled_charsmap", bytes(&past));
     let tokenizer = Tokenizer::from_gguf(&past).unwrap();
@@ -182,7 +189,7 @@ fn gemma_4_is_bpe_on_plain_text() {
 }
 
 #[test]
-fn harmony_shows_the_ends_of_messages() {
+fn harmony_message_tokens_are_visible() {
     let harmony = header(
         "gpt2",
         &[
@@ -199,7 +206,14 @@ fn harmony_shows_the_ends_of_messages() {
     .with("ggml.merges", texts(&["a b"]))
     .with("ggml.eos_token_id", Meta::Int(0));
     let tokenizer = Tokenizer::from_gguf(&harmony).unwrap();
-    assert_eq!(tokenizer.eos().iter().copied().collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(
+        tokenizer
+            .end_of_generation()
+            .iter()
+            .copied()
+            .collect::<Vec<_>>(),
+        [0, 1]
+    );
     assert_eq!(
         tokenizer.decode(&[0, 1, 2, 3, 6], true),
         "<|end|><|message|>ab"
@@ -207,7 +221,7 @@ fn harmony_shows_the_ends_of_messages() {
 }
 
 #[test]
-fn chat_templates_by_name() {
+fn chat_templates_are_found_by_name() {
     let named = bpe()
         .with("chat_template", Meta::Text("one".to_owned()))
         .with("chat_template.tool_use", Meta::Text("two".to_owned()));
@@ -218,9 +232,9 @@ fn chat_templates_by_name() {
 }
 
 proptest! {
-    /// Whatever a file says, loading it and using it end in a result.
+    /// Loading and using any metadata ends with a result.
     #[test]
-    fn no_metadata_panics(
+    fn random_metadata_never_panics(
         model in "llama|gpt2|bert|t5|gemma4",
         tokens in prop::collection::vec("(▁|Ġ|<0x[0-9A-F]{2}>|[a-c<>s|]){0,3}", 0..20),
         merges in prop::collection::vec("[a-c▁Ġ ]{0,5}", 0..6),

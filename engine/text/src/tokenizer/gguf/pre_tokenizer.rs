@@ -1,16 +1,17 @@
 //! Splits text into the words within which BPE merges.
 //!
-//! Each split of a pre-tokeniser cuts every piece that the one before it left into matches and what
-//! lies between them. The expressions run on the `regex` crate, in time linear in the text, so no
-//! prompt can make them backtrack. The one look-ahead that they all have, `\s+(?!\S)` (white space
-//! but for the last character before a word), is a rule here; the other few are [`Split`]s.
+//! Each split of a pre-tokenizer divides every piece that the split before it left into matches and
+//! the text between them. The expressions run on the `regex` crate in time linear in the text, so no
+//! prompt can make them backtrack. That crate has no look-ahead. The one that nearly all expressions
+//! have, `\s+(?!\S)` (white space except its last character before a word), is a rule here; the few
+//! others are variants of [`Split`].
 
 use regex::Regex;
 
-use super::error::TokenizerError;
-use super::pretokenizers::{Rules, Split};
+use super::pre_tokenizer_table::{PreTokenizerRules, Split};
+use crate::tokenizer::error::TokenizerError;
 
-/// The compiled splits of a pre-tokeniser.
+/// A compiled pre-tokenizer.
 pub struct PreTokenizer {
     splitters: Vec<Splitter>,
 }
@@ -25,23 +26,24 @@ struct Expression {
     white_space: WhiteSpace,
 }
 
-/// What becomes of white space that an expression matches.
+/// What happens to white space that an expression matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WhiteSpace {
-    /// Stays as matched.
+    /// It stays as matched.
     AsMatched,
-    /// Gives its last character to the word that follows. `newlines`: unless it ends with a newline.
+    /// Its last character goes to the word that follows; with `newlines`, unless it ends with a
+    /// newline.
     LeaveOne { newlines: bool },
-    /// As above, then falls apart into runs of 512, 256, ... 1 characters.
+    /// As above, and the rest is split into runs of 512, 256, ... 1 characters.
     LeaveOneAndHalve,
 }
 
-/// The endings of expressions that say "white space, but leave one character".
+/// The endings of expressions that match white space but leave one character.
 const LEAVE_ONE: [&str; 2] = [r"|\s+(?!\S)|\s+", r"|\s+(?!\S)"];
 
 impl PreTokenizer {
-    /// Compiles the expressions of a table row.
-    pub fn new(rules: &Rules) -> Result<Self, TokenizerError> {
+    /// Compiles the expressions of a pre-tokenizer.
+    pub fn new(rules: &PreTokenizerRules) -> Result<Self, TokenizerError> {
         let splitters = rules.splits.iter().map(|split| match *split {
             Split::Regex(pattern) => Expression::new(pattern, false).map(Splitter::Expression),
             Split::RegexHalvingSpaces(pattern) => {
@@ -55,7 +57,7 @@ impl PreTokenizer {
         })
     }
 
-    /// The words of `text`, in order; together they are the text.
+    /// Returns the words of `text` in order; concatenated they are the text.
     pub fn split<'t>(&self, text: &'t str) -> Vec<&'t str> {
         let mut pieces = vec![text];
         for splitter in &self.splitters {
@@ -88,7 +90,7 @@ impl Expression {
             (Some(head), true) => (format!(r"{head}|\s+"), WhiteSpace::LeaveOneAndHalve),
         };
         let regex = Regex::new(&pattern).map_err(|error| {
-            TokenizerError::invalid("pre-tokeniser", "a regular expression", error)
+            TokenizerError::invalid("pre-tokenizer", "a regular expression", error)
         })?;
         Ok(Self { regex, white_space })
     }
@@ -99,7 +101,8 @@ impl Expression {
         while let Some(found) = self.regex.find_at(text, at) {
             let (start, mut end) = (found.start(), found.end());
             if end == start {
-                // No expression of the table matches nothing; if one did, step over a character.
+                // No expression of the table matches the empty string. If one did, this would step
+                // over a character.
                 let Some(next) = text[end..].chars().next() else {
                     break;
                 };
@@ -116,7 +119,7 @@ impl Expression {
         push(&text[done..], out);
     }
 
-    /// Where a match of white space ends that leaves its last character to the word after it.
+    /// Returns where a match of white space ends if it leaves its last character to the next word.
     fn leave_one(&self, text: &str, start: usize, end: usize) -> Option<usize> {
         let newlines = match self.white_space {
             WhiteSpace::AsMatched => return None,
@@ -129,7 +132,7 @@ impl Expression {
             .chars()
             .next()
             .is_some_and(|c| !c.is_whitespace());
-        // With a newline at its end it is a match of `\s*[\r\n]+`, which has no look-ahead.
+        // A match that ends with a newline comes from `\s*[\r\n]+`, which has no look-ahead.
         let by_newline = newlines && matches!(last, '\r' | '\n');
         let longer = matched.len() > last.len_utf8();
         let applies = word_follows && longer && !by_newline && is_white_space(matched);
@@ -170,8 +173,9 @@ fn push<'t>(piece: &'t str, out: &mut Vec<&'t str>) {
     }
 }
 
-/// Parts numbers from the rest and groups their digits by three from the right, as in 1 234 567.
-/// With `word_end`, only numbers that no word character follows: `\d{1,3}(?=(?:\d{3})*\b)`.
+/// Separates numbers from other text and groups their digits by three from the right, as in
+/// 1 234 567. With `word_end`, only numbers that no word character follows:
+/// `\d{1,3}(?=(?:\d{3})*\b)`.
 fn split_digits<'t>(text: &'t str, word_end: bool, out: &mut Vec<&'t str>) {
     let mut done = 0;
     let mut at = 0;
@@ -203,13 +207,13 @@ fn split_digits<'t>(text: &'t str, word_end: bool, out: &mut Vec<&'t str>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pretokenizers::{TABLE, rules};
+    use super::super::pre_tokenizer_table::{PRE_TOKENIZERS, find};
     use super::*;
     use proptest::prelude::*;
     use std::sync::LazyLock;
 
     fn split<'t>(name: &str, text: &'t str) -> Vec<&'t str> {
-        PreTokenizer::new(rules(name).unwrap()).unwrap().split(text)
+        PreTokenizer::new(find(name).unwrap()).unwrap().split(text)
     }
 
     #[test]
@@ -220,13 +224,13 @@ mod tests {
         );
         assert_eq!(split("llama-bpe", "a \n\n  b"), ["a", " \n\n", " ", " b"]);
         assert_eq!(split("llama-bpe", "a  \n"), ["a", "  \n"]);
-        // GPT-2 has no rule for newlines of their own.
+        // GPT-2 has no rule for newlines.
         assert_eq!(split("gpt-2", "a\n\nb"), ["a", "\n", "\n", "b"]);
         assert_eq!(split("llama-bpe", "a\n\nb"), ["a", "\n\n", "b"]);
     }
 
     #[test]
-    fn contractions_and_numbers() {
+    fn contractions_and_numbers_are_split() {
         assert_eq!(
             split("llama-bpe", "I'Ll pay 12345"),
             ["I", "'Ll", " pay", " ", "123", "45"]
@@ -251,21 +255,21 @@ mod tests {
     }
 
     #[test]
-    fn jais_halves_white_space() {
+    fn jais_splits_white_space_into_powers_of_two() {
         let text = format!("a{}b", " ".repeat(14));
         let lengths: Vec<usize> = split("jais-2", &text).iter().map(|s| s.len()).collect();
         assert_eq!(lengths, [1, 8, 4, 1, 2]);
     }
 
     #[test]
-    fn han_characters_stand_alone_for_kimi() {
+    fn kimi_separates_han_characters() {
         assert_eq!(
             split("kimi-k2", "abc你好def 1234"),
             ["abc", "你好", "def", " ", "123", "4"]
         );
     }
 
-    /// The pieces that a backtracking engine, which knows look-ahead, makes with `patterns`.
+    /// Splits text by `patterns` with a backtracking engine, which has look-ahead.
     fn backtrack<'t>(patterns: &[fancy_regex::Regex], text: &'t str) -> Vec<&'t str> {
         let mut pieces = vec![text];
         for pattern in patterns {
@@ -285,8 +289,8 @@ mod tests {
         pieces
     }
 
-    /// The patterns of a row as they stand in the models' files.
-    fn original(rules: &Rules) -> Vec<fancy_regex::Regex> {
+    /// Returns the patterns of a pre-tokenizer as the models' files have them.
+    fn original(rules: &PreTokenizerRules) -> Vec<fancy_regex::Regex> {
         let patterns = rules.splits.iter().flat_map(|split| match split {
             Split::Regex(pattern) => vec![(*pattern).to_owned()],
             Split::RegexHalvingSpaces(pattern) => {
@@ -305,10 +309,10 @@ mod tests {
             .collect()
     }
 
-    /// A megabyte without a place to cut would stall a backtracking engine.
+    /// Such texts would stall a backtracking engine.
     #[test]
-    fn long_runs_are_linear() {
-        for rules in TABLE {
+    fn long_runs_are_split_in_linear_time() {
+        for rules in PRE_TOKENIZERS {
             let splitter = PreTokenizer::new(rules).unwrap();
             for unit in [" ", "\n", "a", "1", "!", "é", " \n", "'"] {
                 let text = unit.repeat(100_000);
@@ -321,16 +325,16 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(400))]
 
         #[test]
-        fn linear_splits_are_the_backtracking_ones(
+        fn splits_equal_those_of_a_backtracking_engine(
             text in "([ \\t\\r\\n\u{a0}\u{3000}]|[ ]{1,9}|'(s|T|re|LL)|[a-cA-C]|[0-9]|[!-/]|é|É|你|か|한|\u{301}|½|।){0,24}",
         ) {
             static ALL: LazyLock<Vec<(PreTokenizer, Vec<fancy_regex::Regex>)>> =
                 LazyLock::new(|| {
                     let row = |rules| (PreTokenizer::new(rules).unwrap(), original(rules));
-                    TABLE.iter().map(row).collect()
+                    PRE_TOKENIZERS.iter().map(row).collect()
                 });
-            for (rules, (splitter, patterns)) in TABLE.iter().zip(ALL.iter()) {
-                // `\d` has no fractions, and the `\b` of a mark is a matter of taste.
+            for (rules, (splitter, patterns)) in PRE_TOKENIZERS.iter().zip(ALL.iter()) {
+                // `\d` does not match fractions, and engines differ on `\b` beside combining marks.
                 let text = match rules.names.contains(&"tiny_aya") {
                     true => text.replace(['½', '\u{301}'], ""),
                     false => text.clone(),
@@ -341,9 +345,9 @@ mod tests {
         }
 
         #[test]
-        fn pieces_are_the_text(text in "(\\PC|[ \\t\\r\\n'a-c0-9]){0,40}") {
+        fn concatenated_pieces_equal_the_text(text in "(\\PC|[ \\t\\r\\n'a-c0-9]){0,40}") {
             static ALL: LazyLock<Vec<PreTokenizer>> =
-                LazyLock::new(|| TABLE.iter().map(|r| PreTokenizer::new(r).unwrap()).collect());
+                LazyLock::new(|| PRE_TOKENIZERS.iter().map(|r| PreTokenizer::new(r).unwrap()).collect());
             for splitter in ALL.iter() {
                 let pieces = splitter.split(&text);
                 prop_assert_eq!(pieces.concat(), text.as_str());

@@ -1,27 +1,26 @@
-//! SentencePiece's byte-pair merges as llama.cpp does them: of all neighbouring pieces whose
-//! concatenation is a token, the one with the best score merges first, the leftmost on a tie.
+//! SentencePiece's byte-pair merges as in llama.cpp: of all neighbouring pieces whose concatenation
+//! is a token, the pair with the best score merges first, the leftmost on a tie.
 //!
-//! This is ours because the `tokenizers` crate's BPE ranks *pairs*: rebuilding ranks from scores
-//! orders pieces of equal score, and several pairs that make the same piece, differently, and it
-//! costs a second for a large vocabulary.
+//! The `tokenizers` crate cannot replace this module, because its BPE ranks *pairs*. Ranks rebuilt
+//! from scores order pieces of equal score differently, as well as several pairs that make the same
+//! piece, and the rebuilding takes a second for a large vocabulary.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-use super::error::TokenizerError;
-use super::vocabulary::Vocabulary;
+use super::vocabulary::{SPACE, Vocabulary};
+use crate::tokenizer::error::TokenizerError;
 
-/// What SentencePiece writes for a space: U+2581.
-pub const SPACE: char = '▁';
-
-/// Scores of an SPM vocabulary.
+/// An SPM model.
 #[derive(Debug)]
 pub struct Spm {
+    /// One score per token.
     scores: Vec<f32>,
+    /// The token of text that has neither tokens nor byte tokens.
     unknown: Option<u32>,
 }
 
-/// A piece of the text, linked to its neighbours; merged pieces become empty.
+/// A piece of the text in a linked list. A piece that was merged into its left neighbour is empty.
 struct Symbol {
     start: usize,
     end: usize,
@@ -29,7 +28,7 @@ struct Symbol {
     next: Option<usize>,
 }
 
-/// Two neighbours that could merge.
+/// Two neighbouring symbols whose concatenation is a token.
 struct Bigram {
     score: f32,
     left: usize,
@@ -59,9 +58,9 @@ impl PartialEq for Bigram {
 impl Eq for Bigram {}
 
 impl Spm {
-    /// `scores` has one entry a token.
+    /// Builds a model; `scores` has one entry per token.
     pub fn new(scores: Vec<f32>, unknown: Option<u32>) -> Self {
-        // +0.0 and -0.0 are the same score; a NaN would be the best of all.
+        // `total_cmp` would order -0.0 below +0.0 and NaN above all numbers.
         let clean = |score: f32| {
             if score.is_nan() {
                 f32::NEG_INFINITY
@@ -94,7 +93,7 @@ impl Spm {
         Ok(())
     }
 
-    /// Merges until no pair is a token; the remaining symbols are not empty.
+    /// Merges until no pair is a token, and returns the symbols that are not empty.
     fn merge(&self, vocabulary: &Vocabulary, text: &str) -> Vec<Symbol> {
         let mut symbols: Vec<Symbol> = text
             .char_indices()
@@ -113,7 +112,7 @@ impl Spm {
         for left in 0..symbols.len() {
             queue.extend(self.bigram(vocabulary, text, &symbols, Some(left), symbols[left].next));
         }
-        // Indices in `symbols` and `queue` are all below `symbols.len()`, which never changes.
+        // All indices in `symbols` and `queue` are below `symbols.len()`, which does not change here.
         while let Some(Bigram {
             left,
             right,
@@ -122,8 +121,8 @@ impl Spm {
         }) = queue.pop()
         {
             let (from, to) = (symbols[left].start, symbols[right].end);
-            let gone = is_empty(&symbols[left]) || is_empty(&symbols[right]);
-            if gone || to - from != length {
+            let is_outdated = is_empty(&symbols[left]) || is_empty(&symbols[right]);
+            if is_outdated || to - from != length {
                 continue;
             }
             let next = symbols[right].next;
@@ -141,6 +140,7 @@ impl Spm {
         symbols
     }
 
+    /// Returns the pair of two symbols, if both exist and their concatenation is a token.
     fn bigram(
         &self,
         vocabulary: &Vocabulary,
@@ -163,7 +163,7 @@ impl Spm {
         })
     }
 
-    /// A piece that is no token becomes its bytes, or the unknown token.
+    /// Appends the token of a piece, else the tokens of its bytes, else the unknown token.
     fn push(
         &self,
         vocabulary: &Vocabulary,

@@ -1,41 +1,41 @@
-//! The pre-tokenisers that GGUF files name in `tokenizer.ggml.pre`.
+//! The pre-tokenizers that GGUF files name in `tokenizer.ggml.pre`.
 //!
-//! The expressions are facts about the models: they stand in the models' own `tokenizer.json`, and
-//! llama.cpp's `llama-vocab.cpp` lists them by these names. Where llama.cpp approximates an
-//! expression (`\p{Lu}` and its kin, class intersections, possessive quantifiers), the model's own
-//! is used; `(?i:'s|…)` is written out as there. Characters outside ASCII are escaped, so that no
-//! editor can normalise them.
+//! The regular expressions are those of the models' own `tokenizer.json` files; llama.cpp's
+//! `llama-vocab.cpp` lists them under these names. Where llama.cpp approximates an expression
+//! (`\p{Lu}` and its kin, class intersections, possessive quantifiers), the model's own is used.
+//! `(?i:'s|…)` is written out as there. Characters outside ASCII are escaped, so that no editor can
+//! normalize them.
 
-/// A row of the table.
-pub struct Rules {
-    /// The names of `tokenizer.ggml.pre`, the first for new files.
+/// The rules of one pre-tokenizer.
+pub struct PreTokenizerRules {
+    /// The values of `tokenizer.ggml.pre` that mean it, the preferred one for new files first.
     pub names: &'static [&'static str],
-    /// The splits, one after the other.
+    /// The splits, applied one after the other.
     pub splits: &'static [Split],
-    /// Whether a word that is a token stays whole, whatever the merges say.
+    /// Whether a word that is a token is not split by merges.
     pub ignore_merges: bool,
     /// Whether BOS is added when the file does not say.
     pub add_bos: bool,
-    /// Whether tokens are written in the byte alphabet; otherwise in plain text with `▁` for a space.
+    /// Whether tokens are spelled in the byte alphabet, not in plain text with `▁` for a space.
     pub byte_level: bool,
 }
 
-/// One way to cut text.
+/// A way to split text.
 pub enum Split {
-    /// Every match is a piece, and so is what lies between matches.
+    /// Every match is a piece, and so is the text between matches.
     Regex(&'static str),
-    /// The same, and white space falls apart into runs of 512, 256, ... 1 characters.
+    /// As `Regex`, but white space is split into runs of 512, 256, ... 1 characters.
     RegexHalvingSpaces(&'static str),
-    /// Numbers are pieces, their digits grouped by three from the right.
+    /// Numbers are pieces, with their digits grouped by three from the right.
     DigitGroups,
-    /// The same for numbers that no letter follows.
+    /// As `DigitGroups`, but only for numbers that no letter follows.
     DigitGroupsAtWordEnd,
 }
 
 use Split::{DigitGroups, DigitGroupsAtWordEnd, Regex, RegexHalvingSpaces};
 
-/// A row with nothing special.
-const PLAIN: Rules = Rules {
+/// The fields that most pre-tokenizers share.
+const DEFAULTS: PreTokenizerRules = PreTokenizerRules {
     names: &[],
     splits: &[],
     ignore_merges: false,
@@ -43,9 +43,11 @@ const PLAIN: Rules = Rules {
     byte_level: true,
 };
 
-/// The rules of a name.
-pub fn rules(name: &str) -> Option<&'static Rules> {
-    TABLE.iter().find(|rules| rules.names.contains(&name))
+/// Returns the rules of a name.
+pub fn find(name: &str) -> Option<&'static PreTokenizerRules> {
+    PRE_TOKENIZERS
+        .iter()
+        .find(|rules| rules.names.contains(&name))
 }
 
 const GPT2: Split =
@@ -80,7 +82,8 @@ const UFAKZEKA: Split =
 const SEED_CODER: Split = Regex(
     r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+",
 );
-/// Its own quantifiers `?+` and `++` give nothing back, and here there is nothing to give back.
+/// The model's own expression has the possessive quantifiers `?+` and `++`, which make no difference
+/// here.
 const BAILINGMOE: Split = Regex(
     r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
 );
@@ -142,14 +145,14 @@ const AFMOE_SCRIPTS: Split = Regex(concat!(
     r"\u{1000}-\u{109F}\u{AA60}-\u{AA7F}\u{A9E0}-\u{A9FF}\u{AC00}-\u{D7AF}\u{1100}-\u{11FF}]+",
 ));
 
-/// Every pre-tokeniser, by name.
-pub const TABLE: &[Rules] = &[
-    Rules {
+/// All known pre-tokenizers.
+pub const PRE_TOKENIZERS: &[PreTokenizerRules] = &[
+    PreTokenizerRules {
         names: &["default"],
         splits: &[DEFAULT_PUNCTUATION, GPT2, Regex(r"\p{N}+"), THREE_DIGITS],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &[
             "gpt-2",
             "phi-2",
@@ -172,9 +175,9 @@ pub const TABLE: &[Rules] = &[
             "exaone4",
         ],
         splits: &[GPT2],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &[
             "starcoder",
             "refact",
@@ -186,9 +189,9 @@ pub const TABLE: &[Rules] = &[
             "mellum2",
         ],
         splits: &[DIGIT, GPT2],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &[
             "llama-bpe",
             "llama3",
@@ -203,19 +206,19 @@ pub const TABLE: &[Rules] = &[
         splits: &[LLAMA3],
         ignore_merges: true,
         add_bos: true,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["dbrx", "smaug-bpe", "glm4", "chatglm-bpe"],
         splits: &[LLAMA3],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["jais-2"],
         splits: &[JAIS2],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &[
             "qwen2",
             "deepseek-r1-qwen",
@@ -228,45 +231,45 @@ pub const TABLE: &[Rules] = &[
             "grok-2",
         ],
         splits: &[QWEN2],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["qwen35"],
         splits: &[QWEN35],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["minicpm5"],
         splits: &[DIGITS_1_3, MINICPM5],
         ignore_merges: true,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["ufakzeka"],
         splits: &[UFAKZEKA],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["seed-coder"],
         splits: &[SEED_CODER],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["bailingmoe", "bailingmoe2", "llada-moe"],
         splits: &[BAILINGMOE],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["exaone-moe"],
         splits: &[EXAONE_MOE],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["laguna"],
         splits: &[LINES, QWEN2],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["deepseek-llm"],
         splits: &[
             NEWLINE,
@@ -276,9 +279,9 @@ pub const TABLE: &[Rules] = &[
             CJK_HANGUL,
             Regex(r"\p{N}+"),
         ],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["deepseek-coder"],
         splits: &[
             NEWLINE,
@@ -287,47 +290,47 @@ pub const TABLE: &[Rules] = &[
             CJK_HANGUL,
             DIGIT,
         ],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["deepseek-v3", "hunyuan-dense", "joyai-llm", "hy_v4"],
         splits: &[DIGITS_1_3, CJK_KANA, DEEPSEEK_V3],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["spark2_5"],
         splits: &[DIGITS_1_3, CJK_KANA, SPARK, DIGIT],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["youtu"],
         splits: &[YOUTU_SCRIPTS, YOUTU],
         ignore_merges: true,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["falcon"],
         splits: &[FALCON_PUNCTUATION, GPT2, THREE_DIGITS],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["poro-chat", "bloom", "gpt3-finnish"],
         splits: &[BLOOM],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["viking"],
         splits: &[BLOOM, DIGIT],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["tekken"],
         splits: &[TEKKEN],
         ignore_merges: true,
         add_bos: true,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["chameleon"],
         splits: &[
             Regex("<sentinel:[0-9]+>"),
@@ -338,51 +341,51 @@ pub const TABLE: &[Rules] = &[
             GPT2,
         ],
         add_bos: true,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"],
         splits: &[GPT4O],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["granite-embed-multi-97m"],
         splits: &[GPT4O],
         ignore_merges: true,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["tiny_aya", "cohere2moe"],
         splits: &[DigitGroupsAtWordEnd, GPT4O],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["kimi-k2"],
         splits: &[KIMI_K2],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["superbpe"],
         splits: &[DigitGroups],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["afmoe"],
         splits: &[DigitGroups, AFMOE_SCRIPTS, DEEPSEEK_V3],
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["gemma4", "granite-embed-multi-311m"],
         splits: &[LINES],
         add_bos: true,
         byte_level: false,
-        ..PLAIN
+        ..DEFAULTS
     },
-    Rules {
+    PreTokenizerRules {
         names: &["sarvam-moe"],
         splits: &[LINES],
         byte_level: false,
-        ..PLAIN
+        ..DEFAULTS
     },
 ];
 
@@ -392,11 +395,11 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn every_name_is_there_once() {
+    fn every_name_occurs_once() {
         let mut seen = HashSet::new();
-        for name in TABLE.iter().flat_map(|rules| rules.names) {
-            assert!(seen.insert(name), "{name} twice");
+        for name in PRE_TOKENIZERS.iter().flat_map(|rules| rules.names) {
+            assert!(seen.insert(name), "{name} occurs twice");
         }
-        assert!(rules("no such pre-tokeniser").is_none());
+        assert!(find("no such pre-tokenizer").is_none());
     }
 }

@@ -1,8 +1,11 @@
-//! Tests of chat templates: the common styles in small form, Python's ways, and bad templates.
+//! Tests of chat templates: small versions of the common styles, Python's semantics, and bad
+//! templates.
 
 use serde_json::{Map, json};
 
 use super::*;
+
+mod prompt;
 
 fn conversation() -> Vec<Message> {
     vec![
@@ -32,7 +35,7 @@ fn render(source: &str) -> Result<String, ChatTemplateError> {
 }
 
 #[test]
-fn chatml_as_qwen_has_it() {
+fn qwen_chatml_adds_a_system_message() {
     let source = "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}{% endif %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
     let turns = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n Hello! <|im_end|>\n<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n";
     let helpful = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n";
@@ -42,7 +45,7 @@ fn chatml_as_qwen_has_it() {
 }
 
 #[test]
-fn llama_2() {
+fn llama_2_alternates_roles() {
     let source = "{% if messages[0]['role'] == 'system' %}{% set loop_messages = messages[1:] %}{% set system_message = messages[0]['content'] %}{% else %}{% set loop_messages = messages %}{% set system_message = false %}{% endif %}{% for message in loop_messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{% endif %}{% if loop.index0 == 0 and system_message != false %}{% set content = '<<SYS>>\\n' + system_message + '\\n<</SYS>>\\n\\n' + message['content'] %}{% else %}{% set content = message['content'] %}{% endif %}{% if message['role'] == 'user' %}{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}{% elif message['role'] == 'assistant' %}{{ ' '  + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}";
     check(
         source,
@@ -60,7 +63,7 @@ fn llama_2() {
 }
 
 #[test]
-fn llama_3() {
+fn llama_3_writes_header_tokens() {
     let source = "{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}";
     check(
         source,
@@ -73,7 +76,7 @@ fn llama_3() {
 }
 
 #[test]
-fn mistral_with_namespace_and_indentation() {
+fn mistral_uses_namespaces_and_indentation() {
     let source = r#"{%- if messages[0]["role"] == "system" %}
     {%- set system_message = messages[0]["content"] %}
     {%- set loop_messages = messages[1:] %}
@@ -111,7 +114,7 @@ fn mistral_with_namespace_and_indentation() {
 }
 
 #[test]
-fn gemma() {
+fn gemma_renames_the_assistant() {
     let source = "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}{% for message in messages %}{% if (message['role'] == 'assistant') %}{% set role = 'model' %}{% else %}{% set role = message['role'] %}{% endif %}{{ '<start_of_turn>' + role + '\n' + message['content'] | trim + '<end_of_turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{'<start_of_turn>model\n'}}{% endif %}";
     check(
         source,
@@ -122,7 +125,7 @@ fn gemma() {
 }
 
 #[test]
-fn phi_3_and_zephyr() {
+fn phi_3_and_zephyr_end_turns() {
     let phi = "{% for message in messages %}{% if message['role'] == 'user' %}{{'<|user|>\n' + message['content'] + '<|end|>\n'}}{% elif message['role'] == 'assistant' %}{{'<|assistant|>\n' + message['content'] + '<|end|>\n'}}{% endif %}{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}";
     check(
         phi,
@@ -138,13 +141,13 @@ fn phi_3_and_zephyr() {
 }
 
 #[test]
-fn generation_blocks_and_loop_controls() {
+fn generation_blocks_and_loop_controls_work() {
     let source = "{% for m in messages %}{% if m.role == 'user' %}{% continue %}{% endif %}{%- generation -%} {{ m.content.strip() }} {%- endgeneration -%}{% break %}{% endfor %}";
     assert_eq!(render(source).unwrap(), "Hello!");
 }
 
 #[test]
-fn values_as_python_writes_them() {
+fn values_are_written_as_in_python() {
     let source = "{{ true }} {{ none }} {{ ['a', 1, 'it\\'s'] }} {{ {'k': false} }} {{ missing }}|";
     assert_eq!(
         render(source).unwrap(),
@@ -153,7 +156,7 @@ fn values_as_python_writes_them() {
 }
 
 #[test]
-fn tools_as_json() {
+fn tojson_writes_like_json_dumps() {
     let tools = json!([{"type": "function", "name": "sum", "args": {"z": "<é>", "a": []}}]);
     let extra = json!({"tools": tools}).as_object().unwrap().clone();
     let render = |source: &str| {
@@ -176,13 +179,13 @@ fn tools_as_json() {
 }
 
 #[test]
-fn python_methods_and_items() {
+fn python_methods_of_strings_and_dictionaries_work() {
     let source = "{% for k, v in {'a': 'x-y'}.items() %}{{ k.upper() }}{{ v.split('-')[-1] }}{% endfor %}{{ 'abc'.startswith('ab') }}{{ 'a,b'.replace(',', ';') }}{{ messages[0].get('name', 'nobody') }}";
     assert_eq!(render(source).unwrap(), "AyTruea;bnobody");
 }
 
 #[test]
-fn todays_date() {
+fn strftime_now_formats_the_present_date() {
     let year = render("{{ strftime_now('%Y') }}").unwrap();
     assert!(year.parse::<u32>().unwrap() >= 2025);
     let day = render("{{ strftime_now('%d %b %Y') }}").unwrap();
@@ -194,7 +197,7 @@ fn todays_date() {
 }
 
 #[test]
-fn what_never_ends_is_an_error() {
+fn endless_templates_are_stopped() {
     let loops = "{% for a in range(100000) %}{% for b in range(100000) %}{% set x = a %}{% endfor %}{% endfor %}";
     assert!(matches!(
         render(loops),
@@ -229,7 +232,7 @@ fn errors_are_one_line() {
 }
 
 #[test]
-fn messages_carry_more_than_text() {
+fn extra_fields_of_messages_reach_the_template() {
     let message = json!({"role": "assistant", "content": "", "tool_calls": [{"name": "sum"}]});
     let message: Message = serde_json::from_value(message).unwrap();
     let template = ChatTemplate::new("{{ messages[0].tool_calls[0].name }}", "", "").unwrap();

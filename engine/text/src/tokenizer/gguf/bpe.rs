@@ -1,48 +1,48 @@
-//! Byte-level BPE (GPT-2 and nearly everyone since), and BPE on plain text with byte tokens (Gemma
-//! 4), from GGUF metadata. The merging is the `tokenizers` crate's.
+//! BPE from GGUF metadata: on bytes (GPT-2 and most models since), or on plain text with byte tokens
+//! (Gemma 4). The `tokenizers` crate does the merging.
 
 use std::collections::HashSet;
 
 use tokenizers::Model as _;
 use tokenizers::models::bpe::{BPE, Vocab};
 
-use super::byte_level;
-use super::error::TokenizerError;
-use super::pretokenize::PreTokenizer;
-use super::pretokenizers::Rules;
-use super::spm::SPACE;
-use super::vocabulary::Vocabulary;
+use super::pre_tokenizer::PreTokenizer;
+use super::pre_tokenizer_table::PreTokenizerRules;
+use super::vocabulary::{SPACE, Vocabulary};
+use crate::tokenizer::byte_level;
+use crate::tokenizer::error::TokenizerError;
 
-/// A BPE model with its pre-tokeniser.
+/// A BPE model with its pre-tokenizer.
 pub struct Bpe {
     model: BPE,
     pre_tokenizer: PreTokenizer,
-    rules: &'static Rules,
+    rules: &'static PreTokenizerRules,
 }
 
 impl Bpe {
-    /// `merges` are written `left right`, best first. Gives the number of merges left out because
-    /// they name no token: converters rename some added tokens and keep their merges.
+    /// Builds a model from merges of the form `left right`, best first. Returns also the number of
+    /// merges that are ignored because they name no token: converters rename some added tokens and
+    /// keep their merges.
     pub fn new(
         vocabulary: &Vocabulary,
         merges: &[String],
-        rules: &'static Rules,
+        rules: &'static PreTokenizerRules,
     ) -> Result<(Self, usize), TokenizerError> {
         let mut seen = HashSet::with_capacity(merges.len());
         let mut pairs = Vec::with_capacity(merges.len());
-        let mut left_out = 0;
+        let mut ignored = 0;
         for merge in merges {
             let (left, right) = split_merge(merge)?;
             let joined = [left, right].concat();
             let known = [left, right, &joined].map(|text| vocabulary.id(text));
             match known {
-                // The first of two equal merges counts.
+                // Of two equal merges the first counts.
                 [Some(left_id), Some(right_id), Some(_)] => {
                     if seen.insert((left_id, right_id)) {
                         pairs.push((left.to_owned(), right.to_owned()));
                     }
                 }
-                _ => left_out += 1,
+                _ => ignored += 1,
             }
         }
         if pairs.is_empty() && !merges.is_empty() {
@@ -61,13 +61,13 @@ impl Bpe {
             .ignore_merges(rules.ignore_merges)
             .byte_fallback(!rules.byte_level)
             .build()
-            .map_err(|error| TokenizerError::Library(error.to_string()))?;
+            .map_err(TokenizerError::library)?;
         let bpe = Self {
             model,
             pre_tokenizer: PreTokenizer::new(rules)?,
             rules,
         };
-        Ok((bpe, left_out))
+        Ok((bpe, ignored))
     }
 
     /// Appends the tokens of `text` to `out`.
@@ -92,26 +92,26 @@ impl Bpe {
             } else {
                 word.push_str(piece);
             }
-            // A run of newlines is one token if there is one (Gemma 4).
+            // A run of newlines is a single token if the vocabulary has it (Gemma 4).
             let newlines = !self.rules.byte_level && piece.bytes().all(|byte| byte == b'\n');
             if let Some(id) = newlines.then(|| vocabulary.id(piece)).flatten() {
                 out.push(id);
                 continue;
             }
             let tokens = self.model.tokenize(&word);
-            let tokens = tokens.map_err(|error| TokenizerError::Library(error.to_string()))?;
+            let tokens = tokens.map_err(TokenizerError::library)?;
             out.extend(tokens.iter().map(|token| token.id));
         }
         Ok(())
     }
 
-    /// Whether tokens are written in the byte alphabet.
+    /// Returns whether tokens are spelled in the byte alphabet.
     pub fn is_byte_level(&self) -> bool {
         self.rules.byte_level
     }
 }
 
-/// The halves of a merge: the first space after the first byte parts them.
+/// Returns the halves of a merge, which the first space after the first byte separates.
 fn split_merge(merge: &str) -> Result<(&str, &str), TokenizerError> {
     let space = merge.bytes().skip(1).position(|byte| byte == b' ');
     space

@@ -1,12 +1,13 @@
-//! The decoder of a `tokenizer.json`, token by token.
+//! The decoder of a `tokenizer.json`, one token at a time.
 //!
-//! The `tokenizers` crate decodes lists of tokens to text. A stream needs the *bytes* of each token,
-//! so that a character spread over tokens can be put together; the decoders in use are few.
+//! The `tokenizers` crate decodes lists of tokens to text. A stream needs the *bytes* of each token
+//! to put characters together whose bytes are spread over several tokens. Only a few kinds of
+//! decoders are in use.
 
 use serde_json::Value;
 
-use super::byte_level;
-use super::vocabulary::byte_of;
+use crate::tokenizer::byte_level;
+use crate::tokenizer::byte_tokens::parse_byte_token;
 
 /// The steps that turn a token's text into bytes.
 #[derive(Debug, Default)]
@@ -25,12 +26,12 @@ enum Step {
     ByteLevel,
     /// A token without this prefix begins a word.
     WordPiece { prefix: String },
-    /// White space stands between tokens.
+    /// A space precedes every token.
     Spaced,
 }
 
 impl Decoder {
-    /// From the `decoder` of a `tokenizer.json`, which may be null.
+    /// Reads the `decoder` of a `tokenizer.json`, which may be null.
     pub fn new(json: &Value, warnings: &mut Vec<String>) -> Self {
         let mut decoder = Self::default();
         if json.is_null() {
@@ -59,7 +60,7 @@ impl Decoder {
                     let from = from.to_owned();
                     self.steps.push(Step::Replace { from, to });
                 }
-                _ => warnings.push("a Replace decoder without a string; ignored".to_owned()),
+                _ => warnings.push("a Replace decoder without a string is ignored".to_owned()),
             },
             "Strip" => {
                 let (content, start) = (json["content"].as_str(), json["start"].as_u64());
@@ -69,7 +70,7 @@ impl Decoder {
                 let from = text("replacement").unwrap_or_else(|| "▁".to_owned());
                 let to = " ".to_owned();
                 self.steps.push(Step::Replace { from, to });
-                // Older files say it with a flag.
+                // Older files have a flag instead of the scheme.
                 let never = json["prepend_scheme"].as_str() == Some("never")
                     || json["add_prefix_space"].as_bool() == Some(false);
                 self.strips_first_space |= !never;
@@ -84,7 +85,7 @@ impl Decoder {
                 let to = " ".to_owned();
                 self.steps.push(Step::Replace { from, to });
             }
-            other => warnings.push(format!("decoder {other:?} is unknown; ignored")),
+            other => warnings.push(format!("decoder {other:?} is not known and ignored")),
         }
     }
 
@@ -95,7 +96,7 @@ impl Decoder {
             match step {
                 Step::Replace { from, to } => token = token.replace(from, to),
                 Step::ByteFallback => {
-                    if let Some(byte) = byte_of(&token) {
+                    if let Some(byte) = parse_byte_token(&token) {
                         return out.push(byte);
                     }
                 }
@@ -112,7 +113,7 @@ impl Decoder {
         out.extend_from_slice(token.as_bytes());
     }
 
-    /// Whether the first space of a text is dropped.
+    /// Returns whether the first space of a text is dropped.
     pub fn strips_first_space(&self) -> bool {
         self.strips_first_space
     }
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn llama_2() {
+    fn llama_2_tokens_decode_with_bytes_and_spaces() {
         let decoder = json!({"type": "Sequence", "decoders": [
             {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
             {"type": "ByteFallback"},
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_kinds() {
+    fn each_kind_of_decoder_restores_its_spaces() {
         let bytes = json!({"type": "ByteLevel", "add_prefix_space": true});
         assert_eq!(decode(&bytes, &["Ġhi", "Ċ"]), (" hi\n".to_owned(), false));
         let words = json!({"type": "WordPiece", "prefix": "##", "cleanup": true});
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_decoder_is_a_warning() {
+    fn unknown_decoder_is_a_warning() {
         let mut warnings = Vec::new();
         Decoder::new(&json!({"type": "CTC"}), &mut warnings);
         assert_eq!(warnings.len(), 1);

@@ -1,16 +1,17 @@
-//! A tokenizer rebuilt from GGUF metadata, at work.
+//! Encoding and decoding with a tokenizer from GGUF metadata.
 
-use super::Backend;
 use super::bpe::Bpe;
-use super::byte_level;
-use super::error::TokenizerError;
-use super::special::{Fragment, SpecialTokens};
-use super::spm::{SPACE, Spm};
+use super::special_tokens::{Fragment, SpecialTokens};
+use super::spm::Spm;
 use super::unigram::Unigram;
-use super::vocabulary::{TokenKind, Vocabulary};
+use super::vocabulary::{SPACE, TokenKind, Vocabulary};
 use super::wordpiece::WordPiece;
+use crate::tokenizer::backend::Backend;
+use crate::tokenizer::byte_level;
+use crate::tokenizer::error::TokenizerError;
+use crate::tokenizer::marks::Marks;
 
-/// How text becomes tokens.
+/// How text without added tokens becomes tokens.
 pub enum Algorithm {
     Spm { model: Spm, space_prefix: bool },
     Bpe(Box<Bpe>),
@@ -18,13 +19,50 @@ pub enum Algorithm {
     Unigram(Box<Unigram>),
 }
 
-/// A tokenizer rebuilt from GGUF metadata.
+/// A tokenizer from GGUF metadata.
 pub struct GgufTokenizer {
     pub vocabulary: Vocabulary,
     pub special: SpecialTokens,
     pub algorithm: Algorithm,
+    /// The token before a text that is encoded with special tokens.
     pub before: Option<u32>,
+    /// The token after such a text.
     pub after: Option<u32>,
+}
+
+impl GgufTokenizer {
+    /// Appends the tokens of the fragments of a text.
+    fn encode_fragments<T: AsRef<str>>(
+        &self,
+        fragments: Vec<Fragment<T>>,
+        out: &mut Vec<u32>,
+    ) -> Result<(), TokenizerError> {
+        let mut after_special = true;
+        for fragment in fragments {
+            let text = match &fragment {
+                Fragment::Token(id) => {
+                    out.push(*id);
+                    after_special = true;
+                    continue;
+                }
+                Fragment::Text(text) => text.as_ref(),
+            };
+            match &self.algorithm {
+                Algorithm::Spm {
+                    model,
+                    space_prefix,
+                } => {
+                    let prefix = *space_prefix && after_special;
+                    model.encode(&self.vocabulary, text, prefix, out)?;
+                }
+                Algorithm::Bpe(model) => model.encode(&self.vocabulary, text, out)?,
+                Algorithm::WordPiece(model) => model.encode(&self.vocabulary, text, out)?,
+                Algorithm::Unigram(model) => model.encode(text, out)?,
+            }
+            after_special = false;
+        }
+        Ok(())
+    }
 }
 
 impl Backend for GgufTokenizer {
@@ -36,35 +74,26 @@ impl Backend for GgufTokenizer {
     ) -> Result<Vec<u32>, TokenizerError> {
         let mut out = Vec::new();
         out.extend(self.before.filter(|_| add_special));
-        let mut after_special = true;
-        for fragment in self.special.split(text, parse_special) {
-            let text = match fragment {
-                Fragment::Token(id) => {
-                    out.push(id);
-                    after_special = true;
-                    continue;
-                }
-                Fragment::Text(text) => text,
-            };
-            match &self.algorithm {
-                Algorithm::Spm {
-                    model,
-                    space_prefix,
-                } => {
-                    let prefix = *space_prefix && after_special;
-                    model.encode(&self.vocabulary, text, prefix, &mut out)?;
-                }
-                Algorithm::Bpe(model) => model.encode(&self.vocabulary, text, &mut out)?,
-                Algorithm::WordPiece(model) => model.encode(&self.vocabulary, text, &mut out)?,
-                Algorithm::Unigram(model) => model.encode(text, &mut out)?,
-            }
-            after_special = false;
-        }
+        self.encode_fragments(self.special.split(text, parse_special), &mut out)?;
         out.extend(self.after.filter(|_| add_special));
         Ok(out)
     }
 
-    fn piece(&self, id: u32, out: &mut Vec<u8>) {
+    fn encode_marked(&self, text: &str, marks: &Marks) -> Result<Vec<u32>, TokenizerError> {
+        let mut out = Vec::new();
+        self.encode_fragments(self.special.split_marked(text, marks), &mut out)?;
+        Ok(out)
+    }
+
+    fn control_spans(&self, text: &str) -> Vec<std::ops::Range<usize>> {
+        self.special.control_spans(text)
+    }
+
+    fn control_spellings(&self) -> Vec<&str> {
+        self.special.control_spellings()
+    }
+
+    fn append_bytes(&self, id: u32, out: &mut Vec<u8>) {
         let Some(text) = self.vocabulary.text(id) else {
             return;
         };

@@ -1,25 +1,27 @@
-//! Turns tokens back into text as they come.
+//! Turns tokens back into text while they arrive.
 
-use super::Tokenizer;
+use std::sync::Arc;
 
-/// An incremental detokeniser: what it gives out, piece by piece, is what [`Tokenizer::decode`]
-/// makes of all tokens together.
+use super::backend::LoadedTokenizer;
+
+/// An incremental detokenizer: the pieces that it returns make up the text that
+/// [`Tokenizer::decode`](super::Tokenizer::decode) returns for all tokens together.
 ///
-/// A character whose bytes are spread over several tokens comes out with the last of them; bytes
-/// that are no UTF-8 come out as U+FFFD, never as broken text.
-#[derive(Debug, Clone)]
+/// A character whose bytes are spread over several tokens is returned with the last of them. Bytes
+/// that are not UTF-8 become U+FFFD.
+#[derive(Clone)]
 pub struct Detokenizer {
-    tokenizer: Tokenizer,
+    tokenizer: Arc<LoadedTokenizer>,
     skip_special: bool,
-    /// Whether the first character is still to come.
+    /// Whether no character was decoded yet.
     at_start: bool,
-    /// Up to three bytes of a character that is not complete.
+    /// Up to three bytes of an incomplete character.
     pending: Vec<u8>,
 }
 
 impl Detokenizer {
     /// Starts at the beginning of a text, where SentencePiece's leading space is dropped.
-    pub fn new(tokenizer: Tokenizer, skip_special: bool) -> Self {
+    pub(crate) fn new(tokenizer: Arc<LoadedTokenizer>, skip_special: bool) -> Self {
         Self {
             tokenizer,
             skip_special,
@@ -28,23 +30,23 @@ impl Detokenizer {
         }
     }
 
-    /// Takes tokens as read without giving out their text: the prompt that a generation goes on
-    /// from. Its last character may be incomplete; the tokens to come then complete it.
+    /// Decodes tokens without returning their text, such as the prompt before a generation. If its
+    /// last character is incomplete, later tokens complete it.
     pub fn skip(&mut self, tokens: &[u32]) {
         for &token in tokens {
             self.push(token);
         }
     }
 
-    /// Takes a token and gives the text that is complete with it, if any. An id that the vocabulary
-    /// does not have is no text.
+    /// Decodes a token and returns the text that is complete with it, if any. An id outside the
+    /// vocabulary has no text.
     pub fn push(&mut self, id: u32) -> Option<String> {
-        let backend = self.tokenizer.backend();
+        let backend = &self.tokenizer.backend;
         if self.skip_special && backend.is_special(id) {
             return None;
         }
         let start = self.pending.len();
-        backend.piece(id, &mut self.pending);
+        backend.append_bytes(id, &mut self.pending);
         if self.at_start && self.pending.len() > start {
             self.at_start = false;
             if backend.strips_first_space() && self.pending.first() == Some(&b' ') {
@@ -55,7 +57,8 @@ impl Detokenizer {
         (!text.is_empty()).then_some(text)
     }
 
-    /// Ends the text: what was incomplete comes out as U+FFFD. The next token starts a new text.
+    /// Ends the text and returns the rest: an incomplete character becomes U+FFFD. The next token
+    /// starts a new text.
     pub fn finish(&mut self) -> Option<String> {
         self.at_start = true;
         let rest = std::mem::take(&mut self.pending);
@@ -82,7 +85,17 @@ impl Detokenizer {
     }
 }
 
-/// Whether bytes that are not UTF-8 could become a character with more bytes.
+impl std::fmt::Debug for Detokenizer {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Detokenizer")
+            .field("skip_special", &self.skip_special)
+            .field("pending", &self.pending)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns whether bytes that are not UTF-8 could become a character with more bytes.
 fn is_incomplete(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }

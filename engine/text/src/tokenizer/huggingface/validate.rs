@@ -1,7 +1,7 @@
-//! A look at `tokenizer.json` before the `tokenizers` crate reads it.
+//! Validates a `tokenizer.json` before the `tokenizers` crate reads it.
 //!
-//! The crate panics on some files that are cut short, and on merges that are longer than every
-//! token. This reads the file once, keeps almost nothing, and turns both into errors.
+//! The crate panics on some truncated files, and on merges that are longer than every token. This
+//! module reads the file once, keeps almost nothing, and turns both into errors.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::error::TokenizerError;
+use crate::tokenizer::error::TokenizerError;
 
 const FILE: &str = "tokenizer.json";
 
@@ -30,20 +30,20 @@ struct ModelJson {
     continuing_subword_prefix: Option<String>,
 }
 
-/// The length of the longest key of a map, in bytes; a list (unigram) is passed over.
+/// The length of the longest key of a map in bytes; 0 for a list (unigram).
 #[derive(Default)]
 struct LongestToken(usize);
 
-/// The longest merge, and the shortest right half, in bytes.
+/// The lengths of the longest merge and of the shortest right half, in bytes.
 struct Merges {
     longest: usize,
     shortest_right: usize,
 }
 
-/// The lengths of a merge's halves.
+/// The lengths of a merge's halves in bytes.
 struct Merge(usize, usize);
 
-/// Checks the file and gives its `decoder`.
+/// Checks the file and returns its `decoder`.
 pub fn check(bytes: &[u8]) -> Result<Value, TokenizerError> {
     let json: TokenizerJson = serde_json::from_slice(bytes)
         .map_err(|source| TokenizerError::Json { file: FILE, source })?;

@@ -3,44 +3,41 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::error::TokenizerError;
+use crate::tokenizer::byte_tokens::parse_byte_token;
+use crate::tokenizer::error::TokenizerError;
 
-/// What a token is for (`tokenizer.ggml.token_type`).
+/// The character that SentencePiece writes for a space: U+2581.
+pub const SPACE: char = '▁';
+
+/// The purpose of a token (`tokenizer.ggml.token_type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
     /// Ordinary text.
     Normal,
-    /// Stands for what no token stands for.
+    /// Replaces text that has no token.
     Unknown,
-    /// Steers the model (BOS, end of turn); never part of plain text.
+    /// Steers the model (BOS, end of turn); never a part of plain text.
     Control,
-    /// Added text that is matched before anything else.
+    /// Added text that is matched before all other text.
     UserDefined,
-    /// A hole in the table.
+    /// An id without a token.
     Unused,
-    /// One byte, written `<0xHH>`.
+    /// One byte, spelled `<0xHH>`.
     Byte(u8),
 }
 
 impl TokenKind {
-    /// From the number in a GGUF file. Unknown numbers are holes, as in llama.cpp.
+    /// Returns the kind of a number in a GGUF file. Unknown numbers are unused ids, as in llama.cpp.
     pub fn from_number(number: i64, text: &str) -> Self {
         match number {
             1 => Self::Normal,
             2 => Self::Unknown,
             3 => Self::Control,
             4 => Self::UserDefined,
-            6 => byte_of(text).map_or(Self::Unused, Self::Byte),
+            6 => parse_byte_token(text).map_or(Self::Unused, Self::Byte),
             _ => Self::Unused,
         }
     }
-}
-
-/// The byte of a token written `<0xHH>`.
-pub fn byte_of(text: &str) -> Option<u8> {
-    let hex = text.strip_prefix("<0x")?.strip_suffix('>')?;
-    let digits = hex.len() == 2 && hex.bytes().all(|digit| digit.is_ascii_hexdigit());
-    digits.then(|| u8::from_str_radix(hex, 16).ok()).flatten()
 }
 
 /// Tokens by id and by text.
@@ -49,12 +46,14 @@ pub struct Vocabulary {
     texts: Vec<Arc<str>>,
     kinds: Vec<TokenKind>,
     ids: HashMap<Arc<str>, u32>,
+    /// The ids of the byte tokens.
     bytes: Box<[Option<u32>; 256]>,
+    /// The length of the longest text in bytes.
     longest: usize,
 }
 
 impl Vocabulary {
-    /// Builds the tables; `kinds` has one entry a token.
+    /// Builds the tables; `kinds` has one entry per token.
     pub fn new(texts: &[String], kinds: Vec<TokenKind>) -> Result<Self, TokenizerError> {
         let size = u32::try_from(texts.len()).ok().filter(|&size| size > 0);
         let Some(size) = size else {
@@ -76,7 +75,7 @@ impl Vocabulary {
     }
 
     fn add(&mut self, id: u32, text: &str) -> Result<(), TokenizerError> {
-        // An empty text would match everywhere; it gets the name that llama.cpp gives it.
+        // An empty text would match everywhere; llama.cpp gives it this name.
         let text: Arc<str> = match text {
             "" => format!("[EMPTY_{id}]").into(),
             text => text.into(),
@@ -88,7 +87,7 @@ impl Vocabulary {
                 second: id,
             });
         }
-        if let Some(byte) = byte_of(&text) {
+        if let Some(byte) = parse_byte_token(&text) {
             self.bytes[usize::from(byte)] = Some(id);
         }
         self.longest = self.longest.max(text.len());
@@ -97,34 +96,34 @@ impl Vocabulary {
         Ok(())
     }
 
-    /// The number of tokens.
+    /// Returns the number of tokens.
     pub fn len(&self) -> usize {
         self.texts.len()
     }
 
-    /// The longest token's length in bytes.
+    /// Returns the length of the longest token in bytes.
     pub fn longest(&self) -> usize {
         self.longest
     }
 
-    /// The id of a text.
+    /// Returns the id of a token's text.
     pub fn id(&self, text: &str) -> Option<u32> {
         self.ids.get(text).copied()
     }
 
-    /// The id of the token for one byte.
+    /// Returns the id of the token of one byte.
     pub fn byte(&self, byte: u8) -> Option<u32> {
         self.bytes[usize::from(byte)]
     }
 
-    /// The text of an id.
+    /// Returns a token's text.
     pub fn text(&self, id: u32) -> Option<&str> {
         self.texts
             .get(usize::try_from(id).ok()?)
             .map(|text| &**text)
     }
 
-    /// The kind of an id; a hole if there is no such id.
+    /// Returns a token's kind; [`TokenKind::Unused`] for an id outside the vocabulary.
     pub fn kind(&self, id: u32) -> TokenKind {
         let index = usize::try_from(id).ok();
         index
@@ -132,7 +131,7 @@ impl Vocabulary {
             .unwrap_or(TokenKind::Unused)
     }
 
-    /// Changes what a token is for.
+    /// Changes a token's kind.
     pub fn set_kind(&mut self, id: u32, kind: TokenKind) {
         let index = usize::try_from(id).ok();
         if let Some(slot) = index.and_then(|index| self.kinds.get_mut(index)) {
@@ -140,7 +139,7 @@ impl Vocabulary {
         }
     }
 
-    /// All tokens in the order of their ids.
+    /// Returns the ids, texts and kinds of all tokens, by id.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &str, TokenKind)> {
         let tokens = self.texts.iter().zip(&self.kinds);
         (0..)

@@ -1,5 +1,5 @@
-//! WordPiece (BERT) from GGUF metadata, whose tokens carry a `▁` where a word begins instead of
-//! BERT's `##` where it goes on.
+//! WordPiece (BERT) from GGUF metadata, whose tokens begin with `▁` at the start of a word, where
+//! BERT's own vocabulary marks the continuation of a word with `##`.
 
 use tokenizers::normalizers::BertNormalizer;
 use tokenizers::pre_tokenizers::bert::BertPreTokenizer;
@@ -8,11 +8,10 @@ use tokenizers::{
     NormalizedString, Normalizer as _, OffsetReferential, OffsetType, PreTokenizer as _,
 };
 
-use super::error::TokenizerError;
-use super::spm::SPACE;
-use super::vocabulary::Vocabulary;
+use super::vocabulary::{SPACE, Vocabulary};
+use crate::tokenizer::error::TokenizerError;
 
-/// BERT's normalisation and the longest-match-first rule.
+/// A WordPiece model: BERT's normalization, and of several tokens the longest first.
 #[derive(Debug)]
 pub struct WordPiece {
     normalizer: BertNormalizer,
@@ -20,7 +19,7 @@ pub struct WordPiece {
 }
 
 impl WordPiece {
-    /// `unknown` stands for every word that has no tokens.
+    /// Builds a model; the token `unknown` replaces every word that cannot be split into tokens.
     pub fn new(lowercase: bool, strip_accents: bool, unknown: u32) -> Self {
         Self {
             normalizer: BertNormalizer::new(true, true, Some(strip_accents), lowercase),
@@ -35,13 +34,14 @@ impl WordPiece {
         text: &str,
         out: &mut Vec<u32>,
     ) -> Result<(), TokenizerError> {
-        let library = |error: tokenizers::Error| TokenizerError::Library(error.to_string());
         let mut normalized = NormalizedString::from(text);
         self.normalizer
             .normalize(&mut normalized)
-            .map_err(library)?;
+            .map_err(TokenizerError::library)?;
         let mut words = PreTokenizedString::from(normalized);
-        BertPreTokenizer.pre_tokenize(&mut words).map_err(library)?;
+        BertPreTokenizer
+            .pre_tokenize(&mut words)
+            .map_err(TokenizerError::library)?;
         for (word, _, _) in words.get_splits(OffsetReferential::Normalized, OffsetType::Byte) {
             let start = out.len();
             if !self.encode_word(vocabulary, word, out) {
@@ -52,8 +52,7 @@ impl WordPiece {
         Ok(())
     }
 
-    /// Takes the longest token that the rest of the word begins with, again and again; `false` if
-    /// there is none.
+    /// Splits a word into the longest tokens from left to right. Returns false if a part has none.
     fn encode_word(&self, vocabulary: &Vocabulary, word: &str, out: &mut Vec<u32>) -> bool {
         let word = format!("{SPACE}{word}");
         let mut rest = word.as_str();

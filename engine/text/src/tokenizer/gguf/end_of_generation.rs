@@ -1,12 +1,12 @@
-//! Which tokens of a GGUF vocabulary end a generation. Files name one or two by id; the others are
-//! known by their texts, as in llama.cpp.
+//! The tokens of a GGUF vocabulary that end generation. A file names one or two of them by id; the
+//! others are known by their texts, as in llama.cpp.
 
 use std::collections::BTreeSet;
 
-use super::metadata::Metadata;
+use super::metadata::GgufMetadata;
 use super::vocabulary::{TokenKind, Vocabulary};
 
-/// Texts that end generation wherever they are in a vocabulary.
+/// Texts that end generation in every vocabulary that has them.
 const TEXTS: &[&str] = &[
     "<|eot_id|>",
     "<|im_end|>",
@@ -33,8 +33,8 @@ const TEXTS: &[&str] = &[
     "<|file_sep|>",
 ];
 
-/// Texts that end generation unless the vocabulary has them as ordinary text: Qwen 2 has learnt
-/// `</s>` from HTML. (llama.cpp takes them for control tokens even so.)
+/// Texts that end generation unless they are ordinary text in a vocabulary: in Qwen 2's, `</s>` is
+/// HTML. (llama.cpp takes them for control tokens in any case.)
 const TEXTS_UNLESS_NORMAL: &[&str] = &[
     "</s>",
     "<eos>",
@@ -48,7 +48,7 @@ const TEXTS_UNLESS_NORMAL: &[&str] = &[
     "<reponame>",
 ];
 
-/// Keys whose ids end generation: end of turn, end of message, fill-in-the-middle separators.
+/// Keys of ids that end generation: end of turn, end of message, fill-in-the-middle separators.
 const KEYS: &[&str] = &[
     "tokenizer.ggml.eot_token_id",
     "tokenizer.ggml.eom_token_id",
@@ -57,12 +57,12 @@ const KEYS: &[&str] = &[
     "tokenizer.ggml.fim_sep_token_id",
 ];
 
-/// Texts of o200k_harmony that are part of the answer.
-const SHOWN_TEXTS: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
+/// Texts of o200k_harmony that are shown as parts of the answer.
+const VISIBLE_TEXTS: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
 
-/// Collects the ids that end generation and corrects the kinds that converters get wrong.
+/// Returns the ids that end generation, and corrects the kinds of tokens that converters get wrong.
 pub fn mark(
-    metadata: &dyn Metadata,
+    metadata: &dyn GgufMetadata,
     vocabulary: &mut Vocabulary,
     eos: Option<u32>,
 ) -> BTreeSet<u32> {
@@ -75,7 +75,7 @@ pub fn mark(
     for &id in &end {
         vocabulary.set_kind(id, TokenKind::Control);
     }
-    for text in SHOWN_TEXTS {
+    for text in VISIBLE_TEXTS {
         if let Some(id) = vocabulary.id(text) {
             vocabulary.set_kind(id, TokenKind::UserDefined);
         }
@@ -91,17 +91,17 @@ pub fn mark(
     end
 }
 
-/// Tokens that end generation in other vocabularies, and what they are in this one.
+/// Returns the tokens that end generation in other vocabularies only, and their kinds in this one.
 fn exceptions(vocabulary: &Vocabulary, end: &BTreeSet<u32>) -> Vec<(u32, TokenKind)> {
     let ends = |text: &str| vocabulary.id(text).filter(|id| end.contains(id));
     let has = |text: &str| ends(text).is_some();
-    // In o200k_harmony and Solar, <|end|> only parts messages.
-    let parts = (has("<|return|>") && has("<|call|>"))
+    // In o200k_harmony and Solar, <|end|> only separates messages.
+    let separates = (has("<|return|>") && has("<|call|>"))
         || (has("<|flush|>") && (has("<|call|>") || has("<|calls|>")));
-    let shown = ends("<|end|>").filter(|_| parts);
-    // Gemma 4 has </s> for HTML.
+    let visible = ends("<|end|>").filter(|_| separates);
+    // In Gemma 4, </s> is HTML.
     let html = ends("</s>").filter(|_| has("<|tool_response>"));
-    let shown = shown.map(|id| (id, TokenKind::UserDefined));
+    let visible = visible.map(|id| (id, TokenKind::UserDefined));
     let html = html.map(|id| (id, TokenKind::Normal));
-    shown.into_iter().chain(html).collect()
+    visible.into_iter().chain(html).collect()
 }
