@@ -373,7 +373,7 @@ impl OpenModel {
             let loaded = files.and_then(|files| generator.load_adapter(name, &files));
             loaded.map_err(|source| PipelineError::Adapter {
                 name: name.into(),
-                source,
+                source: Box::new(source),
             })?;
         }
         Ok(generator)

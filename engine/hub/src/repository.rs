@@ -32,7 +32,7 @@ pub struct HuggingFaceRepo {
 pub(crate) enum Source {
     Folder(PathBuf),
     #[cfg(feature = "hub")]
-    Online(OnlineRepo),
+    Online(Box<OnlineRepo>),
 }
 
 impl HuggingFaceRepo {
@@ -165,7 +165,7 @@ fn open_online(
     on_transfer: OnTransfer<'_>,
 ) -> Result<(RepoInfo, Source), RepoError> {
     let (hub, info) = OnlineRepo::open(repo_id, revision, on_transfer)?;
-    Ok((info, Source::Online(hub)))
+    Ok((info, Source::Online(Box::new(hub))))
 }
 
 #[cfg(not(feature = "hub"))]

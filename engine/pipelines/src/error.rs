@@ -125,7 +125,7 @@ pub enum PipelineError {
         /// The adapter's name.
         name: String,
         /// What is wrong with it.
-        source: LoraError,
+        source: Box<LoraError>,
     },
     /// Occurs when text is to be encoded, but the model has no usable tokenizer.
     #[error("{model}: {problem}")]

@@ -70,7 +70,8 @@ impl Perplexity {
         let (mut sum, mut count) = (0.0, 0u64);
         for part in tokens.chunks(window.max(1)) {
             let input: Vec<u32> = bos.into_iter().chain(part.iter().copied()).collect();
-            let mut targets = input[1..].to_vec().into_iter();
+            let targets: Vec<u32> = input.iter().skip(1).copied().collect();
+            let mut targets = targets.into_iter();
             let score = move |(sum, count): &mut (f64, u64), rows: &[f32]| {
                 for (row, target) in rows.chunks_exact(vocab).zip(&mut targets) {
                     *sum -= log_probability(row, target);

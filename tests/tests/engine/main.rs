@@ -1,18 +1,25 @@
-//! The engine's layers through the public interface: graphs, custom ops, programs, sessions, devices.
+//! The engine's layers through the public interface: devices, weights, graphs, sessions, pipelines.
 //!
 //! One test binary, so that the engine is linked once. A module tests one concept.
 
 mod architectures;
 mod artefacts;
+mod batching;
+mod bundled_model;
 mod custom_ops;
 mod debugging;
+mod device;
 mod devices;
 mod forged;
 mod graph;
 mod graph_errors;
+mod kv_cache;
 mod lifecycle;
 mod lora;
+mod pipeline_model;
 mod profiling;
+mod repository;
+mod sampling;
 mod session;
 mod stages;
 mod switches;

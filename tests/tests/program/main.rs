@@ -2,8 +2,13 @@
 //!
 //! One test binary; a module tests one concept.
 
+mod broken;
+mod command_line;
 mod convert;
 mod encoders;
+mod examples;
 mod goldens;
 mod goldens_gguf;
+mod hub;
 mod settings;
+mod stories;

@@ -211,10 +211,12 @@ impl Declaration {
         inputs.chain(self.outputs.iter().map(|output| output.name.as_str()))
     }
 
+    /// Returns the position of an operand or result in [`Self::tensors`].
     pub fn tensor(&self, name: &str) -> Option<usize> {
         self.tensors().position(|other| other == name)
     }
 
+    /// Returns the position of a parameter in the declaration.
     pub fn param(&self, name: &str) -> Option<usize> {
         self.params.iter().position(|param| param.name == name)
     }

@@ -255,6 +255,7 @@ impl Extensions {
         self.all.get(name)
     }
 
+    /// Returns the host twin that was registered for a kernel of this name.
     pub fn twin(&self, name: &str) -> Option<Twin> {
         self.twins.get(name).copied()
     }

@@ -90,7 +90,7 @@ impl OpRules for AttentionSpec {
         if let Some(lengths) = operands.get(5) {
             expect(lengths, "the lengths", DType::U32, 1)?;
         }
-        if self.kv_heads == 0 || self.heads % self.kv_heads != 0 {
+        if self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
             return Err(OpProblem::Settings(format!(
                 "the number of heads ({}) must be a multiple of the number of KV heads ({})",
                 self.heads, self.kv_heads

@@ -72,7 +72,7 @@ impl OpRules for RopeSpec {
         if self.rotary_dim > 0 {
             expect_width(table, "the table", self.rotary_dim.into())?;
         }
-        if self.rotary_dim % 2 != 0 || self.rotary_dim > self.heads.head_dim {
+        if !self.rotary_dim.is_multiple_of(2) || self.rotary_dim > self.heads.head_dim {
             return Err(OpProblem::Settings(format!(
                 "rotary_dim ({}) must be even and at most head_dim ({})",
                 self.rotary_dim, self.heads.head_dim

@@ -15,7 +15,7 @@ fn reductions_argmax_and_softmax_work_along_any_dimension() {
         let xs = b.input(x.clone());
         for axis in 0..dims.len() {
             let n = dims[axis] as f64;
-            let mut expect = |b: &mut GraphTest, kind, expected| {
+            let expect = |b: &mut GraphTest, kind, expected| {
                 let y = b.graph.reduce(kind, xs, axis as u32);
                 b.expect(y, expected);
             };

@@ -227,7 +227,9 @@ impl Plan<'_, '_, '_> {
                 };
                 Some((0..3).flat_map(rows_of).collect())
             }
-            Change::Positions(unused @ 1..) => Some(vec![unused.min(rows)..rows]),
+            Change::Positions(unused @ 1..) => {
+                Some(std::iter::once(unused.min(rows)..rows).collect())
+            }
             _ => None,
         }
     }

@@ -18,7 +18,7 @@ use wisp_engine::{
 };
 use wisp_tests::hub::Hub;
 
-const TINY: &[u8] = include_bytes!("../../native-demo/model/wisp-tiny.gguf");
+const TINY: &[u8] = include_bytes!("../../../native-demo/model/wisp-tiny.gguf");
 
 /// A repository with weights in every format.
 fn files() -> Vec<(&'static str, Vec<u8>)> {

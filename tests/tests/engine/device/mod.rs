@@ -1,6 +1,9 @@
-//! What the tests of devices share.
+//! Commands on devices: their order, and the memory that they reach.
 
-use wisp_device::{Buffer, Device, DeviceError, DeviceSpec, Dispatch, FeatureLevel, Usage};
+mod memory_safety;
+mod order;
+
+use wisp_engine::device::{Buffer, Device, DeviceError, DeviceSpec, Dispatch, FeatureLevel, Usage};
 use wisp_shaders::{Kernel, params::BinaryContiguousParams};
 
 /// The host, and the first Vulkan adapter if there is one.

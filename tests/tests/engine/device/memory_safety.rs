@@ -1,9 +1,7 @@
 //! No safe call leads a kernel outside the memory that is bound to it.
 
-mod common;
-
-use common::{Addition, add, devices, read, vulkan, write};
-use wisp_device::{Device, Dispatch, Pipeline, Usage};
+use super::{Addition, add, devices, read, vulkan, write};
+use wisp_engine::device::{Device, Dispatch, Pipeline, Usage};
 use wisp_shaders::Kernel;
 
 /// A kernel of a caller under a built-in name: `out[200] = 42`, with the bindings of `binary_contiguous`.
@@ -57,7 +55,8 @@ fn kernel_of_a_caller_does_not_replace_the_built_in_one_of_its_name() {
     gpu.pipeline(impostor()).unwrap();
     let addition = Addition::new(&gpu);
     write(&gpu, &addition.a, [1.0, 2.0, 3.0, 4.0]);
-    gpu.record(&[addition.dispatch.clone()]).unwrap();
+    gpu.record(std::slice::from_ref(&addition.dispatch))
+        .unwrap();
     assert_eq!(read(&gpu, &addition.sum), [1.0, 2.0, 3.0, 4.0]);
 }
 
@@ -71,7 +70,7 @@ fn checked_kernels_keep_to_their_memory_whatever_their_parameters_are() {
         let params = bytemuck::cast_slice(&params);
         device.write(&addition.params, 0, params).unwrap();
         // The host's twin reports it; a GPU runs it within its memory.
-        let ran = device.record(&[addition.dispatch.clone()]);
+        let ran = device.record(std::slice::from_ref(&addition.dispatch));
         let ran = ran.and_then(|()| device.finish_blocking());
         if let Err(error) = ran {
             assert!(error.to_string().contains("binary_contiguous"), "{error}");

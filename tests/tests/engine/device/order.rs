@@ -1,9 +1,7 @@
 //! Commands take effect in the order in which they are called, however they reach the device.
 
-mod common;
-
-use common::{Addition, devices, read, write};
-use wisp_device::Granularity;
+use super::{Addition, devices, read, write};
+use wisp_engine::device::Granularity;
 
 #[test]
 fn dispatches_see_what_earlier_ones_wrote() {
@@ -14,8 +12,12 @@ fn dispatches_see_what_earlier_ones_wrote() {
         write(&device, &first.a, [1.0; 4]);
         write(&device, &first.b, [10.0; 4]);
         for _ in 0..3 {
-            device.record(&[first.dispatch.clone()]).unwrap();
-            device.record(&[second.dispatch.clone()]).unwrap();
+            device
+                .record(std::slice::from_ref(&first.dispatch))
+                .unwrap();
+            device
+                .record(std::slice::from_ref(&second.dispatch))
+                .unwrap();
         }
         // Each round: sum = a + 10, a = 10 + sum.
         assert_eq!(read(&device, &first.a), [61.0; 4], "{device:?}");
@@ -28,16 +30,22 @@ fn writes_wait_for_recorded_dispatches_that_use_the_buffer() {
         let addition = Addition::new(&device);
         write(&device, &addition.a, [1.0; 4]);
         write(&device, &addition.b, [2.0; 4]);
-        device.record(&[addition.dispatch.clone()]).unwrap();
+        device
+            .record(std::slice::from_ref(&addition.dispatch))
+            .unwrap();
         // Read by the dispatch, written by the dispatch, and its parameters: none may come too early.
         write(&device, &addition.a, [100.0; 4]);
         assert_eq!(read(&device, &addition.sum), [3.0; 4]);
 
-        device.record(&[addition.dispatch.clone()]).unwrap();
+        device
+            .record(std::slice::from_ref(&addition.dispatch))
+            .unwrap();
         write(&device, &addition.sum, [7.0; 4]);
         assert_eq!(read(&device, &addition.sum), [7.0; 4]);
 
-        device.record(&[addition.dispatch.clone()]).unwrap();
+        device
+            .record(std::slice::from_ref(&addition.dispatch))
+            .unwrap();
         device.write(&addition.params, 0, &[0; 16]).unwrap();
         assert_eq!(read(&device, &addition.sum), [102.0; 4]);
     }
@@ -50,10 +58,14 @@ fn copies_keep_their_place_between_dispatches() {
         let kept = Addition::new(&device).sum;
         write(&device, &addition.a, [1.0; 4]);
         write(&device, &addition.b, [2.0; 4]);
-        device.record(&[addition.dispatch.clone()]).unwrap();
+        device
+            .record(std::slice::from_ref(&addition.dispatch))
+            .unwrap();
         device.copy(&addition.sum, 0..16, &kept, 0).unwrap();
         device.copy(&addition.sum, 0..16, &addition.a, 0).unwrap();
-        device.record(&[addition.dispatch.clone()]).unwrap();
+        device
+            .record(std::slice::from_ref(&addition.dispatch))
+            .unwrap();
         // A write to the copy's target comes after the copy.
         write(&device, &addition.a, [0.0; 4]);
         assert_eq!(read(&device, &kept), [3.0; 4]);
@@ -67,10 +79,14 @@ fn reads_return_what_was_there_when_they_were_called() {
     for device in devices() {
         let addition = Addition::new(&device);
         write(&device, &addition.a, [1.0; 4]);
-        device.record(&[addition.dispatch.clone()]).unwrap();
+        device
+            .record(std::slice::from_ref(&addition.dispatch))
+            .unwrap();
         let first = device.read(&addition.sum, 0..16);
         write(&device, &addition.b, [2.0; 4]);
-        device.record(&[addition.dispatch.clone()]).unwrap();
+        device
+            .record(std::slice::from_ref(&addition.dispatch))
+            .unwrap();
         let second = device.read(&addition.sum, 0..16);
         let [second, first] = [second, first]
             .map(|read| bytemuck::pod_collect_to_vec(&pollster::block_on(read).unwrap()));
@@ -100,7 +116,9 @@ fn timed_dispatches_run_after_recorded_ones() {
         let second = Addition::over(&device, first.sum.clone(), first.b.clone(), first.a.clone());
         write(&device, &first.a, [1.0; 4]);
         write(&device, &first.b, [10.0; 4]);
-        device.record(&[first.dispatch.clone()]).unwrap();
+        device
+            .record(std::slice::from_ref(&first.dispatch))
+            .unwrap();
         let timed = [second.dispatch.clone(), first.dispatch.clone()];
         for (granularity, spans) in [(Granularity::Submission, 1), (Granularity::Dispatch, 2)] {
             let timed = device.submit_timed(&timed, granularity).unwrap();
@@ -117,11 +135,15 @@ fn timed_dispatches_run_after_recorded_ones() {
 fn finish_waits_for_everything_recorded() {
     for device in devices() {
         let addition = Addition::new(&device);
-        device.record(&[addition.dispatch.clone()]).unwrap();
+        device
+            .record(std::slice::from_ref(&addition.dispatch))
+            .unwrap();
         device.finish_blocking().unwrap();
         device.submit().unwrap();
         device.finish_blocking().unwrap();
         // A device that is dropped with recorded work takes it along.
-        device.record(&[addition.dispatch.clone()]).unwrap();
+        device
+            .record(std::slice::from_ref(&addition.dispatch))
+            .unwrap();
     }
 }

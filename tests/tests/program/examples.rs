@@ -14,16 +14,16 @@ use wisp_tests::{
     program::{TestDevice, example},
 };
 
-#[path = "../../engine/examples/image_classifier/model.rs"]
+#[path = "../../../engine/examples/image_classifier/model.rs"]
 mod classifier;
 
-#[path = "../../engine/examples/bert_encoder/model.rs"]
+#[path = "../../../engine/examples/bert_encoder/model.rs"]
 mod bert;
 
-#[path = "../../engine/examples/bert_encoder/seeded.rs"]
+#[path = "../../../engine/examples/bert_encoder/seeded.rs"]
 mod seeded;
 
-#[path = "../../engine/examples/bert_encoder/golden.rs"]
+#[path = "../../../engine/examples/bert_encoder/golden.rs"]
 mod golden;
 
 fn checkpoint(name: &str) -> Checkpoint {

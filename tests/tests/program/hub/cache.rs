@@ -1,0 +1,147 @@
+//! The cache: what is kept, listed, shared with other programs and used offline.
+
+use super::*;
+
+#[test]
+fn a_downloaded_model_runs_without_the_hub() {
+    let (hub, home) = (tiny_hub(), home());
+    let first = generate(&hub, home.path(), "org/tiny", &[]).json();
+    assert_eq!(first["tokens"], expected());
+    assert_eq!(first["model"], "org/tiny");
+    let gets = || hub.requests("GET /org/tiny/resolve").len();
+    assert_eq!(gets(), 1);
+    // The second run asks what there is, but downloads nothing.
+    assert_eq!(
+        tokens(generate(&hub, home.path(), "org/tiny", &[])),
+        expected()
+    );
+    assert_eq!(gets(), 1);
+    let asked = hub.requests("").len();
+    let mut offline = command(&hub, home.path(), "org/tiny", &[]);
+    offline.env("HF_HUB_OFFLINE", "1");
+    assert_eq!(tokens(run_command(offline, "")), expected());
+    assert_eq!(hub.requests("").len(), asked);
+    // A hub that is not there is no reason not to use what is.
+    let mut gone = command(&hub, home.path(), "org/tiny", &[]);
+    gone.env("HF_ENDPOINT", "http://127.0.0.1:9");
+    assert_eq!(tokens(run_command(gone, "")), expected());
+    let again = generate(&hub, home.path(), "org/tiny", &["--force-download"]);
+    assert_eq!(tokens(again), expected());
+    assert_eq!(gets(), 2);
+}
+
+#[test]
+fn offline_runs_refuse_models_that_are_not_cached() {
+    let (hub, home) = (tiny_hub(), home());
+    let mut offline = command(&hub, home.path(), "org/tiny", &[]);
+    offline.env("HF_HUB_OFFLINE", "1");
+    let line = run_command(offline, "").failed("offline without a cache");
+    assert!(
+        line.contains("HF_HUB_OFFLINE") && line.contains("org/tiny"),
+        "{line}"
+    );
+    assert!(hub.requests("").is_empty());
+}
+
+#[test]
+fn list_shows_the_cached_models() {
+    let (hub, home) = (tiny_hub(), home());
+    let list = |json: bool| {
+        let args: &[&str] = if json { &["list", "--json"] } else { &["list"] };
+        run_command(hub.command(home.path(), args), "")
+    };
+    assert_eq!(list(true).json()["models"], json!([]));
+    generate(&hub, home.path(), "org/tiny", &[]).succeeded();
+    let listed = list(true).json();
+    let model = &listed["models"][0];
+    assert_eq!(model["repo_id"], "org/tiny");
+    assert_eq!(model["bytes"], TINY.len());
+    assert_eq!(model["revisions"][0]["refs"], json!(["main"]));
+    assert_eq!(model["revisions"][0]["weights"], json!(["tiny-Q8_0.gguf"]));
+    let text = list(false).succeeded().stdout;
+    for word in ["org/tiny", "tiny-Q8_0.gguf", "llama", "q4_k"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+}
+
+#[test]
+fn concurrent_processes_download_a_file_once() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.inject("GET /org", Fault::Slow(Duration::from_micros(200)), 1);
+    let run = || tokens(generate(&hub, home.path(), "org/tiny", &[]));
+    std::thread::scope(|scope| {
+        let all = [scope.spawn(run), scope.spawn(run), scope.spawn(run)];
+        for one in all {
+            assert_eq!(one.join().expect("no panic"), expected());
+        }
+    });
+    assert_eq!(hub.requests("GET /org").len(), 1);
+    assert_eq!(partials(home.path()), [0; 0]);
+}
+
+/// A hub that is there but does not answer is no reason not to use what is in the cache.
+#[test]
+fn the_cache_is_used_while_the_hub_is_down() {
+    let (hub, home) = (tiny_hub(), home());
+    let run = || generate(&hub, home.path(), "org/tiny", &[]);
+    hub.inject("GET /api", Fault::Status(503, &[]), usize::MAX);
+    run().failed("nothing in the cache");
+    hub.clear_faults();
+    assert_eq!(tokens(run()), expected());
+    for text in ["GET /api", "/tree/"] {
+        for status in [429, 500, 503] {
+            hub.inject(text, Fault::Status(status, &[]), usize::MAX);
+            assert_eq!(tokens(run()), expected(), "{text}: {status}");
+            hub.clear_faults();
+        }
+    }
+    // Whoever may not have it any more is told so.
+    hub.inject("GET /api", Fault::Status(401, &[]), usize::MAX);
+    run().failed("no longer allowed");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = silent.local_addr().expect("an address");
+    let mut command = command(&hub, home.path(), "org/tiny", &[]);
+    command.env("HF_ENDPOINT", format!("http://{address}"));
+    command.env("HF_HUB_DOWNLOAD_TIMEOUT", "0.5");
+    assert_eq!(tokens(run_command(command, "")), expected());
+}
+
+/// What another program has downloaded, for another commit perhaps, is not downloaded again.
+#[test]
+fn blobs_that_other_programs_downloaded_are_reused() {
+    let (hub, home) = (tiny_hub(), home());
+    let blobs = home.path().join("hub/models--org--tiny/blobs");
+    std::fs::create_dir_all(&blobs).expect("a folder");
+    std::fs::write(blobs.join(sha256(TINY)), TINY).expect("a blob");
+    assert_eq!(
+        tokens(generate(&hub, home.path(), "org/tiny", &[])),
+        expected()
+    );
+    assert_eq!(hub.requests("GET /org").len(), 0);
+}
+
+/// Files that lie deeper than one folder are found in the cache too.
+#[test]
+fn files_in_nested_folders_are_found_offline() {
+    let (hub, home) = (Hub::start(), home());
+    hub.add("org/tiny", "a/b/c/tiny-Q8_0.gguf", TINY);
+    assert_eq!(
+        tokens(generate(&hub, home.path(), "org/tiny", &[])),
+        expected()
+    );
+    let mut offline = command(&hub, home.path(), "org/tiny", &[]);
+    offline.env("HF_HUB_OFFLINE", "1");
+    assert_eq!(tokens(run_command(offline, "")), expected());
+}
+
+#[test]
+fn names_that_lead_out_of_the_cache_are_refused() {
+    let (hub, home) = (Hub::start(), home());
+    hub.add("org/evil", "../../../../evil.gguf", TINY);
+    let line = generate(&hub, home.path(), "org/evil", &[]).failed("a name that leads away");
+    assert!(
+        line.contains("evil.gguf") && line.contains("refused"),
+        "{line}"
+    );
+    assert!(!home.path().join("evil.gguf").exists());
+}

@@ -1,0 +1,201 @@
+//! Transfers over connections that break, and hubs that send something wrong.
+
+use super::*;
+
+#[test]
+fn requests_to_a_busy_hub_are_retried() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.inject("GET /api", Fault::Status(429, &[]), 1);
+    hub.inject("GET /org", Fault::Status(503, &[]), 1);
+    assert_eq!(
+        tokens(generate(&hub, home.path(), "org/tiny", &[])),
+        expected()
+    );
+}
+
+#[test]
+fn a_download_resumes_after_the_connection_breaks() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.inject("GET /org", Fault::Disconnect(100_000), 2);
+    assert_eq!(
+        tokens(generate(&hub, home.path(), "org/tiny", &[])),
+        expected()
+    );
+    let ranges: Vec<_> = hub
+        .requests("GET /org")
+        .into_iter()
+        .map(|r| r.range)
+        .collect();
+    let from = |start: usize| Some(format!("bytes={start}-{}", TINY.len() - 1));
+    assert_eq!(ranges, [None, from(100_000), from(200_000)]);
+    assert_eq!(partials(home.path()), [0; 0]);
+}
+
+#[test]
+fn a_later_run_resumes_a_partial_download() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.inject("GET /org", Fault::Disconnect(100_000), 1);
+    hub.inject("GET /org", Fault::Disconnect(0), usize::MAX);
+    let line = generate(&hub, home.path(), "org/tiny", &[]).failed("a connection that breaks");
+    assert!(
+        line.contains("tiny-Q8_0.gguf") && line.contains("100000"),
+        "{line}"
+    );
+    assert_eq!(partials(home.path()), [100_000]);
+    assert!(!snapshot(home.path(), "org/tiny").exists());
+    hub.clear_faults();
+    let before = hub.requests("GET /org").len();
+    assert_eq!(
+        tokens(generate(&hub, home.path(), "org/tiny", &[])),
+        expected()
+    );
+    let requests = hub.requests("GET /org").split_off(before);
+    assert_eq!(requests.len(), 1);
+    assert!(
+        requests[0]
+            .range
+            .as_ref()
+            .is_some_and(|range| range.starts_with("bytes=100000-"))
+    );
+}
+
+#[test]
+fn an_invalid_partial_file_is_discarded() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.inject("GET /org", Fault::Disconnect(100_000), 1);
+    hub.inject("GET /org", Fault::IgnoreRange, 1);
+    assert_eq!(
+        tokens(generate(&hub, home.path(), "org/tiny", &[])),
+        expected()
+    );
+    let file = snapshot(home.path(), "org/tiny").join("tiny-Q8_0.gguf");
+    assert_eq!(std::fs::read(file).expect("the file"), TINY);
+}
+
+#[test]
+fn a_response_with_too_many_bytes_is_refused() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.inject("GET /org", Fault::TrailingBytes, usize::MAX);
+    let line = generate(&hub, home.path(), "org/tiny", &[]).failed("a file that is too long");
+    assert!(line.contains(&TINY.len().to_string()), "{line}");
+    assert!(!snapshot(home.path(), "org/tiny").exists());
+}
+
+#[test]
+fn a_silent_hub_times_out() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.inject("GET /org", Fault::Slow(Duration::from_secs(30)), 1);
+    let mut command = command(&hub, home.path(), "org/tiny", &[]);
+    command.env("HF_HUB_DOWNLOAD_TIMEOUT", "0.5");
+    let line = run_command(command, "").failed("silence");
+    assert!(line.contains("HF_HUB_DOWNLOAD_TIMEOUT"), "{line}");
+    assert_eq!(partials(home.path()), [1024]);
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_leaves_only_a_resumable_partial_file() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.inject("GET /org", Fault::Slow(Duration::from_millis(20)), 1);
+    let mut child = command(&hub, home.path(), "org/tiny", &[])
+        .spawn()
+        .expect("wisp");
+    let blobs = home.path().join("hub/models--org--tiny/blobs");
+    while !blobs.exists() || partials(home.path()).iter().sum::<u64>() == 0 {
+        let ended = child.try_wait().expect("a status");
+        assert_eq!(ended, None, "it ended before anything was downloaded");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let kill = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(kill.expect("kill").success());
+    let output = child.wait_with_output().expect("an end");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+    assert!(partials(home.path())[0] < TINY.len() as u64);
+    assert!(!snapshot(home.path(), "org/tiny").exists());
+    assert_eq!(
+        tokens(generate(&hub, home.path(), "org/tiny", &[])),
+        expected()
+    );
+}
+
+/// A content of the right size that is another; once, and then the right one.
+#[test]
+fn content_with_a_wrong_digest_is_never_kept() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.inject("GET /org", Fault::Corrupt, 1);
+    let line = generate(&hub, home.path(), "org/tiny", &[]).failed("a wrong content");
+    for word in ["tiny-Q8_0.gguf", "damaged", &sha256(TINY)] {
+        assert!(line.contains(word), "{word}: {line}");
+    }
+    let blobs = home.path().join("hub/models--org--tiny/blobs");
+    assert_eq!(std::fs::read_dir(&blobs).expect("blobs").count(), 0);
+    assert!(!snapshot(home.path(), "org/tiny").exists());
+    assert_eq!(
+        tokens(generate(&hub, home.path(), "org/tiny", &[])),
+        expected()
+    );
+    // Named as Python's huggingface_hub names it, which shares the cache.
+    assert!(blobs.join(sha256(TINY)).is_file());
+    // Small files have git's hash.
+    let hub = Hub::start();
+    sharded(&hub, "org/shards");
+    hub.inject("config.json", Fault::Corrupt, usize::MAX);
+    let line = generate(&hub, self::home().path(), "org/shards", &[]).failed("a wrong file");
+    assert!(
+        line.contains("config.json") && line.contains("damaged"),
+        "{line}"
+    );
+}
+
+/// As Hugging Face's hub answers for large files.
+#[test]
+fn downloads_follow_redirects_to_another_host() {
+    let (hub, home) = (tiny_hub(), home());
+    hub.inject(" /org", Fault::Redirect, usize::MAX);
+    assert_eq!(
+        tokens(generate(&hub, home.path(), "org/tiny", &[])),
+        expected()
+    );
+    let blobs = home.path().join("hub/models--org--tiny/blobs");
+    assert!(blobs.join(sha256(TINY)).is_file());
+}
+
+/// A hub that does not say which files are large.
+#[test]
+fn large_files_download_without_lfs_metadata() {
+    let (hub, home) = (tiny_hub(), home());
+    let plain = |entry: &mut Value| drop(entry.as_object_mut().expect("an entry").remove("lfs"));
+    hub.inject("/tree/", Fault::Entries(plain), usize::MAX);
+    for _ in 0..2 {
+        let run = generate(&hub, home.path(), "org/tiny", &[]);
+        assert_eq!(tokens(run), expected());
+    }
+    assert_eq!(hub.requests("GET /org").len(), 1);
+}
+
+/// A pointer in other words does not tell the hash, and another address does not either.
+#[test]
+fn files_without_a_known_digest_are_kept() {
+    let (hub, home) = (tiny_hub(), home());
+    let other = |entry: &mut Value| entry["oid"] = git_blob_id(b"a pointer in other words").into();
+    hub.inject("/tree/", Fault::Entries(other), usize::MAX);
+    hub.inject(" /org", Fault::Redirect, 3);
+    let run = || generate(&hub, home.path(), "org/tiny", &[]);
+    let line = run().failed("an unknown hash");
+    assert!(
+        line.contains("does not tell its hash") && line.contains("force a new download"),
+        "{line}"
+    );
+    assert_eq!(partials(home.path()), [TINY.len() as u64]);
+    run().failed("still unknown");
+    assert_eq!(partials(home.path()), [TINY.len() as u64]);
+    // The hub's own answer has it.
+    assert_eq!(tokens(run()), expected());
+    let mut requests = hub.requests("GET /org");
+    requests.retain(|request| request.range.as_deref() != Some("bytes=0-0"));
+    assert_eq!(requests.len(), 1);
+}
