@@ -18,6 +18,10 @@ impl AdapterArgs {
         let mut loaded = model.adapters()?;
         match &self.adapter {
             Some(name) if loaded.contains(name) => Ok(Some(name.clone())),
+            Some(_) if loaded.is_empty() => bail!(
+                "no adapter is loaded: name those to load with --lora, or make room for them with \
+                 --max-num-loras"
+            ),
             Some(name) => {
                 let name = name.clone();
                 Err(LoraError::Nonexistent { name, loaded }.into())

@@ -1,7 +1,7 @@
 //! What a backend implements. [`Device`](crate::Device) checks what it is given and calls a backend with
 //! buffers, pipelines and bind groups of its own device only.
 
-use std::{any::Any, fmt, ops::Range, sync::Arc};
+use std::{fmt, ops::Range};
 
 #[cfg(not(target_arch = "wasm32"))]
 use wisp_files::DiskCache;
@@ -10,32 +10,12 @@ use wisp_shaders::Kernel;
 use wisp_types::{BoxFuture, DeviceInfo};
 
 use crate::{
-    Buffer, BufferSlice, Clock, DeviceError, Dispatch, Granularity, ReadFuture, Spans, Usage,
-    timing,
+    buffer::{Buffer, BufferSlice, ReadFuture, Usage},
+    error::DeviceError,
+    object::BackendObject,
+    pipeline::Dispatch,
+    timing::{Clock, Granularity, Spans},
 };
-
-/// A backend's own buffer, pipeline or bind group. Cloning shares it.
-#[derive(Clone)]
-pub(crate) struct BackendObject(Arc<dyn Any + Send + Sync>);
-
-impl BackendObject {
-    pub fn new(object: impl Any + Send + Sync) -> BackendObject {
-        BackendObject(Arc::new(object))
-    }
-
-    /// The object as the backend made it. It is of another type only if it is another backend's, which
-    /// [`Device`](crate::Device) rules out; `name` is what it is or belongs to, for the error.
-    pub fn get<T: Any>(&self, name: &str) -> Result<&T, DeviceError> {
-        let object = self.0.downcast_ref();
-        object.ok_or_else(|| DeviceError::ForeignObject(name.into()))
-    }
-}
-
-impl fmt::Debug for BackendObject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("BackendObject")
-    }
-}
 
 /// Memory, kernels and commands of one kind of device.
 ///
@@ -100,18 +80,14 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     }
 
     /// What `submit_timed` measures with.
-    fn clock(&self) -> Clock {
-        timing::clock_without_timestamps()
-    }
+    fn clock(&self) -> Clock;
 
     /// Runs dispatches in a submission of their own and measures them.
     fn submit_timed(
         &self,
         dispatches: &[Dispatch],
         granularity: Granularity,
-    ) -> Result<Spans, DeviceError> {
-        timing::by_host_clock(self, dispatches, granularity)
-    }
+    ) -> Result<Spans, DeviceError>;
 
     /// Submits what was recorded and waits for it.
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>>;

@@ -2,7 +2,9 @@
 
 use std::{ops::Range, sync::Arc};
 
-use crate::{DeviceError, backend::BackendObject, device::DeviceId, ledger::Entry};
+use wisp_types::BoxFuture;
+
+use crate::{device_id::DeviceId, error::DeviceError, ledger::Entry, object::BackendObject};
 
 /// What a buffer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +14,9 @@ pub enum Usage {
     /// Parameters of kernels.
     Uniform,
 }
+
+/// The bytes of a [read](crate::Device::read), ready when the device has reached it.
+pub type ReadFuture = BoxFuture<'static, Result<Vec<u8>, DeviceError>>;
 
 /// The alignment in bytes of what is written, read and copied.
 pub(crate) const WORD: u64 = 4;

@@ -53,11 +53,14 @@
 mod backend;
 mod buffer;
 mod device;
+mod device_id;
 mod error;
 mod feature_level;
 mod host;
+mod host_clock;
 mod ledger;
 pub mod measure;
+mod object;
 mod open;
 mod pipeline;
 mod spec;
@@ -66,8 +69,8 @@ mod timing;
 #[cfg(feature = "wgpu")]
 mod wgpu;
 
-pub use buffer::{Buffer, BufferSlice, Usage};
-pub use device::{Device, ReadFuture};
+pub use buffer::{Buffer, BufferSlice, ReadFuture, Usage};
+pub use device::Device;
 pub use error::DeviceError;
 pub use feature_level::FeatureLevel;
 pub use open::list;

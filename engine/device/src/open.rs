@@ -1,8 +1,16 @@
 //! Listing and opening devices: which backend has which.
 
+use std::sync::Arc;
+
 use wisp_types::{Api, DeviceInfo};
 
-use crate::{Device, DeviceError, DeviceSpec, FeatureLevel, host};
+use crate::{
+    device::Device,
+    error::DeviceError,
+    feature_level::FeatureLevel,
+    host::{self, HostDevice},
+    spec::DeviceSpec,
+};
 
 /// Returns every device of this machine, the host last; each with the specification that opens it.
 pub async fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
@@ -17,21 +25,66 @@ pub fn list_blocking() -> Vec<(DeviceSpec, DeviceInfo)> {
     pollster::block_on(list())
 }
 
-pub(crate) async fn open(
+impl Device {
+    /// Opens the host CPU with `num_threads` threads (0: one for each core).
+    ///
+    /// # Errors
+    ///
+    /// If the threads cannot be started.
+    pub fn host(num_threads: usize) -> Result<Device, DeviceError> {
+        let host = HostDevice::new(num_threads);
+        host.threads()?;
+        Ok(Device::new(Arc::new(host)))
+    }
+
+    /// Opens the host CPU as [`Self::host`] does, but its threads start when it first runs something.
+    pub fn idle_host(num_threads: usize) -> Device {
+        Device::new(Arc::new(HostDevice::new(num_threads)))
+    }
+
+    /// Opens the device that a specification names, limited to a feature level. `num_threads` is for the
+    /// host, as in [`Self::host`].
+    ///
+    /// # Errors
+    ///
+    /// If there is no such device (the error lists those of this machine), or it cannot be opened.
+    pub async fn open(
+        spec: &DeviceSpec,
+        level: FeatureLevel,
+        num_threads: usize,
+    ) -> Result<Device, DeviceError> {
+        open(spec, level, num_threads).await
+    }
+
+    /// [`Self::open`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open_blocking(
+        spec: &DeviceSpec,
+        level: FeatureLevel,
+        num_threads: usize,
+    ) -> Result<Device, DeviceError> {
+        pollster::block_on(Device::open(spec, level, num_threads))
+    }
+}
+
+async fn open(
     spec: &DeviceSpec,
     level: FeatureLevel,
     num_threads: usize,
 ) -> Result<Device, DeviceError> {
-    match spec {
-        DeviceSpec::Adapter { api: Api::Host, .. } => Device::host(num_threads),
-        DeviceSpec::Adapter { api, index } => match gpu::open(*api, *index, level).await? {
-            Some(device) => Ok(device),
-            None => Err(no_adapter(spec).await),
-        },
-        DeviceSpec::Auto => match gpu::open_best(level).await? {
-            Some(device) => Ok(device),
-            None => Device::host(num_threads),
-        },
+    let adapter = match spec {
+        DeviceSpec::Adapter { api: Api::Host, .. } => return Device::host(num_threads),
+        DeviceSpec::Adapter { api, index } => gpu::open(*api, *index, level).await?,
+        DeviceSpec::Auto => gpu::open_best(level).await?,
+    };
+    match (adapter, spec) {
+        (Some(backend), _) => Ok(Device::new(backend)),
+        (None, DeviceSpec::Auto) => Device::host(num_threads),
+        (None, _) => Err(no_adapter(spec).await),
     }
 }
 
@@ -52,6 +105,7 @@ use crate::wgpu as gpu;
 #[cfg(not(feature = "wgpu"))]
 mod gpu {
     use super::*;
+    use crate::backend::Backend;
 
     pub const REMEDY: &str =
         "This build has only the host device: build Wisp with the feature `wgpu`.";
@@ -60,11 +114,15 @@ mod gpu {
         Vec::new()
     }
 
-    pub async fn open(_: Api, _: usize, _: FeatureLevel) -> Result<Option<Device>, DeviceError> {
+    pub async fn open(
+        _: Api,
+        _: usize,
+        _: FeatureLevel,
+    ) -> Result<Option<Arc<dyn Backend>>, DeviceError> {
         Ok(None)
     }
 
-    pub async fn open_best(_: FeatureLevel) -> Result<Option<Device>, DeviceError> {
+    pub async fn open_best(_: FeatureLevel) -> Result<Option<Arc<dyn Backend>>, DeviceError> {
         Ok(None)
     }
 }

@@ -9,7 +9,6 @@ mod buffer;
 mod cache;
 mod dot;
 mod error;
-mod flash;
 mod math;
 mod paged;
 mod panel;

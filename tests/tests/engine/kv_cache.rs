@@ -357,7 +357,7 @@ fn fewer_pages_where_memory_is_short() {
     let memory = all - 120 * page;
     let error = TextGenerator::load_blocking(&session, &files, ModelLimits { memory, ..limits });
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("--max-length"), "{error}");
+    assert!(error.contains("`max_length = "), "{error}");
 }
 
 #[test]

@@ -327,7 +327,7 @@ fn what_breaks_off_is_released() {
     let error = model.reload_blocking(&Broken(of_product(1.0))).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "bytes 100..200 of tensor `b` were asked for; it has 64"
+        "bytes 100..200 of tensor `b` were requested, but it has 64 bytes"
     );
     assert!(session.device().allocated().0 < whole);
     let x = Tensor::f32(&[1, 64], &noise(1, 64)).unwrap();

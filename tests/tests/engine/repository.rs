@@ -215,7 +215,7 @@ fn a_hub() {
     }
     let (hub, home) = hub();
     let mut child = std::process::Command::new(std::env::current_exe().expect("this test"));
-    child.args(["--exact", "a_hub"]).env(ROLE, "1");
+    child.args(["--exact", "repository::a_hub"]).env(ROLE, "1");
     let output = hub
         .configure(&mut child, home.path())
         .output()

@@ -313,7 +313,7 @@ fn sizes_that_are_too_great_are_told() {
         ),
         (
             (embed, ids, shape![1u64], shape![MANY, 32u64]),
-            "embed: the weight's number of rows is 8589934592",
+            "embed: the table's number of rows is 8589934592",
         ),
     ] {
         let mut graph = Graph::new("great");

@@ -2,8 +2,8 @@
 
 use std::{ops::Range, sync::Arc};
 
-use super::{Device, ReadFuture};
-use crate::{Buffer, DeviceError, Usage};
+use super::Device;
+use crate::{Buffer, DeviceError, ReadFuture, Usage};
 
 impl Device {
     /// Allocates `bytes` zeros, rounded up to a multiple of 16. `label` names the buffer in errors.

@@ -9,8 +9,13 @@ use wisp_shaders::Kernel;
 use wisp_types::{Api, BoxFuture, Capabilities, DeviceInfo, PARAMS_STRIDE};
 
 use crate::{
-    Buffer, BufferSlice, DeviceError, Dispatch, ReadFuture, Usage,
-    backend::{Backend, BackendObject},
+    backend::Backend,
+    buffer::{Buffer, BufferSlice, ReadFuture, Usage},
+    error::DeviceError,
+    host_clock,
+    object::BackendObject,
+    pipeline::Dispatch,
+    timing::{Clock, Granularity, Spans},
 };
 
 /// The host CPU. Its threads start when it first runs something.
@@ -192,6 +197,18 @@ impl Backend for HostDevice {
             Some(pool) => pool.install(run_all),
             None => run_all(),
         }
+    }
+
+    fn clock(&self) -> Clock {
+        host_clock::clock()
+    }
+
+    fn submit_timed(
+        &self,
+        dispatches: &[Dispatch],
+        granularity: Granularity,
+    ) -> Result<Spans, DeviceError> {
+        host_clock::submit_timed(self, dispatches, granularity)
     }
 
     fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {

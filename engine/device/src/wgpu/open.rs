@@ -1,17 +1,17 @@
 //! Opening adapters.
 
-use std::sync::{Mutex, atomic::AtomicU64};
+use std::sync::{Arc, Mutex, atomic::AtomicU64};
 
 use wisp_types::{Api, BoxFuture};
 
 use super::{
-    WgpuDevice,
     adapters::{APIS, adapters, info, requested},
+    device::WgpuDevice,
     errors::ErrorSlot,
     pipelines::Pipelines,
     poller::Poller,
 };
-use crate::{Device, DeviceError, FeatureLevel};
+use crate::{backend::Backend, error::DeviceError, feature_level::FeatureLevel};
 
 /// What a user can do who has no such adapter.
 pub(crate) const REMEDY: &str = if cfg!(target_os = "linux") {
@@ -26,11 +26,11 @@ pub(crate) const REMEDY: &str = if cfg!(target_os = "linux") {
 /// looking through all of wgpu's types, which is beyond its default limit of recursion.
 pub(crate) fn open_best(
     level: FeatureLevel,
-) -> BoxFuture<'static, Result<Option<Device>, DeviceError>> {
+) -> BoxFuture<'static, Result<Option<Arc<dyn Backend>>, DeviceError>> {
     Box::pin(best(level))
 }
 
-async fn best(level: FeatureLevel) -> Result<Option<Device>, DeviceError> {
+async fn best(level: FeatureLevel) -> Result<Option<Arc<dyn Backend>>, DeviceError> {
     for api in APIS {
         for adapter in adapters(api).await {
             if adapter.get_info().device_type != wgpu::DeviceType::Cpu {
@@ -46,7 +46,7 @@ pub(crate) fn open(
     api: Api,
     index: usize,
     level: FeatureLevel,
-) -> BoxFuture<'static, Result<Option<Device>, DeviceError>> {
+) -> BoxFuture<'static, Result<Option<Arc<dyn Backend>>, DeviceError>> {
     Box::pin(async move {
         match adapters(api).await.into_iter().nth(index) {
             Some(adapter) => open_adapter(adapter, level).await.map(Some),
@@ -55,7 +55,10 @@ pub(crate) fn open(
     })
 }
 
-async fn open_adapter(adapter: wgpu::Adapter, level: FeatureLevel) -> Result<Device, DeviceError> {
+async fn open_adapter(
+    adapter: wgpu::Adapter,
+    level: FeatureLevel,
+) -> Result<Arc<dyn Backend>, DeviceError> {
     let info = info(&adapter, level);
     let (required_limits, required_features) = requested(&adapter, level);
     let (device, queue) = adapter
@@ -77,7 +80,7 @@ async fn open_adapter(adapter: wgpu::Adapter, level: FeatureLevel) -> Result<Dev
     let errors = ErrorSlot::watch(&device, &info.name);
     let poller = Poller::new(&device);
     let pipelines = Pipelines::new(&device, &adapter.get_info(), required_features);
-    Ok(Device::new(WgpuDevice {
+    Ok(Arc::new(WgpuDevice {
         info,
         device,
         queue,

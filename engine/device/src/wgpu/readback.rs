@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use futures_channel::oneshot;
 
-use super::{WgpuDevice, buffer_of};
-use crate::{Buffer, DeviceError};
+use super::{device::WgpuDevice, objects::buffer_of};
+use crate::{buffer::Buffer, error::DeviceError};
 
 impl WgpuDevice {
     /// Submits a copy of part of a buffer to the program's memory, with everything recorded before it.

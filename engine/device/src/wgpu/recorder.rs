@@ -2,8 +2,8 @@
 
 use std::{ops::Range, sync::atomic::Ordering};
 
-use super::{WgpuBindGroup, WgpuBuffer, buffer_of};
-use crate::{Buffer, DeviceError, Dispatch};
+use super::objects::{WgpuBindGroup, WgpuBuffer, buffer_of};
+use crate::{buffer::Buffer, error::DeviceError, pipeline::Dispatch};
 
 /// Recorded dispatches after which they are submitted without being asked for, so that the device does
 /// not idle while much is recorded.

@@ -2,8 +2,13 @@
 
 use std::ops::Range;
 
-use super::{WgpuDevice, recorder::encode};
-use crate::{DeviceError, Dispatch, Granularity, Spans};
+use super::{device::WgpuDevice, recorder::encode};
+use crate::{
+    error::DeviceError,
+    host_clock::timed_together,
+    pipeline::Dispatch,
+    timing::{Granularity, Spans},
+};
 
 /// Bytes of one timestamp.
 const TIMESTAMP_BYTES: u64 = wgpu::QUERY_SIZE as u64;
@@ -94,7 +99,7 @@ impl WgpuDevice {
     ) -> Result<Spans, DeviceError> {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         let mut queries = Queries::new(granularity);
-        for timed in granularity.timed_together(dispatches) {
+        for timed in timed_together(dispatches, granularity) {
             let mut pass = queries.begin_pass(&self.device, &mut encoder);
             for dispatch in timed {
                 encode(&mut pass, dispatch)?;

@@ -498,7 +498,7 @@ fn what_is_encoded_wrong_is_told() {
     };
     assert_eq!(
         said("matmul.q4_0", matmul, &[(4, &[0; 7])]),
-        "matmul.q4_0: Q4_0 main plane: 32 bytes expected, 28 found"
+        "matmul.q4_0: the main plane of Q4_0 weights takes 32 bytes, but 28 were given"
     );
     let attention = AttentionParams {
         tokens: 1,

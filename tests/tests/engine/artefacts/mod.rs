@@ -462,7 +462,7 @@ fn a_pipeline_runs_from_its_file(place: TestDevice) {
         let flags = [&["--serialized-model-path", path], &flags[..]].concat();
         let line = generate(place, &flags).failed("other limits");
         assert!(
-            line.contains(words) && line.contains("compile it again"),
+            line.contains(words) && line.contains("compile the model again"),
             "{line}"
         );
     }

@@ -139,7 +139,7 @@ fn sizes_that_are_not_there_are_named() {
             "min(64, x.2 * 2)",
             r#""1""#,
             shape!["n", 14u64],
-            "the custom op \"idle\": workgroups: \"min(64, x.2 * 2)\" names what is not there; \
+            "the custom op \"idle\": workgroups: \"min(64, x.2 * 2)\" names a dimension that does not exist; \
              x is [n, 14], out is [1]",
         ),
     ] {
@@ -261,7 +261,7 @@ fn wrong_declarations_and_kernels_are_told() {
         (
             "x.1 / 2\"] },",
             "x.2\"] },",
-            "names what is not there; there are the dimensions of x, bias, seen, out and the u32 parameters offset",
+            "names a dimension that does not exist; there are the dimensions of x, bias, seen, out and the u32 parameters offset",
         ),
         (
             "shape = [\"x.0\", \"x.1 / 2\"]",

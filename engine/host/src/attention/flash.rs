@@ -1,13 +1,16 @@
 //! Attention of several tokens that follow each other: keys and values are read once for all of
-//! them, and multiplied as in [`panel`](super::panel), with an online softmax (FlashAttention, Dao
+//! them, and multiplied as in [`panel`](crate::panel), with an online softmax (FlashAttention, Dao
 //! et al. 2022).
 
 use std::ops::Range;
 
-use super::attention::{Attention, cap};
-use super::math::exp_sum;
-use super::panel::{self, STRIDE, TOKENS as LANES, add_rows};
 use wisp_weights::blocks::simd;
+
+use super::call::{Attention, cap};
+use crate::{
+    math::exp_sum,
+    panel::{self, STRIDE, TOKENS as LANES, add_rows},
+};
 
 /// Queries of a block: tokens times the heads that share a KV head.
 pub(super) const ROWS: usize = panel::ROWS;

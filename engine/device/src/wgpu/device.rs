@@ -1,0 +1,60 @@
+//! An adapter, opened through wgpu.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicU64};
+
+use wisp_shaders::Kernel;
+use wisp_types::DeviceInfo;
+
+use super::{
+    errors::ErrorSlot,
+    pipelines::{Checks, Pipelines},
+    poller::Poller,
+    recorder::Recorder,
+};
+use crate::{error::DeviceError, object::BackendObject};
+
+/// An adapter, opened through wgpu.
+#[derive(Debug)]
+pub(super) struct WgpuDevice {
+    pub info: DeviceInfo,
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    pub errors: ErrorSlot,
+    pub recorder: Mutex<Recorder>,
+    pub pipelines: Pipelines,
+    /// Bytes written since the last wait of an upload.
+    pub uploading: AtomicU64,
+    pub poller: Poller,
+}
+
+impl WgpuDevice {
+    pub fn recorder(&self) -> MutexGuard<'_, Recorder> {
+        // A panic while recording leaves commands that were recorded before it.
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn check_submission(&self) -> Result<(), DeviceError> {
+        self.errors.check("a submission", 0)
+    }
+
+    /// Returns a compiled kernel.
+    ///
+    /// # Safety
+    ///
+    /// With [`Checks::Off`], as [`Device::unchecked_pipeline`](crate::Device::unchecked_pipeline).
+    pub unsafe fn find_or_compile(
+        &self,
+        kernel: &'static Kernel,
+        checks: Checks,
+    ) -> Result<BackendObject, DeviceError> {
+        if let Some(pipeline) = self.pipelines.find(kernel, checks) {
+            return Ok(BackendObject::new(pipeline));
+        }
+        // Not under a lock: several threads compile at once.
+        // SAFETY: the caller promises it.
+        let pipeline = unsafe { self.pipelines.compile(kernel, checks) };
+        self.errors.check(kernel.name, 0)?;
+        let pipeline = self.pipelines.keep(kernel, checks, pipeline);
+        Ok(BackendObject::new(pipeline))
+    }
+}

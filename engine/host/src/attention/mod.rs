@@ -1,0 +1,83 @@
+//! `attention`, `full_attention`: attention of ragged queries over the paged cache.
+
+mod call;
+mod flash;
+mod token;
+
+use rayon::prelude::*;
+use wisp_shaders::params::AttentionParams;
+
+use crate::{
+    args::{Args, size},
+    cache::Heads,
+    error::HostError,
+    paged::{Pages, Shape, Sight},
+};
+use call::Attention;
+
+/// The widest head, as in the kernels.
+pub(super) const MAX_HEAD_DIM: u32 = 256;
+
+/// The twin of `attention.wgsl`.
+pub(super) fn attention(args: &Args) -> Result<(), HostError> {
+    attend(args, false)
+}
+
+/// The twin of `attention.wgsl` with `bidirectional`.
+pub(super) fn full_attention(args: &Args) -> Result<(), HostError> {
+    attend(args, true)
+}
+
+fn attend(args: &Args, bidirectional: bool) -> Result<(), HostError> {
+    let p: AttentionParams = args.params()?;
+    if p.head_dim == 0 || p.head_dim > MAX_HEAD_DIM {
+        let expected = format!("from 1 to {MAX_HEAD_DIM}");
+        return Err(args.value("head_dim", expected, p.head_dim));
+    }
+    if p.kv_heads == 0 || p.heads == 0 || !p.heads.is_multiple_of(p.kv_heads) {
+        let expected = format!("a multiple of kv_heads, {}", p.kv_heads);
+        return Err(args.value("heads", expected, p.heads));
+    }
+    let q: &[f32] = args.read(1, size(&[p.tokens, p.heads, p.head_dim]))?;
+    let k_cache: &[f32] = args.read_all(2)?;
+    let v_cache: &[f32] = args.read_all(3)?;
+    let shape = Shape {
+        tokens: p.tokens,
+        kv_heads: p.kv_heads,
+        heads: Heads::new(args.cache_format()?, p.head_dim),
+        page_size: p.page_size,
+        max_pages: p.max_pages,
+    };
+    let cache = k_cache.len().min(v_cache.len());
+    let sight = Sight {
+        window: p.window,
+        lengths: bidirectional.then(|| args.read_all(7)).transpose()?,
+    };
+    let pages = Pages::take(args, [4, 5], shape, cache, sight)?;
+    let mut out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.head_dim]))?;
+    let call = Attention {
+        p,
+        q,
+        k_cache,
+        v_cache,
+        pages,
+    };
+    let mut blocks = Vec::new();
+    for tokens in call.blocks(flash::ROWS) {
+        let len = tokens.len() * call.token();
+        // The blocks follow each other and cover all tokens.
+        let block = out.split_off_mut(..len).unwrap_or_default();
+        blocks.push((tokens, block));
+    }
+    blocks.into_par_iter().for_each(|(tokens, out)| {
+        if tokens.len() > 1 {
+            flash::block(&call, tokens, out);
+        } else {
+            let heads = out
+                .par_chunks_mut(call.group() * call.head_dim())
+                .enumerate();
+            heads.for_each(|(kv_head, out)| token::one_token(&call, tokens.start, kv_head, out));
+        }
+    });
+    Ok(())
+}
