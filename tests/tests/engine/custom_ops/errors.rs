@@ -261,7 +261,7 @@ fn wrong_declarations_and_kernels_are_told() {
         (
             "x.1 / 2\"] },",
             "x.2\"] },",
-            "names a dimension that does not exist; there are the dimensions of x, bias, seen, out and the u32 parameters offset",
+            "names what is not there; there are the dimensions of x, bias, seen, out and the u32 parameters offset",
         ),
         (
             "shape = [\"x.0\", \"x.1 / 2\"]",
