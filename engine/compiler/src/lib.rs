@@ -39,6 +39,7 @@ mod fusion;
 mod lower;
 mod program;
 mod select;
+mod shader_language;
 mod switches;
 mod target;
 #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
@@ -51,8 +52,9 @@ pub use program::{
     BufferRef, Call, KernelChoice, Matrix, Port, Program, ProgramParts, RowRange, SizeCheck,
     SizeSum, Stage, StageOutput, Vector,
 };
+pub use shader_language::ShaderLanguage;
 pub use switches::{SplitKReductionPrecision, Switches};
-pub use target::{ShaderLanguage, Target, TargetError};
+pub use target::{Target, TargetError};
 #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
 pub use translate::translate;
 pub use wisp_graph::lowering::{LoweringError, ParamWord, Size};

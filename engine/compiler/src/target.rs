@@ -3,28 +3,12 @@
 
 use wisp_types::{Api, Capabilities, DeviceInfo};
 
-use crate::{program::Program, select::lacking};
-
-/// A language that a driver takes kernels in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ShaderLanguage {
-    /// WebGPU's.
-    Wgsl,
-    /// Vulkan's.
-    Spirv,
-    /// Metal's.
-    Msl,
-    /// Direct3D's.
-    Hlsl,
-    /// OpenGL's, as OpenGL ES 3.1 has it.
-    Glsl,
-}
+use crate::{program::Program, select::lacking, shader_language::ShaderLanguage};
 
 /// Where a program will run.
 ///
 /// ```
-/// use wisp_engine::compiler::Target;
+/// use wisp_compiler::Target;
 ///
 /// let names: Vec<&str> = Target::names().collect();
 /// assert_eq!(names, ["browser", "baseline", "vulkan", "metal", "dx12", "gl", "host"]);
@@ -193,7 +177,7 @@ impl Target {
         let mut problems = Vec::new();
         for kernel in program.kernels() {
             for language in self.languages {
-                let problem = super::translate(kernel, *language).err();
+                let problem = crate::translate::translate(kernel, *language).err();
                 problems.extend(problem.map(|problem| format!("{}: {problem}", kernel.name)));
             }
         }

@@ -9,7 +9,7 @@ use naga::{
 };
 use wisp_shaders::Kernel;
 
-use super::ShaderLanguage;
+use crate::shader_language::ShaderLanguage;
 
 /// Translates a kernel; text, or SPIR-V's words in little-endian order.
 ///

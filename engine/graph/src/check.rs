@@ -4,7 +4,6 @@ use serde::Deserialize;
 
 use crate::extension::{Extension, Param};
 use crate::{
-    custom::Custom,
     error::OpProblem,
     graph::{Graph, Node},
     ops::{Op, Print},
@@ -22,7 +21,7 @@ pub(super) struct Unchecked {
     outputs: Vec<(String, ValueId)>,
     constants: Vec<Vec<u32>>,
     extensions: Vec<Extension>,
-    customs: Vec<Custom>,
+    customs: Vec<crate::extension::CustomSettings>,
     labels: Vec<String>,
 }
 

@@ -1,32 +1,22 @@
-//! Custom ops in a graph, and values that it prints.
+//! Custom ops in a graph.
 
 use std::{borrow::Cow, collections::HashMap};
 
-use serde::{Deserialize, Serialize};
-
 use crate::extension::{
-    Declaration, Extension, ExtensionError, Extensions, Input, Param,
+    CustomSettings, Declaration, Extension, ExtensionError, Extensions, Input, Param,
     expression::{Expression, Symbol, ValueError},
 };
 use crate::{
     error::{GraphError, OpProblem},
     graph::{Graph, Node},
+    lowering::GraphTables,
     ops::{self, Op},
     value::{TensorType, Value, ValueId, ValueKind},
 };
 use wisp_types::{DType, Dim, Shape};
 
-/// A custom op as a node has it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Custom {
-    /// Which of the graph's extensions.
-    pub extension: String,
-    /// A value for each of its parameters, in their order.
-    pub params: Vec<Param>,
-}
-
 /// A custom op's node, and the types and shapes of its results.
-type Fit = (Custom, Vec<TensorType>);
+type Fit = (CustomSettings, Vec<TensorType>);
 
 /// Why a size cannot be told.
 enum SizeError {
@@ -277,17 +267,10 @@ impl Graph {
         Ok(())
     }
 
-    /// The custom op of a name.
-    pub fn extension(&self, name: &str) -> Option<&Extension> {
-        let mut all = self.extensions.iter();
-        all.find(|extension| extension.declaration().name == name)
-    }
-
     /// The custom op of a node.
-    pub fn custom_of(&self, op: &Op) -> Option<(&Extension, &Custom)> {
+    pub fn custom_of(&self, op: &Op) -> Option<(&Extension, &CustomSettings)> {
         let Op::Custom(op) = op else { return None };
-        let custom = self.customs.get(op.index as usize)?;
-        Some((self.extension(&custom.extension)?, custom))
+        self.custom_settings(op.index as usize)
     }
 
     /// The name of a node's op.
@@ -370,7 +353,7 @@ impl Graph {
             }
         }
         let extension = declaration.name.clone();
-        Ok((Custom { extension, params }, outputs))
+        Ok((CustomSettings { extension, params }, outputs))
     }
 
     /// The graph with the built-in ops replaced that these are called like.

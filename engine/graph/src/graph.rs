@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use wisp_types::{DType, Encoding, Shape};
 
 use crate::{
-    custom::Custom,
     error::{GraphError, OpProblem},
-    extension::Extension,
+    extension::{CustomSettings, Extension},
+    lowering::{GraphTables, NodeValues},
     ops::Op,
     value::{TensorType, Value, ValueId, ValueKind, element_count},
 };
@@ -20,6 +20,17 @@ pub struct Node {
     pub inputs: Vec<ValueId>,
     /// The results.
     pub outputs: Vec<ValueId>,
+}
+
+impl Node {
+    /// Returns the node's values as lowerings take them.
+    #[doc(hidden)]
+    pub fn values(&self) -> NodeValues<'_> {
+        NodeValues {
+            inputs: &self.inputs,
+            outputs: &self.outputs,
+        }
+    }
 }
 
 /// A computation as data: values and the nodes between them.
@@ -39,7 +50,7 @@ pub struct Graph {
     /// The custom ops that nodes can use.
     pub(crate) extensions: Vec<Extension>,
     /// The custom op and parameters of each [`Op::Custom`] node, by its index.
-    pub(crate) customs: Vec<Custom>,
+    pub(crate) customs: Vec<CustomSettings>,
     /// The label of each [`Op::Print`] node, by its index.
     pub(crate) labels: Vec<String>,
 }
@@ -297,6 +308,12 @@ impl Graph {
         &self.constants
     }
 
+    /// Returns the custom op of a name.
+    pub fn extension(&self, name: &str) -> Option<&Extension> {
+        let mut all = self.extensions.iter();
+        all.find(|extension| extension.declaration().name == name)
+    }
+
     /// Returns the value whose memory a value shares: of a [view](ValueKind::View) the viewed value, of any
     /// other the value itself.
     pub fn storage(&self, id: ValueId) -> ValueId {
@@ -304,6 +321,21 @@ impl Graph {
             ValueKind::View(of) => of,
             _ => id,
         }
+    }
+}
+
+impl GraphTables for Graph {
+    fn value(&self, id: ValueId) -> &Value {
+        self.value(id)
+    }
+
+    fn label(&self, index: usize) -> Option<&str> {
+        self.labels.get(index).map(String::as_str)
+    }
+
+    fn custom_settings(&self, index: usize) -> Option<(&Extension, &CustomSettings)> {
+        let settings = self.customs.get(index)?;
+        Some((self.extension(&settings.extension)?, settings))
     }
 }
 

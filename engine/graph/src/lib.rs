@@ -103,7 +103,6 @@ mod split;
 mod value;
 
 pub use composed::PoolSpec;
-pub use custom::Custom;
 pub use error::{GraphError, OpProblem};
 pub use graph::{Graph, Node};
 pub use module::{DuplicateGraph, Module};

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use wisp_graph::lowering::Size;
 use wisp_types::Shape;
 
-use crate::program::{BufferRef, Matrix, Port, ProgramParts, SizeSum};
+use crate::program::{BufferRef, Matrix, Port, Program, ProgramParts, SizeSum};
 
 pub use error::{CallProblem, ProgramError, ProgramProblem};
 
@@ -21,6 +21,16 @@ const MAX_WEIGHT_BYTES: u64 = 1 << 56;
 
 /// The most symbolic dimensions of a size.
 const MAX_SIZE_DIMS: usize = 8;
+
+impl TryFrom<ProgramParts> for Program {
+    type Error = ProgramError;
+
+    /// Makes a program of parts that pass the [check](ProgramParts::check).
+    fn try_from(parts: ProgramParts) -> Result<Program, ProgramError> {
+        parts.check()?;
+        Ok(Program::compiled(parts))
+    }
+}
 
 type Checked = Result<(), ProgramProblem>;
 

@@ -9,7 +9,7 @@ use wisp_graph::{
     },
 };
 
-use super::{FusedStep, Fusion, Step};
+use super::step::{FusedStep, Fusion, Step};
 
 /// `sum = a + scale * b` in the memory of `a`, then `out = norm(sum)`.
 struct AddNorm {

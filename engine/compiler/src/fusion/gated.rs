@@ -10,8 +10,8 @@ use wisp_graph::{
 };
 
 use super::{
-    FusedStep, Fusion, Step,
     stacked::{private_projection, stack},
+    step::{FusedStep, Fusion, Step},
 };
 
 /// A gate whose operands are the columns of one stacked product.

@@ -10,8 +10,8 @@ use wisp_graph::{
 use wisp_shaders::params::RopeKvWriteParams;
 
 use super::{
-    FusedStep, Fusion, Step,
     stacked::{Projection, private_projection, stack},
+    step::{FusedStep, Fusion, Step},
 };
 
 /// Rotates queries and keys and writes keys and values to the cache, over a stacked product.

@@ -9,7 +9,7 @@ use wisp_graph::{
     },
 };
 
-use super::{FusedStep, Fusion, Step};
+use super::step::{FusedStep, Fusion, Step};
 
 /// A linear layer that only one node reads, perhaps through low-rank adapters.
 #[derive(Clone, Copy)]
@@ -86,7 +86,7 @@ impl FusedStep for StackedLora {
     }
 
     fn lower(&self, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
-        lower_lora(&self.node, LoraProducts::Stacked, op)
+        lower_lora(self.node.values(), LoraProducts::Stacked, op)
     }
 }
 

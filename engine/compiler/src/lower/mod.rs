@@ -42,7 +42,7 @@ pub(crate) fn lower(
         match step {
             Step::Node(node) => {
                 let mut op = OpLowering::new(graph, node.op.name(), &mut lowerer);
-                node.op.lower(node, &mut op)?;
+                node.op.lower(node.values(), &mut op)?;
             }
             Step::Fused(step) => {
                 step.lower(&mut OpLowering::new(graph, step.name(), &mut lowerer))?;

@@ -20,8 +20,6 @@ use wisp_graph::{extension::CustomKernel, lowering::Size};
 use wisp_shaders::Kernel;
 use wisp_types::Capabilities;
 
-use crate::check::ProgramError;
-
 /// A compiled graph, which a session binds to memory and runs.
 ///
 /// Only [`compile`](crate::compile) makes one, or the [check](ProgramParts::check) of parts that come from a
@@ -78,16 +76,6 @@ impl Deref for Program {
     }
 }
 
-impl TryFrom<ProgramParts> for Program {
-    type Error = ProgramError;
-
-    /// Makes a program of parts that pass the [check](ProgramParts::check).
-    fn try_from(parts: ProgramParts) -> Result<Program, ProgramError> {
-        parts.check()?;
-        Ok(Program(parts))
-    }
-}
-
 impl From<Program> for ProgramParts {
     fn from(program: Program) -> ProgramParts {
         program.0
@@ -95,7 +83,7 @@ impl From<Program> for ProgramParts {
 }
 
 impl Program {
-    /// A program that the compiler has made.
+    /// Returns a program of parts that the compiler made or that passed the check.
     pub(crate) fn compiled(parts: ProgramParts) -> Program {
         Program(parts)
     }

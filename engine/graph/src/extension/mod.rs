@@ -77,6 +77,7 @@
 mod declaration;
 pub mod expression;
 mod kernel;
+mod settings;
 
 use std::{collections::BTreeMap, fmt};
 
@@ -85,6 +86,7 @@ use serde::{Deserialize, Serialize};
 pub use declaration::Field;
 pub use declaration::{Declaration, ExtensionError, Input, Output, ParamDeclaration};
 pub use kernel::CustomKernel;
+pub use settings::CustomSettings;
 
 use wisp_host::Twin;
 

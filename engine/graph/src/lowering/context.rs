@@ -3,24 +3,25 @@
 use wisp_types::{Dim, DimSum, Encoding};
 
 use super::{
-    CustomCall, KernelCall, Lowering, LoweringError, MatrixPart, Memory, ParamWord, Size, Strides,
-    merge_dimensions,
+    CustomCall, GraphTables, KernelCall, Lowering, LoweringError, MatrixPart, Memory, NodeValues,
+    ParamWord, Size, Strides, merge_dimensions,
 };
-use crate::{
-    graph::{Graph, Node},
-    value::{MAX_RANK, Value, ValueId},
-};
+use crate::value::{MAX_RANK, Value, ValueId};
 
 /// An op that is being lowered: its graph, its name for messages, and the compiler that takes its calls.
 pub struct OpLowering<'a> {
-    graph: &'a Graph,
+    graph: &'a dyn GraphTables,
     op: &'static str,
     compiler: &'a mut dyn Lowering,
 }
 
 impl<'a> OpLowering<'a> {
     /// Returns the lowering of an op or fused step of this name.
-    pub fn new(graph: &'a Graph, op: &'static str, compiler: &'a mut dyn Lowering) -> Self {
+    pub fn new(
+        graph: &'a dyn GraphTables,
+        op: &'static str,
+        compiler: &'a mut dyn Lowering,
+    ) -> Self {
         OpLowering {
             graph,
             op,
@@ -33,8 +34,8 @@ impl<'a> OpLowering<'a> {
         self.op
     }
 
-    /// Returns the graph that the op is in.
-    pub fn graph(&self) -> &'a Graph {
+    /// Returns the tables of the graph that the op is in.
+    pub fn graph(&self) -> &'a dyn GraphTables {
         self.graph
     }
 
@@ -304,10 +305,10 @@ impl OpLowering<'_> {
     pub(crate) fn call_over_elements(
         &mut self,
         kernel: &str,
-        node: &Node,
+        node: NodeValues<'_>,
         params: Vec<ParamWord>,
     ) -> Result<(), LoweringError> {
-        let mut bindings = self.operands(&node.inputs)?;
+        let mut bindings = self.operands(node.inputs)?;
         bindings.push(self.result(node.outputs[0]));
         let grid = [self.elements(node.outputs[0]), Size::fixed(1)];
         self.call(kernel, grid, params, bindings)

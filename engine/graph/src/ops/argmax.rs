@@ -6,8 +6,8 @@ use wisp_types::{DType, Shape};
 use super::{Inferred, Op, OpRules, operands::expect_rows, softmax::lower_rows};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering},
     value::{TensorType, Value, ValueId},
 };
 
@@ -37,7 +37,7 @@ impl OpRules for Argmax {
         Ok(vec![TensorType::u32(Shape(outer))])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         lower_rows(node, op)
     }
 }

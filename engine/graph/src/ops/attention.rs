@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, Size, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, Size, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -99,10 +99,10 @@ impl OpRules for AttentionSpec {
         Ok(vec![TensorType::f32(q.shape.clone())])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let tokens = op.rows(node.inputs[0]);
         let max_pages = op.size(&op.dims(node.inputs[4])[1..]);
-        let mut bindings = op.operands(&node.inputs)?;
+        let mut bindings = op.operands(node.inputs)?;
         // The sequences' lengths, if there are any, are bound after the result.
         bindings.insert(5, op.result(node.outputs[0]));
         let fixed = AttentionParams {

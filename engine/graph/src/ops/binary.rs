@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -121,7 +121,7 @@ impl OpRules for Binary {
         }])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let [a, b] = [node.inputs[0], node.inputs[1]].map(|id| op.value(id));
         let repeats = a.dtype == DType::F32 && a.shape.0.ends_with(&b.shape.0);
         match self {
@@ -134,7 +134,11 @@ impl OpRules for Binary {
 
 impl Binary {
     /// Lowers to the kernel that reads both operands by strides over the result's dimensions.
-    fn lower_strided(self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower_strided(
+        self,
+        node: NodeValues<'_>,
+        op: &mut OpLowering<'_>,
+    ) -> Result<(), LoweringError> {
         let out = op.dims(node.outputs[0]);
         let strides = node.inputs.iter().map(|id| op.broadcast_strides(*id, out));
         let strides = strides.collect();

@@ -7,8 +7,8 @@ use wisp_types::DType;
 use super::{Inferred, Op, OpRules, map::lower_function, operands::expect_tensors};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering},
     value::{TensorType, Value, ValueId},
 };
 
@@ -47,7 +47,7 @@ impl OpRules for Cast {
         }])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         lower_function(node, op, function_code(self.to))
     }
 }

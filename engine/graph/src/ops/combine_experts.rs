@@ -7,8 +7,8 @@ use wisp_types::{DType, Shape};
 use super::{Inferred, Op, OpRules, operands::expect};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -46,7 +46,7 @@ impl OpRules for CombineExperts {
         Ok(vec![TensorType::f32(Shape(dims))])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let tokens = op.rows(node.outputs[0]);
         let fixed = CombineExpertsParams {
             experts_per_token: op.cols(node.inputs[1])?,

@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, Size, StridedMemory},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, Size, StridedMemory},
     value::{TensorType, Value, ValueId},
 };
 
@@ -66,9 +66,9 @@ impl OpRules for Concat {
         }])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let axis = self.axis as usize;
-        let parts = op.operands(&node.inputs)?;
+        let parts = op.operands(node.inputs)?;
         let out = op.result(node.outputs[0]);
         let out_strides = op.strides(node.outputs[0]);
         let mut start = Dim::Fixed(0);

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, Size, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, Size, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -91,7 +91,7 @@ impl OpRules for ConvSpec {
         Ok(vec![TensorType::f32(Shape(dims))])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let [image, weight, out] = [node.inputs[0], node.inputs[1], node.outputs[0]];
         let fixed = Conv2dParams {
             len: 0,
@@ -112,7 +112,7 @@ impl OpRules for ConvSpec {
             groups: self.groups,
             has_bias: (node.inputs.len() > 2).into(),
         };
-        let mut bindings = op.operands(&node.inputs)?;
+        let mut bindings = op.operands(node.inputs)?;
         if node.inputs.len() == 2 {
             // The kernel binds a bias in any case; it does not read this one.
             bindings.push(bindings[1]);

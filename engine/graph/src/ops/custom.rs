@@ -6,11 +6,10 @@ use super::{Inferred, Op, OpRules};
 use crate::{
     error::OpProblem,
     extension::{
-        Extension, Field, Param,
+        CustomSettings, Extension, Field, Param,
         expression::{Expression, Symbol},
     },
-    graph::Node,
-    lowering::{CustomCall, LoweringError, OpLowering, ParamWord, Size},
+    lowering::{CustomCall, LoweringError, NodeValues, OpLowering, ParamWord, Size},
     value::{Value, ValueId},
 };
 
@@ -47,18 +46,18 @@ impl OpRules for Custom {
         ))
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let graph = op.graph();
-        let Some((extension, custom)) = graph.custom_of(&(*self).into()) else {
+        let Some((extension, custom)) = graph.custom_settings(self.index as usize) else {
             return Err(LoweringError::Operand {
                 op: op.op(),
                 value: "the op".into(),
                 wanted: "one of the graph's extensions",
             });
         };
-        let mut bindings = op.operands(&node.inputs)?;
+        let mut bindings = op.operands(node.inputs)?;
         bindings.extend(node.outputs.iter().map(|out| op.result(*out)));
-        let tensors = [&node.inputs[..], &node.outputs[..]].concat();
+        let tensors = [node.inputs, node.outputs].concat();
         let sizes = CustomSizes {
             extension,
             custom,
@@ -81,7 +80,7 @@ impl OpRules for Custom {
 /// What the sizes of a custom op's call follow from.
 struct CustomSizes<'a> {
     extension: &'a Extension,
-    custom: &'a crate::custom::Custom,
+    custom: &'a CustomSettings,
     /// The operands, then the results.
     tensors: &'a [ValueId],
 }

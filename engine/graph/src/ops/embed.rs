@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{KernelCall, LoweringError, OpLowering, Size, params},
+    graph::Graph,
+    lowering::{KernelCall, LoweringError, NodeValues, OpLowering, Size, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -58,7 +58,7 @@ impl OpRules for Embed {
         Ok(vec![TensorType::f32(Shape(dims))])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let [ids, table] = [node.inputs[0], node.inputs[1]];
         let (outer, numbers) = split_ids(&op.value(ids).shape);
         let (tokens, stride) = (op.size(outer), op.size(numbers).factor);

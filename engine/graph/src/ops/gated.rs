@@ -7,8 +7,8 @@ use wisp_types::DType;
 use super::{Activation, Inferred, Op, OpRules, operands::expect_dtype};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, Size, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, Size, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -48,7 +48,7 @@ impl OpRules for Gated {
         Ok(vec![TensorType::f32(gate.shape.clone())])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let operands = GatedOperands::Separate {
             gate: node.inputs[0],
             up: node.inputs[1],

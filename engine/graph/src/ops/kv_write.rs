@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, Size, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, Size, params},
     runtime_fields,
     value::{Value, ValueId},
 };
@@ -85,10 +85,10 @@ impl OpRules for KvWrite {
         Ok(Vec::new())
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let tokens = op.rows(node.inputs[0]);
         let max_pages = op.size(&op.dims(node.inputs[3])[1..]);
-        let bindings = op.operands(&node.inputs)?;
+        let bindings = op.operands(node.inputs)?;
         let fixed = KvWriteParams {
             kv_heads: self.heads.heads,
             head_dim: self.heads.head_dim,

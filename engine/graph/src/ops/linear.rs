@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{KernelCall, LoweringError, Memory, OpLowering, Size, params},
+    graph::Graph,
+    lowering::{KernelCall, LoweringError, Memory, NodeValues, OpLowering, Size, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -68,7 +68,7 @@ impl OpRules for Linear {
         Ok(vec![TensorType::f32(Shape(dims))])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let part = LinearPart {
             weight: node.inputs[1],
             bias: node.inputs.get(2).copied(),

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{KernelCall, LoweringError, OpLowering, Size, params},
+    graph::Graph,
+    lowering::{KernelCall, LoweringError, NodeValues, OpLowering, Size, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -58,7 +58,7 @@ impl OpRules for LinearExperts {
 
     /// Adds a call for each part of the weight that the target can bind; each writes the results of its own
     /// rows.
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let [x, weight, ids] = [node.inputs[0], node.inputs[1], node.inputs[2]];
         let out = node.outputs[0];
         let (rows, pairs) = (op.cols(out)?, op.rows(out));

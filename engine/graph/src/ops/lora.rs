@@ -12,8 +12,10 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{KernelCall, LoweringError, Memory, OpLowering, ParamWord, Size, params},
+    graph::Graph,
+    lowering::{
+        KernelCall, LoweringError, Memory, NodeValues, OpLowering, ParamWord, Size, params,
+    },
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -93,7 +95,7 @@ impl OpRules for Lora {
         operands.min(Lora::FIRST_PRODUCT)..operands
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         lower_lora(node, LoraProducts::Separate, op)
     }
 }
@@ -136,11 +138,11 @@ pub enum LoraProducts {
 ///
 /// If a width is symbolic, or an operand does not exist.
 pub fn lower_lora(
-    node: &Node,
+    node: NodeValues<'_>,
     products: LoraProducts,
     op: &mut OpLowering<'_>,
 ) -> Result<(), LoweringError> {
-    let &[x, index, adapters, a, b, ref outputs @ ..] = node.inputs.as_slice() else {
+    let &[x, index, adapters, a, b, ref outputs @ ..] = node.inputs else {
         return Ok(());
     };
     let label = format!("{} {}", op.op(), op.value(a).name);

@@ -10,8 +10,8 @@ use wisp_types::DType;
 use super::{Inferred, Op, OpRules, operands::expect_dtype};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -74,7 +74,7 @@ impl OpRules for Map {
         Ok(vec![TensorType::f32(x.shape.clone())])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let (kind, factor) = match *self {
             Map::Activation(activation) => (activation.code(), 1.0),
             Map::Scale(factor) => (MAP_SCALE, factor),
@@ -94,7 +94,7 @@ impl OpRules for Map {
 
 /// Lowers a function of each element without a parameter to kernel `map`, by its code there.
 pub(super) fn lower_function(
-    node: &Node,
+    node: NodeValues<'_>,
     op: &mut OpLowering<'_>,
     kind: u32,
 ) -> Result<(), LoweringError> {
@@ -105,7 +105,11 @@ pub(super) fn lower_function(
     lower_map(node, op, fixed)
 }
 
-fn lower_map(node: &Node, op: &mut OpLowering<'_>, fixed: MapParams) -> Result<(), LoweringError> {
+fn lower_map(
+    node: NodeValues<'_>,
+    op: &mut OpLowering<'_>,
+    fixed: MapParams,
+) -> Result<(), LoweringError> {
     let len = op.elements(node.inputs[0]);
     let params = params(&fixed, runtime_fields!(MapParams, len = len));
     op.call_over_elements("map", node, params)

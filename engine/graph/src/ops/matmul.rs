@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -73,7 +73,7 @@ impl OpRules for MatMul {
         Ok(vec![TensorType::f32(shape)])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let out = op.dims(node.outputs[0]);
         let Some((batch, [m, n])) = out.split_last_chunk::<2>() else {
             return Ok(());

@@ -90,8 +90,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     error::OpProblem,
-    graph::Node,
-    lowering::{LoweringError, OpLowering},
+    lowering::{LoweringError, NodeValues, OpLowering},
     value::{TensorType, Value},
 };
 
@@ -113,7 +112,7 @@ pub(crate) trait OpRules {
     }
 
     /// Lowers a node of the op, whose operands fit it, to kernel calls.
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError>;
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError>;
 }
 
 /// What a node computes: a variant for each op, with the op's settings.
@@ -249,7 +248,11 @@ impl Op {
     ///
     /// If the target cannot run the op.
     #[doc(hidden)]
-    pub fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    pub fn lower(
+        &self,
+        node: NodeValues<'_>,
+        op: &mut OpLowering<'_>,
+    ) -> Result<(), LoweringError> {
         self.rules().lower(node, op)
     }
 }

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, Size, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, Size, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -83,7 +83,7 @@ impl OpRules for NormSpec {
         Ok(vec![TensorType::f32(x.shape.clone())])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let operands = NormOperands {
             x: node.inputs[0],
             addend: None,

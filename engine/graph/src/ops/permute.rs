@@ -6,8 +6,8 @@ use wisp_types::Shape;
 use super::{Inferred, Op, OpRules, operands::expect_tensors};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, Size},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, Size},
     value::{MAX_RANK, TensorType, Value, ValueId},
 };
 
@@ -82,7 +82,7 @@ impl OpRules for Permute {
         }])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let own = op.strides(node.inputs[0]);
         let strides = self.axes.iter().map(|axis| own[axis].clone()).collect();
         op.copy_to_result(node.inputs[0], Size::fixed(0), strides, node.outputs[0])

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::{Inferred, Op, OpRules};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, Size},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, Size},
     value::{Value, ValueId},
 };
 
@@ -38,12 +38,11 @@ impl OpRules for Print {
         Ok(vec![x.tensor_type()])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let strides = op.strides(node.inputs[0]);
         op.copy_to_result(node.inputs[0], Size::fixed(0), strides, node.outputs[0])?;
-        let labels = &op.graph().labels;
-        let label = labels.get(self.label as usize);
-        op.print(label.map_or("", String::as_str), node.outputs[0]);
+        let label = op.graph().label(self.label as usize).unwrap_or_default();
+        op.print(label, node.outputs[0]);
         Ok(())
     }
 }

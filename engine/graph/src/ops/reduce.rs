@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -80,7 +80,7 @@ impl OpRules for Reduce {
         Ok(vec![TensorType::f32(replace_axis(&x.shape, axis, &[]))])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let [outer, n, inner] = op.around_axis(node.inputs[0], self.axis);
         let fixed = ReduceParams {
             kind: self.kind as u32,

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, Size, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, Size, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -85,9 +85,9 @@ impl OpRules for RopeSpec {
         0..operands.min(1)
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let tokens = op.rows(node.inputs[0]);
-        let bindings = op.operands(&node.inputs)?;
+        let bindings = op.operands(node.inputs)?;
         op.alias(node.outputs[0], bindings[0]);
         let fixed = RopeParams {
             tokens: 0,

@@ -7,8 +7,8 @@ use wisp_types::{DType, Shape};
 use super::{Inferred, Op, OpRules, operands::expect};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, Size, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, Size, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -52,9 +52,9 @@ impl OpRules for Route {
         Ok(vec![TensorType::u32(shape.clone()), TensorType::f32(shape)])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let tokens = op.rows(node.inputs[0]);
-        let mut bindings = op.operands(&node.inputs)?;
+        let mut bindings = op.operands(node.inputs)?;
         bindings.extend(node.outputs.iter().map(|out| op.result(*out)));
         let fixed = RouteParams {
             tokens: 0,

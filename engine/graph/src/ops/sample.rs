@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, Size, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, Size, params},
     runtime_fields,
     value::{Value, ValueId},
 };
@@ -75,7 +75,7 @@ impl OpRules for Sample {
         Ok(Vec::new())
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let rows = op.rows(node.inputs[0]);
         let fixed = SampleParams {
             rows: 0,
@@ -83,7 +83,7 @@ impl OpRules for Sample {
             max_biases: op.fixed_dim(node.inputs[6], 1, "the number of biases")?,
             logprob_words: op.fixed_dim(node.inputs[7], 1, "the width of the scores")?,
         };
-        let bindings = op.operands(&node.inputs)?;
+        let bindings = op.operands(node.inputs)?;
         let params = params(&fixed, runtime_fields!(SampleParams, rows = rows));
         op.call("sample", [rows, Size::fixed(1)], params, bindings)
     }

@@ -9,8 +9,8 @@ use wisp_types::DType;
 use super::{Inferred, Op, OpRules, operands::expect_dtype};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -52,7 +52,7 @@ impl OpRules for ScaledAdd {
         Ok(vec![TensorType::f32(a.shape.clone())])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         lower_contiguous(node, op, Contiguous::ScaledAdd(self.scale))
     }
 }
@@ -70,7 +70,7 @@ pub(super) enum Contiguous {
 /// Lowers an op whose second operand repeats over its first to kernel `binary_contiguous`, which needs no
 /// strides.
 pub(super) fn lower_contiguous(
-    node: &Node,
+    node: NodeValues<'_>,
     op: &mut OpLowering<'_>,
     function: Contiguous,
 ) -> Result<(), LoweringError> {

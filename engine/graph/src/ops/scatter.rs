@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -63,7 +63,7 @@ impl OpRules for Scatter {
         Ok(vec![TensorType::f32(x.shape.clone())])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let [outer, n, inner] = op.around_axis(node.inputs[0], self.axis);
         let count = op.elements(node.inputs[1]);
         let fixed = ScatterParams {

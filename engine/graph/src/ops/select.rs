@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -49,7 +49,7 @@ impl OpRules for Select {
         }])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let out = op.dims(node.outputs[0]);
         let strides = node.inputs.iter().map(|id| op.broadcast_strides(*id, out));
         let strides = strides.collect();

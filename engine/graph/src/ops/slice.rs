@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, Size},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, Size},
     value::{TensorType, Value, ValueId},
 };
 
@@ -66,14 +66,14 @@ impl OpRules for Slice {
         }])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         lower_slice(node, op, (self.axis, self.start, self.step))
     }
 }
 
 /// Lowers a slice of the first operand along a dimension; the result says how many slices there are.
 pub(super) fn lower_slice(
-    node: &Node,
+    node: NodeValues<'_>,
     op: &mut OpLowering<'_>,
     (axis, start, step): (u32, u64, u64),
 ) -> Result<(), LoweringError> {

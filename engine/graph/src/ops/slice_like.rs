@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering},
     value::{TensorType, Value, ValueId},
 };
 
@@ -58,7 +58,7 @@ impl OpRules for SliceLike {
         }])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         lower_slice(node, op, (self.axis, 0, 1))
     }
 }

@@ -7,8 +7,8 @@ use wisp_types::DType;
 use super::{Inferred, Op, OpRules, operands::expect_rows};
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, Size, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, Size, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -38,13 +38,16 @@ impl OpRules for Softmax {
         Ok(vec![TensorType::f32(x.shape.clone())])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         lower_rows(node, op)
     }
 }
 
 /// Lowers an op whose kernel, called like the op, reads each row and writes one result for it.
-pub(super) fn lower_rows(node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+pub(super) fn lower_rows(
+    node: NodeValues<'_>,
+    op: &mut OpLowering<'_>,
+) -> Result<(), LoweringError> {
     let (x, out) = (node.inputs[0], node.outputs[0]);
     let (rows, cols) = (op.rows(x), op.last_dim(x));
     let params = params(

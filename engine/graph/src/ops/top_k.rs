@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering, Size, params},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering, Size, params},
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -58,14 +58,14 @@ impl OpRules for TopK {
         Ok(vec![TensorType::f32(shape.clone()), TensorType::u32(shape)])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let rows = op.rows(node.inputs[0]);
         let fixed = TopKParams {
             rows: 0,
             cols: op.cols(node.inputs[0])?,
             k: self.k,
         };
-        let mut bindings = op.operands(&node.inputs)?;
+        let mut bindings = op.operands(node.inputs)?;
         bindings.extend(node.outputs.iter().map(|out| op.result(*out)));
         let params = params(&fixed, runtime_fields!(TopKParams, rows = rows));
         op.call("top_k", [rows, Size::fixed(1)], params, bindings)

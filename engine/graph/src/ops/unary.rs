@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     error::{GraphError, OpProblem},
-    graph::{Graph, Node},
-    lowering::{LoweringError, OpLowering},
+    graph::Graph,
+    lowering::{LoweringError, NodeValues, OpLowering},
     value::{Value, ValueId},
 };
 
@@ -108,7 +108,7 @@ impl OpRules for Unary {
         Ok(vec![x.tensor_type()])
     }
 
-    fn lower(&self, node: &Node, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         lower_function(node, op, *self as u32)
     }
 }

@@ -1,0 +1,69 @@
+//! The steps of a fused graph, and a graph that is being fused.
+
+use wisp_graph::{
+    Graph, Node, ValueId,
+    lowering::{LoweringError, OpLowering},
+};
+
+use super::uses::Uses;
+
+/// Nodes that are lowered together.
+pub(crate) trait FusedStep {
+    /// Returns the step's name, for messages and profiles.
+    fn name(&self) -> &'static str;
+
+    /// Returns the values that the step reads.
+    fn operands(&self) -> Vec<ValueId>;
+
+    /// Lowers the step to kernel calls.
+    fn lower(&self, op: &mut OpLowering<'_>) -> Result<(), LoweringError>;
+}
+
+/// A step of the fused graph.
+pub(crate) enum Step {
+    /// A single node.
+    Node(Node),
+    /// Several nodes.
+    Fused(Box<dyn FusedStep>),
+}
+
+impl Step {
+    /// Returns the values that the step reads.
+    pub fn operands(&self) -> Vec<ValueId> {
+        match self {
+            Step::Node(node) => node.inputs.clone(),
+            Step::Fused(step) => step.operands(),
+        }
+    }
+}
+
+/// A graph that is being fused: who makes and reads each value, and what becomes of each node.
+pub(super) struct Fusion<'a> {
+    pub graph: &'a Graph,
+    pub nodes: &'a [Node],
+    pub uses: Uses,
+    /// For each node nothing, if it stays, or the steps in its place.
+    pub replaced: Vec<Option<Vec<Step>>>,
+}
+
+impl Fusion<'_> {
+    /// Puts steps in the place of one node, and nothing in that of others.
+    pub fn replace(
+        &mut self,
+        at: usize,
+        steps: Vec<Step>,
+        others: impl IntoIterator<Item = usize>,
+    ) {
+        for node in others {
+            self.replaced[node] = Some(Vec::new());
+        }
+        self.replaced[at] = Some(steps);
+    }
+
+    /// Puts steps in the place of the first of some nodes, and nothing in that of the others.
+    pub fn replace_first(&mut self, steps: Vec<Step>, nodes: Vec<usize>) {
+        if let Some(first) = nodes.iter().min().copied() {
+            self.replace(first, steps, nodes);
+        }
+    }
+}
