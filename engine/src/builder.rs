@@ -1,20 +1,12 @@
 //! The settings that a model is loaded with.
 
-#[cfg(not(target_arch = "wasm32"))]
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use wisp_device::{Device, FeatureLevel};
-#[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
-use wisp_pipelines::PipelineEngine;
-#[cfg(not(target_arch = "wasm32"))]
-use wisp_pipelines::PipelineError;
-use wisp_pipelines::{CacheStrategy, KvCacheFormat, ModelFiles, PipelineConfig, SupportedEncoding};
+use wisp_pipelines::{CacheStrategy, KvCacheFormat, PipelineConfig, SupportedEncoding};
 use wisp_session::SessionError;
 
-#[cfg(not(target_arch = "wasm32"))]
-use crate::Model;
-use crate::{Canceller, Error, OpenModel, open_model::Files};
+use crate::{error::Error, events::Canceller};
 
 /// The longest context that a model is loaded with unless a longer one is asked for, in tokens.
 pub const DEFAULT_CONTEXT_LENGTH: u64 = 4096;
@@ -59,7 +51,7 @@ pub enum LoadProgress {
 /// What hears of progress.
 type OnProgress = Arc<dyn Fn(LoadProgress) + Send + Sync>;
 
-/// The settings that a model is loaded with: [`Model::builder`]. Everything has a default.
+/// The settings that a model is loaded with: [`Model::builder`](crate::Model::builder). Everything has a default.
 #[derive(Clone)]
 #[must_use = "a model is loaded by `load`"]
 pub struct ModelBuilder {
@@ -77,7 +69,7 @@ pub struct ModelBuilder {
 }
 
 impl ModelBuilder {
-    /// Settings for a model of this name; see [`Model::load`].
+    /// Settings for a model of this name; see [`Model::load`](crate::Model::load).
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn new(name: impl Into<String>) -> ModelBuilder {
         let mut builder = ModelBuilder::default();
@@ -192,7 +184,7 @@ impl ModelBuilder {
     }
 
     /// Positions of a prompt whose logits are computed at the same time, 1 by default. More make
-    /// [`Model::logits`] and the log-probabilities of prompts faster, and take memory: each has as many
+    /// [`Model::logits`](crate::Model::logits) and the log-probabilities of prompts faster, and take memory: each has as many
     /// logits as the vocabulary has tokens.
     pub fn logit_rows(mut self, rows: u64) -> ModelBuilder {
         self.logit_rows = rows;
@@ -216,89 +208,6 @@ impl ModelBuilder {
     pub fn canceller(mut self, canceller: &Canceller) -> ModelBuilder {
         self.canceller = canceller.clone();
         self
-    }
-
-    /// Opens the model's files, after downloading what is missing, without loading the model.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such model, its files are damaged, or the download was cancelled.
-    #[cfg(not(target_arch = "wasm32"))]
-    pub fn open(self) -> Result<OpenModel, Error> {
-        let on_transfer = |transfer: wisp_hub::Transfer<'_>| {
-            self.report(LoadProgress::Download {
-                file: transfer.file.into(),
-                done: transfer.done,
-                total: transfer.total,
-            });
-            match self.canceller.is_cancelled() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
-        };
-        let opened = self.open_files(&on_transfer);
-        let files = opened.map_err(|error| match self.canceller.is_cancelled() {
-            true => Error::Cancelled,
-            false => error.into(),
-        })?;
-        Ok(OpenModel::new(self, files))
-    }
-
-    #[cfg(not(target_arch = "wasm32"))]
-    fn open_files(&self, on_transfer: wisp_hub::OnTransfer<'_>) -> Result<Files, PipelineError> {
-        #[cfg(feature = "candle")]
-        if self.config.engine == PipelineEngine::HuggingFace {
-            return Ok(Files::Candle(Box::new(
-                self.config.open_candle(on_transfer)?,
-            )));
-        }
-        Ok(Files::Max(Box::new(self.config.open(on_transfer)?)))
-    }
-
-    /// Takes files that are open already: a model in memory, or one that a browser streams.
-    ///
-    /// # Errors
-    ///
-    /// If they are not what the settings ask for.
-    pub fn with_files(self, files: ModelFiles) -> Result<OpenModel, Error> {
-        let files = self.config.apply_overrides(files)?;
-        Ok(OpenModel::new(self, Files::Max(Box::new(files))))
-    }
-
-    /// Loads the model, blocking the thread.
-    ///
-    /// # Errors
-    ///
-    /// If there is no such model, its files are damaged, there is no such device or it has not enough
-    /// memory, or loading was cancelled.
-    #[cfg(not(target_arch = "wasm32"))]
-    pub fn load(self) -> Result<Model, Error> {
-        self.open()?.load()
-    }
-
-    /// [`Self::load`] without blocking the task: a thread of its own does the work.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::load`].
-    #[cfg(not(target_arch = "wasm32"))]
-    pub async fn load_async(self) -> Result<Model, Error> {
-        let (sender, receiver) = futures_channel::oneshot::channel();
-        crate::worker::spawn(async move {
-            let _ = sender.send(self.load());
-        });
-        crate::embed::reply(receiver).await
-    }
-
-    /// Bytes of device memory that the model would take, without loading it (but downloading it, if need
-    /// be).
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::load`], as far as that does not depend on the device's memory.
-    #[cfg(not(target_arch = "wasm32"))]
-    pub fn estimate(self) -> Result<wisp_compiler::Footprint, Error> {
-        self.open()?.estimate()
     }
 
     pub(crate) fn report(&self, progress: LoadProgress) {

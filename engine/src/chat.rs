@@ -2,7 +2,19 @@
 
 use wisp_pipelines::chat_template::{ControlTokens, Message};
 
-use crate::{Error, Event, Events, Generate, Model, generate::Prompt};
+use crate::{
+    error::Error,
+    events::{Event, Events},
+    generate::{Generate, Prompt},
+    model::Model,
+};
+
+impl Model {
+    /// A new conversation.
+    pub fn chat(&self) -> Chat {
+        Chat::new(self)
+    }
+}
 
 /// A conversation: its history, through the model's chat template.
 ///
@@ -106,7 +118,7 @@ impl Chat {
                 messages: self.messages.clone(),
                 control_tokens: self.control_tokens,
             };
-            let tokens = self.model.prompt_tokens(&prompt)?;
+            let tokens = prompt.tokens(&self.model)?;
             let fits = tokens.len() + ANSWER_TOKENS.min(max / 2) <= max;
             if fits || self.messages.len() <= first + 2 {
                 return Ok(tokens);

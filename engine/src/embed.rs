@@ -1,9 +1,34 @@
 //! Embeddings of texts.
 
-use futures_channel::oneshot;
 use wisp_pipelines::{Embeddings, EncodeOptions, Pooling, TextEncoder};
 
-use crate::{Error, Model};
+use crate::{error::Error, model::Model};
+
+impl Model {
+    /// An embedding of each text, blocking the thread; [`Self::embedder`] has settings.
+    ///
+    /// # Errors
+    ///
+    /// If the model is no encoder, a text is empty, or the device fails.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Embeddings, Error> {
+        self.embedder().embed(texts)
+    }
+
+    /// [`Self::embed`] without blocking the task.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::embed`].
+    pub async fn embed_async<T: AsRef<str>>(&self, texts: &[T]) -> Result<Embeddings, Error> {
+        self.embedder().embed_async(texts).await
+    }
+
+    /// The settings of embeddings.
+    pub fn embedder(&self) -> Embedder {
+        Embedder::new(self)
+    }
+}
 
 /// How texts become embeddings: [`Model::embedder`]. By default as the model's files say, scaled to
 /// length 1.
@@ -102,9 +127,4 @@ impl Embedder {
     pub fn hidden_states(self, texts: Vec<Vec<u32>>) -> Result<Vec<Vec<f32>>, Error> {
         pollster::block_on(self.hidden_states_async(texts))
     }
-}
-
-/// Waits for what a worker sends back.
-pub(crate) async fn reply<T>(receiver: oneshot::Receiver<Result<T, Error>>) -> Result<T, Error> {
-    receiver.await.unwrap_or(Err(Error::WorkerEnded))
 }

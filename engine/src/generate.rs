@@ -5,9 +5,57 @@ use wisp_pipelines::{
     chat_template::{ControlTokens, Message},
 };
 
-use crate::{Canceller, Completion, Error, Events, Model};
 #[cfg(not(target_arch = "wasm32"))]
-use crate::{Event, events::BlockingEvents};
+use crate::events::{BlockingEvents, Event};
+use crate::{
+    error::Error,
+    events::{Canceller, Completion, Events},
+    model::Model,
+};
+
+impl Model {
+    /// A request to continue a text.
+    pub fn generate(&self, text: impl Into<String>) -> Generate {
+        Generate::new(self, Prompt::Text(text.into()))
+    }
+
+    /// A request to continue tokens, which are used as they are.
+    pub fn generate_tokens(&self, tokens: impl Into<Vec<u32>>) -> Generate {
+        Generate::new(self, Prompt::Tokens(tokens.into()))
+    }
+
+    /// Runs many requests of this or other models at once, blocking the thread; the completions are in
+    /// the requests' order.
+    ///
+    /// # Errors
+    ///
+    /// The first failure; the other requests are then cancelled.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn complete_many(
+        &self,
+        requests: impl IntoIterator<Item = Generate>,
+    ) -> Result<Vec<Completion>, Error> {
+        pollster::block_on(self.complete_many_async(requests))
+    }
+
+    /// [`Self::complete_many`] without blocking the task.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::complete_many`].
+    pub async fn complete_many_async(
+        &self,
+        requests: impl IntoIterator<Item = Generate>,
+    ) -> Result<Vec<Completion>, Error> {
+        // All begin before any is waited for.
+        let events: Vec<Events> = requests.into_iter().map(Generate::events).collect();
+        let mut completions = Vec::with_capacity(events.len());
+        for events in events {
+            completions.push(events.completion().await?);
+        }
+        Ok(completions)
+    }
+}
 
 /// A request that has not begun: a prompt and its settings. It begins with one of [`Self::events`],
 /// [`Self::complete`], [`Self::text`] and their like; it is also an iterator over its events.
@@ -35,6 +83,20 @@ pub(crate) enum Prompt {
         messages: Vec<Message>,
         control_tokens: ControlTokens,
     },
+}
+
+impl Prompt {
+    /// Returns the prompt's tokens.
+    pub fn tokens(&self, model: &Model) -> Result<Vec<u32>, Error> {
+        match self {
+            Prompt::Text(text) => model.tokenize(text),
+            Prompt::Tokens(tokens) => Ok(tokens.clone()),
+            Prompt::Chat {
+                messages,
+                control_tokens,
+            } => Ok(model.text().chat_prompt(messages, *control_tokens)?),
+        }
+    }
 }
 
 impl Generate {
@@ -135,7 +197,7 @@ impl Generate {
 
     /// Begins the request: its events, as a stream. Errors are events too.
     pub fn events(self) -> Events {
-        let prompt = self.model.prompt_tokens(&self.prompt);
+        let prompt = self.prompt.tokens(&self.model);
         match prompt {
             Ok(prompt) => self.model.submit(prompt, self.options, self.canceller),
             Err(error) => Events::failed(error),

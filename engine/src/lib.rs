@@ -82,12 +82,15 @@
 //! Everything that waits is async, because a browser cannot block; native programs have blocking
 //! twins of it.
 
+mod adapters;
 mod builder;
 mod chat;
 mod embed;
 mod error;
 mod events;
 mod generate;
+mod load;
+mod logits;
 mod model;
 mod open_model;
 mod worker;

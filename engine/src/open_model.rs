@@ -13,7 +13,13 @@ use wisp_pipelines::{
 };
 use wisp_session::{InferenceSession, SessionError};
 
-use crate::{DEFAULT_CONTEXT_LENGTH, Error, LoadProgress, Model, ModelBuilder, model::ModelInfo};
+#[cfg(not(target_arch = "wasm32"))]
+use crate::worker::{self, reply};
+use crate::{
+    builder::{DEFAULT_CONTEXT_LENGTH, LoadProgress, ModelBuilder},
+    error::Error,
+    model::{Model, ModelInfo},
+};
 
 /// By default the KV cache holds one whole context, and this many tokens of each further request.
 const FURTHER_TOKENS: u64 = 512;
@@ -251,10 +257,10 @@ impl OpenModel {
         #[cfg(not(target_arch = "wasm32"))]
         {
             let (sender, receiver) = futures_channel::oneshot::channel();
-            crate::worker::spawn(async move {
+            worker::spawn(async move {
                 let _ = sender.send(self.load_here().await);
             });
-            crate::embed::reply(receiver).await
+            reply(receiver).await
         }
         #[cfg(target_arch = "wasm32")]
         self.load_here().await

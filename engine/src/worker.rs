@@ -5,7 +5,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures_channel::{
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded},
+    oneshot,
+};
 use futures_core::Stream;
 use wisp_pipelines::{
     FinishReason, GenerateOptions, PipelineError, RequestId, TextEncoder, TextEvent, TextGenerator,
@@ -13,7 +16,7 @@ use wisp_pipelines::{
 use wisp_types::BoxFuture;
 
 use crate::{
-    Error,
+    error::Error,
     events::{Event, EventSender, Usage},
 };
 
@@ -237,6 +240,11 @@ impl Running {
 /// The next item of a channel, waiting for it; `None` when all senders are gone.
 pub(crate) async fn next<T>(receiver: &mut UnboundedReceiver<T>) -> Option<T> {
     std::future::poll_fn(|context| std::pin::Pin::new(&mut *receiver).poll_next(context)).await
+}
+
+/// Waits for what a worker sends back.
+pub(crate) async fn reply<T>(receiver: oneshot::Receiver<Result<T, Error>>) -> Result<T, Error> {
+    receiver.await.unwrap_or(Err(Error::WorkerEnded))
 }
 
 /// Runs a future to its end, on a thread of its own.

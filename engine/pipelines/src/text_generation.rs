@@ -1,6 +1,7 @@
 //! Text generation: requests in, tokens and text out.
 
 mod adapters;
+mod generation;
 mod logits;
 mod texts;
 
@@ -17,8 +18,8 @@ use super::{
     scheduler::{Scheduler, StepEvents},
 };
 
-use texts::Stream;
-pub use texts::{GenerateOptions, Generation, TextEvent, TextEvents};
+use generation::Stream;
+pub use generation::{GenerateOptions, Generation, TextEvent, TextEvents};
 
 /// A model that generates for many requests at once.
 ///

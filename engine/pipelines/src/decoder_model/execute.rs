@@ -5,15 +5,6 @@ use wisp_session::Tensor;
 use super::DecoderModel;
 use crate::{ModelInputs, ModelOutputs, PipelineError, ReturnHiddenStates};
 
-/// Inputs that seldom change from step to step, as they stand on the device: equal ones are not
-/// written again. (Tokens and positions are not among them: the sampler writes over those.)
-#[derive(Debug, Default)]
-pub(super) struct WrittenInputs {
-    logit_rows: Option<Tensor>,
-    page_table: Option<Tensor>,
-    adapters: Option<Tensor>,
-}
-
 /// True if all words of a tensor that is in host memory hold; what is on the device is bounded by the
 /// kernels.
 fn all_words(tensor: &Tensor, holds: impl Fn(u64) -> bool) -> bool {

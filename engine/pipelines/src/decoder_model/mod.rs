@@ -2,6 +2,7 @@
 
 mod execute;
 mod fit;
+mod written_inputs;
 
 use std::collections::HashMap;
 
@@ -21,7 +22,7 @@ use crate::{
     spec::TensorNames,
     window_rings::WindowRings,
 };
-use execute::WrittenInputs;
+use written_inputs::WrittenInputs;
 
 /// A decoder on a device, ready to run ragged batches.
 #[derive(Debug)]

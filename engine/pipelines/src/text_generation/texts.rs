@@ -5,106 +5,13 @@ use std::{
     ops::ControlFlow,
 };
 
-use super::TextGenerator;
-use crate::{
-    FinishReason, PipelineError, PrefillProgress, Request, RequestId, SampledToken, SamplingParams,
-    TokenScore, stoppable_text::StoppableText,
+use super::{
+    TextGenerator,
+    generation::{GenerateOptions, Generation, Stream, TextEvent, TextEvents},
 };
-
-/// The text of a running request.
-#[derive(Debug)]
-pub(super) struct Stream {
-    text: StoppableText,
-    /// No token was asked for: what is sampled is a by-product of the prompt's log-probabilities.
-    empty: bool,
-}
-
-/// What a step brought one request.
-#[derive(Clone, Debug, PartialEq)]
-pub struct TextEvent {
-    /// The request.
-    pub id: RequestId,
-    /// The sampled token; `None` if the event only ends the text.
-    pub token: Option<u32>,
-    /// The text that is certain with it: empty while a character or a possible stop string is
-    /// incomplete.
-    pub text: String,
-    /// The token's log-probability, where it is wanted.
-    pub score: Option<TokenScore>,
-    /// With the first event, where they are wanted: the log-probabilities of the prompt's tokens, from
-    /// the second on.
-    pub prompt_scores: Vec<TokenScore>,
-    /// Why the text ended with this event, if it did.
-    pub finish: Option<FinishReason>,
-}
-
-/// What a step brought all requests.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TextEvents {
-    /// The prompts that were computed further, but not to their end.
-    pub prefill: Vec<PrefillProgress>,
-    /// Tokens and texts, those of one request in order.
-    pub texts: Vec<TextEvent>,
-}
-
-/// How one text is generated.
-#[derive(Clone, Debug, Default)]
-pub struct GenerateOptions {
-    /// How tokens are sampled.
-    pub sampling: SamplingParams,
-    /// The largest number of tokens to generate; `None`: until the context is full.
-    pub max_new_tokens: Option<usize>,
-    /// Strings that end the text; they are not part of it.
-    pub stop: Vec<String>,
-    /// Continue after tokens that end a text.
-    pub ignore_eos: bool,
-    /// The name of the low-rank adapter to apply.
-    pub adapter: Option<String>,
-}
-
-/// A generated text.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Generation {
-    /// The tokens, without the one that ended the text.
-    pub tokens: Vec<u32>,
-    /// Their text; empty without a tokenizer.
-    pub text: String,
-    /// Why it ended.
-    pub finish_reason: FinishReason,
-    /// The tokens' log-probabilities, where they are wanted.
-    pub scores: Vec<TokenScore>,
-    /// The log-probabilities of the prompt's tokens, from the second on, where they are wanted.
-    pub prompt_scores: Vec<TokenScore>,
-    /// Bytes of the text that were handed out.
-    shown: usize,
-}
-
-impl Default for Generation {
-    fn default() -> Generation {
-        Generation {
-            tokens: Vec::new(),
-            text: String::new(),
-            finish_reason: FinishReason::Length,
-            scores: Vec::new(),
-            prompt_scores: Vec::new(),
-            shown: 0,
-        }
-    }
-}
-
-impl Generation {
-    /// Appends an event; true if it is the last one.
-    fn take(&mut self, event: TextEvent) -> bool {
-        self.tokens.extend(event.token);
-        self.text.push_str(&event.text);
-        self.scores.extend(event.score);
-        self.prompt_scores.extend(event.prompt_scores);
-        if let Some(reason) = event.finish {
-            self.finish_reason = reason;
-        }
-        event.finish.is_some()
-    }
-}
+use crate::{
+    FinishReason, PipelineError, Request, RequestId, SampledToken, stoppable_text::StoppableText,
+};
 
 impl TextGenerator {
     /// Queues a prompt; [`Self::next_events`] brings its text.

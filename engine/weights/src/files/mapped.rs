@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use super::{Contents, File, FileBytes};
 use crate::error::WeightError;
 
-/// Maps a file into memory. Nobody may change the file while it is mapped.
+/// Maps a file into memory; `None` if it is empty. Nobody may change the file while it is mapped.
 ///
 /// # Errors
 ///
 /// If the path is not a regular file, or the system cannot open or map it.
-pub(crate) fn map_file(path: &Path) -> Result<File, WeightError> {
+pub(super) fn map(path: &Path) -> Result<Option<memmap2::Mmap>, WeightError> {
     let name = path.display().to_string();
     let io = |doing| {
         let path = name.clone();
@@ -30,15 +29,13 @@ pub(crate) fn map_file(path: &Path) -> Result<File, WeightError> {
     }
     // Not every system can map an empty file. The parsers report what is wrong with one.
     if metadata.len() == 0 {
-        let bytes = FileBytes(Contents::Static(&[]));
-        return Ok(File { name, bytes });
+        return Ok(None);
     }
     // SAFETY: the map is only read. If another process changed the file meanwhile, the map's contents
     // would change although they are borrowed as shared slices; the documentation of `Checkpoint::open`
     // forbids that, as every program that maps its files must.
     let map = unsafe { memmap2::Mmap::map(&file) }.map_err(io("map"))?;
-    let bytes = FileBytes(Contents::Mapped(map));
-    Ok(File { name, bytes })
+    Ok(Some(map))
 }
 
 /// Lets the system take back the pages of a part of a map, which does not have to succeed.

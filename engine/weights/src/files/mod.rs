@@ -6,8 +6,6 @@ mod remote;
 
 use std::sync::Arc;
 
-#[cfg(not(target_arch = "wasm32"))]
-pub(crate) use mapped::map_file;
 pub use remote::RemoteFile;
 pub(crate) use remote::{RemoteBytes, read_exact};
 
@@ -102,4 +100,21 @@ pub(crate) struct File {
     /// The name or path, for messages.
     pub name: String,
     pub bytes: FileBytes,
+}
+
+/// Maps a file into memory. Nobody may change the file while it is mapped.
+///
+/// # Errors
+///
+/// If the path is not a regular file, or the system cannot open or map it.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn map_file(path: &std::path::Path) -> Result<File, crate::error::WeightError> {
+    let contents = match mapped::map(path)? {
+        Some(map) => Contents::Mapped(map),
+        None => Contents::Static(&[]),
+    };
+    Ok(File {
+        name: path.display().to_string(),
+        bytes: FileBytes(contents),
+    })
 }

@@ -1,0 +1,84 @@
+//! Low-rank adapters of a model.
+
+use wisp_pipelines::{AdapterFiles, LoraManager};
+
+use crate::{error::Error, model::Model};
+
+impl Model {
+    /// The names of the low-rank adapters that are loaded. Waits until no request runs.
+    ///
+    /// # Errors
+    ///
+    /// If the model is an encoder.
+    pub async fn adapters_async(&self) -> Result<Vec<String>, Error> {
+        let work = self.exclusive(move |generator| {
+            let loras = generator.lora_manager().map(LoraManager::loras);
+            let names = loras.into_iter().flatten().map(String::from).collect();
+            Box::pin(async move { Ok(names) })
+        });
+        work.await
+    }
+
+    /// [`Self::adapters_async`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::adapters_async`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn adapters(&self) -> Result<Vec<String>, Error> {
+        pollster::block_on(self.adapters_async())
+    }
+
+    /// Loads a low-rank adapter under a name, after which requests can [use it](Generate::adapter). Waits
+    /// until no request runs.
+    ///
+    /// # Errors
+    ///
+    /// If the name is taken, the model has no room for adapters
+    /// ([`ModelBuilder::adapters`]), or the adapter does not fit it.
+    pub async fn load_adapter_async(&self, name: &str, files: AdapterFiles) -> Result<(), Error> {
+        let name = name.to_string();
+        let work = self.exclusive(move |generator| {
+            Box::pin(async move { Ok(generator.load_adapter(&name, &files)?) })
+        });
+        work.await
+    }
+
+    /// [`Self::load_adapter_async`] from a folder as PEFT writes it, blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load_adapter_async`], and if the folder cannot be read.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn load_adapter(
+        &self,
+        name: &str,
+        folder: impl AsRef<std::path::Path>,
+    ) -> Result<(), Error> {
+        let files = AdapterFiles::open(folder.as_ref())?;
+        pollster::block_on(self.load_adapter_async(name, files))
+    }
+
+    /// Unloads an adapter. Waits until no request runs.
+    ///
+    /// # Errors
+    ///
+    /// If no adapter of that name is loaded.
+    pub async fn unload_adapter_async(&self, name: &str) -> Result<(), Error> {
+        let name = name.to_string();
+        let work = self.exclusive(move |generator| {
+            Box::pin(async move { Ok(generator.unload_adapter(&name)?) })
+        });
+        work.await
+    }
+
+    /// [`Self::unload_adapter_async`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::unload_adapter_async`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn unload_adapter(&self, name: &str) -> Result<(), Error> {
+        pollster::block_on(self.unload_adapter_async(name))
+    }
+}

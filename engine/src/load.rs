@@ -1,0 +1,158 @@
+//! Ways from a name or files to a loaded model.
+
+#[cfg(not(target_arch = "wasm32"))]
+use std::ops::ControlFlow;
+
+use wisp_pipelines::ModelFiles;
+#[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+use wisp_pipelines::PipelineEngine;
+#[cfg(not(target_arch = "wasm32"))]
+use wisp_pipelines::PipelineError;
+
+#[cfg(not(target_arch = "wasm32"))]
+use crate::{
+    builder::LoadProgress,
+    worker::{self, reply},
+};
+use crate::{
+    builder::ModelBuilder,
+    error::Error,
+    model::Model,
+    open_model::{Files, OpenModel},
+};
+
+impl Model {
+    /// Loads a model with default settings, blocking the thread: a `.gguf` file, a directory in Hugging
+    /// Face's layout, or a repository of a hub (`org/name`, `org/name:q4_k` or `org/name:file.gguf`),
+    /// which is downloaded unless the cache has it. [`Self::builder`] has all settings.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such model, its files are damaged, or the device has not enough memory.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn load(name: impl Into<String>) -> Result<Model, Error> {
+        Model::builder(name).load()
+    }
+
+    /// [`Self::load`] without blocking the task: a thread of its own does the work.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn load_async(name: impl Into<String>) -> Result<Model, Error> {
+        Model::builder(name).load_async().await
+    }
+
+    /// The settings to load a model with; the name is that of [`Self::load`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn builder(name: impl Into<String>) -> ModelBuilder {
+        ModelBuilder::new(name)
+    }
+
+    /// Bytes of device memory that a model would take with default settings, without loading it (but
+    /// downloading it, if need be).
+    ///
+    /// # Errors
+    ///
+    /// If there is no such model, or its files are damaged.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn estimate(name: impl Into<String>) -> Result<wisp_compiler::Footprint, Error> {
+        Model::builder(name).estimate()
+    }
+
+    /// A model whose files are open already: in memory, or streamed by a browser. The settings are the
+    /// default ones; [`ModelBuilder::with_files`] takes others.
+    ///
+    /// # Errors
+    ///
+    /// If the files are not what Wisp can run.
+    pub fn from_files(files: ModelFiles) -> Result<OpenModel, Error> {
+        ModelBuilder::default().with_files(files)
+    }
+}
+
+impl ModelBuilder {
+    /// Opens the model's files, after downloading what is missing, without loading the model.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such model, its files are damaged, or the download was cancelled.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn open(self) -> Result<OpenModel, Error> {
+        let on_transfer = |transfer: wisp_hub::Transfer<'_>| {
+            self.report(LoadProgress::Download {
+                file: transfer.file.into(),
+                done: transfer.done,
+                total: transfer.total,
+            });
+            match self.canceller.is_cancelled() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
+        let opened = self.open_files(&on_transfer);
+        let files = opened.map_err(|error| match self.canceller.is_cancelled() {
+            true => Error::Cancelled,
+            false => error.into(),
+        })?;
+        Ok(OpenModel::new(self, files))
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn open_files(&self, on_transfer: wisp_hub::OnTransfer<'_>) -> Result<Files, PipelineError> {
+        #[cfg(feature = "candle")]
+        if self.config.engine == PipelineEngine::HuggingFace {
+            return Ok(Files::Candle(Box::new(
+                self.config.open_candle(on_transfer)?,
+            )));
+        }
+        Ok(Files::Max(Box::new(self.config.open(on_transfer)?)))
+    }
+
+    /// Takes files that are open already: a model in memory, or one that a browser streams.
+    ///
+    /// # Errors
+    ///
+    /// If they are not what the settings ask for.
+    pub fn with_files(self, files: ModelFiles) -> Result<OpenModel, Error> {
+        let files = self.config.apply_overrides(files)?;
+        Ok(OpenModel::new(self, Files::Max(Box::new(files))))
+    }
+
+    /// Loads the model, blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such model, its files are damaged, there is no such device or it has not enough
+    /// memory, or loading was cancelled.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn load(self) -> Result<Model, Error> {
+        self.open()?.load()
+    }
+
+    /// [`Self::load`] without blocking the task: a thread of its own does the work.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub async fn load_async(self) -> Result<Model, Error> {
+        let (sender, receiver) = futures_channel::oneshot::channel();
+        worker::spawn(async move {
+            let _ = sender.send(self.load());
+        });
+        reply(receiver).await
+    }
+
+    /// Bytes of device memory that the model would take, without loading it (but downloading it, if need
+    /// be).
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`], as far as that does not depend on the device's memory.
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn estimate(self) -> Result<wisp_compiler::Footprint, Error> {
+        self.open()?.estimate()
+    }
+}
