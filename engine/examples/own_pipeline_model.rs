@@ -15,18 +15,18 @@ use wisp_engine::{
     weights::MemoryWeights,
 };
 
-const VOCAB: u64 = 8;
+pub(crate) const VOCAB: u64 = 8;
 
 /// A bigram model: the logits of the next token are the row of a table that the last token chooses.
 #[derive(Debug)]
-struct Bigram {
+pub(crate) struct Bigram {
     limits: ModelLimits,
     table: session::Model,
 }
 
 impl Bigram {
     /// Loads a table `[VOCAB, VOCAB]` to a session's device.
-    fn load(
+    pub fn load(
         session: &InferenceSession,
         table: &[f32],
     ) -> Result<Bigram, Box<dyn std::error::Error>> {

@@ -146,7 +146,7 @@ impl Answer<'_> {
     }
 
     /// The next event, waiting for it; `None` after the last one.
-    pub async fn next(&mut self) -> Option<Result<Event, Error>> {
+    pub async fn next_async(&mut self) -> Option<Result<Event, Error>> {
         let event = self.events.next().await;
         self.take(&event);
         event
@@ -165,7 +165,7 @@ impl Answer<'_> {
     ///
     /// If the message does not fit the context, the model has no chat template, or the device fails.
     pub async fn text_async(mut self) -> Result<String, Error> {
-        while let Some(event) = self.next().await {
+        while let Some(event) = self.next_async().await {
             event?;
         }
         Ok(std::mem::take(&mut self.text))
@@ -211,7 +211,7 @@ impl Iterator for Answer<'_> {
 
     /// The next event, blocking the thread while it waits.
     fn next(&mut self) -> Option<Self::Item> {
-        pollster::block_on(Answer::next(self))
+        pollster::block_on(self.next_async())
     }
 }
 

@@ -202,7 +202,8 @@ impl Events {
         self.ended
     }
 
-    /// The next event, waiting for it; `None` after the last one.
+    /// The next event, waiting for it; `None` after the last one. [`Self::blocking`] gives an iterator that
+    /// blocks the thread.
     pub async fn next(&mut self) -> Option<Result<Event, Error>> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
@@ -266,6 +267,15 @@ impl BlockingEvents {
     /// Cancels the request, from anywhere.
     pub fn canceller(&self) -> Canceller {
         self.events.canceller()
+    }
+
+    /// [`Events::completion`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Events::completion`].
+    pub fn completion(self) -> Result<Completion, Error> {
+        pollster::block_on(self.events.completion())
     }
 }
 

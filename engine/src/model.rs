@@ -236,6 +236,21 @@ impl Model {
         reply(receiver).await
     }
 
+    /// [`Self::exclusive`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::exclusive`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn exclusive_blocking<T: Send + 'static>(
+        &self,
+        work: impl for<'a> FnOnce(&'a mut TextGenerator) -> BoxFuture<'a, Result<T, Error>>
+        + Send
+        + 'static,
+    ) -> Result<T, Error> {
+        pollster::block_on(self.exclusive(work))
+    }
+
     /// Runs work on the encoder.
     pub(crate) async fn encode<T: Send + 'static>(
         &self,

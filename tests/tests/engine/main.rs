@@ -10,6 +10,7 @@ mod custom_ops;
 mod debugging;
 mod device;
 mod devices;
+mod facade;
 mod forged;
 mod graph;
 mod graph_errors;

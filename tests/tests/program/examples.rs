@@ -1,6 +1,9 @@
 //! The engine's examples: their graphs against PyTorch, and they themselves as programs.
 
-use std::{path::Path, process::Command};
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use wisp_engine::{
     compiler::Target,
@@ -9,9 +12,9 @@ use wisp_engine::{
     weights::{Checkpoint, WeightSource, encodings},
 };
 use wisp_tests::{
-    bundled::session,
-    on_every_device,
-    program::{TestDevice, example},
+    bundled::{self, session},
+    encoder, lora, on_every_device,
+    program::{TestDevice, example, run_command},
 };
 
 #[path = "../../../engine/examples/image_classifier/model.rs"]
@@ -182,7 +185,47 @@ fn printed(name: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn the_programs_run() {
+fn examples_of_the_facade_run() {
+    let text = printed("streaming", &[]);
+    assert!(
+        text.starts_with("Once upon a time") && text.contains("\nLength after 48 tokens"),
+        "{text}"
+    );
+    let text = printed("batch", &[]);
+    assert!(text.lines().count() >= 3, "{text}");
+    let text = printed("event_loop", &[]);
+    assert!(text.contains("\nLength"), "{text}");
+    let text = printed("own_pipeline_model", &[]);
+    assert!(text.starts_with("[2, 3, 4, 5, 6, 7] None\n"), "{text}");
+    let text = printed("own_graph", &[]);
+    assert!(!text.is_empty());
+    let folder = tempfile::tempdir().unwrap();
+    encoder::bert(folder.path());
+    let path = folder.path().to_str().unwrap();
+    let text = printed("embeddings", &[path, "a b", "a b", "b a"]);
+    assert!(text.starts_with("1.0000 a b\n"), "{text}");
+    let modules = [("model.layers.0.self_attn.q_proj".to_string(), [256, 256])];
+    let adapter = lora::Adapter::plain(1, &modules, 8, 64.0);
+    adapter.write(folder.path());
+    let bundled = bundled::folder().join("wisp-tiny.gguf");
+    let text = printed(
+        "lora",
+        &[bundled.to_str().unwrap(), path, "Once upon a time"],
+    );
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.len() == 2 && lines[0] != lines[1], "{text}");
+}
+
+#[test]
+fn the_chat_example_answers_until_its_input_ends() {
+    let mut command = Command::new(example("chat"));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = run_command(command, "Hello!\nAnother one!\n").succeeded();
+    assert!(run.stdout.lines().count() >= 2, "{}", run.stdout);
+}
+
+#[test]
+fn the_graphs_examples_run() {
     let text = printed("image_classifier", &["host"]);
     assert!(text.contains(" of 50 right"), "{text}");
     let text = printed("bert_encoder", &["host"]);

@@ -1,0 +1,345 @@
+//! The facade: what an application does with nothing but `Model`.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Instant,
+};
+
+use wisp_engine::{
+    Canceller, Chat, Completion, Error, Event, FinishReason, LoadProgress, Message, Model,
+    ModelBuilder,
+    device::Device,
+    pipelines::{PipelineConfig, TextProcessor, chat_template::ControlTokens},
+    session::InferenceSession,
+};
+use wisp_tests::{bundled, encoder};
+
+#[path = "../../../engine/examples/own_pipeline_model.rs"]
+#[allow(dead_code, reason = "its main function is for cargo")]
+mod bigram;
+
+/// The name of the model that ships in the program.
+fn name() -> String {
+    let path = bundled::folder().join("wisp-tiny.gguf");
+    path.to_str().expect("a path in UTF-8").into()
+}
+
+fn on_host() -> ModelBuilder {
+    Model::builder(name()).device("host").unwrap()
+}
+
+/// The model with a prefill chunk of 4 tokens.
+fn in_small_chunks() -> Model {
+    let mut config = PipelineConfig::default();
+    config.device_specs = vec!["host".parse().unwrap()];
+    config.prefill_chunk_size = 4;
+    let builder = ModelBuilder::from_config(config).default_context_length();
+    builder
+        .with_files(bundled::files())
+        .unwrap()
+        .load()
+        .unwrap()
+}
+
+fn tokens(model: &Model, prompt: &str) -> Vec<u32> {
+    let completion = model.generate(prompt).max_tokens(12).complete();
+    completion.unwrap().tokens
+}
+
+#[test]
+fn threads_generate_the_same_tokens_together_and_while_another_model_loads() {
+    let prompts = ["Once upon a time", "The cat", "A riddle, please!", "It was"];
+    let model = on_host().load().unwrap();
+    let alone: Vec<Vec<u32>> = prompts.map(|prompt| tokens(&model, prompt)).into();
+    let second = std::thread::spawn(|| on_host().load().unwrap());
+    let threads = prompts.map(|prompt| {
+        let model = model.clone();
+        std::thread::spawn(move || tokens(&model, prompt))
+    });
+    let together: Vec<Vec<u32>> = threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .collect();
+    assert_eq!(together, alone);
+    assert_eq!(tokens(&second.join().unwrap(), prompts[0]), alone[0]);
+}
+
+#[test]
+fn complete_many_keeps_the_order_of_requests() {
+    let model = on_host().parallel_sequences(2).load().unwrap();
+    let prompts = ["Once", "The", "A", "It", "She"];
+    let requests = prompts.map(|prompt| model.generate(prompt).max_tokens(6));
+    let completions = model.complete_many(requests).unwrap();
+    for (prompt, completion) in prompts.into_iter().zip(completions) {
+        let alone = model.generate(prompt).max_tokens(6).complete().unwrap();
+        assert_eq!(completion.tokens, alone.tokens);
+        assert_eq!(completion.text, alone.text);
+    }
+}
+
+#[test]
+fn events_are_prefill_then_tokens_with_text_then_the_end() {
+    let model = in_small_chunks();
+    let request = model.generate("Once upon a time there was").max_tokens(5);
+    let events: Vec<Event> = request
+        .log_probabilities(2)
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let mut completion = Completion::default();
+    let mut prefill = 0;
+    for event in events {
+        match &event {
+            Event::Prefill { done, total } => {
+                assert!(completion.tokens.is_empty() && *done > prefill && done < total);
+                prefill = *done;
+            }
+            Event::Token { score, .. } => {
+                let score = score.as_ref().unwrap();
+                assert!(score.log_probability <= 0.0 && score.top.len() == 2);
+            }
+            Event::End { reason, usage } => {
+                assert_eq!(*reason, FinishReason::Length);
+                assert_eq!(usage.completion_tokens, 5);
+            }
+            _ => {}
+        }
+        completion.push(event);
+    }
+    assert!(prefill > 0);
+    assert_eq!(completion.tokens.len(), 5);
+    assert_eq!(
+        completion.text,
+        model.detokenize(&completion.tokens).unwrap()
+    );
+}
+
+#[test]
+fn cancelling_during_prefill_ends_the_request_with_an_event() {
+    let model = in_small_chunks();
+    let prompt = "Once upon a time there was a little cat who liked to play in the garden.";
+    let canceller = Canceller::new();
+    let request = model.generate(prompt).canceller(&canceller);
+    let mut last = None;
+    let mut prefill = 0;
+    for event in request {
+        let event = event.unwrap();
+        if let Event::Prefill { done, .. } = event {
+            prefill = done;
+            // From another thread, as a "stop" button would.
+            let canceller = canceller.clone();
+            std::thread::spawn(move || canceller.cancel())
+                .join()
+                .unwrap();
+        }
+        last = Some(event);
+    }
+    let Some(Event::End { reason, usage }) = last else {
+        panic!("{last:?}");
+    };
+    assert_eq!(reason, FinishReason::Cancelled);
+    assert_eq!(usage.completion_tokens, 0);
+    assert!(prefill > 0 && prefill < usage.prompt_tokens);
+}
+
+#[test]
+fn dropping_the_events_cancels_the_request() {
+    let model = on_host().load().unwrap();
+    let long = || model.generate("Once upon a time").ignore_end();
+    let start = Instant::now();
+    let whole = long().complete().unwrap();
+    let took = start.elapsed();
+    assert_eq!(whole.finish_reason, FinishReason::Length);
+
+    let start = Instant::now();
+    let mut events = long().into_iter();
+    assert!(events.any(|event| matches!(event, Ok(Event::Token { .. }))));
+    drop(events);
+    // This waits until no request runs.
+    model.adapters().unwrap();
+    assert!(start.elapsed() < took / 2);
+}
+
+#[test]
+fn a_prompt_beyond_the_context_is_an_error_with_both_numbers() {
+    let model = on_host().context_length(16).load().unwrap();
+    let error = model.generate_tokens(vec![1; 17]).complete().unwrap_err();
+    assert!(
+        matches!(error, Error::ContextFull { have: 17, max: 16 }),
+        "{error:?}"
+    );
+    assert!(matches!(
+        model.generate_tokens([]).complete().unwrap_err(),
+        Error::EmptyPrompt
+    ));
+    // The model goes on.
+    assert!(
+        model
+            .generate_tokens([1, 2])
+            .max_tokens(2)
+            .complete()
+            .is_ok()
+    );
+}
+
+/// A bigram model with this table.
+fn bigram(table: &[f32]) -> Model {
+    let session = InferenceSession::new(Device::host(1).unwrap());
+    let model = bigram::Bigram::load(&session, table).unwrap();
+    let text = TextProcessor::without_tokenizer("bigram", []);
+    Model::from_pipeline_model(&session, model, text).unwrap()
+}
+
+#[test]
+fn logits_that_are_not_finite_fail_only_their_request() {
+    let vocab = bigram::VOCAB as usize;
+    let mut table = vec![0.0; vocab * vocab];
+    table[3 * vocab..4 * vocab].fill(f32::NAN);
+    let model = bigram(&table);
+    let [bad, good] = [3, 1].map(|token| model.generate_tokens([token]).max_tokens(1).events());
+    let bad = bad.blocking().completion().unwrap_err();
+    assert!(matches!(bad, Error::NonFinite { .. }), "{bad:?}");
+    assert_eq!(good.blocking().completion().unwrap().tokens.len(), 1);
+}
+
+#[test]
+fn a_model_of_ones_own_runs_in_batches_with_the_tokens_of_a_plain_loop() {
+    let vocab = bigram::VOCAB as usize;
+    let noise = wisp_tests::kernels::noise(7, vocab * vocab);
+    let model = bigram(&noise);
+    let likeliest = |token: u32| {
+        let row = &noise[token as usize * vocab..][..vocab];
+        let best = (0..vocab).max_by(|a, b| row[*a].total_cmp(&row[*b]));
+        best.unwrap() as u32
+    };
+    let prompts: Vec<Vec<u32>> = (0..6).map(|i| vec![i, (3 * i + 1) % 8]).collect();
+    let requests = prompts.iter().map(|prompt| {
+        let request = model.generate_tokens(prompt.clone());
+        request.max_tokens(9).log_probabilities(1)
+    });
+    let completions = model.complete_many(requests).unwrap();
+    for (prompt, completion) in prompts.iter().zip(completions) {
+        let mut token = prompt[1];
+        let expected: Vec<u32> = (0..9)
+            .map(|_| {
+                token = likeliest(token);
+                token
+            })
+            .collect();
+        assert_eq!(completion.tokens, expected);
+        assert_eq!(completion.scores.len(), 9);
+    }
+    // Cancellation too is the runner's, whatever the model is.
+    let events = model.generate_tokens([1]).ignore_end().events();
+    events.canceller().cancel();
+    let completion = events.blocking().completion().unwrap();
+    assert_eq!(completion.finish_reason, FinishReason::Cancelled);
+}
+
+#[test]
+fn text_of_users_becomes_control_tokens_only_where_that_is_allowed() {
+    let model = on_host().load().unwrap();
+    let tokenizer = model.text().tokenizer().unwrap();
+    let end = *model.text().stop_tokens().iter().next().unwrap();
+    let spelling = tokenizer.token(end).unwrap();
+    let hostile = format!("Hello{spelling}");
+    let count = |text: &str, control_tokens| {
+        let messages = [Message::new("user", text)];
+        let prompt = model.text().chat_prompt(&messages, control_tokens).unwrap();
+        prompt.iter().filter(|token| **token == end).count()
+    };
+    let plain = count("Hello", ControlTokens::Anywhere);
+    assert_eq!(count(&hostile, ControlTokens::Anywhere), plain + 1);
+    assert_eq!(count(&hostile, ControlTokens::FromTemplateOnly), plain);
+    // One token stands for what several spell.
+    let prompt_tokens = |mut chat: Chat| {
+        let answer = chat.send_with(hostile.as_str(), |answer| answer.max_tokens(1));
+        let end = answer.into_iter().last().unwrap().unwrap();
+        match end {
+            Event::End { usage, .. } => usage.prompt_tokens,
+            other => panic!("{other:?}"),
+        }
+    };
+    let allowed = prompt_tokens(model.chat().allow_control_tokens(true));
+    assert!(prompt_tokens(model.chat()) > allowed);
+}
+
+#[test]
+fn a_chat_drops_its_oldest_messages_where_the_context_runs_out() {
+    let model = on_host().context_length(128).load().unwrap();
+    let mut chat = model.chat().system("Be kind.");
+    for turn in 0..8 {
+        let text = format!("Tell me story number {turn} about a cat and a dog, please.");
+        let answer = chat.send_with(text, |answer| answer.max_tokens(8));
+        answer.text().unwrap();
+    }
+    assert!(!chat.dropped().is_empty());
+    assert_eq!(chat.messages()[0], Message::new("system", "Be kind."));
+    let sent = chat.dropped().iter().chain(&chat.messages()[1..]);
+    let sent: Vec<&str> = sent
+        .filter(|message| message.role == "user")
+        .map(|message| message.content.as_str())
+        .collect();
+    assert_eq!(sent.len(), 8);
+    assert!(sent[0].contains("number 0") && sent[7].contains("number 7"));
+}
+
+#[test]
+fn embeddings_count_the_tokens_that_were_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    encoder::bert(folder.path());
+    let limit = serde_json::json!({"max_seq_length": 16, "do_lower_case": false});
+    encoder::write_json(folder.path(), "sentence_bert_config.json", &limit);
+    let path = folder.path().to_str().unwrap();
+    let model = Model::builder(path).device("host").unwrap().load().unwrap();
+    assert!(model.info().is_encoder);
+    let long = "a b ".repeat(400);
+    let embeddings = model.embed(&["a b", &long]).unwrap();
+    assert_eq!(embeddings.vectors.len(), 2);
+    assert_eq!(embeddings.cut[0], 0);
+    assert!(embeddings.cut[1] > 0);
+    let length: f32 = embeddings.vectors[0].iter().map(|x| x * x).sum();
+    assert!((length - 1.0).abs() < 1e-5);
+    let error = model.generate("a").complete().unwrap_err();
+    assert!(matches!(error, Error::NotAGenerator { .. }), "{error:?}");
+}
+
+#[test]
+fn the_estimate_is_the_memory_that_loading_takes() {
+    let open = on_host().open().unwrap();
+    let estimate = open.estimate().unwrap().total();
+    let model = open.load().unwrap();
+    let (allocated, _) = model.session().device().allocated();
+    let difference = allocated.abs_diff(estimate);
+    assert!(
+        difference * 100 <= allocated,
+        "{estimate} estimated, {allocated} allocated"
+    );
+}
+
+#[test]
+fn loading_reports_progress_and_can_be_cancelled() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sink = seen.clone();
+    let builder = on_host().on_progress(move |progress| sink.lock().unwrap().push(progress));
+    builder.load().unwrap();
+    let weights: Vec<(u64, u64)> = seen
+        .lock()
+        .unwrap()
+        .iter()
+        .filter_map(|progress| match progress {
+            LoadProgress::Weights { done, total } => Some((*done, *total)),
+            _ => None,
+        })
+        .collect();
+    assert!(weights.is_sorted());
+    assert!(weights.last().is_some_and(|(done, total)| done == total));
+
+    // From the first report on.
+    let canceller = Canceller::new();
+    let cancel = canceller.clone();
+    let builder = on_host().canceller(&canceller);
+    let builder = builder.on_progress(move |_| cancel.cancel());
+    let error = builder.load().unwrap_err();
+    assert!(matches!(error, Error::Cancelled), "{error:?}");
+}
