@@ -20,7 +20,13 @@ use wisp_engine::pipelines::{PipelineError, architectures::ArchitectureError};
 ///
 /// Without --model, the small model inside the program answers.
 #[derive(Parser)]
-#[command(version, about, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    name = "wisp",
+    version,
+    about,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

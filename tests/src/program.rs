@@ -18,7 +18,7 @@ pub const LOGITS_WITHIN: f32 = 2e-3;
 /// first; where nobody has, it is built here.
 pub fn wisp() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| built("wisp", &["build", "-p", "wisp"]))
+    PATH.get_or_init(|| built("wisp", &["build", "-p", "wisp-llm"]))
 }
 
 /// A program of the examples, which are built with all tests; where they were not, it is built here.
