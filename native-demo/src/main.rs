@@ -13,7 +13,7 @@ mod settings;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use wisp_engine::pipelines::{PipelineError, architectures::ArchitectureError};
 
 /// Language models on any GPU: Vulkan, Metal, DX12 or the host CPU.
@@ -58,6 +58,10 @@ enum Command {
     Info(commands::info::Info),
     /// List what can run: architectures, encodings, and the models that were downloaded
     List(commands::list::List),
+    /// Print a script that completes commands and flags in a shell
+    Completions(commands::completions::Completions),
+    /// Print the man page, or write one for every command
+    Man(commands::man::ManPages),
 }
 
 /// Mesa complains on standard error where there is no runtime directory, as for root or in CI.
@@ -86,6 +90,8 @@ fn main() -> ExitCode {
         Command::Devices(command) => command.run(),
         Command::Info(command) => command.run(),
         Command::List(command) => command.run(),
+        Command::Completions(command) => command.run(Cli::command()),
+        Command::Man(command) => command.run(Cli::command()),
     };
     match done {
         Ok(()) if interrupt::happened() => ExitCode::from(130),

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod chat;
+pub mod completions;
 pub mod convert;
 pub mod devices;
 pub mod encode;
@@ -10,6 +11,7 @@ pub mod info;
 pub mod list;
 pub mod logits;
 mod logprobs;
+pub mod man;
 pub mod perplexity;
 pub mod tokenize;
 pub mod warm_cache;

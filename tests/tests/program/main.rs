@@ -4,6 +4,7 @@
 
 mod broken;
 mod command_line;
+mod completions;
 mod convert;
 mod encoders;
 mod examples;
