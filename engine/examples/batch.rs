@@ -4,10 +4,8 @@ use wisp_engine::{Error, Model};
 
 fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
-    let own = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../native-demo/model/wisp-tiny.gguf"
-    );
+    // From the repository's root.
+    let own = "native-demo/model/wisp-tiny.gguf";
     let name = arguments.next().unwrap_or_else(|| own.into());
     let mut prompts: Vec<String> = arguments.collect();
     if prompts.is_empty() {

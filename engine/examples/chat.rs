@@ -6,10 +6,8 @@ use std::io::{BufRead, Write};
 use wisp_engine::{Error, Event, Model};
 
 fn main() -> Result<(), Error> {
-    let own = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../native-demo/model/wisp-tiny.gguf"
-    );
+    // From the repository's root.
+    let own = "native-demo/model/wisp-tiny.gguf";
     let model = Model::load(std::env::args().nth(1).unwrap_or_else(|| own.into()))?;
     let mut chat = model.chat();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {

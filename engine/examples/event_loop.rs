@@ -13,10 +13,8 @@ enum State {
 }
 
 fn main() -> Result<(), Error> {
-    let own = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../native-demo/model/wisp-tiny.gguf"
-    );
+    // From the repository's root.
+    let own = "native-demo/model/wisp-tiny.gguf";
     let name = std::env::args().nth(1).unwrap_or_else(|| own.into());
     let cancel_loading = Canceller::new();
     let builder = Model::builder(name)

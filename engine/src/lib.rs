@@ -12,16 +12,16 @@
 //!
 //! # Generating text
 //!
-//! ```
+//! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../native-demo/model/wisp-tiny.gguf");
+//! # let path = "model.gguf";
 //! use std::ops::ControlFlow;
-//! use wisp_engine::device::{Device, DeviceSpec, Profile};
+//! use wisp_engine::device::{Device, DeviceSpec, FeatureLevel};
 //! use wisp_engine::pipelines::text_generation::{GenerateOptions, TextGenerator};
 //! use wisp_engine::pipelines::{ModelFiles, ModelLimits};
 //! use wisp_engine::session::InferenceSession;
 //!
-//! let device = Device::open_blocking(&DeviceSpec::Auto, Profile::Full, 0)?;
+//! let device = Device::open_blocking(&DeviceSpec::Auto, FeatureLevel::Full, 0)?;
 //! let files = ModelFiles::open(path.as_ref())?;
 //! let mut generator =
 //!     TextGenerator::load_blocking(&InferenceSession::new(device), &files, ModelLimits::default())?;
@@ -31,7 +31,7 @@
 //!     print!("{piece}");
 //!     ControlFlow::Continue(())
 //! })?;
-//! assert_eq!(answer.tokens.len(), 16);
+//! println!(" ({} tokens)", answer.tokens.len());
 //! # Ok(())
 //! # }
 //! ```
@@ -76,8 +76,81 @@
 //! # }
 //! ```
 //!
+//! # A custom op
+//!
+//! A kernel in WGSL beside a declaration of its operands and results is an op like the built-in ones; see
+//! [`extension`] for the rules:
+//!
+//! ```
+//! use wisp_engine::{
+//!     device::Device,
+//!     extension::{Extensions, Param},
+//!     graph::{DType, Graph},
+//!     session::{InferenceSession, InitOptions, Tensor},
+//!     shape,
+//!     weights::MemoryWeights,
+//! };
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let declaration = r#"
+//!     name = "axpy"
+//!     workgroup_size = [64, 1, 1]
+//!     workgroups = ["ceil_div(x.len, 64)"]
+//!     inputs = [{ name = "x", dtype = "f32" }, { name = "y", dtype = "f32" }]
+//!     outputs = [{ name = "out", dtype = "f32", like = "x" }]
+//!     params = [{ name = "a", dtype = "f32" }]
+//! "#;
+//! let kernel = "
+//! @compute @workgroup_size(64)
+//! fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+//!     if id.x < params.x_len {
+//!         out[id.x] = params.a * x[id.x] + y[id.x];
+//!     }
+//! }";
+//! // The host runs no WGSL: there an op needs a twin in Rust.
+//! let extensions = Extensions::from_source(declaration, kernel)?.with_twin("axpy", |args| {
+//!     let [len, _, _, a]: [u32; 4] = args.params()?; // x_len, y_len, out_len, a
+//!     let (x, y): (&[f32], &[f32]) = (args.read(1, len as usize)?, args.read(2, len as usize)?);
+//!     let out: &mut [f32] = args.write(3, len as usize)?;
+//!     for (i, out) in out.iter_mut().enumerate() {
+//!         *out = f32::from_bits(a) * x[i] + y[i];
+//!     }
+//!     Ok(())
+//! })?;
+//!
+//! let mut graph = Graph::new("custom");
+//! graph.use_extensions(&extensions)?;
+//! let x = graph.input("x", DType::F32, shape!["n"]);
+//! let y = graph.input("y", DType::F32, shape!["n"]);
+//! let out = graph.custom("axpy", &[x, y], &[("a", Param::F32(2.0))])?[0];
+//! graph.output("out", out);
+//!
+//! let session = InferenceSession::new(Device::host(1)?).with_extensions(extensions);
+//! let options = InitOptions { max_dims: [("n".to_string(), 8)].into(), ..Default::default() };
+//! let model = session.load_blocking(&graph, &MemoryWeights::default(), options)?;
+//! let [x, y] = [[1.0, 2.0], [10.0, 20.0]].map(|values| Tensor::f32(&[2], &values));
+//! let inputs = [&x.ok_or("two")?, &y.ok_or("two")?];
+//! let outputs = pollster::block_on(model.execute(&inputs))?;
+//! assert_eq!(outputs[0].as_f32(), Some(&[12.0, 24.0][..]));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Larger ones are among the examples: an image classifier with the weights of one that PyTorch trained
 //! (`cargo run -p wisp-engine --example image_classifier`), and a BERT of any size (`--example bert_encoder`).
+//!
+//! # Features
+//!
+//! | feature | default | |
+//! |---|---|---|
+//! | `wgpu` | yes | runs kernels on GPUs: Vulkan, Metal, DX12, OpenGL, and the browser's WebGPU |
+//! | `hub` | no | opens models of Hugging Face's hub by name; native only |
+//! | `targets` | no | checks a program against GPUs that are not attached, by translating its kernels to their shader languages; native only |
+//! | `candle` | no | runs architectures that Wisp lacks with Hugging Face's candle on the host CPU; native only |
+//!
+//! Without `wgpu` the only device is the host CPU.
+//!
+//! # Async and blocking
 //!
 //! Everything that waits is async, because a browser cannot block; native programs have blocking
 //! twins of it.
@@ -124,7 +197,3 @@ pub use wisp_pipelines as pipelines;
 pub use wisp_session as session;
 pub use wisp_types::{self as types, shape};
 pub use wisp_weights as weights;
-
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct Readme;

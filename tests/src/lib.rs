@@ -16,3 +16,8 @@ pub mod pytorch_writer;
 pub mod quantize;
 pub mod shared;
 pub mod small;
+
+/// The README's examples are doctests: `cargo test --doc -p wisp-tests`.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

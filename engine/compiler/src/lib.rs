@@ -7,12 +7,9 @@
 //! session binds to a device, or saves.
 //!
 //! ```
-//! use wisp_engine::{
-//!     compiler::{Target, compile},
-//!     graph::{Binary, DType, Graph},
-//!     shape,
-//!     weights::Encoding,
-//! };
+//! use wisp_compiler::{Target, compile};
+//! use wisp_graph::{Binary, DType, Graph, shape};
+//! use wisp_types::Encoding;
 //!
 //! let mut graph = Graph::new("block");
 //! let x = graph.input("x", DType::F32, shape!["rows", 64u64]);

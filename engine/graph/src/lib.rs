@@ -10,30 +10,20 @@
 //! fit is refused where it is added, by an error that names the op and its operands:
 //!
 //! ```
-//! use wisp_engine::graph::{Binary, DType, Graph, Reduction};
-//! use wisp_engine::{shape, weights::MemoryWeights};
-//! use wisp_engine::{device::Device, session::{InferenceSession, InitOptions}};
+//! use wisp_graph::{Binary, DType, Graph, Reduction, Unary, shape};
 //!
 //! // How far each of some points is from the origin.
 //! let mut graph = Graph::new("distance");
 //! let points = graph.input("points", DType::F32, shape!["n", 3u64]);
 //! let squares = graph.binary(Binary::Mul, points, points)?;
 //! let sum = graph.reduce(Reduction::Sum, squares, 1)?;
-//! let root = graph.unary(wisp_engine::graph::Unary::Sqrt, sum)?;
+//! let root = graph.unary(Unary::Sqrt, sum)?;
 //! graph.output("distance", root);
-//! let error = graph.matmul(points, points).unwrap_err().to_string();
-//! assert_eq!(error, "matmul: a has 3 columns, b n rows (points: f32[n, 3], points: f32[n, 3])");
+//! assert_eq!(graph.value(root).shape.to_string(), "[n]");
 //!
-//! // On the host here, on any GPU or in a browser just as well.
-//! let session = InferenceSession::new(Device::host(0)?);
-//! let compiled = session.compile(&graph)?;
-//! let options = InitOptions { max_dims: [("n".to_string(), 8)].into(), ..Default::default() };
-//! let model = session.init_blocking(&compiled, &MemoryWeights::default(), options)?;
-//! model.write("points", &[3.0f32, 4.0, 0.0, 1.0, 2.0, 2.0])?;
-//! model.run(&model.dims(&[("n", 2)])?)?;
-//! let distances: Vec<f32> = pollster::block_on(model.read("distance", 2))?;
-//! assert_eq!(distances, [5.0, 3.0]);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! let error = graph.matmul(points, points).unwrap_err().to_string();
+//! assert_eq!(error, "matmul: a has 3 columns, but b has n rows (points: f32[n, 3], points: f32[n, 3])");
+//! # Ok::<(), wisp_graph::GraphError>(())
 //! ```
 //!
 //! # Values
@@ -44,14 +34,14 @@
 //! whose size each run gives, or the sum of such, which is what [`Graph::concat`] makes of them:
 //!
 //! ```
-//! use wisp_engine::{graph::{DType, Graph}, shape};
+//! use wisp_graph::{DType, Graph, shape};
 //!
 //! let mut graph = Graph::new("remember");
 //! let past = graph.input("past", DType::F32, shape!["past", 8u64]);
 //! let new = graph.input("new", DType::F32, shape!["new", 8u64]);
 //! let all = graph.concat(&[past, new], 0)?;
 //! assert_eq!(graph.value(all).shape.to_string(), "[new + past, 8]");
-//! # Ok::<(), wisp_engine::graph::GraphError>(())
+//! # Ok::<(), wisp_graph::GraphError>(())
 //! ```
 //!
 //! # Ops
@@ -73,7 +63,7 @@
 //! A graph prints as text, one line a value or op, and [`Graph::to_dot`] draws it:
 //!
 //! ```
-//! # use wisp_engine::{graph::{DType, Graph, Unary}, shape};
+//! # use wisp_graph::{DType, Graph, Unary, shape};
 //! # let mut graph = Graph::new("roots");
 //! # let x = graph.input("x", DType::F32, shape!["n"]);
 //! # let y = graph.unary(Unary::Sqrt, x)?;
@@ -84,7 +74,7 @@
 //!   sqrt.0: f32[n] = sqrt(x)
 //!   output y = sqrt.0
 //! }");
-//! # Ok::<(), wisp_engine::graph::GraphError>(())
+//! # Ok::<(), wisp_graph::GraphError>(())
 //! ```
 
 mod check;

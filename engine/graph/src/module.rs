@@ -10,14 +10,14 @@ pub struct DuplicateGraph(pub String);
 /// Several graphs, each with a name of its own, that share their weights on a device.
 ///
 /// ```
-/// use wisp_engine::graph::{Graph, Module};
+/// use wisp_graph::{Graph, Module};
 ///
 /// let mut module = Module::default();
 /// module.add(Graph::new("prefill"))?;
 /// module.add(Graph::new("decode"))?;
 /// assert!(module.add(Graph::new("decode")).is_err());
 /// assert_eq!(module.graphs().len(), 2);
-/// # Ok::<(), wisp_engine::graph::DuplicateGraph>(())
+/// # Ok::<(), wisp_graph::DuplicateGraph>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Module {

@@ -91,7 +91,7 @@ impl Graph {
     /// becomes an output of the one stage and an input of the other.
     ///
     /// ```
-    /// use wisp_engine::{graph::{Binary, DType, Graph, Unary}, shape};
+    /// use wisp_graph::{Binary, DType, Graph, Unary, shape};
     ///
     /// let mut graph = Graph::new("test");
     /// let x = graph.input("x", DType::F32, shape!["n"]);

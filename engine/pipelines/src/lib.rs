@@ -11,22 +11,7 @@
 //! | [`lora`] | adapters that come and go beside a model |
 //!
 //! Most programs need [`text_generation::TextGenerator`] only, whose page shows several requests at once.
-//! What a model's files say is known before anything is loaded:
-//!
-//! ```
-//! use wisp_engine::pipelines::{chat_template::Message, model_files::ModelFiles};
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../native-demo/model/wisp-tiny.gguf");
-//! let files = ModelFiles::open(path.as_ref())?;
-//! let tokenizer = files.tokenizer.as_ref().map_err(|error| error.to_string())?;
-//! let tokens = tokenizer.encode("A riddle, please!", false, false)?;
-//! assert_eq!(tokenizer.decode(&tokens, true), "A riddle, please!");
-//! let prompt = files.chat_prompt(&[Message::new("user", "A riddle, please!")])?;
-//! assert!(prompt.len() > tokens.len());
-//! # Ok(())
-//! # }
-//! ```
+//! [`ModelFiles`] opens a model's files and shows what they say before anything is loaded.
 
 pub use wisp_text::{chat_template, tokenizer};
 

@@ -33,13 +33,13 @@ const MOST_WORDS: usize = 64;
 /// dtype = "f32"
 /// default = 1.0 # without one it must be given
 /// # "#;
-/// # wisp_engine::extension::Declaration::from_toml(text).unwrap();
+/// # wisp_graph::extension::Declaration::from_toml(text).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Declaration {
     /// The op's name: small letters, digits and `_`. That of a built-in op lets this one
-    /// [take its place](wisp_session::InferenceSession::with_extensions).
+    /// take its place: see the [module's page](super).
     pub name: String,
     /// Invocations of a workgroup, as the kernel's `@workgroup_size` has them.
     pub workgroup_size: [u32; 3],
