@@ -13,25 +13,18 @@
 //! # Generating text
 //!
 //! ```no_run
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let path = "model.gguf";
-//! use std::ops::ControlFlow;
-//! use wisp_engine::device::{Device, DeviceSpec, FeatureLevel};
-//! use wisp_engine::pipelines::text_generation::{GenerateOptions, TextGenerator};
-//! use wisp_engine::pipelines::{ModelFiles, ModelLimits};
-//! use wisp_engine::session::InferenceSession;
+//! use wisp_engine::{Event, Model};
 //!
-//! let device = Device::open_blocking(&DeviceSpec::Auto, FeatureLevel::Full, 0)?;
-//! let files = ModelFiles::open(path.as_ref())?;
-//! let mut generator =
-//!     TextGenerator::load_blocking(&InferenceSession::new(device), &files, ModelLimits::default())?;
-//! let prompt = files.tokenizer.as_ref().unwrap().encode("Once upon a time", true, true)?;
-//! let options = GenerateOptions { max_new_tokens: Some(16), ..Default::default() };
-//! let answer = generator.generate_blocking(&files, &prompt, &options, |piece| {
-//!     print!("{piece}");
-//!     ControlFlow::Continue(())
-//! })?;
-//! println!(" ({} tokens)", answer.tokens.len());
+//! # fn main() -> Result<(), wisp_engine::Error> {
+//! // A GGUF file or a folder in Hugging Face's layout; with the feature `hub`, a repository's name.
+//! let model = Model::load("model.gguf")?;
+//! for event in model.generate("Once upon a time").max_tokens(16) {
+//!     if let Event::Text(text) = event? {
+//!         print!("{text}");
+//!     }
+//! }
+//! let answer = model.generate("The end").temperature(0.8).seed(7).complete()?;
+//! println!("{}", answer.text);
 //! # Ok(())
 //! # }
 //! ```
