@@ -3,13 +3,13 @@
 #
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
 # kept whole in the target folder, under test-logs. `tests/run.sh STEP…` runs only the steps named: `vulkan`, `fmt`,
-# `package`, `clippy`, `build`, `tests`, `doctests`, `docs`, `browser`; or `wasm32`, a quick look at whether wasm32 compiles, which
-# the browser's step finds out by itself.
+# `package`, `deny`, `clippy`, `build`, `tests`, `doctests`, `docs`, `browser`; or `wasm32`, a quick look at whether
+# wasm32 compiles, which the browser's step finds out by itself.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly STEPS="vulkan fmt package clippy build tests doctests docs browser"
+readonly STEPS="vulkan fmt package deny clippy build tests doctests docs browser"
 readonly MORE="wasm32"
 readonly FAILURE_LINES=150
 
@@ -42,6 +42,15 @@ step_fmt() { cargo fmt --all --check; }
 
 # Packs the crates as for the registry and checks what their archives hold.
 step_package() { bash tests/scripts/package.sh | sed 's/^/  /' >&3; }
+
+# Licences, sources and duplicate versions of all dependencies.
+step_deny() {
+  local outcome
+  outcome=$(bash tests/scripts/cargo-deny.sh)
+  echo "  $outcome" >&3
+  case $outcome in skipped:*) return ;; esac
+  "${outcome#*: }" --offline --locked --all-features --config tests/deny.toml check --deny warnings bans licenses sources
+}
 
 # Everything that is run is built with the optional candle, so that one build serves all tests.
 readonly BUILT=(--locked --workspace --features candle)
