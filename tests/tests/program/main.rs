@@ -11,5 +11,6 @@ mod examples;
 mod goldens;
 mod goldens_gguf;
 mod hub;
+mod layers;
 mod settings;
 mod stories;
