@@ -1,4 +1,4 @@
-//! Every twin against plain loops in `f64`, and its refusals.
+//! Tests of every host twin against plain loops in `f64`, and of its errors.
 
 mod attention;
 mod elements;
@@ -14,7 +14,7 @@ fn zeros<T: bytemuck::Pod>(len: usize) -> HostBuffer {
 }
 
 #[test]
-fn every_op_has_its_twin() {
+fn ops_have_twins_by_name_and_encoding() {
     for op in [
         "rms_norm",
         "add_rms_norm",

@@ -1,14 +1,13 @@
-//! Attention over a paged cache, what is written there, and rotation.
+//! Attention over a paged cache, writes to it, and rotary embeddings.
 
 use proptest::prelude::*;
 use wisp_shaders::{CacheFormat, params::*};
 
-use super::super::HostBuffer;
 use super::super::cache::{Heads, decode};
 use super::super::testing::{assert_close, assert_sums_close, buffer, contents, numbers, run, sum};
 use super::zeros;
 
-/// A seed that no other numbers of a test have.
+/// A seed for norm weights that is distinct from all other seeds of a test.
 fn seed_of_norms(head_dim: usize) -> u32 {
     7000 + head_dim as u32
 }
@@ -46,7 +45,7 @@ impl Batch {
         self.max_pages() * self.sequences.len()
     }
 
-    /// Element `(sequence, position, head, 0)` of a cache.
+    /// The index of element `(sequence, position, head, 0)` of a cache.
     fn row(&self, sequence: usize, position: usize, head: usize) -> usize {
         let page = self.table()[sequence * self.max_pages() + position / self.page_size] as usize;
         ((page * self.page_size + position % self.page_size) * self.kv_heads + head) * self.width()
@@ -56,7 +55,7 @@ impl Batch {
         self.pages() * self.page_size * self.kv_heads * self.width()
     }
 
-    /// Pages in reverse order, so that nothing lies where one would guess it.
+    /// The block table, `[sequences, max_pages]`: pages in reverse order, so that an identity mapping fails.
     fn table(&self) -> Vec<u32> {
         (0..self.pages() as u32).rev().collect()
     }
@@ -68,7 +67,8 @@ impl Batch {
         self.sequences.iter().enumerate().flat_map(tokens).collect()
     }
 
-    fn turns(&self) -> Vec<[f32; 2]> {
+    /// Cosine and sine of each angle, `[positions, rotary / 2]`.
+    fn rotations(&self) -> Vec<[f32; 2]> {
         let half = self.rotary / 2;
         (0..Self::MAX_POSITIONS * half)
             .map(|i| {
@@ -81,7 +81,7 @@ impl Batch {
     /// A head after rotation to `position`.
     fn rotated(&self, head: &[f32], position: usize) -> Vec<f64> {
         let half = self.rotary / 2;
-        let turns = self.turns();
+        let rotations = self.rotations();
         let mut out: Vec<f64> = head.iter().map(|x| f64::from(*x)).collect();
         for i in 0..half {
             let (a, b) = if self.interleaved {
@@ -89,7 +89,7 @@ impl Batch {
             } else {
                 (i, i + half)
             };
-            let [cos, sin] = turns[position * half + i].map(f64::from);
+            let [cos, sin] = rotations[position * half + i].map(f64::from);
             let (u, v) = (f64::from(head[a]), f64::from(head[b]));
             (out[a], out[b]) = (u * cos - v * sin, v * cos + u * sin);
         }
@@ -117,17 +117,17 @@ fn batches() -> impl Strategy<Value = Batch> {
         )
 }
 
-/// The words that a cache's heads take in a format, and the heads as they are stored there.
+/// The words of a cache in a format, and its heads after a round trip through that format.
 fn stored(b: &Batch, format: CacheFormat, padded: &[f32]) -> (Vec<u32>, Vec<f32>) {
     let heads = Heads::new(format, b.head_dim as u32);
     let mut words = vec![0; padded.len() / b.width() * heads.words];
-    let mut kept = padded.to_vec();
-    let each = kept.chunks_exact_mut(b.width());
+    let mut decoded = padded.to_vec();
+    let each = decoded.chunks_exact_mut(b.width());
     for (head, words) in each.zip(words.chunks_exact_mut(heads.words)) {
         heads.encode(&head[..b.head_dim], words);
         decode(heads, words, &[0], &mut head[..b.head_dim]);
     }
-    (words, kept)
+    (words, decoded)
 }
 
 fn check_attention(b: &Batch, format: CacheFormat, window: u32, softcap: f32, bidirectional: bool) {
@@ -210,7 +210,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
-    fn attention(
+    fn attention_matches_f64_arithmetic_in_every_cache_format(
         b in batches(),
         window in 0u32..50,
         softcap in 0u32..2,
@@ -222,7 +222,7 @@ proptest! {
     }
 
     #[test]
-    fn rope(b in batches(), pad in [0usize..5, 0usize..5]) {
+    fn rope_matches_f64_arithmetic_and_leaves_padding_alone(b in batches(), pad in [0usize..5, 0usize..5]) {
         let index = b.index();
         let width = b.heads() * b.head_dim;
         let stride = pad[0] + width + pad[1];
@@ -237,7 +237,7 @@ proptest! {
             interleaved: b.interleaved.into(),
         };
         let bound = buffer(&x);
-        let table = [b.turns(), vec![[0.0; 2]]].concat();
+        let table = [b.rotations(), vec![[0.0; 2]]].concat();
         run("rope", params, &[&bound, &buffer(&index), &buffer(&table)]).unwrap();
         let mut expected: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
         for (t, [_, position]) in index.iter().enumerate() {
@@ -251,97 +251,166 @@ proptest! {
     }
 
     #[test]
-    fn cache_writes(b in batches()) {
-        let index = b.index();
-        let (heads, kv_heads, head_dim) = (b.heads(), b.kv_heads, b.head_dim);
-        let width = (heads + 2 * kv_heads) * head_dim;
-        let qkv = numbers(b.seed, index.len() * width);
-        let old = numbers(b.seed + 1, b.cache_len());
-        let expect = |rotate: bool, which: usize| {
-            let mut cache: Vec<f64> = old.iter().map(|x| f64::from(*x)).collect();
-            for (t, [sequence, position]) in index.iter().map(|i| i.map(|i| i as usize)).enumerate() {
-                for head in 0..kv_heads {
-                    let at = t * width + (heads + which * kv_heads + head) * head_dim;
-                    let from = &qkv[at..at + head_dim];
-                    let values = match rotate && which == 0 {
-                        true => b.rotated(from, position),
-                        false => from.iter().map(|x| f64::from(*x)).collect(),
-                    };
-                    let row = b.row(sequence, position, head);
-                    cache[row..row + b.width()].fill(0.0);
-                    cache[row..row + head_dim].copy_from_slice(&values);
-                }
-            }
-            cache
-        };
-        let params = KvWriteParams {
-            tokens: index.len() as u32,
-            kv_heads: kv_heads as u32,
-            head_dim: head_dim as u32,
-            k_stride: width as u32,
-            k_offset: (heads * head_dim) as u32,
-            v_stride: width as u32,
-            v_offset: ((heads + kv_heads) * head_dim) as u32,
-            page_size: b.page_size as u32,
-            max_pages: b.max_pages() as u32,
-        };
-        let (x, index_buffer, table) = (buffer(&qkv), buffer(&index), buffer(&b.table()));
-        let (k, v) = (buffer(&old), buffer(&old));
-        // Keys and values come from one buffer, as after a fused projection.
-        run("kv_write.f32", params, &[&x, &x, &index_buffer, &table, &k, &v]).unwrap();
-        assert_close(&contents(&k), &expect(false, 0), 0.0);
-        assert_close(&contents(&v), &expect(false, 1), 0.0);
-        let params = RopeKvWriteParams {
-            tokens: index.len() as u32,
-            heads: heads as u32,
-            kv_heads: kv_heads as u32,
-            head_dim: head_dim as u32,
-            rotary_dim: b.rotary as u32,
-            interleaved: b.interleaved.into(),
-            page_size: b.page_size as u32,
-            max_pages: b.max_pages() as u32,
-            eps: 1e-5,
-            weight_offset: 1.0,
-        };
-        let (k, v) = (buffer(&old), buffer(&old));
-        let q = zeros::<f32>(index.len() * heads * head_dim);
-        let turns = buffer(&[b.turns(), vec![[0.0; 2]]].concat());
-        run("rope_kv_write.f32", params, &[&x, &q, &index_buffer, &turns, &table, &k, &v]).unwrap();
-        assert_close(&contents(&k), &expect(true, 0), 1e-6);
-        assert_close(&contents(&v), &expect(true, 1), 0.0);
-        let queries: Vec<f64> = index.iter().enumerate().flat_map(|(t, [_, position])| {
-            let row = &qkv[t * width..][..heads * head_dim];
-            row.chunks(head_dim).flat_map(|head| b.rotated(head, *position as usize)).collect::<Vec<_>>()
-        }).collect();
-        assert_close(&contents(&q), &queries, 1e-6);
+    fn kv_write_copies_keys_and_values_to_their_pages(b in batches()) {
+        let case = CacheWrite::new(&b);
+        let [k, v] = case.run_kv_write();
+        assert_close(&k, &case.expected_cache(0, false), 0.0);
+        assert_close(&v, &case.expected_cache(1, false), 0.0);
+    }
 
-        // With norms: as without, of what was normalised before.
-        let norms = numbers(seed_of_norms(head_dim), 2 * head_dim);
-        let normed: Vec<f32> = qkv.chunks(width).flat_map(|row| {
-            row.chunks(head_dim).enumerate().flat_map(|(head, x)| {
-                let weights = match head {
-                    _ if head < heads => &norms[..head_dim],
-                    _ if head < heads + kv_heads => &norms[head_dim..],
-                    _ => return x.to_vec(),
-                };
-                let squares: f64 = x.iter().map(|x| f64::from(*x).powi(2)).sum();
-                let scale = 1.0 / (squares / head_dim as f64 + 1e-5).sqrt();
-                let normed = x.iter().zip(weights);
-                normed.map(|(x, w)| (f64::from(*x) * scale * (f64::from(*w) + 1.0)) as f32).collect()
-            }).collect::<Vec<_>>()
-        }).collect();
-        let made = |op: &str, x: &[f32], more: &[&HostBuffer]| {
-            let (k, v, x) = (buffer(&old), buffer(&old), buffer(x));
-            let q = zeros::<f32>(index.len() * heads * head_dim);
-            let bound = [&[&x, &q, &index_buffer, &turns, &table, &k, &v][..], more].concat();
-            run(op, params, &bound).unwrap();
-            [q, k, v].map(|buffer| contents::<f32>(&buffer))
-        };
-        let expected = made("rope_kv_write.f32", &normed, &[]);
-        let got = made("norm_rope_kv_write.f32", &qkv, &[&buffer(&norms)]);
+    #[test]
+    fn rope_kv_write_rotates_queries_and_keys(b in batches()) {
+        let case = CacheWrite::new(&b);
+        let [q, k, v] = case.run_rope_kv_write("rope_kv_write.f32", &case.qkv, None);
+        assert_close(&k, &case.expected_cache(0, true), 1e-6);
+        assert_close(&v, &case.expected_cache(1, false), 0.0);
+        assert_close(&q, &case.expected_queries(), 1e-6);
+    }
+
+    #[test]
+    fn norm_rope_kv_write_equals_rope_kv_write_of_normalised_heads(b in batches()) {
+        let case = CacheWrite::new(&b);
+        let norms = numbers(seed_of_norms(b.head_dim), 2 * b.head_dim);
+        let expected = case.run_rope_kv_write("rope_kv_write.f32", &case.normalised(&norms), None);
+        let got = case.run_rope_kv_write("norm_rope_kv_write.f32", &case.qkv, Some(&norms));
         for (got, expected) in got.iter().zip(&expected) {
             let expected: Vec<f64> = expected.iter().map(|x| f64::from(*x)).collect();
             assert_close(got, &expected, 2e-6);
         }
+    }
+}
+
+/// A fused projection of a batch, whose keys and values are written to a cache.
+struct CacheWrite<'a> {
+    b: &'a Batch,
+    /// `[tokens, heads + 2 * kv_heads, head_dim]`: queries, keys and values.
+    qkv: Vec<f32>,
+    /// What the caches hold before.
+    old: Vec<f32>,
+}
+
+impl<'a> CacheWrite<'a> {
+    const EPS: f32 = 1e-5;
+    const WEIGHT_OFFSET: f32 = 1.0;
+
+    fn new(b: &'a Batch) -> CacheWrite<'a> {
+        let width = (b.heads() + 2 * b.kv_heads) * b.head_dim;
+        CacheWrite {
+            b,
+            qkv: numbers(b.seed, b.index().len() * width),
+            old: numbers(b.seed + 1, b.cache_len()),
+        }
+    }
+
+    /// Elements of a token's row of `qkv`.
+    fn width(&self) -> usize {
+        (self.b.heads() + 2 * self.b.kv_heads) * self.b.head_dim
+    }
+
+    /// The caches of keys and values after `kv_write`. Both come from one buffer, as after a fused
+    /// projection.
+    fn run_kv_write(&self) -> [Vec<f32>; 2] {
+        let b = self.b;
+        let width = self.width();
+        let params = KvWriteParams {
+            tokens: b.index().len() as u32,
+            kv_heads: b.kv_heads as u32,
+            head_dim: b.head_dim as u32,
+            k_stride: width as u32,
+            k_offset: (b.heads() * b.head_dim) as u32,
+            v_stride: width as u32,
+            v_offset: ((b.heads() + b.kv_heads) * b.head_dim) as u32,
+            page_size: b.page_size as u32,
+            max_pages: b.max_pages() as u32,
+        };
+        let (x, index, table) = (buffer(&self.qkv), buffer(&b.index()), buffer(&b.table()));
+        let (k, v) = (buffer(&self.old), buffer(&self.old));
+        run("kv_write.f32", params, &[&x, &x, &index, &table, &k, &v]).unwrap();
+        [k, v].map(|buffer| contents(&buffer))
+    }
+
+    /// Queries, and the caches of keys and values, after `op`.
+    fn run_rope_kv_write(&self, op: &str, qkv: &[f32], norms: Option<&[f32]>) -> [Vec<f32>; 3] {
+        let b = self.b;
+        let params = RopeKvWriteParams {
+            tokens: b.index().len() as u32,
+            heads: b.heads() as u32,
+            kv_heads: b.kv_heads as u32,
+            head_dim: b.head_dim as u32,
+            rotary_dim: b.rotary as u32,
+            interleaved: b.interleaved.into(),
+            page_size: b.page_size as u32,
+            max_pages: b.max_pages() as u32,
+            eps: Self::EPS,
+            weight_offset: Self::WEIGHT_OFFSET,
+        };
+        let (x, index, table) = (buffer(qkv), buffer(&b.index()), buffer(&b.table()));
+        let q = zeros::<f32>(b.index().len() * b.heads() * b.head_dim);
+        let (k, v) = (buffer(&self.old), buffer(&self.old));
+        let rotations = buffer(&[b.rotations(), vec![[0.0; 2]]].concat());
+        let norms = norms.map(buffer);
+        let mut bound = vec![&x, &q, &index, &rotations, &table, &k, &v];
+        bound.extend(&norms);
+        run(op, params, &bound).unwrap();
+        [q, k, v].map(|buffer| contents(&buffer))
+    }
+
+    /// The cache of keys (`which` 0) or values (1) after the write.
+    fn expected_cache(&self, which: usize, rotate: bool) -> Vec<f64> {
+        let b = self.b;
+        let mut cache: Vec<f64> = self.old.iter().map(|x| f64::from(*x)).collect();
+        for (t, [sequence, position]) in b.index().iter().enumerate() {
+            let (sequence, position) = (*sequence as usize, *position as usize);
+            for head in 0..b.kv_heads {
+                let column = (b.heads() + which * b.kv_heads + head) * b.head_dim;
+                let from = &self.qkv[t * self.width() + column..][..b.head_dim];
+                let values = match rotate {
+                    true => b.rotated(from, position),
+                    false => from.iter().map(|x| f64::from(*x)).collect(),
+                };
+                let row = b.row(sequence, position, head);
+                cache[row..row + b.width()].fill(0.0);
+                cache[row..row + b.head_dim].copy_from_slice(&values);
+            }
+        }
+        cache
+    }
+
+    /// All queries, rotated to their positions.
+    fn expected_queries(&self) -> Vec<f64> {
+        let b = self.b;
+        let mut queries = Vec::new();
+        for (t, [_, position]) in b.index().iter().enumerate() {
+            let row = &self.qkv[t * self.width()..][..b.heads() * b.head_dim];
+            for head in row.chunks(b.head_dim) {
+                queries.extend(b.rotated(head, *position as usize));
+            }
+        }
+        queries
+    }
+
+    /// `qkv` after the RMS norms of queries and keys. `norms` has the weights of both.
+    fn normalised(&self, norms: &[f32]) -> Vec<f32> {
+        let b = self.b;
+        let mut normalised = Vec::new();
+        for row in self.qkv.chunks(self.width()) {
+            for (head, x) in row.chunks(b.head_dim).enumerate() {
+                let weights = match head {
+                    _ if head < b.heads() => &norms[..b.head_dim],
+                    _ if head < b.heads() + b.kv_heads => &norms[b.head_dim..],
+                    _ => {
+                        normalised.extend(x);
+                        continue;
+                    }
+                };
+                let squares: f64 = x.iter().map(|x| f64::from(*x).powi(2)).sum();
+                let scale = 1.0 / (squares / b.head_dim as f64 + 1e-5).sqrt();
+                let scaled = x.iter().zip(weights);
+                normalised.extend(
+                    scaled.map(|(x, w)| (f64::from(*x) * scale * (f64::from(*w) + 1.0)) as f32),
+                );
+            }
+        }
+        normalised
     }
 }

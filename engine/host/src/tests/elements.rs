@@ -1,4 +1,4 @@
-//! What is computed element by element or row by row.
+//! Elementwise ops and ops on rows.
 
 use proptest::prelude::*;
 use wisp_shaders::params::*;
@@ -6,7 +6,7 @@ use wisp_shaders::params::*;
 use super::super::testing::{assert_close, assert_sums_close, buffer, contents, numbers, run};
 use super::zeros;
 
-/// An activation by its number: with the logistic function and erfc, since 1 + tanh and 1 + erf
+/// The activation of a kind. It uses the logistic function and erfc, because 1 + tanh and 1 + erf
 /// cancel in the tail.
 fn activated(x: f64, activation: u32) -> f64 {
     match activation {
@@ -24,7 +24,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn norms(rows in 1usize..5, cols in 1usize..300, offset in 0u32..2, seed in 0u32..1000) {
+    fn rms_norms_match_f64_arithmetic(rows in 1usize..5, cols in 1usize..300, offset in 0u32..2, seed in 0u32..1000) {
         let (x, y) = (numbers(seed, rows * cols), numbers(seed + 1, rows * cols));
         let weight = numbers(seed + 2, cols);
         let params = NormParams {
@@ -55,7 +55,7 @@ proptest! {
     }
 
     #[test]
-    fn layer_norms(rows in 1usize..5, cols in 2usize..300, has_bias in 0u32..2, seed in 0u32..1000) {
+    fn layer_norms_match_f64_arithmetic(rows in 1usize..5, cols in 2usize..300, has_bias in 0u32..2, seed in 0u32..1000) {
         let x: Vec<f32> = numbers(seed, rows * cols).iter().map(|x| x + 2.0).collect();
         let (y, weight) = (numbers(seed + 1, rows * cols), numbers(seed + 2, cols));
         let bias = numbers(seed + 3, cols);
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn map(len in 1usize..40_000, kind in prop::sample::select(vec![0u32, 1, 2, 3, 8, 9]), seed in 0u32..1000) {
+    fn map_matches_f64_arithmetic(len in 1usize..40_000, kind in prop::sample::select(vec![0u32, 1, 2, 3, 8, 9]), seed in 0u32..1000) {
         let x: Vec<f32> = numbers(seed, len).iter().map(|x| x * 9.0).collect();
         let out = zeros::<f32>(len);
         let params = MapParams { len: len as u32, kind, factor: 1.7 };
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn rows(rows in 1usize..5, cols in 1usize..300, seed in 0u32..1000) {
+    fn softmax_argmax_and_gather_match_f64_arithmetic(rows in 1usize..5, cols in 1usize..300, seed in 0u32..1000) {
         let params = RowsParams { rows: rows as u32, cols: cols as u32 };
         let x: Vec<f32> = numbers(seed, rows * cols).iter().map(|x| x * 20.0).collect();
         let out = zeros::<f32>(rows * cols);
@@ -121,7 +121,7 @@ proptest! {
             x.iter().map(move |x| f64::from(*x).exp() / total)
         }).collect();
         assert_close(&contents(&out), &expected, 1e-6);
-        // Coarse, so that some are equal.
+        // Rounded, so that some elements are equal.
         let x: Vec<f32> = x.iter().map(|x| x.round()).collect();
         let out = zeros::<u32>(rows);
         run("argmax", params, &[&buffer(&x), &out]).unwrap();
@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn gated(
+    fn gated_matches_f64_arithmetic(
         tokens in 1usize..4,
         cols in 1usize..100,
         pad in [0usize..4, 0usize..4, 0usize..4, 0usize..4],
@@ -163,8 +163,8 @@ proptest! {
         let out = zeros::<f32>(tokens * cols);
         run("gated", params, &[&buffer(&gate), &buffer(&up), &out]).unwrap();
         let act = |x: f64| activated(x, activation);
-        // Close beside what goes in, and in the tail, where next to nothing comes out, beside that
-        // too; the bound there is wider, since e^-x²/2 multiplies x's relative rounding by x².
+        // The error is bounded relative to the inputs, and in the tail relative to the result too. That
+        // bound is wider, because e^-x²/2 multiplies the relative rounding of x by x².
         for (i, actual) in contents::<f32>(&out).into_iter().enumerate() {
             let (t, c) = (i / cols, i % cols);
             let gate = f64::from(gate[t * gate_stride + gate_offset + c]);
@@ -179,7 +179,7 @@ proptest! {
     }
 
     #[test]
-    fn binary_contiguous(len in 1usize..40_000, b_len in 1usize..2000, op in 0u32..3, seed in 0u32..1000) {
+    fn binary_contiguous_repeats_the_second_operand(len in 1usize..40_000, b_len in 1usize..2000, op in 0u32..3, seed in 0u32..1000) {
         let (a, b) = (numbers(seed, len), numbers(seed + 1, b_len));
         let params = BinaryContiguousParams { len: len as u32, b_len: b_len as u32, kind: op, scale: 0.7 };
         let out = zeros::<f32>(len);
@@ -196,7 +196,7 @@ proptest! {
 }
 
 #[test]
-fn argmax_of_what_is_no_number() {
+fn argmax_skips_nan_and_takes_the_first_maximum() {
     let rows = [
         [f32::NAN, f32::NAN, f32::NAN],
         [f32::NAN, f32::NEG_INFINITY, -1.0],

@@ -1,4 +1,4 @@
-//! Products with encoded weights, and rows of these.
+//! Matrix products with encoded weights, and embeddings.
 
 use proptest::prelude::*;
 use wisp_shaders::params::*;
@@ -9,12 +9,12 @@ use super::zeros;
 use wisp_types::Encoding;
 use wisp_weights::encodings::{dequantize, repack_rows};
 
-/// Rows of an encoding with scales that are small and finite: its planes and its values.
+/// A weight of an encoding with small finite scales: its planes and its values.
 fn weight(encoding: Encoding, rows: usize, cols: usize, seed: u32) -> (Vec<HostBuffer>, Vec<f32>) {
     weight_rows(encoding, rows, cols, seed, 0..rows)
 }
 
-/// The planes of a part of the rows, and the values of all.
+/// The planes of a range of the rows, and the values of all rows.
 fn weight_rows(
     encoding: Encoding,
     rows: usize,
@@ -72,14 +72,13 @@ fn columns(encoding: Encoding, cols: usize) -> usize {
     }
 }
 
-/// The terms of a product of two rows.
+/// The terms of the dot product of two rows.
 fn products(a: &[f32], b: &[f32]) -> impl Iterator<Item = f64> {
     let pairs = a.iter().zip(b);
     pairs.map(|(a, b)| f64::from(*a) * f64::from(*b))
 }
 
-/// `out`, and what it should be: `rows` from `offset` of each of `tokens` rows of `stride`.
-#[allow(clippy::too_many_arguments)]
+/// Checks columns `offset..offset + rows` of each of `tokens` output rows of `stride` elements.
 fn check_matmul(
     encoding: Encoding,
     tokens: usize,
@@ -133,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn matmul(
+    fn matmul_matches_f64_arithmetic_in_every_encoding(
         encoding in encodings(),
         tokens in prop_oneof![1usize..6, 1usize..70],
         rows in 1usize..100,
@@ -146,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn embed(
+    fn embed_decodes_and_scales_rows(
         encoding in encodings(),
         tokens in 1usize..9,
         rows in 1usize..20,
@@ -182,7 +181,7 @@ proptest! {
     }
 
     #[test]
-    fn experts(
+    fn matmul_experts_matches_the_products_of_its_experts(
         encoding in encodings(),
         tokens in 1usize..5,
         chosen in 1usize..4,
@@ -217,7 +216,7 @@ proptest! {
             expected.iter_mut().for_each(|weight| *weight /= sum);
             assert_close(&weights[slots], &expected, 1e-6);
         }
-        // The tokens' rows times the chosen experts' weights, in two chunks.
+        // Each token's row times the weights of its experts, in two chunks of rows.
         let x = numbers(seed + 1, tokens * cols);
         let (_, values) = weight(encoding, experts * rows, cols, seed);
         let out = zeros::<f32>(tokens * chosen * rows);

@@ -1,4 +1,4 @@
-//! Draws: what is drawn how often, and what is written beside.
+//! Sampling: the distribution of tokens, and the state that is written with them.
 
 use proptest::prelude::*;
 use wisp_shaders::params::*;
@@ -6,6 +6,7 @@ use wisp_shaders::params::*;
 use super::super::testing::{buffer, contents, run};
 use super::zeros;
 
+/// A row of logits to sample from, and the tokens that the prompt contains.
 #[derive(Clone, Debug)]
 struct Draw {
     logits: Vec<f32>,
@@ -13,7 +14,7 @@ struct Draw {
     settings: SampleSettings,
 }
 
-/// The token, after checking what else is written.
+/// Samples a token, and checks the counts, settings and index that are written with it.
 fn sampled(draw: &Draw) -> u32 {
     let vocab = draw.logits.len();
     let params = SampleParams {
@@ -60,12 +61,13 @@ fn sampled(draw: &Draw) -> u32 {
         position: 10,
         ..settings
     };
-    // By bytes, for NaN's sake.
+    // Compared as bytes, because settings may hold NaN.
     assert_eq!(contents::<u8>(&settings_buffer), bytemuck::bytes_of(&after));
     token
 }
 
-const PLAIN: SampleSettings = SampleSettings {
+/// Settings that change nothing.
+const NEUTRAL: SampleSettings = SampleSettings {
     temperature: 1.0,
     top_k: 0,
     top_p: 1.0,
@@ -82,7 +84,7 @@ const PLAIN: SampleSettings = SampleSettings {
     logprobs: 0,
 };
 
-/// How often each token comes in many draws.
+/// The relative frequency of each token over 20,000 seeds.
 fn frequencies(logits: &[f32], seen: &[u32], settings: SampleSettings) -> Vec<f64> {
     let mut counts = vec![0.0; logits.len()];
     const DRAWS: u32 = 20_000;
@@ -112,38 +114,41 @@ fn assert_frequencies(actual: &[f64], weights: &[f64]) {
 }
 
 #[test]
-fn draws_follow_the_distribution() {
+fn frequencies_follow_the_filtered_distribution() {
     let weights = [0.1f64, 0.4, 0.25, 0.05, 0.2];
     let logits = weights.map(|w| w.ln() as f32);
-    assert_frequencies(&frequencies(&logits, &[], PLAIN), &weights);
+    assert_frequencies(&frequencies(&logits, &[], NEUTRAL), &weights);
     let halved = SampleSettings {
         temperature: 0.5,
-        ..PLAIN
+        ..NEUTRAL
     };
     assert_frequencies(&frequencies(&logits, &[], halved), &weights.map(|w| w * w));
-    let top_k = SampleSettings { top_k: 3, ..PLAIN };
+    let top_k = SampleSettings {
+        top_k: 3,
+        ..NEUTRAL
+    };
     assert_frequencies(
         &frequencies(&logits, &[], top_k),
         &[0.0, 0.4, 0.25, 0.0, 0.2],
     );
     let top_p = SampleSettings {
         top_p: 0.6,
-        ..PLAIN
+        ..NEUTRAL
     };
     assert_frequencies(
         &frequencies(&logits, &[], top_p),
         &[0.0, 0.4, 0.25, 0.0, 0.0],
     );
-    // Over what top-k leaves: 0.4 and 0.25 of 0.65.
+    // top_p applies to what top_k leaves: 0.4 and 0.25 of 0.65.
     let both = SampleSettings {
         top_k: 2,
         top_p: 0.6,
-        ..PLAIN
+        ..NEUTRAL
     };
     assert_frequencies(&frequencies(&logits, &[], both), &[0.0, 1.0, 0.0, 0.0, 0.0]);
     let min_p = SampleSettings {
         min_p: 0.3,
-        ..PLAIN
+        ..NEUTRAL
     };
     assert_frequencies(
         &frequencies(&logits, &[], min_p),
@@ -151,7 +156,7 @@ fn draws_follow_the_distribution() {
     );
     let penalty = SampleSettings {
         repetition_penalty: 2.0,
-        ..PLAIN
+        ..NEUTRAL
     };
     assert_frequencies(
         &frequencies(&logits, &[1, 4], penalty),
@@ -160,11 +165,11 @@ fn draws_follow_the_distribution() {
 }
 
 #[test]
-fn greedy_draws() {
+fn greedy_sampling_takes_the_first_largest_penalised_logit() {
     let greedy = SampleSettings {
         temperature: 0.0,
         repetition_penalty: 4.0,
-        ..PLAIN
+        ..NEUTRAL
     };
     let draw = |logits: &[f32], seen: &[u32]| {
         sampled(&Draw {
@@ -185,7 +190,7 @@ fn greedy_draws() {
 
 proptest! {
     #[test]
-    fn any_logits_and_settings_give_a_token(
+    fn any_logits_and_settings_give_a_token_of_the_vocabulary(
         logits in proptest::collection::vec(
             prop_oneof![Just(f32::NAN), Just(f32::INFINITY), Just(f32::NEG_INFINITY), any::<f32>(), -9f32..9.0],
             1..70,
@@ -198,7 +203,7 @@ proptest! {
         seed: u32,
     ) {
         let settings =
-            SampleSettings { temperature, top_k, top_p, min_p, repetition_penalty, seed, ..PLAIN };
+            SampleSettings { temperature, top_k, top_p, min_p, repetition_penalty, seed, ..NEUTRAL };
         let len = logits.len();
         let token = sampled(&Draw { logits, seen: vec![0], settings });
         prop_assert!((token as usize) < len);
