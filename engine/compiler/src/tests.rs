@@ -1,4 +1,4 @@
-//! What fusion, splitting and lowering make of small graphs.
+//! Tests of fusion, splitting and lowering on small graphs.
 
 mod lora;
 
@@ -10,23 +10,91 @@ use wisp_graph::{
 };
 use wisp_types::{DType, Encoding, shape};
 
-/// The usual norm.
+/// An RMS norm as most models have it.
 const RMS: NormSpec = NormSpec {
     kind: NormKind::Rms,
     eps: 1e-5,
     weight_offset: 0.0,
 };
 
-/// A block of a transformer over `[tokens, 64]`, with its keys in an encoding of their own.
+/// `heads` heads of 32 elements.
+fn head_spec(heads: u32) -> HeadSpec {
+    HeadSpec {
+        heads,
+        head_dim: 32,
+    }
+}
+
+/// A rotary embedding of all elements of `heads` heads.
+fn rope(heads: u32) -> Op {
+    Op::Rope(RopeSpec {
+        heads: head_spec(heads),
+        rotary_dim: 32,
+        interleaved: false,
+    })
+}
+
+/// Causal attention of two heads over a paged cache.
+fn attention(kv_heads: u32) -> Op {
+    Op::Attention(AttentionSpec {
+        heads: 2,
+        kv_heads,
+        head_dim: 32,
+        page_size: 16,
+        format: CacheFormat::F32,
+        window: 0,
+        scale: 0.2,
+        softcap: 0.0,
+        causal: true,
+    })
+}
+
+fn kv_write(kv_heads: u32) -> KvWrite {
+    KvWrite {
+        heads: head_spec(kv_heads),
+        page_size: 16,
+        format: CacheFormat::F32,
+    }
+}
+
+/// The inputs of an attention layer.
+struct AttentionInputs {
+    x: ValueId,
+    index: ValueId,
+    page_table: ValueId,
+    k_cache: ValueId,
+    v_cache: ValueId,
+    rope_table: ValueId,
+}
+
+impl AttentionInputs {
+    fn add(g: &mut Graph, kv_heads: u64) -> AttentionInputs {
+        let cache = shape!["pages", 16u64, kv_heads, 32u64];
+        AttentionInputs {
+            x: g.input("x", DType::F32, shape!["tokens", 64u64]),
+            index: g.input("index", DType::U32, shape!["tokens", 2u64]),
+            page_table: g.input("page_table", DType::U32, shape!["batch", "max_pages"]),
+            k_cache: g.buffer("k", DType::F32, cache.clone()),
+            v_cache: g.buffer("v", DType::F32, cache),
+            rope_table: g.weight("table", Encoding::F32, shape![128u64, 32u64]),
+        }
+    }
+
+    /// Writes keys and values to the cache and adds the attention of `q` to it.
+    fn attend(&self, g: &mut Graph, kv_heads: u32, [q, k, v]: [ValueId; 3]) -> ValueId {
+        let (index, pages) = (self.index, self.page_table);
+        let (k_cache, v_cache) = (self.k_cache, self.v_cache);
+        let operands = [k, v, index, pages, k_cache, v_cache];
+        g.add(kv_write(kv_heads), &operands).unwrap();
+        let operands = [q, k_cache, v_cache, index, pages];
+        g.add(attention(kv_heads), &operands).unwrap()
+    }
+}
+
+/// A transformer block over `[tokens, 64]`, whose key projection has the encoding `k_encoding`.
 fn block(k_encoding: Encoding) -> Graph {
     let mut g = Graph::new("block");
-    let x = g.input("x", DType::F32, shape!["tokens", 64u64]);
-    let index = g.input("index", DType::U32, shape!["tokens", 2u64]);
-    let pages = g.input("page_table", DType::U32, shape!["batch", "max_pages"]);
-    let cache = shape!["pages", 16u64, 1u64, 32u64];
-    let k_cache = g.buffer("k", DType::F32, cache.clone());
-    let v_cache = g.buffer("v", DType::F32, cache);
-    let table = g.weight("table", Encoding::F32, shape![128u64, 32u64]);
+    let inputs = AttentionInputs::add(&mut g, 1);
     let mut weight =
         |name: &str, encoding, rows: u64| g.weight(name, encoding, shape![rows, 64u64]);
     let [wq, wk, wv, wo] = [
@@ -40,82 +108,33 @@ fn block(k_encoding: Encoding) -> Graph {
         weight("up", Encoding::Q8_0, 96),
     ];
     let norm = g.weight("norm", Encoding::F32, shape![64u64]);
-    let copy = g.add(Op::Norm(RMS), &[x, norm]).unwrap();
-    let (heads, kv) = (
-        HeadSpec {
-            heads: 2,
-            head_dim: 32,
-        },
-        HeadSpec {
-            heads: 1,
-            head_dim: 32,
-        },
-    );
-    let rope = |heads| {
-        Op::Rope(RopeSpec {
-            heads,
-            rotary_dim: 32,
-            interleaved: false,
-        })
-    };
-    let q = g.add(Linear, &[copy, wq]).unwrap();
-    let k = g.add(Linear, &[copy, wk]).unwrap();
-    let v = g.add(Linear, &[copy, wv]).unwrap();
-    let q = g.add(rope(heads), &[q, index, table]).unwrap();
-    let k = g.add(rope(kv), &[k, index, table]).unwrap();
-    g.add(
-        KvWrite {
-            heads: kv,
-            page_size: 16,
-            format: CacheFormat::F32,
-        },
-        &[k, v, index, pages, k_cache, v_cache],
-    )
-    .unwrap();
-    let attention = AttentionSpec {
-        heads: 2,
-        kv_heads: 1,
-        head_dim: 32,
-        page_size: 16,
-        format: CacheFormat::F32,
-        window: 0,
-        scale: 0.2,
-        softcap: 0.0,
-        causal: true,
-    };
-    let a = g
-        .add(
-            Op::Attention(attention),
-            &[q, k_cache, v_cache, index, pages],
-        )
-        .unwrap();
+    let x = g.add(Op::Norm(RMS), &[inputs.x, norm]).unwrap();
+    let [q, k, v] = [wq, wk, wv].map(|weight| g.add(Linear, &[x, weight]).unwrap());
+    let (index, table) = (inputs.index, inputs.rope_table);
+    let q = g.add(rope(2), &[q, index, table]).unwrap();
+    let k = g.add(rope(1), &[k, index, table]).unwrap();
+    let a = inputs.attend(&mut g, 1, [q, k, v]);
     let o = g.add(Linear, &[a, wo]).unwrap();
-    let sum = g.add(Binary::Add, &[copy, o]).unwrap();
+    let sum = g.add(Binary::Add, &[x, o]).unwrap();
     let n = g.add(Op::Norm(RMS), &[sum, norm]).unwrap();
-    let (gate, up) = (
-        g.add(Linear, &[n, gate]).unwrap(),
-        g.add(Linear, &[n, up]).unwrap(),
-    );
-    let product = g
-        .add(
-            Gated {
-                activation: Activation::Silu,
-            },
-            &[gate, up],
-        )
-        .unwrap();
+    let [gate, up] = [gate, up].map(|weight| g.add(Linear, &[n, weight]).unwrap());
+    let gated = Gated {
+        activation: Activation::Silu,
+    };
+    let product = g.add(gated, &[gate, up]).unwrap();
     g.output("product", product);
     g.output("sum", sum);
     g
 }
 
+/// The op of each call's kernel.
 fn ops(program: &Program) -> Vec<&str> {
     let op = |call: &Call| wisp_shaders::kernel(&call.kernels[0].name).unwrap().op;
     program.calls.iter().map(op).collect()
 }
 
 #[test]
-fn a_block_becomes_few_calls() {
+fn a_transformer_block_is_fused_into_eight_calls() {
     let program = compile(&block(Encoding::Q8_0), &Capabilities::BASELINE).unwrap();
     assert_eq!(
         ops(&program),
@@ -135,54 +154,20 @@ fn a_block_becomes_few_calls() {
 }
 
 #[test]
-fn norms_of_heads_join_their_rotation() {
+fn head_norms_are_fused_with_rotary_embeddings_and_cache_writes() {
     let mut g = Graph::new("normed");
-    let x = g.input("x", DType::F32, shape!["tokens", 64u64]);
-    let index = g.input("index", DType::U32, shape!["tokens", 2u64]);
-    let pages = g.input("page_table", DType::U32, shape!["batch", "max_pages"]);
-    let cache = shape!["pages", 16u64, 2u64, 32u64];
-    let k_cache = g.buffer("k", DType::F32, cache.clone());
-    let v_cache = g.buffer("v", DType::F32, cache);
-    let table = g.weight("table", Encoding::F32, shape![128u64, 32u64]);
-    let heads = HeadSpec {
-        heads: 2,
-        head_dim: 32,
-    };
-    let rope = Op::Rope(RopeSpec {
-        heads,
-        rotary_dim: 32,
-        interleaved: false,
-    });
+    let inputs = AttentionInputs::add(&mut g, 2);
     let [q, k] = ["q", "k"].map(|name| {
         let weight = g.weight(name, Encoding::Q8_0, shape![64u64, 64u64]);
         let norm = g.weight(&format!("{name}_norm"), Encoding::F32, shape![32u64]);
-        let made = g.add(Linear, &[x, weight]).unwrap();
-        let normed = g.add(Op::Norm(RMS), &[made, norm]).unwrap();
-        g.add(rope, &[normed, index, table]).unwrap()
+        let projected = g.add(Linear, &[inputs.x, weight]).unwrap();
+        let normed = g.add(Op::Norm(RMS), &[projected, norm]).unwrap();
+        let operands = [normed, inputs.index, inputs.rope_table];
+        g.add(rope(2), &operands).unwrap()
     });
     let v = g.weight("v", Encoding::Q8_0, shape![64u64, 64u64]);
-    let v = g.add(Linear, &[x, v]).unwrap();
-    let write = KvWrite {
-        heads,
-        page_size: 16,
-        format: CacheFormat::F32,
-    };
-    g.add(write, &[k, v, index, pages, k_cache, v_cache])
-        .unwrap();
-    let attention = Op::Attention(AttentionSpec {
-        heads: 2,
-        kv_heads: 2,
-        head_dim: 32,
-        page_size: 16,
-        format: CacheFormat::F32,
-        window: 0,
-        scale: 0.2,
-        softcap: 0.0,
-        causal: true,
-    });
-    let a = g
-        .add(attention, &[q, k_cache, v_cache, index, pages])
-        .unwrap();
+    let v = g.add(Linear, &[inputs.x, v]).unwrap();
+    let a = inputs.attend(&mut g, 2, [q, k, v]);
     g.output("a", a);
     let program = compile(&g, &Capabilities::BASELINE).unwrap();
     assert_eq!(
@@ -196,7 +181,7 @@ fn norms_of_heads_join_their_rotation() {
 }
 
 #[test]
-fn an_encoding_of_its_own_is_a_call_of_its_own() {
+fn a_projection_with_another_encoding_is_a_separate_call() {
     let program = compile(&block(Encoding::F16), &Capabilities::BASELINE).unwrap();
     assert_eq!(
         ops(&program)[1..5],
@@ -230,7 +215,7 @@ fn a_weight_over_the_binding_limit_is_split_by_rows() {
     let y = g.add(Linear, &[x, table]).unwrap();
     g.output("y", y);
     let program = compile(&g, &Capabilities::BASELINE).unwrap();
-    // 400 MiB in pieces of at most 128, which both ops share.
+    // 400 MiB are split into chunks of at most 128 MiB, which both ops share.
     assert_eq!(program.matrices.len(), 4);
     assert_eq!(program.calls.len(), 8);
     assert_eq!(
@@ -241,12 +226,12 @@ fn a_weight_over_the_binding_limit_is_split_by_rows() {
         let bytes = matrix.encoding.plane_row_bytes(matrix.cols)[0] * matrix.rows();
         assert!(bytes <= Capabilities::BASELINE.max_binding_bytes);
     }
-    // The host binds it in one piece.
+    // The host binds the whole weight at once.
     assert_eq!(compile(&g, &Capabilities::HOST).unwrap().matrices.len(), 1);
 }
 
 #[test]
-fn misfits_are_named() {
+fn linear_needs_the_columns_of_its_weight() {
     let mut g = Graph::new("misfit");
     let x = g.input("x", DType::F32, shape!["tokens", 64u64]);
     let w = g.weight("w", Encoding::F32, shape![8u64, 60u64]);
@@ -255,26 +240,26 @@ fn misfits_are_named() {
         error,
         "linear: x [tokens, 64] and the weight [8, 60] must have the same number of columns (x: f32[tokens, 64], w: f32[8, 60])"
     );
-    // Rope works in place: what it turns must not be needed afterwards.
+}
+
+/// Rope works in place, so nothing else may read its operand.
+#[test]
+fn rope_of_a_graph_input_is_refused() {
     let mut g = Graph::new("in place");
     let x = g.input("x", DType::F32, shape!["tokens", 64u64]);
     let index = g.input("index", DType::U32, shape!["tokens", 2u64]);
     let table = g.weight("table", Encoding::F32, shape![128u64, 32u64]);
-    let heads = HeadSpec {
-        heads: 2,
-        head_dim: 32,
-    };
-    let turned = g
+    let rotated = g
         .add(
             Op::Rope(RopeSpec {
-                heads,
+                heads: head_spec(2),
                 rotary_dim: 32,
                 interleaved: true,
             }),
             &[x, index, table],
         )
         .unwrap();
-    g.output("turned", turned);
+    g.output("turned", rotated);
     let error = compile(&g, &Capabilities::BASELINE).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -282,31 +267,32 @@ fn misfits_are_named() {
     );
 }
 
-/// Reading a graph from a file refuses what no methods could have built; so does compiling it.
+/// Graphs that the methods of [`Graph`] cannot build are refused when they are compiled, as when they are
+/// read from a file.
 #[test]
-fn operands_that_methods_do_not_take_are_named() {
+fn forged_graphs_are_refused_by_the_compiler() {
     let mut g = Graph::new("forged");
     let x = g.input("x", DType::F32, shape!["tokens", 64u64]);
     let w = g.weight("w", Encoding::F32, shape![8u64, 64u64]);
     let y = g.add(Linear, &[x, w]).unwrap();
     let y = g.add(Softmax, &[y]).unwrap();
     g.output("y", y);
-    let said = |change: fn(&mut Graph)| {
+    let error = |change: fn(&mut Graph)| {
         let mut forged = g.clone();
         change(&mut forged);
         let error = compile(&forged, &Capabilities::BASELINE).unwrap_err();
         error.to_string()
     };
     assert_eq!(
-        said(|g| g.nodes_mut().swap(0, 1)),
+        error(|g| g.nodes_mut().swap(0, 1)),
         "softmax: linear.0 must be made before it is read"
     );
     assert_eq!(
-        said(|g| g.values_mut()[1].kind = ValueKind::Input),
+        error(|g| g.values_mut()[1].kind = ValueKind::Input),
         "linear: w must be a weight with two or three fixed dimensions"
     );
     assert_eq!(
-        said(|g| g.nodes_mut()[1].op = Custom::forged(5).into()),
+        error(|g| g.nodes_mut()[1].op = Custom::forged(5).into()),
         "custom: the op must be one of the graph's extensions"
     );
 }

@@ -1,4 +1,4 @@
-//! Histories of requests against a mock of a model and its cache.
+//! Tests of the scheduler on random histories of requests, with a mock of the model and its KV cache.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -15,7 +15,7 @@ fn request(tokens: Vec<u32>, max_new_tokens: usize) -> Request {
     }
 }
 
-/// A mock model, whose next token is a function of all tokens before it and of the adapter.
+/// The next token of a mock model, a function of all tokens before it and of the adapter.
 fn next(adapter: Option<Adapter>, tokens: &[u32]) -> u32 {
     let begin = adapter.map_or(17, |adapter| 18 + adapter.slot);
     tokens.iter().fold(begin, |hash, token| {
@@ -23,21 +23,21 @@ fn next(adapter: Option<Adapter>, tokens: &[u32]) -> u32 {
     }) % 1000
 }
 
-/// What keys and values are computed from: an adapter and tokens.
+/// The adapter and the tokens that the keys and values of a position are computed from.
 fn origin(adapter: Option<Adapter>, tokens: &[u32]) -> Vec<u32> {
     let number = adapter.map_or(0, |adapter| adapter.number as u32 + 1);
     [&[number], tokens].concat()
 }
 
-/// A mock of the device's KV cache: each position holds what its keys and values were computed from.
+/// A mock of the KV cache: each position holds its [`origin`].
 struct Cache {
     /// `[pages, page_size]`.
     pages: Vec<Vec<Vec<u32>>>,
-    /// Of a layer with this window: its rings and their page table, where prefixes are not shared.
+    /// For a sliding-window layer: its window, its rings and their page table. Prefix caching excludes it.
     rings: Option<(usize, WindowRings, Vec<u32>)>,
-    /// Entries that a slot has in their page table.
+    /// Entries of a slot in the page table of the rings.
     entries: usize,
-    /// What the rings hold.
+    /// The positions of the rings.
     ring: Vec<Vec<u32>>,
 }
 
@@ -60,7 +60,7 @@ impl Cache {
         }
     }
 
-    /// Computes some positions of a sequence, which read the positions before them.
+    /// Computes `positions` of a sequence, and checks all positions that they read.
     fn compute(
         &mut self,
         part: &BatchSequence,
@@ -94,8 +94,8 @@ impl Cache {
     }
 }
 
-/// Runs a batch as a model does: reads only what the cache holds, writes what it computes. `texts` are
-/// the tokens of each request so far.
+/// Runs a batch as a model does, and checks what it reads from the cache. `texts` has the tokens of each
+/// request so far.
 fn run(
     texts: &mut HashMap<RequestId, Vec<u32>>,
     batch: &Batch,
@@ -132,109 +132,197 @@ fn run(
     Ok(outputs)
 }
 
-proptest! {
-    /// Whatever the batch, the chunks and the pages, with and without prefix caching, each request
-    /// gets its own tokens and scores, whatever the cache holds is what is read from it, and no page
-    /// is left behind. Some requests have adapters, some are cancelled on their way.
-    #[test]
-    fn composition_changes_nothing(
-        requests in prop::collection::vec((1usize..30, 0usize..12, 0u32..2, any::<bool>(), 0usize..40, 0usize..4), 1..9),
-        max_batch in 1usize..6,
-        max_step_tokens in 1usize..40,
-        pages in 5u32..30,
-        page_size in prop_oneof![4 => 1u32..9, 1 => Just(64), 1 => Just(512)],
-        window in prop::option::of(1usize..12),
-        max_steps in 1usize..5,
-        max_prefill in 1usize..4,
-        spare_rows in 0usize..20,
-        caches: bool,
-    ) {
-        let max_length = 45.min(pages as usize * page_size as usize);
-        let max_logit_rows = max_batch + spare_rows;
-        let limits = ModelLimits {
-            max_batch: max_batch as u64,
-            max_step_tokens: max_step_tokens as u64,
-            max_length: max_length as u64,
-            max_steps: max_steps as u64,
-            max_prefill: max_prefill as u64,
-            max_logit_rows: max_logit_rows as u64,
-            pages: pages.into(),
-            page_size,
-            prefix_caching: caches,
-            ..ModelLimits::default()
+/// A random request of a history.
+#[derive(Clone, Debug)]
+struct RequestCase {
+    prompt_tokens: usize,
+    max_new_tokens: usize,
+    /// Prompts of the same kind share their first tokens.
+    kind: u32,
+    /// Whether log probabilities are asked for, of the prompt and of new tokens.
+    scored: bool,
+    /// The step before which the request is cancelled, if any.
+    cancelled_at: Option<usize>,
+    /// An index into the adapters of a history.
+    adapter: usize,
+}
+
+fn request_cases() -> impl Strategy<Value = Vec<RequestCase>> {
+    let case = (
+        1usize..30,
+        0usize..12,
+        0u32..2,
+        any::<bool>(),
+        0usize..40,
+        0usize..4,
+    )
+        .prop_map(
+            |(prompt_tokens, max_new_tokens, kind, scored, cancel, adapter)| RequestCase {
+                prompt_tokens,
+                max_new_tokens: max_new_tokens.max(1),
+                kind,
+                scored,
+                cancelled_at: (cancel < 10).then_some(cancel),
+                adapter,
+            },
+        );
+    prop::collection::vec(case, 1..9)
+}
+
+fn model_limits() -> impl Strategy<Value = ModelLimits> {
+    let page_size = prop_oneof![4 => 1u32..9, 1 => Just(64), 1 => Just(512)];
+    let batch = (1u64..6, 1u64..40, 1u64..5, 1u64..4, 0u64..20);
+    (batch, 5u32..30, page_size, any::<bool>()).prop_map(
+        |(batch, pages, page_size, prefix_caching)| {
+            let (max_batch, max_step_tokens, max_steps, max_prefill, spare_rows) = batch;
+            ModelLimits {
+                max_batch,
+                max_step_tokens,
+                max_length: 45.min(u64::from(pages) * u64::from(page_size)),
+                max_steps,
+                max_prefill,
+                max_logit_rows: max_batch + spare_rows,
+                pages: pages.into(),
+                page_size,
+                prefix_caching,
+                ..ModelLimits::default()
+            }
+        },
+    )
+}
+
+/// Tokens and scores of the prompt's tokens.
+type Output = (Vec<u32>, Vec<f32>);
+
+/// Random requests that run together.
+struct History {
+    scheduler: Scheduler,
+    limits: ModelLimits,
+    cache: Cache,
+    /// The tokens of each request so far.
+    texts: HashMap<RequestId, Vec<u32>>,
+    /// The output of each request when it runs alone.
+    expected: HashMap<RequestId, Output>,
+    /// The step before which each cancelled request is cancelled.
+    cancelled: HashMap<RequestId, usize>,
+}
+
+impl History {
+    fn new(limits: ModelLimits, window: Option<usize>, cases: Vec<RequestCase>) -> History {
+        let mut history = History {
+            cache: Cache::new(&limits, window.filter(|_| !limits.prefix_caching)),
+            scheduler: Scheduler::new(limits),
+            limits,
+            texts: HashMap::new(),
+            expected: HashMap::new(),
+            cancelled: HashMap::new(),
         };
-        let mut cache = Cache::new(&limits, window.filter(|_| !caches));
-        let mut scheduler = Scheduler::new(limits);
-        let mut texts = HashMap::new();
-        // None, two adapters, and another that takes the second one's place.
-        let mut adapter = |slot| Some(Adapter { slot, number: scheduler.new_cache_salt() });
+        let mut adapter = |slot| {
+            let number = history.scheduler.new_cache_salt();
+            Some(Adapter { slot, number })
+        };
+        // None, two adapters, and a third that replaces the second in its slot.
         let adapters = [None, adapter(0), adapter(1), adapter(1)];
-        let (mut expected, mut cancelled) = (HashMap::new(), HashMap::new());
-        for (tokens, new, kind, scored, cancel, adapter) in requests {
-            // Two kinds of texts: many begin alike.
-            let prompt: Vec<u32> = (0..tokens as u32).map(|i| i / 3 * (kind + 1)).collect();
-            let mut request = request(prompt.clone(), new.max(1));
-            let adapter = adapters[adapter];
-            request.adapter = adapter;
-            if scored {
-                request.sampling = SamplingParams {
-                    log_probs: Some(1),
-                    prompt_log_probs: true,
-                    ..request.sampling
-                };
-            }
-            let Ok(id) = scheduler.add(request) else { continue };
-            let mut all = prompt.clone();
-            let room = new.max(1).min(max_length + 1 - tokens);
-            for _ in 0..room {
-                all.push(next(adapter, &all));
-            }
-            let scores: Vec<f32> = prompt[1..].iter().filter(|_| scored).map(|t| *t as f32).collect();
-            expected.insert(id, (all[tokens..].to_vec(), scores));
-            texts.insert(id, prompt);
-            if cancel < 10 {
-                cancelled.insert(id, cancel);
-            }
+        for case in cases {
+            history.add(&case, adapters[case.adapter]);
         }
-        let mut got: HashMap<RequestId, (Vec<u32>, Vec<f32>)> = HashMap::new();
-        for time in 0..5000 {
-            for (id, _) in cancelled.iter().filter(|(_, when)| **when == time) {
-                scheduler.cancel(*id);
+        history
+    }
+
+    /// Adds a request, unless the scheduler refuses it, and its expected output.
+    fn add(&mut self, case: &RequestCase, adapter: Option<Adapter>) {
+        let prompt_tokens = case.prompt_tokens;
+        let token = |i| i / 3 * (case.kind + 1);
+        let prompt: Vec<u32> = (0..prompt_tokens as u32).map(token).collect();
+        let mut request = request(prompt.clone(), case.max_new_tokens);
+        request.adapter = adapter;
+        if case.scored {
+            request.sampling = SamplingParams {
+                log_probs: Some(1),
+                prompt_log_probs: true,
+                ..request.sampling
+            };
+        }
+        let Ok(id) = self.scheduler.add(request) else {
+            return;
+        };
+        let mut all = prompt.clone();
+        let room = self.limits.max_length as usize + 1 - prompt_tokens;
+        for _ in 0..case.max_new_tokens.min(room) {
+            all.push(next(adapter, &all));
+        }
+        let scored = prompt[1..].iter().filter(|_| case.scored);
+        let scores = scored.map(|token| *token as f32).collect();
+        let new_tokens = all[prompt_tokens..].to_vec();
+        self.expected.insert(id, (new_tokens, scores));
+        self.texts.insert(id, prompt);
+        self.cancelled.extend(case.cancelled_at.map(|at| (id, at)));
+    }
+
+    /// Runs steps until nothing is left to do, and returns the output of each request.
+    fn run(&mut self) -> Result<HashMap<RequestId, Output>, TestCaseError> {
+        let mut outputs: HashMap<RequestId, Output> = HashMap::new();
+        for step in 0..5000 {
+            for (id, _) in self.cancelled.iter().filter(|(_, at)| **at == step) {
+                self.scheduler.cancel(*id);
             }
-            if scheduler.is_idle() {
+            if self.scheduler.is_idle() {
                 break;
             }
-            let batch = scheduler.schedule();
-            prop_assert!(!batch.is_empty());
-            let prompts = batch.sequences.iter().filter(|part| part.tokens.len() > 1).count();
-            prop_assert!(prompts <= max_prefill);
-            prop_assert!(batch.tokens() <= max_step_tokens);
-            prop_assert!(batch.logit_rows() <= max_logit_rows);
-            let outputs = run(&mut texts, &batch, &mut cache)?;
-            for event in scheduler.accept(&batch, outputs).tokens {
-                let text = texts.get_mut(&event.id).unwrap();
+            let batch = self.scheduler.schedule();
+            self.check_limits(&batch)?;
+            let results = run(&mut self.texts, &batch, &mut self.cache)?;
+            for event in self.scheduler.accept(&batch, results).tokens {
                 if event.finish.is_some() {
-                    text.clear();
+                    self.texts.get_mut(&event.id).unwrap().clear();
                 }
-                let (tokens, scores) = got.entry(event.id).or_default();
+                let (tokens, scores) = outputs.entry(event.id).or_default();
                 tokens.push(event.token);
-                scores.extend(event.prompt_scores.iter().map(|score| score.log_probability));
+                let event_scores = event.prompt_scores.iter();
+                scores.extend(event_scores.map(|score| score.log_probability));
             }
         }
+        Ok(outputs)
+    }
+
+    fn check_limits(&self, batch: &Batch) -> Result<(), TestCaseError> {
+        prop_assert!(!batch.is_empty());
+        let parts = batch.sequences.iter();
+        let prompts = parts.filter(|part| part.tokens.len() > 1).count();
+        prop_assert!(prompts as u64 <= self.limits.max_prefill);
+        prop_assert!(batch.tokens() as u64 <= self.limits.max_step_tokens);
+        prop_assert!(batch.logit_rows() as u64 <= self.limits.max_logit_rows);
+        Ok(())
+    }
+}
+
+proptest! {
+    /// Whatever the batch, the chunks of prompts, the pages and the prefix cache, each request gets the
+    /// output that it gets alone, and all pages are free in the end. Some requests have adapters, and
+    /// some are cancelled.
+    #[test]
+    fn outputs_do_not_depend_on_the_composition_of_batches(
+        cases in request_cases(),
+        limits in model_limits(),
+        window in prop::option::of(1usize..12),
+    ) {
+        let mut history = History::new(limits, window, cases);
+        let outputs = history.run()?;
+        let scheduler = &history.scheduler;
         prop_assert!(scheduler.is_idle());
-        prop_assert_eq!(scheduler.free_pages(), pages as usize);
-        prop_assert!(scheduler.preemptions() == 0 || max_batch > 1);
-        for (id, (tokens, scores)) in &expected {
-            let nothing = (Vec::new(), Vec::new());
-            let (got, got_scores) = got.get(id).unwrap_or(&nothing);
-            if cancelled.contains_key(id) {
+        prop_assert_eq!(scheduler.free_pages() as u64, limits.pages);
+        prop_assert!(scheduler.preemptions() == 0 || limits.max_batch > 1);
+        for (id, (tokens, scores)) in &history.expected {
+            let empty = Output::default();
+            let (got, got_scores) = outputs.get(id).unwrap_or(&empty);
+            if history.cancelled.contains_key(id) {
                 prop_assert!(tokens.starts_with(got));
             } else {
                 prop_assert_eq!((got, got_scores), (tokens, scores));
             }
         }
         let hits = scheduler.prefix_hits();
-        prop_assert!(hits.hits <= hits.tokens && (caches || hits.hits == 0));
+        prop_assert!(hits.hits <= hits.tokens && (limits.prefix_caching || hits.hits == 0));
     }
 }
 
@@ -264,7 +352,7 @@ fn cancelling_a_request_frees_its_pages_at_once() {
 }
 
 #[test]
-fn requests_that_can_never_run_are_refused() {
+fn requests_that_exceed_the_limits_are_refused() {
     let mut scheduler = Scheduler::new(limits(1, 100, 2));
     let mut add = |tokens| scheduler.add(request(vec![1; tokens], 5));
     assert_eq!(add(0), Err(RequestError::Empty));
@@ -281,7 +369,7 @@ fn requests_that_can_never_run_are_refused() {
 }
 
 #[test]
-fn a_sequence_without_finite_logits_ends_alone() {
+fn non_finite_logits_end_only_their_own_sequence() {
     let mut scheduler = Scheduler::new(limits(2, 64, 16));
     let ids = [1, 2].map(|token| scheduler.add(request(vec![token; 3], 4)).unwrap());
     let batch = scheduler.schedule();
@@ -304,9 +392,9 @@ fn a_sequence_without_finite_logits_ends_alone() {
     assert_eq!((batch.sequences.len(), batch.sequences[0].id), (1, ids[1]));
 }
 
-/// Two texts of three pages each in five pages: both end, and the younger has started over.
+/// Two sequences of three pages each share five pages: both finish, and the younger starts over once.
 #[test]
-fn the_youngest_sequence_is_preempted_where_pages_run_out() -> Result<(), TestCaseError> {
+fn the_youngest_sequence_is_preempted_when_pages_run_out() -> Result<(), TestCaseError> {
     let limits = limits(2, 40, 5);
     let mut cache = Cache::new(&limits, Some(3));
     let mut scheduler = Scheduler::new(limits);
