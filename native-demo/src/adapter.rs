@@ -1,25 +1,29 @@
-//! Low-rank adapters: which of those that the settings name is used.
+//! The choice among the LoRA adapters that the settings load.
 
 use anyhow::{Result, bail};
 use clap::Args;
 use wisp_engine::{Model, pipelines::LoraError};
 
-/// Which adapter changes the model.
+/// The flag that selects an adapter.
 #[derive(Args)]
 pub struct AdapterArgs {
-    /// The name of the adapter to use, where --lora names several
+    /// The name of the adapter to use if --lora loads several
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
 }
 
 impl AdapterArgs {
-    /// The name of the one that is asked for, or else the only one; `None` if there are none.
+    /// Returns the name of the selected adapter, or of the only one; `None` if none is loaded.
+    ///
+    /// # Errors
+    ///
+    /// If the selected adapter is not loaded, or if several are loaded and none is selected.
     pub fn choose(&self, model: &Model) -> Result<Option<String>> {
         let mut loaded = model.adapters()?;
         match &self.adapter {
             Some(name) if loaded.contains(name) => Ok(Some(name.clone())),
             Some(_) if loaded.is_empty() => bail!(
-                "no adapter is loaded: name those to load with --lora, or make room for them with \
+                "no adapter is loaded: load adapters with --lora, or reserve memory for them with \
                  --max-num-loras"
             ),
             Some(name) => {
@@ -27,7 +31,7 @@ impl AdapterArgs {
                 Err(LoraError::Nonexistent { name, loaded }.into())
             }
             None if loaded.len() > 1 => bail!(
-                "there are several adapters: choose one with --adapter: {}",
+                "several adapters are loaded: choose one with --adapter: {}",
                 loaded.join(", ")
             ),
             None => Ok(loaded.pop()),

@@ -12,7 +12,7 @@ pub struct Flag {
     pub long: &'static str,
     /// The one-letter flag.
     pub short: Option<char>,
-    /// What stands for the value in help; empty for switches.
+    /// The placeholder of the value in the help text; empty for switches.
     pub value_name: &'static str,
 }
 
@@ -68,7 +68,7 @@ const FLAGS: &[Flag] = &[
     flag("enable_echo", "enable-echo", ""),
 ];
 
-/// Other names of the library's messages, and their flags.
+/// Names in messages of the library that are not fields, and their flags.
 const OTHERS: &[(&str, &str)] = &[("force", "force"), ("tokens", "tokens")];
 
 impl Flag {
@@ -79,7 +79,7 @@ impl Flag {
         found.unwrap_or(&FLAGS[0])
     }
 
-    /// Returns the environment variables that set the field; the first one that is set counts.
+    /// Returns the environment variables that set the field. The first one that is set applies.
     fn variables(&self) -> [String; 2] {
         let variable = |name: &str| format!("WISP_{}", name.to_uppercase().replace('-', "_"));
         [variable(self.long), variable(self.field)]
@@ -91,7 +91,7 @@ impl Flag {
 ///
 /// # Errors
 ///
-/// If a variable has no value that its field takes.
+/// If the value of a variable is invalid for its field.
 pub fn environment(
     variables: impl IntoIterator<Item = (String, String)>,
 ) -> Result<Layer, ConfigError> {
@@ -142,8 +142,8 @@ fn as_flag(quoted: &str) -> Option<String> {
         Some((name, value)) => (name, Some(value)),
         None => (quoted, None),
     };
-    let own = FLAGS.iter().map(|flag| (flag.field, flag.long));
-    let mut all = own.chain(OTHERS.iter().copied());
+    let fields = FLAGS.iter().map(|flag| (flag.field, flag.long));
+    let mut all = fields.chain(OTHERS.iter().copied());
     let (_, flag) = all.find(|(field, _)| *field == name)?;
     Some(match value {
         Some(value) => format!("--{flag} {value}"),
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_has_a_flag_of_its_own() {
+    fn every_field_has_a_unique_flag() {
         let names = |names: &mut dyn Iterator<Item = &'static str>| names.collect::<Vec<_>>();
         assert_eq!(
             names(&mut FLAGS.iter().map(|flag| flag.field)),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_set_fields_of_every_kind() {
+    fn environment_variables_set_fields_of_every_kind() {
         let toml = "max_length = 100\ncache_strategy = \"paged\"\nenable_echo = true\n\
                     weight_path = [\"a\", \"b\"]\ndevice_specs = \"host\"\n\
                     gpu_memory_utilization = 0.5\n";

@@ -1,4 +1,4 @@
-//! Ctrl-C: the first cancels what is under way, the second ends the program.
+//! Ctrl-C: the first cancels the current operation, the second exits the program.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -7,52 +7,54 @@ use std::sync::{
 
 use wisp_engine::Canceller;
 
+/// How often Ctrl-C was pressed.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-static ALL: AtomicBool = AtomicBool::new(false);
-/// What the next Ctrl-C cancels.
-static UNDER_WAY: Mutex<Option<Canceller>> = Mutex::new(None);
+/// Whether no Ctrl-C exits the program.
+static NEVER_EXIT: AtomicBool = AtomicBool::new(false);
+/// Cancels the current operation.
+static CURRENT: Mutex<Option<Canceller>> = Mutex::new(None);
 
-/// From now on Ctrl-C asks for an end instead of ending the program at once.
+/// Installs the handler: the first Ctrl-C cancels the current operation, the second exits the program.
 pub fn catch() {
-    // A second handler is refused, which is no harm: the first stays.
+    // Installing it again fails, which is harmless: the first handler stays.
     let _ = ctrlc::set_handler(|| {
-        if COUNT.fetch_add(1, Ordering::SeqCst) > 0 && !ALL.load(Ordering::SeqCst) {
+        if COUNT.fetch_add(1, Ordering::SeqCst) > 0 && !NEVER_EXIT.load(Ordering::SeqCst) {
             std::process::exit(130);
         }
-        let under_way = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(canceller) = &*under_way {
+        let current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(canceller) = &*current {
             canceller.cancel();
         }
     });
 }
 
-/// The same, and no further one ends the program: it will end soon, and has something to tidy up first.
+/// Installs the handler so that no Ctrl-C exits the program, which ends soon and must clean up first.
 pub fn catch_all() {
-    ALL.store(true, Ordering::SeqCst);
+    NEVER_EXIT.store(true, Ordering::SeqCst);
     catch();
 }
 
-/// Ctrl-C, once it is caught, cancels this from now on instead of what it cancelled before.
+/// Makes Ctrl-C cancel this operation from now on. If Ctrl-C was pressed already, cancels it at once.
 pub fn cancels(canceller: Canceller) {
     if happened() {
         canceller.cancel();
     }
-    *UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner) = Some(canceller);
+    *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Some(canceller);
 }
 
-/// What Ctrl-C, once it is caught, cancels from now on.
+/// Returns a new canceller that Ctrl-C triggers.
 pub fn canceller() -> Canceller {
     let canceller = Canceller::new();
     cancels(canceller.clone());
     canceller
 }
 
-/// True if Ctrl-C was pressed.
+/// Returns whether Ctrl-C was pressed.
 pub fn happened() -> bool {
     COUNT.load(Ordering::SeqCst) > 0
 }
 
-/// Forgets it: the program goes on.
+/// Forgets earlier presses of Ctrl-C, so that the program can go on.
 pub fn forget() {
     COUNT.store(0, Ordering::SeqCst);
 }

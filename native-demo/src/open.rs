@@ -17,32 +17,32 @@ use wisp_engine::{
 
 use crate::{interrupt, settings::Resolved};
 
-/// The model that ships inside the program.
-const INSIDE: &[u8] = include_bytes!("../model/wisp-tiny.gguf");
+/// The GGUF file that is built into the program.
+const BUILT_IN: &[u8] = include_bytes!("../model/wisp-tiny.gguf");
 
-/// What the model inside is called.
-const INSIDE_NAME: &str = "wisp-tiny";
+/// The name of the built-in model.
+const BUILT_IN_NAME: &str = "wisp-tiny";
 
 impl Resolved {
-    /// What the model is called.
+    /// Returns the name of the model.
     pub fn name(&self) -> String {
         match self.config.short_name() {
-            "" => INSIDE_NAME.into(),
+            "" => BUILT_IN_NAME.into(),
             name => name.into(),
         }
     }
 
-    /// True if no model is named, so that the one inside the program is meant.
-    fn is_inside(&self) -> bool {
+    /// Returns whether no model is named, which means the built-in one.
+    fn is_built_in(&self) -> bool {
         self.config.huggingface_repo_id.is_none() && self.config.weight_path.is_empty()
     }
 
-    /// Opens the model's files, after downloading what is missing.
+    /// Opens the model's files, and downloads those that are missing.
     pub fn open(&self) -> Result<OpenModel> {
         self.open_with(|builder| builder)
     }
 
-    /// [`Self::open`] with settings that have no flag.
+    /// Opens the model as [`Self::open`] does, with settings that have no flag.
     pub fn open_with(&self, set: impl FnOnce(ModelBuilder) -> ModelBuilder) -> Result<OpenModel> {
         let download = progress_bar("{msg} {bar:32} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
         let weights = progress_bar("loading {bar:32} {bytes}/{total_bytes}");
@@ -59,13 +59,13 @@ impl Resolved {
             None => builder,
         };
         let builder = set(builder);
-        if self.is_inside() {
+        if self.is_built_in() {
             if self.config.engine == PipelineEngine::HuggingFace {
                 bail!(
-                    "the model inside the program is in GGUF, which candle does not read: give --model"
+                    "the built-in model is a GGUF file, which candle does not read: give --model"
                 );
             }
-            let files = ModelFiles::from_bytes(INSIDE_NAME, INSIDE)?;
+            let files = ModelFiles::from_bytes(BUILT_IN_NAME, BUILT_IN)?;
             return Ok(builder.with_files(files)?);
         }
         let opened = builder.open();
@@ -73,11 +73,11 @@ impl Resolved {
         Ok(opened?)
     }
 
-    /// Opens only the tokenizer: a GGUF file with nothing but a vocabulary will do.
+    /// Opens only the tokenizer. A GGUF file without tensors is enough.
     pub fn open_tokenizer(&self) -> Result<Tokenizer> {
-        if self.is_inside() {
-            let files = ModelFiles::from_bytes(INSIDE_NAME, INSIDE)?;
-            return files.tokenizer.context("the model inside");
+        if self.is_built_in() {
+            let files = ModelFiles::from_bytes(BUILT_IN_NAME, BUILT_IN)?;
+            return files.tokenizer.context("the built-in model");
         }
         let path = Path::new(self.config.short_name());
         if path.is_dir() && path.join("tokenizer.json").exists() {
@@ -108,14 +108,18 @@ impl Resolved {
     }
 }
 
-/// The files of a model that Wisp's own engine runs.
+/// Returns the files of a model that Wisp's own engine runs.
+///
+/// # Errors
+///
+/// If candle runs the model.
 pub fn files(open: &OpenModel) -> Result<&ModelFiles> {
     open.files().context(
-        "--engine huggingface runs models, but neither describes, converts nor measures them",
+        "--engine huggingface only runs models; it cannot describe, convert or measure them",
     )
 }
 
-/// Loads a model that generates, with a progress bar. An encoder is refused before anything is loaded.
+/// Loads a decoder, with a progress bar. An encoder is refused before its weights are loaded.
 pub fn load(open: OpenModel) -> Result<Model> {
     if let Some(files) = open.files() {
         files.model_spec.decoder()?;
@@ -123,7 +127,11 @@ pub fn load(open: OpenModel) -> Result<Model> {
     Ok(open.load()?)
 }
 
-/// The tokenizer of a model, or why text cannot be used with it.
+/// Returns the tokenizer of a model.
+///
+/// # Errors
+///
+/// If the model has no usable tokenizer, so that only token ids work.
 pub fn tokenizer(text: &TextProcessor) -> Result<&Tokenizer> {
     text.tokenizer().map_err(|error| match error {
         PipelineError::NoTokenizer { model, problem } => {
@@ -133,7 +141,7 @@ pub fn tokenizer(text: &TextProcessor) -> Result<&Tokenizer> {
     })
 }
 
-/// Shows progress in one of two bars.
+/// Shows the progress of a download or of loading weights in its bar.
 fn show(download: &ProgressBar, weights: &ProgressBar, progress: LoadProgress) {
     match progress {
         LoadProgress::Download { file, done, total } => {
@@ -151,21 +159,21 @@ fn show(download: &ProgressBar, weights: &ProgressBar, progress: LoadProgress) {
 }
 
 fn show_download(bar: &ProgressBar, file: &str, done: u64, total: u64) {
-    // From here on an interrupt leaves a partial file behind that can be continued.
+    // An interrupt from here on leaves a partial file, from which the next download continues.
     interrupt::catch();
     bar.set_message(file.to_string());
     bar.set_length(total);
     bar.set_position(done);
 }
 
-/// A progress bar; without a terminal it stays unseen.
+/// Returns a progress bar, which is hidden without a terminal.
 pub fn progress_bar(template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar());
     ProgressBar::new(0).with_style(style)
 }
 
-/// Where compiled programs and pipelines are kept: `WISP_CACHE_DIR` (empty: nowhere), or a folder in the
-/// user's cache.
+/// Returns the cache of compiled programs and pipelines: in `WISP_CACHE_DIR` (empty for no cache), or in
+/// the user's cache directory.
 pub fn cache() -> Option<DiskCache> {
     let folder = match std::env::var_os("WISP_CACHE_DIR") {
         Some(folder) if folder.is_empty() => return None,
@@ -175,7 +183,7 @@ pub fn cache() -> Option<DiskCache> {
     Some(DiskCache::new(folder))
 }
 
-/// A device in a few words.
+/// Returns the name and the API of a device.
 pub fn describe(info: &DeviceInfo) -> String {
     format!("{} ({})", info.name, info.api)
 }

@@ -1,25 +1,25 @@
-//! The flags that say how tokens are sampled.
+//! The flags of token sampling.
 
 use anyhow::Result;
 use clap::Args;
 use wisp_engine::{SamplingParams, pipelines::PipelineConfig};
 
-/// How tokens are drawn.
+/// How tokens are sampled.
 #[derive(Args, Clone)]
 pub struct SamplingArgs {
-    /// 0 is greedy: always the likeliest token
+    /// Temperature of sampling; 0 is greedy, always the most likely token
     #[arg(long, default_value_t = 0.0, value_name = "T")]
     pub temperature: f32,
-    /// Draw from the likeliest tokens that together have probability P
+    /// Sample from the most likely tokens that together have probability P
     #[arg(long, default_value_t = 1.0, value_name = "P")]
     pub top_p: f32,
-    /// Leave out tokens less than P times as likely as the likeliest
+    /// Exclude tokens that are less than P times as likely as the most likely one
     #[arg(long, default_value_t = 0.0, value_name = "P")]
     pub min_p: f32,
-    /// Above 1: tokens that were seen become less likely
+    /// Values above 1 make tokens of the prompt and the answer less likely
     #[arg(long, default_value_t = 1.0, value_name = "R")]
     pub repetition_penalty: f32,
-    /// Taken off the logits of tokens that the answer already has
+    /// Subtracted from the logits of tokens that the answer contains already
     #[arg(
         long,
         default_value_t = 0.0,
@@ -27,7 +27,7 @@ pub struct SamplingArgs {
         allow_negative_numbers = true
     )]
     pub presence_penalty: f32,
-    /// Taken off the logits of tokens for each time that the answer has them
+    /// Subtracted from the logit of a token for each occurrence in the answer
     #[arg(
         long,
         default_value_t = 0.0,
@@ -38,22 +38,26 @@ pub struct SamplingArgs {
     /// Add VALUE to the logit of token ID; may be given several times
     #[arg(long, value_name = "ID=VALUE", value_parser = logit_bias)]
     pub logit_bias: Vec<(u32, f32)>,
-    /// The same seed draws the same tokens
+    /// Seed of sampling; equal seeds sample equal tokens
     #[arg(long, default_value_t = 0, value_name = "S")]
     pub seed: u32,
 }
 
-/// Reads ID=VALUE.
+/// Parses `ID=VALUE`.
 fn logit_bias(text: &str) -> Result<(u32, f32), String> {
     let parsed = text.split_once('=').and_then(|(token, value)| {
         let value: f32 = value.trim().parse().ok()?;
         Some((token.trim().parse().ok()?, value)).filter(|_| value.is_finite())
     });
-    parsed.ok_or_else(|| "give a token's id and a number, such as 42=-1.5".into())
+    parsed.ok_or_else(|| "expected a token id and a number, such as 42=-1.5".into())
 }
 
 impl SamplingArgs {
-    /// The parameters over those of the configuration, checked.
+    /// Returns valid parameters from these flags and the configuration.
+    ///
+    /// # Errors
+    ///
+    /// If a parameter is out of range.
     pub fn params(&self, config: &PipelineConfig) -> Result<SamplingParams> {
         let params = SamplingParams {
             temperature: self.temperature,

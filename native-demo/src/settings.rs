@@ -1,6 +1,7 @@
-//! The settings of a command: its flags before the environment before a file before the defaults.
+//! The settings of a command. Flags take precedence over environment variables, these over the
+//! configuration file, and that over the defaults.
 //!
-//! The flags are made from the engine's table of fields, so that their help is that of
+//! The flags are built from the engine's table of fields, so that their help is that of
 //! [`PipelineConfig::help`].
 
 use std::path::PathBuf;
@@ -14,15 +15,15 @@ use wisp_engine::pipelines::{
 
 use crate::flags::{self, Flag};
 
-/// Which model.
+/// The settings that select a model.
 pub const MODEL: u8 = 1;
-/// Where it runs.
+/// The settings of the device.
 pub const DEVICE: u8 = 2;
-/// How much memory and work at a time.
+/// The settings of memory and batch sizes.
 pub const LIMITS: u8 = 4;
-/// What is generated.
+/// The settings of generation.
 pub const GENERATION: u8 = 8;
-/// Adapters.
+/// The settings of LoRA adapters.
 pub const LORA: u8 = 16;
 
 fn bit(group: FieldGroup) -> u8 {
@@ -35,8 +36,8 @@ fn bit(group: FieldGroup) -> u8 {
     }
 }
 
-/// Where a person at a terminal is served better by other defaults than a library: the field, its
-/// value (empty: it depends), and the value in words.
+/// Defaults that differ from those of the library, because they suit a terminal better: the field, its
+/// value (empty if it depends on the model), and the value as the help shows it.
 const DEFAULTS: &[(&str, &str, &str)] = &[
     ("max_length", "", "the model's, at most 4096"),
     ("max_num_steps", "4", "4"),
@@ -46,7 +47,7 @@ const DEFAULTS: &[(&str, &str, &str)] = &[
 
 const CONFIG: &str = "config";
 
-/// The settings that a command takes: the fields of some groups.
+/// The settings of a command: the fields of some groups.
 pub struct Settings<const GROUPS: u8> {
     flags: Layer,
     file: Option<PathBuf>,
@@ -56,7 +57,7 @@ pub struct Settings<const GROUPS: u8> {
 pub struct Resolved {
     /// The configuration.
     pub config: PipelineConfig,
-    /// True if a length of the context was asked for.
+    /// Whether any source sets the context length.
     pub length_is_set: bool,
 }
 
@@ -66,10 +67,10 @@ fn fields(groups: u8) -> impl Iterator<Item = &'static Field> {
         .filter(move |field| groups & bit(field.group) != 0)
 }
 
-/// A field's default, in words.
+/// Returns a field's default as the help shows it.
 fn shown_default(field: &Field) -> &'static str {
-    let own = DEFAULTS.iter().find(|(name, ..)| *name == field.name);
-    own.map_or(field.default, |(_, _, shown)| shown)
+    let default = DEFAULTS.iter().find(|(name, ..)| *name == field.name);
+    default.map_or(field.default, |(_, _, shown)| shown)
 }
 
 fn arg(field: &'static Field) -> Arg {
@@ -106,9 +107,9 @@ impl<const GROUPS: u8> Args for Settings<GROUPS> {
             .value_name("FILE")
             .value_parser(clap::value_parser!(PathBuf))
             .help(
-                "A TOML file with settings, such as max_length = 2048; every setting can also come \
-                 from the environment, such as WISP_MAX_LENGTH [default: wisp/config.toml in the \
-                 user's folder of settings]",
+                "A TOML file with settings, such as max_length = 2048; environment variables such as \
+                 WISP_MAX_LENGTH set them too [default: wisp/config.toml in the user's \
+                 configuration directory]",
             );
         command.args(fields(GROUPS).map(arg)).arg(file)
     }
@@ -139,12 +140,12 @@ impl<const GROUPS: u8> FromArgMatches for Settings<GROUPS> {
 }
 
 impl<const GROUPS: u8> Settings<GROUPS> {
-    /// Sets the model, where a command takes it without a flag.
+    /// Sets the model from an argument without a flag.
     pub fn set_model(&mut self, model: &str) -> Result<()> {
         Ok(self.flags.set("huggingface_repo_id", model.into())?)
     }
 
-    /// Joins the flags with the other sources.
+    /// Merges the flags with the other sources.
     pub fn resolve(&self) -> Result<Resolved> {
         let environment = flags::environment(std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -166,8 +167,8 @@ impl<const GROUPS: u8> Settings<GROUPS> {
         })
     }
 
-    /// The file with settings: the one that was named, by flag or in `WISP_CONFIG` (empty: none), or
-    /// the user's, if there is one.
+    /// Returns the configuration file: that of the flag or of `WISP_CONFIG` (empty for none), otherwise the
+    /// user's if it exists.
     fn file(&self) -> Option<PathBuf> {
         if self.file.is_some() {
             return self.file.clone();
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_programs_defaults_are_fields() {
+    fn defaults_of_the_program_are_valid_values_of_fields() {
         for (name, value, _) in DEFAULTS {
             let field = Field::find(name).unwrap();
             assert!(value.is_empty() || field.parse(value).is_ok());

@@ -16,10 +16,10 @@ use crate::{
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
 };
 
-/// Talk with a model in the terminal.
+/// Chat with a model in the terminal.
 #[derive(Args)]
 pub struct Chat {
-    /// What the model is told beforehand
+    /// The system message at the start of the chat
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
     #[command(flatten)]
@@ -55,7 +55,7 @@ impl Chat {
             chat = chat.system(text);
         }
         eprintln!(
-            "{} on {}. /clear starts anew, /exit or Ctrl-D leaves, Ctrl-C ends an answer.",
+            "{} on {}. /clear starts a new chat, /exit or Ctrl-D exits, Ctrl-C stops an answer.",
             settings.name(),
             describe(model.device())
         );
@@ -77,7 +77,7 @@ impl Chat {
                 }
                 _ => {}
             }
-            // History is a convenience; a line that cannot be kept is no reason to stop.
+            // A line that cannot be added to the history is no reason to stop.
             let _ = editor.add_history_entry(&line);
             if let Err(error) = answer(&mut chat, &line, &options) {
                 eprintln!("error: {error:#}");
@@ -87,7 +87,7 @@ impl Chat {
     }
 }
 
-/// Writes the model's answer as it comes.
+/// Streams the model's answer to standard output.
 fn answer(chat: &mut wisp_engine::Chat, line: &str, options: &GenerateOptions) -> Result<()> {
     let dropped = chat.dropped().len();
     let answer = chat.send_with(line, |answer| answer.options(options.clone()));
@@ -101,7 +101,7 @@ fn answer(chat: &mut wisp_engine::Chat, line: &str, options: &GenerateOptions) -
     }
     writeln!(out)?;
     if chat.dropped().len() > dropped {
-        eprintln!("note: the oldest messages do not fit the context any more and were left out");
+        eprintln!("note: the oldest messages no longer fit the context and were dropped");
     }
     Ok(())
 }

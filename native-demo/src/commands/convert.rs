@@ -23,7 +23,7 @@ use crate::{
     settings::{MODEL, Settings},
 };
 
-/// Write a model as a GGUF file or in safetensors, in another encoding if asked.
+/// Convert a model to GGUF or safetensors, optionally in another encoding.
 #[derive(Args)]
 pub struct Convert {
     /// The GGUF file to write, or the directory for safetensors
@@ -32,7 +32,7 @@ pub struct Convert {
     /// The encoding of matrices: f32, f16, bf16, and in GGUF q8_0, q4_0, q4_k or q6_k [default: the model's]
     #[arg(long, value_name = "ENCODING", value_parser = encoding)]
     encoding: Option<Encoding>,
-    /// Replace the file if it exists
+    /// Replace the output if it exists
     #[arg(long)]
     force: bool,
     /// Print one JSON object
@@ -42,7 +42,7 @@ pub struct Convert {
     settings: Settings<{ MODEL }>,
 }
 
-/// An encoding by its name, in small or capital letters.
+/// Parses the name of an encoding, in lower or upper case.
 fn encoding(text: &str) -> Result<Encoding, String> {
     let known = QUANTIZABLE.into_iter();
     let mut known = known.filter(|encoding| encoding.name().eq_ignore_ascii_case(text));
@@ -58,13 +58,15 @@ impl Convert {
             Some(WeightsFormat::Gguf) => true,
             None => false,
             Some(_) => bail!(
-                "{} is neither a .gguf file nor a directory, which safetensors are written to",
+                "{} is neither a .gguf file nor a directory for safetensors",
                 self.out.display()
             ),
         };
         let settings = self.settings.resolve()?;
         if settings.config.rope_type.is_some() {
-            bail!("--rope-type is for running a model: a conversion keeps what the model says");
+            bail!(
+                "--rope-type applies only to running a model: a conversion keeps the type of the model"
+            );
         }
         let open = settings.open()?;
         let files = files(&open)?;
@@ -81,12 +83,12 @@ impl Convert {
                 false => ControlFlow::Continue(()),
             }
         };
-        let done = match to_gguf {
+        let result = match to_gguf {
             true => convert::to_gguf(files, &self.out, options, on_progress),
             false => convert::to_safetensors(files, &self.out, options, on_progress),
         };
         bar.finish_and_clear();
-        let report = done?;
+        let report = result?;
         for note in &report.notes {
             eprintln!("note: {}", with_flags(note));
         }
@@ -98,7 +100,7 @@ impl Convert {
     }
 }
 
-/// A table of kinds of tensors, and of all together.
+/// Prints a table with a row for each kind of tensor and one for all tensors.
 fn print(report: &ConvertReport) {
     let mut table = Table::new();
     table.load_style(NOTHING);

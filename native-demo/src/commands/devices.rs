@@ -60,11 +60,11 @@ impl Devices {
             ]);
         }
         println!("{table}");
-        let real = |info: &device::DeviceInfo| !info.software;
-        match devices.iter().find(|(_, info)| real(info)) {
+        let is_hardware = |info: &device::DeviceInfo| !info.software;
+        match devices.iter().find(|(_, info)| is_hardware(info)) {
             Some((spec, info)) => eprintln!("auto is {spec}: {}", info.name),
             None => eprintln!(
-                "auto is host: there is no real GPU (software adapters are used only when named)"
+                "auto is host: no hardware GPU was found (software adapters are used only when named)"
             ),
         }
         Ok(())

@@ -16,23 +16,23 @@ use crate::{
     settings::{DEVICE, MODEL, Settings},
 };
 
-/// Turn texts into embeddings, with an encoder such as BERT.
+/// Compute embeddings of texts with an encoder such as BERT.
 ///
-/// All texts run as one batch. Texts longer than the model's files allow are cut, as
-/// sentence-transformers does.
+/// All texts run as one batch. Texts that exceed the length limit of the model's files are truncated, as in
+/// sentence-transformers.
 #[derive(Args)]
 pub struct Encode {
-    /// The texts
+    /// The texts to encode
     #[arg(long, value_name = "T", num_args = 1.., required_unless_present = "tokens")]
     text: Vec<String>,
     /// Token ids of a text, used as they are: 1,2,3
     #[arg(long, value_name = "IDS", conflicts_with = "text")]
     tokens: Vec<TokenList>,
-    /// How the hidden states of a text's tokens become one; none: they are all given, as they are
-    /// [default: as the model's files say, or else mean]
+    /// How the hidden states of a text are pooled into one embedding; none returns them all unchanged
+    /// [default: the pooling in the model's files, otherwise mean]
     #[arg(long, value_enum)]
     pooling: Option<PoolingChoice>,
-    /// Leave embeddings as long as they are, rather than scale them to length 1
+    /// Do not scale embeddings to length 1
     #[arg(long)]
     no_normalize: bool,
     /// Print one JSON object
@@ -45,11 +45,11 @@ pub struct Encode {
 /// Values of `--pooling`.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum PoolingChoice {
-    /// Their mean
+    /// The mean over all tokens
     Mean,
-    /// The first token's
+    /// The hidden state of the first token
     Cls,
-    /// All of them
+    /// The hidden states of all tokens
     None,
 }
 
@@ -76,7 +76,7 @@ impl Encode {
         let normalize = !self.no_normalize;
         if normalize && files.sentence_transformer.normalizes == Some(false) {
             eprintln!(
-                "note: this model's own files leave embeddings as long as they are; so does --no-normalize"
+                "note: the model's files say that embeddings are not normalized; use --no-normalize for that"
             );
         }
         let model = open.for_texts(texts.iter().map(Vec::len)).load()?;
@@ -87,7 +87,7 @@ impl Encode {
         self.print("embeddings", &[embedder.embed_tokens(texts)?])
     }
 
-    /// The tokens of each text.
+    /// Returns the tokens of each text.
     fn tokens(&self, files: &ModelFiles) -> Result<Vec<Vec<u32>>> {
         if self.text.is_empty() {
             return Ok(self.tokens.iter().map(|list| list.0.clone()).collect());
@@ -101,7 +101,7 @@ impl Encode {
             let tokenized = tokenizer.tokenize(text)?;
             if tokenized.cut > 0 {
                 eprintln!(
-                    "note: text {i} is cut to {} tokens, the most that the model's files allow; {} are left out",
+                    "note: text {i} is truncated to {} tokens, the limit in the model's files; {} tokens are dropped",
                     tokenized.tokens.len(),
                     tokenized.cut
                 );
@@ -111,7 +111,8 @@ impl Encode {
         Ok(texts)
     }
 
-    /// Prints groups of rows: under this name, embeddings as one group without its brackets.
+    /// Prints one group of rows per text as lines, or as JSON under `name`. Embeddings are a single group,
+    /// whose rows JSON has without the outer array.
     fn print(&self, name: &str, groups: &[Vec<Vec<f32>>]) -> Result<()> {
         if self.json {
             return match (name, groups) {

@@ -28,23 +28,24 @@ pub struct Generate {
     /// Answer the prompt through the model's chat template instead of continuing it
     #[arg(long, conflicts_with = "tokens")]
     chat: bool,
-    /// With --chat: what the model is told beforehand
+    /// The system message for --chat
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
     #[command(flatten)]
     control_tokens: ControlTokens,
     #[command(flatten)]
     sampling: SamplingArgs,
-    /// End at this text; may be given several times
+    /// Stop at this text; may be given several times
     #[arg(long, value_name = "S")]
     stop: Vec<String>,
-    /// Go on after the model ends its text
+    /// Continue after the model's end-of-text token
     #[arg(long)]
     ignore_eos: bool,
-    /// Give the prompt back in front of the text, and with --logprobs its log-probabilities
+    /// Print the prompt before the text, and with --logprobs its log-probabilities
     #[arg(long)]
     echo: bool,
-    /// With --json: the log-probabilities of the tokens and of the N likeliest at each place
+    /// Include the log-probabilities of the tokens, and of the N most likely tokens at each position, in the
+    /// output of --json
     #[arg(long, value_name = "N", requires = "json", value_parser = clap::value_parser!(u32).range(0..=MAX_TOP as i64))]
     logprobs: Option<u32>,
     /// Print one JSON object instead of the text
@@ -56,25 +57,25 @@ pub struct Generate {
     settings: Settings<{ MODEL | DEVICE | LIMITS | LORA | GENERATION }>,
 }
 
-/// What to start from; exactly one of these.
+/// The prompt; exactly one of these.
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Prompt {
-    /// The text to start from
+    /// The prompt as text
     #[arg(value_name = "TEXT")]
     text: Option<String>,
-    /// The text to start from
+    /// The prompt as text
     #[arg(long = "prompt", value_name = "TEXT")]
     prompt: Option<String>,
-    /// A file with the text; - is standard input
+    /// A file with the prompt; - is standard input
     #[arg(long, value_name = "F")]
     prompt_file: Option<PathBuf>,
-    /// Token ids to start from, used as they are: 1,2,3
+    /// The prompt as token ids, such as 1,2,3
     #[arg(long, value_name = "IDS")]
     tokens: Option<TokenList>,
 }
 
-/// What --json prints.
+/// The object that `--json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
     model: String,
@@ -88,10 +89,10 @@ struct Report<'a> {
     timings: Timings,
 }
 
-/// Seconds, and tokens a second.
+/// Times in seconds and rates in tokens per second.
 #[derive(Serialize)]
 struct Timings {
-    /// What loading consisted of.
+    /// The times of compiling programs and creating pipelines.
     start: StartTimes,
     load_seconds: f64,
     /// From the prompt to the first token.
@@ -99,12 +100,12 @@ struct Timings {
     decode_seconds: f64,
     prefill_tokens_per_second: f64,
     decode_tokens_per_second: f64,
-    /// With prefix caching: the share of the prompt's tokens that were found in the cache.
+    /// The fraction of prompt tokens found in the prefix cache, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     prefix_cache_hit_rate: Option<f64>,
 }
 
-/// What was written, and when.
+/// The generated text and its times.
 struct Generated {
     completion: Completion,
     first_token_seconds: f64,
@@ -134,7 +135,7 @@ impl Generate {
             ignore_eos: self.ignore_eos,
             adapter: self.adapter.choose(&model)?,
         };
-        // A file's text is not repeated unless that is asked for.
+        // The prompt precedes its continuation, unless it comes from a file or is a chat message.
         let shown = echo || !(self.chat || self.prompt.prompt_file.is_some());
         let shown = text.filter(|_| shown).unwrap_or_default();
         let generated = self.write(&model, &shown, &prompt, options)?;
@@ -168,7 +169,7 @@ impl Generate {
             });
         }
         eprintln!(
-            "{} tokens on {}: first after {:.2} s, then {:.1} a second",
+            "{} tokens on {}: first after {:.2} s, then {:.1} tokens/s",
             completion.tokens.len(),
             describe(model.device()),
             timings.first_token_seconds,
@@ -177,7 +178,7 @@ impl Generate {
         Ok(())
     }
 
-    /// Generates, and writes the text as it comes unless --json was given.
+    /// Generates, and streams the text to standard output unless `--json` is given.
     fn write(
         &self,
         model: &Model,
@@ -241,7 +242,7 @@ impl Generate {
             return Ok(tokens.clone());
         }
         let Some(text) = text else {
-            bail!("give a prompt")
+            bail!("no prompt is given: give a text, --prompt, --prompt-file or --tokens")
         };
         let tokenizer = tokenizer(model)?;
         if !self.chat {
@@ -253,7 +254,7 @@ impl Generate {
     }
 }
 
-/// Prints what the environment asks to be profiled.
+/// Prints the profile if profiling is enabled in the environment.
 fn print_profile(model: &Model) -> Result<()> {
     let profiler = model.session().profiler();
     if profiler.mode() != GpuProfiling::Off {

@@ -22,26 +22,26 @@ use crate::{
     settings::{LIMITS, LORA, MODEL, Settings},
 };
 
-/// Describe a model, and the memory that it will need.
+/// Describe a model and estimate the memory that it needs.
 #[derive(Args)]
 pub struct Info {
-    /// The model, as for --model. Default: the model inside the program
+    /// The model, as for --model. Default: the model that is built into the program
     #[arg(value_name = "MODEL", conflicts_with = "huggingface_repo_id")]
     model_name: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Draw what the model computes instead, in Graphviz's DOT language: pipe it to dot -Tsvg
+    /// Print the model's graph in Graphviz's DOT language instead: pipe it to dot -Tsvg
     #[arg(long, conflicts_with_all = ["json", "text"])]
     graph: bool,
-    /// Print what the model computes instead, op by op
+    /// Print the model's graph as text instead, one op per line
     #[arg(long = "graph-text", id = "text", conflicts_with = "json")]
     graph_text: bool,
     #[command(flatten)]
     settings: Settings<{ MODEL | LIMITS | LORA }>,
 }
 
-/// Tensors, weights and bytes of one encoding.
+/// The number of tensors, parameters and bytes of one encoding.
 #[derive(Default, serde::Serialize)]
 struct Count {
     tensors: u64,
@@ -68,7 +68,7 @@ impl Info {
             count.bytes += tensor.len;
             count.parameters += tensor.shape.iter().product::<u64>();
         }
-        // Whatever the device, a model takes what it takes on the host, but for some padding.
+        // A model needs the same memory on every device, except for some padding.
         let estimate = match files.model_spec.spec.encoder {
             Some(_) => TextEncoder::estimate_memory,
             None => DecoderModel::estimate_memory,
@@ -85,7 +85,7 @@ impl Info {
 }
 
 impl Info {
-    /// Prints the model's own graph; the sampler is the same in all.
+    /// Prints the model's graph without the sampler, which is the same for all models.
     fn print_graphs(&self, files: &ModelFiles, limits: ModelLimits) -> Result<()> {
         let graphs = prepare::graphs(files, &Capabilities::HOST, limits)?;
         for graph in graphs.iter().take(1) {
@@ -107,13 +107,13 @@ fn parameters(encodings: &BTreeMap<String, Count>) -> u64 {
     encodings.values().map(|count| count.parameters).sum()
 }
 
-/// Bytes of the buffers that are for adapters.
+/// Returns the bytes of the buffers for LoRA adapters.
 fn adapters(spec: &DecoderSpec, limits: ModelLimits) -> u64 {
     let layout = limits.lora().filter(|_| spec.encoder.is_none());
     layout.map_or(0, |layout| layout.bytes(spec))
 }
 
-/// What --json prints.
+/// Returns the object that `--json` prints.
 fn report(
     files: &ModelFiles,
     encodings: &BTreeMap<String, Count>,
@@ -145,97 +145,98 @@ fn report(
         "memory": {
             "max_length": limits.max_length,
             "max_batch": limits.max_batch,
-            "weights": memory.as_ref().ok().map(|needs| needs.weights),
-            "kv_cache": memory.as_ref().ok().map(|needs| needs.buffers - adapters(spec, limits)),
+            "weights": memory.as_ref().ok().map(|footprint| footprint.weights),
+            "kv_cache": memory.as_ref().ok().map(|footprint| footprint.buffers - adapters(spec, limits)),
             "adapters": adapters(spec, limits),
-            "working": memory.as_ref().ok().map(|needs| needs.working),
+            "working": memory.as_ref().ok().map(|footprint| footprint.working),
             "total": memory.as_ref().ok().map(Footprint::total),
             "problem": memory.as_ref().err(),
         },
     })
 }
 
+/// Prints the report as a table of two columns.
 fn print(
     files: &ModelFiles,
     encodings: &BTreeMap<String, Count>,
     limits: ModelLimits,
     memory: &Result<Footprint, String>,
 ) {
-    let spec = &files.model_spec.spec;
     let mut table = Table::new();
     table.load_style(NOTHING);
-    let mut row = |name: &str, value: String| {
-        table.add_row([name.to_string(), value]);
-    };
-    row("model", files.name.clone());
-    row("architecture", files.model_spec.architecture.name().into());
-    row(
-        "parameters",
-        format!(
-            "{:.1} M in {}",
-            parameters(encodings) as f64 / 1e6,
-            format_bytes(files.checkpoint.byte_len())
-        ),
-    );
-    row(
-        "layers",
-        format!(
-            "{} of width {}, feed-forward {}",
-            spec.layers.len(),
-            spec.hidden_size,
-            spec.intermediate_size
-        ),
-    );
-    row(
-        "heads",
-        format!(
-            "{} of {} over {} KV heads",
-            spec.heads, spec.head_dim, spec.kv_heads
-        ),
-    );
-    row("vocabulary", spec.vocab_size.to_string());
-    row(
-        "context",
-        format!(
-            "{} tokens, {} of KV cache each",
-            spec.max_positions,
-            format_bytes(spec.kv_bytes_per_position(limits.cache_format))
-        ),
-    );
-    for (name, count) in encodings {
-        row(
-            name,
-            format!("{} tensors, {}", count.tensors, format_bytes(count.bytes)),
-        );
+    for (name, value) in model_rows(files, encodings, limits) {
+        table.add_row([name, &value]);
     }
-    row(
-        "tokenizer",
-        match &files.tokenizer {
-            Ok(tokenizer) => format!(
-                "{} tokens, {} chat template",
-                tokenizer.vocab_size(),
-                if has_chat_template(files) {
-                    "with a"
-                } else {
-                    "no"
-                }
-            ),
-            Err(error) => format!("none: {error}"),
-        },
-    );
-    row(
-        "memory",
-        match memory {
-            Ok(needs) => format!(
-                "{} for {} tokens: weights {}, KV cache {}, intermediate results {}",
-                format_bytes(needs.total()),
-                limits.max_length,
-                format_bytes(needs.weights),
-                format_bytes(needs.buffers),
-                format_bytes(needs.working)
-            ),
-            Err(problem) => problem.clone(),
-        },
-    );
+    for (name, count) in encodings {
+        let value = format!("{} tensors, {}", count.tensors, format_bytes(count.bytes));
+        table.add_row([name, &value]);
+    }
+    table.add_row(["tokenizer", &tokenizer_text(files)]);
+    table.add_row(["memory", &memory_text(limits, memory)]);
     println!("{table}");
+}
+
+/// Returns names and values of the table's rows about the model.
+fn model_rows(
+    files: &ModelFiles,
+    encodings: &BTreeMap<String, Count>,
+    limits: ModelLimits,
+) -> [(&'static str, String); 7] {
+    let spec = &files.model_spec.spec;
+    let millions = parameters(encodings) as f64 / 1e6;
+    let file_bytes = format_bytes(files.checkpoint.byte_len());
+    let layers = spec.layers.len();
+    let (width, feed_forward) = (spec.hidden_size, spec.intermediate_size);
+    let (heads, head_dim, kv_heads) = (spec.heads, spec.head_dim, spec.kv_heads);
+    let position_bytes = format_bytes(spec.kv_bytes_per_position(limits.cache_format));
+    [
+        ("model", files.name.clone()),
+        ("architecture", files.model_spec.architecture.name().into()),
+        ("parameters", format!("{millions:.1} M in {file_bytes}")),
+        (
+            "layers",
+            format!("{layers} of width {width}, feed-forward {feed_forward}"),
+        ),
+        (
+            "heads",
+            format!("{heads} of {head_dim} over {kv_heads} KV heads"),
+        ),
+        ("vocabulary", spec.vocab_size.to_string()),
+        (
+            "context",
+            format!(
+                "{} tokens, {position_bytes} of KV cache each",
+                spec.max_positions
+            ),
+        ),
+    ]
+}
+
+fn tokenizer_text(files: &ModelFiles) -> String {
+    let template = match has_chat_template(files) {
+        true => "with a",
+        false => "no",
+    };
+    match &files.tokenizer {
+        Ok(tokenizer) => {
+            let tokens = tokenizer.vocab_size();
+            format!("{tokens} tokens, {template} chat template")
+        }
+        Err(error) => format!("none: {error}"),
+    }
+}
+
+/// Returns the memory that the model needs, or why it cannot be estimated.
+fn memory_text(limits: ModelLimits, memory: &Result<Footprint, String>) -> String {
+    match memory {
+        Ok(footprint) => format!(
+            "{} for {} tokens: weights {}, KV cache {}, intermediate results {}",
+            format_bytes(footprint.total()),
+            limits.max_length,
+            format_bytes(footprint.weights),
+            format_bytes(footprint.buffers),
+            format_bytes(footprint.working)
+        ),
+        Err(problem) => problem.clone(),
+    }
 }

@@ -12,7 +12,7 @@ use wisp_engine::pipelines::{
 
 use super::print_json;
 
-/// List what can run: architectures, encodings, and the models that were downloaded.
+/// List supported architectures and encodings, and downloaded models.
 #[derive(Args)]
 pub struct List {
     /// Print one JSON object
@@ -20,6 +20,7 @@ pub struct List {
     json: bool,
 }
 
+/// Returns an empty table with a header.
 fn table<const COLUMNS: usize>(header: [&str; COLUMNS]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_HORIZONTAL_ONLY).set_header(header);
@@ -33,7 +34,7 @@ fn kind(architecture: &Architecture) -> &'static str {
     }
 }
 
-/// What runs with `--engine huggingface`, by Hugging Face's names.
+/// Returns the architectures that run with `--engine huggingface`, by their Hugging Face names.
 fn through_candle() -> Vec<&'static str> {
     #[cfg(feature = "candle")]
     return wisp_engine::pipelines::candle::CANDLE_ARCHITECTURES

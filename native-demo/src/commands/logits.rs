@@ -17,10 +17,10 @@ use crate::{
 /// Write the logits of every position to a safetensors file.
 #[derive(Args)]
 pub struct Logits {
-    /// Token ids, used as they are: 1,2,3
+    /// Token ids, such as 1,2,3
     #[arg(long, value_name = "IDS")]
     tokens: TokenList,
-    /// The file to write: F32 "logits" [tokens, vocab]
+    /// The file to write, with the F32 tensor "logits" [tokens, vocab]
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]

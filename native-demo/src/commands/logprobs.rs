@@ -1,24 +1,24 @@
-//! Log-probabilities in the shape of OpenAI's completions.
+//! Log-probabilities in the format of OpenAI's completions.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 use wisp_engine::{Completion, TokenScore, pipelines::tokenizer::Tokenizer};
 
-/// One entry a token, of the prompt's first if it is echoed.
+/// One entry per token. The prompt's tokens come first if it is echoed.
 #[derive(Serialize)]
 pub struct Logprobs {
-    /// Their texts.
+    /// The text of each token.
     tokens: Vec<String>,
-    /// Their log-probabilities; none of the first of all.
+    /// The log-probability of each token. The first token of an echoed prompt has none.
     token_logprobs: Vec<Option<f32>>,
-    /// The likeliest tokens at their places, by text.
+    /// The log-probabilities of the most likely tokens at each position, by text.
     top_logprobs: Vec<Option<Map<String, Value>>>,
-    /// Where their texts begin, in characters.
+    /// The offset of each text in characters.
     text_offset: Vec<usize>,
 }
 
 impl Logprobs {
-    /// Those of a completion, and of its prompt with `echo`.
+    /// Returns the entries of a completion, and with `echo` those of its prompt.
     pub fn new(
         tokenizer: Option<&Tokenizer>,
         prompt: &[u32],
@@ -64,8 +64,8 @@ impl Logprobs {
     }
 }
 
-/// A token's text; as OpenAI has it, bytes that are no text by themselves as `bytes:\\xf0\\x9f`, and a
-/// token without a text by its id.
+/// Returns the text of a token. As in OpenAI's API, bytes that are not UTF-8 become `bytes:\\xf0\\x9f`. A
+/// token without text is its id.
 fn text(tokenizer: Option<&Tokenizer>, token: u32) -> String {
     let Some(tokenizer) = tokenizer else {
         return token.to_string();

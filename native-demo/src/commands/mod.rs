@@ -1,4 +1,4 @@
-//! One file a command.
+//! The commands, one module each.
 
 pub mod bench;
 pub mod chat;
@@ -20,14 +20,13 @@ use anyhow::{Context, Result};
 use clap::Args;
 use wisp_engine::pipelines::chat_template;
 
-/// Positions whose logits are computed at the same time, where those of all are wanted.
+/// Rows of logits per run in commands that need the logits of all positions.
 const LOGIT_ROWS: u64 = 64;
 
 /// Whether a message may contain control tokens.
 #[derive(Args)]
 pub struct ControlTokens {
-    /// In a chat, take control tokens that a message spells, such as <|im_end|>, for such tokens; they
-    /// are plain text otherwise
+    /// Parse control tokens in chat messages, such as <|im_end|>; without this flag they are plain text
     #[arg(long)]
     pub allow_control_tokens: bool,
 }
@@ -38,7 +37,7 @@ impl ControlTokens {
     }
 }
 
-/// Token ids as a flag takes them: `1,2,3`.
+/// Token ids in the form of a flag, such as `1,2,3`.
 #[derive(Clone, Debug)]
 pub struct TokenList(pub Vec<u32>);
 
@@ -49,7 +48,7 @@ impl std::str::FromStr for TokenList {
         let token = |word: &str| {
             word.trim()
                 .parse::<u32>()
-                .map_err(|_| format!("{word:?} is no token id; write them as 1,2,3"))
+                .map_err(|_| format!("{word:?} is not a token id; write token ids as 1,2,3"))
         };
         text.split(',')
             .map(token)
@@ -58,7 +57,7 @@ impl std::str::FromStr for TokenList {
     }
 }
 
-/// The text of a file, or of standard input for `-`.
+/// Reads a text file, or standard input for `-`.
 pub fn read_text(path: &std::path::Path) -> Result<String> {
     let text = if path == std::path::Path::new("-") {
         std::io::read_to_string(std::io::stdin())

@@ -17,14 +17,15 @@ use crate::{
 
 /// Measure how well a model predicts a text.
 ///
-/// The text is cut into windows of --context tokens (BOS included, where the model has one); every
-/// token but a window's first counts. Perplexity is exp of the mean negative log-probability.
+/// The text is split into windows of --context tokens, including the BOS token if the model uses one. All
+/// tokens of a window except the first are scored. Perplexity is the exponential of their mean negative
+/// log-probability.
 #[derive(Args)]
 pub struct Perplexity {
     /// The file with the text; - is standard input
     #[arg(long, value_name = "F")]
     file: PathBuf,
-    /// Tokens in a window [default: 512, or the model's context if that is less]
+    /// Tokens per window [default: 512, or the model's context length if that is less]
     #[arg(long, value_name = "N")]
     context: Option<u64>,
     /// Print one JSON object
@@ -36,7 +37,7 @@ pub struct Perplexity {
     settings: Settings<{ MODEL | DEVICE | LIMITS | LORA }>,
 }
 
-/// The log-probability of `token` under one row of logits.
+/// Returns the log-probability of `token` under one row of logits.
 fn log_probability(logits: &[f32], token: u32) -> f64 {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits
@@ -52,10 +53,10 @@ impl Perplexity {
         let open = settings.open_with(|builder| builder.logit_rows(LOGIT_ROWS))?;
         let tokenizer = tokenizer(open.text())?;
         let tokens = tokenizer.encode(&read_text(&self.file)?, false, false)?;
-        let most = open.limits()?.max_length;
-        let context = self.context.unwrap_or(512.min(most));
-        if context < 2 || context > most {
-            bail!("--context must be from 2 to {most}");
+        let max = open.limits()?.max_length;
+        let context = self.context.unwrap_or(512.min(max));
+        if context < 2 || context > max {
+            bail!("--context must be from 2 to {max}");
         }
         let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
         let window = context as usize - usize::from(bos.is_some());
@@ -86,7 +87,10 @@ impl Perplexity {
         }
         bar.finish_and_clear();
         if count == 0 {
-            bail!("{} has too few tokens to predict any", self.file.display());
+            bail!(
+                "{} has no token to score: give a longer text",
+                self.file.display()
+            );
         }
         let perplexity = (sum / count as f64).exp();
         if self.json {

@@ -12,13 +12,13 @@ use crate::settings::{MODEL, Settings};
 /// Show the tokens of a text.
 #[derive(Args)]
 pub struct Tokenize {
-    /// The text
+    /// The text to tokenize
     #[arg(long, value_name = "T", conflicts_with = "file")]
     text: Option<String>,
     /// A file with the text; - is standard input
     #[arg(long, value_name = "F")]
     file: Option<PathBuf>,
-    /// Neither add special tokens (BOS) nor take those written in the text for what they are
+    /// Do not add special tokens such as BOS, and do not parse special tokens in the text
     #[arg(long)]
     no_special: bool,
     /// Print one JSON object

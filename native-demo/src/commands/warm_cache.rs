@@ -17,11 +17,11 @@ use crate::{
     settings::{DEVICE, LIMITS, LORA, MODEL, Resolved, Settings},
 };
 
-/// Compile a model ahead of its use: for this device, or for a target that need not be here.
+/// Compile a model in advance, for this device or another target.
 #[derive(Args)]
 pub struct WarmCache {
-    /// Compile for this instead of the device: browser, baseline, vulkan, metal, dx12, gl or host. Every
-    /// kernel is translated to the target's shader language to see that it can be
+    /// Compile for this target instead of the device: browser, baseline, vulkan, metal, dx12, gl or host. All
+    /// kernels are translated to the shader language of the target as a check
     #[arg(long, value_name = "TARGET", requires = "out", conflicts_with_all = ["device_specs", "profile"])]
     target: Option<String>,
     /// Write the compiled model to this file, for --serialized-model-path
@@ -39,7 +39,7 @@ impl WarmCache {
         let settings = self.settings.resolve()?;
         if settings.config.has_compiled_file() {
             bail!(
-                "the compiled model goes to --out FILE: leave --serialized-model-path and --save-to-serialized-model-path away"
+                "the compiled model is written to --out FILE: remove --serialized-model-path and --save-to-serialized-model-path"
             );
         }
         let target = self.target.as_deref().map(Target::named).transpose()?;
@@ -108,7 +108,7 @@ impl WarmCache {
     }
 }
 
-/// Compiles a model's programs and pipelines for the device, into the cache.
+/// Compiles a model's programs and pipelines for the device and writes them to the cache.
 fn warm(
     settings: &Resolved,
     files: &ModelFiles,
@@ -118,10 +118,10 @@ fn warm(
     let device = settings.device()?;
     let session = match cache() {
         Some(cache) => InferenceSession::new(device).with_cache(cache),
-        // A file is then what it is for.
+        // The compiled model only goes to the file.
         None if to_file => InferenceSession::new(device),
         None => {
-            bail!("there is no folder for a cache: set WISP_CACHE_DIR, or name a file with --out")
+            bail!("no cache directory is available: set WISP_CACHE_DIR, or name a file with --out")
         }
     };
     let target = session.device().info().capabilities.clone();
