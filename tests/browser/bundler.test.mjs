@@ -1,4 +1,4 @@
-// Projects that use the package: with Vite, installed as npm would install it, and with a plain script tag.
+// Projects that use the package: with Vite, installed as npm installs it, and with a plain script tag.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -23,7 +23,7 @@ before(() => {
 });
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-test("a project that Vite builds without any settings", async () => {
+test("Vite builds a project with the package without settings", async () => {
   execFileSync(process.execPath, [VITE, "build", "--logLevel", "warn"], { cwd: folder, stdio: "inherit" });
   const server = await serve({ mounts: { "/": join(folder, "dist") } });
   const context = await launch();
@@ -37,7 +37,7 @@ test("a project that Vite builds without any settings", async () => {
   }
 });
 
-test("a plain script tag", async () => {
+test("a plain script tag defines Wisp", async () => {
   const site = await blank();
   try {
     await site.page.addScriptTag({ url: "/wisp-web/script.js" });

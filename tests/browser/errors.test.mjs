@@ -1,4 +1,4 @@
-// Every kind of error, provoked; the page stays usable after each.
+// Provokes every kind of error. The page stays usable after each.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
@@ -28,7 +28,7 @@ after(async () => {
   await other.close();
 });
 
-/** Loads a model that fails, then one that works. */
+/** Asserts that loading a model fails, and that another model loads afterwards. */
 const load = async ({ Wisp }, options) => {
   let failure = { code: "none" };
   try {
@@ -51,18 +51,18 @@ async function fails(options, code, message) {
   assert.ok(got.works, "the page works afterwards");
 }
 
-test("a web page instead of a model", () => fails({ model: "/page.gguf" }, "ModelFormat", /HTML|web page/i));
-test("a file that is cut short", () => fails({ model: "/cut.gguf" }, "ModelFormat", /end|trunc|outside|bytes/i));
-test("an empty file", () => fails({ model: "/empty.gguf" }, "ModelFormat", /empty/));
-test("a model of an unknown kind", () => fails({ model: "/odd.gguf" }, "ModelFormat", /architecture lxama/));
-test("a model that is not there", () => fails({ model: "/missing.gguf" }, "Network", /404/));
-test("a server that nobody runs", () => fails({ model: "http://localhost:9/model.gguf" }, "Network", /cannot be fetched/));
-test("an address that is none", () => fails({ model: "http://" }, "Network", /address/));
-test("a server that refuses other sites", () => fails({ model: `${other.url}/tiny.gguf` }, "Network", /CORS/));
-test("a context that is too long", () => fails({ model: "/long.gguf", maxLength: 4_000_000, baseline: true }, "OutOfMemory", /use maxLength \d+ or less/));
-test("a GPU without enough memory", () => fails({ model: "/wide.gguf", maxLength: 262_144 }, "OutOfMemory", /memory/));
+test("a web page instead of a model is a ModelFormat error", () => fails({ model: "/page.gguf" }, "ModelFormat", /HTML|web page/i));
+test("a truncated file is a ModelFormat error", () => fails({ model: "/cut.gguf" }, "ModelFormat", /end|trunc|outside|bytes/i));
+test("an empty file is a ModelFormat error", () => fails({ model: "/empty.gguf" }, "ModelFormat", /empty/));
+test("an unknown architecture is a ModelFormat error", () => fails({ model: "/odd.gguf" }, "ModelFormat", /architecture lxama/));
+test("a missing file is a Network error", () => fails({ model: "/missing.gguf" }, "Network", /404/));
+test("an unreachable server is a Network error", () => fails({ model: "http://localhost:9/model.gguf" }, "Network", /cannot be fetched/));
+test("an invalid address is a Network error", () => fails({ model: "http://" }, "Network", /address/));
+test("a server without CORS is a Network error", () => fails({ model: `${other.url}/tiny.gguf` }, "Network", /CORS/));
+test("a context that is too long is an OutOfMemory error", () => fails({ model: "/long.gguf", maxLength: 4_000_000, baseline: true }, "OutOfMemory", /use maxLength \d+ or less/));
+test("a GPU without enough memory is an OutOfMemory error", () => fails({ model: "/wide.gguf", maxLength: 262_144 }, "OutOfMemory", /memory/));
 
-test("another site that allows it", async () => {
+test("models load from another origin that allows CORS", async () => {
   other.state.headers = { "Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "Range" };
   const preflight = ({ request }) => (request.method === "OPTIONS" ? { status: 204, headers: other.state.headers } : {});
   other.state.fault = preflight;
@@ -70,7 +70,7 @@ test("another site that allows it", async () => {
   assert.equal(got.code, "none", got.message);
 });
 
-test("stopped while it loads", async () => {
+test("an aborted load is an Aborted error", async () => {
   const got = await run(site.page, async ({ Wisp }) => {
     const signal = AbortSignal.timeout(0);
     await Wisp.load({ model: "/tiny.gguf", cache: "none", signal });
@@ -79,7 +79,7 @@ test("stopped while it loads", async () => {
   assert.equal(got.code, "Aborted");
 });
 
-test("requests that cannot be served", async () => {
+test("invalid requests are InvalidRequest errors", async () => {
   const got = await run(site.page, async ({ Wisp }) => {
     const wisp = await Wisp.load();
     const failures = [];
@@ -98,7 +98,7 @@ test("requests that cannot be served", async () => {
   assert.deepEqual(got, Array(7).fill("InvalidRequest"));
 });
 
-test("no room to keep a model", async () => {
+test("a full storage is an error or a warning", async () => {
   const session = await site.context.newCDPSession(site.page);
   await session.send("Storage.overrideQuotaForOrigin", { origin: site.server.url, quotaSize: 1_000_000 });
   const got = await run(site.page, async ({ Wisp, models }) => {
@@ -113,7 +113,7 @@ test("no room to keep a model", async () => {
   assert.deepEqual(got, { required: "QuotaExceeded", warnings: ["QuotaExceeded"] });
 });
 
-test("a GPU that is lost, and the engine loaded again", async () => {
+test("the engine can be loaded again after the GPU is lost", async () => {
   const got = await run(site.page, async ({ Wisp }) => {
     const devices = [];
     const request = GPUAdapter.prototype.requestDevice;
@@ -136,11 +136,11 @@ test("a GPU that is lost, and the engine loaded again", async () => {
   });
   const { message, ...rest } = got;
   assert.deepEqual(rest, { codes: ["DeviceLost", "DeviceLost"], works: true });
-  // Behind it the browser's words.
+  // The browser's message follows.
   assert.match(message, / was lost: ./);
 });
 
-test("a browser without WebGPU", async () => {
+test("a browser without WebGPU is a NoWebGpu error", async () => {
   const without = await blank({ webgpu: false });
   try {
     const got = await run(without.page, async ({ Wisp }) => {

@@ -1,5 +1,5 @@
-// Every kernel on the browser's adapter, over the native tests' own cases, against what the host twin wrote.
-// `WISP_KERNEL_RECORDS=FOLDER cargo test -p wisp-tests --test kernels` makes them.
+// Runs every kernel on the browser's adapter with the cases of the native tests, and compares the outputs with those
+// of the host twins. `WISP_KERNEL_RECORDS=FOLDER cargo test -p wisp-tests --test kernels` writes the cases.
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -17,11 +17,11 @@ after(() => site?.close());
 const ops = [...new Set(names.map((name) => name.replace(/-[0-9a-f]{16}\.case$/, "")))];
 
 for (const baseline of [true, false]) {
-  test(`every kernel with ${baseline ? "default limits" : "all that the adapter offers"}`, options, async () => {
+  test(`kernels match the host twins with ${baseline ? "default limits" : "all features of the adapter"}`, options, async () => {
     const outcome = { runs: 0, kernels: new Set(), unmet: new Set(), failures: [] };
     await site.page.reload();
     await site.page.evaluate(prepare, baseline);
-    // Op by op, so that one that hangs is known.
+    // One op at a time, so that a hanging op is identified.
     for (const op of ops) {
       const records = names.filter((name) => name.startsWith(`${op}-`) && name.length === op.length + 22);
       const { runs, kernels, unmet, failures } = await site.page.evaluate(check, records);
@@ -36,7 +36,7 @@ for (const baseline of [true, false]) {
   });
 }
 
-test("a custom op computes what its kernel says, and is looked into", options, async () => {
+test("custom ops run and can be debugged", options, async () => {
   const example = (ending) => readFileSync(new URL(`../../engine/examples/custom_op.${ending}`, import.meta.url), "utf8");
   const [declaration, source] = [example("toml"), example("wgsl")];
   const [rows, cols] = [3, 21];
@@ -65,7 +65,7 @@ test("a custom op computes what its kernel says, and is looked into", options, a
   actual.forEach((value, i) => assert.ok(Math.abs(value - spread(Math.floor(i / cols), i % cols)) < 1e-6, `element ${i} is ${value}`));
   await assert.rejects(run(source.replace("var more = 0.0;", "var more = nothing;"), heat), /refused [\s\S]*var more = nothing;/);
   await site.page.evaluate(prepare, true);
-  // What is looked at while a model runs is waited for, which only asynchronous calls can do here.
+  // Debugging waits for results during a run, which only asynchronous calls can do in a browser.
   const debug = "nan-check,sync";
   assert.deepEqual(await run(source, heat, { debug }), actual);
   const holed = heat.with(5, Infinity);
@@ -74,7 +74,7 @@ test("a custom op computes what its kernel says, and is looked into", options, a
   await assert.rejects(run(source, heat, { debug: "fast" }), /the debug setting "fast": there are nan-check/);
 });
 
-/** Opens the device, on the page; subgroups are asked for as the package does. */
+/** Opens the device on the page, and requests subgroups as the package does. */
 async function prepare(baseline) {
   const wasm = await import("/wisp-web/wisp_web.js");
   const gpu = await import("/wisp-web/gpu.js");
@@ -84,13 +84,13 @@ async function prepare(baseline) {
   globalThis.compiled = gpu.compiled;
 }
 
-/** Runs records, on the page: several at a time, so that their kernels are compiled on all cores. */
+/** Runs records on the page, several at a time so that kernels are compiled on all cores. */
 async function check(names) {
   const LANES = 8;
   const kernels = globalThis.kernels;
   const outcome = { runs: 0, kernels: [], unmet: [], failures: [] };
   const floats = (bytes) => new Float32Array(bytes.slice().buffer);
-  /** `|a - b| / |b|`: NaN where either has one. */
+  /** `|a - b| / |b|`; NaN if either contains a NaN. */
   const error = (a, b) => {
     const [x, y] = [floats(a), floats(b)];
     let [off, norm] = [0, 0];
@@ -113,7 +113,7 @@ async function check(names) {
   const runOne = async (head, kernel, workgroups, memory, expected) => {
     const unmet = kernels.unmet(kernel);
     if (unmet) {
-      // What it cannot run it may still compile.
+      // The device may compile kernels that it cannot run.
       if (unmet === "subgroup size" && !outcome.unmet.some((known) => known.startsWith(kernel))) await kernels.compile(kernel);
       outcome.unmet.push(`${kernel} (${unmet})`);
       return globalThis.compiled();

@@ -1,5 +1,5 @@
-// The speed of the browser's engine next to the native one's, on the same software adapter: SwiftShader, which Chromium
-// brings along. `npm run measure -- PATH/TO/wisp [ROUNDS]`, with the program built for release; the two take turns.
+// Compares the speed in the browser with the native program on the same software adapter, Chromium's SwiftShader.
+// Usage: `npm run measure -- PATH/TO/wisp [ROUNDS]` with a release build of the program. Both run in turns.
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";

@@ -1,11 +1,11 @@
-// The package: OpenAI's objects, the native tokens, stopping, both threads.
+// The package: OpenAI's objects, the tokens of native runs, cancellation, and running in a worker or on the page.
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { blank, golden, json, run, shared } from "./lib/setup.mjs";
 
-/** What `cargo test --test browser` wrote. */
+/** The files that `cargo test --test browser` writes. */
 const ENCODER = join(process.env.WISP_KERNEL_RECORDS ?? "/nowhere", "encoder");
 const BERT = shared("goldens/bert");
 
@@ -16,7 +16,7 @@ before(async () => {
 });
 after(() => site.close());
 
-/** Continues prompts with the model inside, greedily. */
+/** Continues prompts greedily with the built-in model. */
 const complete = async ({ Wisp }, { cases, options }) => {
   const wisp = await Wisp.load(options);
   const out = [];
@@ -33,7 +33,7 @@ for (const [name, options] of [
   ["on the page's own thread", { worker: false }],
   ["with default limits only", { baseline: true }],
 ]) {
-  test(`the tokens are the native ones ${name}`, async () => {
+  test(`tokens equal those of native runs ${name}`, async () => {
     const cases = golden().slice(0, 3);
     const asked = cases.map(({ text, tokens }) => ({ prompt: text, max_tokens: tokens.length }));
     const got = await run(site.page, complete, { cases: asked, options });
@@ -47,7 +47,7 @@ for (const [name, options] of [
   });
 }
 
-test("stories260K dropped as a file gives its golden", async (t) => {
+test("stories260K as a File matches its reference", async (t) => {
   const path = shared("models/stories260K/golden.json");
   if (!path) return t.skip("no ../shared");
   const { greedy_tokens, text } = json(path);
@@ -62,7 +62,7 @@ test("stories260K dropped as a file gives its golden", async (t) => {
   assert.equal(got.text, text);
 });
 
-test("chat: whole and streamed, in OpenAI's objects", async () => {
+test("whole and streamed chats have OpenAI's objects", async () => {
   const { whole, chunks, again } = await run(site.page, async ({ Wisp }) => {
     const wisp = await Wisp.load();
     const request = { messages: [{ role: "user", content: "Hello!" }], max_tokens: 12 };
@@ -85,10 +85,10 @@ test("chat: whole and streamed, in OpenAI's objects", async () => {
   assert.equal(streamed, whole.choices[0].message.content);
   assert.deepEqual(chunks.at(-1).usage, whole.usage);
   assert.equal(chunks.at(-2).choices[0].finish_reason, whole.choices[0].finish_reason);
-  assert.equal(again[0], again[1], "the same seed draws the same tokens");
+  assert.equal(again[0], again[1], "equal seeds sample equal tokens");
 });
 
-test("several requests at once, tokens and their text", async () => {
+test("concurrent requests get their own tokens and text", async () => {
   const out = await run(site.page, async ({ Wisp }) => {
     const wisp = await Wisp.load({ maxBatch: 2 });
     const ask = (prompt) => wisp.completions.create({ prompt, max_tokens: 10 });
@@ -105,7 +105,7 @@ test("several requests at once, tokens and their text", async () => {
   assert.deepEqual(out.tokens, golden()[0].prompt_tokens.slice(1));
 });
 
-test("a signal stops within one step, and the engine goes on", async () => {
+test("a signal stops a request within one step, and the engine stays usable", async () => {
   const { code, submissions, heard, after } = await run(site.page, async ({ Wisp }) => {
     let submitted = 0;
     const submit = GPUQueue.prototype.submit;
@@ -137,12 +137,12 @@ test("a signal stops within one step, and the engine goes on", async () => {
   });
   assert.equal(code, "Aborted");
   assert.equal(heard, 0);
-  // A step is its kernels and its readback.
+  // A step consists of its kernels and the readback.
   assert.ok(submissions <= 2, `${submissions} submissions after the signal`);
   assert.deepEqual(after.choices[0].token_ids, golden()[0].tokens.slice(0, 8));
 });
 
-test("speed and memory are told", async () => {
+test("speed and memory are reported", async () => {
   const { report, memory, info } = await run(site.page, async ({ Wisp }) => {
     const wisp = await Wisp.load();
     const out = { report: await wisp.bench({ promptTokens: 8, newTokens: 8, runs: 1 }), memory: await wisp.memory(), info: wisp.info };
@@ -170,7 +170,7 @@ function close(actual, expected, bound) {
   assert.ok(off <= bound, `${off} off`);
 }
 
-test("embeddings are the native ones", async (t) => {
+test("embeddings equal those of native runs", async (t) => {
   if (!existsSync(ENCODER)) return t.skip("WISP_KERNEL_RECORDS names no folder with an encoder");
   const { texts, tokens, embeddings } = json(join(ENCODER, "golden.json"));
   const inputs = [texts, tokens, texts[1], tokens[1]];
@@ -186,7 +186,7 @@ test("embeddings are the native ones", async (t) => {
   assert.equal(generates, "InvalidRequest");
 });
 
-test("embeddings are those of transformers' BERT", async (t) => {
+test("embeddings match BERT in transformers", async (t) => {
   if (!BERT) return t.skip("no ../shared");
   const { tokens, last_hidden_state: states } = json(join(BERT, "golden.json"));
   const mean = states[0].map((_, i) => states.reduce((sum, state) => sum + state[i], 0) / states.length);
@@ -195,7 +195,7 @@ test("embeddings are those of transformers' BERT", async (t) => {
   close(embedding, mean.map((value) => value / length), 1e-4);
 });
 
-test("a smaller KV cache", async () => {
+test("a compressed KV cache needs less memory", async () => {
   const measured = [];
   for (const kvCacheFormat of ["float32", "float16", "q8_0"]) {
     measured.push(await run(site.page, async ({ Wisp }, options) => {

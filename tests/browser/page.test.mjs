@@ -1,4 +1,4 @@
-// The page, as a visitor uses it.
+// The page as visitors use it.
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -34,7 +34,7 @@ beforeEach(async () => {
   page.on("pageerror", (error) => problems.push(error.message));
   page.on("console", (message) => message.type() === "error" && problems.push(message.text()));
   page.on("request", (request) => {
-    if (!request.url().startsWith(server.url) && !/^(data|blob):/.test(request.url())) problems.push(`asks for ${request.url()}`);
+    if (!request.url().startsWith(server.url) && !/^(data|blob):/.test(request.url())) problems.push(`requests ${request.url()}`);
   });
   await page.goto(server.url + "/");
   await page.locator("#send:enabled").waitFor(READY);
@@ -48,7 +48,7 @@ async function ask(text) {
   return answer.innerText();
 }
 
-test("it answers with the model inside, streaming, by keyboard alone", async () => {
+test("the built-in model streams an answer with keyboard input only", async () => {
   const seen = new Set();
   const watch = setInterval(() => page.locator(".message.assistant").last().innerText().then((text) => seen.add(text.length), () => {}), 50);
   const answer = await ask("Tell me a story about a brave fox.");
@@ -60,7 +60,7 @@ test("it answers with the model inside, streaming, by keyboard alone", async () 
   assert.deepEqual(problems, []);
 });
 
-test("stop, then another message", async () => {
+test("an answer can be stopped and followed by another message", async () => {
   await page.getByLabel("Message", { exact: true }).fill("Tell me a story about a brave fox.");
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => document.querySelector(".message.assistant")?.textContent.length > 10);
@@ -71,7 +71,7 @@ test("stop, then another message", async () => {
   assert.equal(await page.locator(".message").count(), 0);
 });
 
-test("settings are used and kept", async () => {
+test("settings are applied and saved", async () => {
   await page.getByRole("button", { name: "Settings" }).click();
   await page.getByLabel("Longest answer, in tokens").fill("5");
   await page.getByLabel("Appearance").selectOption("dark");
@@ -98,20 +98,20 @@ test("a dropped file is loaded", async () => {
   assert.match(await ask("Tell me a story."), /\w/);
 });
 
-/** Loads a model by its address. */
+/** Loads a model by URL. */
 async function load(address, on = page) {
   await on.locator("#open-models").click();
   await on.getByLabel(/Another one/).fill(server.url + address);
   await on.keyboard.press("Enter");
 }
 
-/** Deletes all models that the browser keeps. */
+/** Deletes all stored models. */
 const keepNothing = () => page.evaluate(async () => {
   const storage = await navigator.storage.getDirectory();
   await storage.removeEntry("wisp-models", { recursive: true }).catch(() => {});
 });
 
-/** Waits until an error of this kind is shown and read out. */
+/** Waits until an error with this code is shown and announced. */
 async function shown(code, on = page) {
   await on.locator(`#notice[data-code="${code}"]:visible`).waitFor(READY);
   assert.equal(await on.locator("#notice").getAttribute("role"), "alert");
@@ -137,7 +137,7 @@ test("errors are shown, and the page stays usable", async () => {
   await worksWithTheModelInside();
 });
 
-test("what is kept is listed with its size, and deleted", async () => {
+test("stored models are listed with their size and can be deleted", async () => {
   await keepNothing();
   await load("/tiny.gguf");
   await page.locator("#send:enabled").waitFor(READY);
@@ -147,7 +147,7 @@ test("what is kept is listed with its size, and deleted", async () => {
   await page.locator("#stored").waitFor({ state: "hidden" });
 });
 
-test("a model that there is no room to keep is told and used", async () => {
+test("a model that does not fit the storage runs with a warning", async () => {
   const small = await launch();
   try {
     const other = await small.newPage();
@@ -163,7 +163,7 @@ test("a model that there is no room to keep is told and used", async () => {
   }
 });
 
-test("a GPU that crashes is told, and the model can be loaded again", async () => {
+test("a lost GPU is reported, and the model can be loaded again", async () => {
   const session = await context.browser().newBrowserCDPSession();
   await session.send("Browser.crashGpuProcess").catch(() => {});
   await shown("DeviceLost");
@@ -172,7 +172,7 @@ test("a GPU that crashes is told, and the model can be loaded again", async () =
   assert.ok((await ask("Hello!")).length > 0);
 });
 
-test("a browser without WebGPU is told", async () => {
+test("a missing WebGPU is reported", async () => {
   const without = await launch({ webgpu: false });
   try {
     const other = await without.newPage();
@@ -183,13 +183,13 @@ test("a browser without WebGPU is told", async () => {
   }
 });
 
-test("a model's Markdown can do no harm", async () => {
+test("Markdown of a model is sanitised", async () => {
   const hostile = [
     "**bold** `code`", "<img src=x onerror='globalThis.harmed = 1'>", "<script>globalThis.harmed = 1</script>", "[x](javascript:alert(1))",
     "![y](https://elsewhere.example/pixel.png)", "<form action=//a><input></form>", "<a href='https://example.org' onclick='x()'>z</a>",
     "<svg><a xlink:href='javascript:1'>", "<style>body{display:none}</style>", "<iframe srcdoc='<script>1</script>'></iframe>",
   ].join("\n\n");
-  // The worker's first piece of text becomes what a hostile model might write.
+  // Replaces the first text of the worker by hostile Markdown.
   await page.addInitScript((text) => {
     const listen = Worker.prototype.addEventListener;
     Worker.prototype.addEventListener = function (type, listener, ...rest) {
@@ -212,11 +212,11 @@ test("a model's Markdown can do no harm", async () => {
   assert.doesNotMatch(html, /<(img|script|form|input|svg|style|iframe)|onclick|javascript:/i);
   assert.match(html, /<a (?=[^>]*href="https:\/\/example.org")(?=[^>]*rel="noopener noreferrer nofollow")/);
   assert.equal(await page.evaluate(() => globalThis.harmed), undefined);
-  // The policy speaks up about what the sanitiser looks at; nothing is asked for.
-  assert.deepEqual(problems.filter((problem) => problem.startsWith("asks for")), []);
+  // The content security policy reports what the sanitiser parses, but nothing is requested.
+  assert.deepEqual(problems.filter((problem) => problem.startsWith("requests ")), []);
 });
 
-test("the policy stops what is not the page's own", async () => {
+test("the content security policy blocks foreign scripts and requests", async () => {
   const blocked = await page.evaluate(() => new Promise((resolve) => {
     addEventListener("securitypolicyviolation", (event) => resolve(event.effectiveDirective));
     document.body.append(Object.assign(document.createElement("script"), { textContent: "1" }));
@@ -233,7 +233,7 @@ test("speed is measured and plotted", async () => {
   assert.equal(await page.locator("#bench tbody tr").count(), 4);
 });
 
-test("the second visit needs no network", async () => {
+test("a second visit needs no network", async () => {
   await page.evaluate(() => navigator.serviceWorker.ready);
   await page.reload();
   await page.waitForFunction(() => navigator.serviceWorker.controller !== null);
@@ -249,7 +249,7 @@ test("the second visit needs no network", async () => {
   }
 });
 
-/** The views of the page, and how one gets there. */
+/** The views of the page, and the steps that open them. */
 const VIEWS = {
   chat: () => page.locator("#show-chat").click(),
   models: () => page.locator("#open-models").click(),
@@ -263,7 +263,7 @@ const VIEWS = {
 };
 const SIZES = { desktop: { width: 1280, height: 800 }, phone: { width: 360, height: 740 } };
 
-test("nothing is cut off on a phone or a desktop, and all can be read and used, in light and dark", async () => {
+test("every view fits and is accessible on phones and desktops, in light and dark", async () => {
   const folder = process.env.WISP_SCREENSHOTS;
   if (folder) mkdirSync(folder, { recursive: true });
   await ask("Hello!");

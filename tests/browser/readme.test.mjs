@@ -1,4 +1,4 @@
-// What the README promises: its example as written, the types, the size.
+// Checks the README: its example, the types, and the size.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -9,7 +9,7 @@ import { blank, PACKAGE, REPOSITORY } from "./lib/setup.mjs";
 
 const MOST_COMPRESSED = 3_000_000;
 
-test("the example runs as written", async () => {
+test("the example of the README runs", async () => {
   const readme = readFileSync(join(PACKAGE, "README.md"), "utf8");
   const [, example] = /```js\n([\s\S]*?)```/.exec(readme);
   const site = await blank();
@@ -27,13 +27,13 @@ test("the types check a sample project", () => {
   execFileSync(tsc, ["-p", join(import.meta.dirname, "types")], { stdio: "inherit" });
 });
 
-test("the module is small", () => {
+test("the module is within its size limit", () => {
   const bytes = gzipSync(readFileSync(join(PACKAGE, "wisp_web_bg.wasm")), { level: 9 }).length;
   console.log(`${bytes} bytes of wasm, compressed`);
   assert.ok(bytes <= MOST_COMPRESSED);
 });
 
-test("the time to the first token of a cold visit", async () => {
+test("the first token of a cold visit comes within its time limit", async () => {
   const site = await blank();
   const seconds = await site.page.evaluate(async () => {
     const start = performance.now();

@@ -1,4 +1,4 @@
-// Weights: streamed in bounded memory over bad connections, kept, checked, listed, deleted; in several files.
+// Weights: streaming in bounded memory over bad connections, storage, and models in several files.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -21,7 +21,7 @@ before(async () => {
 });
 after(() => site.close());
 
-/** Loads a model and draws a token or two; tells what it took. */
+/** Loads a model and samples a few tokens. Returns time, memory and requests. */
 const loadOnce = async ({ Wisp }, { new_tokens = 1, prompt = [1, 2, 3], ...options }) => {
   const phases = new Set();
   const wisp = await Wisp.load({ ...options, onProgress: ({ phase }) => phases.add(phase) });
@@ -31,14 +31,14 @@ const loadOnce = async ({ Wisp }, { new_tokens = 1, prompt = [1, 2, 3], ...optio
   return { tokens: token_ids, memory, phases: [...phases] };
 };
 
-/** Requests for a file since the last call. */
+/** Returns the requests for a file since the last call. */
 function requests(path) {
   const found = site.server.state.requests.filter((request) => request.path === path);
   site.server.state.requests.length = 0;
   return found.map(({ range }) => Number(/^bytes=(\d+)-/.exec(range)[1]));
 }
 
-test("600 MB over slow and broken connections, in bounded memory, then without a network", async () => {
+test("600 MB load in bounded memory over slow and broken connections, then without a network", async () => {
   assert.ok(big.size > 600e6, `${big.size}`);
   let broken = 0;
   // Every connection breaks after 97 MB, in the middle of a piece; the first megabytes come slowly.
@@ -53,7 +53,7 @@ test("600 MB over slow and broken connections, in bounded memory, then without a
   assert.ok(first.memory.gpu > 600e6);
   const starts = requests("/big.gguf");
   assert.ok(broken >= 6, `${broken} connections`);
-  // What has arrived is not asked for again: connections go on where the last one broke.
+  // Received bytes are not requested again: each connection continues where the last one broke.
   assert.ok(starts.some((start) => start % CHUNK !== 0), "a piece is continued in its middle");
   site.server.state.fault = ({ path }) => (path === "/big.gguf" ? { status: 503 } : {});
   const second = await run(site.page, loadOnce, { model: "/big.gguf", maxSteps: 1, maxStepTokens: 4 });
@@ -64,7 +64,7 @@ test("600 MB over slow and broken connections, in bounded memory, then without a
   await run(site.page, ({ models }) => models.clear());
 });
 
-test("a load that was stopped goes on where it was", async () => {
+test("a stopped load resumes", async () => {
   const stopped = await run(site.page, async ({ Wisp }) => {
     const controller = new AbortController();
     const onProgress = ({ loaded }) => loaded > 12e6 && controller.abort();
@@ -78,7 +78,7 @@ test("a load that was stopped goes on where it was", async () => {
   assert.ok(Math.min(...starts) >= 2 * CHUNK, `asked for again from ${starts}`);
 });
 
-test("what is kept is checked, listed and deleted", async () => {
+test("stored models are verified, listed and deleted", async () => {
   const out = await run(site.page, async ({ models }) => {
     const listed = await models.list();
     const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle("wisp-models");
@@ -96,12 +96,12 @@ test("what is kept is checked, listed and deleted", async () => {
   requests("/middle.gguf");
   const got = await run(site.page, loadOnce, { model: "/middle.gguf" });
   assert.deepEqual(got.phases.includes("downloading"), true);
-  assert.deepEqual(requests("/middle.gguf"), [CHUNK], "only the piece that was damaged");
+  assert.deepEqual(requests("/middle.gguf"), [CHUNK], "only the damaged piece");
   const left = await run(site.page, async ({ models }, url) => [await models.remove(url), await models.remove(url), await models.list()], out[0].url);
   assert.deepEqual(left, [true, false, []]);
 });
 
-test("a server without ranges", async () => {
+test("a model loads from a server without ranges", async () => {
   site.server.state.fault = ({ path }) => (path === "/middle.gguf" ? { ignoreRange: true } : {});
   const got = await run(site.page, loadOnce, { model: "/middle.gguf" });
   site.server.state.fault = undefined;
@@ -109,7 +109,7 @@ test("a server without ranges", async () => {
   await run(site.page, ({ models }) => models.clear());
 });
 
-test("a model that changes on the server while it is fetched", async () => {
+test("a model that changes during its download is a Network error", async () => {
   let count = 0;
   site.server.state.fault = ({ path }) => {
     if (path !== "/middle.gguf") return {};
@@ -123,7 +123,7 @@ test("a model that changes on the server while it is fetched", async () => {
   await run(site.page, ({ models }) => models.clear());
 });
 
-test("a model in GGUF in several files", async () => {
+test("a GGUF model in several files loads", async () => {
   const whole = await run(site.page, loadOnce, { model: "/small.gguf", cache: "none" });
   assert.ok(whole.tokens, JSON.stringify(whole));
   // The URL of any part names all of them.
@@ -137,7 +137,7 @@ test("a model in GGUF in several files", async () => {
   assert.match(alone.message, /one of 3 parts/);
 });
 
-test("a hub's repository: chosen by encoding, then without a network", async () => {
+test("a hub repository loads by encoding, then without a network", async () => {
   const listing = Buffer.from(JSON.stringify([
     { type: "file", path: "README.md", size: 10 }, { type: "file", path: "tiny-Q4_K_M.gguf", size: 1 },
     { type: "file", path: "tiny-F16.gguf", size: tiny.length },
@@ -160,7 +160,7 @@ test("a hub's repository: chosen by encoding, then without a network", async () 
 });
 
 for (const name of ["llama", "qwen3"]) {
-  test(`safetensors of ${name} in two files, with what stands beside them`, async (t) => {
+  test(`safetensors of ${name} load from two files with their configuration`, async (t) => {
     const folder = shared(`goldens/${name}`);
     if (!folder) return t.skip("no ../shared");
     const { tokens, greedy } = json(join(folder, "golden.json"));
@@ -175,7 +175,7 @@ for (const name of ["llama", "qwen3"]) {
   });
 }
 
-/** A checkpoint cut in two, with its index. */
+/** Splits a checkpoint into two files with an index. */
 function shards(bytes) {
   const end = 8 + Number(bytes.readBigUInt64LE(0));
   const header = JSON.parse(bytes.subarray(8, end));

@@ -1,5 +1,5 @@
-// For pages without modules or bundlers: <script src="…/script.js"></script> makes `Wisp` known, whose
-// `load` and `models` fetch the rest.
+// For pages without modules or bundlers: <script src="…/script.js"></script> defines `Wisp`, whose `load` and
+// `models` fetch the rest of the package.
 {
   const base = document.currentScript.src;
   const module = () => import(new URL("./index.js", base).href);

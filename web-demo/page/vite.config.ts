@@ -5,7 +5,7 @@ import { defineConfig, type Plugin } from "vite";
 
 const out = join(import.meta.dirname, "../dist/page");
 
-/** Tells the service worker which files there are, and gives each build a cache of its own. */
+/** Inserts the list of files into the service worker, and gives each build a separate cache. */
 function listFiles(): Plugin {
   return {
     name: "list-files",

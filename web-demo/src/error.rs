@@ -1,4 +1,4 @@
-//! Errors as JavaScript sees them: an `Error` whose `name` is one of the package's kinds.
+//! Errors for JavaScript: an `Error` whose `name` is one of the kinds of the package.
 
 use wasm_bindgen::JsValue;
 use wisp_engine::{
@@ -16,7 +16,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A request that cannot be served as it is.
+    /// Creates the error of an invalid request.
     pub fn request(message: impl Into<String>) -> Failure {
         Failure {
             kind: "InvalidRequest",
@@ -61,7 +61,7 @@ fn weight_kind(error: &WeightError) -> &'static str {
     }
 }
 
-/// Fields of the library's configuration, and their names in JavaScript.
+/// Names of configuration fields in the library and in JavaScript.
 const NAMES: [(&str, &str); 2] = [
     ("max_length", "maxLength"),
     ("prefill_chunk_size", "maxStepTokens"),

@@ -1,4 +1,4 @@
-//! Single kernels on the browser's GPU, for the tests: the same cases as native, over this adapter.
+//! Runs single kernels on the browser's GPU, for tests with the cases of the native tests.
 
 use js_sys::{Array, Uint8Array};
 use wasm_bindgen::prelude::*;
@@ -50,11 +50,11 @@ impl Kernels {
         let buffers = self.buffers(memory)?;
         let mut slices: Vec<_> = buffers.iter().map(Buffer::whole).collect();
         if let (Some(slice), Some(buffer)) = (slices.first_mut(), buffers.first()) {
-            // Parameters have exactly their size, whatever allocation rounded it up to.
+            // Parameters are bound with their exact size, though the allocation is rounded up.
             let bytes = Uint8Array::new(&memory.get(0)).length();
             *slice = buffer.slice(0..u64::from(bytes));
         }
-        // SAFETY: the browser checks every access by itself.
+        // SAFETY: the browser checks every memory access.
         let pipeline = unsafe { self.device.unchecked_pipeline(kernel)? };
         let group = self.device.bind(kernel, &slices)?;
         let dispatch = Dispatch::new(&self.device, &pipeline, &group, workgroups)?;
@@ -78,7 +78,7 @@ impl Kernels {
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If the browser has no WebGPU device.
     pub async fn open(baseline: bool) -> Result<Kernels, JsValue> {
         let spec = DeviceSpec::Adapter {
             api: Api::WebGpu,
@@ -94,11 +94,11 @@ impl Kernels {
         })
     }
 
-    /// Why the device cannot run a kernel, if so.
+    /// Returns why the device cannot run a kernel, or `None` if it can.
     ///
     /// # Errors
     ///
-    /// If there is no such kernel.
+    /// If no kernel has this name.
     pub fn unmet(&self, name: &str) -> Result<Option<String>, JsValue> {
         let needs = kernel(name)?.needs;
         let has = &self.device.info().capabilities;
@@ -111,25 +111,25 @@ impl Kernels {
         Ok(unmet.map(String::from))
     }
 
-    /// Compiles a kernel, to see whether the browser takes it.
+    /// Compiles a kernel as a check.
     ///
     /// # Errors
     ///
-    /// If it does not.
+    /// If the browser refuses the kernel.
     pub async fn compile(&self, name: &str) -> Result<(), JsValue> {
-        // SAFETY: it is never dispatched.
+        // SAFETY: the pipeline is never dispatched.
         let compiled = unsafe { self.device.unchecked_pipeline(kernel(name)?) };
         compiled.map_err(Failure::from)?;
         self.device.finish().await.map_err(Failure::from)?;
         Ok(())
     }
 
-    /// Runs a kernel on memory: its parameters, then its bindings. Returns what each binding from 1
-    /// on holds afterwards; nothing for those that are only read.
+    /// Runs a kernel. `memory` has the parameters and then the other bindings. Returns the contents of each
+    /// binding from 1 on after the run, empty for those that are only read.
     ///
     /// # Errors
     ///
-    /// If the device refuses it.
+    /// If the device refuses the kernel or its memory.
     pub async fn run(
         &self,
         name: &str,
@@ -144,12 +144,12 @@ impl Kernels {
         Ok(outputs.map_err(Failure::from)?)
     }
 
-    /// Loads a custom op with one input of this shape, to be run with debugging settings as
-    /// `WISP_DEBUG` has them; with none if they are empty.
+    /// Loads a custom op with one input of this shape. `debug` has debugging settings in the syntax of
+    /// `WISP_DEBUG`, or is empty.
     ///
     /// # Errors
     ///
-    /// If the declaration or the kernel is wrong, or the device refuses it.
+    /// If the declaration or the kernel is invalid, or the device refuses the kernel.
     pub async fn custom(
         &self,
         op: &str,
@@ -187,11 +187,11 @@ pub struct CustomOp {
 
 #[wasm_bindgen]
 impl CustomOp {
-    /// What it makes of numbers.
+    /// Runs the op on an input and returns its output.
     ///
     /// # Errors
     ///
-    /// If there are more or fewer than its shape has, or the device fails.
+    /// If the number of elements does not match the shape, or the device fails.
     pub async fn run(&self, input: Vec<f32>) -> Result<Vec<f32>, JsValue> {
         let input = Tensor::f32(&self.shape, &input);
         let input = input.ok_or_else(|| Failure::request("as many numbers as the shape has"))?;
@@ -201,11 +201,11 @@ impl CustomOp {
         Ok(first.unwrap_or_default().to_vec())
     }
 
-    /// Submits it once more and waits for nothing.
+    /// Submits the op again without waiting.
     ///
     /// # Errors
     ///
-    /// If something is to be looked at, for which it would have to wait.
+    /// If debugging is enabled, because it must wait for results.
     pub fn submit(&self) -> Result<(), JsValue> {
         let run = self.model.run(&Dims::default());
         run.map_err(|error| Failure::request(error.to_string()))?;

@@ -1,7 +1,7 @@
-//! Wisp for the browser: the engine behind a handful of functions that the package's JavaScript calls.
+//! Wisp for the browser: the functions of the engine that the JavaScript of the package calls.
 //!
-//! Nothing here knows of OpenAI's objects, of workers or of storage: `web-demo/package` does. What
-//! crosses the border is numbers, strings of JSON, and pieces of files.
+//! OpenAI's objects, workers and storage are implemented in `web-demo/package`. Only numbers, JSON strings and
+//! parts of files pass between JavaScript and this module.
 
 mod error;
 mod kernels;

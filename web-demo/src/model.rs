@@ -1,4 +1,4 @@
-//! A loaded model, as JavaScript holds it.
+//! The interface of a loaded model for JavaScript.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
     source::{JsFile, Source},
 };
 
-/// What is known of a loaded model.
+/// The description of a loaded model.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Info<'a> {
@@ -39,7 +39,7 @@ struct Info<'a> {
     device: &'a DeviceInfo,
 }
 
-/// Something that happened to a request.
+/// An event of a request.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum RequestEvent {
@@ -61,7 +61,7 @@ impl RequestEvent {
     }
 }
 
-/// Ends a request, or the loading of a model.
+/// Cancels a request or the loading of a model.
 #[wasm_bindgen(js_name = Canceller)]
 #[derive(Default)]
 pub struct JsCanceller {
@@ -70,28 +70,28 @@ pub struct JsCanceller {
 
 #[wasm_bindgen(js_class = Canceller)]
 impl JsCanceller {
-    /// A canceller that nothing listens to yet.
+    /// Creates a canceller that is not used yet.
     #[wasm_bindgen(constructor)]
     pub fn new() -> JsCanceller {
         JsCanceller::default()
     }
 
-    /// Cancels what was begun with it.
+    /// Cancels the operations that use this canceller.
     pub fn cancel(&self) {
         self.canceller.cancel();
     }
 }
 
-/// A model on the browser's GPU. Calls may overlap: requests run as one batch.
+/// A model on the browser's GPU. Concurrent requests run as one batch.
 #[wasm_bindgen(js_name = Model)]
 pub struct JsModel {
     model: Model,
     device: Device,
-    /// The tokenizer of an encoder.
+    /// The tokenizer, if the model is an encoder.
     tokenizer: Option<Arc<EncoderTokenizer>>,
 }
 
-/// The files that describe a model beside its weights: an object of names and `Uint8Array`s.
+/// Reads the configuration files of a model from an object that maps names to `Uint8Array`s.
 fn described(texts: &Object) -> HashMap<String, Vec<u8>> {
     let mut files = HashMap::new();
     for entry in Object::entries(texts).iter() {
@@ -130,7 +130,7 @@ async fn open(
         .on_progress(move |news| {
             if let LoadProgress::Weights { done, total } = news {
                 let (done, total) = ((done as f64).into(), (total as f64).into());
-                // A page that fails to show progress is no reason to stop.
+                // Errors of the callback do not stop the load.
                 let _ = progress.call2(&JsValue::NULL, &done, &total);
             }
         })
@@ -144,7 +144,7 @@ async fn open(
     })
 }
 
-/// Time since the page or the worker began.
+/// Returns the time since the page or the worker started.
 fn clock() -> Duration {
     let performance = js_sys::Reflect::get(&js_sys::global(), &"performance".into());
     let now = performance.ok().and_then(|performance| {
@@ -157,19 +157,19 @@ fn clock() -> Duration {
     Duration::from_secs_f64(now.unwrap_or_default().max(0.0) / 1000.0)
 }
 
-/// A promise of what some work brings. It borrows nothing of the model, which may be freed meanwhile.
+/// Returns a promise of a future. It borrows nothing from the model, which may be freed meanwhile.
 fn promise<T: Into<JsValue>>(work: impl Future<Output = Result<T, Failure>> + 'static) -> Promise {
     future_to_promise(async move { Ok(work.await?.into()) })
 }
 
 #[wasm_bindgen(js_class = Model)]
 impl JsModel {
-    /// Loads a model. `files` are its weights, `texts` what describes it beside them, `options` JSON;
-    /// `progress` is called with the bytes loaded and those of all weights.
+    /// Loads a model. `files` are its weights, `texts` its configuration files, and `options` is JSON.
+    /// `progress` is called with the loaded bytes and the bytes of all weights.
     ///
     /// # Errors
     ///
-    /// An `Error` whose name is its kind.
+    /// Rejects with an `Error` whose name is the kind of the error.
     pub async fn load(
         files: Vec<JsFile>,
         texts: Object,
@@ -181,11 +181,11 @@ impl JsModel {
         Ok(open(files, &texts, &options, canceller, progress).await?)
     }
 
-    /// What is known of the model and its device, as JSON.
+    /// Returns the description of the model and its device as JSON.
     ///
     /// # Errors
     ///
-    /// None that a caller can make.
+    /// Only if the description cannot be serialised, which does not happen.
     pub fn info(&self) -> Result<String, JsValue> {
         let known = self.model.info();
         let info = Info {
@@ -204,32 +204,32 @@ impl JsModel {
         Ok(serde_json::to_string(&info).map_err(Failure::from)?)
     }
 
-    /// The tokens of a text. `special`: as a prompt, with the tokens that begin one.
+    /// Tokenizes a text. `special` adds special tokens such as BOS, as in a prompt.
     ///
     /// # Errors
     ///
-    /// If there is no tokenizer, or no token for a part of the text.
+    /// If the model has no tokenizer, or no token for a part of the text.
     pub fn encode(&self, text: &str, special: bool) -> Result<Vec<u32>, JsValue> {
         let tokenizer = self.model.text().tokenizer().map_err(Failure::from)?;
         let tokens = tokenizer.encode(text, special, special);
         Ok(tokens.map_err(|error| Failure::request(error.to_string()))?)
     }
 
-    /// The text of tokens.
+    /// Returns the text of tokens.
     ///
     /// # Errors
     ///
-    /// If there is no tokenizer.
+    /// If the model has no tokenizer.
     pub fn decode(&self, tokens: &[u32]) -> Result<String, JsValue> {
         Ok(self.model.detokenize(tokens).map_err(Failure::from)?)
     }
 
-    /// The tokens of a conversation: JSON, a list of messages. Where `control_tokens` is false, none of
-    /// what messages say becomes a control token.
+    /// Returns the tokens of a chat, which is a JSON list of messages. Control tokens in messages are parsed
+    /// only if `control_tokens` is true.
     ///
     /// # Errors
     ///
-    /// If the model cannot converse, or its template refuses the messages.
+    /// If the model has no chat template, or the template refuses the messages.
     pub fn chat(&self, messages: &str, control_tokens: bool) -> Result<Vec<u32>, JsValue> {
         let messages: Vec<Message> = serde_json::from_str(messages).map_err(Failure::from)?;
         let tokens = self
@@ -239,8 +239,8 @@ impl JsModel {
         Ok(tokens.map_err(|error| Failure::request(error.to_string()))?)
     }
 
-    /// Continues a prompt; `options` is JSON. `event` is called with each event, as JSON; the promise
-    /// resolves after the last one.
+    /// Continues a prompt; `options` is JSON. `event` is called with each event as JSON. The promise resolves
+    /// after the last event.
     ///
     /// Rejects if the prompt is too long, an option is out of range, or the device fails.
     pub fn generate(
@@ -256,12 +256,12 @@ impl JsModel {
             let options: RequestOptions = serde_json::from_str(&options)?;
             let request = model.generate_tokens(prompt).options(options.into());
             let mut events = request.canceller(&canceller).events();
-            // The request does not keep the model from being unloaded.
+            // A running request does not prevent unloading the model.
             drop(model);
             while let Some(news) = events.next().await {
                 if let Some(news) = RequestEvent::of(news?) {
                     let news = serde_json::to_string(&news)?;
-                    // A page that fails to show an event is no reason to stop.
+                    // Errors of the callback do not stop the request.
                     let _ = event.call1(&JsValue::NULL, &news.into());
                 }
             }
@@ -269,8 +269,8 @@ impl JsModel {
         })
     }
 
-    /// An embedding of each input (a JSON list of texts and lists of tokens), one after the other; and
-    /// how many tokens they have, first.
+    /// Embeds inputs, a JSON list of texts and lists of tokens. Returns the number of tokens, followed by the
+    /// embeddings.
     ///
     /// Rejects if the model is no encoder, a text is too long, or the device fails.
     pub fn embed(&self, inputs: String) -> Promise {
@@ -282,7 +282,7 @@ impl JsModel {
                 tokens.push(match (input, &tokenizer) {
                     (EmbedInput::Tokens(tokens), _) => tokens,
                     (EmbedInput::Text(text), Some(tokenizer)) => tokenizer.tokenize(&text)?.tokens,
-                    // The model is no encoder, which is what the call below says.
+                    // The model is not an encoder: the call below reports that.
                     (EmbedInput::Text(_), None) => Vec::new(),
                 });
             }
@@ -294,9 +294,9 @@ impl JsModel {
         })
     }
 
-    /// Measures speed, when no request runs: `options` and what is returned are JSON.
+    /// Measures the speed after all running requests end. `options` and the result are JSON.
     ///
-    /// Rejects if it is longer than the model's limits, or the device fails.
+    /// Rejects if the workload exceeds the limits of the model, or the device fails.
     pub fn bench(&self, options: String) -> Promise {
         let model = self.model.clone();
         promise(async move {
@@ -316,14 +316,14 @@ impl JsModel {
         })
     }
 
-    /// Bytes of GPU memory: now, and at most so far.
+    /// Returns the bytes of GPU memory in use, and the peak.
     pub fn memory(&self) -> Vec<f64> {
         let (now, peak) = self.device.allocated();
         vec![now as f64, peak as f64]
     }
 }
 
-/// Bytes of the module's own memory, which never shrinks.
+/// Returns the bytes of the module's memory, which never shrinks.
 #[wasm_bindgen(js_name = wasmMemory)]
 pub fn wasm_memory() -> f64 {
     let memory: js_sys::WebAssembly::Memory = wasm_bindgen::memory().unchecked_into();

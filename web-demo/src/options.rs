@@ -1,4 +1,4 @@
-//! What JavaScript asks for, as JSON.
+//! Options from JavaScript, as JSON.
 
 use serde::Deserialize;
 use wisp_engine::{
@@ -7,26 +7,26 @@ use wisp_engine::{
     pipelines::{CacheStrategy, GenerateOptions, PipelineConfig, config::KvCacheFormat},
 };
 
-/// The largest number of sequences that run at the same time.
+/// The limit of `max_batch`.
 const MAX_BATCH: u64 = 64;
 
-/// What a model is loaded with.
+/// The options of loading a model.
 #[derive(Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoadOptions {
-    /// What the model is called.
+    /// The name of the model.
     pub name: String,
-    /// Tokens of a sequence, prompt and answer; 0: what the model can do, up to 4096.
+    /// Maximum tokens of a sequence, prompt and answer; 0 for the limit of the model, at most 4096.
     max_length: u64,
-    /// Sequences at the same time.
+    /// Maximum number of sequences in a batch.
     max_batch: u64,
-    /// Tokens of prompts in one step.
+    /// Maximum prompt tokens per step.
     max_step_tokens: u64,
-    /// Tokens of each sequence that are sampled in one submission.
+    /// Tokens per sequence that one submission samples.
     max_steps: u64,
-    /// How the KV cache stores keys and values.
+    /// The format of the KV cache.
     kv_cache_format: KvCacheFormat,
-    /// Only what every browser guarantees.
+    /// Whether to use only features and limits that every browser guarantees.
     baseline: bool,
 }
 
@@ -45,7 +45,7 @@ impl Default for LoadOptions {
 }
 
 impl LoadOptions {
-    /// How much of the device's features to use.
+    /// Returns the feature level of the device.
     pub fn feature_level(&self) -> FeatureLevel {
         match self.baseline {
             true => FeatureLevel::Baseline,
@@ -53,7 +53,7 @@ impl LoadOptions {
         }
     }
 
-    /// The settings for a model that was trained for texts of at most `max_positions` tokens.
+    /// Returns the settings for a model with a context of `max_positions` tokens.
     pub fn builder(&self, max_positions: u64) -> ModelBuilder {
         let max_batch = self.max_batch.clamp(1, MAX_BATCH);
         let mut config = PipelineConfig::default();
@@ -72,7 +72,7 @@ impl LoadOptions {
     }
 }
 
-/// How a text is generated.
+/// The options of generation.
 #[derive(Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct RequestOptions {
@@ -132,7 +132,7 @@ impl From<RequestOptions> for GenerateOptions {
     }
 }
 
-/// What is measured.
+/// The options of a benchmark.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BenchOptions {
@@ -141,7 +141,7 @@ pub struct BenchOptions {
     pub runs: u32,
 }
 
-/// What is embedded.
+/// An input to embed.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub enum EmbedInput {

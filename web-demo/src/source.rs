@@ -1,4 +1,4 @@
-//! Files that JavaScript reads for the engine.
+//! Weights that the engine reads through JavaScript.
 
 use std::ops::Range;
 
@@ -25,14 +25,14 @@ extern "C" {
     async fn read(this: &JsFile, start: f64, end: f64) -> Result<JsValue, JsValue>;
 }
 
-/// Bytes that may be on their way to the device at once: browsers queue uploads without end.
+/// Maximum bytes of uploads in flight, because browsers do not limit their queue.
 const UPLOAD_WINDOW: u64 = 32 << 20;
 
-/// A file of JavaScript's, and the device that it is read for.
+/// A file in JavaScript, and the device that its contents are uploaded to.
 pub struct Source {
     file: SendWrapper<JsFile>,
     device: Device,
-    /// Bytes read since the device was last waited for.
+    /// Bytes read since the last wait for the device.
     pending: SendWrapper<std::cell::Cell<u64>>,
 }
 
@@ -82,7 +82,7 @@ impl RemoteFile for Source {
     }
 
     fn byte_len(&self) -> u64 {
-        // Whole, and below 2^53.
+        // The number is an integer below 2^53.
         self.file.size() as u64
     }
 

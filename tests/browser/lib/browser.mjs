@@ -10,7 +10,7 @@ export const EXECUTABLE = process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bi
 export const SOFTWARE = ["--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader"];
 const FLAGS = ["--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
 
-/** Starts a browser of its own, with storage of its own. */
+/** Starts a browser with empty storage. */
 export async function launch({ webgpu = true, ...options } = {}) {
   const folder = await mkdtemp(join(tmpdir(), "wisp-browser-"));
   const context = await chromium.launchPersistentContext(folder, {
@@ -24,7 +24,7 @@ export async function launch({ webgpu = true, ...options } = {}) {
   return context;
 }
 
-/** A page that prints what it logs, when asked to. */
+/** Opens a page, which prints its console messages if requested. */
 export async function open(context, url) {
   const page = await context.newPage();
   if (process.env.VERBOSE) page.on("console", (message) => console.error("  page:", message.text()));

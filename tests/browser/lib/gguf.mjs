@@ -1,4 +1,4 @@
-// GGUF files that are never written: a header, and data that is made where it is read.
+// Virtual GGUF files: a header, and data that is generated when it is read.
 
 const TYPES = { u32: 4, f32: 6, string: 8 };
 const Q8_0 = { id: 8, block: 32, bytes: 34 };
@@ -13,7 +13,7 @@ class Writer {
   string(text) { const b = Buffer.from(text); this.u64(b.length); this.parts.push(b); }
 }
 
-/** A Llama of these sizes without a tokenizer, in so many files, each `{ size, read }`. */
+/** A Llama of these sizes without a tokenizer, split into several files, each `{ size, read }`. */
 export function llamaParts({ layers, width, hidden, heads, headWidth = width / heads, vocab, context = 64 }, count) {
   const metadata = [
     ["general.architecture", "string", "llama"], ["llama.block_count", "u32", layers],
@@ -39,7 +39,7 @@ export function llamaParts({ layers, width, hidden, heads, headWidth = width / h
   });
 }
 
-/** The same in one file. */
+/** The same model in one file. */
 export const llama = (sizes) => llamaParts(sizes, 1)[0];
 
 function file(metadata, tensors) {
@@ -70,7 +70,7 @@ function file(metadata, tensors) {
   return { size: header.length + offset, read: (start, end) => read(header, norms, start, end) };
 }
 
-/** Bytes of the file. Those of weights are small numbers that differ from page to page. */
+/** Returns bytes of the file. Weights are small numbers that differ between pages. */
 function read(header, norms, start, end) {
   const bytes = Buffer.alloc(end - start);
   if (start < header.length) header.copy(bytes, 0, start, Math.min(end, header.length));
@@ -82,7 +82,7 @@ function read(header, norms, start, end) {
   }
   for (const [from, to] of norms) {
     for (let at = Math.max(header.length + from, start); at < Math.min(header.length + to, end); at++) {
-      // 1.0, byte by byte.
+      // The bytes of 1.0.
       bytes[at - start] = [0, 0, 0x80, 0x3f][(at - header.length - from) % 4];
     }
   }

@@ -1,4 +1,4 @@
-// A small server on loopback: folders as they are, with the page's headers; ranges; and faults on request.
+// A local server that serves folders with the page's headers, supports ranges and injects faults.
 import { createServer } from "node:http";
 import { createReadStream, statSync } from "node:fs";
 import { extname, join, normalize } from "node:path";
@@ -9,7 +9,7 @@ const TYPES = {
   ".wasm": "application/wasm", ".svg": "image/svg+xml", ".webmanifest": "application/manifest+json",
 };
 
-/** Starts it. `mounts`: folders by path; `virtual`: files by path, `{ size, read(start, end) }`. */
+/** Starts a server. `mounts`: folders by path; `virtual`: files by path, `{ size, read(start, end) }`. */
 export async function serve({ mounts = {}, virtual = {} }) {
   const state = { requests: [], fault: undefined, headers: {} };
   const server = createServer(async (request, response) => {
@@ -52,7 +52,7 @@ function onDisk(mounts, path) {
       const { size } = statSync(file);
       return { size, type: TYPES[extname(file)], stream: (start, end) => createReadStream(file, { start, end: end - 1 }) };
     } catch {
-      // The next mount may have it.
+      // The file may be in the next mount.
     }
   }
   return undefined;
@@ -60,7 +60,7 @@ function onDisk(mounts, path) {
 
 const PIECE = 256 << 10;
 
-/** Sends bytes; `breakAfter` bytes of them, then hangs up; `delay` milliseconds between pieces. */
+/** Sends bytes. Closes the connection after `breakAfter` bytes, and waits `delay` milliseconds between pieces. */
 async function send(response, file, start, end, { breakAfter = Infinity, delay = 0 }) {
   const stop = Math.min(end, start + breakAfter);
   const pieces = async function* () {
@@ -70,7 +70,7 @@ async function send(response, file, start, end, { breakAfter = Infinity, delay =
       if (delay) await new Promise((resolve) => setTimeout(resolve, delay));
     }
   };
-  // Whoever listens may hang up, too.
+  // The client may close the connection too.
   await pipeline(pieces, response, { end: stop === end }).catch(() => {});
   if (stop < end) response.destroy();
 }

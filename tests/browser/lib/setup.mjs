@@ -1,4 +1,4 @@
-// What the tests share: where things are, and a page with the package on it.
+// Helpers of all tests: paths, and a page with the package.
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { launch, open } from "./browser.mjs";
@@ -10,7 +10,7 @@ export const PAGE = join(REPOSITORY, "web-demo/dist/page");
 export const TINY = join(REPOSITORY, "native-demo/model/wisp-tiny.gguf");
 const SHARED = process.env.WISP_SHARED ?? join(REPOSITORY, "../shared");
 
-/** A file of ../shared; tests that want it say so when they are skipped. */
+/** Returns the path of shared data. Tests that need it are skipped with a note if it is missing. */
 export function shared(path) {
   const whole = join(SHARED, "data", path);
   return existsSync(whole) ? whole : undefined;
@@ -18,10 +18,10 @@ export function shared(path) {
 
 export const json = (path) => JSON.parse(readFileSync(path, "utf8"));
 
-/** The model inside with what float64 arithmetic makes of its weights: native tests use the same file. */
+/** The built-in model with its results in float64 arithmetic, from the file that native tests use. */
 export const golden = () => json(join(REPOSITORY, "native-demo/model/golden.json")).cases;
 
-/** A server with the package under /wisp-web/ and whatever else, a browser, and a blank page. */
+/** Starts a server with the package under /wisp-web/ and further mounts, a browser, and a blank page. */
 export async function blank({ mounts = {}, virtual = {}, ...browser } = {}) {
   const server = await serve({
     mounts: { ...mounts, "/wisp-web/": PACKAGE, "/": join(import.meta.dirname, "blank") },
@@ -36,7 +36,7 @@ export async function blank({ mounts = {}, virtual = {}, ...browser } = {}) {
   return { server, context, page, close };
 }
 
-/** Runs a function on the page with the package's exports; what is thrown comes back as { code, message }. */
+/** Runs a function on the page with the package's exports. An error is returned as { code, message }. */
 export function run(page, body, argument) {
   return page.evaluate(
     async ([source, argument]) => {

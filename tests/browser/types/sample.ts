@@ -1,4 +1,4 @@
-// A project that uses the package: it must check with all that TypeScript is strict about.
+// A project that uses the package, which must pass all strict checks of TypeScript.
 import Default, { models, Wisp, WispError, type ChatCompletion, type LoadProgress, type WispErrorCode } from "wisp-web";
 
 export async function main(file: File): Promise<string> {
@@ -12,9 +12,9 @@ export async function main(file: File): Promise<string> {
   for await (const piece of await engine.completions.create(request, { signal: controller.signal })) {
     streamed += piece.choices[0]?.text ?? "";
   }
-  // @ts-expect-error: a role that there is not
+  // @ts-expect-error: an unknown role
   engine.chat.completions.create({ messages: [{ role: "wizard", content: "" }] });
-  // @ts-expect-error: nothing to say
+  // @ts-expect-error: no messages
   engine.chat.completions.create({});
   const vectors: number[][] = (await engine.embeddings.create({ input: ["a", "b"] })).data.map(({ embedding }) => embedding);
   await engine.embeddings.create({ input: [[1, 2], [3]] });
@@ -30,5 +30,5 @@ export function explain(error: unknown): WispErrorCode {
   return WispError.from(error).code;
 }
 
-// @ts-expect-error: models come from somewhere
+// @ts-expect-error: an invalid source
 void Wisp.load({ model: 5 });

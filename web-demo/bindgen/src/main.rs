@@ -1,4 +1,4 @@
-//! Writes the JavaScript beside a wasm module: wasm-bindgen's own command line, in what is needed of it.
+//! Generates the JavaScript of a wasm module, like the command line of wasm-bindgen.
 
 use anyhow::{Context, Result};
 use wasm_bindgen_cli_support::Bindgen;

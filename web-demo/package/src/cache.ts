@@ -1,20 +1,20 @@
 import { WispError } from "./errors.js";
 
-/** A model file that the browser keeps. */
+/** A model file in the browser's storage. */
 export interface StoredFile {
-  /** Where it came from: what `remove` takes. */
+  /** The address of the file, which `remove` takes. */
   url: string;
-  /** Its size in bytes. */
+  /** The size of the file in bytes. */
   size: number;
-  /** Bytes of it that are stored. */
+  /** The number of stored bytes. */
   stored: number;
-  /** The server's name for this version of it. */
+  /** The server's tag for this version of the file. */
   etag: string | null;
-  /** When it was first stored, in milliseconds since 1970. */
+  /** The time of the first download, in milliseconds since 1970. */
   added: number;
 }
 
-/** Bytes of a piece of a file. Every piece is stored in a file of its own, behind its digest. */
+/** Bytes per piece of a file. Each piece is stored in a separate file, after its digest. */
 export const CHUNK = 4 << 20;
 const DIGEST = 32;
 const FOLDER = "wisp-models";
@@ -38,7 +38,7 @@ async function folderName(url: string): Promise<string> {
   return Array.from(bytes.slice(0, 16), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** Writes a file in one go: it is there whole, or what it was before. */
+/** Writes a file atomically: it is complete, or as it was before. */
 async function write(folder: FileSystemDirectoryHandle, name: string, parts: BlobPart[]): Promise<void> {
   const handle = await folder.getFileHandle(name, { create: true });
   const stream = await handle.createWritable();
@@ -48,9 +48,9 @@ async function write(folder: FileSystemDirectoryHandle, name: string, parts: Blo
   } catch (error) {
     await stream.abort().catch(() => {});
     await folder.removeEntry(name).catch(() => {});
-    // That, too, is how Chromium says that there is no room.
+    // Chromium also reports a full storage this way.
     const full = error instanceof DOMException && error.name === "AbortError";
-    throw full ? new WispError("QuotaExceeded", "the browser gives this page no more storage", error) : WispError.from(error);
+    throw full ? new WispError("QuotaExceeded", "the browser's storage for this page is full", error) : WispError.from(error);
   }
 }
 
@@ -73,7 +73,7 @@ export class CachedFile {
     private readonly url: string,
   ) {}
 
-  /** Opens what there is of a file; `undefined` where the browser has no storage for it. */
+  /** Opens the stored pieces of a file; `undefined` if the browser has no storage. */
   static async open(url: string): Promise<CachedFile | undefined> {
     try {
       const folder = await (await root(true)).getDirectoryHandle(await folderName(url), { create: true });
@@ -86,7 +86,7 @@ export class CachedFile {
     }
   }
 
-  /** What is known of the file; nothing if nothing is stored. */
+  /** The description of the file, if anything is stored. */
   get known(): { size: number; etag: string | null } | undefined {
     return this.about;
   }
@@ -95,7 +95,7 @@ export class CachedFile {
     return this.about !== undefined && this.chunks.has(index);
   }
 
-  /** Says what the file is. What is stored of another version goes. */
+  /** Sets the description of the file, and deletes pieces of other versions. */
   async describe(size: number, etag: string | null): Promise<void> {
     if (this.about?.size === size && this.about.etag === etag) return;
     for (const index of this.chunks) await this.folder.removeEntry(String(index)).catch(() => {});
@@ -104,7 +104,7 @@ export class CachedFile {
     await write(this.folder, ABOUT, [JSON.stringify(this.about)]);
   }
 
-  /** A piece, if it is there and sound. */
+  /** Returns a piece if it is stored and its digest is correct. */
   async get(index: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
     if (!this.has(index)) return undefined;
     try {
@@ -127,9 +127,9 @@ export class CachedFile {
   }
 }
 
-/** The model files that the browser keeps. */
+/** The model files in the browser's storage. */
 export const models = {
-  /** Lists them. */
+  /** Lists all stored files. */
   async list(): Promise<StoredFile[]> {
     const files: StoredFile[] = [];
     try {
@@ -149,7 +149,7 @@ export const models = {
     return files.sort((a, b) => a.added - b.added);
   },
 
-  /** Deletes one by its address. False if it was not there. */
+  /** Deletes a file by its address. Returns false if it is not stored. */
   async remove(url: string): Promise<boolean> {
     try {
       await (await root(false)).removeEntry(await folderName(url), { recursive: true });
@@ -160,7 +160,7 @@ export const models = {
     }
   },
 
-  /** Deletes all. */
+  /** Deletes all stored files. */
   async clear(): Promise<void> {
     const storage = await navigator.storage.getDirectory();
     await storage.removeEntry(FOLDER, { recursive: true }).catch((error: unknown) => {

@@ -1,14 +1,14 @@
 import type { Core, Emit } from "./core.js";
 import { check, WispError } from "./errors.js";
 
-/** Calls the engine's methods, wherever it runs. */
+/** Calls the methods of an engine in a worker or on this thread. */
 export interface Caller {
   call<T>(name: string, args?: unknown, emit?: Emit, signal?: AbortSignal): Promise<T>;
-  /** Ends the engine and all that runs. */
+  /** Stops the engine and all calls. */
   close(): void;
 }
 
-/** The engine in a worker of its own. */
+/** An engine in a worker. */
 export class WorkerCaller implements Caller {
   private readonly worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module", name: "wisp" });
   private next = 0;
@@ -18,7 +18,7 @@ export class WorkerCaller implements Caller {
     this.worker.addEventListener("message", ({ data }) => {
       const call = this.open.get(data.id);
       if ("event" in data) return call?.emit?.(data.event);
-      // Events of a call may come after its end: that a device was lost.
+      // A lost device is reported by an event after the end of the call.
       if ("error" in data) call?.fail(new WispError(data.error.code, data.error.message));
       else call?.done(data.result);
     });
@@ -51,7 +51,7 @@ export class WorkerCaller implements Caller {
   }
 }
 
-/** The engine on this thread. */
+/** An engine on this thread. */
 export class DirectCaller implements Caller {
   private constructor(private readonly core: Core) {}
 

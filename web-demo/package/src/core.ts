@@ -4,47 +4,47 @@ import { type Origin } from "./files.js";
 import { compiled, device, prepare } from "./gpu.js";
 import { type ModelSource, open } from "./source.js";
 
-/** How a model is loaded, beside where it comes from. */
+/** The options of loading a model, except its source. */
 export interface EngineOptions {
-  /** Tokens of a sequence, prompt and answer; what the model can do, up to 4096, unless given. */
+  /** Maximum tokens of a sequence, prompt and answer. Default: the limit of the model, at most 4096. */
   maxLength?: number;
-  /** Sequences that run at the same time; 1 unless given. */
+  /** Maximum number of sequences in a batch. Default: 1. */
   maxBatch?: number;
-  /** Tokens of prompts in one submission; 128 unless given. */
+  /** Maximum prompt tokens per submission. Default: 128. */
   maxStepTokens?: number;
-  /** Tokens drawn in one submission; 8 unless given. Fewer stop sooner, more are faster. */
+  /** Tokens sampled per submission. Default: 8. Fewer react to cancellation sooner, more are faster. */
   maxSteps?: number;
-  /** How the KV cache stores keys and values: as they are computed unless given; `float16` takes half the memory,
-   *  `q8_0` little more than a quarter. */
+  /** The format of the KV cache. Default: as computed. `float16` needs half the memory, `q8_0` little more than a
+   *  quarter. */
   kvCacheFormat?: "float32" | "float16" | "q8_0";
-  /** Use only what every browser guarantees. */
+  /** Use only features and limits that every browser guarantees. */
   baseline?: boolean;
-  /** Keep downloaded files: `prefer` if there is room (the default), `require`, or `none`. */
+  /** Whether to store downloaded files: `prefer` if there is room (the default), `require`, or `none`. */
   cache?: "prefer" | "require" | "none";
 }
 
-/** How far loading has come. */
+/** The progress of loading. */
 export interface LoadProgress {
-  /** What is being done. */
+  /** The current phase. */
   phase: "starting" | "opening" | "downloading" | "reading" | "compiling" | "ready";
   /** Bytes of weights on the GPU. */
   loaded: number;
-  /** Bytes of all weights; 0 while that is not known. */
+  /** Bytes of all weights; 0 while unknown. */
   total: number;
 }
 
-/** What is known of a loaded model. */
+/** A description of a loaded model. */
 export interface ModelInfo {
   name: string;
   architecture: string;
-  /** What it does. */
+  /** Whether the model generates text or computes embeddings. */
   task: "generate" | "embed";
-  /** Whether it can converse. */
+  /** Whether the model has a chat template. */
   chat: boolean;
   vocabSize: number;
-  /** Tokens of a sequence, prompt and answer. */
+  /** Maximum tokens of a sequence, prompt and answer. */
   maxLength: number;
-  /** Bytes of its files. */
+  /** Bytes of the model's files. */
   weightBytes: number;
   device: {
     name: string;
@@ -54,10 +54,10 @@ export interface ModelInfo {
   };
 }
 
-/** A prompt: a text, a conversation, or tokens. */
+/** A prompt: a text, the messages of a chat, or tokens. */
 export type Prompt = { text: string } | { messages: unknown; controlTokens: boolean } | { tokens: number[] };
 
-/** Something that happened to a request. */
+/** An event of a request. */
 export type RequestEvent =
   /** The prompt's tokens have been counted. */
   | { type: "prompt"; tokens: number }
@@ -65,34 +65,34 @@ export type RequestEvent =
   | { type: "prefill"; done: number; total: number }
   /** A token was sampled. */
   | { type: "token"; token: number }
-  /** Text that is certain; it may lag behind the tokens. */
+  /** Complete text, which may lag behind the tokens. */
   | { type: "text"; text: string }
   /** The request has ended. */
   | { type: "end"; reason: "stop" | "length" | "cancelled" };
 
 /** Bytes in use. */
 export interface Memory {
-  /** On the GPU now. */
+  /** Currently on the GPU. */
   gpu: number;
-  /** On the GPU, at most so far. */
+  /** The peak on the GPU. */
   gpuPeak: number;
   /** Of the WebAssembly module. */
   wasm: number;
 }
 
-/** What a call may tell before it ends. */
+/** An event of a call before it ends. */
 export type Emit = (event: unknown) => void;
 
 let module: Promise<unknown> | undefined;
 
-/** The engine itself: in a worker, or on the page's own thread. Every method is a call by name. */
+/** The engine, in a worker or on the page's thread. Its methods are called by name. */
 export class Core {
   private model: Model | undefined;
   /** The model's device. */
   private gpu: GPUDevice | undefined;
   private readonly requests = new Set<{ canceller: Canceller; ended: Promise<unknown> }>();
 
-  /** What may be called. */
+  /** The methods that may be called. */
   readonly calls: Record<string, (args: any, emit: Emit, signal: AbortSignal) => Promise<unknown>> = {
     load: (args, emit, signal) => this.load(args.model, args.options, emit, signal),
     generate: (args, emit, signal) => this.generate(args.prompt, args.options, emit, signal),
@@ -127,7 +127,7 @@ export class Core {
     const watched = files.weights.map((file) => ({
       name: file.name,
       size: file.size,
-      // The engine would only pass on its message.
+      // The engine would pass on only the message of the error.
       read: (start: number, end: number) => file.read(start, end).catch((error: unknown) => {
         failure ??= error;
         throw error;

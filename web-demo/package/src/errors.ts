@@ -1,4 +1,4 @@
-/** What went wrong, in one word. */
+/** The kind of an error. */
 export type WispErrorCode =
   | "NoWebGpu"
   | "OutOfMemory"
@@ -10,7 +10,7 @@ export type WispErrorCode =
   | "InvalidRequest"
   | "Internal";
 
-/** What a visitor can do about it. */
+/** Advice for the visitor, for each kind of error. */
 const ADVICE: Record<WispErrorCode, string> = {
   NoWebGpu: "Use a browser with WebGPU (a current Chrome, Edge, Safari or Firefox), on a page served over https or from localhost, and allow it hardware acceleration.",
   OutOfMemory: "Choose a smaller model or a shorter context, or close other tabs that use the GPU.",
@@ -25,9 +25,9 @@ const ADVICE: Record<WispErrorCode, string> = {
 
 /** The error that everything in this package throws. */
 export class WispError extends Error {
-  /** What went wrong, in one word; also the error's name. */
+  /** The kind of the error, which is also its name. */
   readonly code: WispErrorCode;
-  /** What the visitor can do about it. */
+  /** Advice for the visitor. */
   readonly advice: string;
 
   constructor(code: WispErrorCode, message: string, cause?: unknown) {
@@ -37,7 +37,7 @@ export class WispError extends Error {
     this.advice = ADVICE[code];
   }
 
-  /** Any error as one of ours. */
+  /** Converts any error to a `WispError`. */
   static from(error: unknown): WispError {
     if (error instanceof WispError) return error;
     const { name, message } = error instanceof Error || error instanceof DOMException
@@ -46,7 +46,7 @@ export class WispError extends Error {
     if (name in ADVICE) return new WispError(name as WispErrorCode, message, error);
     if (name === "AbortError") return new WispError("Aborted", "stopped", error);
     if (name === "QuotaExceededError") {
-      return new WispError("QuotaExceeded", "the browser gives this page no more storage", error);
+      return new WispError("QuotaExceeded", "the browser's storage for this page is full", error);
     }
     if (error instanceof RangeError && /memory|allocation/i.test(message)) {
       return new WispError("OutOfMemory", message, error);
@@ -55,7 +55,7 @@ export class WispError extends Error {
   }
 }
 
-/** Throws if the signal says stop. */
+/** Throws if the signal is aborted. */
 export function check(signal?: AbortSignal): void {
   if (signal?.aborted) throw new WispError("Aborted", "stopped");
 }

@@ -8,13 +8,13 @@ export interface SourceFile {
   read(start: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
 }
 
-/** Where the last bytes came from. */
+/** The origin of the last bytes. */
 export type Origin = "network" | "storage" | "file";
 
-/** How a file is fetched. */
+/** The options of fetching a file. */
 export interface FetchOptions {
   signal?: AbortSignal | undefined;
-  /** `prefer`: keep it if there is room; `require`: fail if there is none; `none`: do not. */
+  /** `prefer`: store the file if there is room; `require`: fail otherwise; `none`: do not store it. */
   cache: "prefer" | "require" | "none";
   headers?: Record<string, string> | undefined;
   onOrigin: (origin: Origin) => void;
@@ -38,19 +38,19 @@ export class LocalFile implements SourceFile {
     try {
       return new Uint8Array(await this.file.slice(start, end).arrayBuffer());
     } catch (error) {
-      throw new WispError("ModelFormat", `${this.name} cannot be read any more: was it moved or changed?`, error);
+      throw new WispError("ModelFormat", `${this.name} can no longer be read: was it moved or changed?`, error);
     }
   }
 }
 
-/** Tries in a row that brought nothing, before a download is given up. */
+/** Consecutive attempts without data before a download fails. */
 const TRIES = 6;
 const TRIES_TO_OPEN = 3;
-/** Milliseconds before the second try; twice as many before each further one. */
+/** Milliseconds before the second attempt, doubled before each further one. */
 const PAUSE = 250;
-/** Reads of at most this many bytes that nothing is stored for are fetched by themselves. */
+/** Maximum bytes of a read that is fetched by a separate request if nothing is stored. */
 const SMALL = 256 << 10;
-/** So many pieces are read through rather than left out by a new request. */
+/** Maximum number of pieces to read and discard instead of starting a new request. */
 const NEAR = 2;
 
 const pause = (milliseconds: number, signal?: AbortSignal) =>
@@ -62,12 +62,12 @@ const pause = (milliseconds: number, signal?: AbortSignal) =>
 /** A body that is being received. */
 interface Stream {
   reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>;
-  /** Of the next byte of `rest`, or of what comes next. */
+  /** The position of the first byte of `rest`, or of the next byte. */
   at: number;
   rest: Uint8Array<ArrayBuffer>;
 }
 
-/** A file's name in a URL, as people write it, if it is well-formed. */
+/** The decoded file name of a URL, or the name as it is if it is malformed. */
 function plain(name: string): string {
   try {
     return decodeURIComponent(name);
@@ -76,10 +76,10 @@ function plain(name: string): string {
   }
 }
 
-/** The most bytes of a file that is read whole. */
+/** Maximum bytes of a file that is read at once. */
 const MOST_TEXT = 256 << 20;
 
-/** A file behind a URL, fetched by ranges, continued after broken connections, kept in storage. */
+/** A file at a URL: fetched by ranges, resumed after broken connections, and stored. */
 export class HttpFile implements SourceFile {
   readonly name: string;
   size = 0;
@@ -95,11 +95,11 @@ export class HttpFile implements SourceFile {
     this.name = plain(new URL(url).pathname.split("/").pop() || url);
   }
 
-  /** Opens a file: from storage without a word to the network, if it is known there. */
+  /** Opens a file, without a request if storage has its description. */
   static async open(url: string, options: FetchOptions): Promise<HttpFile> {
     const cached = options.cache === "none" ? undefined : await CachedFile.open(url);
     if (!cached && options.cache !== "none") {
-      const refused = new WispError("QuotaExceeded", "the browser gives this page no storage");
+      const refused = new WispError("QuotaExceeded", "the browser has no storage for this page");
       if (options.cache === "require") throw refused;
       options.onWarning(refused);
     }
@@ -113,9 +113,9 @@ export class HttpFile implements SourceFile {
     return file;
   }
 
-  /** The whole of a small file. */
+  /** Reads a small file. */
   async text(): Promise<Uint8Array<ArrayBuffer>> {
-    if (this.size > MOST_TEXT) throw new WispError("ModelFormat", `${this.name} is too large for what it is to be`);
+    if (this.size > MOST_TEXT) throw new WispError("ModelFormat", `${this.name} is too large for a text file`);
     return this.read(0, this.size);
   }
 
@@ -134,7 +134,7 @@ export class HttpFile implements SourceFile {
     return out;
   }
 
-  /** Ends the download that is under way. */
+  /** Cancels the current download. */
   close(): void {
     this.stream?.reader.cancel().catch(() => {});
     this.stream = undefined;
@@ -187,18 +187,18 @@ export class HttpFile implements SourceFile {
     } catch (error) {
       const warning = WispError.from(error);
       if (this.options.cache === "require") throw warning;
-      // It goes on without being kept.
+      // The download continues without storing.
       this.options.onWarning(warning);
       this.cached = undefined;
     }
     return chunk;
   }
 
-  /** A few bytes, by a request of their own. */
+  /** Fetches a few bytes by a separate request. */
   private async range(start: number, end: number): Promise<Uint8Array<ArrayBuffer>> {
     return this.retrying(async () => {
       const response = await this.request(`bytes=${start}-${end - 1}`);
-      if (response.status !== 206) throw new WispError("Network", `${this.url}: the server sends no ranges`);
+      if (response.status !== 206) throw new WispError("Network", `${this.url}: the server does not support ranges`);
       const from = /^bytes (\d+)-/.exec(response.headers.get("Content-Range") ?? "");
       const bytes = new Uint8Array(await response.arrayBuffer());
       if ((from && Number(from[1]) !== start) || bytes.length !== end - start) throw new TypeError("the server sent another range");
@@ -206,7 +206,7 @@ export class HttpFile implements SourceFile {
     });
   }
 
-  /** The next bytes of the stream, at most so many. */
+  /** Reads the next bytes of the stream, up to a maximum. */
   private async receive(most: number): Promise<Uint8Array<ArrayBuffer>> {
     const stream = this.stream!;
     if (stream.rest.length === 0) {
@@ -238,7 +238,7 @@ export class HttpFile implements SourceFile {
     return response;
   }
 
-  /** Opens a stream at a byte. */
+  /** Opens a stream at a position. */
   private async connect(start: number): Promise<void> {
     this.stream?.reader.cancel().catch(() => {});
     this.stream = undefined;
@@ -261,7 +261,7 @@ export class HttpFile implements SourceFile {
     await this.keep();
     const reader = response.body.getReader() as Stream["reader"];
     this.stream = { reader, at: partial ? start : 0, rest: new Uint8Array(0) };
-    // A server without ranges sends all from the start.
+    // A server without ranges sends the file from the start.
     while (this.stream.at < start) await this.receive(start - this.stream.at);
   }
 
@@ -276,7 +276,7 @@ export class HttpFile implements SourceFile {
     }
   }
 
-  /** Tries again after a broken connection, until nothing comes any more. */
+  /** Retries after broken connections as long as data arrives. */
   private async retrying<T>(run: (progress: () => void) => Promise<T>): Promise<T> {
     for (let failures = 0; ; ) {
       try {
@@ -287,7 +287,7 @@ export class HttpFile implements SourceFile {
         this.stream?.reader.cancel().catch(() => {});
         this.stream = undefined;
         failures += 1;
-        // What never answered will hardly do so later.
+        // A server that never responded is not retried.
         if (failures >= (this.size ? TRIES : TRIES_TO_OPEN)) throw this.explain(error);
         await pause(PAUSE * 2 ** (failures - 1), this.options.signal);
       }

@@ -3,14 +3,14 @@ import type { Prompt, RequestEvent } from "./core.js";
 import { WispError } from "./errors.js";
 import type { FinishReason, GenerateParams, RequestOptions, Usage } from "./openai.js";
 
-/** A piece of a generation. */
+/** A part of a generation. */
 export interface Piece {
   text: string;
   tokens: number[];
   finish: FinishReason | null;
 }
 
-/** OpenAI's parameters as the engine takes them. */
+/** Converts OpenAI's parameters to those of the engine. */
 function engineOptions(params: GenerateParams & { max_completion_tokens?: number | null }): object {
   if (params.n != null && params.n !== 1) throw new WispError("InvalidRequest", "n must be 1");
   const temperature = params.temperature ?? 0;
@@ -32,13 +32,13 @@ function engineOptions(params: GenerateParams & { max_completion_tokens?: number
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value != null));
 }
 
-/** One run of the model: its pieces as they come, and what was used once it has ended. */
+/** A generation: its parts as they are generated, and the token usage at the end. */
 export class Generation {
   readonly id: string;
   readonly created = Math.floor(Date.now() / 1000);
   private promptTokens = 0;
   private completionTokens = 0;
-  /** Tokens whose text has not come yet. */
+  /** Tokens without text so far. */
   private readonly tokens: number[] = [];
 
   constructor(
@@ -59,7 +59,7 @@ export class Generation {
     };
   }
 
-  /** All pieces as one. */
+  /** Joins all parts. */
   async whole(): Promise<Piece> {
     const whole: Piece = { text: "", tokens: [], finish: null };
     for await (const { text, tokens, finish } of this.pieces()) {
@@ -97,7 +97,7 @@ export class Generation {
       }
       if (ended.error) throw ended.error;
     } finally {
-      // Whoever stops listening ends it.
+      // The request is cancelled when the consumer stops reading.
       if (!ended) stop();
       signal?.removeEventListener("abort", stop);
     }

@@ -1,25 +1,25 @@
 import { WispError } from "./errors.js";
 
-// What wgpu's WebGPU does not pass through: subgroups, and pipelines that are compiled asynchronously.
+// WebGPU features that wgpu does not expose: subgroups and asynchronous compilation of pipelines.
 
-/** The device that was opened last: Wisp's own, because nothing else runs while it opens one. */
+/** The device that was opened last. It is Wisp's, because nothing else runs while Wisp opens one. */
 let opened: GPUDevice | undefined;
 let baselineOnly = false;
 let wrapped = false;
 
-/** A pipeline that the browser compiles, several at a time. */
+/** A pipeline that the browser compiles asynchronously. */
 interface Coming {
   pipeline: GPUComputePipeline | undefined;
-  /** Compiles it at once: for whoever cannot wait. */
+  /** Compiles the pipeline synchronously, for calls that cannot wait. */
   now: () => GPUComputePipeline;
 }
 
-/** By what wgpu holds in their places. */
+/** Pending pipelines by the placeholder that wgpu holds. */
 const coming = new WeakMap<object, Coming>();
-/** Those that nobody has waited for to the end. */
+/** Pipelines whose compilation was not awaited yet. */
 const compiling = new Set<Promise<void>>();
 
-/** Lets a device compile pipelines asynchronously, and gives wgpu what stands for them until they are needed. */
+/** Makes a device compile pipelines asynchronously. wgpu gets placeholders until they are needed. */
 function compileAsynchronously(device: GPUDevice): void {
   const now = device.createComputePipeline.bind(device);
   device.createComputePipeline = (descriptor) => {
@@ -27,7 +27,7 @@ function compileAsynchronously(device: GPUDevice): void {
     const one: Coming = { pipeline: undefined, now: () => now(descriptor) };
     coming.set(place, one);
     const done = device.createComputePipelineAsync(descriptor).then((pipeline) => void (one.pipeline = pipeline));
-    // A failure is for whoever waits.
+    // The error is reported to the call that waits.
     done.catch(() => {});
     compiling.add(done);
     return place;
@@ -42,7 +42,7 @@ function wrapSetPipeline(): void {
   };
 }
 
-/** Waits for the pipelines that are being compiled. */
+/** Waits until all pipelines are compiled. */
 export async function compiled(): Promise<void> {
   const waited = [...compiling];
   const ended = await Promise.allSettled(waited);
@@ -51,7 +51,7 @@ export async function compiled(): Promise<void> {
   if (failed) throw new WispError("Internal", `the browser cannot compile a kernel: ${failed.reason.message}`, failed.reason);
 }
 
-/** wgpu asks the browser for no subgroups, even where there are some. This asks for them. */
+/** Requests subgroups if the adapter has them, which wgpu does not do. */
 function wrapRequestDevice(): void {
   const request = GPUAdapter.prototype.requestDevice;
   GPUAdapter.prototype.requestDevice = async function (descriptor) {
@@ -64,12 +64,12 @@ function wrapRequestDevice(): void {
   };
 }
 
-/** Makes sure that there is a WebGPU adapter, and prepares for the engine's device. */
+/** Checks that a WebGPU adapter exists, and prepares the creation of the engine's device. */
 export async function prepare(baseline: boolean): Promise<void> {
   const gpu = globalThis.navigator?.gpu;
-  if (!gpu) throw new WispError("NoWebGpu", "this browser has no WebGPU");
+  if (!gpu) throw new WispError("NoWebGpu", "this browser does not support WebGPU");
   const adapter = await gpu.requestAdapter({ powerPreference: "high-performance" }).catch(() => null);
-  if (!adapter) throw new WispError("NoWebGpu", "this browser's WebGPU finds no GPU that it may use");
+  if (!adapter) throw new WispError("NoWebGpu", "WebGPU found no usable GPU in this browser");
   if (!wrapped) {
     wrapped = true;
     wrapRequestDevice();
@@ -80,7 +80,7 @@ export async function prepare(baseline: boolean): Promise<void> {
   compiling.clear();
 }
 
-/** The engine's device, once it is open. */
+/** Returns the engine's device after it is opened. */
 export function device(): GPUDevice | undefined {
   return opened;
 }

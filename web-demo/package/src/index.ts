@@ -13,31 +13,31 @@ export * from "./openai.js";
 export { WispError, models };
 export type { EngineOptions, HubSource, LoadProgress, Memory, ModelInfo, ModelSource, StoredFile, WispErrorCode };
 
-/** How a model is loaded. */
+/** The options of loading a model. */
 export interface LoadOptions extends EngineOptions {
-  /** Which; the small one of this package unless given. */
+  /** The model. Default: the small one that is built into this package. */
   model?: ModelSource;
-  /** Told how far it has come. */
+  /** Called with the progress. */
   onProgress?: (progress: LoadProgress) => void;
-  /** Told what went wrong without stopping it: that there is no room to keep the model. */
+  /** Called with errors that do not stop the load, such as a full storage. */
   onWarning?: (warning: WispError) => void;
-  /** Stops it. */
+  /** Cancels the load. */
   signal?: AbortSignal;
-  /** False: on this thread instead of a worker's. */
+  /** Whether the engine runs in a worker. Default: true. */
   worker?: boolean;
 }
 
-/** What is measured. */
+/** The options of a benchmark. */
 export interface BenchOptions {
-  /** Tokens of the prompt; 32 unless given. */
+  /** Tokens of the prompt. Default: 32. */
   promptTokens?: number;
-  /** Tokens to generate; 32 unless given. */
+  /** Tokens to generate. Default: 32. */
   newTokens?: number;
-  /** How many times; 3 unless given. */
+  /** Number of runs. Default: 3. */
   runs?: number;
 }
 
-/** Tokens a second over the runs. */
+/** Tokens per second over all runs. */
 export interface Rate {
   tokens: number;
   median: number;
@@ -45,7 +45,7 @@ export interface Rate {
   most: number;
 }
 
-/** A model's speed. */
+/** The speed of a model. */
 export interface BenchReport {
   prefill: Rate;
   decode: Rate;
@@ -77,7 +77,7 @@ export class Wisp {
       if (event.warning) onWarning?.(new WispError(event.warning.code, event.warning.message));
       if (event.lost) wisp.tellLost(new WispError("DeviceLost", event.lost));
     };
-    // A worker resolves addresses against its own.
+    // A worker resolves relative addresses against its own address.
     const absolute = typeof model === "string" && /^\.{0,2}\//.test(model) ? new URL(model, document.baseURI).href : model;
     try {
       wisp.known = await caller.call<ModelInfo>("load", { model: absolute, options: engine }, emit, signal);
@@ -88,10 +88,10 @@ export class Wisp {
     }
   }
 
-  /** The model files that the browser keeps. */
+  /** The model files in the browser's storage. */
   static readonly models = models;
 
-  /** What is known of the model. */
+  /** The description of the model. */
   get info(): ModelInfo {
     return this.known!;
   }
@@ -100,27 +100,27 @@ export class Wisp {
   readonly completions = { create: this.createCompletion.bind(this) as CompletionCreate };
   readonly embeddings = { create: this.createEmbeddings.bind(this) };
 
-  /** The tokens of a text; `special`: as a prompt, with the tokens that begin one. */
+  /** Tokenizes a text. `special` adds special tokens such as BOS, as in a prompt. */
   async tokenize(text: string, { special = false } = {}): Promise<number[]> {
     return Array.from(await this.caller.call<Uint32Array>("encode", { text, special }));
   }
 
-  /** The text of tokens. */
+  /** Returns the text of tokens. */
   async detokenize(tokens: number[]): Promise<string> {
     return this.caller.call("decode", { tokens });
   }
 
-  /** Measures the model's speed. */
+  /** Measures the speed of the model. */
   async bench({ promptTokens = 32, newTokens = 32, runs = 3 }: BenchOptions = {}): Promise<BenchReport> {
     return this.caller.call("bench", { promptTokens, newTokens, runs });
   }
 
-  /** Bytes in use. */
+  /** Returns the memory in use, in bytes. */
   async memory(): Promise<Memory> {
     return this.caller.call("memory");
   }
 
-  /** Ends what runs and frees the GPU's memory. */
+  /** Cancels all requests and frees the memory of the GPU. */
   async unload(): Promise<void> {
     await this.caller.call("unload").catch(() => {});
     this.caller.close();
@@ -203,13 +203,13 @@ export class Wisp {
   }
 }
 
-/** `chat.completions.create`: with `stream`, chunks as they come. */
+/** `chat.completions.create`: with `stream`, an iterable of chunks. */
 export interface ChatCreate {
   (params: ChatParams & { stream: true }, request?: RequestOptions): Promise<AsyncIterable<ChatCompletionChunk>>;
   (params: ChatParams & { stream?: false | null }, request?: RequestOptions): Promise<ChatCompletion>;
 }
 
-/** `completions.create`: with `stream`, pieces as they come. */
+/** `completions.create`: with `stream`, an iterable of parts. */
 export interface CompletionCreate {
   (params: CompletionParams & { stream: true }, request?: RequestOptions): Promise<AsyncIterable<Completion>>;
   (params: CompletionParams & { stream?: false | null }, request?: RequestOptions): Promise<Completion & { usage: Usage }>;

@@ -1,33 +1,33 @@
-// The request and response objects of OpenAI's interface, as far as Wisp speaks it.
+// The request and response objects of OpenAI's API that Wisp supports.
 
-/** A turn of a conversation. */
+/** A message of a chat. */
 export interface ChatMessage {
   role: "system" | "user" | "assistant" | "tool";
   content: string;
   [key: string]: unknown;
 }
 
-/** How tokens are drawn and when they end. */
+/** Parameters of sampling and stopping. */
 export interface GenerateParams {
-  /** 0, the default, is greedy: always the likeliest token, the same on every device. */
+  /** 0, the default, is greedy: always the most likely token, the same on every device. */
   temperature?: number | null;
   top_p?: number | null;
-  /** Not OpenAI's: draw from the k likeliest; 0 is all. */
+  /** Extension: sample from the k most likely tokens; 0 is all. */
   top_k?: number;
-  /** Not OpenAI's: leave out what is less than so many times as likely as the likeliest. */
+  /** Extension: exclude tokens whose probability is less than this fraction of the highest one. */
   min_p?: number;
-  /** Not OpenAI's: above 1, tokens that were seen become less likely. */
+  /** Extension: values above 1 make tokens of the prompt and the answer less likely. */
   repetition_penalty?: number;
   presence_penalty?: number | null;
   frequency_penalty?: number | null;
   logit_bias?: Record<string, number> | null;
-  /** The same seed draws the same tokens; a random one unless given. */
+  /** Equal seeds sample equal tokens. Default: random. */
   seed?: number | null;
   max_tokens?: number | null;
   stop?: string | string[] | null;
-  /** Not OpenAI's: go on after tokens that end a text. */
+  /** Extension: continue after end-of-text tokens. */
   ignore_eos?: boolean;
-  /** vLLM's: tell the tokens too, as `token_ids` of each choice. */
+  /** Extension of vLLM: return the tokens as `token_ids` of each choice. */
   return_token_ids?: boolean | null;
   n?: 1 | null;
   model?: string;
@@ -38,27 +38,26 @@ export interface GenerateParams {
 export interface ChatParams extends GenerateParams {
   messages: ChatMessage[];
   max_completion_tokens?: number | null;
-  /** Not OpenAI's: control tokens that messages spell, such as `<|im_end|>`, become such tokens; they are plain text
-   *  unless this is true. */
+  /** Extension: parse control tokens in messages, such as `<|im_end|>`. Default: false, they are plain text. */
   allow_control_tokens?: boolean;
   stream?: boolean | null;
 }
 
 export interface CompletionParams extends GenerateParams {
-  /** A text, or its tokens. */
+  /** A text or its tokens. */
   prompt: string | number[];
   stream?: boolean | null;
   echo?: boolean | null;
 }
 
 export interface EmbeddingParams {
-  /** A text or several, or their tokens. */
+  /** One or several texts, or their tokens. */
   input: string | string[] | number[] | number[][];
   model?: string;
   encoding_format?: "float";
 }
 
-/** What may be given beside the request. */
+/** Options that are not part of the request. */
 export interface RequestOptions {
   signal?: AbortSignal;
 }
@@ -98,7 +97,7 @@ export interface ChatCompletionChunk {
     finish_reason: FinishReason | null;
     token_ids?: number[];
   }[];
-  /** With the last chunk, if `stream_options.include_usage` asks for it. */
+  /** In the last chunk, if `stream_options.include_usage` is set. */
   usage?: Usage | null;
 }
 
@@ -108,7 +107,7 @@ export interface Completion {
   created: number;
   model: string;
   choices: { index: 0; text: string; logprobs: null; finish_reason: FinishReason | null; token_ids?: number[] }[];
-  /** Of what is streamed only with the last piece, and only if `stream_options.include_usage` asks for it. */
+  /** In a stream only in the last part, if `stream_options.include_usage` is set. */
   usage?: Usage | null;
 }
 

@@ -2,43 +2,43 @@ import { models } from "./cache.js";
 import { WispError } from "./errors.js";
 import { type FetchOptions, HttpFile, LocalFile, type SourceFile } from "./files.js";
 
-/** Which model to load. */
+/** The source of a model. */
 export type ModelSource =
-  /** `"inside"` (the model of the package), the URL of a file, or a hub repository: `org/name`,
+  /** `"inside"` (the built-in model of the package), the URL of a file, or a hub repository: `org/name`,
    *  `org/name:encoding` or `org/name:file`. */
   | string
-  /** A file that the visitor chose. */
+  /** A file chosen by the visitor. */
   | File
-  /** Several: the parts of one in GGUF, or safetensors with what stands beside them. */
+  /** Several files: all parts of a GGUF model, or safetensors with their configuration files. */
   | readonly File[]
   /** The URLs of such files. */
   | { readonly urls: readonly string[] }
-  /** A repository of a hub. */
+  /** A repository on a hub. */
   | HubSource;
 
-/** A repository of a hub. */
+/** A repository on a hub. */
 export interface HubSource {
   /** `org/name`. */
   readonly repo: string;
-  /** A file of it, or an encoding such as `q4_k`; otherwise the smallest GGUF, or safetensors. */
+  /** A file of the repository, or an encoding such as `q4_k`. Default: the smallest GGUF, or safetensors. */
   readonly file?: string;
-  /** A branch, tag or commit; `main` unless given. */
+  /** A branch, tag or commit. Default: `main`. */
   readonly revision?: string;
-  /** `https://huggingface.co` unless given. */
+  /** The address of the hub. Default: `https://huggingface.co`. */
   readonly endpoint?: string;
-  /** For repositories that are not public. */
+  /** The access token for repositories that are not public. */
   readonly token?: string;
 }
 
-/** A model's files, open. */
+/** The open files of a model. */
 export interface OpenModel {
   name: string;
   weights: SourceFile[];
-  /** What describes it beside its weights, by name. */
+  /** The contents of configuration files, by name. */
   texts: Record<string, Uint8Array>;
 }
 
-/** What may stand beside safetensors. */
+/** The configuration files that may accompany safetensors. */
 const TEXTS = [
   "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
   "added_tokens.json", "generation_config.json", "chat_template.jinja", "chat_template.json",
@@ -49,7 +49,7 @@ const PART = /-(\d{5})-of-(\d{5})\.gguf$/;
 
 const isWeights = (name: string) => /\.(gguf|safetensors)$/.test(name);
 
-/** The names of all parts of a GGUF file that is in several. */
+/** The names of all parts of a split GGUF file. */
 function parts(name: string): string[] {
   const part = PART.exec(name);
   if (!part) return [name];
@@ -57,7 +57,7 @@ function parts(name: string): string[] {
   return Array.from({ length: Number(part[2]) }, (_, i) => name.replace(PART, `-${number(i)}-of-${part[2]}.gguf`));
 }
 
-/** Opens what a source names. */
+/** Opens the files of a source. */
 export async function open(source: ModelSource, options: FetchOptions): Promise<OpenModel> {
   if (source === "inside") {
     const url = new URL("./wisp-tiny.gguf", import.meta.url).href;
@@ -80,13 +80,13 @@ async function openFiles(files: readonly File[], options: FetchOptions): Promise
   for (const file of files) {
     if (!isWeights(file.name)) texts[file.name] = new Uint8Array(await file.arrayBuffer());
   }
-  // One file is taken for a model whatever it is called; its bytes tell.
+  // A single file is opened whatever its name is; its contents determine the format.
   const chosen = files.length === 1 ? files : weights;
-  if (chosen.length === 0) throw new WispError("ModelFormat", "there is no .gguf or .safetensors file among these");
+  if (chosen.length === 0) throw new WispError("ModelFormat", "none of these files is a .gguf or .safetensors file");
   return { name: chosen[0]!.name, weights: chosen.map(local), texts: files.length === 1 ? {} : texts };
 }
 
-/** Opens files one after the other, so that one that fails leaves nothing open. */
+/** Opens files in order, and closes all if one fails. */
 async function openAll(urls: readonly string[], options: FetchOptions): Promise<HttpFile[]> {
   const files: HttpFile[] = [];
   try {
@@ -115,7 +115,7 @@ async function openUrls(given: readonly string[], options: FetchOptions): Promis
   return { name, weights: await openAll(urls, options), texts: {} };
 }
 
-/** Opens safetensors and what stands beside them. */
+/** Opens safetensors and their configuration files. */
 async function openLayout(
   name: string,
   urls: readonly string[],
@@ -133,23 +133,23 @@ async function openLayout(
   return { name, weights: await openAll(weights, options), texts };
 }
 
-/** The files that an index names. */
+/** Returns the files that an index names. */
 async function shards(index: string, options: FetchOptions): Promise<string[]> {
   const file = await HttpFile.open(index, options);
   try {
     const { weight_map } = JSON.parse(new TextDecoder().decode(await file.text()));
     const names = [...new Set(Object.values(weight_map as Record<string, string>))].sort();
-    if (!names.every((name) => /^[\w.-]+\.safetensors$/.test(name))) throw new Error("it names odd files");
+    if (!names.every((name) => /^[\w.-]+\.safetensors$/.test(name))) throw new Error("it names invalid files");
     return names;
   } catch (error) {
     if (error instanceof WispError) throw error;
-    throw new WispError("ModelFormat", `${file.name} is no index of safetensors`, error);
+    throw new WispError("ModelFormat", `${file.name} is not an index of safetensors`, error);
   } finally {
     file.close();
   }
 }
 
-/** A small file that need not be there. */
+/** Reads a small optional file. */
 async function optional(url: string, options: FetchOptions): Promise<Uint8Array | undefined> {
   try {
     const file = await HttpFile.open(url, options);
@@ -193,7 +193,7 @@ async function openHub(source: HubSource, given: FetchOptions): Promise<OpenMode
     if (!Array.isArray(entries)) throw new TypeError("no list");
   } catch (error) {
     if (error instanceof WispError) throw error;
-    // What is no listing is not kept.
+    // An invalid listing is not stored.
     listing.close();
     await models.remove(url).catch(() => {});
     throw new WispError("Network", `${endpoint} does not answer as a hub does`, error);

@@ -1,7 +1,7 @@
 import { Core } from "./core.js";
 import { WispError } from "./errors.js";
 
-// One message a call: { id, call, args }, answered by { id, event }… and { id, result } or { id, error }.
+// Each call is a message { id, call, args }. The replies are { id, event }… and then { id, result } or { id, error }.
 const core = new Core();
 const running = new Map<number, AbortController>();
 

@@ -1,4 +1,4 @@
-// Keeps the page for visits without a network. The list of files and the version are filled in by the build.
+// Caches the page for visits without a network. The build inserts the list of files and the version.
 const FILES = __FILES__;
 const CACHE = "wisp-page-__VERSION__";
 
@@ -25,7 +25,7 @@ addEventListener("fetch", (event) => {
   event.respondWith(answer(request));
 });
 
-/** From the cache what is in it; a part of it if that is what is asked for. */
+/** Responds from the cache if possible, with a part of the file if a range is requested. */
 async function answer(request) {
   const cache = await caches.open(CACHE);
   const kept = await cache.match(request.url, { ignoreSearch: true, ignoreVary: true });

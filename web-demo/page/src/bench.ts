@@ -2,7 +2,7 @@ import type { BenchReport } from "wisp-web";
 import { byId, make } from "./dom.js";
 import { complain, engine, onChange } from "./engine.js";
 
-/** Tokens of the prompts that are measured; those that the model has no room for are left out. */
+/** The lengths of measured prompts in tokens. Those beyond the limit of the model are left out. */
 const PROMPTS = [8, 32, 128, 256];
 const NEW_TOKENS = 16;
 const SVG = "http://www.w3.org/2000/svg";
@@ -16,10 +16,10 @@ function svg(tag: string, attributes: Record<string, string | number>, text = ""
   return element;
 }
 
-/** Steps of an axis. */
+/** The number of steps of an axis. */
 const STEPS = 4;
 
-/** A number just above, whose quarters read well on an axis. */
+/** Rounds up to a number whose quarters are round. */
 function round(value: number): number {
   const step = Math.max(value, 1) / STEPS;
   const power = 10 ** Math.floor(Math.log10(step));
@@ -27,9 +27,9 @@ function round(value: number): number {
   return factor * power * STEPS;
 }
 
-/** Tokens a second over the length of the prompt. */
+/** Plots tokens per second over the length of the prompt. */
 function plot(points: Point[]): SVGElement {
-  // As wide as there is room, so that its text keeps its size.
+  // The plot has the width of its container, so that text is not scaled.
   const width = Math.min(640, Math.max(280, byId("bench-result").clientWidth - 34));
   const [height, left, bottom, top, right] = [300, 44, 44, 16, 64];
   const most = round(Math.max(...points.flatMap(({ prefill, decode }) => [prefill.median, decode.median])));

@@ -11,7 +11,7 @@ const scroll = byId("scroll");
 let conversation: ChatMessage[] = [];
 let running: AbortController | undefined;
 
-/** Milliseconds between renderings of an answer that grows. */
+/** Milliseconds between renderings of a streamed answer. */
 const RENDER = 60;
 
 function update(): void {
@@ -31,7 +31,7 @@ function add(role: "user" | "assistant"): HTMLLIElement {
   return item;
 }
 
-/** Follows the answer, unless the reader has scrolled away. */
+/** Scrolls with the answer, unless the reader scrolled away. */
 function follow(change: () => void): void {
   const atEnd = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 60;
   change();
@@ -76,7 +76,7 @@ async function send(text: string): Promise<void> {
       ...(settings.seed === "" ? {} : { seed: Number(settings.seed) }),
       max_tokens: settings.maxTokens,
     };
-    // A model that cannot converse continues the text.
+    // A model without a chat template continues the text.
     const stream = wisp.info.chat
       ? await wisp.chat.completions.create({ messages: [...system, ...conversation], ...sampling, stream: true, stream_options: { include_usage: true } }, { signal: running.signal })
       : await wisp.completions.create({ prompt: text, ...sampling, stream: true, stream_options: { include_usage: true } }, { signal: running.signal });
@@ -100,7 +100,7 @@ async function send(text: string): Promise<void> {
     if (finish === null && answer) item.append(make("p", { className: "note", textContent: "Stopped." }));
     item.classList.remove("busy");
     item.removeAttribute("aria-busy");
-    // Not to one that has begun since.
+    // A new chat may have started meanwhile.
     own.push({ role: "assistant", content: answer.trim() });
     running = undefined;
     update();

@@ -1,4 +1,4 @@
-/** The element of an id that the page certainly has. */
+/** Returns the element with an id, which must exist. */
 export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
   const element = document.getElementById(id);
   if (!element) throw new Error(`the page has no #${id}`);
@@ -7,7 +7,7 @@ export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
 
 type Child = Node | string;
 
-/** A new element. */
+/** Creates an element. */
 export function make<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   properties: Partial<HTMLElementTagNameMap[K]> = {},
@@ -18,7 +18,7 @@ export function make<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** Bytes as people read them. */
+/** Formats a number of bytes. */
 export function size(bytes: number): string {
   const units = ["B", "kB", "MB", "GB"];
   let at = 0;
@@ -29,7 +29,7 @@ export function size(bytes: number): string {
   return `${bytes.toFixed(at === 0 || bytes >= 100 ? 0 : 1)} ${units[at]}`;
 }
 
-/** Says something to those who do not see the page. */
+/** Announces a text to screen readers. */
 export function announce(text: string): void {
   byId("announcer").textContent = text;
 }

@@ -13,11 +13,11 @@ const listeners: (() => void)[] = [];
 
 /** The loaded model. */
 export const engine = () => current;
-/** Is told when a model comes or goes. */
+/** Called when a model is loaded or unloaded. */
 export const onChange = (listener: () => void) => void listeners.push(listener);
 const changed = () => listeners.forEach((listener) => listener());
 
-/** Shows what went wrong and what can be done about it. */
+/** Shows an error with its advice. */
 export function complain(error: unknown, retry = false): void {
   const { code, message, advice } = WispError.from(error);
   const notice = byId("notice");
@@ -47,7 +47,7 @@ function show({ phase, loaded, total }: LoadProgress): void {
   byId("loading-text").textContent = counted ? `${PHASES[phase]}: ${size(loaded)} of ${size(total)}` : PHASES[phase];
 }
 
-/** Loads a model in place of the one that is there. False if it fails, which is shown. */
+/** Loads a model and replaces the current one. Shows an error and returns false if that fails. */
 export async function load(model: ModelSource, title: string): Promise<boolean> {
   loading?.abort();
   const controller = (loading = new AbortController());

@@ -25,6 +25,6 @@ void loadInside();
 
 if ("serviceWorker" in navigator && import.meta.env.PROD) {
   navigator.serviceWorker.register("./sw.js").catch(() => {
-    // Without it the page needs the network.
+    // Without the service worker the page needs the network.
   });
 }

@@ -3,7 +3,7 @@ import { Marked } from "marked";
 
 const marked = new Marked({ gfm: true, breaks: true, async: false });
 
-/** What a model may write: text, no forms, no styles, and nothing that is fetched. */
+/** Allowed elements and attributes: text only, without forms, styles and external resources. */
 const ALLOWED = [
   "p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "strong", "em", "del", "code", "pre", "blockquote",
   "ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td", "a",
@@ -16,7 +16,7 @@ DOMPurify.addHook("afterSanitizeAttributes", (node) => {
   }
 });
 
-/** A model's Markdown as nodes that can do no harm. */
+/** Renders Markdown of a model to sanitised nodes. */
 export function render(markdown: string): DocumentFragment {
   return DOMPurify.sanitize(marked.parse(markdown) as string, {
     ALLOWED_TAGS: ALLOWED,

@@ -2,7 +2,7 @@ import { models, type ModelSource } from "wisp-web";
 import { byId, make, size } from "./dom.js";
 import { complain, engine, load, onChange } from "./engine.js";
 
-/** What is offered: where it is, how much is downloaded, in bytes, and what it is good for. */
+/** The offered models: source, bytes of the download, and a description. */
 const CHOICES: { title: string; model: ModelSource; bytes: number; about: string }[] = [
   { title: "wisp-tiny", model: "inside", bytes: 3_903_488, about: "Comes with this page: little stories and small talk, at once" },
   { title: "SmolLM2 135M", model: "bartowski/SmolLM2-135M-Instruct-GGUF:Q8_0", bytes: 145e6, about: "Simple conversations on any computer" },
@@ -90,5 +90,5 @@ export function setUpModels(): void {
   showChoices();
 }
 
-/** Loads the model of the page. */
+/** Loads the model that the page starts with. */
 export const loadInside = () => choose("inside", "wisp-tiny");

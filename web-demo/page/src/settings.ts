@@ -1,12 +1,12 @@
 import { byId } from "./dom.js";
 
-/** What the visitor sets. */
+/** The settings of the visitor. */
 export interface Settings {
   system: string;
   temperature: number;
   topP: number;
   maxTokens: number;
-  /** Empty: another one each time. */
+  /** The seed; empty for a random one. */
   seed: string;
   theme: "" | "light" | "dark";
 }
@@ -14,7 +14,7 @@ export interface Settings {
 const DEFAULTS: Settings = { system: "", temperature: 0, topP: 1, maxTokens: 256, seed: "", theme: "" };
 const KEY = "wisp-settings";
 
-/** They last until the next visit, where the browser lets them. */
+/** Settings are saved for the next visit if the browser allows it. */
 function load(): Settings {
   try {
     return { ...DEFAULTS, ...JSON.parse(localStorage.getItem(KEY) ?? "{}") };
@@ -29,7 +29,7 @@ function save(): void {
   try {
     localStorage.setItem(KEY, JSON.stringify(settings));
   } catch {
-    // They still hold for this visit.
+    // The settings still apply to this visit.
   }
 }
 
