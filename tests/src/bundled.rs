@@ -1,4 +1,4 @@
-//! The model inside the program, through the library.
+//! The built-in model, opened by the library.
 
 use std::path::{Path, PathBuf};
 
@@ -10,17 +10,17 @@ use wisp_engine::{
 
 use crate::program::TestDevice;
 
-/// The folder of the model and its goldens.
+/// Returns the folder of the model and its reference results.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../native-demo/model")
 }
 
-/// The model's files.
+/// Opens the model's files.
 pub fn files() -> ModelFiles {
-    ModelFiles::open(&folder().join("wisp-tiny.gguf")).expect("the model inside")
+    ModelFiles::open(&folder().join("wisp-tiny.gguf")).expect("the built-in model")
 }
 
-/// A session where a test runs.
+/// Opens a session on a test device.
 pub fn session(place: TestDevice) -> InferenceSession {
     let (spec, profile) = match place {
         TestDevice::Host => ("host", FeatureLevel::Full),

@@ -1,4 +1,4 @@
-//! The formats of the KV cache, written a second time, to hold the engine's to.
+//! A second implementation of the formats of the KV cache, which tests compare with the engine's.
 
 use half::f16;
 use wisp_shaders::CacheFormat;
@@ -34,7 +34,7 @@ pub fn encode(format: CacheFormat, head_dim: usize, heads: &[f32]) -> Vec<u32> {
         .collect()
 }
 
-/// What [`encode`] stored.
+/// Decodes what [`encode`] stored.
 pub fn decode(format: CacheFormat, head_dim: usize, words: &[u32]) -> Vec<f32> {
     let half =
         |words: &[u32], i: usize| f16::from_bits((words[i / 2] >> (16 * (i % 2))) as u16).to_f32();

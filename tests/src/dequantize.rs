@@ -1,25 +1,25 @@
-//! The same model with its weights as plain floats.
+//! Rewrites models with their weights as plain floats.
 
 use wisp_engine::weights::{Encoding, encodings, gguf::Gguf};
 
 use crate::gguf_writer::GgufWriter;
 
-/// Rewrites a GGUF file with every tensor in F32: the values that its encodings stand for.
+/// Rewrites a GGUF file with every tensor decoded to F32.
 ///
 /// # Panics
 ///
-/// If the file is unsound or big-endian.
+/// If the file is invalid or big-endian.
 pub fn dequantize(file: &[u8]) -> Vec<u8> {
     change(file, |_, _| {})
 }
 
-/// [`dequantize`], with the values of each tensor, by its name, changed.
+/// Rewrites a GGUF file as [`dequantize`] does, and passes the name and values of each tensor to `change`.
 ///
 /// # Panics
 ///
-/// If the file is unsound or big-endian.
+/// If the file is invalid or big-endian.
 pub fn change(file: &[u8], mut change: impl FnMut(&str, &mut [f32])) -> Vec<u8> {
-    let gguf = Gguf::parse(file).expect("a sound file");
+    let gguf = Gguf::parse(file).expect("a valid file");
     assert!(!gguf.big_endian, "a little-endian file");
     let mut writer = GgufWriter::new(3, false);
     for (key, value) in &gguf.metadata {

@@ -1,4 +1,4 @@
-//! A tiny BERT with random weights and a tokenizer of a few words, made for a test.
+//! A tiny BERT with random weights and a tokenizer of a few words.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::kernels::noise;
 
-/// The words of the tokenizer; their ids are their places.
+/// The words of the tokenizer, indexed by token id.
 const WORDS: [&str; 13] = [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "kitten", "sleep", "##s", "##ing",
     "runs", ".",
 ];
 
-/// Hidden size, which its heads divide, but which is divisible by little else.
+/// Hidden size: a multiple of the number of heads, but of few other numbers.
 pub const HIDDEN: usize = 15;
 const FEED_FORWARD: usize = 37;
 const POSITIONS: usize = 24;
@@ -21,7 +21,7 @@ const POSITIONS: usize = 24;
 /// Tensors by name: their shape and values.
 pub type Tensors = BTreeMap<String, (Vec<usize>, Vec<f32>)>;
 
-/// Writes a model of these tensors, with this `config.json`.
+/// Writes a checkpoint with a `config.json`.
 pub fn write(directory: &Path, config: &Value, tensors: &Tensors) {
     let bytes = |values: &Vec<f32>| bytemuck::cast_slice::<f32, u8>(values).to_vec();
     let data: Vec<Vec<u8>> = tensors.values().map(|(_, values)| bytes(values)).collect();
@@ -34,7 +34,7 @@ pub fn write(directory: &Path, config: &Value, tensors: &Tensors) {
     write_json(directory, "config.json", config);
 }
 
-/// Writes a file of JSON, and the folder that it stands in.
+/// Writes a JSON file, and creates its folder.
 pub fn write_json(directory: &Path, name: &str, json: &Value) {
     let path = directory.join(name);
     let folder = path.parent().expect("a file stands in a folder");
@@ -42,7 +42,7 @@ pub fn write_json(directory: &Path, name: &str, json: &Value) {
     std::fs::write(path, json.to_string()).expect("a file");
 }
 
-/// Reads the tensors of a checkpoint of 32-bit floats.
+/// Reads the tensors of an F32 checkpoint.
 pub fn read(directory: &Path) -> Tensors {
     let file = std::fs::read(directory.join("model.safetensors")).expect("the checkpoint");
     let file = SafeTensors::deserialize(&file).expect("a safetensors file");

@@ -1,10 +1,10 @@
-//! Puts GGUF files together in every version, byte order and encoding, for tests.
+//! Writes GGUF files in every version, byte order and encoding.
 
 use wisp_engine::weights::Encoding;
 use wisp_engine::weights::encodings::swap_byte_order;
 use wisp_engine::weights::gguf::{GgufHeaderBuilder, Value};
 
-/// A GGUF file that is being put together.
+/// Builds a GGUF file.
 #[derive(Clone, Debug)]
 pub struct GgufWriter {
     header: GgufHeaderBuilder,
@@ -13,7 +13,7 @@ pub struct GgufWriter {
 }
 
 impl GgufWriter {
-    /// An empty file of a version (1 to 3) and byte order.
+    /// Starts an empty file of a version (1 to 3) and byte order.
     pub fn new(version: u32, big_endian: bool) -> GgufWriter {
         GgufWriter {
             header: GgufHeaderBuilder::new(version, big_endian),
@@ -22,13 +22,13 @@ impl GgufWriter {
         }
     }
 
-    /// Aligns tensors to so many bytes and says so in `general.alignment`.
+    /// Aligns tensors to `alignment` bytes and sets `general.alignment`.
     pub fn alignment(mut self, alignment: u32) -> GgufWriter {
         self.header.set_alignment(alignment);
         self
     }
 
-    /// Adds a key; nothing checks that it is new.
+    /// Adds a key, which may exist already.
     pub fn key(mut self, key: &str, value: Value) -> GgufWriter {
         self.header.key(key, value);
         self
@@ -44,7 +44,7 @@ impl GgufWriter {
         self.raw_tensor(name, ggml_type, shape, &data)
     }
 
-    /// Adds a tensor of any `ggml_type`, true or not, with its bytes as they are.
+    /// Adds a tensor with any `ggml_type`, which need not match its bytes.
     pub fn raw_tensor(
         mut self,
         name: &str,
@@ -58,7 +58,7 @@ impl GgufWriter {
         self
     }
 
-    /// The file's bytes. Nothing stands behind the last tensor.
+    /// Returns the bytes of the file, which ends with the last tensor.
     pub fn write(&self) -> Vec<u8> {
         let mut file = self.header.bytes();
         for (i, data) in self.data.iter().enumerate() {

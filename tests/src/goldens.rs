@@ -1,4 +1,4 @@
-//! The tiny random checkpoints of the shared data, and what transformers computes for them in float32.
+//! The tiny random checkpoints of the shared data, and their results in transformers in float32.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::shared::shared_data;
 
-/// The directories of decoders. To add an architecture is to add its row here.
+/// The directories of decoders. A new architecture adds a row here.
 pub const CAUSAL: &[&str] = &[
     "llama",
     "llama3-rope-tied",
@@ -39,7 +39,7 @@ pub struct Golden {
     pub tokens: Vec<u32>,
     /// `[tokens, vocab]`.
     pub logits: Vec<Vec<f32>>,
-    /// What follows the tokens.
+    /// The greedy tokens after the prompt.
     pub greedy: Vec<u32>,
 }
 
@@ -52,7 +52,7 @@ pub struct EncoderGolden {
     pub last_hidden_state: Vec<Vec<f32>>,
 }
 
-/// A checkpoint's directory and its results; `None`, and a word about it, without the shared data.
+/// Returns a checkpoint's directory and its results; prints a note and returns `None` without shared data.
 ///
 /// # Panics
 ///
@@ -64,7 +64,7 @@ pub fn golden<T: for<'de> Deserialize<'de>>(name: &str) -> Option<(PathBuf, T)> 
     Some((directory, golden))
 }
 
-/// Checks each of some checkpoints.
+/// Runs a check on each of the named checkpoints that is available.
 pub fn for_each<T: for<'de> Deserialize<'de>>(names: &[&str], check: impl Fn(&str, &Path, &T)) {
     for name in names {
         let Some((directory, golden)) = golden(name) else {

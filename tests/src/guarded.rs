@@ -18,7 +18,7 @@ use crate::kernels::{
 /// Bytes of a guard: a multiple of the alignment of bindings.
 const GUARD: u64 = 1024;
 
-/// What guards hold: a NaN, and as an integer an index far outside of any binding.
+/// The word that fills guards: a NaN, and as an integer an index far outside of any binding.
 const GUARD_WORD: u32 = 0x7fc0_dead;
 
 /// A case with invalid indices, and a valid case that must have the same result.
@@ -62,7 +62,7 @@ impl Hostile {
         self
     }
 
-    /// What the kernels must write.
+    /// Returns the outputs that the kernels must write.
     fn expected(&self, op: &str, host: &Device) -> Outputs {
         let kernel = wisp_shaders::candidates(op).next().expect("an op");
         let run = run(host, kernel, &self.reference);
@@ -78,7 +78,7 @@ impl Hostile {
     }
 }
 
-/// Numbers that are no index below `len`.
+/// Returns numbers that are not indices below `len`.
 pub fn invalid_indices(len: u32) -> Vec<u32> {
     let random = noise(len, 4).into_iter().map(|x| {
         let spread = u64::from(u32::MAX - len);
@@ -88,8 +88,8 @@ pub fn invalid_indices(len: u32) -> Vec<u32> {
     known.into_iter().chain(random).collect()
 }
 
-/// Valid indices of which every second one is replaced by one of [`invalid_indices`], each of them if
-/// there are at least 16.
+/// Replaces every second index by one of [`invalid_indices`]. All of these occur if there are at least 16
+/// indices.
 pub fn spoiled(valid: &[u32], len: u32) -> Vec<u32> {
     let invalid = invalid_indices(len);
     let spoil = |(i, valid): (usize, &u32)| match i % 2 {
@@ -135,7 +135,7 @@ impl Guarded {
         })
     }
 
-    /// Reads the bindings back, and says where a guard was changed.
+    /// Reads the bindings back, with a message if a guard was changed.
     fn read(&self, device: &Device) -> Result<(Vec<Vec<u8>>, Option<String>), DeviceError> {
         let bytes = pollster::block_on(device.read(&self.buffer, 0..self.initial.len() as u64))?;
         let is_guard = |i: usize| self.ranges.iter().all(|range| !range.contains(&(i as u64)));
@@ -153,7 +153,7 @@ impl Guarded {
     }
 }
 
-/// What a run between guards left: the outputs, or why it failed, and a violation of a guard.
+/// The result of a run between guards: the outputs or the error, and a message if a guard was changed.
 struct GuardedRun {
     outputs: Result<Outputs, DeviceError>,
     violation: Option<String>,
@@ -217,7 +217,7 @@ fn run_guarded(
 ///
 /// # Panics
 ///
-/// With the list of what differs from the expected outputs, and of guards that were written.
+/// With a list of outputs that differ from the expected ones, and of guards that were written.
 pub fn check_hostile(op: &str, cases: &[Hostile]) {
     let host = Device::host(0).expect("the host device starts");
     let expected: Vec<Outputs> = cases.iter().map(|case| case.expected(op, &host)).collect();
@@ -260,7 +260,7 @@ pub fn check_hostile(op: &str, cases: &[Hostile]) {
     assert!(count == 0, "{count} failures:\n{}", failures.join("\n"));
 }
 
-/// What is wrong with a run.
+/// Returns messages about a failed run.
 fn judge(hostile: &Hostile, least: f64, run: GuardedRun, expected: &Outputs) -> Vec<String> {
     let mut wrong: Vec<String> = run.violation.into_iter().collect();
     match run.outputs {
@@ -270,7 +270,7 @@ fn judge(hostile: &Hostile, least: f64, run: GuardedRun, expected: &Outputs) -> 
     wrong
 }
 
-/// What is wrong with the twin's runs.
+/// Returns messages about failed runs of the host's twin.
 fn check_host(op: &str, cases: &[Hostile], expected: &[Outputs], host: &Device) -> Vec<String> {
     let kernel = wisp_shaders::candidates(op).next().expect("an op");
     let mut failures = Vec::new();

@@ -1,8 +1,8 @@
-//! A server on loopback that stands in for the Hugging Face Hub: the routes that `hf-hub` calls, over
-//! real files, with faults on request.
+//! A local server with the routes of the Hugging Face Hub that `hf-hub` requests, which serves real files
+//! and injects faults.
 //!
-//! It speaks HTTP over plain sockets, because an HTTP library would not let a test break off in the
-//! middle of a response.
+//! It implements HTTP over plain sockets, because an HTTP library cannot close the connection in the middle
+//! of a response.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 /// The prefix of the paths that [`Fault::Redirect`] redirects to.
 const REDIRECTED: &str = "/elsewhere";
 
-/// What the hub does wrong when it answers a request.
+/// A fault in the response to a request.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// Responds with this status and these headers.
@@ -280,7 +280,7 @@ fn parse_range(range: &str, len: usize) -> Option<Range<usize>> {
     (start <= end && end < len).then_some(start..end + 1)
 }
 
-/// Returns what a path names: a repository's description, its list of files, or a file.
+/// Returns the contents at a path: a repository's description, its list of files, or a file.
 fn find(files: &BTreeMap<(String, String), Vec<u8>>, path: &str) -> Option<Vec<u8>> {
     let path = path.split('?').next()?;
     let list_files = |repo: &str| {
@@ -311,7 +311,7 @@ fn find(files: &BTreeMap<(String, String), Vec<u8>>, path: &str) -> Option<Vec<u
     file.filter(|_| known(revision)).cloned()
 }
 
-/// Returns true for contents that the hub stores with git-lfs.
+/// Returns whether the hub stores these contents with git-lfs.
 fn is_large(bytes: &[u8]) -> bool {
     bytes.len() > 10_000
 }
@@ -330,7 +330,7 @@ fn entry(path: &str, bytes: &[u8]) -> Value {
     entry
 }
 
-/// Returns the SHA-256 of contents in hexadecimal, by which git-lfs names them.
+/// Returns the SHA-256 of contents in hexadecimal, which is their name in git-lfs.
 pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }

@@ -1,5 +1,5 @@
-//! Kernel cases as files, for browsers, which run them on their own adapter and compare the results with
-//! those of the host's twins.
+//! Kernel cases as files. Browsers run them on their own adapter and compare the outputs with those of the
+//! host's twins.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
@@ -12,7 +12,7 @@ use wisp_shaders::CacheFormat;
 
 use crate::kernels::{Case, Memory, Outputs, fits, least_bound, workgroups};
 
-/// The size of the largest record that is written; a browser's software adapter takes minutes for more.
+/// The maximum bytes of a record. The software adapter of a browser needs minutes for larger ones.
 const MAX_RECORD_BYTES: usize = 512 << 10;
 
 /// The folder for records, if `WISP_KERNEL_RECORDS` names one.
@@ -20,7 +20,7 @@ pub fn folder() -> Option<PathBuf> {
     std::env::var_os("WISP_KERNEL_RECORDS").map(PathBuf::from)
 }
 
-/// Whether the kernel tests write records instead of running kernels.
+/// Returns whether the kernel tests write records instead of running kernels.
 pub fn wanted() -> bool {
     folder().is_some()
 }

@@ -16,7 +16,7 @@ use crate::{
     quantize::quantize,
 };
 
-/// The memory of one binding, and how close a kernel must come to what its twin writes there.
+/// The memory of one binding, and the allowed difference between a kernel and its twin.
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub(crate) bytes: Vec<u8>,
@@ -119,7 +119,7 @@ pub fn weight(encoding: Encoding, rows: usize, cols: usize) -> Vec<Memory> {
     present.map(|(plane, _)| exact(plane)).collect()
 }
 
-/// The adapter under test with each feature level, or why there is none.
+/// Opens the adapter under test with each feature level, or returns why there is none.
 pub(crate) fn adapters() -> &'static Result<Vec<(FeatureLevel, Device)>, String> {
     static ADAPTERS: OnceLock<Result<Vec<(FeatureLevel, Device)>, String>> = OnceLock::new();
     ADAPTERS.get_or_init(|| {
@@ -137,7 +137,7 @@ pub(crate) fn adapters() -> &'static Result<Vec<(FeatureLevel, Device)>, String>
     })
 }
 
-/// What a kernel needs that a device lacks.
+/// Returns a requirement of a kernel that a device lacks.
 pub(crate) fn unmet(kernel: &Kernel, device: &Device) -> Option<&'static str> {
     let has = &device.info().capabilities;
     let needs = kernel.needs;
@@ -171,7 +171,7 @@ pub(crate) fn workgroups(kernel: &Kernel, grid: &[usize]) -> [u32; 3] {
     }
 }
 
-/// What each binding from 1 on holds after a run; empty for those that are only read.
+/// The contents of each binding from 1 on after a run; empty for those that are only read.
 pub(crate) type Outputs = Vec<Vec<u8>>;
 
 pub(crate) fn run(
@@ -192,7 +192,7 @@ pub(crate) fn run(
     let mut slices: Vec<_> = buffers.iter().map(|buffer| buffer.whole()).collect();
     // The allocation is rounded up, but the parameters must have exactly their size.
     slices[0] = buffers[0].slice(0..case.params.len() as u64);
-    // Without checks, as sessions run it.
+    // Without bounds checks, as in sessions.
     // SAFETY: the parameters of a case fit its memory.
     let pipeline = unsafe { device.unchecked_pipeline(kernel)? };
     let group = device.bind(kernel, &slices)?;
@@ -208,7 +208,7 @@ pub(crate) fn run(
 }
 
 impl Memory {
-    /// What the memory holds before a run.
+    /// Returns the contents before a run.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -245,7 +245,7 @@ pub(crate) fn least_bound(kernel: &Kernel) -> f64 {
     }
 }
 
-/// Messages about the bindings that differ from what the twin wrote.
+/// Returns messages about the bindings that differ from those of the twin.
 pub(crate) fn differences(
     case: &Case,
     least: f64,
@@ -275,7 +275,7 @@ pub(crate) fn differences(
 ///
 /// # Panics
 ///
-/// With the list of what differs.
+/// With a list of the outputs that differ.
 pub fn check_fitting(op: &str, cases: &[Case]) {
     if adapters().is_err() && !kernel_records::wanted() {
         return check_each(op, cases, |_, _, _| Vec::new());
@@ -317,11 +317,11 @@ pub fn assert_visits_all(op: &str, cases: &[Case]) {
 }
 
 /// Runs every kernel of an op on every case that it fits; `judge` takes the number of a case and its
-/// outputs, and returns what is wrong with them.
+/// outputs, and returns messages about errors.
 ///
 /// # Panics
 ///
-/// With the list of what is wrong.
+/// With the messages of `judge`.
 pub fn check_outputs(op: &str, cases: &[Case], judge: impl Fn(usize, &Outputs) -> Vec<String>) {
     check_each(op, cases, |_, i, outputs| judge(i, outputs));
 }

@@ -1,4 +1,4 @@
-//! What the whole-program tests share.
+//! Helpers that the tests of the engine and the program share.
 
 pub mod bundled;
 pub mod cache;

@@ -1,4 +1,4 @@
-//! Random low-rank adapters in PEFT's layout, and the checkpoints that they make when merged.
+//! Random LoRA adapters in PEFT's layout, and checkpoints with merged adapters.
 
 use std::path::Path;
 
@@ -9,15 +9,15 @@ use wisp_engine::pipelines::AdapterFiles;
 
 use crate::{dequantize, kernels::noise};
 
-/// A module's name in Hugging Face's layout, and its weight's `[out, in]`.
+/// The name of a module in Hugging Face's layout, and the shape `[out, in]` of its weight.
 pub type Module = (String, [usize; 2]);
 
-/// The low-rank product of one module.
+/// The low-rank factors of one module.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// The module.
+    /// The module that the factors change.
     pub module: Module,
-    /// Its rank.
+    /// The columns of B and rows of A.
     pub rank: usize,
     /// The factor on `B A`.
     pub scale: f32,
@@ -27,24 +27,24 @@ pub struct Pair {
     pub b: Vec<f32>,
 }
 
-/// An adapter.
+/// A LoRA adapter with random factors.
 #[derive(Clone, Debug)]
 pub struct Adapter {
     /// `adapter_config.json`.
     pub config: Value,
-    /// Its products.
+    /// The factors of each module.
     pub pairs: Vec<Pair>,
 }
 
-/// Numbers that BF16 has, so that an adapter is the same in either.
+/// Pseudo-random numbers that BF16 represents exactly, so that an adapter is the same in F32 and BF16.
 fn numbers(seed: u32, len: usize) -> Vec<f32> {
     let round = |x: &f32| bf16::from_f32(x * 0.15).to_f32();
     noise(seed, len).iter().map(round).collect()
 }
 
 impl Adapter {
-    /// An adapter of these modules; `rank` says each one's rank and scale, which must be what the
-    /// configuration says, to which `peft_type` is added.
+    /// Creates an adapter of these modules. `rank` returns the rank and scale of each module, which must match
+    /// the configuration; `peft_type` is added to it.
     pub fn random(
         seed: u32,
         modules: &[Module],
@@ -70,17 +70,17 @@ impl Adapter {
         }
     }
 
-    /// An adapter of these modules, all of one rank.
+    /// Creates an adapter of these modules with one rank.
     pub fn plain(seed: u32, modules: &[Module], rank: usize, alpha: f32) -> Adapter {
         let config = json!({"r": rank, "lora_alpha": alpha});
         Adapter::random(seed, modules, config, |_| (rank, alpha / rank as f32))
     }
 
-    /// `adapter_model.safetensors`, in F32 or BF16.
+    /// Returns the contents of `adapter_model.safetensors`, in F32 or BF16.
     ///
     /// # Panics
     ///
-    /// If the crate does not take the tensors.
+    /// If the tensors cannot be serialised.
     pub fn weights(&self, dtype: Dtype) -> Vec<u8> {
         let mut tensors = Vec::new();
         for Pair {
@@ -112,7 +112,7 @@ impl Adapter {
         safetensors::serialize(views, None).expect("a safetensors file")
     }
 
-    /// The adapter in memory.
+    /// Returns the adapter as files in memory.
     ///
     /// # Panics
     ///
@@ -125,7 +125,7 @@ impl Adapter {
     ///
     /// # Panics
     ///
-    /// If it cannot.
+    /// If a file cannot be written.
     pub fn write(&self, folder: &Path) {
         std::fs::create_dir_all(folder).expect("a folder");
         let config = self.config.to_string();
@@ -134,12 +134,12 @@ impl Adapter {
         std::fs::write(folder.join("adapter_model.safetensors"), weights).expect("a file");
     }
 
-    /// A checkpoint in Hugging Face's layout with the adapter merged into its weights, in another
-    /// folder. `transposed`: they are stored `[in, out]`.
+    /// Writes a checkpoint in Hugging Face's layout to `folder`, with the adapter merged into its weights.
+    /// `transposed` weights are stored as `[in, out]`.
     ///
     /// # Panics
     ///
-    /// If the checkpoint is not in F32 or a module is not in it.
+    /// If the checkpoint is not in F32 or lacks a module.
     pub fn merge(&self, checkpoint: &Path, transposed: bool, folder: &Path) {
         let config = "config.json";
         std::fs::copy(checkpoint.join(config), folder.join(config)).expect("a configuration");
@@ -173,12 +173,12 @@ impl Adapter {
             .expect("a checkpoint");
     }
 
-    /// A GGUF file of a Llama, in F32 with the adapter merged into its weights. GGUF has the rows of
-    /// queries and keys in another order, each head's pairs `(i, i + dim / 2)` side by side.
+    /// Returns a GGUF file of a Llama in F32 with the adapter merged into its weights. GGUF orders the rows of
+    /// queries and keys so that the rotary pairs `(i, i + dim / 2)` of a head are adjacent.
     ///
     /// # Panics
     ///
-    /// If the file is unsound.
+    /// If the file is invalid.
     pub fn merge_gguf(&self, file: &[u8], head_dim: usize) -> Vec<u8> {
         let names = [
             ("self_attn.q_proj", "attn_q"),
@@ -221,7 +221,7 @@ impl Adapter {
 }
 
 impl Pair {
-    /// What is added to one weight: `scale * (B A)[row, col]`.
+    /// The change of one weight: `scale * (B A)[row, col]`.
     fn delta(&self, row: usize, col: usize) -> f32 {
         let (rank, [_, cols]) = (self.rank, self.module.1);
         let product =
@@ -230,11 +230,11 @@ impl Pair {
     }
 }
 
-/// The linear modules of a checkpoint in Hugging Face's layout that adapters usually have.
+/// Returns the linear modules of a checkpoint in Hugging Face's layout that adapters usually change.
 ///
 /// # Panics
 ///
-/// If it is none.
+/// If the checkpoint cannot be read.
 pub fn modules(checkpoint: &Path, transposed: bool) -> Vec<Module> {
     let ends = [
         "q_proj",

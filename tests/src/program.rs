@@ -1,4 +1,4 @@
-//! Runs the real program, `wisp`, as a user would, and reads what it gives.
+//! Runs the program `wisp` and reads its output.
 
 use std::{
     io::Write,
@@ -11,17 +11,17 @@ use safetensors::SafeTensors;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Logits may differ from their reference by this much.
+/// The maximum absolute difference of logits from their reference.
 pub const LOGITS_WITHIN: f32 = 2e-3;
 
-/// The program, which cargo puts beside the folder of the test executables. `tests/run.sh` builds it
-/// first; where nobody has, it is built here.
+/// Returns the path of the program, beside the folder of the test executables. `tests/run.sh` builds it
+/// first; otherwise it is built here.
 pub fn wisp() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| built("wisp", &["build", "-p", "wisp-llm"]))
 }
 
-/// A program of the examples, which are built with all tests; where they were not, it is built here.
+/// Returns the path of an example program, and builds it if necessary.
 pub fn example(name: &str) -> PathBuf {
     let build = ["build", "--workspace", "--example", name];
     built(&format!("examples/{name}"), &build)
@@ -43,19 +43,19 @@ fn built(name: &str, build: &[&str]) -> PathBuf {
     path
 }
 
-/// Where a test runs. [`on_every_device`](crate::on_every_device) makes a test for each.
+/// A device on which a test runs. [`on_every_device`](crate::on_every_device) generates a test for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestDevice {
     /// The host CPU.
     Host,
-    /// The first Vulkan adapter, with all that it can do.
+    /// The first Vulkan adapter with all its features.
     Vulkan,
-    /// The same adapter with only what every browser guarantees.
+    /// The same adapter with only the features that every browser guarantees.
     VulkanBaseline,
 }
 
 impl TestDevice {
-    /// The flags that choose it.
+    /// Returns the flags that select the device.
     pub fn args(self) -> &'static [&'static str] {
         match self {
             TestDevice::Host => &["--device", "host"],
@@ -64,7 +64,7 @@ impl TestDevice {
         }
     }
 
-    /// True if this machine has it; otherwise a line says that the test is skipped.
+    /// Returns whether this machine has the device, and prints that the test is skipped if not.
     pub fn is_available(self) -> bool {
         static VULKAN: OnceLock<bool> = OnceLock::new();
         let has_vulkan = || {
@@ -84,7 +84,7 @@ impl TestDevice {
     }
 }
 
-/// Makes a module of three tests from a function of a [`TestDevice`](crate::program::TestDevice): on the host,
+/// Generates a module of three tests from a function of a [`TestDevice`](crate::program::TestDevice): on the host,
 /// on Vulkan and on Vulkan's baseline profile.
 #[macro_export]
 macro_rules! on_every_device {
@@ -114,7 +114,7 @@ macro_rules! on_every_device {
     )* };
 }
 
-/// The program with these arguments and none of this process's settings or input.
+/// Returns a command that runs the program without the settings and the input of this process.
 pub fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(wisp());
     command
@@ -132,7 +132,7 @@ pub fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> 
             command.env_remove(setting);
         }
     }
-    // No settings of the user's, and no word to any hub.
+    // Ignore the user's settings, and do not contact any hub.
     command
         .env_remove("RUST_BACKTRACE")
         .env("WISP_CONFIG", "")
@@ -141,7 +141,7 @@ pub fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> 
     command
 }
 
-/// What a run of the program gave.
+/// The result of a run of the program.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The arguments, for messages.
@@ -174,7 +174,7 @@ pub fn run_command(mut command: Command, input: &str) -> Run {
         .map(|arg| arg.to_string_lossy().into_owned())
         .collect();
     let mut child = command.stdin(Stdio::piped()).spawn().expect("wisp starts");
-    // Whether the program reads it all is its own affair.
+    // The program may exit before it has read all input.
     let _ = child
         .stdin
         .take()
@@ -190,14 +190,14 @@ pub fn run_command(mut command: Command, input: &str) -> Run {
 }
 
 impl Run {
-    /// Asserts that the program did what it was asked.
+    /// Asserts exit status 0.
     #[track_caller]
     pub fn succeeded(self) -> Run {
         assert_eq!(self.status, Some(0), "wisp {}\n{}", self.args, self.stderr);
         self
     }
 
-    /// The one JSON object on standard output of a run that succeeded.
+    /// Asserts success, and returns the JSON object on standard output.
     #[track_caller]
     pub fn json(self) -> Value {
         let run = self.succeeded();
@@ -205,8 +205,8 @@ impl Run {
             .unwrap_or_else(|error| panic!("wisp {}: {error}\n{}", run.args, run.stdout))
     }
 
-    /// Asserts that the input was at fault, and that the program said so as it should: status 1,
-    /// nothing on standard output, exactly one line on standard error. Returns that line.
+    /// Asserts that the run failed because of its input: status 1, nothing on standard output, and one line
+    /// on standard error. Returns that line.
     #[track_caller]
     pub fn failed(self, what: &str) -> String {
         let shown = format!(
@@ -220,12 +220,15 @@ impl Run {
         assert!(self.stderr.starts_with("error: "), "{shown}");
         let line = self.stderr.trim_end();
         let twice = |(at, _): (usize, &str)| line[..at].ends_with(&line[at + 2..]);
-        assert!(!line.match_indices(": ").any(twice), "told twice: {shown}");
+        assert!(
+            !line.match_indices(": ").any(twice),
+            "a cause is repeated: {shown}"
+        );
         self.stderr
     }
 }
 
-/// What `wisp generate --json` reports.
+/// The report of `wisp generate --json`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[allow(missing_docs)]
 pub struct Generated {
@@ -235,7 +238,7 @@ pub struct Generated {
     pub finish_reason: String,
 }
 
-/// Token ids as a flag takes them.
+/// Formats token ids for a flag.
 pub fn ids(tokens: &[u32]) -> String {
     let ids: Vec<String> = tokens.iter().map(u32::to_string).collect();
     ids.join(",")
@@ -247,7 +250,7 @@ fn model_args(model: Option<&Path>) -> Vec<&str> {
     })
 }
 
-/// Generates exactly so many tokens, whatever they are. Without a model: the model inside.
+/// Generates exactly `new_tokens` tokens, with the built-in model if `model` is `None`.
 #[track_caller]
 pub fn generate(
     model: Option<&Path>,
@@ -270,7 +273,7 @@ pub fn generate(
     serde_json::from_value(json).expect("the fields of a generation")
 }
 
-/// The logits `[tokens, vocab]` of every position. Without a model: the model inside.
+/// Returns the logits of every position, `[tokens, vocab]`, with the built-in model if `model` is `None`.
 #[track_caller]
 pub fn logits(
     model: Option<&Path>,
@@ -308,7 +311,8 @@ pub fn logits(
     values.chunks_exact(vocab).map(<[f32]>::to_vec).collect()
 }
 
-/// Asserts that logits are within [`LOGITS_WITHIN`] of others; NaN never is. Returns the largest difference.
+/// Asserts that logits are within [`LOGITS_WITHIN`] of the expected ones and not NaN. Returns the largest
+/// difference.
 #[track_caller]
 pub fn assert_close(what: &str, got: &[f32], expected: &[f32]) -> f32 {
     assert_eq!(got.len(), expected.len(), "{what}: the number of logits");
@@ -324,7 +328,7 @@ pub fn assert_close(what: &str, got: &[f32], expected: &[f32]) -> f32 {
     largest
 }
 
-/// As [`assert_close`], row by row.
+/// Applies [`assert_close`] to each row.
 #[track_caller]
 pub fn assert_rows_close(what: &str, got: &[Vec<f32>], expected: &[Vec<f32>]) -> f32 {
     assert_eq!(got.len(), expected.len(), "{what}: the number of rows");

@@ -1,6 +1,6 @@
-//! Writes PyTorch checkpoints as `torch.save` does, and any pickle in such an archive.
+//! Writes PyTorch checkpoints as `torch.save` does, also with any other pickle.
 
-/// An archive of stored entries. No checksums: nothing here reads them.
+/// Writes a zip archive without compression. Checksums are zero, because the reader ignores them.
 pub fn zip(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let mut file = Vec::new();
     let mut directory = Vec::new();
@@ -31,7 +31,7 @@ pub fn zip(entries: &[(&str, &[u8])]) -> Vec<u8> {
 /// A tensor of a state dict: its name, its storage's type in PyTorch (`Float`), shape and bytes.
 pub type Tensor<'a> = (&'a str, &'a str, &'a [u64], &'a [u8]);
 
-/// A state dict's pickle, of protocol 2.
+/// Returns the pickle of a state dict, in protocol 2.
 pub fn pickle(tensors: &[Tensor<'_>]) -> Vec<u8> {
     let mut out = b"\x80\x02}(".to_vec();
     let text = |out: &mut Vec<u8>, text: &str| {
@@ -65,7 +65,7 @@ pub fn pickle(tensors: &[Tensor<'_>]) -> Vec<u8> {
     out
 }
 
-/// A checkpoint.
+/// Returns a checkpoint of tensors.
 pub fn checkpoint(tensors: &[Tensor<'_>]) -> Vec<u8> {
     let pickle = pickle(tensors);
     let names: Vec<String> = (0..tensors.len()).map(|i| format!("m/data/{i}")).collect();
@@ -79,13 +79,13 @@ pub fn checkpoint(tensors: &[Tensor<'_>]) -> Vec<u8> {
     zip(&entries)
 }
 
-/// A checkpoint with tensors in F32, F16 and BF16 from one in safetensors.
+/// Converts a safetensors file with tensors in F32, F16 and BF16 to a checkpoint.
 ///
 /// # Panics
 ///
-/// If the file is unsound or has other tensors.
+/// If the file is invalid or has tensors of other types.
 pub fn from_safetensors(file: &[u8]) -> Vec<u8> {
-    let file = safetensors::SafeTensors::deserialize(file).expect("a sound file");
+    let file = safetensors::SafeTensors::deserialize(file).expect("a valid file");
     let tensors: Vec<(String, &str, Vec<u64>, &[u8])> = file
         .iter()
         .map(|(name, view)| {

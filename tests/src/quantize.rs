@@ -1,8 +1,8 @@
-//! Quantisers for every encoding, to make test models: the engine's, and round-to-nearest ones for the
+//! Quantisers for test models in every encoding: those of the engine, and round-to-nearest quantisers for
 //! encodings that Wisp only reads.
 //!
-//! The latter aim at valid blocks and reasonable errors, not at ggml's quality: scales come from the
-//! extremes of a block, without a search.
+//! The latter produce valid blocks with reasonable errors, but not with the quality of ggml: scales are
+//! computed from the extremes of a block, without a search.
 
 use half::f16;
 use wisp_engine::weights::gguf::Gguf;
@@ -14,7 +14,7 @@ use crate::gguf_writer::GgufWriter;
 ///
 /// # Panics
 ///
-/// If `weights` are no whole number of the encoding's blocks.
+/// If `weights` is not a whole number of blocks.
 pub fn quantize(encoding: Encoding, weights: &[f32]) -> Vec<u8> {
     assert_eq!(weights.len() % encoding.file_block_weights(), 0);
     if encodings::QUANTIZABLE.contains(&encoding) {
@@ -44,7 +44,7 @@ pub fn quantize(encoding: Encoding, weights: &[f32]) -> Vec<u8> {
     out
 }
 
-/// Appends a half and yields the value that it rounds to.
+/// Appends a half and returns its rounded value.
 fn push_half(value: f32, out: &mut Vec<u8>) -> f32 {
     let half = f16::from_f32(value);
     out.extend(half.to_le_bytes());
@@ -301,14 +301,14 @@ fn q5_k(block: &[f32], out: &mut Vec<u8>) {
 
 /// Rewrites a GGUF file with its matrices in another encoding.
 ///
-/// Matrices whose columns are whole blocks are quantised; every other tensor, norms above all,
-/// becomes F32. The metadata stays.
+/// Matrices whose columns are whole blocks are quantised. All other tensors, such as norms, become F32. The
+/// metadata does not change.
 ///
 /// # Panics
 ///
-/// If the file is unsound or holds other tensors than F32 and F16 ones.
+/// If the file is invalid or has tensors in encodings other than F32 and F16.
 pub fn requantize(file: &[u8], encoding: Encoding) -> Vec<u8> {
-    let gguf = Gguf::parse(file).expect("a sound file");
+    let gguf = Gguf::parse(file).expect("a valid file");
     assert!(!gguf.big_endian, "a little-endian file");
     let mut writer = GgufWriter::new(3, false);
     for (key, value) in &gguf.metadata {

@@ -1,4 +1,4 @@
-//! A small transformer through the public graph interface, and numbers for it.
+//! A small transformer built with the public graph interface, with inputs and weights.
 
 use std::sync::OnceLock;
 
@@ -23,7 +23,7 @@ const HEADS: HeadSpec = HeadSpec {
 };
 const PAGE: u32 = 4;
 
-/// The most of each symbolic dimension of the small transformer, and of one called `n`.
+/// The maximum of each symbolic dimension of the small transformer, and of a dimension `n`.
 pub const MOST: [(&str, u64); 4] = [("tokens", 8), ("batch", 1), ("max_pages", 4), ("n", 8)];
 
 /// Options for these sizes.
@@ -34,7 +34,7 @@ pub fn options() -> InitOptions<'static> {
     }
 }
 
-/// Inputs of the small transformer: some tokens from a position on.
+/// Inputs of the small transformer: `tokens` tokens from position `first` on.
 pub fn tokens(first: u32, tokens: u32) -> [Tensor; 3] {
     let ids: Vec<u32> = (first..first + tokens).map(|at| at * 7 % 50).collect();
     let index: Vec<u32> = (first..first + tokens).flat_map(|at| [0, at]).collect();
@@ -46,8 +46,8 @@ pub fn tokens(first: u32, tokens: u32) -> [Tensor; 3] {
     ]
 }
 
-/// A session of three devices: 0 and 1 are alike, two of one adapter or, where there is none, hosts; 2 is
-/// the host.
+/// A session of three devices. Devices 0 and 1 are two devices of one adapter, or of the host if there is no
+/// adapter. Device 2 is the host.
 pub fn three_devices() -> &'static InferenceSession {
     static SESSION: OnceLock<InferenceSession> = OnceLock::new();
     SESSION.get_or_init(|| {
@@ -77,7 +77,7 @@ fn norm(graph: &mut Graph, name: &str, x: ValueId) -> ValueId {
     graph.add(Op::Norm(spec), &[x, weight]).unwrap()
 }
 
-/// Attention of one block over its own paged cache, with `x` added.
+/// The attention of one block over its own paged cache, plus `x`.
 fn attention(graph: &mut Graph, layer: u32, x: ValueId, [index, pages]: [ValueId; 2]) -> ValueId {
     let square = [WIDTH, WIDTH];
     let format = CacheFormat::F32;
@@ -120,7 +120,7 @@ fn attention(graph: &mut Graph, layer: u32, x: ValueId, [index, pages]: [ValueId
     linear(graph, &format!("wo{layer}"), seen, square)
 }
 
-/// Two blocks over an embedding of 50 tokens: logits of every token, and the likeliest.
+/// Two blocks over an embedding of 50 tokens. The outputs are the logits of every token and their argmax.
 pub fn transformer() -> Graph {
     let mut graph = Graph::new("small");
     let tokens = graph.input("tokens", DType::U32, shape!["tokens"]);
@@ -148,7 +148,7 @@ pub fn transformer() -> Graph {
     graph
 }
 
-/// Noise for each weight of a graph.
+/// Pseudo-random values for each weight of a graph.
 pub fn weights_of(graph: &Graph, seed: u32) -> MemoryWeights {
     let mut weights = MemoryWeights::default();
     for (i, value) in (0..).zip(graph.values()) {

@@ -1,5 +1,5 @@
-//! What the browser's tests load, with what native code makes of it: written beside the kernels' records where
-//! `WISP_KERNEL_RECORDS` names a folder for them.
+//! Writes the files that the browser tests load, with the results of native code. They go beside the kernel
+//! records if `WISP_KERNEL_RECORDS` names a folder.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use wisp_tests::{
     kernel_records,
 };
 
-/// Writes an encoder to a folder, and its embeddings of some texts as `golden.json`.
+/// Writes an encoder to a folder, and the embeddings of some texts to `golden.json`.
 fn write_encoder(folder: &Path) {
     encoder::bert(folder);
     let files = ModelFiles::open(folder).unwrap();
@@ -34,7 +34,7 @@ fn write_encoder(folder: &Path) {
 }
 
 #[test]
-fn an_encoder() {
+fn encoder_for_the_browser_is_written_with_its_embeddings() {
     let elsewhere = tempfile::tempdir().unwrap();
     let folder = kernel_records::folder().unwrap_or_else(|| elsewhere.path().to_path_buf());
     let folder = folder.join("encoder");

@@ -26,7 +26,7 @@ fn set(key: &'static str, value: Value) -> impl FnOnce(&mut Tiny) {
 
 /// A tensor that is missing, has another shape or is not used is an error, and is named.
 #[test]
-fn wrong_tensors_are_named() {
+fn missing_misshapen_and_unused_tensors_are_named() {
     for name in NAMES {
         let whole = tiny(name);
         for tensor in whole.tensors.keys() {

@@ -67,7 +67,7 @@ fn sampled(sampling: SamplingParams) -> GenerateOptions {
     }
 }
 
-/// Architectures that Wisp has, too, match transformers through candle.
+/// Architectures that Wisp also has match transformers through candle.
 #[test]
 fn goldens_match_transformers() {
     for_each(

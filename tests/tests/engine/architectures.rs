@@ -1,5 +1,4 @@
-//! Architectures that a program registers: their checkpoints load, run and convert like those of
-//! built-in ones.
+//! Architectures registered by a program load, run and convert like built-in ones.
 
 use std::{ops::ControlFlow, path::Path};
 
@@ -26,7 +25,7 @@ const INNER: usize = 48;
 const KV: usize = 16;
 const LAYERS: usize = 2;
 
-/// The tensors of a Llama: Llama's name, this test's name, and the shape.
+/// The tensors of a Llama: the name in Llama, the name in this test, and the shape.
 fn tensors() -> Vec<(String, String, Vec<usize>)> {
     let mut tensors = vec![
         (
@@ -59,7 +58,7 @@ fn tensors() -> Vec<(String, String, Vec<usize>)> {
     tensors
 }
 
-/// Writes the same random weights under Llama's names or this test's.
+/// Writes the same random weights with the names of Llama or of this test.
 fn write(folder: &Path, config: &Value, own_names: bool) {
     let data: Vec<(String, Vec<usize>, Vec<u8>)> = (0u32..)
         .zip(tensors())
@@ -87,8 +86,8 @@ fn llama_config() -> Value {
     })
 }
 
-/// The same configuration for another class, with another name for the width and without the number
-/// of layers, which is a default.
+/// The same configuration for another class. The width has another name, and the number of layers is
+/// missing, because the architecture has a default.
 fn own_config(class: &str) -> Value {
     let mut config = llama_config();
     let fields = config.as_object_mut().unwrap();
@@ -121,7 +120,7 @@ fn own_architecture(name: &'static str, class: &'static str) -> Architecture {
         .tensor_names(names)
 }
 
-/// The logits of some tokens, by the host.
+/// The logits of some tokens on the host.
 fn logits(files: &ModelFiles) -> Vec<f32> {
     let session = InferenceSession::new(Device::host(1).unwrap());
     let limits = ModelLimits {
@@ -153,7 +152,7 @@ fn registered_architecture_loads_and_converts_like_a_builtin_one() {
     let expected = logits(&llama);
     assert_eq!(logits(&own), expected);
 
-    // Through a configuration that insists on it, too.
+    // A configuration can require the architecture.
     let mut config = PipelineConfig::default();
     config.huggingface_repo_id = Some(at("own").to_str().unwrap().into());
     for (name, is_accepted) in [
@@ -166,7 +165,7 @@ fn registered_architecture_loads_and_converts_like_a_builtin_one() {
         assert_eq!(opened.is_ok(), is_accepted, "{name}");
     }
 
-    // Converted, both are the same Llama.
+    // Both convert to the same Llama.
     let keep_going = &mut |_, _| ControlFlow::Continue(());
     let mut convert = |files: &ModelFiles, name: &str| {
         let out = at(name);
@@ -195,7 +194,7 @@ fn registered_gguf_architecture_is_read_back_under_its_name() {
     to_gguf(&own, &out, ConvertOptions::default(), keep_going).unwrap();
     let converted = ModelFiles::open(&out).unwrap();
     assert_eq!(converted.model_spec.architecture.name(), "test_gguf");
-    // Rows of queries and keys stay in their order, so that nothing is rounded differently.
+    // Rows of queries and keys keep their order, so results are equal bit for bit.
     assert_eq!(logits(&converted), logits(&own));
 }
 

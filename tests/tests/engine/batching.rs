@@ -1,4 +1,4 @@
-//! Chunks, batches, steps and devices change no token. Through the library, with the model inside.
+//! Tokens of the built-in model do not depend on chunk sizes, batches, steps per submission and devices.
 
 use serde_json::Value;
 use wisp_engine::pipelines::{
@@ -12,7 +12,7 @@ use wisp_tests::{
 
 const NEW_TOKENS: usize = 24;
 
-/// A text of `len` tokens that begins at the golden's token `from`.
+/// Returns `len` tokens of the reference texts from number `from` on.
 fn text(from: usize, len: usize) -> Vec<u32> {
     let golden: Value =
         serde_json::from_slice(&std::fs::read(folder().join("golden.json")).unwrap()).unwrap();
@@ -41,6 +41,7 @@ fn limits() -> ModelLimits {
     }
 }
 
+/// Limits for one request at a time.
 fn alone(chunk: u64, max_steps: u64) -> ModelLimits {
     ModelLimits {
         max_batch: 1,
@@ -61,7 +62,7 @@ fn request(tokens: &[u32], sampling: SamplingParams) -> Request {
     }
 }
 
-/// Runs requests together to their end; what each drew, in their order.
+/// Runs requests together to their end and returns the tokens of each.
 fn run(generator: &mut TextGenerator, requests: &[Request]) -> Vec<Vec<u32>> {
     let ids: Vec<RequestId> = requests
         .iter()
@@ -87,14 +88,14 @@ fn run_one(place: TestDevice, limits: ModelLimits, request: &Request) -> Vec<u32
     run(&mut load(place, limits), std::slice::from_ref(request)).remove(0)
 }
 
-/// The request's neighbours: five sequences of other lengths.
+/// Five sequences of other lengths, which run beside the request.
 fn others(sampling: &SamplingParams) -> Vec<Request> {
     [(3, 1), (20, 7), (41, 33), (60, 64), (75, 90)]
         .map(|(from, len)| request(&text(from, len), sampling.clone()))
         .to_vec()
 }
 
-/// Every way to run a request that must not matter.
+/// Asserts that a request has the same tokens in all chunk sizes, steps and batches. Returns the tokens.
 fn check(place: TestDevice, request: &Request) -> Vec<u32> {
     let expected = run_one(place, alone(160, 1), request);
     assert_eq!(expected.len(), NEW_TOKENS);
@@ -105,7 +106,7 @@ fn check(place: TestDevice, request: &Request) -> Vec<u32> {
             "chunks of {chunk}, {steps} steps on {place:?}"
         );
     }
-    // First or last among its neighbours, on another slot and beside other positions.
+    // First or last in a batch, in another slot and beside other positions.
     let neighbours = others(&request.sampling);
     for at in [0, 5] {
         let mut requests = neighbours.clone();
@@ -130,12 +131,12 @@ fn check(place: TestDevice, request: &Request) -> Vec<u32> {
     expected
 }
 
-fn greedy(place: TestDevice) {
+fn greedy_tokens_do_not_depend_on_chunks_steps_and_batches(place: TestDevice) {
     check(place, &request(&text(0, 100), SamplingParams::default()));
 }
 
-/// SampledToken tokens depend on the seed and the position alone, and are the host's on every device.
-fn sampled(place: TestDevice) {
+/// Sampled tokens depend only on the seed and the position, and equal those of the host on every device.
+fn sampled_tokens_depend_only_on_seed_and_position(place: TestDevice) {
     let plain = SamplingParams {
         temperature: 0.8,
         seed: 7,
@@ -180,8 +181,8 @@ fn sampled(place: TestDevice) {
     assert_ne!(seeds[0], seeds[1], "two seeds");
 }
 
-/// The cache holds one of these requests at a time: another runs only where cancelling freed its pages.
-fn cancelling_frees_pages(place: TestDevice) {
+/// The cache has room for one of these requests, so another runs only if cancelling freed the pages.
+fn cancelled_requests_free_their_pages(place: TestDevice) {
     let limits = ModelLimits {
         pages: 8,
         max_batch: 2,
@@ -209,4 +210,8 @@ fn cancelling_frees_pages(place: TestDevice) {
     }
 }
 
-on_every_device!(greedy, sampled, cancelling_frees_pages);
+on_every_device!(
+    greedy_tokens_do_not_depend_on_chunks_steps_and_batches,
+    sampled_tokens_depend_only_on_seed_and_position,
+    cancelled_requests_free_their_pages
+);

@@ -1,4 +1,4 @@
-//! The model inside the program: its golden, and itself in every encoding.
+//! The built-in model: its reference results, and requantised copies in every encoding.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use wisp_tests::{
     quantize::requantize,
 };
 
-/// A float64 evaluation of the file's weights.
+/// The results of evaluating the file's weights in float64.
 #[derive(Deserialize)]
 struct Golden {
     cases: Vec<Case>,
@@ -26,17 +26,17 @@ struct Golden {
 #[derive(Deserialize)]
 struct Case {
     text: String,
-    /// With BOS.
+    /// The tokens of `text`, with BOS.
     prompt_tokens: Vec<u32>,
-    /// Greedy, past the end of a text too.
+    /// Greedy tokens after the prompt, not stopping at the end-of-text token.
     tokens: Vec<u32>,
-    /// Their text, special tokens included.
+    /// The text of `tokens`, including special tokens.
     continuation: String,
-    /// After the prompt.
+    /// The logits after the prompt, `[vocab]`.
     logits: Vec<f32>,
 }
 
-/// What the tokenizer that the model was trained with gives.
+/// The results of the tokenizer that the model was trained with.
 #[derive(Deserialize)]
 struct TokenizerGolden {
     pairs: Vec<Pair>,
@@ -76,7 +76,7 @@ fn model_files() -> ModelFiles {
     ModelFiles::open(&file("wisp-tiny.gguf")).unwrap()
 }
 
-fn golden(place: TestDevice) {
+fn logits_and_greedy_tokens_match_the_reference(place: TestDevice) {
     let tokenizer = model_files().tokenizer.unwrap();
     for case in read::<Golden>("golden.json").cases {
         let what = format!("{:?} on {place:?}", case.text);
@@ -96,7 +96,7 @@ fn golden(place: TestDevice) {
         ] {
             let got = generate(None, place, &case.prompt_tokens, case.tokens.len(), flags);
             assert_eq!(got.tokens, case.tokens, "{what} with {flags:?}");
-            // The program shows no special tokens.
+            // The program does not print special tokens.
             if !case.tokens.iter().any(|token| tokenizer.is_special(*token)) {
                 assert_eq!(got.text, case.continuation, "{what} with {flags:?}");
             }
@@ -128,7 +128,7 @@ fn prompts_are_encoded_with_bos() {
 }
 
 #[test]
-fn the_tokenizer_of_its_training() {
+fn tokens_match_those_of_the_training_tokenizer() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("text");
     for pair in read::<TokenizerGolden>("tokenizer_golden.json").pairs {
@@ -171,7 +171,7 @@ fn conversations_are_rendered_as_in_training() {
             )
             .unwrap();
         assert_eq!(text, case.text);
-        // And the program, where it can be asked for just this conversation.
+        // The program can render conversations of a single message.
         if let ([turn], true) = (&*case.messages, case.add_generation_prompt) {
             let json = run([
                 "generate",
@@ -196,8 +196,8 @@ fn conversations_are_rendered_as_in_training() {
     }
 }
 
-/// Every encoding, whole: on the host as the same weights in plain F32, on a GPU as on the host.
-fn every_encoding(place: TestDevice) {
+/// On the host, the reference is the same weights in F32; on a GPU, it is the host.
+fn every_encoding_matches_its_reference(place: TestDevice) {
     let original = std::fs::read(file("wisp-tiny.gguf")).unwrap();
     let case = &read::<Golden>("golden.json").cases[0];
     let text = [&case.prompt_tokens[..], &case.tokens[..20]].concat();
@@ -243,4 +243,7 @@ fn every_encoding(place: TestDevice) {
     }
 }
 
-on_every_device!(golden, every_encoding);
+on_every_device!(
+    logits_and_greedy_tokens_match_the_reference,
+    every_encoding_matches_its_reference
+);

@@ -1,21 +1,23 @@
-//! Sessions of several devices: what they are made of, and tensors between them.
+//! Sessions of several devices, errors of devices, and transfers of tensors between devices.
 
 use wisp_engine::{
-    device::{Api, Buffer, Device, DeviceError, DeviceSpec, Dispatch, FeatureLevel, Usage},
+    device::{
+        Api, BindGroup, Buffer, Device, DeviceError, DeviceSpec, Dispatch, FeatureLevel, Usage,
+    },
     graph::{Binary, DType, Graph},
     session::{InferenceSession, Tensor},
     shape,
     weights::MemoryWeights,
 };
+use wisp_shaders::Kernel;
 use wisp_tests::{
     kernels::noise,
     program::TestDevice,
     small::{options, three_devices as session},
 };
 
-/// What a session is made of.
 #[test]
-fn devices_of_a_session() {
+fn sessions_have_the_devices_and_threads_of_their_builder() {
     let alone = InferenceSession::builder()
         .num_threads(3)
         .build_blocking()
@@ -64,25 +66,51 @@ fn devices_of_a_session() {
     }
 }
 
-/// What is more than a device has, and what is not its own.
+fn softmax_kernel() -> &'static Kernel {
+    wisp_shaders::kernel("softmax.baseline").unwrap()
+}
+
+/// Allocates 16 bytes of storage and 16 bytes of parameters.
+fn buffers(device: &Device, label: &str) -> [Buffer; 2] {
+    [(label, Usage::Storage), ("params", Usage::Uniform)]
+        .map(|(label, usage)| device.allocate(label, 16, usage).unwrap())
+}
+
+/// Binds `memory` as input and output of a softmax.
+fn bind(device: &Device, params: &Buffer, memory: &Buffer) -> Result<BindGroup, DeviceError> {
+    let bindings = [params.whole(), memory.whole(), memory.whole()];
+    device.bind(softmax_kernel(), &bindings)
+}
+
+/// A Vulkan device with the baseline features, or none where the machine has none.
+fn vulkan() -> Option<Device> {
+    if !TestDevice::VulkanBaseline.is_available() {
+        return None;
+    }
+    let spec: DeviceSpec = "vulkan".parse().unwrap();
+    Some(Device::open_blocking(&spec, FeatureLevel::Baseline, 0).unwrap())
+}
+
+fn message<T>(result: Result<T, DeviceError>) -> String {
+    result.map(drop).unwrap_err().to_string()
+}
+
 #[test]
-fn what_a_device_refuses_is_told() {
-    let kernel = wisp_shaders::kernel("softmax.baseline").unwrap();
+fn allocations_beyond_the_memory_are_refused() {
     let host = Device::host(1).unwrap();
-    let buffer = |device: &Device, label, usage| device.allocate(label, 16, usage).unwrap();
-    let [ours, our_params] = [("ours", Usage::Storage), ("params", Usage::Uniform)]
-        .map(|(label, usage)| buffer(&host, label, usage));
-    let bind = |device: &Device, params: &Buffer, memory: &Buffer| {
-        device.bind(kernel, &[params.whole(), memory.whole(), memory.whole()])
-    };
-    let said = |done: Result<(), DeviceError>| done.unwrap_err().to_string();
     assert_eq!(
-        said(host.allocate("x", u64::MAX, Usage::Storage).map(drop)),
+        message(host.allocate("x", u64::MAX, Usage::Storage)),
         "host CPU is out of memory allocating 18446744073709551615 bytes for x: \
          use a smaller model, context or batch"
     );
+}
+
+#[test]
+fn bindings_out_of_range_or_of_another_usage_are_refused() {
+    let host = Device::host(1).unwrap();
+    let [ours, our_params] = buffers(&host, "ours");
     assert_eq!(
-        said(host.bind(kernel, &[]).map(drop)),
+        message(host.bind(softmax_kernel(), &[])),
         "softmax.baseline has 3 bindings, but 0 buffers are given"
     );
     for (range, expected) in [
@@ -99,7 +127,7 @@ fn what_a_device_refuses_is_told() {
         (0..7, "ours: bytes 0..7 are not aligned to 4 bytes"),
     ] {
         let bindings = [our_params.whole(), ours.slice(range), ours.whole()];
-        assert_eq!(said(host.bind(kernel, &bindings).map(drop)), expected);
+        assert_eq!(message(host.bind(softmax_kernel(), &bindings)), expected);
     }
     for (params, memory, expected) in [
         (
@@ -113,9 +141,15 @@ fn what_a_device_refuses_is_told() {
             "softmax.baseline: binding 1 is storage memory, but params was allocated for another use",
         ),
     ] {
-        assert_eq!(said(bind(&host, params, memory).map(drop)), expected);
+        assert_eq!(message(bind(&host, params, memory)), expected);
     }
-    for (done, expected) in [
+}
+
+#[test]
+fn transfers_out_of_range_or_misaligned_are_refused() {
+    let host = Device::host(1).unwrap();
+    let [ours, our_params] = buffers(&host, "ours");
+    for (result, expected) in [
         (
             host.write(&ours, 12, &[0; 8]),
             "ours: bytes 12..20 are out of range, the buffer has 16",
@@ -146,31 +180,39 @@ fn what_a_device_refuses_is_told() {
             "ours cannot be copied to itself: copy it to another buffer first",
         ),
     ] {
-        assert_eq!(said(done), expected);
+        assert_eq!(message(result), expected);
     }
-    if !TestDevice::VulkanBaseline.is_available() {
-        return;
-    }
-    let spec: DeviceSpec = "vulkan".parse().unwrap();
-    let gpu = Device::open_blocking(&spec, FeatureLevel::Baseline, 0).unwrap();
+}
+
+#[test]
+fn allocations_and_bindings_beyond_the_limits_of_a_gpu_are_refused() {
+    let Some(gpu) = vulkan() else { return };
     let name = &gpu.info().name;
     assert_eq!(
-        said(gpu.allocate("x", 1 << 29, Usage::Storage).map(drop)),
+        message(gpu.allocate("x", 1 << 29, Usage::Storage)),
         format!("x needs 536870912 bytes in one buffer, but {name} allocates at most 268435456")
     );
     let large = gpu.allocate("x", 200 << 20, Usage::Storage).unwrap();
-    let [theirs, their_params] = [("theirs", Usage::Storage), ("params", Usage::Uniform)]
-        .map(|(label, usage)| buffer(&gpu, label, usage));
+    let [_, params] = buffers(&gpu, "theirs");
     assert_eq!(
-        said(bind(&gpu, &their_params, &large).map(drop)),
+        message(bind(&gpu, &params, &large)),
         format!(
             "softmax.baseline: 209715200 bytes of x are bound, but {name} binds at most 134217728"
         )
     );
+}
+
+#[test]
+fn buffers_and_pipelines_of_another_device_are_refused() {
+    let Some(gpu) = vulkan() else { return };
+    let host = Device::host(1).unwrap();
+    let [ours, our_params] = buffers(&host, "ours");
+    let [theirs, their_params] = buffers(&gpu, "theirs");
+    let kernel = softmax_kernel();
     let group = bind(&host, &our_params, &ours).unwrap();
     let pipelines = [&host, &gpu].map(|device| device.pipeline(kernel).unwrap());
     let dispatch = [Dispatch::new(&host, &pipelines[0], &group, [1; 3]).unwrap()];
-    for (done, whose) in [
+    for (result, owner) in [
         (host.write(&theirs, 0, &[0; 4]), "theirs"),
         (gpu.write(&ours, 0, &[0; 4]), "ours"),
         (gpu.read_blocking(&ours, 0..4).map(drop), "ours"),
@@ -187,13 +229,15 @@ fn what_a_device_refuses_is_told() {
         ),
         (gpu.record(&dispatch), kernel.name),
     ] {
-        assert_eq!(said(done), format!("{whose} belongs to another device"));
+        assert_eq!(
+            message(result),
+            format!("{owner} belongs to another device")
+        );
     }
 }
 
-/// Tensors go from any device to any other, and models take them from any.
 #[test]
-fn tensors_between_devices() {
+fn tensors_move_between_all_devices_and_models_take_them_from_any() {
     let session = session();
     let mut graph = Graph::new("double");
     let x = graph.input("x", DType::F32, shape!["n", 8u64]);
@@ -219,7 +263,7 @@ fn tensors_between_devices() {
             assert_eq!(same, there, "the same memory");
         }
     }
-    // Each takes what the one before it left on its device.
+    // Each model takes the tensor that the model before it left on its device.
     for order in [[0, 1, 2], [2, 0, 1], [1, 1, 1]] {
         let mut value = vec![x.clone()];
         for model in order {
@@ -230,7 +274,7 @@ fn tensors_between_devices() {
         let value = pollster::block_on(value[0].to_host()).unwrap();
         assert_eq!(value.as_f32().unwrap(), expected, "{order:?}");
     }
-    // What was left is not what later runs make.
+    // Later runs do not overwrite a tensor that was left on the device.
     let left = pollster::block_on(models[0].execute_on_device(&[&x])).unwrap();
     pollster::block_on(models[0].execute(&[&Tensor::f32(&[3, 8], &[0.0; 24]).unwrap()])).unwrap();
     let left = pollster::block_on(left[0].to_host()).unwrap();
@@ -242,9 +286,9 @@ fn tensors_between_devices() {
     assert_eq!(nothing[0].shape(), [0, 8]);
 }
 
-/// One model's output is another's input, in the same memory and in one submission.
+/// The output of one model and the input of another are the same memory.
 #[test]
-fn models_in_common_memory() {
+fn models_share_memory() {
     let session = session();
     let mut graph = Graph::new("double");
     let x = graph.input("x", DType::F32, shape!["n"]);

@@ -1,5 +1,4 @@
-//! How the KV cache is stored and shared out: its formats, its strategies, windows, and pages that run
-//! out. Through the library and the program.
+//! The KV cache: its formats and strategies, sliding windows, and running out of pages.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +30,7 @@ fn tokens(value: &serde_json::Value) -> Vec<u32> {
     serde_json::from_value(value.clone()).unwrap()
 }
 
-/// The checkpoints with references, as far as they are here, and the tokens of each.
+/// The available checkpoints with references: name, path and tokens.
 fn checkpoints() -> Vec<(String, PathBuf, Vec<u32>)> {
     let names = [
         "llama",
@@ -58,7 +57,7 @@ fn checkpoints() -> Vec<(String, PathBuf, Vec<u32>)> {
         .collect()
 }
 
-/// `|a - b| / |b|` over all logits.
+/// The normalised error `|a - b| / |b|` over all logits.
 fn error(a: &[Vec<f32>], b: &[Vec<f32>]) -> f64 {
     let pairs = || a.iter().flatten().zip(b.iter().flatten());
     let square = |x: f32| f64::from(x) * f64::from(x);
@@ -66,10 +65,10 @@ fn error(a: &[Vec<f32>], b: &[Vec<f32>]) -> f64 {
     (off / pairs().map(|(_, b)| square(*b)).sum::<f64>()).sqrt()
 }
 
-/// Logits with a compressed cache are those of the whole one within what it rounds: a key or value
-/// is off by at most `step` of its head's largest element, a layer's attention by about as much of its
-/// own size from the values and once more from the scores; independent layers add up by the root.
-fn formats_keep_the_logits(place: TestDevice) {
+/// The bound follows from the rounding of a format. A key or value has an error of at most `step` of the
+/// largest element of its head. This gives attention a relative error of about `step` from the values and
+/// again from the scores. The errors of layers are independent, so their squares add up.
+fn cache_formats_keep_logits_within_their_rounding(place: TestDevice) {
     let mut all = checkpoints();
     all.extend(shared_data("models/stories260K").map(|folder| {
         let text = tokens(&golden(&folder.join("golden.json"))["greedy_tokens"]);
@@ -98,9 +97,9 @@ fn formats_keep_the_logits(place: TestDevice) {
     }
 }
 
-/// The models that were trained prefer the same words. Not every one of stories260K's in q8_0: its best
-/// two are at times as close as what that rounds; there its logits are held to their bound.
-fn formats_keep_the_tokens(place: TestDevice) {
+/// Trained models have the same greedy tokens in all formats, except stories260K in q8_0: its two best
+/// tokens are sometimes as close as the rounding. The bound on logits covers it.
+fn cache_formats_keep_greedy_tokens(place: TestDevice) {
     let own = golden(&inside().with_file_name("golden.json"));
     for format in ["float16", "q8_0"] {
         let flags = [
@@ -134,8 +133,7 @@ fn formats_keep_the_tokens(place: TestDevice) {
     }
 }
 
-/// However the cache is laid out, and however few of its pages are left.
-fn strategies_keep_the_tokens(place: TestDevice) {
+fn cache_strategies_do_not_change_tokens(place: TestDevice) {
     for (name, model, prompt) in checkpoints() {
         let of = |flags: &[&str]| {
             let flags = [&["--max-num-steps", "3", "--prefill-chunk", "5"], flags].concat();
@@ -147,7 +145,7 @@ fn strategies_keep_the_tokens(place: TestDevice) {
             expected,
             "{name} on {place:?}"
         );
-        // On a GPU, which takes longer to open, a part.
+        // GPUs take longer to open, so they run only some cases.
         let page_sizes = match place {
             TestDevice::Host => &["1", "3", "16", "512"][..],
             _ => &["3"],
@@ -163,10 +161,10 @@ fn strategies_keep_the_tokens(place: TestDevice) {
 }
 
 on_every_device!(
-    formats_keep_the_logits,
-    formats_keep_the_tokens,
-    strategies_keep_the_tokens,
-    many_requests_in_few_pages,
+    cache_formats_keep_logits_within_their_rounding,
+    cache_formats_keep_greedy_tokens,
+    cache_strategies_do_not_change_tokens,
+    requests_that_compete_for_pages_get_their_own_tokens,
 );
 
 fn load(place: TestDevice, model: &Path, limits: ModelLimits) -> TextGenerator {
@@ -174,7 +172,7 @@ fn load(place: TestDevice, model: &Path, limits: ModelLimits) -> TextGenerator {
     TextGenerator::load_blocking(&session(place), &files, limits).unwrap()
 }
 
-/// Runs requests to their end; those with a number are cancelled after so many steps. What each drew.
+/// Runs requests to their end, or cancels them after the given number of steps. Returns the tokens of each.
 fn run_all(generator: &mut TextGenerator, requests: &[(Request, Option<usize>)]) -> Vec<Vec<u32>> {
     let ids: Vec<RequestId> = requests
         .iter()
@@ -200,22 +198,22 @@ fn run_all(generator: &mut TextGenerator, requests: &[(Request, Option<usize>)])
     panic!("the requests do not end");
 }
 
-/// Numbers below these that depend on the seed.
+/// Pseudo-random numbers, each below its bound.
 fn choices(seed: u32, below: &[usize]) -> Vec<usize> {
     let numbers = noise(seed, below.len());
     let choose = |(n, below): (&f32, &usize)| ((n + 1.0) / 2.0 * *below as f32) as usize;
     numbers.iter().zip(below).map(choose).collect()
 }
 
-/// Requests that begin alike, in a cache that holds but a few of them: they wait for each other, start
-/// over, share pages and are cancelled, and each gets what it gets alone.
-fn many_requests_in_few_pages(place: TestDevice) {
+/// Requests with common prefixes run in a cache with room for a few of them, so that they wait, are
+/// preempted, share pages and are cancelled. Each has the tokens of a separate run.
+fn requests_that_compete_for_pages_get_their_own_tokens(place: TestDevice) {
     let rounds = if place == TestDevice::Host { 8 } else { 3 };
     let mut preemptions = 0;
     let mut hits = 0;
     for (name, model, text) in checkpoints() {
-        // In q8_0 what a batch rounds elsewhere in the last bit may fall on another step; models of
-        // random weights, whose best two words are often that close, are not for it.
+        // In q8_0 a difference in the last bit can change the rounding. Models with random weights, whose
+        // two best tokens are often that close, are left out.
         let formats = if model == inside() { 3 } else { 2 };
         for round in 0..rounds {
             let picked = choices(7 * round + 1, &[6, 3, 2, 4, 5]);
@@ -230,7 +228,7 @@ fn many_requests_in_few_pages(place: TestDevice) {
                 max_batch: 4,
                 max_step_tokens: [4, 9, 16, 40][picked[3]],
                 page_size,
-                // One sequence and a quarter.
+                // Room for one sequence and a quarter.
                 pages: 80u64.div_ceil(page_size.into()).max(1),
                 max_steps: 1 + picked[4] as u64,
                 prefix_caching: picked[2] == 1,
@@ -239,7 +237,7 @@ fn many_requests_in_few_pages(place: TestDevice) {
             let request = |i: u32| {
                 let picked = choices(100 * round + i, &[text.len().min(40), 20, 3]);
                 let mut tokens = text[..1 + picked[0]].to_vec();
-                // Beginnings are shared, ends are not.
+                // Requests share prefixes but not their ends.
                 if let Some(last) = tokens.last_mut() {
                     *last = (*last + i) % 50;
                 }
@@ -272,20 +270,20 @@ fn many_requests_in_few_pages(place: TestDevice) {
     assert!(preemptions > 0 && (hits > 0 || place != TestDevice::Host));
 }
 
-/// Bytes of KV cache that `wisp info` announces.
-fn announced(model: &Path, flags: &[&str]) -> f64 {
+/// The bytes of the KV cache that `wisp info` reports.
+fn reported_cache_bytes(model: &Path, flags: &[&str]) -> f64 {
     let fixed = ["info", "--json", model.to_str().unwrap()];
     let info = run([&fixed, flags].concat()).json();
     info["memory"]["kv_cache"].as_f64().unwrap()
 }
 
 #[test]
-fn formats_take_a_half_and_a_quarter() {
+fn cache_formats_need_a_half_and_a_quarter_of_float32() {
     let of = |format| {
         let long = ["--max-length", "512", "--kv-cache-format", format];
         let short = ["--max-length", "256", "--kv-cache-format", format];
-        // What is no cache is the same for both.
-        announced(&inside(), &long) - announced(&inside(), &short)
+        // Everything but the cache is the same in both.
+        reported_cache_bytes(&inside(), &long) - reported_cache_bytes(&inside(), &short)
     };
     let whole = of("float32");
     for (format, share) in [("float16", 0.5), ("q8_0", 34.0 / 128.0)] {
@@ -297,16 +295,16 @@ fn formats_take_a_half_and_a_quarter() {
     }
 }
 
-/// A layer with a window takes what the window and a step's tokens take, however long the text.
+/// A sliding-window layer needs memory for its window and the tokens of a step, at any context length.
 #[test]
-fn windows_do_not_grow_with_the_text() {
+fn sliding_windows_do_not_grow_with_the_context() {
     for (name, windowed) in [("mistral-swa", 1.0), ("gemma2", 0.5)] {
         let Some(model) = shared_data(&format!("goldens/{name}")) else {
             return;
         };
         let of = |length: &str, more: &[&str]| {
             let flags = ["--max-length", length, "--prefill-chunk", "8"];
-            announced(&model, &[&flags, more].concat())
+            reported_cache_bytes(&model, &[&flags, more].concat())
         };
         let grows = |more: &[&str]| of("512", more) - of("256", more);
         let (kept, all) = (
@@ -318,9 +316,9 @@ fn windows_do_not_grow_with_the_text() {
     }
 }
 
-/// What is announced is what is taken, and where the memory is not enough for all, the pages are fewer.
+/// The cache uses the memory that is available, and at least one sequence must fit.
 #[test]
-fn fewer_pages_where_memory_is_short() {
+fn the_number_of_pages_follows_the_memory_limit() {
     let limits = ModelLimits {
         max_length: 256,
         max_batch: 8,
@@ -351,7 +349,7 @@ fn fewer_pages_where_memory_is_short() {
     let pages = short.model().limits().total_pages();
     assert!((70..=78).contains(&pages), "{pages}");
     assert!(bytes(&short) <= memory && bytes(&short) > memory - 2 * page);
-    // One sequence must fit.
+    // Less than one sequence is refused.
     let files = ModelFiles::open(&inside()).unwrap();
     let session = InferenceSession::new(Device::host(0).unwrap());
     let memory = all - 120 * page;
@@ -361,7 +359,7 @@ fn fewer_pages_where_memory_is_short() {
 }
 
 #[test]
-fn unknown_formats_are_refused() {
+fn unknown_cache_formats_are_refused() {
     let prompt = ids(&[1]);
     let flags = ["generate", "--tokens", &prompt, "--kv-cache-format", "q4_0"];
     let got = run(flags);

@@ -1,5 +1,5 @@
-//! The methods of `PipelineModel`, with the built-in model: hidden states, logits and offsets of batches
-//! made by hand, and the inputs that follow them.
+//! The methods of `PipelineModel` with the built-in model: hidden states, logits and offsets of batches,
+//! inputs of further steps, and memory estimates.
 
 use wisp_engine::{
     pipelines::{
@@ -34,8 +34,8 @@ fn load(place: TestDevice, limits: ModelLimits) -> DecoderModel {
     pollster::block_on(DecoderModel::load(&session(place), &files(), limits, None)).unwrap()
 }
 
-/// A batch of [`FIRST`] in slot 2 and [`SECOND`] in slot 0, each with the logits that the model's
-/// limits say where the last `rows` are asked for.
+/// A batch of [`FIRST`] in slot 2 and [`SECOND`] in slot 0. `rows` is the number of rows of logits that
+/// are requested of each; the model's limits determine how many it returns.
 fn inputs(model: &DecoderModel, rows: usize) -> ModelInputs {
     let part = |slot, tokens: &[u32], pages: &[u32]| {
         let rows = model.limits().return_logits.rows(tokens.len(), rows);
@@ -48,13 +48,13 @@ fn inputs(model: &DecoderModel, rows: usize) -> ModelInputs {
     model.prepare_initial_token_inputs(&batch).unwrap()
 }
 
-/// The numbers of a tensor.
+/// The elements of an f32 tensor.
 fn floats(tensor: &Tensor) -> Vec<f32> {
     let tensor = pollster::block_on(tensor.to_host()).unwrap();
     tensor.as_f32().unwrap().to_vec()
 }
 
-/// The RMS norm of rows, without its weight: `[rows, width]`.
+/// The RMS norm of `[rows, width]` without weights.
 fn normalised(rows: &[f32], width: usize, epsilon: f32) -> Vec<f32> {
     let scaled = rows.chunks(width).flat_map(|row| {
         let squares: f32 = row.iter().map(|x| x * x).sum();
@@ -69,19 +69,19 @@ fn assert_close(a: &[f32], b: &[f32], what: &str) {
     for (at, (a, b)) in a.iter().zip(b).enumerate() {
         assert!(
             (a - b).abs() <= 2e-5 * b.abs().max(1.0),
-            "{what}, {at}: {a} for {b}"
+            "{what}, {at}: {a}, expected {b}"
         );
     }
 }
 
 on_every_device!(
-    hidden_states_are_those_of_the_stream,
-    logits_are_of_the_rows_asked_for,
-    a_batch_goes_on,
-    estimates_are_within_a_tenth
+    hidden_states_are_returned_as_requested,
+    logits_are_returned_for_the_requested_rows,
+    next_token_inputs_continue_a_batch,
+    memory_estimates_are_within_a_tenth_of_the_allocation
 );
 
-fn hidden_states_are_those_of_the_stream(place: TestDevice) {
+fn hidden_states_are_returned_as_requested(place: TestDevice) {
     let states = |return_hidden_states| {
         let mut model = load(
             place,
@@ -115,7 +115,7 @@ fn hidden_states_are_those_of_the_stream(place: TestDevice) {
         &[row(FIRST.len() - 1), row(tokens - 1)].concat(),
         "the last ones",
     );
-    // The final norm, recomputed.
+    // The expected final norm.
     let name = "output_norm.weight";
     let info = files.checkpoint.find(name).unwrap();
     let bytes = pollster::block_on(files.checkpoint.read(name, 0..info.len)).unwrap();
@@ -128,7 +128,7 @@ fn hidden_states_are_those_of_the_stream(place: TestDevice) {
     assert_close(&normed, &expected, "the final norm");
 }
 
-fn logits_are_of_the_rows_asked_for(place: TestDevice) {
+fn logits_are_returned_for_the_requested_rows(place: TestDevice) {
     let run = |return_logits, rows| {
         let mut model = load(
             place,
@@ -161,8 +161,8 @@ fn logits_are_of_the_rows_asked_for(place: TestDevice) {
     );
 }
 
-/// Step by step is what all at once is.
-fn a_batch_goes_on(place: TestDevice) {
+/// Decoding step by step gives the logits of a single prefill.
+fn next_token_inputs_continue_a_batch(place: TestDevice) {
     let mut model = load(place, limits());
     let mut step = inputs(&model, 1);
     let next = [[17, 400], [3, 55]];
@@ -194,7 +194,7 @@ fn a_batch_goes_on(place: TestDevice) {
 }
 
 #[test]
-fn a_model_tells_what_it_is() {
+fn model_reports_its_encoding_and_configuration() {
     let model = load(TestDevice::Host, limits());
     let stored = SupportedEncoding::of(&files().checkpoint);
     assert!(stored.is_some() && model.encoding() == stored);
@@ -203,8 +203,7 @@ fn a_model_tells_what_it_is() {
     assert!(model.signal_buffers().is_empty(), "one device");
 }
 
-/// The estimates are what is then allocated.
-fn estimates_are_within_a_tenth(place: TestDevice) {
+fn memory_estimates_are_within_a_tenth_of_the_allocation(place: TestDevice) {
     let (session, files) = (session(place), files());
     let target = &session.device().info().capabilities;
     let whole = DecoderModel::estimate_memory(target, &files, limits()).unwrap();
@@ -228,7 +227,7 @@ fn estimates_are_within_a_tenth(place: TestDevice) {
 }
 
 #[test]
-fn the_longest_sequence_is_bounded_by_the_model() {
+fn sequence_length_is_limited_by_the_model() {
     let files = files();
     let most = files.model_spec.spec.max_positions;
     let of = |max_length| {

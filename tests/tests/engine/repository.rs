@@ -1,5 +1,5 @@
-//! `HuggingFaceRepo` and the methods of `PipelineConfig`, over a hub and over a folder: the same
-//! answers from both.
+//! `HuggingFaceRepo` and the methods of `PipelineConfig`, which give the same answers for a repository on a
+//! hub and for a local folder.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// A hub with the same files, and the variables that lead to it.
+/// A hub with the same files, and a home directory for its client.
 fn hub() -> (Hub, tempfile::TempDir) {
     let (hub, home) = (
         Hub::start(),
@@ -64,6 +64,7 @@ fn formats(found: &std::collections::BTreeMap<WeightsFormat, Vec<String>>) -> Ve
     found.iter().map(line).collect()
 }
 
+/// Checks a repository of [`files`].
 fn check(name: &str, kind: RepoType) {
     let repo = HuggingFaceRepo::open(name, "main", true, &ignore_progress).expect("a repository");
     assert_eq!(repo.repo_id(), name);
@@ -125,6 +126,7 @@ fn config(model: &str) -> PipelineConfig {
     config
 }
 
+/// Checks configurations that name a repository of [`files`].
 fn check_config(name: &str) {
     let mut gguf = config(&format!("{name}:q8_0"));
     assert_eq!(gguf.short_name(), format!("{name}:q8_0"));
@@ -173,7 +175,7 @@ fn check_config(name: &str) {
         .expect("JSON");
     assert_eq!(json["max_seq_len"], 50);
 
-    // Weights of this machine, whatever the repository has.
+    // Local weights replace those of the repository.
     let own = tempfile::tempdir().expect("a temporary folder");
     let path = own.path().join("own.gguf");
     std::fs::write(&path, TINY).expect("a file");
@@ -197,16 +199,16 @@ fn check_config(name: &str) {
 }
 
 #[test]
-fn a_folder() {
+fn a_local_folder_answers_as_a_repository() {
     let folder = folder();
     let name = folder.path().to_str().expect("UTF-8");
     check(name, RepoType::Local);
     check_config(name);
 }
 
-/// In a process of its own, whose environment leads to the hub.
+/// Runs itself again as a child process, whose environment names the hub.
 #[test]
-fn a_hub() {
+fn a_hub_repository_answers_as_its_folder_does() {
     const ROLE: &str = "WISP_TEST_HUB";
     if std::env::var_os(ROLE).is_some() {
         check("org/all", RepoType::Online);
@@ -215,7 +217,12 @@ fn a_hub() {
     }
     let (hub, home) = hub();
     let mut child = std::process::Command::new(std::env::current_exe().expect("this test"));
-    child.args(["--exact", "repository::a_hub"]).env(ROLE, "1");
+    child
+        .args([
+            "--exact",
+            "repository::a_hub_repository_answers_as_its_folder_does",
+        ])
+        .env(ROLE, "1");
     let output = hub
         .configure(&mut child, home.path())
         .output()
@@ -227,7 +234,7 @@ fn a_hub() {
 }
 
 #[test]
-fn several_safetensors_by_their_paths() {
+fn several_safetensors_paths_are_one_checkpoint() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut config = PipelineConfig::default();
     for name in ["a", "b"] {
@@ -250,7 +257,7 @@ fn several_safetensors_by_their_paths() {
     );
     config.weight_path.push("absent.safetensors".into());
     assert!(config.load_weights(&ignore_progress).is_err());
-    // Beside a model that is a file there is no repository to look into.
+    // A model that is a file is no repository with further files.
     config.huggingface_repo_id = config.weight_path.first().cloned();
     let error = config
         .load_weights(&ignore_progress)
@@ -260,7 +267,7 @@ fn several_safetensors_by_their_paths() {
 }
 
 #[test]
-fn devices_and_types() {
+fn devices_dtypes_and_memory_follow_the_configuration() {
     let mut config = PipelineConfig::default();
     config.device_specs = vec![DeviceSpec::Adapter {
         api: Api::Host,

@@ -1,5 +1,5 @@
-//! Sampling and batches of texts through the library, with the model inside: scores are those of the
-//! logits, penalties and biases do what they say, and neither neighbours nor shared pages matter.
+//! Sampling with the built-in model: log-probabilities, penalties, biases, and independence of batches and
+//! shared pages.
 
 use std::{collections::HashMap, ops::ControlFlow};
 
@@ -82,9 +82,8 @@ fn log_softmax(logits: &[f32]) -> Vec<f64> {
     logits.iter().map(|l| f64::from(*l) - total.ln()).collect()
 }
 
-/// Scores of the prompt and of what is drawn are the log-softmax of the model's own logits, whatever
-/// the settings that it is drawn with, alone and beside others.
-fn scores(place: TestDevice) {
+/// The scores of prompt tokens and sampled tokens do not depend on the sampling settings or on the batch.
+fn scores_are_the_log_softmax_of_the_logits(place: TestDevice) {
     let mut generator = load(place, limits());
     let biased = SamplingParams {
         temperature: 1.5,
@@ -147,15 +146,15 @@ fn scores(place: TestDevice) {
             for (n, (_, got)) in score.top.iter().enumerate() {
                 assert!(
                     (f64::from(*got) - sorted[n]).abs() < 1e-3,
-                    "place {n} at {at}"
+                    "top token {n} at {at}"
                 );
             }
         }
     }
-    // Nothing but the prompt's: as evaluations ask for it.
-    let mut nothing = all[0].1.clone();
-    nothing.max_new_tokens = Some(0);
-    let got = generate(&mut generator, &all[0].0, &nothing);
+    // Evaluations request only the scores of the prompt.
+    let mut prompt_only = all[0].1.clone();
+    prompt_only.max_new_tokens = Some(0);
+    let got = generate(&mut generator, &all[0].0, &prompt_only);
     assert!(got.tokens.is_empty() && got.text.is_empty() && got.scores.is_empty());
     assert_eq!(got.prompt_scores.len(), 39);
     for (a, b) in got.prompt_scores.iter().zip(&generations[0].prompt_scores) {
@@ -163,8 +162,8 @@ fn scores(place: TestDevice) {
     }
 }
 
-/// Greedy with penalties and biases, against the same done to the logits here.
-fn penalties(place: TestDevice) {
+/// Greedy tokens are the largest of the logits after the penalties and biases are applied here.
+fn penalties_and_biases_follow_their_definition(place: TestDevice) {
     let params =
         |presence_penalty, frequency_penalty, repetition_penalty, logit_bias| SamplingParams {
             presence_penalty,
@@ -185,7 +184,7 @@ fn penalties(place: TestDevice) {
     .enumerate()
     .map(|(i, params)| (prompt(i as u32, 12 + i as u32), options(params)))
     .collect();
-    // Few pages: some must give theirs back and begin again.
+    // Too few pages for all requests: some are preempted and start over.
     let mut generator = load(
         place,
         ModelLimits {
@@ -231,8 +230,8 @@ fn penalties(place: TestDevice) {
     assert!(!generations[3].tokens.contains(&50));
 }
 
-/// Texts that begin alike share pages, and have the tokens that they have without.
-fn prefix_caching(place: TestDevice) {
+/// Prompts with common prefixes share pages.
+fn prefix_caching_does_not_change_tokens(place: TestDevice) {
     let draw = SamplingParams {
         temperature: 0.9,
         seed: 3,
@@ -270,7 +269,7 @@ fn prefix_caching(place: TestDevice) {
         }
         let hits = generator.prefix_hits();
         assert!(pages > 0 || hits.hits > 200, "{hits:?}");
-        // Logits are written where the pages are: what is kept there must not be believed after.
+        // Computing logits overwrites pages, whose cached prefixes must not be used afterwards.
         logits(&mut generator, &prompt(9, 60));
         assert_eq!(
             many(&mut generator, &all[..1])[0].tokens,
@@ -279,14 +278,14 @@ fn prefix_caching(place: TestDevice) {
     }
 }
 
-/// MAX's method: over logits that `execute` left on the device.
-fn compute_log_probabilities(place: TestDevice) {
+/// `compute_log_probabilities` reads the logits that `execute` left on the device.
+fn compute_log_probabilities_matches_the_logits(place: TestDevice) {
     let files = files();
     pollster::block_on(async {
         let mut model = DecoderModel::load(&session(place), &files, limits(), None)
             .await
             .unwrap();
-        // Two sequences: all rows of the first, the last of the second.
+        // All rows of the first sequence, and the last row of the second.
         let (a, b) = (prompt(1, 6), prompt(2, 4));
         let pages = limits().pages_per_sequence() as u32;
         let pages = |slot| (slot * pages..(slot + 1) * pages).collect::<Vec<u32>>();
@@ -318,7 +317,7 @@ fn compute_log_probabilities(place: TestDevice) {
         let second = got[1].as_ref().unwrap();
         assert_eq!(second.token_log_probabilities.len(), 1);
         assert!((f64::from(second.token_log_probabilities[0]) - rows[6][400]).abs() < 1e-3);
-        // Nothing wanted, nothing told; what is missing or too much is refused.
+        // Without requested scores there are none. Invalid requests are refused.
         let none = model
             .compute_log_probabilities(&inputs, &outputs, &next, &[0, 0], &[false; 2])
             .await;
@@ -339,10 +338,15 @@ fn compute_log_probabilities(place: TestDevice) {
     });
 }
 
-on_every_device!(scores, penalties, prefix_caching, compute_log_probabilities);
+on_every_device!(
+    scores_are_the_log_softmax_of_the_logits,
+    penalties_and_biases_follow_their_definition,
+    prefix_caching_does_not_change_tokens,
+    compute_log_probabilities_matches_the_logits
+);
 
 #[test]
-fn what_the_vocabulary_has_not_is_refused() {
+fn tokens_outside_the_vocabulary_are_refused() {
     let mut generator = load(TestDevice::Host, limits());
     let request = |tokens, logit_bias| Request {
         tokens,
@@ -367,9 +371,9 @@ fn what_the_vocabulary_has_not_is_refused() {
     assert!(generator.is_idle());
 }
 
-/// One breaks off, one stops at a text, the rest go on as if alone.
+/// One text is cancelled and one stops at a stop text. The others are those of separate runs.
 #[test]
-fn texts_end_by_themselves() {
+fn texts_of_a_batch_end_independently() {
     let mut generator = load(TestDevice::Host, limits());
     let plain = options(SamplingParams::default());
     let whole = generate(&mut generator, &prompt(1, 10), &plain);
@@ -407,7 +411,7 @@ fn texts_end_by_themselves() {
     assert!(generator.is_idle());
 }
 
-/// A request with settings of its own.
+/// A random request.
 fn any_request() -> impl Strategy<Value = (Vec<u32>, GenerateOptions)> {
     let penalty = || prop_oneof![Just(0.0f32), Just(0.5f32)];
     let sampling = (
@@ -447,9 +451,8 @@ fn any_request() -> impl Strategy<Value = (Vec<u32>, GenerateOptions)> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
-    /// What a request gets depends on nothing but itself.
     #[test]
-    fn batches_change_nothing(
+    fn results_do_not_depend_on_batches_pages_and_prefix_caching(
         all in prop::collection::vec(any_request(), 1..7),
         pages in 8u64..20,
         prefix_caching: bool,

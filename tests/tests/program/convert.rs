@@ -85,7 +85,7 @@ fn gguf_is_encoded_anew_with_its_metadata() {
     let key = "tokenizer.ggml.tokens";
     let [before, after] = [&before, &after].map(|file| file.gguf().unwrap().metadata[key].clone());
     assert_eq!(before, after);
-    // 256 columns are no whole number of super-blocks here: everything falls back.
+    // The columns are not whole super-blocks, so every matrix falls back to another encoding.
     let out = folder.path().join("q6.gguf");
     convert(&model, &out, "q6_k");
     assert_eq!(
@@ -160,7 +160,7 @@ fn hidden(model: &Path, tokens: &[u32]) -> Vec<Vec<f32>> {
     serde_json::from_value(json["hidden"][0].clone()).unwrap()
 }
 
-/// The bounds are those of decoders.
+/// The bounds equal those of decoders.
 #[test]
 fn encoders_in_gguf_stay_within_the_error_of_their_encoding() {
     for name in ENCODERS {
@@ -267,7 +267,7 @@ fn empty_directories_behind_links_and_dots_are_replaced() {
     assert!(at("current/model.safetensors").is_file());
 }
 
-/// A model with nothing but an embedding, which takes a few seconds to convert.
+/// Writes a model with only an embedding, which takes a few seconds to convert.
 #[cfg(unix)]
 fn slow_model(folder: &Path) {
     let (vocab, width) = (16384, 1024);

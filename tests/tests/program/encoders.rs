@@ -1,4 +1,4 @@
-//! Encoders: `wisp encode` against the results of transformers, and against itself.
+//! Encoders: `wisp encode` compared with transformers, with single texts and with the library.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ fn encode(model: &Path, place: TestDevice, flags: &[&str]) -> Run {
     run([&model[..], place.args(), flags].concat())
 }
 
-/// The hidden states of each of some texts.
+/// The hidden states of each text, `[texts, tokens, hidden]`.
 fn hidden(model: &Path, place: TestDevice, texts: &[&[u32]]) -> Vec<Vec<Vec<f32>>> {
     let texts: Vec<String> = texts.iter().map(|text| ids(text)).collect();
     let mut flags = vec!["--pooling", "none"];
@@ -40,7 +40,7 @@ fn embeddings(model: &Path, flags: &[&str]) -> Vec<Vec<f32>> {
     serde_json::from_value(json["embeddings"].clone()).unwrap()
 }
 
-/// A text alone, and among others that come before and after it.
+/// A text alone, and in a batch between other texts.
 fn hidden_states_match_transformers(place: TestDevice) {
     for_each_checkpoint(|name, directory, golden| {
         let what = format!("{name} on {place:?}");
@@ -63,7 +63,7 @@ fn hidden_states_match_transformers(place: TestDevice) {
     });
 }
 
-/// A small model of odd sizes; texts of every length in one batch, in which few pages are full.
+/// A small model with odd sizes, and texts of every length in one batch, so that few pages are full.
 fn batched_texts_match_single_texts(place: TestDevice) {
     let folder = tempfile::tempdir().unwrap();
     encoder::bert(folder.path());
@@ -107,8 +107,8 @@ fn configurations_of_transformers_4_give_the_same_results() {
     });
 }
 
-/// Checkpoints with a head for a task have a prefix before the names of tensors, and the first ones of
-/// BERT call the parts of norms gamma and beta.
+/// Checkpoints with a task head have a prefix before tensor names, and the oldest BERT checkpoints call the
+/// weight and bias of norms gamma and beta.
 #[test]
 fn checkpoints_with_task_heads_and_old_names_give_the_same_results() {
     for_each_checkpoint(|name, directory, golden| {
@@ -135,7 +135,7 @@ fn checkpoints_with_task_heads_and_old_names_give_the_same_results() {
     });
 }
 
-/// Endings of names in Hugging Face's layout, and llama.cpp's names for them.
+/// Suffixes of tensor names in Hugging Face's layout, and the names in llama.cpp.
 const GGUF_NAMES: &[(&str, &str)] = &[
     ("word_embeddings", "token_embd"),
     ("position_embeddings", "position_embd"),
@@ -224,7 +224,7 @@ fn encoders_in_gguf_match_transformers() {
     });
 }
 
-/// The embedding of a text with these hidden states, computed in the simplest way.
+/// The embedding of a text from its hidden states, computed directly.
 fn expected(hidden: &[Vec<f32>], is_mean: bool, normalize: bool) -> Vec<f32> {
     let count = if is_mean { hidden.len() } else { 1 };
     let mut embedding: Vec<f64> = (0..HIDDEN)
@@ -260,7 +260,7 @@ fn flags_choose_pooling_and_normalization() {
             assert_rows_close(&format!("{flags:?}"), &got, &expected);
         }
     }
-    // Without settings in the model's files: the mean, scaled to length 1.
+    // Without settings in the model's files, embeddings are means scaled to length 1.
     let got = embeddings(folder.path(), &text);
     assert_rows_close("defaults", &got, &[expected(states, true, true)]);
     let two = embeddings(folder.path(), &["--text", "the", "The cat sleeps."]);
@@ -305,7 +305,7 @@ fn files_of_sentence_transformers_set_pooling_and_length() {
     let text = ["--text", "the cat sleeps."];
     let cut = encode(folder.path(), TestDevice::Host, &text).succeeded();
     assert!(cut.stderr.contains("cut to 4 tokens"), "{}", cut.stderr);
-    // The end of the text is cut, but not its last special token.
+    // The text is truncated before its last special token.
     let states = hidden(folder.path(), TestDevice::Host, &[&[2, 5, 6, 3]]);
     let got = embeddings(folder.path(), &text);
     assert_rows_close("cls, cut", &got, &[expected(&states[0], false, true)]);
@@ -321,7 +321,7 @@ fn files_of_sentence_transformers_set_pooling_and_length() {
 }
 
 #[test]
-fn wrong_texts_models_and_configurations_are_named() {
+fn invalid_texts_models_and_configurations_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     encoder::bert(folder.path());
     let fails = |flags: &[&str], wanted: &[&str]| {

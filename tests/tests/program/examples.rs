@@ -1,4 +1,4 @@
-//! The engine's examples: their graphs against PyTorch, and they themselves as programs.
+//! The engine's examples: their graphs compared with PyTorch, and the programs themselves.
 
 use std::{
     path::Path,
@@ -70,8 +70,8 @@ fn difference(a: &[f32], b: &[f32]) -> f32 {
         .fold(0.0, f32::max)
 }
 
-/// Held-out pictures, all at once and a few of them: the logits that PyTorch gives, and what follows.
-fn classified(place: TestDevice) {
+/// Logits, probabilities and classes of test images, in batches of several sizes.
+fn image_classifier_matches_pytorch(place: TestDevice) {
     let samples = checkpoint("samples.safetensors");
     let [images, logits, labels] =
         ["images", "logits", "labels"].map(|name| numbers(&samples, name));
@@ -129,20 +129,23 @@ fn encoded(place: TestDevice, size: &str, config: bert::Config, weights: u64) {
     }
 }
 
-fn a_small_bert(place: TestDevice) {
+fn small_bert_matches_pytorch(place: TestDevice) {
     encoded(place, "small", bert::Config::SMALL, 88_776);
 }
 
-/// 110 million weights, as the real one.
-fn bert_base(place: TestDevice) {
+/// The size of the published model, 110 million weights.
+fn bert_base_matches_pytorch(place: TestDevice) {
     encoded(place, "base", bert::Config::BASE, 109_482_240);
 }
 
-on_every_device!(classified, a_small_bert, bert_base);
+on_every_device!(
+    image_classifier_matches_pytorch,
+    small_bert_matches_pytorch,
+    bert_base_matches_pytorch
+);
 
-/// Positions beyond the table are not read: the run is refused.
 #[test]
-fn a_text_longer_than_the_positions() {
+fn texts_longer_than_the_position_table_are_refused() {
     let graph = bert::Config::SMALL.graph().unwrap();
     let seeded = seeded::Seeded::of(&graph);
     let model = model(
@@ -159,9 +162,9 @@ fn a_text_longer_than_the_positions() {
     );
 }
 
-/// For devices that are not here: every kernel is accepted by the writer of each language.
+/// Kernels are translated to the shader language of each target, also without a device of that kind.
 #[test]
-fn artefacts_for_every_target() {
+fn examples_compile_for_every_target() {
     let graphs = [
         classifier::graph().unwrap(),
         bert::Config::BASE.graph().unwrap(),
@@ -225,7 +228,7 @@ fn the_chat_example_answers_until_its_input_ends() {
 }
 
 #[test]
-fn the_graphs_examples_run() {
+fn examples_of_graphs_run() {
     let text = printed("image_classifier", &["host"]);
     assert!(text.contains(" of 50 right"), "{text}");
     let text = printed("bert_encoder", &["host"]);

@@ -1,4 +1,4 @@
-//! Tiny random checkpoints in Hugging Face's layout, against the results of transformers.
+//! Tiny random checkpoints in Hugging Face's layout, compared with the results of transformers.
 
 use std::path::Path;
 
@@ -46,7 +46,7 @@ fn logits_and_tokens_match_transformers(place: TestDevice) {
 
 /// The size of prefill chunks, of pages and of submissions does not change the tokens.
 fn chunks_pages_and_steps_do_not_change_tokens(place: TestDevice) {
-    // Every combination on the host; on a GPU, which takes longer to open, a part with each value.
+    // The host runs every combination. GPUs take longer to open, so they run each value at least once.
     let mut combinations = Vec::new();
     for (i, chunk) in ["1", "7", "64"].into_iter().enumerate() {
         for (j, page) in ["1", "3", "32"].into_iter().enumerate() {
@@ -99,7 +99,7 @@ fn older_layout(mut config: Value, type_key: &str) -> Value {
     let Some(mut rope) = fields.remove("rope_parameters") else {
         return config;
     };
-    // Where layers differ, only those with a window had a base of their own.
+    // If layers differ, only sliding-window layers had their own rotary base.
     if let Some(local) = rope.get("sliding_attention") {
         fields.insert("rope_local_base_freq".into(), local["rope_theta"].clone());
         fields.insert("sliding_window_pattern".into(), json!(6));
@@ -179,7 +179,7 @@ fn pytorch_files_give_the_same_bits() {
         std::fs::write(at("pytorch_model.bin"), file).unwrap();
         let of = |model| logits(Some(model), TestDevice::Host, &golden.tokens, &[]);
         assert_eq!(of(copy.path()), of(directory), "{name}");
-        // The file itself may be named, too.
+        // A file can be named instead of the directory.
         if name == "llama" {
             assert_eq!(of(&at("pytorch_model.bin")), of(directory), "{name}");
         }

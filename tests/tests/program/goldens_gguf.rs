@@ -1,5 +1,5 @@
-//! The tiny checkpoints as llama.cpp would convert them to GGUF: other names, and for some
-//! architectures other weights. The results must be those of the originals.
+//! The tiny checkpoints as llama.cpp converts them to GGUF, with other tensor names and for some
+//! architectures other weights. The results must equal those of the originals.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -83,7 +83,7 @@ const CONVERSIONS: &[Conversion] = &[
     Conversion { golden: "gpt-neox", architecture: "gptneox", ..PLAIN },
 ];
 
-/// Endings of names in Hugging Face's layout, and their names in GGUF.
+/// Suffixes of tensor names in Hugging Face's layout, and the names in GGUF.
 const NAMES: &[(&str, &str)] = &[
     ("self_attn.q_proj", "attn_q"),
     ("self_attn.k_proj", "attn_k"),
@@ -230,7 +230,7 @@ fn gguf(conversion: &Conversion, directory: &Path) -> Vec<u8> {
     let config: Json = serde_json::from_slice(&config).unwrap();
     let file = std::fs::read(directory.join("model.safetensors")).unwrap();
     let file = SafeTensors::deserialize(&file).unwrap();
-    // By name, so that experts come in their order (there are fewer than ten).
+    // Sorted by name, so that experts are in order (there are fewer than ten).
     let mut tensors: BTreeMap<String, Tensor> = BTreeMap::new();
     let mut names = file.names();
     names.sort();

@@ -1,4 +1,4 @@
-//! The settings of a run: flags, environment and file, their help and their effects.
+//! The settings of a run: flags, environment variables and configuration file, their help and effects.
 
 use serde_json::Value;
 use wisp_engine::pipelines::{PipelineConfig, config::FIELDS};
@@ -35,7 +35,7 @@ fn flags_override_environment_over_file_over_defaults() {
     assert_eq!(max_length(run_with(&info, &[], None)), 512);
     let json = run_with(&flags, variable, file).json();
     assert_eq!(json["memory"]["max_batch"], 3);
-    // A file named by a flag.
+    // A configuration file named by a flag.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("other.toml");
     std::fs::write(&path, "max_length = 64").expect("a file");
@@ -44,8 +44,8 @@ fn flags_override_environment_over_file_over_defaults() {
 }
 
 #[test]
-fn wrong_settings_are_reported_in_one_line() {
-    // With candle in the build, the folder is wrong instead.
+fn invalid_settings_are_reported_in_one_line() {
+    // If candle is in the build, the error is about the folder.
     let huggingface = match cfg!(feature = "candle") {
         true => ["error", "."],
         false => ["engine", "--features candle"],

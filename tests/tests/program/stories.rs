@@ -1,4 +1,4 @@
-//! A real little Llama, in the encodings of its files.
+//! stories260K, a small trained Llama, in several encodings.
 
 use serde::Deserialize;
 use wisp_tests::{
@@ -7,15 +7,15 @@ use wisp_tests::{
     shared::shared_data,
 };
 
-/// What a float64 evaluation of the F32 weights gives.
+/// The results of evaluating the F32 weights in float64.
 #[derive(Deserialize)]
 struct Golden {
     /// BOS and the 199 greedy tokens after it.
     greedy_tokens: Vec<u32>,
-    /// Their text, without BOS.
+    /// The text of the tokens without BOS.
     text: String,
     prefix: Vec<u32>,
-    /// After the prefix.
+    /// The logits after the prefix, `[vocab]`.
     last_logits: Vec<f32>,
 }
 
@@ -25,8 +25,8 @@ fn golden() -> Option<Golden> {
     Some(serde_json::from_str(&text).unwrap())
 }
 
-/// Greedy tokens from BOS: the first `new_tokens` are the golden's.
-fn same_tokens(file: &str, place: TestDevice, new_tokens: usize) {
+/// Asserts that the first `new_tokens` greedy tokens after BOS are those of the reference.
+fn check_greedy_tokens(file: &str, place: TestDevice, new_tokens: usize) {
     let (Some(golden), Some(path)) = (golden(), shared_data(&format!("models/stories260K/{file}")))
     else {
         return;
@@ -54,27 +54,27 @@ fn same_tokens(file: &str, place: TestDevice, new_tokens: usize) {
     }
 }
 
-fn f32(place: TestDevice) {
-    same_tokens("stories260K.gguf", place, 199);
+fn f32_tokens_match_the_reference(place: TestDevice) {
+    check_greedy_tokens("stories260K.gguf", place, 199);
 }
 
-fn f16(place: TestDevice) {
-    same_tokens("stories260K-F16.gguf", place, 199);
+fn f16_tokens_match_the_reference(place: TestDevice) {
+    check_greedy_tokens("stories260K-F16.gguf", place, 199);
 }
 
-// The golden is of the F32 weights. Quantised weights are another model, which at some token prefers
-// another word: a float64 evaluation of the dequantised files, independent of Wisp, leaves the golden
-// at its token 115 (Q8_0) and 74 (Q5_0), counted with BOS as 0. Everything before must be the same.
+// The reference has the F32 weights, so quantised weights choose another token somewhere. A float64
+// evaluation of the dequantised files, independent of Wisp, differs from the reference from token 115
+// (Q8_0) and 74 (Q5_0) on, counting BOS as 0. All tokens before must be equal.
 
-fn q8_0(place: TestDevice) {
-    same_tokens("stories260K-Q8_0.gguf", place, 114);
+fn q8_0_tokens_match_the_reference(place: TestDevice) {
+    check_greedy_tokens("stories260K-Q8_0.gguf", place, 114);
 }
 
-fn q5_0(place: TestDevice) {
-    same_tokens("stories260K-Q5_0.gguf", place, 73);
+fn q5_0_tokens_match_the_reference(place: TestDevice) {
+    check_greedy_tokens("stories260K-Q5_0.gguf", place, 73);
 }
 
-fn last_logits(place: TestDevice) {
+fn logits_match_the_reference(place: TestDevice) {
     let (Some(golden), Some(path)) = (golden(), shared_data("models/stories260K/stories260K.gguf"))
     else {
         return;
@@ -90,4 +90,10 @@ fn last_logits(place: TestDevice) {
     }
 }
 
-on_every_device!(f32, f16, q8_0, q5_0, last_logits);
+on_every_device!(
+    f32_tokens_match_the_reference,
+    f16_tokens_match_the_reference,
+    q8_0_tokens_match_the_reference,
+    q5_0_tokens_match_the_reference,
+    logits_match_the_reference
+);

@@ -1,4 +1,4 @@
-//! What is refused of custom ops, and how that reads.
+//! The errors of custom ops: of declarations, of kernels, and of their use in graphs.
 
 use wisp_engine::extension::ExtensionError;
 
@@ -7,13 +7,13 @@ use super::*;
 /// A kernel that does nothing.
 const IDLE: &str = "@compute @workgroup_size(1) fn main() {}";
 
-/// An op of one invocation with this kernel; the rest of its declaration is given.
+/// An op of one invocation with the [`IDLE`] kernel. `rest` is the rest of its declaration.
 fn idle(name: &str, rest: &str) -> Result<Extensions, ExtensionError> {
     let declaration = format!("name = {name:?}\nworkgroup_size = [1, 1, 1]\n{rest}");
     Extensions::from_source(&declaration, IDLE)
 }
 
-/// An op that makes half of each row of a matrix.
+/// An op whose result has half the columns of its operand.
 fn halves(name: &str) -> Extensions {
     let declaration = r#"
 workgroups = ["1"]
@@ -23,9 +23,8 @@ outputs = [{ name = "out", dtype = "f32", shape = ["x.0", "x.1 / 2"] }]
     idle(name, declaration).unwrap()
 }
 
-/// What does not fit is refused where it is added, by names and shapes.
 #[test]
-fn what_does_not_fit_is_named() {
+fn operands_and_parameters_that_do_not_fit_are_refused_when_the_op_is_added() {
     let mut graph = Graph::new("wrong");
     let x = graph.input("x", DType::F32, shape!["n", 14u64]);
     let ids = graph.input("ids", DType::U32, shape!["n", 14u64]);
@@ -106,10 +105,9 @@ fn what_does_not_fit_is_named() {
     assert!(graph.nodes().is_empty());
 }
 
-/// Sizes that operands do not have are refused, of results when the op is added, of workgroups when the
-/// graph is compiled.
+/// Sizes of results are checked when the op is added, those of workgroups when the graph is compiled.
 #[test]
-fn sizes_that_are_not_there_are_named() {
+fn sizes_of_missing_dimensions_are_refused() {
     for (workgroups, sizes, x, expected) in [
         (
             "1",
@@ -167,9 +165,8 @@ outputs = [{{ name = "out", dtype = "f32", shape = [{sizes}] }}]
     }
 }
 
-/// What an op writes is no other operand of it.
 #[test]
-fn memory_given_twice_is_named() {
+fn a_written_operand_cannot_be_passed_twice() {
     let declaration = r#"
 workgroups = ["1"]
 inputs = [{ name = "x", dtype = "u32" }, { name = "seen", dtype = "u32", writes = true }]
@@ -187,9 +184,8 @@ outputs = []
     );
 }
 
-/// An op that takes another one's place must do its work.
 #[test]
-fn a_replacement_must_fit() {
+fn a_replacement_of_a_built_in_op_must_have_its_operands_and_result() {
     let mut graph = Graph::new("small");
     let x = graph.input("x", DType::F32, shape!["n", 4u64]);
     let y = graph.map(x, Map::Activation(Activation::Relu)).unwrap();
@@ -210,100 +206,109 @@ fn a_replacement_must_fit() {
     );
 }
 
-/// A name stands for one op, in a graph and in its session.
 #[test]
-fn two_ops_of_one_name_are_told() {
+fn two_custom_ops_of_one_name_are_refused_in_a_graph_and_its_session() {
     let mut graph = Graph::new("both");
     graph.use_extensions(&halves("map")).unwrap();
-    let fits = r#"
+    let fitting = r#"
 workgroups = ["1"]
 inputs = [{ name = "x", dtype = "f32" }]
 outputs = [{ name = "out", dtype = "f32", like = "x" }]
 "#;
-    let fits = idle("map", fits).unwrap();
+    let fitting = idle("map", fitting).unwrap();
     let two = "two custom ops are called \"map\": give one of them another name";
-    assert_eq!(graph.use_extensions(&fits).unwrap_err().to_string(), two);
+    assert_eq!(graph.use_extensions(&fitting).unwrap_err().to_string(), two);
     let x = graph.input("x", DType::F32, shape!["n", 4u64]);
     let y = graph.map(x, Map::Activation(Activation::Relu)).unwrap();
     let half = graph.custom("map", &[y], &[]).unwrap();
     graph.output("half", half[0]);
-    let session = session(TestDevice::Host).with_extensions(fits);
+    let session = session(TestDevice::Host).with_extensions(fitting);
     assert_eq!(
         session.compile(&graph).unwrap_err().to_string(),
         format!("map: the custom op in its place: {two} (x: f32[n, 4])")
     );
 }
 
-/// Wrong declarations and kernels, by what is said of them; a kernel's fault with its place.
-#[test]
-fn wrong_declarations_and_kernels_are_told() {
-    let said = |declaration: &str, wgsl: &str| match Extensions::from_source(declaration, wgsl) {
-        Ok(_) => panic!("it is taken"),
+/// The error of a declaration and its kernel.
+fn message(declaration: &str, wgsl: &str) -> String {
+    match Extensions::from_source(declaration, wgsl) {
+        Ok(_) => panic!("the op is accepted"),
         Err(error) => error.to_string(),
-    };
-    for (from, to, expected) in [
-        (
-            "\"pairs\"",
-            "\"Pairs\"",
-            "the custom op \"Pairs\": a name has small letters, digits and _",
-        ),
-        ("name = \"bias\"", "name = \"x\"", "\"x\" cannot be a name"),
-        (
-            "name = \"bias\"",
-            "name = \"params\"",
-            "\"params\" cannot be a name",
-        ),
-        (
-            "\"x.1 / 2\"] },",
-            "\"x.1 / \"] },",
-            "bias: \"x.1 / \": a number, a name or a bracket is expected at byte 6",
-        ),
-        (
-            "x.1 / 2\"] },",
-            "x.2\"] },",
-            "names what is not there; there are the dimensions of x, bias, seen, out and the u32 parameters offset",
-        ),
-        (
-            "shape = [\"x.0\", \"x.1 / 2\"]",
-            "shape = [\"out.1\", \"3\"]",
-            "out: \"out.1\" is calculated from out, which is a result",
-        ),
-        (
-            "shape = [\"x.0\", \"x.1 / 2\"]",
-            "like = \"y\"",
-            "out needs either a shape or the name of an input that it is like",
-        ),
-        (
-            "[\"min(ceil_div(out.len, 32), 2)\"]",
-            "[]",
-            "one to three numbers of workgroups are expected",
-        ),
-        ("[32, 1, 1]", "[0, 1, 1]", "a workgroup has no invocations"),
-        (
-            "[32, 1, 1]",
-            "[64, 1, 1]",
-            "has workgroups of [32, 1, 1], its declaration says [64, 1, 1]",
-        ),
-        (
-            "default = 3",
-            "default = 3.5",
-            "the default of offset is 3.5, which is no u32",
-        ),
-        (
-            "\"scale\"",
-            "\"x_len\"",
-            "words, at most 64 of different names are possible",
-        ),
-        (
-            "workgroup_size",
-            "workgroups_size",
-            "unknown field `workgroups_size`",
-        ),
-    ] {
+    }
+}
+
+/// A change of `PAIRS`, `(from, to)`, and a part of the error that it causes.
+const INVALID_DECLARATIONS: &[(&str, &str, &str)] = &[
+    (
+        "\"pairs\"",
+        "\"Pairs\"",
+        "the custom op \"Pairs\": a name has small letters, digits and _",
+    ),
+    ("name = \"bias\"", "name = \"x\"", "\"x\" cannot be a name"),
+    (
+        "name = \"bias\"",
+        "name = \"params\"",
+        "\"params\" cannot be a name",
+    ),
+    (
+        "\"x.1 / 2\"] },",
+        "\"x.1 / \"] },",
+        "bias: \"x.1 / \": a number, a name or a bracket is expected at byte 6",
+    ),
+    (
+        "x.1 / 2\"] },",
+        "x.2\"] },",
+        "names what is not there; there are the dimensions of x, bias, seen, out and the u32 parameters offset",
+    ),
+    (
+        "shape = [\"x.0\", \"x.1 / 2\"]",
+        "shape = [\"out.1\", \"3\"]",
+        "out: \"out.1\" is calculated from out, which is a result",
+    ),
+    (
+        "shape = [\"x.0\", \"x.1 / 2\"]",
+        "like = \"y\"",
+        "out needs either a shape or the name of an input that it is like",
+    ),
+    (
+        "[\"min(ceil_div(out.len, 32), 2)\"]",
+        "[]",
+        "one to three numbers of workgroups are expected",
+    ),
+    ("[32, 1, 1]", "[0, 1, 1]", "a workgroup has no invocations"),
+    (
+        "[32, 1, 1]",
+        "[64, 1, 1]",
+        "has workgroups of [32, 1, 1], its declaration says [64, 1, 1]",
+    ),
+    (
+        "default = 3",
+        "default = 3.5",
+        "the default of offset is 3.5, which is no u32",
+    ),
+    (
+        "\"scale\"",
+        "\"x_len\"",
+        "words, at most 64 of different names are possible",
+    ),
+    (
+        "workgroup_size",
+        "workgroups_size",
+        "unknown field `workgroups_size`",
+    ),
+];
+
+#[test]
+fn invalid_declarations_are_refused() {
+    for (from, to, expected) in INVALID_DECLARATIONS {
         assert!(PAIRS.contains(from), "{from}");
-        let error = said(&PAIRS.replacen(from, to, 1), PAIRS_WGSL);
+        let error = message(&PAIRS.replacen(from, to, 1), PAIRS_WGSL);
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn ops_without_inputs_or_results_are_refused() {
     let output = r#"outputs = [{ name = "out", dtype = "f32", shape = ["1"] }]"#;
     let input = r#"inputs = [{ name = "x", dtype = "f32" }]"#;
     for (rest, expected) in [
@@ -317,8 +322,12 @@ fn wrong_declarations_and_kernels_are_told() {
         let error = idle("idle", &rest).unwrap_err().to_string();
         assert_eq!(error, format!("the custom op \"idle\": {expected}"));
     }
-    // naga's picture: the file's own line, and the place in it.
-    let error = said(PAIRS, &PAIRS_WGSL.replace("params.scale", "params.speed"));
+}
+
+/// The error has naga's message with the line of the file and the position in it.
+#[test]
+fn errors_of_a_kernel_name_its_line() {
+    let error = message(PAIRS, &PAIRS_WGSL.replace("params.scale", "params.speed"));
     assert!(
         error.starts_with("the kernel of the custom op \"pairs\" is not valid:\n"),
         "{error}"
@@ -326,7 +335,7 @@ fn wrong_declarations_and_kernels_are_told() {
     for part in ["pairs.wgsl:9:", "x[at] * params.speed", "^^^^^"] {
         assert!(error.contains(part), "{part} in {error}");
     }
-    let error = said(
+    let error = message(
         PAIRS,
         &PAIRS_WGSL.replace("f32(params.offset)", "params.offset"),
     );
@@ -334,6 +343,10 @@ fn wrong_declarations_and_kernels_are_told() {
         error.contains("pairs.wgsl:9:") && error.contains("^"),
         "{error}"
     );
+}
+
+#[test]
+fn kernels_that_do_not_match_their_declaration_are_refused() {
     for (from, to, expected) in [
         (
             "fn main",
@@ -361,9 +374,13 @@ fn wrong_declarations_and_kernels_are_told() {
             "bytes, at most 1048576 are possible",
         ),
     ] {
-        let error = said(PAIRS, &PAIRS_WGSL.replacen(from, to, 1));
+        let error = message(PAIRS, &PAIRS_WGSL.replacen(from, to, 1));
         assert!(error.ends_with(expected), "{error}");
     }
+}
+
+#[test]
+fn files_of_a_custom_op_are_named_when_they_are_missing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("pairs.toml");
     let error = Extensions::from_file(&path).unwrap_err().to_string();
@@ -375,7 +392,7 @@ fn wrong_declarations_and_kernels_are_told() {
     assert!(Extensions::from_file(&path).unwrap().get("pairs").is_some());
 }
 
-/// What naga would descend into too deep, or panic over, is refused before or in time.
+/// Kernels that nest too deeply for naga, or that make it panic.
 #[test]
 fn kernels_that_naga_cannot_check_are_refused() {
     let example = |ending: &str| {
@@ -386,9 +403,9 @@ fn kernels_that_naga_cannot_check_are_refused() {
         std::fs::read_to_string(path).unwrap()
     };
     let (declaration, wgsl) = (example("toml"), example("wgsl"));
-    let said =
+    let message =
         |more: String| match Extensions::from_source(&declaration, &format!("{wgsl}\n{more}")) {
-            Ok(_) => panic!("it is taken"),
+            Ok(_) => panic!("the op is accepted"),
             Err(error) => error.to_string(),
         };
     let chain: String = (0..9000)
@@ -403,13 +420,13 @@ fn kernels_that_naga_cannot_check_are_refused() {
             "else if x == 1u {} ".repeat(10_000)
         ),
     ] {
-        let error = said(more);
+        let error = message(more);
         assert!(
             error.contains("has too long an expression, or too many statements"),
             "{error}"
         );
     }
-    let error = said(
+    let error = message(
         "const s = select(vec2<f32>(1.0, 2.0), vec2<f32>(3.0, 4.0), array<bool, 2>(true, false));"
             .into(),
     );

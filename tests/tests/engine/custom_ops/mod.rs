@@ -1,5 +1,4 @@
-//! Custom ops: what they compute, what is refused and how that reads, and what travels with a compiled
-//! model.
+//! Custom ops: their results, their errors, and their kernels in compiled models.
 
 mod errors;
 
@@ -23,7 +22,7 @@ use wisp_tests::{bundled::session, kernels::noise, on_every_device, program::Tes
 #[allow(dead_code, reason = "its main function is for cargo")]
 mod example;
 
-/// `out[r, i] = x[r, 2 i] * scale + x[r, 2 i + 1] + offset`, and how many rows it has seen.
+/// Computes `out[r, i] = x[r, 2 i] * scale + x[r, 2 i + 1] + bias[i] + offset`, and counts rows in `seen`.
 const PAIRS: &str = r#"
 name = "pairs"
 workgroup_size = [32, 1, 1]
@@ -76,7 +75,7 @@ fn pairs_graph() -> Graph {
     graph.use_extensions(&pairs()).unwrap();
     let x = graph.input("x", DType::F32, shape!["n", 14u64]);
     let seen = graph.buffer("seen", DType::U32, shape![1u64]);
-    // A weight that is no plain floats where it is stored.
+    // A weight that is not stored as f32.
     let bias = graph.weight("bias", Encoding::F16, shape![7u64]);
     let twice = graph.unary(Unary::Neg, x).unwrap();
     let scale = ("scale", Param::F32(2.0));
@@ -102,7 +101,7 @@ fn options(n: u64) -> InitOptions<'static> {
     }
 }
 
-/// Runs it over odd numbers of rows, also more than its workgroups cover at once.
+/// Runs the graph with several numbers of rows, also with more than the workgroups cover at once.
 fn check_pairs(session: &InferenceSession, compiled: &CompiledModel) {
     let model = session
         .init_blocking(compiled, &pairs_weights(), options(40))
@@ -127,14 +126,14 @@ fn check_pairs(session: &InferenceSession, compiled: &CompiledModel) {
     assert_eq!(counted, [seen]);
 }
 
-fn computes(place: TestDevice) {
+fn kernel_computes_its_formula(place: TestDevice) {
     let session = session(place).with_extensions(pairs());
     let compiled = session.compile(&pairs_graph()).unwrap();
     check_pairs(&session, &compiled);
 }
 
-/// A compiled model brings the kernel along: the same bytes every time, checked where it is loaded.
-fn travels(place: TestDevice) {
+/// The bytes of a compiled model are reproducible, and its kernels are checked when it is loaded.
+fn compiled_models_contain_the_kernel(place: TestDevice) {
     let target = Target::named(if place == TestDevice::Host {
         "host"
     } else {
@@ -154,7 +153,7 @@ fn travels(place: TestDevice) {
     check_pairs(&session(place).with_extensions(pairs()), model);
 }
 
-fn example_runs(place: TestDevice) {
+fn heat_example_matches_plain_arithmetic(place: TestDevice) {
     let device = session(place).device().clone();
     let plate = example::plate(device, 9, 8).unwrap();
     let mut expected = vec![0.0f64; 81];
@@ -175,8 +174,7 @@ fn example_runs(place: TestDevice) {
     }
 }
 
-/// An op called like a built-in one takes its place: the numbers are its own.
-fn replaces(place: TestDevice) {
+fn custom_ops_replace_built_in_ops_of_the_same_name(place: TestDevice) {
     let scaled = |attribute: &str| {
         format!(
             r#"
@@ -210,7 +208,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
     let x = graph.input("x", DType::F32, shape!["n", 4u64]);
     let weight = graph.weight("w", Encoding::F32, shape![4u64]);
     let y = graph.rms_norm(x, weight, 0.25).unwrap();
-    // What would be fused with the norm is not.
+    // A sum that is otherwise fused with the norm is not fused.
     let sum = graph.add(Binary::Add, &[x, y]).unwrap();
     let z = graph.rms_norm(sum, weight, 0.25).unwrap();
     graph.output("z", z);
@@ -230,7 +228,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
         let extensions = Extensions::from_source(&scaled(attribute), &wgsl(attribute)).unwrap();
         session(place).with_extensions(extensions.with_twin("rms_norm", twin).unwrap())
     };
-    // The norm's own number reaches a parameter of its name; another one has its default.
+    // A parameter called `eps` gets the epsilon of the norm; another one has its default.
     for (attribute, value) in [("eps", 0.25), ("other", 0.5)] {
         let sum: Vec<f32> = [1.0, 2.0, 3.0, 4.0]
             .iter()
@@ -243,11 +241,15 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
     assert!((built_in.1[0] - (1.0 + 2.0 / (7.5f32 + 0.25).sqrt())).abs() < 1e-5);
 }
 
-on_every_device!(computes, travels, example_runs, replaces);
+on_every_device!(
+    kernel_computes_its_formula,
+    compiled_models_contain_the_kernel,
+    heat_example_matches_plain_arithmetic,
+    custom_ops_replace_built_in_ops_of_the_same_name
+);
 
-/// Every target takes the kernel, and one that its limits exceed is told.
 #[test]
-fn every_target_takes_it() {
+fn kernels_compile_for_every_target_within_its_limits() {
     for target in Target::names() {
         let target = Target::named(target).unwrap();
         CompiledModule::compile(&[pairs_graph()], &target).unwrap();
@@ -268,20 +270,19 @@ fn every_target_takes_it() {
         .unwrap();
     graph.output("out", out[0]);
     let error = InferenceSession::compile_for(&graph, &Capabilities::BASELINE).unwrap_err();
-    let said = error.to_string();
+    let message = error.to_string();
     assert!(
-        said.starts_with("the custom op \"pairs\": pairs.custom."),
-        "{said}"
+        message.starts_with("the custom op \"pairs\": pairs.custom."),
+        "{message}"
     );
     assert!(
-        said.ends_with("(it needs 512 invocations of a workgroup, there are 256)"),
-        "{said}"
+        message.ends_with("(it needs 512 invocations of a workgroup, there are 256)"),
+        "{message}"
     );
 }
 
-/// A session without a twin says what is missing.
 #[test]
-fn the_host_needs_a_twin() {
+fn a_missing_host_twin_is_reported() {
     let error = session(TestDevice::Host)
         .load_blocking(&pairs_graph(), &pairs_weights(), options(4))
         .unwrap_err();
@@ -303,7 +304,7 @@ fn the_host_needs_a_twin() {
     );
 }
 
-/// More workgroups than a device starts are refused before the run, with the numbers.
+/// The number of workgroups is checked against the limit of the device before a run.
 #[test]
 fn too_many_workgroups_are_refused() {
     let declaration = PAIRS.replace("min(ceil_div(out.len, 32), 2)", "x.0 * 1000 - 1000");
@@ -334,9 +335,8 @@ fn too_many_workgroups_are_refused() {
     );
 }
 
-/// A kernel in a file that was made up is checked, whatever its checksum.
 #[test]
-fn a_forged_kernel_is_refused() {
+fn forged_kernels_in_programs_are_refused() {
     let compiled = InferenceSession::compile_for(&pairs_graph(), &Capabilities::BASELINE).unwrap();
     let parts = || ProgramParts::from(compiled.program().clone());
     let mut program = parts();

@@ -1,10 +1,10 @@
-//! No safe call leads a kernel outside the memory that is bound to it.
+//! Safe calls cannot make a kernel access memory outside of its bindings.
 
 use super::{Addition, add, devices, read, vulkan, write};
 use wisp_engine::device::{Device, Dispatch, Pipeline, Usage};
 use wisp_shaders::Kernel;
 
-/// A kernel of a caller under a built-in name: `out[200] = 42`, with the bindings of `binary_contiguous`.
+/// A custom kernel with a built-in name: `out[200] = 42`, with the bindings of `binary_contiguous`.
 fn impostor() -> &'static Kernel {
     let wgsl = "
 @group(0) @binding(0) var<uniform> p: vec4<u32>;
@@ -19,8 +19,8 @@ fn impostor() -> &'static Kernel {
     }))
 }
 
-/// Runs a kernel on 256 of 1024 bytes; returns all of them. (Lavapipe checks every access by itself; this
-/// finds more on real GPUs.)
+/// Runs a kernel on 256 of 1024 bytes and returns all of them. Lavapipe checks every access itself, so this
+/// finds more on hardware GPUs.
 fn run(device: &Device, pipeline: &Pipeline) -> Vec<u32> {
     let params = device.allocate("params", 16, Usage::Uniform).unwrap();
     let input = device.allocate("input", 1024, Usage::Storage).unwrap();
@@ -65,7 +65,7 @@ fn checked_kernels_keep_to_their_memory_whatever_their_parameters_are() {
     for device in devices() {
         let addition = Addition::new(&device);
         write(&device, &addition.a, [1.0; 4]);
-        // Far more elements than there are.
+        // Far more elements than are bound.
         let params = [u32::MAX, u32::MAX, u32::MAX, u32::MAX];
         let params = bytemuck::cast_slice(&params);
         device.write(&addition.params, 0, params).unwrap();

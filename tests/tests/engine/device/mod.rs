@@ -1,4 +1,4 @@
-//! Commands on devices: their order, and the memory that they reach.
+//! Commands on devices: their order, and the memory that they access.
 
 mod memory_safety;
 mod order;

@@ -1,4 +1,4 @@
-//! Operands that do not fit are refused where the op is added.
+//! Operands that do not fit are refused when the op is added.
 
 use wisp_engine::{
     graph::{Binary, ConvSpec, DType, Graph, Reduction, Unary},

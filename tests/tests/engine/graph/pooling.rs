@@ -1,7 +1,7 @@
 //! Pooling, padding and batch norm.
 
 use wisp_engine::{
-    graph::{DType, PoolSpec},
+    graph::{DType, PoolSpec, ValueId},
     shape,
 };
 
@@ -10,11 +10,17 @@ use super::{
     reference::{Tensor, indices},
 };
 
-#[test]
-fn pooling_padding_and_batch_norm_match_the_reference() {
-    let mut b = GraphTest::new();
+/// A batch of images, `[n, channels, height, width]`, as an input of the graph.
+fn images(b: &mut GraphTest) -> (Tensor, ValueId) {
     let x = Tensor::noise(1, &[2, 3, 7, 6]);
-    let xs = b.typed_input(DType::F32, shape!["n", 3u64, 7u64, 6u64], x.clone());
+    let id = b.typed_input(DType::F32, shape!["n", 3u64, 7u64, 6u64], x.clone());
+    (x, id)
+}
+
+#[test]
+fn max_avg_and_global_pooling_match_the_reference() {
+    let mut b = GraphTest::new();
+    let (x, xs) = images(&mut b);
     let spec = PoolSpec {
         size: [3, 2],
         stride: [2, 1],
@@ -64,6 +70,13 @@ fn pooling_padding_and_batch_norm_match_the_reference() {
         x.reduce(3, |x| x.sum())
             .reduce(2, |x| x.sum::<f64>() / 42.0),
     );
+    b.check(2, 4e-6);
+}
+
+#[test]
+fn padding_matches_the_reference() {
+    let mut b = GraphTest::new();
+    let (x, xs) = images(&mut b);
     for (axis, [before, after]) in [(2, [2, 1]), (3, [0, 3]), (1, [1, 0]), (2, [0, 0])] {
         let y = b
             .graph
@@ -85,6 +98,13 @@ fn pooling_padding_and_batch_norm_match_the_reference() {
         });
         b.expect(y, padded);
     }
+    b.check(2, 4e-6);
+}
+
+#[test]
+fn batch_norm_matches_the_reference() {
+    let mut b = GraphTest::new();
+    let (x, xs) = images(&mut b);
     let parts = [2, 3, 4, 5].map(|seed| Tensor::noise(seed, &[3]).map(|x| x.abs() + 0.25));
     let [weight, bias, mean, variance] = &parts;
     let ids = parts.each_ref().map(|part| b.input(part.clone()));

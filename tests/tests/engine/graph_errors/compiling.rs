@@ -1,4 +1,4 @@
-//! What only the whole graph shows, or its target, is refused when it is compiled.
+//! Errors that depend on the whole graph or on the target appear when the graph is compiled.
 
 use wisp_engine::{
     compiler::compile,
@@ -11,20 +11,21 @@ use wisp_engine::{
     weights::Encoding,
 };
 
-fn refused(graph: &Graph) -> String {
+/// The error of compiling a graph.
+fn compile_error(graph: &Graph) -> String {
     let error = compile(graph, &Capabilities::BASELINE).unwrap_err();
     error.to_string()
 }
 
 #[test]
-fn two_of_one_name() {
+fn duplicate_names_are_refused() {
     let mut graph = Graph::new("test");
     let x = graph.input("x", DType::F32, shape!["n", 2u64]);
     graph.weight("x", Encoding::F32, shape![3u64]);
     graph.buffer("x", DType::U32, shape![3u64]);
     graph.output("y", x);
     assert_eq!(
-        refused(&graph),
+        compile_error(&graph),
         "test has two inputs or buffers called \"x\", f32[n, 2] and u32[3]: \
          give one of them another name"
     );
@@ -34,27 +35,27 @@ fn two_of_one_name() {
     graph.output("y", x);
     graph.output("y", y);
     assert_eq!(
-        refused(&graph),
+        compile_error(&graph),
         "test has two outputs called \"y\", f32[n, 2] and f32[n]: give one of them another name"
     );
-    // The same tensor under one name is one weight, in another shape another one.
+    // Equal weights of one name are one weight. With another shape they are a duplicate.
     let mut graph = Graph::new("test");
     let [a, again, other] =
         [4u64, 4, 2].map(|cols| graph.weight("w", Encoding::F32, shape![2u64, cols]));
     assert_eq!(a, again);
     assert_ne!(a, other);
-    assert!(refused(&graph).contains("\"w\", f32[2, 4] and f32[2, 2]"));
+    assert!(compile_error(&graph).contains("\"w\", f32[2, 4] and f32[2, 2]"));
 }
 
 #[test]
-fn what_kernels_cannot_do() {
+fn graphs_that_no_kernel_can_run_are_refused() {
     let mut graph = Graph::new("test");
     let wide = graph.weight("wide", Encoding::F32, shape![2u64, 1u64 << 30]);
     let x = graph.input("x", DType::F32, shape!["n", 1u64 << 30]);
     let y = graph.linear(x, wide, None).unwrap();
     graph.output("y", y);
     assert_eq!(
-        refused(&graph),
+        compile_error(&graph),
         "a row of wide takes 4294967296 bytes, but the target binds at most 134217728 bytes at once"
     );
     let mut graph = Graph::new("test");
@@ -63,7 +64,7 @@ fn what_kernels_cannot_do() {
     let y = graph.add(Gated { activation }, &[gate, up]).unwrap();
     graph.output("y", y);
     assert_eq!(
-        refused(&graph),
+        compile_error(&graph),
         "gated: the last dimension of gated.0 must be fixed, but its shape is [n, m]"
     );
     let mut graph = Graph::new("test");

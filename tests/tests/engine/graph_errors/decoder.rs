@@ -2,47 +2,59 @@
 
 use wisp_engine::{
     graph::{
-        AttentionSpec, CacheFormat, DType, HeadSpec, Op, RopeSpec,
+        AttentionSpec, CacheFormat, DType, HeadSpec, Op, RopeSpec, ValueId,
         ops::{KvWrite, Lora, Sample},
     },
     shape,
 };
 
-use super::Bench;
+use super::TestGraph;
+
+const HEADS: HeadSpec = HeadSpec {
+    heads: 2,
+    head_dim: 4,
+};
+
+const ATTENTION: AttentionSpec = AttentionSpec {
+    heads: 2,
+    kv_heads: 2,
+    head_dim: 4,
+    page_size: 16,
+    format: CacheFormat::F32,
+    window: 0,
+    scale: 0.5,
+    softcap: 0.0,
+    causal: true,
+};
+
+/// A cache whose rows fit [`HEADS`], and one whose rows are too narrow.
+fn caches(b: &mut TestGraph) -> [ValueId; 2] {
+    [4u64, 3].map(|words| b.buffer(DType::U32, shape!["pages", 16u64, 2u64, words]))
+}
 
 #[test]
-fn parts_of_a_decoder() {
-    let mut b = Bench::new();
-    let heads = HeadSpec {
-        heads: 2,
-        head_dim: 4,
-    };
+fn rope_needs_matching_heads_index_and_table() {
+    let mut b = TestGraph::new();
     let rope = RopeSpec {
-        heads,
+        heads: HEADS,
         rotary_dim: 4,
         interleaved: false,
     };
-    let (x, short, index) = (
-        b.x(shape!["n", 8u64]),
-        b.x(shape!["n", 6u64]),
-        b.u(shape!["n", 2u64]),
-    );
-    let (table, pages, small) = (
-        b.w(shape![9u64, 4u64]),
-        b.u(shape!["b", "p"]),
-        b.w(shape![9u64, 2u64]),
-    );
-    b.refuses(
+    let x = b.f32(shape!["n", 8u64]);
+    let short = b.f32(shape!["n", 6u64]);
+    let index = b.u32(shape!["n", 2u64]);
+    let [table, small, wide] = [4u64, 2, 6].map(|cols| b.weight(shape![9u64, cols]));
+    b.assert_refused(
         Op::Rope(rope),
         &[short, index, table],
         "rope: x must be [.., 8], but $0 is [n, 6]",
     );
-    b.refuses(
+    b.assert_refused(
         Op::Rope(rope),
         &[x, x, table],
         "rope: the index must be u32 with 2 dimensions, but $1 is f32[n, 8]",
     );
-    b.refuses(
+    b.assert_refused(
         Op::Rope(rope),
         &[x, index, small],
         "rope: the table must be [.., 4], but $2 is [9, 2]",
@@ -51,118 +63,148 @@ fn parts_of_a_decoder() {
         rotary_dim: 6,
         ..rope
     };
-    let wide = b.w(shape![9u64, 6u64]);
-    b.refuses(
+    b.assert_refused(
         Op::Rope(odd),
         &[x, index, wide],
         "rope: rotary_dim (6) must be even and at most head_dim (4)",
     );
-    let cache = b.buffer(DType::U32, shape!["pages", 16u64, 2u64, 4u64]);
-    let bad = b.buffer(DType::U32, shape!["pages", 16u64, 2u64, 3u64]);
+}
+
+#[test]
+fn kv_write_needs_matching_rows_and_cache_buffers() {
+    let mut b = TestGraph::new();
+    let x = b.f32(shape!["n", 8u64]);
+    let short = b.f32(shape!["n", 6u64]);
+    let index = b.u32(shape!["n", 2u64]);
+    let page_table = b.u32(shape!["b", "p"]);
+    let [cache, narrow] = caches(&mut b);
     let write = KvWrite {
-        heads,
+        heads: HEADS,
         page_size: 16,
         format: CacheFormat::F32,
     };
-    b.refuses(
+    b.assert_refused(
         write,
-        &[short, x, index, pages, cache, cache],
+        &[short, x, index, page_table, cache, cache],
         "kv_write: k must be [.., 8], but $0 is [n, 6]",
     );
     let empty = KvWrite {
-        heads,
+        heads: HEADS,
         page_size: 0,
         format: CacheFormat::F32,
     };
-    b.refuses(
+    b.assert_refused(
         empty,
-        &[x, x, index, pages, cache, cache],
+        &[x, x, index, page_table, cache, cache],
         "kv_write: the page size must be at least 1 position",
     );
-    let other = b.x(shape!["m", 8u64]);
-    b.refuses(
+    let other = b.f32(shape!["m", 8u64]);
+    b.assert_refused(
         write,
-        &[x, other, index, pages, cache, cache],
+        &[x, other, index, page_table, cache, cache],
         "kv_write: $0 [n, 8] and $1 [m, 8] must have the same outer dimensions",
     );
-    b.refuses(
+    b.assert_refused(
         write,
         &[x, x, index, index, x, cache],
         "kv_write: the key cache must be a buffer, but $4 is an input",
     );
-    b.refuses(
+    b.assert_refused(
         write,
-        &[x, x, index, pages, cache, bad],
+        &[x, x, index, page_table, cache, narrow],
         "kv_write: the value cache must be [.., 4], but $5 is [pages, 16, 2, 3]",
     );
-    let spec = AttentionSpec {
-        heads: 2,
-        kv_heads: 2,
-        head_dim: 4,
-        page_size: 16,
-        format: CacheFormat::F32,
-        window: 0,
-        scale: 0.5,
-        softcap: 0.0,
-        causal: true,
-    };
-    let attention = Op::Attention(spec);
-    b.refuses(
+}
+
+#[test]
+fn attention_needs_matching_heads_and_caches() {
+    let mut b = TestGraph::new();
+    let x = b.f32(shape!["n", 8u64]);
+    let short = b.f32(shape!["n", 6u64]);
+    let index = b.u32(shape!["n", 2u64]);
+    let page_table = b.u32(shape!["b", "p"]);
+    let [cache, narrow] = caches(&mut b);
+    let attention = Op::Attention(ATTENTION);
+    b.assert_refused(
         attention,
-        &[short, cache, cache, index, pages],
+        &[short, cache, cache, index, page_table],
         "attention: q must be [.., 8], but $0 is [n, 6]",
     );
-    b.refuses(
+    b.assert_refused(
         attention,
-        &[x, bad, cache, index, pages],
+        &[x, narrow, cache, index, page_table],
         "attention: the key cache must be [.., 4], but $1 is [pages, 16, 2, 3]",
     );
     let shared = Op::Attention(AttentionSpec {
         kv_heads: 3,
-        ..spec
+        ..ATTENTION
     });
-    b.refuses(
+    b.assert_refused(
         shared,
-        &[x, cache, cache, index, pages],
+        &[x, cache, cache, index, page_table],
         "attention: the number of heads (2) must be a multiple of the number of KV heads (3)",
     );
     let empty = Op::Attention(AttentionSpec {
         page_size: 0,
-        ..spec
+        ..ATTENTION
     });
-    b.refuses(
+    b.assert_refused(
         empty,
-        &[x, cache, cache, index, pages],
+        &[x, cache, cache, index, page_table],
         "attention: the page size must be at least 1 position",
     );
-    let both = Op::Attention(AttentionSpec {
+}
+
+#[test]
+fn full_attention_needs_the_lengths() {
+    let mut b = TestGraph::new();
+    let x = b.f32(shape!["n", 8u64]);
+    let index = b.u32(shape!["n", 2u64]);
+    let page_table = b.u32(shape!["b", "p"]);
+    let [cache, _] = caches(&mut b);
+    let full = Op::Attention(AttentionSpec {
         causal: false,
-        ..spec
+        ..ATTENTION
     });
-    b.refuses(
-        both,
-        &[x, cache, cache, index, pages, x],
+    b.assert_refused(
+        full,
+        &[x, cache, cache, index, page_table, x],
         "full_attention: the lengths must be u32 with 1 dimension, but $5 is f32[n, 8]",
     );
-    b.refuses(
-        both,
-        &[x, cache, cache, index, pages],
+    b.assert_refused(
+        full,
+        &[x, cache, cache, index, page_table],
         "full_attention: expected q, k_cache, v_cache, index, page_table and lengths, got 5 operands",
     );
-    let adapters = b.u(shape!["b"]);
+}
+
+#[test]
+fn lora_needs_matching_ranks() {
+    let mut b = TestGraph::new();
+    let x = b.f32(shape!["n", 8u64]);
+    let index = b.u32(shape!["n", 2u64]);
+    let adapters = b.u32(shape!["b"]);
     let [a, low] = [8u64, 3].map(|cols| b.buffer(DType::F32, shape![4u64, 2u64, cols]));
-    b.refuses(
+    b.assert_refused(
         Lora,
         &[x, index, adapters, a, x, x],
         "lora: b must be f32 with 3 dimensions, but $4 is f32[n, 8]",
     );
-    b.refuses(
+    b.assert_refused(
         Lora,
         &[x, index, adapters, a, low, x],
         "lora: a [4, 2, 8] must be [slots, layers * rank, columns of x] and b [4, 2, 3] [slots, rank, columns of all layers' results]",
     );
-    let sample = [x, index, pages, index, index, index, index, index];
-    b.refuses(
+}
+
+#[test]
+fn sample_needs_its_settings_in_a_buffer() {
+    let mut b = TestGraph::new();
+    let x = b.f32(shape!["n", 8u64]);
+    let index = b.u32(shape!["n", 2u64]);
+    let page_table = b.u32(shape!["b", "p"]);
+    let sample = [x, index, page_table, index, index, index, index, index];
+    b.assert_refused(
         Sample,
         &sample,
         "sample: settings must be a buffer, but $7 is an input",

@@ -112,7 +112,7 @@ fn waiting_and_preempted_requests_keep_their_adapter(place: TestDevice) {
     let tokens = prompt(0, 30);
     generator.load_adapter("a", &a).unwrap();
     let expected = run(&mut generator, &[(&tokens, Some("a"))]).remove(0);
-    // Two of them do not fit the cache up to their ends, and the third waits.
+    // The cache has no room for two whole sequences, and the third request waits.
     let ids = [(); 3].map(|()| {
         let request = request(&generator, &tokens, Some("a"));
         generator.add(request).unwrap()

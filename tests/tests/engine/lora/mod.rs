@@ -102,7 +102,7 @@ fn load_adapted(place: TestDevice, limits: ModelLimits) -> TextGenerator {
     generator
 }
 
-/// A prompt. Prompts of one kind begin alike.
+/// A prompt. Prompts of one kind have common prefixes.
 fn prompt(kind: u32, len: u32) -> Vec<u32> {
     (0..len)
         .map(|i| (i * 37 + 11 + kind * 5 * (i / 20 + 1)) % 1000)

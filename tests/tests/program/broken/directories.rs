@@ -1,8 +1,8 @@
-//! Damaged folders in Hugging Face's layout.
+//! Damaged model directories in Hugging Face's layout.
 
 use super::*;
 
-/// A directory with a sound checkpoint of the same sizes, in Hugging Face's layout.
+/// A directory with an intact checkpoint of the same shapes, in Hugging Face's layout.
 fn directory() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let names = [
@@ -52,9 +52,22 @@ fn write_config(directory: &Path, config: &Json) {
 }
 
 #[test]
-fn invalid_configurations_are_refused() {
+fn the_intact_directory_runs() {
+    generate(directory().path()).succeeded();
+}
+
+/// Writes a configuration with one field replaced, and asserts that the model is refused.
+fn assert_config_refused(directory: &Path, architecture: &str, key: &str, value: &Json) {
+    let mut config = config();
+    config["architectures"] = json!([architecture]);
+    config[key] = value.clone();
+    write_config(directory, &config);
+    generate(directory).failed(&format!("{key} of {architecture} is {value}"));
+}
+
+#[test]
+fn invalid_sizes_in_a_configuration_are_refused() {
     let folder = directory();
-    generate(folder.path()).succeeded();
     let sizes = [
         "vocab_size",
         "hidden_size",
@@ -71,7 +84,17 @@ fn invalid_configurations_are_refused() {
         json!([32]),
         Json::Null,
     ];
-    let also = [
+    for key in sizes {
+        for value in &wrong {
+            assert_config_refused(folder.path(), "LlamaForCausalLM", key, value);
+        }
+    }
+}
+
+#[test]
+fn inconsistent_fields_of_a_configuration_are_refused() {
+    let folder = directory();
+    let fields = [
         ("num_attention_heads", json!(3)),
         ("num_attention_heads", json!(1u32 << 28)),
         ("rope_theta", json!(0)),
@@ -92,18 +115,14 @@ fn invalid_configurations_are_refused() {
         ("architectures", json!([])),
         ("architectures", json!(7)),
     ];
-    for (key, value) in sizes
-        .iter()
-        .flat_map(|key| wrong.iter().map(move |value| (*key, value)))
-        .chain(also.iter().map(|(key, value)| (*key, value)))
-    {
-        let mut config = config();
-        config[key] = value.clone();
-        write_config(folder.path(), &config);
-        generate(folder.path()).failed(&format!("{key} is {value}"));
+    for (key, value) in &fields {
+        assert_config_refused(folder.path(), "LlamaForCausalLM", key, value);
     }
-    // Fields of other architectures, in a configuration that would be sound without.
-    let of_others = [
+}
+
+/// Fields that only some architectures have.
+fn invalid_fields_of_architectures() -> Vec<(&'static str, &'static str, Json)> {
+    vec![
         ("Qwen3MoeForCausalLM", "num_experts", json!(0)),
         ("Qwen3MoeForCausalLM", "num_experts_per_tok", json!(129)),
         ("Qwen3MoeForCausalLM", "moe_intermediate_size", json!(0)),
@@ -133,17 +152,23 @@ fn invalid_configurations_are_refused() {
             "rope_scaling",
             json!({ "type": "su", "short_factor": [0.0], "long_factor": [1.0] }),
         ),
-        // What its configuration says is sound; its tensors are not there.
+        // These configurations are valid, but the tensors have the names of another architecture.
         ("GPT2LMHeadModel", "n_positions", json!(8)),
         ("Olmo2ForCausalLM", "rms_norm_eps", json!(1e-5)),
-    ];
-    for (architecture, key, value) in of_others {
-        let mut config = config();
-        config["architectures"] = json!([architecture]);
-        config[key] = value.clone();
-        write_config(folder.path(), &config);
-        generate(folder.path()).failed(&format!("{key} of {architecture} is {value}"));
+    ]
+}
+
+#[test]
+fn invalid_fields_of_an_architecture_are_refused() {
+    let folder = directory();
+    for (architecture, key, value) in invalid_fields_of_architectures() {
+        assert_config_refused(folder.path(), architecture, key, &value);
     }
+}
+
+#[test]
+fn malformed_and_missing_configurations_are_refused() {
+    let folder = directory();
     for text in ["", "{", "[]", "null", "{\"architectures\":"] {
         std::fs::write(folder.path().join("config.json"), text).unwrap();
         generate(folder.path()).failed(&format!("a config.json of {text:?}"));
@@ -153,7 +178,7 @@ fn invalid_configurations_are_refused() {
 }
 
 #[test]
-fn safetensors() {
+fn truncated_and_missing_safetensors_files_are_refused() {
     let folder = directory();
     let path = folder.path().join("model.safetensors");
     let file = std::fs::read(&path).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_undamaged_model_runs() {
+fn the_intact_model_runs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
     std::fs::write(&path, sound()).unwrap();
@@ -18,7 +18,7 @@ fn truncated_files_are_refused() {
             .iter()
             .map(|(_, shape)| shape.iter().product::<u64>() as usize * 4)
             .sum::<usize>();
-    // In the magic, the version, the counts; all over the header; at its end; in the data.
+    // Lengths that end in the magic, the version, the counts, the rest of the header, and the data.
     let header = (0..32).chain((32..data).step_by(29));
     let rest = [
         data - 1,
@@ -37,7 +37,7 @@ fn truncated_files_are_refused() {
 }
 
 #[test]
-fn files_that_are_no_model_are_refused() {
+fn files_without_a_model_are_refused() {
     refused("an empty file", b"");
     refused(
         "a page",
@@ -108,7 +108,7 @@ fn tensors_outside_the_file_are_refused() {
         .rposition(|window| window == name)
         .unwrap()
         + name.len();
-    // Behind the name: how many dimensions, two of them, the type, the offset.
+    // The name is followed by the number of dimensions, two dimensions, the type and the offset.
     let offset_at = at + 4 + 16 + 4;
     for offset in [1u64, 1 << 20, 1 << 62, u64::MAX - 31, u64::MAX] {
         let mut file = file.clone();
@@ -155,7 +155,7 @@ fn wrong_shapes_are_refused() {
 
 #[test]
 fn norm_weights_in_integers_or_f64_are_refused() {
-    // Any encoding will do for a norm, but not ggml's integers (I8, I32) and F64.
+    // Norms may have any encoding, but not the integers of ggml (I8, I32) or F64.
     for (ggml_type, len) in [(24, 32), (26, 128), (28, 256)] {
         let mut writer = header(&[]);
         for (name, shape) in SHAPES {

@@ -1,4 +1,4 @@
-//! Broken files and wrong requests: one clear line and exit status 1, whatever is wrong.
+//! Damaged files and invalid requests end with one line on standard error and exit status 1.
 
 mod directories;
 mod gguf;
@@ -40,7 +40,7 @@ fn refused(what: &str, bytes: &[u8]) -> String {
     generate(&path).failed(what)
 }
 
-/// A little model: 16 words, width 32, 2 heads, one block.
+/// The tensors of a small model: 16 tokens, width 32, 2 heads, one block.
 const SHAPES: &[(&str, &[u64])] = &[
     ("token_embd.weight", &[16, 32]),
     ("blk.0.attn_norm.weight", &[32]),
@@ -56,7 +56,7 @@ const SHAPES: &[(&str, &[u64])] = &[
     ("output.weight", &[16, 32]),
 ];
 
-/// Weights without a pattern, and always the same.
+/// Pseudo-random weights, the same in every run.
 fn weights(shape: &[u64]) -> Vec<f32> {
     (0..shape.iter().product::<u64>())
         .map(|i| ((i * 2_654_435_761 % 1000) as f32 - 500.0) / 1000.0)
@@ -70,7 +70,7 @@ fn bytes(weights: &[f32]) -> Vec<u8> {
         .collect()
 }
 
-/// The metadata of the little model, but for keys that `instead` replaces (or, by `None`, leaves out).
+/// The metadata of the small model. `instead` replaces keys, or removes them with `None`.
 fn header(instead: &[(&str, Option<Value>)]) -> GgufWriter {
     let sound = [
         ("general.architecture", Value::String("llama".into())),
@@ -94,7 +94,8 @@ fn header(instead: &[(&str, Option<Value>)]) -> GgufWriter {
     writer
 }
 
-/// Adds the little model's tensors, each as `change` has it: with another shape or other weights, or not.
+/// Adds the tensors of the small model. `change` returns the shape and weights of each, or `None` to leave
+/// it out.
 fn with_tensors(
     mut writer: GgufWriter,
     change: impl Fn(&str, Vec<u64>) -> Option<(Vec<u64>, Vec<f32>)>,
@@ -107,6 +108,7 @@ fn with_tensors(
     writer.write()
 }
 
+/// The small model as an intact file.
 fn sound() -> Vec<u8> {
     with_tensors(header(&[]), |_, shape| {
         Some((shape.clone(), weights(&shape)))

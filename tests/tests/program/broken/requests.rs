@@ -1,4 +1,4 @@
-//! Requests that a sound model refuses.
+//! Invalid requests to an intact model.
 
 use super::*;
 
@@ -36,7 +36,7 @@ fn tokens_outside_the_vocabulary_are_refused() {
 }
 
 #[test]
-fn paths_that_are_no_model_are_refused() {
+fn paths_without_a_model_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     generate(&folder.path().join("absent.gguf")).failed("no such file");
     generate(folder.path()).failed("an empty directory");

@@ -1,4 +1,4 @@
-//! The cache: what is kept, listed, shared with other programs and used offline.
+//! The cache of downloaded models: listing, sharing with other programs, and use without a hub.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn a_downloaded_model_runs_without_the_hub() {
     assert_eq!(first["model"], "org/tiny");
     let gets = || hub.requests("GET /org/tiny/resolve").len();
     assert_eq!(gets(), 1);
-    // The second run asks what there is, but downloads nothing.
+    // The second run requests the list of files, but downloads nothing.
     assert_eq!(
         tokens(generate(&hub, home.path(), "org/tiny", &[])),
         expected()
@@ -21,7 +21,7 @@ fn a_downloaded_model_runs_without_the_hub() {
     offline.env("HF_HUB_OFFLINE", "1");
     assert_eq!(tokens(run_command(offline, "")), expected());
     assert_eq!(hub.requests("").len(), asked);
-    // A hub that is not there is no reason not to use what is.
+    // The cache is used when the hub cannot be reached.
     let mut gone = command(&hub, home.path(), "org/tiny", &[]);
     gone.env("HF_ENDPOINT", "http://127.0.0.1:9");
     assert_eq!(tokens(run_command(gone, "")), expected());
@@ -79,7 +79,7 @@ fn concurrent_processes_download_a_file_once() {
     assert_eq!(partials(home.path()), [0; 0]);
 }
 
-/// A hub that is there but does not answer is no reason not to use what is in the cache.
+/// The hub accepts connections but responds with errors.
 #[test]
 fn the_cache_is_used_while_the_hub_is_down() {
     let (hub, home) = (tiny_hub(), home());
@@ -95,7 +95,7 @@ fn the_cache_is_used_while_the_hub_is_down() {
             hub.clear_faults();
         }
     }
-    // Whoever may not have it any more is told so.
+    // A refused access is reported, even if the model is cached.
     hub.inject("GET /api", Fault::Status(401, &[]), usize::MAX);
     run().failed("no longer allowed");
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -106,7 +106,7 @@ fn the_cache_is_used_while_the_hub_is_down() {
     assert_eq!(tokens(run_command(command, "")), expected());
 }
 
-/// What another program has downloaded, for another commit perhaps, is not downloaded again.
+/// Files that another program downloaded, also for another commit, are not downloaded again.
 #[test]
 fn blobs_that_other_programs_downloaded_are_reused() {
     let (hub, home) = (tiny_hub(), home());
@@ -120,7 +120,6 @@ fn blobs_that_other_programs_downloaded_are_reused() {
     assert_eq!(hub.requests("GET /org").len(), 0);
 }
 
-/// Files that lie deeper than one folder are found in the cache too.
 #[test]
 fn files_in_nested_folders_are_found_offline() {
     let (hub, home) = (Hub::start(), home());

@@ -1,4 +1,4 @@
-//! Models from a hub, through the command line, against a server of our own that misbehaves.
+//! Models from a hub, with the command line and a local server that can misbehave.
 
 mod cache;
 mod repositories;
@@ -40,12 +40,12 @@ fn tokens(run: Run) -> Value {
     run.json()["tokens"].clone()
 }
 
-/// What the model inside, which is the one on the hub, gives.
+/// The tokens of the built-in model, which is the model on the hub.
 fn expected() -> Value {
     tokens(run([&["generate"], GENERATE].concat()))
 }
 
-/// A hub with the model inside the program as `org/tiny`.
+/// A hub with the built-in model as `org/tiny`.
 fn tiny_hub() -> Hub {
     let hub = Hub::start();
     hub.add("org/tiny", "tiny-Q8_0.gguf", TINY);
@@ -58,7 +58,7 @@ fn snapshot(home: &Path, repo: &str) -> PathBuf {
     home.join("hub").join(folder).join("snapshots").join(COMMIT)
 }
 
-/// The partial files in a cache.
+/// The sizes of the partial files in a cache.
 fn partials(home: &Path) -> Vec<u64> {
     let blobs = home.join("hub/models--org--tiny/blobs");
     let files = std::fs::read_dir(blobs).expect("blobs").flatten();
@@ -68,7 +68,7 @@ fn partials(home: &Path) -> Vec<u64> {
         .collect()
 }
 
-/// A little model in Hugging Face's layout, in two files with an index.
+/// Adds a small model in Hugging Face's layout, in two files with an index.
 fn sharded(hub: &Hub, repo: &str) {
     let config = json!({
         "architectures": ["LlamaForCausalLM"], "vocab_size": 16, "hidden_size": 32,

@@ -1,4 +1,4 @@
-//! Which files of a repository are a model, and what is said where none is.
+//! The choice of files in a repository, and the errors without a suitable one.
 
 use super::*;
 
@@ -80,7 +80,7 @@ fn sharded_safetensors_are_downloaded_and_run() {
         let line = generate(&hub, home.path(), "org/shards", &flags).failed(flags[1]);
         assert!(line.contains(word) && line.contains(flags[1]), "{line}");
     }
-    // A damaged index is found out as in a folder.
+    // A damaged index is an error as in a folder.
     hub.add(
         "org/shards",
         "model.safetensors.index.json",
@@ -160,7 +160,7 @@ fn refusals_of_the_hub_are_explained() {
     assert!(line.contains("org/name"), "{line}");
 }
 
-/// The sharded model in PyTorch's files, as many, and an index.
+/// The sharded model as PyTorch files with an index.
 #[test]
 fn pytorch_checkpoints_are_downloaded_and_run() {
     let (hub, home) = (Hub::start(), home());
@@ -186,7 +186,7 @@ fn pytorch_checkpoints_are_downloaded_and_run() {
     let args = ["info", "--json", "org/torch"];
     let info = run_command(hub.command(home.path(), &args), "").json();
     assert_eq!(info["format"], "pytorch");
-    // An index that leads away is refused, whatever there is.
+    // An index with a path outside of the repository is refused.
     let index = index.replace("pytorch_model-00002", "../pytorch_model-00002");
     hub.add("org/evil", "pytorch_model.bin.index.json", index);
     let line = generate(&hub, home.path(), "org/evil", &[]).failed("an index that leads away");

@@ -1,4 +1,4 @@
-//! Transfers over connections that break, and hubs that send something wrong.
+//! Downloads over broken connections, and from hubs that send invalid responses.
 
 use super::*;
 
@@ -122,7 +122,7 @@ fn an_interrupt_leaves_only_a_resumable_partial_file() {
     );
 }
 
-/// A content of the right size that is another; once, and then the right one.
+/// A download of the right size with another content is discarded; the next one is correct.
 #[test]
 fn content_with_a_wrong_digest_is_never_kept() {
     let (hub, home) = (tiny_hub(), home());
@@ -138,9 +138,9 @@ fn content_with_a_wrong_digest_is_never_kept() {
         tokens(generate(&hub, home.path(), "org/tiny", &[])),
         expected()
     );
-    // Named as Python's huggingface_hub names it, which shares the cache.
+    // The name that Python's huggingface_hub uses, which shares the cache.
     assert!(blobs.join(sha256(TINY)).is_file());
-    // Small files have git's hash.
+    // Small files have a git hash.
     let hub = Hub::start();
     sharded(&hub, "org/shards");
     hub.inject("config.json", Fault::Corrupt, usize::MAX);
@@ -151,7 +151,7 @@ fn content_with_a_wrong_digest_is_never_kept() {
     );
 }
 
-/// As Hugging Face's hub answers for large files.
+/// Hugging Face's hub redirects requests for large files.
 #[test]
 fn downloads_follow_redirects_to_another_host() {
     let (hub, home) = (tiny_hub(), home());
@@ -164,7 +164,7 @@ fn downloads_follow_redirects_to_another_host() {
     assert!(blobs.join(sha256(TINY)).is_file());
 }
 
-/// A hub that does not say which files are large.
+/// The hub does not say which files are large.
 #[test]
 fn large_files_download_without_lfs_metadata() {
     let (hub, home) = (tiny_hub(), home());
@@ -177,7 +177,7 @@ fn large_files_download_without_lfs_metadata() {
     assert_eq!(hub.requests("GET /org").len(), 1);
 }
 
-/// A pointer in other words does not tell the hash, and another address does not either.
+/// Neither a pointer in another format nor a redirected response has the hash.
 #[test]
 fn files_without_a_known_digest_are_kept() {
     let (hub, home) = (tiny_hub(), home());
@@ -193,7 +193,7 @@ fn files_without_a_known_digest_are_kept() {
     assert_eq!(partials(home.path()), [TINY.len() as u64]);
     run().failed("still unknown");
     assert_eq!(partials(home.path()), [TINY.len() as u64]);
-    // The hub's own answer has it.
+    // The hub's own response has the hash.
     assert_eq!(tokens(run()), expected());
     let mut requests = hub.requests("GET /org");
     requests.retain(|request| request.range.as_deref() != Some("bytes=0-0"));
