@@ -77,7 +77,7 @@ test("settings are applied and saved", async () => {
   await page.getByLabel("Appearance").selectOption("dark");
   await page.keyboard.press("Escape");
   await ask("Tell me a story.");
-  await page.locator(".note", { hasText: "longest length" }).waitFor();
+  await page.locator(".note", { hasText: "maximum length" }).waitFor();
   await page.reload();
   assert.equal(await page.locator("html").getAttribute("data-theme"), "dark");
   await page.getByRole("button", { name: "Settings" }).click();

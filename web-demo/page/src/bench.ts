@@ -35,7 +35,7 @@ function plot(points: Point[]): SVGElement {
   const most = round(Math.max(...points.flatMap(({ prefill, decode }) => [prefill.median, decode.median])));
   const x = (i: number) => left + (points.length > 1 ? i / (points.length - 1) : 0.5) * (width - left - right);
   const y = (rate: number) => height - bottom - (rate / most) * (height - bottom - top);
-  const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Tokens a second over the length of the prompt; the table below has the numbers" });
+  const chart = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Tokens per second over the length of the prompt; the table below has the numbers" });
   for (let i = 0; i <= STEPS; i++) {
     const rate = (most * i) / STEPS;
     chart.append(svg("line", { class: "grid", x1: left, x2: width - right, y1: y(rate), y2: y(rate) }));
@@ -59,7 +59,7 @@ function table(points: Point[]): HTMLTableElement {
   const row = (tag: "th" | "td", cells: string[]) => make("tr", {}, ...cells.map((textContent) => make(tag, { textContent })));
   const rate = ({ median }: { median: number }) => median.toFixed(1);
   return make("table", {},
-    make("caption", { className: "hidden", textContent: "Tokens a second" }),
+    make("caption", { className: "hidden", textContent: "Tokens per second" }),
     make("thead", {}, row("th", ["prompt, tokens", "reading, tokens/s", "writing, tokens/s"])),
     make("tbody", {}, ...points.map((point) => row("td", [String(point.prompt), rate(point.prefill), rate(point.decode)]))));
 }
@@ -76,7 +76,7 @@ async function measure(): Promise<void> {
       status.textContent = `A prompt of ${prompt} tokens…`;
       points.push({ prompt, ...(await wisp.bench({ promptTokens: prompt, newTokens: NEW_TOKENS, runs: 3 })) });
       const { name, software } = wisp.info.device;
-      const caption = make("figcaption", { textContent: `${wisp.info.name} on ${name || (software ? "a software GPU" : "this GPU")}, tokens a second` });
+      const caption = make("figcaption", { textContent: `${wisp.info.name} on ${name || (software ? "a software GPU" : "this GPU")}, tokens per second` });
       byId("bench-result").replaceChildren(make("figure", {}, caption, plot(points)), table(points));
     }
     status.textContent = "Done.";

@@ -96,7 +96,7 @@ async function send(text: string): Promise<void> {
   } finally {
     clearTimeout(timer);
     draw();
-    if (finish === "length") item.append(make("p", { className: "note", textContent: "The answer ends here because it has reached its longest length." }));
+    if (finish === "length") item.append(make("p", { className: "note", textContent: "The answer reached the maximum length." }));
     if (finish === null && answer) item.append(make("p", { className: "note", textContent: "Stopped." }));
     item.classList.remove("busy");
     item.removeAttribute("aria-busy");
@@ -104,7 +104,7 @@ async function send(text: string): Promise<void> {
     own.push({ role: "assistant", content: answer.trim() });
     running = undefined;
     update();
-    announce(answer ? `Answer: ${item.textContent}` : "There is no answer");
+    announce(answer ? `Answer: ${item.textContent}` : "The answer is empty");
     const end = performance.now();
     if (tokens > 0) await showFigures(tokens, (first - start) / 1000, (end - first) / 1000).catch(() => {});
   }
