@@ -226,10 +226,10 @@ fn invalid_sampling_settings_are_errors() {
         let given: [(usize, &[u32]); 4] = [(2, settings), (3, &[0; 8]), (6, &[0; 3]), (7, &biases)];
         message("sample", params, &given)
     };
-    let defaults = SampleSettings::default();
+    let base = SampleSettings::default();
     for (error, expected) in [
         (
-            draw(SampleParams { vocab: 0, ..params }, defaults, 4),
+            draw(SampleParams { vocab: 0, ..params }, base, 4),
             "sample: vocab must be at least 1, it is 0",
         ),
         (
@@ -237,32 +237,18 @@ fn invalid_sampling_settings_are_errors() {
                 params,
                 SampleSettings {
                     sequence: 2,
-                    ..defaults
+                    ..base
                 },
                 4,
             ),
             "sample: a sequence must be less than 2, it is 2",
         ),
         (
-            draw(
-                params,
-                SampleSettings {
-                    step: 3,
-                    ..defaults
-                },
-                4,
-            ),
+            draw(params, SampleSettings { step: 3, ..base }, 4),
             "sample: a step must be less than 3, it is 3",
         ),
         (
-            draw(
-                params,
-                SampleSettings {
-                    biases: 3,
-                    ..defaults
-                },
-                4,
-            ),
+            draw(params, SampleSettings { biases: 3, ..base }, 4),
             "sample: biases must be at most 2, it is 3",
         ),
         (
@@ -270,7 +256,7 @@ fn invalid_sampling_settings_are_errors() {
                 params,
                 SampleSettings {
                     sequence: 1,
-                    ..defaults
+                    ..base
                 },
                 3,
             ),
@@ -284,7 +270,7 @@ fn invalid_sampling_settings_are_errors() {
                 },
                 SampleSettings {
                     logprobs: 1,
-                    ..defaults
+                    ..base
                 },
                 4,
             ),
