@@ -54,7 +54,7 @@ impl Hostile {
         }
     }
 
-    /// Bytes of a binding that must stay as they are in the hostile case, whatever the reference does.
+    /// Marks bytes of a binding that must not change in the hostile case, even if the reference writes them.
     #[must_use]
     pub fn unwritten(mut self, binding: usize, range: Range<usize>) -> Hostile {
         let initial = self.case.memory[binding - 1].bytes[range.clone()].to_vec();

@@ -50,7 +50,7 @@ pub fn write(op: &str, cases: &[Case], expected: &[Outputs]) {
         if data.len() > MAX_RECORD_BYTES {
             continue;
         }
-        // Kernels that cannot meet the case's bounds get a record of their own.
+        // Kernels that cannot meet the case's bounds get a separate record.
         let fitting: Vec<_> = wisp_shaders::candidates(op)
             .filter(|kernel| fits(kernel, case))
             .collect();

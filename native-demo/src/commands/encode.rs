@@ -25,7 +25,7 @@ pub struct Encode {
     /// The texts to encode
     #[arg(long, value_name = "T", num_args = 1.., required_unless_present = "tokens")]
     text: Vec<String>,
-    /// Token ids of a text, used as they are: 1,2,3
+    /// Token ids of a text, such as 1,2,3
     #[arg(long, value_name = "IDS", conflicts_with = "text")]
     tokens: Vec<TokenList>,
     /// How the hidden states of a text are pooled into one embedding; none returns them all unchanged

@@ -19,7 +19,7 @@ use wisp_tests::{
     program::{LOGITS_WITHIN, assert_close, assert_rows_close, ids, run},
 };
 
-/// A checkpoint in a folder of its own.
+/// Writes a checkpoint to a temporary folder.
 fn written(checkpoint: &Tiny) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     checkpoint.write(folder.path());

@@ -135,7 +135,7 @@ impl Batch {
 /// A batch of single tokens, half of which hostile tests make invalid: tokens with odd numbers.
 ///
 /// The valid tokens are in sequences 0 and 1 at positions below [`HALF`]. A reference moves the invalid
-/// ones to sequence 2, each to a page of its own at positions from [`HALF`] on, where no valid token
+/// ones to sequence 2, each to a separate page at positions from [`HALF`] on, where no valid token
 /// reads or writes.
 pub(crate) const HOSTILE_BATCH: Batch = batch([4, 2, 6, 2], 0, 0.0, &[(0, 32), (0, 32), (0, 32)]);
 

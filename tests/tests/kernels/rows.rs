@@ -14,7 +14,7 @@ const SIZES: &[[usize; 2]] = &[
     [65, 1],
 ];
 
-/// Cases of an op on rows; `out` is what it writes for so many rows and columns.
+/// Cases of an op on rows; `out` is its output for a number of rows and columns.
 pub(crate) fn row_cases(out: impl Fn(usize, usize) -> Memory) -> Vec<Case> {
     let of = |&[rows, cols]: &[usize; 2]| {
         let params = RowsParams {

@@ -79,7 +79,7 @@ const MAX_BIASES: u32 = 3;
 /// Words of a row of log-probabilities.
 const LOGPROB_WORDS: usize = 7;
 
-/// Rows of logits, which take the settings in turn. Each row is a sequence of its own, in reverse order.
+/// Rows of logits, which take the settings in turn. Each row is a separate sequence, in reverse order.
 fn sample(vocab: usize, logits: &[f32]) -> Case {
     sample_with_logprobs(vocab, logits, 0)
 }

@@ -1,13 +1,13 @@
-//! Adapters in graphs: what they are added to, and when not.
+//! LoRA adapters in graphs: stacked products, separate products, and errors.
 
 use super::*;
 
-/// A graph with `x`, and adapters of products of it.
+/// A graph with an input `x` and adapters of its products.
 struct Adapted {
     graph: Graph,
     x: ValueId,
-    /// Which adapter each token has.
-    chosen: [ValueId; 2],
+    /// The index of tokens and the adapters of sequences.
+    selection: [ValueId; 2],
 }
 
 impl Adapted {
@@ -16,8 +16,12 @@ impl Adapted {
         let x = graph.input("x", DType::F32, shape!["tokens", 64u64]);
         let index = graph.input("index", DType::U32, shape!["tokens", 2u64]);
         let adapters = graph.input("adapters", DType::U32, shape!["batch"]);
-        let chosen = [index, adapters];
-        Adapted { graph, x, chosen }
+        let selection = [index, adapters];
+        Adapted {
+            graph,
+            x,
+            selection,
+        }
     }
 
     fn product(&mut self, name: &str, rows: u64) -> ValueId {
@@ -30,12 +34,16 @@ impl Adapted {
         let low = 4 * products.len() as u64;
         let a = self.graph.buffer("a", DType::F32, shape![2u64, low, 64u64]);
         let b = self.graph.buffer("b", DType::F32, shape![2u64, 4u64, rows]);
-        [&[self.x, self.chosen[0], self.chosen[1], a, b], products].concat()
+        [
+            &[self.x, self.selection[0], self.selection[1], a, b],
+            products,
+        ]
+        .concat()
     }
 }
 
 #[test]
-fn stacked_products_take_two_calls_more() {
+fn adapters_of_stacked_products_add_two_calls() {
     let mut g = Adapted::new();
     let products = ["gate", "up"].map(|name| g.product(name, 96));
     let operands = g.operands(&products, 192);
@@ -51,13 +59,13 @@ fn stacked_products_take_two_calls_more() {
     let [.., expand, gate] = &program.calls[..] else {
         panic!("four calls")
     };
-    // In place, and the gate reads it there.
+    // The adapter works in place, and the gate reads its result.
     assert_eq!(expand.bindings[4], program.calls[0].bindings[1]);
     assert_eq!(expand.bindings[4], gate.bindings[0]);
 }
 
 #[test]
-fn products_of_their_own_take_one_call_each() {
+fn adapters_of_separate_products_are_expanded_separately() {
     let mut g = Adapted::new();
     let products = [g.product("q", 64), g.product("k", 32)];
     let operands = g.operands(&products, 96);
@@ -89,8 +97,8 @@ fn products_of_their_own_take_one_call_each() {
 }
 
 #[test]
-fn adapters_of_other_products_are_not_stacked() {
-    // One adapter for both, in the other order: the gate's rows are not the first.
+fn adapters_in_another_order_are_not_stacked() {
+    // One adapter for both products in the other order, so that the rows of the gate are not the first.
     let mut g = Adapted::new();
     let [gate, up] = ["gate", "up"].map(|name| g.product(name, 96));
     let operands = g.operands(&[up, gate], 192);
@@ -103,7 +111,7 @@ fn adapters_of_other_products_are_not_stacked() {
 }
 
 #[test]
-fn misfits_are_named() {
+fn lora_needs_matching_shapes() {
     let mut g = Adapted::new();
     let product = g.product("q", 64);
     let operands = g.operands(&[product], 60);
@@ -111,7 +119,11 @@ fn misfits_are_named() {
     let words = "lora: a [2, 4, 64] must be [slots, layers * rank, columns of x] and \
                  b [2, 4, 60] [slots, rank, columns of all layers' results] (x: ";
     assert!(error.starts_with(words), "{error}");
-    // It works in place: what it adds to must not be needed afterwards.
+}
+
+/// LoRA works in place, so nothing else may read the product that it changes.
+#[test]
+fn lora_of_a_product_that_is_read_elsewhere_is_refused() {
     let mut g = Adapted::new();
     let product = g.product("q", 64);
     let operands = g.operands(&[product], 64);

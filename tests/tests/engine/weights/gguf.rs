@@ -105,7 +105,7 @@ fn file_truncated_anywhere_is_reported_with_its_length() {
                 _ => false,
             };
             assert!(clear, "{len} bytes: {message}");
-            // Without the length, a file is sound if it has the whole header. Only padding is between the
+            // Without the length, a file is valid if it has the whole header. Only padding is between the
             // description of the last tensor and the data.
             let streamed = read_pieces(file[..len].chunks(5), None);
             assert!(len + 32 > data || streamed.is_err(), "{len} bytes");
@@ -377,7 +377,7 @@ fn values_convert_without_loss_or_are_refused_with_a_reason() {
     }
 }
 
-/// A sound file with a few bytes changed.
+/// A valid file with a few changed bytes.
 fn mutated() -> impl Strategy<Value = Vec<u8>> {
     let change = (any::<prop::sample::Index>(), any::<u8>());
     let file = (1u32..=3, any::<bool>()).prop_map(|(v, big)| samples::tiny(v, big));

@@ -1,4 +1,4 @@
-//! The readers, writers and encodings of checkpoints: sound files, broken files, and files made to harm the
+//! The readers, writers and encodings of checkpoints: valid files, broken files, and malicious files for the
 //! reader.
 
 mod checkpoint;

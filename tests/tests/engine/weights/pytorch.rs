@@ -1,5 +1,5 @@
 //! PyTorch's files: those of Python's pickler, which `fixtures/pytorch/make.py` generates, damaged ones, and
-//! pickles made to do harm.
+//! malicious pickles.
 
 use std::{fs, path::PathBuf};
 
@@ -107,7 +107,7 @@ fn archive(pickle: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn pickles_made_to_do_harm_are_refused() {
+fn malicious_pickles_are_refused() {
     let cases: &[(&[u8], &str)] = &[
         (b"cos\nsystem\n(X\x02\0\0\0lstR.", "os.system"),
         (b"c__builtin__\neval\n.", "__builtin__.eval"),
@@ -226,7 +226,7 @@ fn pickles_that_expand_without_bound_are_refused() {
 }
 
 #[test]
-fn unsound_shapes_and_archives_are_refused() {
+fn invalid_shapes_and_archives_are_refused() {
     let sound = checkpoint(&[("w", "Float", &[2, 3], &[1; 24])]);
     assert_eq!(pytorch::parse(&sound).unwrap()[0].shape, [2, 3]);
     let data = |bytes: &[u8], shape: &[u64]| {

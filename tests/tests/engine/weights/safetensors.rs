@@ -26,7 +26,7 @@ fn assert_refused(file: &[u8], part: &str) {
 }
 
 #[test]
-fn sound_file_is_parsed() {
+fn valid_file_is_parsed() {
     let file = tiny_safetensors();
     let parsed = parse(&file).unwrap();
     assert_eq!(parsed.metadata["format"], "pt");
@@ -116,7 +116,7 @@ fn broken_headers_are_refused() {
     assert_refused(&long, "the file ends after 9 bytes, inside the header");
 }
 
-/// Sizes that are each sound, but whose sum overflows. The `safetensors` crate's check of the file's length
+/// Sizes that are valid, but whose sum overflows. The `safetensors` crate's check of the file's length
 /// adds without checking for overflow, which is why our reader checks the length itself.
 #[test]
 fn sizes_whose_sum_overflows_are_refused() {

@@ -1,4 +1,4 @@
-//! Small sound files for the other tests to read and to damage.
+//! Small valid files that other tests read or damage.
 
 use wisp_engine::weights::Encoding;
 use wisp_engine::weights::gguf::{Array, Value};

@@ -154,7 +154,7 @@ fn refusals_of_the_hub_are_explained() {
     );
     let mut wrong = command(&hub, home.path(), "org/tiny", &[]);
     wrong.env("HF_ENDPOINT", "nonsense");
-    let line = run_command(wrong, "").failed("an endpoint that is none");
+    let line = run_command(wrong, "").failed("an invalid endpoint");
     assert!(line.contains("HF_ENDPOINT"), "{line}");
     let line = generate(&hub, home.path(), "tiny", &[]).failed("a name without its owner");
     assert!(line.contains("org/name"), "{line}");
