@@ -29,13 +29,13 @@ impl Model {
         pollster::block_on(self.adapters_async())
     }
 
-    /// Loads a low-rank adapter under a name, after which requests can [use it](Generate::adapter). Waits
+    /// Loads a low-rank adapter under a name, after which requests can [use it](crate::Generate::adapter). Waits
     /// until no request runs.
     ///
     /// # Errors
     ///
     /// If the name is taken, the model has no room for adapters
-    /// ([`ModelBuilder::adapters`]), or the adapter does not fit it.
+    /// ([`ModelBuilder::adapters`](crate::ModelBuilder::adapters)), or the adapter does not fit it.
     pub async fn load_adapter_async(&self, name: &str, files: AdapterFiles) -> Result<(), Error> {
         let name = name.to_string();
         let work = self.exclusive(move |generator| {

@@ -28,7 +28,7 @@
 //!
 //! # Values
 //!
-//! A value is an input, a [weight](Graph::weight) of any [`Encoding`], numbers of the graph's own
+//! A value is an input, a [weight](Graph::weight) of any [`Encoding`](wisp_types::Encoding), numbers of the graph's own
 //! ([`Graph::constant`], [`Graph::scalar`]), memory that outlives a run ([`Graph::buffer`]), or what an op
 //! makes. Its elements are `f32` or `u32`; truths are `u32`, 1 or 0. A dimension is a number, a name
 //! whose size each run gives, or the sum of such, which is what [`Graph::concat`] makes of them:
@@ -52,7 +52,7 @@
 //! | of each element | [`unary`](Graph::unary), [`binary`](Graph::binary) (arithmetic, comparisons, logic), [`select`](Graph::select), [`map`](Graph::map) (activations), [`cast`](Graph::cast) |
 //! | norms | [`layer_norm`](Graph::layer_norm), [`rms_norm`](Graph::rms_norm), [`batch_norm`](Graph::batch_norm), [`softmax`](Graph::softmax) |
 //! | of many, one | [`reduce`](Graph::reduce), [`argmax`](Graph::argmax), [`top_k`](Graph::top_k), [`max_pool2d`](Graph::max_pool2d), [`avg_pool2d`](Graph::avg_pool2d), [`global_avg_pool`](Graph::global_avg_pool) |
-//! | by numbers | [`embedding`](Graph::embedding), [`gather`](Graph::gather), [`scatter`](Graph::scatter) |
+//! | by numbers | [`embed`](Graph::embed), [`gather`](Graph::gather), [`scatter`](Graph::scatter) |
 //! | shapes | [`reshape`](Graph::reshape), [`permute`](Graph::permute), [`slice`](Graph::slice), [`slice_like`](Graph::slice_like), [`concat`](Graph::concat), [`pad`](Graph::pad) |
 //! | positions | [`rope`](Graph::rope) |
 //!

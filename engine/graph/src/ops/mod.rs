@@ -224,7 +224,7 @@ impl Op {
 
     /// Returns the op's name, in lower case, such as `linear` or `reduce_sum`.
     ///
-    /// It appears in messages and profiles, and a [custom op](crate::custom_ops) of the same name can
+    /// It appears in messages and profiles, and a [custom op](crate::extension) of the same name can
     /// take the op's place.
     pub fn name(&self) -> &'static str {
         self.rules().name()
