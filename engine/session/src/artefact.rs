@@ -107,7 +107,7 @@ pub enum ArtefactError {
 }
 
 /// What is said about a module, by key.
-pub(super) type About = BTreeMap<String, String>;
+pub(crate) type About = BTreeMap<String, String>;
 
 /// Wisp's version as it stands in the header.
 fn version() -> [u8; 16] {
@@ -121,7 +121,7 @@ fn version() -> [u8; 16] {
 /// What decides what a graph is compiled to, and whether that can be read: format, version, kernels,
 /// and the build of the running program, because the compiler may differ between two builds of one version.
 #[cfg(not(target_arch = "wasm32"))]
-pub(super) fn identity() -> [Vec<u8>; 4] {
+pub(crate) fn identity() -> [Vec<u8>; 4] {
     [
         running_build().into_bytes(),
         FORMAT.to_le_bytes().to_vec(),
@@ -142,7 +142,7 @@ fn running_build() -> String {
     stamp().unwrap_or_default()
 }
 
-pub(super) fn write(about: &About, programs: &[&Program]) -> Result<Vec<u8>, ArtefactError> {
+pub(crate) fn write(about: &About, programs: &[&Program]) -> Result<Vec<u8>, ArtefactError> {
     let contents = postcard::to_stdvec(&(about, programs)).map_err(unreadable)?;
     let mut bytes = Vec::with_capacity(HEADER_BYTES + contents.len() + CHECKSUM_BYTES);
     bytes.extend(MAGIC);
@@ -192,7 +192,7 @@ fn whole(contents: u64) -> Result<u64, ArtefactError> {
     }
 }
 
-pub(super) fn read(bytes: &[u8]) -> Result<(About, Vec<Program>), ArtefactError> {
+pub(crate) fn read(bytes: &[u8]) -> Result<(About, Vec<Program>), ArtefactError> {
     let Some((start, _)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Err(match bytes.starts_with(MAGIC) {
             true => length(HEADER_BYTES as u64, bytes),
@@ -229,7 +229,7 @@ fn length(expected: u64, bytes: &[u8]) -> ArtefactError {
 }
 
 /// Reads as many bytes as belong to a compiled model, and one more if there is one.
-pub(super) fn bytes_of(from: &mut dyn io::Read) -> Result<Vec<u8>, ArtefactError> {
+pub(crate) fn bytes_of(from: &mut dyn io::Read) -> Result<Vec<u8>, ArtefactError> {
     let mut bytes = Vec::new();
     let mut take = |bytes: &mut Vec<u8>, upto: u64| {
         let missing = upto.saturating_sub(bytes.len() as u64);

@@ -2,9 +2,12 @@
 
 use wisp_shaders::Kernel;
 
-use super::{
-    CompiledModel, InferenceSession, InitOptions, LogLevel, SessionError,
-    load::{self, DeviceWeights, Progress, Weights},
+use crate::{
+    compiled::CompiledModel,
+    error::SessionError,
+    init_options::InitOptions,
+    session::InferenceSession,
+    weights::{self, DeviceWeights, Progress, Weights},
 };
 use wisp_compiler::{BufferRef, Call, KernelChoice, PARAMS_STRIDE, Port, Program, Size};
 use wisp_device::{BindGroup, Buffer, BufferSlice, Device, Pipeline, Usage};
@@ -12,7 +15,7 @@ use wisp_weights::WeightSource;
 
 /// A kernel that can do a call.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(crate) struct Choice {
     pub pipeline: Pipeline,
     /// The largest second grid dimension that it is meant for.
     pub most_rows: u32,
@@ -25,44 +28,8 @@ fn kernel(program: &Program, name: &str) -> Result<&'static Kernel, SessionError
     kernel.ok_or_else(|| SessionError::UnknownKernel(name.into()))
 }
 
-/// Compiles what the program needs, several kernels at a time where there are threads; returns how
-/// many there are.
-pub(super) fn compile_kernels(
-    session: &InferenceSession,
-    compiled: &CompiledModel,
-) -> Result<u32, SessionError> {
-    let (program, info) = (compiled.program(), session.device.info());
-    let missing = program.lacks(&info.capabilities);
-    if !missing.is_empty() {
-        return Err(SessionError::Target {
-            graph: program.name.clone(),
-            device: info.name.clone(),
-            missing,
-        });
-    }
-    let kernels: Vec<&'static Kernel> = program.kernels().collect();
-    let count = kernels.len() as u32;
-    let compile = |kernel: &'static Kernel| -> Result<(), SessionError> {
-        let debugger = &session.debugger;
-        debugger.log(LogLevel::Debug, || {
-            format!("{}: a pipeline for {}", info.name, kernel.name)
-        });
-        session.pipeline(kernel, compiled.is_trusted()).map(|_| ())
-    };
-    #[cfg(not(target_arch = "wasm32"))]
-    {
-        use rayon::prelude::*;
-        kernels.into_par_iter().try_for_each(compile)?;
-    }
-    #[cfg(target_arch = "wasm32")]
-    {
-        kernels.into_iter().try_for_each(compile)?;
-    }
-    Ok(count)
-}
-
 /// The kernels that can do a call, those for fewer rows first.
-pub(super) fn choices(
+pub(crate) fn choices(
     session: &InferenceSession,
     compiled: &CompiledModel,
     call: &Call,
@@ -80,7 +47,7 @@ pub(super) fn choices(
 
 /// The memory of a program, besides the parameters of its calls.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     pub inputs: Vec<Buffer>,
     slots: Vec<Buffer>,
     constants: Vec<Buffer>,
@@ -98,7 +65,7 @@ impl Memory {
         options: &InitOptions<'_>,
         loaded: &mut DeviceWeights,
     ) -> Result<Memory, SessionError> {
-        let total = load::check(program, source, loaded)?;
+        let total = weights::check(program, source, loaded)?;
         let bytes = |size: &Size| {
             size.eval(max_dims)
                 .and_then(|elements| elements.checked_mul(4))
@@ -115,7 +82,7 @@ impl Memory {
             slots.push(device.allocate("an intermediate result", bytes, Usage::Storage)?);
         }
         let mut progress = Progress::new(total, options.progress);
-        let weights = load::load(device, program, source, &mut progress, loaded).await?;
+        let weights = weights::load(device, program, source, &mut progress, loaded).await?;
         let mut constants = Vec::with_capacity(program.constants.len());
         for words in &program.constants {
             let buffer = device.allocate("a constant", words.len() as u64 * 4, Usage::Storage)?;

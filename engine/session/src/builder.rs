@@ -1,11 +1,8 @@
 //! What a session is made of: its devices, and the host's threads.
 
-use std::sync::Arc;
-
-use super::{InferenceSession, SessionError};
+use crate::{error::SessionError, session::InferenceSession};
 use wisp_device::{Device, DeviceSpec, FeatureLevel};
 use wisp_graph::extension::Extensions;
-use wisp_types::Api;
 
 /// A device for a session: one to be opened, or one that is open.
 #[derive(Clone, Debug)]
@@ -131,57 +128,5 @@ impl InferenceSession {
     /// A session on a device, and the host beside it: the short way of [`Self::builder`].
     pub fn new(device: Device) -> InferenceSession {
         InferenceSession::of(vec![device], 0, Extensions::default())
-    }
-
-    /// A session of devices, and of the host, whose threads start only if it runs something.
-    fn of(
-        mut devices: Vec<Device>,
-        num_threads: usize,
-        extensions: Extensions,
-    ) -> InferenceSession {
-        let is_host = |device: &Device| device.info().api == Api::Host;
-        if !devices.iter().any(is_host) {
-            devices.push(Device::idle_host(num_threads));
-        }
-        InferenceSession {
-            device: devices[0].clone(),
-            devices: devices.into(),
-            start: Default::default(),
-            profiler: Default::default(),
-            debugger: Default::default(),
-            extensions: Arc::new(extensions),
-        }
-    }
-
-    /// The device that the session's graphs are compiled for and run on: the first, except in what
-    /// [`Self::on`] returns.
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
-    /// The session's devices, the host among them.
-    pub fn devices(&self) -> &[Device] {
-        &self.devices
-    }
-
-    /// The same session, but what it compiles, loads and runs is on another of its devices.
-    ///
-    /// # Errors
-    ///
-    /// If it has no device of this index.
-    pub fn on(&self, device: usize) -> Result<InferenceSession, SessionError> {
-        let found = self.devices.get(device);
-        let found = found.ok_or_else(|| SessionError::NoDevice {
-            index: device,
-            has: self
-                .devices
-                .iter()
-                .map(|device| device.info().name.clone())
-                .collect(),
-        })?;
-        Ok(InferenceSession {
-            device: found.clone(),
-            ..self.clone()
-        })
     }
 }

@@ -1,6 +1,8 @@
 //! Runs of a fixed shape: prepared once, then only written and submitted.
 
-use super::{Model, SessionError, Tensor, execute::by_position, run::Recording};
+use crate::{
+    error::SessionError, execute::by_position, model::Model, recording::Recording, tensor::Tensor,
+};
 
 impl Model {
     /// Runs the model once and keeps what a run of inputs of these shapes takes: its kernels, their

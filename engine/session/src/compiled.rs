@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, io};
 
-use super::{
-    SessionError,
+use crate::{
     artefact::{self, ArtefactError},
     differences::differences,
+    error::SessionError,
 };
 use wisp_compiler::{Program, Target};
 use wisp_graph::Graph;
@@ -43,7 +43,7 @@ pub struct CompiledModel {
 
 impl CompiledModel {
     /// A program that the compiler has just made.
-    pub(super) fn new(program: Program) -> CompiledModel {
+    pub(crate) fn new(program: Program) -> CompiledModel {
         let trusted = true;
         CompiledModel { program, trusted }
     }
@@ -156,7 +156,7 @@ impl CompiledModule {
     }
 
     /// Compiled graphs with their graphs' digests.
-    pub(super) fn of(made: Vec<(String, CompiledModel)>) -> Result<CompiledModule, ArtefactError> {
+    pub(crate) fn of(made: Vec<(String, CompiledModel)>) -> Result<CompiledModule, ArtefactError> {
         let about = made.iter().map(|(digest, model)| {
             let key = format!("{GRAPH}{}", model.program.name);
             (key, digest.clone())
@@ -172,7 +172,7 @@ impl CompiledModule {
     }
 
     /// The compiled form of a graph.
-    pub(super) fn model_of(&self, graph: &Graph) -> Result<&CompiledModel, SessionError> {
+    pub(crate) fn model_of(&self, graph: &Graph) -> Result<&CompiledModel, SessionError> {
         let wrong = |differences| SessionError::OtherGraph {
             graph: graph.name.clone(),
             differences,
@@ -290,7 +290,7 @@ impl CompiledModule {
 const GRAPH: &str = "graph ";
 
 /// What tells a graph from others.
-pub(super) fn digest_of(graph: &Graph) -> String {
+pub(crate) fn digest_of(graph: &Graph) -> String {
     // There is nothing in a graph that postcard cannot write; an empty text would fit no graph.
     digest([postcard::to_stdvec(graph).unwrap_or_default()])
 }

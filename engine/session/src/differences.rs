@@ -8,7 +8,7 @@ use wisp_types::{Dim, Encoding};
 const MOST_TOLD: usize = 4;
 
 /// How a program's inputs and weights differ from a graph's.
-pub(super) fn differences(program: &Program, graph: &Graph) -> Vec<String> {
+pub(crate) fn differences(program: &Program, graph: &Graph) -> Vec<String> {
     let values = graph.values().iter();
     let mut told: Vec<String> = values
         .filter_map(|value| difference(program, value))

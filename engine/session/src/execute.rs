@@ -2,26 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Dims, Model, SessionError, Tensor, tensor::Values};
+use crate::{error::SessionError, model::Model, tensor::Tensor};
 use wisp_compiler::Port;
 use wisp_types::Dim;
 
 impl Model {
-    /// What the caller writes before each run, in the order of [`Self::execute`]: names, types and
-    /// shapes.
-    pub fn inputs(&self) -> impl Iterator<Item = &Port> {
-        let program = self.program();
-        let ports = (0u32..).zip(&program.inputs);
-        ports
-            .filter(|(i, _)| !program.buffers.contains(i))
-            .map(|(_, port)| port)
-    }
-
-    /// What a run makes, in the order of [`Self::execute`]: names, types and shapes.
-    pub fn outputs(&self) -> &[Port] {
-        &self.program().outputs
-    }
-
     /// Runs the model once: takes its inputs in their order and gives its outputs in theirs. The sizes of
     /// symbolic dimensions are those of the inputs. ([`Self::execute_on_device`] leaves the outputs on the
     /// device; [`InitOptions::shared`](super::InitOptions::shared) lets models work in the same memory.)
@@ -118,7 +103,7 @@ impl Model {
     }
 
     /// Checks the inputs against what the model takes; the sizes of its symbolic dimensions.
-    pub(super) fn sizes<'a>(
+    pub(crate) fn sizes<'a>(
         &'a self,
         inputs: &[(&str, &Tensor)],
     ) -> Result<Vec<(&'a str, u64)>, SessionError> {
@@ -126,77 +111,12 @@ impl Model {
     }
 
     /// Writes inputs that were checked.
-    pub(super) async fn write_all(&self, inputs: &[(&str, &Tensor)]) -> Result<(), SessionError> {
+    pub(crate) async fn write_all(&self, inputs: &[(&str, &Tensor)]) -> Result<(), SessionError> {
         for (name, tensor) in inputs {
             let buffer = self.buffer(name)?;
             tensor.write_to(self.device(), buffer).await?;
         }
         Ok(())
-    }
-
-    /// An output of a run of some sizes, in the model's own memory: nothing is copied or waited for, and
-    /// every run of the model overwrites it. To be read ([`Tensor::to_host`]) or given to another model
-    /// on this device before the next run.
-    ///
-    /// ```
-    /// use wisp_engine::{
-    ///     device::Device,
-    ///     graph::{Binary, DType, Graph},
-    ///     session::{InferenceSession, InitOptions, Tensor},
-    ///     shape,
-    ///     weights::MemoryWeights,
-    /// };
-    ///
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let mut graph = Graph::new("double");
-    /// let x = graph.input("x", DType::F32, shape![3u64]);
-    /// let twice = graph.add(Binary::Add, &[x, x])?;
-    /// graph.output("twice", twice);
-    /// let session = InferenceSession::new(Device::host(1)?);
-    /// let double = session.load_blocking(&graph, &MemoryWeights::default(), InitOptions::default())?;
-    /// let dims = double.dims(&[])?;
-    /// let twice = double.output_on_device("twice", &dims)?;
-    ///
-    /// double.write("x", &[1.0f32, 2.0, 3.0])?;
-    /// double.run(&dims)?;
-    /// assert_eq!(pollster::block_on(twice.to_host())?.as_f32(), Some(&[2.0, 4.0, 6.0][..]));
-    /// // The result is the next run's input; what it held is overwritten.
-    /// pollster::block_on(double.execute(&[&twice]))?;
-    /// assert_eq!(pollster::block_on(twice.to_host())?.as_f32(), Some(&[4.0, 8.0, 12.0][..]));
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the model has no output of that name, or it is a weight that was released.
-    pub fn output_on_device(&self, name: &str, dims: &Dims) -> Result<Tensor, SessionError> {
-        self.port_on_device(self.port("output", self.outputs(), name)?, dims)
-    }
-
-    pub(super) fn port_on_device(&self, port: &Port, dims: &Dims) -> Result<Tensor, SessionError> {
-        let size = |dim| self.size_of(dim, dims).unwrap_or(0);
-        let shape = port.shape.0.iter().map(size).collect();
-        let values = Values::On(self.device().clone(), self.memory_of(port)?.clone());
-        Ok(Tensor::new(port.dtype, shape, values))
-    }
-
-    /// All outputs of a run of some sizes, in their order, as [`Self::output_on_device`] gives them.
-    ///
-    /// # Errors
-    ///
-    /// As there.
-    pub fn outputs_on_device(&self, dims: &Dims) -> Result<Vec<Tensor>, SessionError> {
-        let output = |port: &Port| self.output_on_device(&port.name, dims);
-        self.outputs().iter().map(output).collect()
-    }
-
-    /// Runs the model once, and waits for what debugging asks for.
-    pub(super) async fn run_whole(&self, dims: &Dims) -> Result<(), SessionError> {
-        match self.debugger.is_on(self) {
-            true => self.debugger.run(self, dims).await,
-            false => self.run(dims),
-        }
     }
 
     async fn execute_all(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>, SessionError> {
@@ -209,7 +129,7 @@ impl Model {
 }
 
 /// Names of inputs for tensors in their order.
-pub(super) fn by_position<'a, 't>(
+pub(crate) fn by_position<'a, 't>(
     model: &str,
     ports: impl Iterator<Item = &'a Port>,
     inputs: &[&'t Tensor],
@@ -226,7 +146,7 @@ pub(super) fn by_position<'a, 't>(
 }
 
 /// Checks that every name is an input's.
-pub(super) fn check_names<'a>(
+pub(crate) fn check_names<'a>(
     model: &str,
     ports: impl Iterator<Item = &'a Port>,
     inputs: &[(&str, &Tensor)],
@@ -244,7 +164,7 @@ pub(super) fn check_names<'a>(
 }
 
 /// Checks inputs against what a model takes; the sizes of the symbolic dimensions that they have.
-pub(super) fn sizes<'a>(
+pub(crate) fn sizes<'a>(
     model: &str,
     ports: impl Iterator<Item = &'a Port>,
     inputs: &[(&str, &Tensor)],
@@ -274,7 +194,7 @@ fn size_of(sizes: &[(&str, u64)], name: &str) -> Option<u64> {
 }
 
 /// Brings tensors to the host: all reads are started before the first is waited for.
-pub(super) async fn to_host(tensors: Vec<Tensor>) -> Result<Vec<Tensor>, SessionError> {
+pub(crate) async fn to_host(tensors: Vec<Tensor>) -> Result<Vec<Tensor>, SessionError> {
     let reads: Vec<_> = tensors.iter().map(Tensor::to_host).collect();
     let mut there = Vec::with_capacity(reads.len());
     for read in reads {

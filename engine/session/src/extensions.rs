@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use wisp_shaders::Kernel;
 
-use super::{AssertLevel, InferenceSession, SessionError};
+use crate::{debug::AssertLevel, error::SessionError, session::InferenceSession};
 use wisp_device::Pipeline;
 use wisp_graph::{Graph, extension::Extensions};
 use wisp_types::Api;
@@ -23,12 +23,12 @@ impl InferenceSession {
     }
 
     /// The graph as the session compiles it.
-    pub(super) fn extended<'a>(&self, graph: &'a Graph) -> Result<Cow<'a, Graph>, SessionError> {
+    pub(crate) fn extended<'a>(&self, graph: &'a Graph) -> Result<Cow<'a, Graph>, SessionError> {
         Ok(graph.with_replaced(&self.extensions)?)
     }
 
     /// The pipeline of a kernel; `trusted` ones run without checks if the session asks for none.
-    pub(super) fn pipeline(
+    pub(crate) fn pipeline(
         &self,
         kernel: &'static Kernel,
         trusted: bool,

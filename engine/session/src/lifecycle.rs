@@ -1,8 +1,9 @@
 //! A model's weights after it is made: other ones in their place, or none.
 
-use super::{
-    Model, SessionError,
-    load::{self, DeviceWeights, Progress},
+use crate::{
+    error::SessionError,
+    model::Model,
+    weights::{self, DeviceWeights, Progress},
 };
 use wisp_weights::WeightSource;
 
@@ -11,7 +12,7 @@ impl Model {
     /// captured runs stay. Buffers (a KV cache) keep what is in them. After [`Self::release`] memory is
     /// allocated again.
     ///
-    /// Models that were [loaded together](super::InferenceSession::load_all) have their common weights
+    /// Models that were [loaded together](crate::InferenceSession::load_all) have their common weights
     /// once: reloading one of them changes those of all.
     ///
     /// ```
@@ -55,7 +56,7 @@ impl Model {
     /// If reading them fails later, what was written is of no use, and the model is released.
     pub async fn reload(&mut self, weights: &dyn WeightSource) -> Result<(), SessionError> {
         self.check_weights(weights)?;
-        load::check_finite(&self.program, weights).await?;
+        weights::check_finite(&self.program, weights).await?;
         let result = self.replace(weights).await;
         if result.is_err() {
             self.release();
@@ -80,14 +81,14 @@ impl Model {
         let (device, program) = (&self.device, &self.program);
         match kept {
             Some(weights) => {
-                load::overwrite(device, program, &weights, source, &mut progress).await?;
+                weights::overwrite(device, program, &weights, source, &mut progress).await?;
                 device.finish().await?;
                 self.memory.weights = Some(weights);
                 Ok(())
             }
             None => {
                 let none = &mut DeviceWeights::default();
-                let weights = load::load(device, program, source, &mut progress, none).await?;
+                let weights = weights::load(device, program, source, &mut progress, none).await?;
                 device.finish().await?;
                 self.memory.weights = Some(weights);
                 self.rebind()
@@ -118,7 +119,7 @@ impl Model {
     }
 
     /// Checks that a source has all weights of the model, as it was compiled for them.
-    pub(super) fn check_weights(&self, weights: &dyn WeightSource) -> Result<(), SessionError> {
-        load::check(&self.program, weights, &DeviceWeights::default()).map(drop)
+    pub(crate) fn check_weights(&self, weights: &dyn WeightSource) -> Result<(), SessionError> {
+        weights::check(&self.program, weights, &DeviceWeights::default()).map(drop)
     }
 }

@@ -2,42 +2,42 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{
-    CompiledModel, InferenceSession, InitOptions, Profiler, SessionError,
+use crate::{
     bind::{self, Choice, Memory},
+    compiled::CompiledModel,
     debug::Debugger,
-    load::DeviceWeights,
-    run::Recording,
-    tensor::Tensor,
+    dims::Dims,
+    error::SessionError,
+    init_options::InitOptions,
+    profiler::Profiler,
+    recording::Recording,
+    session::InferenceSession,
+    weights::DeviceWeights,
 };
 use wisp_compiler::{Port, Program};
-use wisp_device::{Buffer, Device, DeviceError};
+use wisp_device::{Buffer, Device};
 use wisp_types::Dim;
 use wisp_weights::WeightSource;
-
-/// The sizes of a program's symbolic dimensions in one run, in the program's order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Dims(pub(super) Vec<u64>);
 
 /// A program on a device: nothing is allocated, compiled or bound any more when it runs.
 #[derive(Debug)]
 pub struct Model {
-    pub(super) device: Device,
-    pub(super) profiler: Arc<Profiler>,
-    pub(super) debugger: Arc<Debugger>,
-    pub(super) program: Program,
+    pub(crate) device: Device,
+    pub(crate) profiler: Arc<Profiler>,
+    pub(crate) debugger: Arc<Debugger>,
+    pub(crate) program: Program,
     max_dims: Vec<u64>,
-    pub(super) memory: Memory,
+    pub(crate) memory: Memory,
     /// The kernels of each call.
-    pub(super) choices: Vec<Vec<Choice>>,
+    pub(crate) choices: Vec<Vec<Choice>>,
     /// The run of the last sizes.
-    pub(super) recording: Recording,
+    pub(crate) recording: Recording,
     /// Runs of sizes that are kept.
-    pub(super) captured: Vec<(Dims, Recording)>,
+    pub(crate) captured: Vec<(Dims, Recording)>,
 }
 
 impl Model {
-    pub(super) async fn new(
+    pub(crate) async fn new(
         session: &InferenceSession,
         compiled: &CompiledModel,
         weights: &dyn WeightSource,
@@ -133,7 +133,7 @@ impl Model {
     }
 
     /// The size of a dimension in a run.
-    pub(super) fn size_of(&self, dim: &Dim, dims: &Dims) -> Option<u64> {
+    pub(crate) fn size_of(&self, dim: &Dim, dims: &Dims) -> Option<u64> {
         dim.resolve(|name| {
             let at = self.program.dims.iter().position(|dim| dim == name)?;
             dims.0.get(at).copied()
@@ -149,7 +149,7 @@ impl Model {
         }
     }
 
-    pub(super) fn port<'a>(
+    pub(crate) fn port<'a>(
         &self,
         what: &'static str,
         ports: &'a [Port],
@@ -187,102 +187,8 @@ impl Model {
     }
 
     /// The device memory of one of the program's ports; only weights can be without.
-    pub(super) fn memory_of(&self, port: &Port) -> Result<&Buffer, SessionError> {
+    pub(crate) fn memory_of(&self, port: &Port) -> Result<&Buffer, SessionError> {
         let buffer = self.memory.buffer(port.buffer);
         buffer.ok_or_else(|| self.released())
-    }
-
-    /// Writes an input or buffer, from its start, before whatever runs next.
-    ///
-    /// # Errors
-    ///
-    /// If there is no input or buffer of that name, or it is smaller than `data`.
-    pub fn write<T: bytemuck::NoUninit>(&self, name: &str, data: &[T]) -> Result<(), SessionError> {
-        self.write_at(name, 0, data)
-    }
-
-    /// Writes part of an input or buffer, `start` elements of `T` from its start.
-    ///
-    /// # Errors
-    ///
-    /// If there is no input or buffer of that name, or the part is outside it.
-    pub fn write_at<T: bytemuck::NoUninit>(
-        &self,
-        name: &str,
-        start: u64,
-        data: &[T],
-    ) -> Result<(), SessionError> {
-        let port = self.port("input or buffer", &self.program.inputs, name)?;
-        if let (Some(buffer), false) = (self.memory.buffer(port.buffer), data.is_empty()) {
-            let start = start.saturating_mul(size_of::<T>() as u64);
-            let written = self.device.write(buffer, start, bytemuck::cast_slice(data));
-            written.map_err(|error| named(name, error))?;
-        }
-        Ok(())
-    }
-
-    /// Writes a tensor to the start of an input or buffer. A tensor that is the input's own memory costs
-    /// nothing.
-    ///
-    /// # Errors
-    ///
-    /// If there is no input or buffer of that name, it is smaller than the tensor, or a device fails.
-    pub async fn write_tensor(&self, name: &str, tensor: &Tensor) -> Result<(), SessionError> {
-        let port = self.port("input or buffer", &self.program.inputs, name)?;
-        let buffer = self.memory_of(port)?;
-        let written = tensor.write_to(&self.device, buffer).await;
-        Ok(written.map_err(|error| named(name, error))?)
-    }
-
-    /// An input or buffer as a tensor in the model's own memory, for a run of some sizes.
-    ///
-    /// # Errors
-    ///
-    /// If there is no input or buffer of that name.
-    pub fn input_on_device(&self, name: &str, dims: &Dims) -> Result<Tensor, SessionError> {
-        let port = self.port("input or buffer", &self.program.inputs, name)?;
-        self.port_on_device(port, dims)
-    }
-
-    /// Reads `elements` of an input, buffer or output from its start, as they are after everything
-    /// recorded before this call. The read starts now, and starts the recorded work too: what is recorded
-    /// before the returned future is awaited comes after it.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::buffer`], and if it is smaller.
-    pub fn read<T: bytemuck::Pod>(
-        &self,
-        name: &str,
-        elements: u64,
-    ) -> impl Future<Output = Result<Vec<T>, SessionError>> + use<T> {
-        let bytes = elements.saturating_mul(size_of::<T>() as u64);
-        let read = self.buffer(name).map(|buffer| match bytes {
-            0 => None,
-            _ => Some(self.device.read(buffer, 0..bytes)),
-        });
-        let name = name.to_string();
-        async move {
-            let Some(read) = read? else {
-                return Ok(Vec::new());
-            };
-            let bytes = read.await.map_err(|error| named(&name, error))?;
-            Ok(bytemuck::pod_collect_to_vec(&bytes))
-        }
-    }
-}
-
-/// An error by the name of an input or output, whose buffer may have another one.
-fn named(name: &str, error: DeviceError) -> DeviceError {
-    match error {
-        DeviceError::OutOfBounds {
-            start, end, bytes, ..
-        } => DeviceError::OutOfBounds {
-            label: name.into(),
-            start,
-            end,
-            bytes,
-        },
-        other => other,
     }
 }

@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    CompiledModel, CompiledModule, InferenceSession, InitOptions, Model, SessionError,
-    load::{self, DeviceWeights},
-    start::Stopwatch,
+use crate::{
+    compiled::{CompiledModel, CompiledModule},
+    error::SessionError,
+    init_options::InitOptions,
+    model::Model,
+    session::InferenceSession,
+    times::Stopwatch,
+    weights::{self, DeviceWeights},
 };
 use wisp_compiler::Program;
 use wisp_graph::Module;
@@ -44,7 +48,7 @@ impl InferenceSession {
             self.prepare(compiled)?;
             let loading = Stopwatch::start();
             let model = Model::new(self, compiled, weights, &options, &mut loaded).await?;
-            self.start.loaded(loading);
+            self.programs.loaded(loading);
             models.insert(compiled.program().name.clone(), model);
         }
         Ok(models)
@@ -128,13 +132,13 @@ impl InferenceSession {
 }
 
 /// Checks the weights of all programs before anything is loaded, and lists all that is wrong.
-pub(super) fn check_all<'a>(
+pub(crate) fn check_all<'a>(
     programs: impl Iterator<Item = &'a Program>,
     weights: &dyn WeightSource,
 ) -> Result<(), SessionError> {
     let (mut graphs, mut all) = (Vec::new(), Vec::new());
     for program in programs {
-        match load::check(program, weights, &DeviceWeights::default()) {
+        match weights::check(program, weights, &DeviceWeights::default()) {
             Err(SessionError::Mismatch { graph, problems }) => {
                 graphs.push(graph);
                 all.extend(problems);

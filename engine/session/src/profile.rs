@@ -27,7 +27,7 @@ pub struct Work {
 
 impl Work {
     /// A call of a program; its grid has `rows` rows.
-    pub(super) fn of(
+    pub(crate) fn of(
         program: &Program,
         call: &Call,
         kernel: &'static str,
@@ -48,7 +48,7 @@ impl Work {
     }
 
     /// All kernels of one run together.
-    pub(super) fn whole(name: String, kernels: &[Work]) -> Work {
+    pub(crate) fn whole(name: String, kernels: &[Work]) -> Work {
         let sum = |count: fn(&Work) -> u64| kernels.iter().map(count).fold(0, u64::saturating_add);
         Work {
             name,

@@ -9,12 +9,11 @@ use std::{
     },
 };
 
-use super::{
-    Model, SessionError,
+use crate::{
+    error::SessionError,
     profile::{Span, TimingReport, Work},
-    run::Run,
 };
-use wisp_device::{Clock, Granularity, Spans};
+use wisp_device::{Clock, Device, Dispatch, Granularity, Spans};
 
 /// The variable that says how much sessions time.
 const VARIABLE: &str = "WISP_ENABLE_PROFILING";
@@ -141,18 +140,23 @@ impl Profiler {
         self.mode.store(mode as u8, Ordering::Relaxed);
     }
 
-    /// Runs a model in a submission of its own, and keeps how long it took.
-    pub(super) fn run(&self, model: &Model, run: &Run) -> Result<(), SessionError> {
-        let works: Vec<Work> = model.works(run).collect();
+    /// Submits one run of a model by itself and records how long it takes; `works` has an entry for
+    /// each dispatch.
+    pub(crate) fn submit(
+        &self,
+        device: &Device,
+        model: &str,
+        dispatches: &[Dispatch],
+        works: Vec<Work>,
+    ) -> Result<(), SessionError> {
         let (granularity, works) = match self.mode() {
             GpuProfiling::Detailed => (Granularity::Dispatch, works),
             _ => {
-                let whole = Work::whole(model.program().name.clone(), &works);
+                let whole = Work::whole(model.into(), &works);
                 (Granularity::Submission, vec![whole])
             }
         };
-        let device = model.device();
-        let spans = device.submit_timed(run.dispatches(), granularity)?;
+        let spans = device.submit_timed(dispatches, granularity)?;
         let mut recorded = self.lock();
         recorded.device = device.info().name.clone();
         recorded.works += works.len();

@@ -5,11 +5,16 @@ use std::{
     ops::Range,
 };
 
-use super::{
-    InferenceSession, InitOptions, Model, SessionError, Tensor, execute,
-    load::{self, DeviceWeights},
+use crate::{
+    error::SessionError,
+    execute,
+    init_options::InitOptions,
+    model::Model,
     modules::check_all,
-    start::Stopwatch,
+    session::InferenceSession,
+    tensor::Tensor,
+    times::Stopwatch,
+    weights::{self, DeviceWeights},
 };
 use wisp_compiler::Port;
 use wisp_device::Device;
@@ -106,7 +111,7 @@ impl InferenceSession {
             let loading = Stopwatch::start();
             let loaded = loaded.entry(stages[i].1).or_default();
             let model = Model::new(session, &compiled[i], weights, &options, loaded).await?;
-            self.start.loaded(loading);
+            self.programs.loaded(loading);
             made.stages.push(model);
             made.handed_on.push(handed_on);
         }
@@ -230,7 +235,7 @@ impl SplitModel {
     pub async fn reload(&mut self, weights: &dyn WeightSource) -> Result<(), SessionError> {
         check_all(self.stages.iter().map(Model::program), weights)?;
         for stage in &self.stages {
-            load::check_finite(stage.program(), weights).await?;
+            weights::check_finite(stage.program(), weights).await?;
         }
         for stage in &mut self.stages {
             stage.reload(weights).await?;

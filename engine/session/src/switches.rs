@@ -1,6 +1,6 @@
 //! What a session asks of the compiler: MAX's switches of its `InferenceSession`.
 
-use super::InferenceSession;
+use crate::session::InferenceSession;
 use wisp_compiler::{SplitKReductionPrecision, Switches};
 
 /// What MAX takes for "no"; everything else is "yes".
@@ -13,12 +13,12 @@ fn enables(mode: &str) -> bool {
 impl InferenceSession {
     /// The session's choices of kernels and encodings.
     pub fn switches(&self) -> Switches {
-        self.start.switches()
+        self.programs.switches()
     }
 
     /// In what precision the partial sums of split products are kept, on GPUs.
     pub fn set_split_k_reduction_precision(&self, precision: SplitKReductionPrecision) {
-        self.start
+        self.programs
             .switch(|switches| switches.split_k_reduction_precision = precision);
     }
 
@@ -37,21 +37,21 @@ impl InferenceSession {
     /// # }
     /// ```
     pub fn use_fi_topk_kernel(&self, mode: &str) {
-        self.start
+        self.programs
             .switch(|switches| switches.plain_top_k = !enables(mode));
     }
 
     /// Whether the sampler finds its top-k, up to 256, by taking the greatest k times: the opposite of
     /// [`Self::use_fi_topk_kernel`], and the later call counts.
     pub fn use_old_top_k_kernel(&self, mode: &str) {
-        self.start
+        self.programs
             .switch(|switches| switches.plain_top_k = enables(mode));
     }
 
     /// Whether float weights of linear layers become 8-bit floats (E4M3) with one scale a tensor
     /// while they are loaded. "false", "off", "no" and "0" disable it, anything else enables it.
     pub fn enable_per_tensor_fp8_quantize(&self, mode: &str) {
-        self.start
+        self.programs
             .switch(|switches| switches.per_tensor_fp8 = enables(mode));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::SessionError;
+use crate::error::SessionError;
 use wisp_device::{Buffer, Device, DeviceError, Usage};
 use wisp_types::DType;
 
@@ -25,7 +25,7 @@ pub struct Tensor {
 }
 
 #[derive(Clone)]
-pub(super) enum Values {
+pub(crate) enum Values {
     /// Each of the elements.
     Words(Vec<u32>),
     /// At the start of a buffer of a device.
@@ -33,7 +33,7 @@ pub(super) enum Values {
 }
 
 impl Tensor {
-    pub(super) fn new(dtype: DType, shape: Vec<u64>, values: Values) -> Tensor {
+    pub(crate) fn new(dtype: DType, shape: Vec<u64>, values: Values) -> Tensor {
         Tensor {
             dtype,
             shape,
@@ -58,7 +58,7 @@ impl Tensor {
 
     /// A tensor over the start of a buffer of a device: nothing is copied, and whatever writes to the
     /// buffer changes the tensor. Given to a model as the input whose [own
-    /// memory](super::Model::buffer) this is, it costs nothing.
+    /// memory](crate::Model::buffer) this is, it costs nothing.
     ///
     /// ```
     /// use wisp_engine::{device::{Device, Usage}, graph::DType, session::Tensor};
@@ -201,7 +201,7 @@ impl Tensor {
     }
 
     /// The tensor in other memory of its device.
-    pub(super) fn copied(&self) -> Result<Tensor, SessionError> {
+    pub(crate) fn copied(&self) -> Result<Tensor, SessionError> {
         let Values::On(device, from) = &self.values else {
             return Ok(self.clone());
         };
@@ -213,7 +213,7 @@ impl Tensor {
     }
 
     /// Writes the elements at the start of a buffer.
-    pub(super) async fn write_to(
+    pub(crate) async fn write_to(
         &self,
         device: &Device,
         buffer: &Buffer,
@@ -255,7 +255,7 @@ impl fmt::Debug for Tensor {
 }
 
 /// The elements of a shape.
-pub(super) fn elements(shape: &[u64]) -> Option<u64> {
+pub(crate) fn elements(shape: &[u64]) -> Option<u64> {
     shape
         .iter()
         .try_fold(1u64, |all, size| all.checked_mul(*size))

@@ -10,7 +10,7 @@ use wisp_shaders::{
     params::{EmbedParams, GatherParams, KvWriteParams, RopeKvWriteParams, ScatterParams},
 };
 
-use crate::{Dims, Model, SessionError};
+use crate::{dims::Dims, error::SessionError, model::Model};
 use wisp_compiler::{BufferRef, Call};
 use wisp_device::Device;
 

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, str::FromStr};
 
-use super::DebugError;
+use super::error::DebugError;
 
 /// The variable that says what sessions check, tell and print.
 pub(super) const VARIABLE: &str = "WISP_DEBUG";

@@ -2,8 +2,13 @@
 
 use std::{fmt::Write, path::Path};
 
-use super::{DebugError, Debugger, PrintOptions, PrintStyle, steps::elements};
-use crate::{Dims, Model, SessionError};
+use super::{
+    config::{PrintOptions, PrintStyle},
+    debugger::Debugger,
+    error::DebugError,
+    steps::elements,
+};
+use crate::{dims::Dims, error::SessionError, model::Model};
 use wisp_compiler::Port;
 use wisp_types::DType;
 

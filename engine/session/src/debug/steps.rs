@@ -13,13 +13,12 @@ use std::collections::HashMap;
 use wisp_shaders::Kernel;
 
 use super::{
-    AssertLevel, DebugConfig, DebugError, Debugger, LogLevel,
     asserts::{self, Failed, Operands},
+    config::{AssertLevel, DebugConfig, LogLevel},
+    debugger::Debugger,
+    error::DebugError,
 };
-use crate::{
-    Dims, Model, SessionError,
-    run::{Run, call_params},
-};
+use crate::{dims::Dims, error::SessionError, model::Model, params::call_params, recording::Run};
 use wisp_compiler::{BufferRef, Size, StageOutput};
 use wisp_device::{Device, DeviceError, Dispatch};
 use wisp_types::DType;

@@ -1,71 +1,37 @@
-//! What happens before a first run: compiling programs and pipelines, and how long it took.
+//! Where a session's programs come from: a compiled file, the cache or the compiler.
 
 use std::sync::{Mutex, PoisonError};
 
-use super::{CompiledModel, CompiledModule, InferenceSession, SessionError, bind, compiled};
 use wisp_compiler::{Switches, compile_with};
+use wisp_device::Device;
 use wisp_graph::Graph;
 use wisp_types::Capabilities;
 
-/// What a session has spent on compiling and loading. Seconds are 0 in a browser, which has no clock
-/// for this.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
-pub struct StartTimes {
-    /// Seconds from graphs to programs.
-    pub compile_seconds: f64,
-    /// Programs that were compiled.
-    pub programs_compiled: u32,
-    /// Programs that were found in the cache.
-    pub programs_cached: u32,
-    /// Seconds from kernels to the device's pipelines.
-    pub pipeline_seconds: f64,
-    /// Pipelines that were asked of the device.
-    pub pipelines: u32,
-    /// Seconds of reading weights and bringing them to the device.
-    pub weights_seconds: f64,
-}
+use crate::{
+    compiled::{self, CompiledModel, CompiledModule},
+    error::SessionError,
+    times::{StartTimes, Stopwatch},
+};
 
-/// Counts seconds where there is a clock.
-pub(super) struct Stopwatch {
-    #[cfg(not(target_arch = "wasm32"))]
-    since: std::time::Instant,
-}
-
-impl Stopwatch {
-    pub fn start() -> Stopwatch {
-        Stopwatch {
-            #[cfg(not(target_arch = "wasm32"))]
-            since: std::time::Instant::now(),
-        }
-    }
-
-    fn seconds(&self) -> f64 {
-        #[cfg(not(target_arch = "wasm32"))]
-        return self.since.elapsed().as_secs_f64();
-        #[cfg(target_arch = "wasm32")]
-        return 0.0;
-    }
-}
-
-/// Where a session's programs come from, and what it has spent.
+/// Compiles a session's programs or finds them, and keeps the compiler's switches and the times.
 #[derive(Debug, Default)]
-pub(super) struct Start {
+pub(crate) struct ProgramSource {
     times: Mutex<StartTimes>,
-    /// What was compiled elsewhere, and is not compiled here.
-    pub given: Option<CompiledModule>,
+    /// Programs from a file; if there are any, nothing is compiled.
+    pub precompiled: Option<CompiledModule>,
     /// The session's programs so far, each with its graph's digest.
-    made: Mutex<Vec<(String, CompiledModel)>>,
+    compiled: Mutex<Vec<(String, CompiledModel)>>,
     switches: Mutex<Switches>,
     #[cfg(not(target_arch = "wasm32"))]
     pub cache: Option<wisp_files::DiskCache>,
 }
 
-impl Clone for Start {
-    fn clone(&self) -> Start {
-        Start {
+impl Clone for ProgramSource {
+    fn clone(&self) -> ProgramSource {
+        ProgramSource {
             times: Mutex::new(self.times()),
-            given: self.given.clone(),
-            made: Mutex::new(self.made()),
+            precompiled: self.precompiled.clone(),
+            compiled: Mutex::new(self.compiled()),
             switches: Mutex::new(self.switches()),
             #[cfg(not(target_arch = "wasm32"))]
             cache: self.cache.clone(),
@@ -73,11 +39,11 @@ impl Clone for Start {
     }
 }
 
-impl Start {
+impl ProgramSource {
     /// The session's programs so far, each with its graph's digest.
-    pub fn made(&self) -> Vec<(String, CompiledModel)> {
-        let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        made.clone()
+    pub fn compiled(&self) -> Vec<(String, CompiledModel)> {
+        let compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        compiled.clone()
     }
 
     /// What the session asks of the compiler.
@@ -94,34 +60,45 @@ impl Start {
         *self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn count(&self, add: impl FnOnce(&mut StartTimes)) {
+    pub fn count(&self, add: impl FnOnce(&mut StartTimes)) {
         add(&mut self.times.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
+    /// Saves the device's pipelines where the session has a cache.
+    pub fn save_pipelines(&self, device: &Device) {
+        #[cfg(not(target_arch = "wasm32"))]
+        if self.cache.is_some() {
+            device.save_cache();
+        }
+        #[cfg(target_arch = "wasm32")]
+        let _ = device;
+    }
+
+    /// Adds the time since a model's weights began to load.
     pub fn loaded(&self, since: Stopwatch) {
         self.count(|times| times.weights_seconds += since.seconds());
     }
 
-    /// Takes a graph's program from those given, from the cache, or compiles it.
+    /// Takes a graph's program from the precompiled ones or from the cache, or compiles it.
     pub fn compile(
         &self,
         graph: &Graph,
         target: &Capabilities,
     ) -> Result<CompiledModel, SessionError> {
         let since = Stopwatch::start();
-        let (compiled, found) = match &self.given {
-            Some(given) => (given.model_of(graph)?.clone(), true),
+        let (compiled, found) = match &self.precompiled {
+            Some(precompiled) => (precompiled.model_of(graph)?.clone(), true),
             None => self.find_or_compile(graph, target)?,
         };
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut programs = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         let digest = compiled::digest_of(graph);
         let same = |(known, other): &&mut (String, CompiledModel)| {
             *known == digest && other.program().target == *target
         };
-        match made.iter_mut().find(same) {
+        match programs.iter_mut().find(same) {
             // With other switches it is another program.
             Some((_, program)) => *program = compiled.clone(),
-            None => made.push((digest, compiled.clone())),
+            None => programs.push((digest, compiled.clone())),
         }
         self.count(|times| {
             times.programs_cached += u32::from(found);
@@ -131,7 +108,7 @@ impl Start {
         Ok(compiled)
     }
 
-    /// True if it was found.
+    /// The program, and true if it was in the cache.
     fn find_or_compile(
         &self,
         graph: &Graph,
@@ -151,25 +128,6 @@ impl Start {
         }
         Ok((compile()?, false))
     }
-
-    /// Makes the pipelines of a program.
-    pub fn pipelines(
-        &self,
-        session: &InferenceSession,
-        compiled: &CompiledModel,
-    ) -> Result<(), SessionError> {
-        let since = Stopwatch::start();
-        let pipelines = bind::compile_kernels(session, compiled)?;
-        #[cfg(not(target_arch = "wasm32"))]
-        if self.cache.is_some() {
-            session.device.save_cache();
-        }
-        self.count(|times| {
-            times.pipelines += pipelines;
-            times.pipeline_seconds += since.seconds();
-        });
-        Ok(())
-    }
 }
 
 /// The file of a graph compiled for a target: another version, other kernels, another graph or other
@@ -178,7 +136,7 @@ impl Start {
 fn name(graph: &Graph, target: &Capabilities, switches: Switches) -> String {
     // Neither has anything that postcard cannot write; an empty key would only never be found.
     let what = postcard::to_stdvec(&(graph, target, switches)).unwrap_or_default();
-    let parts = super::artefact::identity().into_iter().chain([what]);
+    let parts = crate::artefact::identity().into_iter().chain([what]);
     let key = wisp_types::digest(parts);
     wisp_files::CacheEntry::Program.file_name(&key)
 }
@@ -186,7 +144,8 @@ fn name(graph: &Graph, target: &Capabilities, switches: Switches) -> String {
 #[cfg(not(target_arch = "wasm32"))]
 fn cached(cache: &wisp_files::DiskCache, name: &str) -> Option<CompiledModel> {
     let found = CompiledModel::from_bytes(&cache.read(name)?).ok()?;
-    // SAFETY: this module writes such files, of what this compiler made; the cache has checked that it is
-    // whole and that nobody but the user can have written it, who could as well change this program.
+    // SAFETY: only this module writes such files, and their programs are from this compiler. The cache
+    // has checked that the file is whole and that only the user can have written it, who could as well
+    // replace this executable.
     Some(unsafe { found.assume_trusted() })
 }

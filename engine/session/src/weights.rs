@@ -7,7 +7,7 @@ use wisp_device::{Buffer, BufferSlice, Device, Usage};
 use wisp_types::Encoding;
 use wisp_weights::{WeightSource, encodings};
 
-use super::SessionError;
+use crate::error::SessionError;
 
 /// Bytes of a checkpoint that are read and repacked at a time.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -17,7 +17,7 @@ const PIECE_ROWS: u64 = 16;
 
 /// A matrix on the device: one buffer, its planes one after the other.
 #[derive(Clone, Debug)]
-pub(super) struct DeviceMatrix {
+pub(crate) struct DeviceMatrix {
     buffer: Buffer,
     /// Start and length of each plane in bytes.
     planes: [(u64, u64); 3],
@@ -32,20 +32,20 @@ impl DeviceMatrix {
 
 /// The weights that models have on a device already: the same rows of the same tensors are there once.
 #[derive(Debug, Default)]
-pub(super) struct DeviceWeights {
+pub(crate) struct DeviceWeights {
     matrices: HashMap<Matrix, DeviceMatrix>,
     vectors: HashMap<Vector, Buffer>,
 }
 
 /// The weights of one program on its device.
 #[derive(Debug)]
-pub(super) struct Weights {
+pub(crate) struct Weights {
     pub matrices: Vec<DeviceMatrix>,
     pub vectors: Vec<Buffer>,
 }
 
 /// Counts the bytes loaded and tells the caller.
-pub(super) struct Progress<'a> {
+pub(crate) struct Progress<'a> {
     done: u64,
     total: u64,
     tell: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>,
@@ -67,7 +67,7 @@ impl<'a> Progress<'a> {
 
 /// Checks that every tensor a program needs is there, with the encoding and size it was compiled
 /// for; lists all that are not. Returns the bytes that will be read, besides what is loaded already.
-pub(super) fn check(
+pub(crate) fn check(
     program: &Program,
     weights: &dyn WeightSource,
     loaded: &DeviceWeights,
@@ -161,7 +161,7 @@ fn stored(matrix: &Matrix, piece: &RowRange, weights: &dyn WeightSource) -> Enco
 }
 
 /// Checks that weights which are to become 8-bit floats are finite, before any are written.
-pub(super) async fn check_finite(
+pub(crate) async fn check_finite(
     program: &Program,
     weights: &dyn WeightSource,
 ) -> Result<(), SessionError> {
@@ -180,7 +180,7 @@ pub(super) async fn check_finite(
 type Scales = HashMap<String, f32>;
 
 /// Loads a program's weights, besides those that are loaded already.
-pub(super) async fn load(
+pub(crate) async fn load(
     device: &Device,
     program: &Program,
     source: &dyn WeightSource,
@@ -219,7 +219,7 @@ pub(super) async fn load(
 }
 
 /// Writes other weights over those of a program.
-pub(super) async fn overwrite(
+pub(crate) async fn overwrite(
     device: &Device,
     program: &Program,
     weights: &Weights,

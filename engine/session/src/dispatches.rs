@@ -1,0 +1,160 @@
+//! Which kernels a run of some sizes dispatches: their workgroups and parameters.
+
+use std::sync::Arc;
+
+use wisp_compiler::PARAMS_STRIDE;
+use wisp_device::{Dispatch, Pipeline};
+use wisp_graph::extension::expression::ValueError;
+
+use crate::{
+    dims::Dims,
+    error::SessionError,
+    model::Model,
+    params::{call_params, evaluate},
+    profile::Work,
+    recording::{Recording, Run},
+};
+
+impl Model {
+    /// The kernel of a call and its workgroups; none if its grid is empty.
+    fn kernel(&self, call: usize, dims: &Dims) -> Option<(&Pipeline, [u32; 3])> {
+        let mut choices = self.choices.get(call)?.iter();
+        let call = self.program.calls.get(call)?;
+        if let Some(counts) = call.custom_workgroups(&dims.0) {
+            // `check_workgroups` has seen that they are few enough.
+            let workgroups = counts.ok()?.map(|count| count as u32);
+            let choice = choices.next()?;
+            return (!workgroups.contains(&0)).then_some((&choice.pipeline, workgroups));
+        }
+        let [x, y] = [call.grid[0].eval(&dims.0)?, call.grid[1].eval(&dims.0)?];
+        if x == 0 || y == 0 {
+            return None;
+        }
+        let choice = choices.find(|choice| y <= u64::from(choice.most_rows))?;
+        let [x, y] = [
+            x.div_ceil(choice.tile[0].into()) as u32,
+            y.div_ceil(choice.tile[1].into()) as u32,
+        ];
+        let most = self.device.info().capabilities.max_workgroups.max(1);
+        // A long row of workgroups is folded into the next dimension; kernels unfold it.
+        let workgroups = match () {
+            () if x <= most => [x, y, 1],
+            () if !choice.pipeline.kernel().folds_into_z => [most, x.div_ceil(most), 1],
+            () => [most, y, x.div_ceil(most)],
+        };
+        Some((&choice.pipeline, workgroups))
+    }
+
+    /// Checks how many workgroups a custom op asks for.
+    fn check_workgroups(
+        &self,
+        op: &str,
+        counts: Result<[u64; 3], ValueError>,
+    ) -> Result<(), SessionError> {
+        let most = u64::from(self.device.info().capabilities.max_workgroups);
+        let problem = match counts {
+            Ok(counts) if counts.iter().all(|count| *count <= most) => return Ok(()),
+            Ok(counts) => format!("it asks for {counts:?} workgroups, at most {most} are possible"),
+            Err(error) => format!("its workgroups cannot be counted: {error}"),
+        };
+        Err(SessionError::Custom {
+            op: op.into(),
+            problem,
+        })
+    }
+
+    /// The kernel that a call runs with these dimensions.
+    pub fn kernel_of(&self, call: usize, dims: &Dims) -> Option<&'static str> {
+        let (pipeline, _) = self.kernel(call, dims)?;
+        Some(pipeline.kernel().name)
+    }
+
+    /// Refuses to run without weights.
+    pub(crate) fn check_ready(&self) -> Result<(), SessionError> {
+        match self.memory.weights {
+            Some(_) => Ok(()),
+            None => Err(self.released()),
+        }
+    }
+
+    pub(crate) fn released(&self) -> SessionError {
+        SessionError::Released {
+            model: self.program.name.clone(),
+        }
+    }
+
+    /// The sizes of the symbolic dimensions, for messages.
+    pub(crate) fn described(&self, dims: &Dims) -> String {
+        let sizes = self.program.dims.iter().zip(&dims.0);
+        let sizes: Vec<String> = sizes.map(|(name, size)| format!("{name}={size}")).collect();
+        sizes.join(" ")
+    }
+
+    /// The run of some sizes, ready to be submitted: a captured one, or the last one if it was of these
+    /// sizes, or a new one.
+    pub(crate) fn prepared(&self, dims: &Dims) -> Result<Arc<Run>, SessionError> {
+        self.check_ready()?;
+        let captured = self.captured.iter().find(|(sizes, _)| sizes == dims);
+        let recording = captured.map_or(&self.recording, |(_, recording)| recording);
+        self.recorded(recording, dims)
+    }
+
+    /// What a run does, one for each of its kernels.
+    pub(crate) fn works<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = Work> + 'a {
+        let dims = &run.dims.0;
+        let sizes = self.described(&run.dims);
+        let kernels = run.calls.iter().zip(&run.dispatches);
+        kernels.filter_map(move |(call, dispatch)| {
+            let call = self.program.calls.get(*call)?;
+            let rows = call.grid[1].eval(dims)?;
+            let name = dispatch.kernel().name;
+            Some(Work::of(&self.program, call, name, &sizes, rows))
+        })
+    }
+
+    /// The run of these sizes: the last one, or one that is worked out and whose parameters are
+    /// written now.
+    fn recorded(&self, recording: &Recording, dims: &Dims) -> Result<Arc<Run>, SessionError> {
+        let mut last = recording.locked();
+        if let Some(run) = last.as_ref().filter(|run| run.dims == *dims) {
+            return Ok(run.clone());
+        }
+        let params = self.params(dims)?;
+        let (mut dispatches, mut calls) = (Vec::new(), Vec::new());
+        for (call, group) in recording.groups.iter().enumerate() {
+            if let Some((pipeline, workgroups)) = self.kernel(call, dims) {
+                calls.push(call);
+                dispatches.push(Dispatch::new(&self.device, pipeline, group, workgroups)?);
+            }
+        }
+        let run = Arc::new(Run {
+            dims: dims.clone(),
+            dispatches,
+            calls,
+        });
+        self.device.write(&recording.params, 0, &params)?;
+        *last = Some(run.clone());
+        Ok(run)
+    }
+
+    /// The parameters of all calls for some sizes.
+    fn params(&self, dims: &Dims) -> Result<Vec<u8>, SessionError> {
+        let calls = &self.program.calls;
+        let mut bytes = vec![0u8; calls.len() * PARAMS_STRIDE as usize];
+        for (call, chunk) in calls.iter().zip(bytes.chunks_mut(PARAMS_STRIDE as usize)) {
+            for (word, slot) in call_params(call, dims)?
+                .iter()
+                .zip(chunk.chunks_exact_mut(4))
+            {
+                slot.copy_from_slice(&word.to_le_bytes());
+            }
+            for size in &call.grid {
+                evaluate(&call.label, size, dims)?;
+            }
+            if let Some(counts) = call.custom_workgroups(&dims.0) {
+                self.check_workgroups(&call.label, counts)?;
+            }
+        }
+        Ok(bytes)
+    }
+}

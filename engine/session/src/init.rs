@@ -1,0 +1,88 @@
+//! Binding a compiled graph to weights, memory and pipelines.
+
+use wisp_graph::Graph;
+use wisp_weights::WeightSource;
+
+use crate::{
+    compiled::CompiledModel, debug::LogLevel, error::SessionError, init_options::InitOptions,
+    model::Model, session::InferenceSession, times::Stopwatch, weights::DeviceWeights,
+};
+
+impl InferenceSession {
+    /// Gives a compiled graph its weights, memory and pipelines.
+    ///
+    /// # Errors
+    ///
+    /// If weights are absent or of another shape (all of them are listed), or the device fails.
+    pub async fn init(
+        &self,
+        compiled: &CompiledModel,
+        weights: &dyn WeightSource,
+        options: InitOptions<'_>,
+    ) -> Result<Model, SessionError> {
+        self.prepare(compiled)?;
+        let loading = Stopwatch::start();
+        let model = Model::new(
+            self,
+            compiled,
+            weights,
+            &options,
+            &mut DeviceWeights::default(),
+        )
+        .await?;
+        self.programs.loaded(loading);
+        self.debugger.log(LogLevel::Info, || {
+            let (name, calls) = (&compiled.program().name, model.dispatches_per_run());
+            format!(
+                "{}: {name} with {calls} kernel calls",
+                self.device.info().name
+            )
+        });
+        Ok(model)
+    }
+
+    /// Compiles a graph and gives it its weights.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::compile`] and [`Self::init`].
+    pub async fn load(
+        &self,
+        graph: &Graph,
+        weights: &dyn WeightSource,
+        options: InitOptions<'_>,
+    ) -> Result<Model, SessionError> {
+        let compiled = self.compile(graph)?;
+        self.init(&compiled, weights, options).await
+    }
+
+    /// [`Self::init`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::init`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn init_blocking(
+        &self,
+        compiled: &CompiledModel,
+        weights: &dyn WeightSource,
+        options: InitOptions<'_>,
+    ) -> Result<Model, SessionError> {
+        pollster::block_on(self.init(compiled, weights, options))
+    }
+
+    /// [`Self::load`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn load_blocking(
+        &self,
+        graph: &Graph,
+        weights: &dyn WeightSource,
+        options: InitOptions<'_>,
+    ) -> Result<Model, SessionError> {
+        pollster::block_on(self.load(graph, weights, options))
+    }
+}
