@@ -7,6 +7,7 @@ mod adapter;
 mod commands;
 mod flags;
 mod interrupt;
+mod log;
 mod open;
 mod sampling;
 mod settings;
@@ -25,7 +26,8 @@ use wisp_engine::pipelines::{PipelineError, architectures::ArchitectureError};
     version,
     about,
     max_term_width = 100,
-    arg_required_else_help = true
+    arg_required_else_help = true,
+    after_help = "WISP_LOG=debug (or any filter in the syntax of RUST_LOG) logs to standard error."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -77,7 +79,23 @@ fn main() -> ExitCode {
     #[cfg(unix)]
     silence_mesa();
     let cli = Cli::parse();
-    let result = match cli.command {
+    match log::init().and_then(|()| run(cli.command)) {
+        Ok(()) if interrupt::happened() => ExitCode::from(130),
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", error_line(&error));
+            if interrupt::happened() {
+                ExitCode::from(130)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Generate(command) => command.run(),
         Command::Chat(command) => command.run(),
         Command::Logits(command) => command.run(),
@@ -92,19 +110,6 @@ fn main() -> ExitCode {
         Command::List(command) => command.run(),
         Command::Completions(command) => command.run(Cli::command()),
         Command::Man(command) => command.run(Cli::command()),
-    };
-    match result {
-        Ok(()) if interrupt::happened() => ExitCode::from(130),
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {}", error_line(&error));
-            if interrupt::happened() {
-                ExitCode::from(130)
-            } else {
-                ExitCode::FAILURE
-            }
-        }
     }
 }
 

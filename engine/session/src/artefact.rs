@@ -7,8 +7,8 @@
 //! | 16 | the version of Wisp that wrote it: text, padded with zeros |
 //! | 32 | the fingerprint of the kernels that it was compiled for |
 //! | 8 | length of the contents |
-//! | … | the contents: what is said about them, and the programs, in postcard's encoding |
-//! | 32 | SHA-256 of all that stands before |
+//! | … | the contents: metadata and programs, in postcard's encoding |
+//! | 32 | SHA-256 of all preceding bytes |
 //!
 //! The same programs give the same bytes. Rejected: a self-describing encoding, so that other versions
 //! could read them. Kernels and their parameters change with versions, and compiling takes milliseconds.
@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 
 use wisp_compiler::{Program, ProgramError, ProgramParts};
 
-/// Counts changes of the format: of the header, and of every type within [`Program`].
+/// The version of the format; raised when the header or a type within [`Program`] changes.
 const FORMAT: u32 = 3;
 
 const MAGIC: &[u8; 8] = b"wispmodl";
@@ -28,17 +28,17 @@ const HEADER_BYTES: usize = 8 + 4 + 16 + 32 + 8;
 
 const CHECKSUM_BYTES: usize = 32;
 
-/// The largest file that is read: programs are small.
+/// The largest file that is read; programs are much smaller.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// What can be wrong with a compiled model that comes from a file.
+/// An error of reading or writing a compiled model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArtefactError {
-    /// Occurs when the bytes are something else.
+    /// Occurs when the bytes do not begin with the format's signature.
     #[error("this is no compiled model of Wisp's")]
     Foreign,
-    /// Occurs when it ends too early or goes on past its end.
+    /// Occurs when the number of bytes is not the one in the header.
     #[error("the compiled model is damaged: it has {actual} bytes instead of {expected}")]
     Length {
         /// Bytes that it should have.
@@ -46,7 +46,7 @@ pub enum ArtefactError {
         /// Bytes that it has.
         actual: u64,
     },
-    /// Occurs when its checksum is not that of its bytes.
+    /// Occurs when the checksum does not match the bytes.
     #[error("the compiled model is damaged: its checksum is wrong")]
     Damaged,
     /// Occurs when another version of Wisp wrote it.
@@ -60,7 +60,7 @@ pub enum ArtefactError {
         /// The version of its format.
         format: u32,
     },
-    /// Occurs when it was compiled for kernels that are not this build's.
+    /// Occurs when it was compiled for other kernels than those of this build.
     #[error(
         "the compiled model was made for other kernels than this build of Wisp has: compile it again"
     )]
@@ -68,22 +68,22 @@ pub enum ArtefactError {
     /// Occurs when the contents cannot be read, although the checksum is right.
     #[error("the compiled model's contents cannot be read: {0}: compile it again")]
     Contents(String),
-    /// Occurs when a program in it cannot be run.
+    /// Occurs when a program in it is inconsistent.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// Occurs when it has several programs, or none, where one is expected.
+    /// Occurs when one program is expected and it has none or several.
     #[error("one compiled graph was expected, but there are {}: {}", .graphs.len(), .graphs.join(", "))]
     NotOne {
         /// The graphs' names.
         graphs: Vec<String>,
     },
-    /// Occurs when two graphs of a module have one name.
+    /// Occurs when two graphs of a module have the same name.
     #[error("two graphs are called {name:?}: give one of them another name")]
     Duplicate {
         /// The name.
         name: String,
     },
-    /// Occurs when it is larger than any compiled model.
+    /// Occurs when its size exceeds the limit of 1 GiB.
     #[error("a compiled model cannot have {bytes} bytes")]
     TooLarge {
         /// Its size.
@@ -92,7 +92,7 @@ pub enum ArtefactError {
     /// Occurs when reading or writing fails.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Occurs when a compiled model would be written over another file.
+    /// Occurs when saving would overwrite a file that is no compiled model.
     #[error("a file that is no compiled model is there: remove it, or name another")]
     Taken,
     /// Occurs when a file cannot be read or written.
@@ -118,8 +118,8 @@ fn version() -> [u8; 16] {
     padded
 }
 
-/// What decides what a graph is compiled to, and whether that can be read: format, version, kernels,
-/// and the build of the running program, because the compiler may differ between two builds of one version.
+/// The parts of a cache key that identify the compiler: format, version, kernels, and the build of the
+/// running executable, because two builds of one version may have different compilers.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn identity() -> [Vec<u8>; 4] {
     [
@@ -130,7 +130,7 @@ pub(crate) fn identity() -> [Vec<u8>; 4] {
     ]
 }
 
-/// The size and modification time of the running executable; empty where the system does not tell.
+/// The size and modification time of the running executable; empty where the system has neither.
 #[cfg(not(target_arch = "wasm32"))]
 fn running_build() -> String {
     let stamp = || {
@@ -183,7 +183,7 @@ fn header(header: &[u8; HEADER_BYTES]) -> Result<u64, ArtefactError> {
     Ok(number(len))
 }
 
-/// The length of all that belongs to a compiled model, from that of its contents.
+/// The length of a compiled model whose contents have this length.
 fn whole(contents: u64) -> Result<u64, ArtefactError> {
     let bytes = contents.saturating_add((HEADER_BYTES + CHECKSUM_BYTES) as u64);
     match bytes <= MOST_BYTES {
@@ -228,7 +228,7 @@ fn length(expected: u64, bytes: &[u8]) -> ArtefactError {
     }
 }
 
-/// Reads as many bytes as belong to a compiled model, and one more if there is one.
+/// Reads the bytes of a compiled model, and one more if the reader has more.
 pub(crate) fn bytes_of(from: &mut dyn io::Read) -> Result<Vec<u8>, ArtefactError> {
     let mut bytes = Vec::new();
     let mut take = |bytes: &mut Vec<u8>, upto: u64| {

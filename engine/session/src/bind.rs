@@ -13,22 +13,22 @@ use wisp_compiler::{BufferRef, Call, KernelChoice, PARAMS_STRIDE, Port, Program,
 use wisp_device::{BindGroup, Buffer, BufferSlice, Device, Pipeline, Usage};
 use wisp_weights::WeightSource;
 
-/// A kernel that can do a call.
+/// A kernel that can perform a call.
 #[derive(Debug)]
 pub(crate) struct Choice {
     pub pipeline: Pipeline,
-    /// The largest second grid dimension that it is meant for.
+    /// The largest second grid dimension (rows) that it is selected for.
     pub most_rows: u32,
     pub tile: [u32; 2],
 }
 
-/// A kernel that a program may name.
+/// The kernel of a name in a program.
 fn kernel(program: &Program, name: &str) -> Result<&'static Kernel, SessionError> {
     let kernel = program.kernel(name);
     kernel.ok_or_else(|| SessionError::UnknownKernel(name.into()))
 }
 
-/// The kernels that can do a call, those for fewer rows first.
+/// The kernels that can perform a call, those for fewer rows first.
 pub(crate) fn choices(
     session: &InferenceSession,
     compiled: &CompiledModel,
@@ -45,18 +45,18 @@ pub(crate) fn choices(
     call.kernels.iter().map(choice).collect()
 }
 
-/// The memory of a program, besides the parameters of its calls.
+/// The memory of a program, except the parameters of its calls.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub inputs: Vec<Buffer>,
     slots: Vec<Buffer>,
     constants: Vec<Buffer>,
-    /// None when they were released.
+    /// `None` after they were released.
     pub weights: Option<Weights>,
 }
 
 impl Memory {
-    /// Allocates memory and loads the weights, besides those that are loaded already.
+    /// Allocates memory and loads the weights that are not on the device already.
     pub async fn new(
         device: &Device,
         program: &Program,
@@ -98,7 +98,7 @@ impl Memory {
         })
     }
 
-    /// The memory of a place, if it is one buffer and there.
+    /// The buffer of a reference, if it is a whole buffer and exists.
     pub fn buffer(&self, place: BufferRef) -> Option<&Buffer> {
         match place {
             BufferRef::Input(i) => self.inputs.get(i as usize),
@@ -119,7 +119,7 @@ impl Memory {
         }
     }
 
-    /// The memory of each of a program's calls, with its parameters in `params`.
+    /// Binds each of a program's calls to its memory, with its parameters in `params`.
     pub fn bind(
         &self,
         device: &Device,
@@ -148,7 +148,7 @@ impl Memory {
     }
 }
 
-/// An input's memory: the caller's, or new.
+/// An input's memory: shared by the caller, or new.
 fn input(
     device: &Device,
     port: &Port,
@@ -174,7 +174,7 @@ mod tests {
     use wisp_types::Capabilities;
 
     #[test]
-    fn a_kernel_of_another_build_is_told() {
+    fn an_unknown_kernel_is_reported() {
         let program = compile(&Graph::new("none"), &Capabilities::BASELINE).unwrap();
         assert_eq!(
             kernel(&program, "teleport.baseline")

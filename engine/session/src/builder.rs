@@ -1,10 +1,10 @@
-//! What a session is made of: its devices, and the host's threads.
+//! Building a session from devices and options.
 
 use crate::{error::SessionError, session::InferenceSession};
 use wisp_device::{Device, DeviceSpec, FeatureLevel};
 use wisp_graph::extension::Extensions;
 
-/// A device for a session: one to be opened, or one that is open.
+/// A device of a session: a specification to open, or an open device.
 #[derive(Clone, Debug)]
 pub enum SessionDevice {
     /// To be opened, at the builder's feature level.
@@ -25,20 +25,21 @@ impl From<Device> for SessionDevice {
     }
 }
 
-/// Makes a session of several devices, or of other than the usual threads.
+/// Builds a session: devices, threads of the host, custom ops.
 ///
 /// ```
-/// use wisp_engine::{device::Device, session::InferenceSession};
+/// use wisp_device::Device;
+/// use wisp_session::InferenceSession;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let session = InferenceSession::builder()
-///     .device(Device::host(1)?) // or `"vulkan".parse::<DeviceSpec>()?`, and as many as there are
+///     .device(Device::host(1)?) // or `"vulkan".parse::<DeviceSpec>()?`
 ///     .device(Device::host(1)?)
 ///     .build_blocking()?;
 /// assert_eq!(session.devices().len(), 2);
 /// assert_eq!(session.on(1)?.device(), &session.devices()[1]);
 ///
-/// // The host is always there.
+/// // A session always has the host.
 /// let alone = InferenceSession::builder().num_threads(2).build_blocking()?;
 /// assert_eq!(alone.device().info().driver, "2 threads");
 /// # Ok(())
@@ -53,7 +54,7 @@ pub struct SessionBuilder {
 }
 
 impl SessionBuilder {
-    /// Adds a device. The first one is where graphs run that are placed nowhere else.
+    /// Adds a device. Graphs run on the first one unless [`InferenceSession::on`] chooses another.
     pub fn device(mut self, device: impl Into<SessionDevice>) -> SessionBuilder {
         self.devices.push(device.into());
         self
@@ -68,29 +69,29 @@ impl SessionBuilder {
         self
     }
 
-    /// How much of the adapters to use; of devices that are open nothing changes.
+    /// Sets the feature level of devices that the builder opens.
     pub fn feature_level(mut self, level: FeatureLevel) -> SessionBuilder {
         self.feature_level = level;
         self
     }
 
-    /// The host's threads; 0, which they are without this, is one a core.
+    /// Sets the number of the host's threads; 0, the default, is one for each core.
     pub fn num_threads(mut self, num_threads: usize) -> SessionBuilder {
         self.num_threads = num_threads;
         self
     }
 
-    /// Custom ops; see [`InferenceSession::with_extensions`].
+    /// Sets custom ops; see [`InferenceSession::with_extensions`].
     pub fn custom_extensions(mut self, extensions: Extensions) -> SessionBuilder {
         self.extensions = extensions;
         self
     }
 
-    /// Opens the devices; the host is always among them, as the last if it was not given.
+    /// Opens the devices and adds the host as the last one if it is not among them.
     ///
     /// # Errors
     ///
-    /// If there is no device of a specification, with what there is instead.
+    /// If no device matches a specification; the error lists the available ones.
     pub async fn build(self) -> Result<InferenceSession, SessionError> {
         let mut devices = Vec::with_capacity(self.devices.len() + 1);
         for device in self.devices {
@@ -120,12 +121,12 @@ impl SessionBuilder {
 }
 
 impl InferenceSession {
-    /// A session of any devices.
+    /// A builder for a session of several devices or with other options.
     pub fn builder() -> SessionBuilder {
         SessionBuilder::default()
     }
 
-    /// A session on a device, and the host beside it: the short way of [`Self::builder`].
+    /// A session of one device and the host, with default options.
     pub fn new(device: Device) -> InferenceSession {
         InferenceSession::of(vec![device], 0, Extensions::default())
     }

@@ -1,25 +1,23 @@
-//! Runs of a fixed shape: prepared once, then only written and submitted.
+//! Captured runs: prepared once for a shape, then only written and submitted.
 
 use crate::{
     error::SessionError, execute::by_position, model::Model, recording::Recording, tensor::Tensor,
 };
 
 impl Model {
-    /// Runs the model once and keeps what a run of inputs of these shapes takes: its kernels, their
-    /// workgroups and bind groups, and parameters in memory of their own. From then on every run of these
-    /// sizes ([`Self::replay`], but [`Self::execute`] and [`Self::run`] too) only writes its inputs and
-    /// submits. Of other sizes only those of the last run are kept.
+    /// Runs the model once and keeps the kernels, workgroup counts, bind groups and parameters of a run with
+    /// inputs of these shapes. From then on every run of these sizes ([`Self::replay`], but also
+    /// [`Self::execute`] and [`Self::run`]) only writes its inputs and submits. Of sizes that were not
+    /// captured, only those of the most recent run are kept.
     ///
-    /// Returns the outputs where the model has them: each run of the model writes them anew.
+    /// Returns the outputs in the model's own memory, which each run overwrites.
     ///
     /// ```
-    /// use wisp_engine::{
-    ///     device::Device,
-    ///     graph::{DType, Graph, Binary},
-    ///     session::{InferenceSession, InitOptions, Tensor},
-    ///     shape,
-    ///     weights::MemoryWeights,
-    /// };
+    /// use wisp_device::Device;
+    /// use wisp_graph::{DType, Graph, Binary};
+    /// use wisp_session::{InferenceSession, InitOptions, Tensor};
+    /// use wisp_types::shape;
+    /// use wisp_weights::MemoryWeights;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut graph = Graph::new("double");
@@ -31,14 +29,14 @@ impl Model {
     /// let mut model = session.load_blocking(&graph, &MemoryWeights::default(), options)?;
     ///
     /// let of = |value| Tensor::f32(&[2], &[value; 2]).ok_or("two numbers");
-    /// let outputs = pollster::block_on(model.capture(&[&of(1.0)?]))?;
+    /// let outputs = model.capture_blocking(&[&of(1.0)?])?;
     /// for value in [2.0, 3.0] {
-    ///     pollster::block_on(model.replay(&[&of(value)?]))?;
-    ///     let twice = pollster::block_on(outputs[0].to_host())?;
+    ///     model.replay_blocking(&[&of(value)?])?;
+    ///     let twice = outputs[0].to_host_blocking()?;
     ///     assert_eq!(twice.as_f32(), Some(&[2.0 * value; 2][..]));
     /// }
     /// let one = Tensor::f32(&[1], &[1.0]).ok_or("one number")?;
-    /// let error = pollster::block_on(model.replay(&[&one])).unwrap_err().to_string();
+    /// let error = model.replay_blocking(&[&one]).unwrap_err().to_string();
     /// assert_eq!(error, "double has not captured a run of inputs of these sizes (n=1): capture it first");
     /// # Ok(())
     /// # }
@@ -63,8 +61,18 @@ impl Model {
         Ok(outputs)
     }
 
-    /// Writes inputs of captured sizes and submits their run. What it makes is in the tensors that
-    /// [`Self::capture`] returned; nothing waits for it.
+    /// [`Self::capture`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::capture`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn capture_blocking(&mut self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, SessionError> {
+        pollster::block_on(self.capture(inputs))
+    }
+
+    /// Writes inputs of captured sizes and submits the run, without waiting for it. The results are in the
+    /// tensors that [`Self::capture`] returned.
     ///
     /// # Errors
     ///
@@ -82,5 +90,15 @@ impl Model {
         self.write_all(&named).await?;
         self.run_whole(&dims).await?;
         Ok(self.device.submit()?)
+    }
+
+    /// [`Self::replay`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::replay`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn replay_blocking(&self, inputs: &[&Tensor]) -> Result<(), SessionError> {
+        pollster::block_on(self.replay(inputs))
     }
 }

@@ -5,28 +5,31 @@ use wisp_shaders::Kernel;
 use wisp_types::Capabilities;
 
 use crate::{
-    compiled::CompiledModel, debug::LogLevel, error::SessionError, session::InferenceSession,
+    compiled::CompiledModel,
+    debug::{LogLevel, Subject},
+    error::SessionError,
+    session::InferenceSession,
     times::Stopwatch,
 };
 
 impl InferenceSession {
-    /// Compiles a graph for the session's device, or finds it in the session's cache.
+    /// Compiles a graph for the session's device, or takes it from the cache or the precompiled graphs.
     ///
     /// # Errors
     ///
-    /// If the graph asks for what no kernel of the device can do.
+    /// If no kernel of the device supports an op of the graph.
     pub fn compile(&self, graph: &Graph) -> Result<CompiledModel, SessionError> {
         self.debugger.config()?;
         let target = &self.device.info().capabilities;
         self.programs.compile(&*self.extended(graph)?, target)
     }
 
-    /// Makes the pipelines of a compiled graph, without weights, so that loading it later takes less.
-    /// Where the session has a cache they stay in it.
+    /// Creates the pipelines of a compiled graph, without weights, so that loading it later is faster. A
+    /// session with a cache stores them there.
     ///
     /// # Errors
     ///
-    /// If the device lacks what the graph was compiled for, or its compiler fails.
+    /// If the device lacks features that the graph was compiled for, or its shader compiler fails.
     pub fn prepare(&self, compiled: &CompiledModel) -> Result<(), SessionError> {
         let since = Stopwatch::start();
         let pipelines = compile_kernels(self, compiled)?;
@@ -38,11 +41,11 @@ impl InferenceSession {
         Ok(())
     }
 
-    /// Compiles a graph for any target; neither weights nor that device are needed.
+    /// Compiles a graph for any target. Needs neither weights nor a device.
     ///
     /// # Errors
     ///
-    /// If the graph asks for what no kernel of the target can do.
+    /// If no kernel of the target supports an op of the graph.
     pub fn compile_for(
         graph: &Graph,
         target: &Capabilities,
@@ -51,8 +54,7 @@ impl InferenceSession {
     }
 }
 
-/// Compiles what the program needs, several kernels at a time where there are threads; returns how
-/// many there are.
+/// Compiles a program's kernels, in parallel where threads exist; returns their number.
 fn compile_kernels(
     session: &InferenceSession,
     compiled: &CompiledModel,
@@ -70,7 +72,12 @@ fn compile_kernels(
     let count = kernels.len() as u32;
     let compile = |kernel: &'static Kernel| -> Result<(), SessionError> {
         let debugger = &session.debugger;
-        debugger.log(LogLevel::Debug, || {
+        let subject = Subject {
+            device: &info.name,
+            kernel: Some(kernel.name),
+            ..Subject::default()
+        };
+        debugger.log(LogLevel::Debug, subject, || {
             format!("{}: a pipeline for {}", info.name, kernel.name)
         });
         session.pipeline(kernel, compiled.is_trusted()).map(|_| ())

@@ -1,4 +1,4 @@
-//! Compiled graphs, alone and several together.
+//! Compiled graphs: single ones and modules of several.
 
 use std::{collections::BTreeMap, io};
 
@@ -11,15 +11,13 @@ use wisp_compiler::{Program, Target};
 use wisp_graph::Graph;
 use wisp_types::digest;
 
-/// A compiled graph. Needs no device; can be saved, shipped and loaded elsewhere.
+/// A compiled graph. It needs no device, and can be saved, shipped and loaded elsewhere.
 ///
 /// ```
-/// use wisp_engine::{
-///     device::Capabilities,
-///     graph::{DType, Graph, Binary},
-///     session::{CompiledModel, InferenceSession},
-///     shape,
-/// };
+/// use wisp_device::Capabilities;
+/// use wisp_graph::{DType, Graph, Binary};
+/// use wisp_session::{CompiledModel, InferenceSession};
+/// use wisp_types::shape;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut graph = Graph::new("double");
@@ -37,12 +35,12 @@ use wisp_types::digest;
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompiledModel {
     program: Program,
-    /// This process or its own cache made it: its kernels need no checks.
+    /// The compiler of this process or its cache made it: its kernels need no bounds checks.
     trusted: bool,
 }
 
 impl CompiledModel {
-    /// A program that the compiler has just made.
+    /// A program that this process has just compiled.
     pub(crate) fn new(program: Program) -> CompiledModel {
         let trusted = true;
         CompiledModel { program, trusted }
@@ -53,8 +51,8 @@ impl CompiledModel {
         &self.program
     }
 
-    /// True if its kernels run without bounds checks, because Wisp's compiler made it in this process
-    /// or the caller [vouches](Self::assume_trusted) for it.
+    /// True if its kernels run without bounds checks, because this process compiled it or the caller
+    /// [vouches](Self::assume_trusted) for it.
     pub fn is_trusted(&self) -> bool {
         self.trusted
     }
@@ -64,42 +62,42 @@ impl CompiledModel {
     ///
     /// # Safety
     ///
-    /// Wisp's compiler must have made the model. One that was made up could lead kernels outside their
-    /// memory on devices that do not check by themselves.
+    /// Wisp's compiler must have produced the model. A forged model could make kernels access memory outside
+    /// their buffers on devices without checks of their own.
     pub unsafe fn assume_trusted(mut self) -> CompiledModel {
         self.trusted = true;
         self
     }
 
-    /// The model as bytes: the same for the same model.
+    /// Serialises the model; equal models give equal bytes.
     ///
     /// # Errors
     ///
-    /// If it is larger than any that can be read.
+    /// If the result would exceed the size limit of readers.
     pub fn to_bytes(&self) -> Result<Vec<u8>, ArtefactError> {
         artefact::write(&BTreeMap::new(), &[&self.program])
     }
 
-    /// The model that [`Self::to_bytes`] wrote.
+    /// Reads the bytes that [`Self::to_bytes`] returned.
     ///
     /// # Errors
     ///
-    /// If it is damaged, was made by another version or for other kernels, or is no single graph.
+    /// If they are damaged, from another version, for other kernels, or not exactly one graph.
     pub fn from_bytes(bytes: &[u8]) -> Result<CompiledModel, ArtefactError> {
         CompiledModule::from_bytes(bytes)?.single()
     }
 
-    /// Writes the model to a file: all of it, or nothing.
+    /// Writes the model to a file, atomically.
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
+    /// If the file cannot be written, or one exists that is no compiled model.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn save(&self, path: &std::path::Path) -> Result<(), ArtefactError> {
         file::save(path, &self.to_bytes()?)
     }
 
-    /// Reads the model that [`Self::save`] wrote.
+    /// Reads a file that [`Self::save`] wrote.
     ///
     /// # Errors
     ///
@@ -110,7 +108,7 @@ impl CompiledModel {
     }
 }
 
-/// Several compiled graphs, by their names, and what is said about them.
+/// Several compiled graphs by name, with metadata as text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompiledModule {
     about: BTreeMap<String, String>,
@@ -118,7 +116,7 @@ pub struct CompiledModule {
 }
 
 impl CompiledModule {
-    /// A module of graphs, with what there is to say about them.
+    /// A module of graphs with metadata.
     ///
     /// # Errors
     ///
@@ -139,12 +137,12 @@ impl CompiledModule {
         }
     }
 
-    /// Compiles graphs for any target, and [checks](Target::check) that it can run every kernel; neither
-    /// weights nor that device are needed.
+    /// Compiles graphs for any target and [checks](Target::check) that it can run every kernel. Needs
+    /// neither weights nor a device.
     ///
     /// # Errors
     ///
-    /// If a graph asks for what no kernel of the target can do, or two have one name.
+    /// If no kernel of the target supports an op of a graph, or two graphs have the same name.
     pub fn compile(graphs: &[Graph], target: &Target) -> Result<CompiledModule, SessionError> {
         let mut made = Vec::with_capacity(graphs.len());
         for graph in graphs {
@@ -165,7 +163,7 @@ impl CompiledModule {
         CompiledModule::new(made.into_iter().map(|(_, model)| model).collect(), about)
     }
 
-    /// The same module with more said about it.
+    /// Adds metadata.
     pub fn saying(mut self, about: BTreeMap<String, String>) -> CompiledModule {
         self.about.extend(about);
         self
@@ -199,7 +197,7 @@ impl CompiledModule {
         self.models.iter().find(|model| model.program.name == name)
     }
 
-    /// What is said about the graphs: anything the maker wants to find again.
+    /// The metadata: entries of [`Self::saying`], and digests of the graphs.
     pub fn about(&self) -> &BTreeMap<String, String> {
         &self.about
     }
@@ -208,7 +206,7 @@ impl CompiledModule {
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As [`CompiledModel::assume_trusted`].
     pub unsafe fn assume_trusted(mut self) -> CompiledModule {
         for model in &mut self.models {
             model.trusted = true;
@@ -228,21 +226,21 @@ impl CompiledModule {
         }
     }
 
-    /// The module as bytes: the same for the same module.
+    /// Serialises the module; equal modules give equal bytes.
     ///
     /// # Errors
     ///
-    /// If it is larger than any that can be read.
+    /// If the result would exceed the size limit of readers.
     pub fn to_bytes(&self) -> Result<Vec<u8>, ArtefactError> {
         let programs: Vec<&Program> = self.models.iter().map(CompiledModel::program).collect();
         artefact::write(&self.about, &programs)
     }
 
-    /// The module that [`Self::to_bytes`] wrote.
+    /// Reads the bytes that [`Self::to_bytes`] returned.
     ///
     /// # Errors
     ///
-    /// If it is damaged, or was made by another version or for other kernels.
+    /// If they are damaged, from another version or for other kernels.
     pub fn from_bytes(bytes: &[u8]) -> Result<CompiledModule, ArtefactError> {
         let (about, programs) = artefact::read(bytes)?;
         let loaded = |program| CompiledModel {
@@ -252,7 +250,7 @@ impl CompiledModule {
         CompiledModule::new(programs.into_iter().map(loaded).collect(), about)
     }
 
-    /// The module that [`Self::to_bytes`] wrote, from a reader, to its end.
+    /// Reads the bytes that [`Self::to_bytes`] returned from a reader, to its end.
     ///
     /// # Errors
     ///
@@ -261,11 +259,11 @@ impl CompiledModule {
         CompiledModule::from_bytes(&artefact::bytes_of(from)?)
     }
 
-    /// Writes the module to a file: all of it, or nothing.
+    /// Writes the module to a file, atomically.
     ///
     /// # Errors
     ///
-    /// If it cannot be written.
+    /// If the file cannot be written, or one exists that is no compiled model.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn save(&self, path: &std::path::Path) -> Result<(), ArtefactError> {
         file::save(path, &self.to_bytes()?)
@@ -286,12 +284,12 @@ impl CompiledModule {
     }
 }
 
-/// How the keys begin under which a module says which graphs it was compiled from.
+/// The prefix of the metadata keys for the digests of the graphs.
 const GRAPH: &str = "graph ";
 
-/// What tells a graph from others.
+/// A digest that identifies a graph.
 pub(crate) fn digest_of(graph: &Graph) -> String {
-    // There is nothing in a graph that postcard cannot write; an empty text would fit no graph.
+    // Postcard can write every type within a graph; the digest of nothing matches no graph.
     digest([postcard::to_stdvec(graph).unwrap_or_default()])
 }
 
@@ -312,7 +310,7 @@ mod file {
         })
     }
 
-    /// Writes a compiled model, but over nothing else.
+    /// Writes a compiled model, unless the file exists and is something else.
     pub fn save(path: &Path, bytes: &[u8]) -> Result<(), ArtefactError> {
         let mut head = Vec::new();
         if let Ok(there) = std::fs::File::open(path) {

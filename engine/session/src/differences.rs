@@ -1,30 +1,30 @@
-//! How a compiled graph differs from another one, in words.
+//! Messages about the differences between a compiled graph and another graph.
 
 use wisp_compiler::{Matrix, Port, Program};
 use wisp_graph::{Graph, Value, ValueKind};
 use wisp_types::{Dim, Encoding};
 
-/// The most differences that are told.
-const MOST_TOLD: usize = 4;
+/// The number of differences that a message lists.
+const MAX_LISTED: usize = 4;
 
-/// How a program's inputs and weights differ from a graph's.
+/// Differences between the inputs and weights of a program and of a graph.
 pub(crate) fn differences(program: &Program, graph: &Graph) -> Vec<String> {
     let values = graph.values().iter();
-    let mut told: Vec<String> = values
+    let mut differences: Vec<String> = values
         .filter_map(|value| difference(program, value))
         .collect();
     let named = |port: &&Port| !graph.values().iter().any(|value| value.name == port.name);
     let more = program.inputs.iter().filter(named);
-    told.extend(more.map(|port| format!("{} is no input here", port.name)));
-    if told.is_empty() {
-        told.push("its ops differ".into());
+    differences.extend(more.map(|port| format!("{} is no input here", port.name)));
+    if differences.is_empty() {
+        differences.push("its ops differ".into());
     }
-    if told.len() > MOST_TOLD {
-        let more = told.len() - MOST_TOLD;
-        told.truncate(MOST_TOLD);
-        told.push(format!("and {more} more"));
+    if differences.len() > MAX_LISTED {
+        let more = differences.len() - MAX_LISTED;
+        differences.truncate(MAX_LISTED);
+        differences.push(format!("and {more} more"));
     }
-    told
+    differences
 }
 
 fn difference(program: &Program, value: &Value) -> Option<String> {

@@ -16,12 +16,12 @@ use crate::{
 };
 
 impl Model {
-    /// The kernel of a call and its workgroups; none if its grid is empty.
+    /// The kernel of a call and its workgroup counts; `None` if its grid is empty.
     fn kernel(&self, call: usize, dims: &Dims) -> Option<(&Pipeline, [u32; 3])> {
         let mut choices = self.choices.get(call)?.iter();
         let call = self.program.calls.get(call)?;
         if let Some(counts) = call.custom_workgroups(&dims.0) {
-            // `check_workgroups` has seen that they are few enough.
+            // `check_workgroups` has checked that they fit into 32 bits.
             let workgroups = counts.ok()?.map(|count| count as u32);
             let choice = choices.next()?;
             return (!workgroups.contains(&0)).then_some((&choice.pipeline, workgroups));
@@ -36,7 +36,7 @@ impl Model {
             y.div_ceil(choice.tile[1].into()) as u32,
         ];
         let most = self.device.info().capabilities.max_workgroups.max(1);
-        // A long row of workgroups is folded into the next dimension; kernels unfold it.
+        // A row of workgroups above the limit is folded into another dimension; kernels unfold it.
         let workgroups = match () {
             () if x <= most => [x, y, 1],
             () if !choice.pipeline.kernel().folds_into_z => [most, x.div_ceil(most), 1],
@@ -45,7 +45,7 @@ impl Model {
         Some((&choice.pipeline, workgroups))
     }
 
-    /// Checks how many workgroups a custom op asks for.
+    /// Checks a custom op's workgroup counts against the device's limit.
     fn check_workgroups(
         &self,
         op: &str,
@@ -63,13 +63,13 @@ impl Model {
         })
     }
 
-    /// The kernel that a call runs with these dimensions.
+    /// The name of the kernel that a call dispatches for these dimensions; `None` if its grid is empty.
     pub fn kernel_of(&self, call: usize, dims: &Dims) -> Option<&'static str> {
         let (pipeline, _) = self.kernel(call, dims)?;
         Some(pipeline.kernel().name)
     }
 
-    /// Refuses to run without weights.
+    /// Returns an error if the weights were released.
     pub(crate) fn check_ready(&self) -> Result<(), SessionError> {
         match self.memory.weights {
             Some(_) => Ok(()),
@@ -90,7 +90,7 @@ impl Model {
         sizes.join(" ")
     }
 
-    /// The run of some sizes, ready to be submitted: a captured one, or the last one if it was of these
+    /// The run of these sizes, ready to be recorded: a captured one, the most recent one if it has these
     /// sizes, or a new one.
     pub(crate) fn prepared(&self, dims: &Dims) -> Result<Arc<Run>, SessionError> {
         self.check_ready()?;
@@ -99,7 +99,7 @@ impl Model {
         self.recorded(recording, dims)
     }
 
-    /// What a run does, one for each of its kernels.
+    /// The work of each dispatch of a run, for the profiler.
     pub(crate) fn works<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = Work> + 'a {
         let dims = &run.dims.0;
         let sizes = self.described(&run.dims);
@@ -112,8 +112,8 @@ impl Model {
         })
     }
 
-    /// The run of these sizes: the last one, or one that is worked out and whose parameters are
-    /// written now.
+    /// The run that a recording holds, if it has these sizes; otherwise prepares it and writes its
+    /// parameters.
     fn recorded(&self, recording: &Recording, dims: &Dims) -> Result<Arc<Run>, SessionError> {
         let mut last = recording.locked();
         if let Some(run) = last.as_ref().filter(|run| run.dims == *dims) {
@@ -137,7 +137,7 @@ impl Model {
         Ok(run)
     }
 
-    /// The parameters of all calls for some sizes.
+    /// The parameters of all calls for these sizes, [`PARAMS_STRIDE`] bytes each.
     fn params(&self, dims: &Dims) -> Result<Vec<u8>, SessionError> {
         let calls = &self.program.calls;
         let mut bytes = vec![0u8; calls.len() * PARAMS_STRIDE as usize];

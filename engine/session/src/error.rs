@@ -7,7 +7,7 @@ use wisp_weights::{WeightError, encodings::EncodingError};
 
 use crate::{artefact::ArtefactError, debug::DebugError};
 
-/// What can go wrong in a session.
+/// An error of a session or its models.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
@@ -17,10 +17,10 @@ pub enum SessionError {
     /// Occurs when a target cannot run a graph.
     #[error(transparent)]
     Unable(#[from] TargetError),
-    /// Occurs when a custom op does not fit the built-in one whose place it takes.
+    /// Occurs when a custom op does not fit the built-in op that it replaces.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// Occurs when a custom op is to run on the host, which runs no WGSL.
+    /// Occurs when a custom op without a Rust twin would run on the host, which runs no WGSL.
     #[error(
         "the custom op {op:?} has no twin on the host: give it one by Extensions::with_twin, or use a GPU"
     )]
@@ -28,18 +28,18 @@ pub enum SessionError {
         /// The op.
         op: String,
     },
-    /// Occurs when a custom op cannot run with the sizes at hand.
+    /// Occurs when a custom op cannot run with the sizes of a run.
     #[error("the custom op {op:?}: {problem}")]
     Custom {
         /// The op.
         op: String,
-        /// Why.
+        /// The reason.
         problem: String,
     },
     /// Occurs when debugging finds something, or its settings are wrong.
     #[error(transparent)]
     Debug(Box<DebugError>),
-    /// Occurs when the device fails in an op that is run by itself.
+    /// Occurs when the device fails in an op that debugging runs by itself.
     #[error("{op} ({kernel}): {source}")]
     InOp {
         /// The op.
@@ -66,7 +66,7 @@ pub enum SessionError {
         /// Every problem found.
         problems: Vec<String>,
     },
-    /// Occurs when a weight that is to become 8-bit floats has numbers that are not finite.
+    /// Occurs when a weight to be quantized to 8-bit floats has values that are not finite.
     #[error(
         "{tensor} has numbers that are not finite: it cannot become F8_E4M3; load it without enable_per_tensor_fp8_quantize"
     )]
@@ -79,28 +79,28 @@ pub enum SessionError {
         "the program needs the kernel {0}, which this version of Wisp does not have: compile it again"
     )]
     UnknownKernel(String),
-    /// Occurs when a program needs what the device does not have.
+    /// Occurs when a program needs features that the device lacks.
     #[error("{graph} was compiled for another device, {device} cannot run {}: compile it for this one", .missing.join(", "))]
     Target {
         /// The graph.
         graph: String,
         /// The device.
         device: String,
-        /// What the program needs.
+        /// The features that the program needs.
         missing: Vec<String>,
     },
-    /// Occurs when what was compiled elsewhere is not this graph.
+    /// Occurs when a session has precompiled graphs, and none of them is this graph.
     #[error("the compiled model does not fit {graph}: {}: compile it again", .differences.join("; "))]
     OtherGraph {
         /// The graph.
         graph: String,
-        /// What differs.
+        /// The differences.
         differences: Vec<String>,
     },
     /// Occurs when a compiled model cannot be used.
     #[error(transparent)]
     Artefact(#[from] ArtefactError),
-    /// Occurs when a model is made without the largest size of a dimension.
+    /// Occurs when a model is initialised without the largest size of a dimension.
     #[error(
         "{model} needs the largest size of its dimension {name}: give it in InitOptions::max_dims"
     )]
@@ -110,17 +110,17 @@ pub enum SessionError {
         /// The dimension.
         name: String,
     },
-    /// Occurs when a dimension is not given, or larger than the model was made for.
+    /// Occurs when a dimension has no size, or a larger one than the model was initialised for.
     #[error("dimension {name} is {}, the model was made for at most {most}", .size.map_or("not given".into(), |size| size.to_string()))]
     Dimension {
         /// The dimension.
         name: String,
-        /// Its size, if it is given.
+        /// Its size, if it has one.
         size: Option<u64>,
         /// The largest size allowed.
         most: u64,
     },
-    /// Occurs when a size of an op, which follows from the dimensions of a run, is more than kernels count.
+    /// Occurs when a size of an op, computed from the dimensions of a run, exceeds 32 bits.
     #[error(
         "{op}: a size is {size}, but kernels count to {}: give it smaller inputs",
         u32::MAX
@@ -128,44 +128,44 @@ pub enum SessionError {
     TooLarge {
         /// The op.
         op: String,
-        /// The size; the greatest number if it is greater.
+        /// The size; `u64::MAX` if it exceeds 64 bits.
         size: u64,
     },
-    /// Occurs when a slice would be outside what it is of.
+    /// Occurs when a slice would exceed its operand in a run.
     #[error("{model}: {label} reads {needed} parts, but there are {available}")]
     Bound {
         /// The model.
         model: String,
         /// The op and its operand.
         label: String,
-        /// Parts that it reads.
+        /// Elements of the sliced dimension that the op reads.
         needed: u64,
-        /// Parts that there are.
+        /// Elements that the operand has.
         available: u64,
     },
-    /// Occurs when an input, buffer or output is named that the model does not have.
+    /// Occurs when the model has no input, buffer or output of a name.
     #[error("{model} has no {what} called {name:?}; it has {}", .has.join(", "))]
     UnknownPort {
         /// The model.
         model: String,
         /// "input", "buffer" or "output".
         what: &'static str,
-        /// The name that was given.
+        /// The name.
         name: String,
-        /// The names there are.
+        /// The names that the model has.
         has: Vec<String>,
     },
-    /// Occurs when a model is given another number of inputs than it takes.
+    /// Occurs when the number of inputs is not the model's.
     #[error("{model} takes {} inputs ({}), but {given} are given", .expected.len(), .expected.join(", "))]
     Inputs {
         /// The model.
         model: String,
-        /// How many are given.
+        /// The number of tensors passed.
         given: usize,
-        /// The inputs that it takes.
+        /// The names of the model's inputs.
         expected: Vec<String>,
     },
-    /// Occurs when an input is absent, or has another type or shape.
+    /// Occurs when an input is missing, or has another type or shape.
     #[error("{model}: the input {name:?} is {given}, expected {expected}")]
     Input {
         /// The model.
@@ -174,16 +174,16 @@ pub enum SessionError {
         name: String,
         /// Its type and shape.
         expected: String,
-        /// What is given.
+        /// The type and shape of the tensor passed, or "not given".
         given: String,
     },
-    /// Occurs when a model runs whose weights were released.
+    /// Occurs when a model runs after its weights were released.
     #[error("the weights of {model} were released: reload them before it runs")]
     Released {
         /// The model.
         model: String,
     },
-    /// Occurs when a run is replayed that was not captured.
+    /// Occurs when no run of these sizes was captured for a replay.
     #[error("{model} has not captured a run of inputs of these sizes ({sizes}): capture it first")]
     NotCaptured {
         /// The model.
@@ -196,20 +196,20 @@ pub enum SessionError {
     NoDevice {
         /// The device's number.
         index: usize,
-        /// The devices that there are.
+        /// The session's devices.
         has: Vec<String>,
     },
-    /// Occurs when a graph cannot be split as asked for.
+    /// Occurs when a graph cannot be split into the given stages.
     #[error(transparent)]
     Split(#[from] SplitError),
-    /// Occurs when memory given for a buffer is too small for its largest shape.
+    /// Occurs when a shared buffer is too small for the largest shape of its port.
     #[error("{name} needs {needed} bytes, but the buffer given for it has {bytes}")]
     SmallBuffer {
         /// The buffer.
         name: String,
         /// Bytes needed.
         needed: u64,
-        /// Bytes given.
+        /// Bytes that the buffer has.
         bytes: u64,
     },
 }

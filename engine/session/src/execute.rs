@@ -1,4 +1,4 @@
-//! One call from inputs to outputs, by position or by name.
+//! Executing a model with tensors, by position or by name.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,16 @@ use wisp_compiler::Port;
 use wisp_types::Dim;
 
 impl Model {
-    /// Runs the model once: takes its inputs in their order and gives its outputs in theirs. The sizes of
-    /// symbolic dimensions are those of the inputs. ([`Self::execute_on_device`] leaves the outputs on the
-    /// device; [`InitOptions::shared`](super::InitOptions::shared) lets models work in the same memory.)
+    /// Runs the model once with inputs in their order, and returns the outputs in theirs, in host memory. The
+    /// shapes of the inputs determine the symbolic dimensions. ([`Self::execute_on_device`] leaves the
+    /// outputs on the device; [`InitOptions::shared`](crate::InitOptions::shared) lets models share memory.)
     ///
     /// ```
-    /// use wisp_engine::{
-    ///     device::Device,
-    ///     graph::{DType, Graph, Binary},
-    ///     session::{InferenceSession, InitOptions, Tensor},
-    ///     shape,
-    ///     weights::MemoryWeights,
-    /// };
+    /// use wisp_device::Device;
+    /// use wisp_graph::{DType, Graph, Binary};
+    /// use wisp_session::{InferenceSession, InitOptions, Tensor};
+    /// use wisp_types::shape;
+    /// use wisp_weights::MemoryWeights;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut graph = Graph::new("double");
@@ -30,9 +28,9 @@ impl Model {
     /// let model = session.load_blocking(&graph, &MemoryWeights::default(), options)?;
     ///
     /// let x = Tensor::f32(&[3], &[1.0, 2.0, 3.0]).ok_or("three numbers")?;
-    /// let outputs = pollster::block_on(model.execute(&[&x]))?;
+    /// let outputs = model.execute_blocking(&[&x])?;
     /// assert_eq!(outputs[0].as_f32(), Some(&[2.0, 4.0, 6.0][..]));
-    /// let outputs = pollster::block_on(model.execute_named(&[("x", &x)]))?;
+    /// let outputs = model.execute_named_blocking(&[("x", &x)])?;
     /// assert_eq!(outputs["twice"].shape(), [3]);
     /// # Ok(())
     /// # }
@@ -40,17 +38,27 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// If there are more or fewer inputs, or one has another type or shape, or the device fails.
+    /// If the number of inputs or the type or shape of one differs from the model's, or the device fails.
     pub async fn execute(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, SessionError> {
         let named = by_position(&self.program().name, self.inputs(), inputs)?;
         self.execute_all(&named).await
     }
 
-    /// As [`Self::execute`], by names.
+    /// [`Self::execute`], blocking the thread.
     ///
     /// # Errors
     ///
-    /// As [`Self::execute`], and if a name is not an input's.
+    /// As [`Self::execute`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn execute_blocking(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, SessionError> {
+        pollster::block_on(self.execute(inputs))
+    }
+
+    /// As [`Self::execute`], with inputs and outputs by name.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::execute`], and if the model has no input of a name.
     pub async fn execute_named(
         &self,
         inputs: &[(&str, &Tensor)],
@@ -61,17 +69,28 @@ impl Model {
         Ok(names.zip(outputs).collect())
     }
 
-    /// As [`Self::execute`], but the outputs stay on the device, in memory of their own: to be given to
-    /// another model there, or [brought](Tensor::to) elsewhere. Nothing waits for the device.
+    /// [`Self::execute_named`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::execute_named`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn execute_named_blocking(
+        &self,
+        inputs: &[(&str, &Tensor)],
+    ) -> Result<BTreeMap<String, Tensor>, SessionError> {
+        pollster::block_on(self.execute_named(inputs))
+    }
+
+    /// As [`Self::execute`], but copies the outputs to new memory on the device, where other models can read
+    /// them; [`Tensor::to`] copies them elsewhere. Does not wait for the device.
     ///
     /// ```
-    /// # use wisp_engine::{
-    /// #     device::Device,
-    /// #     graph::{DType, Graph, Binary},
-    /// #     session::{InferenceSession, InitOptions, Tensor},
-    /// #     shape,
-    /// #     weights::MemoryWeights,
-    /// # };
+    /// # use wisp_device::Device;
+    /// # use wisp_graph::{DType, Graph, Binary};
+    /// # use wisp_session::{InferenceSession, InitOptions, Tensor};
+    /// # use wisp_types::shape;
+    /// # use wisp_weights::MemoryWeights;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let mut graph = Graph::new("double");
     /// # let x = graph.input("x", DType::F32, shape![3u64]);
@@ -80,8 +99,8 @@ impl Model {
     /// # let session = InferenceSession::new(Device::host(1)?);
     /// # let double = session.load_blocking(&graph, &MemoryWeights::default(), InitOptions::default())?;
     /// let x = Tensor::f32(&[3], &[1.0, 2.0, 3.0]).ok_or("three numbers")?;
-    /// let twice = pollster::block_on(double.execute_on_device(&[&x]))?;
-    /// let fourfold = pollster::block_on(double.execute(&[&twice[0]]))?;
+    /// let twice = double.execute_on_device_blocking(&[&x])?;
+    /// let fourfold = double.execute_blocking(&[&twice[0]])?;
     /// assert_eq!(fourfold[0].as_f32(), Some(&[4.0, 8.0, 12.0][..]));
     /// # Ok(())
     /// # }
@@ -89,7 +108,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// As [`Self::execute`], and if the device has no memory left.
+    /// As [`Self::execute`], and if the device is out of memory.
     pub async fn execute_on_device(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, SessionError> {
         let named = by_position(&self.program().name, self.inputs(), inputs)?;
         let sizes = self.sizes(&named)?;
@@ -102,7 +121,20 @@ impl Model {
         outputs
     }
 
-    /// Checks the inputs against what the model takes; the sizes of its symbolic dimensions.
+    /// [`Self::execute_on_device`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::execute_on_device`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn execute_on_device_blocking(
+        &self,
+        inputs: &[&Tensor],
+    ) -> Result<Vec<Tensor>, SessionError> {
+        pollster::block_on(self.execute_on_device(inputs))
+    }
+
+    /// Checks the inputs against the model's; returns the sizes of its symbolic dimensions.
     pub(crate) fn sizes<'a>(
         &'a self,
         inputs: &[(&str, &Tensor)],
@@ -110,7 +142,7 @@ impl Model {
         sizes(&self.program().name, self.inputs(), inputs)
     }
 
-    /// Writes inputs that were checked.
+    /// Writes inputs that [`Self::sizes`] has checked.
     pub(crate) async fn write_all(&self, inputs: &[(&str, &Tensor)]) -> Result<(), SessionError> {
         for (name, tensor) in inputs {
             let buffer = self.buffer(name)?;
@@ -128,7 +160,7 @@ impl Model {
     }
 }
 
-/// Names of inputs for tensors in their order.
+/// The tensors with the names of the inputs in their order.
 pub(crate) fn by_position<'a, 't>(
     model: &str,
     ports: impl Iterator<Item = &'a Port>,
@@ -145,7 +177,7 @@ pub(crate) fn by_position<'a, 't>(
     Ok(names.into_iter().zip(inputs.iter().copied()).collect())
 }
 
-/// Checks that every name is an input's.
+/// Checks that every name is that of an input.
 pub(crate) fn check_names<'a>(
     model: &str,
     ports: impl Iterator<Item = &'a Port>,
@@ -163,7 +195,7 @@ pub(crate) fn check_names<'a>(
     }
 }
 
-/// Checks inputs against what a model takes; the sizes of the symbolic dimensions that they have.
+/// Checks tensors against the types and shapes of the inputs; returns the sizes of symbolic dimensions.
 pub(crate) fn sizes<'a>(
     model: &str,
     ports: impl Iterator<Item = &'a Port>,
@@ -171,7 +203,7 @@ pub(crate) fn sizes<'a>(
 ) -> Result<Vec<(&'a str, u64)>, SessionError> {
     let mut sizes = Vec::new();
     let ports: Vec<&Port> = ports.collect();
-    // Twice: the parts of a sum may be those of a later input.
+    // Twice, because a sum may have a dimension that only a later input determines.
     for port in ports.iter().chain(&ports) {
         let given = inputs.iter().find(|(name, _)| *name == port.name);
         if !given.is_some_and(|(_, tensor)| fits(port, tensor, &mut sizes)) {
@@ -193,7 +225,7 @@ fn size_of(sizes: &[(&str, u64)], name: &str) -> Option<u64> {
     Some(known.1)
 }
 
-/// Brings tensors to the host: all reads are started before the first is waited for.
+/// Copies tensors to the host; all reads start before the first one is awaited.
 pub(crate) async fn to_host(tensors: Vec<Tensor>) -> Result<Vec<Tensor>, SessionError> {
     let reads: Vec<_> = tensors.iter().map(Tensor::to_host).collect();
     let mut there = Vec::with_capacity(reads.len());
@@ -203,7 +235,7 @@ pub(crate) async fn to_host(tensors: Vec<Tensor>) -> Result<Vec<Tensor>, Session
     Ok(there)
 }
 
-/// True if a tensor is what an input takes; adds the sizes of symbolic dimensions that it gives.
+/// True if a tensor has an input's type and shape; adds the sizes of symbolic dimensions that it determines.
 fn fits<'a>(port: &'a Port, tensor: &Tensor, sizes: &mut Vec<(&'a str, u64)>) -> bool {
     let mut same = |(dim, size): (&'a Dim, &u64)| match dim {
         Dim::Fixed(expected) => expected == size,
@@ -214,7 +246,7 @@ fn fits<'a>(port: &'a Port, tensor: &Tensor, sizes: &mut Vec<(&'a str, u64)>) ->
                 true
             }
         },
-        // What is not known yet may be later, or is missed when the model runs.
+        // A sum that is unknown now is checked in the second pass, or its dimensions are missing at the run.
         Dim::Sum(_) => {
             let known = dim.resolve(|name| size_of(sizes, name));
             known.is_none_or(|known| known == *size)

@@ -1,4 +1,4 @@
-//! Custom ops in a session: twins for the host, and kernels in place of built-in ones.
+//! Custom ops of a session: twins for the host, and replacements of built-in ops.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -10,11 +10,10 @@ use wisp_graph::{Graph, extension::Extensions};
 use wisp_types::Api;
 
 impl InferenceSession {
-    /// The session, but with custom ops. Graphs bring theirs by themselves
-    /// ([`Graph::use_extensions`]); the session adds two things. An op with a twin runs on the host. And
-    /// one that is called like a built-in op [takes its
-    /// place](wisp_graph::extension#in-place-of-built-in-ops) in every graph that the session compiles from
-    /// now on.
+    /// Returns the session with custom ops. A graph has its own ([`Graph::use_extensions`]); the session
+    /// adds two things: it runs ops that have a twin on the host, and an op with the name of a built-in one
+    /// [replaces it](wisp_graph::extension#in-place-of-built-in-ops) in every graph that the session compiles
+    /// from now on.
     pub fn with_extensions(self, extensions: Extensions) -> InferenceSession {
         InferenceSession {
             extensions: Arc::new(extensions),
@@ -27,7 +26,8 @@ impl InferenceSession {
         Ok(graph.with_replaced(&self.extensions)?)
     }
 
-    /// The pipeline of a kernel; `trusted` ones run without checks if the session asks for none.
+    /// The pipeline of a kernel. Those of trusted programs have no bounds checks unless the session asks for
+    /// them.
     pub(crate) fn pipeline(
         &self,
         kernel: &'static Kernel,
@@ -43,9 +43,9 @@ impl InferenceSession {
         }
         let unchecked = self.debugger.config()?.asserts == AssertLevel::None;
         Ok(match trusted && unchecked {
-            // SAFETY: this compiler made the program, and the pipeline goes only into the program's own
-            // dispatches: with parameters that nobody else can write, from sizes that are at most those
-            // that the memory was allocated for.
+            // SAFETY: this compiler made the program, and the pipeline is used only in the program's own
+            // dispatches. No other code can write their parameters, which are computed from sizes up to
+            // those that the memory was allocated for.
             true => unsafe { self.device.unchecked_pipeline(kernel)? },
             false => self.device.pipeline(kernel)?,
         })

@@ -4,16 +4,22 @@ use wisp_graph::Graph;
 use wisp_weights::WeightSource;
 
 use crate::{
-    compiled::CompiledModel, debug::LogLevel, error::SessionError, init_options::InitOptions,
-    model::Model, session::InferenceSession, times::Stopwatch, weights::DeviceWeights,
+    compiled::CompiledModel,
+    debug::{LogLevel, Subject},
+    error::SessionError,
+    init_options::InitOptions,
+    model::Model,
+    session::InferenceSession,
+    times::Stopwatch,
+    weights::DeviceWeights,
 };
 
 impl InferenceSession {
-    /// Gives a compiled graph its weights, memory and pipelines.
+    /// Binds a compiled graph to weights, memory and pipelines.
     ///
     /// # Errors
     ///
-    /// If weights are absent or of another shape (all of them are listed), or the device fails.
+    /// If weights are missing or of another shape (the error lists all of them), or the device fails.
     pub async fn init(
         &self,
         compiled: &CompiledModel,
@@ -31,7 +37,12 @@ impl InferenceSession {
         )
         .await?;
         self.programs.loaded(loading);
-        self.debugger.log(LogLevel::Info, || {
+        let subject = Subject {
+            device: &self.device.info().name,
+            model: Some(&compiled.program().name),
+            ..Subject::default()
+        };
+        self.debugger.log(LogLevel::Info, subject, || {
             let (name, calls) = (&compiled.program().name, model.dispatches_per_run());
             format!(
                 "{}: {name} with {calls} kernel calls",
@@ -41,7 +52,7 @@ impl InferenceSession {
         Ok(model)
     }
 
-    /// Compiles a graph and gives it its weights.
+    /// Compiles a graph and binds it to its weights.
     ///
     /// # Errors
     ///

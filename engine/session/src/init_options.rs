@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use wisp_device::Buffer;
 
-/// How a compiled graph is bound: sizes, memory of the caller, and who hears of progress.
+/// Options for binding a compiled graph: sizes, shared memory and progress.
 #[derive(Default)]
 pub struct InitOptions<'a> {
-    /// The largest size that each symbolic dimension will have.
+    /// The largest size of each symbolic dimension, by its name.
     pub max_dims: HashMap<String, u64>,
-    /// Device memory for inputs, buffers and outputs that the model shares with others. Inputs and
-    /// buffers not named here are allocated, all zero.
+    /// Device memory, by the name of the input or buffer that uses it, which other models may use too.
+    /// Inputs and buffers without an entry are allocated, all zero.
     pub shared: HashMap<String, Buffer>,
-    /// Called with the bytes of weights loaded so far and in all.
+    /// Called with the bytes of weights loaded so far and in total.
     pub progress: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>,
 }

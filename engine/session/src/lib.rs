@@ -1,4 +1,4 @@
-//! Sessions: graphs are compiled, given their weights, and run.
+//! Sessions: they compile graphs, bind them to weights and run them on devices.
 //!
 //! The surface follows Modular MAX's `max.engine.InferenceSession`: `compile` needs neither
 //! weights nor a device, `init` binds weights, `load` does both, and a [`Model`] executes;
@@ -6,22 +6,20 @@
 //! Every async method has a blocking twin for native callers.
 //!
 //! 1. [`InferenceSession::new`] takes a [`Device`], [`InferenceSession::builder`] several.
-//! 2. [`InferenceSession::compile`] makes a [`CompiledModel`] of a [`Graph`]; so does
-//!    [`CompiledModel::load`] of a file, and [`CompiledModule::compile`] makes such for any
+//! 2. [`InferenceSession::compile`] compiles a [`Graph`](wisp_graph::Graph) to a [`CompiledModel`].
+//!    [`CompiledModel::load`] reads one from a file, and [`CompiledModule::compile`] compiles for any
 //!    [target](wisp_compiler::Target).
-//! 3. [`InferenceSession::init`] checks that every weight is there, takes them to the device, and reserves
-//!    all memory that a run takes, for symbolic dimensions up to [`InitOptions::max_dims`].
-//! 4. [`Model::execute`] runs it once with tensors of the host. [`Model::write`], [`Model::run`] and
-//!    [`Model::read`] are its parts; what is not read stays on the device.
+//! 3. [`InferenceSession::init`] checks that all weights exist, uploads them, and allocates all memory of
+//!    a run, for symbolic dimensions up to [`InitOptions::max_dims`].
+//! 4. [`Model::execute`] runs the model once with tensors in host memory. [`Model::write`],
+//!    [`Model::run`] and [`Model::read`] are its steps; results that are not read stay on the device.
 //!
 //! ```
-//! use wisp_engine::{
-//!     device::Device,
-//!     graph::{Binary, DType, Graph},
-//!     session::{InferenceSession, InitOptions},
-//!     shape,
-//!     weights::MemoryWeights,
-//! };
+//! use wisp_device::Device;
+//! use wisp_graph::{Binary, DType, Graph};
+//! use wisp_session::{InferenceSession, InitOptions};
+//! use wisp_types::shape;
+//! use wisp_weights::MemoryWeights;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut graph = Graph::new("double");
@@ -40,10 +38,10 @@
 //! // Both runs reach the device together when the result is read.
 //! first.run(&dims)?;
 //! second.run(&dims)?;
-//! assert_eq!(pollster::block_on(second.read::<f32>("twice", 2))?, [4.0, 8.0]);
+//! assert_eq!(second.read_blocking::<f32>("twice", 2)?, [4.0, 8.0]);
 //!
-//! // A model that lacks weights says all of them.
-//! let weight = graph.weight("scale", wisp_engine::weights::Encoding::F32, shape![2u64]);
+//! // An error lists all missing weights.
+//! let weight = graph.weight("scale", wisp_weights::Encoding::F32, shape![2u64]);
 //! let scaled = graph.binary(Binary::Mul, twice, weight)?;
 //! graph.output("scaled", scaled);
 //! let error = session.load_blocking(&graph, &MemoryWeights::default(), InitOptions::default());
@@ -55,22 +53,19 @@
 //! # }
 //! ```
 //!
-//! A [`Model`] stays what it is while its weights change ([`Model::reload`]) or leave their memory
-//! ([`Model::release`]); what it does for inputs of one shape can be prepared once ([`Model::capture`],
-//! [`Model::replay`]). A [`Tensor`] is in the program's memory or on a device, and goes from one to
-//! another ([`Tensor::to`]).
+//! The weights of a [`Model`] can be replaced ([`Model::reload`]) and freed ([`Model::release`]). Runs of one
+//! shape can be prepared once ([`Model::capture`], [`Model::replay`]). A [`Tensor`] is in host memory or on a
+//! device; [`Tensor::to`] copies it.
 //!
-//! A session has one device or several, and always the host ([`InferenceSession::builder`]). A graph runs
+//! A session has one or more devices, and always the host ([`InferenceSession::builder`]). A graph runs
 //! on one of them ([`InferenceSession::on`]), or in stages on several ([`InferenceSession::load_split`]):
 //!
 //! ```
-//! use wisp_engine::{
-//!     device::Device,
-//!     graph::{DType, Graph, Unary},
-//!     session::{InferenceSession, InitOptions, Tensor},
-//!     shape,
-//!     weights::MemoryWeights,
-//! };
+//! use wisp_device::Device;
+//! use wisp_graph::{DType, Graph, Unary};
+//! use wisp_session::{InferenceSession, InitOptions, Tensor};
+//! use wisp_types::shape;
+//! use wisp_weights::MemoryWeights;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut graph = Graph::new("root");
@@ -86,10 +81,10 @@
 //!     session.load_blocking(&graph, &MemoryWeights::default(), InitOptions::default())
 //! };
 //! let (first, second) = (on(0)?, on(1)?);
-//! // What the first makes stays on its device until the second takes it.
+//! // The result of the first model stays on its device until the second one reads it.
 //! let x = Tensor::f32(&[2], &[16.0, 81.0]).ok_or("two numbers")?;
-//! let root = pollster::block_on(first.execute_on_device(&[&x]))?;
-//! let fourth = pollster::block_on(second.execute(&[&root[0]]))?;
+//! let root = first.execute_on_device_blocking(&[&x])?;
+//! let fourth = second.execute_blocking(&[&root[0]])?;
 //! assert_eq!(fourth[0].as_f32(), Some(&[2.0, 3.0][..]));
 //! # Ok(())
 //! # }

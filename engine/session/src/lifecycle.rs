@@ -1,4 +1,4 @@
-//! A model's weights after it is made: other ones in their place, or none.
+//! Replacing and releasing the weights of a model.
 
 use crate::{
     error::SessionError,
@@ -8,21 +8,18 @@ use crate::{
 use wisp_weights::WeightSource;
 
 impl Model {
-    /// Writes other weights over the model's, in the same memory: nothing is allocated or bound anew, and
-    /// captured runs stay. Buffers (a KV cache) keep what is in them. After [`Self::release`] memory is
-    /// allocated again.
+    /// Overwrites the model's weights in place: allocates and binds nothing, and keeps captured runs and the
+    /// contents of buffers (such as a KV cache). After [`Self::release`] it allocates memory again.
     ///
-    /// Models that were [loaded together](crate::InferenceSession::load_all) have their common weights
-    /// once: reloading one of them changes those of all.
+    /// Models that were [loaded together](crate::InferenceSession::load_all) share their common weights:
+    /// reloading one of them changes all.
     ///
     /// ```
-    /// use wisp_engine::{
-    ///     device::Device,
-    ///     graph::{DType, Graph, ops::Linear},
-    ///     session::{InferenceSession, InitOptions, Tensor},
-    ///     shape,
-    ///     weights::{Encoding, MemoryWeights},
-    /// };
+    /// use wisp_device::Device;
+    /// use wisp_graph::{DType, Graph, ops::Linear};
+    /// use wisp_session::{InferenceSession, InitOptions, Tensor};
+    /// use wisp_types::shape;
+    /// use wisp_weights::{Encoding, MemoryWeights};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut graph = Graph::new("product");
@@ -33,18 +30,18 @@ impl Model {
     /// let weights = |value| {
     ///     let mut weights = MemoryWeights::default();
     ///     weights.insert("w", &[2, 32], &[value; 64])?;
-    ///     Ok::<_, wisp_engine::weights::WeightError>(weights)
+    ///     Ok::<_, wisp_weights::WeightError>(weights)
     /// };
     /// let session = InferenceSession::new(Device::host(1)?);
     /// let mut model = session.load_blocking(&graph, &weights(1.0)?, InitOptions::default())?;
     /// let x = Tensor::f32(&[1, 32], &[1.0; 32]).ok_or("32 numbers")?;
     ///
     /// model.reload_blocking(&weights(0.5)?)?;
-    /// let y = pollster::block_on(model.execute(&[&x]))?;
+    /// let y = model.execute_blocking(&[&x])?;
     /// assert_eq!(y[0].as_f32(), Some(&[16.0, 16.0][..]));
     ///
     /// model.release();
-    /// let error = pollster::block_on(model.execute(&[&x])).unwrap_err().to_string();
+    /// let error = model.execute_blocking(&[&x]).unwrap_err().to_string();
     /// assert_eq!(error, "the weights of product were released: reload them before it runs");
     /// # Ok(())
     /// # }
@@ -52,8 +49,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// If weights are absent or of another type or shape: all of them are listed, and nothing has changed.
-    /// If reading them fails later, what was written is of no use, and the model is released.
+    /// If weights are missing or of another type or shape: the error lists all of them, and the model keeps
+    /// its weights. If reading fails later, the model is released, since its weights are incomplete.
     pub async fn reload(&mut self, weights: &dyn WeightSource) -> Result<(), SessionError> {
         self.check_weights(weights)?;
         weights::check_finite(&self.program, weights).await?;
@@ -76,7 +73,7 @@ impl Model {
 
     async fn replace(&mut self, source: &dyn WeightSource) -> Result<(), SessionError> {
         let mut progress = Progress::new(0, None);
-        // Until all are written the model has none, even if nobody waits for the end of this.
+        // The model has no weights until all are written, even if this future is dropped.
         let kept = self.memory.weights.take();
         let (device, program) = (&self.device, &self.program);
         match kept {
@@ -96,11 +93,11 @@ impl Model {
         }
     }
 
-    /// Gives the memory of the weights back; a GPU has it when what was submitted has run. Inputs, buffers
-    /// and captured runs stay. Until [`Self::reload`] the model does not run.
+    /// Frees the memory of the weights, on a GPU as soon as submitted work has finished. Inputs, buffers and
+    /// captured runs stay. The model cannot run until [`Self::reload`].
     ///
-    /// Weights that the model shares with others stay as long as one of these has them. A model that is
-    /// reloaded afterwards has its own.
+    /// Shared weights are freed when the last of their models releases them. A model that is reloaded
+    /// afterwards has its own copy.
     pub fn release(&mut self) {
         self.memory.weights = None;
         let recordings = self.captured.iter_mut().map(|(_, recording)| recording);
@@ -109,7 +106,7 @@ impl Model {
         }
     }
 
-    /// Binds all calls to the weights that there are now.
+    /// Binds all calls to the current weights.
     fn rebind(&mut self) -> Result<(), SessionError> {
         let recordings = self.captured.iter_mut().map(|(_, recording)| recording);
         for recording in recordings.chain([&mut self.recording]) {
@@ -118,7 +115,7 @@ impl Model {
         Ok(())
     }
 
-    /// Checks that a source has all weights of the model, as it was compiled for them.
+    /// Checks that a source has all weights of the model, with the encodings and shapes it was compiled for.
     pub(crate) fn check_weights(&self, weights: &dyn WeightSource) -> Result<(), SessionError> {
         weights::check(&self.program, weights, &DeviceWeights::default()).map(drop)
     }

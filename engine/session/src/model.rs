@@ -1,4 +1,4 @@
-//! A model: a program bound to weights, memory and pipelines, ready to run.
+//! A model: a program bound to weights, memory and pipelines.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -19,7 +19,7 @@ use wisp_device::{Buffer, Device};
 use wisp_types::Dim;
 use wisp_weights::WeightSource;
 
-/// A program on a device: nothing is allocated, compiled or bound any more when it runs.
+/// A program that is ready to run on a device: a run allocates, compiles and binds nothing.
 #[derive(Debug)]
 pub struct Model {
     pub(crate) device: Device,
@@ -28,11 +28,11 @@ pub struct Model {
     pub(crate) program: Program,
     max_dims: Vec<u64>,
     pub(crate) memory: Memory,
-    /// The kernels of each call.
+    /// The candidate kernels of each call.
     pub(crate) choices: Vec<Vec<Choice>>,
-    /// The run of the last sizes.
+    /// The run of the most recent sizes.
     pub(crate) recording: Recording,
-    /// Runs of sizes that are kept.
+    /// Captured runs, by their sizes.
     pub(crate) captured: Vec<(Dims, Recording)>,
 }
 
@@ -72,7 +72,7 @@ impl Model {
         &self.device
     }
 
-    /// What times the model, if its session is told to.
+    /// The profiler of the model's session.
     pub fn profiler(&self) -> &Profiler {
         &self.profiler
     }
@@ -92,7 +92,7 @@ impl Model {
             .collect()
     }
 
-    /// Kernel calls in one run.
+    /// The number of kernel calls in one run.
     pub fn dispatches_per_run(&self) -> usize {
         self.program.calls.len()
     }
@@ -101,8 +101,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// If one is missing or larger than the model was made for, or a slice would be outside what it is
-    /// of.
+    /// If one is missing or larger than the model was initialised for, or a slice would exceed its operand.
     pub fn dims(&self, sizes: &[(&str, u64)]) -> Result<Dims, SessionError> {
         let size_of = |name: &str| {
             sizes
@@ -177,7 +176,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// If there is none of that name, or it is a weight that was released.
+    /// If the model has none of that name, or it is a weight that was released.
     pub fn buffer(&self, name: &str) -> Result<&Buffer, SessionError> {
         let ports = || self.program.inputs.iter().chain(&self.program.outputs);
         let port = ports().find(|port| port.name == name);
@@ -186,7 +185,7 @@ impl Model {
         )
     }
 
-    /// The device memory of one of the program's ports; only weights can be without.
+    /// The device memory of a port. Only released weights have none.
     pub(crate) fn memory_of(&self, port: &Port) -> Result<&Buffer, SessionError> {
         let buffer = self.memory.buffer(port.buffer);
         buffer.ok_or_else(|| self.released())

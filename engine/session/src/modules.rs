@@ -1,4 +1,4 @@
-//! Several graphs at once: compiled together, with their weights once on the device.
+//! Several graphs at once, with common weights once on the device.
 
 use std::collections::BTreeMap;
 
@@ -16,24 +16,24 @@ use wisp_graph::Module;
 use wisp_weights::WeightSource;
 
 impl InferenceSession {
-    /// Compiles the graphs of a module for the session's device, or finds them in the session's cache.
+    /// Compiles the graphs of a module for the session's device, or takes them from the cache.
     ///
     /// # Errors
     ///
-    /// If a graph asks for what no kernel of the device can do.
+    /// If no kernel of the device supports an op of a graph.
     pub fn compile_module(&self, module: &Module) -> Result<CompiledModule, SessionError> {
         let models = module.graphs().iter().map(|graph| self.compile(graph));
         let models = models.collect::<Result<_, _>>()?;
         Ok(CompiledModule::new(models, BTreeMap::new())?)
     }
 
-    /// Gives the graphs of a compiled module their weights, memory and pipelines; returns the models by
-    /// their names. Weights that several of them have in common are once on the device. The options
-    /// hold for all graphs: each takes of them what it knows.
+    /// Binds the graphs of a compiled module to weights, memory and pipelines; returns the models by the
+    /// names of their graphs. Common weights are on the device once. The options apply to every graph; each
+    /// ignores entries that it has no dimension or port for.
     ///
     /// # Errors
     ///
-    /// If weights of any graph are absent or of another shape (all of them are listed), or the device
+    /// If weights of any graph are missing or of another shape (the error lists all of them), or the device
     /// fails.
     pub async fn init_all(
         &self,
@@ -54,16 +54,14 @@ impl InferenceSession {
         Ok(models)
     }
 
-    /// Compiles the graphs of a module and gives them their weights.
+    /// Compiles the graphs of a module and binds them to their weights.
     ///
     /// ```
-    /// use wisp_engine::{
-    ///     device::Device,
-    ///     graph::{DType, Graph, Module, ops::Linear},
-    ///     session::{InferenceSession, InitOptions},
-    ///     shape,
-    ///     weights::{Encoding, MemoryWeights},
-    /// };
+    /// use wisp_device::Device;
+    /// use wisp_graph::{DType, Graph, Module, ops::Linear};
+    /// use wisp_session::{InferenceSession, InitOptions};
+    /// use wisp_types::shape;
+    /// use wisp_weights::{Encoding, MemoryWeights};
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut module = Module::default();
@@ -82,7 +80,7 @@ impl InferenceSession {
     /// let models = session.load_all_blocking(&module, &weights, InitOptions::default())?;
     /// models["by 3"].write("x", &[1.0f32; 96])?;
     /// models["by 3"].run(&models["by 3"].dims(&[])?)?;
-    /// # assert_eq!(pollster::block_on(models["by 3"].read::<f32>("y", 48))?, [16.0; 48]);
+    /// # assert_eq!(models["by 3"].read_blocking::<f32>("y", 48)?, [16.0; 48]);
     /// # Ok(())
     /// # }
     /// ```
@@ -131,7 +129,7 @@ impl InferenceSession {
     }
 }
 
-/// Checks the weights of all programs before anything is loaded, and lists all that is wrong.
+/// Checks the weights of all programs before any are loaded; the error lists all problems.
 pub(crate) fn check_all<'a>(
     programs: impl Iterator<Item = &'a Program>,
     weights: &dyn WeightSource,

@@ -11,8 +11,7 @@ use crate::{
 };
 
 impl Model {
-    /// What the caller writes before each run, in the order of [`Self::execute`]: names, types and
-    /// shapes.
+    /// The inputs of a run, in the order of [`Self::execute`]: names, types and shapes.
     pub fn inputs(&self) -> impl Iterator<Item = &Port> {
         let program = self.program();
         let ports = (0u32..).zip(&program.inputs);
@@ -21,25 +20,25 @@ impl Model {
             .map(|(_, port)| port)
     }
 
-    /// What a run makes, in the order of [`Self::execute`]: names, types and shapes.
+    /// The outputs of a run, in the order of [`Self::execute`]: names, types and shapes.
     pub fn outputs(&self) -> &[Port] {
         &self.program().outputs
     }
 
-    /// Writes an input or buffer, from its start, before whatever runs next.
+    /// Writes an input or buffer from its start. The next run sees the data.
     ///
     /// # Errors
     ///
-    /// If there is no input or buffer of that name, or it is smaller than `data`.
+    /// If the model has no input or buffer of that name, or it is smaller than `data`.
     pub fn write<T: bytemuck::NoUninit>(&self, name: &str, data: &[T]) -> Result<(), SessionError> {
         self.write_at(name, 0, data)
     }
 
-    /// Writes part of an input or buffer, `start` elements of `T` from its start.
+    /// Writes part of an input or buffer, beginning at element `start` of type `T`.
     ///
     /// # Errors
     ///
-    /// If there is no input or buffer of that name, or the part is outside it.
+    /// If the model has no input or buffer of that name, or the part exceeds it.
     pub fn write_at<T: bytemuck::NoUninit>(
         &self,
         name: &str,
@@ -55,12 +54,12 @@ impl Model {
         Ok(())
     }
 
-    /// Writes a tensor to the start of an input or buffer. A tensor that is the input's own memory costs
-    /// nothing.
+    /// Writes a tensor to the start of an input or buffer. Copies nothing if the tensor already is in that
+    /// memory.
     ///
     /// # Errors
     ///
-    /// If there is no input or buffer of that name, it is smaller than the tensor, or a device fails.
+    /// If the model has no input or buffer of that name, it is smaller than the tensor, or a device fails.
     pub async fn write_tensor(&self, name: &str, tensor: &Tensor) -> Result<(), SessionError> {
         let port = self.port("input or buffer", &self.program.inputs, name)?;
         let buffer = self.memory_of(port)?;
@@ -68,23 +67,33 @@ impl Model {
         Ok(written.map_err(|error| named(name, error))?)
     }
 
-    /// An input or buffer as a tensor in the model's own memory, for a run of some sizes.
+    /// [`Self::write_tensor`], blocking the thread.
     ///
     /// # Errors
     ///
-    /// If there is no input or buffer of that name.
+    /// As [`Self::write_tensor`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn write_tensor_blocking(&self, name: &str, tensor: &Tensor) -> Result<(), SessionError> {
+        pollster::block_on(self.write_tensor(name, tensor))
+    }
+
+    /// An input or buffer as a tensor over the model's memory, with its shape in a run of these sizes.
+    ///
+    /// # Errors
+    ///
+    /// If the model has no input or buffer of that name.
     pub fn input_on_device(&self, name: &str, dims: &Dims) -> Result<Tensor, SessionError> {
         let port = self.port("input or buffer", &self.program.inputs, name)?;
         self.port_on_device(port, dims)
     }
 
-    /// Reads `elements` of an input, buffer or output from its start, as they are after everything
-    /// recorded before this call. The read starts now, and starts the recorded work too: what is recorded
-    /// before the returned future is awaited comes after it.
+    /// Reads the first `elements` of an input, buffer or output, as they are after all work recorded so far.
+    /// The call itself submits that work and the read; work recorded before the future is awaited runs
+    /// after the read.
     ///
     /// # Errors
     ///
-    /// As [`Self::buffer`], and if it is smaller.
+    /// As [`Self::buffer`], and if it has fewer elements.
     pub fn read<T: bytemuck::Pod>(
         &self,
         name: &str,
@@ -105,18 +114,30 @@ impl Model {
         }
     }
 
-    /// An output of a run of some sizes, in the model's own memory: nothing is copied or waited for, and
-    /// every run of the model overwrites it. To be read ([`Tensor::to_host`]) or given to another model
-    /// on this device before the next run.
+    /// [`Self::read`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn read_blocking<T: bytemuck::Pod>(
+        &self,
+        name: &str,
+        elements: u64,
+    ) -> Result<Vec<T>, SessionError> {
+        pollster::block_on(self.read::<T>(name, elements))
+    }
+
+    /// An output as a tensor over the model's memory, with its shape in a run of these sizes. Copies nothing
+    /// and waits for nothing. Every run of the model overwrites it: read it ([`Tensor::to_host`]) or pass it
+    /// to another model on this device before the next run.
     ///
     /// ```
-    /// use wisp_engine::{
-    ///     device::Device,
-    ///     graph::{Binary, DType, Graph},
-    ///     session::{InferenceSession, InitOptions, Tensor},
-    ///     shape,
-    ///     weights::MemoryWeights,
-    /// };
+    /// use wisp_device::Device;
+    /// use wisp_graph::{Binary, DType, Graph};
+    /// use wisp_session::{InferenceSession, InitOptions, Tensor};
+    /// use wisp_types::shape;
+    /// use wisp_weights::MemoryWeights;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut graph = Graph::new("double");
@@ -130,10 +151,10 @@ impl Model {
     ///
     /// double.write("x", &[1.0f32, 2.0, 3.0])?;
     /// double.run(&dims)?;
-    /// assert_eq!(pollster::block_on(twice.to_host())?.as_f32(), Some(&[2.0, 4.0, 6.0][..]));
-    /// // The result is the next run's input; what it held is overwritten.
-    /// pollster::block_on(double.execute(&[&twice]))?;
-    /// assert_eq!(pollster::block_on(twice.to_host())?.as_f32(), Some(&[4.0, 8.0, 12.0][..]));
+    /// assert_eq!(twice.to_host_blocking()?.as_f32(), Some(&[2.0, 4.0, 6.0][..]));
+    /// // The result is the input of the next run, which overwrites it.
+    /// double.execute_blocking(&[&twice])?;
+    /// assert_eq!(twice.to_host_blocking()?.as_f32(), Some(&[4.0, 8.0, 12.0][..]));
     /// # Ok(())
     /// # }
     /// ```
@@ -152,18 +173,18 @@ impl Model {
         Ok(Tensor::new(port.dtype, shape, values))
     }
 
-    /// All outputs of a run of some sizes, in their order, as [`Self::output_on_device`] gives them.
+    /// All outputs of a run of these sizes, in their order; see [`Self::output_on_device`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Self::output_on_device`].
     pub fn outputs_on_device(&self, dims: &Dims) -> Result<Vec<Tensor>, SessionError> {
         let output = |port: &Port| self.output_on_device(&port.name, dims);
         self.outputs().iter().map(output).collect()
     }
 }
 
-/// An error by the name of an input or output, whose buffer may have another one.
+/// The error with the port's name as its label: a shared buffer may have another label.
 fn named(name: &str, error: DeviceError) -> DeviceError {
     match error {
         DeviceError::OutOfBounds {

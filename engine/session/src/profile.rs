@@ -1,4 +1,4 @@
-//! What a profiler has measured: as spans, as a table, as a trace.
+//! Measurements of a profiler as spans, a table or a trace.
 
 use std::{collections::HashMap, fmt::Write, ops::Range};
 
@@ -8,20 +8,20 @@ use serde_json::json;
 use wisp_compiler::{Call, Program};
 use wisp_device::{Clock, measure::Ceilings};
 
-/// What ran in one span: a kernel, or all kernels of one run of a model.
+/// The work of one span: a kernel, or all kernels of one run of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Work {
     /// The op and its first weight or result, or the model's name.
     pub name: String,
-    /// The kernel, if it is one.
+    /// The kernel; `None` for a whole run.
     pub kernel: Option<&'static str>,
     /// The sizes of the symbolic dimensions.
     pub sizes: String,
-    /// Kernels that ran.
+    /// The number of dispatches.
     pub dispatches: usize,
-    /// Bytes of weights that products read; of other ops nothing is counted.
+    /// Bytes of weights that matrix products read; 0 for other ops.
     pub bytes: u64,
-    /// Operations of products, a multiply-add being two.
+    /// Floating-point operations of matrix products, two for each multiply-add; 0 for other ops.
     pub operations: u64,
 }
 
@@ -63,18 +63,18 @@ impl Work {
     }
 }
 
-/// What ran, and when.
+/// Work and its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Span {
-    /// What ran.
+    /// The work.
     #[serde(flatten)]
     pub work: Work,
-    /// From when to when, in nanoseconds of the clock.
+    /// Start and end in nanoseconds of the clock.
     pub nanoseconds: Range<u64>,
 }
 
 impl Span {
-    /// How long it took.
+    /// The duration.
     pub fn seconds(&self) -> f64 {
         self.nanoseconds.end.saturating_sub(self.nanoseconds.start) as f64 * 1e-9
     }
@@ -98,7 +98,7 @@ pub struct TimingReport {
 pub struct ProfileRow {
     /// The op and its first weight or result, with N for numbers, or the model's name.
     pub name: String,
-    /// The kernel, if it is one.
+    /// The kernel; `None` for a whole run.
     pub kernel: Option<&'static str>,
     /// The sizes of the symbolic dimensions.
     pub sizes: String,

@@ -1,4 +1,4 @@
-//! Times what a session's models run.
+//! Timing of the runs of a session's models.
 
 use std::{
     collections::VecDeque,
@@ -15,30 +15,30 @@ use crate::{
 };
 use wisp_device::{Clock, Device, Dispatch, Granularity, Spans};
 
-/// The variable that says how much sessions time.
+/// The environment variable with the initial mode of profilers.
 const VARIABLE: &str = "WISP_ENABLE_PROFILING";
 
-/// The most passes or kernels that are kept: of more, the last.
-const MOST: usize = 1 << 17;
+/// The number of most recent runs or kernels that are kept.
+const MAX_RECORDED: usize = 1 << 17;
 
-/// How much of what runs on a device is timed.
+/// What is timed on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GpuProfiling {
     /// Nothing.
     #[default]
     Off,
-    /// Each run of a model, in one pass.
+    /// Each run of a model, in one compute pass.
     On,
-    /// Each kernel, in a pass of its own, which takes a little longer in all.
+    /// Each kernel, in a compute pass of its own, which makes runs a little slower.
     Detailed,
 }
 
 impl GpuProfiling {
-    /// What a text means: `detailed`; `off`, `false`, `no`, `0` or nothing; anything else is on.
+    /// Parses a mode: `detailed`; `off`, `false`, `no`, `0` or an empty text for off; any other text is on.
     ///
     /// ```
-    /// use wisp_engine::session::GpuProfiling;
+    /// use wisp_session::GpuProfiling;
     ///
     /// assert_eq!(GpuProfiling::named("Detailed"), GpuProfiling::Detailed);
     /// assert_eq!(GpuProfiling::named("no"), GpuProfiling::Off);
@@ -52,13 +52,13 @@ impl GpuProfiling {
         }
     }
 
-    /// What `WISP_ENABLE_PROFILING` says.
+    /// The mode in `WISP_ENABLE_PROFILING`.
     fn from_environment() -> GpuProfiling {
         GpuProfiling::named(&std::env::var(VARIABLE).unwrap_or_default())
     }
 }
 
-/// A submission and when its times are known.
+/// A submission whose times may still be pending.
 struct Submission {
     clock: Clock,
     works: Vec<Work>,
@@ -73,16 +73,14 @@ struct Recorded {
     left_out: usize,
 }
 
-/// Times what a session's models run, if it is told to.
+/// Times the runs of a session's models, according to its [mode](GpuProfiling).
 ///
 /// ```
-/// use wisp_engine::{
-///     device::Device,
-///     graph::{DType, Graph, Binary},
-///     session::{GpuProfiling, InferenceSession, InitOptions},
-///     shape,
-///     weights::MemoryWeights,
-/// };
+/// use wisp_device::Device;
+/// use wisp_graph::{DType, Graph, Binary};
+/// use wisp_session::{GpuProfiling, InferenceSession, InitOptions};
+/// use wisp_types::shape;
+/// use wisp_weights::MemoryWeights;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut graph = Graph::new("double");
@@ -96,8 +94,8 @@ struct Recorded {
 /// model.run(&model.dims(&[])?)?;
 /// let profile = session.profiler().take_blocking()?;
 /// assert_eq!(profile.spans.len(), model.dispatches_per_run());
-/// println!("{}", profile.table(None)); // what took longest first
-/// let for_perfetto = profile.trace(); // to be opened in Perfetto or chrome://tracing
+/// println!("{}", profile.table(None)); // the slowest first
+/// let for_perfetto = profile.trace(); // for Perfetto or chrome://tracing
 /// # assert!(serde_json::from_str::<serde_json::Value>(&for_perfetto).is_ok());
 /// # Ok(())
 /// # }
@@ -116,7 +114,7 @@ impl fmt::Debug for Profiler {
 }
 
 impl Default for Profiler {
-    /// As `WISP_ENABLE_PROFILING` says.
+    /// A profiler with the mode in `WISP_ENABLE_PROFILING`.
     fn default() -> Profiler {
         Profiler {
             mode: AtomicU8::new(GpuProfiling::from_environment() as u8),
@@ -126,7 +124,7 @@ impl Default for Profiler {
 }
 
 impl Profiler {
-    /// How much is timed now.
+    /// The current mode.
     pub fn mode(&self) -> GpuProfiling {
         match self.mode.load(Ordering::Relaxed) {
             0 => GpuProfiling::Off,
@@ -135,7 +133,7 @@ impl Profiler {
         }
     }
 
-    /// Times more or less from now on, whatever `WISP_ENABLE_PROFILING` says.
+    /// Sets the mode from now on, overriding `WISP_ENABLE_PROFILING`.
     pub fn set(&self, mode: GpuProfiling) {
         self.mode.store(mode as u8, Ordering::Relaxed);
     }
@@ -165,7 +163,7 @@ impl Profiler {
             works,
             spans,
         });
-        while recorded.works > MOST {
+        while recorded.works > MAX_RECORDED {
             let Some(oldest) = recorded.submissions.pop_front() else {
                 break;
             };
@@ -179,8 +177,8 @@ impl Profiler {
         self.recorded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was timed since this was called last, when it has run. Of more than 131,072 passes or
-    /// kernels there are only the last.
+    /// Waits for the device and returns the times since the last call of this method, of the most recent
+    /// 131,072 runs or kernels.
     ///
     /// # Errors
     ///

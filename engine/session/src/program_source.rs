@@ -46,12 +46,12 @@ impl ProgramSource {
         compiled.clone()
     }
 
-    /// What the session asks of the compiler.
+    /// The switches that the session passes to the compiler.
     pub fn switches(&self) -> Switches {
         *self.switches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what the session asks of the compiler.
+    /// Changes the switches for programs compiled from now on.
     pub fn switch(&self, change: impl FnOnce(&mut Switches)) {
         change(&mut self.switches.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -96,7 +96,7 @@ impl ProgramSource {
             *known == digest && other.program().target == *target
         };
         match programs.iter_mut().find(same) {
-            // With other switches it is another program.
+            // Compiled again, with other switches.
             Some((_, program)) => *program = compiled.clone(),
             None => programs.push((digest, compiled.clone())),
         }
@@ -130,11 +130,11 @@ impl ProgramSource {
     }
 }
 
-/// The file of a graph compiled for a target: another version, other kernels, another graph or other
-/// switches have another.
+/// The cache's file name for a graph and a target. It depends on the version, the kernels, the graph and
+/// the switches.
 #[cfg(not(target_arch = "wasm32"))]
 fn name(graph: &Graph, target: &Capabilities, switches: Switches) -> String {
-    // Neither has anything that postcard cannot write; an empty key would only never be found.
+    // Postcard can write all of these types; an empty key would match no file.
     let what = postcard::to_stdvec(&(graph, target, switches)).unwrap_or_default();
     let parts = crate::artefact::identity().into_iter().chain([what]);
     let key = wisp_types::digest(parts);

@@ -1,4 +1,4 @@
-//! What a run of some sizes takes, worked out once and kept.
+//! The dispatches and parameters of a run of some sizes, kept for the next run.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,8 +7,8 @@ use wisp_device::{BindGroup, Buffer, Device, Dispatch, Usage};
 
 use crate::{bind::Memory, dims::Dims, error::SessionError};
 
-/// A program's calls bound to parameters of their own, and what they are for the sizes that these
-/// parameters were last written for.
+/// A program's calls bound to a parameter buffer of their own, and the run that this buffer was last
+/// written for.
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub params: Buffer,
@@ -16,27 +16,27 @@ pub(crate) struct Recording {
     run: Mutex<Option<Arc<Run>>>,
 }
 
-/// The kernels of one run, in order; those with an empty grid are left out.
+/// The dispatches of one run, in order; calls with an empty grid have none.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub dims: Dims,
     pub dispatches: Vec<Dispatch>,
-    /// The program's call that each dispatch does.
+    /// The index of each dispatch's call in the program.
     pub calls: Vec<usize>,
 }
 
 impl Run {
-    /// The sizes.
+    /// The sizes of the symbolic dimensions.
     pub fn dims(&self) -> &Dims {
         &self.dims
     }
 
-    /// All kernels.
+    /// All dispatches.
     pub fn dispatches(&self) -> &[Dispatch] {
         &self.dispatches
     }
 
-    /// The kernel of a call; none if its grid is empty.
+    /// The dispatch of a call; `None` if its grid is empty.
     pub fn dispatch_of(&self, call: usize) -> Option<&Dispatch> {
         let at = self.calls.binary_search(&call).ok()?;
         self.dispatches.get(at)
@@ -58,7 +58,7 @@ impl Recording {
         })
     }
 
-    /// Lets go of the memory that the calls are bound to.
+    /// Drops the bind groups, which keep the memory alive.
     pub fn release(&mut self) {
         self.groups = Vec::new();
         *self.locked() = None;

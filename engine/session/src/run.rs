@@ -3,13 +3,14 @@
 use crate::{debug, dims::Dims, error::SessionError, model::Model, profiler::GpuProfiling};
 
 impl Model {
-    /// Records one run of the program. The host runs it at once; a GPU starts it together with what was
-    /// recorded before and after, as soon as something needs it ([`Device::record`]): a
-    /// [read](Self::read), a [write](Self::write) to memory that the run uses, or [`Device::submit`].
-    /// So models that run one after the other, and a loop of runs, become one submission.
+    /// Records one run of the program. The host runs it at once. A GPU submits it together with other
+    /// recorded work when something needs it ([`Device::record`](wisp_device::Device::record)): a
+    /// [read](Self::read), a [write](Self::write) to memory that the run uses, or
+    /// [`Device::submit`](wisp_device::Device::submit). So consecutive models, and a loop of runs, become
+    /// one submission.
     ///
-    /// What is the same in every run of some sizes is worked out in the first one, and again only when
-    /// the sizes change; for sizes that [`Self::capture`] has prepared it is never worked out again.
+    /// The first run of some sizes prepares their dispatches and parameters; they are prepared again only
+    /// when the sizes change, and never for sizes that [`Self::capture`] has prepared.
     ///
     /// # Errors
     ///
@@ -22,6 +23,7 @@ impl Model {
             return debug::run::cannot_wait(&self.debugger);
         }
         let run = self.prepared(dims)?;
+        debug::run::trace_ops(self, &run);
         match self.profiler.mode() {
             GpuProfiling::Off => Ok(self.device.record(run.dispatches())?),
             _ => {
@@ -48,7 +50,7 @@ impl Model {
         Ok(())
     }
 
-    /// Runs the model once, and waits for what debugging asks for.
+    /// As [`Self::run`], but awaits what debug checks read, so that they work in a browser too.
     pub(crate) async fn run_whole(&self, dims: &Dims) -> Result<(), SessionError> {
         match self.debugger.is_on(&self.program) {
             true => debug::run::run(self, dims).await,

@@ -15,7 +15,7 @@ use crate::{
     times::StartTimes,
 };
 
-/// Compiles graphs and gives them weights, on one device or several.
+/// Compiles graphs and loads models, on one device or several. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct InferenceSession {
     pub(crate) devices: Arc<[Device]>,
@@ -28,9 +28,8 @@ pub struct InferenceSession {
 }
 
 impl InferenceSession {
-    /// The session, but it keeps what it compiles in a folder, and finds it there the next time:
-    /// programs and, where the driver has such a thing, pipelines. To be called before anything is
-    /// compiled.
+    /// Returns the session with a cache on disk for programs and, where the driver supports it, pipelines.
+    /// To be called before anything is compiled.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn with_cache(self, cache: wisp_files::DiskCache) -> InferenceSession {
         for device in self.devices.iter() {
@@ -44,8 +43,8 @@ impl InferenceSession {
         }
     }
 
-    /// The session, but it takes graphs from what was compiled elsewhere and compiles nothing itself.
-    /// To be called before anything is compiled.
+    /// Returns the session with precompiled graphs; it compiles no others. To be called before anything is
+    /// compiled.
     pub fn with_compiled(self, module: CompiledModule) -> InferenceSession {
         let mut programs = Arc::unwrap_or_clone(self.programs);
         programs.precompiled = Some(module);
@@ -55,7 +54,7 @@ impl InferenceSession {
         }
     }
 
-    /// Everything that the session has compiled so far.
+    /// All graphs that the session has compiled so far.
     ///
     /// # Errors
     ///
@@ -64,23 +63,23 @@ impl InferenceSession {
         Ok(CompiledModule::of(self.programs.compiled())?)
     }
 
-    /// What the session has spent so far on compiling and loading.
+    /// The time that the session has spent so far on compiling and loading.
     pub fn start_times(&self) -> StartTimes {
         self.programs.times()
     }
 
-    /// Times nothing, each submission or each kernel of what the session's models run from now on,
-    /// whatever `WISP_ENABLE_PROFILING` says; off costs nothing.
+    /// Sets whether each run or each kernel of the session's models is timed from now on; overrides
+    /// `WISP_ENABLE_PROFILING`. Off costs nothing.
     pub fn gpu_profiling(&self, mode: GpuProfiling) {
         self.profiler.set(mode);
     }
 
-    /// What times the session's models, and has the results.
+    /// The profiler of the session's models.
     pub fn profiler(&self) -> &Profiler {
         &self.profiler
     }
 
-    /// A session of devices, and of the host, whose threads start only if it runs something.
+    /// A session of these devices and the host, whose threads start only when it runs something.
     pub(crate) fn of(
         mut devices: Vec<Device>,
         num_threads: usize,
@@ -100,22 +99,22 @@ impl InferenceSession {
         }
     }
 
-    /// The device that the session's graphs are compiled for and run on: the first, except in what
-    /// [`Self::on`] returns.
+    /// The device that the session's graphs are compiled for and run on: the first one, unless
+    /// [`Self::on`] chose another.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The session's devices, the host among them.
+    /// The session's devices, including the host.
     pub fn devices(&self) -> &[Device] {
         &self.devices
     }
 
-    /// The same session, but what it compiles, loads and runs is on another of its devices.
+    /// The same session with another of its devices for what it compiles, loads and runs.
     ///
     /// # Errors
     ///
-    /// If it has no device of this index.
+    /// If the session has no device of this index.
     pub fn on(&self, device: usize) -> Result<InferenceSession, SessionError> {
         let found = self.devices.get(device);
         let found = found.ok_or_else(|| SessionError::NoDevice {

@@ -1,4 +1,4 @@
-//! A graph in stages on several devices.
+//! A graph split into stages on several devices.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,37 +21,33 @@ use wisp_device::Device;
 use wisp_graph::{Graph, Import, Split, Stage};
 use wisp_weights::WeightSource;
 
-/// A graph whose stages are models of their own, each on its device; made by
-/// [`InferenceSession::load_split`].
+/// A graph split into stages, each a model on its own device; see [`InferenceSession::load_split`].
 #[derive(Debug)]
 pub struct SplitModel {
     name: String,
     stages: Vec<Model>,
-    /// What is copied to the stages from earlier ones on other devices.
-    handed_on: Vec<Vec<Import>>,
-    /// The inputs, and the outputs with their stages.
+    /// For each stage, the values that a run copies to it from earlier stages on other devices.
+    imports: Vec<Vec<Import>>,
+    /// The names of the inputs, and those of the outputs with their stages.
     inputs: Vec<String>,
     outputs: Vec<(String, usize)>,
 }
 
 impl InferenceSession {
-    /// Splits a graph by its [ops](Graph::nodes) into stages, each on the device of the session that is
-    /// given with it, and gives all of them their weights. Every stage is compiled for its device and has
-    /// those weights and buffers that its ops use; what goes from one stage to the next is copied between
-    /// the devices in each run. (A graph that is all on one device is loaded by a session
-    /// [on it](Self::on).)
+    /// Splits a graph into stages and loads each on a device of the session. A stage is a range of the
+    /// graph's [ops](Graph::nodes) and the index of a device. It is compiled for that device and has the
+    /// weights and buffers of its ops; each run copies the values between stages from device to device.
+    /// (To run a whole graph on one device, use [`Self::on`].)
     ///
-    /// Results differ from those on one device no more than the devices do, and where ops that would have
-    /// been one kernel are in two stages.
+    /// Results differ from those on one device as far as the devices differ, and where a boundary between
+    /// stages prevents the fusion of ops.
     ///
     /// ```
-    /// use wisp_engine::{
-    ///     device::Device,
-    ///     graph::{Binary, DType, Graph, Unary},
-    ///     session::{InferenceSession, InitOptions, Tensor},
-    ///     shape,
-    ///     weights::MemoryWeights,
-    /// };
+    /// use wisp_device::Device;
+    /// use wisp_graph::{Binary, DType, Graph, Unary};
+    /// use wisp_session::{InferenceSession, InitOptions, Tensor};
+    /// use wisp_types::shape;
+    /// use wisp_weights::MemoryWeights;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut graph = Graph::new("test");
@@ -66,7 +62,7 @@ impl InferenceSession {
     /// let (weights, options) = (MemoryWeights::default(), InitOptions::default());
     /// let model = session.load_split_blocking(&graph, &stages, &weights, options)?;
     /// let x = Tensor::f32(&[2], &[4.0, 9.0]).ok_or("two numbers")?;
-    /// let outputs = pollster::block_on(model.execute(&[&x]))?;
+    /// let outputs = model.execute_blocking(&[&x])?;
     /// assert_eq!(outputs[0].as_f32(), Some(&[6.0, 12.0][..]));
     /// # Ok(())
     /// # }
@@ -74,9 +70,9 @@ impl InferenceSession {
     ///
     /// # Errors
     ///
-    /// If the stages are not all of the ops in their order, two of them use one buffer, or the session has
-    /// no such device; if weights of any stage are absent or of another shape (all of them are listed); and
-    /// as [`Self::load`].
+    /// If the stages do not cover all ops in order, two of them use the same buffer, or the session has no
+    /// such device; if weights of any stage are missing or of another shape (the error lists all of them);
+    /// and as [`Self::load`].
     pub async fn load_split(
         &self,
         graph: &Graph,
@@ -101,19 +97,19 @@ impl InferenceSession {
         let mut made = SplitModel {
             name: graph.name.clone(),
             stages: Vec::with_capacity(parts.len()),
-            handed_on: Vec::with_capacity(parts.len()),
+            imports: Vec::with_capacity(parts.len()),
             inputs,
             outputs,
         };
         for (i, (session, part)) in sessions.iter().zip(&parts).enumerate() {
-            let (options, handed_on) = made.next_stage(part, session.device(), &options)?;
+            let (options, imports) = made.next_stage(part, session.device(), &options)?;
             session.prepare(&compiled[i])?;
             let loading = Stopwatch::start();
             let loaded = loaded.entry(stages[i].1).or_default();
             let model = Model::new(session, &compiled[i], weights, &options, loaded).await?;
             self.programs.loaded(loading);
             made.stages.push(model);
-            made.handed_on.push(handed_on);
+            made.imports.push(imports);
         }
         Ok(made)
     }
@@ -136,12 +132,12 @@ impl InferenceSession {
 }
 
 impl SplitModel {
-    /// The stages, in the order in which they run.
+    /// The stages, in the order of their execution.
     pub fn stages(&self) -> &[Model] {
         &self.stages
     }
 
-    /// What the caller gives in each run, in the order of [`Self::execute`].
+    /// The inputs of a run, in the order of [`Self::execute`].
     pub fn inputs(&self) -> impl Iterator<Item = &Port> {
         let port = |name: &String| {
             self.stages
@@ -151,7 +147,7 @@ impl SplitModel {
         self.inputs.iter().filter_map(port)
     }
 
-    /// What a run makes, in the order of [`Self::execute`].
+    /// The outputs of a run, in the order of [`Self::execute`].
     pub fn outputs(&self) -> impl Iterator<Item = &Port> {
         let outputs = self.outputs.iter();
         outputs.filter_map(|(name, stage)| port(self.stages[*stage].outputs().iter(), name))
@@ -161,13 +157,23 @@ impl SplitModel {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Model::execute`].
     pub async fn execute(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, SessionError> {
         let named = execute::by_position(&self.name, self.inputs(), inputs)?;
         self.execute_all(&named).await
     }
 
-    /// As [`Self::execute`], by names.
+    /// [`Self::execute`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::execute`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn execute_blocking(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>, SessionError> {
+        pollster::block_on(self.execute(inputs))
+    }
+
+    /// As [`Self::execute`], with inputs and outputs by name.
     ///
     /// # Errors
     ///
@@ -182,20 +188,33 @@ impl SplitModel {
         Ok(names.zip(outputs).collect())
     }
 
-    /// How the stage after these is bound on its device, and what it is handed on in each run. What an
-    /// earlier stage on the same device makes it reads where that one has it.
+    /// [`Self::execute_named`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::execute_named`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn execute_named_blocking(
+        &self,
+        inputs: &[(&str, &Tensor)],
+    ) -> Result<BTreeMap<String, Tensor>, SessionError> {
+        pollster::block_on(self.execute_named(inputs))
+    }
+
+    /// The options for binding the next stage, and the values to copy to it in each run. It shares the
+    /// memory of values from earlier stages on the same device.
     fn next_stage<'a>(
         &self,
         part: &Stage,
         device: &Device,
         options: &InitOptions<'a>,
     ) -> Result<(InitOptions<'a>, Vec<Import>), SessionError> {
-        let (mut shared, mut handed_on) = (options.shared.clone(), Vec::new());
+        let (mut shared, mut imports) = (options.shared.clone(), Vec::new());
         for import in &part.imports {
-            let (maker, name) = (&self.stages[import.from], &import.name);
-            match maker.device() == device {
-                true => drop(shared.insert(name.clone(), maker.buffer(name)?.clone())),
-                false => handed_on.push(import.clone()),
+            let (producer, name) = (&self.stages[import.from], &import.name);
+            match producer.device() == device {
+                true => drop(shared.insert(name.clone(), producer.buffer(name)?.clone())),
+                false => imports.push(import.clone()),
             }
         }
         let options = InitOptions {
@@ -203,17 +222,17 @@ impl SplitModel {
             shared,
             progress: options.progress,
         };
-        Ok((options, handed_on))
+        Ok((options, imports))
     }
 
     async fn execute_all(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>, SessionError> {
         let sizes = execute::sizes(&self.name, self.inputs(), inputs)?;
-        for (stage, handed_on) in self.stages.iter().zip(&self.handed_on) {
+        for (stage, imports) in self.stages.iter().zip(&self.imports) {
             let dims = stage.dims(&sizes)?;
             let known = |name: &str| port(stage.inputs(), name).is_some();
             let given = inputs.iter().copied().filter(|(name, _)| known(name));
             stage.write_all(&given.collect::<Vec<_>>()).await?;
-            for Import { name, from } in handed_on {
+            for Import { name, from } in imports {
                 let from = &self.stages[*from];
                 let tensor = from.output_on_device(name, &from.dims(&sizes)?)?;
                 stage.write_all(&[(name, &tensor)]).await?;
@@ -231,7 +250,7 @@ impl SplitModel {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Model::reload`].
     pub async fn reload(&mut self, weights: &dyn WeightSource) -> Result<(), SessionError> {
         check_all(self.stages.iter().map(Model::program), weights)?;
         for stage in &self.stages {
@@ -241,6 +260,16 @@ impl SplitModel {
             stage.reload(weights).await?;
         }
         Ok(())
+    }
+
+    /// [`Self::reload`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::reload`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn reload_blocking(&mut self, weights: &dyn WeightSource) -> Result<(), SessionError> {
+        pollster::block_on(self.reload(weights))
     }
 
     /// [`Model::release`] of all stages.

@@ -1,33 +1,34 @@
-//! What a session asks of the compiler: MAX's switches of its `InferenceSession`.
+//! Compiler switches, as MAX's `InferenceSession` has them.
 
 use crate::session::InferenceSession;
 use wisp_compiler::{SplitKReductionPrecision, Switches};
 
-/// What MAX takes for "no"; everything else is "yes".
+/// False for the values that MAX takes for "no", true for all others.
 fn enables(mode: &str) -> bool {
     let mode = mode.to_ascii_lowercase();
     !["false", "off", "no", "0"].contains(&mode.as_str())
 }
 
-/// Each of these holds for what is compiled after it.
+/// Each switch applies to graphs that are compiled afterwards.
 impl InferenceSession {
-    /// The session's choices of kernels and encodings.
+    /// The current switches.
     pub fn switches(&self) -> Switches {
         self.programs.switches()
     }
 
-    /// In what precision the partial sums of split products are kept, on GPUs.
+    /// Sets the precision of the partial sums of split-K products on GPUs.
     pub fn set_split_k_reduction_precision(&self, precision: SplitKReductionPrecision) {
         self.programs
             .switch(|switches| switches.split_k_reduction_precision = precision);
     }
 
-    /// Whether the sampler finds its top-k by thresholds, all of the row in one pass each, as
-    /// FlashInfer's does: it does by default. "false", "off", "no" and "0" disable it, anything else
-    /// enables it. Both kernels draw the same tokens.
+    /// Sets whether the sampler finds the top k by thresholds, with one pass over the row for each, as
+    /// FlashInfer does (the default). "false", "off", "no" and "0" disable it, any other value enables it.
+    /// Both kernels sample the same tokens.
     ///
     /// ```
-    /// use wisp_engine::{device::Device, session::InferenceSession};
+    /// use wisp_device::Device;
+    /// use wisp_session::InferenceSession;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let session = InferenceSession::new(Device::host(1)?);
@@ -41,15 +42,15 @@ impl InferenceSession {
             .switch(|switches| switches.plain_top_k = !enables(mode));
     }
 
-    /// Whether the sampler finds its top-k, up to 256, by taking the greatest k times: the opposite of
-    /// [`Self::use_fi_topk_kernel`], and the later call counts.
+    /// Sets whether the sampler finds the top k, up to 256, by taking the maximum k times: the opposite of
+    /// [`Self::use_fi_topk_kernel`]. The later call of the two counts.
     pub fn use_old_top_k_kernel(&self, mode: &str) {
         self.programs
             .switch(|switches| switches.plain_top_k = enables(mode));
     }
 
-    /// Whether float weights of linear layers become 8-bit floats (E4M3) with one scale a tensor
-    /// while they are loaded. "false", "off", "no" and "0" disable it, anything else enables it.
+    /// Sets whether float weights of linear layers are quantized to 8-bit floats (E4M3), with one scale for
+    /// each tensor, while they load. "false", "off", "no" and "0" disable it, any other value enables it.
     pub fn enable_per_tensor_fp8_quantize(&self, mode: &str) {
         self.programs
             .switch(|switches| switches.per_tensor_fp8 = enables(mode));

@@ -1,4 +1,4 @@
-//! Numbers with their shape, on the host or on a device.
+//! Tensors, in host memory or on a device.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use crate::error::SessionError;
 use wisp_device::{Buffer, Device, DeviceError, Usage};
 use wisp_types::DType;
 
-/// Numbers with their shape, outermost dimension first: in the program's own memory, where they can be
-/// seen, or on a device, where a model takes them from and leaves them.
+/// Elements with a type and a shape, outermost dimension first: in host memory, where they can be read, or
+/// on a device, where models read and write them.
 ///
 /// ```
-/// use wisp_engine::session::Tensor;
+/// use wisp_session::Tensor;
 ///
 /// let x = Tensor::f32(&[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]).expect("six numbers");
 /// assert_eq!(x.shape(), [2, 3]);
@@ -26,9 +26,9 @@ pub struct Tensor {
 
 #[derive(Clone)]
 pub(crate) enum Values {
-    /// Each of the elements.
+    /// The bits of the elements, in host memory.
     Words(Vec<u32>),
-    /// At the start of a buffer of a device.
+    /// At the start of a device's buffer.
     On(Device, Buffer),
 }
 
@@ -46,29 +46,30 @@ impl Tensor {
             .then(|| Tensor::new(dtype, shape.to_vec(), Values::Words(words)))
     }
 
-    /// Floats; `None` if they are not as many as the shape has.
+    /// A tensor of floats; `None` if their number is not that of the shape.
     pub fn f32(shape: &[u64], values: &[f32]) -> Option<Tensor> {
         Tensor::of(DType::F32, shape, bytemuck::cast_slice(values).to_vec())
     }
 
-    /// Whole numbers; `None` if they are not as many as the shape has.
+    /// A tensor of integers; `None` if their number is not that of the shape.
     pub fn u32(shape: &[u64], values: &[u32]) -> Option<Tensor> {
         Tensor::of(DType::U32, shape, values.to_vec())
     }
 
-    /// A tensor over the start of a buffer of a device: nothing is copied, and whatever writes to the
-    /// buffer changes the tensor. Given to a model as the input whose [own
-    /// memory](crate::Model::buffer) this is, it costs nothing.
+    /// A tensor over the start of a device's buffer, without a copy: writes to the buffer change the tensor.
+    /// Passing it to a model as the input that has [this memory](crate::Model::buffer) copies nothing.
     ///
     /// ```
-    /// use wisp_engine::{device::{Device, Usage}, graph::DType, session::Tensor};
+    /// use wisp_device::{Device, Usage};
+    /// use wisp_graph::DType;
+    /// use wisp_session::Tensor;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let device = Device::host(1)?;
     /// let buffer = device.allocate("positions", 16, Usage::Storage)?;
     /// let positions = Tensor::on_device(&device, &buffer, DType::U32, &[4])?;
     /// device.write(&buffer, 0, bytemuck::cast_slice(&[5u32, 6, 7, 8]))?;
-    /// let seen = pollster::block_on(positions.to_host())?;
+    /// let seen = positions.to_host_blocking()?;
     /// assert_eq!(seen.as_u32(), Some(&[5, 6, 7, 8][..]));
     /// assert!(Tensor::on_device(&device, &buffer, DType::U32, &[5]).is_err());
     /// # Ok(())
@@ -99,17 +100,17 @@ impl Tensor {
         Ok(tensor)
     }
 
-    /// The type of its elements.
+    /// The type of the elements.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// Its shape.
+    /// The size of each dimension, outermost first.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
 
-    /// The device that it is on; `None` if it is in the program's own memory.
+    /// The tensor's device; `None` if it is in host memory.
     pub fn device(&self) -> Option<&Device> {
         match &self.values {
             Values::Words(_) => None,
@@ -117,7 +118,7 @@ impl Tensor {
         }
     }
 
-    /// The buffer that it is at the start of; `None` if it is in the program's own memory.
+    /// The buffer that begins with the tensor; `None` if it is in host memory.
     pub fn buffer(&self) -> Option<&Buffer> {
         match &self.values {
             Values::Words(_) => None,
@@ -125,7 +126,7 @@ impl Tensor {
         }
     }
 
-    /// Its elements, if they are floats in the program's own memory.
+    /// The elements, if they are floats in host memory.
     pub fn as_f32(&self) -> Option<&[f32]> {
         match &self.values {
             Values::Words(words) if self.dtype == DType::F32 => Some(bytemuck::cast_slice(words)),
@@ -133,7 +134,7 @@ impl Tensor {
         }
     }
 
-    /// Its elements, if they are whole numbers in the program's own memory.
+    /// The elements, if they are integers in host memory.
     pub fn as_u32(&self) -> Option<&[u32]> {
         match &self.values {
             Values::Words(words) if self.dtype == DType::U32 => Some(words),
@@ -141,30 +142,31 @@ impl Tensor {
         }
     }
 
-    /// Bytes of its elements.
+    /// The size of the elements in bytes.
     fn bytes(&self) -> u64 {
         let elements = elements(&self.shape).unwrap_or(u64::MAX);
         elements.saturating_mul(4)
     }
 
-    /// The tensor on a device: where it is there already, the same memory, else a copy.
+    /// The tensor on a device: a copy, or the same memory if it is there already.
     ///
     /// ```
-    /// use wisp_engine::{device::Device, session::Tensor};
+    /// use wisp_device::Device;
+    /// use wisp_session::Tensor;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let (one, other) = (Device::host(1)?, Device::host(1)?);
     /// let x = Tensor::f32(&[2], &[1.0, 2.0]).ok_or("two numbers")?;
-    /// let there = pollster::block_on(async { x.to(&one).await?.to(&other).await })?;
+    /// let there = x.to_blocking(&one)?.to_blocking(&other)?;
     /// assert_eq!((there.device(), there.as_f32()), (Some(&other), None));
-    /// assert_eq!(pollster::block_on(there.to_host())?, x);
+    /// assert_eq!(there.to_host_blocking()?, x);
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     ///
-    /// If the device has no memory left, or one of the devices fails.
+    /// If the device is out of memory, or one of the devices fails.
     pub async fn to(&self, device: &Device) -> Result<Tensor, SessionError> {
         if self.device() == Some(device) {
             return Ok(self.clone());
@@ -175,8 +177,18 @@ impl Tensor {
         Ok(Tensor::new(self.dtype, self.shape.clone(), values))
     }
 
-    /// The tensor in the program's own memory, where its elements can be seen. Of one that is on a device
-    /// the read starts now ([`Device::read`]), after everything recorded there before this call.
+    /// [`Self::to`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::to`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn to_blocking(&self, device: &Device) -> Result<Tensor, SessionError> {
+        pollster::block_on(self.to(device))
+    }
+
+    /// The tensor in host memory. For one on a device, this call itself starts the read ([`Device::read`]),
+    /// after all work recorded there so far.
     ///
     /// # Errors
     ///
@@ -200,7 +212,17 @@ impl Tensor {
         }
     }
 
-    /// The tensor in other memory of its device.
+    /// [`Self::to_host`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::to_host`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn to_host_blocking(&self) -> Result<Tensor, SessionError> {
+        pollster::block_on(self.to_host())
+    }
+
+    /// A copy in new memory of the same device.
     pub(crate) fn copied(&self) -> Result<Tensor, SessionError> {
         let Values::On(device, from) = &self.values else {
             return Ok(self.clone());
@@ -212,7 +234,7 @@ impl Tensor {
         Ok(Tensor::new(self.dtype, self.shape.clone(), values))
     }
 
-    /// Writes the elements at the start of a buffer.
+    /// Writes the elements to the start of a buffer.
     pub(crate) async fn write_to(
         &self,
         device: &Device,
@@ -221,7 +243,7 @@ impl Tensor {
         match &self.values {
             Values::Words(words) if words.is_empty() => Ok(()),
             Values::Words(words) => device.write(buffer, 0, bytemuck::cast_slice(words)),
-            // Already there: an input in the model's own memory.
+            // The tensor is the input's own memory.
             Values::On(_, from) if from.is(buffer) => Ok(()),
             Values::On(from_device, from) => {
                 let to = (device, buffer);
@@ -231,7 +253,7 @@ impl Tensor {
     }
 }
 
-/// Two tensors on devices are equal only if they are the same memory.
+/// Tensors on devices are equal only if they are in the same memory.
 impl PartialEq for Tensor {
     fn eq(&self, other: &Tensor) -> bool {
         let same = match (&self.values, &other.values) {
@@ -254,7 +276,7 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// The elements of a shape.
+/// The number of elements of a shape; `None` if it exceeds 64 bits.
 pub(crate) fn elements(shape: &[u64]) -> Option<u64> {
     shape
         .iter()

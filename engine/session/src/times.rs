@@ -1,24 +1,24 @@
 //! What a session spends before its first run.
 
-/// What a session has spent on compiling and loading. Seconds are 0 in a browser, which has no clock
-/// for this.
+/// The time that a session spent on compiling and loading. In a browser, which has no such clock, all
+/// seconds are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct StartTimes {
     /// Seconds from graphs to programs.
     pub compile_seconds: f64,
     /// Programs that were compiled.
     pub programs_compiled: u32,
-    /// Programs that were found in the cache.
+    /// Programs taken from the cache or a file.
     pub programs_cached: u32,
     /// Seconds from kernels to the device's pipelines.
     pub pipeline_seconds: f64,
-    /// Pipelines that were asked of the device.
+    /// Pipelines requested from the device.
     pub pipelines: u32,
-    /// Seconds of reading weights and bringing them to the device.
+    /// Seconds of reading weights and uploading them.
     pub weights_seconds: f64,
 }
 
-/// Counts seconds where there is a clock.
+/// Measures seconds, except in a browser.
 pub(crate) struct Stopwatch {
     #[cfg(not(target_arch = "wasm32"))]
     since: std::time::Instant,

@@ -1,4 +1,4 @@
-//! Weights on their way to the device: read in pieces, repacked, written.
+//! Loading weights: they are read in chunks, repacked and written to the device.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,10 +10,10 @@ use wisp_weights::{WeightSource, encodings};
 use crate::error::SessionError;
 
 /// Bytes of a checkpoint that are read and repacked at a time.
-const PIECE_BYTES: u64 = 1 << 20;
+const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Rows in a piece are a multiple of this, so that every plane's part is whole words.
-const PIECE_ROWS: u64 = 16;
+/// Rows of a chunk are a multiple of this, so that its part of every plane is whole words.
+const CHUNK_ROWS: u64 = 16;
 
 /// A matrix on the device: one buffer, its planes one after the other.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ impl DeviceMatrix {
     }
 }
 
-/// The weights that models have on a device already: the same rows of the same tensors are there once.
+/// The weights that models have on a device already; models share those of the same rows and tensors.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceWeights {
     matrices: HashMap<Matrix, DeviceMatrix>,
@@ -44,29 +44,33 @@ pub(crate) struct Weights {
     pub vectors: Vec<Buffer>,
 }
 
-/// Counts the bytes loaded and tells the caller.
+/// Counts the bytes loaded and reports them to the caller.
 pub(crate) struct Progress<'a> {
     done: u64,
     total: u64,
-    tell: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>,
+    report: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>,
 }
 
 impl<'a> Progress<'a> {
-    pub fn new(total: u64, tell: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>) -> Progress<'a> {
+    pub fn new(total: u64, report: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>) -> Progress<'a> {
         let done = 0;
-        Progress { done, total, tell }
+        Progress {
+            done,
+            total,
+            report,
+        }
     }
 
     fn add(&mut self, bytes: u64) {
         self.done += bytes;
-        if let Some(tell) = self.tell {
-            tell(self.done, self.total);
+        if let Some(report) = self.report {
+            report(self.done, self.total);
         }
     }
 }
 
-/// Checks that every tensor a program needs is there, with the encoding and size it was compiled
-/// for; lists all that are not. Returns the bytes that will be read, besides what is loaded already.
+/// Checks that a source has every tensor of a program, with the encoding and size it was compiled for; the
+/// error lists all problems. Returns the bytes to read, without weights that are loaded already.
 pub(crate) fn check(
     program: &Program,
     weights: &dyn WeightSource,
@@ -75,15 +79,15 @@ pub(crate) fn check(
     let mut problems = BTreeMap::new();
     let mut total = 0u64;
     for matrix in &program.matrices {
-        for piece in &matrix.row_ranges {
-            if let Some(problem) = matrix_problem(matrix, piece, weights) {
-                problems.insert(&piece.tensor, problem);
+        for part in &matrix.row_ranges {
+            if let Some(problem) = matrix_problem(matrix, part, weights) {
+                problems.insert(&part.tensor, problem);
             }
-            let row_bytes = stored(matrix, piece, weights)
+            let row_bytes = stored(matrix, part, weights)
                 .file_row_bytes(matrix.cols)
                 .unwrap_or(0);
             if !loaded.matrices.contains_key(matrix) {
-                total += row_bytes * (piece.end - piece.start);
+                total += row_bytes * (part.end - part.start);
             }
         }
     }
@@ -125,9 +129,9 @@ pub(crate) fn check(
     })
 }
 
-/// What is wrong with the tensor of a piece of a matrix.
-fn matrix_problem(matrix: &Matrix, piece: &RowRange, weights: &dyn WeightSource) -> Option<String> {
-    let tensor = &piece.tensor;
+/// The problem with the tensor of some rows of a matrix, if it has one.
+fn matrix_problem(matrix: &Matrix, part: &RowRange, weights: &dyn WeightSource) -> Option<String> {
+    let tensor = &part.tensor;
     let Some(info) = weights.find(tensor) else {
         return Some(format!("{tensor} is missing"));
     };
@@ -142,44 +146,44 @@ fn matrix_problem(matrix: &Matrix, piece: &RowRange, weights: &dyn WeightSource)
         ));
     }
     let fits = info.shape.split_last().is_some_and(|(cols, outer)| {
-        *cols == matrix.cols && outer.iter().product::<u64>() >= piece.end
+        *cols == matrix.cols && outer.iter().product::<u64>() >= part.end
     });
     (!fits).then(|| {
         format!(
             "{tensor} has shape {:?}, expected [{}, {}]",
-            info.shape, piece.end, matrix.cols
+            info.shape, part.end, matrix.cols
         )
     })
 }
 
-/// The encoding of a piece in the checkpoint, which [`check`] has found to fit.
-fn stored(matrix: &Matrix, piece: &RowRange, weights: &dyn WeightSource) -> Encoding {
-    let found = weights.find(&piece.tensor);
+/// The encoding of some rows in the checkpoint, which [`check`] has accepted.
+fn stored(matrix: &Matrix, part: &RowRange, weights: &dyn WeightSource) -> Encoding {
+    let found = weights.find(&part.tensor);
     found
         .and_then(|info| info.encoding().ok())
         .unwrap_or(matrix.encoding)
 }
 
-/// Checks that weights which are to become 8-bit floats are finite, before any are written.
+/// Checks that weights to be quantized to 8-bit floats are finite, before any are written.
 pub(crate) async fn check_finite(
     program: &Program,
     weights: &dyn WeightSource,
 ) -> Result<(), SessionError> {
     let mut scales = Scales::new();
     for matrix in &program.matrices {
-        for piece in &matrix.row_ranges {
-            if stored(matrix, piece, weights) != matrix.encoding {
-                f8_scale_of(piece, weights, &mut scales).await?;
+        for part in &matrix.row_ranges {
+            if stored(matrix, part, weights) != matrix.encoding {
+                f8_scale_of(part, weights, &mut scales).await?;
             }
         }
     }
     Ok(())
 }
 
-/// The scales of tensors that become 8-bit floats, which may be pieces of several matrices.
+/// The scales of tensors quantized to 8-bit floats, by name: several matrices may have rows of one tensor.
 type Scales = HashMap<String, f32>;
 
-/// Loads a program's weights, besides those that are loaded already.
+/// Loads a program's weights, except those that are loaded already.
 pub(crate) async fn load(
     device: &Device,
     program: &Program,
@@ -194,10 +198,10 @@ pub(crate) async fn load(
         matrices.push(match known {
             Some(known) => known,
             None => {
-                let made = allocate_matrix(device, matrix)?;
-                fill_matrix(device, matrix, &made, source, progress, &mut scales).await?;
-                loaded.matrices.insert(matrix.clone(), made.clone());
-                made
+                let target = allocate_matrix(device, matrix)?;
+                fill_matrix(device, matrix, &target, source, progress, &mut scales).await?;
+                loaded.matrices.insert(matrix.clone(), target.clone());
+                target
             }
         });
     }
@@ -208,17 +212,17 @@ pub(crate) async fn load(
             Some(known) => known,
             None => {
                 let first = vector.tensors.first().map_or("", String::as_str);
-                let made = device.allocate(first, vector.elements * 4, Usage::Storage)?;
-                fill_vector(device, vector, &made, source, progress).await?;
-                loaded.vectors.insert(vector.clone(), made.clone());
-                made
+                let target = device.allocate(first, vector.elements * 4, Usage::Storage)?;
+                fill_vector(device, vector, &target, source, progress).await?;
+                loaded.vectors.insert(vector.clone(), target.clone());
+                target
             }
         });
     }
     Ok(Weights { matrices, vectors })
 }
 
-/// Writes other weights over those of a program.
+/// Overwrites the weights of a program.
 pub(crate) async fn overwrite(
     device: &Device,
     program: &Program,
@@ -227,11 +231,11 @@ pub(crate) async fn overwrite(
     progress: &mut Progress<'_>,
 ) -> Result<(), SessionError> {
     let mut scales = Scales::new();
-    for (matrix, made) in program.matrices.iter().zip(&weights.matrices) {
-        fill_matrix(device, matrix, made, source, progress, &mut scales).await?;
+    for (matrix, target) in program.matrices.iter().zip(&weights.matrices) {
+        fill_matrix(device, matrix, target, source, progress, &mut scales).await?;
     }
-    for (vector, made) in program.vectors.iter().zip(&weights.vectors) {
-        fill_vector(device, vector, made, source, progress).await?;
+    for (vector, target) in program.vectors.iter().zip(&weights.vectors) {
+        fill_vector(device, vector, target, source, progress).await?;
     }
     Ok(())
 }
@@ -239,7 +243,7 @@ pub(crate) async fn overwrite(
 fn allocate_matrix(device: &Device, matrix: &Matrix) -> Result<DeviceMatrix, SessionError> {
     let layout = matrix.layout();
     let first = matrix.row_ranges.first();
-    let label = first.map_or("", |piece| piece.tensor.as_str());
+    let label = first.map_or("", |part| part.tensor.as_str());
     let buffer = device.allocate(label, layout.bytes, Usage::Storage)?;
     Ok(DeviceMatrix {
         buffer,
@@ -251,27 +255,27 @@ fn allocate_matrix(device: &Device, matrix: &Matrix) -> Result<DeviceMatrix, Ses
 async fn fill_matrix(
     device: &Device,
     matrix: &Matrix,
-    made: &DeviceMatrix,
+    target: &DeviceMatrix,
     weights: &dyn WeightSource,
     progress: &mut Progress<'_>,
     scales: &mut Scales,
 ) -> Result<(), SessionError> {
     let plane_row = matrix.encoding.plane_row_bytes(matrix.cols);
     let mut row = 0;
-    for piece in &matrix.row_ranges {
-        let stored = stored(matrix, piece, weights);
+    for part in &matrix.row_ranges {
+        let stored = stored(matrix, part, weights);
         let file_row = stored.file_row_bytes(matrix.cols).unwrap_or(0);
         let step = rows_at_a_time(file_row);
         let becomes_f8 = stored != matrix.encoding;
         let scale = match becomes_f8 {
-            true => f8_scale_of(piece, weights, scales).await?,
+            true => f8_scale_of(part, weights, scales).await?,
             false => 1.0,
         };
-        let mut start = piece.start;
-        while start < piece.end {
-            let rows = step.min(piece.end - start);
+        let mut start = part.start;
+        while start < part.end {
+            let rows = step.min(part.end - start);
             let range = start * file_row..(start + rows) * file_row;
-            let mut bytes = weights.read(&piece.tensor, range.clone()).await?;
+            let mut bytes = weights.read(&part.tensor, range.clone()).await?;
             let (height, cols) = (rows as usize, matrix.cols as usize);
             if becomes_f8 {
                 let values = encodings::dequantize(stored, &bytes, height, cols)?;
@@ -281,13 +285,13 @@ async fn fill_matrix(
             for (plane, data) in packed.iter().enumerate() {
                 write_padded(
                     device,
-                    &made.buffer,
-                    made.planes[plane].0 + row * plane_row[plane],
+                    &target.buffer,
+                    target.planes[plane].0 + row * plane_row[plane],
                     data,
                 )?;
             }
             drop(bytes);
-            weights.release(&piece.tensor, range);
+            weights.release(&part.tensor, range);
             progress.add(rows * file_row);
             start += rows;
             row += rows;
@@ -296,50 +300,50 @@ async fn fill_matrix(
     Ok(())
 }
 
-/// How many rows are read and repacked at a time.
+/// The number of rows that are read and repacked at a time.
 fn rows_at_a_time(file_row: u64) -> u64 {
-    (PIECE_BYTES / file_row.max(1) / PIECE_ROWS).max(1) * PIECE_ROWS
+    (CHUNK_BYTES / file_row.max(1) / CHUNK_ROWS).max(1) * CHUNK_ROWS
 }
 
-/// The scale of a whole tensor that becomes 8-bit floats.
+/// The scale of a tensor quantized to 8-bit floats, from its maximum magnitude.
 async fn f8_scale_of(
-    piece: &RowRange,
+    part: &RowRange,
     weights: &dyn WeightSource,
     scales: &mut Scales,
 ) -> Result<f32, SessionError> {
-    if let Some(scale) = scales.get(&piece.tensor) {
+    if let Some(scale) = scales.get(&part.tensor) {
         return Ok(*scale);
     }
-    let Some(info) = weights.find(&piece.tensor) else {
+    let Some(info) = weights.find(&part.tensor) else {
         return Ok(1.0);
     };
     let encoding = info.encoding()?;
-    let mut greatest = 0f32;
+    let mut max_abs = 0f32;
     let mut start = 0;
     while start < info.len {
-        let end = info.len.min(start + PIECE_BYTES);
-        let bytes = weights.read(&piece.tensor, start..end).await?;
-        // Floats, so that any number of them is a row.
+        let end = info.len.min(start + CHUNK_BYTES);
+        let bytes = weights.read(&part.tensor, start..end).await?;
+        // An unquantized encoding: any number of elements is a row.
         let count = bytes.len() / encoding.file_block_bytes();
         let values = encodings::dequantize(encoding, &bytes, 1, count)?;
         for value in values {
             if !value.is_finite() {
                 return Err(SessionError::NotFinite {
-                    tensor: piece.tensor.clone(),
+                    tensor: part.tensor.clone(),
                 });
             }
-            greatest = greatest.max(value.abs());
+            max_abs = max_abs.max(value.abs());
         }
         drop(bytes);
-        weights.release(&piece.tensor, start..end);
+        weights.release(&part.tensor, start..end);
         start = end;
     }
-    let scale = encodings::f8_scale(greatest);
-    scales.insert(piece.tensor.clone(), scale);
+    let scale = encodings::f8_scale(max_abs);
+    scales.insert(part.tensor.clone(), scale);
     Ok(scale)
 }
 
-/// Writes data that may end within a word: a plane's padding takes the rest.
+/// Writes data that may end within a word: the rest of the word is the plane's padding.
 fn write_padded(
     device: &Device,
     buffer: &Buffer,
@@ -356,7 +360,7 @@ fn write_padded(
     Ok(())
 }
 
-/// Reads tensors that kernels take as plain `f32`, and writes them.
+/// Reads tensors that kernels read as `f32`, and writes them one after the other.
 async fn fill_vector(
     device: &Device,
     vector: &Vector,

@@ -1,5 +1,5 @@
-//! Graphs and programs that nothing of Wisp's makes, as a damaged or forged file can hold them: each is
-//! refused, by words that say what is wrong with it.
+//! Graphs and programs that Wisp never writes, as a damaged or forged file may contain them: each is
+//! refused with a message that names its defect.
 
 use std::{cell::Cell, path::Path};
 
@@ -18,7 +18,7 @@ use wisp_engine::{
 };
 use wisp_tests::small::transformer;
 
-/// A small graph with every kind of thing that graphs and programs have.
+/// A small graph with every kind of value, and with a constant, a view, a print and a custom op.
 fn graph() -> Graph {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/examples");
     let spread = Extensions::from_file(&examples.join("custom_op.toml")).unwrap();
@@ -50,21 +50,29 @@ fn graph() -> Graph {
     graph
 }
 
-/// A change, and what is said of what it makes.
+/// A change, and the message about its result.
 type Row<T> = (fn(&mut T), &'static str);
 
 fn program() -> ProgramParts {
     compile(&graph(), &Capabilities::HOST).unwrap().into()
 }
 
-/// What is said of the program after a change.
-fn said(change: fn(&mut ProgramParts)) -> String {
+/// The message about the program after a change.
+fn problem_of_program(change: fn(&mut ProgramParts)) -> String {
     let mut forged = program();
     forged.check().unwrap();
     change(&mut forged);
     let error = forged.check().unwrap_err().to_string();
-    let said = error.strip_prefix("the program \"small\": ");
-    said.unwrap_or_else(|| panic!("{error}")).to_string()
+    let problem = error.strip_prefix("the program \"small\": ");
+    problem.unwrap_or_else(|| panic!("{error}")).to_string()
+}
+
+/// Applies each change to the program and compares the messages.
+fn assert_programs_are_refused(rows: &[Row<ProgramParts>]) {
+    let problems = rows.iter().map(|(change, _)| problem_of_program(*change));
+    let problems: Vec<String> = problems.collect();
+    let expected: Vec<&str> = rows.iter().map(|(_, expected)| *expected).collect();
+    assert_eq!(problems, expected);
 }
 
 fn sum(dim: u32) -> SizeSum {
@@ -75,7 +83,7 @@ fn sum(dim: u32) -> SizeSum {
 }
 
 #[test]
-fn a_forged_program_is_refused() {
+fn a_program_with_inconsistent_ports_is_refused() {
     let rows: &[Row<ProgramParts>] = &[
         (
             |p| p.dims.push("tokens".into()),
@@ -116,6 +124,13 @@ fn a_forged_program_is_refused() {
             |p| p.outputs[0].buffer = BufferRef::Constant(9),
             "\"y\" refers to Constant(9), which does not exist",
         ),
+    ];
+    assert_programs_are_refused(rows);
+}
+
+#[test]
+fn a_program_with_inconsistent_weights_slots_or_stages_is_refused() {
+    let rows: &[Row<ProgramParts>] = &[
         (
             |p| p.matrices[0].row_ranges.clear(),
             "a matrix has no rows, has rows of incomplete blocks, or the weights are larger than any file",
@@ -149,13 +164,11 @@ fn a_forged_program_is_refused() {
             "it has two kernels of custom ops called \"spread\"",
         ),
     ];
-    let told: Vec<String> = rows.iter().map(|(change, _)| said(*change)).collect();
-    let expected: Vec<&str> = rows.iter().map(|(_, expected)| *expected).collect();
-    assert_eq!(told, expected);
+    assert_programs_are_refused(rows);
 }
 
 #[test]
-fn a_forged_call_is_refused() {
+fn a_program_with_an_inconsistent_call_is_refused() {
     let rows: &[Row<ProgramParts>] = &[
         (
             |p| p.calls[0].kernels[0].name = "nothing".into(),
@@ -209,17 +222,31 @@ fn a_forged_call_is_refused() {
             "call 0 (embed table): it has a size of unknown or too many dimensions: [9]",
         ),
     ];
-    let told: Vec<String> = rows.iter().map(|(change, _)| said(*change)).collect();
-    let expected: Vec<&str> = rows.iter().map(|(_, expected)| *expected).collect();
-    assert_eq!(told, expected);
+    assert_programs_are_refused(rows);
 }
 
+/// The graph as a file has it.
 fn stored(graph: &Graph) -> Value {
     serde_json::to_value(graph).unwrap()
 }
 
+/// Applies each change to the stored graph and compares the messages.
+fn assert_graphs_are_refused(rows: &[Row<Value>]) {
+    let problem = |(change, _): &Row<Value>| {
+        let mut forged = stored(&graph());
+        change(&mut forged);
+        let error = serde_json::from_value::<Graph>(forged).unwrap_err();
+        error.to_string()
+    };
+    let problems: Vec<String> = rows.iter().map(problem).collect();
+    let expected = rows
+        .iter()
+        .map(|(_, problem)| format!("the graph \"small\": {problem}"));
+    assert_eq!(problems, expected.collect::<Vec<_>>());
+}
+
 #[test]
-fn a_graph_is_the_same_after_its_file() {
+fn a_graph_survives_serialisation() {
     for graph in [graph(), transformer()] {
         let read: Graph = serde_json::from_value(stored(&graph)).unwrap();
         assert_eq!(read, graph);
@@ -231,7 +258,7 @@ fn a_graph_is_the_same_after_its_file() {
 }
 
 #[test]
-fn a_forged_graph_is_refused() {
+fn a_graph_with_wrong_references_is_refused() {
     let rows: &[Row<Value>] = &[
         (
             |g| g["nodes"][0]["inputs"][1] = json!(99),
@@ -257,6 +284,13 @@ fn a_forged_graph_is_refused() {
             |g| g["nodes"][5] = g["nodes"][4].clone(),
             "linear.4 is there before linear makes it",
         ),
+    ];
+    assert_graphs_are_refused(rows);
+}
+
+#[test]
+fn a_graph_with_wrong_shapes_or_types_is_refused() {
+    let rows: &[Row<Value>] = &[
         (
             |g| g["values"][3]["kind"] = json!("Input"),
             "linear: the weight must be a weight of fixed size (use matmul or gather with other values), but w is an input of shape [8, 32] (reshape.10: f32[tokens, 32], w: f32[8, 32])",
@@ -277,6 +311,13 @@ fn a_forged_graph_is_refused() {
             |g| g["values"][11]["shape"][1]["Fixed"] = json!(9),
             "linear: its results are not what it makes (reshape.10: f32[tokens, 32], w: f32[8, 32])",
         ),
+    ];
+    assert_graphs_are_refused(rows);
+}
+
+#[test]
+fn a_graph_with_wrong_custom_ops_labels_or_constants_is_refused() {
+    let rows: &[Row<Value>] = &[
         (
             |g| g["nodes"][3]["op"] = json!({ "Custom": { "index": 5 } }),
             "custom: it is none of the graph's extensions (mul.2: f32[tokens, 16, 2])",
@@ -306,20 +347,10 @@ fn a_forged_graph_is_refused() {
             "the custom op \"spread\": a workgroup has no invocations",
         ),
     ];
-    let said = |(change, _): &Row<Value>| {
-        let mut forged = stored(&graph());
-        change(&mut forged);
-        let error = serde_json::from_value::<Graph>(forged).unwrap_err();
-        error.to_string()
-    };
-    let told: Vec<String> = rows.iter().map(said).collect();
-    let expected = rows
-        .iter()
-        .map(|(_, said)| format!("the graph \"small\": {said}"));
-    assert_eq!(told, expected.collect::<Vec<_>>());
+    assert_graphs_are_refused(rows);
 }
 
-/// Where all numbers, texts and lists are in a value.
+/// Collects JSON pointers to all numbers, strings and lists of a value.
 fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -337,8 +368,8 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Changes one place: a number becomes another, a text one from elsewhere, a list has a part more, less,
-/// or elsewhere.
+/// Changes one place: replaces a number, replaces a string by another one of the value, or removes,
+/// repeats or moves an element of a list.
 fn change(value: &mut Value, place: usize, number: u64) {
     let mut all = Vec::new();
     pointers(value, "", &mut all);
@@ -360,8 +391,7 @@ fn change(value: &mut Value, place: usize, number: u64) {
     }
 }
 
-/// Whatever stands in its file: what is read as a graph is compiled or refused, and what is compiled
-/// passes for a program.
+/// A forged graph is refused when it is read or compiled, or else compiles to a valid program.
 #[test]
 fn no_forged_graph_panics() {
     let number = prop_oneof![
@@ -390,7 +420,7 @@ fn no_forged_graph_panics() {
         Ok(())
     });
     ran.unwrap();
-    // Otherwise this tests nothing.
+    // With fewer the test would show nothing.
     let (read, compiled) = (read.get(), compiled.get());
     assert!(
         read > 200 && compiled > 200,

@@ -1,4 +1,4 @@
-//! Models after they are made: other weights in the memory of the first, none, and runs that are kept.
+//! Reloading and releasing the weights of a model, and captured runs.
 
 use std::{borrow::Cow, collections::BTreeMap, ops::Range};
 
@@ -25,13 +25,14 @@ fn load(session: &InferenceSession, weights: &MemoryWeights) -> Model {
 }
 
 fn execute(model: &Model, inputs: &[Tensor; 3]) -> Result<Vec<Tensor>, SessionError> {
-    pollster::block_on(model.execute(&inputs.each_ref()))
+    model.execute_blocking(&inputs.each_ref())
 }
 
 const RELEASED: &str = "the weights of small were released: reload them before it runs";
 
-/// Reloaded, a model is as one that was loaded so, in the same memory; released, it takes less.
-fn other_weights(place: TestDevice) {
+/// A reloaded model computes the same as one loaded with these weights, in the same memory; a released one
+/// needs less memory.
+fn reloading_replaces_weights_in_place(place: TestDevice) {
     let graph = transformer();
     let [first, second] = [1, 2].map(|seed| weights_of(&graph, seed));
     let fresh = load(&session(place), &second);
@@ -67,7 +68,7 @@ fn other_weights(place: TestDevice) {
     );
     let run = model.run(&model.dims(&MOST).unwrap());
     assert_eq!(run.unwrap_err().to_string(), RELEASED);
-    let captured = pollster::block_on(model.capture(&inputs(0, 5).each_ref()));
+    let captured = model.capture_blocking(&inputs(0, 5).each_ref());
     assert_eq!(captured.unwrap_err().to_string(), RELEASED);
 
     model.reload_blocking(&first).unwrap();
@@ -75,8 +76,8 @@ fn other_weights(place: TestDevice) {
     assert_eq!(execute(&model, &inputs(0, 5)).unwrap(), before);
 }
 
-/// A cache outlives its model's weights.
-fn buffers_stay(place: TestDevice) {
+/// The contents of a KV cache stay while the weights are released and reloaded.
+fn buffers_outlive_the_weights(place: TestDevice) {
     let weights = weights_of(&transformer(), 3);
     let session = session(place);
     let whole = load(&session, &weights);
@@ -90,20 +91,21 @@ fn buffers_stay(place: TestDevice) {
     assert_eq!(execute(&model, &inputs(5, 1)).unwrap(), expected);
 }
 
-/// What is captured runs as anything else, among runs of other sizes and with other weights.
-fn replayed(place: TestDevice) {
+fn captured_runs_replay_among_other_sizes_and_weights(place: TestDevice) {
     let graph = transformer();
     let [first, second] = [4, 5].map(|seed| weights_of(&graph, seed));
     let session = session(place);
     let plain = load(&session, &first);
     let mut model = load(&session, &first);
     let captured = |model: &mut Model, at, tokens| {
-        pollster::block_on(model.capture(&inputs(at, tokens).each_ref())).unwrap()
+        model
+            .capture_blocking(&inputs(at, tokens).each_ref())
+            .unwrap()
     };
     let seen = |outputs: &[Tensor]| -> Vec<Tensor> {
         let seen = outputs
             .iter()
-            .map(|output| pollster::block_on(output.to_host()).unwrap());
+            .map(|output| output.to_host_blocking().unwrap());
         seen.collect()
     };
     let four = captured(&mut model, 0, 4);
@@ -113,7 +115,7 @@ fn replayed(place: TestDevice) {
     execute(&plain, &inputs(4, 1)).unwrap();
     let allocated = session.device().allocated();
     for at in 5..12 {
-        pollster::block_on(model.replay(&inputs(at, 1).each_ref())).unwrap();
+        model.replay_blocking(&inputs(at, 1).each_ref()).unwrap();
         let expected = execute(&plain, &inputs(at, 1)).unwrap();
         assert_eq!(seen(&one), expected, "token {at} on {place:?}");
         // Others in between change nothing.
@@ -124,12 +126,12 @@ fn replayed(place: TestDevice) {
             );
         }
     }
-    pollster::block_on(model.replay(&inputs(0, 4).each_ref())).unwrap();
+    model.replay_blocking(&inputs(0, 4).each_ref()).unwrap();
     assert_eq!(seen(&four), expected);
     // A second time nothing is made anew.
     one = captured(&mut model, 11, 1);
     assert_eq!(session.device().allocated(), allocated);
-    let error = pollster::block_on(model.replay(&inputs(0, 2).each_ref())).unwrap_err();
+    let error = model.replay_blocking(&inputs(0, 2).each_ref()).unwrap_err();
     assert_eq!(
         error.to_string(),
         "small has not captured a run of inputs of these sizes (tokens=2 batch=1 max_pages=4): capture it first"
@@ -137,13 +139,13 @@ fn replayed(place: TestDevice) {
 
     // After a release too, and with other weights.
     model.release();
-    let error = pollster::block_on(model.replay(&inputs(0, 4).each_ref())).unwrap_err();
+    let error = model.replay_blocking(&inputs(0, 4).each_ref()).unwrap_err();
     assert_eq!(error.to_string(), RELEASED);
     model.reload_blocking(&second).unwrap();
     let other = load(&session, &second);
-    pollster::block_on(model.replay(&inputs(0, 4).each_ref())).unwrap();
+    model.replay_blocking(&inputs(0, 4).each_ref()).unwrap();
     assert_eq!(seen(&four), execute(&other, &inputs(0, 4)).unwrap());
-    pollster::block_on(model.replay(&inputs(4, 1).each_ref())).unwrap();
+    model.replay_blocking(&inputs(4, 1).each_ref()).unwrap();
     assert_eq!(seen(&one), execute(&other, &inputs(4, 1)).unwrap());
 }
 
@@ -165,8 +167,8 @@ fn of_product(w: f32) -> MemoryWeights {
     weights
 }
 
-/// Weights that models have in common change for all, and are there as long as one needs them.
-fn common_weights(place: TestDevice) {
+/// Shared weights change for all models, and are freed when the last one releases them.
+fn reloading_one_model_changes_shared_weights_of_all(place: TestDevice) {
     let mut module = Module::default();
     for rows in [1, 3] {
         module.add(product(&format!("by {rows}"), rows)).unwrap();
@@ -181,7 +183,7 @@ fn common_weights(place: TestDevice) {
     );
     let value = |model: &Model, rows: u64| {
         let x = Tensor::f32(&[rows, 64], &vec![1.0; 64 * rows as usize]).unwrap();
-        let y = pollster::block_on(model.execute(&[&x])).unwrap();
+        let y = model.execute_blocking(&[&x]).unwrap();
         y[0].as_f32().unwrap()[0]
     };
     one.reload_blocking(&of_product(0.5)).unwrap();
@@ -200,8 +202,8 @@ fn common_weights(place: TestDevice) {
     assert_eq!(session.device().allocated().0, 0);
 }
 
-/// One model with several sizes in one submission: each run has its own.
-fn sizes_in_one_submission(place: TestDevice) {
+/// Each run in a submission has the parameters of its own sizes.
+fn runs_of_several_sizes_share_a_submission(place: TestDevice) {
     let mut graph = Graph::new("double");
     let x = graph.input("x", DType::F32, shape!["n"]);
     let twice = graph.add(Binary::Add, &[x, x]).unwrap();
@@ -220,19 +222,19 @@ fn sizes_in_one_submission(place: TestDevice) {
         model.run(&five).unwrap();
         model.run(&three).unwrap();
     }
-    let out: Vec<f32> = pollster::block_on(model.read("twice", 5)).unwrap();
+    let out: Vec<f32> = model.read_blocking("twice", 5).unwrap();
     assert_eq!(out, [2.0; 5]);
 }
 
 on_every_device!(
-    other_weights,
-    buffers_stay,
-    replayed,
-    common_weights,
-    sizes_in_one_submission
+    reloading_replaces_weights_in_place,
+    buffers_outlive_the_weights,
+    captured_runs_replay_among_other_sizes_and_weights,
+    reloading_one_model_changes_shared_weights_of_all,
+    runs_of_several_sizes_share_a_submission
 );
 
-/// All that is wrong is told at once, and nothing has changed.
+/// The error lists all problems, and the model keeps its weights.
 #[test]
 fn wrong_weights_change_nothing() {
     let session = session(TestDevice::Host);
@@ -251,7 +253,7 @@ fn wrong_weights_change_nothing() {
     let x = Tensor::f32(&[1, 64], &[1.0; 64]).unwrap();
     let mut said = |weights: &MemoryWeights| {
         let error = model.reload_blocking(weights).unwrap_err().to_string();
-        let y = pollster::block_on(model.execute(&[&x])).unwrap();
+        let y = model.execute_blocking(&[&x]).unwrap();
         assert_eq!(y[0].as_f32().unwrap(), [17.0; 16], "after {error}");
         error
     };
@@ -271,9 +273,8 @@ fn wrong_weights_change_nothing() {
     );
 }
 
-/// An output that is a weight is there as long as the weights are.
 #[test]
-fn a_released_output_is_told() {
+fn an_output_that_is_a_released_weight_is_refused() {
     let mut graph = Graph::new("held");
     let b = graph.weight("b", Encoding::F32, shape![16u64]);
     graph.output("b", b);
@@ -281,7 +282,7 @@ fn a_released_output_is_told() {
     let mut model = session
         .load_blocking(&graph, &of_product(1.0), InitOptions::default())
         .unwrap();
-    let read = |model: &Model| pollster::block_on(model.read::<f32>("b", 16));
+    let read = |model: &Model| model.read_blocking::<f32>("b", 16);
     assert_eq!(read(&model).unwrap(), [1.0; 16]);
     model.release();
     assert_eq!(
@@ -290,7 +291,7 @@ fn a_released_output_is_told() {
     );
 }
 
-/// Weights that break off while they are read.
+/// Weights that fail to read from some point on.
 struct Broken(MemoryWeights);
 
 impl WeightSource for Broken {
@@ -312,9 +313,8 @@ impl WeightSource for Broken {
     }
 }
 
-/// Half of other weights is worse than none.
 #[test]
-fn what_breaks_off_is_released() {
+fn a_reload_that_fails_midway_releases_the_model() {
     let session = session(TestDevice::Host);
     let mut model = session
         .load_blocking(
@@ -331,16 +331,16 @@ fn what_breaks_off_is_released() {
     );
     assert!(session.device().allocated().0 < whole);
     let x = Tensor::f32(&[1, 64], &noise(1, 64)).unwrap();
-    let error = pollster::block_on(model.execute(&[&x])).unwrap_err();
+    let error = model.execute_blocking(&[&x]).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the weights of product were released: reload them before it runs"
     );
     model.reload_blocking(&of_product(0.25)).unwrap();
-    pollster::block_on(model.execute(&[&x])).unwrap();
+    model.execute_blocking(&[&x]).unwrap();
 }
 
-/// Something done to a model of `n` rows.
+/// An operation on a model of `n` rows.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Execute(u64),
@@ -360,7 +360,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Does one thing; what comes of it, or the kind of error.
+/// Performs an operation; returns its result, or whether the model was released.
 fn done(model: &mut Model, act: Act, kept: &mut BTreeMap<u64, Tensor>) -> Result<Vec<f32>, bool> {
     let x = |rows: u64| Tensor::f32(&[rows, 64], &vec![1.0; 64 * rows as usize]).unwrap();
     let result = pollster::block_on(async {

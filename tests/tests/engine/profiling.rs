@@ -1,4 +1,4 @@
-//! Profiling: what is timed, by which clock, and how it is shown.
+//! Profiling: spans, clocks, tables and traces.
 
 use std::collections::HashMap;
 
@@ -37,11 +37,11 @@ fn model(session: &InferenceSession) -> Model {
 fn run_model(model: &Model) {
     model.write("x", &[1.0f32; 192]).unwrap();
     model.run(&model.dims(&[("tokens", 3)]).unwrap()).unwrap();
-    let sum: Vec<f32> = pollster::block_on(model.read("sum", 192)).unwrap();
+    let sum: Vec<f32> = model.read_blocking("sum", 192).unwrap();
     assert_eq!(sum, [33.0; 192]);
 }
 
-/// Spans follow each other, and are of some length.
+/// Checks that spans do not overlap and have a duration.
 fn check_order(profile: &TimingReport) {
     for two in profile.spans.windows(2) {
         let (first, next) = (&two[0].nanoseconds, &two[1].nanoseconds);
@@ -50,7 +50,7 @@ fn check_order(profile: &TimingReport) {
     assert!(profile.seconds() > 0.0 && profile.seconds() < 60.0);
 }
 
-fn modes(place: TestDevice) {
+fn each_mode_records_its_spans(place: TestDevice) {
     let session = session(place);
     let model = model(&session);
     let clock = match place {
@@ -100,8 +100,7 @@ fn modes(place: TestDevice) {
     assert_eq!(profiler.take_blocking().unwrap().spans, []);
 }
 
-/// Of more kernels than one query set holds, each has its time, in one run and in several.
-fn many(place: TestDevice) {
+fn more_kernels_than_a_query_set_holds_are_all_timed(place: TestDevice) {
     const OPS: usize = 2100;
     let mut graph = Graph::new("long");
     let mut x = graph.input("x", DType::F32, shape![4u64]);
@@ -128,7 +127,7 @@ fn many(place: TestDevice) {
     );
 }
 
-fn bench(place: TestDevice) {
+fn bench_prints_a_table_and_writes_a_trace(place: TestDevice) {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.json");
     let bench = [
@@ -170,10 +169,14 @@ fn name(row: &Value) -> &str {
     row["name"].as_str().unwrap()
 }
 
-on_every_device!(modes, many, bench);
+on_every_device!(
+    each_mode_records_its_spans,
+    more_kernels_than_a_query_set_holds_are_all_timed,
+    bench_prints_a_table_and_writes_a_trace
+);
 
 #[test]
-fn generate_tells_where_the_time_went() {
+fn generate_prints_the_profile() {
     let args = [
         "generate",
         "--device",

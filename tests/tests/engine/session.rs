@@ -13,7 +13,7 @@ use wisp_engine::{
 };
 use wisp_tests::{bundled::session, on_every_device, program::TestDevice};
 
-/// `x w + b`, and the greatest place of each row; `scale` makes graphs differ.
+/// `x w + b`, and the argmax of each row; `scale` makes graphs differ.
 fn graph(name: &str, scale: f32) -> Graph {
     let mut graph = Graph::new(name);
     let x = graph.input("x", DType::F32, shape!["tokens", 64u64]);
@@ -22,9 +22,9 @@ fn graph(name: &str, scale: f32) -> Graph {
     let b = graph.weight("b", Encoding::F32, shape![48u64]);
     let y = graph.add(Linear, &[x, w, b]).unwrap();
     let sum = graph.add(ScaledAdd { scale }, &[other, y]).unwrap();
-    let greatest = graph.add(Argmax, &[sum]).unwrap();
+    let argmax = graph.add(Argmax, &[sum]).unwrap();
     graph.output("sum", sum);
-    graph.output("greatest", greatest);
+    graph.output("argmax", argmax);
     graph
 }
 
@@ -50,7 +50,7 @@ fn module() -> Module {
     module
 }
 
-fn functions(place: TestDevice) {
+fn execute_takes_inputs_by_position_and_by_name(place: TestDevice) {
     let session = session(place);
     let models = session
         .load_all_blocking(&module(), &weights(), options())
@@ -70,10 +70,10 @@ fn functions(place: TestDevice) {
             "x: f32[tokens, 64]",
             "other: f32[tokens, 48]",
             "sum: f32[tokens, 48]",
-            "greatest: u32[tokens]",
+            "argmax: u32[tokens]",
         ];
         assert_eq!(names, ports);
-        let outputs = pollster::block_on(model.execute(&[&x, &other])).unwrap();
+        let outputs = model.execute_blocking(&[&x, &other]).unwrap();
         let expected: Vec<f32> = (0..144)
             .map(|i| other.as_f32().unwrap()[i] + scale * (16.0 + (i % 48) as f32))
             .collect();
@@ -85,16 +85,15 @@ fn functions(place: TestDevice) {
         assert_eq!(outputs[1].as_u32().unwrap(), [5, 7, 47]);
         assert_eq!(outputs[1].shape(), [3]);
         let by_name = [("other", &other), ("x", &x)];
-        let named = pollster::block_on(model.execute_named(&by_name)).unwrap();
+        let named = model.execute_named_blocking(&by_name).unwrap();
         assert_eq!(
-            (&named["sum"], &named["greatest"]),
+            (&named["sum"], &named["argmax"]),
             (&outputs[0], &outputs[1])
         );
     }
 }
 
-/// What models have in common is on the device once.
-fn shared_weights(place: TestDevice) {
+fn common_weights_are_on_the_device_once(place: TestDevice) {
     let taken = |load: &dyn Fn(&InferenceSession)| {
         let session = session(place);
         load(&session);
@@ -120,7 +119,10 @@ fn shared_weights(place: TestDevice) {
     );
 }
 
-on_every_device!(functions, shared_weights);
+on_every_device!(
+    execute_takes_inputs_by_position_and_by_name,
+    common_weights_are_on_the_device_once
+);
 
 #[test]
 fn wrong_inputs_are_named() {
@@ -130,7 +132,7 @@ fn wrong_inputs_are_named() {
         .unwrap();
     let x = Tensor::f32(&[3, 64], &[1.0; 192]).unwrap();
     let said = |inputs: &[&Tensor]| {
-        let error = pollster::block_on(model.execute(inputs)).unwrap_err();
+        let error = model.execute_blocking(inputs).unwrap_err();
         error.to_string()
     };
     assert_eq!(
@@ -162,12 +164,12 @@ fn wrong_inputs_are_named() {
         said(&[a, b]),
         "dimension tokens is 9, the model was made for at most 8"
     );
-    let named = pollster::block_on(model.execute_named(&[("x", &x)])).unwrap_err();
+    let named = model.execute_named_blocking(&[("x", &x)]).unwrap_err();
     assert_eq!(
         named.to_string(),
         "one: the input \"other\" is not given, expected f32[tokens, 48]"
     );
-    let named = pollster::block_on(model.execute_named(&[("y", &x)])).unwrap_err();
+    let named = model.execute_named_blocking(&[("y", &x)]).unwrap_err();
     assert_eq!(
         named.to_string(),
         "one has no input called \"y\"; it has x, other"
@@ -175,7 +177,7 @@ fn wrong_inputs_are_named() {
 }
 
 #[test]
-fn what_a_model_does_not_have_is_named() {
+fn unknown_ports_and_reads_past_the_end_are_refused() {
     let session = session(TestDevice::Host);
     let load = |options| session.load_blocking(&graph("one", 1.0), &weights(), options);
     assert_eq!(
@@ -183,7 +185,7 @@ fn what_a_model_does_not_have_is_named() {
         "one needs the largest size of its dimension tokens: give it in InitOptions::max_dims"
     );
     let model = load(options()).unwrap();
-    let read = |name, elements| pollster::block_on(model.read::<f32>(name, elements));
+    let read = |name, elements| model.read_blocking::<f32>(name, elements);
     for (done, expected) in [
         (
             model.write("x", &[0f32; 513]),
@@ -207,11 +209,11 @@ fn what_a_model_does_not_have_is_named() {
         ),
         (
             model.buffer("z").map(drop),
-            "one has no input, buffer or output called \"z\"; it has x, other, sum, greatest",
+            "one has no input, buffer or output called \"z\"; it has x, other, sum, argmax",
         ),
         (
             read("z", 1).map(drop),
-            "one has no input, buffer or output called \"z\"; it has x, other, sum, greatest",
+            "one has no input, buffer or output called \"z\"; it has x, other, sum, argmax",
         ),
         (
             model.dims(&[]).map(drop),
@@ -246,7 +248,7 @@ fn problems_of_all_graphs_are_listed_at_once() {
 }
 
 #[test]
-fn names_are_given_once() {
+fn duplicate_graph_names_are_refused() {
     let mut module = module();
     let again = module.add(graph("two", 3.0)).unwrap_err();
     let said = "two graphs are called \"two\": give one of them another name";
@@ -258,7 +260,7 @@ fn names_are_given_once() {
 }
 
 #[test]
-fn memory_that_is_too_small_is_told() {
+fn a_shared_buffer_that_is_too_small_is_refused() {
     let session = session(TestDevice::Host);
     let mut small = Graph::new("small");
     let x = small.input("x", DType::F32, shape!["n", 4u64]);
@@ -282,9 +284,9 @@ fn memory_that_is_too_small_is_told() {
     );
 }
 
-/// More than a kernel's parameters hold: of weights when a graph is compiled, of inputs in a run.
+/// Kernels take sizes as 32 bits: larger weights are refused by `compile`, larger inputs by a run.
 #[test]
-fn sizes_that_are_too_great_are_told() {
+fn sizes_above_32_bits_are_refused() {
     const MANY: u64 = 1 << 33;
     let session = session(TestDevice::Host);
     let norm = NormSpec {

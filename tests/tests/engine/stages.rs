@@ -1,4 +1,4 @@
-//! Graphs in stages on several devices of a session.
+//! Graphs split into stages on several devices of a session.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use wisp_tests::{
     small::{options, three_devices as session, tokens, transformer, weights_of},
 };
 
-/// The kernels of some programs together, in an order of their own.
+/// The sorted kernels of some programs.
 fn kernels<'a>(models: impl IntoIterator<Item = &'a wisp_engine::session::Model>) -> Vec<String> {
     let calls = models.into_iter().flat_map(|model| &model.program().calls);
     let mut kernels: Vec<String> = calls.map(|call| format!("{:?}", call.kernels)).collect();
@@ -51,17 +51,16 @@ fn assert_near(what: &str, got: &[Tensor], expected: &[Tensor], bound: f32) {
     }
 }
 
-/// The small transformer split at every op, on all pairs of devices: as it is on one, bit for bit where
-/// the kernels are the same. A prompt first, then a token that sees it.
+/// The small transformer, split at every op on all pairs of devices, with a prompt and then a token that
+/// attends to it. The results are equal bit for bit where the kernels are the same.
 #[test]
-fn every_boundary_of_a_transformer() {
+fn a_transformer_split_at_any_op_matches_one_device() {
     let session = session();
     let graph = transformer();
     let weights = weights_of(&graph, 1);
     let steps = [tokens(0, 5), tokens(5, 1)];
     let whole = session.load_blocking(&graph, &weights, options()).unwrap();
-    let execute =
-        |inputs: &[Tensor; 3]| pollster::block_on(whole.execute(&inputs.each_ref())).unwrap();
+    let execute = |inputs: &[Tensor; 3]| whole.execute_blocking(&inputs.each_ref()).unwrap();
     let expected = steps.each_ref().map(execute);
     let ops = graph.nodes().len();
     let (mut exact, mut refused) = (0, 0);
@@ -82,7 +81,7 @@ fn every_boundary_of_a_transformer() {
             let same = !devices.contains(&2) && kernels(split.stages()) == kernels([&whole]);
             exact += usize::from(same);
             for (inputs, expected) in steps.iter().zip(&expected) {
-                let got = pollster::block_on(split.execute(&inputs.each_ref())).unwrap();
+                let got = split.execute_blocking(&inputs.each_ref()).unwrap();
                 assert_near(&what, &got, expected, if same { 0.0 } else { 3e-6 });
             }
             let on: Vec<&Device> = split.stages().iter().map(|stage| stage.device()).collect();
@@ -95,15 +94,14 @@ fn every_boundary_of_a_transformer() {
     assert!(exact >= 4, "{exact} splits have the kernels of the whole");
 }
 
-/// A block on each device in turn, and what has no state in three places.
 #[test]
-fn many_stages() {
+fn a_transformer_in_many_stages_matches_one_device() {
     let session = session();
     let graph = transformer();
     let weights = weights_of(&graph, 2);
     let whole = session.load_blocking(&graph, &weights, options()).unwrap();
     let inputs = tokens(0, 7);
-    let expected = pollster::block_on(whole.execute(&inputs.each_ref())).unwrap();
+    let expected = whole.execute_blocking(&inputs.each_ref()).unwrap();
     let ops = graph.nodes().len();
     let half = (0..ops)
         .find(|at| graph.nodes()[*at].op.name() == "kv_write")
@@ -119,11 +117,11 @@ fn many_stages() {
     let mut split = session
         .load_split_blocking(&graph, &stages, &weights, options())
         .unwrap();
-    let got = pollster::block_on(split.execute(&inputs.each_ref())).unwrap();
+    let got = split.execute_blocking(&inputs.each_ref()).unwrap();
     assert_near("in five stages", &got, &expected, 3e-6);
     let names = ["tokens", "index", "page_table"];
     let named: Vec<(&str, &Tensor)> = names.into_iter().zip(&inputs).collect();
-    let by_name = pollster::block_on(split.execute_named(&named)).unwrap();
+    let by_name = split.execute_named_blocking(&named).unwrap();
     assert_eq!(
         (&by_name["logits"], &by_name["likeliest"]),
         (&got[0], &got[1])
@@ -138,12 +136,13 @@ fn many_stages() {
 
     // All of it has other weights, or none.
     let other = weights_of(&graph, 3);
-    pollster::block_on(split.reload(&other)).unwrap();
+    split.reload_blocking(&other).unwrap();
     let whole = session.load_blocking(&graph, &other, options()).unwrap();
-    let expected = pollster::block_on(whole.execute(&inputs.each_ref())).unwrap();
-    let got = pollster::block_on(split.execute(&inputs.each_ref())).unwrap();
+    let expected = whole.execute_blocking(&inputs.each_ref()).unwrap();
+    let got = split.execute_blocking(&inputs.each_ref()).unwrap();
     assert_near("reloaded", &got, &expected, 3e-6);
-    let error = pollster::block_on(split.reload(&MemoryWeights::default()))
+    let error = split
+        .reload_blocking(&MemoryWeights::default())
         .unwrap_err()
         .to_string();
     assert!(
@@ -155,14 +154,14 @@ fn many_stages() {
         "{error}"
     );
     split.release();
-    let error = pollster::block_on(split.execute(&inputs.each_ref())).unwrap_err();
+    let error = split.execute_blocking(&inputs.each_ref()).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the weights of small[0..1] were released: reload them before it runs"
     );
 }
 
-/// An op on what there is; every value is `[n, 8]`.
+/// Adds an op on earlier values; every value is `[n, 8]`.
 fn random_op(graph: &mut Graph, live: &[ValueId], [op, x, y]: [u8; 3]) -> ValueId {
     let pick = |at: u8| live[usize::from(at) % live.len()];
     let (x, y) = (pick(x), pick(y));
@@ -199,7 +198,7 @@ fn random_op(graph: &mut Graph, live: &[ValueId], [op, x, y]: [u8; 3]) -> ValueI
     .unwrap()
 }
 
-/// Stages that end at these ops.
+/// Stages that end at these ops, on these devices in turn.
 fn stages_at(ends: &[usize], ops: usize, devices: [usize; 3]) -> Vec<(Range<usize>, usize)> {
     let mut ends: Vec<usize> = ends
         .iter()
@@ -234,20 +233,19 @@ proptest! {
         let weights = weights_of(&graph, 7);
         let inputs = [1, 2, 3].map(|seed| Tensor::f32(&[5, 8], &noise(seed, 40)).unwrap());
         let whole = session.load_blocking(&graph, &weights, options()).unwrap();
-        let expected = pollster::block_on(whole.execute(&inputs.each_ref())).unwrap();
+        let expected = whole.execute_blocking(&inputs.each_ref()).unwrap();
         for devices in [[0, 1, 0], [1, 2, 0]] {
             let stages = stages_at(&ends, graph.nodes().len(), devices);
             let split = session.load_split_blocking(&graph, &stages, &weights, options()).unwrap();
-            let got = pollster::block_on(split.execute(&inputs.each_ref())).unwrap();
+            let got = split.execute_blocking(&inputs.each_ref()).unwrap();
             let same = devices[1] == 1 && kernels(split.stages()) == kernels([&whole]);
             assert_near(&format!("{stages:?}\n{graph}"), &got, &expected, if same { 0.0 } else { 1e-4 });
         }
     }
 }
 
-/// Every wrong way to split is told.
 #[test]
-fn wrong_stages() {
+fn wrong_stages_are_refused() {
     let session = session();
     let graph = transformer();
     let (ops, weights) = (graph.nodes().len(), weights_of(&graph, 1));

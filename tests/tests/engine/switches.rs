@@ -1,4 +1,4 @@
-//! MAX's switches of a session: each changes what really runs.
+//! MAX's switches of a session: each changes the kernels that run.
 
 use std::ops::ControlFlow;
 
@@ -22,14 +22,14 @@ use wisp_tests::{
     program::TestDevice,
 };
 
-/// The kernels of a program, each with what it falls back on.
+/// All candidate kernels of a program.
 fn kernels(program: &Program) -> Vec<&str> {
     let calls = program.calls.iter().flat_map(|call| &call.kernels);
     calls.map(|choice| choice.name.as_str()).collect()
 }
 
 #[test]
-fn what_disables() {
+fn false_off_no_and_0_disable_a_switch() {
     let session = session(TestDevice::Host);
     for (mode, on) in [
         ("false", false),
@@ -76,9 +76,9 @@ fn product(name: &str, encoding: Encoding, rows: u64, cols: u64) -> Graph {
     graph
 }
 
-/// What the kernels themselves compute is tested with the others, on every adapter.
+/// The results of the kernels are tested with the other kernels, on every adapter.
 #[test]
-fn split_products_on_gpus() {
+fn the_precision_of_split_k_selects_the_kernel() {
     let graph = product("product", Encoding::Q8_0, 33, 96);
     let with = |precision| {
         let switches = Switches {
@@ -121,8 +121,7 @@ fn tokens(generator: &mut TextGenerator, sampling: SamplingParams) -> Vec<u32> {
     generation.unwrap().tokens
 }
 
-/// Both ways to the top-k draw the same tokens.
-fn top_k(place: TestDevice) {
+fn both_top_k_kernels_sample_the_same_tokens(place: TestDevice) {
     let thresholds = session(place);
     let plain = session(place);
     plain.use_fi_topk_kernel("off");
@@ -148,7 +147,7 @@ fn top_k(place: TestDevice) {
     }
 }
 
-/// Loads a product, and the bytes that it takes on the device.
+/// Loads a product; returns the bytes that it takes on the device too.
 fn load(session: &InferenceSession, graph: &Graph, weights: &MemoryWeights) -> (Model, u64) {
     let before = session.device().allocated().0;
     let options = InitOptions {
@@ -159,7 +158,7 @@ fn load(session: &InferenceSession, graph: &Graph, weights: &MemoryWeights) -> (
     (model, session.device().allocated().0 - before)
 }
 
-/// The nearest numbers of E4M3 to `weights`, by their definition, with one scale for all.
+/// `weights` rounded to the nearest E4M3 values with one scale for all.
 fn rounded(weights: &[f32]) -> Vec<f64> {
     let worth = |byte: u32| {
         let (exponent, mantissa) = ((byte >> 3) as i32, f64::from(byte & 7) / 8.0);
@@ -180,9 +179,8 @@ fn rounded(weights: &[f32]) -> Vec<f64> {
     weights.iter().map(nearest).collect()
 }
 
-/// Weights become 8-bit floats by one scale for the whole tensor, which a great one far from the
-/// others sets.
-fn fp8(place: TestDevice) {
+/// The weight of the largest magnitude, far from the others, determines the scale of the tensor.
+fn weights_become_fp8_with_one_scale_for_each_tensor(place: TestDevice) {
     let (rows, cols) = (70usize, 1024usize);
     let mut values = noise(3, rows * cols);
     values[5] = 31.0;
@@ -203,7 +201,7 @@ fn fp8(place: TestDevice) {
     assert!(plain - small >= saved - 4096, "{plain} and {small} bytes");
     model.write("x", &x).unwrap();
     model.run(&model.dims(&[("tokens", 2)]).unwrap()).unwrap();
-    let out: Vec<f32> = pollster::block_on(model.read("out", (2 * rows) as u64)).unwrap();
+    let out: Vec<f32> = model.read_blocking("out", (2 * rows) as u64).unwrap();
     let rounded = rounded(&values);
     let (mut off, mut norm) = (0.0, 0.0);
     for (token, x) in x.chunks(cols).enumerate() {
@@ -216,10 +214,13 @@ fn fp8(place: TestDevice) {
     // A weight halfway between two numbers may go either way: x / scale is rounded once more.
     assert!((off / norm).sqrt() < 1e-4, "{:e}", (off / norm).sqrt());
 }
-on_every_device!(top_k, fp8);
+on_every_device!(
+    both_top_k_kernels_sample_the_same_tokens,
+    weights_become_fp8_with_one_scale_for_each_tensor
+);
 
 #[test]
-fn what_cannot_become_fp8() {
+fn weights_that_are_not_finite_cannot_become_fp8() {
     let session = session(TestDevice::Host);
     session.enable_per_tensor_fp8_quantize("on");
     // Rows that are no whole blocks, and weights that are quantised already, stay as they are.
@@ -248,9 +249,8 @@ fn what_cannot_become_fp8() {
     );
 }
 
-/// A program compiled with other switches is another in the cache.
 #[test]
-fn the_cache_keeps_them_apart() {
+fn the_cache_distinguishes_switches() {
     let folder = tempfile::tempdir().unwrap();
     let graph = product("kept", Encoding::F32, 3, 64);
     let encoding = |mode: &str| {
@@ -282,7 +282,7 @@ proptest! {
         let (model, _) = load(&session, &product("zeros", Encoding::F32, rows, cols), &weights);
         model.write("x", &noise(2, 2 * cols as usize)).unwrap();
         model.run(&model.dims(&[("tokens", 2)]).unwrap()).unwrap();
-        let out: Vec<f32> = pollster::block_on(model.read("out", 2 * rows)).unwrap();
+        let out: Vec<f32> = model.read_blocking("out", 2 * rows).unwrap();
         prop_assert!(out.iter().all(|x| *x == 0.0));
     }
 }

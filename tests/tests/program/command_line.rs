@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 use wisp_tests::{
-    program::{TestDevice, command, logits, run, run_with_input},
+    program::{TestDevice, command, logits, run, run_command, run_with_input},
     shared::shared_data,
 };
 
@@ -489,4 +489,23 @@ fn a_conversation_through_standard_input() {
     let second = second["text"].as_str().expect("a text");
     let rest = &stdout[stdout.find(first).expect("found above") + first.len()..];
     assert!(rest.contains(second), "{rest}\nhas no {second}");
+}
+
+#[test]
+fn wisp_log_writes_events_to_stderr_and_leaves_stdout_alone() {
+    let args = ["generate", "--device", "host", "-n", "2", "--tokens", "1,2"];
+    let quiet = run(args).succeeded();
+    assert!(!quiet.stderr.contains("DEBUG"), "{}", quiet.stderr);
+    let with_filter = |filter: &str| {
+        let mut logged = command(args);
+        logged.env("WISP_LOG", filter);
+        run_command(logged, "")
+    };
+    let logged = with_filter("debug").succeeded();
+    assert_eq!(logged.stdout, quiet.stdout);
+    let is_event = |line: &str| line.contains("DEBUG wisp: ") && line.contains("kernel=");
+    assert!(logged.stderr.lines().any(is_event), "{}", logged.stderr);
+
+    let line = with_filter("wisp=loud").failed("an invalid filter");
+    assert!(line.contains("WISP_LOG=wisp=loud: use a level"), "{line}");
 }

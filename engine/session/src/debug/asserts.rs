@@ -1,8 +1,8 @@
-//! What kernels assert of what they are given: indices that lead somewhere.
+//! Assertions about the operands of kernels: indices must be in range.
 //!
-//! Kernels keep to their memory without this (they leave out what leads elsewhere, or take the last there
-//! is); here it is found. An assertion is a row of [`ASSERTS`]; the numbers are read back before the kernel
-//! runs, so that no kernel carries code for it and nothing is slower without it.
+//! Kernels stay within their memory without assertions (they skip indices that are out of range, or clamp
+//! them); assertions report such indices. Each is a row of [`ASSERTS`]. The operands are read back before
+//! the kernel runs, so kernels need no code for it, and nothing is slower when assertions are off.
 
 use bytemuck::Pod;
 use wisp_shaders::{
@@ -14,46 +14,46 @@ use crate::{dims::Dims, error::SessionError, model::Model};
 use wisp_compiler::{BufferRef, Call};
 use wisp_device::Device;
 
-/// What a call is given.
+/// A call and its operands.
 pub(super) struct Operands<'a> {
     pub device: &'a Device,
     pub model: &'a Model,
     pub dims: &'a Dims,
     pub call: &'a Call,
-    /// The words of its parameters.
+    /// The words of the call's parameters.
     pub params: Vec<u32>,
 }
 
-/// A number that is too great.
-pub(super) struct Failed {
+/// A value that violates an assertion.
+pub(super) struct Violation {
     pub what: &'static str,
     pub index: usize,
     pub value: u32,
     pub below: u32,
 }
 
-/// Numbers that must be below another one.
+/// Values that must be below a bound.
 struct Range {
     what: &'static str,
-    /// The binding that they are in.
+    /// The binding that has the values.
     binding: usize,
-    /// How many there are.
+    /// The number of values.
     count: u32,
-    /// Where the first is, and how far it is to the next.
+    /// The index of the first value, and the distance to the next, in words.
     offset: u32,
     stride: u32,
     below: u32,
 }
 
-/// A page of the cache for each of some positions.
+/// Positions whose pages of the KV cache must exist.
 struct Pages {
-    /// How many positions there are.
+    /// The number of positions.
     count: u32,
-    /// The binding of pairs of a sequence and a position.
+    /// The binding of pairs `[sequence, position]`.
     index: usize,
-    /// That of the sequences' pages.
+    /// The binding of the block table, `[sequences, max_pages]`.
     table: usize,
-    /// That of one of the caches.
+    /// The binding of one of the caches.
     cache: usize,
     page_size: u32,
     max_pages: u32,
@@ -64,10 +64,10 @@ enum Assert {
     Pages(Pages),
 }
 
-/// What the kernels of an op assert, from their parameters; `true` in the last call of a step.
+/// Returns the assertion of a call from its parameters; the flag is true for the last call of a stage.
 type Rule = fn(&Operands<'_>, bool) -> Option<Assert>;
 
-/// Ops, or how their names begin, and what their kernels assert.
+/// The assertions of ops, by name, or by prefix if it ends with a dot.
 const ASSERTS: &[(&str, Rule)] = &[
     ("gather", |call, _| {
         let p: GatherParams = call.params()?;
@@ -77,7 +77,7 @@ const ASSERTS: &[(&str, Rule)] = &[
         let p: ScatterParams = call.params()?;
         Some(below("an index", 2, p.index_count, p.axis_size))
     }),
-    // A table in several parts: only the last knows how long it is.
+    // A table may be in several parts: only the call of the last part knows its length.
     ("embed.", |call, last| {
         let p: EmbedParams = call.params()?;
         let range = Range {
@@ -129,7 +129,7 @@ fn below(what: &'static str, binding: usize, count: u32, below: u32) -> Assert {
 }
 
 impl Operands<'_> {
-    /// The parameters; `None` if they are another op's, which no program has that was checked.
+    /// The parameters; `None` if their size is another, which no valid program has.
     fn params<P: Pod>(&self) -> Option<P> {
         bytemuck::try_pod_read_unaligned(bytemuck::cast_slice(&self.params)).ok()
     }
@@ -162,13 +162,14 @@ impl Operands<'_> {
     }
 }
 
-/// Finds what a kernel would assert in vain; `last` is true in the last call of a step.
+/// Returns the violation of a kernel's assertion, if there is one; `last` is true for the last call of a
+/// stage.
 pub(super) async fn check(
     kernel: &Kernel,
     operands: &Operands<'_>,
     last: bool,
-) -> Result<Option<Failed>, SessionError> {
-    // A custom op in a built-in one's place has parameters of its own.
+) -> Result<Option<Violation>, SessionError> {
+    // A custom op that replaces a built-in one has parameters of its own.
     if operands.call.workgroups.is_some() {
         return Ok(None);
     }
@@ -184,13 +185,13 @@ pub(super) async fn check(
 }
 
 impl Range {
-    async fn check(&self, operands: &Operands<'_>) -> Result<Option<Failed>, SessionError> {
+    async fn check(&self, operands: &Operands<'_>) -> Result<Option<Violation>, SessionError> {
         let words = u64::from(self.count) * u64::from(self.stride);
         let words = operands.read(self.binding, words).await?;
         let numbers = words.iter().skip(self.offset as usize);
         let mut numbers = numbers.step_by(self.stride.max(1) as usize).enumerate();
         let failed = numbers.find(|(_, value)| **value >= self.below);
-        Ok(failed.map(|(index, value)| Failed {
+        Ok(failed.map(|(index, value)| Violation {
             what: self.what,
             index,
             value: *value,
@@ -200,7 +201,7 @@ impl Range {
 }
 
 impl Pages {
-    async fn check(&self, operands: &Operands<'_>) -> Result<Option<Failed>, SessionError> {
+    async fn check(&self, operands: &Operands<'_>) -> Result<Option<Violation>, SessionError> {
         let (sequences, pages) = (
             operands.outermost(self.table),
             operands.outermost(self.cache),
@@ -213,7 +214,7 @@ impl Pages {
         let table = operands.read(self.table, table).await?;
         let positions = self.page_size.saturating_mul(self.max_pages);
         for (i, [sequence, position]) in index.as_chunks::<2>().0.iter().enumerate() {
-            // Both bounds hold, so the place is within the table.
+            // Called only when both bounds hold: the entry is within the table.
             let page = || {
                 let page = position / self.page_size.max(1);
                 let place = u64::from(*sequence) * u64::from(self.max_pages) + u64::from(page);
@@ -221,7 +222,7 @@ impl Pages {
             };
             let failed = |what, value, below| {
                 let index = i;
-                Ok(Some(Failed {
+                Ok(Some(Violation {
                     what,
                     index,
                     value,

@@ -1,10 +1,10 @@
-//! What a session checks, tells and prints: the settings, and how they are read.
+//! The debug settings of a session and their text form.
 
 use std::{path::PathBuf, str::FromStr};
 
 use super::error::DebugError;
 
-/// The variable that says what sessions check, tell and print.
+/// The environment variable with the initial settings of sessions.
 pub(super) const VARIABLE: &str = "WISP_DEBUG";
 
 /// An enum with a text for each of its values.
@@ -39,14 +39,14 @@ macro_rules! named {
 }
 
 named! {
-    /// How values are shown that a graph prints ([`Graph::print`](wisp_graph::Graph::print)).
+    /// The format of values that a graph prints ([`Graph::print`](wisp_graph::Graph::print)).
     PrintStyle {
-        /// The ends of long dimensions.
+        /// Text with both ends of long dimensions.
         #[default]
         Compact = "compact",
-        /// Every element.
+        /// Text with every element.
         Full = "full",
-        /// Nothing to be read: a file of the elements, little-endian, for each value.
+        /// A binary file of the elements, little-endian, for each value.
         Binary = "binary",
         /// A safetensors file for each value, with its label, type and shape.
         BinaryCheckpoint = "binary-checkpoint",
@@ -56,49 +56,50 @@ named! {
 }
 
 named! {
-    /// What kernels are checked for while they run.
+    /// The checks of kernels while they run.
     AssertLevel {
-        /// Nothing, of programs that this process has compiled: those of files, and kernels of custom
-        /// ops, always keep to their memory.
+        /// None for programs that this process has compiled. Programs from files, and kernels of custom
+        /// ops, always have bounds checks.
         #[default]
         None = "none",
-        /// As `All`, but an assertion that does not hold is told and the run goes on.
+        /// As `All`, but a violated assertion is logged as a warning and the run continues.
         Warn = "warn",
-        /// Every access to memory is within its bounds, whatever the parameters are.
+        /// Bounds checks of every memory access.
         Safe = "safe",
-        /// Bounds, and the kernels' assertions about what they are given, before each runs; one that does
-        /// not hold is an error.
+        /// Bounds checks, and assertions about the operands of each kernel before it runs; a violation is
+        /// an error.
         All = "all",
     }
 }
 
 named! {
-    /// The least weight that a message must have to be told.
+    /// The least level of messages that a session writes to its sink. A level above `Warning` also hides
+    /// messages from `tracing` subscribers.
     LogLevel {
         /// Each kernel that runs.
         Trace = "trace",
-        /// Each pipeline that is made.
+        /// Each pipeline that is created.
         Debug = "debug",
-        /// Each program that is bound to memory.
+        /// Each model that is initialised.
         Info = "info",
-        /// Assertions that do not hold.
+        /// Violated assertions.
         #[default]
         Warning = "warning",
         /// Runs that fail.
         Error = "error",
-        /// Devices that are lost.
+        /// Lost devices.
         Critical = "critical",
     }
 }
 
-/// How a graph's values are printed.
+/// The format and destination of values that a graph prints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrintOptions {
-    /// Where and how much.
+    /// The format.
     pub style: PrintStyle,
-    /// Digits after the point.
+    /// Digits after the decimal point.
     pub precision: usize,
-    /// The folder for files, which binary styles need.
+    /// The folder for the files of binary styles, which need one.
     pub output_directory: Option<PathBuf>,
 }
 
@@ -112,40 +113,40 @@ impl Default for PrintOptions {
     }
 }
 
-/// What a session checks, tells and prints while its models run. By default nothing is checked, which
-/// costs nothing; any check runs ops one by one and waits for each.
+/// What a session checks, logs and prints while its models run. The default checks nothing and costs
+/// nothing; any check runs ops one by one and waits for each.
 ///
 /// `WISP_DEBUG` has the same settings as text, with commas between them:
 ///
 /// ```
-/// use wisp_engine::session::{AssertLevel, DebugConfig, PrintStyle};
+/// use wisp_session::{AssertLevel, DebugConfig, PrintStyle};
 ///
 /// let config: DebugConfig = "nan-check=4,sync,print-style=full,assert=all".parse()?;
 /// assert_eq!((config.nan_check, config.synchronous), (4, true));
 /// assert_eq!((config.print.style, config.asserts), (PrintStyle::Full, AssertLevel::All));
 /// let error = "nan".parse::<DebugConfig>().unwrap_err().to_string();
 /// assert!(error.contains("there are nan-check[=STRIDE], uninitialised"));
-/// # Ok::<(), wisp_engine::session::DebugError>(())
+/// # Ok::<(), wisp_session::DebugError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DebugConfig {
-    /// Looks for NaN and infinity in the results of every op (1), or of every so many-th; 0: of none.
+    /// Checks the results of every n-th op for NaN and infinity; 0 checks none.
     pub nan_check: u32,
-    /// Looks for results that an op takes and the one before has not written whole.
+    /// Reports ops that read a result of which an earlier op left elements unwritten.
     pub uninitialised: bool,
     /// Waits for each kernel, so that an error names its op.
     pub synchronous: bool,
-    /// Tells of each op that runs.
+    /// Logs each kernel call.
     pub op_log: bool,
-    /// How values are printed.
+    /// The format of printed values.
     pub print: PrintOptions,
-    /// What kernels are checked for. Bounds: of models that are initialised from then on.
+    /// The checks of kernels. Bounds checks apply to models that are initialised afterwards.
     pub asserts: AssertLevel,
-    /// What is told.
+    /// The least level of messages.
     pub log: LogLevel,
 }
 
-/// Every setting, and what it takes.
+/// Every setting with its value.
 const SETTINGS: &str = "nan-check[=STRIDE], uninitialised, sync, op-log, print-style=STYLE, \
                         print-precision=DIGITS, print-directory=FOLDER, assert=LEVEL, log=LEVEL";
 
@@ -187,7 +188,7 @@ impl DebugConfig {
             Some(_) => Err(format!("{name} takes no value")),
         };
         match name {
-            // Nothing between two commas.
+            // An empty setting, as in a list that ends with a comma.
             "" if value.is_none() => {}
             "nan-check" => self.nan_check = whole(value.unwrap_or("1"), "the stride")?,
             "uninitialised" | "uninitialized" => self.uninitialised = flag?,
@@ -215,13 +216,13 @@ impl DebugConfig {
         self.nan_check > 0 || self.uninitialised || self.synchronous || self.asserts()
     }
 
-    /// True if kernels' assertions are looked at.
+    /// True if assertions of kernels are checked.
     pub(super) fn asserts(&self) -> bool {
         matches!(self.asserts, AssertLevel::Warn | AssertLevel::All)
     }
 
-    /// True if every op is told of.
-    pub(super) fn tells_ops(&self) -> bool {
+    /// True if every kernel call goes to the sink.
+    pub(super) fn logs_ops(&self) -> bool {
         self.op_log || self.log == LogLevel::Trace
     }
 }
@@ -231,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_is_read() {
+    fn every_setting_is_parsed() {
         let text = "nan-check=3,uninitialized, sync,op-log,print-style=Binary_Checkpoint,\
                     print-precision=2,print-directory=here,assert=warn,log=critical,";
         let expected = DebugConfig {
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_settings_are_told() {
+    fn wrong_settings_are_refused_with_the_possible_ones() {
         for (text, expected) in [
             ("sync,fast", format!("the debug setting \"fast\": there are {SETTINGS}")),
             ("sync=1", "the debug setting \"sync=1\": sync takes no value".into()),

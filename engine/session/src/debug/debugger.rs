@@ -13,18 +13,20 @@ use wisp_compiler::Program;
 use super::{
     config::{self, DebugConfig, LogLevel},
     error::DebugError,
+    log::{self, Subject},
 };
 
-/// Who is told.
+/// Where lines go instead of standard error.
 type Sink = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What a session's models look at while they run.
+/// The debug settings and the sink of a session's models.
 pub(crate) struct Debugger {
-    /// The settings, or what is wrong with the variable.
+    /// The settings, or the error of the variable.
     config: Mutex<Result<DebugConfig, DebugError>>,
-    /// Something is to be done in every run.
+    /// True if the settings affect every run.
     on: AtomicBool,
-    sink: Mutex<Sink>,
+    /// `None`: standard error.
+    sink: Mutex<Option<Sink>>,
     /// Runs so far, for the names of files.
     runs: AtomicU64,
 }
@@ -38,20 +40,20 @@ impl fmt::Debug for Debugger {
 }
 
 impl Default for Debugger {
-    /// As `WISP_DEBUG` says.
+    /// The settings in `WISP_DEBUG`.
     fn default() -> Debugger {
         Debugger::of(&std::env::var(config::VARIABLE).unwrap_or_default())
     }
 }
 
 impl Debugger {
-    /// One with these settings, which are told to be the variable's if they are wrong.
+    /// The settings in this text; an error names the variable.
     fn of(variable: &str) -> Debugger {
         let config = variable.parse();
         let debugger = Debugger {
             config: Mutex::new(Ok(DebugConfig::default())),
             on: AtomicBool::new(false),
-            sink: Mutex::new(Arc::new(|line| eprintln!("{line}"))),
+            sink: Mutex::default(),
             runs: AtomicU64::new(0),
         };
         debugger.set(config.map_err(|error| DebugError::Variable(Box::new(error))));
@@ -59,12 +61,12 @@ impl Debugger {
     }
 
     pub(super) fn set(&self, config: Result<DebugConfig, DebugError>) {
-        let on = config.as_ref().map_or(true, |c| c.steps() || c.tells_ops());
+        let on = config.as_ref().map_or(true, |c| c.steps() || c.logs_ops());
         *locked(&self.config) = config;
         self.on.store(on, Ordering::Relaxed);
     }
 
-    /// Changes a part of settings that are right.
+    /// Changes some settings, unless the variable is wrong.
     pub(super) fn change(&self, change: impl FnOnce(&mut DebugConfig)) {
         let config = self.config();
         self.set(config.map(|mut config| {
@@ -77,19 +79,64 @@ impl Debugger {
         locked(&self.config).clone()
     }
 
-    /// Tells of something, if that is wanted.
-    pub fn log(&self, level: LogLevel, text: impl FnOnce() -> String) {
-        let least = self
-            .config()
-            .map_or(LogLevel::default(), |config| config.log);
-        if level >= least {
-            self.tell(&format!("{}: {}", level.name(), text()));
+    /// Logs a message to the sink, if the session's level includes it, and to the `tracing` subscriber,
+    /// if that takes it. A session's level above the default silences both.
+    pub fn log(&self, level: LogLevel, subject: Subject<'_>, text: impl FnOnce() -> String) {
+        let config = self.config();
+        let least = config.map_or(LogLevel::default(), |config| config.log);
+        let to_sink = level >= least;
+        let traced = log::is_enabled(level) && (to_sink || least <= LogLevel::default());
+        if to_sink || traced {
+            self.send(
+                level,
+                subject,
+                to_sink.then_some(level.name()),
+                traced,
+                &text(),
+            );
         }
     }
 
-    pub(super) fn tell(&self, line: &str) {
+    /// Logs a kernel call of a run: to the sink if the settings ask for it, and to the `tracing`
+    /// subscriber at the level `TRACE`.
+    pub(super) fn log_op(&self, to_sink: bool, subject: Subject<'_>, text: &str) {
+        let traced = log::is_enabled(LogLevel::Trace);
+        self.send(
+            LogLevel::Trace,
+            subject,
+            to_sink.then_some("op"),
+            traced,
+            text,
+        );
+    }
+
+    /// Sends a message to the sink with a prefix, to the subscriber, or to both. Standard error is left
+    /// to a subscriber that takes the message, so that it is not there twice.
+    fn send(
+        &self,
+        level: LogLevel,
+        subject: Subject<'_>,
+        prefix: Option<&str>,
+        traced: bool,
+        text: &str,
+    ) {
+        if traced {
+            log::emit(level, subject, text);
+        }
+        if let Some(prefix) = prefix
+            && !(traced && locked(&self.sink).is_none())
+        {
+            self.write_line(&format!("{prefix}: {text}"));
+        }
+    }
+
+    /// Writes a line to the sink.
+    pub(super) fn write_line(&self, line: &str) {
         let sink = locked(&self.sink).clone();
-        sink(line);
+        match sink {
+            Some(sink) => sink(line),
+            None => eprintln!("{line}"),
+        }
     }
 
     /// The number of this run, for the names of the files that it writes.
@@ -99,10 +146,10 @@ impl Debugger {
 
     /// Sends messages elsewhere than to standard error.
     pub(super) fn set_sink(&self, sink: impl Fn(&str) + Send + Sync + 'static) {
-        *locked(&self.sink) = Arc::new(sink);
+        *locked(&self.sink) = Some(Arc::new(sink));
     }
 
-    /// True if runs of this program are to be watched.
+    /// True if runs of this program need checks, the op log or prints.
     pub fn is_on(&self, program: &Program) -> bool {
         self.on.load(Ordering::Relaxed) || !program.prints.is_empty()
     }
@@ -118,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_wins_over_the_variable() {
+    fn calls_override_the_variable() {
         let debugger = Debugger::of("nan-check=7,print-style=full");
         debugger.change(|config| config.log = LogLevel::Info);
         let config = debugger.config().unwrap();
@@ -127,7 +174,7 @@ mod tests {
         assert_eq!(debugger.config(), Ok(DebugConfig::default()));
 
         let debugger = Debugger::of("bogus");
-        // A part of settings that are wrong leaves the others wrong; all of them do not.
+        // A change of one setting keeps the error; setting all of them clears it.
         debugger.change(|config| config.log = LogLevel::Info);
         let error = debugger.config().unwrap_err().to_string();
         assert!(

@@ -2,22 +2,22 @@
 
 use std::path::PathBuf;
 
-/// What debugging finds, or what is wrong with its settings.
+/// A finding of a debug check, or a wrong setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DebugError {
-    /// Occurs when a setting is not known, or has another value than it can have.
+    /// Occurs when a setting is unknown or has a wrong value.
     #[error("the debug setting {setting:?}: {problem}")]
     Setting {
         /// The setting.
         setting: String,
-        /// What is possible.
+        /// The possible settings or values.
         problem: String,
     },
-    /// Occurs when `WISP_DEBUG` is wrong.
+    /// Occurs when `WISP_DEBUG` has a wrong setting.
     #[error("WISP_DEBUG: {0}")]
     Variable(Box<DebugError>),
-    /// Occurs when the check for them finds NaN or infinity.
+    /// Occurs when the NaN check finds NaN or infinity.
     #[error(
         "{model}: {op} made {value}: element {index} of {elements} of {tensor}{}",
         if *.stride > 1 { format!(" (every {stride}th op is looked at, one between may have been the first)") } else { String::new() }
@@ -27,18 +27,18 @@ pub enum DebugError {
         model: String,
         /// The op.
         op: String,
-        /// The value that it has made.
+        /// The result of the op.
         tensor: String,
         /// The first such element.
         index: usize,
-        /// How many elements there are.
+        /// The number of elements.
         elements: usize,
         /// `NaN`, `inf` or `-inf`.
         value: String,
-        /// How many ops are looked at.
+        /// Every how many ops a result is checked.
         stride: u32,
     },
-    /// Occurs when an op takes a value that another one has left without some of its elements.
+    /// Occurs when an op reads a result of which another op left elements unwritten.
     #[error(
         "{model}: {op} reads {tensor}, of which {made_by} has not written element {index} of {elements}"
     )]
@@ -49,14 +49,14 @@ pub enum DebugError {
         op: String,
         /// The value.
         tensor: String,
-        /// The op that has made it.
+        /// The op that should have written it.
         made_by: String,
-        /// The first element that is not written.
+        /// The first unwritten element.
         index: usize,
-        /// How many elements there are.
+        /// The number of elements.
         elements: usize,
     },
-    /// Occurs when a kernel is given what it must not be.
+    /// Occurs when an operand violates an assertion of its kernel.
     #[error(
         "{model}: {op} ({kernel}): {what} must be below {below}, but number {index} is {value}"
     )]
@@ -67,30 +67,30 @@ pub enum DebugError {
         op: String,
         /// The kernel.
         kernel: String,
-        /// What the numbers are.
+        /// What the values are.
         what: &'static str,
-        /// Which of them.
+        /// The index of the value.
         index: usize,
-        /// It.
+        /// The value.
         value: u32,
-        /// What it must be less than.
+        /// The bound that it must be below.
         below: u32,
     },
-    /// Occurs when values are to be printed to files and no folder is named.
+    /// Occurs when a print style writes files, but no folder is set.
     #[error("the print style {style} writes files: name a folder for them")]
     NoDirectory {
         /// The style.
         style: &'static str,
     },
-    /// Occurs when a file of a printed value cannot be written.
+    /// Occurs when the file of a printed value cannot be written.
     #[error("{}: {problem}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         problem: String,
     },
-    /// Occurs in a browser, which cannot wait for the device.
+    /// Occurs in a browser when a call would have to block until the device has finished.
     #[error("a browser cannot wait: with debugging, run models by Model::execute")]
     Waits,
 }

@@ -12,10 +12,10 @@ use crate::{dims::Dims, error::SessionError, model::Model};
 use wisp_compiler::Port;
 use wisp_types::DType;
 
-/// Of a dimension longer than twice this, a compact print shows so many at each end.
+/// The number of elements at each end of a dimension that the compact style shows.
 const ENDS: u64 = 3;
 
-/// The folder that a style needs, if it needs one.
+/// The folder of a style that writes files; `None` for other styles.
 pub(super) fn folder(options: &PrintOptions) -> Result<Option<&Path>, DebugError> {
     match (options.style, &options.output_directory) {
         (PrintStyle::Binary | PrintStyle::BinaryCheckpoint, None) => Err(DebugError::NoDirectory {
@@ -26,7 +26,7 @@ pub(super) fn folder(options: &PrintOptions) -> Result<Option<&Path>, DebugError
     }
 }
 
-/// Prints what a model's graph prints, after a run.
+/// Prints the values that a model's graph prints, after a run.
 pub(super) async fn all(
     debugger: &Debugger,
     options: &PrintOptions,
@@ -65,7 +65,7 @@ pub(super) async fn all(
                     .and_then(|()| std::fs::write(&path, bytes))
                     .map_err(|error| wrong(error.to_string()))?;
             }
-            None => debugger.tell(&text(port, &shape, &words, options)),
+            None => debugger.write_line(&text(port, &shape, &words, options)),
         }
     }
     Ok(())
@@ -76,7 +76,7 @@ fn shape(port: &Port, model: &Model, dims: &Dims) -> Vec<u64> {
     port.shape.0.iter().map(size).collect()
 }
 
-/// A label as a part of a file's name, whatever it has in it.
+/// A label as part of a file name: characters other than letters, digits and `-` become `_`.
 fn plain(label: &str) -> String {
     let plain = |c: char| match c.is_ascii_alphanumeric() || c == '-' {
         true => c,
@@ -85,7 +85,7 @@ fn plain(label: &str) -> String {
     label.chars().take(100).map(plain).collect()
 }
 
-/// The file of a plain label that so many before it have too.
+/// The file name for a plain label; `before` counts earlier values with the same one.
 fn file_name(label: &str, before: usize, run: u64, style: PrintStyle) -> String {
     let ending = match style {
         PrintStyle::Binary => "bin",
@@ -115,7 +115,7 @@ fn text(port: &Port, shape: &[u64], words: &[u32], options: &PrintOptions) -> St
     let whole = options.style == PrintStyle::Full;
     let mut text = format!("{} = {}{shape:?} ", port.name, port.dtype);
     let element = |text: &mut String, word: u32| {
-        // A `String` takes everything.
+        // Writing to a `String` cannot fail.
         let _ = match port.dtype {
             DType::F32 => write!(
                 text,
@@ -130,7 +130,7 @@ fn text(port: &Port, shape: &[u64], words: &[u32], options: &PrintOptions) -> St
     text
 }
 
-/// A tensor within brackets; rows on lines of their own.
+/// Writes a tensor in brackets, with each row on its own line.
 fn write_part(
     text: &mut String,
     shape: &[u64],
@@ -171,7 +171,7 @@ mod tests {
     use wisp_types::shape as dims;
 
     #[test]
-    fn tensors_are_shown_short_or_whole() {
+    fn compact_prints_elide_the_middle_and_full_prints_do_not() {
         let port = Port {
             name: "x".into(),
             dtype: DType::U32,

@@ -10,26 +10,24 @@ use super::{
 use crate::session::InferenceSession;
 
 impl InferenceSession {
-    /// What is checked, told and printed while the session's models run.
+    /// The settings of checks, logging and printing.
     ///
     /// # Errors
     ///
-    /// If `WISP_DEBUG` is wrong and nothing else was set.
+    /// If `WISP_DEBUG` has a wrong setting and [`Self::set_debug_config`] was not called.
     pub fn debug_config(&self) -> Result<DebugConfig, DebugError> {
         self.debugger.config()
     }
 
-    /// Checks, tells and prints as this says from now on, whatever `WISP_DEBUG` says. In a browser checks
-    /// work through [`Model::execute`](crate::Model::execute) only.
+    /// Sets checks, logging and printing from now on, overriding `WISP_DEBUG`. In a browser, checks work only
+    /// with [`Model::execute`](crate::Model::execute).
     ///
     /// ```
-    /// use wisp_engine::{
-    ///     device::Device,
-    ///     graph::{DType, Graph, Unary},
-    ///     session::{DebugConfig, InferenceSession, InitOptions, Tensor},
-    ///     shape,
-    ///     weights::MemoryWeights,
-    /// };
+    /// use wisp_device::Device;
+    /// use wisp_graph::{DType, Graph, Unary};
+    /// use wisp_session::{DebugConfig, InferenceSession, InitOptions, Tensor};
+    /// use wisp_types::shape;
+    /// use wisp_weights::MemoryWeights;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let mut graph = Graph::new("roots");
@@ -41,7 +39,7 @@ impl InferenceSession {
     /// session.set_debug_config(DebugConfig { nan_check: 1, ..Default::default() });
     /// let model = session.load_blocking(&graph, &MemoryWeights::default(), InitOptions::default())?;
     /// let x = Tensor::f32(&[2], &[4.0, -4.0]).ok_or("two numbers")?;
-    /// let error = pollster::block_on(model.execute(&[&x])).unwrap_err().to_string();
+    /// let error = model.execute_blocking(&[&x]).unwrap_err().to_string();
     /// assert_eq!(error, "roots: sqrt made NaN: element 1 of 2 of sqrt.0");
     /// # Ok(())
     /// # }
@@ -50,12 +48,12 @@ impl InferenceSession {
         self.debugger.set(Ok(config));
     }
 
-    /// Shows what graphs print as this says from now on: how much, with how many digits after the point,
-    /// and, where it goes to files, in which folder.
+    /// Sets how values that graphs print are shown from now on: the style, the digits after the decimal
+    /// point, and the folder for styles that write files.
     ///
     /// # Errors
     ///
-    /// If a style that writes files has no folder.
+    /// If the style writes files and no folder is given.
     pub fn set_debug_print_options(
         &self,
         style: PrintStyle,
@@ -72,18 +70,20 @@ impl InferenceSession {
         Ok(())
     }
 
-    /// Checks kernels for more or less: the bounds of their memory in models that are initialised from
-    /// now on, their assertions from the next run.
+    /// Sets the checks of kernels: bounds checks for models that are initialised from now on, assertions from
+    /// the next run.
     pub fn set_shader_assert_level(&self, level: AssertLevel) {
         self.debugger.change(|config| config.asserts = level);
     }
 
-    /// Tells more or less of what kernels do from now on.
+    /// Sets the least level of messages that go to the sink ([`Self::set_debug_sink`]). Messages are also
+    /// `tracing` events with the target `wisp`, which a subscriber filters by itself; a level above
+    /// [`LogLevel::Warning`] hides them from subscribers too.
     pub fn set_shader_log_level(&self, level: LogLevel) {
         self.debugger.change(|config| config.log = level);
     }
 
-    /// Sends what is told and printed, line by line, elsewhere than to standard error.
+    /// Sends messages and printed values, line by line, to a function instead of standard error.
     pub fn set_debug_sink(&self, sink: impl Fn(&str) + Send + Sync + 'static) {
         self.debugger.set_sink(sink);
     }

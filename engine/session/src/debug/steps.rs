@@ -1,32 +1,33 @@
-//! A run step by step, with a look at what each step takes and makes.
+//! A run stage by stage, with checks of the operands and results of each.
 //!
-//! Intermediate results share memory: one is there from the step that makes it to the last that reads it.
-//! So what a step has made is read right after it, before anything else runs.
+//! Intermediate results share memory: one is valid from the stage that writes it to the last stage that
+//! reads it. So the results of a stage are read right after it, before anything else runs.
 //!
-//! The check for uninitialised reads fills a result with a pattern, a NaN that nothing calculates, before
-//! the step that makes it; where it still stands afterwards, nothing was written. A later step that is given
-//! such a result is the error. What it does not see: which elements that step really reads; what is not
-//! written in inputs and buffers, which begin as zeros; and memory within a kernel.
+//! The check for uninitialised reads fills a result with a pattern, a NaN that no computation returns, before
+//! the stage that writes it. Where the pattern remains, nothing was written, and a later stage that reads
+//! this result is the error. The check does not see which elements that stage reads, unwritten elements of
+//! inputs and buffers, which begin as zeros, or memory within a kernel.
 
 use std::collections::HashMap;
 
 use wisp_shaders::Kernel;
 
 use super::{
-    asserts::{self, Failed, Operands},
+    asserts::{self, Operands, Violation},
     config::{AssertLevel, DebugConfig, LogLevel},
     debugger::Debugger,
     error::DebugError,
+    log::{self, Subject},
 };
 use crate::{dims::Dims, error::SessionError, model::Model, params::call_params, recording::Run};
 use wisp_compiler::{BufferRef, Size, StageOutput};
 use wisp_device::{Device, DeviceError, Dispatch};
 use wisp_types::DType;
 
-/// What results are filled with.
+/// The pattern that results are filled with.
 const PATTERN: u32 = 0x7fe5_5afe;
 
-/// A result that is not written whole.
+/// A result with an unwritten element.
 struct Gap {
     tensor: String,
     made_by: String,
@@ -34,7 +35,7 @@ struct Gap {
     elements: usize,
 }
 
-/// How many elements there are.
+/// The number of elements of a port or result.
 pub(super) fn elements(size: &Size, dims: &Dims) -> usize {
     let elements = size.eval(&dims.0).unwrap_or(0);
     usize::try_from(elements).unwrap_or(0)
@@ -47,7 +48,7 @@ struct Steps<'a> {
     model: &'a Model,
     run: &'a Run,
     dims: &'a Dims,
-    /// By slot.
+    /// Unwritten elements by slot.
     gaps: HashMap<u32, Gap>,
 }
 
@@ -68,7 +69,9 @@ pub(super) async fn run(
     };
     let stages = &model.program().stages;
     if !config.steps() || stages.is_empty() {
-        steps.tell_all();
+        if config.logs_ops() || log::is_enabled(LogLevel::Trace) {
+            log_ops(model, run, config.logs_ops());
+        }
         return Ok(model.device().record(run.dispatches())?);
     }
     let mut first = 0;
@@ -87,50 +90,60 @@ pub(super) async fn run(
     Ok(())
 }
 
+/// Logs all kernel calls of a run.
+pub(super) fn log_ops(model: &Model, run: &Run, to_sink: bool) {
+    for call in 0..model.program.calls.len() {
+        if let Some(dispatch) = run.dispatch_of(call) {
+            log_op(model, call, dispatch, to_sink);
+        }
+    }
+}
+
+fn log_op(model: &Model, call: usize, dispatch: &Dispatch, to_sink: bool) {
+    let program = &model.program;
+    let op = program.calls.get(call).map_or("", |call| &call.label);
+    let [x, y, z] = dispatch.workgroups();
+    let kernel = dispatch.kernel();
+    let text = format!(
+        "{} {}/{} {op}: {x} x {y} x {z} workgroups of {}",
+        program.name,
+        call + 1,
+        program.calls.len(),
+        kernel.name,
+    );
+    let subject = subject(model, op, kernel);
+    model.debugger.log_op(to_sink, subject, &text);
+}
+
+fn subject<'a>(model: &'a Model, op: &'a str, kernel: &'a Kernel) -> Subject<'a> {
+    Subject {
+        device: &model.device.info().name,
+        model: Some(&model.program.name),
+        op: Some(op),
+        kernel: Some(kernel.name),
+    }
+}
+
 impl Steps<'_> {
-    /// The op of some calls: what the last of them is for.
+    /// The op of a stage: the label of its last call.
     fn op(&self, calls: &std::ops::Range<usize>) -> String {
         let last = calls.end.checked_sub(1);
         let call = last.and_then(|last| self.model.program().calls.get(last));
         call.map_or("nothing", |call| &call.label).into()
     }
 
-    fn tell(&self, call: usize, dispatch: &Dispatch) {
-        let program = self.model.program();
-        let op = program.calls.get(call).map_or("", |call| &call.label);
-        let [x, y, z] = dispatch.workgroups();
-        self.debugger.tell(&format!(
-            "op: {} {}/{} {op}: {} x {y} x {z} workgroups of {}",
-            program.name,
-            call + 1,
-            program.calls.len(),
-            x,
-            dispatch.kernel().name,
-        ));
-    }
-
-    fn tell_all(&self) {
-        if self.config.tells_ops() {
-            for call in 0..self.model.program().calls.len() {
-                if let Some(dispatch) = self.run.dispatch_of(call) {
-                    self.tell(call, dispatch);
-                }
-            }
-        }
-    }
-
     async fn call(&self, call: usize, last: bool) -> Result<(), SessionError> {
         let Some(dispatch) = self.run.dispatch_of(call) else {
             return Ok(());
         };
-        if self.config.tells_ops() {
-            self.tell(call, dispatch);
+        if self.config.logs_ops() || log::is_enabled(LogLevel::Trace) {
+            log_op(self.model, call, dispatch, self.config.logs_ops());
         }
         let program = self.model.program();
         let kernel = dispatch.kernel();
         let op = program.calls.get(call).map_or("", |call| &call.label);
         if self.config.asserts()
-            && let Some(failed) = self.asserted_in_vain(call, kernel, last).await?
+            && let Some(failed) = self.violation(call, kernel, last).await?
         {
             let error = DebugError::Assertion {
                 model: program.name.clone(),
@@ -144,7 +157,9 @@ impl Steps<'_> {
             if self.config.asserts == AssertLevel::All {
                 return Err(error.into());
             }
-            self.debugger.log(LogLevel::Warning, || error.to_string());
+            let subject = subject(self.model, op, kernel);
+            self.debugger
+                .log(LogLevel::Warning, subject, || error.to_string());
         }
         let failed = |source: DeviceError| SessionError::InOp {
             op: op.into(),
@@ -153,7 +168,7 @@ impl Steps<'_> {
         };
         let recorded = self.device.record(std::slice::from_ref(dispatch));
         recorded.map_err(failed)?;
-        // So that what the device finds wrong is this op's error.
+        // Submitted alone, so that an error of the device is this op's.
         self.device.submit().map_err(failed)?;
         if self.config.synchronous {
             self.device.finish().await.map_err(failed)?;
@@ -161,12 +176,12 @@ impl Steps<'_> {
         Ok(())
     }
 
-    async fn asserted_in_vain(
+    async fn violation(
         &self,
         call: usize,
         kernel: &Kernel,
         last: bool,
-    ) -> Result<Option<Failed>, SessionError> {
+    ) -> Result<Option<Violation>, SessionError> {
         let Some(call) = self.model.program().calls.get(call) else {
             return Ok(None);
         };
@@ -180,7 +195,7 @@ impl Steps<'_> {
         asserts::check(kernel, &operands, last).await
     }
 
-    /// Finds reads of what is not written, and fills what the step is to write.
+    /// Reports reads of unwritten results, and fills the results of the stage with the pattern.
     fn before(
         &mut self,
         calls: std::ops::Range<usize>,
@@ -221,7 +236,7 @@ impl Steps<'_> {
         Ok(())
     }
 
-    /// Looks at what the step has made.
+    /// Checks the results of the stage.
     async fn after(
         &mut self,
         calls: std::ops::Range<usize>,

@@ -1,8 +1,15 @@
-//! Compiled models that are not the graph's, not the device's, or not to be written there.
+//! Compiled models of another graph or for another device, and files that are not overwritten.
 
-use wisp_engine::{graph::Shape, weights::StoredEncoding};
+use wisp_engine::{
+    compiler::Target,
+    device::{Capabilities, Device},
+    graph::{DType, Graph, Shape},
+    session::{CompiledModule, InferenceSession, InitOptions},
+    shape,
+    weights::{Encoding, StoredEncoding},
+};
 
-use super::*;
+use super::{Weights, compiled, graph};
 
 /// A graph called `small` with these inputs and weights, and no ops.
 fn named(inputs: &[(&str, DType, Shape)], weights: &[(&str, Encoding, Shape)]) -> Graph {
@@ -16,9 +23,9 @@ fn named(inputs: &[(&str, DType, Shape)], weights: &[(&str, Encoding, Shape)]) -
     graph
 }
 
-/// A session with compiled graphs takes those, and says how another graph differs.
+/// A session with precompiled graphs uses them, and reports how another graph differs.
 #[test]
-fn sessions_take_what_was_compiled() {
+fn a_session_refuses_graphs_that_were_not_precompiled() {
     let target = Target::named("host").unwrap();
     let module = CompiledModule::compile(&[graph()], &target).unwrap();
     let session = InferenceSession::new(Device::host(1).unwrap()).with_compiled(module);
@@ -75,7 +82,7 @@ fn sessions_take_what_was_compiled() {
 }
 
 #[test]
-fn another_device_is_told_what_it_lacks() {
+fn features_that_the_device_lacks_are_listed() {
     let capabilities = Capabilities {
         software: true,
         subgroups: true,
@@ -92,7 +99,7 @@ fn another_device_is_told_what_it_lacks() {
 }
 
 #[test]
-fn tensors_without_numbers_are_told() {
+fn a_tensor_of_an_unsupported_type_is_reported() {
     let mut weights = Weights::new();
     weights.0.get_mut("norm").unwrap().0.stored = StoredEncoding::Unsupported("I64");
     let session = InferenceSession::new(Device::host(1).unwrap());
@@ -107,9 +114,9 @@ fn tensors_without_numbers_are_told() {
     );
 }
 
-/// Other files are not written over; compiled models are.
+/// Saving overwrites compiled models, but no other files.
 #[test]
-fn nothing_else_is_overwritten() {
+fn saving_overwrites_only_compiled_models() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("small.wisp");
     std::fs::write(&path, "hello").unwrap();

@@ -1,0 +1,87 @@
+//! The cache of compiled programs on disk.
+
+use std::path::Path;
+
+use wisp_tests::{
+    on_every_device,
+    program::{Run, TestDevice, command, run, run_command},
+};
+
+/// Runs the program with a cache directory.
+fn with_cache(args: &[&str], cache: &Path) -> Run {
+    let mut command = command(args);
+    command.env("WISP_CACHE_DIR", cache);
+    run_command(command, "")
+}
+
+fn a_second_start_compiles_nothing(place: TestDevice) {
+    let folder = tempfile::tempdir().unwrap();
+    let args = [
+        &["generate", "--json", "--tokens", "0,5", "-n", "4"][..],
+        place.args(),
+    ]
+    .concat();
+    let start = |args: &[&str]| {
+        let json = with_cache(args, folder.path()).json();
+        let start = &json["timings"]["start"];
+        let counts = ["programs_compiled", "programs_cached"].map(|name| start[name].clone());
+        (json["tokens"].clone(), counts)
+    };
+    let (tokens, counts) = start(&args);
+    assert_eq!(counts, [2, 0]);
+    let (again, counts) = start(&args);
+    assert_eq!((&again, counts), (&tokens, [0.into(), 2.into()]));
+    // A prompt of another length uses the same programs.
+    let longer = [
+        &["generate", "--json", "--tokens", "0,5,6,7", "-n", "9"][..],
+        place.args(),
+    ]
+    .concat();
+    assert_eq!(start(&longer).1, [0, 2]);
+    // Damaged files are replaced.
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x10;
+        std::fs::write(&path, bytes).unwrap();
+    }
+    let (again, counts) = start(&args);
+    assert_eq!((&again, counts), (&tokens, [2.into(), 0.into()]));
+    assert_eq!(start(&args).1, [0, 2]);
+    // `warm-cache` writes to the same folder.
+    let warm = [&["warm-cache", "--json"][..], place.args()].concat();
+    let json = with_cache(&warm, folder.path()).json();
+    assert_eq!(json["cache"], folder.path().to_str().unwrap());
+}
+on_every_device!(a_second_start_compiles_nothing);
+
+#[test]
+fn processes_share_a_cache() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = [
+        "generate", "--json", "--tokens", "0,5", "-n", "4", "--device", "host",
+    ];
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| with_cache(&args, folder.path()).json()["tokens"].clone()))
+            .collect();
+        let tokens: Vec<_> = runs.into_iter().map(|run| run.join().unwrap()).collect();
+        assert!(tokens.iter().all(|own| *own == tokens[0]));
+    });
+    // No partial file is left.
+    let names = std::fs::read_dir(folder.path()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert!(names.into_iter().all(|name| name.ends_with(".program")));
+}
+
+#[test]
+fn bench_reports_a_cold_and_a_cached_start() {
+    let args = [
+        "bench", "--json", "--device", "host", "-p", "4", "-n", "2", "-r", "1",
+    ];
+    let starts = run(args).json()["starts"].clone();
+    assert_eq!(starts["first"]["programs_compiled"], 2);
+    assert_eq!(starts["second"]["programs_compiled"], 0);
+    assert_eq!(starts["second"]["programs_cached"], 2);
+}
