@@ -1,5 +1,6 @@
 //! A model whose files are open, on its way to being loaded.
 
+use std::ops::ControlFlow;
 #[cfg(not(target_arch = "wasm32"))]
 use std::path::PathBuf;
 
@@ -320,7 +321,13 @@ impl OpenModel {
         limits.memory = memory.map_or(0, |bytes| bytes.max(1));
         let session = self.session(device, files, &limits)?;
         let builder = self.builder.clone();
-        let report = move |done, total| builder.report(LoadProgress::Weights { done, total });
+        let report = move |done, total| {
+            builder.report(LoadProgress::Weights { done, total });
+            match builder.canceller.is_cancelled() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        };
         let loaded = match files.model_spec.spec.encoder {
             Some(_) => {
                 let encoder = TextEncoder::load(&session, files, limits, Some(&report)).await?;

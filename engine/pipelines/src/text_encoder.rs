@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use wisp_compiler::Footprint;
 use wisp_graph::Graph;
-use wisp_session::{InferenceSession, InitOptions, Model};
+use wisp_session::{InferenceSession, InitOptions, Model, OnProgress};
 use wisp_types::Capabilities;
 use wisp_weights::Views;
 
@@ -294,7 +294,7 @@ impl CheckpointModel for TextEncoder {
         session: &InferenceSession,
         files: &ModelFiles,
         limits: ModelLimits,
-        progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
+        progress: Option<OnProgress<'_>>,
     ) -> Result<TextEncoder, PipelineError> {
         let (spec, encoder) = files.model_spec.encoder()?;
         let capabilities = &session.device().info().capabilities;

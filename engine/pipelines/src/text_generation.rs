@@ -7,7 +7,7 @@ mod texts;
 
 use std::collections::HashMap;
 
-use wisp_session::InferenceSession;
+use wisp_session::{InferenceSession, OnProgress};
 
 use super::{
     CheckpointModel, DecoderModel, ModelFiles, ModelLimits, PipelineError, PipelineModel,
@@ -51,7 +51,7 @@ impl TextGenerator {
         session: &InferenceSession,
         files: &ModelFiles,
         limits: ModelLimits,
-        progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
+        progress: Option<OnProgress<'_>>,
     ) -> Result<TextGenerator, PipelineError> {
         let model = DecoderModel::load(session, files, limits, progress).await?;
         TextGenerator::new(session, model, TextProcessor::of(files)).await

@@ -20,6 +20,9 @@ pub enum SessionError {
     /// Occurs when a custom op does not fit the built-in op that it replaces.
     #[error(transparent)]
     Graph(#[from] GraphError),
+    /// Occurs when the progress callback cancels the loading of weights.
+    #[error("loading was cancelled")]
+    Cancelled,
     /// Occurs when a custom op without a Rust twin would run on the host, which runs no WGSL.
     #[error(
         "the custom op {op:?} has no twin on the host: give it one by Extensions::with_twin, or use a GPU"

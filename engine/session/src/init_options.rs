@@ -1,6 +1,6 @@
 //! Options of `InferenceSession::init` and `load`.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, ops::ControlFlow};
 
 use wisp_device::Buffer;
 
@@ -13,5 +13,9 @@ pub struct InitOptions<'a> {
     /// Inputs and buffers without an entry are allocated, all zero.
     pub shared: HashMap<String, Buffer>,
     /// Called with the bytes of weights loaded so far and in total.
-    pub progress: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>,
+    pub progress: Option<OnProgress<'a>>,
 }
+
+/// A callback that gets the bytes of weights loaded so far and in total; `Break` cancels the loading, which
+/// then fails with [`SessionError::Cancelled`](crate::SessionError::Cancelled).
+pub type OnProgress<'a> = &'a (dyn Fn(u64, u64) -> ControlFlow<()> + Send + Sync);

@@ -128,7 +128,7 @@ pub use compiled::{CompiledModel, CompiledModule};
 pub use debug::{AssertLevel, DebugConfig, DebugError, LogLevel, PrintOptions, PrintStyle};
 pub use dims::Dims;
 pub use error::SessionError;
-pub use init_options::InitOptions;
+pub use init_options::{InitOptions, OnProgress};
 pub use model::Model;
 pub use profile::{ProfileRow, Span, TimingReport, Work};
 pub use profiler::{GpuProfiling, Profiler};

@@ -1,13 +1,16 @@
 //! Loading weights: they are read in chunks, repacked and written to the device.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::ControlFlow,
+};
 
 use wisp_compiler::{self, Matrix, Program, RowRange, Vector};
 use wisp_device::{Buffer, BufferSlice, Device, Usage};
 use wisp_types::Encoding;
 use wisp_weights::{WeightSource, encodings};
 
-use crate::error::SessionError;
+use crate::{error::SessionError, init_options::OnProgress};
 
 /// Bytes of a checkpoint that are read and repacked at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -48,11 +51,11 @@ pub(crate) struct Weights {
 pub(crate) struct Progress<'a> {
     done: u64,
     total: u64,
-    report: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>,
+    report: Option<OnProgress<'a>>,
 }
 
 impl<'a> Progress<'a> {
-    pub fn new(total: u64, report: Option<&'a (dyn Fn(u64, u64) + Send + Sync)>) -> Progress<'a> {
+    pub fn new(total: u64, report: Option<OnProgress<'a>>) -> Progress<'a> {
         let done = 0;
         Progress {
             done,
@@ -61,10 +64,12 @@ impl<'a> Progress<'a> {
         }
     }
 
-    fn add(&mut self, bytes: u64) {
+    fn add(&mut self, bytes: u64) -> Result<(), SessionError> {
         self.done += bytes;
-        if let Some(report) = self.report {
-            report(self.done, self.total);
+        let report = self.report.map(|report| report(self.done, self.total));
+        match report.unwrap_or(ControlFlow::Continue(())) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(SessionError::Cancelled),
         }
     }
 }
@@ -292,7 +297,7 @@ async fn fill_matrix(
             }
             drop(bytes);
             weights.release(&part.tensor, range);
-            progress.add(rows * file_row);
+            progress.add(rows * file_row)?;
             start += rows;
             row += rows;
         }
@@ -379,7 +384,7 @@ async fn fill_vector(
         let values = encodings::dequantize(encoding, &bytes, 1, elements as usize)?;
         device.write(buffer, offset, bytemuck::cast_slice(&values))?;
         offset += elements * 4;
-        progress.add(info.len);
+        progress.add(info.len)?;
         weights.release(tensor, 0..info.len);
     }
     Ok(())

@@ -335,11 +335,17 @@ fn loading_reports_progress_and_can_be_cancelled() {
     assert!(weights.is_sorted());
     assert!(weights.last().is_some_and(|(done, total)| done == total));
 
-    // From the first report on.
+    // The first report cancels, and no more weights are loaded.
     let canceller = Canceller::new();
     let cancel = canceller.clone();
+    let reports = Arc::new(Mutex::new(0));
+    let count = reports.clone();
     let builder = on_host().canceller(&canceller);
-    let builder = builder.on_progress(move |_| cancel.cancel());
+    let builder = builder.on_progress(move |_| {
+        *count.lock().unwrap() += 1;
+        cancel.cancel();
+    });
     let error = builder.load().unwrap_err();
     assert!(matches!(error, Error::Cancelled), "{error:?}");
+    assert_eq!(*reports.lock().unwrap(), 1);
 }

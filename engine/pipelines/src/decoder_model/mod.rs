@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 use wisp_compiler::Footprint;
 use wisp_graph::Graph;
-use wisp_session::{CompiledModel, InferenceSession, InitOptions, Model};
+use wisp_session::{CompiledModel, InferenceSession, InitOptions, Model, OnProgress};
 use wisp_types::{BoxFuture, Capabilities};
 use wisp_weights::{Views, WeightSource};
 
@@ -63,7 +63,7 @@ impl CheckpointModel for DecoderModel {
         session: &InferenceSession,
         files: &ModelFiles,
         limits: ModelLimits,
-        progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
+        progress: Option<OnProgress<'_>>,
     ) -> Result<DecoderModel, PipelineError> {
         let spec = files.model_spec.decoder()?.clone();
         let capabilities = &session.device().info().capabilities;

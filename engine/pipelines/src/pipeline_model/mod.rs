@@ -8,7 +8,7 @@ use std::{any::Any, fmt::Debug};
 use serde_json::Value;
 use wisp_compiler::Footprint;
 use wisp_device::Buffer;
-use wisp_session::InferenceSession;
+use wisp_session::{InferenceSession, OnProgress};
 use wisp_types::{BoxFuture, Capabilities, MaybeSend};
 
 pub use inputs::{ModelInputs, ModelOutputs, NextTokens, SamplingBuffers};
@@ -151,7 +151,7 @@ pub trait CheckpointModel: Sized {
         session: &InferenceSession,
         files: &ModelFiles,
         limits: ModelLimits,
-        progress: Option<&(dyn Fn(u64, u64) + Send + Sync)>,
+        progress: Option<OnProgress<'_>>,
     ) -> impl Future<Output = Result<Self, PipelineError>>;
 
     /// The longest sequence: what the configuration asks for.
