@@ -39,7 +39,7 @@ inputs = [{ name = "x", dtype = "f32" }]
 outputs = [{ name = "out", dtype = "f32", like = "x" }]
 "#;
     let wgsl = "@compute @workgroup_size(1)
-pub fn main(@builtin(workgroup_id) id: vec3<u32>) { out[id.x] = 1.0 / x[id.x]; }";
+fn main(@builtin(workgroup_id) id: vec3<u32>) { out[id.x] = 1.0 / x[id.x]; }";
     let extensions = Extensions::from_source(declaration, wgsl).unwrap();
     let extensions = extensions.with_twin("first_half", |args| {
         let [len, _]: [u32; 2] = args.params()?;
