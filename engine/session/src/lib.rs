@@ -5,7 +5,7 @@
 //! `compile_module`, `init_all` and `load_all` do the same for several graphs with common weights.
 //! Every async method has a blocking twin for native callers.
 //!
-//! 1. [`InferenceSession::new`] takes a [`Device`], [`InferenceSession::builder`] several.
+//! 1. [`InferenceSession::new`] takes a [`Device`](wisp_device::Device), [`InferenceSession::builder`] several.
 //! 2. [`InferenceSession::compile`] compiles a [`Graph`](wisp_graph::Graph) to a [`CompiledModel`].
 //!    [`CompiledModel::load`] reads one from a file, and [`CompiledModule::compile`] compiles for any
 //!    [target](wisp_compiler::Target).

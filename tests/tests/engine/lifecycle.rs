@@ -360,7 +360,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Performs an operation; returns its result, or whether the model was released.
+/// Performs an operation; returns its result, or on an error whether it is that of a released model.
 fn done(model: &mut Model, act: Act, kept: &mut BTreeMap<u64, Tensor>) -> Result<Vec<f32>, bool> {
     let x = |rows: u64| Tensor::f32(&[rows, 64], &vec![1.0; 64 * rows as usize]).unwrap();
     let result = pollster::block_on(async {
