@@ -1,17 +1,22 @@
-//! Pipelines: from a checkpoint to text, for many users at once.
+//! Pipelines: from a checkpoint to generated text or embeddings, for many requests at once. The crate may
+//! depend on all engine crates below it (sessions, graphs, weights, text, hub), and knows no command-line
+//! flag. It exists so that everything about models (architectures, KV cache, scheduling, sampling) is in
+//! one place that no device or kernel depends on. Its names follow Modular MAX's `max.pipelines`.
 //!
-//! | module | |
+//! | module or type | |
 //! |---|---|
-//! | [`model_files`] | a model's files together: weights, configuration, [`tokenizer`], [`chat_template`] |
-//! | [`architectures`], [`spec`] | what kind of model it is, and what it computes |
-//! | [`config`] | a [`PipelineConfig`] chooses model, device, encoding, cache and lengths |
-//! | [`kv_cache`], [`scheduler`], [`request`] | pages of memory, which requests run next and with how many tokens |
-//! | [`model`], [`sampling`] | one step of a batch on the device, and the choice of its tokens |
-//! | [`text_generation`], [`text_encoder`] | texts in, texts or embeddings out |
-//! | [`lora`] | adapters that come and go beside a model |
+//! | [`PipelineModel`] | a model that runs batches: the built-in [`DecoderModel`], or one of your own |
+//! | [`TextGenerator`], [`TextEncoder`] | run requests through a model: texts in, texts or embeddings out |
+//! | [`Batch`] | the tokens, positions, pages and sampling settings of one step |
+//! | [`model_files`], [`config`] | a model's files; [`PipelineConfig`], the settings of model, device, cache and lengths |
+//! | [`architectures`], [`spec`] | which architecture a checkpoint has, and what its decoder computes |
+//! | [`kv_cache`], [`sampling`], [`lora`] | pages of the KV cache, sampling settings, low-rank adapters |
+//! | [`chat_template`], [`tokenizer`] | of [`wisp_text`] |
 //!
-//! Most programs need [`text_generation::TextGenerator`] only, whose page shows several requests at once.
-//! [`ModelFiles`] opens a model's files and shows what they say before anything is loaded.
+//! A [`TextGenerator`] owns a scheduler, a model and a sampler. Each step the scheduler makes a batch, the
+//! model executes it, and the sampler draws the tokens on the device; see [`text_generation`] for an
+//! example. Applications use the `Model` of the crate `wisp-engine`, which runs a generator on a thread of
+//! its own.
 
 pub use wisp_text::{chat_template, tokenizer};
 

@@ -1,7 +1,7 @@
 //! The operations that encodings and products need of an instruction set.
 
 /// Operations on vectors of 32 bytes and of 16 floats, implemented for each instruction set that
-/// [`simd!`](crate::blocks::simd) compiles for.
+/// `simd!` compiles for.
 ///
 /// LLVM vectorises loops over slices well, but not the unpacking of blocks from bits, which is written in
 /// terms of these operations instead.

@@ -1,0 +1,100 @@
+//! Wrong usage, and what the JSON of a run holds.
+
+use super::*;
+
+#[test]
+fn wrong_usage_exits_with_status_2_and_says_what_is_wrong() {
+    let wrong: &[&[&str]] = &[
+        &[],
+        &["nonsense"],
+        &["generate"],
+        &["generate", "--prompt", "a", "--tokens", "1"],
+        &["generate", "--tokens", "1,x"],
+        &["generate", "--tokens", "-1"],
+        &["generate", "a", "--device", "nonsense"],
+        &["generate", "a", "--profile", "nonsense"],
+        &["generate", "a", "--max-new-tokens", "many"],
+        &["generate", "a", "--prefill-chunk", "0"],
+        &["generate", "a", "--page-size", "0"],
+        &["generate", "a", "--max-num-steps", "0"],
+        &["generate", "a", "--nonsense"],
+        &["generate", "a", "--logit-bias", "1"],
+        &["generate", "a", "--logit-bias", "1=nan"],
+        &["generate", "a", "--logit-bias", "-1=2"],
+        &["generate", "a", "--json", "--logprobs", "21"],
+        &["generate", "a", "--logprobs", "1"],
+        &["logits", "--tokens", "1"],
+        &["perplexity"],
+    ];
+    for args in wrong {
+        let run = run(*args);
+        assert_eq!(run.status, Some(2), "wisp {}: {}", run.args, run.stderr);
+        assert!(
+            run.stdout.is_empty() && !run.stderr.is_empty() && !run.stderr.contains("panicked"),
+            "{run:?}"
+        );
+    }
+}
+
+#[test]
+fn a_missing_device_is_named_with_the_available_ones() {
+    let line = run(["generate", "a", "--device", "vulkan:99"]).failed("an absent device");
+    assert!(line.contains("vulkan") && line.contains("host"), "{line}");
+}
+
+#[test]
+fn generate_reports_every_field_of_its_json() {
+    let json = generate(&["--prompt", "Once upon a time", "--max-new-tokens", "8"]);
+    let fields: Vec<&String> = json.as_object().expect("an object").keys().collect();
+    assert_eq!(
+        fields,
+        [
+            "model",
+            "device",
+            "prompt_tokens",
+            "tokens",
+            "text",
+            "finish_reason",
+            "timings"
+        ]
+    );
+    assert_eq!(tokens(&json).len(), 8);
+    assert_eq!(json["finish_reason"], "length");
+    assert!(
+        json["timings"].is_object() && json["model"].is_string() && json["device"].is_string(),
+        "{json}"
+    );
+    let shown = run([
+        "generate",
+        "Once upon a time",
+        "--max-new-tokens",
+        "8",
+        "--device",
+        "host",
+    ])
+    .succeeded();
+    let text = json["text"].as_str().expect("a text");
+    assert_eq!(shown.stdout, format!("Once upon a time{text}\n"));
+}
+
+#[test]
+fn a_prompt_is_read_from_standard_input() {
+    let args = [
+        "generate",
+        "--json",
+        "--device",
+        "host",
+        "--max-new-tokens",
+        "4",
+        "--prompt-file",
+        "-",
+    ];
+    let (got, expected) = (
+        run_with_input(args, "Once upon a time").json(),
+        generate(&["Once upon a time", "--max-new-tokens", "4"]),
+    );
+    assert_eq!(
+        (&got["prompt_tokens"], &got["tokens"]),
+        (&expected["prompt_tokens"], &expected["tokens"])
+    );
+}
