@@ -1,4 +1,7 @@
-//! Language models on any GPU, in Rust, from one set of WGSL kernels.
+//! Language models on any GPU, in Rust, from one set of WGSL kernels. This crate is what applications depend
+//! on: [`Model`], which loads a checkpoint and generates, chats and embeds, and the layers below it
+//! re-exported as modules. It may depend on all of them and knows no command line; it exists so that a
+//! program needs one dependency.
 //!
 //! The layers, from the top; each knows only those below it:
 //!

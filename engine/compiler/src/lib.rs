@@ -1,4 +1,6 @@
-//! From a graph to a program: fusion, choice of kernels, memory plan.
+//! From a graph to a program: fusion, lowering, choice of kernels, memory plan. The crate may depend on
+//! graphs and kernels, but on no device and no weights: it compiles for a target that need not be present.
+//! It exists so that programs are data, which can be saved, checked and loaded elsewhere.
 //!
 //! Compiling needs neither weights nor a device, only the [`Capabilities`] of a target. Ops that belong
 //! together become one kernel call (a sum and its norm, several products of one value); each call gets

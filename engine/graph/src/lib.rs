@@ -1,4 +1,7 @@
-//! Graphs: typed values with symbolic dimensions, and the ops between them.
+//! Graphs: typed values with symbolic dimensions, the ops between them, one file each, and custom ops. The
+//! crate may depend on the kernels' tables and parameter structs, which ops are lowered to, but on no
+//! device, checkpoint or compiler. It exists so that a computation can be described, checked and shipped
+//! as data.
 //!
 //! A [`Graph`] says what to compute and nothing of how: it needs neither weights (it names them)
 //! nor a device. Nodes run in the order in which they were added, which is what gives ops that

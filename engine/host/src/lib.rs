@@ -1,4 +1,6 @@
-//! The host device: plain Rust twins of the kernels, under the same op names and bindings.
+//! A plain Rust twin of every kernel, under the same op names and bindings. The crate may depend on the
+//! kernels' parameter structs and the encodings of weights only, and knows no device, graph or model. It
+//! exists so that every kernel has an oracle, and so that Wisp runs where there is no GPU.
 //!
 //! They are the oracle of every kernel test, and what runs where there is no GPU. Each checks its
 //! bindings against its parameters before it touches them. Work is shared out on rayon's current

@@ -1,4 +1,6 @@
-//! Sessions: they compile graphs, bind them to weights and run them on devices.
+//! Sessions compile graphs, bind them to weights and execute them on devices. The crate may depend on the
+//! compiler, devices and weights, and knows neither text nor requests. It exists as the one place where
+//! programs, memory and kernels meet, with debugging and profiling of what runs.
 //!
 //! The surface follows Modular MAX's `max.engine.InferenceSession`: `compile` needs neither
 //! weights nor a device, `init` binds weights, `load` does both, and a [`Model`] executes;
