@@ -19,6 +19,12 @@ pub enum CompileError {
         /// The value.
         value: String,
     },
+    /// Occurs when the weights of a graph together have more bytes than any program may name.
+    #[error("the weights of {graph} are together too large for any device")]
+    Weights {
+        /// The graph.
+        graph: String,
+    },
     /// Occurs when two inputs or buffers of a graph, two of its weights or two of its outputs have one name.
     #[error(
         "{graph} has two {what} called {name:?}, {first} and {second}: give one of them another name"

@@ -224,7 +224,21 @@ mod tests {
     use wisp_types::{DType, Encoding, shape};
 
     #[test]
-    fn a_weight_that_is_too_large_is_told() {
+    fn weights_that_are_together_too_large_are_refused() {
+        let mut graph = Graph::new("huge");
+        let x = graph.input("x", DType::F32, shape![1u64 << 59]);
+        let weight = graph.weight("w", Encoding::F32, shape![1u64 << 59]);
+        let sum = graph.scaled_add(x, weight, 1.0).unwrap();
+        graph.output("sum", sum);
+        let error = compile(&graph, &Capabilities::HOST).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the weights of huge are together too large for any device"
+        );
+    }
+
+    #[test]
+    fn a_weight_beyond_the_target_s_limits_is_named() {
         let mut graph = Graph::new("large");
         let ids = graph.input("ids", DType::U32, shape!["tokens"]);
         let table = graph.weight("table", Encoding::Q8_0, shape![64u64, 32u64]);

@@ -304,7 +304,11 @@ fn files_of_sentence_transformers_set_pooling_and_length() {
     write_json(folder.path(), "sentence_bert_config.json", &config);
     let text = ["--text", "the cat sleeps."];
     let cut = encode(folder.path(), TestDevice::Host, &text).succeeded();
-    assert!(cut.stderr.contains("cut to 4 tokens"), "{}", cut.stderr);
+    assert!(
+        cut.stderr.contains("truncated to 4 tokens"),
+        "{}",
+        cut.stderr
+    );
     // The text is truncated before its last special token.
     let states = hidden(folder.path(), TestDevice::Host, &[&[2, 5, 6, 3]]);
     let got = embeddings(folder.path(), &text);

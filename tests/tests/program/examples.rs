@@ -179,8 +179,15 @@ fn examples_compile_for_every_target() {
     }
 }
 
-fn printed(name: &str, arguments: &[&str]) -> String {
+/// An example as it is run from the repository's root.
+fn from_root(name: &str) -> Command {
     let mut command = Command::new(example(name));
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
+    command
+}
+
+fn printed(name: &str, arguments: &[&str]) -> String {
+    let mut command = from_root(name);
     let output = command.args(arguments).output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name} {arguments:?}: {errors}");
@@ -221,7 +228,7 @@ fn examples_of_the_facade_run() {
 
 #[test]
 fn the_chat_example_answers_until_its_input_ends() {
-    let mut command = Command::new(example("chat"));
+    let mut command = from_root("chat");
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let run = run_command(command, "Hello!\nAnother one!\n").succeeded();
     assert!(run.stdout.lines().count() >= 2, "{}", run.stdout);

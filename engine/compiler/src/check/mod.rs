@@ -244,7 +244,7 @@ impl ProgramParts {
         }
     }
 
-    fn check_weights(&self) -> Checked {
+    pub(crate) fn check_weights(&self) -> Checked {
         let matrices = self.matrices.iter();
         let matrices = matrices.map(|matrix| matrix_bytes(matrix).unwrap_or(u64::MAX));
         let vectors = self.vectors.iter();

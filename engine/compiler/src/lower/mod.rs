@@ -51,7 +51,13 @@ pub(crate) fn lower(
         let results = std::mem::take(&mut lowerer.step_results);
         lowerer.stages.push((lowerer.calls.len(), results));
     }
-    Ok(lowerer.finish()?)
+    let program = lowerer.finish()?;
+    match program.check_weights() {
+        Ok(()) => Ok(program),
+        Err(_) => Err(CompileError::Weights {
+            graph: graph.name.clone(),
+        }),
+    }
 }
 
 /// Where the memory of a [`Memory`] number is, before slots are assigned.
