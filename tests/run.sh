@@ -55,10 +55,7 @@ step_deny() {
 # Everything that is run is built with the optional candle, so that one build serves all tests.
 readonly BUILT=(--locked --workspace --features candle)
 
-step_clippy() {
-  cargo clippy --locked --workspace --all-targets -- -D warnings
-  cargo clippy "${BUILT[@]}" --all-targets -- -D warnings
-}
+step_clippy() { cargo clippy "${BUILT[@]}" --all-targets -- -D warnings; }
 
 # Tests run the real programs, which cargo builds by itself only for tests of that same package.
 step_build() { cargo build "${BUILT[@]}" --bins --examples; }

@@ -1,10 +1,10 @@
-//! Many prompts at once, in one batch: `cargo run -p wisp-engine --example batch -- MODEL PROMPT…`.
+//! Runs many prompts in one batch: `cargo run -p wisp-engine --example batch -- MODEL PROMPT…`.
 
 use wisp_engine::{Error, Model};
 
 fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
-    // From the repository's root.
+    // The path is relative to the repository's root.
     let own = "native-demo/model/wisp-tiny.gguf";
     let name = arguments.next().unwrap_or_else(|| own.into());
     let mut prompts: Vec<String> = arguments.collect();
@@ -15,7 +15,7 @@ fn main() -> Result<(), Error> {
     }
 
     let model = Model::builder(name).parallel_sequences(8).load()?;
-    // Each request has settings of its own, and gets the tokens that it would get alone.
+    // Each request has its own settings and gets the same tokens as if it ran alone.
     let requests = prompts.iter().zip(1..).map(|(prompt, seed)| {
         let request = model.generate(prompt).max_tokens(24);
         request.temperature(0.8).seed(seed).stop("\n")

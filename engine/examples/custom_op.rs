@@ -1,5 +1,5 @@
-//! A custom op from scratch: heat spreads over a plate, by a kernel of one's own (`custom_op.wgsl` and
-//! `custom_op.toml` beside this file). `cargo run --example custom_op -- vulkan`
+//! A custom op from scratch: heat spreads over a plate, computed by a kernel of your own
+//! (`custom_op.wgsl` and `custom_op.toml` beside this file). `cargo run --example custom_op -- vulkan`
 
 use std::error::Error;
 use wisp_engine::{
@@ -11,7 +11,7 @@ use wisp_engine::{
     weights::MemoryWeights,
 };
 
-/// What the kernel does, for the host, which runs no WGSL.
+/// The host twin of the kernel, because the host runs no WGSL.
 fn twin(args: &host::Args) -> Result<(), host::HostError> {
     let [len, rows, cols, _, _, _, rate]: [u32; 7] = args.params()?;
     let (rows, cols, rate) = (rows as usize, cols as usize, f32::from_bits(rate));
@@ -28,7 +28,7 @@ fn twin(args: &host::Args) -> Result<(), host::HostError> {
     Ok(())
 }
 
-/// The plate after some steps: hot in its middle at first.
+/// Returns the plate's temperatures after some steps; at first only its middle is hot.
 pub fn plate(device: Device, size: usize, steps: usize) -> Result<Vec<f32>, Box<dyn Error>> {
     let declaration = include_str!("custom_op.toml");
     let extensions = Extensions::from_source(declaration, include_str!("custom_op.wgsl"))?;

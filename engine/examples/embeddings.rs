@@ -19,7 +19,7 @@ fn main() -> Result<(), Error> {
     {
         println!("{cut} tokens were cut from the end of {text:?}");
     }
-    // Embeddings have length 1: their product is the cosine of the angle between them.
+    // Embeddings have length 1, so their dot product is the cosine of the angle between them.
     let Some((first, rest)) = embeddings.vectors.split_first() else {
         return Ok(());
     };

@@ -1,11 +1,12 @@
-//! A program with an event loop that must not block, such as a GUI: loading and generating go on beside
-//! it, and each turn of the loop takes what has come. `cargo run -p wisp-engine --example event_loop`
+//! A program with an event loop that must not block, such as a GUI: loading and generation run in the
+//! background, and each turn of the loop handles the events that have arrived. `cargo run -p
+//! wisp-engine --example event_loop`
 
 use std::time::Duration;
 
 use wisp_engine::{Canceller, Error, Event, Events, LoadProgress, Model};
 
-/// What the window shows.
+/// The state that the window shows.
 enum State {
     Loading(std::sync::mpsc::Receiver<Result<Model, Error>>),
     Generating(Events),
@@ -13,7 +14,7 @@ enum State {
 }
 
 fn main() -> Result<(), Error> {
-    // From the repository's root.
+    // The path is relative to the repository's root.
     let own = "native-demo/model/wisp-tiny.gguf";
     let name = std::env::args().nth(1).unwrap_or_else(|| own.into());
     let cancel_loading = Canceller::new();
@@ -30,7 +31,7 @@ fn main() -> Result<(), Error> {
     let mut state = State::Loading(receiver);
     let mut turns = 0;
     while !matches!(state, State::Done) {
-        // Here a GUI draws its window and takes clicks; a "stop" button calls `cancel`.
+        // Here a GUI would draw its window and handle clicks; a "stop" button would call `cancel`.
         turns += 1;
         std::thread::sleep(Duration::from_millis(5));
         match &mut state {

@@ -1,5 +1,6 @@
-//! Low-rank adapters beside a model: `cargo run -p wisp-engine --example lora -- MODEL ADAPTER PROMPT`,
-//! where ADAPTER is a folder as PEFT writes it. The prompt runs with and without it, in one batch.
+//! Low-rank adapters of a model: `cargo run -p wisp-engine --example lora -- MODEL ADAPTER PROMPT`,
+//! where ADAPTER is a folder in PEFT's layout. The prompt runs with and without the adapter, in one
+//! batch.
 
 use wisp_engine::{Error, Model};
 
@@ -9,7 +10,7 @@ fn main() -> Result<(), Error> {
         println!("usage: lora MODEL ADAPTER PROMPT");
         return Ok(());
     };
-    // Room for two adapters of up to rank 32; they come and go while the model is loaded.
+    // Reserve memory for two adapters of rank up to 32, which can be loaded and unloaded at any time.
     let model = Model::builder(name).adapters(2, 32).load()?;
     model.load_adapter("mine", adapter)?;
     let plain = model.generate(prompt).max_tokens(16);

@@ -1,5 +1,5 @@
-//! A graph of one's own: the mean of each row of a matrix, compiled and run on whatever device there is.
-//! `cargo run -p wisp-engine --example own_graph`
+//! A graph of your own: the mean of each row of a matrix, compiled and run on the best available
+//! device. `cargo run -p wisp-engine --example own_graph`
 
 use wisp_engine::{
     device::{Device, DeviceSpec, FeatureLevel},

@@ -1,5 +1,5 @@
-//! A model of one's own behind `PipelineModel`: a table of which token follows which. What serves the
-//! built-in models serves it too: batches, sampling, stop strings, log-probabilities, cancellation.
+//! A model of your own behind `PipelineModel`: a table of which token follows which. It gets all
+//! services of the built-in models: batches, sampling, stop strings, log-probabilities, cancellation.
 //! `cargo run -p wisp-engine --example own_pipeline_model`
 
 use wisp_engine::{
@@ -17,7 +17,7 @@ use wisp_engine::{
 
 pub(crate) const VOCAB: u64 = 8;
 
-/// A bigram model: the logits of the next token are the row of a table that the last token chooses.
+/// A bigram model: the last token selects the table's row of logits for the next token.
 #[derive(Debug)]
 pub(crate) struct Bigram {
     limits: ModelLimits,
@@ -25,7 +25,7 @@ pub(crate) struct Bigram {
 }
 
 impl Bigram {
-    /// Loads a table `[VOCAB, VOCAB]` to a session's device.
+    /// Uploads a table `[VOCAB, VOCAB]` to a session's device.
     pub fn load(
         session: &InferenceSession,
         table: &[f32],
@@ -89,7 +89,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let text = TextProcessor::without_tokenizer("bigram", []);
     let model = Model::from_pipeline_model(&session, bigram, text)?;
 
-    // Both in one batch.
+    // Both requests run in one batch.
     let greedy = model.generate_tokens([5, 1]).max_tokens(6);
     let sampled = model.generate_tokens([4]).max_tokens(6).temperature(1.0);
     let sampled = sampled.seed(3).log_probabilities(2);

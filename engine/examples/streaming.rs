@@ -7,7 +7,7 @@ use wisp_engine::{Error, Event, Model};
 
 fn main() -> Result<(), Error> {
     let mut arguments = std::env::args().skip(1);
-    // From the repository's root.
+    // The path is relative to the repository's root.
     let own = "native-demo/model/wisp-tiny.gguf";
     let model = Model::load(arguments.next().unwrap_or_else(|| own.into()))?;
     let prompt = arguments
@@ -20,7 +20,7 @@ fn main() -> Result<(), Error> {
             Event::Prefill { done, total } => eprintln!("{done} of {total} tokens of the prompt"),
             Event::Text(text) => {
                 print!("{text}");
-                // A terminal that is gone is no reason to stop.
+                // A closed terminal is no reason to stop.
                 let _ = std::io::stdout().flush();
             }
             Event::End { reason, usage } => {

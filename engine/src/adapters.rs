@@ -1,11 +1,11 @@
-//! Low-rank adapters of a model.
+//! Low-rank adapters (LoRA) of a model.
 
 use wisp_pipelines::{AdapterFiles, LoraManager};
 
 use crate::{error::Error, model::Model};
 
 impl Model {
-    /// The names of the low-rank adapters that are loaded. Waits until no request runs.
+    /// Returns the names of the loaded low-rank adapters. Waits until no request runs.
     ///
     /// # Errors
     ///
@@ -19,7 +19,7 @@ impl Model {
         work.await
     }
 
-    /// [`Self::adapters_async`], blocking the thread.
+    /// Like [`Self::adapters_async`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -29,8 +29,8 @@ impl Model {
         pollster::block_on(self.adapters_async())
     }
 
-    /// Loads a low-rank adapter under a name, after which requests can [use it](crate::Generate::adapter). Waits
-    /// until no request runs.
+    /// Loads a low-rank adapter under a name by which requests can [use it](crate::Generate::adapter).
+    /// Waits until no request runs.
     ///
     /// # Errors
     ///
@@ -44,7 +44,8 @@ impl Model {
         work.await
     }
 
-    /// [`Self::load_adapter_async`] from a folder as PEFT writes it, blocking the thread.
+    /// Like [`Self::load_adapter_async`], but reads the adapter from a folder in PEFT's layout and
+    /// blocks the thread.
     ///
     /// # Errors
     ///
@@ -72,7 +73,7 @@ impl Model {
         work.await
     }
 
-    /// [`Self::unload_adapter_async`], blocking the thread.
+    /// Like [`Self::unload_adapter_async`], but blocks the thread.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The settings that a model is loaded with.
+//! Settings for loading a model.
 
 use std::sync::Arc;
 
@@ -8,55 +8,57 @@ use wisp_session::SessionError;
 
 use crate::{error::Error, events::Canceller};
 
-/// The longest context that a model is loaded with unless a longer one is asked for, in tokens.
+/// The largest default context length in tokens. [`ModelBuilder::context_length`] can ask for a longer
+/// one.
 pub const DEFAULT_CONTEXT_LENGTH: u64 = 4096;
 
-/// Requests that run at the same time by default.
+/// The default number of requests that run at the same time.
 const DEFAULT_PARALLEL: u64 = 4;
 
-/// Positions in a page of the KV cache.
+/// Positions per page of the KV cache.
 const PAGE_SIZE: u32 = 32;
 
-/// How numbers are computed.
+/// The precision of activations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Precision {
-    /// Activations stay in f32: the same tokens on every device.
+    /// Activations are f32: the same tokens on every device.
     #[default]
     Exact,
 }
 
-/// How far loading is.
+/// Progress of loading a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LoadProgress {
     /// A file is being downloaded.
     Download {
-        /// Its path in the repository.
+        /// The file's path in the repository.
         file: String,
-        /// Bytes that are here.
+        /// Bytes downloaded so far.
         done: u64,
-        /// Bytes in all.
+        /// Total bytes.
         total: u64,
     },
-    /// Weights are brought to the device.
+    /// Weights are being uploaded to the device.
     Weights {
-        /// Bytes that are there.
+        /// Bytes uploaded so far.
         done: u64,
-        /// Bytes in all.
+        /// Total bytes.
         total: u64,
     },
 }
 
-/// What hears of progress.
+/// A callback for progress.
 type OnProgress = Arc<dyn Fn(LoadProgress) + Send + Sync>;
 
-/// The settings that a model is loaded with: [`Model::builder`](crate::Model::builder). Everything has a default.
+/// The settings for loading a model, from [`Model::builder`](crate::Model::builder). All have
+/// defaults.
 #[derive(Clone)]
 #[must_use = "a model is loaded by `load`"]
 pub struct ModelBuilder {
     pub(crate) config: PipelineConfig,
-    /// A context length was asked for.
+    /// Whether the context length was set explicitly.
     pub(crate) length_is_set: bool,
     pub(crate) device: Option<Device>,
     pub(crate) memory_limit: Option<u64>,
@@ -69,7 +71,7 @@ pub struct ModelBuilder {
 }
 
 impl ModelBuilder {
-    /// Settings for a model of this name; see [`Model::load`](crate::Model::load).
+    /// Creates the default settings for a model of this name; see [`Model::load`](crate::Model::load).
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) fn new(name: impl Into<String>) -> ModelBuilder {
         let mut builder = ModelBuilder::default();
@@ -77,7 +79,7 @@ impl ModelBuilder {
         builder
     }
 
-    /// Settings from a configuration, which is followed in every field.
+    /// Creates settings from a configuration, all fields of which apply.
     pub fn from_config(config: PipelineConfig) -> ModelBuilder {
         ModelBuilder {
             config,
@@ -93,89 +95,92 @@ impl ModelBuilder {
         }
     }
 
-    /// The device, by its name: `auto` (the default: a real GPU if there is one, else the host CPU),
-    /// `host`, `vulkan`, `metal`, `dx12` or `gl`, with `:INDEX` one of several.
+    /// Selects the device by name: `auto` (the default: a real GPU if there is one, else the host
+    /// CPU), `host`, `vulkan`, `metal`, `dx12` or `gl`, with `:INDEX` to select one of several.
     ///
     /// # Errors
     ///
-    /// If it is no such name. Whether there is such a device is known when the model is loaded.
+    /// If the name is not one of these. Whether such a device exists is checked when the model is
+    /// loaded.
     pub fn device(mut self, name: &str) -> Result<ModelBuilder, Error> {
         let spec = name.parse().map_err(SessionError::Device)?;
         self.config.device_specs = vec![spec];
         Ok(self)
     }
 
-    /// A device that is open already: several models can share one.
+    /// Uses a device that is already open; several models can share one.
     pub fn opened_device(mut self, device: Device) -> ModelBuilder {
         self.device = Some(device);
         self
     }
 
-    /// How much of the device's features to use.
+    /// Sets which of the device's features may be used.
     pub fn feature_level(mut self, level: FeatureLevel) -> ModelBuilder {
         self.config.profile = level;
         self
     }
 
-    /// How numbers are computed.
+    /// Sets the precision of activations.
     pub fn precision(self, precision: Precision) -> ModelBuilder {
         match precision {
             Precision::Exact => self,
         }
     }
 
-    /// The encoding of the weights: chooses among the files of a repository, and refuses others.
+    /// Sets the encoding of the weights: selects among the files of a repository and rejects files in
+    /// other encodings.
     pub fn encoding(mut self, encoding: SupportedEncoding) -> ModelBuilder {
         self.config.quantization_encoding = Some(encoding);
         self
     }
 
-    /// Tokens that the model can see at once, prompt and answer together. By default as many as it was
-    /// trained for, up to [`DEFAULT_CONTEXT_LENGTH`].
+    /// Sets the context length: the number of tokens of prompt and answer together. The default is the
+    /// length the model was trained for, up to [`DEFAULT_CONTEXT_LENGTH`].
     pub fn context_length(mut self, tokens: u64) -> ModelBuilder {
         self.config.max_length = tokens;
         self.length_is_set = true;
         self
     }
 
-    /// The default context length, also where a configuration has one.
+    /// Resets the context length to its default, even if a configuration sets one.
     pub fn default_context_length(mut self) -> ModelBuilder {
         self.length_is_set = false;
         self
     }
 
-    /// Requests that run at the same time, 4 by default; others wait.
+    /// Sets the number of requests that run at the same time, 4 by default; further requests wait.
     pub fn parallel_sequences(mut self, sequences: u64) -> ModelBuilder {
         self.config.max_cache_batch_size = sequences.max(1);
         self
     }
 
-    /// Tokens that the KV cache has room for, of all requests together. By default one whole context and
-    /// 512 tokens of each further request; where it is full, younger requests wait.
+    /// Sets the capacity of the KV cache in tokens, for all requests together. The default is one
+    /// whole context plus 512 tokens for each further request. When the cache is full, younger
+    /// requests wait.
     pub fn cache_tokens(mut self, tokens: u64) -> ModelBuilder {
         self.cache_tokens = Some(tokens);
         self
     }
 
-    /// How the KV cache stores keys and values.
+    /// Sets the element format of the KV cache.
     pub fn cache_format(mut self, format: KvCacheFormat) -> ModelBuilder {
         self.config.kv_cache_format = format;
         self
     }
 
-    /// Bytes of device memory that the model may take. By default 90 % of what is free.
+    /// Limits the device memory of the model, in bytes. The default is 90 % of the free memory.
     pub fn memory_limit(mut self, bytes: u64) -> ModelBuilder {
         self.memory_limit = Some(bytes);
         self
     }
 
-    /// Requests whose tokens begin alike share what was computed for them.
+    /// Enables prefix caching: requests with a common prefix share its keys and values.
     pub fn prefix_caching(mut self, enable: bool) -> ModelBuilder {
         self.config.enable_prefix_caching = enable;
         self
     }
 
-    /// Room for this many low-rank adapters of up to this rank.
+    /// Reserves memory for `count` low-rank adapters of rank up to `max_rank`.
     pub fn adapters(mut self, count: u64, max_rank: u64) -> ModelBuilder {
         self.config.enable_lora = count > 0;
         self.config.max_num_loras = count.max(1);
@@ -183,28 +188,29 @@ impl ModelBuilder {
         self
     }
 
-    /// Positions of a prompt whose logits are computed at the same time, 1 by default. More make
-    /// [`Model::logits`](crate::Model::logits) and the log-probabilities of prompts faster, and take memory: each has as many
-    /// logits as the vocabulary has tokens.
+    /// Sets the number of prompt positions whose logits are computed at the same time, 1 by default. A
+    /// larger number makes [`Model::logits`](crate::Model::logits) and prompt log-probabilities
+    /// faster, and takes memory for one row of vocabulary-size logits per position.
     pub fn logit_rows(mut self, rows: u64) -> ModelBuilder {
         self.logit_rows = rows;
         self
     }
 
-    /// Keeps compiled programs in a folder, so that the next load compiles nothing.
+    /// Keeps compiled programs in a folder, so that later loads skip compilation.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn compile_cache(mut self, cache: wisp_files::DiskCache) -> ModelBuilder {
         self.compile_cache = Some(cache);
         self
     }
 
-    /// Calls a function as downloads and loading go on, from the thread that loads.
+    /// Calls a function with the progress of downloads and of loading, on the loading thread.
     pub fn on_progress(mut self, progress: impl Fn(LoadProgress) + Send + Sync + 'static) -> Self {
         self.progress = Some(Arc::new(progress));
         self
     }
 
-    /// Cancels the loading from elsewhere. What was downloaded is kept and continued next time.
+    /// Lets a canceller stop the loading from any thread. Downloaded bytes are kept, and the next
+    /// attempt continues from there.
     pub fn canceller(mut self, canceller: &Canceller) -> ModelBuilder {
         self.canceller = canceller.clone();
         self
@@ -217,7 +223,7 @@ impl ModelBuilder {
     }
 }
 
-/// The settings of a model that serves an application: a paged cache, a few requests at once.
+/// Settings for an application's model: a paged cache and a few requests at the same time.
 impl Default for ModelBuilder {
     fn default() -> ModelBuilder {
         let mut config = PipelineConfig::default();

@@ -1,6 +1,9 @@
 //! Conversations with a model.
 
-use wisp_pipelines::chat_template::{ControlTokens, Message};
+use wisp_pipelines::{
+    FinishReason,
+    chat_template::{ControlTokens, Message},
+};
 
 use crate::{
     error::Error,
@@ -10,17 +13,17 @@ use crate::{
 };
 
 impl Model {
-    /// A new conversation.
+    /// Starts a new conversation.
     pub fn chat(&self) -> Chat {
         Chat::new(self)
     }
 }
 
-/// A conversation: its history, through the model's chat template.
+/// A conversation with a model: its history is formatted by the model's chat template.
 ///
-/// What users write is text: it cannot become control tokens such as `<|im_end|>`, unless
-/// [`Self::allow_control_tokens`] says so. Where the context runs out, the oldest messages are left out
-/// of the prompt, two at a time, but never the system's; [`Self::dropped`] has them.
+/// Messages are plain text: they cannot produce control tokens such as `<|im_end|>` unless
+/// [`Self::allow_control_tokens`] permits it. When the context is full, the oldest messages are left
+/// out of the prompt, two at a time, but never the system message; [`Self::dropped`] returns them.
 #[derive(Clone, Debug)]
 pub struct Chat {
     model: Model,
@@ -29,7 +32,7 @@ pub struct Chat {
     control_tokens: ControlTokens,
 }
 
-/// Tokens that are kept free for an answer, where the context is long enough.
+/// Tokens that are reserved for the answer if the context is long enough.
 const ANSWER_TOKENS: usize = 64;
 
 impl Chat {
@@ -42,7 +45,7 @@ impl Chat {
         }
     }
 
-    /// Begins the conversation with instructions to the model.
+    /// Sets the system message: instructions to the model at the start of the conversation.
     #[must_use]
     pub fn system(mut self, text: impl Into<String>) -> Chat {
         self.messages.retain(|message| message.role != "system");
@@ -50,45 +53,47 @@ impl Chat {
         self
     }
 
-    /// Continues an earlier conversation.
+    /// Appends the messages of an earlier conversation.
     #[must_use]
     pub fn with_messages(mut self, messages: impl IntoIterator<Item = Message>) -> Chat {
         self.messages.extend(messages);
         self
     }
 
-    /// Whether control tokens that messages spell become such tokens. They do not by default.
+    /// Sets whether control tokens that are spelled out in messages are encoded as control tokens. The
+    /// default is no.
     #[must_use]
     pub fn allow_control_tokens(mut self, allow: bool) -> Chat {
         self.control_tokens = ControlTokens::allowed(allow);
         self
     }
 
-    /// The messages that the next prompt begins with.
+    /// Returns the messages that the next prompt begins with.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// The messages that were left out because the context ran out, oldest first.
+    /// Returns the messages that were left out because the context was full, oldest first.
     pub fn dropped(&self) -> &[Message] {
         &self.dropped
     }
 
-    /// Forgets all messages but the system's.
+    /// Removes all messages except the system message.
     pub fn clear(&mut self) {
         self.messages.retain(|message| message.role == "system");
         self.dropped.clear();
     }
 
-    /// Says something to the model; its answer begins. `settings` sets sampling and limits, as in
-    /// `|answer| answer.temperature(0.7)`. The answer joins the history as it ends; one that fails, or is
-    /// dropped before its first text, leaves the history as it was.
+    /// Sends a message and starts the model's answer. `settings` sets sampling and limits, as in
+    /// `|answer| answer.temperature(0.7)`. The answer is added to the history when it ends. If it
+    /// fails, or is dropped before its first text, the history stays as it was.
     pub fn send_with(
         &mut self,
         text: impl Into<String>,
         settings: impl FnOnce(Generate) -> Generate,
     ) -> Answer<'_> {
         self.messages.push(Message::new("user", text));
+        let dropped = self.dropped.len();
         let events = match self.prompt() {
             Ok(tokens) => {
                 let request = Generate::new(&self.model, Prompt::Tokens(tokens));
@@ -100,16 +105,17 @@ impl Chat {
             chat: self,
             events,
             text: String::new(),
+            dropped,
             settled: false,
         }
     }
 
-    /// Says something to the model; its answer begins, with greedy sampling.
+    /// Sends a message and starts the model's answer with greedy sampling.
     pub fn send(&mut self, text: impl Into<String>) -> Answer<'_> {
         self.send_with(text, |answer| answer)
     }
 
-    /// The tokens of the conversation, after leaving out what does not fit.
+    /// Returns the tokens of the conversation after leaving out messages that do not fit.
     fn prompt(&mut self) -> Result<Vec<u32>, Error> {
         let max = self.model.context_length() as usize;
         let first = usize::from(self.messages.first().is_some_and(|m| m.role == "system"));
@@ -128,38 +134,40 @@ impl Chat {
     }
 }
 
-/// A model's answer in a [`Chat`]: events, as [`Events`] has them. It holds the conversation until it is
-/// dropped.
+/// A model's answer in a [`Chat`]: a sequence of events, like [`Events`]. It borrows the conversation
+/// until it is dropped.
 #[derive(Debug)]
 pub struct Answer<'a> {
     chat: &'a mut Chat,
     events: Events,
     text: String,
-    /// The history has the answer, or is as it was.
+    /// The number of left-out messages before this message was sent.
+    dropped: usize,
+    /// Whether the history already has the answer, or has been restored.
     settled: bool,
 }
 
 impl Answer<'_> {
-    /// The events so far unread; see [`Events::canceller`] and [`Events::is_ended`].
+    /// Returns the underlying events; see [`Events::canceller`] and [`Events::is_ended`].
     pub fn events(&self) -> &Events {
         &self.events
     }
 
-    /// The next event, waiting for it; `None` after the last one.
+    /// Waits for the next event and returns it; `None` after the last one.
     pub async fn next_async(&mut self) -> Option<Result<Event, Error>> {
         let event = self.events.next().await;
         self.take(&event);
         event
     }
 
-    /// The next event if there is one now: for an event loop that must not block.
+    /// Returns the next event if one is available, without blocking, for event loops.
     pub fn try_next(&mut self) -> Option<Result<Event, Error>> {
         let event = self.events.try_next();
         self.take(&event);
         event
     }
 
-    /// The whole answer, waiting for it.
+    /// Waits for the end of the answer and returns its text.
     ///
     /// # Errors
     ///
@@ -171,7 +179,7 @@ impl Answer<'_> {
         Ok(std::mem::take(&mut self.text))
     }
 
-    /// [`Self::text_async`], blocking the thread.
+    /// Like [`Self::text_async`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -184,13 +192,17 @@ impl Answer<'_> {
     fn take(&mut self, event: &Option<Result<Event, Error>>) {
         match event {
             Some(Ok(Event::Text(text))) => self.text.push_str(text),
-            Some(Ok(Event::End { .. })) => self.settle(true),
+            // Cancelled before its first text, there is no answer.
+            Some(Ok(Event::End { reason, .. })) => {
+                self.settle(*reason != FinishReason::Cancelled || !self.text.is_empty());
+            }
             Some(Err(_)) => self.settle(false),
             _ => {}
         }
     }
 
-    /// Adds the answer to the history, or takes the question back.
+    /// Adds the answer to the history, or removes the question and restores the messages that were
+    /// left out for it.
     fn settle(&mut self, answered: bool) {
         if std::mem::replace(&mut self.settled, true) {
             return;
@@ -200,7 +212,14 @@ impl Answer<'_> {
                 let answer = Message::new("assistant", self.text.trim());
                 self.chat.messages.push(answer);
             }
-            false => drop(self.chat.messages.pop()),
+            false => {
+                let chat = &mut *self.chat;
+                chat.messages.pop();
+                // Messages that were left out for this message are restored behind the system message.
+                let first = usize::from(chat.messages.first().is_some_and(|m| m.role == "system"));
+                let restored = chat.dropped.drain(self.dropped..);
+                chat.messages.splice(first..first, restored);
+            }
         }
     }
 }
@@ -209,7 +228,7 @@ impl Answer<'_> {
 impl Iterator for Answer<'_> {
     type Item = Result<Event, Error>;
 
-    /// The next event, blocking the thread while it waits.
+    /// Blocks the thread until the next event.
     fn next(&mut self) -> Option<Self::Item> {
         pollster::block_on(self.next_async())
     }
@@ -217,7 +236,7 @@ impl Iterator for Answer<'_> {
 
 impl Drop for Answer<'_> {
     fn drop(&mut self) {
-        // Cut off: what was said so far is the answer.
+        // The answer was cut off: the history keeps the text so far.
         self.settle(!self.text.is_empty());
     }
 }

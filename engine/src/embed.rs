@@ -1,21 +1,22 @@
-//! Embeddings of texts.
+//! Text embeddings.
 
 use wisp_pipelines::{Embeddings, EncodeOptions, Pooling, TextEncoder};
 
 use crate::{error::Error, model::Model};
 
 impl Model {
-    /// An embedding of each text, blocking the thread; [`Self::embedder`] has settings.
+    /// Computes an embedding of each text with default settings, blocking the thread.
+    /// [`Self::embedder`] takes other settings.
     ///
     /// # Errors
     ///
-    /// If the model is no encoder, a text is empty, or the device fails.
+    /// If the model is not an encoder, a text is empty, or the device fails.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Embeddings, Error> {
         self.embedder().embed(texts)
     }
 
-    /// [`Self::embed`] without blocking the task.
+    /// Like [`Self::embed`], but does not block the task.
     ///
     /// # Errors
     ///
@@ -24,14 +25,14 @@ impl Model {
         self.embedder().embed_async(texts).await
     }
 
-    /// The settings of embeddings.
+    /// Returns the settings of embeddings.
     pub fn embedder(&self) -> Embedder {
         Embedder::new(self)
     }
 }
 
-/// How texts become embeddings: [`Model::embedder`]. By default as the model's files say, scaled to
-/// length 1.
+/// The settings of embeddings, from [`Model::embedder`]. By default the model's files determine the
+/// pooling, and embeddings are scaled to length 1.
 #[derive(Clone, Debug)]
 #[must_use = "embeddings are computed by `embed`"]
 pub struct Embedder {
@@ -47,23 +48,23 @@ impl Embedder {
         }
     }
 
-    /// How the tokens' hidden states become one vector.
+    /// Sets how the tokens' hidden states are combined into one vector.
     pub fn pooling(mut self, pooling: Pooling) -> Embedder {
         self.options.pooling = Some(pooling);
         self
     }
 
-    /// Whether embeddings are scaled to length 1.
+    /// Sets whether embeddings are scaled to length 1.
     pub fn normalize(mut self, normalize: bool) -> Embedder {
         self.options.normalize = normalize;
         self
     }
 
-    /// An embedding of each text, with the number of tokens that were cut from long ones.
+    /// Computes an embedding of each text; also returns how many tokens were cut from long texts.
     ///
     /// # Errors
     ///
-    /// If the model is no encoder, a text is empty, or the device fails.
+    /// If the model is not an encoder, a text is empty, or the device fails.
     pub async fn embed_async<T: AsRef<str>>(self, texts: &[T]) -> Result<Embeddings, Error> {
         let texts: Vec<String> = texts.iter().map(|text| text.as_ref().to_string()).collect();
         let options = self.options;
@@ -73,7 +74,7 @@ impl Embedder {
         work.await
     }
 
-    /// [`Self::embed_async`], blocking the thread.
+    /// Like [`Self::embed_async`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -83,11 +84,12 @@ impl Embedder {
         pollster::block_on(self.embed_async(texts))
     }
 
-    /// An embedding `[width]` of each list of tokens, which are used as they are.
+    /// Computes an embedding `[width]` of each list of tokens, which are used unchanged.
     ///
     /// # Errors
     ///
-    /// If the model is no encoder, a list is empty, too long or has an unknown token, or the device fails.
+    /// If the model is not an encoder; if a list is empty, too long or has an unknown token; or if the
+    /// device fails.
     pub async fn embed_tokens_async(self, texts: Vec<Vec<u32>>) -> Result<Vec<Vec<f32>>, Error> {
         let options = self.options;
         let work = self.model.encode(move |encoder: &mut TextEncoder| {
@@ -96,7 +98,7 @@ impl Embedder {
         work.await
     }
 
-    /// [`Self::embed_tokens_async`], blocking the thread.
+    /// Like [`Self::embed_tokens_async`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -106,7 +108,7 @@ impl Embedder {
         pollster::block_on(self.embed_tokens_async(texts))
     }
 
-    /// The hidden states `[tokens, width]` of each list of tokens, without pooling.
+    /// Computes the hidden states `[tokens, width]` of each list of tokens, without pooling.
     ///
     /// # Errors
     ///
@@ -118,7 +120,7 @@ impl Embedder {
         work.await
     }
 
-    /// [`Self::hidden_states_async`], blocking the thread.
+    /// Like [`Self::hidden_states_async`], but blocks the thread.
     ///
     /// # Errors
     ///

@@ -1,13 +1,13 @@
-//! What can go wrong for a user of the engine.
+//! The engine's error type.
 
 use std::sync::Arc;
 
 use wisp_device::DeviceError;
-use wisp_pipelines::{PipelineError, RequestError};
+use wisp_pipelines::{EncodeError, PipelineError, RequestError};
 use wisp_session::SessionError;
 
-/// What can go wrong with a model. The common cases are variants to match on; [`Error::Failed`] has the
-/// rest, with its source.
+/// The errors of models. Common cases are variants to match on; [`Error::Failed`] holds all others
+/// with their source.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,11 +18,11 @@ pub enum Error {
     ContextFull {
         /// Tokens of the prompt.
         have: usize,
-        /// Tokens that the context holds.
+        /// The context length in tokens.
         max: usize,
     },
     /// Occurs when the model computes no finite logits for a request, so that no token can be sampled.
-    /// Other requests go on.
+    /// Other requests continue.
     #[error(
         "request {request}: the model computed no finite logits (NaN or infinity): its weights are damaged or its format is not what its file says"
     )]
@@ -30,19 +30,19 @@ pub enum Error {
         /// The number of the request; see [`Events::request`](crate::Events::request).
         request: u64,
     },
-    /// Occurs when a text is empty and there is nothing to compute.
+    /// Occurs when the prompt is empty.
     #[error("the prompt has no tokens: give a text")]
     EmptyPrompt,
     /// Occurs when loading was cancelled.
     #[error("loading was cancelled")]
     Cancelled,
-    /// Occurs when an encoder is asked to generate.
+    /// Occurs when an encoder receives a request to generate.
     #[error("{model} is an encoder: it makes embeddings, but cannot continue texts")]
     NotAGenerator {
         /// The name of the model.
         model: String,
     },
-    /// Occurs when a decoder is asked for embeddings.
+    /// Occurs when embeddings are requested from a decoder.
     #[error(
         "{model} continues texts, but makes no embeddings: load an encoder such as sentence-transformers/all-MiniLM-L6-v2"
     )]
@@ -50,7 +50,7 @@ pub enum Error {
         /// The name of the model.
         model: String,
     },
-    /// Occurs when a text is given to a model without a usable tokenizer.
+    /// Occurs when text is passed to a model without a usable tokenizer.
     #[error("{model}: {problem}; token ids work without a tokenizer")]
     NoTokenizer {
         /// The name of the model.
@@ -58,27 +58,27 @@ pub enum Error {
         /// Why there is no tokenizer.
         problem: String,
     },
-    /// Occurs when a device has no memory left, or a model needs more than it may take.
+    /// Occurs when a device is out of memory, or a model needs more than its memory limit.
     #[error("{0}")]
     OutOfMemory(Arc<PipelineError>),
-    /// Occurs when the device is gone: reset, unplugged, or its driver was updated.
+    /// Occurs when the device is lost: reset, unplugged, or its driver was updated.
     #[error("{device} was lost: {message}: load the model again")]
     DeviceLost {
         /// The name of the device.
         device: String,
-        /// The driver's words.
+        /// The driver's message.
         message: String,
     },
-    /// Occurs when the thread that runs the model has ended, which is a defect of Wisp.
+    /// Occurs when the thread that runs the model has ended, which is a bug in Wisp.
     #[error("the thread that runs the model has ended unexpectedly")]
     WorkerEnded,
-    /// Occurs in all other cases: files that cannot be read, options out of range, failing devices.
+    /// Occurs in all other cases: unreadable files, options out of range, failing devices.
     #[error("{0}")]
     Failed(#[source] Arc<PipelineError>),
 }
 
 impl Error {
-    /// The error of the pipeline behind this one, if there is one.
+    /// Returns the underlying pipeline error, if there is one.
     pub fn pipeline_error(&self) -> Option<&PipelineError> {
         match self {
             Error::OutOfMemory(error) | Error::Failed(error) => Some(error),
@@ -86,7 +86,7 @@ impl Error {
         }
     }
 
-    /// The same error for everyone who waits for one failed step.
+    /// Converts an error that several requests of one failed step share.
     pub(crate) fn shared(error: Arc<PipelineError>) -> Error {
         match &*error {
             PipelineError::Request(RequestError::Empty) => Error::EmptyPrompt,
@@ -94,10 +94,13 @@ impl Error {
                 let (have, max) = (*tokens, *max_length);
                 Error::ContextFull { have, max }
             }
-            PipelineError::NoTokenizer { model, problem } => Error::NoTokenizer {
-                model: model.clone(),
-                problem: problem.clone(),
-            },
+            PipelineError::NoTokenizer { model, problem }
+            | PipelineError::Encode(EncodeError::NoTokenizer { model, problem }) => {
+                Error::NoTokenizer {
+                    model: model.clone(),
+                    problem: problem.clone(),
+                }
+            }
             PipelineError::DoesNotFit { .. } | PipelineError::CacheTooLarge { .. } => {
                 Error::OutOfMemory(error)
             }

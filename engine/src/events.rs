@@ -1,4 +1,4 @@
-//! What a running request brings: events, as an iterator and as a stream.
+//! Events of a running request, as an iterator and as a stream.
 
 use std::{
     pin::Pin,
@@ -15,46 +15,48 @@ use wisp_pipelines::{FinishReason, TokenScore};
 
 use crate::Error;
 
-/// Something that happened to a request. Events come in this order: prefill progress, the prompt's
-/// log-probabilities, tokens and texts, and the end.
+/// An event of a request. Events come in this order: prefill progress, the prompt's log-probabilities,
+/// tokens and texts, and the end. When the KV cache is full, a request may give up its pages and
+/// compute its tokens again; its prefill progress then comes again, between tokens.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
     /// A part of the prompt has been computed, but not all of it.
     Prefill {
-        /// Tokens of the prompt that are computed.
+        /// Prompt tokens computed so far.
         done: usize,
         /// Tokens of the prompt.
         total: usize,
     },
-    /// The log-probabilities of the prompt's tokens, from the second on, where they were asked for.
+    /// The log-probabilities of the prompt's tokens from the second on, if requested.
     Prompt(Vec<TokenScore>),
     /// A token was sampled.
     Token {
-        /// The token.
+        /// The token's id.
         token: u32,
-        /// Its log-probability and those of the likeliest tokens, where they were asked for.
+        /// The log-probabilities of the token and of the most likely tokens, if requested.
         score: Option<TokenScore>,
     },
-    /// Text that is certain: it may lag behind the tokens while a character or a possible stop string
-    /// is incomplete.
+    /// Text that is final. It may lag behind the tokens while a character or a possible stop string is
+    /// incomplete.
     Text(String),
-    /// The request has ended; no further event comes. A cancelled request ends with this event too.
+    /// The request has ended, and no further event follows. A cancelled request ends with this event
+    /// too.
     End {
-        /// Why it ended.
+        /// Why the request ended.
         reason: FinishReason,
-        /// What it used.
+        /// Tokens that the request used.
         usage: Usage,
     },
 }
 
-/// What a request used.
+/// The tokens that a request used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Tokens that were generated.
+    /// Generated tokens.
     pub completion_tokens: usize,
 }
 
@@ -62,17 +64,17 @@ pub struct Usage {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Completion {
-    /// The text; empty without a tokenizer.
+    /// The text; empty if the model has no tokenizer.
     pub text: String,
     /// The tokens, without the one that ended the text.
     pub tokens: Vec<u32>,
-    /// The tokens' log-probabilities, where they were asked for.
+    /// The tokens' log-probabilities, if requested.
     pub scores: Vec<TokenScore>,
-    /// The log-probabilities of the prompt's tokens, from the second on, where they were asked for.
+    /// The log-probabilities of the prompt's tokens from the second on, if requested.
     pub prompt_scores: Vec<TokenScore>,
     /// Why the text ended.
     pub finish_reason: FinishReason,
-    /// What the request used.
+    /// Tokens that the request used.
     pub usage: Usage,
 }
 
@@ -90,7 +92,7 @@ impl Default for Completion {
 }
 
 impl Completion {
-    /// Adds what an event brought.
+    /// Adds the contents of an event.
     pub fn push(&mut self, event: Event) {
         match event {
             Event::Prefill { .. } => {}
@@ -108,9 +110,10 @@ impl Completion {
     }
 }
 
-/// Cancels a request, or the loading of a model, from any thread. Clones cancel the same.
+/// Cancels a request, or the loading of a model, from any thread. All clones cancel the same
+/// operation.
 ///
-/// A request ends within one step, also while its prompt is being computed; its last event is an
+/// A request ends within one step, even while its prompt is being computed. Its last event is an
 /// [`Event::End`] with [`FinishReason::Cancelled`].
 #[derive(Clone, Debug, Default)]
 pub struct Canceller {
@@ -118,24 +121,24 @@ pub struct Canceller {
 }
 
 impl Canceller {
-    /// A canceller that nothing listens to yet.
+    /// Creates a canceller that is not connected to anything yet.
     pub fn new() -> Canceller {
         Canceller::default()
     }
 
-    /// Cancels. Cancelling twice, or after the end, does nothing.
+    /// Cancels the operation. Cancelling twice, or after the end, has no effect.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// True once it was cancelled.
+    /// Returns whether [`Self::cancel`] was called.
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 }
 
-/// The events of a running request: a [`Stream`] for async code; [`Self::blocking`] is an iterator,
-/// [`Self::try_next`] never waits. Dropping it cancels the request within one step.
+/// The events of a running request: a [`Stream`] for async code. [`Self::blocking`] returns an
+/// iterator, and [`Self::try_next`] never waits. Dropping it cancels the request within one step.
 #[derive(Debug)]
 pub struct Events {
     receiver: UnboundedReceiver<Result<Event, Error>>,
@@ -144,7 +147,7 @@ pub struct Events {
     ended: bool,
 }
 
-/// The other end of [`Events`].
+/// The sender of [`Events`].
 #[derive(Debug)]
 pub(crate) struct EventSender {
     sender: UnboundedSender<Result<Event, Error>>,
@@ -152,19 +155,19 @@ pub(crate) struct EventSender {
 }
 
 impl EventSender {
-    /// Hands out an event; who has dropped the events does not miss it.
+    /// Sends an event; it is discarded if the receiver has been dropped.
     pub fn send(&self, event: Result<Event, Error>) {
         let _ = self.sender.unbounded_send(event);
     }
 
-    /// True if the request was cancelled, or nobody listens any more.
+    /// Returns whether the request was cancelled or its events were dropped.
     pub fn is_cancelled(&self) -> bool {
         self.canceller.is_cancelled() || self.sender.is_closed()
     }
 }
 
 impl Events {
-    /// Events of a request and where they come from.
+    /// Creates the events of a request and their sender.
     pub(crate) fn channel(request: u64, canceller: Canceller) -> (EventSender, Events) {
         let (sender, receiver) = unbounded();
         let sender = EventSender {
@@ -180,35 +183,35 @@ impl Events {
         (sender, events)
     }
 
-    /// Events of a request that failed before it began.
+    /// Creates the events of a request that failed before it started.
     pub(crate) fn failed(error: Error) -> Events {
         let (sender, events) = Events::channel(0, Canceller::new());
         sender.send(Err(error));
         events
     }
 
-    /// The number of the request, which no other request of the model has; [`Error::NonFinite`] names it.
+    /// Returns the number of the request, unique within the model; [`Error::NonFinite`] contains it.
     pub fn request(&self) -> u64 {
         self.request
     }
 
-    /// Cancels the request, from anywhere.
+    /// Returns a canceller for the request.
     pub fn canceller(&self) -> Canceller {
         self.canceller.clone()
     }
 
-    /// True after the last event.
+    /// Returns whether the last event has been received.
     pub fn is_ended(&self) -> bool {
         self.ended
     }
 
-    /// The next event, waiting for it; `None` after the last one. [`Self::blocking`] gives an iterator that
-    /// blocks the thread.
+    /// Waits for the next event and returns it; `None` after the last one. [`Self::blocking`] returns
+    /// an iterator that blocks the thread.
     pub async fn next(&mut self) -> Option<Result<Event, Error>> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
 
-    /// The next event if there is one now: for an event loop that must not block.
+    /// Returns the next event if one is available, without blocking, for event loops.
     pub fn try_next(&mut self) -> Option<Result<Event, Error>> {
         let mut context = Context::from_waker(std::task::Waker::noop());
         match Pin::new(self).poll_next(&mut context) {
@@ -217,17 +220,17 @@ impl Events {
         }
     }
 
-    /// An iterator over the events that blocks the thread while it waits.
+    /// Returns an iterator over the events that blocks the thread while it waits.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn blocking(self) -> BlockingEvents {
         BlockingEvents { events: self }
     }
 
-    /// All events together.
+    /// Waits for the end of the request and collects all events.
     ///
     /// # Errors
     ///
-    /// The first error among the events.
+    /// If the request fails: its first error.
     pub async fn completion(mut self) -> Result<Completion, Error> {
         let mut completion = Completion::default();
         while let Some(event) = self.next().await {
@@ -247,7 +250,7 @@ impl Stream for Events {
         let event = match Pin::new(&mut self.receiver).poll_next(context) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Some(event)) => event,
-            // A request ends by an event; without one the worker is gone.
+            // A request ends with an event; without one, the worker has ended.
             Poll::Ready(None) => Err(Error::WorkerEnded),
         };
         self.ended = matches!(event, Err(_) | Ok(Event::End { .. }));
@@ -264,12 +267,12 @@ pub struct BlockingEvents {
 
 #[cfg(not(target_arch = "wasm32"))]
 impl BlockingEvents {
-    /// Cancels the request, from anywhere.
+    /// Returns a canceller for the request.
     pub fn canceller(&self) -> Canceller {
         self.events.canceller()
     }
 
-    /// [`Events::completion`], blocking the thread.
+    /// Like [`Events::completion`], but blocks the thread.
     ///
     /// # Errors
     ///

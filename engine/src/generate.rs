@@ -1,4 +1,4 @@
-//! Requests for text: a prompt, its settings, and the ways to its events.
+//! Generation requests: a prompt, its settings, and the ways to receive its events.
 
 use wisp_pipelines::{
     GenerateOptions, SamplingParams,
@@ -14,22 +14,22 @@ use crate::{
 };
 
 impl Model {
-    /// A request to continue a text.
+    /// Creates a request to continue a text.
     pub fn generate(&self, text: impl Into<String>) -> Generate {
         Generate::new(self, Prompt::Text(text.into()))
     }
 
-    /// A request to continue tokens, which are used as they are.
+    /// Creates a request to continue tokens, which are used unchanged.
     pub fn generate_tokens(&self, tokens: impl Into<Vec<u32>>) -> Generate {
         Generate::new(self, Prompt::Tokens(tokens.into()))
     }
 
-    /// Runs many requests of this or other models at once, blocking the thread; the completions are in
-    /// the requests' order.
+    /// Runs many requests of this or other models at once, blocking the thread. Returns the
+    /// completions in the order of the requests.
     ///
     /// # Errors
     ///
-    /// The first failure; the other requests are then cancelled.
+    /// If a request fails: the first error. The other requests are then cancelled.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn complete_many(
         &self,
@@ -38,7 +38,7 @@ impl Model {
         pollster::block_on(self.complete_many_async(requests))
     }
 
-    /// [`Self::complete_many`] without blocking the task.
+    /// Like [`Self::complete_many`], but does not block the task.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl Model {
         &self,
         requests: impl IntoIterator<Item = Generate>,
     ) -> Result<Vec<Completion>, Error> {
-        // All begin before any is waited for.
+        // All requests start before the first one is awaited.
         let events: Vec<Events> = requests.into_iter().map(Generate::events).collect();
         let mut completions = Vec::with_capacity(events.len());
         for events in events {
@@ -57,11 +57,11 @@ impl Model {
     }
 }
 
-/// A request that has not begun: a prompt and its settings. It begins with one of [`Self::events`],
-/// [`Self::complete`], [`Self::text`] and their like; it is also an iterator over its events.
+/// A request that has not started: a prompt and its settings. [`Self::events`], [`Self::complete`],
+/// [`Self::text`] and similar methods start it; it is also an iterator over its events.
 ///
-/// By default sampling is greedy (always the likeliest token) and the text ends where the model ends it
-/// or the context is full.
+/// By default sampling is greedy (always the most likely token), and the text ends where the model
+/// ends it or when the context is full.
 #[derive(Clone, Debug)]
 #[must_use = "a request begins with `events`, `complete`, `text` or a loop over it"]
 pub struct Generate {
@@ -71,14 +71,14 @@ pub struct Generate {
     canceller: Canceller,
 }
 
-/// What a request continues.
+/// The prompt of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Prompt {
-    /// A text, as the tokenizer encodes it.
+    /// Text, which the tokenizer encodes.
     Text(String),
-    /// Tokens, as they are.
+    /// Tokens, which are used unchanged.
     Tokens(Vec<u32>),
-    /// A conversation, through the model's chat template.
+    /// A conversation, which the model's chat template formats.
     Chat {
         messages: Vec<Message>,
         control_tokens: ControlTokens,
@@ -109,93 +109,94 @@ impl Generate {
         }
     }
 
-    /// The largest number of tokens to generate.
+    /// Limits the number of tokens to generate.
     pub fn max_tokens(mut self, tokens: usize) -> Generate {
         self.options.max_new_tokens = Some(tokens);
         self
     }
 
-    /// All settings at once.
+    /// Replaces all settings at once.
     pub fn options(mut self, options: GenerateOptions) -> Generate {
         self.options = options;
         self
     }
 
-    /// How tokens are sampled: all settings at once.
+    /// Replaces all sampling settings at once.
     pub fn sampling(mut self, sampling: SamplingParams) -> Generate {
         self.options.sampling = sampling;
         self
     }
 
-    /// The temperature; 0, the default, is greedy and gives the same tokens on every device.
+    /// Sets the temperature; 0, the default, is greedy and gives the same tokens on every device.
     pub fn temperature(mut self, temperature: f32) -> Generate {
         self.options.sampling.temperature = temperature;
         self
     }
 
-    /// Samples from the `k` likeliest tokens; 0 is all.
+    /// Samples from the `k` most likely tokens; 0 means all.
     pub fn top_k(mut self, k: u32) -> Generate {
         self.options.sampling.top_k = k;
         self
     }
 
-    /// Samples from the likeliest tokens that together have probability `p`.
+    /// Samples from the smallest set of most likely tokens whose total probability is at least `p`.
     pub fn top_p(mut self, p: f32) -> Generate {
         self.options.sampling.top_p = p;
         self
     }
 
-    /// Leaves out tokens that are less than `p` times as likely as the likeliest.
+    /// Excludes tokens that are less than `p` times as likely as the most likely one.
     pub fn min_p(mut self, p: f32) -> Generate {
         self.options.sampling.min_p = p;
         self
     }
 
-    /// The seed: the same one samples the same tokens.
+    /// Sets the seed; the same seed samples the same tokens.
     pub fn seed(mut self, seed: u32) -> Generate {
         self.options.sampling.seed = seed;
         self
     }
 
-    /// Asks for the log-probability of every token and of the `top` likeliest at its place, at most 20.
+    /// Requests the log-probability of every token and of the `top` most likely tokens at its
+    /// position, at most 20.
     pub fn log_probabilities(mut self, top: u32) -> Generate {
         self.options.sampling.log_probs = Some(top);
         self
     }
 
-    /// Asks for the log-probabilities of the prompt's tokens too, where those of tokens are asked for.
-    /// A model that is loaded with more [logit rows](crate::ModelBuilder::logit_rows) computes them
-    /// faster.
+    /// Requests the log-probabilities of the prompt's tokens too, together with
+    /// [`Self::log_probabilities`]. A model that is loaded with more [logit
+    /// rows](crate::ModelBuilder::logit_rows) computes them faster.
     pub fn prompt_log_probabilities(mut self) -> Generate {
         self.options.sampling.prompt_log_probs = true;
         self
     }
 
-    /// Ends the text at a string, which is not part of it. May be called several times.
+    /// Ends the text at a string, which is not part of the text. May be called several times.
     pub fn stop(mut self, text: impl Into<String>) -> Generate {
         self.options.stop.push(text.into());
         self
     }
 
-    /// Continues after tokens that end a text.
+    /// Continues generating after tokens that would end the text.
     pub fn ignore_end(mut self) -> Generate {
         self.options.ignore_eos = true;
         self
     }
 
-    /// Applies a low-rank adapter that was loaded under this name.
+    /// Applies the low-rank adapter that is loaded under this name.
     pub fn adapter(mut self, name: impl Into<String>) -> Generate {
         self.options.adapter = Some(name.into());
         self
     }
 
-    /// Cancels the request with a canceller that there is already, which may cancel others too.
+    /// Uses an existing canceller for the request, which may cancel other requests too.
     pub fn canceller(mut self, canceller: &Canceller) -> Generate {
         self.canceller = canceller.clone();
         self
     }
 
-    /// Begins the request: its events, as a stream. Errors are events too.
+    /// Starts the request and returns its events as a stream. Errors are events too.
     pub fn events(self) -> Events {
         let prompt = self.prompt.tokens(&self.model);
         match prompt {
@@ -204,7 +205,8 @@ impl Generate {
         }
     }
 
-    /// Begins the request: its text as it comes, piece by piece, blocking the thread while it waits.
+    /// Starts the request and returns an iterator over pieces of its text, which blocks the thread
+    /// while it waits.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn text(self) -> impl Iterator<Item = Result<String, Error>> {
         self.into_iter().filter_map(|event| match event {
@@ -214,7 +216,7 @@ impl Generate {
         })
     }
 
-    /// Runs the request to its end, blocking the thread.
+    /// Runs the request to its end, blocking the thread, and returns its result.
     ///
     /// # Errors
     ///
@@ -224,7 +226,7 @@ impl Generate {
         pollster::block_on(self.complete_async())
     }
 
-    /// Runs the request to its end.
+    /// Runs the request to its end and returns its result.
     ///
     /// # Errors
     ///
@@ -239,7 +241,8 @@ impl IntoIterator for Generate {
     type Item = Result<Event, Error>;
     type IntoIter = BlockingEvents;
 
-    /// Begins the request: an iterator over its events, which blocks the thread while it waits.
+    /// Starts the request and returns an iterator over its events, which blocks the thread while it
+    /// waits.
     fn into_iter(self) -> BlockingEvents {
         self.events().blocking()
     }

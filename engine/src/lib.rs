@@ -1,17 +1,17 @@
-//! Language models on any GPU, in Rust, from one set of WGSL kernels. This crate is what applications depend
-//! on: [`Model`], which loads a checkpoint and generates, chats and embeds, and the layers below it
-//! re-exported as modules. It may depend on all of them and knows no command line; it exists so that a
-//! program needs one dependency.
+//! Runs language models on any GPU, in Rust, from one set of WGSL kernels. Applications depend on this
+//! crate: it provides [`Model`], which loads a checkpoint and generates text, chats or computes
+//! embeddings, and re-exports the layers below as modules. It may depend on all of them and knows no
+//! command line. It exists so that a program needs only one dependency.
 //!
-//! The layers, from the top; each knows only those below it:
+//! The layers from top to bottom; each depends only on those below it:
 //!
-//! - [`pipelines`] turns a checkpoint into graphs and runs them for many users at once: tokenizer,
+//! - [`pipelines`] turns a checkpoint into graphs and runs them for many requests at once: tokenizer,
 //!   chat template, architectures, KV cache, scheduler, sampling.
-//! - [`session`] compiles graphs, gives them their weights and runs them.
-//! - [`compiler`] makes a program of a graph, without weights and without a device.
-//! - [`graph`] says what to compute, with ops of one's own if need be ([`extension`]); [`weights`] reads
+//! - [`session`] compiles graphs, loads their weights and runs them.
+//! - [`compiler`] compiles a graph to a program, without weights and without a device.
+//! - [`graph`] describes the computation, with custom ops if needed ([`extension`]); [`weights`] reads
 //!   checkpoints.
-//! - [`device`] runs kernels: on GPUs through wgpu, on the host CPU through Rust twins of them.
+//! - [`device`] runs kernels: on GPUs through wgpu, on the host CPU as their twins in Rust.
 //!
 //! # Generating text
 //!
@@ -34,7 +34,7 @@
 //!
 //! # A graph of your own
 //!
-//! Built, compiled for another machine, saved, loaded, and run here:
+//! This graph is built, compiled for another machine, saved, loaded, and run here:
 //!
 //! ```
 //! use wisp_engine::compiler::Target;
@@ -45,7 +45,7 @@
 //! use wisp_engine::weights::{Encoding, MemoryWeights};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // What to compute: weights are only named, and the batch may have any size.
+//! // The computation: weights are referred to by name, and the batch may have any size.
 //! let mut graph = Graph::new("layer");
 //! let x = graph.input("x", DType::F32, shape!["batch", 2u64]);
 //! let weight = graph.weight("weight", Encoding::F32, shape![3u64, 2u64]);
@@ -54,10 +54,10 @@
 //! let y = graph.map(y, Map::Activation(Activation::Relu))?;
 //! graph.output("y", y);
 //!
-//! // How, on a Mac that need not be here. What is shipped is these bytes, and the weights.
+//! // Compile it for a Mac that need not be present, and ship these bytes with the weights.
 //! let shipped = CompiledModule::compile(&[graph], &Target::named("metal")?)?.to_bytes()?;
 //!
-//! // There (the host runs what is compiled for any target):
+//! // On the target machine (the host runs programs that are compiled for any target):
 //! let compiled = CompiledModule::from_bytes(&shipped)?;
 //! let mut weights = MemoryWeights::default();
 //! weights.insert("weight", &[3, 2], &[1.0, 0.0, 0.0, 1.0, -1.0, -1.0])?;
@@ -74,7 +74,7 @@
 //!
 //! # A custom op
 //!
-//! A kernel in WGSL beside a declaration of its operands and results is an op like the built-in ones; see
+//! A kernel in WGSL with a declaration of its operands and results is an op like the built-in ones; see
 //! [`extension`] for the rules:
 //!
 //! ```
@@ -132,8 +132,9 @@
 //! # }
 //! ```
 //!
-//! Larger ones are among the examples: an image classifier with the weights of one that PyTorch trained
-//! (`cargo run -p wisp-engine --example image_classifier`), and a BERT of any size (`--example bert_encoder`).
+//! The examples contain larger graphs: an image classifier with weights trained in PyTorch
+//! (`cargo run -p wisp-engine --example image_classifier`), and a BERT of any size
+//! (`--example bert_encoder`).
 //!
 //! # Features
 //!
@@ -148,8 +149,8 @@
 //!
 //! # Async and blocking
 //!
-//! Everything that waits is async, because a browser cannot block; native programs have blocking
-//! twins of it.
+//! All functions that wait are async, because a browser cannot block. Native builds also have blocking
+//! versions of them.
 
 mod adapters;
 mod builder;
@@ -183,7 +184,7 @@ pub use wisp_compiler as compiler;
 /// Devices: memory, kernels and submissions.
 pub mod device {
     pub use wisp_device::*;
-    /// The host device's kernels.
+    /// The host device: twins of all kernels in Rust.
     pub use wisp_host as host;
 }
 #[cfg(not(target_arch = "wasm32"))]

@@ -1,4 +1,4 @@
-//! Ways from a name or files to a loaded model.
+//! Loads models from names or files.
 
 #[cfg(not(target_arch = "wasm32"))]
 use std::ops::ControlFlow;
@@ -22,9 +22,10 @@ use crate::{
 };
 
 impl Model {
-    /// Loads a model with default settings, blocking the thread: a `.gguf` file, a directory in Hugging
-    /// Face's layout, or a repository of a hub (`org/name`, `org/name:q4_k` or `org/name:file.gguf`),
-    /// which is downloaded unless the cache has it. [`Self::builder`] has all settings.
+    /// Loads a model with default settings, blocking the thread. `name` is a `.gguf` file, a directory
+    /// in Hugging Face's layout, or a hub repository (`org/name`, `org/name:q4_k` or
+    /// `org/name:file.gguf`), which is downloaded unless it is cached. [`Self::builder`] has all
+    /// settings.
     ///
     /// # Errors
     ///
@@ -34,7 +35,7 @@ impl Model {
         Model::builder(name).load()
     }
 
-    /// [`Self::load`] without blocking the task: a thread of its own does the work.
+    /// Like [`Self::load`], but does not block the task: a separate thread does the work.
     ///
     /// # Errors
     ///
@@ -44,14 +45,14 @@ impl Model {
         Model::builder(name).load_async().await
     }
 
-    /// The settings to load a model with; the name is that of [`Self::load`].
+    /// Returns the settings for loading a model; the name is as in [`Self::load`].
     #[cfg(not(target_arch = "wasm32"))]
     pub fn builder(name: impl Into<String>) -> ModelBuilder {
         ModelBuilder::new(name)
     }
 
-    /// Bytes of device memory that a model would take with default settings, without loading it (but
-    /// downloading it, if need be).
+    /// Returns the bytes of device memory that a model would take with default settings. Downloads the
+    /// model if necessary, but does not load it.
     ///
     /// # Errors
     ///
@@ -61,19 +62,19 @@ impl Model {
         Model::builder(name).estimate()
     }
 
-    /// A model whose files are open already: in memory, or streamed by a browser. The settings are the
-    /// default ones; [`ModelBuilder::with_files`] takes others.
+    /// Takes a model whose files are already open, in memory or streamed by a browser. It uses the
+    /// default settings; [`ModelBuilder::with_files`] takes others.
     ///
     /// # Errors
     ///
-    /// If the files are not what Wisp can run.
+    /// If Wisp cannot run the files.
     pub fn from_files(files: ModelFiles) -> Result<OpenModel, Error> {
         ModelBuilder::default().with_files(files)
     }
 }
 
 impl ModelBuilder {
-    /// Opens the model's files, after downloading what is missing, without loading the model.
+    /// Opens the model's files without loading the model; downloads missing files first.
     ///
     /// # Errors
     ///
@@ -110,11 +111,11 @@ impl ModelBuilder {
         Ok(Files::Max(Box::new(self.config.open(on_transfer)?)))
     }
 
-    /// Takes files that are open already: a model in memory, or one that a browser streams.
+    /// Takes files that are already open: a model in memory, or one that a browser streams.
     ///
     /// # Errors
     ///
-    /// If they are not what the settings ask for.
+    /// If the files do not match the settings.
     pub fn with_files(self, files: ModelFiles) -> Result<OpenModel, Error> {
         let files = self.config.apply_overrides(files)?;
         Ok(OpenModel::new(self, Files::Max(Box::new(files))))
@@ -131,7 +132,7 @@ impl ModelBuilder {
         self.open()?.load()
     }
 
-    /// [`Self::load`] without blocking the task: a thread of its own does the work.
+    /// Like [`Self::load`], but does not block the task: a separate thread does the work.
     ///
     /// # Errors
     ///
@@ -145,12 +146,12 @@ impl ModelBuilder {
         reply(receiver).await
     }
 
-    /// Bytes of device memory that the model would take, without loading it (but downloading it, if need
-    /// be).
+    /// Returns the bytes of device memory that the model would take. Downloads the model if necessary,
+    /// but does not load it.
     ///
     /// # Errors
     ///
-    /// As [`Self::load`], as far as that does not depend on the device's memory.
+    /// As [`Self::load`], except for those that depend on the device's memory.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn estimate(self) -> Result<wisp_compiler::Footprint, Error> {
         self.open()?.estimate()

@@ -1,9 +1,10 @@
-//! The logits of whole texts.
+//! Logits of whole texts.
 
 use crate::{error::Error, model::Model};
 
 impl Model {
-    /// The logits of every position of a text, `[tokens, vocab_size]`. Waits until no request runs.
+    /// Computes the logits of every position of a text, `[tokens, vocab_size]`. Waits until no request
+    /// runs.
     ///
     /// # Errors
     ///
@@ -19,7 +20,7 @@ impl Model {
             .await
     }
 
-    /// [`Self::logits_async`], blocking the thread.
+    /// Like [`Self::logits_async`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -29,9 +30,9 @@ impl Model {
         pollster::block_on(self.logits_async(tokens, adapter))
     }
 
-    /// Folds the logits of every position of a text, which need not be in memory all at once: `fold` is
-    /// called with the rows `[rows, vocab_size]` of some positions at a time, in their order. Waits until
-    /// no request runs.
+    /// Folds the logits of every position of a text without keeping them all in memory: `fold` is
+    /// called with the rows `[rows, vocab_size]` of some positions at a time, in order. Waits until no
+    /// request runs.
     ///
     /// # Errors
     ///
@@ -55,7 +56,7 @@ impl Model {
         work.await
     }
 
-    /// [`Self::fold_logits_async`], blocking the thread.
+    /// Like [`Self::fold_logits_async`], but blocks the thread.
     ///
     /// # Errors
     ///

@@ -21,11 +21,12 @@ use crate::{
     worker::{self, Command, Job, reply},
 };
 
-/// A loaded model, which generates texts or makes embeddings.
+/// A loaded model, which generates texts or computes embeddings.
 ///
-/// Clones are cheap and share the loaded model. It can be used from several threads and tasks at once:
-/// one scheduler runs the requests of all of them as one batch, and no request changes another's tokens.
-/// Natively it has a thread of its own, which ends with the last clone and the last request.
+/// Clones are cheap and share the loaded model. Several threads and tasks can use it at the same time:
+/// one scheduler runs all their requests as one batch, and no request changes another's tokens. Native
+/// builds run the model on its own thread, which ends after the last clone is dropped and the last
+/// request has ended.
 #[derive(Clone)]
 pub struct Model {
     inner: Arc<Inner>,
@@ -40,27 +41,27 @@ struct Inner {
     next_request: AtomicU64,
 }
 
-/// What is known of a loaded model.
+/// Facts about a loaded model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModelInfo {
-    /// The name that it was loaded by.
+    /// The name under which the model was loaded.
     pub name: String,
     /// The architecture, such as `llama`.
     pub architecture: String,
-    /// True if it makes embeddings, false if it continues texts.
+    /// True if the model computes embeddings, false if it generates text.
     pub is_encoder: bool,
-    /// True if it has a chat template.
+    /// True if the model has a chat template.
     pub has_chat_template: bool,
-    /// The number of tokens in its vocabulary.
+    /// The number of tokens in the vocabulary.
     pub vocab_size: u64,
-    /// Tokens that the loaded model can see at once, prompt and answer together.
+    /// The context length in tokens: prompt and answer together.
     pub context_length: u64,
-    /// Bytes of the weights in their files.
+    /// Size of the weights in their files, in bytes.
     pub weight_bytes: u64,
 }
 
-/// The worker that owns the model.
+/// The channel to the worker that owns the model.
 enum Worker {
     Generator(UnboundedSender<Command>),
     Encoder(UnboundedSender<Job<TextEncoder>>),
@@ -76,8 +77,8 @@ impl fmt::Debug for Model {
 }
 
 impl Model {
-    /// A model of one's own: whatever implements [`PipelineModel`] generates like a built-in one. Its
-    /// tokens are sampled on the session's device.
+    /// Takes a model of your own: any implementation of [`PipelineModel`] generates like a built-in
+    /// model. Its tokens are sampled on the session's device.
     ///
     /// # Errors
     ///
@@ -100,7 +101,7 @@ impl Model {
         Ok(Model::of_generator(info, session.clone(), generator))
     }
 
-    /// [`Self::from_pipeline_model_async`], blocking the thread.
+    /// Like [`Self::from_pipeline_model_async`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -114,7 +115,7 @@ impl Model {
         pollster::block_on(Model::from_pipeline_model_async(session, model, text))
     }
 
-    /// The model of a loaded generator.
+    /// Creates the model of a loaded generator.
     pub(crate) fn of_generator(
         info: ModelInfo,
         session: InferenceSession,
@@ -125,7 +126,7 @@ impl Model {
         Model::new(info, text, limits, session, worker)
     }
 
-    /// The model of a loaded encoder.
+    /// Creates the model of a loaded encoder.
     pub(crate) fn of_encoder(
         info: ModelInfo,
         session: InferenceSession,
@@ -157,65 +158,65 @@ impl Model {
         }
     }
 
-    /// What is known of the model.
+    /// Returns facts about the model.
     pub fn info(&self) -> &ModelInfo {
         &self.inner.info
     }
 
-    /// The name that the model was loaded by.
+    /// Returns the name under which the model was loaded.
     pub fn name(&self) -> &str {
         &self.inner.info.name
     }
 
-    /// Tokens that the model can see at once, prompt and answer together.
+    /// Returns the context length in tokens: prompt and answer together.
     pub fn context_length(&self) -> u64 {
         self.inner.info.context_length
     }
 
-    /// The sizes that the model was made for.
+    /// Returns the size limits with which the model was loaded.
     pub fn limits(&self) -> &ModelLimits {
         &self.inner.limits
     }
 
-    /// The device that the model runs on.
+    /// Returns the device that the model runs on.
     pub fn device(&self) -> &DeviceInfo {
         self.inner.session.device().info()
     }
 
-    /// The session that the model runs in: its profiler, start times and memory.
+    /// Returns the session that the model runs in, with its profiler, start-up times and memory use.
     pub fn session(&self) -> &InferenceSession {
         &self.inner.session
     }
 
-    /// The tokenizer, chat template and stop tokens.
+    /// Returns the tokenizer, chat template and stop tokens.
     pub fn text(&self) -> &TextProcessor {
         &self.inner.text
     }
 
-    /// The tokens of a text as a prompt has them: with the tokens that the tokenizer begins a text with.
+    /// Encodes a text as a prompt, with the tokens that the tokenizer puts at the beginning of a text.
     ///
     /// # Errors
     ///
-    /// If there is no tokenizer, or it has no token for a part of the text.
+    /// If the model has no tokenizer, or the tokenizer has no token for a part of the text.
     pub fn tokenize(&self, text: &str) -> Result<Vec<u32>, Error> {
         Ok(self.inner.text.tokenizer()?.encode(text, true, true)?)
     }
 
-    /// The text of tokens, without control tokens.
+    /// Returns the text of tokens, without control tokens.
     ///
     /// # Errors
     ///
-    /// If there is no tokenizer.
+    /// If the model has no tokenizer.
     pub fn detokenize(&self, tokens: &[u32]) -> Result<String, Error> {
         Ok(self.inner.text.tokenizer()?.decode(tokens, true))
     }
 
-    /// Runs work on the generator itself, when no request runs: for measurements and for what this type
-    /// does not offer.
+    /// Runs work on the generator itself when no request runs, for measurements and for features that
+    /// this type does not offer.
     ///
     /// # Errors
     ///
-    /// The work's own, or [`Error::NotAGenerator`].
+    /// The error of the work, or [`Error::NotAGenerator`].
     pub async fn exclusive<T: Send + 'static>(
         &self,
         work: impl for<'a> FnOnce(&'a mut TextGenerator) -> BoxFuture<'a, Result<T, Error>>
@@ -236,7 +237,7 @@ impl Model {
         reply(receiver).await
     }
 
-    /// [`Self::exclusive`], blocking the thread.
+    /// Like [`Self::exclusive`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -278,7 +279,7 @@ impl Model {
         Error::NotAGenerator { model }
     }
 
-    /// Begins a request.
+    /// Starts a request.
     pub(crate) fn submit(
         &self,
         prompt: Vec<u32>,
@@ -296,7 +297,8 @@ impl Model {
             options,
             events: sender,
         };
-        // If the worker is gone, the command is dropped, and the events end with `Error::WorkerEnded`.
+        // If the worker has ended, the command is dropped and the events end with
+        // `Error::WorkerEnded`.
         let _ = commands.unbounded_send(command);
         events
     }

@@ -1,4 +1,4 @@
-//! A model whose files are open, on its way to being loaded.
+//! A model whose files are open, before it is loaded.
 
 use std::ops::ControlFlow;
 #[cfg(not(target_arch = "wasm32"))]
@@ -22,37 +22,37 @@ use crate::{
     model::{Model, ModelInfo},
 };
 
-/// By default the KV cache holds one whole context, and this many tokens of each further request.
+/// The default KV cache holds one whole context plus this many tokens for each further request.
 const FURTHER_TOKENS: u64 = 512;
 
-/// Texts that an encoder takes at the same time.
+/// The default number of texts that an encoder processes at the same time.
 const ENCODER_TEXTS: u64 = 32;
 
-/// Texts that an encoder takes at the same time, where all texts are known.
+/// The largest number of texts that an encoder processes at the same time if all texts are known.
 const MAX_ENCODER_TEXTS: u64 = 256;
 
-/// Tokens that an encoder takes at the same time, if the model's longest text is not longer.
+/// Tokens that an encoder processes at the same time, unless the model's longest text is longer.
 const ENCODER_TOKENS: u64 = 4096;
 
 /// The files of a model.
 pub(crate) enum Files {
-    /// For Wisp's own engine.
+    /// Files for Wisp's own engine.
     Max(Box<ModelFiles>),
-    /// For Hugging Face's candle.
+    /// Files for Hugging Face's candle.
     #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
     Candle(Box<CandleFiles>),
 }
 
-/// A model whose files are open, but which is not loaded: what its files say, what it would take, and
-/// the way to load it.
+/// A model whose files are open, but which is not loaded yet. It gives access to the contents of the
+/// files and to the model's memory requirements, and it can be loaded.
 #[must_use = "a model is loaded by `load`"]
 pub struct OpenModel {
     builder: ModelBuilder,
     files: Files,
     text: TextProcessor,
-    /// Tokens of the only prompt that it is loaded for.
+    /// Tokens of the only prompt that the model is loaded for.
     prompt_tokens: Option<u64>,
-    /// Lengths of the only texts that it is loaded for.
+    /// Lengths in tokens of the only texts that the model is loaded for.
     texts: Option<Vec<u64>>,
 }
 
@@ -72,12 +72,12 @@ impl OpenModel {
         }
     }
 
-    /// The tokenizer, chat template and stop tokens.
+    /// Returns the tokenizer, chat template and stop tokens.
     pub fn text(&self) -> &TextProcessor {
         &self.text
     }
 
-    /// The model's files; `None` if candle runs it.
+    /// Returns the model's files; `None` if candle runs the model.
     pub fn files(&self) -> Option<&ModelFiles> {
         match &self.files {
             Files::Max(files) => Some(files),
@@ -86,8 +86,9 @@ impl OpenModel {
         }
     }
 
-    /// Loads the model for one prompt of so many tokens and at most so many new ones, with memory for no
-    /// more than that. A model that is compiled to a file, or comes from one, is for any prompt.
+    /// Sizes the model for one prompt of `prompt_tokens` tokens and at most `max_tokens` new ones,
+    /// with memory for no more. Has no effect on a model that is compiled to a file or loaded from
+    /// one, because that must fit any prompt.
     pub fn for_prompt(mut self, prompt_tokens: usize, max_tokens: Option<usize>) -> OpenModel {
         if self.is_compiled() {
             return self;
@@ -104,8 +105,8 @@ impl OpenModel {
         self
     }
 
-    /// Loads the model with another context length, chosen for what its files say. A model that is
-    /// compiled to a file, or comes from one, keeps its own.
+    /// Sets another context length, chosen after reading the files. Has no effect on a model that is
+    /// compiled to a file or loaded from one.
     pub fn with_context_length(mut self, tokens: u64) -> OpenModel {
         if !self.is_compiled() {
             self.builder = self.builder.context_length(tokens);
@@ -113,14 +114,14 @@ impl OpenModel {
         self
     }
 
-    /// Loads an encoder for texts of these lengths, with memory for no more than that.
+    /// Sizes an encoder for texts of these lengths, with memory for no more.
     pub fn for_texts(mut self, lengths: impl IntoIterator<Item = usize>) -> OpenModel {
         self.texts = Some(lengths.into_iter().map(|len| len as u64).collect());
         self
     }
 
-    /// True if the model's programs come from a file or go to one: what they are made for must not
-    /// depend on a prompt then.
+    /// Returns whether the model's programs are loaded from a file or saved to one; then their sizes
+    /// must not depend on a prompt.
     fn is_compiled(&self) -> bool {
         #[cfg(not(target_arch = "wasm32"))]
         return self.builder.config.has_compiled_file();
@@ -128,7 +129,7 @@ impl OpenModel {
         return false;
     }
 
-    /// Tokens that the loaded model will see at once.
+    /// Returns the context length with which the model will be loaded.
     fn context_length(&self) -> u64 {
         let most = self
             .files()
@@ -139,7 +140,8 @@ impl OpenModel {
         }
     }
 
-    /// The sizes that the model will be made for, before the device's own limits.
+    /// Returns the size limits with which the model will be loaded, before the device's own limits
+    /// apply.
     ///
     /// # Errors
     ///
@@ -162,7 +164,7 @@ impl OpenModel {
         let rows = self.builder.logit_rows.min(limits.max_step_tokens);
         limits.max_logit_rows = limits.max_logit_rows.max(rows);
         if limits.is_paged() {
-            let page = u64::from(limits.page_size);
+            let page = u64::from(limits.page_size.max(1));
             let further = (limits.max_batch - 1) * FURTHER_TOKENS.div_ceil(page);
             let tokens = self
                 .builder
@@ -199,17 +201,17 @@ impl OpenModel {
         }
     }
 
-    /// Bytes of device memory that the model would take.
+    /// Returns the bytes of device memory that the model would take.
     ///
     /// # Errors
     ///
-    /// If the files do not fit together, or the device lacks what they need.
+    /// If the files are inconsistent, or the device lacks a capability that the model needs.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn estimate(&self) -> Result<Footprint, Error> {
         pollster::block_on(self.estimate_async())
     }
 
-    /// As [`Self::estimate`], without blocking the thread.
+    /// Like [`Self::estimate`], but does not block the thread.
     ///
     /// # Errors
     ///
@@ -242,14 +244,14 @@ impl OpenModel {
     ///
     /// # Errors
     ///
-    /// If there is no such device or it has not enough memory, the files do not fit together, or loading
+    /// If the device does not exist or has too little memory, the files are inconsistent, or loading
     /// was cancelled.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn load(self) -> Result<Model, Error> {
         pollster::block_on(self.load_here())
     }
 
-    /// [`Self::load`] without blocking the task: natively a thread of its own does the work.
+    /// Like [`Self::load`], but does not block the task: native builds use a separate thread.
     ///
     /// # Errors
     ///
@@ -284,8 +286,18 @@ impl OpenModel {
         })
     }
 
-    /// Loads the generator itself, which the caller then runs step by step, and the session of its
-    /// device: for measurements and for loops of one's own.
+    /// Like [`Self::load_generator`], but blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load_generator`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn load_generator_blocking(&self) -> Result<(InferenceSession, TextGenerator), Error> {
+        pollster::block_on(self.load_generator())
+    }
+
+    /// Loads the generator itself, which the caller then runs step by step, and its device's session.
+    /// Use it for measurements and custom loops.
     ///
     /// # Errors
     ///
@@ -317,7 +329,7 @@ impl OpenModel {
         let mut limits = self.limits()?;
         let free = || self.builder.config.memory(&device);
         let memory = self.builder.memory_limit.or_else(free);
-        // None left is not the 0 that stands for no limit.
+        // Exhausted memory must not become 0, which means no limit.
         limits.memory = memory.map_or(0, |bytes| bytes.max(1));
         let session = self.session(device, files, &limits)?;
         let builder = self.builder.clone();
@@ -344,7 +356,7 @@ impl OpenModel {
         Ok((session, loaded))
     }
 
-    /// A session on a device, with the caches and compiled programs of the settings.
+    /// Creates a session on a device with the caches and compiled programs of the settings.
     fn session(
         &self,
         device: Device,
@@ -364,7 +376,7 @@ impl OpenModel {
         Ok(session)
     }
 
-    /// Saves the compiled programs where the settings ask for it.
+    /// Saves the compiled programs if the settings ask for it.
     fn save(
         &self,
         session: &InferenceSession,
@@ -378,7 +390,7 @@ impl OpenModel {
         Ok(())
     }
 
-    /// Loads the adapters of the settings.
+    /// Loads the adapters that the settings list.
     #[cfg(not(target_arch = "wasm32"))]
     fn with_adapters(&self, mut generator: TextGenerator) -> Result<TextGenerator, Error> {
         for (name, path) in self.builder.config.adapters() {
@@ -392,7 +404,7 @@ impl OpenModel {
         Ok(generator)
     }
 
-    /// What is known of a loaded generator.
+    /// Returns facts about a loaded generator.
     fn info(&self, generator: &TextGenerator) -> ModelInfo {
         let info = ModelInfo {
             vocab_size: generator.model().vocab_size(),
@@ -410,7 +422,7 @@ impl OpenModel {
         info
     }
 
-    /// What the files say of a model that is loaded with these limits.
+    /// Returns facts from the files about a model that is loaded with these limits.
     fn described(&self, limits: &ModelLimits) -> ModelInfo {
         let (architecture, vocab_size, weight_bytes) = match &self.files {
             Files::Max(files) => (
@@ -445,7 +457,7 @@ impl OpenModel {
     }
 }
 
-/// A model on its device, with nothing that runs it yet.
+/// A model on its device that no worker runs yet.
 enum Loaded {
     Generator(TextGenerator),
     Encoder(TextEncoder),

@@ -1,7 +1,8 @@
-//! The worker of a loaded model: natively a thread of its own, in a browser a task of the event loop.
+//! The worker of a loaded model: a thread of its own in native builds, a task of the event loop in a
+//! browser.
 //!
-//! All clones of a [`Model`](crate::Model) send it their requests; its scheduler runs them in one
-//! batch. It ends when the last clone is dropped and no request runs.
+//! All clones of a [`Model`](crate::Model) send their requests to it, and its scheduler runs them in
+//! one batch. It ends when the last clone has been dropped and no request runs.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -20,12 +21,12 @@ use crate::{
     events::{Event, EventSender, Usage},
 };
 
-/// Work that has a generator or an encoder for itself.
+/// Work with exclusive access to a generator or an encoder.
 pub(crate) type Job<T> = Box<dyn for<'a> FnOnce(&'a mut T) -> BoxFuture<'a, ()> + Send>;
 
-/// What a generating model is asked for.
+/// A command to a generator's worker.
 pub(crate) enum Command {
-    /// A prompt to continue.
+    /// Generates from a prompt.
     Generate {
         /// The number of the request.
         request: u64,
@@ -33,20 +34,20 @@ pub(crate) enum Command {
         options: GenerateOptions,
         events: EventSender,
     },
-    /// Work that runs when no request does.
+    /// Runs work when no request runs.
     Exclusive(Job<TextGenerator>),
 }
 
-/// A request that runs.
+/// A running request.
 struct Running {
     number: u64,
     events: EventSender,
     usage: Usage,
-    /// No token was asked for.
+    /// Whether no token was requested.
     empty: bool,
 }
 
-/// Starts the worker of an encoder, which does its jobs one by one.
+/// Starts the worker of an encoder, which runs its jobs one by one.
 pub(crate) fn start_encoder(mut encoder: TextEncoder) -> UnboundedSender<Job<TextEncoder>> {
     let (sender, mut receiver) = unbounded::<Job<TextEncoder>>();
     spawn(async move {
@@ -73,7 +74,7 @@ pub(crate) fn start(generator: TextGenerator) -> UnboundedSender<Command> {
 struct Worker {
     generator: TextGenerator,
     receiver: UnboundedReceiver<Command>,
-    /// Exclusive work and the commands after it, until no request runs.
+    /// Exclusive work and the commands after it, held back until no request runs.
     waiting: Vec<Command>,
     running: HashMap<RequestId, Running>,
 }
@@ -82,7 +83,7 @@ impl Worker {
     async fn run(mut self) {
         loop {
             if self.running.is_empty() && !self.run_waiting().await {
-                // Nothing runs: wait for a command, or for the end of all models.
+                // Nothing runs: wait for a command, or until all clones are dropped.
                 match next(&mut self.receiver).await {
                     Some(command) => self.take(command),
                     None => return,
@@ -99,7 +100,7 @@ impl Worker {
         }
     }
 
-    /// Runs what waited until no request ran. False if nothing did.
+    /// Runs the commands that waited until no request ran. Returns false if there were none.
     async fn run_waiting(&mut self) -> bool {
         let waiting = std::mem::take(&mut self.waiting);
         let any = !waiting.is_empty();
@@ -115,7 +116,7 @@ impl Worker {
     }
 
     fn take(&mut self, command: Command) {
-        // What comes after exclusive work waits with it, so that it gets its turn.
+        // Commands after exclusive work wait behind it, so that it gets its turn.
         let wait = !self.waiting.is_empty() || matches!(command, Command::Exclusive(_));
         match command {
             command if wait => self.waiting.push(command),
@@ -146,7 +147,7 @@ impl Worker {
         }
     }
 
-    /// Lets a request run; one that asks for no token ends at once.
+    /// Starts a request; a request for no tokens ends at once.
     fn begin(&mut self, id: RequestId, running: Running) {
         if running.empty {
             self.generator.cancel(id);
@@ -158,8 +159,20 @@ impl Worker {
         }
     }
 
-    /// Ends the requests that were cancelled.
+    /// Ends cancelled requests.
     fn cancel(&mut self) {
+        self.waiting.retain(|command| match command {
+            Command::Generate { prompt, events, .. } if events.is_cancelled() => {
+                let usage = Usage {
+                    prompt_tokens: prompt.len(),
+                    completion_tokens: 0,
+                };
+                let reason = FinishReason::Cancelled;
+                events.send(Ok(Event::End { reason, usage }));
+                false
+            }
+            _ => true,
+        });
         let cancelled =
             |(id, running): (&RequestId, &Running)| running.events.is_cancelled().then_some(*id);
         let cancelled: Vec<RequestId> = self.running.iter().filter_map(cancelled).collect();
@@ -193,7 +206,7 @@ impl Worker {
         }
     }
 
-    /// A step failed: so did all requests that it ran.
+    /// Fails all requests of a failed step.
     fn fail(&mut self, error: PipelineError) {
         let error = Arc::new(error);
         for (id, running) in self.running.drain() {
@@ -204,7 +217,7 @@ impl Worker {
 }
 
 impl Running {
-    /// Hands out what a step brought; true if it was the end.
+    /// Forwards a step's event to its request; returns true if it was the last one.
     fn take(&mut self, event: TextEvent) -> bool {
         if event.finish == Some(FinishReason::NonFinite) {
             let request = self.number;
@@ -227,7 +240,7 @@ impl Running {
         event.finish.is_some()
     }
 
-    /// Hands out the last text and the end.
+    /// Sends the last text and the end.
     fn end(&self, text: String, reason: FinishReason) {
         if !text.is_empty() {
             self.events.send(Ok(Event::Text(text)));
@@ -237,36 +250,36 @@ impl Running {
     }
 }
 
-/// The next item of a channel, waiting for it; `None` when all senders are gone.
+/// Waits for the next item of a channel; `None` when all senders are dropped.
 pub(crate) async fn next<T>(receiver: &mut UnboundedReceiver<T>) -> Option<T> {
     std::future::poll_fn(|context| std::pin::Pin::new(&mut *receiver).poll_next(context)).await
 }
 
-/// Waits for what a worker sends back.
+/// Waits for a worker's reply.
 pub(crate) async fn reply<T>(receiver: oneshot::Receiver<Result<T, Error>>) -> Result<T, Error> {
     receiver.await.unwrap_or(Err(Error::WorkerEnded))
 }
 
-/// Runs a future to its end, on a thread of its own.
+/// Runs a future to completion on a thread of its own.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
     let thread = std::thread::Builder::new().name("wisp model".into());
-    // Without a thread its channels close, and who waits for it gets `Error::WorkerEnded`.
+    // If no thread can be started, the channels close and callers get `Error::WorkerEnded`.
     let _ = thread.spawn(|| pollster::block_on(work));
 }
 
-/// Runs a future to its end, as a task of the event loop.
+/// Runs a future to completion as a task of the event loop.
 #[cfg(target_arch = "wasm32")]
 pub(crate) fn spawn(work: impl Future<Output = ()> + 'static) {
     wasm_bindgen_futures::spawn_local(work);
 }
 
-/// Lets the event loop run other tasks between steps; a thread of its own needs no such pause.
+/// Does nothing: a thread of its own need not yield to an event loop.
 #[cfg(not(target_arch = "wasm32"))]
 async fn pause() {}
 
-/// Lets the event loop run other tasks between steps: a message to oneself comes after theirs. (Timers
-/// would wait for 4 ms, and a task that only yields would keep the event loop from all but its own kind.)
+/// Yields to the event loop between steps by awaiting a message to itself, which is queued behind
+/// other tasks. (A timer would wait for 4 ms, and a plain yield would let only microtasks run.)
 #[cfg(target_arch = "wasm32")]
 async fn pause() {
     let Ok(channel) = web_sys::MessageChannel::new() else {

@@ -36,10 +36,12 @@ pub fn catch_all() {
 
 /// Makes Ctrl-C cancel this operation from now on. If Ctrl-C was pressed already, cancels it at once.
 pub fn cancels(canceller: Canceller) {
+    let current = canceller.clone();
+    *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Some(current);
+    // After it is stored, so that no signal falls in between.
     if happened() {
         canceller.cancel();
     }
-    *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Some(canceller);
 }
 
 /// Returns a new canceller that Ctrl-C triggers.

@@ -24,6 +24,14 @@ const BUILT_IN: &[u8] = include_bytes!("../model/wisp-tiny.gguf");
 const BUILT_IN_NAME: &str = "wisp-tiny";
 
 impl Resolved {
+    /// Returns the device that runs the model, for messages.
+    pub fn device_of(&self, model: &Model) -> String {
+        match self.config.engine {
+            PipelineEngine::HuggingFace => "the CPU (candle)".into(),
+            _ => describe(model.device()),
+        }
+    }
+
     /// Returns the name of the model.
     pub fn name(&self) -> String {
         match self.config.short_name() {

@@ -1,4 +1,4 @@
-//! How much device memory a program takes.
+//! The device memory that a program takes.
 
 use std::collections::HashMap;
 
@@ -7,26 +7,26 @@ use wisp_types::{PARAMS_STRIDE, encoding::PLANE_ALIGN};
 
 use crate::program::{Matrix, Program};
 
-/// Bytes of device memory that a program takes; a size that does not fit 64 bits is `u64::MAX`.
+/// The bytes of device memory that a program takes. A size that does not fit 64 bits is `u64::MAX`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Footprint {
-    /// Weights, repacked, and constants.
+    /// Repacked weights, and constants.
     pub weights: u64,
-    /// Buffers that keep their contents between runs: the KV cache above all.
+    /// Buffers that keep their contents between runs, mostly the KV cache.
     pub buffers: u64,
-    /// Inputs, intermediate results and parameters.
+    /// Inputs, intermediate results and parameter blocks.
     pub working: u64,
 }
 
 impl Footprint {
-    /// Returns the bytes of everything together.
+    /// Returns the sum of all parts.
     pub fn total(&self) -> u64 {
         self.weights
             .saturating_add(self.buffers)
             .saturating_add(self.working)
     }
 
-    /// Returns what this program and another take together.
+    /// Returns the sum of this footprint and another.
     pub fn and(self, other: Footprint) -> Footprint {
         Footprint {
             weights: self.weights.saturating_add(other.weights),
@@ -36,17 +36,17 @@ impl Footprint {
     }
 }
 
-/// Where the planes of a matrix are in its buffer.
+/// The offsets of a matrix's planes in its buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatrixLayout {
-    /// The start and length in bytes of each plane: main, high bits, scales.
+    /// Offset and length in bytes of each plane: main, high bits, scales.
     pub planes: [(u64, u64); 3],
-    /// Bytes of the whole buffer.
+    /// Size of the whole buffer in bytes.
     pub bytes: u64,
 }
 
 impl Matrix {
-    /// Returns where the planes of the matrix are in its buffer.
+    /// Returns the offsets of the matrix's planes in its buffer.
     pub fn layout(&self) -> MatrixLayout {
         let mut planes = [(0, 0); 3];
         let mut end = 0u64;
@@ -60,19 +60,19 @@ impl Matrix {
     }
 }
 
-/// Returns the bytes that a buffer of so many bytes is allocated with.
+/// Returns the allocated size of a buffer of `bytes` bytes.
 fn allocated(bytes: u64) -> u64 {
     let bytes = bytes.max(1).checked_next_multiple_of(16);
     bytes.unwrap_or(u64::MAX)
 }
 
 impl Program {
-    /// Returns the device memory that the program takes when its symbolic dimensions are at most these; a
-    /// dimension that is not given counts as 0. Inputs and buffers named in `shared` are in another
-    /// program's memory and not counted.
+    /// Returns the device memory that the program takes if its symbolic dimensions are at most
+    /// `max_dims`; a dimension that is not given counts as 0. Inputs and buffers named in `shared`
+    /// belong to another program and are not counted.
     pub fn footprint(&self, max_dims: &HashMap<String, u64>, shared: &[&str]) -> Footprint {
         let sizes = self.sizes(|name| Some(max_dims.get(name).copied().unwrap_or(0)));
-        // Only a sum that overflows is an error here: what depends on it then counts as all memory.
+        // Only an overflowing sum fails here; sizes that depend on it then count as `u64::MAX`.
         let sizes = sizes.unwrap_or_default();
         let bytes_of = |size: &Size| {
             let elements = size.eval(&sizes);
@@ -102,7 +102,7 @@ impl Program {
         }
     }
 
-    /// Returns the bytes of all weights and constants on a device.
+    /// Returns the bytes that all weights and constants take on a device.
     fn weight_bytes(&self) -> u64 {
         let matrices = self.matrices.iter();
         let matrices = matrices.map(|matrix| matrix.layout().bytes);

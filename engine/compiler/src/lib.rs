@@ -1,12 +1,12 @@
-//! From a graph to a program: fusion, lowering, choice of kernels, memory plan. The crate may depend on
-//! graphs and kernels, but on no device and no weights: it compiles for a target that need not be present.
-//! It exists so that programs are data, which can be saved, checked and loaded elsewhere.
+//! Compiles graphs to programs: fusion, lowering, choice of kernels, memory plan. The crate may depend
+//! on graphs and kernels, but on no device and no weights: the target of a compilation need not be
+//! present. It exists so that programs are data that can be saved, checked and loaded elsewhere.
 //!
-//! Compiling needs neither weights nor a device, only the [`Capabilities`] of a target. Ops that belong
-//! together become one kernel call (a sum and its norm, several products of one value); each call gets
-//! the kernels of its op that the target can run, from which a run chooses by its sizes; and results
-//! that are not needed at the same time share memory. What comes out is a [`Program`]: data, which a
-//! session binds to a device, or saves.
+//! Compiling needs neither weights nor a device, only the [`Capabilities`] of a target. Ops that
+//! belong together are fused into one kernel call (a sum and its norm, several products of one value).
+//! Each call gets all kernels of its op that the target can run, from which a run chooses by its
+//! sizes. Results with disjoint lifetimes share memory. The result is a [`Program`]: data that a
+//! session binds to a device or saves.
 //!
 //! ```
 //! use wisp_compiler::{Target, compile};
@@ -71,7 +71,7 @@ pub fn compile(graph: &Graph, target: &Capabilities) -> Result<Program, CompileE
     compile_with(graph, target, Switches::default())
 }
 
-/// Compiles as [`compile`] does, with other kernels or encodings than the default.
+/// Compiles like [`compile`], with other choices of kernels or encodings than the default.
 ///
 /// # Errors
 ///

@@ -1,11 +1,11 @@
-//! Targets by name: what a program may rely on where it will run, and the language that its kernels are
-//! translated to there.
+//! Compilation targets by name: the capabilities that a program may rely on and the shader languages
+//! of the target's drivers.
 
 use wisp_types::{Api, Capabilities, DeviceInfo};
 
 use crate::{program::Program, select::lacking, shader_language::ShaderLanguage};
 
-/// Where a program will run.
+/// A target that programs are compiled for.
 ///
 /// ```
 /// use wisp_compiler::Target;
@@ -17,16 +17,16 @@ use crate::{program::Program, select::lacking, shader_language::ShaderLanguage};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its name.
+    /// The name, as [`Target::named`] takes it.
     pub name: String,
-    /// What programs may rely on.
+    /// The capabilities that programs may rely on.
     pub capabilities: Capabilities,
-    /// The languages that its kernels must be translatable to; none on the host, which runs twins.
+    /// The shader languages that kernels must be translatable to; none on the host, which runs twins.
     pub languages: &'static [ShaderLanguage],
 }
 
-/// What nearly every GPU and driver of recent years has. Nothing here is beyond the baseline but the
-/// sizes: no kernel for GPUs needs more, and a program that asks for less runs on more of them.
+/// What nearly every recent GPU and driver supports. Only the sizes exceed the baseline: no GPU kernel
+/// needs other features, and a program that needs less runs on more GPUs.
 const GPU: Capabilities = Capabilities {
     max_binding_bytes: 1 << 30,
     max_buffer_bytes: 1 << 30,
@@ -35,7 +35,7 @@ const GPU: Capabilities = Capabilities {
 
 use ShaderLanguage::{Glsl, Hlsl, Msl, Spirv, Wgsl};
 
-/// A row of the table of targets: name, capabilities, languages, what it is.
+/// A row of the table of targets: name, capabilities, languages, description.
 type Row = (
     &'static str,
     Capabilities,
@@ -68,41 +68,41 @@ const TARGETS: &[Row] = &[
     ("host", Capabilities::HOST, &[], "the host CPU"),
 ];
 
-/// Occurs when a name is no target's.
+/// Why a target cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// Occurs when there is no target of a name.
+    /// Occurs when no target has this name.
     #[error("there is no target {name:?}; there are {}", Target::names().collect::<Vec<_>>().join(", "))]
     Unknown {
-        /// The name.
+        /// The name given.
         name: String,
     },
-    /// Occurs when a target is an NVIDIA architecture.
+    /// Occurs when the name is that of an NVIDIA architecture.
     #[error(
         "{name} needs a CUDA backend, which this version does not have: use the target vulkan, which NVIDIA's drivers run"
     )]
     Cuda {
-        /// The name.
+        /// The name given.
         name: String,
     },
-    /// Occurs when a target cannot run kernels that a program needs.
+    /// Occurs when a target cannot run all kernels of a program.
     #[error("{target} cannot run {}", .problems.join("; "))]
     Refused {
-        /// The target.
+        /// Name of the target.
         target: String,
-        /// Each kernel with what the target cannot do.
+        /// Each such kernel with what the target lacks.
         problems: Vec<String>,
     },
 }
 
 impl Target {
-    /// The names of all targets.
+    /// Returns the names of all targets.
     pub fn names() -> impl Iterator<Item = &'static str> {
         TARGETS.iter().map(|row| row.0)
     }
 
-    /// Every target with a few words about it.
+    /// Returns every target with a short description.
     pub fn all() -> impl Iterator<Item = (Target, &'static str)> {
         TARGETS.iter().map(|row| (Target::from_row(row), row.3))
     }
@@ -115,11 +115,11 @@ impl Target {
         }
     }
 
-    /// The target of a name.
+    /// Returns the target of this name.
     ///
     /// # Errors
     ///
-    /// If there is none, with the names of those there are.
+    /// If no target has this name; the error lists the names of all targets.
     pub fn named(name: &str) -> Result<Target, TargetError> {
         if let Some(row) = TARGETS.iter().find(|row| row.0 == name) {
             return Ok(Target::from_row(row));
@@ -131,7 +131,7 @@ impl Target {
         })
     }
 
-    /// A device that is attached.
+    /// Returns the target that describes an attached device.
     pub fn of(device: &DeviceInfo) -> Target {
         let languages: &[ShaderLanguage] = match device.api {
             Api::Host => &[],
@@ -148,12 +148,13 @@ impl Target {
         }
     }
 
-    /// Checks that the target can run every kernel of a program: its needs, and that each can be
-    /// translated to the target's languages (with the feature `targets`, natively).
+    /// Checks that the target has the capabilities that every kernel of a program needs and, in native
+    /// builds with the feature `targets`, that every kernel can be translated to the target's
+    /// languages.
     ///
     /// # Errors
     ///
-    /// Every kernel that it cannot run, and why.
+    /// If there are kernels that the target cannot run; the error lists them with the reasons.
     pub fn check(&self, program: &Program) -> Result<(), TargetError> {
         let problems = [
             program.lacks(&self.capabilities),
@@ -171,7 +172,7 @@ impl Target {
 }
 
 impl Target {
-    /// The program's kernels that cannot be translated to the target's languages.
+    /// Returns the program's kernels that cannot be translated to the target's languages.
     #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
     fn untranslatable(&self, program: &Program) -> Vec<String> {
         let mut problems = Vec::new();
@@ -184,7 +185,7 @@ impl Target {
         problems
     }
 
-    /// Nothing is translated in this build.
+    /// Returns nothing: this build translates no kernels.
     #[cfg(not(all(feature = "targets", not(target_arch = "wasm32"))))]
     fn untranslatable(&self, _program: &Program) -> Vec<String> {
         Vec::new()
@@ -192,7 +193,7 @@ impl Target {
 }
 
 impl Program {
-    /// Returns what the program needs that a device with these capabilities does not have, in words.
+    /// Describes the needs of the program that a device with these capabilities does not meet.
     pub fn lacks(&self, device: &Capabilities) -> Vec<String> {
         let kernels = self.kernels();
         let mut problems: Vec<String> = kernels.filter_map(|k| lacking(k, device)).collect();

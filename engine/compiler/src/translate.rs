@@ -1,4 +1,5 @@
-//! Kernels in the languages of drivers that are not here, as wgpu translates them where they are.
+//! Translates kernels to the shader languages of drivers that are not present, as wgpu does where they
+//! are.
 
 use naga::{
     back::{glsl, hlsl, msl, pipeline_constants::process_overrides, spv, wgsl},
@@ -11,11 +12,11 @@ use wisp_shaders::Kernel;
 
 use crate::shader_language::ShaderLanguage;
 
-/// Translates a kernel; text, or SPIR-V's words in little-endian order.
+/// Translates a kernel to text, or to SPIR-V words in little-endian order.
 ///
 /// # Errors
 ///
-/// What of it the language cannot express.
+/// What the language cannot express.
 pub fn translate(kernel: &Kernel, language: ShaderLanguage) -> Result<Vec<u8>, String> {
     let module = naga::front::wgsl::parse_str(kernel.wgsl).map_err(|error| error.to_string())?;
     let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
@@ -39,7 +40,7 @@ pub fn translate(kernel: &Kernel, language: ShaderLanguage) -> Result<Vec<u8>, S
     }
 }
 
-/// An error and its causes.
+/// Returns the message of an error and of its causes.
 fn words(error: impl std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -80,7 +81,7 @@ fn to_msl(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
         ..Default::default()
     };
     let (text, translated) = msl::write_string(module, info, &options, &pipeline).map_err(words)?;
-    // An entry point that cannot be written is reported beside the rest.
+    // Entry points that cannot be translated are reported separately.
     for name in translated.entry_point_names {
         name.map_err(words)?;
     }

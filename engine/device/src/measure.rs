@@ -71,6 +71,19 @@ impl Measurement<'_> {
     }
 }
 
+/// [`ceilings`], blocking the thread.
+///
+/// # Errors
+///
+/// As [`ceilings`].
+#[cfg(not(target_arch = "wasm32"))]
+pub fn ceilings_blocking(
+    device: &Device,
+    now: &dyn Fn() -> Duration,
+) -> Result<Ceilings, DeviceError> {
+    pollster::block_on(ceilings(device, now))
+}
+
 /// Measures a device, for about a second. `now` is a clock, because browsers have another one than
 /// programs.
 ///

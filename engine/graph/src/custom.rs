@@ -15,10 +15,10 @@ use crate::{
 };
 use wisp_types::{DType, Dim, Shape};
 
-/// A custom op's node, and the types and shapes of its results.
+/// The settings of a custom op's node, and the types and shapes of its results.
 type Fit = (CustomSettings, Vec<TensorType>);
 
-/// Why a size cannot be told.
+/// Why a size cannot be calculated.
 enum SizeError {
     Value(ValueError),
     Problem(String),
@@ -30,7 +30,7 @@ impl From<ValueError> for SizeError {
     }
 }
 
-/// What an op's operands and parameters are, to calculate sizes from.
+/// An op's operands and parameters, from which sizes are calculated.
 struct Given<'a> {
     declaration: &'a Declaration,
     operands: &'a [&'a Value],
@@ -77,7 +77,8 @@ impl Given<'_> {
         })
     }
 
-    /// A size: a symbol as it is, or what is calculated from known sizes.
+    /// Returns a dimension: a symbolic one if the expression is a single symbol, otherwise a value
+    /// calculated from known sizes.
     fn dim(&self, of: &str, text: &str) -> Result<Dim, String> {
         let expression: Expression<Symbol> = self
             .declaration
@@ -141,7 +142,7 @@ impl Given<'_> {
         Ok(())
     }
 
-    /// The results' types and shapes.
+    /// Returns the types and shapes of the results.
     fn infer(&self) -> Result<Vec<TensorType>, String> {
         let declaration = self.declaration;
         if self.operands.len() != declaration.inputs.len() {
@@ -175,7 +176,7 @@ impl Given<'_> {
     }
 }
 
-/// A value for each parameter, in their order.
+/// Returns a value for each parameter, in declaration order.
 fn params(declaration: &Declaration, given: &[(&str, Param)]) -> Result<Vec<Param>, String> {
     if let Some((name, _)) = given
         .iter()
@@ -199,7 +200,7 @@ fn params(declaration: &Declaration, given: &[(&str, Param)]) -> Result<Vec<Para
             )),
             (None, dtype) => match (param.default, dtype) {
                 (Some(value), DType::F32) => Ok(Param::F32(value as f32)),
-                // The declaration has checked that it is one.
+                // The declaration check ensures that the default is a `u32`.
                 (Some(value), DType::U32) => Ok(Param::U32(value as u32)),
                 (None, _) => Err(format!("the parameter {} is not given", param.name)),
             },
@@ -208,7 +209,7 @@ fn params(declaration: &Declaration, given: &[(&str, Param)]) -> Result<Vec<Para
     declaration.params.iter().map(value).collect()
 }
 
-/// The numbers of a built-in op, by their names: the fields of [`Op`].
+/// Returns the numeric fields of a built-in [`Op`] by name.
 fn attributes(op: &Op) -> HashMap<String, f64> {
     fn collect(value: serde_json::Value, name: &str, found: &mut HashMap<String, f64>) {
         match value {
@@ -222,12 +223,12 @@ fn attributes(op: &Op) -> HashMap<String, f64> {
         }
     }
     let mut found = HashMap::new();
-    // An op that JSON cannot hold would have no numbers by name.
+    // An op that JSON cannot represent has no named numbers.
     collect(serde_json::to_value(op).unwrap_or_default(), "", &mut found);
     found
 }
 
-/// Those of an op's numbers that an extension has parameters for.
+/// Returns the op's numeric fields for which the extension declares parameters.
 fn own_numbers<'a>(declaration: &'a Declaration, op: &Op) -> Vec<(&'a str, Param)> {
     let attributes = attributes(op);
     let params = declaration.params.iter();
@@ -246,11 +247,11 @@ fn own_numbers<'a>(declaration: &'a Declaration, op: &Op) -> Vec<(&'a str, Param
 }
 
 impl Graph {
-    /// Lets the graph take custom ops from these.
+    /// Makes these custom ops available to the graph.
     ///
     /// # Errors
     ///
-    /// If it has another one of a name already.
+    /// If the graph already has a different op of the same name.
     pub fn use_extensions(&mut self, extensions: &Extensions) -> Result<(), ExtensionError> {
         extensions
             .iter()
@@ -267,13 +268,13 @@ impl Graph {
         Ok(())
     }
 
-    /// The custom op of a node.
+    /// Returns the extension and settings of a custom op; `None` for a built-in op.
     pub fn custom_of(&self, op: &Op) -> Option<(&Extension, &CustomSettings)> {
         let Op::Custom(op) = op else { return None };
         self.custom_settings(op.index as usize)
     }
 
-    /// The name of a node's op.
+    /// Returns the name of a node's op.
     pub fn op_name(&self, node: &Node) -> &str {
         match self.custom_of(&node.op) {
             Some((extension, _)) => &extension.declaration().name,
@@ -281,11 +282,11 @@ impl Graph {
         }
     }
 
-    /// Adds a custom op, of those that [`Self::use_extensions`] brought; returns all its results.
+    /// Adds a custom op from [`Self::use_extensions`] and returns all its results.
     ///
     /// # Errors
     ///
-    /// If there is no such op, or operands or parameters do not fit it.
+    /// If there is no such op, or the operands or parameters do not match its declaration.
     pub fn custom(
         &mut self,
         name: &str,
@@ -314,7 +315,7 @@ impl Graph {
         Ok(self.push_node(name, ops::Custom { index }.into(), inputs, outputs))
     }
 
-    /// What a custom op makes of operands and parameters.
+    /// Returns the settings and result types of a custom op for operands and parameters.
     pub(super) fn fit(
         &self,
         extension: &Extension,
@@ -356,11 +357,11 @@ impl Graph {
         Ok((CustomSettings { extension, params }, outputs))
     }
 
-    /// The graph with the built-in ops replaced that these are called like.
+    /// Returns the graph with every built-in op replaced that has an extension of the same name.
     ///
     /// # Errors
     ///
-    /// If one does not take the op's operands, or makes other results.
+    /// If an extension does not accept the op's operands, or its results have other types or shapes.
     pub fn with_replaced(&self, extensions: &Extensions) -> Result<Cow<'_, Graph>, GraphError> {
         let mut replaced = Cow::Borrowed(self);
         for (i, node) in self.nodes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Graphs as text: one line for each value and node.
+//! Prints graphs as text, one line per value and node.
 
 use std::fmt;
 

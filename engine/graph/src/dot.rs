@@ -1,4 +1,4 @@
-//! Graphs as pictures: Graphviz's DOT language.
+//! Renders graphs in Graphviz's DOT language.
 
 use std::fmt::{self, Write};
 
@@ -7,20 +7,20 @@ use crate::{
     value::{ValueId, ValueKind},
 };
 
-/// A text between quotes.
+/// Returns text as a quoted DOT string.
 fn quoted(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");
-    // Anything else that is no plain character would break the line.
+    // Other control characters would break the line.
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     format!("\"{}\"", plain.collect::<String>())
 }
 
 impl Graph {
-    /// The graph in Graphviz's DOT language: ops are boxes, inputs and buffers ovals, outputs double
-    /// ovals; weights stand in the boxes of the ops that read them. `dot -Tsvg` draws it.
+    /// Returns the graph in Graphviz's DOT language: ops are boxes, inputs and buffers ovals, outputs
+    /// double ovals; weights are listed in the boxes of the ops that read them. `dot -Tsvg` draws it.
     pub fn to_dot(&self) -> String {
         let mut text = String::new();
-        // A `String` takes everything.
+        // Writing to a `String` cannot fail.
         let _ = self.write_dot(&mut text);
         text
     }
@@ -64,7 +64,7 @@ impl Graph {
         Ok(())
     }
 
-    /// The picture's node that a value comes from.
+    /// Returns the DOT node that a value comes from.
     fn source(&self, id: ValueId) -> String {
         let id = self.storage(id);
         match self

@@ -1,13 +1,13 @@
-//! Several graphs together.
+//! Modules: several graphs that belong together.
 
 use crate::graph::Graph;
 
-/// Occurs when two graphs of a module have one name.
+/// Occurs when two graphs of a module have the same name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("two graphs are called {0:?}: give one of them another name")]
 pub struct DuplicateGraph(pub String);
 
-/// Several graphs, each with a name of its own, that share their weights on a device.
+/// Several graphs with unique names that share their weights on a device.
 ///
 /// ```
 /// use wisp_graph::{Graph, Module};
@@ -29,7 +29,7 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// If there is one of its name.
+    /// If the module already has a graph of this name.
     pub fn add(&mut self, graph: Graph) -> Result<(), DuplicateGraph> {
         if self.graph(&graph.name).is_some() {
             return Err(DuplicateGraph(graph.name));
@@ -38,12 +38,12 @@ impl Module {
         Ok(())
     }
 
-    /// The graphs, in the order in which they were added.
+    /// Returns the graphs in the order in which they were added.
     pub fn graphs(&self) -> &[Graph] {
         &self.graphs
     }
 
-    /// The graph of a name.
+    /// Returns the graph of this name.
     pub fn graph(&self, name: &str) -> Option<&Graph> {
         self.graphs.iter().find(|graph| graph.name == name)
     }

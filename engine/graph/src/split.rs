@@ -1,4 +1,4 @@
-//! Splitting a graph into stages at op boundaries, each of which is a graph.
+//! Splits a graph into stages at op boundaries; each stage is a graph.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -8,87 +8,88 @@ use crate::{
     value::{Value, ValueId, ValueKind},
 };
 
-/// What is wrong with a way to split a graph.
+/// Why a graph cannot be split in the requested way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SplitError {
-    /// Occurs when a stage has ops that the graph does not have, or none.
+    /// Occurs when a stage is empty or has ops that the graph does not have.
     #[error("{graph} cannot have a stage of the ops {}..{}: it has the ops 0..{ops}", .stage.start, .stage.end)]
     Range {
-        /// The graph.
+        /// Name of the graph.
         graph: String,
-        /// The ops of the stage.
+        /// Indices of the stage's ops.
         stage: Range<usize>,
-        /// How many ops there are.
+        /// The number of ops in the graph.
         ops: usize,
     },
-    /// Occurs when ops are in no stage.
+    /// Occurs when some ops are in no stage.
     #[error("the ops {}..{} of {graph} are in no stage", .ops.start, .ops.end)]
     Gap {
-        /// The graph.
+        /// Name of the graph.
         graph: String,
-        /// The ops.
+        /// Indices of these ops.
         ops: Range<usize>,
     },
-    /// Occurs when ops are in two stages, or stages are not in the order of their ops.
+    /// Occurs when ops are in two stages, or stages are not in op order.
     #[error("the stage of the ops {}..{} of {graph} begins before the one before it ends, at {end}", .stage.start, .stage.end)]
     Overlap {
-        /// The graph.
+        /// Name of the graph.
         graph: String,
-        /// The ops of the later stage.
+        /// Indices of the later stage's ops.
         stage: Range<usize>,
-        /// The end of the one before it.
+        /// The end of the stage before it.
         end: usize,
     },
-    /// Occurs when a buffer, whose contents outlive a run, would have to be in two places.
+    /// Occurs when two stages use the same buffer. A buffer's contents outlive a run, so it can belong
+    /// to one stage only.
     #[error(
         "the buffer {buffer} of {graph} is used by {} (op {}) and by {} (op {}), which are in different stages: split elsewhere",
         .first.1, .first.0, .second.1, .second.0
     )]
     Buffer {
-        /// The graph.
+        /// Name of the graph.
         graph: String,
-        /// The buffer.
+        /// Name of the buffer.
         buffer: String,
-        /// Number and name of an op.
+        /// Index and name of an op that uses it.
         first: (usize, &'static str),
-        /// Number and name of an op of a later stage.
+        /// Index and name of an op of a later stage that uses it.
         second: (usize, &'static str),
     },
 }
 
-/// A graph in stages, to be run one after the other.
+/// A graph in stages that run one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
     /// The stages.
     pub stages: Vec<Stage>,
-    /// The graph's inputs, in its order.
+    /// Names of the graph's inputs, in the graph's order.
     pub inputs: Vec<String>,
-    /// The graph's outputs in its order, each with its stage.
+    /// Names of the graph's outputs in the graph's order, each with its stage.
     pub outputs: Vec<(String, usize)>,
 }
 
-/// A part of a graph, as a graph. It has those inputs, buffers and weights that its ops use.
+/// A part of a graph as a graph of its own, with the inputs, buffers and weights that its ops use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stage {
-    /// The graph.
+    /// Name of the graph.
     pub graph: Graph,
-    /// What it takes from earlier stages.
+    /// Inputs that come from earlier stages.
     pub imports: Vec<Import>,
 }
 
-/// An input of a stage that is an output, of the same name, of an earlier one.
+/// An input of a stage that an earlier stage has as an output of the same name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// Its name.
+    /// Name of the input and of the output.
     pub name: String,
-    /// The stage that makes it.
+    /// Index of the stage that computes it.
     pub from: usize,
 }
 
 impl Graph {
-    /// Splits the graph into stages of consecutive ops. What an op makes and one of a later stage reads
-    /// becomes an output of the one stage and an input of the other.
+    /// Splits the graph into stages of consecutive ops. A value that an op of a later stage reads
+    /// becomes an output of its own stage and an input of the later one.
     ///
     /// ```
     /// use wisp_graph::{Binary, DType, Graph, Unary, shape};
@@ -109,7 +110,7 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// If the stages are not all of the ops in their order, or two of them use one buffer.
+    /// If the stages do not cover all ops in order, or two of them use the same buffer.
     pub fn split(&self, stages: &[Range<usize>]) -> Result<Split, SplitError> {
         self.check_stages(stages)?;
         self.check_buffers(stages)?;
@@ -123,7 +124,7 @@ impl Graph {
         }
         let used =
             |built: &[Builder<'_>], id| built.iter().position(|one| one.known.contains_key(&id));
-        // What no op uses is the first stage's.
+        // Inputs and buffers that no op uses belong to the first stage.
         for (i, value) in self.values.iter().enumerate() {
             let id = ValueId(i as u32);
             if matches!(value.kind, ValueKind::Input | ValueKind::Buffer)
@@ -135,8 +136,8 @@ impl Graph {
         let mut outputs = Vec::with_capacity(self.outputs.len());
         for (name, id) in &self.outputs {
             let storage = self.storage(*id);
-            let maker = self.stage_of(stages, storage);
-            let stage = maker.or(used(&built, storage)).unwrap_or(0);
+            let producer = self.stage_of(stages, storage);
+            let stage = producer.or(used(&built, storage)).unwrap_or(0);
             let id = built[stage].value(*id);
             built[stage].graph.output(name, id);
             outputs.push((name.clone(), stage));
@@ -213,16 +214,16 @@ impl Graph {
         Ok(())
     }
 
-    /// The stage with the op that makes a value.
+    /// Returns the stage of the op that computes a value.
     fn stage_of(&self, stages: &[Range<usize>], id: ValueId) -> Option<usize> {
-        let maker = self
+        let producer = self
             .nodes
             .iter()
             .position(|node| node.outputs.contains(&id))?;
-        stages.iter().position(|ops| ops.contains(&maker))
+        stages.iter().position(|ops| ops.contains(&producer))
     }
 
-    /// The name by which stages hand a value on: no other is called so.
+    /// Returns a unique name under which stages pass a value on.
     fn handed_on(&self, id: ValueId) -> String {
         let mut name = format!("{}#{}", self.value(id).name, id.0);
         let taken = |name: &str| {
@@ -242,7 +243,7 @@ struct Builder<'a> {
     whole: &'a Graph,
     stages: &'a [Range<usize>],
     graph: Graph,
-    /// The whole graph's values in this one.
+    /// Maps values of the whole graph to values of this stage.
     known: HashMap<ValueId, ValueId>,
     imports: Vec<(ValueId, Import)>,
 }
@@ -253,7 +254,7 @@ impl<'a> Builder<'a> {
             whole,
             stages,
             graph: Graph {
-                // Ops tell theirs by number.
+                // Custom ops refer to their extension and settings by index.
                 extensions: whole.extensions.clone(),
                 customs: whole.customs.clone(),
                 labels: whole.labels.clone(),
@@ -264,7 +265,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A value of the whole graph in this one.
+    /// Returns the stage's value for a value of the whole graph, adding it if needed.
     fn value(&mut self, id: ValueId) -> ValueId {
         if let Some(known) = self.known.get(&id) {
             return *known;
@@ -284,7 +285,8 @@ impl<'a> Builder<'a> {
             }
             ValueKind::Node => {
                 name = self.whole.handed_on(id);
-                // An earlier stage's: nodes read only what was made before them.
+                // The value belongs to an earlier stage: nodes read only values that were computed
+                // before them.
                 let from = self.whole.stage_of(self.stages, id).unwrap_or(0);
                 let import = Import {
                     name: name.clone(),
@@ -302,7 +304,7 @@ impl<'a> Builder<'a> {
 
     fn node(&mut self, node: &Node) {
         let mut inputs: Vec<ValueId> = node.inputs.iter().map(|id| self.value(*id)).collect();
-        // What an op overwrites must have been made here.
+        // A value that an op overwrites must be computed in this stage.
         for input in &mut inputs[node.op.overwrites(node.inputs.len())] {
             let storage = self.graph.storage(*input);
             let name = &self.graph.value(storage).name;
@@ -329,7 +331,7 @@ impl<'a> Builder<'a> {
         });
     }
 
-    /// The same floats in other memory.
+    /// Adds a copy of a float value in memory of its own.
     fn copy(&mut self, id: ValueId) -> ValueId {
         let Value {
             name, dtype, shape, ..

@@ -6,7 +6,8 @@ use wisp_shaders::params::RowsParams;
 use super::args::{Args, size};
 use super::error::HostError;
 
-/// The twin of `argmax.wgsl`: the lowest index of equals; NaN counts as the least.
+/// The twin of `argmax.wgsl`. The lowest index wins among equals, and NaN counts as the smallest
+/// number.
 pub(super) fn argmax(args: &Args) -> Result<(), HostError> {
     let p: RowsParams = args.params()?;
     let x: &[f32] = args.read(1, size(&[p.rows, p.cols]))?;
@@ -20,7 +21,7 @@ pub(super) fn argmax(args: &Args) -> Result<(), HostError> {
     Ok(())
 }
 
-/// The index of the greatest number, the lowest of equals, with every number made finite.
+/// Returns the index of the largest number after [`finite`], and the lowest index among equals.
 pub(super) fn best(x: impl Iterator<Item = f32>) -> u32 {
     let mut best = (0, f32::MIN);
     for (i, x) in x.enumerate() {
@@ -32,7 +33,7 @@ pub(super) fn best(x: impl Iterator<Item = f32>) -> u32 {
     best.0
 }
 
-/// `x` with NaN and minus infinity replaced by the least number, and infinity by the greatest.
+/// Replaces NaN and minus infinity by the smallest finite number, and infinity by the largest.
 #[expect(clippy::manual_clamp, reason = "`clamp` would let NaN pass")]
 pub(super) fn finite(x: f32) -> f32 {
     // `max` drops NaN.

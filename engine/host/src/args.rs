@@ -1,4 +1,4 @@
-//! What a twin gets: the parameters and the bound memory.
+//! The arguments of a twin: its parameters and its bound memory.
 
 use std::cell::RefCell;
 use std::sync::MutexGuard;
@@ -11,23 +11,23 @@ use super::error::HostError;
 use wisp_types::Encoding;
 use wisp_weights::blocks::Planes;
 
-/// A range of a buffer under a binding number.
+/// A range of a buffer that is bound to a binding number.
 #[derive(Clone, Debug)]
 pub struct Binding<'a> {
-    /// Number of the binding; 0 is the parameters.
+    /// The binding number; 0 is the parameters.
     pub number: usize,
-    /// The buffer.
+    /// The buffer that the range belongs to.
     pub buffer: &'a HostBuffer,
-    /// Where the binding begins, in bytes.
+    /// Offset of the range in the buffer, in bytes.
     pub offset: usize,
-    /// Bytes of the binding.
+    /// Length of the range in bytes.
     pub len: usize,
 }
 
-/// The arguments of one call.
+/// The arguments of one call of a twin.
 ///
-/// It holds the locks of all buffers that are bound, and hands out slices of them: shared ones for
-/// any number of readers, and mutable ones that overlap nothing else that was handed out.
+/// Holds the locks of all bound buffers and hands out slices of them: shared slices to any number of
+/// readers, and mutable slices that overlap no other slice.
 pub struct Args<'a> {
     op: &'a str,
     params: &'a [u8],
@@ -36,7 +36,7 @@ pub struct Args<'a> {
     _guards: Vec<MutexGuard<'a, ()>>,
 }
 
-/// A slice that was handed out.
+/// A slice that has been handed out.
 struct Taken {
     binding: usize,
     start: usize,
@@ -44,7 +44,8 @@ struct Taken {
     written: bool,
 }
 
-/// The product of sizes, saturated: no buffer is that large, so it is found out as too short.
+/// Returns the product of sizes, saturating. No buffer is that large, so an overflow is reported as a
+/// binding that is too short.
 pub(super) fn size(factors: &[u32]) -> usize {
     factors.iter().fold(1, |product: usize, factor| {
         product.saturating_mul(*factor as usize)
@@ -52,10 +53,10 @@ pub(super) fn size(factors: &[u32]) -> usize {
 }
 
 impl<'a> Args<'a> {
-    /// Locks the buffers of a call. The thread must not hold the lock of any of them.
+    /// Locks the buffers of a call. The calling thread must not hold any of these locks.
     ///
     /// # Errors
-    /// When a binding reaches past the end of its buffer.
+    /// If a binding reaches past the end of its buffer.
     pub fn new(
         op: &'a str,
         params: &'a [u8],
@@ -72,7 +73,7 @@ impl<'a> Args<'a> {
                 });
             }
         }
-        // In one order for all, so that two calls cannot wait for each other.
+        // All calls lock in the same order, so that two calls cannot deadlock.
         let mut buffers: Vec<&HostBuffer> = bindings.iter().map(|b| b.buffer).collect();
         buffers.sort_by_key(|buffer| buffer.address());
         buffers.dedup_by_key(|buffer| buffer.address());
@@ -85,15 +86,15 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Name of the op.
+    /// Returns the name of the op, with its encoding or cache format.
     pub fn op(&self) -> &str {
         self.op
     }
 
-    /// The format of the KV cache that the op is for: the last part of its name.
+    /// Returns the KV cache format that the last part of the op's name states.
     ///
     /// # Errors
-    /// When it names none.
+    /// If the name contains no cache format.
     pub fn cache_format(&self) -> Result<CacheFormat, HostError> {
         let format = CacheFormat::ALL
             .into_iter()
@@ -103,10 +104,10 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// The parameters.
+    /// Returns the parameter block.
     ///
     /// # Errors
-    /// When their size is not that of `P`.
+    /// If its size is not that of `P`.
     pub fn params<P: Pod>(&self) -> Result<P, HostError> {
         bytemuck::try_pod_read_unaligned(self.params).map_err(|_| HostError::Params {
             op: self.op.to_owned(),
@@ -115,10 +116,10 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// The first `len` elements of a binding.
+    /// Returns the first `len` elements of a binding.
     ///
     /// # Errors
-    /// When they are not there, not aligned, or written by this call.
+    /// If the binding is missing, too short or misaligned, or if this call writes the same bytes.
     pub fn read<T: Pod>(&self, binding: usize, len: usize) -> Result<&[T], HostError> {
         let start = self.take::<T>(binding, Some(len), false)?.0;
         // SAFETY: `take` has checked range and alignment; any bytes are a `T`; all bytes are
@@ -126,7 +127,7 @@ impl<'a> Args<'a> {
         Ok(unsafe { std::slice::from_raw_parts(start, len) })
     }
 
-    /// All whole elements of a binding.
+    /// Returns all whole elements of a binding.
     ///
     /// # Errors
     /// As [`Args::read`].
@@ -136,10 +137,11 @@ impl<'a> Args<'a> {
         Ok(unsafe { std::slice::from_raw_parts(start, len) })
     }
 
-    /// The first `len` elements of a binding, to be written.
+    /// Returns the first `len` elements of a binding for writing.
     ///
     /// # Errors
-    /// When they are not there, not aligned, or otherwise used by this call.
+    /// If the binding is missing, too short or misaligned, or if this call uses the same bytes
+    /// elsewhere.
     #[allow(clippy::mut_from_ref)] // `take` hands nothing out twice.
     pub fn write<T: Pod>(&self, binding: usize, len: usize) -> Result<&mut [T], HostError> {
         let start = self.take::<T>(binding, Some(len), true)?.0;
@@ -147,7 +149,7 @@ impl<'a> Args<'a> {
         Ok(unsafe { std::slice::from_raw_parts_mut(start, len) })
     }
 
-    /// All whole elements of a binding, to be written.
+    /// Returns all whole elements of a binding for writing.
     ///
     /// # Errors
     /// As [`Args::write`].
@@ -158,10 +160,11 @@ impl<'a> Args<'a> {
         Ok(unsafe { std::slice::from_raw_parts_mut(start, len) })
     }
 
-    /// The planes of a weight `[rows, cols]`, bound one after the other from binding `first` on.
+    /// Returns the planes of a weight `[rows, cols]`, which are bound one after the other from binding
+    /// `first` on.
     ///
     /// # Errors
-    /// When one is not there or too short.
+    /// If a plane is missing or too short.
     pub fn planes(
         &self,
         encoding: Encoding,
@@ -183,7 +186,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// The error of a value that is out of its range.
+    /// Returns the error for a value that is out of range.
     pub fn value(
         &self,
         what: &'static str,
@@ -198,7 +201,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Checks a range of a binding and enters it; returns where it begins and its length.
+    /// Checks a range of a binding and records it; returns its start and its length in elements.
     fn take<T: Pod>(
         &self,
         binding: usize,

@@ -1,4 +1,4 @@
-//! `batch_matmul`: products of matrices that are read by their strides.
+//! `batch_matmul`: products of strided matrices.
 
 use rayon::prelude::*;
 use wisp_shaders::params::BatchMatmulParams;
@@ -14,7 +14,7 @@ pub(super) fn batch_matmul(args: &Args) -> Result<(), HostError> {
     let [m, n, k] = [p.m, p.n, p.k].map(|size| size as usize);
     let [a_row, a_col, b_row, b_col] =
         [p.a_row, p.a_col, p.b_row, p.b_col].map(|stride| stride as usize);
-    // Past the last element of a matrix of these sizes and strides.
+    // One past the last element of a matrix of these sizes and strides, without its first element.
     let end = |sizes: [usize; 2], strides: [usize; 2]| {
         let steps = sizes.iter().zip(strides);
         let last = steps.map(|(size, stride)| size.saturating_sub(1).saturating_mul(stride));

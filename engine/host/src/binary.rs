@@ -9,7 +9,7 @@ use super::strided::Places;
 
 type Function = fn(u32, u32) -> u32;
 
-/// Of two floats, by their bits.
+/// An operation on two floats that are passed as bits.
 macro_rules! float {
     (|$x:ident, $y:ident| $value:expr) => {
         |$x, $y| {
@@ -19,7 +19,7 @@ macro_rules! float {
     };
 }
 
-/// A comparison of two floats, by their bits.
+/// A comparison of two floats that are passed as bits.
 macro_rules! compare {
     (|$x:ident, $y:ident| $value:expr) => {
         |$x, $y| {

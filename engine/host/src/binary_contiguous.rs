@@ -1,4 +1,4 @@
-//! `binary_contiguous`: sums and products.
+//! `binary_contiguous`: sums and products of contiguous tensors.
 
 use rayon::prelude::*;
 use wisp_shaders::params::BinaryContiguousParams;
@@ -6,7 +6,7 @@ use wisp_shaders::params::BinaryContiguousParams;
 use super::args::Args;
 use super::error::HostError;
 
-/// Elements that are worth a task of their own.
+/// Elements of one parallel task.
 const CHUNK: usize = 16384;
 
 /// The twin of `binary_contiguous.wgsl`.

@@ -4,23 +4,22 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Alignment of a buffer in bytes: a cache line, and the widest vectors' size.
+/// Alignment of a buffer in bytes: a cache line, and the widest SIMD vector.
 const ALIGN: usize = 64;
 
-/// Zeroed, shared memory of a fixed size; a clone is the same memory.
+/// Shared memory of a fixed size that starts out as zeros. Clones share the same memory.
 ///
-/// A lock makes it sound: a call of a twin, a read and a write each hold it for as long as they
-/// touch the bytes. Untouched memory costs nothing where the system zeroes pages when they are
-/// first used.
+/// A lock guards the bytes: a twin's call, a read and a write each hold it while they touch them.
+/// Where the system zeroes pages at first use, untouched memory takes no physical memory.
 #[derive(Clone)]
 pub struct HostBuffer {
     storage: Arc<Storage>,
 }
 
 struct Storage {
-    /// What the system gave.
+    /// The allocation as the system returned it.
     allocation: NonNull<u8>,
-    /// The first aligned byte of it.
+    /// The first aligned byte of the allocation.
     bytes: NonNull<u8>,
     layout: Layout,
     len: usize,
@@ -39,19 +38,19 @@ impl Drop for Storage {
     }
 }
 
-/// The system has no memory of this size.
+/// Occurs when the system cannot allocate a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the host has no {bytes} bytes of memory left")]
 pub struct OutOfMemory {
-    /// Bytes that were asked for.
+    /// Requested bytes.
     pub bytes: usize,
 }
 
-/// A read or write past the end of a buffer.
+/// Occurs when a read or write reaches past the end of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("bytes {offset}..{offset}+{bytes} lie outside of a buffer of {len}")]
 pub struct OutOfBounds {
-    /// Where the access begins.
+    /// Offset of the access in bytes.
     pub offset: usize,
     /// Bytes of the access.
     pub bytes: usize,
@@ -63,11 +62,11 @@ impl HostBuffer {
     /// Allocates `len` bytes of zeros, aligned to 64 bytes.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system has no memory of this size.
     pub fn new(len: usize) -> Result<Self, OutOfMemory> {
         let error = OutOfMemory { bytes: len };
-        // Aligned by hand: for more than its own alignment the system's allocator writes the zeros,
-        // which makes every page take memory.
+        // Aligned by hand: for an alignment above its own, the system's allocator writes the zeros
+        // itself, which makes every page take physical memory.
         let bytes = len.max(1).checked_add(ALIGN).ok_or(error)?;
         let layout = Layout::from_size_align(bytes, 1).map_err(|_| error)?;
         // SAFETY: the layout's size is not zero.
@@ -87,7 +86,7 @@ impl HostBuffer {
         })
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.storage.len
@@ -96,7 +95,7 @@ impl HostBuffer {
     /// Copies the bytes from `offset` on into `out`.
     ///
     /// # Errors
-    /// When they reach past the end.
+    /// If they reach past the end of the buffer.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), OutOfBounds> {
         self.with(offset, out.len(), |bytes| out.copy_from_slice(bytes))
     }
@@ -104,16 +103,16 @@ impl HostBuffer {
     /// Copies `data` into the bytes from `offset` on.
     ///
     /// # Errors
-    /// When they reach past the end.
+    /// If they reach past the end of the buffer.
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<(), OutOfBounds> {
         self.with(offset, data.len(), |bytes| bytes.copy_from_slice(data))
     }
 
-    /// Lends `len` bytes from `offset` on, under the buffer's lock: `f` must not use the buffer
-    /// in any other way.
+    /// Calls `f` with `len` bytes from `offset` on while the buffer is locked. `f` must not use the
+    /// buffer in any other way.
     ///
     /// # Errors
-    /// When they reach past the end.
+    /// If they reach past the end of the buffer.
     pub fn with<R>(
         &self,
         offset: usize,
@@ -129,13 +128,14 @@ impl HostBuffer {
         }
         let _guard = self.lock();
         // SAFETY: the range lies within the allocation, all of which is initialised, and the lock
-        // keeps everybody else out.
+        // excludes all other users.
         let bytes =
             unsafe { std::slice::from_raw_parts_mut(self.storage.bytes.as_ptr().add(offset), len) };
         Ok(f(bytes))
     }
 
-    /// Takes the lock. A panic in its last holder left at worst other numbers in the buffer.
+    /// Takes the lock. Poisoning is harmless: a panic leaves at worst unexpected numbers in the
+    /// buffer.
     pub(super) fn lock(&self) -> MutexGuard<'_, ()> {
         self.storage
             .lock
@@ -143,7 +143,7 @@ impl HostBuffer {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the buffer begins.
+    /// Returns the address of the first byte.
     pub(super) fn address(&self) -> NonNull<u8> {
         self.storage.bytes
     }

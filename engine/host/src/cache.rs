@@ -1,4 +1,4 @@
-//! Heads of the KV cache in its formats, as the shaders' `caches/` have them.
+//! Heads of the KV cache, encoded and decoded as in the shaders' `caches/`.
 
 use half::f16;
 use wisp_shaders::CacheFormat;
@@ -8,13 +8,13 @@ use wisp_weights::blocks::{Simd, simd, with_simd};
 /// Elements of a block of q8_0.
 const BLOCK: usize = 32;
 
-/// What a head of the cache is made of.
+/// The format and size of one head of the cache.
 #[derive(Clone, Copy)]
 pub(super) struct Heads {
     pub(super) format: CacheFormat,
-    /// Elements of one.
+    /// Elements of a head.
     pub(super) head_dim: usize,
-    /// Words of one.
+    /// 32-bit words of an encoded head.
     pub(super) words: usize,
 }
 
@@ -27,7 +27,7 @@ impl Heads {
         }
     }
 
-    /// Stores a head.
+    /// Encodes a head into the words `to`.
     pub(super) fn encode(&self, head: &[f32], to: &mut [u32]) {
         match self.format {
             CacheFormat::F32 => {
@@ -46,9 +46,9 @@ impl Heads {
                 }
             }
             CacheFormat::Q8_0 => {
-                let (quads, scales) = to.split_at_mut(head.len().div_ceil(4));
+                let (packed, scales) = to.split_at_mut(head.len().div_ceil(4));
                 scales.fill(0);
-                let blocks = head.chunks(BLOCK).zip(quads.chunks_mut(BLOCK / 4));
+                let blocks = head.chunks(BLOCK).zip(packed.chunks_mut(BLOCK / 4));
                 for (i, (block, words)) in blocks.enumerate() {
                     let scale = encode_block(block, words);
                     scales[i / 2] |= u32::from(scale.to_bits()) << (16 * (i % 2));
@@ -58,16 +58,13 @@ impl Heads {
     }
 }
 
-/// Stores a block of q8_0; its scale is rounded only where it is kept.
+/// Encodes a block of q8_0 and returns its scale. The elements are divided by the exact scale; only
+/// the stored scale is rounded.
 fn encode_block(block: &[f32], words: &mut [u32]) -> f16 {
-    let greatest = block.iter().fold(0.0f32, |most, x| most.max(x.abs()));
-    // Below the largest half.
-    let greatest = greatest.min(8.0e6);
-    let inverse = if greatest == 0.0 {
-        0.0
-    } else {
-        127.0 / greatest
-    };
+    let max_abs = block.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    // Keeps the scale, which is this / 127, below the largest f16.
+    let max_abs = max_abs.min(8.0e6);
+    let inverse = if max_abs == 0.0 { 0.0 } else { 127.0 / max_abs };
     for (four, word) in block.chunks(4).zip(words) {
         let byte = |i: usize| {
             let x = four.get(i).copied().unwrap_or(0.0) * inverse;
@@ -75,11 +72,11 @@ fn encode_block(block: &[f32], words: &mut [u32]) -> f16 {
         };
         *word = u32::from_le_bytes([0, 1, 2, 3].map(byte));
     }
-    f16::from_f32(greatest / 127.0)
+    f16::from_f32(max_abs / 127.0)
 }
 
 simd! {
-    /// The elements of the heads that begin at these words of a cache: `out` is `[starts, head_dim]`.
+    /// Decodes the heads that begin at these words of a cache; `out` is `[starts, head_dim]`.
     pub(super) fn decode(heads: Heads, cache: &[u32], starts: &[usize], out: &mut [f32]) {
         with_simd!(S => decode_in::<S>(heads, cache, starts, out))
     }
@@ -115,8 +112,8 @@ fn decode_halves<S: Simd>(words: &[u32], out: &mut [f32]) {
 
 #[inline(always)]
 fn decode_blocks<S: Simd>(words: &[u32], out: &mut [f32]) {
-    let (quads, scales) = words.split_at(out.len().div_ceil(4));
-    let bytes: &[u8] = bytemuck::cast_slice(quads);
+    let (packed, scales) = words.split_at(out.len().div_ceil(4));
+    let bytes: &[u8] = bytemuck::cast_slice(packed);
     for (i, (out, bytes)) in out.chunks_mut(BLOCK).zip(bytes.chunks(BLOCK)).enumerate() {
         let scale = S::f16_to_f32((scales[i / 2] >> (16 * (i % 2))) as u16);
         if let (([a, b], []), Ok(bytes)) = (out.as_chunks_mut::<16>(), bytes.try_into()) {
@@ -164,10 +161,10 @@ mod tests {
             }
             let got = round_trip(CacheFormat::Q8_0, &head);
             for (head, got) in head.chunks(BLOCK).zip(got.chunks(BLOCK)) {
-                let greatest = head.iter().fold(0.0f32, |most, x| most.max(x.abs()));
-                let bound = greatest / 127.0 * (0.501 + 127.0 / 2048.0) + 127.0 * 3e-8;
+                let max_abs = head.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+                let bound = max_abs / 127.0 * (0.501 + 127.0 / 2048.0) + 127.0 * 3e-8;
                 for (x, got) in head.iter().zip(got) {
-                    prop_assert!((x - got).abs() <= bound, "{} for {} of {}", got, x, greatest);
+                    prop_assert!((x - got).abs() <= bound, "{} for {} of {}", got, x, max_abs);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! `combine_experts`: what a token's experts made, weighted and summed.
+//! `combine_experts`: the weighted sum of the outputs of each token's experts.
 
 use rayon::prelude::*;
 use wisp_shaders::params::CombineExpertsParams;

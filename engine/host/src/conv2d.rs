@@ -36,7 +36,7 @@ pub(super) fn conv2d(args: &Args) -> Result<(), HostError> {
         return Err(args.value("len", "whole images", p.len));
     }
     let per_group = (p.out_channels / p.groups) as usize;
-    // The row or column of the image under one of the filter; `None` in the padding.
+    // The row or column of the image under a tap of the filter; `None` in the padding.
     let under = |at: usize, stride: u32, tap: usize, dilation: u32, pad: u32, size: u32| {
         let place = at * stride as usize + tap * dilation as usize;
         place

@@ -1,4 +1,4 @@
-//! `copy`: what strides lead to, where strides lead to.
+//! `copy`: copies elements between strided tensors.
 
 use wisp_shaders::params::CopyParams;
 

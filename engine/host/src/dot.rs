@@ -1,14 +1,14 @@
-//! Products of encoded rows with a few vectors: bound by memory, so each block is read once,
-//! decoded in registers and multiplied with every vector.
+//! Products of encoded rows with a few vectors. They are limited by memory bandwidth, so each block is
+//! read once, decoded in registers and multiplied with every vector.
 
 use wisp_types::encoding::BLOCK;
 use wisp_weights::blocks::{BlockEncoding, Planes, SCALES_AHEAD, Simd, simd, with_simd};
 
-/// The most vectors at once: their sums stay in registers.
+/// The largest number of vectors at once, so that their sums stay in registers.
 pub(super) const MAX_VECTORS: usize = 4;
 
 simd! {
-    /// `out[i][t] = dot(row first + i, x[t])`, for vectors of whole blocks.
+    /// Computes `out[i][t] = dot(row first + i, x[t])` for vectors of whole blocks.
     pub(super) fn dots<E: BlockEncoding, const T: usize>(
         planes: Planes,
         first: usize,

@@ -32,7 +32,7 @@ pub(super) fn embed<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
     out.par_chunks_mut(cols.max(1))
         .zip(ids)
         .for_each(|(out, id)| {
-            // An id below the chunk wraps to a number past its end.
+            // An id below this chunk of rows wraps around to a number past its end.
             let row = id.wrapping_sub(p.row_offset) as usize;
             if row >= rows {
                 return;

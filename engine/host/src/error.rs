@@ -1,8 +1,8 @@
-//! What can go wrong in a call on the host device.
+//! The errors of calls on the host device.
 
 use wisp_weights::encodings::EncodingError;
 
-/// A call that its twin refuses.
+/// Why a twin refuses a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
@@ -16,7 +16,7 @@ pub enum HostError {
         /// Bytes given.
         actual: usize,
     },
-    /// Occurs when a binding is not there.
+    /// Occurs when a binding that the op needs is not bound.
     #[error("{op}: binding {binding} is not bound")]
     Unbound {
         /// The op.
@@ -31,7 +31,7 @@ pub enum HostError {
         op: String,
         /// Number of the binding.
         binding: usize,
-        /// Where the binding ends.
+        /// End of the binding in its buffer, in bytes.
         expected: usize,
         /// Bytes of the buffer.
         actual: usize,
@@ -58,14 +58,14 @@ pub enum HostError {
         /// The elements' alignment in bytes.
         expected: usize,
     },
-    /// Occurs when a call would write what another of its bindings uses.
+    /// Occurs when a call would write bytes that another of its bindings uses.
     #[error("{op}: bindings {first} and {second} overlap, and one is written")]
     Overlap {
         /// The op.
         op: String,
-        /// Number of the one binding.
+        /// Number of the binding that was taken first.
         first: usize,
-        /// Number of the other.
+        /// Number of the binding that overlaps it.
         second: usize,
     },
     /// Occurs when a parameter, an index or a page is out of its range.
@@ -73,14 +73,14 @@ pub enum HostError {
     Value {
         /// The op.
         op: String,
-        /// Which value.
+        /// The parameter, index or page.
         what: &'static str,
-        /// What would be right.
+        /// The allowed values.
         expected: String,
-        /// What it is.
+        /// The actual value.
         actual: u64,
     },
-    /// Occurs when an op on the KV cache names no format of it.
+    /// Occurs when the name of an op on the KV cache contains no cache format.
     #[error("{op}: the KV cache has no such format")]
     Format {
         /// The op.
@@ -91,7 +91,7 @@ pub enum HostError {
     Encoding {
         /// The op.
         op: String,
-        /// What is wrong.
+        /// What does not fit.
         source: EncodingError,
     },
 }

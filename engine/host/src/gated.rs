@@ -39,7 +39,7 @@ pub(super) fn gated(args: &Args) -> Result<(), HostError> {
 /// Writes `activation(gate[i]) * up[i]` to its last argument.
 pub(super) type Multiply = fn(&[f32], &[f32], &mut [f32]);
 
-/// The product for an activation's number.
+/// Returns the product for an activation's number, or `None` if there is no such activation.
 pub(super) fn multiply(activation: u32) -> Option<Multiply> {
     match activation {
         0 => Some(silu),
@@ -63,7 +63,7 @@ simd! {
         // sqrt(2 / pi)
         const FACTOR: f64 = 0.797_884_560_802_865_4;
         for ((out, x), up) in out.iter_mut().zip(gate).zip(up) {
-            // In f64, since the exponential of a large number multiplies its rounding error.
+            // In f64, because the exponential multiplies the rounding error of a large argument.
             let wide = f64::from(*x);
             let v = -2.0 * FACTOR * wide * (1.0 + 0.044715 * wide * wide);
             let high = v as f32;
@@ -82,7 +82,7 @@ fn relu(gate: &[f32], up: &[f32], out: &mut [f32]) {
 
 fn gelu(gate: &[f32], up: &[f32], out: &mut [f32]) {
     for ((out, x), up) in out.iter_mut().zip(gate).zip(up) {
-        // erfc, because 1 + erf cancels where x is negative.
+        // erfc, because 1 + erf cancels for negative x.
         *out = 0.5 * x * libm::erfcf(-x * std::f32::consts::FRAC_1_SQRT_2) * up;
     }
 }

@@ -1,4 +1,4 @@
-//! `gather`: parts of a tensor along one dimension, by their indices.
+//! `gather`: slices of a tensor along one dimension, selected by indices.
 
 use rayon::prelude::*;
 use wisp_shaders::params::GatherParams;

@@ -1,11 +1,11 @@
-//! `kv_write`: new keys and values into the paged cache.
+//! `kv_write`: writes new keys and values to the paged cache.
 
 use wisp_shaders::params::KvWriteParams;
 
 use super::args::{Args, size};
 use super::cache::Heads;
 use super::error::HostError;
-use super::paged::{Pages, Shape, Sight};
+use super::paged::{Pages, Shape, Visibility};
 
 /// The twin of `kv_write.wgsl`.
 pub(super) fn kv_write(args: &Args) -> Result<(), HostError> {
@@ -26,7 +26,7 @@ pub(super) fn kv_write(args: &Args) -> Result<(), HostError> {
         [3, 4],
         shape,
         k_cache.len().min(v_cache.len()),
-        Sight::OWN,
+        Visibility::OWN,
     )?;
     let width = size(&[p.kv_heads, p.head_dim]);
     for (what, stride, offset) in [
@@ -48,7 +48,7 @@ pub(super) fn kv_write(args: &Args) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Stores heads, one after the other.
+/// Encodes contiguous heads one after the other.
 pub(super) fn write_heads(heads: Heads, from: &[f32], to: &mut [u32]) {
     if heads.head_dim == 0 {
         return;

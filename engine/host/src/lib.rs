@@ -1,10 +1,11 @@
-//! A plain Rust twin of every kernel, under the same op names and bindings. The crate may depend on the
-//! kernels' parameter structs and the encodings of weights only, and knows no device, graph or model. It
-//! exists so that every kernel has an oracle, and so that Wisp runs where there is no GPU.
+//! Twins of all kernels in plain Rust, under the same op names and with the same bindings. The crate
+//! may depend only on the kernels' parameter structs and on the weight encodings; it knows no device,
+//! graph or model. It exists so that every kernel has an oracle, and so that Wisp runs on machines
+//! without a GPU.
 //!
-//! They are the oracle of every kernel test, and what runs where there is no GPU. Each checks its
-//! bindings against its parameters before it touches them. Work is shared out on rayon's current
-//! pool; on a target without threads that is the calling thread.
+//! Kernel tests compare against the twins, and the host device runs them. Each twin checks its
+//! bindings against its parameters before it touches them. Work is distributed over rayon's current
+//! thread pool; on a target without threads everything runs on the calling thread.
 
 mod args;
 mod buffer;
@@ -57,10 +58,11 @@ pub use error::HostError;
 use wisp_types::Encoding;
 use wisp_weights::blocks::with_encoding;
 
-/// Runs one op on its arguments. Every variant of an op has the same twin.
+/// Runs one op on its arguments. All variants of an op share one twin.
 pub type Twin = fn(&Args) -> Result<(), HostError>;
 
-/// The twin of an op: `rope`, or one with an encoding, `matmul.q4_k`.
+/// Returns the twin of an op, whose name may end in an encoding or cache format: `rope`,
+/// `matmul.q4_k`.
 pub fn twin(op: &str) -> Option<Twin> {
     if let Some((op, name)) = op.split_once('.') {
         match op {

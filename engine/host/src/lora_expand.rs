@@ -1,4 +1,4 @@
-//! `lora_expand`: the second half of a low-rank adapter.
+//! `lora_expand`: the second product of a low-rank adapter, from its rank to the output rows.
 
 use rayon::prelude::*;
 use wisp_shaders::params::LoraExpandParams;

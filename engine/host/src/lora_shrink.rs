@@ -1,4 +1,4 @@
-//! `lora_shrink`: the first half of a low-rank adapter.
+//! `lora_shrink`: the first product of a low-rank adapter, from the input columns to its rank.
 
 use rayon::prelude::*;
 use wisp_shaders::params::LoraShrinkParams;
@@ -33,8 +33,8 @@ pub(super) fn lora_shrink(args: &Args) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Which adapter each token has: bindings 2 (`index`) and 3 (`adapters`), checked against the matrices
-/// of this many elements in binding 4.
+/// Returns each token's adapter, from the bindings 2 (`index`) and 3 (`adapters`). Checks that binding
+/// 4 holds the matrix of every adapter, where `matrix` is the number of elements of one.
 pub(super) fn adapters(
     args: &Args,
     tokens: u32,

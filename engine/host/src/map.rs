@@ -1,4 +1,4 @@
-//! `map`: functions of one element.
+//! `map`: elementwise functions.
 
 use rayon::prelude::*;
 use wisp_shaders::params::MapParams;
@@ -7,7 +7,7 @@ use super::args::Args;
 use super::error::HostError;
 use super::gated::multiply;
 
-/// Elements that are worth a task of their own.
+/// Elements of one parallel task.
 const CHUNK: usize = 16384;
 
 /// The twin of `map.wgsl`.
@@ -43,7 +43,7 @@ fn elements(x: &[f32], out: &mut [f32], f: impl Fn(f32) -> f32) {
     }
 }
 
-/// The functions that are no activations, by their numbers.
+/// Returns the function of this number, among those that are not activations.
 fn function(kind: u32) -> Option<fn(f32) -> f32> {
     Some(match kind {
         16 => |x| -x,
@@ -61,7 +61,7 @@ fn function(kind: u32) -> Option<fn(f32) -> f32> {
         28 => f32::ceil,
         29 => f32::round_ties_even,
         30 => f32::recip,
-        // As the kernel: the greatest float below 2^32.
+        // As in the kernel: the largest float below 2^32.
         31 => |x| f32::from_bits(x.clamp(0.0, 4_294_967_040.0) as u32),
         32 => |x| x.to_bits() as f32,
         33 => |x| f32::from_bits((x.to_bits() == 0).into()),

@@ -1,8 +1,8 @@
-//! Functions of one number and of vectors, written so that LLVM makes vectors of loops over them.
+//! Scalar and vector functions, written so that LLVM vectorises loops over them.
 
 use wisp_weights::blocks::{Portable, Simd, simd, with_simd};
 
-/// `e^x` to within 2 units in the last place; 0 where that is subnormal.
+/// Computes `e^x` to within 2 units in the last place; 0 where the result is subnormal.
 ///
 /// `x = n ln 2 + r` with `|r| <= ln 2 / 2`, `e^r` by its Taylor polynomial of degree 7 (remainder
 /// below 6e-9), `2^n` by the exponent's bits.
@@ -28,7 +28,7 @@ pub(super) fn exp(x: f32) -> f32 {
         p = p * r + c;
     }
     let exponent = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
-    // In two halves, since 2^128 is no float.
+    // In two factors, since 2^128 is not representable.
     let half = exponent >> 1;
     let power = |n: i32| f32::from_bits((n.wrapping_add(127) as u32) << 23);
     let y = p * power(half) * power(exponent.wrapping_sub(half));
@@ -37,7 +37,7 @@ pub(super) fn exp(x: f32) -> f32 {
 }
 
 simd! {
-    /// The sum of `a[i] * b[i]` over the shorter of both.
+    /// Returns the sum of `a[i] * b[i]` over the shorter length.
     pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
         with_simd!(S => dot_in::<S>(a, b))
     }
@@ -76,16 +76,17 @@ pub(super) fn axpy_in<S: Simd>(factor: f32, x: &[f32], y: &mut [f32]) {
     }
 }
 
-/// One step of an online softmax: makes weights of scores, relative to the greatest so far, adds
-/// them to the total, and returns the factor by which everything summed before must shrink.
+/// Performs one step of an online softmax: replaces scores by their weights relative to the largest
+/// score so far, adds the weights to `total`, and returns the factor by which earlier sums must be
+/// rescaled.
 #[inline(always)]
-pub(super) fn exp_sum(scores: &mut [f32], greatest: &mut f32, total: &mut f32) -> f32 {
-    let before = *greatest;
+pub(super) fn exp_sum(scores: &mut [f32], row_max: &mut f32, total: &mut f32) -> f32 {
+    let before = *row_max;
     let mut lanes = [before; 16];
     let (chunks, rest) = scores.as_chunks::<16>();
     for chunk in chunks {
         for i in 0..16 {
-            // Not `f32::max`, which takes three instructions to drop NaN.
+            // Not `f32::max`, which takes three instructions to handle NaN.
             lanes[i] = if chunk[i] > lanes[i] {
                 chunk[i]
             } else {
@@ -93,9 +94,9 @@ pub(super) fn exp_sum(scores: &mut [f32], greatest: &mut f32, total: &mut f32) -
             };
         }
     }
-    *greatest = lanes.iter().chain(rest).fold(before, |a, b| a.max(*b));
+    *row_max = lanes.iter().chain(rest).fold(before, |a, b| a.max(*b));
     for score in scores.iter_mut() {
-        *score = exp(*score - *greatest);
+        *score = exp(*score - *row_max);
     }
     let (chunks, rest) = scores.as_chunks::<16>();
     let mut lanes = [0.0; 16];
@@ -104,12 +105,12 @@ pub(super) fn exp_sum(scores: &mut [f32], greatest: &mut f32, total: &mut f32) -
             lanes[i] += chunk[i];
         }
     }
-    let fade = exp(before - *greatest);
-    *total = *total * fade + sum(&lanes) + rest.iter().sum::<f32>();
-    fade
+    let rescale = exp(before - *row_max);
+    *total = *total * rescale + sum(&lanes) + rest.iter().sum::<f32>();
+    rescale
 }
 
-/// The sum of 16 numbers, by halves.
+/// Returns the sum of 16 numbers by pairwise halving.
 #[inline(always)]
 fn sum(values: &[f32; 16]) -> f32 {
     Portable::reduce_add(*values)

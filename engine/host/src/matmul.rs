@@ -10,16 +10,16 @@ use super::panel;
 use wisp_types::encoding::BLOCK;
 use wisp_weights::blocks::{BlockEncoding, Planes};
 
-/// Rows of a task for few tokens.
+/// Rows of one parallel task for few tokens.
 const ROWS: usize = 16;
 
-/// Up to this many tokens, weights are decoded in registers for every few of them.
+/// Up to this many tokens, weights are decoded in registers, again for every group of a few tokens.
 const FEW_TOKENS: usize = 8;
 
-/// Tokens whose panels are packed at once: at most 2 MiB of them.
+/// Tokens whose panels are packed at once; the panels take at most 2 MiB.
 const MANY_TOKENS: usize = 1024;
 
-/// One product, its arguments checked.
+/// One product with checked arguments.
 struct Matmul<'a> {
     planes: Planes<'a>,
     /// Tokens, each padded to whole blocks.
@@ -80,7 +80,7 @@ pub(super) fn matmul<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Rows of `cols`, each padded with zeros to whole blocks.
+/// Returns rows of `cols` elements, each padded with zeros to whole blocks.
 pub(super) fn pad(x: &[f32], cols: usize) -> Vec<f32> {
     let width = cols.next_multiple_of(BLOCK);
     let mut padded = vec![0.0; x.len() / cols * width];
@@ -91,8 +91,7 @@ pub(super) fn pad(x: &[f32], cols: usize) -> Vec<f32> {
 }
 
 impl Matmul<'_> {
-    /// Each block is decoded in registers, once for up to four tokens. `out` has the rows of each
-    /// token.
+    /// Decodes each block in registers, once for up to four tokens. `out` has the rows of each token.
     fn few_tokens<E: BlockEncoding>(&self, out: Vec<&mut [f32]>) {
         let mut tasks: Vec<Vec<&mut [f32]>> = Vec::new();
         tasks.resize_with(self.rows.div_ceil(ROWS), Vec::new);
@@ -134,10 +133,10 @@ impl Matmul<'_> {
         }
     }
 
-    /// Rows are decoded into a scratch panel, which is multiplied with packed panels of tokens.
+    /// Decodes rows into a scratch panel and multiplies it with packed panels of tokens.
     fn many_tokens<E: BlockEncoding>(&self, mut out: Vec<&mut [f32]>) {
         let width = self.x[0].len();
-        // Several tasks a thread, so that they end together.
+        // Several tasks per thread, so that all threads finish at about the same time.
         let tasks = 4 * rayon::current_num_threads();
         let rows = self.rows.div_ceil(tasks).next_multiple_of(panel::ROWS);
         for (x, out) in self.x.chunks(MANY_TOKENS).zip(out.chunks_mut(MANY_TOKENS)) {

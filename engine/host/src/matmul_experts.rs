@@ -1,4 +1,4 @@
-//! `matmul_experts.<encoding>`: products with the encoded weights of chosen experts.
+//! `matmul_experts.<encoding>`: products with the encoded weights of the selected experts.
 
 use rayon::prelude::*;
 use wisp_shaders::params::MatmulExpertsParams;
@@ -10,7 +10,7 @@ use super::matmul::pad;
 use wisp_types::encoding::BLOCK;
 use wisp_weights::blocks::BlockEncoding;
 
-/// Rows of a task.
+/// Rows of one parallel task.
 const ROWS: usize = 16;
 
 /// The twin of `matmul.wgsl` with `experts`.
@@ -39,7 +39,7 @@ pub(super) fn matmul_experts<E: BlockEncoding>(args: &Args) -> Result<(), HostEr
     let chunk = p.first_row as usize..p.first_row as usize + p.chunk_rows as usize;
     out.par_chunks_mut(rows).enumerate().for_each(|(t, out)| {
         let x = &padded[t / share * blocks * BLOCK..][..blocks * BLOCK];
-        // The expert's rows among those of all experts, as far as they lie in the chunk.
+        // The expert's rows, numbered over all experts and clamped to this chunk.
         let start = ids[t] as usize * rows;
         let from = chunk.start.clamp(start, start + rows);
         let to = chunk.end.clamp(from, start + rows);

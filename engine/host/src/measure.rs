@@ -1,4 +1,5 @@
-//! The twins of `measure_read.wgsl` and `measure_fma.wgsl`: what this CPU reads and computes at most.
+//! The twins of `measure_read.wgsl` and `measure_fma.wgsl`, which measure this CPU's peak bandwidth
+//! and arithmetic rate.
 
 use rayon::prelude::*;
 use wisp_shaders::params::MeasureParams;
@@ -18,7 +19,7 @@ simd! {
 
 #[inline(always)]
 fn sum_in<S: Simd>(x: &[f32]) -> f32 {
-    // Four chains, so that none waits for itself.
+    // Four independent sums, so that no addition waits for the one before it.
     let mut sums = [S::splat(0.0); 4];
     for quad in x.as_chunks::<64>().0 {
         for (sum, lanes) in sums.iter_mut().zip(quad.as_chunks::<16>().0) {
@@ -33,7 +34,7 @@ fn total<S: Simd>(sums: &[S::Floats]) -> f32 {
     sums.iter().map(|sum| S::reduce_add(*sum)).sum()
 }
 
-/// The sum of each part of the buffer; parts are shared out over the threads.
+/// The twin of `measure_read.wgsl`: sums the buffer in chunks on all threads.
 pub(super) fn measure_read(args: &Args) -> Result<(), HostError> {
     let p: MeasureParams = args.params()?;
     let x: &[f32] = args.read(1, (p.len as usize).saturating_mul(4))?;
@@ -51,7 +52,7 @@ simd! {
 
 #[inline(always)]
 fn fma_in<S: Simd>(seed: f32, factor: f32, rounds: u32) -> f32 {
-    // Eight chains of sixteen lanes, so that none waits for itself.
+    // Eight independent chains of sixteen lanes, so that no operation waits for the one before it.
     let (seed, factor) = (S::splat(seed), S::splat(factor));
     let mut chains = [seed; 8];
     for _ in 0..rounds {
@@ -62,13 +63,13 @@ fn fma_in<S: Simd>(seed: f32, factor: f32, rounds: u32) -> f32 {
     total::<S>(&chains)
 }
 
-/// As many operations as the kernel: `128 * len` for each invocation.
+/// The twin of `measure_fma.wgsl`, with as many operations as the kernel: `128 * len` per invocation.
 pub(super) fn measure_fma(args: &Args) -> Result<(), HostError> {
     let p: MeasureParams = args.params()?;
     let x: &[f32] = args.read(1, 4)?;
     let out: &mut [f32] = args.write(2, p.invocations as usize)?;
     let m = x[0];
-    // One round is 128 multiply-adds, that is two rounds of the kernel's 64.
+    // One round is 128 multiply-adds, which equals two rounds of the kernel's 64.
     out.par_iter_mut()
         .enumerate()
         .for_each(|(i, out)| *out = fma(i as f32, m, p.len / 2));

@@ -1,4 +1,5 @@
-//! `rms_norm` (Zhang and Sennrich 2019) and `layer_norm` (Ba et al. 2016), each alone and after a sum.
+//! `rms_norm` (Zhang and Sennrich 2019) and `layer_norm` (Ba et al. 2016), alone and fused with a
+//! preceding sum.
 
 use rayon::prelude::*;
 use wisp_shaders::params::NormParams;
@@ -8,7 +9,7 @@ use super::error::HostError;
 use super::math::dot;
 use wisp_weights::blocks::simd;
 
-/// Which norm.
+/// The kind of norm.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Rms,
@@ -72,7 +73,7 @@ simd! {
     }
 }
 
-/// What every row is normalised with.
+/// The parameters and weights that normalise every row.
 struct Row<'a> {
     params: NormParams,
     kind: Kind,

@@ -1,4 +1,4 @@
-//! The paged KV cache: `[pages, page_size, kv_heads]` heads, each in the words of its format.
+//! The paged KV cache: `[pages, page_size, kv_heads]` heads, each in the 32-bit words of its format.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::args::{Args, size};
 use super::cache::Heads;
 use super::error::HostError;
 
-/// Which rows of the cache hold which positions.
+/// Maps positions of sequences to rows of the cache.
 pub(super) struct Pages<'a> {
     table: &'a [u32],
     pub(super) index: &'a [[u32; 2]],
@@ -14,26 +14,26 @@ pub(super) struct Pages<'a> {
     max_pages: usize,
     kv_heads: usize,
     pub(super) heads: Heads,
-    sight: Sight<'a>,
+    visibility: Visibility<'a>,
 }
 
-/// Which positions a token sees.
+/// Which positions a token attends to.
 #[derive(Clone, Copy)]
-pub(super) struct Sight<'a> {
-    /// How many to a side, its own included; 0 is all.
+pub(super) struct Visibility<'a> {
+    /// The number of positions on each side, including the token's own; 0 means no limit.
     pub(super) window: u32,
-    /// The positions of each sequence, where a token also sees what follows.
+    /// The length of each sequence if tokens also attend to later positions (bidirectional attention).
     pub(super) lengths: Option<&'a [u32]>,
 }
 
-impl Sight<'_> {
-    /// A token's own position.
-    pub(super) const OWN: Sight<'static> = Sight {
+impl Visibility<'_> {
+    /// Only the token's own position.
+    pub(super) const OWN: Visibility<'static> = Visibility {
         window: 1,
         lengths: None,
     };
 
-    fn seen(&self, sequence: usize, position: usize) -> Range<usize> {
+    fn visible_range(&self, sequence: usize, position: usize) -> Range<usize> {
         let window = match self.window {
             0 => usize::MAX,
             window => window as usize,
@@ -45,7 +45,7 @@ impl Sight<'_> {
     }
 }
 
-/// The shape of a cache.
+/// The sizes of a cache and of a call's tokens.
 pub(super) struct Shape {
     pub(super) tokens: u32,
     pub(super) kv_heads: u32,
@@ -55,16 +55,16 @@ pub(super) struct Shape {
 }
 
 impl<'a> Pages<'a> {
-    /// Takes the index and the page table, whose binding follows the one of the index.
+    /// Reads the index and the page table, whose binding number follows that of the index.
     ///
-    /// `cache` is the length of the smaller cache in words. Every page that holds a position
-    /// in a token's sight is checked to lie within it.
+    /// `cache` is the length of the smaller cache in words. Checks that every page with a position
+    /// that a token attends to lies within it.
     pub(super) fn take(
         args: &'a Args,
         [index, table]: [usize; 2],
         shape: Shape,
         cache: usize,
-        sight: Sight<'a>,
+        visibility: Visibility<'a>,
     ) -> Result<Self, HostError> {
         let pages = Pages {
             index: args.read(index, shape.tokens as usize)?,
@@ -73,7 +73,7 @@ impl<'a> Pages<'a> {
             max_pages: shape.max_pages as usize,
             kv_heads: shape.kv_heads as usize,
             heads: shape.heads,
-            sight,
+            visibility,
         };
         if shape.page_size == 0 {
             return Err(args.value("page_size", "at least 1", 0u32));
@@ -85,13 +85,13 @@ impl<'a> Pages<'a> {
 
     fn check(&self, args: &Args, pages: usize) -> Result<(), HostError> {
         for &[sequence, position] in self.index {
-            let seen = self.seen(sequence as usize, position as usize);
-            let last = (seen.end - 1) / self.page_size;
+            let visible = self.visible_range(sequence as usize, position as usize);
+            let last = (visible.end - 1) / self.page_size;
             if last >= self.max_pages {
                 let expected = format!("less than {}", self.max_pages * self.page_size);
-                return Err(args.value("a position", expected, (seen.end - 1) as u64));
+                return Err(args.value("a position", expected, (visible.end - 1) as u64));
             }
-            let first = seen.start / self.page_size;
+            let first = visible.start / self.page_size;
             let row = (sequence as usize).saturating_mul(self.max_pages);
             let entries = self
                 .table
@@ -107,13 +107,13 @@ impl<'a> Pages<'a> {
         Ok(())
     }
 
-    /// The positions that a token sees.
+    /// Returns the positions that a token attends to.
     #[inline]
-    pub(super) fn seen(&self, sequence: usize, position: usize) -> Range<usize> {
-        self.sight.seen(sequence, position)
+    pub(super) fn visible_range(&self, sequence: usize, position: usize) -> Range<usize> {
+        self.visibility.visible_range(sequence, position)
     }
 
-    /// Where the first head of a position begins in the cache, in words.
+    /// Returns the offset of a position's first head in the cache, in words.
     #[inline]
     pub(super) fn row(&self, sequence: u32, position: usize) -> usize {
         let entry = sequence as usize * self.max_pages + position / self.page_size;

@@ -1,8 +1,8 @@
-//! Products of encoded rows with many tokens: bound by arithmetic, so tiles of sums stay in
-//! registers, and what they are made of in the nearest caches.
+//! Products of encoded rows with many tokens. They are limited by arithmetic, so tiles of sums stay in
+//! registers and their operands in the innermost caches.
 //!
-//! [`DEPTH`] columns at a time, tokens are packed into panels of [`TOKENS`] and rows are decoded
-//! into a scratch of [`ROWS`], each once. (After Goto and van de Geijn 2008.)
+//! For [`DEPTH`] columns at a time, tokens are packed into panels of [`TOKENS`] and rows are decoded
+//! into a scratch of [`ROWS`], each once (after Goto and van de Geijn 2008).
 
 use rayon::prelude::*;
 
@@ -12,23 +12,23 @@ use wisp_weights::blocks::{BlockEncoding, Planes, Simd, dequantize_blocks_inline
 /// Columns that are multiplied at once.
 pub(super) const DEPTH: usize = 512;
 
-/// Rows that are decoded at once: a multiple of every tile's.
+/// Rows that are decoded at once: a multiple of the rows of every tile.
 pub(super) const ROWS: usize = 48;
 
 /// Tokens of a panel.
 pub(super) const TOKENS: usize = 32;
 
-/// Elements from one row of the scratch to the next; no power of two, whose multiples would fall
-/// on the same lines of the nearest cache.
+/// Elements from one row of the scratch to the next. Not a power of two, because its multiples would
+/// map to the same lines of the innermost cache.
 pub(super) const STRIDE: usize = DEPTH + 16;
 
-/// Memory for decoded rows, 99 KiB.
+/// Allocates the memory for decoded rows, 99 KiB.
 pub(super) fn scratch() -> Vec<f32> {
     vec![0.0; ROWS * STRIDE]
 }
 
-/// Packs columns `start..start + depth` of the tokens into panels `[depth, TOKENS]`; the last
-/// one's missing tokens are zero.
+/// Packs columns `start..start + depth` of the tokens into panels `[depth, TOKENS]`. Missing tokens of
+/// the last panel are zero.
 pub(super) fn pack(x: &[&[f32]], start: usize, depth: usize) -> Vec<[f32; TOKENS]> {
     let mut packed = vec![[0.0; TOKENS]; x.len().div_ceil(TOKENS) * depth];
     packed
@@ -44,13 +44,13 @@ pub(super) fn pack(x: &[&[f32]], start: usize, depth: usize) -> Vec<[f32; TOKENS
     packed
 }
 
-/// Rows of a weight from `first` on, their columns from `start` on.
+/// The rows of a weight from `first` on, with their columns from `start` on.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a> {
     pub(super) planes: Planes<'a>,
     pub(super) first: usize,
     pub(super) start: usize,
-    /// Width of a row, whole blocks.
+    /// Columns of a row, padded to whole blocks.
     pub(super) width: usize,
 }
 
@@ -75,7 +75,7 @@ simd! {
     }
 }
 
-/// With tiles of `R` rows and `V` vectors of 16 tokens.
+/// [`multiply`] with tiles of `R` rows and `V` vectors of 16 tokens.
 #[inline(always)]
 fn multiply_in<E: BlockEncoding, S: Simd, const R: usize, const V: usize>(
     part: Part,
@@ -150,7 +150,8 @@ fn add_rows_in<S: Simd, const R: usize, const V: usize>(
     }
 }
 
-/// The sums of `R` rows of the scratch with the tokens of `V` vectors of a panel from `v` on.
+/// Returns the products of `R` rows of the scratch and `V` vectors of 16 tokens of a panel, from
+/// vector `v` on.
 #[inline(always)]
 fn tile<S: Simd, const R: usize, const V: usize>(
     rows: &[f32],

@@ -1,4 +1,4 @@
-//! `reduce`: sums, means, maxima and minima over one dimension.
+//! `reduce`: sums, means, maxima and minima along one dimension.
 
 use rayon::prelude::*;
 use wisp_shaders::params::ReduceParams;

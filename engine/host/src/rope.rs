@@ -1,4 +1,4 @@
-//! `rope`: rotary positions (Su et al. 2021).
+//! `rope`: rotary position embeddings (Su et al. 2021).
 
 use rayon::prelude::*;
 use wisp_shaders::params::RopeParams;
@@ -34,7 +34,7 @@ pub(super) fn rope(args: &Args) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Checks that whole pairs within a head rotate.
+/// Checks that `rotary_dim` is even and at most `head_dim`.
 pub(super) fn check_rotary_dim(args: &Args, rotary: u32, head_dim: u32) -> Result<(), HostError> {
     if !rotary.is_multiple_of(2) || rotary > head_dim {
         return Err(args.value("rotary_dim", format!("even and at most {head_dim}"), rotary));
@@ -42,14 +42,14 @@ pub(super) fn check_rotary_dim(args: &Args, rotary: u32, head_dim: u32) -> Resul
     Ok(())
 }
 
-/// Cosine and sine of each pair, a row for each position.
+/// The cosine and sine of each pair's angle, one row per position.
 pub(super) struct Table<'a> {
     turns: &'a [[f32; 2]],
     half: usize,
 }
 
 impl<'a> Table<'a> {
-    /// Takes a binding; every position of `index` has its row.
+    /// Reads the table from a binding and checks that it has a row for every position of `index`.
     pub(super) fn take(
         args: &'a Args,
         binding: usize,

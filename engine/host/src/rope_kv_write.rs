@@ -1,5 +1,5 @@
-//! `rope_kv_write`: `rope` of queries and keys and `kv_write`, from the fused projection; with
-//! `norm_` in front, after an `rms_norm` of each head.
+//! `rope_kv_write`: `rope` of queries and keys fused with `kv_write`, reading the output of the fused
+//! QKV projection. `norm_rope_kv_write` applies an `rms_norm` to each head first.
 
 use wisp_shaders::params::RopeKvWriteParams;
 
@@ -8,7 +8,7 @@ use super::cache::Heads;
 use super::error::HostError;
 use super::kv_write::write_heads;
 use super::math::dot;
-use super::paged::{Pages, Shape, Sight};
+use super::paged::{Pages, Shape, Visibility};
 use super::rope::{Table, check_rotary_dim, rotate};
 
 /// The twin of `rope_kv_write.wgsl`.
@@ -56,7 +56,7 @@ fn write(args: &Args, is_normed: bool) -> Result<(), HostError> {
         [3, 5],
         shape,
         k_cache.len().min(v_cache.len()),
-        Sight::OWN,
+        Visibility::OWN,
     )?;
     let table = Table::take(args, 4, p.rotary_dim, pages.index)?;
     if head_dim == 0 {

@@ -1,4 +1,4 @@
-//! `route`: which experts each token goes to (Shazeer et al. 2017).
+//! `route`: selects the experts of each token (Shazeer et al. 2017).
 
 use rayon::prelude::*;
 use wisp_shaders::params::RouteParams;
@@ -27,15 +27,17 @@ pub(super) fn route(args: &Args) -> Result<(), HostError> {
     ids.par_chunks_mut(chosen)
         .zip(weights.par_chunks_mut(chosen))
         .zip(logits.par_chunks(p.experts as usize))
-        .for_each(|((ids, weights), logits)| choose(logits, p.normalise != 0, ids, weights));
+        .for_each(|((ids, weights), logits)| {
+            select_experts(logits, p.normalise != 0, ids, weights)
+        });
     Ok(())
 }
 
-/// The experts of one token and their weights.
-fn choose(logits: &[f32], normalise: bool, ids: &mut [u32], weights: &mut [f32]) {
+/// Selects the experts of one token and computes their weights.
+fn select_experts(logits: &[f32], normalise: bool, ids: &mut [u32], weights: &mut [f32]) {
     let order = descending(logits);
-    let greatest = logits.iter().fold(f32::MIN, |a, b| a.max(*b));
-    let exp = |x: f32| (x - greatest).exp();
+    let max = logits.iter().fold(f32::MIN, |a, b| a.max(*b));
+    let exp = |x: f32| (x - max).exp();
     let total: f32 = logits.iter().map(|x| exp(*x)).sum();
     for ((id, weight), from) in ids.iter_mut().zip(weights.iter_mut()).zip(order) {
         *id = from;

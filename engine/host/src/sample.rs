@@ -1,4 +1,4 @@
-//! `sample`: draws one token for each row of logits; `sample.wgsl` tells the algorithm.
+//! `sample`: samples one token from each row of logits. `sample.wgsl` documents the algorithm.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,8 @@ use super::argmax::{best, finite};
 use super::args::{Args, size};
 use super::error::HostError;
 
-/// The twin of `sample.wgsl`. It needs no room in `biases`, and changes no logit.
+/// The twin of `sample.wgsl`. Unlike the kernel, it needs no scratch space in `biases` and leaves the
+/// logits unchanged.
 pub(super) fn sample(args: &Args) -> Result<(), HostError> {
     let p: SampleParams = args.params()?;
     let (rows, vocab) = (p.rows as usize, p.vocab as usize);
@@ -64,7 +65,8 @@ pub(super) fn sample(args: &Args) -> Result<(), HostError> {
     for (row, (s, logits)) in settings.iter_mut().zip(logits.chunks(vocab)).enumerate() {
         let token = tokens[row];
         let at = s.step as usize * rows + row;
-        // Only where no logit is finite, or one is infinite, is the drawn one not: that is reported.
+        // The sampled logit is not finite only if no logit is finite or one is infinite; this is
+        // reported.
         let is_finite = logits[token as usize].is_finite();
         index[row] = [s.sequence, s.position];
         out[at] = if is_finite { token } else { u32::MAX };
@@ -90,14 +92,14 @@ fn penalises(s: &SampleSettings) -> bool {
     s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0
 }
 
-/// Writes the token's log-probability, and the `top` likeliest tokens with theirs.
+/// Writes the token's log-probability, and the `top` most likely tokens with theirs.
 fn score(logits: &[f32], token: u32, top: u32, out: &mut [u32]) {
-    let greatest = logits.iter().fold(f32::MIN, |a, b| a.max(finite(*b)));
-    let weight = |l: &f32| f64::from((finite(*l) - greatest).max(-1000.0)).exp();
+    let max = logits.iter().fold(f32::MIN, |a, b| a.max(finite(*b)));
+    let weight = |l: &f32| f64::from((finite(*l) - max).max(-1000.0)).exp();
     let log_total = logits.iter().map(weight).sum::<f64>().ln() as f32;
-    let log_probability = |l: f32| (finite(l) - greatest - log_total).to_bits();
+    let log_probability = |l: f32| (finite(l) - max - log_total).to_bits();
     out[0] = log_probability(logits[token as usize]);
-    // Both zeros are one, as in the kernel; the sort is stable, so that the lowest of equals is first.
+    // Both zeros compare equal, as in the kernel; the sort is stable, so the lowest index comes first.
     let top = (top as usize).min((out.len() - 1) / 2);
     let mut order: Vec<usize> = (0..if top == 0 { 0 } else { logits.len() }).collect();
     let key = |i: &usize| finite(logits[*i]) + 0.0;
@@ -109,7 +111,7 @@ fn score(logits: &[f32], token: u32, top: u32, out: &mut [u32]) {
     }
 }
 
-/// One row's token.
+/// Samples the token of one row.
 fn draw(logits: &[f32], counts: &[u32], biases: &[LogitBias], s: &SampleSettings) -> u32 {
     let mut biased = Cow::Borrowed(logits);
     for bias in biases {
@@ -130,7 +132,7 @@ fn draw(logits: &[f32], counts: &[u32], biases: &[LogitBias], s: &SampleSettings
         }
         finite(l)
     });
-    // NaN is no temperature either.
+    // A temperature that is NaN selects greedy sampling, too.
     if !matches!(
         s.temperature.partial_cmp(&0.0),
         Some(std::cmp::Ordering::Greater)
@@ -138,8 +140,8 @@ fn draw(logits: &[f32], counts: &[u32], biases: &[LogitBias], s: &SampleSettings
         return best(penalised);
     }
     let z: Vec<f32> = penalised.map(|z| finite(z / s.temperature)).collect();
-    let greatest = z.iter().fold(f32::MIN, |a, b| a.max(*b));
-    let weight = |z: f32| (z - greatest).max(-1000.0).exp();
+    let max = z.iter().fold(f32::MIN, |a, b| a.max(*b));
+    let weight = |z: f32| (z - max).max(-1000.0).exp();
     let mut least = f32::MIN;
     let k = s.top_k as usize;
     if k != 0 && k < z.len() {
@@ -152,7 +154,7 @@ fn draw(logits: &[f32], counts: &[u32], biases: &[LogitBias], s: &SampleSettings
         least = top_p(&z, least, s.top_p, weight);
     }
     let kept = z.iter().enumerate().map(|(i, &z)| {
-        if z >= least && (weight(z) >= s.min_p || z == greatest) {
+        if z >= least && (weight(z) >= s.min_p || z == max) {
             z + gumbel(s.seed, s.position, i as u32)
         } else {
             f32::NEG_INFINITY
@@ -161,7 +163,8 @@ fn draw(logits: &[f32], counts: &[u32], biases: &[LogitBias], s: &SampleSettings
     best_kept(kept)
 }
 
-/// The index of the greatest number that is not minus infinity, the lowest of equals.
+/// Returns the index of the largest number, and the lowest index among equals. Minus infinity never
+/// wins.
 fn best_kept(x: impl Iterator<Item = f32>) -> u32 {
     let mut best = (0, f32::NEG_INFINITY);
     for (i, x) in x.enumerate() {
@@ -172,12 +175,12 @@ fn best_kept(x: impl Iterator<Item = f32>) -> u32 {
     best.0
 }
 
-/// The greatest of the numbers from `least` on such that the weights of those at or above it are
-/// at least `top_p` of all.
+/// Returns the largest of the numbers of at least `least` such that the numbers at or above it hold at
+/// least `top_p` of the total weight.
 fn top_p(z: &[f32], least: f32, top_p: f32, weight: impl Fn(f32) -> f32) -> f32 {
     let mut kept: Vec<f32> = z.iter().copied().filter(|z| *z >= least).collect();
     kept.sort_unstable_by(|a, b| b.total_cmp(a));
-    // In f64: of many small weights a sum in f32 would lose some.
+    // In f64, because an f32 sum would lose many small weights.
     let mass = |kept: &[f32]| kept.iter().map(|z| f64::from(weight(*z))).sum::<f64>();
     let goal = f64::from(top_p.max(0.0)) * mass(&kept);
     let mut held = 0.0;
@@ -190,7 +193,7 @@ fn top_p(z: &[f32], least: f32, top_p: f32, weight: impl Fn(f32) -> f32) -> f32 
     least
 }
 
-/// pcg4d (Jarzynski and Olano 2020), its first word.
+/// The first word of pcg4d (Jarzynski and Olano 2020).
 fn hash([x, y, z, w]: [u32; 4]) -> u32 {
     let [mut x, mut y, mut z, mut w] =
         [x, y, z, w].map(|v| v.wrapping_mul(1664525).wrapping_add(1013904223));
@@ -202,10 +205,10 @@ fn hash([x, y, z, w]: [u32; 4]) -> u32 {
     x.wrapping_add(y.wrapping_mul(w))
 }
 
-/// A draw of the standard Gumbel distribution: `-ln(-ln(1 - v))` with `v` uniform in (0, 1).
+/// Draws from the standard Gumbel distribution: `-ln(-ln(1 - v))` with `v` uniform in (0, 1).
 fn gumbel(seed: u32, position: u32, token: u32) -> f32 {
     let h = hash([seed, position, token, 0]);
     let v = (f64::from(h >> 8) + 0.5) / 16777216.0;
-    // ln_1p, because the large draws come from a `v` near 0.
+    // ln_1p, because large draws come from a `v` near 0.
     -(-(-v).ln_1p()).ln() as f32
 }

@@ -1,4 +1,4 @@
-//! `scatter`: a tensor with parts along one dimension replaced or added to.
+//! `scatter`: replaces slices of a tensor along one dimension, or adds to them.
 
 use rayon::prelude::*;
 use wisp_shaders::params::ScatterParams;

@@ -1,4 +1,4 @@
-//! `select`: of two tensors, by a condition.
+//! `select`: elements of one of two tensors, chosen by a condition.
 
 use rayon::prelude::*;
 use wisp_shaders::params::SelectParams;

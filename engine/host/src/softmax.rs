@@ -1,4 +1,4 @@
-//! `softmax` over rows.
+//! `softmax` of each row.
 
 use rayon::prelude::*;
 use wisp_shaders::params::RowsParams;

@@ -1,14 +1,14 @@
-//! Tensors that are read by their strides.
+//! Indexing of strided tensors.
 
 use super::args::{Args, size};
 use super::error::HostError;
 
-/// The sizes that a call goes over, outermost first.
+/// The dimensions that a call iterates over, outermost first; a place is one element of them.
 #[derive(Clone, Copy)]
 pub(super) struct Places<'a>(&'a [u32]);
 
 impl<'a> Places<'a> {
-    /// Checks a call's sizes.
+    /// Checks the dimensions of a call.
     pub fn new(args: &Args, rank: u32, dims: &'a [u32; 8]) -> Result<Places<'a>, HostError> {
         let dims = dims.get(..rank as usize);
         let places = Places(dims.ok_or_else(|| args.value("rank", "at most 8", rank))?);
@@ -22,12 +22,12 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// How many places there are.
+    /// Returns the number of places.
     pub fn len(self) -> usize {
         size(self.0)
     }
 
-    /// Past the last element that these strides lead to from an offset.
+    /// Returns one past the last element that these strides reach from an offset.
     pub fn end(self, offset: u32, strides: &[u32; 8]) -> usize {
         if self.0.contains(&0) {
             return 0;
@@ -38,7 +38,7 @@ impl<'a> Places<'a> {
         last.fold(offset as usize + 1, usize::saturating_add)
     }
 
-    /// The element that these strides lead to at the place with this number.
+    /// Returns the offset of a place's element under these strides.
     pub fn at(self, mut place: usize, strides: &[u32; 8]) -> usize {
         let mut element = 0;
         for (size, stride) in self.0.iter().zip(strides).rev() {

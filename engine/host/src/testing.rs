@@ -1,4 +1,4 @@
-//! What the tests of the twins share: arguments from plain slices, numbers, and comparison.
+//! Test support for the twins: arguments from slices, random numbers, and comparisons.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use bytemuck::Pod;
 
 use super::{Args, Binding, HostBuffer, HostError, twin};
 
-/// A buffer that holds `data`.
+/// Creates a buffer that contains `data`.
 pub(super) fn buffer<T: Pod>(data: &[T]) -> HostBuffer {
     let bytes: &[u8] = bytemuck::cast_slice(data);
     let buffer = HostBuffer::new(bytes.len()).unwrap();
@@ -14,7 +14,7 @@ pub(super) fn buffer<T: Pod>(data: &[T]) -> HostBuffer {
     buffer
 }
 
-/// What a buffer holds.
+/// Returns the contents of a buffer.
 pub(super) fn contents<T: Pod>(buffer: &HostBuffer) -> Vec<T> {
     let mut bytes = vec![0; buffer.len()];
     buffer.read(0, &mut bytes).unwrap();
@@ -24,7 +24,7 @@ pub(super) fn contents<T: Pod>(buffer: &HostBuffer) -> Vec<T> {
         .collect()
 }
 
-/// Binds some bytes of a buffer.
+/// Creates a binding of some bytes of a buffer.
 pub(super) fn bind(number: usize, buffer: &HostBuffer, range: Range<usize>) -> Binding<'_> {
     Binding {
         number,
@@ -34,12 +34,12 @@ pub(super) fn bind(number: usize, buffer: &HostBuffer, range: Range<usize>) -> B
     }
 }
 
-/// Runs a twin on some bindings.
+/// Runs a twin on the given bindings.
 pub(super) fn call<P: Pod>(op: &str, params: P, bindings: &[Binding]) -> Result<(), HostError> {
     twin(op).unwrap()(&Args::new(op, bytemuck::bytes_of(&params), bindings)?)
 }
 
-/// Runs a twin on whole buffers, bound from number 1 on.
+/// Runs a twin on whole buffers, which are bound to numbers from 1 on.
 pub(super) fn run<P: Pod>(op: &str, params: P, buffers: &[&HostBuffer]) -> Result<(), HostError> {
     let numbered = buffers.iter().enumerate();
     let bindings: Vec<_> = numbered
@@ -48,7 +48,7 @@ pub(super) fn run<P: Pod>(op: &str, params: P, buffers: &[&HostBuffer]) -> Resul
     call(op, params, &bindings)
 }
 
-/// `len` numbers from -1 to 1 that depend on the seed.
+/// Returns `len` pseudo-random numbers from -1 to 1 that depend on the seed.
 pub(super) fn numbers(seed: u32, len: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(2654435761) | 1;
     let mut next = || {
@@ -60,8 +60,9 @@ pub(super) fn numbers(seed: u32, len: usize) -> Vec<f32> {
     (0..len).map(|_| next()).collect()
 }
 
-/// A sum in `f64`, and its size: its own, or that of its terms by their squares where they cancel. It is
-/// relative to the terms that a sum is rounded, not to what is left of them.
+/// Returns a sum in `f64` and its magnitude: its own, or the root of the sum of its terms' squares if
+/// the terms cancel. Rounding errors of a sum are relative to its terms, not to what remains after
+/// cancellation.
 pub(super) fn sum(terms: impl Iterator<Item = f64>) -> (f64, f64) {
     let (sum, squares) = terms.fold((0.0, 0.0), |(sum, squares), term| {
         (sum + term, squares + term * term)
@@ -69,13 +70,13 @@ pub(super) fn sum(terms: impl Iterator<Item = f64>) -> (f64, f64) {
     (sum, sum.abs().max(squares.sqrt()))
 }
 
-/// Asserts that the normalised error `|a - b| / |b|` is within a bound; NaN never is.
+/// Asserts that the normalised error `|a - b| / |b|` is within a bound; NaN always fails.
 pub(super) fn assert_close(actual: &[f32], expected: &[f64], bound: f64) {
     let sized: Vec<(f64, f64)> = expected.iter().map(|e| (*e, e.abs())).collect();
     assert_sums_close(actual, &sized, bound);
 }
 
-/// [`assert_close`], relative to sizes that stand beside the numbers: those of [`sum`].
+/// Like [`assert_close`], but relative to the magnitudes that [`sum`] returns with the numbers.
 pub(super) fn assert_sums_close(actual: &[f32], expected: &[(f64, f64)], bound: f64) {
     assert_eq!(actual.len(), expected.len());
     let square = |v: f64| v * v;

@@ -1,4 +1,4 @@
-//! `top_k`: the greatest elements of rows.
+//! `top_k`: the largest elements of each row.
 
 use rayon::prelude::*;
 use wisp_shaders::params::TopKParams;
@@ -32,11 +32,11 @@ pub(super) fn top_k(args: &Args) -> Result<(), HostError> {
     Ok(())
 }
 
-/// The indices of a row's elements, the greatest first, of equals the lowest index first; NaN is the
-/// least.
+/// Returns the indices of a row's elements in descending order, the lowest index first among equals.
+/// NaN counts as the smallest number.
 pub(super) fn descending(x: &[f32]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..x.len() as u32).collect();
-    // Stable: of equals the lowest stays first. Adding zero makes both zeros one.
+    // The sort is stable, so the lowest index comes first. Adding zero turns -0 into 0.
     order.sort_by(|a, b| {
         let [a, b] = [a, b].map(|i| finite(x[*i as usize]) + 0.0);
         b.total_cmp(&a)

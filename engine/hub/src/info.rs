@@ -1,4 +1,4 @@
-//! What is known of a repository before its files are used.
+//! Facts about a repository that are known before its files are used.
 
 use std::collections::BTreeSet;
 

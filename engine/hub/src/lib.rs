@@ -32,10 +32,10 @@
 //! other way round. Downloads are continued after an interruption, checked against the hub's
 //! hashes, reported several times a second and cancelled when the caller says so ([`OnTransfer`]).
 //!
-//! `hf-hub` is used in its version 0.5, over the HTTP client `ureq`. Version 1.0 insists on Xet, a
-//! protocol that fetches the chunks of large files in parallel, and on an asynchronous HTTP stack
-//! with a TLS library in C: 200 crates and a third of the whole build, for files that every hub also
-//! serves over plain HTTP.
+//! The crate uses version 0.5 of `hf-hub`, over the HTTP client `ureq`. Version 1.0 requires Xet, a
+//! protocol that fetches the chunks of large files in parallel, and an asynchronous HTTP stack with a
+//! TLS library in C: 200 crates and a third of the whole build, for files that every hub also serves
+//! over plain HTTP.
 //!
 //! Everything here blocks the calling thread. The crate is native only: a browser reads checkpoints
 //! from its own storage.

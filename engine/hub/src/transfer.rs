@@ -2,12 +2,12 @@
 
 use std::ops::ControlFlow;
 
-/// How far a transfer is.
+/// The progress of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer<'a> {
     /// The file's path in its repository; the repository's name while its list of files is read.
     pub file: &'a str,
-    /// Bytes received so far, those of an earlier attempt included.
+    /// Bytes received so far, including those of earlier attempts.
     pub done: u64,
     /// The file's size in bytes; 0 if it is not known.
     pub total: u64,

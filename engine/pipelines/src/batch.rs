@@ -1,51 +1,52 @@
-//! Batches: what one step of the scheduler runs.
+//! Batches: the work of one step of the scheduler.
 
 use std::sync::Arc;
 
 use super::{Adapter, RequestId, SamplingParams};
 
-/// What one step runs, complete in itself: tokens, positions, pages, adapters and sampling settings
-/// of every sequence that takes part.
+/// The complete input of one step: tokens, positions, pages, adapters and sampling settings of every
+/// sequence that takes part.
 ///
-/// Batches are ragged: each sequence brings as many tokens as it has to offer, so that prefill,
-/// chunked prefill, decode and any mix of them are one case.
+/// Batches are ragged: each sequence contributes any number of tokens, so prefill, chunked prefill,
+/// decode and any mix of them use the same path.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
-    /// The sequences' parts, in the order of their tokens.
+    /// The parts of the sequences, in token order.
     pub sequences: Vec<BatchSequence>,
-    /// Decode steps to run before anything is read back. More than 1 only where every part is one
-    /// token after which one is sampled.
+    /// Decode steps to run before results are read back. More than 1 only if every part is one token
+    /// from whose logits a token is sampled.
     pub steps: usize,
 }
 
-/// One sequence's part of a [`Batch`]: tokens that follow what its KV cache holds.
+/// One sequence's part of a [`Batch`]: tokens that follow those in its KV cache.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BatchSequence {
     /// The request that the sequence belongs to.
     pub id: RequestId,
-    /// The sequence's row in the page table and in the sampler's state, below `max_batch`. It keeps
-    /// the row while it runs: layers with a sliding window keep their keys and values by it.
+    /// The sequence's row in the page table and in the sampler's state, below `max_batch`. The
+    /// sequence keeps the row while it runs, because layers with a sliding window store their keys and
+    /// values by row.
     pub slot: u32,
     /// The position of the first token.
     pub start: u32,
     /// The tokens, at least one.
     pub tokens: Vec<u32>,
-    /// The sequence's block table: the pages of its KV cache in the order of the positions, enough
-    /// for all tokens of the batch's steps.
+    /// The sequence's block table: the pages of its KV cache in position order, enough for all tokens
+    /// of the batch's steps.
     pub pages: Vec<u32>,
     /// The low-rank adapter of the request.
     pub adapter: Option<Adapter>,
-    /// How many of the last tokens need logits: 0 within a prompt, 1 at its end and in decode, all
-    /// where the prompt's log-probabilities are wanted.
+    /// The number of last tokens that need logits: 0 within a prompt, 1 at its end and in decode, all
+    /// tokens if the prompt's log-probabilities are requested.
     pub logit_rows: usize,
     /// True if a token is sampled from the last token's logits.
     pub samples: bool,
-    /// The token that follows the last one, where it is known already.
+    /// The token after the last one, if it is already known.
     pub following: Option<u32>,
     /// How tokens are sampled.
     pub sampling: Arc<SamplingParams>,
-    /// All tokens of the sequence so far, with its first part that needs logits: what penalties
-    /// count. `None` where nothing counts them.
+    /// All tokens of the sequence so far, from which the sampler counts for penalties. Set in the
+    /// sequence's first part that needs logits, and `None` in all others.
     pub history: Option<TokenHistory>,
 }
 
@@ -54,29 +55,30 @@ pub struct BatchSequence {
 pub struct TokenHistory {
     /// Prompt and generated tokens.
     pub tokens: Vec<u32>,
-    /// How many of them are the prompt's.
+    /// The number of prompt tokens among them.
     pub prompt_tokens: usize,
 }
 
 impl Batch {
-    /// True if nothing runs.
+    /// Returns whether the batch has no sequences.
     pub fn is_empty(&self) -> bool {
         self.sequences.is_empty()
     }
 
-    /// The number of tokens that go through the model in the first step.
+    /// Returns the number of tokens that go through the model in the first step.
     pub fn tokens(&self) -> usize {
         self.sequences.iter().map(|part| part.tokens.len()).sum()
     }
 
-    /// The number of tokens whose logits are computed in each step.
+    /// Returns the number of tokens whose logits are computed in each step.
     pub fn logit_rows(&self) -> usize {
         self.sequences.iter().map(|part| part.logit_rows).sum()
     }
 }
 
 impl BatchSequence {
-    /// A part without a request: tokens from position `start` on, with the logits of the last one.
+    /// Creates a part without a request: tokens from position `start` on, with the logits of the last
+    /// one.
     pub fn new(slot: u32, start: u32, tokens: &[u32], pages: &[u32]) -> BatchSequence {
         BatchSequence {
             slot,
@@ -88,14 +90,14 @@ impl BatchSequence {
         }
     }
 
-    /// The same part with the logits of so many of its last tokens.
+    /// Returns the same part with the logits of its last `rows` tokens.
     #[must_use]
     pub fn with_logit_rows(self, rows: usize) -> BatchSequence {
         let logit_rows = rows.min(self.tokens.len());
         BatchSequence { logit_rows, ..self }
     }
 
-    /// The tokens with logits: each one's position and, where it is known, the token that follows.
+    /// Returns the tokens with logits: each one's position and, if known, the token after it.
     pub fn logit_positions(&self) -> impl Iterator<Item = (u32, Option<u32>)> + '_ {
         let first = self.tokens.len() - self.logit_rows.min(self.tokens.len());
         (first..self.tokens.len()).map(move |at| {
@@ -105,14 +107,14 @@ impl BatchSequence {
     }
 }
 
-/// What a step computed for one sequence of a [`Batch`].
+/// The results of a step for one sequence of a [`Batch`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SequenceOutput {
-    /// The sampled tokens, one a step; none if the part does not sample.
+    /// The sampled tokens, one per step; empty if the part does not sample.
     pub tokens: Vec<u32>,
-    /// Their log-probabilities, where they are wanted.
+    /// Their log-probabilities, if requested.
     pub scores: Vec<super::TokenScore>,
-    /// The log-probabilities of the prompt's tokens that follow the part's, where they are wanted.
+    /// The log-probabilities of the prompt tokens that follow the part's tokens, if requested.
     pub prompt_scores: Vec<super::TokenScore>,
 }
 

@@ -1,19 +1,19 @@
-//! How fast a model reads prompts and generates.
+//! Measures the speed of prefill and decode.
 
 use std::time::Duration;
 
 use super::{PipelineError, Request, TextGenerator};
 
-/// Tokens a second over several runs.
+/// Tokens per second over several runs.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Rate {
-    /// Tokens of a run.
+    /// Tokens per run.
     pub tokens: u32,
-    /// The median, tokens a second.
+    /// The median in tokens per second.
     pub median: f64,
-    /// The slowest run.
+    /// The slowest run, in tokens per second.
     pub least: f64,
-    /// The fastest run.
+    /// The fastest run, in tokens per second.
     pub most: f64,
 }
 
@@ -33,24 +33,24 @@ impl Rate {
 /// A model's speed.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Speed {
-    /// Of the prompt, up to its first token.
+    /// Speed of the prompt, up to the first sampled token.
     pub prefill: Rate,
-    /// Of the tokens behind it.
+    /// Speed of the tokens after the first one.
     pub decode: Rate,
 }
 
-/// What is measured.
+/// The workload of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// Tokens of the prompt, at least one.
     pub prompt_tokens: u32,
     /// Tokens to generate.
     pub new_tokens: u32,
-    /// How many times.
+    /// The number of runs.
     pub runs: u32,
 }
 
-/// Seconds of one prompt and of its continuation.
+/// Runs one prompt and its continuation and returns the seconds of each.
 async fn run(
     generator: &mut TextGenerator,
     prompt_tokens: u32,
@@ -59,7 +59,7 @@ async fn run(
     now: &(dyn Fn() -> Duration + Sync),
 ) -> Result<(f64, f64), PipelineError> {
     let vocab = (generator.model().vocab_size() as u32).max(1);
-    // Any tokens will do; a multiplicative sequence repeats late.
+    // Any tokens will do; a multiplicative sequence has a long period.
     let tokens = (0..prompt_tokens)
         .map(|i| (i + seed).wrapping_mul(2_654_435_761) % vocab)
         .collect();
@@ -79,7 +79,7 @@ async fn run(
     Ok((prefill, (now() - start).as_secs_f64() - prefill))
 }
 
-/// A short run before those that are measured: drivers finish compiling at the first use.
+/// Runs once briefly before measurements, because drivers finish compilation at first use.
 ///
 /// # Errors
 ///
@@ -94,7 +94,36 @@ pub async fn warm_up(
     Ok(())
 }
 
-/// Measures a model that does nothing else, after [`warm_up`]. `now` is a clock: a browser has another than a program.
+/// Like [`warm_up`], but blocks the thread.
+///
+/// # Errors
+///
+/// As [`speed`].
+#[cfg(not(target_arch = "wasm32"))]
+pub fn warm_up_blocking(
+    generator: &mut TextGenerator,
+    workload: Workload,
+    now: &(dyn Fn() -> Duration + Sync),
+) -> Result<(), PipelineError> {
+    pollster::block_on(warm_up(generator, workload, now))
+}
+
+/// Like [`speed`], but blocks the thread.
+///
+/// # Errors
+///
+/// As [`speed`].
+#[cfg(not(target_arch = "wasm32"))]
+pub fn speed_blocking(
+    generator: &mut TextGenerator,
+    workload: Workload,
+    now: &(dyn Fn() -> Duration + Sync),
+) -> Result<Speed, PipelineError> {
+    pollster::block_on(speed(generator, workload, now))
+}
+
+/// Measures an otherwise idle model, after [`warm_up`]. `now` reads a clock; browsers and native
+/// programs have different ones.
 ///
 /// # Errors
 ///
@@ -109,6 +138,15 @@ pub async fn speed(
         new_tokens,
         runs,
     } = workload;
+    let tokens = (prompt_tokens as u64).saturating_add(new_tokens as u64);
+    let max_length = generator.limits().max_length;
+    if prompt_tokens == 0 || tokens > max_length {
+        let error = crate::RequestError::TooLong {
+            tokens: usize::try_from(tokens).unwrap_or(usize::MAX),
+            max_length: usize::try_from(max_length).unwrap_or(usize::MAX),
+        };
+        return Err(error.into());
+    }
     let (mut prefill, mut decode) = (Vec::new(), Vec::new());
     for seed in 0..runs {
         let times = run(generator, prompt_tokens, new_tokens, seed, now).await?;

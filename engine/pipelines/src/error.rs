@@ -11,9 +11,10 @@ use wisp_weights::WeightError;
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
 use crate::candle::{architectures::is_supported, error::CandleError};
 use crate::{
-    architectures::ArchitectureError, config::ConfigError, decoder_graph::DecoderError,
-    format_bytes::format_bytes, lora::LoraError, model_files::ModelFilesError,
-    request::RequestError, sampling::SamplingError, text_encoder::EncodeError,
+    ModelLimits, architectures::ArchitectureError, config::ConfigError,
+    decoder_graph::DecoderError, format_bytes::format_bytes, lora::LoraError,
+    model_files::ModelFilesError, request::RequestError, sampling::SamplingError,
+    text_encoder::EncodeError,
 };
 
 /// Why a model cannot be opened, loaded or run. Messages name fields of the
@@ -92,6 +93,9 @@ pub enum PipelineError {
         /// The number of tokens in the vocabulary.
         vocab_size: u64,
     },
+    /// Occurs when a model can take no sequence or no token.
+    #[error("a model's max_batch, max_step_tokens and max_length must be at least 1: {0:?}")]
+    Limits(ModelLimits),
     /// Occurs when a batch is inconsistent or exceeds the model's limits.
     #[error("the batch does not fit the model's limits")]
     Batch,

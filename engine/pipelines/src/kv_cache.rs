@@ -1,16 +1,15 @@
-//! The paged KV cache: which pages belong to which sequences.
+//! The paged KV cache: assigns pages to sequences.
 //!
-//! As in vLLM (Kwon et al. 2023) the cache is a pool of pages of `page_size` positions; a sequence
-//! has a list of them, its block table, and takes a page when it grows into one.
+//! As in vLLM (Kwon et al. 2023), the cache is a pool of pages of `page_size` positions. Each sequence
+//! has a list of pages, its block table, and takes a page whenever it grows into a new one.
 //!
-//! With prefix caching, full pages are kept when their sequence is gone, and sequences whose tokens
-//! begin alike share them. What a page holds is its tokens and what the page before it holds, which
-//! is named by a number that is never given twice: so equal keys are equal beginnings, and nothing
-//! rests on a hash. Only full pages are shared, and a sequence writes only behind them: no page is
-//! ever copied. Pages that no sequence has are given up, the longest unused first, when others are
-//! needed.
+//! With prefix caching, full pages are kept after their sequence ends, and sequences with a common
+//! prefix share them. The content of a page is identified by its tokens and the number of the previous
+//! page's content. Numbers are never reused, so equal keys mean equal prefixes, without relying on a
+//! hash. Only full pages are shared, and a sequence writes only after them, so no page is ever copied.
+//! When pages are needed, unowned ones are reclaimed, those released earliest first.
 //!
-//! Sequences that an adapter changes begin with a number of that adapter's instead of 0, so they share
+//! Sequences that use an adapter start from a number of the adapter's instead of 0, so they share
 //! pages only among themselves.
 
 use std::{
@@ -18,10 +17,10 @@ use std::{
     sync::Arc,
 };
 
-/// What a full page holds.
+/// The content of a full page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Content {
-    /// The number of what comes before.
+    /// The number of the previous page's content, or the sequence's starting number.
     before: u64,
     tokens: Box<[u32]>,
 }
@@ -29,59 +28,61 @@ struct Content {
 /// A page of the pool.
 #[derive(Clone, Debug, Default)]
 struct Page {
-    /// Sequences that have it.
+    /// The number of sequences that use the page.
     owners: u32,
-    /// What it holds and the number of that, if it may be shared.
+    /// The content and its number, if the page may be shared.
     content: Option<(Arc<Content>, u64)>,
-    /// When its last owner left.
+    /// The time at which its last owner released it.
     left: u64,
 }
 
-/// How much of the prompts was found in the cache.
+/// Hit statistics of the prefix cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct PrefixHits {
-    /// Tokens of prompts.
+    /// Tokens of all prompts.
     pub tokens: u64,
-    /// Tokens whose keys and values were there.
+    /// Tokens whose keys and values were in the cache.
     pub hits: u64,
 }
 
 impl PrefixHits {
-    /// The share of the tokens whose keys and values were there.
+    /// Returns the fraction of tokens whose keys and values were in the cache.
     pub fn rate(self) -> f64 {
         self.hits as f64 / self.tokens.max(1) as f64
     }
 }
 
-/// Hands out the pages of a pool.
+/// A pool of pages that allocates them to sequences.
 #[derive(Clone, Debug)]
 pub struct PagePool {
     page_size: u32,
-    /// Pages that hold nothing.
+    /// Pages without content.
     free: Vec<u32>,
     pages: Vec<Page>,
     caches: bool,
     known: HashMap<Arc<Content>, u32>,
-    /// Pages that hold something and have no owner, by when the last one left.
+    /// Pages with content but without owner, by the time of their release.
     unused: BTreeMap<u64, u32>,
-    /// Numbers contents, departures and adapters; 0 is the beginning of sequences without one.
+    /// The next number for a content, a release time or an adapter; 0 is the start of sequences
+    /// without an adapter.
     next: u64,
     hits: PrefixHits,
 }
 
-/// The pages of one sequence, in the order of its positions.
+/// The pages of one sequence, in position order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockTable {
     pages: Vec<u32>,
-    /// How many of them have been entered as full.
+    /// The number of pages that have been entered as full.
     full: usize,
-    /// The number of what the last of these holds.
+    /// The number of the content of the last full page, or the sequence's starting number.
     content: u64,
 }
 
 impl BlockTable {
-    /// An empty table of a sequence that is computed otherwise than others of the same tokens, by an
-    /// adapter: only with sequences of the same [`PagePool::number`] will it share pages.
+    /// Creates an empty table for a sequence whose keys and values differ from those of other
+    /// sequences with the same tokens, because of an adapter. It shares pages only with sequences of
+    /// the same [`PagePool::number`].
     pub fn beginning(number: u64) -> BlockTable {
         BlockTable {
             content: number,
@@ -89,14 +90,14 @@ impl BlockTable {
         }
     }
 
-    /// The pages, in the order of the positions.
+    /// Returns the pages in position order.
     pub fn pages(&self) -> &[u32] {
         &self.pages
     }
 }
 
 impl PagePool {
-    /// A pool of `pages` pages of `page_size` positions.
+    /// Creates a pool of `pages` pages of `page_size` positions.
     pub fn new(pages: u32, page_size: u32) -> PagePool {
         PagePool {
             page_size: page_size.max(1),
@@ -110,44 +111,45 @@ impl PagePool {
         }
     }
 
-    /// The same pool, with or without prefix caching.
+    /// Returns the same pool with or without prefix caching.
     pub fn with_prefix_caching(self, caches: bool) -> PagePool {
         PagePool { caches, ..self }
     }
 
-    /// Positions in a page.
+    /// Returns the positions per page.
     pub fn page_size(&self) -> u32 {
         self.page_size
     }
 
-    /// Pages that belong to no sequence.
+    /// Returns the number of pages that belong to no sequence.
     pub fn free_pages(&self) -> usize {
         self.free.len() + self.unused.len()
     }
 
-    /// Pages in all.
+    /// Returns the total number of pages.
     pub fn total_pages(&self) -> u32 {
         self.pages.len() as u32
     }
 
-    /// How much of the prompts was found in the cache.
+    /// Returns the hit statistics of the prefix cache.
     pub fn prefix_hits(&self) -> PrefixHits {
         self.hits
     }
 
-    /// Pages that a sequence of `positions` needs.
+    /// Returns the number of pages that a sequence of `positions` positions needs.
     pub fn pages_for(&self, positions: u64) -> usize {
         positions.div_ceil(self.page_size.into()) as usize
     }
 
-    /// A number that is never given twice, for a content, a departure or a [`BlockTable::beginning`].
+    /// Returns a number that is never reused, for a content, a release time or a
+    /// [`BlockTable::beginning`].
     pub fn number(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
         number
     }
 
-    /// A page for a new owner; what it held is forgotten.
+    /// Allocates a page for a new owner; its old content is forgotten.
     fn take(&mut self) -> Option<u32> {
         let page = match self.free.pop() {
             Some(page) => page,
@@ -163,8 +165,8 @@ impl PagePool {
         Some(page)
     }
 
-    /// Grows a table until it holds `positions`; false, and nothing is taken, if the pool has not
-    /// enough pages.
+    /// Grows a table until it holds `positions` positions. If the pool has too few pages, returns
+    /// false and takes none.
     pub fn grow(&mut self, table: &mut BlockTable, positions: u64) -> bool {
         let missing = self.pages_for(positions).saturating_sub(table.pages.len());
         if missing > self.free_pages() {
@@ -176,8 +178,8 @@ impl PagePool {
         true
     }
 
-    /// Gives an empty table the pages that hold the beginning of `tokens`, the last token left out:
-    /// it must be computed to have logits. Returns how many tokens they hold.
+    /// Gives an empty table the cached pages with the longest prefix of `tokens`, excluding the last
+    /// token, which must be computed for its logits. Returns the number of tokens on these pages.
     pub fn reuse(&mut self, table: &mut BlockTable, tokens: &[u32]) -> usize {
         if !self.caches || !table.pages.is_empty() {
             return 0;
@@ -203,13 +205,14 @@ impl PagePool {
         table.full * self.page_size as usize
     }
 
-    /// Counts a prompt of `tokens`, of which so many were found.
+    /// Counts a prompt of `tokens` tokens, `hits` of which were found.
     pub fn count_hits(&mut self, tokens: usize, hits: usize) {
         self.hits.tokens += tokens as u64;
         self.hits.hits += hits as u64;
     }
 
-    /// Enters the pages that `tokens` fill, whose keys and values have all been computed.
+    /// Enters the pages that `tokens` fill as shareable; all their keys and values must have been
+    /// computed.
     pub fn enter(&mut self, table: &mut BlockTable, tokens: &[u32]) {
         if !self.caches {
             return;
@@ -221,7 +224,7 @@ impl PagePool {
                 tokens: tokens.into(),
             });
             let known = self.known.get(&content);
-            // Where another page holds the same, that one is found from now on, and this one is not.
+            // If another page has the same content, later sequences find that page and not this one.
             let other = known.and_then(|other| self.pages[*other as usize].content.as_ref());
             table.content = match other {
                 Some((_, number)) => *number,
@@ -236,9 +239,9 @@ impl PagePool {
         }
     }
 
-    /// Takes a sequence's pages back.
+    /// Releases a sequence's pages.
     pub fn release(&mut self, table: &mut BlockTable) {
-        // The last go first: what follows them is of no use without what comes before.
+        // The last pages are reclaimed first, because they are useless without the pages before them.
         for at in std::mem::take(table).pages.into_iter().rev() {
             let left = self.number();
             let page = &mut self.pages[at as usize];
@@ -255,7 +258,7 @@ impl PagePool {
         }
     }
 
-    /// Forgets what pages without an owner hold.
+    /// Forgets the content of pages without an owner.
     pub fn forget(&mut self) {
         for page in std::mem::take(&mut self.unused).into_values() {
             if let Some((content, _)) = self.pages[page as usize].content.take() {

@@ -1,4 +1,4 @@
-//! The sizes that a model is made for.
+//! Size limits with which a model is loaded.
 
 use wisp_graph::CacheFormat;
 
@@ -17,8 +17,8 @@ pub enum ReturnLogits {
 }
 
 impl ReturnLogits {
-    /// The number of logit rows of a sequence with so many `tokens`, of which the caller asks for the
-    /// last `return_n_logits`.
+    /// Returns the number of logit rows for a sequence part of `tokens` tokens when the caller asks
+    /// for the last `return_n_logits`.
     pub fn rows(self, tokens: usize, return_n_logits: usize) -> usize {
         match self {
             ReturnLogits::LastToken => tokens.min(1),
@@ -28,10 +28,10 @@ impl ReturnLogits {
     }
 }
 
-/// Which hidden states a model returns beside its logits.
+/// Which hidden states a model returns in addition to its logits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReturnHiddenStates {
-    /// None.
+    /// No hidden states.
     #[default]
     None,
     /// The last token of each sequence, before the final norm: `[batch, hidden]`.
@@ -42,30 +42,30 @@ pub enum ReturnHiddenStates {
     AllNormalized,
 }
 
-/// Sizes that a model is made for. They decide how much memory it takes.
+/// Size limits with which a model is loaded. They determine how much memory it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelLimits {
-    /// Tokens of one sequence, prompt and generated ones together.
+    /// Tokens of one sequence: prompt and generated tokens together.
     pub max_length: u64,
     /// Sequences that run at the same time.
     pub max_batch: u64,
     /// Sequences whose prompts go through the model in one step.
     pub max_prefill: u64,
-    /// Tokens in one step.
+    /// Tokens per step.
     pub max_step_tokens: u64,
-    /// Tokens in one step whose logits are computed; at least `max_batch`.
+    /// Tokens per step whose logits are computed; at least `max_batch`.
     pub max_logit_rows: u64,
-    /// Positions in a page of the KV cache.
+    /// Positions per page of the KV cache.
     pub page_size: u32,
-    /// Pages of the KV cache at the most; 0: enough for `max_batch` sequences of `max_length`. Where
-    /// the device or the memory has no room for them there are fewer, enough for one sequence; then
-    /// sequences wait for each other's pages.
+    /// The largest number of pages of the KV cache; 0: enough for `max_batch` sequences of
+    /// `max_length`. If the device or the memory limit has too little room, there are fewer, but
+    /// enough for one sequence; then sequences wait for each other's pages.
     pub pages: u64,
-    /// Decode steps in one submission.
+    /// Decode steps per submission.
     pub max_steps: u64,
     /// Bytes of device memory that the model may take; 0: no limit.
     pub memory: u64,
-    /// Sequences whose tokens begin alike share pages.
+    /// Whether sequences with a common prefix share pages.
     pub prefix_caching: bool,
     /// Low-rank adapters that can be loaded at the same time; 0: none.
     pub max_num_loras: u64,
@@ -102,17 +102,17 @@ impl Default for ModelLimits {
 }
 
 impl ModelLimits {
-    /// Pages that one sequence may own.
+    /// Returns the number of pages that one sequence may own.
     pub fn pages_per_sequence(&self) -> u64 {
         self.max_length.div_ceil(self.page_size.max(1).into())
     }
 
-    /// True if sequences take pages as they grow, rather than one page for the whole context.
+    /// Returns whether sequences take pages as they grow, rather than one page for the whole context.
     pub fn is_paged(&self) -> bool {
         u64::from(self.page_size) < self.max_length
     }
 
-    /// Pages of the whole cache.
+    /// Returns the number of pages of the whole cache.
     pub fn total_pages(&self) -> u64 {
         if self.pages > 0 {
             self.pages
@@ -121,19 +121,19 @@ impl ModelLimits {
         }
     }
 
-    /// The longest sequence that the cache can hold.
+    /// Returns the length of the longest sequence that the cache can hold.
     pub fn longest_sequence(&self) -> u64 {
         let positions = self.total_pages().saturating_mul(self.page_size.into());
         self.max_length.min(positions)
     }
 
-    /// Tokens that one submission may sample or score.
+    /// Returns the number of tokens that one submission may sample or score.
     pub(crate) fn draws(&self) -> u64 {
         let decoded = self.max_steps.max(1).saturating_mul(self.max_batch);
         decoded.max(self.max_logit_rows)
     }
 
-    /// The buffers for low-rank adapters; `None` if the model has no room for any.
+    /// Returns the layout of the buffers for low-rank adapters; `None` if the model reserves none.
     pub fn lora(&self) -> Option<LoraLayout> {
         let (slots, rank) = (self.max_num_loras, self.max_lora_rank.max(1));
         (slots > 0).then_some(LoraLayout { slots, rank })

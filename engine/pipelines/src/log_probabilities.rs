@@ -1,22 +1,22 @@
-//! Log-probabilities of tokens: the log-softmax of the logits as the model gave them.
+//! Log-probabilities of tokens: the log-softmax of the model's unmodified logits.
 
-/// The most of the likeliest tokens that can be told of a place.
+/// The largest number of most likely tokens that can be reported per position.
 pub const MAX_TOP: u32 = 20;
 
-/// Words that the sampler writes of a place.
+/// The 32-bit words that the sampler writes per position.
 pub(crate) const SCORE_WORDS: u64 = 1 + 2 * MAX_TOP as u64;
 
-/// How likely a token was, and which ones were the likeliest at its place.
+/// The log-probabilities of a token and of the most likely tokens at its position.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct TokenScore {
     /// The natural logarithm of the token's probability.
     pub log_probability: f32,
-    /// The likeliest tokens with the logarithms of their probabilities, the likeliest first.
+    /// The most likely tokens with their log-probabilities, in descending order.
     pub top: Vec<(u32, f32)>,
 }
 
 impl TokenScore {
-    /// From what the sampler wrote of a place.
+    /// Reads the words that the sampler wrote for a position.
     pub(crate) fn from_words(words: &[u32], top: u32) -> TokenScore {
         let (own, pairs) = words.split_first().unwrap_or((&0, &[]));
         let pairs = pairs.chunks_exact(2).take(top as usize);
@@ -30,12 +30,12 @@ impl TokenScore {
     }
 }
 
-/// The log-probabilities of one sequence of a batch, as MAX's class of that name has them.
+/// The log-probabilities of one sequence of a batch, in the form of MAX's class of the same name.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct LogProbabilities {
-    /// Of each token.
+    /// The log-probability of each token.
     pub token_log_probabilities: Vec<f32>,
-    /// Of the likeliest tokens at each place, the likeliest first.
+    /// The log-probabilities of the most likely tokens at each position, in descending order.
     pub top_log_probabilities: Vec<Vec<(u32, f32)>>,
 }
 

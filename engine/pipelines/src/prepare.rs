@@ -1,4 +1,4 @@
-//! Compiling a model ahead of its use: for this device, for others, into a file.
+//! Compiles a model ahead of time: for this device, for other targets, to a file.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use super::{
 use wisp_graph::Graph;
 use wisp_types::Capabilities;
 
-/// The graphs that a model runs, as they are compiled for a target: a decoder and its sampler, or an
+/// Returns the graphs of a model as they are compiled for a target: a decoder and its sampler, or an
 /// encoder. The weights are not read.
 ///
 /// # Errors
 ///
-/// If the checkpoint does not fit its configuration, or the limits the target.
+/// If the checkpoint does not match its configuration, or the limits do not suit the target.
 pub fn graphs(
     files: &ModelFiles,
     target: &Capabilities,
@@ -27,11 +27,11 @@ pub fn graphs(
     }
 }
 
-/// What a compiled model says of the model and limits that it was made for.
+/// Returns the facts about a model and its limits that a compiled model records.
 pub fn facts(files: &ModelFiles, limits: &ModelLimits) -> BTreeMap<String, String> {
     let spec = &files.model_spec.spec;
     let positions = table_rows(limits.max_length.min(spec.max_positions));
-    // 0: there are none. How long they are is known when the model runs.
+    // 0 means that there are no rings. Their length is known only when the model runs.
     let ring = WindowRings::of(spec, limits).map_or(0, |rings| rings.page_size);
     let ring = ring.to_string();
     let rank = limits.lora().map_or(0, |_| limits.max_lora_rank);

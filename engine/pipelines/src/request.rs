@@ -1,4 +1,4 @@
-//! Requests, and the sequences that the scheduler makes of them.
+//! Requests, and the sequences that the scheduler creates for them.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::{
     kv_cache::BlockTable, log_probabilities::TokenScore, lora::Adapter, sampling::SamplingParams,
 };
 
-/// Identifies a request of one generator; no two requests of it have the same.
+/// Identifies a request; unique within a generator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
@@ -25,13 +25,13 @@ pub struct Request {
     pub adapter: Option<Adapter>,
 }
 
-/// A request while it waits or runs.
+/// A waiting or running request.
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
     pub id: RequestId,
     /// Prompt and generated tokens.
     pub tokens: Vec<u32>,
-    /// How many of the tokens are the prompt's.
+    /// The number of prompt tokens among them.
     pub prompt_tokens: usize,
     pub sampling: Arc<SamplingParams>,
     pub max_new_tokens: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Sequence {
     pub table: BlockTable,
     /// True once the sampler knows the sequence's tokens and biases.
     pub in_sampler: bool,
-    /// Log-probabilities of the prompt's tokens, from the second on, that no event has reported yet.
+    /// Log-probabilities of the prompt's tokens from the second on that no event has reported yet.
     pub prompt_scores: Vec<TokenScore>,
 }
 
@@ -67,12 +67,12 @@ impl Sequence {
         }
     }
 
-    /// Tokens generated so far.
+    /// Returns the tokens generated so far.
     pub fn generated(&self) -> &[u32] {
         &self.tokens[self.prompt_tokens..]
     }
 
-    /// True if the prompt's log-probabilities are wanted and not computed yet.
+    /// Returns whether the prompt's log-probabilities are requested and not computed yet.
     pub fn scores_prompt(&self) -> bool {
         self.sampling.scores_prompt() && self.generated().is_empty()
     }
@@ -83,38 +83,38 @@ impl Sequence {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FinishReason {
-    /// The model ended the text, or a stop string was met.
+    /// The model ended the text, or a stop string was found.
     Stop,
     /// The largest number of tokens was reached, or the context is full.
     Length,
     /// The caller cancelled it.
     Cancelled,
-    /// The model computed no finite logits, so that nothing can be sampled.
+    /// The model computed no finite logits, so no token can be sampled.
     NonFinite,
 }
 
-/// Occurs when a request can never run.
+/// Why a request can never run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// Occurs when the prompt is empty.
     #[error("the prompt has no tokens")]
     Empty,
-    /// Occurs when the prompt leaves no room.
+    /// Occurs when the prompt leaves no room in the context for a generated token.
     #[error(
         "the prompt has {tokens} tokens, but the context holds {max_length}: shorten it or raise `max_length`"
     )]
     TooLong {
         /// Tokens of the prompt.
         tokens: usize,
-        /// Tokens that a sequence may have.
+        /// The largest number of tokens of a sequence.
         max_length: usize,
     },
-    /// Occurs when the cache cannot hold the prompt even alone.
+    /// Occurs when the whole cache is too small for the prompt.
     #[error("the prompt needs {needed} pages of KV cache, but there are {pages}")]
     TooLargeForCache {
         /// Pages needed.
         needed: usize,
-        /// Pages there are.
+        /// Pages in the cache.
         pages: usize,
     },
 }

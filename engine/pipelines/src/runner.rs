@@ -1,4 +1,4 @@
-//! The runner: takes batches to a model and its sampler.
+//! The runner: runs batches on a model and its sampler.
 
 use wisp_session::InferenceSession;
 
@@ -17,7 +17,7 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// A runner of a loaded model.
+    /// Creates a runner of a loaded model.
     ///
     /// # Errors
     ///
@@ -31,7 +31,7 @@ impl Runner {
         Ok(Runner { model, sampler })
     }
 
-    /// Kernel calls of one sampled token beside the model's own.
+    /// Returns the kernel calls per sampled token, in addition to the model's own.
     pub(crate) fn sampler_dispatches(&self) -> usize {
         self.sampler.model().dispatches_per_run()
     }
@@ -46,8 +46,8 @@ impl Runner {
         self.model.execute(&inputs).await
     }
 
-    /// Runs all steps of a batch, whose sampled tokens feed the next step on the device, and reads the
-    /// tokens back: an output for each of the batch's sequences.
+    /// Runs all steps of a batch, feeding sampled tokens to the next step on the device, and reads the
+    /// tokens back. Returns an output for each of the batch's sequences.
     ///
     /// # Errors
     ///
@@ -69,7 +69,8 @@ impl Runner {
             }
         }
         if settings.is_empty() {
-            // A part of a prompt: nothing is read, but cancelling must not wait for parts ahead of time.
+            // A part of a prompt: nothing is read back, but the wait keeps the host from running
+            // ahead, so that cancelling takes effect soon.
             self.sampler
                 .model()
                 .device()
@@ -82,7 +83,7 @@ impl Runner {
     }
 }
 
-/// Sorts what was sampled, `[steps, logit_rows]`, by the batch's sequences.
+/// Assigns the sampled tokens and scores, `[steps, logit_rows]`, to the batch's sequences.
 fn outputs_of(batch: &Batch, tokens: &[u32], scores: &[Option<TokenScore>]) -> Vec<SequenceOutput> {
     let rows = batch.logit_rows();
     let mut first = 0;

@@ -1,4 +1,4 @@
-//! The program that samples tokens on the device.
+//! The sampler: a program that samples tokens on the device.
 
 use std::collections::HashMap;
 
@@ -16,13 +16,13 @@ use super::{
     sampling::MAX_BIASES,
 };
 
-/// Words of one row of sampling settings.
+/// 32-bit words of one row of sampling settings.
 const SETTINGS_WORDS: u64 = (size_of::<SampleSettings>() / 4) as u64;
 
-/// Words of one bias.
+/// 32-bit words of one bias.
 const BIAS_WORDS: u64 = (size_of::<LogitBias>() / 4) as u64;
 
-/// What the sampling kernel writes when no logit is a finite number.
+/// The token that the sampling kernel writes when no logit is finite.
 pub(crate) const NO_TOKEN: u32 = u32::MAX;
 
 const _: () = assert!(SCORE_WORDS == 1 + 2 * MAX_TOP as u64);
@@ -48,7 +48,7 @@ pub(crate) fn build(vocab: u64) -> Result<Graph, GraphError> {
     Ok(graph)
 }
 
-/// The largest sizes of the sampler's symbolic dimensions.
+/// Returns the largest sizes of the sampler's symbolic dimensions.
 fn max_dims(limits: ModelLimits) -> HashMap<String, u64> {
     HashMap::from([
         ("logit_rows".to_string(), limits.max_logit_rows),
@@ -57,11 +57,12 @@ fn max_dims(limits: ModelLimits) -> HashMap<String, u64> {
     ])
 }
 
-/// Bytes that the sampler takes beside a model with which it shares logits, tokens and positions.
+/// Returns the memory of the sampler in addition to a model with which it shares logits, tokens and
+/// positions.
 ///
 /// # Errors
 ///
-/// If no kernel of the target samples.
+/// If the target has no kernel that samples.
 pub(crate) fn footprint(
     target: &Capabilities,
     vocab: u64,
@@ -72,7 +73,7 @@ pub(crate) fn footprint(
     Ok(compiled.program().footprint(&max_dims(limits), &shared))
 }
 
-/// Samples the tokens of a batch from its logits, and keeps what penalties need of each sequence.
+/// Samples the tokens of a batch from its logits, and stores each sequence's state for penalties.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     model: Model,
@@ -81,7 +82,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Loads the sampler of a model with so many logits and these limits.
+    /// Loads the sampler for a model with this vocabulary size and these limits.
     ///
     /// # Errors
     ///
@@ -116,13 +117,13 @@ impl Sampler {
         })
     }
 
-    /// The sampler's program on its device.
+    /// Returns the sampler's program on its device.
     pub(crate) fn model(&self) -> &Model {
         &self.model
     }
 
-    /// Writes the state of the sequences that begin, and the settings of every row of logits. Returns
-    /// the settings.
+    /// Writes the state of new sequences and the settings of every row of logits. Returns the
+    /// settings.
     pub(crate) fn begin(&self, batch: &Batch) -> Result<Vec<SampleSettings>, PipelineError> {
         for part in &batch.sequences {
             if let Some(history) = &part.history {
@@ -142,8 +143,8 @@ impl Sampler {
         Ok(settings)
     }
 
-    /// Writes what the penalties and biases of a sequence need, of whose tokens the first
-    /// `prompt_tokens` are the prompt's.
+    /// Writes the state that a sequence's penalties and biases need; the first `prompt_tokens` of its
+    /// tokens are the prompt's.
     fn begin_sequence(
         &self,
         slot: u32,
@@ -167,14 +168,15 @@ impl Sampler {
             .write_at("biases", slot * MAX_BIASES, &sampling.biases())?)
     }
 
-    /// Samples from logits `f32 [rows, vocab]`. The settings of [`Self::begin`] count the steps.
+    /// Samples from logits `f32 [rows, vocab]`. The settings that [`Self::begin`] wrote keep count of
+    /// the steps.
     pub(crate) async fn sample(&self, logits: &Tensor) -> Result<(), PipelineError> {
         let rows = logits.shape().first().copied().unwrap_or(0);
         self.model.write_tensor("logits", logits).await?;
         Ok(self.model.run(&self.dims(rows)?)?)
     }
 
-    /// The sizes of a run that samples from so many rows of logits.
+    /// Returns the dimensions of a run that samples from `rows` rows of logits.
     fn dims(&self, rows: u64) -> Result<Dims, PipelineError> {
         let sizes = [
             ("logit_rows", rows),
@@ -184,7 +186,7 @@ impl Sampler {
         Ok(self.model.dims(&sizes)?)
     }
 
-    /// The tokens that the last call sampled and their positions, on the device.
+    /// Returns the tokens that the last call sampled and their positions, on the device.
     pub(crate) fn next_tokens(&self, rows: u64) -> Result<NextTokens, PipelineError> {
         let dims = self.dims(rows)?;
         Ok(NextTokens {
@@ -193,8 +195,8 @@ impl Sampler {
         })
     }
 
-    /// Reads what some steps sampled: `[steps, rows]`, and the scores of each, `None` where they are not
-    /// wanted. Nothing else comes back from the device.
+    /// Reads the sampled tokens `[steps, rows]` and the scores of each, `None` if not requested.
+    /// Nothing else is read back from the device.
     pub(crate) async fn read(
         &self,
         settings: &[SampleSettings],

@@ -1,4 +1,4 @@
-//! How a token is drawn from its logits.
+//! Sampling parameters: how a token is chosen from its logits.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +9,31 @@ use super::log_probabilities::MAX_TOP;
 /// The largest number of biased tokens of a sequence.
 pub(crate) const MAX_BIASES: u64 = 1024;
 
-/// How tokens are drawn. The default is greedy.
+/// How tokens are sampled. The default is greedy.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct SamplingParams {
-    /// 0 is greedy: always the likeliest token, the same on every device.
+    /// The temperature. 0 is greedy: always the most likely token, the same on every device.
     pub temperature: f32,
-    /// Keep the k likeliest; 0 keeps all.
+    /// Keeps the k most likely tokens; 0 keeps all.
     pub top_k: u32,
-    /// Keep the smallest set with at least this probability; 1 keeps all.
+    /// Keeps the smallest set of most likely tokens with at least this total probability; 1 keeps all.
     pub top_p: f32,
-    /// Keep what is at least this likely relative to the likeliest; 0 keeps all.
+    /// Keeps tokens with at least this probability relative to the most likely one; 0 keeps all.
     pub min_p: f32,
-    /// Above 1, tokens of the prompt and of the answer become less likely; 1 leaves them.
+    /// Makes tokens of the prompt and of the answer less likely if above 1; 1 has no effect.
     pub repetition_penalty: f32,
-    /// Taken off the logits of tokens that the answer has.
+    /// Subtracted from the logits of tokens that occur in the answer.
     pub presence_penalty: f32,
-    /// Taken off the logits of tokens for each time that the answer has them.
+    /// Subtracted from the logits of tokens once for each occurrence in the answer.
     pub frequency_penalty: f32,
-    /// Added to the logits of these tokens, before any penalty; of two values for a token the last.
+    /// Added to the logits of these tokens before any penalty. If a token occurs twice, the last value
+    /// applies.
     pub logit_bias: Vec<(u32, f32)>,
-    /// The same seed draws the same tokens.
+    /// The random seed; the same seed samples the same tokens.
     pub seed: u32,
-    /// Tell the log-probability of every token drawn, and of so many of the likeliest ones.
+    /// If set, reports the log-probability of every sampled token and of this many most likely tokens.
     pub log_probs: Option<u32>,
-    /// With `log_probs`: tell them of the prompt's tokens, too.
+    /// With `log_probs`: also reports those of the prompt's tokens.
     pub prompt_log_probs: bool,
 }
 
@@ -62,11 +63,11 @@ pub struct SamplingError {
     pub name: &'static str,
     /// Its value.
     pub value: f32,
-    /// What it may be.
+    /// The allowed values.
     pub allowed: &'static str,
 }
 
-/// A parameter's name, its value, whether that is allowed, and what is.
+/// A parameter's name, its value, whether the value is allowed, and the allowed values.
 type Rule = (&'static str, f32, bool, &'static str);
 
 impl SamplingParams {
@@ -74,7 +75,7 @@ impl SamplingParams {
     ///
     /// # Errors
     ///
-    /// The first parameter outside it.
+    /// If a parameter is out of range; the error names the first one.
     pub fn check(&self) -> Result<(), SamplingError> {
         let (temperature, penalty) = (self.temperature, self.repetition_penalty);
         let (presence, frequency) = (self.presence_penalty, self.frequency_penalty);
@@ -103,19 +104,19 @@ impl SamplingParams {
         }
     }
 
-    /// True if what was drawn before matters.
+    /// Returns whether earlier tokens affect sampling.
     pub(crate) fn penalises(&self) -> bool {
         self.repetition_penalty != 1.0
             || self.presence_penalty != 0.0
             || self.frequency_penalty != 0.0
     }
 
-    /// True if the log-probabilities of the prompt are wanted.
+    /// Returns whether the log-probabilities of the prompt are requested.
     pub(crate) fn scores_prompt(&self) -> bool {
         self.prompt_log_probs && self.log_probs.is_some()
     }
 
-    /// The biases as the sampling kernel reads them: one a token.
+    /// Returns the biases in the sampling kernel's format, at most one per token.
     pub(crate) fn biases(&self) -> Vec<LogitBias> {
         let last: BTreeMap<u32, f32> = self.logit_bias.iter().copied().collect();
         let bias = |(token, value)| LogitBias {
@@ -126,8 +127,8 @@ impl SamplingParams {
         last.into_iter().map(bias).collect()
     }
 
-    /// The settings as the sampling kernel reads them, for the token at `position` of the sequence
-    /// in `slot`: one to draw, or one that is known and only scored.
+    /// Returns the settings in the sampling kernel's format, for the token at `position` of the
+    /// sequence in `slot`. The token is sampled, or only scored if it is `known`.
     pub(crate) fn settings(&self, slot: u32, position: u32, known: Option<u32>) -> SampleSettings {
         SampleSettings {
             temperature: self.temperature,

@@ -1,9 +1,9 @@
-//! The scheduler: which requests run in the next step, and with which of their tokens. Pure CPU code
-//! that knows tokens and pages, but no device.
+//! The scheduler: decides which requests run in the next step, and with which of their tokens. It is
+//! pure CPU code that knows tokens and pages, but no device.
 //!
-//! Continuous batching (Orca, Yu et al. 2022) with chunked prefill (Sarathi, Agrawal et al. 2023):
-//! every running sequence that decodes takes one token of the step's budget, and the rest of it goes to
-//! prompts, in chunks. Decode and prefill are one ragged batch.
+//! It implements continuous batching (Orca, Yu et al. 2022) with chunked prefill (Sarathi, Agrawal et
+//! al. 2023): every decoding sequence takes one token of the step's budget, and the rest of the budget
+//! goes to prompts, in chunks. Decode and prefill are one ragged batch.
 
 use std::collections::VecDeque;
 
@@ -21,13 +21,13 @@ use super::{
 pub struct SampledToken {
     /// The request.
     pub id: RequestId,
-    /// The token. One that ended the text ([`FinishReason::Stop`]) is not part of it; with
-    /// [`FinishReason::NonFinite`] it means nothing.
+    /// The token. A token that ended the text ([`FinishReason::Stop`]) is not part of it; with
+    /// [`FinishReason::NonFinite`] the value has no meaning.
     pub token: u32,
-    /// Its log-probability, where that is wanted.
+    /// Its log-probability, if requested.
     pub score: Option<TokenScore>,
-    /// With the first token, where they are wanted: the log-probabilities of the prompt's tokens, from
-    /// the second on.
+    /// With the first token, if requested: the log-probabilities of the prompt's tokens from the
+    /// second on.
     pub prompt_scores: Vec<TokenScore>,
     /// Why the sequence ended with this token, if it did.
     pub finish: Option<FinishReason>,
@@ -44,10 +44,10 @@ pub struct PrefillProgress {
     pub total: usize,
 }
 
-/// What a step brought.
+/// The results of a step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepEvents {
-    /// The prompts that were computed further, but not to their end.
+    /// The progress of prompts that are not complete yet.
     pub prefill: Vec<PrefillProgress>,
     /// The sampled tokens, those of one request in order.
     pub tokens: Vec<SampledToken>,
@@ -66,7 +66,7 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// A scheduler for a model of these limits, with the pages of its cache.
+    /// Creates a scheduler for a model with these limits, and the pages of its cache.
     pub fn new(limits: ModelLimits) -> Scheduler {
         let pages = u32::try_from(limits.total_pages()).unwrap_or(u32::MAX);
         let pool = PagePool::new(pages, limits.page_size);
@@ -81,7 +81,7 @@ impl Scheduler {
         }
     }
 
-    /// Tokens that a sequence may have.
+    /// Returns the largest number of tokens of a sequence.
     fn max_length(&self) -> usize {
         self.limits.longest_sequence() as usize
     }
@@ -90,7 +90,7 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// If it could never run.
+    /// If the request can never run.
     pub fn add(&mut self, request: Request) -> Result<RequestId, RequestError> {
         let (tokens, max_length) = (request.tokens.len(), self.limits.max_length as usize);
         if tokens == 0 {
@@ -110,53 +110,54 @@ impl Scheduler {
         Ok(id)
     }
 
-    /// True if no request runs or waits.
+    /// Returns whether no request runs or waits.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.running.is_empty()
     }
 
-    /// True if a waiting or running request has the adapter of a slot.
+    /// Returns whether a waiting or running request uses the adapter of a slot.
     pub fn uses_adapter(&self, slot: u32) -> bool {
         let mut all = self.waiting.iter().chain(&self.running);
         all.any(|sequence| sequence.adapter.is_some_and(|adapter| adapter.slot == slot))
     }
 
-    /// A salt for the cache that no sequence has had: sequences of different salts share no pages.
+    /// Returns a new cache salt. Sequences with different salts share no pages.
     pub fn new_cache_salt(&mut self) -> u64 {
         self.pool.number()
     }
 
-    /// Pages of the cache that no sequence has.
+    /// Returns the number of pages of the cache that no sequence owns.
     #[cfg(test)]
     pub fn free_pages(&self) -> usize {
         self.pool.free_pages()
     }
 
-    /// How many tokens of the prompts were found in the cache.
+    /// Returns how many prompt tokens were found in the cache.
     pub fn prefix_hits(&self) -> PrefixHits {
         self.pool.prefix_hits()
     }
 
-    /// How often a sequence gave its pages to another and started over later.
+    /// Returns the number of preemptions: how often a sequence gave up its pages and later started
+    /// over.
     pub fn preemptions(&self) -> u64 {
         self.preemptions
     }
 
-    /// Forgets the prefixes that are kept for other prompts: someone else writes to the cache.
+    /// Forgets the cached prefixes, because other code writes to the cache.
     pub fn forget_prefixes(&mut self) {
         self.pool.forget();
     }
 
-    /// Chooses what runs next; empty when nothing does.
+    /// Schedules the next batch; it is empty when no request can run.
     ///
-    /// Waiting requests come in while there are slots and pages. A sequence that needs a page when there
-    /// is none preempts the youngest one, which gives its pages back and starts over later, with the
-    /// tokens it has.
+    /// Waiting requests are admitted while there are free slots and pages. If a sequence needs a page
+    /// and none is free, it preempts the youngest sequence, which releases its pages and later starts
+    /// over with the tokens it has.
     pub fn schedule(&mut self) -> Batch {
         self.admit();
         self.make_room();
         let mut budget = self.limits.max_step_tokens as usize;
-        // Sequences that decode come first: their readers wait for each token.
+        // Decoding sequences come first, because their readers wait for each token.
         let (decoding, prefilling): (Vec<usize>, Vec<usize>) =
             (0..self.running.len()).partition(|at| self.running[*at].missing() == 1);
         let steps = match prefilling.is_empty() {
@@ -166,7 +167,7 @@ impl Scheduler {
         let prompts = prefilling
             .into_iter()
             .take(self.limits.max_prefill.max(1) as usize);
-        // Logit rows beyond the one that each sequence may need.
+        // Logit rows in addition to the one that each sequence may need.
         let mut rows = (self.limits.max_logit_rows as usize).saturating_sub(self.running.len());
         let mut sequences = Vec::with_capacity(self.running.len());
         for at in decoding.into_iter().chain(prompts) {
@@ -184,17 +185,18 @@ impl Scheduler {
         Batch { sequences, steps }
     }
 
-    /// Lets waiting requests in while there are slots and pages.
+    /// Admits waiting requests while there are free slots and pages.
     fn admit(&mut self) {
         while let (Some(next), Some(slot)) = (self.waiting.front(), self.free_slots.last().copied())
         {
-            // Pages for its tokens so far and the one that will be sampled.
+            // Pages for its current tokens and the next sampled one.
             let positions = (next.tokens.len() + 1).min(self.max_length()) as u64;
             let mut table = match next.adapter {
                 Some(adapter) => BlockTable::beginning(adapter.number),
                 None => BlockTable::default(),
             };
-            // A prompt whose log-probabilities are wanted is computed, to have logits.
+            // A prompt whose log-probabilities are requested is computed in full, because cached
+            // positions have no logits.
             let found = match next.scores_prompt() {
                 true => 0,
                 false => self.pool.reuse(&mut table, &next.tokens),
@@ -217,7 +219,7 @@ impl Scheduler {
         }
     }
 
-    /// How many more tokens a sequence may generate.
+    /// Returns how many more tokens a sequence may generate.
     fn room(&self, sequence: &Sequence) -> usize {
         let allowed = sequence
             .max_new_tokens
@@ -240,8 +242,8 @@ impl Scheduler {
         }
     }
 
-    /// How many decode steps fit into one batch: no sequence may outgrow its allowance, and all must
-    /// find their pages now. Takes these pages.
+    /// Returns how many decode steps fit into one batch: no sequence may exceed its token limit, and
+    /// the pages for all steps must be free now. Takes these pages.
     fn decode_steps(&mut self) -> usize {
         let room = self
             .running
@@ -262,7 +264,7 @@ impl Scheduler {
             steps -= 1;
         }
         for sequence in &mut self.running {
-            // The pages were counted just now, so this succeeds.
+            // The free pages were counted above, so this succeeds.
             let positions = (sequence.tokens.len() + steps - 1) as u64;
             self.pool.grow(&mut sequence.table, positions);
         }
@@ -276,7 +278,7 @@ impl Scheduler {
         sequence.prompt_scores.clear();
     }
 
-    /// Takes in what a batch's step computed for each of its sequences. Sequences that ended are gone.
+    /// Applies the results of a batch to its sequences and removes those that ended.
     pub fn accept(&mut self, batch: &Batch, outputs: Vec<SequenceOutput>) -> StepEvents {
         let mut events = StepEvents::default();
         for (part, output) in batch.sequences.iter().zip(outputs) {
@@ -296,7 +298,7 @@ impl Scheduler {
         events
     }
 
-    /// Takes in one sequence's part; true if the sequence ended.
+    /// Applies one sequence's results; returns true if the sequence ended.
     fn accept_part(
         &mut self,
         at: usize,
@@ -337,13 +339,14 @@ impl Scheduler {
             if finish.is_some() {
                 return true;
             }
-            // All but the newest token have been through the model.
+            // All tokens except the newest have been through the model.
             sequence.cached = sequence.tokens.len() - 1;
         }
         false
     }
 
-    /// Ends a waiting or running request; its pages are free at once. False if there is no such request.
+    /// Ends a waiting or running request and frees its pages at once. Returns false if there is no
+    /// such request.
     pub fn cancel(&mut self, id: RequestId) -> bool {
         if let Some(at) = self.waiting.iter().position(|sequence| sequence.id == id) {
             self.waiting.remove(at);
@@ -359,12 +362,12 @@ impl Scheduler {
 }
 
 impl Sequence {
-    /// Tokens that have not been through the model.
+    /// Returns the number of tokens that have not been through the model.
     fn missing(&self) -> usize {
         self.tokens.len() - self.cached
     }
 
-    /// The part of the next `len` tokens.
+    /// Returns the batch part of the next `len` tokens.
     fn part(&mut self, len: usize) -> BatchSequence {
         let (start, end) = (self.cached, self.cached + len);
         let samples = end == self.tokens.len();

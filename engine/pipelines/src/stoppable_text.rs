@@ -1,15 +1,15 @@
-//! Text that comes in pieces and ends at a stop string.
+//! Incremental text that ends at a stop string.
 
 use std::collections::BTreeSet;
 
 use wisp_text::tokenizer::Detokenizer;
 
-/// Text that ends at the first of some stop strings, however tokens split them.
+/// Text that ends at the first occurrence of any stop string, however tokens split it.
 #[derive(Debug)]
 pub(crate) struct StoppableText {
     detokenizer: Option<Detokenizer>,
     stop: BTreeSet<String>,
-    /// Text that is held back because it may begin a stop string.
+    /// Text that is held back because it may be the beginning of a stop string.
     held: String,
     pub(crate) stopped: bool,
 }
@@ -25,7 +25,7 @@ impl StoppableText {
         }
     }
 
-    /// Appends a token and returns the text that is certain with it.
+    /// Appends a token and returns the text that is now final.
     pub(crate) fn push(&mut self, token: u32) -> String {
         let piece = self
             .detokenizer
@@ -57,7 +57,7 @@ impl StoppableText {
         std::mem::replace(&mut self.held, rest)
     }
 
-    /// Ends the text and returns what was held back.
+    /// Ends the text and returns the text that was held back.
     pub(crate) fn finish(&mut self) -> String {
         if self.stopped {
             return String::new();

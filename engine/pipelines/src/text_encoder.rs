@@ -1,4 +1,4 @@
-//! Text encoding: texts in, hidden states or embeddings out.
+//! Text encoding: turns texts into hidden states or embeddings.
 
 mod batches;
 mod error;
@@ -26,13 +26,13 @@ use batches::{batches, check, fit, learned_positions};
 pub use error::EncodeError;
 pub use tokens::{EncoderTokenizer, TokenizedText};
 
-/// How embeddings are made.
+/// How embeddings are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncodeOptions {
-    /// How the tokens' hidden states become one vector; `None`: as the model's files say, or else their
-    /// mean.
+    /// How the tokens' hidden states are combined into one vector. `None` uses the method that the
+    /// model's files specify, or else the mean.
     pub pooling: Option<Pooling>,
-    /// Scale embeddings to length 1.
+    /// Whether embeddings are scaled to length 1.
     pub normalize: bool,
 }
 
@@ -48,18 +48,18 @@ impl Default for EncodeOptions {
 /// Embeddings of texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Embeddings {
-    /// `[texts][width]`.
+    /// One vector per text: `[texts][width]`.
     pub vectors: Vec<Vec<f32>>,
-    /// How many tokens were cut from the end of each text, because the model's files limit its length.
+    /// The number of tokens cut from the end of each text, because the model's files limit its length.
     pub cut: Vec<usize>,
-    /// The tokens of all texts together, special ones included.
+    /// The number of tokens of all texts together, including special ones.
     pub tokens: usize,
 }
 
-/// An encoder on a device: it turns texts into hidden states or embeddings, many at once.
+/// An encoder on a device: turns many texts at once into hidden states or embeddings.
 ///
-/// Of the limits count `max_length` (tokens of a text), `max_batch` (texts at a time),
-/// `max_step_tokens` (their tokens) and `memory`.
+/// Of the limits only these apply: `max_length` (tokens of a text), `max_batch` (texts at a time),
+/// `max_step_tokens` (tokens of these texts together) and `memory`.
 #[derive(Debug)]
 pub struct TextEncoder {
     spec: DecoderSpec,
@@ -72,7 +72,7 @@ pub struct TextEncoder {
 }
 
 impl TextEncoder {
-    /// [`Self::load`], blocking the thread.
+    /// Like [`Self::load`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -86,22 +86,22 @@ impl TextEncoder {
         pollster::block_on(TextEncoder::load(session, files, limits, None))
     }
 
-    /// What the encoder is.
+    /// Returns the encoder's architecture parameters.
     pub fn spec(&self) -> &DecoderSpec {
         &self.spec
     }
 
-    /// The sizes it was made for.
+    /// Returns the size limits with which the encoder was loaded.
     pub fn limits(&self) -> &ModelLimits {
         &self.limits
     }
 
-    /// Width of a hidden state and of an embedding.
+    /// Returns the width of a hidden state and of an embedding.
     pub fn width(&self) -> usize {
         self.spec.hidden_size as usize
     }
 
-    /// The tokenizer of the encoder.
+    /// Returns the encoder's tokenizer.
     pub fn tokenizer(&self) -> &EncoderTokenizer {
         &self.tokenizer
     }
@@ -110,13 +110,14 @@ impl TextEncoder {
     ///
     /// # Errors
     ///
-    /// If it is no encoder, or a text is empty, too long or has a token outside the vocabulary.
+    /// If the model is not an encoder, or a text is empty, too long or has a token outside the
+    /// vocabulary.
     pub fn check<T: AsRef<[u32]>>(model: &ModelSpec, texts: &[T]) -> Result<(), PipelineError> {
         let (spec, _) = model.encoder()?;
         check(spec, spec.max_positions, texts)
     }
 
-    /// The last hidden states of each text's tokens: for each text `[tokens, width]`.
+    /// Computes the last hidden states of each text's tokens: `[tokens, width]` for each text.
     ///
     /// # Errors
     ///
@@ -133,7 +134,7 @@ impl TextEncoder {
         Ok(states)
     }
 
-    /// [`Self::hidden_states`], blocking the thread.
+    /// Like [`Self::hidden_states`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -146,11 +147,11 @@ impl TextEncoder {
         pollster::block_on(self.hidden_states(texts))
     }
 
-    /// An embedding, `[width]`, of each text's tokens.
+    /// Computes an embedding `[width]` of each text's tokens.
     ///
     /// # Errors
     ///
-    /// As [`Self::hidden_states`], and if the model pools in a way that Wisp lacks.
+    /// As [`Self::hidden_states`], and if Wisp does not support the model's pooling.
     pub async fn embed<T: AsRef<[u32]>>(
         &mut self,
         texts: &[T],
@@ -174,7 +175,7 @@ impl TextEncoder {
         Ok(states.into_iter().map(embedding).collect())
     }
 
-    /// [`Self::embed`], blocking the thread.
+    /// Like [`Self::embed`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -188,7 +189,7 @@ impl TextEncoder {
         pollster::block_on(self.embed(texts, options))
     }
 
-    /// An embedding of each text, by the encoder's own tokenizer.
+    /// Computes an embedding of each text with the encoder's own tokenizer.
     ///
     /// # Errors
     ///
@@ -211,7 +212,7 @@ impl TextEncoder {
         })
     }
 
-    /// [`Self::encode`], blocking the thread.
+    /// Like [`Self::encode`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -225,7 +226,8 @@ impl TextEncoder {
         pollster::block_on(self.encode(texts, options))
     }
 
-    /// Runs texts that fit the limits as one ragged batch: all their tokens' hidden states.
+    /// Runs texts that fit the limits as one ragged batch and returns the hidden states of all their
+    /// tokens.
     async fn run<T: AsRef<[u32]>>(&mut self, texts: &[T]) -> Result<Vec<Vec<f32>>, PipelineError> {
         let inputs = self.inputs(texts)?;
         let lengths: Vec<u32> = texts
@@ -269,7 +271,7 @@ impl TextEncoder {
         Ok(states.collect())
     }
 
-    /// The inputs of whole texts, each with pages of its own.
+    /// Creates the inputs for whole texts, each with its own pages.
     fn inputs<T: AsRef<[u32]>>(&self, texts: &[T]) -> Result<ModelInputs, PipelineError> {
         let mut pool = PagePool::new(self.limits.total_pages() as u32, self.limits.page_size);
         let mut sequences = Vec::with_capacity(texts.len());
@@ -357,7 +359,7 @@ impl CheckpointModel for TextEncoder {
     }
 }
 
-/// The graph of an encoder, for a target.
+/// Builds the graph of an encoder for a target.
 pub(super) fn graphs(
     target: &Capabilities,
     files: &ModelFiles,

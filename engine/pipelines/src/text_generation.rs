@@ -1,4 +1,4 @@
-//! Text generation: requests in, tokens and text out.
+//! Text generation: turns requests into tokens and text.
 
 mod adapters;
 mod generation;
@@ -23,30 +23,31 @@ pub use generation::{GenerateOptions, Generation, TextEvent, TextEvents};
 
 /// A model that generates for many requests at once.
 ///
-/// Requests come and go at any time, each with its own settings; a step runs them all as one batch,
-/// and none changes another's tokens. [`Self::add_request`] and [`Self::next_events`] are the level
-/// of texts, [`Self::add`] and [`Self::step`] that of tokens; [`Self::cancel`] ends a request of either.
+/// Requests can be added and cancelled at any time, each with its own settings. A step runs all of
+/// them as one batch, and no request changes another's tokens. [`Self::add_request`] and
+/// [`Self::next_events`] work with texts, [`Self::add`] and [`Self::step`] with tokens;
+/// [`Self::cancel`] ends a request of either kind.
 ///
-/// The model may be any [`PipelineModel`]: [`Self::load`] takes a checkpoint of a built-in architecture,
-/// [`Self::new`] a model of one's own.
+/// The model can be any [`PipelineModel`]: [`Self::load`] loads a checkpoint of a built-in
+/// architecture, [`Self::new`] takes a model of your own.
 #[derive(Debug)]
 pub struct TextGenerator {
     runner: Runner,
     scheduler: Scheduler,
     text: TextProcessor,
-    /// The texts of requests that were added with their options.
+    /// The texts of requests from [`Self::add_request`].
     streams: HashMap<RequestId, Stream>,
-    /// Events of requests that were added beside a running [`Self::generate_many`].
+    /// Events of other requests that arrived during [`Self::generate_many`].
     pending: Vec<TextEvent>,
 }
 
 impl TextGenerator {
-    /// Loads a model's files to a session's device; `progress` is called with the bytes of weights
-    /// loaded so far and in all.
+    /// Loads a model's files to a session's device. `progress` is called with the bytes of weights
+    /// loaded so far and the total.
     ///
     /// # Errors
     ///
-    /// If the files do not fit together, or the device has not enough memory.
+    /// If the files are inconsistent, or the device has too little memory.
     pub async fn load(
         session: &InferenceSession,
         files: &ModelFiles,
@@ -57,7 +58,7 @@ impl TextGenerator {
         TextGenerator::new(session, model, TextProcessor::of(files)).await
     }
 
-    /// [`Self::load`], blocking the thread.
+    /// Like [`Self::load`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ impl TextGenerator {
         pollster::block_on(TextGenerator::load(session, files, limits, None))
     }
 
-    /// Generates with a loaded model. Its tokens are sampled on the session's device.
+    /// Creates a generator from a loaded model. Its tokens are sampled on the session's device.
     ///
     /// # Errors
     ///
@@ -81,6 +82,10 @@ impl TextGenerator {
         model: impl PipelineModel,
         text: TextProcessor,
     ) -> Result<TextGenerator, PipelineError> {
+        let limits = *model.limits();
+        if limits.max_batch == 0 || limits.max_step_tokens == 0 || limits.max_length == 0 {
+            return Err(PipelineError::Limits(limits));
+        }
         let runner = Runner::new(session, Box::new(model)).await?;
         Ok(TextGenerator {
             scheduler: Scheduler::new(*runner.model.limits()),
@@ -91,7 +96,7 @@ impl TextGenerator {
         })
     }
 
-    /// [`Self::new`], blocking the thread.
+    /// Like [`Self::new`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -105,28 +110,28 @@ impl TextGenerator {
         pollster::block_on(TextGenerator::new(session, model, text))
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn model(&self) -> &dyn PipelineModel {
         &*self.runner.model
     }
 
-    /// The model, if it is the built-in decoder.
+    /// Returns the model if it is the built-in decoder.
     pub fn decoder(&self) -> Option<&DecoderModel> {
         let model: &dyn std::any::Any = self.model();
         model.downcast_ref()
     }
 
-    /// The model's tokenizer, chat template and stop tokens.
+    /// Returns the model's tokenizer, chat template and stop tokens.
     pub fn text(&self) -> &TextProcessor {
         &self.text
     }
 
-    /// The sizes that the model was made for.
+    /// Returns the size limits with which the model was loaded.
     pub fn limits(&self) -> &ModelLimits {
         self.model().limits()
     }
 
-    /// Kernel calls of the sampler for one step.
+    /// Returns the kernel calls of the sampler per step.
     pub fn sampler_dispatches(&self) -> usize {
         self.runner.sampler_dispatches()
     }
@@ -135,8 +140,8 @@ impl TextGenerator {
     ///
     /// # Errors
     ///
-    /// If it can never run: too long, a token outside the vocabulary, a parameter out of range, an
-    /// adapter that is not loaded any more.
+    /// If the request can never run: it is too long, has a token outside the vocabulary or a parameter
+    /// out of range, or its adapter has been unloaded.
     pub fn add(&mut self, request: Request) -> Result<RequestId, PipelineError> {
         request.sampling.check()?;
         let vocab_size = self.model().vocab_size();
@@ -154,28 +159,29 @@ impl TextGenerator {
         Ok(self.scheduler.add(request)?)
     }
 
-    /// Ends a request; its pages are free at once. False if there is no such request.
+    /// Ends a request and frees its pages at once. Returns false if there is no such request.
     pub fn cancel(&mut self, id: RequestId) -> bool {
         self.streams.remove(&id);
         self.scheduler.cancel(id)
     }
 
-    /// How many tokens of the prompts were found in the cache.
+    /// Returns how many prompt tokens were found in the cache.
     pub fn prefix_hits(&self) -> PrefixHits {
         self.scheduler.prefix_hits()
     }
 
-    /// How often a request gave its pages to another and started over later.
+    /// Returns the number of preemptions: how often a request gave up its pages and later started
+    /// over.
     pub fn preemptions(&self) -> u64 {
         self.scheduler.preemptions()
     }
 
-    /// True if no request runs or waits, and all events were handed out.
+    /// Returns whether no request runs or waits and all events have been returned.
     pub fn is_idle(&self) -> bool {
         self.scheduler.is_idle() && self.pending.is_empty()
     }
 
-    /// Runs one step for all requests and returns what it brought.
+    /// Runs one step for all requests and returns its results.
     ///
     /// # Errors
     ///
@@ -187,5 +193,15 @@ impl TextGenerator {
         }
         let outputs = self.runner.run(&batch).await?;
         Ok(self.scheduler.accept(&batch, outputs))
+    }
+
+    /// Like [`Self::step`], but blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::step`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn step_blocking(&mut self) -> Result<StepEvents, PipelineError> {
+        pollster::block_on(self.step())
     }
 }

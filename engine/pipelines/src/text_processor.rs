@@ -1,4 +1,4 @@
-//! The text side of a model: tokenizer, chat template, tokens that end a text.
+//! The text side of a model: tokenizer, chat template and stop tokens.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use wisp_text::{
 use super::{ModelFiles, PipelineError};
 
 /// The tokenizer of a model with its chat template and the tokens that end a text. A generator owns
-/// one, so that no text is tokenised by another model's vocabulary.
+/// one, so that no text is tokenised with another model's vocabulary.
 #[derive(Clone, Debug)]
 pub struct TextProcessor {
     name: String,
@@ -20,8 +20,8 @@ pub struct TextProcessor {
 }
 
 impl TextProcessor {
-    /// The text side of a model called `name`, whose texts end at `stop_tokens` beside the tokenizer's
-    /// own.
+    /// Creates the text side of a model called `name`, whose texts end at `stop_tokens` in addition to
+    /// the tokenizer's own.
     pub fn new(
         name: &str,
         tokenizer: Tokenizer,
@@ -35,7 +35,7 @@ impl TextProcessor {
         }
     }
 
-    /// A model of token ids only: its events have no text.
+    /// Creates the text side of a model without tokenizer, whose events have no text.
     pub fn without_tokenizer(
         name: &str,
         stop_tokens: impl IntoIterator<Item = u32>,
@@ -43,7 +43,7 @@ impl TextProcessor {
         TextProcessor::unusable(name, "it has no tokenizer", stop_tokens)
     }
 
-    /// A model whose tokenizer cannot be used, for this reason.
+    /// Creates the text side of a model whose tokenizer cannot be used for the given reason.
     pub(crate) fn unusable(
         name: &str,
         problem: &str,
@@ -56,7 +56,7 @@ impl TextProcessor {
         }
     }
 
-    /// The text side of a checkpoint.
+    /// Creates the text side of a checkpoint.
     pub fn of(files: &ModelFiles) -> TextProcessor {
         let tokenizer = files.tokenizer.as_ref();
         TextProcessor {
@@ -66,16 +66,16 @@ impl TextProcessor {
         }
     }
 
-    /// The name of the model.
+    /// Returns the name of the model.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The tokenizer.
+    /// Returns the tokenizer.
     ///
     /// # Errors
     ///
-    /// If the checkpoint has none that can be used; token ids work without.
+    /// If the checkpoint has no usable tokenizer; token ids can still be used.
     pub fn tokenizer(&self) -> Result<&Tokenizer, PipelineError> {
         let tokenizer = self.tokenizer.as_ref();
         tokenizer.map_err(|problem| PipelineError::NoTokenizer {
@@ -84,22 +84,22 @@ impl TextProcessor {
         })
     }
 
-    /// The tokens that end a text.
+    /// Returns the tokens that end a text.
     pub fn stop_tokens(&self) -> &BTreeSet<u32> {
         &self.stop_tokens
     }
 
-    /// True if the model has a chat template.
+    /// Returns whether the model has a chat template.
     pub fn has_chat_template(&self) -> bool {
         let tokenizer = self.tokenizer.as_ref();
         tokenizer.is_ok_and(|tokenizer| tokenizer.chat_template(None).is_some())
     }
 
-    /// A conversation as the model reads it, up to where its answer begins.
+    /// Formats a conversation with the chat template, up to the beginning of the model's answer.
     ///
     /// # Errors
     ///
-    /// If the model has no tokenizer or no chat template, or the template refuses the conversation.
+    /// If the model has no tokenizer or no chat template, or the template rejects the conversation.
     pub fn chat_prompt(
         &self,
         messages: &[Message],
@@ -114,7 +114,7 @@ impl TextProcessor {
         )?)
     }
 
-    /// A detokenizer for tokens that continue a prompt; `None` without a tokenizer.
+    /// Returns a detokenizer for tokens that continue a prompt; `None` if there is no tokenizer.
     pub(crate) fn detokenizer(&self, prompt: &[u32]) -> Option<Detokenizer> {
         let mut detokenizer = self.tokenizer.as_ref().ok()?.detokenizer(true);
         detokenizer.skip(prompt);

@@ -1,26 +1,26 @@
-//! The KV cache of layers with a sliding window: one ring of pages for each slot of the batch, as
-//! long as the window and one step's tokens, however long the text is.
+//! The KV cache of layers with a sliding window: one ring of pages for each slot of the batch. A ring
+//! holds the window and one step's tokens, however long the text is.
 //!
-//! The pages of a ring are written in turn, and the page that has left every window is overwritten
-//! next. So nothing is allocated or freed, and the page table never changes: page `i` of a sequence
-//! is page `i % pages` of its slot's ring. vLLM's hybrid cache manager takes such pages from a pool
-//! instead, so that sequences can share prefixes. Here layers with a window keep whole texts where
-//! prefixes are shared.
+//! The pages of a ring are written in turn; the next page to be overwritten is one that has left every
+//! window. So nothing is allocated or freed, and the page table never changes: page `i` of a sequence
+//! is page `i % pages` of its slot's ring. vLLM's hybrid cache manager instead takes such pages from a
+//! pool, so that sequences can share prefixes. Here, if prefix caching is on, layers with a window
+//! keep the whole text.
 
 use crate::{limits::ModelLimits, spec::DecoderSpec};
 
-/// The size of the rings in which layers with a sliding window keep keys and values.
+/// The size of the rings in which layers with a sliding window store keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowRings {
-    /// Positions in a page.
+    /// Positions per page.
     pub page_size: u32,
     /// Pages of one ring.
     pub pages: u64,
 }
 
 impl WindowRings {
-    /// Sizes rings for a window and the tokens of a step, so that a step's first token still finds
-    /// its whole window after the step's last one is written.
+    /// Sizes rings for a window and the tokens of a step, so that a step's first token still finds its
+    /// whole window after the step's last token is written.
     ///
     /// A step reads and writes `window - 1 + step_tokens` positions, which may begin and end within
     /// a page.
@@ -33,8 +33,8 @@ impl WindowRings {
         }
     }
 
-    /// Sizes the rings of a decoder's layers. Returns `None` if no layer has a window, if whole
-    /// texts take no more memory, or if sequences share pages, which must then outlive the window.
+    /// Sizes the rings of a decoder's layers. Returns `None` if no layer has a window, if whole texts
+    /// take no more memory, or if prefix caching is on, because shared pages must outlive the window.
     pub fn of(spec: &DecoderSpec, limits: &ModelLimits) -> Option<WindowRings> {
         let window = spec.layers.iter().filter_map(|layer| layer.window).max()?;
         if limits.prefix_caching || spec.encoder.is_some() {
@@ -45,17 +45,17 @@ impl WindowRings {
         (rings.positions().saturating_mul(limits.max_batch) < whole).then_some(rings)
     }
 
-    /// Positions that one ring holds.
+    /// Returns the positions that one ring holds.
     pub fn positions(&self) -> u64 {
         self.pages.saturating_mul(self.page_size.into())
     }
 
-    /// Entries of one sequence in the page table of the rings.
+    /// Returns the number of entries of one sequence in the page table of the rings.
     pub fn entries(&self, limits: &ModelLimits) -> u64 {
         limits.max_length.div_ceil(self.page_size.into())
     }
 
-    /// The sizes of the graph's symbolic dimensions that belong to the rings.
+    /// Returns the sizes of the graph's symbolic dimensions that belong to the rings.
     pub(crate) fn dims(&self, limits: &ModelLimits) -> [(&'static str, u64); 2] {
         [
             ("max_window_pages", self.entries(limits)),
@@ -63,7 +63,7 @@ impl WindowRings {
         ]
     }
 
-    /// The page table of the rings, `[max_batch, entries]`.
+    /// Returns the page table of the rings, `[max_batch, entries]`.
     pub(crate) fn table(&self, limits: &ModelLimits) -> Vec<u32> {
         let slot = |slot: u64| {
             (0..self.entries(limits)).map(move |entry| slot * self.pages + entry % self.pages)

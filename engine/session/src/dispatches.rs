@@ -1,6 +1,6 @@
 //! Which kernels a run of some sizes dispatches: their workgroups and parameters.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use wisp_compiler::PARAMS_STRIDE;
 use wisp_device::{Dispatch, Pipeline};
@@ -90,9 +90,27 @@ impl Model {
         sizes.join(" ")
     }
 
-    /// The run of these sizes, ready to be recorded: a captured one, the most recent one if it has these
-    /// sizes, or a new one.
+    /// The run of these sizes, which nothing rewrites while it is held: for runs step by step.
     pub(crate) fn prepared(&self, dims: &Dims) -> Result<Arc<Run>, SessionError> {
+        let guard = self.prepare(dims)?;
+        // PROOF: `prepare` returns a recording that holds a run.
+        Ok(guard.as_ref().expect("a prepared run").clone())
+    }
+
+    /// Prepares the run of these sizes and records it. No other run can rewrite the parameters in between.
+    pub(crate) fn with_run<T>(
+        &self,
+        dims: &Dims,
+        record: impl FnOnce(&Run) -> Result<T, SessionError>,
+    ) -> Result<T, SessionError> {
+        let guard = self.prepare(dims)?;
+        // PROOF: `prepare` returns a recording that holds a run.
+        record(guard.as_ref().expect("a prepared run"))
+    }
+
+    /// Locks the recording of these sizes, with their run in it: a captured one, the most recent one if it
+    /// has these sizes, or a new one.
+    fn prepare(&self, dims: &Dims) -> Result<MutexGuard<'_, Option<Arc<Run>>>, SessionError> {
         self.check_ready()?;
         let captured = self.captured.iter().find(|(sizes, _)| sizes == dims);
         let recording = captured.map_or(&self.recording, |(_, recording)| recording);
@@ -114,10 +132,21 @@ impl Model {
 
     /// The run that a recording holds, if it has these sizes; otherwise prepares it and writes its
     /// parameters.
-    fn recorded(&self, recording: &Recording, dims: &Dims) -> Result<Arc<Run>, SessionError> {
+    fn recorded<'a>(
+        &self,
+        recording: &'a Recording,
+        dims: &Dims,
+    ) -> Result<MutexGuard<'a, Option<Arc<Run>>>, SessionError> {
         let mut last = recording.locked();
-        if let Some(run) = last.as_ref().filter(|run| run.dims == *dims) {
-            return Ok(run.clone());
+        if last.as_ref().is_some_and(|run| run.dims == *dims) {
+            return Ok(last);
+        }
+        // Unchecked kernels rely on parameters that fit the workgroups: those of a run that is being
+        // executed step by step stay as they are.
+        if last.as_ref().is_some_and(|run| Arc::strong_count(run) > 1) {
+            return Err(SessionError::Busy {
+                model: self.program.name.clone(),
+            });
         }
         let params = self.params(dims)?;
         let (mut dispatches, mut calls) = (Vec::new(), Vec::new());
@@ -127,14 +156,14 @@ impl Model {
                 dispatches.push(Dispatch::new(&self.device, pipeline, group, workgroups)?);
             }
         }
-        let run = Arc::new(Run {
+        *last = None;
+        self.device.write(&recording.params, 0, &params)?;
+        *last = Some(Arc::new(Run {
             dims: dims.clone(),
             dispatches,
             calls,
-        });
-        self.device.write(&recording.params, 0, &params)?;
-        *last = Some(run.clone());
-        Ok(run)
+        }));
+        Ok(last)
     }
 
     /// The parameters of all calls for these sizes, [`PARAMS_STRIDE`] bytes each.

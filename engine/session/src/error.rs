@@ -20,6 +20,12 @@ pub enum SessionError {
     /// Occurs when a custom op does not fit the built-in op that it replaces.
     #[error(transparent)]
     Graph(#[from] GraphError),
+    /// Occurs when a model is run with other sizes while another call executes it step by step.
+    #[error("{model} is being executed step by step by another call: wait until that has ended")]
+    Busy {
+        /// The model.
+        model: String,
+    },
     /// Occurs when the progress callback cancels the loading of weights.
     #[error("loading was cancelled")]
     Cancelled,

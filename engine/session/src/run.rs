@@ -22,17 +22,18 @@ impl Model {
             #[cfg(target_arch = "wasm32")]
             return debug::run::cannot_wait(&self.debugger);
         }
-        let run = self.prepared(dims)?;
-        debug::run::trace_ops(self, &run);
-        match self.profiler.mode() {
-            GpuProfiling::Off => Ok(self.device.record(run.dispatches())?),
-            _ => {
-                let works = self.works(&run).collect();
-                let dispatches = run.dispatches();
-                let name = &self.program.name;
-                self.profiler.submit(&self.device, name, dispatches, works)
+        self.with_run(dims, |run| {
+            debug::run::trace_ops(self, run);
+            match self.profiler.mode() {
+                GpuProfiling::Off => Ok(self.device.record(run.dispatches())?),
+                _ => {
+                    let works = self.works(run).collect();
+                    let dispatches = run.dispatches();
+                    let name = &self.program.name;
+                    self.profiler.submit(&self.device, name, dispatches, works)
+                }
             }
-        }
+        })
     }
 
     /// Records one of the program's calls several times, to measure it.
@@ -41,13 +42,14 @@ impl Model {
     ///
     /// If the weights were released, or the device fails.
     pub fn run_call(&self, call: usize, dims: &Dims, times: usize) -> Result<(), SessionError> {
-        let run = self.prepared(dims)?;
-        if let Some(dispatch) = run.dispatch_of(call) {
-            for _ in 0..times {
-                self.device.record(std::slice::from_ref(dispatch))?;
+        self.with_run(dims, |run| {
+            if let Some(dispatch) = run.dispatch_of(call) {
+                for _ in 0..times {
+                    self.device.record(std::slice::from_ref(dispatch))?;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// As [`Self::run`], but awaits what debug checks read, so that they work in a browser too.

@@ -13,9 +13,9 @@ use clap::{Args, builder::PossibleValuesParser};
 use wisp_engine::{
     OpenModel,
     compiler::Program,
-    device::measure::{Ceilings, ceilings},
+    device::measure::{Ceilings, ceilings_blocking},
     pipelines::{
-        benchmark::{Rate, Speed, Workload, speed, warm_up},
+        benchmark::{Rate, Speed, Workload, speed_blocking, warm_up_blocking},
         text_generation::TextGenerator,
     },
     session::{GpuProfiling, Model},
@@ -83,7 +83,7 @@ impl Bench {
         let open = self.open(&settings)?;
         let limits = open.limits()?;
         let start = Instant::now();
-        let (session, mut generator) = pollster::block_on(open.load_generator())?;
+        let (session, mut generator) = open.load_generator_blocking()?;
         let load_seconds = start.elapsed().as_secs_f64();
         let workload = Workload {
             prompt_tokens: self.prompt_tokens,
@@ -92,15 +92,14 @@ impl Bench {
         };
         let start = Instant::now();
         let clock = move || start.elapsed();
-        pollster::block_on(warm_up(&mut generator, workload, &clock))?;
+        warm_up_blocking(&mut generator, workload, &clock)?;
         if self.ops {
             let ceilings = self.ceilings(&settings)?;
             let model = decoder(&generator)?;
             return ops::report(model, self.prompt_tokens, self.runs, ceilings, self.json);
         }
         let profiled = self.start_profiling(&generator)?;
-        let Speed { prefill, decode } =
-            pollster::block_on(speed(&mut generator, workload, &clock))?;
+        let Speed { prefill, decode } = speed_blocking(&mut generator, workload, &clock)?;
         if profiled {
             return self.report_profile(&generator, self.ceilings(&settings)?);
         }
@@ -169,7 +168,7 @@ impl Bench {
     fn ceilings(&self, settings: &Resolved) -> Result<Ceilings> {
         let start = Instant::now();
         let clock = move || -> Duration { start.elapsed() };
-        Ok(pollster::block_on(ceilings(&settings.device()?, &clock))?)
+        Ok(ceilings_blocking(&settings.device()?, &clock)?)
     }
 
     /// Prints the times of the profiler and writes the trace.

@@ -11,7 +11,7 @@ use super::ControlTokens;
 use crate::{
     adapter::AdapterArgs,
     interrupt,
-    open::{describe, load},
+    open::load,
     sampling::SamplingArgs,
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
 };
@@ -57,7 +57,7 @@ impl Chat {
         eprintln!(
             "{} on {}. /clear starts a new chat, /exit or Ctrl-D exits, Ctrl-C stops an answer.",
             settings.name(),
-            describe(model.device())
+            settings.device_of(&model)
         );
         interrupt::catch();
         let mut editor = DefaultEditor::new()?;

@@ -15,7 +15,7 @@ use super::{ControlTokens, TokenList, logprobs::Logprobs, print_json, read_text}
 use crate::{
     adapter::AdapterArgs,
     interrupt,
-    open::{describe, load, tokenizer},
+    open::{load, tokenizer},
     sampling::SamplingArgs,
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
 };
@@ -157,7 +157,7 @@ impl Generate {
             let tokenizer = model.text().tokenizer().ok();
             return print_json(&Report {
                 model: settings.name(),
-                device: describe(model.device()),
+                device: settings.device_of(&model),
                 prompt_tokens: &prompt,
                 tokens: &completion.tokens,
                 text: &text,
@@ -171,7 +171,7 @@ impl Generate {
         eprintln!(
             "{} tokens on {}: first after {:.2} s, then {:.1} tokens/s",
             completion.tokens.len(),
-            describe(model.device()),
+            settings.device_of(&model),
             timings.first_token_seconds,
             timings.decode_tokens_per_second
         );

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use wisp_engine::pipelines::{
-    PipelineError,
+    PipelineError, PipelineModel,
     candle::{CandleError, CandleFiles, CandleModel},
 };
 
@@ -81,7 +81,7 @@ fn sizes_beyond_the_checkpoint_are_refused() {
 fn huge_context_lengths_are_limited() {
     let mut checkpoint = tiny("StableLmForCausalLM");
     checkpoint.config["max_position_embeddings"] = json!(u64::MAX);
-    assert_eq!(load(&checkpoint).unwrap().max_length(), 4096);
+    assert_eq!(load(&checkpoint).unwrap().limits().max_length, 4096);
 }
 
 #[test]

@@ -9,10 +9,14 @@ mod tiny;
 use std::{ops::ControlFlow, path::Path};
 
 use tiny::{NAMES, Tiny, VOCAB, tiny};
-use wisp_engine::pipelines::{
-    FinishReason, PipelineError, SamplingParams,
-    candle::{CANDLE_ARCHITECTURES, CandleFiles, CandleGenerator, CandleModel},
-    text_generation::{GenerateOptions, Generation},
+use wisp_engine::{
+    device::Device,
+    pipelines::{
+        FinishReason, PipelineError, SamplingParams,
+        candle::{CANDLE_ARCHITECTURES, CandleFiles, CandleModel},
+        text_generation::{GenerateOptions, Generation, TextGenerator},
+    },
+    session::InferenceSession,
 };
 use wisp_tests::{
     goldens::{Golden, for_each},
@@ -39,21 +43,24 @@ fn rows(model: &mut CandleModel, tokens: &[u32]) -> Vec<Vec<f32>> {
     tokens.iter().enumerate().map(row).collect()
 }
 
+/// A generator that runs a checkpoint through candle and samples on the host.
+fn generator(path: &Path, max_length: Option<u64>) -> TextGenerator {
+    let files = CandleFiles::open(path).unwrap();
+    let model = CandleModel::load(&files, max_length).unwrap();
+    let session = InferenceSession::new(Device::host(1).unwrap());
+    TextGenerator::new_blocking(&session, model, files.text()).unwrap()
+}
+
 fn generate(
     path: &Path,
     max_length: Option<u64>,
     prompt: &[u32],
     options: &GenerateOptions,
 ) -> Generation {
-    let files = CandleFiles::open(path).unwrap();
-    let mut generator = CandleGenerator::load(&files, max_length).unwrap();
+    let mut generator = generator(path, max_length);
     let shown = |_: &str| ControlFlow::Continue(());
-    let first = generator
-        .generate_blocking(&files, prompt, options, shown)
-        .unwrap();
-    let again = generator
-        .generate_blocking(&files, prompt, options, shown)
-        .unwrap();
+    let mut run = || generator.generate_blocking(prompt, options, shown).unwrap();
+    let (first, again) = (run(), run());
     assert_eq!(first, again, "a generator keeps nothing of a generation");
     first
 }
@@ -248,10 +255,8 @@ fn texts_end_at_the_context_a_stop_token_or_the_callers_request() {
         .unwrap();
     assert_eq!(short.tokens, long.tokens[..first]);
     assert_eq!(short.finish_reason, FinishReason::Stop);
-    let files = CandleFiles::open(folder.path()).unwrap();
-    let mut generator = CandleGenerator::load(&files, None).unwrap();
-    let one = generator
-        .generate_blocking(&files, &[1, 2, 3], &options, |_| ControlFlow::Break(()))
+    let one = generator(folder.path(), None)
+        .generate_blocking(&[1, 2, 3], &options, |_| ControlFlow::Break(()))
         .unwrap();
     assert_eq!(one.tokens, long.tokens[..1]);
     assert_eq!(one.finish_reason, FinishReason::Cancelled);

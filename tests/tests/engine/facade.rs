@@ -285,6 +285,48 @@ fn a_chat_drops_its_oldest_messages_where_the_context_runs_out() {
 }
 
 #[test]
+fn a_message_that_fails_leaves_the_history_as_it_was() {
+    let model = on_host().context_length(128).load().unwrap();
+    let mut chat = model.chat().system("Be kind.");
+    for text in ["Hello!", "Tell me about a cat."] {
+        chat.send_with(text, |answer| answer.max_tokens(4))
+            .text()
+            .unwrap();
+    }
+    let before = chat.messages().to_vec();
+    let error = chat.send("a long story ".repeat(200)).text().unwrap_err();
+    assert!(matches!(error, Error::ContextFull { .. }), "{error:?}");
+    assert_eq!(chat.messages(), before);
+    assert!(chat.dropped().is_empty());
+    // Cancelled before its first text, a message has no answer either.
+    let canceller = Canceller::new();
+    canceller.cancel();
+    let answer = chat.send_with("Another one.", |answer| answer.canceller(&canceller));
+    assert_eq!(answer.text().unwrap(), "");
+    assert_eq!(chat.messages(), before);
+}
+
+#[test]
+fn a_request_that_waits_behind_exclusive_work_can_be_cancelled() {
+    let model = on_host().load().unwrap();
+    let mut running = model.generate("Once upon a time").ignore_end().events();
+    assert!(pollster::block_on(running.next()).unwrap().is_ok());
+    // This waits until no request runs, and the next request waits behind it.
+    let exclusive = {
+        let model = model.clone();
+        std::thread::spawn(move || model.adapters())
+    };
+    while !exclusive.is_finished() && running.try_next().is_none() {}
+    let waiting = model.generate("The cat").events();
+    waiting.canceller().cancel();
+    let completion = waiting.blocking().completion().unwrap();
+    assert_eq!(completion.finish_reason, FinishReason::Cancelled);
+    assert!(!running.is_ended());
+    drop(running);
+    assert!(exclusive.join().unwrap().unwrap().is_empty());
+}
+
+#[test]
 fn embeddings_count_the_tokens_that_were_cut() {
     let folder = tempfile::tempdir().unwrap();
     encoder::bert(folder.path());

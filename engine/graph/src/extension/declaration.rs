@@ -1,4 +1,4 @@
-//! What is said about a custom op beside its kernel: operands, results, parameters, workgroups.
+//! The declaration of a custom op: operands, results, parameters and workgroups.
 
 use std::{collections::HashSet, fmt::Write};
 
@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use super::expression::{Expression, ExpressionError, Symbol};
 use wisp_types::DType;
 
-/// Words of parameters that a kernel takes at most: sizes of its tensors and its own.
+/// The largest number of 32-bit parameter words of a kernel: the sizes of its tensors and its own
+/// parameters.
 const MOST_WORDS: usize = 64;
 
-/// A custom op, as it stands in its `.toml` file.
+/// The declaration of a custom op, as written in its `.toml` file.
 ///
 /// ```
 /// # let text = r#"
@@ -38,19 +39,19 @@ const MOST_WORDS: usize = 64;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Declaration {
-    /// The op's name: small letters, digits and `_`. That of a built-in op lets this one
-    /// take its place: see the [module's page](super).
+    /// The op's name: lower-case letters, digits and `_`. An op with the name of a built-in op
+    /// replaces it: see the [module's page](super).
     pub name: String,
-    /// Invocations of a workgroup, as the kernel's `@workgroup_size` has them.
+    /// Invocations per workgroup in x, y and z, as in the kernel's `@workgroup_size`.
     pub workgroup_size: [u32; 3],
-    /// Workgroups in x, y and z, as [expressions](super::expression); those left out are 1.
+    /// Workgroups in x, y and z, as [expressions](super::expression); omitted ones are 1.
     pub workgroups: Vec<String>,
-    /// The operands.
+    /// The operands, in the order of their bindings.
     pub inputs: Vec<Input>,
-    /// The results.
+    /// The results, whose bindings follow those of the operands.
     #[serde(default)]
     pub outputs: Vec<Output>,
-    /// The parameters.
+    /// The parameters, which follow the tensors' sizes in `params`.
     #[serde(default)]
     pub params: Vec<ParamDeclaration>,
 }
@@ -59,15 +60,15 @@ pub struct Declaration {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// Its name in the kernel.
+    /// The name of its variable or field in the kernel.
     pub name: String,
-    /// Its elements.
+    /// The element type.
     pub dtype: DType,
-    /// Its dimensions: `_` is any size, anything else an expression that gives the size that it must
-    /// have. Without a shape it may have any.
+    /// The dimensions: `_` is any size, anything else an expression for the required size. Without a
+    /// shape any shape is accepted.
     #[serde(default)]
     pub shape: Option<Vec<String>>,
-    /// The kernel writes it: it must be a buffer of the graph.
+    /// Whether the kernel writes it; then it must be a buffer of the graph.
     #[serde(default)]
     pub writes: bool,
 }
@@ -76,14 +77,14 @@ pub struct Input {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Output {
-    /// Its name in the kernel.
+    /// The name of its variable or field in the kernel.
     pub name: String,
-    /// Its elements.
+    /// The element type.
     pub dtype: DType,
-    /// Its dimensions, as expressions over those of the operands and over parameters.
+    /// The dimensions, as expressions over the operands' dimensions and the parameters.
     #[serde(default)]
     pub shape: Option<Vec<String>>,
-    /// The operand that has its shape.
+    /// The operand whose shape the result has, instead of `shape`.
     #[serde(default)]
     pub like: Option<String>,
 }
@@ -92,16 +93,16 @@ pub struct Output {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParamDeclaration {
-    /// Its name in the kernel.
+    /// The name of its variable or field in the kernel.
     pub name: String,
-    /// Its type.
+    /// The type, `f32` or `u32`.
     pub dtype: DType,
-    /// Its value where none is given.
+    /// The value that is used if a node gives none.
     #[serde(default)]
     pub default: Option<f64>,
 }
 
-/// What can be wrong with a custom op.
+/// Why a custom op is rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtensionError {
@@ -111,46 +112,46 @@ pub enum ExtensionError {
     /// Occurs when a declaration contradicts itself.
     #[error("the custom op {name:?}: {problem}")]
     Declaration {
-        /// The op.
+        /// Name of the op.
         name: String,
-        /// What is wrong.
+        /// What is wrong with it.
         problem: String,
     },
-    /// Occurs when a size in a declaration is no expression.
+    /// Occurs when a size in a declaration is not a valid expression.
     #[error("the custom op {name:?}: {of}: {source}")]
     Expression {
-        /// The op.
+        /// Name of the op.
         name: String,
-        /// What the size is of.
+        /// What the size belongs to.
         of: String,
-        /// What is wrong.
+        /// What is wrong with it.
         source: ExpressionError,
     },
-    /// Occurs when a kernel is no valid WGSL; shows the place.
+    /// Occurs when a kernel is not valid WGSL.
     #[error("the kernel of the custom op {name:?} is not valid:\n{report}")]
     Shader {
-        /// The op.
+        /// Name of the op.
         name: String,
-        /// The lines, with what is wrong below them.
+        /// The lines in question with the errors below them.
         report: String,
     },
-    /// Occurs when a kernel is not what its declaration says.
+    /// Occurs when a kernel does not match its declaration.
     #[error("the kernel of the custom op {name:?} {problem}")]
     Kernel {
-        /// The op.
+        /// Name of the op.
         name: String,
         /// What differs.
         problem: String,
     },
-    /// Occurs when several ops have one name.
+    /// Occurs when several ops have the same name.
     #[error("two custom ops are called {0:?}: give one of them another name")]
     Duplicate(String),
-    /// Occurs when a twin is given to an op that is not there.
+    /// Occurs when a twin is registered for an op that does not exist.
     #[error("there is no custom op {name:?} to give a twin to; there are: {}", .has.join(", "))]
     Unknown {
-        /// The name.
+        /// The name given.
         name: String,
-        /// The ops there are.
+        /// The names of the existing ops.
         has: Vec<String>,
     },
     /// Occurs when a file cannot be read.
@@ -159,27 +160,27 @@ pub enum ExtensionError {
     File {
         /// The file.
         path: std::path::PathBuf,
-        /// What is wrong with it.
+        /// The operating system's error.
         source: std::io::Error,
     },
 }
 
-/// A word of a kernel's parameters.
+/// What a 32-bit word of a kernel's parameters holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// The elements of an operand or result.
+    /// The number of elements of a tensor, by its position in [`Declaration::tensors`].
     Len(usize),
-    /// A dimension of one.
+    /// A dimension of a tensor: the tensor's position and the axis.
     Dim(usize, usize),
-    /// A parameter.
+    /// A parameter, by its position in the declaration.
     Param(usize),
 }
 
-/// True for what can be a name in WGSL, and in an expression.
+/// Returns whether text can be a name in WGSL and in an expression.
 pub(super) fn is_name(text: &str) -> bool {
     let starts = |c: char| c.is_ascii_lowercase();
     let goes_on = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    // WGSL keeps names with two underscores for itself.
+    // WGSL reserves names that begin with two underscores.
     text.starts_with(starts)
         && text.chars().all(goes_on)
         && text.len() <= 64
@@ -205,7 +206,7 @@ impl Declaration {
         }
     }
 
-    /// The names of operands and results, in the order of their bindings, which begin with 1.
+    /// Returns the names of operands and results, in the order of their bindings, which begin with 1.
     pub fn tensors(&self) -> impl Iterator<Item = &str> {
         let inputs = self.inputs.iter().map(|input| input.name.as_str());
         inputs.chain(self.outputs.iter().map(|output| output.name.as_str()))
@@ -221,7 +222,7 @@ impl Declaration {
         self.params.iter().position(|param| param.name == name)
     }
 
-    /// Dimensions of a tensor, where the declaration says how many it has.
+    /// Returns the number of dimensions of a tensor, if the declaration fixes it.
     fn rank(&self, tensor: usize) -> Option<usize> {
         let input = |i: usize| self.inputs.get(i)?.shape.as_ref().map(Vec::len);
         if tensor < self.inputs.len() {
@@ -235,8 +236,8 @@ impl Declaration {
         }
     }
 
-    /// The words of the kernel's parameters: `x_len` and, where a shape is declared, `x_0`, `x_1` .. of
-    /// every tensor, then the parameters.
+    /// Returns the words of the kernel's parameters with their names: for every tensor `x_len` and, if
+    /// its shape is declared, `x_0`, `x_1`, …; then the parameters.
     pub fn fields(&self) -> Vec<(String, Field)> {
         let mut fields = Vec::new();
         for (i, name) in self.tensors().enumerate() {
@@ -249,10 +250,10 @@ impl Declaration {
         fields
     }
 
-    /// What the kernel's text goes on with: the parameters and bindings that are declared.
+    /// Returns the WGSL that is appended to the kernel's text: the declared parameters and bindings.
     pub(super) fn bindings_wgsl(&self) -> String {
         let mut text = String::from("\n\nstruct Params {\n");
-        // A `String` takes everything.
+        // Writing to a `String` cannot fail.
         for (name, field) in self.fields() {
             let dtype = match field {
                 Field::Param(i) => self.params[i].dtype,
@@ -276,7 +277,7 @@ impl Declaration {
         text
     }
 
-    /// An expression of the declaration, whose names are there.
+    /// Parses an expression of the declaration and checks that the names in it exist.
     pub fn expression(&self, of: &str, text: &str) -> Result<Expression<Symbol>, ExtensionError> {
         let expression: Expression<Symbol> =
             text.parse().map_err(|source| ExtensionError::Expression {
@@ -309,7 +310,7 @@ impl Declaration {
         Ok(expression)
     }
 
-    /// Checks what the parts of a declaration say of each other.
+    /// Checks that the parts of the declaration are consistent.
     pub(super) fn check(&self) -> Result<(), ExtensionError> {
         let mut names = HashSet::from(["params", "main"]);
         let params = self.params.iter().map(|param| param.name.as_str());
@@ -377,7 +378,7 @@ impl Declaration {
         }
     }
 
-    /// A shape's expression, which knows nothing of results.
+    /// Checks a shape's expression, which may not refer to results.
     fn of_inputs(&self, of: &str, text: &str) -> Result<(), ExtensionError> {
         let expression = self.expression(of, text)?;
         let mut leaves = expression.leaves();

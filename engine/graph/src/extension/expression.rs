@@ -1,4 +1,4 @@
-//! Small calculations with sizes, as text: `ceil_div(x.0 * x.1, 64)`.
+//! Arithmetic expressions over sizes, as text: `ceil_div(x.0 * x.1, 64)`.
 //!
 //! | | |
 //! |---|---|
@@ -9,88 +9,88 @@
 //! | `a + b`, `a - b`, `a * b`, `a / b` | a division leaves out the rest |
 //! | `ceil_div(a, b)`, `min(a, b)`, `max(a, b)` | |
 //!
-//! They may come from files: reading and calculating end with an error, never otherwise, whatever the
-//! text and the sizes are.
+//! Expressions may come from untrusted files: whatever the text and the sizes are, parsing and
+//! evaluating return a value or an error and never panic.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes that a text has at most.
+/// The largest length of an expression in bytes.
 const MOST_BYTES: usize = 1024;
 
-/// Brackets within each other, at most.
+/// The largest nesting depth of brackets.
 const MOST_DEPTH: usize = 32;
 
-/// What is done with two numbers.
+/// A binary operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Function {
-    /// The sum.
+    /// Addition.
     Add,
-    /// The difference, which must not be negative.
+    /// Subtraction; the result must not be negative.
     Sub,
-    /// The product.
+    /// Multiplication.
     Mul,
-    /// The quotient without its rest.
+    /// Integer division, rounded down.
     Div,
-    /// The quotient, rounded up.
+    /// Integer division, rounded up.
     CeilDiv,
-    /// The lesser.
+    /// The smaller of both.
     Min,
-    /// The greater.
+    /// The larger of both.
     Max,
 }
 
-/// A step of a calculation over a stack.
+/// An instruction of a stack machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Term<L> {
-    /// Puts a number on it.
+    /// Pushes a number.
     Leaf(L),
-    /// Replaces the two numbers on its top by one.
+    /// Replaces the two topmost numbers by the result of a function.
     Apply(Function),
 }
 
-/// A calculation, in the order in which a stack does it.
+/// An expression in postfix order, ready for evaluation on a stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expression<L>(Vec<Term<L>>);
 
-/// A number of an expression as it stands in a declaration.
+/// A leaf of an expression in a declaration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Symbol {
-    /// Itself.
+    /// A literal number.
     Number(u64),
-    /// A dimension of a tensor.
+    /// A dimension of a tensor: the tensor's name and the axis.
     Dim(String, usize),
-    /// A tensor's elements.
+    /// The number of elements of a tensor.
     Len(String),
-    /// A parameter.
+    /// The value of a parameter.
     Param(String),
 }
 
-/// Occurs when a text is no expression.
+/// Occurs when text is not a valid expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?}: {problem} at byte {at}")]
 pub struct ExpressionError {
     /// The text, or its beginning.
     pub text: String,
-    /// What is wrong.
+    /// What is wrong with it.
     pub problem: String,
-    /// Where.
+    /// Where in the text it is, in bytes.
     pub at: usize,
 }
 
-/// Occurs when a calculation has no result.
+/// Occurs when an expression has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValueError {
-    /// Occurs when a number does not fit 64 bits.
+    /// Occurs when a result does not fit 64 bits.
     #[error("the result is too large")]
     TooLarge,
-    /// Occurs when more is taken off than there is.
+    /// Occurs when a difference is negative.
     #[error("the result is negative")]
     Negative,
-    /// Occurs when something is divided by 0.
+    /// Occurs when a divisor is 0.
     #[error("a division by 0")]
     DivisionByZero,
-    /// Occurs when it is no whole calculation, which a damaged file can have.
+    /// Occurs when the instructions are malformed, as in a damaged file.
     #[error("no whole calculation")]
     Broken,
 }
@@ -111,12 +111,12 @@ impl Function {
 }
 
 impl<L> Expression<L> {
-    /// An expression that is a number as it is.
+    /// Creates an expression of a single leaf.
     pub fn leaf(leaf: L) -> Expression<L> {
         Expression(vec![Term::Leaf(leaf)])
     }
 
-    /// Its only number, if it calculates nothing.
+    /// Returns the only leaf if the expression has no functions.
     pub fn alone(&self) -> Option<&L> {
         match &self.0[..] {
             [Term::Leaf(leaf)] => Some(leaf),
@@ -124,7 +124,7 @@ impl<L> Expression<L> {
         }
     }
 
-    /// Its numbers.
+    /// Returns all leaves in order.
     pub fn leaves(&self) -> impl Iterator<Item = &L> {
         self.0.iter().filter_map(|term| match term {
             Term::Leaf(leaf) => Some(leaf),
@@ -132,11 +132,11 @@ impl<L> Expression<L> {
         })
     }
 
-    /// The same calculation with other numbers.
+    /// Returns the same expression with every leaf replaced.
     ///
     /// # Errors
     ///
-    /// Those of `leaf`.
+    /// Returns the first error of `leaf`.
     pub fn map<M, E>(&self, mut leaf: impl FnMut(&L) -> Result<M, E>) -> Result<Expression<M>, E> {
         let terms = self.0.iter().map(|term| {
             Ok(match term {
@@ -147,11 +147,11 @@ impl<L> Expression<L> {
         terms.collect::<Result<_, E>>().map(Expression)
     }
 
-    /// The result; `leaf` gives each number.
+    /// Evaluates the expression; `leaf` returns the value of each leaf.
     ///
     /// # Errors
     ///
-    /// If there is none, and those of `leaf`.
+    /// If the expression has no value, or `leaf` fails.
     pub fn value<E: From<ValueError>>(
         &self,
         mut leaf: impl FnMut(&L) -> Result<u64, E>,
@@ -215,7 +215,7 @@ impl<'a> Parser<'a> {
     }
 
     fn rest(&self) -> &'a str {
-        // `at` moves over whole characters.
+        // `at` always lies on a character boundary.
         self.text.get(self.at..).unwrap_or_default()
     }
 
@@ -223,7 +223,7 @@ impl<'a> Parser<'a> {
         self.at += self.rest().len() - self.rest().trim_start().len();
     }
 
-    /// Takes one of these characters, if it is next.
+    /// Consumes one of these characters if it is next.
     fn one_of(&mut self, characters: &[char]) -> Option<char> {
         self.spaces();
         let next = self.rest().chars().next();
@@ -239,7 +239,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Takes what these characters make, perhaps nothing.
+    /// Consumes the longest run of such characters, which may be empty.
     fn word(&mut self, is: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let len = rest.find(|c: char| !is(c)).unwrap_or(rest.len());
@@ -262,7 +262,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// Operands between operators of one rank, from the left.
+    /// Parses operands separated by left-associative operators of one precedence.
     fn chain(&mut self, operators: &[char], operand: fn(&mut Parser<'a>) -> Parsed) -> Parsed {
         operand(self)?;
         while let Some(operator) = self.one_of(operators) {
@@ -328,7 +328,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// What is in brackets, which may not be too many.
+    /// Parses the inside of brackets and limits their nesting.
     fn inner(&mut self, parse: fn(&mut Parser<'a>) -> Parsed) -> Parsed {
         if self.depth == MOST_DEPTH {
             return Err(self.error("there are too many brackets"));

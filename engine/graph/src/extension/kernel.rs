@@ -1,4 +1,4 @@
-//! The kernels of custom ops: checked, and made what built-in kernels are.
+//! Kernels of custom ops: validation, and conversion to the form of built-in kernels.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use wisp_shaders::{Access, DeviceClass, Kernel, Needs};
 use super::{ExtensionError, declaration::is_name};
 use wisp_types::digest;
 
-/// The kernels that a process has seen. They stay, so there is a limit to their bytes.
+/// The kernels that the process has registered. They are never freed, so their total size is limited.
 struct Known {
     kernels: BTreeMap<String, &'static Kernel>,
     most_bytes: usize,
@@ -22,17 +22,17 @@ static KNOWN: Mutex<Known> = Mutex::new(Known {
     most_bytes: 64 << 20,
 });
 
-/// The most bindings besides the parameters.
+/// The largest number of bindings besides the parameters.
 const MOST_BINDINGS: usize = 64;
 
-/// The most operators of a statement, statements, and `else`s: naga descends once for each, and a stack
-/// that overflows cannot be caught.
+/// The largest number of operators in a statement, of statements, and of `else`s. naga recurses for
+/// each, and a stack overflow cannot be caught.
 const MOST_OPERATORS: usize = 256;
 const MOST_STATEMENTS: usize = 4096;
 const MOST_ELSES: usize = 128;
 
 fn too_deep(wgsl: &str) -> bool {
-    // Comments do not count, where it is plain what they are.
+    // Line comments do not count, unless a block comment makes it unclear what they are.
     let code = |line: &&str| wgsl.contains("/*") || !line.trim_start().starts_with("//");
     let wgsl = &wgsl.lines().filter(code).collect::<Vec<_>>().join("\n");
     let operators = |part: &str| part.matches(|c| "+-*/%&|^<>=!([.".contains(c)).count();
@@ -42,26 +42,26 @@ fn too_deep(wgsl: &str) -> bool {
         || wgsl.matches("else").count() > MOST_ELSES
 }
 
-/// Bytes of WGSL that a custom kernel has at most.
+/// The largest size of a custom kernel's WGSL in bytes.
 const MOST_BYTES: usize = 1 << 20;
 
-/// The kernel of a custom op, as programs carry it.
+/// The kernel of a custom op, as stored in programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CustomKernel {
-    /// Its name: no other kernel has it.
+    /// The kernel's name, unique by a hash of its contents.
     pub name: String,
-    /// The op.
+    /// Name of the op.
     pub op: String,
-    /// All of its WGSL.
+    /// The complete WGSL, including the generated bindings.
     pub wgsl: String,
-    /// Invocations of a workgroup.
+    /// Invocations per workgroup in x, y and z.
     pub workgroup_size: [u32; 3],
-    /// Which of the bindings after the parameters it writes.
+    /// Whether the kernel writes each of the bindings after the parameters.
     pub writes: Vec<bool>,
 }
 
 impl CustomKernel {
-    /// A kernel, not yet checked.
+    /// Creates a kernel without checking it.
     pub(super) fn new(
         op: &str,
         wgsl: String,
@@ -98,14 +98,15 @@ impl CustomKernel {
         [Access::Uniform].into_iter().chain(access).collect()
     }
 
-    /// The kernel, checked, as devices take it. It stays for the life of the process, once for all that
-    /// are the same.
+    /// Checks the kernel and returns it in the form that devices use. It lives as long as the process;
+    /// equal kernels share one entry.
     ///
     /// # Errors
     ///
-    /// If it is not valid; natively that is found here, in a browser by the browser.
+    /// If the kernel is not valid. Native builds find this here; in a browser, the browser does when
+    /// it compiles the kernel.
     pub fn get(&self) -> Result<&'static Kernel, ExtensionError> {
-        // Whoever panicked with the lock left whole entries.
+        // Poisoning is harmless: entries are inserted whole.
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         self.get_from(&mut known)
     }
@@ -143,7 +144,7 @@ impl CustomKernel {
         if held + self.wgsl.len() > known.most_bytes {
             return Err(self.wrong("is one too many for this process".into()));
         }
-        // naga panics over some programs that are wrong.
+        // naga panics on some invalid programs.
         let workgroup_bytes = std::panic::catch_unwind(|| self.check())
             .unwrap_or_else(|_| Err(self.wrong("is more than naga can check".into())))?;
         let [x, y, _] = self.workgroup_size;
@@ -173,13 +174,13 @@ impl CustomKernel {
         }
     }
 
-    /// The browser checks when it compiles.
+    /// Checks nothing: the browser validates the kernel when it compiles it.
     #[cfg(target_arch = "wasm32")]
     fn check(&self) -> Result<u32, ExtensionError> {
         Ok(0)
     }
 
-    /// Checks the kernel with naga; returns its bytes of workgroup memory.
+    /// Validates the kernel with naga and returns its bytes of workgroup memory.
     #[cfg(not(target_arch = "wasm32"))]
     fn check(&self) -> Result<u32, ExtensionError> {
         use naga::valid::{Capabilities, ValidationFlags, Validator};
@@ -191,7 +192,7 @@ impl CustomKernel {
         };
         let module = naga::front::wgsl::parse_str(&self.wgsl)
             .map_err(|error| invalid(error.emit_to_string_with_path(&self.wgsl, &path)))?;
-        // What every device has, and nothing more.
+        // Only what every device supports.
         let capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
         Validator::new(ValidationFlags::all(), capabilities)
             .validate(&module)

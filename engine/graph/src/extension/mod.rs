@@ -1,12 +1,11 @@
-//! Custom ops: a kernel in WGSL beside a declaration of what it takes and makes.
+//! Custom ops: a kernel in WGSL with a declaration of its operands, results and parameters.
 //!
-//! A [`Declaration`] names operands, results and parameters; the kernel finds them under these names,
-//! with the sizes of every tensor in `params`. It declares no bindings itself, and its entry point is
-//! `main`. What the kernel is given is checked when the op is added to a graph
-//! ([`Graph::custom`](crate::Graph::custom)), the kernel when the extension is made, by naga, and
-//! the device checks every access to memory, whatever the
-//! assert level: kernels of custom ops are not trusted. One
-//! that never ends is ended by the driver, if at all.
+//! A [`Declaration`] names operands, results and parameters. The kernel uses them under these names
+//! and finds the sizes of all tensors in `params`. It declares no bindings itself, and its entry point
+//! is `main`. naga validates the kernel when the extension is created; operands and parameters are
+//! checked when the op is added to a graph ([`Graph::custom`](crate::Graph::custom)). Kernels of
+//! custom ops are not trusted: the device checks all their memory accesses, whatever the assert level.
+//! Only the driver can stop a kernel that never ends.
 //!
 //! ```
 //! use wisp_graph::extension::{Extensions, Param};
@@ -53,16 +52,17 @@
 //! # }
 //! ```
 //!
-//! A compiled model carries the kernels of its custom ops: it runs wherever it is loaded, in a browser
-//! too; only twins have to be there already. A kernel that comes with a file is checked like any other.
+//! A compiled model contains the kernels of its custom ops and runs wherever it is loaded, including
+//! browsers; only host twins must be registered there. A kernel from a file is checked like any other.
 //!
 //! # In place of built-in ops
 //!
-//! An extension that is called like a built-in op of graphs, such as `softmax` or `tanh`, takes its
-//! place in every graph that a session with it
-//! compiles, before ops are fused. It must take the op's operands and make results of the op's types and
-//! shapes; a parameter called like a number of the op's own (`eps` of a norm) gets its value, others
-//! must have defaults. All activations and maps are the op `map`. Weights are plain `f32` to it, whatever their encoding.
+//! An extension with the name of a built-in graph op, such as `softmax` or `tanh`, replaces that op in
+//! every graph that a session with the extension compiles, before ops are fused. It must accept the
+//! op's operands and return results of the same types and shapes. A parameter with the name of one of
+//! the op's numbers (such as `eps` of a norm) gets its value; all other parameters must have defaults.
+//! All activations and maps are the op `map`. Weights reach the extension as plain `f32`, whatever
+//! their encoding.
 
 mod declaration;
 pub mod expression;
@@ -80,12 +80,12 @@ pub use settings::CustomSettings;
 
 use wisp_host::Twin;
 
-/// The value of a custom op's parameter.
+/// The value of a parameter of a custom op.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Param {
-    /// A float.
+    /// A 32-bit float.
     F32(f32),
-    /// A whole number.
+    /// An unsigned 32-bit integer.
     U32(u32),
 }
 
@@ -110,7 +110,7 @@ impl fmt::Display for Param {
     }
 }
 
-/// A custom op: its declaration and its kernel, checked.
+/// A checked custom op: its declaration and its kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Extension {
     declaration: Declaration,
@@ -118,11 +118,11 @@ pub struct Extension {
 }
 
 impl Extension {
-    /// A custom op.
+    /// Creates a custom op and checks it.
     ///
     /// # Errors
     ///
-    /// If the declaration contradicts itself, or the kernel is not valid or not what it says.
+    /// If the declaration is inconsistent, or the kernel is not valid or does not match it.
     pub fn new(declaration: Declaration, wgsl: &str) -> Result<Extension, ExtensionError> {
         let wgsl = wgsl.into();
         let extension = Extension { declaration, wgsl };
@@ -130,18 +130,18 @@ impl Extension {
         Ok(extension)
     }
 
-    /// Checks one that comes from a file, where it could say anything.
+    /// Checks an extension that was read from a file, which may contain anything.
     pub fn check(&self) -> Result<(), ExtensionError> {
         self.declaration.check()?;
         self.kernel().get().map(|_| ())
     }
 
-    /// What it takes and makes.
+    /// Returns the declaration.
     pub fn declaration(&self) -> &Declaration {
         &self.declaration
     }
 
-    /// Its kernel, with what the declaration adds.
+    /// Returns the kernel with the bindings that the declaration adds.
     pub fn kernel(&self) -> CustomKernel {
         let Declaration {
             name,
@@ -150,7 +150,7 @@ impl Extension {
             outputs,
             ..
         } = &self.declaration;
-        // Behind the text, so that its lines keep their numbers.
+        // The bindings are appended, so that the kernel keeps its line numbers.
         let wgsl = format!("{}{}", self.wgsl, self.declaration.bindings_wgsl());
         let writes = inputs.iter().map(|input| input.writes);
         let writes = writes.chain(outputs.iter().map(|_| true)).collect();
@@ -158,7 +158,7 @@ impl Extension {
     }
 }
 
-/// Custom ops by their names, and their twins for the host.
+/// A set of custom ops by name, with their host twins.
 #[derive(Clone, Debug, Default)]
 pub struct Extensions {
     all: BTreeMap<String, Extension>,
@@ -166,21 +166,22 @@ pub struct Extensions {
 }
 
 impl Extensions {
-    /// One op, from the text of its declaration and its kernel.
+    /// Creates a set of one op from the text of its declaration and kernel.
     ///
     /// # Errors
     ///
-    /// If one of them is wrong.
+    /// If the declaration or the kernel is invalid.
     pub fn from_source(declaration: &str, wgsl: &str) -> Result<Extensions, ExtensionError> {
         let declaration = Declaration::from_toml(declaration)?;
         Extensions::default().with(Extension::new(declaration, wgsl)?)
     }
 
-    /// One op, from the file of its declaration; its kernel is the `.wgsl` file of the same name.
+    /// Creates a set of one op from its declaration's file; the kernel is the `.wgsl` file of the same
+    /// name.
     ///
     /// # Errors
     ///
-    /// If one of them cannot be read or is wrong.
+    /// If one of the files cannot be read or is invalid.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn from_file(declaration: &std::path::Path) -> Result<Extensions, ExtensionError> {
         let read = |path: &std::path::Path| {
@@ -193,11 +194,11 @@ impl Extensions {
         Extensions::from_source(&read(declaration)?, &read(&kernel)?)
     }
 
-    /// These and one more.
+    /// Adds an op.
     ///
     /// # Errors
     ///
-    /// If there is one of its name.
+    /// If there already is an op of its name.
     pub fn with(mut self, extension: Extension) -> Result<Extensions, ExtensionError> {
         let name = extension.declaration.name.clone();
         if self.all.contains_key(&name) {
@@ -207,11 +208,11 @@ impl Extensions {
         Ok(self)
     }
 
-    /// These and others.
+    /// Adds all ops and twins of another set.
     ///
     /// # Errors
     ///
-    /// If two have one name.
+    /// If both sets have an op of the same name.
     pub fn and(mut self, others: Extensions) -> Result<Extensions, ExtensionError> {
         for extension in others.all.into_values() {
             self = self.with(extension)?;
@@ -220,8 +221,8 @@ impl Extensions {
         Ok(self)
     }
 
-    /// Lets an op run on the host: the twin does what its kernel does, and gets the same parameters and
-    /// bindings.
+    /// Registers the host twin of an op, which computes the same as its kernel from the same
+    /// parameters and bindings. The op then runs on the host, too.
     ///
     /// # Errors
     ///
@@ -237,12 +238,12 @@ impl Extensions {
         Ok(self)
     }
 
-    /// The ops, by their names.
+    /// Returns the ops, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = &Extension> {
         self.all.values()
     }
 
-    /// The op of a name.
+    /// Returns the op of this name.
     pub fn get(&self, name: &str) -> Option<&Extension> {
         self.all.get(name)
     }

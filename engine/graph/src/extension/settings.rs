@@ -1,14 +1,14 @@
-//! Custom ops as nodes use them.
+//! The settings of custom ops in nodes.
 
 use serde::{Deserialize, Serialize};
 
 use super::Param;
 
-/// The custom op of a node, and the node's values of its parameters.
+/// The custom op of a node, with the node's parameter values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CustomSettings {
-    /// Which of the graph's extensions.
+    /// Name of the op among the graph's extensions.
     pub extension: String,
-    /// A value for each of its parameters, in their order.
+    /// A value for each of the op's parameters, in declaration order.
     pub params: Vec<Param>,
 }

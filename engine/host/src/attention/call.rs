@@ -1,4 +1,4 @@
-//! A call of an attention kernel, its arguments checked.
+//! A call of an attention kernel with checked arguments.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use wisp_shaders::{CacheFormat, params::AttentionParams};
 
 use crate::{cache::decode, paged::Pages};
 
-/// Attention, its arguments checked.
+/// The checked arguments of a call.
 pub(super) struct Attention<'a> {
     pub(super) p: AttentionParams,
     pub(super) q: &'a [f32],
@@ -20,18 +20,18 @@ impl Attention<'_> {
         self.p.head_dim as usize
     }
 
-    /// Query heads that share a KV head.
+    /// Returns the number of query heads that share a KV head.
     pub(super) fn group(&self) -> usize {
         (self.p.heads / self.p.kv_heads) as usize
     }
 
-    /// Elements of a token in `q` and `out`.
+    /// Returns the elements of one token in `q` and `out`.
     pub(super) fn token(&self) -> usize {
         self.p.heads as usize * self.head_dim()
     }
 
-    /// The keys (or values) of `count` positions from a sequence's position on, of one KV head;
-    /// decoded to `scratch` where they must be.
+    /// Returns the keys (or values) of one KV head for `count` positions, from a sequence's position
+    /// on. Formats other than `f32` are decoded to `scratch`. `at` is `[sequence, position, kv_head]`.
     #[inline(always)]
     pub(super) fn rows<'b>(
         &'b self,
@@ -57,14 +57,14 @@ impl Attention<'_> {
         }
     }
 
-    /// Where the head of the `i`th position from here on begins.
+    /// Returns the offset of the head of the `i`th position from `position` on, in words.
     #[inline(always)]
     fn head(&self, [sequence, position, kv_head]: [usize; 3], i: usize) -> usize {
         self.pages.row(sequence as u32, position + i) + kv_head * self.pages.heads.words
     }
 
-    /// The tokens in order, cut where they do not follow each other in one sequence, and so that a block
-    /// has at most `max_rows` queries of one KV head.
+    /// Splits the tokens into blocks of consecutive positions of one sequence, each with at most
+    /// `max_rows` queries per KV head.
     pub(super) fn blocks(&self, max_rows: usize) -> Vec<Range<usize>> {
         let most = (max_rows / self.group()).max(1);
         let mut blocks: Vec<Range<usize>> = Vec::new();
@@ -84,7 +84,7 @@ impl Attention<'_> {
     }
 }
 
-/// Keys (or values) of positions that follow each other.
+/// The keys (or values) of consecutive positions.
 pub(super) struct Rows<'a> {
     call: &'a Attention<'a>,
     cache: &'a [f32],
@@ -93,7 +93,7 @@ pub(super) struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Those of the `i`th position.
+    /// Returns the key (or value) of the `i`th position.
     #[inline(always)]
     pub(super) fn get(&self, i: usize) -> &[f32] {
         let head_dim = self.call.head_dim();
@@ -104,7 +104,7 @@ impl Rows<'_> {
     }
 }
 
-/// Soft-caps a score.
+/// Applies the soft cap to a score; 0 means none.
 #[inline(always)]
 pub(super) fn cap(score: f32, softcap: f32) -> f32 {
     if softcap == 0.0 {

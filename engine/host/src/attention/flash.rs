@@ -1,6 +1,5 @@
-//! Attention of several tokens that follow each other: keys and values are read once for all of
-//! them, and multiplied as in [`panel`](crate::panel), with an online softmax (FlashAttention, Dao
-//! et al. 2022).
+//! Attention of several consecutive tokens: keys and values are read once for all of them and
+//! multiplied as in [`panel`](crate::panel), with an online softmax (FlashAttention, Dao et al. 2022).
 
 use std::ops::Range;
 
@@ -12,29 +11,29 @@ use crate::{
     panel::{self, STRIDE, TOKENS as LANES, add_rows},
 };
 
-/// Queries of a block: tokens times the heads that share a KV head.
+/// Queries of a block: its tokens times the heads that share a KV head.
 pub(super) const ROWS: usize = panel::ROWS;
 
-/// Positions at a time.
+/// Positions that are processed at a time.
 const POSITIONS: usize = 128;
 
-/// Memory of one block.
+/// The working memory of one block.
 struct Scratch {
-    /// `[ROWS, STRIDE]`: the queries.
+    /// `[ROWS, STRIDE]`: the scaled queries.
     queries: Vec<f32>,
-    /// `[ROWS, STRIDE]`: the scores, then the weights, of some positions.
+    /// `[ROWS, STRIDE]`: the scores, later the weights, of the current positions.
     scores: Vec<f32>,
-    /// Keys of some positions: panels `[head_dim, LANES positions]`.
+    /// Keys of the current positions, as panels `[head_dim, LANES positions]`.
     keys: Vec<[f32; LANES]>,
-    /// Values of some positions: panels `[POSITIONS, LANES elements]`.
+    /// Values of the current positions, as panels `[POSITIONS, LANES elements]`.
     values: Vec<[f32; LANES]>,
-    /// `[ROWS, head_dim]`: sums of weighted values.
+    /// `[ROWS, head_dim]`: the sums of weighted values.
     sums: Vec<f32>,
-    /// Keys and values that must be decoded: `[POSITIONS, head_dim]`.
+    /// Decoded keys and values, `[POSITIONS, head_dim]` each.
     decoded: [Vec<f32>; 2],
 }
 
-/// Attention of the tokens of a block; `out` is `[tokens, heads, head_dim]`.
+/// Computes attention for the tokens of a block; `out` is `[tokens, heads, head_dim]`.
 pub(super) fn block(call: &Attention, tokens: Range<usize>, out: &mut [f32]) {
     let head_dim = call.head_dim();
     let mut scratch = Scratch {
@@ -51,7 +50,7 @@ pub(super) fn block(call: &Attention, tokens: Range<usize>, out: &mut [f32]) {
 }
 
 simd! {
-    /// One KV head. Row `i` of the scratch is query `i % group` of token `i / group`.
+    /// Computes one KV head. Row `i` of the scratch is query `i % group` of token `i / group`.
     fn head(call: &Attention, tokens: Range<usize>, kv_head: usize, s: &mut Scratch, out: &mut [f32]) {
         let (head_dim, group) = (call.head_dim(), call.group());
         let rows = tokens.len() * group;
@@ -63,10 +62,10 @@ simd! {
             }
         }
         s.sums.fill(0.0);
-        // The greatest score and the sum of weights of each row.
+        // The largest score and the sum of weights of each row.
         let mut state = [[f32::MIN, 0.0]; ROWS];
-        let first = call.pages.seen(sequence, position).start;
-        let end = call.pages.seen(sequence, position + tokens.len() - 1).end;
+        let first = call.pages.visible_range(sequence, position).start;
+        let end = call.pages.visible_range(sequence, position + tokens.len() - 1).end;
         for start in (first..end).step_by(POSITIONS) {
             let count = POSITIONS.min(end - start);
             pack(call, [sequence, start, kv_head], count, s);
@@ -74,18 +73,18 @@ simd! {
             let mut scores: Vec<&mut [f32]> = s.scores.chunks_exact_mut(STRIDE).take(rows).collect();
             add_rows(&s.queries, rows, &s.keys, head_dim, count, &mut scores);
             for (i, scores) in scores.into_iter().enumerate() {
-                let seen = call.pages.seen(sequence, position + i / group);
-                let from = seen.start.clamp(start, start + count);
-                let seen = from - start..seen.end.clamp(from, start + count) - start;
-                scores[..seen.start].fill(0.0);
-                scores[seen.end..count].fill(0.0);
-                let seen = &mut scores[seen];
+                let visible = call.pages.visible_range(sequence, position + i / group);
+                let from = visible.start.clamp(start, start + count);
+                let visible = from - start..visible.end.clamp(from, start + count) - start;
+                scores[..visible.start].fill(0.0);
+                scores[visible.end..count].fill(0.0);
+                let visible = &mut scores[visible];
                 if call.p.softcap != 0.0 {
-                    seen.iter_mut().for_each(|score| *score = cap(*score, call.p.softcap));
+                    visible.iter_mut().for_each(|score| *score = cap(*score, call.p.softcap));
                 }
-                let [greatest, total] = &mut state[i];
-                let fade = exp_sum(seen, greatest, total);
-                s.sums[i * head_dim..][..head_dim].iter_mut().for_each(|sum| *sum *= fade);
+                let [row_max, total] = &mut state[i];
+                let rescale = exp_sum(visible, row_max, total);
+                s.sums[i * head_dim..][..head_dim].iter_mut().for_each(|sum| *sum *= rescale);
             }
             let mut sums: Vec<&mut [f32]> = s.sums.chunks_exact_mut(head_dim).take(rows).collect();
             add_rows(&s.scores, rows, &s.values, count, head_dim, &mut sums);

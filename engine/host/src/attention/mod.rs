@@ -1,4 +1,4 @@
-//! `attention`, `full_attention`: attention of ragged queries over the paged cache.
+//! `attention` and `full_attention`: attention of ragged queries over the paged cache.
 
 mod call;
 mod flash;
@@ -11,11 +11,11 @@ use crate::{
     args::{Args, size},
     cache::Heads,
     error::HostError,
-    paged::{Pages, Shape, Sight},
+    paged::{Pages, Shape, Visibility},
 };
 use call::Attention;
 
-/// The widest head, as in the kernels.
+/// The largest `head_dim`, as in the kernels.
 pub(super) const MAX_HEAD_DIM: u32 = 256;
 
 /// The twin of `attention.wgsl`.
@@ -49,11 +49,11 @@ fn attend(args: &Args, bidirectional: bool) -> Result<(), HostError> {
         max_pages: p.max_pages,
     };
     let cache = k_cache.len().min(v_cache.len());
-    let sight = Sight {
+    let visibility = Visibility {
         window: p.window,
         lengths: bidirectional.then(|| args.read_all(7)).transpose()?,
     };
-    let pages = Pages::take(args, [4, 5], shape, cache, sight)?;
+    let pages = Pages::take(args, [4, 5], shape, cache, visibility)?;
     let mut out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.head_dim]))?;
     let call = Attention {
         p,
@@ -65,7 +65,7 @@ fn attend(args: &Args, bidirectional: bool) -> Result<(), HostError> {
     let mut blocks = Vec::new();
     for tokens in call.blocks(flash::ROWS) {
         let len = tokens.len() * call.token();
-        // The blocks follow each other and cover all tokens.
+        // The blocks are consecutive and cover all tokens.
         let block = out.split_off_mut(..len).unwrap_or_default();
         blocks.push((tokens, block));
     }

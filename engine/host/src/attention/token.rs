@@ -1,4 +1,5 @@
-//! Attention of one token: each position's key and value is read once for all heads that share them.
+//! Attention of a single token: each position's key and value is read once for all query heads that
+//! share it.
 
 use wisp_weights::blocks::{Simd, simd, with_simd};
 
@@ -6,7 +7,7 @@ use super::call::{Attention, cap};
 use crate::math::{axpy_in, dot_in, exp_sum};
 
 simd! {
-    /// One token and the query heads of one KV head; a few positions at a time.
+    /// Computes one token and the query heads of one KV head, a few positions at a time.
     pub(super) fn one_token(call: &Attention, t: usize, kv_head: usize, out: &mut [f32]) {
         with_simd!(S => one_token_in::<S>(call, t, kv_head, out))
     }
@@ -19,25 +20,25 @@ fn one_token_in<S: Simd>(call: &Attention, t: usize, kv_head: usize, out: &mut [
     let [sequence, position] = call.pages.index[t].map(|i| i as usize);
     let q = &call.q[t * call.token() + kv_head * out.len()..][..out.len()];
     out.fill(0.0);
-    // The greatest score and the sum of weights of each head.
+    // The largest score and the sum of weights of each head.
     let mut state = vec![[f32::MIN, 0.0]; call.group()];
-    let seen = call.pages.seen(sequence, position);
+    let visible = call.pages.visible_range(sequence, position);
     let mut scratch = [const { Vec::new() }; 2];
-    for start in seen.clone().step_by(POSITIONS) {
-        let count = POSITIONS.min(seen.end - start);
+    for start in visible.clone().step_by(POSITIONS) {
+        let count = POSITIONS.min(visible.end - start);
         let at = [sequence, start, kv_head];
         let [for_keys, for_values] = &mut scratch;
         let keys = call.rows(call.k_cache, at, count, for_keys);
         let values = call.rows(call.v_cache, at, count, for_values);
         let heads = out.chunks_exact_mut(head_dim).zip(q.chunks_exact(head_dim));
-        for ((out, q), [greatest, total]) in heads.zip(&mut state) {
+        for ((out, q), [row_max, total]) in heads.zip(&mut state) {
             let mut scores = [0.0; POSITIONS];
             let scores = &mut scores[..count];
             for (i, score) in scores.iter_mut().enumerate() {
                 *score = cap(dot_in::<S>(q, keys.get(i)) * call.p.scale, call.p.softcap);
             }
-            let fade = exp_sum(scores, greatest, total);
-            out.iter_mut().for_each(|out| *out *= fade);
+            let rescale = exp_sum(scores, row_max, total);
+            out.iter_mut().for_each(|out| *out *= rescale);
             for (i, weight) in scores.iter().enumerate() {
                 axpy_in::<S>(*weight, values.get(i), out);
             }

@@ -95,7 +95,7 @@ struct Download<'d> {
 }
 
 impl Download<'_> {
-    /// Tells the caller how far the download is.
+    /// Reports the progress of the download to the caller.
     fn report(&self) -> ControlFlow<()> {
         (self.on_transfer)(Transfer {
             file: &self.file.path,

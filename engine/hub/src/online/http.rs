@@ -24,9 +24,9 @@ use ureq::{
 
 use super::words::{one_line, root_cause};
 
-/// How often the caller is asked whether to go on.
+/// The interval at which the caller is asked whether to go on.
 pub(super) const TICK: Duration = Duration::from_millis(100);
-/// How often a request is repeated after a failure that may pass.
+/// How many times a request is repeated after a transient failure.
 const MAX_RETRIES: u32 = 5;
 /// The pause before the first repetition; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

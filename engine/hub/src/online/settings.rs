@@ -23,9 +23,9 @@ pub(super) struct Settings {
     pub token: Option<String>,
     /// The folder of the cache, and the functions of `hf-hub` that know its layout.
     pub cache: Cache,
-    /// Never to use the network (`HF_HUB_OFFLINE`).
+    /// Whether the network must not be used (`HF_HUB_OFFLINE`).
     pub offline: bool,
-    /// How long a server may send nothing (`HF_HUB_DOWNLOAD_TIMEOUT`).
+    /// How long a server may stay silent (`HF_HUB_DOWNLOAD_TIMEOUT`).
     pub timeout: Duration,
 }
 

@@ -134,6 +134,16 @@ impl PipelineConfig {
         Ok(devices)
     }
 
+    /// [`Self::devices`], blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::devices`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn devices_blocking(&self) -> Result<Vec<Device>, DeviceError> {
+        pollster::block_on(self.devices())
+    }
+
     /// Opens the first device, or the one that `auto` stands for if there is none in
     /// [`Self::device_specs`].
     ///

@@ -1,4 +1,4 @@
-//! Which texts run together, and within which limits.
+//! Groups texts into batches, and fits limits to the device.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use wisp_types::Capabilities;
 
-/// Each token's row in the table of learned positions.
+/// Returns each token's row in the table of learned positions.
 pub(super) fn learned_positions(encoder: EncoderSpec, tokens: &[u32]) -> impl Iterator<Item = u32> {
     let mut next = encoder
         .padding
@@ -48,7 +48,7 @@ pub(super) fn check<T: AsRef<[u32]>>(
     Ok(())
 }
 
-/// The texts in order, in as few batches as the limits allow. No text is longer than they do.
+/// Splits the texts, in order, into as few batches as the limits allow. No text may exceed the limits.
 pub(super) fn batches<T: AsRef<[u32]>>(limits: &ModelLimits, texts: &[T]) -> Vec<Range<usize>> {
     let mut batches: Vec<Range<usize>> = Vec::new();
     let mut tokens = 0;
@@ -71,8 +71,8 @@ pub(super) fn batches<T: AsRef<[u32]>>(limits: &ModelLimits, texts: &[T]) -> Vec
     batches
 }
 
-/// Limits that the device and the model can keep: a binding must hold every intermediate result of
-/// the longest text, and the cache.
+/// Clamps limits to what the device and the model support: a binding must hold every intermediate
+/// result of the longest text, and the cache.
 pub(super) fn fit(
     capabilities: &Capabilities,
     spec: &DecoderSpec,
@@ -81,7 +81,7 @@ pub(super) fn fit(
     // The arithmetic below relies on sizes that are neither zero nor huge.
     spec.check().map_err(DecoderError::Spec)?;
     let heads = u64::from(spec.heads) + 2 * u64::from(spec.kv_heads);
-    // The cache has room for twice as many positions as there are tokens.
+    // The cache has up to twice as many positions as there are tokens.
     let widest = [
         heads * u64::from(spec.head_dim),
         2 * spec.intermediate_size,

@@ -1,4 +1,4 @@
-//! What can go wrong with a text.
+//! The errors of text encoding.
 
 /// Why a text cannot be encoded. Texts are counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -7,36 +7,36 @@ pub enum EncodeError {
     /// Occurs when a text has no tokens.
     #[error("text {text} is empty: there is nothing to encode")]
     Empty {
-        /// Which text.
+        /// Number of the text.
         text: usize,
     },
     /// Occurs when a text has more tokens than the model takes at once.
     #[error("text {text} has {tokens} tokens, but the model takes at most {most}: shorten it")]
     TooLong {
-        /// Which text.
+        /// Number of the text.
         text: usize,
-        /// Its tokens.
+        /// The number of its tokens.
         tokens: usize,
-        /// The most that the model takes.
+        /// The largest number of tokens that the model takes.
         most: u64,
     },
-    /// Occurs when a text is to be cut into tokens, but there is no tokenizer.
+    /// Occurs when a text must be tokenised, but the model has no usable tokenizer.
     #[error("{model}: {problem}")]
     NoTokenizer {
-        /// The model.
+        /// Name of the model.
         model: String,
-        /// Why there is none.
+        /// Why there is no tokenizer.
         problem: String,
     },
-    /// Occurs when a model's embeddings are made with something that Wisp lacks.
+    /// Occurs when a model's embeddings need a step that Wisp does not support.
     #[error(
         "the model's embeddings are made with {what}, which is not supported: choose mean, cls or no pooling yourself"
     )]
     Unsupported {
-        /// What it is.
+        /// The unsupported step.
         what: String,
     },
-    /// Occurs when a model computes NaN or infinity.
+    /// Occurs when the model computes NaN or infinity.
     #[error(
         "the model computed no finite hidden states (NaN or infinity): its weights are damaged or its format is not what its file says"
     )]

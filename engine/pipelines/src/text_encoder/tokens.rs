@@ -1,19 +1,19 @@
-//! From texts to the tokens that an encoder takes.
+//! Tokenises texts for encoders.
 
 use super::EncodeError;
 use crate::{ModelFiles, PipelineError, TextProcessor, model_files::SentenceTransformer};
 
-/// A text's tokens as an encoder takes them.
+/// The tokens of a text, ready for an encoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenizedText {
-    /// The tokens, special ones included.
+    /// The tokens, including special ones.
     pub tokens: Vec<u32>,
-    /// How many tokens were cut from the end of the text, because the model's files limit its length.
+    /// The number of tokens cut from the end of the text, because the model's files limit its length.
     pub cut: usize,
 }
 
-/// The tokenizer of an encoder with what its files say about texts: their longest length, and whether
-/// they are made lower-case.
+/// The tokenizer of an encoder with the settings in its files: the maximum length of texts, and
+/// whether they are lower-cased.
 #[derive(Clone, Debug)]
 pub struct EncoderTokenizer {
     text: TextProcessor,
@@ -22,7 +22,7 @@ pub struct EncoderTokenizer {
 }
 
 impl EncoderTokenizer {
-    /// The tokenizer of a checkpoint.
+    /// Returns the tokenizer of a checkpoint.
     pub fn of(files: &ModelFiles) -> EncoderTokenizer {
         EncoderTokenizer {
             text: TextProcessor::of(files),
@@ -31,13 +31,14 @@ impl EncoderTokenizer {
         }
     }
 
-    /// How the model's files say that embeddings are made.
+    /// Returns the settings for embeddings in the model's files.
     pub(super) fn settings(&self) -> &SentenceTransformer {
         &self.settings
     }
 
-    /// A text's tokens, with the special ones that the tokenizer adds, cut to the length that the
-    /// model's files ask for (as sentence-transformers does). Special tokens at the end stay.
+    /// Returns a text's tokens with the special tokens that the tokenizer adds, cut to the maximum
+    /// length in the model's files (as sentence-transformers does). Special tokens at the end are
+    /// kept.
     ///
     /// # Errors
     ///
@@ -66,8 +67,8 @@ impl EncoderTokenizer {
     }
 }
 
-/// Where a text ends within its tokens with special ones around them; the end of the tokens if they
-/// differ in more than that.
+/// Returns the end of the text within its tokens with surrounding special tokens, given the same
+/// tokens without them (`bare`). Returns the end of `tokens` if they differ in other ways.
 fn end_of(tokens: &[u32], bare: &[u32]) -> usize {
     let found = match bare.len() {
         0 => None,

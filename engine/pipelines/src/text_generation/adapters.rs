@@ -1,15 +1,15 @@
-//! Low-rank adapters of a generating model: loaded and unloaded between steps, while requests run.
+//! Low-rank adapters of a generator: loaded and unloaded between steps, while requests run.
 
 use super::TextGenerator;
 use crate::{Adapter, AdapterFiles, LoraError, LoraManager};
 
 impl TextGenerator {
-    /// The loaded adapters; `None` where the model has no room for any.
+    /// Returns the loaded adapters; `None` if the model was loaded without memory for adapters.
     pub fn lora_manager(&self) -> Option<&LoraManager> {
         self.model().lora_manager()
     }
 
-    /// The adapter of a name, for requests.
+    /// Returns the adapter of this name, for requests.
     ///
     /// # Errors
     ///
@@ -23,17 +23,18 @@ impl TextGenerator {
     /// # Errors
     ///
     /// If the name is taken, no slot is free, the adapter does not fit the model, or the device fails;
-    /// [`LoraError::status`] is MAX's name for it. Then nothing has changed.
+    /// [`LoraError::status`] is MAX's name for the error. The loaded adapters are then unchanged.
     pub fn load_adapter(&mut self, name: &str, files: &AdapterFiles) -> Result<(), LoraError> {
-        // An adapter that is loaded again may be another one: it shares no pages with its forerunner.
+        // An adapter that is loaded again may have other weights, so it shares no pages with its
+        // predecessor.
         let salt = self.scheduler.new_cache_salt();
         let in_use = |slot| self.scheduler.uses_adapter(slot);
         self.runner.model.load_adapter(name, files, salt, &in_use)?;
         Ok(())
     }
 
-    /// Unloads an adapter: no new request can use it. Requests that have it keep it, and its slot is
-    /// free when the last of them has ended.
+    /// Unloads an adapter: new requests cannot use it. Requests that already use it keep it, and its
+    /// slot becomes free when the last of them has ended.
     ///
     /// # Errors
     ///
@@ -42,7 +43,7 @@ impl TextGenerator {
         self.runner.model.unload_adapter(name)
     }
 
-    /// Refuses an adapter that was unloaded since it was looked up.
+    /// Rejects an adapter that was unloaded after it was looked up.
     pub(super) fn check_adapter(&self, adapter: Adapter) -> Result<(), LoraError> {
         let loras = self.lora_manager().ok_or(LoraError::Disabled)?;
         match loras.is_loaded(adapter) {

@@ -1,4 +1,4 @@
-//! What requests for text consist of: options, events and results.
+//! Options, events and results of requests for text.
 
 use crate::{
     FinishReason, PrefillProgress, RequestId, SamplingParams, TokenScore,
@@ -9,48 +9,48 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Stream {
     pub text: StoppableText,
-    /// No token was asked for: what is sampled is a by-product of the prompt's log-probabilities.
+    /// No token was requested: sampled tokens are by-products of the prompt's log-probabilities.
     pub empty: bool,
 }
 
-/// What a step brought one request.
+/// The results of a step for one request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextEvent {
     /// The request.
     pub id: RequestId,
     /// The sampled token; `None` if the event only ends the text.
     pub token: Option<u32>,
-    /// The text that is certain with it: empty while a character or a possible stop string is
+    /// The text that is final with this token: empty while a character or a possible stop string is
     /// incomplete.
     pub text: String,
-    /// The token's log-probability, where it is wanted.
+    /// The token's log-probability, if requested.
     pub score: Option<TokenScore>,
-    /// With the first event, where they are wanted: the log-probabilities of the prompt's tokens, from
-    /// the second on.
+    /// With the first event, if requested: the log-probabilities of the prompt's tokens from the
+    /// second on.
     pub prompt_scores: Vec<TokenScore>,
     /// Why the text ended with this event, if it did.
     pub finish: Option<FinishReason>,
 }
 
-/// What a step brought all requests.
+/// The results of a step for all requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TextEvents {
-    /// The prompts that were computed further, but not to their end.
+    /// The progress of prompts that are not complete yet.
     pub prefill: Vec<PrefillProgress>,
-    /// Tokens and texts, those of one request in order.
+    /// Tokens and texts; those of one request are in order.
     pub texts: Vec<TextEvent>,
 }
 
-/// How one text is generated.
+/// The options of one generated text.
 #[derive(Clone, Debug, Default)]
 pub struct GenerateOptions {
     /// How tokens are sampled.
     pub sampling: SamplingParams,
-    /// The largest number of tokens to generate; `None`: until the context is full.
+    /// The largest number of tokens to generate; `None` means until the context is full.
     pub max_new_tokens: Option<usize>,
     /// Strings that end the text; they are not part of it.
     pub stop: Vec<String>,
-    /// Continue after tokens that end a text.
+    /// Whether to continue after tokens that end a text.
     pub ignore_eos: bool,
     /// The name of the low-rank adapter to apply.
     pub adapter: Option<String>,
@@ -61,15 +61,15 @@ pub struct GenerateOptions {
 pub struct Generation {
     /// The tokens, without the one that ended the text.
     pub tokens: Vec<u32>,
-    /// Their text; empty without a tokenizer.
+    /// Their text; empty if the model has no tokenizer.
     pub text: String,
-    /// Why it ended.
+    /// Why the text ended.
     pub finish_reason: FinishReason,
-    /// The tokens' log-probabilities, where they are wanted.
+    /// The tokens' log-probabilities, if requested.
     pub scores: Vec<TokenScore>,
-    /// The log-probabilities of the prompt's tokens, from the second on, where they are wanted.
+    /// The log-probabilities of the prompt's tokens from the second on, if requested.
     pub prompt_scores: Vec<TokenScore>,
-    /// Bytes of the text that were handed out.
+    /// Bytes of the text that have been passed to the callback.
     pub(super) shown: usize,
 }
 
@@ -87,7 +87,7 @@ impl Default for Generation {
 }
 
 impl Generation {
-    /// Appends an event; true if it is the last one.
+    /// Appends an event; returns true if it is the last one.
     pub(super) fn take(&mut self, event: TextEvent) -> bool {
         self.tokens.extend(event.token);
         self.text.push_str(&event.text);

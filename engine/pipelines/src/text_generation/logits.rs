@@ -1,16 +1,31 @@
-//! The logits of whole texts.
+//! Logits of whole texts.
 
 use super::TextGenerator;
 use crate::{Adapter, Batch, BatchSequence, PipelineError, RequestError};
 
 impl TextGenerator {
-    /// The logits of every position of a text, `[tokens, vocab_size]`: `chunk` is called with the rows
-    /// of the tokens that went through the model together, in order.
+    /// Like [`Self::logits`], but blocks the thread.
     ///
     /// # Errors
     ///
-    /// If requests run, the text does not fit the context, the adapter is not loaded any more, a logit
-    /// is not finite, or the device fails.
+    /// As [`Self::logits`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn logits_blocking(
+        &mut self,
+        tokens: &[u32],
+        adapter: Option<Adapter>,
+        chunk: impl FnMut(&[f32]),
+    ) -> Result<(), PipelineError> {
+        pollster::block_on(self.logits(tokens, adapter, chunk))
+    }
+
+    /// Computes the logits of every position of a text, `[tokens, vocab_size]`. `chunk` is called in
+    /// order with the rows of the tokens that went through the model together.
+    ///
+    /// # Errors
+    ///
+    /// If requests are running, the text does not fit the context, the adapter has been unloaded, a
+    /// logit is not finite, or the device fails.
     pub async fn logits(
         &mut self,
         tokens: &[u32],
@@ -32,7 +47,7 @@ impl TextGenerator {
         if let Some(adapter) = adapter {
             self.check_adapter(adapter)?;
         }
-        // The text is written to the first pages, whatever these hold.
+        // The text overwrites the first pages, whatever they contain.
         self.scheduler.forget_prefixes();
         let pages = limits.pages_per_sequence().min(limits.total_pages()) as u32;
         let pages: Vec<u32> = (0..pages).collect();

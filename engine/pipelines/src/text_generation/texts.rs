@@ -1,4 +1,4 @@
-//! Texts of many requests: options in, events out, or whole generations.
+//! Texts of many requests, as events or as complete generations.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl TextGenerator {
-    /// Queues a prompt; [`Self::next_events`] brings its text.
+    /// Queues a prompt; [`Self::next_events`] returns its text.
     ///
     /// # Errors
     ///
@@ -47,8 +47,8 @@ impl TextGenerator {
         Ok(id)
     }
 
-    /// Runs one step for all requests and returns what it brought: the events of one request in order,
-    /// the last of them with its end. Empty once all have ended.
+    /// Runs one step for all requests and returns its results. The events of one request are in order,
+    /// and the last one contains its end. Empty when all requests have ended.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl TextGenerator {
         self.run_events().await
     }
 
-    /// [`Self::next_events`], blocking the thread.
+    /// Like [`Self::next_events`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl TextGenerator {
         let step = self.step().await?;
         let mut texts: Vec<TextEvent> = Vec::with_capacity(step.tokens.len());
         for sampled in step.tokens {
-            // The steps of a batch go on behind a stop string.
+            // The remaining steps of a batch still run after a stop string.
             let ended = |event: &TextEvent| event.id == sampled.id && event.finish.is_some();
             if !texts.iter().any(ended) {
                 let event = self.event(sampled);
@@ -87,7 +87,7 @@ impl TextGenerator {
         Ok(TextEvents { prefill, texts })
     }
 
-    /// The event of a sampled token.
+    /// Returns the event of a sampled token.
     fn event(&mut self, sampled: SampledToken) -> TextEvent {
         let ends = matches!(
             sampled.finish,
@@ -123,8 +123,8 @@ impl TextGenerator {
         event
     }
 
-    /// Ends a request and returns the rest of its text: what was held back because a character or a stop
-    /// string could have followed.
+    /// Ends a request and returns the rest of its text: the part that was held back because it could
+    /// be an incomplete character or stop string.
     pub fn finish_text(&mut self, id: RequestId) -> String {
         let stream = self.streams.get_mut(&id);
         let rest = stream.map(|stream| stream.text.finish());
@@ -132,8 +132,8 @@ impl TextGenerator {
         rest.unwrap_or_default()
     }
 
-    /// Generates for one prompt and hands out its text as it comes: one piece a token, which is
-    /// empty while a character or a stop string is incomplete. `on_text` may end it.
+    /// Generates for one prompt and passes its text to `on_text`: one piece per token, which is empty
+    /// while a character or a stop string is incomplete. `on_text` can end the generation.
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ impl TextGenerator {
         Ok(generations.await?.pop().unwrap_or_default())
     }
 
-    /// [`Self::generate`], blocking the thread.
+    /// Like [`Self::generate`], but blocks the thread.
     ///
     /// # Errors
     ///
@@ -164,14 +164,14 @@ impl TextGenerator {
         pollster::block_on(self.generate(prompt, options, on_text))
     }
 
-    /// Generates for many prompts at once, each with its own options, and hands out their texts with
-    /// the prompt's number as they come. `on_text` may end a prompt's text. The generations are in the
-    /// order of the prompts, and each is the same as if it were generated alone.
+    /// Generates for many prompts at once, each with its own options, and passes pieces of their texts
+    /// to `on_text` with the prompt's number. `on_text` can end a prompt's generation. Returns the
+    /// generations in the order of the prompts; each is the same as if it were generated alone.
     ///
     /// # Errors
     ///
-    /// As [`Self::add`] and [`Self::step`], and [`PipelineError::NotFinite`] if a text ended so; then
-    /// none of the prompts runs on.
+    /// As [`Self::add`] and [`Self::step`], and [`PipelineError::NotFinite`] if the logits of a prompt
+    /// are not finite. All prompts are then cancelled.
     pub async fn generate_many(
         &mut self,
         requests: &[(&[u32], &GenerateOptions)],
@@ -179,11 +179,25 @@ impl TextGenerator {
     ) -> Result<Vec<Generation>, PipelineError> {
         let mut many = Many::new(requests.len());
         let result = self.run_many(requests, &mut many, &mut on_text).await;
-        // On an error none of them runs on; else none is left.
+        // After an error the remaining requests are cancelled; otherwise none remain.
         for id in many.running.into_keys() {
             self.cancel(id);
         }
         result.map(|()| many.generations)
+    }
+
+    /// Like [`Self::generate_many`], but blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::generate_many`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn generate_many_blocking(
+        &mut self,
+        requests: &[(&[u32], &GenerateOptions)],
+        on_text: impl FnMut(usize, &str) -> ControlFlow<()>,
+    ) -> Result<Vec<Generation>, PipelineError> {
+        pollster::block_on(self.generate_many(requests, on_text))
     }
 
     async fn run_many(
@@ -195,7 +209,7 @@ impl TextGenerator {
         for (number, (prompt, options)) in requests.iter().enumerate() {
             let id = self.add_request(prompt, options)?;
             if options.max_new_tokens == Some(0) && !options.sampling.scores_prompt() {
-                // Nothing is wanted of the model.
+                // No token is requested from the model.
                 self.cancel(id);
             } else {
                 many.running.insert(id, number);
@@ -212,7 +226,7 @@ impl TextGenerator {
         Ok(())
     }
 
-    /// Takes an event to its generation; one of another request waits for [`Self::next_events`].
+    /// Adds an event to its generation; events of other requests are kept for [`Self::next_events`].
     fn take_event(
         &mut self,
         event: TextEvent,
@@ -220,7 +234,7 @@ impl TextGenerator {
         on_text: &mut impl FnMut(usize, &str) -> ControlFlow<()>,
     ) -> Result<(), PipelineError> {
         let Some(number) = many.running.get(&event.id).copied() else {
-            // The steps of a batch go on behind a text that was ended here.
+            // The remaining steps of a batch still run after `on_text` has ended the text.
             if !many.ended.contains(&event.id) {
                 self.pending.push(event);
             }
@@ -248,7 +262,7 @@ impl TextGenerator {
 /// The state of [`TextGenerator::generate_many`].
 struct Many {
     generations: Vec<Generation>,
-    /// The requests that run, with their numbers.
+    /// The running requests with their prompts' numbers.
     running: HashMap<RequestId, usize>,
     /// The requests that `on_text` ended.
     ended: HashSet<RequestId>,
