@@ -23,7 +23,7 @@ impl AdapterArgs {
         match &self.adapter {
             Some(name) if loaded.contains(name) => Ok(Some(name.clone())),
             Some(_) if loaded.is_empty() => bail!(
-                "no adapter is loaded: load adapters with --lora, or reserve memory for them with \
+                "no adapters are loaded: load some with --lora, or reserve memory for them with \
                  --max-num-loras"
             ),
             Some(name) => {
