@@ -101,6 +101,9 @@ async function check(names) {
     return Math.sqrt(off / Math.max(norm, 1e-30));
   };
   const differs = (actual, expected, bound) => {
+    // Buffers are allocated in multiples of 16 bytes, whatever size a case has.
+    const padded = Math.ceil(expected.length / 16) * 16;
+    if (actual.length === padded) actual = actual.subarray(0, expected.length);
     if (actual.length !== expected.length) return `${actual.length} bytes, not ${expected.length}`;
     if (actual.length === 0 || bound === "any") return undefined;
     if (bound === "exact") {

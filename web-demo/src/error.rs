@@ -67,6 +67,23 @@ const NAMES: [(&str, &str); 2] = [
     ("prefill_chunk_size", "maxStepTokens"),
 ];
 
+/// Replaces the fields that a message quotes by their names in JavaScript: `` `max_length = 7` `` becomes
+/// `maxLength 7`.
+fn in_javascript(message: &str) -> String {
+    NAMES
+        .iter()
+        .fold(message.to_string(), |text, (field, name)| {
+            let quoted = format!("`{field}");
+            let mut parts = text.split(&quoted);
+            let mut renamed = parts.next().unwrap_or_default().to_string();
+            for part in parts {
+                let (value, rest) = part.split_once('`').unwrap_or((part, ""));
+                renamed += &format!("{name}{}{rest}", value.replace(" =", ""));
+            }
+            renamed
+        })
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let kind = match &error {
@@ -82,10 +99,9 @@ impl From<Error> for Failure {
             Error::Failed(error) => pipeline_kind(error),
             _ => "Internal",
         };
-        let rename = |text: String, (field, name): &(&str, &str)| text.replace(field, name);
         Failure {
             kind,
-            message: NAMES.iter().fold(error.to_string(), rename),
+            message: in_javascript(&error.to_string()),
         }
     }
 }
