@@ -194,8 +194,8 @@ test("Markdown of a model is sanitised", async () => {
     const listen = Worker.prototype.addEventListener;
     Worker.prototype.addEventListener = function (type, listener, ...rest) {
       const wrapped = (event) => {
-        const first = event.data?.event?.events?.[0];
-        if (first && !globalThis.replaced) {
+        const first = event.data?.event;
+        if (first?.type === "text" && !globalThis.replaced) {
           globalThis.replaced = true;
           first.text = text;
         }
