@@ -55,7 +55,7 @@ pub struct Settings<const GROUPS: u8> {
 
 /// Settings from all their sources.
 pub struct Resolved {
-    /// The configuration.
+    /// The merged settings: flags first, then environment, file and defaults.
     pub config: PipelineConfig,
     /// Whether any source sets the context length.
     pub length_is_set: bool,

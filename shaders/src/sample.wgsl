@@ -53,7 +53,7 @@ struct SampleParams {
 
 /// A number added to one token's logit.
 struct LogitBias {
-    /// The token.
+    /// The id of the token in the vocabulary.
     token: u32,
     /// Added to the token's logit.
     value: f32,

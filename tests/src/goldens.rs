@@ -35,7 +35,7 @@ pub const ENCODERS: &[&str] = &["bert", "xlm-roberta", "modernbert"];
 /// Transformers' results for a decoder.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Golden {
-    /// The prompt.
+    /// The token ids of the prompt.
     pub tokens: Vec<u32>,
     /// `[tokens, vocab]`.
     pub logits: Vec<Vec<f32>>,
@@ -46,7 +46,7 @@ pub struct Golden {
 /// Transformers' results for an encoder.
 #[derive(Clone, Debug, Deserialize)]
 pub struct EncoderGolden {
-    /// The text.
+    /// The token ids of the encoded text.
     pub tokens: Vec<u32>,
     /// `[tokens, hidden]`.
     pub last_hidden_state: Vec<Vec<f32>>,

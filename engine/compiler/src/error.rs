@@ -14,15 +14,15 @@ pub enum CompileError {
     /// Occurs when an op would overwrite a value that is still needed, or that is not the op's to overwrite.
     #[error("{op} overwrites {value}, which must be a result that nothing reads afterwards")]
     InPlace {
-        /// The op.
+        /// The op's name, such as `rope`.
         op: &'static str,
-        /// The value.
+        /// The name of the value that would be overwritten.
         value: String,
     },
     /// Occurs when the weights of a graph together have more bytes than any program may name.
     #[error("the weights of {graph} are together too large for any device")]
     Weights {
-        /// The graph.
+        /// The name of the graph.
         graph: String,
     },
     /// Occurs when two inputs or buffers of a graph, two of its weights or two of its outputs have one name.
@@ -30,11 +30,11 @@ pub enum CompileError {
         "{graph} has two {what} called {name:?}, {first} and {second}: give one of them another name"
     )]
     DuplicateName {
-        /// The graph.
+        /// The name of the graph.
         graph: String,
         /// "inputs or buffers", "weights" or "outputs".
         what: &'static str,
-        /// The name.
+        /// The name that both have.
         name: String,
         /// The type and shape of the one.
         first: String,

@@ -113,7 +113,7 @@ pub struct BufferSlice {
 }
 
 impl BufferSlice {
-    /// The buffer.
+    /// Returns the buffer that the range is part of.
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
     }

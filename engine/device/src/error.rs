@@ -9,7 +9,7 @@ pub enum DeviceError {
     /// Occurs when no adapter matches a [`DeviceSpec`](crate::DeviceSpec).
     #[error("no {wanted} device found{}. {remedy}", listed(.found))]
     NoAdapter {
-        /// The specification.
+        /// The device specification that no adapter matches, such as `vulkan:1`.
         wanted: String,
         /// The devices of this machine, each as `specification = name`.
         found: Vec<String>,
@@ -27,7 +27,7 @@ pub enum DeviceError {
     /// Occurs when the host's threads cannot be started.
     #[error("{device} cannot start {threads}: {message}")]
     Threads {
-        /// The device.
+        /// The name of the host device.
         device: String,
         /// How many threads, as "3 threads".
         threads: String,
@@ -37,11 +37,11 @@ pub enum DeviceError {
     /// Occurs when a buffer is larger than any that the device allocates.
     #[error("{label} needs {bytes} bytes in one buffer, but {device} allocates at most {limit}")]
     BufferTooLarge {
-        /// The buffer.
+        /// The label that the buffer was to have.
         label: String,
         /// Its size in bytes.
         bytes: u64,
-        /// The device.
+        /// The name of the device.
         device: String,
         /// The device's limit in bytes.
         limit: u64,
@@ -49,13 +49,13 @@ pub enum DeviceError {
     /// Occurs when more of a buffer is bound to a kernel than the device allows in one binding.
     #[error("{kernel}: {bytes} bytes of {label} are bound, but {device} binds at most {limit}")]
     BindingTooLarge {
-        /// The kernel.
+        /// The name of the kernel, such as `matmul.q4_k.tiled`.
         kernel: String,
-        /// The buffer.
+        /// The label of the bound buffer.
         label: String,
         /// Bytes that are bound.
         bytes: u64,
-        /// The device.
+        /// The name of the device.
         device: String,
         /// The device's limit in bytes.
         limit: u64,
@@ -65,17 +65,17 @@ pub enum DeviceError {
         "{device} is out of memory allocating {bytes} bytes for {label}: use a smaller model, context or batch"
     )]
     OutOfMemory {
-        /// The buffer.
+        /// The label of the buffer, or what else was being allocated.
         label: String,
         /// Its size in bytes.
         bytes: u64,
-        /// The device.
+        /// The name of the device.
         device: String,
     },
     /// Occurs when bytes outside a buffer are read, written, copied or bound.
     #[error("{label}: bytes {start}..{end} are out of range, the buffer has {bytes}")]
     OutOfBounds {
-        /// The buffer.
+        /// The label of the buffer.
         label: String,
         /// First byte.
         start: u64,
@@ -87,7 +87,7 @@ pub enum DeviceError {
     /// Occurs when a range of bytes does not begin or end where devices can access it.
     #[error("{label}: bytes {start}..{end} are not aligned to {alignment} bytes")]
     Misaligned {
-        /// The buffer.
+        /// The label of the buffer.
         label: String,
         /// First byte.
         start: u64,
@@ -99,7 +99,7 @@ pub enum DeviceError {
     /// Occurs when a buffer is copied to itself.
     #[error("{label} cannot be copied to itself: copy it to another buffer first")]
     CopyWithin {
-        /// The buffer.
+        /// The label of the buffer.
         label: String,
     },
     /// Occurs when a buffer, kernel or bind group of one device is used on another.
@@ -108,9 +108,9 @@ pub enum DeviceError {
     /// Occurs when a kernel is given more or fewer buffers than it has bindings.
     #[error("{kernel} has {expected} bindings, but {given} buffers are given")]
     BindingCount {
-        /// The kernel.
+        /// The name of the kernel, such as `matmul.q4_k.tiled`.
         kernel: String,
-        /// Its bindings.
+        /// The number of buffers that the kernel binds.
         expected: usize,
         /// Buffers that are given.
         given: usize,
@@ -118,9 +118,9 @@ pub enum DeviceError {
     /// Occurs when an empty range of a buffer is bound to a kernel.
     #[error("{kernel}: an empty range of {label} is bound")]
     EmptyBinding {
-        /// The kernel.
+        /// The name of the kernel, such as `matmul.q4_k.tiled`.
         kernel: String,
-        /// The buffer.
+        /// The label of the bound buffer.
         label: String,
     },
     /// Occurs when memory for parameters is bound where a kernel expects a tensor, or the other way
@@ -129,20 +129,20 @@ pub enum DeviceError {
         "{kernel}: binding {binding} is {expected} memory, but {label} was allocated for another use"
     )]
     WrongUsage {
-        /// The kernel.
+        /// The name of the kernel, such as `matmul.q4_k.tiled`.
         kernel: String,
         /// The binding's number.
         binding: usize,
         /// `uniform` or `storage`.
         expected: &'static str,
-        /// The buffer.
+        /// The label of the bound buffer.
         label: String,
     },
     /// Occurs when a bind group that was made for one kernel is used with a kernel that has other
     /// bindings.
     #[error("{kernel} cannot use memory that is bound for {bound_for}: their bindings differ")]
     OtherBindings {
-        /// The kernel.
+        /// The name of the kernel that the dispatch runs.
         kernel: String,
         /// The kernel that the bind group was made for.
         bound_for: String,
@@ -152,11 +152,11 @@ pub enum DeviceError {
         "{kernel}: {workgroups:?} workgroups, but {device} runs at most {limit} in each dimension"
     )]
     TooManyWorkgroups {
-        /// The kernel.
+        /// The name of the kernel, such as `matmul.q4_k.tiled`.
         kernel: String,
         /// Workgroups in x, y and z.
         workgroups: [u32; 3],
-        /// The device.
+        /// The name of the device.
         device: String,
         /// The device's limit.
         limit: u32,
@@ -164,7 +164,7 @@ pub enum DeviceError {
     /// Occurs when the host has no twin of a kernel.
     #[error("{kernel} does not run on the host: it has no twin there")]
     NoTwin {
-        /// The kernel.
+        /// The name of the kernel, such as `matmul.q4_k.tiled`.
         kernel: String,
     },
     /// Occurs when the driver rejects something, which is a defect of Wisp or of the driver.
@@ -172,7 +172,7 @@ pub enum DeviceError {
     Validation {
         /// What was rejected: a kernel, a buffer or a submission.
         what: String,
-        /// The device.
+        /// The name of the device.
         device: String,
         /// The driver's message.
         message: String,
@@ -180,7 +180,7 @@ pub enum DeviceError {
     /// Occurs when the device is gone: it was reset or unplugged, or its driver was updated.
     #[error("{device} was lost: {message}")]
     Lost {
-        /// The device.
+        /// The name of the device.
         device: String,
         /// The driver's message.
         message: String,

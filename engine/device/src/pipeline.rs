@@ -13,7 +13,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// The kernel.
+    /// Returns the kernel that the pipeline was compiled from.
     pub fn kernel(&self) -> &'static Kernel {
         self.kernel
     }

@@ -25,7 +25,7 @@ pub enum DeviceSpec {
     Auto,
     /// One adapter of an interface.
     Adapter {
-        /// The interface.
+        /// The graphics API of the adapter, or `Api::Host` for the CPU.
         api: Api,
         /// The adapter's place among those of the interface, the best first.
         index: usize,

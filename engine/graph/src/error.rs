@@ -75,7 +75,7 @@ pub enum OpProblem {
     /// Occurs when a tensor would have more dimensions than kernels handle.
     #[error("{shape} has more than {most} dimensions")]
     Rank {
-        /// The shape.
+        /// The shape with too many dimensions.
         shape: Shape,
         /// The largest rank.
         most: usize,

@@ -18,7 +18,7 @@ pub struct Node {
     pub op: Op,
     /// The operands: what the op reads, and the buffers it writes.
     pub inputs: Vec<ValueId>,
-    /// The results.
+    /// The values that the op computes, in the op's order.
     pub outputs: Vec<ValueId>,
 }
 

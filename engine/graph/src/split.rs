@@ -61,7 +61,7 @@ pub enum SplitError {
 /// A graph in stages that run one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Split {
-    /// The stages.
+    /// The parts of the graph in the order in which they run.
     pub stages: Vec<Stage>,
     /// Names of the graph's inputs, in the graph's order.
     pub inputs: Vec<String>,

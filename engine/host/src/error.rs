@@ -9,7 +9,7 @@ pub enum HostError {
     /// Occurs when the parameter block has the wrong size.
     #[error("{op}: parameters take {expected} bytes, {actual} given")]
     Params {
-        /// The op.
+        /// The kernel's op, with its encoding if it has one: `matmul.q4_k`.
         op: String,
         /// Size of the op's parameters in bytes.
         expected: usize,
@@ -19,7 +19,7 @@ pub enum HostError {
     /// Occurs when a binding that the op needs is not bound.
     #[error("{op}: binding {binding} is not bound")]
     Unbound {
-        /// The op.
+        /// The kernel's op, with its encoding if it has one: `matmul.q4_k`.
         op: String,
         /// Number of the binding.
         binding: usize,
@@ -27,7 +27,7 @@ pub enum HostError {
     /// Occurs when a binding reaches past the end of its buffer.
     #[error("{op}: binding {binding} ends at byte {expected} of a buffer of {actual}")]
     Overrun {
-        /// The op.
+        /// The kernel's op, with its encoding if it has one: `matmul.q4_k`.
         op: String,
         /// Number of the binding.
         binding: usize,
@@ -39,7 +39,7 @@ pub enum HostError {
     /// Occurs when a binding holds fewer elements than the parameters ask for.
     #[error("{op}: binding {binding} needs {expected} elements, {actual} are bound")]
     Short {
-        /// The op.
+        /// The kernel's op, with its encoding if it has one: `matmul.q4_k`.
         op: String,
         /// Number of the binding.
         binding: usize,
@@ -51,7 +51,7 @@ pub enum HostError {
     /// Occurs when a binding is not aligned to its elements.
     #[error("{op}: binding {binding} is not aligned to {expected} bytes")]
     Misaligned {
-        /// The op.
+        /// The kernel's op, with its encoding if it has one: `matmul.q4_k`.
         op: String,
         /// Number of the binding.
         binding: usize,
@@ -61,7 +61,7 @@ pub enum HostError {
     /// Occurs when a call would write bytes that another of its bindings uses.
     #[error("{op}: bindings {first} and {second} overlap, and one is written")]
     Overlap {
-        /// The op.
+        /// The kernel's op, with its encoding if it has one: `matmul.q4_k`.
         op: String,
         /// Number of the binding that was taken first.
         first: usize,
@@ -71,7 +71,7 @@ pub enum HostError {
     /// Occurs when a parameter, an index or a page is out of its range.
     #[error("{op}: {what} must be {expected}, it is {actual}")]
     Value {
-        /// The op.
+        /// The kernel's op, with its encoding if it has one: `matmul.q4_k`.
         op: String,
         /// The parameter, index or page.
         what: &'static str,
@@ -83,13 +83,13 @@ pub enum HostError {
     /// Occurs when the name of an op on the KV cache contains no cache format.
     #[error("{op}: the KV cache has no such format")]
     Format {
-        /// The op.
+        /// The kernel's op, which should end in a cache format: `attention.f16`.
         op: String,
     },
     /// Occurs when a weight's planes do not fit its shape.
     #[error("{op}: {source}")]
     Encoding {
-        /// The op.
+        /// The kernel's op, with its encoding: `matmul.q4_k`.
         op: String,
         /// What does not fit.
         source: EncodingError,

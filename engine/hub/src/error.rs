@@ -12,7 +12,7 @@ pub enum RepoError {
     /// Occurs when a name is neither a path on this machine nor the name of a repository.
     #[error("{name}: no such file or directory{}", if *.may_be_repo { "" } else { " (the name of a hub repository has the form org/name)" })]
     NotFound {
-        /// The name.
+        /// The model's name or path, as the user gave it.
         name: String,
         /// Whether the name has the form of a repository's name.
         may_be_repo: bool,
@@ -20,9 +20,9 @@ pub enum RepoError {
     /// Occurs when a name cannot be that of a repository or revision, such as one with `..` in it.
     #[error("{repo:?} at revision {revision:?} is not a valid name of a hub repository")]
     InvalidName {
-        /// The repository.
+        /// The repository's name, as the user gave it.
         repo: String,
-        /// The revision.
+        /// The requested branch, tag or commit.
         revision: String,
     },
     /// Occurs when the hub has no such repository (status 404).
@@ -30,7 +30,7 @@ pub enum RepoError {
         "{repo}: there is no such file or directory here, and no such repository on {endpoint}"
     )]
     RepoNotFound {
-        /// The repository.
+        /// The repository's name, `org/name`.
         repo: String,
         /// The hub's address.
         endpoint: String,
@@ -38,9 +38,9 @@ pub enum RepoError {
     /// Occurs when a repository has no such branch, tag or commit (status 404).
     #[error("{endpoint} has no revision {revision:?} of {repo}, or no such repository")]
     RevisionNotFound {
-        /// The repository.
+        /// The repository's name, `org/name`.
         repo: String,
-        /// The revision.
+        /// The requested branch, tag or commit.
         revision: String,
         /// The hub's address.
         endpoint: String,
@@ -48,7 +48,7 @@ pub enum RepoError {
     /// Occurs when a repository does not have the requested file.
     #[error("{repo} has no file {file:?}; its files with weights are: {}", list(.available))]
     FileNotFound {
-        /// The repository.
+        /// The repository's name, `org/name`, or the path of a folder.
         repo: String,
         /// The requested file.
         file: String,
@@ -60,7 +60,7 @@ pub enum RepoError {
         "{repo} is gated: ask for access at {endpoint}/{repo}, then set HF_TOKEN to a token of that account (or run `hf auth login`)"
     )]
     Gated {
-        /// The repository.
+        /// The repository's name, `org/name`.
         repo: String,
         /// The hub's address.
         endpoint: String,
@@ -70,7 +70,7 @@ pub enum RepoError {
         "{repo}: {endpoint} answers 401 (unauthorized): the repository is private or does not exist, or the token in HF_TOKEN is not valid"
     )]
     Unauthorized {
-        /// The repository.
+        /// The repository's name, `org/name`.
         repo: String,
         /// The hub's address.
         endpoint: String,
@@ -80,7 +80,7 @@ pub enum RepoError {
         "{repo}: {endpoint} answers 403 (forbidden){message}: the token in HF_TOKEN does not give access to it"
     )]
     Forbidden {
-        /// The repository.
+        /// The repository's name, `org/name`.
         repo: String,
         /// The hub's address.
         endpoint: String,
@@ -98,7 +98,7 @@ pub enum RepoError {
     /// Occurs when the hub fails or its answer is malformed.
     #[error("{repo}: unexpected answer from {endpoint}: {problem}")]
     BadResponse {
-        /// The repository.
+        /// The repository's name, `org/name`.
         repo: String,
         /// The hub's address.
         endpoint: String,
@@ -108,7 +108,7 @@ pub enum RepoError {
     /// Occurs when no connection to the hub can be made.
     #[error("{repo} is not a file or directory here, and {endpoint} cannot be reached: {problem}")]
     Unreachable {
-        /// The repository.
+        /// The repository's name, `org/name`.
         repo: String,
         /// The hub's address.
         endpoint: String,
@@ -120,7 +120,7 @@ pub enum RepoError {
         "{repo}: {endpoint} has sent nothing for {seconds} s (HF_HUB_DOWNLOAD_TIMEOUT sets this limit); the partial download is kept: try again to continue it"
     )]
     Stalled {
-        /// The repository.
+        /// The repository's name, `org/name`.
         repo: String,
         /// The hub's address.
         endpoint: String,
@@ -130,9 +130,9 @@ pub enum RepoError {
     /// Occurs when a download repeatedly ends too early or is too long.
     #[error("{repo}: {file} should have {expected} bytes, but {received} were received{problem}")]
     WrongSize {
-        /// The repository.
+        /// The repository's name, `org/name`.
         repo: String,
-        /// The file.
+        /// The file's path in the repository.
         file: String,
         /// The size in bytes that the hub promises.
         expected: u64,
@@ -146,9 +146,9 @@ pub enum RepoError {
         "{repo}: {file} was damaged in transfer: its hash is {actual}, but should be {expected}; it was deleted: try again"
     )]
     HashMismatch {
-        /// The repository.
+        /// The repository's name, `org/name`.
         repo: String,
-        /// The file.
+        /// The file's path in the repository.
         file: String,
         /// The hash that the hub promises.
         expected: String,
@@ -160,9 +160,9 @@ pub enum RepoError {
         "{repo}: {file} is downloaded, but cannot be checked, because the hub does not tell its hash ({problem}); it is kept: try again, or force a new download if it may be damaged"
     )]
     Unverified {
-        /// The repository.
+        /// The repository's name, `org/name`.
         repo: String,
-        /// The file.
+        /// The file's path in the repository.
         file: String,
         /// Why the hash is not known.
         problem: String,
@@ -170,7 +170,7 @@ pub enum RepoError {
     /// Occurs in offline mode when the cache does not have the revision.
     #[error("{repo} is not in the cache ({cache}), and HF_HUB_OFFLINE forbids downloads")]
     Offline {
-        /// The repository.
+        /// The repository's name, `org/name`.
         repo: String,
         /// The folder of the cache.
         cache: String,
@@ -178,7 +178,7 @@ pub enum RepoError {
     /// Occurs when an environment variable has a value that cannot be used.
     #[error("{variable}: {problem}")]
     InvalidSetting {
-        /// The variable.
+        /// The name of the environment variable, such as `HF_ENDPOINT`.
         variable: &'static str,
         /// What is wrong with its value.
         problem: String,
@@ -186,21 +186,21 @@ pub enum RepoError {
     /// Occurs when a hub lists a file whose name leads out of the cache.
     #[error("{repo}: the file name {file:?} is refused, because it leads out of the cache")]
     UnsafeFileName {
-        /// The repository.
+        /// The repository's name, `org/name`.
         repo: String,
-        /// The name.
+        /// The file's path, as the hub lists it.
         file: String,
     },
     /// Occurs when a repository has no files with weights.
     #[error("{repo} has no weights: no .safetensors, .gguf or .bin file")]
     NoWeights {
-        /// The repository.
+        /// The repository's name, `org/name`, or the path of a folder.
         repo: String,
     },
     /// Occurs when a repository has no weights in the requested encoding.
     #[error("{repo} has no weights in {wanted}; it has {}", list(&.available.iter().map(ToString::to_string).collect::<Vec<_>>()))]
     NoEncoding {
-        /// The repository.
+        /// The repository's name, `org/name`, or the path of a folder.
         repo: String,
         /// The requested encoding.
         wanted: SupportedEncoding,
@@ -210,7 +210,7 @@ pub enum RepoError {
     /// Occurs when a repository has several models and nothing says which one is meant.
     #[error("{repo} has several models: name one of them, as {repo}:FILE or {repo}:ENCODING; it has {}", list(.files))]
     Ambiguous {
-        /// The repository.
+        /// The repository's name, `org/name`, or the path of a folder.
         repo: String,
         /// The files of the models.
         files: Vec<String>,
@@ -218,9 +218,9 @@ pub enum RepoError {
     /// Occurs when neither a file's name nor its repository says which encoding it has.
     #[error("{repo}: the encoding of {file} is not known")]
     UnknownEncoding {
-        /// The repository.
+        /// The repository's name, `org/name`, or the path of a folder.
         repo: String,
-        /// The file.
+        /// The file's path in the repository.
         file: String,
     },
     /// Occurs when the caller cancels a transfer.
@@ -240,7 +240,7 @@ pub enum RepoError {
     /// Occurs when a hub's repository is opened in a build without the feature `hub`.
     #[error("{repo}: no such directory; this build cannot download models (feature `hub`)")]
     HubDisabled {
-        /// The repository.
+        /// The repository's name, as the user gave it.
         repo: String,
     },
 }

@@ -88,7 +88,7 @@ pub enum PipelineError {
     /// Occurs when a token is not in the vocabulary.
     #[error("token {token} is not in the vocabulary of {vocab_size}")]
     UnknownToken {
-        /// The token.
+        /// The token's id, which is `vocab_size` or more.
         token: u32,
         /// The number of tokens in the vocabulary.
         vocab_size: u64,
@@ -134,7 +134,7 @@ pub enum PipelineError {
     /// Occurs when text is to be encoded, but the model has no usable tokenizer.
     #[error("{model}: {problem}")]
     NoTokenizer {
-        /// The model.
+        /// The user's name for the model, such as its path.
         model: String,
         /// Why it has none.
         problem: String,

@@ -168,8 +168,8 @@ impl Sampler {
             .write_at("biases", slot * MAX_BIASES, &sampling.biases())?)
     }
 
-    /// Samples from logits `f32 [rows, vocab]`. The settings that [`Self::begin`] wrote keep count of
-    /// the steps.
+    /// Samples from logits `f32 [rows, vocab]`. Each run advances the step counter among the
+    /// settings that [`Self::begin`] wrote.
     pub(crate) async fn sample(&self, logits: &Tensor) -> Result<(), PipelineError> {
         let rows = logits.shape().first().copied().unwrap_or(0);
         self.model.write_tensor("logits", logits).await?;

@@ -59,9 +59,9 @@ impl Default for SamplingParams {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{name} is {value}, but must be {allowed}")]
 pub struct SamplingError {
-    /// The parameter.
+    /// The parameter's name, such as `top-p`.
     pub name: &'static str,
-    /// Its value.
+    /// The value that is out of range.
     pub value: f32,
     /// The allowed values.
     pub allowed: &'static str,

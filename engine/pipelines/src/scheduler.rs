@@ -19,7 +19,7 @@ use super::{
 /// A token that a step sampled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampledToken {
-    /// The request.
+    /// The request that the token was sampled for.
     pub id: RequestId,
     /// The token. A token that ended the text ([`FinishReason::Stop`]) is not part of it; with
     /// [`FinishReason::NonFinite`] the value has no meaning.
@@ -36,7 +36,7 @@ pub struct SampledToken {
 /// How far a prompt has been computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefillProgress {
-    /// The request.
+    /// The request whose prompt is being computed.
     pub id: RequestId,
     /// Tokens of the prompt whose keys and values are in the cache.
     pub done: usize,

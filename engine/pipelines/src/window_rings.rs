@@ -22,8 +22,8 @@ impl WindowRings {
     /// Sizes rings for a window and the tokens of a step, so that a step's first token still finds its
     /// whole window after the step's last token is written.
     ///
-    /// A step reads and writes `window - 1 + step_tokens` positions, which may begin and end within
-    /// a page.
+    /// A step reads and writes `window - 1 + step_tokens` positions, which need not begin or end at
+    /// the boundary of a page.
     pub(crate) fn new(window: u64, step_tokens: u64, max_page_size: u32) -> WindowRings {
         let page_size = (window / 8).clamp(1, max_page_size.max(1).into());
         let span = (window.max(1) - 1).saturating_add(step_tokens.max(1));

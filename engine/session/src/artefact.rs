@@ -80,13 +80,13 @@ pub enum ArtefactError {
     /// Occurs when two graphs of a module have the same name.
     #[error("two graphs are called {name:?}: give one of them another name")]
     Duplicate {
-        /// The name.
+        /// The name that both graphs have.
         name: String,
     },
     /// Occurs when its size exceeds the limit of 1 GiB.
     #[error("a compiled model cannot have {bytes} bytes")]
     TooLarge {
-        /// Its size.
+        /// The size of the compiled model in bytes.
         bytes: u64,
     },
     /// Occurs when reading or writing fails.
@@ -99,7 +99,7 @@ pub enum ArtefactError {
     #[cfg(not(target_arch = "wasm32"))]
     #[error("{}: {source}", path.display())]
     File {
-        /// The file.
+        /// The path of the compiled model's file.
         path: std::path::PathBuf,
         /// What is wrong with it.
         source: Box<ArtefactError>,

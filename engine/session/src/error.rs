@@ -23,7 +23,7 @@ pub enum SessionError {
     /// Occurs when a model is run with other sizes while another call executes it step by step.
     #[error("{model} is being executed step by step by another call: wait until that has ended")]
     Busy {
-        /// The model.
+        /// The name of the model's graph.
         model: String,
     },
     /// Occurs when the progress callback cancels the loading of weights.
@@ -34,15 +34,15 @@ pub enum SessionError {
         "the custom op {op:?} has no twin on the host: give it one by Extensions::with_twin, or use a GPU"
     )]
     NoTwin {
-        /// The op.
+        /// The custom op's name.
         op: String,
     },
     /// Occurs when a custom op cannot run with the sizes of a run.
     #[error("the custom op {op:?}: {problem}")]
     Custom {
-        /// The op.
+        /// The label of the custom op's call.
         op: String,
-        /// The reason.
+        /// Why it cannot run, as a sentence about the op.
         problem: String,
     },
     /// Occurs when debugging finds something, or its settings are wrong.
@@ -51,9 +51,9 @@ pub enum SessionError {
     /// Occurs when the device fails in an op that debugging runs by itself.
     #[error("{op} ({kernel}): {source}")]
     InOp {
-        /// The op.
+        /// The label of the op's kernel call: the op, and its weight if it has one.
         op: String,
-        /// Its kernel.
+        /// The name of the kernel, such as `matmul.q4_k.tiled`.
         kernel: &'static str,
         /// The device's error.
         source: Box<DeviceError>,
@@ -70,7 +70,7 @@ pub enum SessionError {
     /// Occurs when the checkpoint lacks tensors, or has them in another shape or encoding.
     #[error("the checkpoint does not fit {graph}: {}", .problems.join("; "))]
     Mismatch {
-        /// The graph.
+        /// The graph's name; for several graphs, their names separated by commas.
         graph: String,
         /// Every problem found.
         problems: Vec<String>,
@@ -80,7 +80,7 @@ pub enum SessionError {
         "{tensor} has numbers that are not finite: it cannot become F8_E4M3; load it without enable_per_tensor_fp8_quantize"
     )]
     NotFinite {
-        /// The tensor.
+        /// The tensor's name in the checkpoint.
         tensor: String,
     },
     /// Occurs when a program names a kernel that this build does not have.
@@ -91,9 +91,9 @@ pub enum SessionError {
     /// Occurs when a program needs features that the device lacks.
     #[error("{graph} was compiled for another device, {device} cannot run {}: compile it for this one", .missing.join(", "))]
     Target {
-        /// The graph.
+        /// The name of the graph that the program was compiled from.
         graph: String,
-        /// The device.
+        /// The name of the session's device.
         device: String,
         /// The features that the program needs.
         missing: Vec<String>,
@@ -101,9 +101,9 @@ pub enum SessionError {
     /// Occurs when a session has precompiled graphs, and none of them is this graph.
     #[error("the compiled model does not fit {graph}: {}: compile it again", .differences.join("; "))]
     OtherGraph {
-        /// The graph.
+        /// The name of the graph that is to be loaded.
         graph: String,
-        /// The differences.
+        /// How it differs from the compiled graphs, one difference per entry.
         differences: Vec<String>,
     },
     /// Occurs when a compiled model cannot be used.
@@ -114,15 +114,15 @@ pub enum SessionError {
         "{model} needs the largest size of its dimension {name}: give it in InitOptions::max_dims"
     )]
     NoLargest {
-        /// The model.
+        /// The name of the model's graph.
         model: String,
-        /// The dimension.
+        /// The symbolic dimension's name in the graph.
         name: String,
     },
     /// Occurs when a dimension has no size, or a larger one than the model was initialised for.
     #[error("dimension {name} is {}, the model was made for at most {most}", .size.map_or("not given".into(), |size| size.to_string()))]
     Dimension {
-        /// The dimension.
+        /// The symbolic dimension's name in the graph.
         name: String,
         /// Its size, if it has one.
         size: Option<u64>,
@@ -135,7 +135,7 @@ pub enum SessionError {
         u32::MAX
     )]
     TooLarge {
-        /// The op.
+        /// The label of the op's kernel call: the op, and its weight if it has one.
         op: String,
         /// The size; `u64::MAX` if it exceeds 64 bits.
         size: u64,
@@ -143,7 +143,7 @@ pub enum SessionError {
     /// Occurs when a slice would exceed its operand in a run.
     #[error("{model}: {label} reads {needed} parts, but there are {available}")]
     Bound {
-        /// The model.
+        /// The name of the model's graph.
         model: String,
         /// The op and its operand.
         label: String,
@@ -155,11 +155,11 @@ pub enum SessionError {
     /// Occurs when the model has no input, buffer or output of a name.
     #[error("{model} has no {what} called {name:?}; it has {}", .has.join(", "))]
     UnknownPort {
-        /// The model.
+        /// The name of the model's graph.
         model: String,
         /// "input", "buffer" or "output".
         what: &'static str,
-        /// The name.
+        /// The name that was asked for.
         name: String,
         /// The names that the model has.
         has: Vec<String>,
@@ -167,7 +167,7 @@ pub enum SessionError {
     /// Occurs when the number of inputs is not the model's.
     #[error("{model} takes {} inputs ({}), but {given} are given", .expected.len(), .expected.join(", "))]
     Inputs {
-        /// The model.
+        /// The name of the model's graph.
         model: String,
         /// The number of tensors passed.
         given: usize,
@@ -177,9 +177,9 @@ pub enum SessionError {
     /// Occurs when an input is missing, or has another type or shape.
     #[error("{model}: the input {name:?} is {given}, expected {expected}")]
     Input {
-        /// The model.
+        /// The name of the model's graph.
         model: String,
-        /// The input.
+        /// The input's name in the graph.
         name: String,
         /// Its type and shape.
         expected: String,
@@ -189,13 +189,13 @@ pub enum SessionError {
     /// Occurs when a model runs after its weights were released.
     #[error("the weights of {model} were released: reload them before it runs")]
     Released {
-        /// The model.
+        /// The name of the model's graph.
         model: String,
     },
     /// Occurs when no run of these sizes was captured for a replay.
     #[error("{model} has not captured a run of inputs of these sizes ({sizes}): capture it first")]
     NotCaptured {
-        /// The model.
+        /// The name of the model's graph.
         model: String,
         /// The sizes of the symbolic dimensions.
         sizes: String,
@@ -214,7 +214,7 @@ pub enum SessionError {
     /// Occurs when a shared buffer is too small for the largest shape of its port.
     #[error("{name} needs {needed} bytes, but the buffer given for it has {bytes}")]
     SmallBuffer {
-        /// The buffer.
+        /// The name of the port that the buffer was given for.
         name: String,
         /// Bytes needed.
         needed: u64,

@@ -66,7 +66,7 @@ impl Work {
 /// Work and its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Span {
-    /// The work.
+    /// The measured kernel call, or all calls of a run together.
     #[serde(flatten)]
     pub work: Work,
     /// Start and end in nanoseconds of the clock.
@@ -74,7 +74,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// The duration.
+    /// Returns the length of the span in seconds.
     pub fn seconds(&self) -> f64 {
         self.nanoseconds.end.saturating_sub(self.nanoseconds.start) as f64 * 1e-9
     }
@@ -83,7 +83,7 @@ impl Span {
 /// What a [`Profiler`](super::Profiler) has measured.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimingReport {
-    /// The device.
+    /// The name of the device that ran the spans.
     pub device: String,
     /// What it was measured with.
     pub clock: Clock,

@@ -130,8 +130,8 @@ impl ProgramSource {
     }
 }
 
-/// The cache's file name for a graph and a target. It depends on the version, the kernels, the graph and
-/// the switches.
+/// Returns the cache's file name for a graph and a target. It hashes both with the switches, the
+/// build and the kernels.
 #[cfg(not(target_arch = "wasm32"))]
 fn name(graph: &Graph, target: &Capabilities, switches: Switches) -> String {
     // Postcard can write all of these types; an empty key would match no file.

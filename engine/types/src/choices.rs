@@ -27,7 +27,7 @@ fn list(words: &[&str]) -> String {
 ///
 /// ```
 /// wisp_types::choices! {
-///     /// A direction.
+///     /// Which way to search from a position.
 ///     Direction, "direction" {
 ///         /// Towards the start.
 ///         Back = "back",

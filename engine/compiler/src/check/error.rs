@@ -23,13 +23,13 @@ pub enum ProgramProblem {
     DuplicateName {
         /// "dimensions", "inputs" or "kernels of custom ops".
         what: &'static str,
-        /// The name.
+        /// The name that both have.
         name: String,
     },
     /// Occurs when a dimension is a sum, but not of dimensions before it.
     #[error("dimension {dim} is not a sum of earlier dimensions")]
     Sum {
-        /// The dimension.
+        /// The index of the dimension that is a sum.
         dim: u32,
     },
     /// Occurs when what runs check refers to dimensions that do not exist.
@@ -49,7 +49,7 @@ pub enum ProgramProblem {
     /// Occurs when an input is not in the buffer of its own number.
     #[error("the input {name:?} is in {actual:?} instead of {expected:?}")]
     InputBuffer {
-        /// The input.
+        /// The input's name in the graph.
         name: String,
         /// Where it must be.
         expected: BufferRef,
@@ -61,7 +61,7 @@ pub enum ProgramProblem {
     NoBuffer {
         /// What refers to it.
         what: String,
-        /// The memory.
+        /// The reference to memory that the program lacks.
         buffer: BufferRef,
     },
     /// Occurs when the number of a port's elements is not that of its shape.
@@ -69,7 +69,7 @@ pub enum ProgramProblem {
     Elements {
         /// The input, buffer, output or label.
         name: String,
-        /// Its shape.
+        /// The shape that the program gives it, as text.
         shape: String,
     },
     /// Occurs when a result does not have a slot that was planned for its size.
@@ -81,7 +81,7 @@ pub enum ProgramProblem {
     /// Occurs when something is listed as a buffer that is no input.
     #[error("buffer {index} is not among the {inputs} inputs")]
     BufferIndex {
-        /// Its index.
+        /// The buffer's index in the program's list of inputs.
         index: u32,
         /// The number of inputs.
         inputs: usize,
@@ -102,7 +102,7 @@ pub enum ProgramProblem {
     /// Occurs when the kernel of a custom op is invalid.
     #[error("{problem}")]
     CustomKernel {
-        /// The op.
+        /// The custom op's name.
         op: String,
         /// Why, with the op's name.
         problem: String,
@@ -133,15 +133,15 @@ pub enum CallProblem {
     /// Occurs when a call names a kernel that this build does not have.
     #[error("there is no kernel {name:?}")]
     UnknownKernel {
-        /// The kernel.
+        /// The kernel name in the call.
         name: String,
     },
     /// Occurs when a kernel is to be used for another number of rows than it is meant for.
     #[error("{kernel} is meant for {}, not for {}", rows(*.expected), rows(*.actual))]
     MaxRows {
-        /// The kernel.
+        /// The name of the kernel, such as `matmul.q4_k.tiled`.
         kernel: &'static str,
-        /// Its limit.
+        /// The most rows that this build's kernel is written for; `u32::MAX` for any number.
         expected: u32,
         /// The limit in the call.
         actual: u32,
@@ -168,7 +168,7 @@ pub enum CallProblem {
     /// Occurs when a call binds another number of buffers than its kernel takes.
     #[error("it binds {actual} buffers, but {kernel} takes {expected}")]
     Bindings {
-        /// The kernel.
+        /// The name of the kernel, such as `matmul.q4_k.tiled`.
         kernel: &'static str,
         /// The number of buffers that it takes.
         expected: usize,
@@ -178,13 +178,13 @@ pub enum CallProblem {
     /// Occurs when a kernel would write weights or constants.
     #[error("it writes {buffer:?}, which is read-only")]
     WritesWeight {
-        /// The weights.
+        /// The weights or constant that the kernel would write.
         buffer: BufferRef,
     },
     /// Occurs when a call refers to memory that the program does not have.
     #[error("it binds {buffer:?}, which does not exist")]
     NoBuffer {
-        /// The memory.
+        /// The reference to memory that the program lacks.
         buffer: BufferRef,
     },
     /// Occurs when a size refers to dimensions that do not exist, or to too many.

@@ -32,7 +32,7 @@ pub struct Port {
     pub shape: Shape,
     /// The number of elements.
     pub elements: Size,
-    /// The memory.
+    /// The memory of the program that holds the elements.
     pub buffer: BufferRef,
 }
 

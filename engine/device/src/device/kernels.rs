@@ -26,9 +26,9 @@ impl Device {
         })
     }
 
-    /// Compiles a kernel as [`Self::pipeline`] does, but without checks of bounds and loops where the
-    /// device has none of its own: faster on GPUs. Kernels that are not built into Wisp are checked all
-    /// the same.
+    /// Compiles a kernel as [`Self::pipeline`] does, but without checks of bounds and loops where
+    /// the device has none of its own, which is faster on GPUs. Kernels that are not built into Wisp
+    /// keep their checks.
     ///
     /// # Errors
     ///

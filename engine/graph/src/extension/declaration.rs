@@ -158,7 +158,7 @@ pub enum ExtensionError {
     #[cfg(not(target_arch = "wasm32"))]
     #[error("{}: {source}", path.display())]
     File {
-        /// The file.
+        /// The path of the file, as the caller gave it.
         path: std::path::PathBuf,
         /// The operating system's error.
         source: std::io::Error,

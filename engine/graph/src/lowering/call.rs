@@ -33,7 +33,7 @@ pub struct KernelCall {
 /// A call of a custom op's kernel.
 #[derive(Clone, Debug)]
 pub struct CustomCall {
-    /// The kernel.
+    /// The WGSL kernel of the custom op, with its name and workgroup size.
     pub kernel: CustomKernel,
     /// What the call computes, for messages and profiles: the op.
     pub label: String,

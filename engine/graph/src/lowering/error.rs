@@ -15,7 +15,7 @@ pub enum LoweringError {
     /// Occurs when a dimension must be known when the graph is compiled, but is symbolic.
     #[error("{op}: the last dimension of {value} must be fixed, but its shape is {shape}")]
     Symbolic {
-        /// The op.
+        /// The op's name, such as `softmax`.
         op: &'static str,
         /// The value with the symbolic dimension.
         value: String,
@@ -25,19 +25,19 @@ pub enum LoweringError {
     /// Occurs when a dimension does not fit the 32-bit parameters of a kernel.
     #[error("{op}: {what} is {value}, but kernels count only to {}", u32::MAX)]
     TooLarge {
-        /// The op.
+        /// The op's name, such as `softmax`.
         op: &'static str,
         /// What is too large.
         what: &'static str,
-        /// Its size.
+        /// The size or count, which exceeds what kernels support.
         value: u64,
     },
     /// Occurs when an operand is of a kind that the op's kernels cannot read.
     #[error("{op}: {value} must be {wanted}")]
     Operand {
-        /// The op.
+        /// The op's name, such as `softmax`.
         op: &'static str,
-        /// The operand.
+        /// The operand's name in the graph.
         value: String,
         /// What it must be.
         wanted: &'static str,
@@ -47,7 +47,7 @@ pub enum LoweringError {
         "a row of {tensor} takes {bytes} bytes, but the target binds at most {limit} bytes at once"
     )]
     RowTooLarge {
-        /// The weight.
+        /// The weight's tensor name in the checkpoint.
         tensor: String,
         /// Bytes of one row.
         bytes: u64,
@@ -57,7 +57,7 @@ pub enum LoweringError {
     /// Occurs when a custom op cannot run on the target.
     #[error("the custom op {op:?}: {problem}")]
     CustomOp {
-        /// The op.
+        /// The custom op's name, as declared.
         op: String,
         /// Why it cannot run.
         problem: String,

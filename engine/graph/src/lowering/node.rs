@@ -10,7 +10,7 @@ use crate::{
 pub struct NodeValues<'a> {
     /// The operands: what the op reads, and the buffers it writes.
     pub inputs: &'a [ValueId],
-    /// The results.
+    /// The values that the op computes, in the op's order.
     pub outputs: &'a [ValueId],
 }
 

@@ -80,7 +80,7 @@ impl OpRules for Linear {
 /// A weight of a stack of linear layers, with its bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinearPart {
-    /// The weight.
+    /// The weight `[rows, cols]` that `x` is multiplied by.
     pub weight: ValueId,
     /// The bias, if the layer has one.
     pub bias: Option<ValueId>,

@@ -16,7 +16,7 @@ use crate::{
 /// Operands: `x`. Result: `x` with its dimensions reordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Permute {
-    /// The order.
+    /// The operand's dimension that becomes each dimension of the result.
     pub axes: Axes,
 }
 

@@ -21,7 +21,7 @@ use crate::{
 /// Operands: `x f32 [.., n, ..]`. Result: `f32 [.., ..]`, without that dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reduce {
-    /// The function.
+    /// The function that reduces the dimension: sum, mean, maximum or minimum.
     pub kind: Reduction,
     /// The dimension, counted from 0.
     pub axis: u32,
@@ -31,7 +31,7 @@ pub struct Reduce {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u32)]
 pub enum Reduction {
-    /// The sum.
+    /// The sum of the elements.
     Sum = 0,
     /// The arithmetic mean.
     Mean = 1,

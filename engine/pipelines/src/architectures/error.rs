@@ -52,7 +52,7 @@ pub enum ArchitectureError {
         if *.encoder { "an encoder" } else { "a decoder" }
     )]
     WrongKind {
-        /// The architecture.
+        /// The architecture's registered name.
         architecture: String,
         /// True if it is declared an encoder.
         encoder: bool,
@@ -72,7 +72,7 @@ pub enum RegisterError {
     /// Occurs when another architecture has the name.
     #[error("an architecture called {name:?} is already registered")]
     NameTaken {
-        /// The name.
+        /// The name that both architectures have.
         name: String,
     },
     /// Occurs when another architecture reads the checkpoints of a class of Hugging Face's.
@@ -98,13 +98,13 @@ pub enum RegisterError {
          checkpoint can be recognized as its own: set one with `config_classes` or `gguf`"
     )]
     Unrecognizable {
-        /// The name.
+        /// The architecture's name.
         name: String,
     },
     /// Occurs when the default fields are not a JSON object.
     #[error("the default fields of {name:?} are not a JSON object: {problem}")]
     Defaults {
-        /// The name.
+        /// The architecture's name.
         name: String,
         /// What is wrong with them.
         problem: String,

@@ -30,11 +30,11 @@ pub enum CandleError {
     /// Occurs when a field of `config.json` has a value that candle's code does not support.
     #[error("config.json: `{key}` is {value}, but candle's {architecture} {expected}")]
     Field {
-        /// The architecture.
+        /// The architecture's class, such as `LlamaForCausalLM`.
         architecture: &'static str,
-        /// The field.
+        /// The field's key in `config.json`, such as `rope_scaling`.
         key: String,
-        /// Its value.
+        /// The field's value in `config.json`, as JSON.
         value: String,
         /// What candle's code does, after the architecture's name.
         expected: String,
@@ -46,7 +46,7 @@ pub enum CandleError {
         .tensors.join(", ")
     )]
     Unused {
-        /// The architecture.
+        /// The architecture's class, such as `LlamaForCausalLM`.
         architecture: &'static str,
         /// The first of the tensors.
         tensors: Vec<String>,

@@ -19,7 +19,7 @@ use crate::{
 pub struct CandleFiles {
     /// What the user calls the model, for error messages.
     pub name: String,
-    /// The weights.
+    /// The tensors in the model's safetensors or PyTorch files.
     pub checkpoint: Checkpoint,
     /// The content of `config.json`.
     pub config: Value,

@@ -12,7 +12,7 @@ pub enum ConfigError {
     /// Occurs when a field has a value of the wrong type or outside its range.
     #[error("{field} {problem}")]
     Value {
-        /// The field.
+        /// The field's name, such as `max_length`, or `configuration` if no single field is wrong.
         field: &'static str,
         /// What is wrong with its value, as the end of a sentence.
         problem: String,
@@ -20,7 +20,7 @@ pub enum ConfigError {
     /// Occurs when a setting names no field.
     #[error("there is no field {name:?}; the fields are {}", .fields.join(", "))]
     Unknown {
-        /// The name.
+        /// The name in the setting, which no field has.
         name: String,
         /// The names of all fields.
         fields: Vec<&'static str>,
@@ -36,7 +36,7 @@ pub enum ConfigError {
     /// Occurs when a file is not TOML.
     #[error("{origin}, line {line}: {problem}")]
     Syntax {
-        /// The file.
+        /// The path or other origin of the TOML text.
         origin: String,
         /// The line, counted from 1.
         line: usize,
@@ -46,7 +46,7 @@ pub enum ConfigError {
     /// Occurs when a file of settings cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// The file.
+        /// The path of the settings file.
         path: String,
         /// The system's reason.
         source: std::io::Error,
@@ -54,7 +54,7 @@ pub enum ConfigError {
     /// Occurs when a field asks for what this build or engine does not support.
     #[error("`{field}` is not supported here: {reason}")]
     Unsupported {
-        /// The field.
+        /// The field's name, such as `max_length`.
         field: &'static str,
         /// Why, and what to do instead.
         reason: &'static str,
@@ -70,7 +70,7 @@ pub enum ConfigError {
     /// Occurs when the weights are in another encoding than the one asked for.
     #[error("{file} is {stored}, not {wanted} as `quantization_encoding` asks")]
     Encoding {
-        /// The weights.
+        /// The user's name for the model, such as its path.
         file: String,
         /// Their encoding.
         stored: String,
@@ -98,7 +98,7 @@ pub enum ConfigError {
         .differences.join("; ")
     )]
     Compiled {
-        /// The file.
+        /// The path of the compiled model's file.
         path: String,
         /// What differs.
         differences: Vec<String>,

@@ -14,13 +14,13 @@ pub enum ConvertError {
     /// Occurs when the file to write exists.
     #[error("{} already exists: set `force` to replace it", path.display())]
     Exists {
-        /// The file.
+        /// The path of the output file.
         path: PathBuf,
     },
     /// Occurs when the directory to write exists and is not empty.
     #[error("{} already exists and is not empty: name another directory", path.display())]
     NotEmpty {
-        /// The directory.
+        /// The path of the output directory.
         path: PathBuf,
     },
     /// Occurs when safetensors are to be written in an encoding of blocks.
@@ -29,7 +29,7 @@ pub enum ConvertError {
          encodings"
     )]
     Quantized {
-        /// The encoding.
+        /// The requested block encoding, such as `q4_k`.
         encoding: Encoding,
     },
     /// Occurs when a GGUF file is to become a directory in Hugging Face's layout.
@@ -38,7 +38,7 @@ pub enum ConvertError {
          name a .gguf file"
     )]
     FromGguf {
-        /// The model.
+        /// The user's name for the source model, such as its path.
         model: String,
     },
     /// Occurs when GGUF has no way to express how a model computes.
@@ -53,11 +53,11 @@ pub enum ConvertError {
         tensor = tensor.escape_debug()
     )]
     NotFinite {
-        /// The tensor.
+        /// The tensor's name in the new file.
         tensor: String,
-        /// The weight.
+        /// The first such weight, before it was encoded.
         value: f32,
-        /// The encoding.
+        /// The encoding that the tensor was to have in the new file.
         encoding: Encoding,
     },
     /// Occurs when a file cannot be written.

@@ -15,8 +15,8 @@ pub(crate) struct DecoderLayout {
     pub lora: Option<LoraLayout>,
     /// How the KV cache stores its elements. An encoder's stores them uncompressed.
     pub cache_format: CacheFormat,
-    /// The rings of layers with a sliding window. Without them these layers cache whole texts like
-    /// the others.
+    /// The ring buffers of layers with a sliding window. Without them, these layers cache every
+    /// position, as full-attention layers do.
     pub rings: Option<WindowRings>,
     /// The hidden states that a decoder returns beside its logits.
     pub hidden_states: ReturnHiddenStates,

@@ -48,13 +48,13 @@ pub enum LoraError {
     /// Occurs when the name is taken.
     #[error("an adapter called {name:?} is already loaded: unload it first, or take another name")]
     NameExists {
-        /// The name.
+        /// The adapter name that is taken.
         name: String,
     },
     /// Occurs when no adapter of a name is loaded.
     #[error("no adapter called {name:?} is loaded; {}", list(.loaded))]
     Nonexistent {
-        /// The name.
+        /// The adapter name that was asked for.
         name: String,
         /// The names of the loaded adapters.
         loaded: Vec<String>,
@@ -80,7 +80,7 @@ pub enum LoraError {
          adapter_model.safetensors, as PEFT writes them"
     )]
     InvalidPath {
-        /// The path.
+        /// The path of the adapter's folder, as given.
         path: String,
         /// What is wrong with it.
         problem: String,
@@ -88,7 +88,7 @@ pub enum LoraError {
     /// Occurs when `adapter_config.json` cannot be used.
     #[error("{file}: {problem}")]
     Config {
-        /// The file.
+        /// The path of `adapter_config.json`.
         file: String,
         /// What is wrong with it.
         problem: String,
@@ -96,9 +96,9 @@ pub enum LoraError {
     /// Occurs when a tensor of the adapter cannot be used.
     #[error("{file}: {tensor} {problem}")]
     Tensor {
-        /// The file.
+        /// The name of the adapter's weights file.
         file: String,
-        /// The tensor.
+        /// The tensor's name in the adapter's file.
         tensor: String,
         /// What is wrong with it.
         problem: String,
@@ -106,7 +106,7 @@ pub enum LoraError {
     /// Occurs when the adapter changes a module that cannot be adapted.
     #[error("{file}: {module} cannot be adapted: {problem}")]
     Module {
-        /// The file.
+        /// The name of the adapter's weights file.
         file: String,
         /// The module, as the base model calls it.
         module: String,

@@ -21,7 +21,7 @@ use crate::architectures::{GgufMetadata, ModelSpec};
 pub struct ModelFiles {
     /// What the user calls the model, for error messages.
     pub name: String,
-    /// The weights.
+    /// The tensors in the model's GGUF, safetensors or PyTorch files.
     pub checkpoint: Checkpoint,
     /// The folder with `config.json` and the tokenizer; `None` if the model is in GGUF or in memory.
     pub directory: Option<std::path::PathBuf>,

@@ -10,7 +10,7 @@ pub enum RopeScaling {
     /// Divides every frequency by `factor` (Chen et al. 2023, "Extending Context Window of Large
     /// Language Models via Positional Interpolation").
     Linear {
-        /// The divisor.
+        /// The divisor of every frequency; more than 1 extends the context.
         factor: f64,
     },
     /// Enlarges the base once the context exceeds the trained one ("dynamic NTK").

@@ -9,7 +9,7 @@ pub enum SpecError {
     Size {
         /// The size, in words.
         what: &'static str,
-        /// Its value.
+        /// The size that the spec has.
         size: u64,
         /// The largest value that is supported.
         max: u64,
@@ -43,7 +43,7 @@ pub enum SpecError {
     Number {
         /// The number, in words.
         what: &'static str,
-        /// Its value.
+        /// The number that the spec has.
         value: f64,
     },
     /// Occurs when a layer has experts, but the spec has no mixture of experts.

@@ -16,7 +16,7 @@ pub(super) struct Stream {
 /// The results of a step for one request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextEvent {
-    /// The request.
+    /// The request that this event belongs to.
     pub id: RequestId,
     /// The sampled token; `None` if the event only ends the text.
     pub token: Option<u32>,

@@ -95,7 +95,7 @@ named! {
 /// The format and destination of values that a graph prints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrintOptions {
-    /// The format.
+    /// How values are written: as text, or as binary files.
     pub style: PrintStyle,
     /// Digits after the decimal point.
     pub precision: usize,

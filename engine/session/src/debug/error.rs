@@ -9,7 +9,7 @@ pub enum DebugError {
     /// Occurs when a setting is unknown or has a wrong value.
     #[error("the debug setting {setting:?}: {problem}")]
     Setting {
-        /// The setting.
+        /// The text of the setting, as the user gave it.
         setting: String,
         /// The possible settings or values.
         problem: String,
@@ -23,9 +23,9 @@ pub enum DebugError {
         if *.stride > 1 { format!(" (every {stride}th op is looked at, one between may have been the first)") } else { String::new() }
     )]
     NotFinite {
-        /// The model.
+        /// The name of the model's graph.
         model: String,
-        /// The op.
+        /// The label of the op's kernel call: the op, and its weight if it has one.
         op: String,
         /// The result of the op.
         tensor: String,
@@ -43,11 +43,11 @@ pub enum DebugError {
         "{model}: {op} reads {tensor}, of which {made_by} has not written element {index} of {elements}"
     )]
     Uninitialised {
-        /// The model.
+        /// The name of the model's graph.
         model: String,
         /// The op that reads it.
         op: String,
-        /// The value.
+        /// The name of the result in the graph.
         tensor: String,
         /// The op that should have written it.
         made_by: String,
@@ -61,17 +61,17 @@ pub enum DebugError {
         "{model}: {op} ({kernel}): {what} must be below {below}, but number {index} is {value}"
     )]
     Assertion {
-        /// The model.
+        /// The name of the model's graph.
         model: String,
-        /// The op.
+        /// The label of the op's kernel call: the op, and its weight if it has one.
         op: String,
-        /// The kernel.
+        /// The name of the kernel, such as `matmul.q4_k.tiled`.
         kernel: String,
         /// What the values are.
         what: &'static str,
         /// The index of the value.
         index: usize,
-        /// The value.
+        /// The operand's element that violates the assertion.
         value: u32,
         /// The bound that it must be below.
         below: u32,
@@ -79,15 +79,15 @@ pub enum DebugError {
     /// Occurs when a print style writes files, but no folder is set.
     #[error("the print style {style} writes files: name a folder for them")]
     NoDirectory {
-        /// The style.
+        /// The name of the print style, such as `binary`.
         style: &'static str,
     },
     /// Occurs when the file of a printed value cannot be written.
     #[error("{}: {problem}", path.display())]
     File {
-        /// The file.
+        /// The path of the file, inside the folder for printed values.
         path: PathBuf,
-        /// The reason.
+        /// What prevents writing, such as the operating system's message.
         problem: String,
     },
     /// Occurs in a browser when a call would have to block until the device has finished.

@@ -95,7 +95,7 @@ pub enum TokenizerError {
     /// Occurs when a file exists but cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// The path of the file that exists but cannot be read.
         path: PathBuf,
         /// The system's reason.
         source: std::io::Error,

@@ -25,7 +25,7 @@ pub enum EncodingError {
         "a row of {cols} weights cannot be {encoding}; its length must be a multiple of {multiple}"
     )]
     Columns {
-        /// The encoding.
+        /// The encoding that the row was to have.
         encoding: Encoding,
         /// The number of weights in a row.
         cols: usize,
@@ -35,7 +35,7 @@ pub enum EncodingError {
     /// Occurs when a slice of bytes has another length than its shape requires.
     #[error("the {what} of {encoding} weights takes {expected} bytes, but {actual} were given")]
     Length {
-        /// The encoding.
+        /// The encoding of the weights in those bytes.
         encoding: Encoding,
         /// What the bytes are: the rows of a file, or one of the planes.
         what: &'static str,
@@ -49,7 +49,7 @@ pub enum EncodingError {
         "{encoding} weights of shape [{rows}, {cols}] are too large for this machine's address space"
     )]
     TooLarge {
-        /// The encoding.
+        /// The encoding that the size was computed for.
         encoding: Encoding,
         /// The number of rows.
         rows: usize,

@@ -76,13 +76,13 @@ pub enum FormatError {
     Duplicate {
         /// "key" or "tensor".
         what: &'static str,
-        /// The name.
+        /// The name that appears twice.
         name: String,
     },
     /// Occurs when a metadata value has none of GGUF's thirteen types.
     #[error("key `{}` has value type {found}; GGUF has types 0 to 12", key.escape_debug())]
     ValueType {
-        /// The key.
+        /// The metadata key, such as `general.name`.
         key: String,
         /// The type in the file.
         found: u32,
@@ -90,7 +90,7 @@ pub enum FormatError {
     /// Occurs when a boolean is stored as something other than 0 or 1.
     #[error("key `{}` holds a boolean of value {found}; expected 0 or 1", key.escape_debug())]
     Bool {
-        /// The key.
+        /// The metadata key of the boolean or of the array that holds it.
         key: String,
         /// The byte in the file.
         found: u8,
@@ -98,7 +98,7 @@ pub enum FormatError {
     /// Occurs when arrays are nested too deep.
     #[error("key `{}` nests arrays more than {limit} deep", key.escape_debug())]
     Depth {
-        /// The key.
+        /// The metadata key of the outermost array.
         key: String,
         /// The deepest nesting accepted.
         limit: usize,
@@ -148,7 +148,7 @@ pub enum FormatError {
     Row {
         /// The tensor's name.
         tensor: String,
-        /// Its encoding.
+        /// The tensor's encoding in the file, by its name in ggml.
         stored: String,
         /// The number of weights in a row.
         cols: u64,
@@ -179,7 +179,7 @@ pub enum FormatError {
     /// Occurs when a required key is absent.
     #[error("key `{}` is missing; expected {expected}", key.escape_debug())]
     MissingKey {
-        /// The key.
+        /// The metadata key that the file lacks.
         key: String,
         /// The required type.
         expected: &'static str,
@@ -187,7 +187,7 @@ pub enum FormatError {
     /// Occurs when the value of a key has another type than required.
     #[error("key `{}` is {found}; expected {expected}", key.escape_debug())]
     KeyType {
-        /// The key.
+        /// The metadata key, such as `general.architecture`.
         key: String,
         /// The required type.
         expected: &'static str,

@@ -31,7 +31,7 @@ pub enum PytorchError {
     TooLarge {
         /// What is too large.
         what: &'static str,
-        /// Its size.
+        /// The size in bytes, or the number of values read so far.
         found: u64,
         /// The largest size accepted.
         most: u64,
@@ -73,7 +73,7 @@ pub enum PytorchError {
     Opcode {
         /// The offset of the instruction in the pickle.
         at: u64,
-        /// The instruction.
+        /// The byte of the instruction in pickle's instruction set.
         opcode: u8,
     },
     /// Occurs when the outermost value of the pickle is not a dict of tensors by name.

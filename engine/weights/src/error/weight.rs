@@ -39,7 +39,7 @@ pub enum WeightError {
     /// Occurs when a folder holds several checkpoints.
     #[error("{path} holds several models; name one of them: {}", files.join(", "))]
     Ambiguous {
-        /// The folder.
+        /// The path of the folder.
         path: String,
         /// The names of the candidates.
         files: Vec<String>,
@@ -55,7 +55,7 @@ pub enum WeightError {
     /// Occurs when the parts of a checkpoint in several files do not belong together.
     #[error("{file}: {reason}")]
     Parts {
-        /// The part.
+        /// The name of the part's file.
         file: String,
         /// What is wrong with it.
         reason: String,
@@ -89,7 +89,7 @@ pub enum WeightError {
         tensor: String,
         /// Its shape, outermost dimension first.
         shape: Vec<u64>,
-        /// The encoding.
+        /// The encoding that the tensor was to have.
         encoding: wisp_types::Encoding,
     },
     /// Occurs when a tensor is created from another number of bytes than its shape takes.

@@ -101,8 +101,8 @@ impl TransposedColumns {
         Ok(bytes)
     }
 
-    /// Releases the tensor when the end of the view was used: every part of the view needs every page of
-    /// the tensor.
+    /// Releases the tensor once the end of the view has been used, because every part of the view
+    /// reads every page of the tensor's data.
     pub fn release(&self, source: &dyn WeightSource, range: &Range<u64>) {
         if range.end == self.byte_len()
             && let Some(info) = source.find(&self.tensor)
