@@ -1,4 +1,4 @@
-// Activations of feed-forward layers, safe for any finite input.
+// Activation functions of feed-forward layers. The result is finite for any finite input.
 
 /// A [`GatedParams::activation`] and [`MapParams::kind`]: SiLU, `x * sigmoid(x)`.
 const ACTIVATION_SILU: u32 = 0u;
@@ -27,7 +27,7 @@ fn erf(x: f32) -> f32 {
     return select(1.0 - tail, tail - 1.0, x < 0.0);
 }
 
-// The activation with the number `kind`.
+// Applies the activation function with the number `kind`.
 fn activate(x: f32, kind: u32) -> f32 {
     if kind == ACTIVATION_SILU {
         // exp overflows above 88.

@@ -1,4 +1,4 @@
-// The index of each row's greatest element, the lowest one among equals; NaN counts as the lowest
+// The index of each row's largest element, the lowest index among equals; NaN counts as the lowest
 // value. A workgroup computes one row.
 import package::order::{ordered_key, workgroup_best, Candidate};
 import package::row_params::RowsParams;

@@ -1,7 +1,8 @@
 // Attention of ragged queries over a paged cache, with an online softmax (FlashAttention, Dao et al.
 // 2022): causal or, with `bidirectional`, over later positions as well. A workgroup computes one head of
-// one token, WG positions at a time: first each invocation scores one position, then the invocations
-// split the vec4s of the values and, where these are fewer than WG, the positions among them.
+// one token, WG positions per step: first each invocation computes the score of one position. Then the
+// values are summed: each invocation sums one vec4 of a head, and if a head has fewer than WG vec4s, the
+// positions are distributed over the remaining invocations as well.
 import package::attention_io::{p, index, cache_pages, capped_score, load_query, store_out, visible_kv_row, visible_range, LOWEST};
 import package::cache::{head_offset, value_vec4};
 import package::query::{query, MAX_VEC4S};
@@ -30,7 +31,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     let token = index[t];
     let pages = cache_pages(vec4s);
     let visible = visible_range(token, pages);
-    // Invocation `lid` sums vec4 `lid % vec4s` of every `lanes`th position of a step.
+    // Invocation `lid` sums vec4 `lid % vec4s` of every `lanes`-th position of a step.
     let lanes = WG / vec4s;
     let own_vec4 = lid % vec4s;
     let lane = lid / vec4s;
@@ -50,7 +51,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
         row_max = max(row_max, workgroup_max(masked_score, lid));
         let weight = select(0.0, exp(masked_score - row_max), position < visible.y);
         weights[lid] = weight;
-        // The barriers of the sum also order `head_offsets` and `weights` before their readers.
+        // The barriers in `workgroup_sum` also order `head_offsets` and `weights` before their reads.
         let rescale = exp(old_max - row_max);
         total = total * rescale + workgroup_sum(weight, lid);
         acc *= rescale;
@@ -60,7 +61,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
                 acc += weights[j] * value_vec4(head_offsets[j], vec4s, own_vec4);
             }
         }
-        // The next step overwrites `head_offsets` and `weights`.
+        // Waits before the next step overwrites `head_offsets` and `weights`.
         workgroupBarrier();
     }
     lane_sums[lid] = acc;

@@ -1,5 +1,5 @@
-// What all `attention` kernels share: bindings, loading the query, storing the result, the positions
-// that a token attends to, and scores.
+// Shared by all `attention` kernels: bindings, loading the query, storing the result, the range of
+// positions that a token attends to, and scores.
 import package::cache::{cached_heads, query_dot_key};
 import package::paged::{has_table_entry, kv_row, page_count, sequence_capacity};
 
@@ -11,8 +11,8 @@ import package::paged::{has_table_entry, kv_row, page_count, sequence_capacity};
 /// window)`, with the sequence's length in `lengths`. Grid: `[heads, tokens]`.
 ///
 /// Both write zeros for a token whose sequence or position is outside the page table, and read the
-/// cache's last page where the table names a page outside the cache. A length is clamped to what the
-/// table has room for. The host's twin refuses all of these.
+/// cache's last page where the table names a page outside the cache. A length is clamped to the
+/// positions that the table can hold. The host's twin returns an error in all of these cases.
 struct AttentionParams {
     /// Tokens in the batch.
     tokens: u32,
@@ -42,10 +42,10 @@ struct AttentionParams {
 @group(0) @binding(6) var<storage, read_write> out: array<f32>; // [tokens, heads, head_dim]
 @if(bidirectional) @group(0) @binding(7) var<storage, read> lengths: array<u32>; // [batch]
 
-// Below every real score, and finite, so that differences are finite.
+// Lower than every actual score, and finite, so that differences of scores are finite.
 const LOWEST: f32 = -3.0e38;
 
-// Vec4 `i` of the query at `base`, scaled; zeros past the head's end.
+// Loads vec4 `i` of the query at `base`, times `p.scale`; elements past the head's end are 0.
 fn load_query(base: u32, i: u32) -> vec4<f32> {
     var v = vec4(0.0);
     for (var j = 0u; j < 4u; j++) {
@@ -56,8 +56,8 @@ fn load_query(base: u32, i: u32) -> vec4<f32> {
     return v * p.scale;
 }
 
-// Stores vec4 `i` of the result at `base`: the weighted values over the total weight, or zeros where no
-// position was visible.
+// Stores vec4 `i` of the result at `base`: the weighted sum of values divided by the total weight, or
+// zeros if no position is visible.
 fn store_out(base: u32, i: u32, weighted: vec4<f32>, total: f32) {
     let v = weighted / select(total, 1.0, total == 0.0);
     for (var j = 0u; j < 4u; j++) {
@@ -67,13 +67,13 @@ fn store_out(base: u32, i: u32, weighted: vec4<f32>, total: f32) {
     }
 }
 
-// Whole pages in the cache.
+// The number of whole pages in the cache.
 fn cache_pages(vec4s: u32) -> u32 {
     return page_count(cached_heads(vec4s), p.page_size, p.kv_heads);
 }
 
-// The first position that a token (sequence, position) attends to, and the one after the last, within
-// its row of the page table. Nothing is visible to a token outside the table or in an empty cache.
+// The range of positions that a token (sequence, position) attends to: the first position and one past
+// the last. The range is empty if the token is outside the page table or the cache is empty.
 fn visible_range(token: vec2<u32>, pages: u32) -> vec2<u32> {
     if pages == 0u || !has_table_entry(token, arrayLength(&page_table), p.page_size, p.max_pages) {
         return vec2(0u);
@@ -87,7 +87,7 @@ fn visible_range(token: vec2<u32>, pages: u32) -> vec2<u32> {
     return vec2(start, end);
 }
 
-// The number of a head in the cache at a visible position. An invalid page is clamped to the last one.
+// The index of a head in the cache at a visible position. An invalid page is clamped to the last one.
 fn visible_kv_row(sequence: u32, position: u32, kv_head: u32, pages: u32) -> u32 {
     let page = min(page_table[sequence * p.max_pages + position / p.page_size], pages - 1u);
     return kv_row(page, position, p.page_size, p.kv_heads) + kv_head;
@@ -99,6 +99,6 @@ fn capped_score(head: u32, vec4s: u32) -> f32 {
     if p.softcap == 0.0 {
         return score;
     }
-    // The argument is bounded, because some devices overflow inside tanh.
+    // The argument is clamped, because tanh overflows internally on some devices.
     return p.softcap * tanh(clamp(score / p.softcap, -20.0, 20.0));
 }

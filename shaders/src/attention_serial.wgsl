@@ -1,5 +1,5 @@
-// The same attention, one invocation for each head of a token, one position after the other. It uses no
-// workgroup memory and no barriers, which are what costs time on a software adapter.
+// Attention as in attention.wgsl, but one invocation computes a head of a token, position by position.
+// It uses no workgroup memory and no barriers, because both are slow on software adapters.
 import package::attention_io::{p, index, cache_pages, capped_score, load_query, store_out, visible_kv_row, visible_range, LOWEST};
 import package::cache::{head_offset, value_vec4};
 import package::query::{query, MAX_VEC4S};

@@ -1,5 +1,5 @@
-// Batched products of strided matrices. Strides express transposed and repeated operands, so that
-// neither needs a copy. An invocation computes one element.
+// Batched products of strided matrices. Strides express transposed and broadcast operands, so that
+// neither is copied. An invocation computes one element.
 import constants::WG;
 
 /// `batch_matmul`: `out[batch, i, j] = sum over k of a[batch, i, k] * b[batch, k, j]`.

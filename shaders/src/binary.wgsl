@@ -1,9 +1,9 @@
 // Arithmetic, comparisons and logic of two strided tensors. The op `binary_contiguous` is the faster
-// path for sums and products of tensors without gaps.
+// path for sums and products of contiguous tensors.
 import constants::WG;
 
 /// `binary`: `out[c] = f(a[c . a_strides], b[c . b_strides])` for every coordinate `c` within `dims`,
-/// of `f32` or `u32`. A stride of 0 repeats an operand along a dimension. Grid: `[len]`.
+/// of `f32` or `u32`. A stride of 0 broadcasts an operand along a dimension. Grid: `[len]`.
 struct BinaryParams {
     /// Elements of the result: the product of `dims`.
     len: u32,
@@ -31,9 +31,9 @@ const BINARY_MUL: u32 = 2u;
 const BINARY_DIV: u32 = 3u;
 /// A [`BinaryParams::kind`]: `|a|^b` with the sign of `a` where `b` is odd; for `f32` only.
 const BINARY_POW: u32 = 4u;
-/// A [`BinaryParams::kind`]: the lesser of `a` and `b`.
+/// A [`BinaryParams::kind`]: the smaller of `a` and `b`.
 const BINARY_MIN: u32 = 5u;
-/// A [`BinaryParams::kind`]: the greater of `a` and `b`.
+/// A [`BinaryParams::kind`]: the larger of `a` and `b`.
 const BINARY_MAX: u32 = 6u;
 /// A [`BinaryParams::kind`]: 1 where `a == b`, else 0, as `u32`.
 const BINARY_EQUAL: u32 = 7u;

@@ -1,9 +1,9 @@
-// Sums and products of contiguous f32 tensors, the second one repeated over the first: the fast path
-// beside the strided op `binary`.
+// Sums and products of contiguous f32 tensors, where the second is repeated along the first: the fast
+// path of the strided op `binary`.
 import constants::WG;
 
-/// `binary_contiguous`: `out[i] = f(a[i], b[i % b_len])`, the function being a sum, a product or a sum
-/// with a scaled `b`. Grid: `[len]`.
+/// `binary_contiguous`: `out[i] = f(a[i], b[i % b_len])`, where `f` is a sum, a product or a sum with a
+/// scaled `b`. Grid: `[len]`.
 struct BinaryContiguousParams {
     /// Elements of `a` and `out`.
     len: u32,

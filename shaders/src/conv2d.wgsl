@@ -38,7 +38,7 @@ struct Conv2dParams {
     dilation_x: u32,
     /// Groups of channels that are convolved independently.
     groups: u32,
-    /// 1 to add `bias`, else 0, and then `bias` may be any buffer.
+    /// 1 to add `bias`; 0 if there is none, and any buffer may be bound as `bias`.
     has_bias: u32,
 }
 
@@ -71,7 +71,7 @@ fn main(
         let first_image_row = (n * p.in_channels + first_channel + c) * p.in_height;
         let first_filter_row = (o * channels + c) * p.kernel_height;
         for (var v = 0u; v < p.kernel_height; v++) {
-            // A row above the image wraps around to a number past its last row.
+            // Wraps around for rows above the image, so one comparison excludes both ends.
             let row = y * p.stride_y + v * p.dilation_y - p.pad_y;
             if row >= p.in_height {
                 continue;

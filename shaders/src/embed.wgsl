@@ -5,9 +5,9 @@ import constants::WG;
 /// `embed.<encoding>`: `out[t, :] = scale * table[ids[t, id_offset] - row_offset, :]`.
 /// Grid: `[blocks, tokens]`.
 ///
-/// `table` is a chunk of the whole table: rows `row_offset..row_offset + rows`. Tokens whose ids are in
-/// other chunks are left to these. An id past the whole table selects its last row; the host's twin
-/// refuses it.
+/// `table` is a chunk of the whole table: rows `row_offset..row_offset + rows`. The rows of `out` for
+/// tokens whose ids are in other chunks are not written. An id past the whole table selects its last
+/// row; the host's twin returns an error.
 struct EmbedParams {
     /// Tokens in the batch.
     tokens: u32,
@@ -23,9 +23,9 @@ struct EmbedParams {
     blocks: u32,
     /// Factor on every weight.
     scale: f32,
-    /// Numbers that `ids` has for each token.
+    /// Words of `ids` per token.
     id_stride: u32,
-    /// Which of these numbers is the token's id.
+    /// Index of the token's id among these words.
     id_offset: u32,
 }
 
@@ -48,7 +48,7 @@ fn main(
     }
     // Invalid id: clamped to the table's last row.
     let id = min(ids[t * p.id_stride + p.id_offset], p.table_rows - 1u);
-    // The id of an earlier chunk wraps around to a number past this chunk's end.
+    // Wraps around for ids of earlier chunks, so one comparison excludes both ends.
     let row = id - p.row_offset;
     if row >= p.rows {
         return;

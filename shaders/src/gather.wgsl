@@ -2,7 +2,7 @@
 import constants::WG;
 
 /// `gather`: `out[o, j, i] = x[o, indices[j], i]`. An index past the axis selects the last slice; the
-/// host's twin refuses it. Grid: `[outer * index_count * inner]`.
+/// host's twin returns an error. Grid: `[outer * index_count * inner]`.
 struct GatherParams {
     /// Product of the dimensions before the axis.
     outer: u32,

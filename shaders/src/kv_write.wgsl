@@ -5,11 +5,11 @@ import constants::WG;
 
 /// `kv_write`: `k_cache[page, slot, h, :] = k[t, h, :]`, and the same for `v`. The page table gives the
 /// page of the token's position; the slot is the position within the page. Elements that pad a head to
-/// whole vec4s become zero. Grid: `[kv_heads * head_units, tokens]`, with the units of
+/// whole vec4s are 0. Grid: `[kv_heads * head_units, tokens]`, with the units of
 /// [`CacheFormat::head_units`](crate::CacheFormat::head_units).
 ///
-/// A token writes nothing if its sequence or position is outside the page table or the page is outside
-/// the cache; the host's twin refuses it.
+/// Nothing is written for a token whose sequence or position is outside the page table, or whose page is
+/// outside the cache; the host's twin returns an error.
 struct KvWriteParams {
     /// Tokens in the batch.
     tokens: u32,

@@ -1,14 +1,14 @@
-// The second half of a low-rank adapter. An invocation computes one row; neighbours read neighbouring
-// elements of b.
+// The second half of a low-rank adapter. An invocation computes one row; adjacent invocations read
+// adjacent elements of b.
 import constants::WG;
 
 /// `lora_expand`: `y[t, r] += sum over j of b[adapter, j, first_row + r] * low_rank[t, projection, j]`,
 /// the second half of a low-rank adapter (Hu et al. 2021, "LoRA"). `adapter` is `adapters[sequence of
-/// t] - 1`, `projection` which of up to three stacked projections the row belongs to.
+/// t] - 1`; `projection` is the index of the row's projection among up to three stacked ones.
 /// Grid: `[rows, tokens]`.
 ///
-/// A token without an adapter stays as it is. So does one with an invalid sequence, or an adapter number
-/// past the last slot, which the host's twin refuses.
+/// `y` is unchanged for a token without an adapter, and for one with an invalid sequence or an adapter
+/// number past the last slot; for the latter two the host's twin returns an error.
 struct LoraExpandParams {
     /// Tokens in the batch.
     tokens: u32,

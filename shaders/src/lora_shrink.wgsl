@@ -1,13 +1,13 @@
-// The first half of a low-rank adapter. A workgroup computes ROWS rows of one token; neighbouring
-// invocations take neighbouring columns.
+// The first half of a low-rank adapter. A workgroup computes ROWS rows of one token; adjacent
+// invocations read adjacent columns.
 import constants::{WG, ROWS};
 
 /// `lora_shrink`: `out[t, :] = a[adapter, :, :] * x[t, :]`, the first half of a low-rank adapter (Hu et
 /// al. 2021, "LoRA"), where `adapter` is `adapters[sequence of t] - 1`. Grid: `[rows, tokens]`.
 ///
-/// A token whose sequence has adapter 0 has none; its row of `out` is then zero or unspecified, and
+/// Adapter 0 means that a token has no adapter. Its row of `out` is then zero or unspecified, and
 /// `lora_expand` does not read it. The same holds for an invalid sequence, or an adapter number past
-/// the last slot, which the host's twin refuses.
+/// the last slot; for these two the host's twin returns an error.
 struct LoraShrinkParams {
     /// Tokens in the batch.
     tokens: u32,
@@ -39,9 +39,9 @@ fn main(
     let sequence = index[t].x;
     let slots = arrayLength(&a) / max(p.cols, 1u) / max(p.rows, 1u);
     let stored = adapters[min(sequence, arrayLength(&adapters) - 1u)];
-    // Invalid sequence or adapter: no adapter.
+    // An invalid sequence or adapter counts as no adapter.
     let adapter = select(0u, stored, sequence < arrayLength(&adapters) && stored <= slots);
-    // Every invocation reaches the barriers, so none returns here.
+    // No invocation may return before the barriers; without an adapter the sums stay 0.
     let cols = select(p.cols, 0u, adapter == 0u);
     var starts: array<u32, ROWS>;
     var sums: array<f32, ROWS>;

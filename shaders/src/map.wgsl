@@ -47,8 +47,8 @@ const MAP_CEIL: u32 = 28u;
 const MAP_ROUND: u32 = 29u;
 /// A [`MapParams::kind`]: `1 / x`.
 const MAP_RECIP: u32 = 30u;
-/// A [`MapParams::kind`]: conversion of `f32` to `u32`, towards zero and clamped to `[0, 4294967040]`,
-/// the greatest `f32` below 2^32.
+/// A [`MapParams::kind`]: conversion of `f32` to `u32`, rounded towards zero and clamped to
+/// `[0, 4294967040]`, whose end is the largest `f32` below 2^32.
 const MAP_TO_U32: u32 = 31u;
 /// A [`MapParams::kind`]: conversion of `u32` to `f32`.
 const MAP_FROM_U32: u32 = 32u;
@@ -81,7 +81,7 @@ fn f32_function(x: f32, kind: u32) -> f32 {
         case MAP_RSQRT: { return 1.0 / sqrt(x); }
         case MAP_SIN: { return sine(x); }
         case MAP_COS: { return cosine(x); }
-        // The argument is bounded, because some devices overflow inside tanh.
+        // The argument is clamped, because tanh overflows internally on some devices.
         case MAP_TANH: { return tanh(clamp(x, -20.0, 20.0)); }
         // exp overflows above 88.
         case MAP_SIGMOID: { return 1.0 / (1.0 + exp(min(-x, 87.0))); }
@@ -115,7 +115,7 @@ fn main(
     } else if p.kind == MAP_SCALE {
         y = p.factor * v;
     } else if p.kind == MAP_SOFTCAP {
-        // The argument is bounded, because some devices overflow inside tanh.
+        // The argument is clamped, because tanh overflows internally on some devices.
         y = p.factor * tanh(clamp(v / p.factor, -20.0, 20.0));
     } else {
         y = activate(v, p.kind);

@@ -1,9 +1,9 @@
-// Products with an encoded weight in registers: for software adapters, and the baseline.
+// Products with an encoded weight that stays in registers: for software adapters, and the baseline.
 //
 // An invocation computes ROWS rows of TOKENS tokens: each load of x serves ROWS rows, each load of a
-// weight TOKENS tokens. There is no workgroup memory and no barrier, which is fast on a software
-// adapter, where these and loads are what costs time. With `subgroups` eight invocations load one vec4
-// of x each and broadcast it to the others.
+// weight serves TOKENS tokens. The kernel uses no workgroup memory and no barriers, because these and
+// loads are slow on software adapters. With `subgroups`, eight invocations each load one vec4 of x and
+// broadcast it to the others.
 import package::encoding::{load_scales, load_block, Scales, BLOCKS_PER_SCALES};
 import package::matmul_io::{p, output_rows, load_x, load_x_block, dot_block, store, weight_row, X_WIDTH};
 import package::unpack::Block;
@@ -39,7 +39,7 @@ fn main(
     @if(!subgroups) let lane = 0u;
     let first_row = ((wid.x + wid.z * groups.x) * WG + lid) * ROWS;
     let first_token = wid.y * TOKENS;
-    // Invocations past the last row compute it again, so that subgroups stay whole.
+    // Invocations past the last row compute that row again, so that all of a subgroup stay active.
     var first_blocks: array<u32, ROWS>;
     var acc: array<array<f32, TOKENS>, ROWS>;
     for (var r = 0u; r < ROWS; r++) {

@@ -1,5 +1,5 @@
-// What all `matmul` kernels share: bindings, loading x, storing results. With `experts` (the op
-// matmul_experts) the weight is a stack of weights, one of which each output row multiplies.
+// Shared by all `matmul` kernels: bindings, loading x, storing results. With `experts` (the op
+// matmul_experts) the weight is a stack of weights, and each output row multiplies one of them.
 import package::unpack::Block;
 
 /// `matmul.<encoding>`: `out[t, out_offset + r] = dot(weight[r, :], x[t, :]) (+ bias[bias_offset + r])`.
@@ -20,7 +20,7 @@ struct MatmulParams {
     out_offset: u32,
     /// Index of this chunk's first row within `bias`.
     bias_offset: u32,
-    /// 1 to add `bias`, else 0, and then `bias` may be any buffer.
+    /// 1 to add `bias`; 0 if there is none, and any buffer may be bound as `bias`.
     has_bias: u32,
 }
 
@@ -28,8 +28,8 @@ struct MatmulParams {
 /// :])`, where `i` numbers pairs of a token and an expert. Grid: `[rows, pairs]`.
 ///
 /// `weight` is a chunk of the rows of all experts: rows `first_row..first_row + chunk_rows` of `[experts *
-/// rows, cols]`. Results for other rows are left to other chunks. An id past the last expert selects the
-/// last one; the host's twin refuses it.
+/// rows, cols]`. Results for other rows are not written. An id past the last expert selects the last
+/// one; the host's twin returns an error.
 @if(experts)
 struct MatmulExpertsParams {
     /// Pairs of a token and an expert.
@@ -61,11 +61,11 @@ struct MatmulExpertsParams {
 @if(!experts) @group(0) @binding(3) var<storage, read> bias: array<f32>; // [bias_offset + rows] or longer
 @if(experts) @group(0) @binding(3) var<storage, read> ids: array<u32>; // [pairs]
 
-// What the columns must be a multiple of for `load_x`.
+// The number of columns must be a multiple of this for `load_x`.
 @if(!scalar) const X_WIDTH = 4u;
 @if(scalar) const X_WIDTH = 1u;
 
-// Rows of the output: tokens, or pairs of a token and an expert.
+// The number of output rows: tokens, or pairs of a token and an expert.
 @if(!experts)
 fn output_rows() -> u32 {
     return p.tokens;
@@ -87,8 +87,8 @@ fn x_row(t: u32) -> u32 {
     return t / p.pairs_per_row;
 }
 
-// The row of the chunk that output row `t` multiplies for its element `row`. Clamped to the last row:
-// invocations past the end, or whose expert is in another chunk, load it and do not store their result.
+// The row of the chunk that output row `t` multiplies for its element `row`, clamped to the last row.
+// Invocations past the end, or whose expert is in another chunk, load that row and discard their result.
 @if(!experts)
 fn weight_row(t: u32, row: u32) -> u32 {
     return min(row, p.rows - 1u);
@@ -99,14 +99,15 @@ fn weight_row(t: u32, row: u32) -> u32 {
     return min(first_expert_row(t) + min(row, p.rows - 1u), p.chunk_rows - 1u);
 }
 
-// The first row of a pair's expert, relative to the chunk. One before the chunk wraps around, so that
-// the sum with a row is within the chunk exactly if the row is. Invalid expert: clamped to the last one.
+// The first row of a pair's expert, relative to the chunk. It wraps around if the expert begins before
+// the chunk, and the sum with a row wraps back, so the sum is less than `chunk_rows` exactly for rows
+// inside the chunk. An invalid expert is clamped to the last one.
 @if(experts)
 fn first_expert_row(t: u32) -> u32 {
     return min(ids[t], p.experts - 1u) * p.rows - p.first_row;
 }
 
-// Four elements of x from column `c`; zeros past the row's end.
+// Loads four elements of x from column `c`; elements past the row's end are 0.
 @if(scalar)
 fn load_x(t: u32, c: u32) -> vec4<f32> {
     let at = vec4(c) + vec4(0u, 1u, 2u, 3u);
@@ -120,7 +121,7 @@ fn load_x(t: u32, c: u32) -> vec4<f32> {
     return select(vec4(0.0), v, vec4(c < p.cols));
 }
 
-// Block `b` of a row of x.
+// Loads block `b` (32 elements) of a row of x.
 fn load_x_block(t: u32, b: u32) -> Block {
     let c = 32u * b;
     return Block(
@@ -136,7 +137,7 @@ fn dot_block(a: Block, b: Block) -> f32 {
     return (sum.x + sum.y) + (sum.z + sum.w);
 }
 
-// Stores one result if it is within the product.
+// Stores one result, unless its row or token is past the end.
 @if(!experts)
 fn store(t: u32, row: u32, value: f32) {
     if t < p.tokens && row < p.rows {
@@ -148,7 +149,7 @@ fn store(t: u32, row: u32, value: f32) {
     }
 }
 
-// Stores one result if its weight row is within this chunk.
+// Stores one result if its row of the weight is in this chunk.
 @if(experts)
 fn store(t: u32, row: u32, value: f32) {
     if t < p.pairs && row < p.rows && first_expert_row(t) + row < p.chunk_rows {

@@ -1,10 +1,10 @@
 // Products with an encoded weight for one or few tokens, on GPUs.
 //
-// A workgroup computes ROWS rows of one token. Neighbouring invocations take neighbouring blocks, so
-// that their loads of weights coalesce; each sums its blocks of all ROWS rows, which share the loads of
-// x. The partial sums are then added through workgroup memory in two steps. With `f16_partials` they
-// are stored there in half precision, those of two rows in one word: half the memory, at half
-// precision's accuracy and range.
+// A workgroup computes ROWS rows of one token. Adjacent invocations read adjacent blocks, so that their
+// loads of weights coalesce. Each sums its blocks of all ROWS rows, which share the loads of x. The
+// partial sums are then added through workgroup memory in two steps. With `f16_partials` they are stored
+// there in half precision, those of two rows in one word, which halves the memory at the accuracy and
+// range of half precision.
 import package::encoding::{load_scales, load_block, BLOCKS_PER_SCALES};
 @if(f16_partials) import package::unpack::half_at;
 import package::matmul_io::{p, output_rows, load_x_block, dot_block, store, weight_row, X_WIDTH};
@@ -29,7 +29,7 @@ fn partial_sum(row: u32, lane: u32) -> f32 {
     return half_at(partials[row / 2u][lane], row);
 }
 
-// Packs two numbers in half precision, clamped to its range.
+// Packs two numbers in half precision, clamped to its finite range.
 @if(f16_partials)
 fn pack_halves(a: f32, b: f32) -> u32 {
     return pack2x16float(clamp(vec2(a, b), vec2(-65504.0), vec2(65504.0)));

@@ -1,9 +1,9 @@
 // Products with an encoded weight for many tokens, on GPUs.
 //
-// A workgroup of 16 x 16 invocations computes a tile of 64 rows by 64 tokens, each invocation 4 by 4
-// elements of it, in steps of one block (32 columns): the tile's weights are decoded once into
-// workgroup memory (8 KiB), x is stored beside them, both transposed. The arrays hold scalars rather
-// than vectors, because a store to one component of a vector may write all of them.
+// A workgroup of 16 x 16 invocations computes a tile of 64 rows by 64 tokens, and each invocation 4 by 4
+// elements of the tile. A step covers one block (32 columns): the tile's weights are decoded once into
+// workgroup memory (8 KiB), and x is copied there too (8 KiB), both transposed. The arrays hold scalars
+// rather than vectors, because a store to one component of a vector may write all components.
 import package::encoding::{load_scales, load_block, BLOCKS_PER_SCALES};
 import package::matmul_io::{p, output_rows, load_x, store, X_WIDTH};
 
@@ -24,7 +24,7 @@ fn main(
     let first_token = wid.y * EDGE;
     let row_group = lid % 16u;
     let token_group = lid / 16u;
-    // Four rows of each of four tokens.
+    // The sums of four rows, one vector for each of four tokens.
     var acc0 = vec4(0.0);
     var acc1 = vec4(0.0);
     var acc2 = vec4(0.0);
@@ -43,7 +43,8 @@ fn main(
             store_weights(24u, w[6], lid);
             store_weights(28u, w[7], lid);
         }
-        // All invocations load x: 64 tokens of 8 vec4s, two each. Neighbours write neighbouring words.
+        // All invocations load x: 64 tokens of 8 vec4s, two per invocation. Adjacent invocations write
+        // adjacent words.
         for (var i = lid; i < EDGE * 8u; i += 256u) {
             let token = i % EDGE;
             let c = 4u * (i / EDGE);

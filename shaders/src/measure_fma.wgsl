@@ -1,5 +1,5 @@
-// Multiplies and adds in registers: measures a device's f32 rate. Each invocation computes 64 fused
-// multiply-adds `len` times, that is 128 * len operations.
+// Fused multiply-adds in registers, to measure a device's f32 rate. Each invocation computes 64 of them
+// `len` times, which is 128 * len floating-point operations.
 import package::measure_params::MeasureParams;
 import constants::WG;
 

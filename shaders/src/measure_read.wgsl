@@ -1,5 +1,5 @@
-// Reads a buffer once: measures a device's read bandwidth. The sums are written, so that no read can be
-// optimised away.
+// Reads a buffer once, to measure a device's read bandwidth. The sums are written, so that the compiler
+// cannot remove the reads.
 import package::measure_params::MeasureParams;
 import constants::WG;
 

@@ -1,6 +1,6 @@
 // Random numbers that depend only on their inputs.
 
-// The first word of pcg4d (Jarzynski and Olano 2020, "Hash Functions for GPU Rendering").
+// Returns the first word of pcg4d (Jarzynski and Olano 2020, "Hash Functions for GPU Rendering").
 fn hash(input: vec4<u32>) -> u32 {
     var v = input * 1664525u + 1013904223u;
     v.x += v.y * v.w;
@@ -12,8 +12,9 @@ fn hash(input: vec4<u32>) -> u32 {
     return v.x;
 }
 
-// A draw from the standard Gumbel distribution: -log(-log(1 - v)) with v uniform in (0, 1). Large draws
-// come from v near 0, where -log(1 - v) is computed by its series: a device's log is inexact around 1.
+// Returns a sample of the standard Gumbel distribution: -log(-log(1 - v)) with v uniform in (0, 1). Near
+// v = 0, which gives the largest samples, -log(1 - v) is computed by its series, because a device's log
+// is inaccurate around 1.
 fn gumbel(seed: u32, position: u32, token: u32) -> f32 {
     let h = hash(vec4(seed, position, token, 0u));
     let v = min((f32(h >> 8u) + 0.5) / 16777216.0, 0.99999994);

@@ -15,13 +15,13 @@ struct NormParams {
     rows: u32,
     /// Elements in a row.
     cols: u32,
-    /// Added to the mean square or variance under the root.
+    /// Added to the mean square or variance before the square root.
     eps: f32,
-    /// Added to each weight: 1 in Gemma, else 0.
+    /// Added to each weight: 1 for Gemma models, else 0.
     weight_offset: f32,
     /// Factor on `y` in `add_rms_norm` and `add_layer_norm`.
     y_scale: f32,
-    /// 1 if a layer norm adds `bias`, else 0, and then `bias` may be any buffer.
+    /// 1 if a layer norm adds `bias`; 0 if there is none, and any buffer may be bound as `bias`.
     has_bias: u32,
 }
 
@@ -73,7 +73,7 @@ fn main(
         squares += v * v;
     }
     var mean = 0.0;
-    // Each invocation reads back only what it wrote itself.
+    // Each invocation reads only elements that it wrote itself, so no barrier is needed.
     @if(layer) {
         mean = workgroup_sum(total, lid) / f32(p.cols);
         squares = 0.0;

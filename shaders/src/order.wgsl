@@ -3,8 +3,8 @@ import constants::WG;
 
 const MAX_FLOAT: f32 = 3.40282346e38;
 
-// Replaces NaN and minus infinity by the lowest finite float, infinity by the highest. Tests the bits,
-// because a compiler may assume that NaN and infinities do not occur.
+// Replaces NaN and minus infinity with the lowest finite float, and infinity with the highest. Tests the
+// bits, because a compiler may assume that NaN and infinities do not occur.
 fn to_finite(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     let is_infinity = bits == 0x7f800000u;
@@ -12,21 +12,22 @@ fn to_finite(x: f32) -> f32 {
     return select(select(x, -MAX_FLOAT, is_not_finite), MAX_FLOAT, is_infinity);
 }
 
-// A key that grows with `x`. Both zeros have the same key, NaN has the lowest. Never 0.
+// Returns a key that increases with `x` and is never 0. Both zeros have the same key, and NaN has the
+// lowest.
 fn ordered_key(x: f32) -> u32 {
-    // Adding zero would turn minus zero into zero as well, but may be optimised away.
+    // Adding zero would also turn minus zero into zero, but a compiler may remove the addition.
     let clean = to_finite(x);
     let bits = select(bitcast<u32>(clean), 0u, clean == 0.0);
     return select(bits | 0x80000000u, ~bits, bits >= 0x80000000u);
 }
 
-// An element by its ordered key and its index.
+// An element's ordered key and index.
 struct Candidate {
     key: u32,
     id: u32,
 }
 
-// The candidate with the greater key; with equal keys the one with the lower id.
+// Returns the candidate with the larger key; for equal keys, the one with the lower id.
 fn better_candidate(a: Candidate, b: Candidate) -> Candidate {
     let takes_b = b.key > a.key || (b.key == a.key && b.id < a.id);
     return Candidate(select(a.key, b.key, takes_b), select(a.id, b.id, takes_b));
@@ -34,7 +35,7 @@ fn better_candidate(a: Candidate, b: Candidate) -> Candidate {
 
 var<workgroup> candidates: array<Candidate, WG>;
 
-// The best of the workgroup's candidates, returned to every invocation.
+// Returns the best of the workgroup's candidates to every invocation.
 fn workgroup_best(own: Candidate, lid: u32) -> Candidate {
     workgroupBarrier();
     candidates[lid] = own;

@@ -1,22 +1,22 @@
-// The paged KV cache: [pages, page_size, kv_heads] heads, whose elements the files in `caches/` define.
+// The paged KV cache: [pages, page_size, kv_heads] heads, in a format that a file in `caches/` defines.
 // A page table row of `max_pages` entries lists the pages of a sequence.
 //
-// Page tables, sequence numbers and positions are data that a user may write, so each of them is checked
-// before it becomes an address.
+// Users can write page tables, sequence numbers and positions, so each is checked before it is used as
+// an address.
 
-// The number of a position's first head in the cache.
+// The index of a position's first head in the cache.
 fn kv_row(page: u32, position: u32, page_size: u32, kv_heads: u32) -> u32 {
     return (page * page_size + position % page_size) * kv_heads;
 }
 
-// Whole pages in a cache of so many heads.
+// The number of whole pages in a cache of `heads` heads.
 fn page_count(heads: u32, page_size: u32, kv_heads: u32) -> u32 {
-    // Divided one by one: the product may overflow.
+    // Two divisions, because the product of the divisors may overflow.
     return heads / max(kv_heads, 1u) / max(page_size, 1u);
 }
 
-// Positions that a sequence's row of the page table has room for, less than 2^31 so that a loop over
-// positions may add a stride without overflow.
+// The number of positions that a sequence's row of the page table can hold, limited to less than 2^31
+// so that a loop over positions can add a stride without overflow.
 fn sequence_capacity(page_size: u32, max_pages: u32) -> u32 {
     return min(max_pages, 0x7fffffffu / max(page_size, 1u)) * page_size;
 }

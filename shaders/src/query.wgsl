@@ -1,10 +1,10 @@
-// The query of one head, where an attention kernel stores it for the cache formats to multiply with
-// keys: in workgroup memory or, with `serial`, in an invocation's own.
+// The query of one head, which an attention kernel stores here and the cache formats multiply with keys:
+// in workgroup memory or, with `serial`, in private memory.
 
-/// The widest head that the attention kernels support.
+/// The largest `head_dim` that the attention kernels support.
 const MAX_HEAD_DIM: u32 = 256u;
 
-// vec4s of the widest head.
+// vec4s of the largest head.
 const MAX_VEC4S: u32 = MAX_HEAD_DIM / 4u;
 
 @if(!serial) var<workgroup> query: array<vec4<f32>, MAX_VEC4S>;

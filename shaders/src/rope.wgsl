@@ -4,7 +4,7 @@ import constants::WG;
 /// `rope`: rotates the first `rotary_dim` elements of each head of `x` in place (Su et al. 2021,
 /// "RoFormer"). Grid: `[rotary_dim / 2 * heads, tokens]`.
 ///
-/// A token whose position is outside `table` stays as it is; the host's twin refuses it.
+/// A token whose position is outside `table` is not rotated; the host's twin returns an error.
 struct RopeParams {
     /// Tokens in the batch.
     tokens: u32,
@@ -43,7 +43,7 @@ fn main(
         return;
     }
     let position = index[t].y;
-    // Invalid position: the token stays as it is.
+    // Invalid position: the token is not rotated.
     if position >= arrayLength(&table) / pairs {
         return;
     }

@@ -1,7 +1,6 @@
-// Rotary position embedding of queries and keys from a fused projection; the queries go to a buffer of
-// their own, the keys and values into the paged cache. An invocation computes one unit of one head. With
-// `norm` each query and key head is first divided by its root mean square, which every invocation
-// computes for itself.
+// Rotary position embedding of queries and keys from a fused projection. The queries are written to
+// `q`, the keys and values to the paged cache. An invocation computes one unit of one head. With `norm`,
+// each query and key head is first divided by its root mean square, which every invocation recomputes.
 import package::cache::{UNIT, cached_heads, head_offset, store_key, store_value};
 import package::paged::{has_table_entry, kv_row, page_count};
 import constants::WG;
@@ -10,11 +9,11 @@ import constants::WG;
 /// kv_heads) * head_units, tokens]`, with the units of
 /// [`CacheFormat::head_units`](crate::CacheFormat::head_units).
 ///
-/// `norm_rope_kv_write`: the same after an `rms_norm` of each query and key head. The same grid.
+/// `norm_rope_kv_write`: the same after an `rms_norm` of each query and key head, with the same grid.
 ///
 /// A token whose position is outside `table` is not rotated. Its keys and values are not written if its
 /// sequence or position is outside the page table or the page is outside the cache. The host's twin
-/// refuses both.
+/// returns an error in both cases.
 struct RopeKvWriteParams {
     /// Tokens in the batch.
     tokens: u32,
@@ -26,15 +25,15 @@ struct RopeKvWriteParams {
     head_dim: u32,
     /// Elements of a head that rotate: even, at most `head_dim`.
     rotary_dim: u32,
-    /// The pairs that rotate together, as in [`RopeParams::interleaved`].
+    /// Which pairs of elements rotate together, as in [`RopeParams::interleaved`].
     interleaved: u32,
     /// Positions in a page.
     page_size: u32,
     /// Entries of a sequence in the page table.
     max_pages: u32,
-    /// Added to the mean square under the root of the norm.
+    /// Added to the mean square before the square root of the norm.
     eps: f32,
-    /// Added to each weight of the norm: 1 in Gemma, else 0.
+    /// Added to each weight of the norm: 1 for Gemma models, else 0.
     weight_offset: f32,
 }
 

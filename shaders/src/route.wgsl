@@ -1,12 +1,12 @@
-// The router of a mixture of experts: the likeliest experts of each token and their weights, the
-// softmax over all experts (Shazeer et al. 2017). A workgroup routes one token.
+// The router of a mixture of experts: selects the most probable experts of each token, whose weights
+// are the softmax over all experts (Shazeer et al. 2017). A workgroup routes one token.
 import package::workgroup_reduce::{workgroup_sum, workgroup_max};
 import package::order::{ordered_key, workgroup_best, Candidate};
 import constants::WG;
 
-/// `route`: the `experts_per_token` likeliest experts of each token, the lower id first among equals,
-/// and their weights: the softmax over all experts, divided by the weights' sum if `normalise` is set
-/// (Shazeer et al. 2017). Grid: `[tokens]`.
+/// `route`: the `experts_per_token` most probable experts of each token, the lower id first among
+/// equals, and their weights: the softmax over all experts, divided by the sum of the selected weights
+/// if `normalise` is set (Shazeer et al. 2017). Grid: `[tokens]`.
 struct RouteParams {
     /// Tokens in the batch.
     tokens: u32,
@@ -49,7 +49,7 @@ fn main(
     var last = Candidate(0xffffffffu, 0u);
     var selected_sum = 0.0;
     for (var j = 0u; j < p.experts_per_token; j++) {
-        // The best of the experts that come after `last` in the order.
+        // The best expert that comes after `last` in descending order.
         var best = Candidate(0u, min(lid, p.experts - 1u));
         for (var e = lid; e < p.experts; e += WG) {
             let key = ordered_key(logits[base + e]);

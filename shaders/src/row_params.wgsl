@@ -3,7 +3,7 @@
 /// `softmax`: `out[r, c] = exp(x[r, c] - max(x[r, :])) / sum(exp(x[r, :] - max(x[r, :])))`.
 /// Grid: `[rows]`.
 ///
-/// `argmax`: `out[r]` is the index of the greatest element of `x[r, :]`, the lowest one among equals.
+/// `argmax`: `out[r]` is the index of the largest element of `x[r, :]`, the lowest index among equals.
 /// NaN counts as the lowest value. Grid: `[rows]`.
 struct RowsParams {
     /// Number of rows.

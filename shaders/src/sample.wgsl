@@ -1,26 +1,29 @@
 // Samples one token for each row of logits. A workgroup samples one row, with exactly this algorithm:
 //
-// 1. z[i] = logit + bias, divided (if positive) or multiplied by the repetition penalty if token i occurs
-//    in the sequence (Keskar et al. 2019), less the frequency penalty for each time that it was sampled
-//    and the presence penalty if it was; `to_finite` replaces NaN and infinities.
-// 2. Temperature 0 (or below, or NaN): the greatest z wins, the lowest id among equals. Done.
+// 1. z[i] = logit + bias. If token i occurs in the sequence, z[i] is divided (if positive) or multiplied
+//    by the repetition penalty (Keskar et al. 2019). If it was sampled before, the presence penalty is
+//    subtracted once and the frequency penalty once per occurrence. `to_finite` replaces NaN and
+//    infinities.
+// 2. If the temperature is 0 (or below, or NaN), the token with the largest z is selected, the lowest id
+//    among equals, and the remaining steps are skipped.
 // 3. z[i] = to_finite(z[i] / temperature); its weight is w[i] = exp(max(z[i] - max z, -1000)).
-// 4. Top-k: keep z[i] >= the k-th greatest z, so that equals of the k-th all stay. With `plain_top_k` it
-//    is found by taking the greatest remaining z k times, for k up to 256; otherwise like the other
-//    thresholds.
-// 5. Top-p (Holtzman et al. 2020): of these keep z[i] >= t for the greatest float t such that the weights
-//    kept sum to at least top_p times the sum before.
-// 6. Min-p (Nguyen et al. 2024): of these keep w[i] >= min_p (the greatest w is 1).
-// 7. Gumbel-max: the greatest z[i] + gumbel(i) wins, the lowest id among equals. The noise is a hash of
-//    (seed, position, i), so neither the order nor the number of invocations matters.
+// 4. Top-k keeps z[i] >= the k-th largest z, including all that equal it. With `plain_top_k` and k up to
+//    256, the k-th largest z is found by taking the maximum of the remaining z k times; otherwise it is
+//    found like the other thresholds.
+// 5. Top-p (Holtzman et al. 2020): of these, keeps z[i] >= t for the largest float t for which the kept
+//    weights sum to at least top_p times the sum of all of these.
+// 6. Min-p (Nguyen et al. 2024): of these, keeps w[i] >= min_p (the largest w is 1).
+// 7. Gumbel-max: the token with the largest z[i] + gumbel(i) is selected, the lowest id among equals.
+//    The noise is a hash of (seed, position, i), so neither the order nor the number of invocations
+//    affects it.
 //
 // A forced token is not sampled. Log-probabilities are those of the logits before step 1.
 //
-// Thresholds are found on `ordered_key`s, from the most significant digit, four bits a pass: a pass sums,
-// for 15 thresholds at once, the weights at or above each. There is no sorting and there are no atomics,
-// and nothing depends on the order of execution but the rounding of the sums.
+// Thresholds are found on `ordered_key`s digit by digit, from the most significant, four bits per pass:
+// a pass computes, for 15 thresholds at once, the sum of the weights at or above each. The kernel does
+// not sort and uses no atomics; only the rounding of the sums depends on the order of execution.
 //
-// Settings are data that a user may write: rows of buffers that they select are checked.
+// Users can write settings, so the rows of buffers that settings select are checked.
 import package::order::{to_finite, ordered_key, workgroup_best, Candidate};
 import package::workgroup_reduce::{workgroup_sum, workgroup_max};
 import package::noise::gumbel;
@@ -32,19 +35,19 @@ import constants::WG;
 /// logit is finite, or one is infinite, `u32::MAX` is written to `out` instead of the token.
 /// Grid: `[rows]`, one workgroup each.
 ///
-/// Out-of-range numbers in the settings of a row have these effects; the host's twin refuses those
-/// marked with *:
+/// Out-of-range numbers in the settings of a row have these effects; for those marked with * the host's
+/// twin returns an error:
 ///
-/// - `sequence`*: no penalties and biases apply and nothing is counted;
+/// - `sequence`*: no penalties and biases apply, and the sampled token is not counted;
 /// - `step`*: nothing is written to `out` and `logprobs`;
 /// - `biases`*: only the first `max_biases` apply;
-/// - `forced_token` and [`LogitBias::token`]: the last token of the vocabulary is meant.
+/// - `forced_token` and [`LogitBias::token`]: they are clamped to the last token of the vocabulary.
 struct SampleParams {
     /// Rows of logits.
     rows: u32,
     /// Tokens in the vocabulary.
     vocab: u32,
-    /// Biases that `biases` has room for in each sequence.
+    /// The number of biases that `biases` can hold for each sequence.
     max_biases: u32,
     /// Words in a row of `logprobs`: the log-probability of the token, then pairs of a token and its
     /// log-probability in descending order, with token `u32::MAX` where there are no more tokens.
@@ -57,7 +60,7 @@ struct LogitBias {
     token: u32,
     /// Added to the token's logit.
     value: f32,
-    /// Used by the kernel: holds the original logit meanwhile.
+    /// Used by the kernel: holds the original logit while the bias is added.
     scratch: f32,
     /// Padding.
     pad: u32,
@@ -66,39 +69,40 @@ struct LogitBias {
 /// The sampling settings of one row. Applied in this order: biases, repetition penalty, frequency and
 /// presence penalty, temperature, top-k, top-p, min-p, then the Gumbel-max draw.
 struct SampleSettings {
-    /// Divides the logits; 0 is greedy.
+    /// Divides the logits; 0 selects the token with the largest logit (greedy).
     temperature: f32,
-    /// Keeps the k likeliest tokens; 0 keeps all.
+    /// Keeps the k most probable tokens; 0 keeps all.
     top_k: u32,
     /// Keeps the smallest set of tokens with at least this probability (Holtzman et al. 2020); 1 keeps
     /// all.
     top_p: f32,
-    /// Keeps tokens at least this likely relative to the likeliest (Nguyen et al. 2024); 0 keeps all.
+    /// Keeps tokens whose probability is at least this fraction of the largest one (Nguyen et al. 2024);
+    /// 0 keeps all.
     min_p: f32,
     /// Divides positive and multiplies negative logits of tokens in the prompt or sampled before (Keskar
-    /// et al. 2019); 1 leaves them.
+    /// et al. 2019); 1 leaves them unchanged.
     repetition_penalty: f32,
     /// Subtracted from the logits of tokens sampled before, as in OpenAI's API.
     presence_penalty: f32,
     /// Subtracted from the logits of tokens for each time that they were sampled, as in OpenAI's API.
     frequency_penalty: f32,
-    /// Seed of the draw.
+    /// Seed of the random noise.
     seed: u32,
-    /// Row of `out` and `logprobs` to write; counts the draws of a submission.
+    /// Row of `out` and `logprobs` to write: the number of earlier steps in this submission.
     step: u32,
     /// Row of the sequence in `counts`, `biases` and the page table.
     sequence: u32,
     /// Position of the sampled token in its sequence.
     position: u32,
-    /// A known token, which is only scored, or [`NOT_FORCED`].
+    /// A token that is given rather than sampled, or [`NOT_FORCED`].
     forced_token: u32,
     /// Number of biases of the sequence.
     biases: u32,
-    /// 0, or 1 plus the number of likeliest tokens to write to `logprobs`.
+    /// 0, or 1 plus the number of most probable tokens to write to `logprobs`.
     logprobs: u32,
 }
 
-/// The bit of a token's count that says that the token is in the prompt. The lower bits count how often
+/// The bit of a token's count that is set if the token is in the prompt. The lower bits count how often
 /// it was sampled.
 const IN_PROMPT: u32 = 0x80000000u;
 
@@ -106,7 +110,7 @@ const IN_PROMPT: u32 = 0x80000000u;
 const NOT_FORCED: u32 = 0xffffffffu;
 
 @group(0) @binding(0) var<uniform> p: SampleParams;
-@group(0) @binding(1) var<storage, read_write> logits: array<f32>; // [rows, vocab]; biased meanwhile, unchanged in the end
+@group(0) @binding(1) var<storage, read_write> logits: array<f32>; // [rows, vocab]; biases are added temporarily and removed again
 @group(0) @binding(2) var<storage, read_write> settings: array<SampleSettings>; // [rows]
 @group(0) @binding(3) var<storage, read_write> counts: array<u32>; // [batch, vocab]: how often each token was sampled, and IN_PROMPT; used with penalties only
 @group(0) @binding(4) var<storage, read_write> tokens: array<u32>; // [rows]
@@ -137,10 +141,10 @@ fn has_penalties(s: SampleSettings) -> bool {
     return s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
 }
 
-// A row's settings with every number that selects memory made valid.
+// A row's settings, with every number that selects memory clamped or disabled if it is invalid.
 fn valid_settings(row: u32) -> SampleSettings {
     var s = settings[row];
-    // Invalid sequence: without penalties and biases nothing of a sequence is read or written.
+    // Invalid sequence: without penalties and biases, no data of a sequence is read or written.
     if s.sequence >= arrayLength(&counts) / p.vocab {
         s.repetition_penalty = 1.0;
         s.presence_penalty = 0.0;
@@ -166,8 +170,8 @@ fn penalised(row: u32, i: u32, s: SampleSettings) -> f32 {
     return to_finite(l);
 }
 
-// Adds the biases to the logits or, with `restore`, puts the original logits back. The tokens differ, so
-// that no two invocations change the same logit.
+// Adds the biases to the logits or, with `restore`, writes the original logits back. The biased tokens
+// are distinct, so no two invocations change the same logit.
 fn swap_biases(row: u32, s: SampleSettings, restore: bool, lid: u32) {
     storageBarrier();
     for (var i = lid; i < s.biases; i += WG) {
@@ -184,8 +188,8 @@ fn swap_biases(row: u32, s: SampleSettings, restore: bool, lid: u32) {
     storageBarrier();
 }
 
-// Writes the token's log-probability, then the likeliest tokens with theirs, the lowest id first among
-// equals.
+// Writes the token's log-probability, then the most probable tokens with theirs, the lowest id first
+// among equals.
 fn write_logprobs(row: u32, s: SampleSettings, token: u32, lid: u32) {
     let first = row * p.vocab;
     var row_max = -3.40282346e38;
@@ -230,13 +234,13 @@ fn weight_of(z: f32, row_max: f32) -> f32 {
     return exp(max(z - row_max, -1000.0));
 }
 
-// The greatest key t such that the tokens whose keys are in [t, ..] and >= floor_key hold at least
-// `goal`: of weights or, with `by_count`, in number. `floor_key` if there is none.
+// Returns the largest key t for which the tokens with keys >= t and >= floor_key have a total weight of
+// at least `goal`, or with `by_count` a number of at least `goal`; `floor_key` if there is no such key.
 fn threshold(row: u32, s: SampleSettings, row_max: f32, floor_key: u32, by_count: bool, goal: f32, lid: u32) -> u32 {
     var prefix = 0u;
     for (var shift = 32u; shift > 0u; shift -= 4u) {
         let bit = shift - 4u;
-        // Digits 1..=15 below the prefix found so far, four to a vector; digit 0 always satisfies.
+        // Each digit 1..=15 after the prefix found so far, four to a vector; digit 0 always satisfies.
         let d0 = vec4(prefix) + (vec4(1u, 2u, 3u, 4u) << vec4(bit));
         let d1 = vec4(prefix) + (vec4(5u, 6u, 7u, 8u) << vec4(bit));
         let d2 = vec4(prefix) + (vec4(9u, 10u, 11u, 12u) << vec4(bit));
@@ -256,7 +260,7 @@ fn threshold(row: u32, s: SampleSettings, row_max: f32, floor_key: u32, by_count
                 h3 += select(vec4(0.0), held, vec4(key) >= d3);
             }
         }
-        // How many of the thresholds reach the goal: what they hold falls as they grow.
+        // The digit is the number of thresholds that reach the goal: larger thresholds hold less.
         h0 = workgroup_sum_vec4(h0, lid);
         h1 = workgroup_sum_vec4(h1, lid);
         h2 = workgroup_sum_vec4(h2, lid);
@@ -271,10 +275,10 @@ fn threshold(row: u32, s: SampleSettings, row_max: f32, floor_key: u32, by_count
     return max(prefix, floor_key);
 }
 
-// With more passes than this a device might be considered lost.
+// With more passes than this, the driver may reset the device because the kernel runs too long.
 @if(plain_top_k) const MAX_PLAIN_TOP_K = 256u;
 
-// The key of the k-th greatest z.
+// The key of the k-th largest z.
 @if(plain_top_k)
 fn kth_key(row: u32, s: SampleSettings, lid: u32) -> u32 {
     var last = Candidate(0xffffffffu, 0u);
@@ -321,7 +325,7 @@ fn random_token(row: u32, s: SampleSettings, lid: u32) -> u32 {
     }
     if s.top_p < 1.0 {
         let goal = max(s.top_p, 0.0) * kept_weight(row, s, row_max, floor_key, lid);
-        // The likeliest token is always kept.
+        // The most probable token is always kept.
         floor_key = min(threshold(row, s, row_max, floor_key, false, goal, lid), ordered_key(row_max));
     }
     var best = Candidate(0u, min(lid, p.vocab - 1u));
@@ -360,7 +364,7 @@ fn main(
     if lid == 0u {
         shared_settings = valid_settings(row);
     }
-    // Uniform by construction, so that the branches below may contain barriers.
+    // The load is uniform by definition, so the branches below may contain barriers.
     let s = workgroupUniformLoad(&shared_settings);
     let is_sampled = s.forced_token == NOT_FORCED;
     if is_sampled && s.biases != 0u {
@@ -383,7 +387,7 @@ fn main(
     if lid == 0u {
         tokens[row] = token;
         index[row] = vec2(s.sequence, s.position);
-        // The winner's logit is infinite or NaN only where no logit is finite or one is infinite.
+        // The selected logit is infinite or NaN only if no logit is finite or one is infinite.
         let exponent = bitcast<u32>(logits[row * p.vocab + token]) & 0x7f800000u;
         // Invalid step: nothing is written.
         if s.step < arrayLength(&out) / p.rows {

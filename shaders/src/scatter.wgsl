@@ -1,11 +1,11 @@
-// A copy of a tensor in which slices along one axis are replaced by updates or have them added. Each
+// Copies a tensor, and replaces slices along one axis with updates or adds the updates to them. Each
 // invocation computes one element of the result and searches the indices for its updates, so that no
 // two invocations write the same element.
 import constants::WG;
 
 /// `scatter`: `out = x`, except that `out[o, indices[j], i]` is `updates[o, j, i]` or, if `accumulate`
-/// is set, has it added. With equal indices the last update counts, or all are added in order. An
-/// index past the axis is ignored. Grid: `[outer * axis_size * inner]`.
+/// is set, the sum of both. Of updates with equal indices, the last one is used, or all are added in
+/// order. An index past the axis is ignored. Grid: `[outer * axis_size * inner]`.
 struct ScatterParams {
     /// Product of the dimensions before the axis.
     outer: u32,
@@ -41,7 +41,7 @@ fn main(
     let first_update = (slice / p.axis_size) * p.index_count;
     var value = x[i];
     for (var j = 0u; j < p.index_count; j++) {
-        // Invalid index: equal to no slice, so its update is ignored.
+        // An invalid index equals no slice, so its update is ignored.
         if indices[j] == slice % p.axis_size {
             let update = updates[(first_update + j) * p.inner + i % p.inner];
             value = select(update, value + update, p.accumulate != 0u);

@@ -20,7 +20,7 @@ fn main(
         return;
     }
     let base = row * p.cols;
-    // Starts finite: a row of minus infinities then gives 0 / 0, not infinity - infinity.
+    // Starts at a finite number, so that a row of minus infinities gives 0 / 0 rather than inf - inf.
     var row_max = -3.4e38;
     for (var c = lid; c < p.cols; c += WG) {
         row_max = max(row_max, x[base + c]);
@@ -33,7 +33,7 @@ fn main(
         total += e;
     }
     total = workgroup_sum(total, lid);
-    // Each invocation reads back only what it wrote itself.
+    // Each invocation reads only elements that it wrote itself, so no barrier is needed.
     for (var c = lid; c < p.cols; c += WG) {
         out[base + c] /= total;
     }

@@ -1,9 +1,9 @@
-// The k greatest elements of each row and their indices, in descending order, the lower index first
+// The k largest elements of each row and their indices, in descending order, the lower index first
 // among equals; NaN counts as the lowest value. A workgroup computes one row.
 import package::order::{ordered_key, workgroup_best, Candidate};
 import constants::WG;
 
-/// `top_k`: the `k` greatest elements of each row in descending order, the lower index first among
+/// `top_k`: the `k` largest elements of each row in descending order, the lower index first among
 /// equals. NaN counts as the lowest value. Grid: `[rows]`.
 struct TopKParams {
     /// Number of rows.
@@ -34,7 +34,7 @@ fn main(
     let base = row * p.cols;
     var last = Candidate(0xffffffffu, 0u);
     for (var j = 0u; j < p.k; j++) {
-        // The best of the elements that come after `last` in the order.
+        // The best element that comes after `last` in descending order.
         var best = Candidate(0u, min(lid, p.cols - 1u));
         for (var c = lid; c < p.cols; c += WG) {
             let key = ordered_key(x[base + c]);

@@ -1,11 +1,11 @@
-// Sine and cosine of any finite number to within 2e-7. The builtins may be off by 5e-4, and only have
-// to work within [-pi, pi].
+// Sine and cosine of any finite number with an error of at most 2e-7. WGSL's builtins may have an error
+// of 5e-4, and are only specified within [-pi, pi].
 
-// The binary digits of 1 / (2 pi) after the point, preceded by 32 zeros.
+// The binary digits of 1 / (2 pi) after the binary point, preceded by 32 zero bits.
 const INVERSE_TWO_PI = array<u32, 7>(0u, 0x28be60dbu, 0x9391054au, 0x7f09d5f4u, 0x7d4d3770u, 0x36d8a566u, 0x4f10e410u);
 
-// The fraction of a turn that remains of an angle of at least 2^-8 after whole turns, in units of 2^-32
-// turns: 32 bits after the point of the product with 1 / (2 pi) (Payne and Hanek 1983). Integers only,
+// Returns an angle of at least 2^-8 modulo a whole turn, in units of 2^-32 turns: the first 32 bits
+// after the binary point of its product with 1 / (2 pi) (Payne and Hanek 1983). Computed with integers,
 // which no compiler rounds or reassociates.
 fn turn_fraction(bits: u32) -> u32 {
     let mantissa = (bits & 0x7fffffu) | 0x800000u;
@@ -17,7 +17,7 @@ fn turn_fraction(bits: u32) -> u32 {
     let shift = start & 31u;
     let high = (digits[i] << shift) | ((digits[i + 1u] >> 1u) >> (31u - shift));
     let low = (digits[i + 1u] << shift) | ((digits[i + 2u] >> 1u) >> (31u - shift));
-    // The carry from the product with the lower word, to within 3 units.
+    // The carry from the product with the lower word, with an error of at most 3 units.
     let upper = mantissa >> 8u;
     let carry = ((upper * (low >> 16u)) >> 8u) + ((upper * (low & 0xffffu)) >> 24u)
         + (((mantissa & 0xffu) * (low >> 8u)) >> 24u);
@@ -28,7 +28,7 @@ fn turn_fraction(bits: u32) -> u32 {
 fn shifted_sine(x: f32, quarters: u32) -> f32 {
     let bits = bitcast<u32>(x) & 0x7fffffffu;
     if bits >= 0x7f800000u {
-        // NaN for infinities and NaN.
+        // Infinities and NaN give NaN.
         return bitcast<f32>(bits | 0x400000u);
     }
     var angle = bitcast<f32>(bits);

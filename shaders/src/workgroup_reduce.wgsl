@@ -1,11 +1,11 @@
-// Reductions over a workgroup of WG invocations (a power of two) by a tree in workgroup memory.
+// Reductions over a workgroup of WG invocations (a power of two), by a binary tree in workgroup memory.
 import constants::WG;
 
 var<workgroup> partials: array<f32, WG>;
 
-// The sum of `value` over the workgroup, returned to every invocation. `lid` is the local index.
+// Returns the sum of `value` over the workgroup to every invocation. `lid` is the local index.
 fn workgroup_sum(value: f32, lid: u32) -> f32 {
-    // Every invocation has read the result of an earlier reduction.
+    // Waits until every invocation has read the result of an earlier reduction.
     workgroupBarrier();
     partials[lid] = value;
     workgroupBarrier();
@@ -18,7 +18,7 @@ fn workgroup_sum(value: f32, lid: u32) -> f32 {
     return partials[0];
 }
 
-// The maximum of `value` over the workgroup, returned to every invocation.
+// Returns the maximum of `value` over the workgroup to every invocation.
 fn workgroup_max(value: f32, lid: u32) -> f32 {
     workgroupBarrier();
     partials[lid] = value;

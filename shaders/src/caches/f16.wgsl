@@ -1,4 +1,4 @@
-// A KV cache in half precision: a head is two words for each of its vec4s.
+// A KV cache in half precision: a head takes two words for each of its vec4s.
 import package::query::query;
 import constants::CACHE;
 
@@ -9,7 +9,7 @@ import constants::CACHE;
 
 // vec4s that one invocation writes.
 const UNIT: u32 = 1u;
-// The greatest half-precision number.
+// The largest finite half-precision number.
 const F16_MAX = vec4<f32>(65504.0);
 
 // The offset of a head in the cache, in elements of its array.
@@ -17,7 +17,7 @@ fn head_offset(row: u32, vec4s: u32) -> u32 {
     return row * vec4s;
 }
 
-// Heads that both the key and the value cache have room for.
+// The number of heads that both the key and the value cache can hold.
 fn cached_heads(vec4s: u32) -> u32 {
     return min(arrayLength(&k_cache), arrayLength(&v_cache)) / max(head_offset(1u, vec4s), 1u);
 }
@@ -26,7 +26,7 @@ fn unpack_vec4(halves: vec2<u32>) -> vec4<f32> {
     return vec4(unpack2x16float(halves.x), unpack2x16float(halves.y));
 }
 
-// Packs a vec4; numbers outside the range become the nearest one within it.
+// Packs a vec4, with numbers clamped to the finite range of half precision.
 fn pack_vec4(v: vec4<f32>) -> vec2<u32> {
     let clamped = clamp(v, -F16_MAX, F16_MAX);
     return vec2(pack2x16float(clamped.xy), pack2x16float(clamped.zw));

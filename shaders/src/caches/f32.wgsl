@@ -1,4 +1,4 @@
-// A KV cache in single precision: a head is its vec4s.
+// A KV cache in single precision: a head takes one element of the array for each of its vec4s.
 import package::query::query;
 import constants::CACHE;
 
@@ -15,7 +15,7 @@ fn head_offset(row: u32, vec4s: u32) -> u32 {
     return row * vec4s;
 }
 
-// Heads that both the key and the value cache have room for.
+// The number of heads that both the key and the value cache can hold.
 fn cached_heads(vec4s: u32) -> u32 {
     return min(arrayLength(&k_cache), arrayLength(&v_cache)) / max(head_offset(1u, vec4s), 1u);
 }

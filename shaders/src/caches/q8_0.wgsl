@@ -1,5 +1,5 @@
-// A KV cache in q8_0. A head is its blocks of 32 signed bytes `q`, the last block as short as the head
-// ends, then the blocks' scales `d` in half precision, two in a word. An element is `q * d`.
+// A KV cache in q8_0. A head is stored as blocks of 32 signed bytes `q`, of which the last ends with the
+// head, followed by the blocks' scales `d` in half precision, two per word. An element is `q * d`.
 import package::query::query;
 import package::unpack::{signed_bytes, half_at};
 import constants::CACHE;
@@ -19,7 +19,7 @@ fn head_offset(row: u32, vec4s: u32) -> u32 {
     return row * (vec4s + (vec4s + UNIT - 1u) / UNIT);
 }
 
-// Heads that both the key and the value cache have room for.
+// The number of heads that both the key and the value cache can hold.
 fn cached_heads(vec4s: u32) -> u32 {
     return min(arrayLength(&k_cache), arrayLength(&v_cache)) / max(head_offset(1u, vec4s), 1u);
 }
@@ -52,7 +52,7 @@ fn quantised(elements: array<vec4<f32>, UNIT>) -> array<u32, UNIT + 1u> {
         for (var i = 0u; i < BLOCK; i++) {
             lane_max = max(lane_max, abs(elements[block * BLOCK + i]));
         }
-        // Limited so that the scale stays below the greatest half-precision number.
+        // Clamped so that the scale is finite in half precision.
         let max_abs = min(max(max(lane_max.x, lane_max.y), max(lane_max.z, lane_max.w)), 8.0e6);
         let scale = max_abs / 127.0;
         let inverse = select(127.0 / max_abs, 0.0, max_abs == 0.0);

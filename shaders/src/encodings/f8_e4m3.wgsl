@@ -17,7 +17,7 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(plane_scales[super_block]);
 }
 
-// The four floats of a word. Computed with integers up to the last step, because a device may flush
+// Decodes the four floats of a word. Integers are used up to the last step, because a device may flush
 // subnormal floats to zero.
 fn floats(word: u32) -> vec4<f32> {
     let b = bytes(word);
