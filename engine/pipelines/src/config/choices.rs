@@ -5,7 +5,7 @@ use wisp_graph::CacheFormat;
 use wisp_types::choices;
 
 choices! {
-    /// What runs a model.
+    /// The engine that runs a model.
     PipelineEngine, "engine" {
         /// Wisp's own graphs and kernels.
         Max = "max",
@@ -16,13 +16,13 @@ choices! {
 }
 
 choices! {
-    /// How rotary position embeddings are computed, if not as the checkpoint says.
+    /// The kind of rotary position embedding, in place of the checkpoint's.
     RopeType, "rope type" {
         /// No rotation.
         None = "none",
-        /// Neighbours `(2i, 2i + 1)` rotate together, as in Meta's files of Llama.
+        /// The elements `(2i, 2i + 1)` rotate together, as in Meta's Llama checkpoints.
         Normal = "normal",
-        /// Halves `(i, i + n / 2)` rotate together, as in GPT-NeoX and Hugging Face's layout.
+        /// The elements `(i, i + n / 2)` rotate together, as in GPT-NeoX and Hugging Face's layout.
         Neox = "neox",
         /// LongRoPE, with the checkpoint's long and short factors.
         LongRope = "longrope",
@@ -32,25 +32,26 @@ choices! {
 }
 
 choices! {
-    /// How the KV cache is laid out.
+    /// How the KV cache allocates pages.
     CacheStrategy, "cache strategy" {
-        /// One sequence at a time, in one page.
+        /// One sequence at a time, in one page as large as the context.
         Naive = "naive",
         /// A page for each sequence, as large as the whole context.
         Continuous = "continuous",
-        /// Sequences take pages as they grow.
+        /// Sequences allocate pages of a fixed size as they grow.
         Paged = "paged",
     }
 }
 
 choices! {
-    /// How the KV cache stores keys and values.
+    /// The format in which the KV cache stores keys and values.
     KvCacheFormat, "KV cache format" {
-        /// As they are computed, in 32 bits.
+        /// In single precision, as they are computed.
         Float32 = "float32",
-        /// In half precision: half the memory.
+        /// In half precision, which takes half the memory.
         Float16 = "float16",
-        /// In blocks of 32 signed bytes with a scale: little more than a quarter of the memory.
+        /// In blocks of 32 signed bytes with a scale, which take little more than a quarter of the
+        /// memory.
         Q8_0 = "q8_0",
     }
 }

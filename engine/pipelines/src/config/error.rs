@@ -4,8 +4,8 @@ use wisp_weights::SupportedEncoding;
 
 use super::choices::RopeType;
 
-/// Why a configuration cannot be used. Messages name fields between backquotes; a program may
-/// replace the names by those of its flags.
+/// Why a configuration cannot be used. Messages write field names between backquotes, so that a
+/// program can replace them with the names of its flags.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -51,7 +51,7 @@ pub enum ConfigError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// Occurs when a field asks for what this build or engine does not support.
+    /// Occurs when a field requests something that this build or engine does not support.
     #[error("`{field}` is not supported here: {reason}")]
     Unsupported {
         /// The field's name, such as `max_length`.
@@ -59,39 +59,39 @@ pub enum ConfigError {
         /// Why, and what to do instead.
         reason: &'static str,
     },
-    /// Occurs when the context is longer than the one that the model was made for.
+    /// Occurs when the requested context is longer than the model supports.
     #[error("`max_length` is {max_length}, but the model was made for at most {max} positions")]
     TooLong {
-        /// The context that is asked for.
+        /// The requested context length in tokens.
         max_length: u64,
-        /// The model's.
+        /// The model's largest context length in tokens.
         max: u64,
     },
-    /// Occurs when the weights are in another encoding than the one asked for.
+    /// Occurs when the weights are in another encoding than the requested one.
     #[error("{file} is {stored}, not {wanted} as `quantization_encoding` asks")]
     Encoding {
         /// The user's name for the model, such as its path.
         file: String,
-        /// Their encoding.
+        /// The name of the weights' encoding.
         stored: String,
-        /// The encoding that is asked for.
+        /// The requested encoding.
         wanted: SupportedEncoding,
     },
-    /// Occurs when the checkpoint is of another architecture than the one asked for.
+    /// Occurs when the checkpoint has another architecture than the requested one.
     #[error("the checkpoint's architecture is {found}, not {wanted} as `architecture` asks")]
     Architecture {
-        /// The checkpoint's.
+        /// The name of the checkpoint's architecture.
         found: String,
-        /// The one that is asked for.
+        /// The name of the requested architecture.
         wanted: String,
     },
-    /// Occurs when the checkpoint lacks the parameters of the rope type that is asked for.
+    /// Occurs when the checkpoint lacks the parameters of the requested rope type.
     #[error("`rope_type = {wanted}` needs parameters that the checkpoint does not have")]
     Rope {
-        /// The rope type.
+        /// The requested rope type.
         wanted: RopeType,
     },
-    /// Occurs when a compiled model was made for another model, or other limits.
+    /// Occurs when a compiled model was compiled from another model, or for other limits.
     #[error(
         "{path} was compiled for something else: {}; compile the model again, with \
          `save_to_serialized_model_path`",
@@ -100,10 +100,10 @@ pub enum ConfigError {
     Compiled {
         /// The path of the compiled model's file.
         path: String,
-        /// What differs.
+        /// How the compiled model differs, one difference per entry.
         differences: Vec<String>,
     },
-    /// Occurs when no model is named.
+    /// Occurs when the configuration names no model.
     #[error("no model is named: set `huggingface_repo_id` or `weight_path`")]
     NoModel,
 }

@@ -1,32 +1,32 @@
 //! The table of the fields of a configuration: their names, ranges, defaults and descriptions.
 
-/// What a field's value is.
+/// The type and range of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FieldKind {
-    /// A name, a path, or one of some choices.
+    /// A string: a name, a path, or one of a list of choices.
     Text,
-    /// A whole number in this range, ends included.
+    /// An integer from the first number to the second, inclusive.
     Whole(i64, i64),
     /// A number above 0, at most 1.
     Fraction,
-    /// True or false.
+    /// A boolean: true or false.
     Switch,
-    /// Several names or paths.
+    /// A list of names or paths.
     Texts,
 }
 
-/// What a field is about. A program's commands take the groups that matter to them.
+/// The topic of a field. Each command of a program accepts the groups that apply to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldGroup {
-    /// Which model, from which files.
+    /// Selects the model and its files.
     Model,
-    /// Where it runs.
+    /// Selects the device and how it is used.
     Device,
-    /// How much memory and work it may take at a time.
+    /// Limits memory, context length and batch sizes.
     Limits,
-    /// What is generated.
+    /// Controls the generated text.
     Generation,
-    /// Low-rank adapters.
+    /// Configures low-rank adapters.
     Lora,
 }
 
@@ -34,15 +34,15 @@ pub enum FieldGroup {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Field {
-    /// Its name in the struct and in a TOML file.
+    /// The field's name in the struct and in a TOML file.
     pub name: &'static str,
-    /// What it is about.
+    /// The topic that the field belongs to.
     pub group: FieldGroup,
-    /// What its value is.
+    /// The type and range of the field's value.
     pub kind: FieldKind,
-    /// The default, in words.
+    /// A description of the default value.
     pub default: &'static str,
-    /// What it does: a phrase without a full stop.
+    /// What the field does, as a phrase without a full stop.
     pub help: &'static str,
 }
 
@@ -65,10 +65,10 @@ const fn field(
 use FieldGroup::{Device, Generation, Limits, Lora, Model};
 use FieldKind::{Fraction, Switch, Text, Texts, Whole};
 
-/// The upper end of ranges without a natural one.
+/// The upper end of ranges that have no natural limit.
 pub(super) const UNBOUNDED: i64 = 1 << 32;
 
-/// Every field, in the order of the struct.
+/// All fields, in the order of the struct.
 #[rustfmt::skip]
 pub const FIELDS: &[Field] = &[
     field(Model, "huggingface_repo_id", Text, "the model inside the program",
@@ -142,13 +142,13 @@ pub const FIELDS: &[Field] = &[
     field(Generation, "max_new_tokens", Whole(-1, UNBOUNDED), "-1",
         "Most tokens to generate; -1: until the context is full"),
     field(Generation, "top_k", Whole(0, UNBOUNDED - 1), "0",
-        "Sample from the K likeliest tokens; 0 is all"),
+        "Sample from the K most probable tokens; 0 is all"),
     field(Generation, "enable_echo", Switch, "false",
         "Put the prompt in front of the generated text, and compute the logits of all its positions"),
 ];
 
 impl Field {
-    /// Returns the field of a name.
+    /// Returns the field with this name.
     pub fn find(name: &str) -> Option<&'static Field> {
         FIELDS.iter().find(|field| field.name == name)
     }

@@ -1,4 +1,4 @@
-//! Settings from one source, which are laid over those of others.
+//! Settings from one source, which are merged with those of other sources.
 
 use serde_json::{Map, Value};
 
@@ -8,10 +8,10 @@ use super::{
     pipeline_config::PipelineConfig,
 };
 
-/// Settings from one source, such as flags or a file. Each is checked when it is set.
+/// Settings from one source, such as flags or a file. Each setting is checked when it is set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layer {
-    /// The source, for error messages.
+    /// The name of the source in error messages, such as a file's path.
     pub origin: String,
     values: Map<String, Value>,
 }
@@ -25,7 +25,7 @@ impl Layer {
         }
     }
 
-    /// Sets a field. The entries of a list are added to those that it has.
+    /// Sets a field. If the field is a list, the entries are appended to those already set.
     ///
     /// # Errors
     ///
@@ -35,7 +35,7 @@ impl Layer {
             name: name.into(),
             fields: FIELDS.iter().map(|field| field.name).collect(),
         })?;
-        // A list of one entry may be written without its brackets.
+        // A list with one entry may be written without brackets.
         let value = match value {
             Value::String(one) if field.kind == FieldKind::Texts => Value::from(vec![one]),
             value => value,
@@ -50,7 +50,7 @@ impl Layer {
         Ok(())
     }
 
-    /// Sets a field from the text of a flag or a variable.
+    /// Sets a field from the text of a flag or an environment variable.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl Layer {
         self.set(field.name, field.parse(text)?)
     }
 
-    /// True if the layer sets the field.
+    /// Returns whether the layer sets the field.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
@@ -106,12 +106,12 @@ impl Layer {
 }
 
 impl PipelineConfig {
-    /// Makes the configuration of some layers. The first layer that sets a field decides; fields
-    /// that none sets have their defaults.
+    /// Merges layers into a configuration. The first layer that sets a field takes precedence;
+    /// fields that no layer sets have their defaults.
     ///
     /// # Errors
     ///
-    /// None but those that the layers have reported when their fields were set.
+    /// If a value does not fit its field. Layers check their values, so this is not expected.
     pub fn from_layers(layers: &[&Layer]) -> Result<PipelineConfig, ConfigError> {
         let mut values = Map::new();
         for layer in layers.iter().rev() {
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Field by field, the first layer before the second before the third before the defaults.
+        /// The expected precedence, field by field: first, second, third layer, then the defaults.
         #[test]
         fn first_layer_with_a_field_decides(
             values in prop::collection::vec(prop::option::of(1i64..65536), 3),

@@ -1,14 +1,14 @@
-//! The sizes that a configuration asks for.
+//! The limits that a configuration sets for a model.
 
 use super::{choices::CacheStrategy, error::ConfigError, pipeline_config::PipelineConfig};
 use crate::{limits::ModelLimits, spec::DecoderSpec};
 
 impl PipelineConfig {
-    /// Returns the sizes for which a model of this spec is to be made.
+    /// Returns the limits with which a model of this spec is loaded.
     ///
     /// # Errors
     ///
-    /// If the context is longer than the model's.
+    /// If the context is longer than the model supports.
     pub fn limits(&self, spec: &DecoderSpec) -> Result<ModelLimits, ConfigError> {
         let (max_length, max) = (self.max_length.max(1), spec.max_positions.max(1));
         if max_length > max {
@@ -16,7 +16,7 @@ impl PipelineConfig {
         }
         let (max_batch, page_size) = match self.cache_strategy {
             CacheStrategy::Naive => (1, max_length),
-            // Only pages can be shared.
+            // Prefix caching shares pages, so it needs pages smaller than the context.
             CacheStrategy::Continuous if !self.enable_prefix_caching => {
                 (self.max_cache_batch_size, max_length)
             }
@@ -46,7 +46,7 @@ impl PipelineConfig {
         })
     }
 
-    /// Returns the number of adapters to reserve memory for; 0 if none are wanted.
+    /// Returns the number of adapters to reserve memory for; 0 without adapters.
     fn reserved_loras(&self) -> u64 {
         match (self.enable_lora, self.lora_paths.len() as u64) {
             (false, 0) => 0,

@@ -1,4 +1,4 @@
-//! What a configuration demands of a model's files, and overrides in them.
+//! Checks of a model's files against a configuration, and overrides of what the files state.
 
 use wisp_weights::SupportedEncoding;
 
@@ -9,12 +9,13 @@ use crate::{
 };
 
 impl PipelineConfig {
-    /// Checks a model's files against the encoding and architecture that the configuration demands,
-    /// and overrides the rope type.
+    /// Checks that a model's files have the encoding and architecture that the configuration
+    /// requires, and overrides the rope type.
     ///
     /// # Errors
     ///
-    /// If the files are not what the configuration demands, or it asks for what is not supported.
+    /// If the files do not meet these requirements, or the configuration requests something that is
+    /// not supported.
     pub fn apply_overrides(&self, mut files: ModelFiles) -> Result<ModelFiles, ConfigError> {
         self.check_supported()?;
         if let Some(wanted) = self.quantization_encoding {
@@ -55,7 +56,7 @@ impl PipelineConfig {
     }
 }
 
-/// Checks that the weights are in an encoding, by the file's name or by its tensors.
+/// Checks that the weights are in the wanted encoding, according to the file's name or its tensors.
 fn check_encoding(files: &ModelFiles, wanted: SupportedEncoding) -> Result<(), ConfigError> {
     let mut names = files.checkpoint.file_names();
     let named = names

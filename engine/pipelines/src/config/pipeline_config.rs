@@ -22,7 +22,7 @@ pub struct PipelineConfig {
     pub weight_path: Vec<String>,
     /// The encoding that the weights must have; chooses among a repository's files.
     pub quantization_encoding: Option<SupportedEncoding>,
-    /// What runs the model.
+    /// The engine that runs the model.
     pub engine: PipelineEngine,
     /// The architecture that the checkpoint must have, by Wisp's name or Hugging Face's.
     pub architecture: Option<String>,
@@ -30,37 +30,37 @@ pub struct PipelineConfig {
     pub rope_type: Option<RopeType>,
     /// Accepted for compatibility: Wisp never runs code from a repository.
     pub trust_remote_code: bool,
-    /// True if files are downloaded even if they are in the cache.
+    /// True to download files even if the cache has them.
     pub force_download: bool,
     /// The devices to open. A model runs on one.
     pub device_specs: Vec<DeviceSpec>,
-    /// The features of a device that may be used.
+    /// The feature level: which features of a device kernels may use.
     pub profile: FeatureLevel,
-    /// Threads of the host device; 0 for one a core.
+    /// The number of threads of the host device; 0 for one per core.
     pub threads: usize,
-    /// The share of the device's free memory that the model may take, above 0 and at most 1.
+    /// The fraction of the device's free memory that the model may take, above 0 and at most 1.
     pub gpu_memory_utilization: f64,
-    /// Tokens that the context holds, prompt and answer together.
+    /// The length of the context in tokens, prompt and answer together.
     pub max_length: u64,
-    /// Sequences that the KV cache has room for at the same time.
+    /// The number of sequences that the KV cache can hold at the same time.
     pub max_cache_batch_size: u64,
-    /// Prompts that go through the model at the same time ("context encoding").
+    /// The largest number of prompts in one prefill step ("context encoding").
     pub max_ce_batch_size: u64,
-    /// Tokens of a prompt that go through the model in one step.
+    /// The largest number of prompt tokens that one step processes.
     pub prefill_chunk_size: u64,
-    /// The tokens that a step has room for are rounded up to a multiple of this.
+    /// The number of tokens that a step can process is rounded up to a multiple of this.
     pub pad_to_multiple_of: u64,
-    /// Decode steps in one submission to the device.
+    /// The number of decode steps in one submission to the device.
     pub max_num_steps: u64,
-    /// How the KV cache is laid out.
+    /// How the KV cache allocates pages.
     pub cache_strategy: CacheStrategy,
-    /// How the KV cache stores keys and values.
+    /// The format in which the KV cache stores keys and values.
     pub kv_cache_format: KvCacheFormat,
-    /// Positions in a page of the paged KV cache.
+    /// The number of positions in a page of the paged KV cache.
     pub kv_cache_page_size: u32,
-    /// True if sequences whose tokens begin alike share pages.
+    /// True if sequences that begin with the same tokens share KV pages.
     pub enable_prefix_caching: bool,
-    /// A file with a compiled model, loaded instead of compiling it.
+    /// The file of a compiled model, which is loaded instead of compiling the model.
     pub serialized_model_path: Option<String>,
     /// The file to which the compiled model is saved.
     pub save_to_serialized_model_path: Option<String>,
@@ -69,13 +69,14 @@ pub struct PipelineConfig {
     /// Adapters to load at the start: folders as PEFT writes them, with a name in front (`NAME=PATH`)
     /// or under their path.
     pub lora_paths: Vec<String>,
-    /// The highest rank that an adapter may have.
+    /// The largest rank that an adapter may have.
     pub max_lora_rank: u64,
-    /// Adapters that can be loaded at the same time; never fewer than [`Self::lora_paths`].
+    /// The number of adapters that can be loaded at the same time, at least as many as
+    /// [`Self::lora_paths`] has.
     pub max_num_loras: u64,
-    /// The most tokens to generate; -1 to generate until the context is full.
+    /// The largest number of tokens to generate; -1 to generate until the context is full.
     pub max_new_tokens: i64,
-    /// The number of likeliest tokens to sample from; 0 for all.
+    /// The number of most probable tokens to sample from; 0 for all.
     pub top_k: u32,
     /// True if the prompt is returned in front of the generated text.
     pub enable_echo: bool,
@@ -134,7 +135,7 @@ impl PipelineConfig {
         Ok(devices)
     }
 
-    /// [`Self::devices`], blocking the thread.
+    /// Opens the devices as [`Self::devices`] does, blocking the thread.
     ///
     /// # Errors
     ///
@@ -155,7 +156,7 @@ impl PipelineConfig {
         Device::open(&first, self.profile, self.threads).await
     }
 
-    /// [`Self::device`], blocking the thread.
+    /// Opens the device as [`Self::device`] does, blocking the thread.
     ///
     /// # Errors
     ///
@@ -172,8 +173,8 @@ impl PipelineConfig {
         Some((free * self.gpu_memory_utilization) as u64)
     }
 
-    /// Returns the type of the weights' elements, if [`Self::quantization_encoding`] is set: bytes
-    /// for blocks.
+    /// Returns the element type of the weights if [`Self::quantization_encoding`] is set; bytes for
+    /// block encodings.
     pub fn dtype(&self) -> Option<WeightDType> {
         Some(self.quantization_encoding?.dtype())
     }
@@ -186,8 +187,7 @@ impl PipelineConfig {
         name.map_or("", String::as_str)
     }
 
-    /// Returns the sampling parameters, of which the configuration only has
-    /// [`Self::top_k`].
+    /// Returns the default sampling parameters with the configuration's [`Self::top_k`].
     pub fn sampling(&self) -> SamplingParams {
         SamplingParams {
             top_k: self.top_k,
@@ -195,13 +195,14 @@ impl PipelineConfig {
         }
     }
 
-    /// Returns the most tokens to generate; `None` to generate until the context is full.
+    /// Returns the largest number of tokens to generate; `None` to generate until the context is
+    /// full.
     pub fn new_tokens(&self) -> Option<usize> {
         usize::try_from(self.max_new_tokens).ok()
     }
 
-    /// Returns the name and the path of each adapter of [`Self::lora_paths`]. One without a name has
-    /// its path for a name.
+    /// Returns the name and path of each adapter in [`Self::lora_paths`]. The name defaults to the
+    /// path.
     pub fn adapters(&self) -> impl Iterator<Item = (&str, &str)> {
         let pair = |text| str::split_once(text, '=').unwrap_or((text, text));
         self.lora_paths.iter().map(move |text| pair(text))

@@ -1,8 +1,8 @@
-//! What fields offer and this build does not support.
+//! Values of fields that this build does not support.
 
 use super::{choices::PipelineEngine, error::ConfigError, pipeline_config::PipelineConfig};
 
-/// A field, whether a configuration asks for what is not supported, and the reason.
+/// A field, a test for unsupported values of it, and the reason.
 type Unsupported = (&'static str, fn(&PipelineConfig) -> bool, &'static str);
 
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
@@ -25,11 +25,11 @@ const UNSUPPORTED: &[Unsupported] = &[
 ];
 
 impl PipelineConfig {
-    /// Checks that the configuration asks for nothing that this build does not support.
+    /// Checks that this build supports everything that the configuration requests.
     ///
     /// # Errors
     ///
-    /// If a field asks for such.
+    /// If a field has an unsupported value.
     pub fn check_supported(&self) -> Result<(), ConfigError> {
         match UNSUPPORTED.iter().find(|(_, asks, _)| asks(self)) {
             Some((field, _, reason)) => Err(ConfigError::Unsupported { field, reason }),

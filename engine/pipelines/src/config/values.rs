@@ -9,12 +9,12 @@ use super::{
 };
 
 impl Field {
-    /// Parses a value from the text of a flag or a variable. The value of a list is one of its
-    /// entries.
+    /// Parses a value from the text of a flag or an environment variable. For a list, the text is
+    /// one entry.
     ///
     /// # Errors
     ///
-    /// If the text is not a value of the field.
+    /// If the text is not a valid value of the field.
     pub fn parse(&'static self, text: &str) -> Result<Value, ConfigError> {
         let wrong = || self.wrong(&Value::from(text));
         let value = match self.kind {
@@ -36,7 +36,7 @@ impl Field {
     ///
     /// # Errors
     ///
-    /// If it is not.
+    /// If the value fails one of these checks.
     pub fn check(&'static self, value: &Value) -> Result<(), ConfigError> {
         let fits = match self.kind {
             FieldKind::Text | FieldKind::Texts => value.is_string() || value.is_array(),
@@ -83,7 +83,7 @@ impl PipelineConfig {
         FIELDS.iter().map(|field| (field.name, field.help))
     }
 
-    /// Checks the range of every field.
+    /// Checks that every field is in its range.
     ///
     /// # Errors
     ///

@@ -23,13 +23,13 @@ pub enum ConvertError {
         /// The path of the output directory.
         path: PathBuf,
     },
-    /// Occurs when safetensors are to be written in an encoding of blocks.
+    /// Occurs when safetensors files are to be written in a block encoding.
     #[error(
         "safetensors cannot hold {encoding}, only f32, f16 and bf16: name a .gguf file for other \
          encodings"
     )]
     Quantized {
-        /// The requested block encoding, such as `q4_k`.
+        /// The encoding that safetensors cannot hold.
         encoding: Encoding,
     },
     /// Occurs when a GGUF file is to become a directory in Hugging Face's layout.
@@ -41,10 +41,10 @@ pub enum ConvertError {
         /// The user's name for the source model, such as its path.
         model: String,
     },
-    /// Occurs when GGUF has no way to express how a model computes.
+    /// Occurs when GGUF cannot express a property of the model.
     #[error("GGUF cannot express this model's {what}")]
     Inexpressible {
-        /// What it cannot express.
+        /// The property that GGUF cannot express.
         what: &'static str,
     },
     /// Occurs when a weight is NaN or infinite, in the source or in its new encoding.
@@ -68,13 +68,13 @@ pub enum ConvertError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// Occurs when the caller ends the conversion.
+    /// Occurs when the progress callback cancels the conversion.
     #[error("interrupted; nothing was written")]
     Interrupted,
-    /// Occurs when the new files do not describe the same model, which is a defect.
+    /// Occurs when the new files do not describe the same model, which is a bug in the conversion.
     #[error("internal error: {} does not describe the same model", path.display())]
     Mismatch {
-        /// The new directory.
+        /// The path of the new directory.
         path: PathBuf,
     },
     /// Occurs when a tensor cannot be read.
@@ -94,7 +94,7 @@ pub enum ConvertError {
     ModelFiles(#[from] ModelFilesError),
 }
 
-/// Makes errors of a file that cannot be written.
+/// Returns a function that makes the error of a file that cannot be written.
 pub(super) fn write_error(
     path: &std::path::Path,
 ) -> impl Fn(std::io::Error) -> ConvertError + use<> {

@@ -1,8 +1,8 @@
 //! Conversion of checkpoints: to GGUF in any encoding that Wisp quantizes to, or to safetensors.
 //!
-//! Names and sizes come from what loading a checkpoint knows anyway: the architecture's tensor names
-//! in Hugging Face's layout beside GGUF's, and its [spec](crate::spec::DecoderSpec). A new file is
-//! opened again before it gets its name, and must describe the same model.
+//! Tensor names come from the architecture, which has them for Hugging Face's layout and for GGUF,
+//! and sizes from its [spec](crate::spec::DecoderSpec). A new file is read back before it gets its
+//! final name, and must describe the same model.
 //!
 //! ```
 //! use std::ops::ControlFlow;

@@ -1,10 +1,10 @@
-//! What a conversion is asked to do.
+//! Options of a conversion.
 
 use std::ops::ControlFlow;
 
 use wisp_types::Encoding;
 
-/// What a conversion is asked to do.
+/// Options of a conversion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConvertOptions {
@@ -30,6 +30,6 @@ impl ConvertOptions {
     }
 }
 
-/// Receives the weights converted so far and in all. `Break` ends the conversion, and nothing is
-/// written.
+/// Is called with the number of weights converted so far and in total. `Break` cancels the
+/// conversion, and nothing is written.
 pub type OnProgress<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;

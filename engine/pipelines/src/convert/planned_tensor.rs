@@ -4,17 +4,17 @@ use wisp_weights::{Checkpoint, TensorInfo, WeightSource};
 
 /// A tensor that a conversion writes.
 pub(super) struct PlannedTensor {
-    /// Its name in the new file.
+    /// The tensor's name in the new file.
     pub name: String,
-    /// The tensor or view of the source that it is made of.
+    /// The name of the source tensor or view that the tensor's data comes from.
     pub source: String,
-    /// Its shape, outermost dimension first.
+    /// The shape in the new file, outermost dimension first.
     pub shape: Vec<u64>,
     /// True if 1 is added to every element.
     pub add_one: bool,
 }
 
-/// Plans to write the tensors of a checkpoint for which `keep` is true, as they are.
+/// Plans to write those tensors of a checkpoint for which `keep` returns true, unchanged.
 pub(super) fn unchanged(
     checkpoint: &Checkpoint,
     mut keep: impl FnMut(&TensorInfo) -> bool,

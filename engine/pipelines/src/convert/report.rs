@@ -1,30 +1,30 @@
-//! What a conversion did to the weights.
+//! Statistics about a conversion.
 
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 use wisp_types::Encoding;
 
-/// What a conversion did to some tensors.
+/// Statistics about a set of converted tensors.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TensorStats {
     /// The number of tensors.
     pub tensors: u64,
-    /// The number of their weights.
+    /// The number of weights in all of these tensors.
     pub weights: u64,
-    /// Bytes of the tensors in their new encodings.
+    /// The size of the tensors in their new encodings, in bytes.
     pub bytes: u64,
-    /// The new encodings.
+    /// The new encodings of the tensors, each once.
     pub encodings: Vec<Encoding>,
-    /// The largest difference that encoding made to a weight.
+    /// The largest absolute difference between a weight before and after encoding.
     pub max_error: f64,
     squared_error: f64,
     squared: f64,
 }
 
 impl TensorStats {
-    /// One tensor, none of whose weights has been compared.
+    /// Returns the statistics of one tensor, before any of its weights is compared.
     pub(super) fn of_tensor(weights: u64, bytes: u64, encoding: Encoding) -> TensorStats {
         TensorStats {
             tensors: 1,
@@ -35,7 +35,7 @@ impl TensorStats {
         }
     }
 
-    /// Takes some weights into account, as they were and as their encoding has them.
+    /// Adds the errors of weights, given their values before and after encoding.
     pub(super) fn compare(&mut self, before: &[f32], after: &[f32]) {
         for (&before, &after) in before.iter().zip(after) {
             let off = f64::from(before) - f64::from(after);
@@ -45,7 +45,7 @@ impl TensorStats {
         }
     }
 
-    /// Adds other tensors.
+    /// Adds the statistics of other tensors.
     pub(super) fn add(&mut self, other: &TensorStats) {
         self.tensors += other.tensors;
         self.weights += other.weights;
@@ -68,7 +68,7 @@ impl TensorStats {
         }
     }
 
-    /// Returns the bits that a weight takes on average.
+    /// Returns the average number of bits per weight.
     pub fn bits_per_weight(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.weights.max(1) as f64
     }
@@ -100,14 +100,14 @@ impl Serialize for TensorStats {
     }
 }
 
-/// What a conversion did.
+/// Statistics about a whole conversion, and notes for the user.
 #[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct ConvertReport {
-    /// Tensors by their role in a layer: `attn_q`, `ffn_down`, …
+    /// Statistics of the tensors by their role in a layer, such as `attn_q` or `ffn_down`.
     pub kinds: BTreeMap<String, TensorStats>,
-    /// All tensors.
+    /// Statistics of all tensors together.
     pub total: TensorStats,
-    /// What the new files lack, and other things that the user should know, as sentences.
+    /// What the new files lack, and other notes for the user, one sentence each.
     pub notes: Vec<String>,
 }

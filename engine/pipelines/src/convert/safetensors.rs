@@ -27,12 +27,12 @@ use crate::model_files::{COMPANIONS, ModelFiles};
 const INTEGERS: [&str; 3] = ["I", "U", "BOOL"];
 
 /// Writes a model as a directory in Hugging Face's layout: `model.safetensors`, `config.json`, and
-/// the files of the tokenizer. It appears under its name only when it is complete.
+/// the files of the tokenizer. A temporary directory is renamed to `out` once it is complete.
 ///
 /// # Errors
 ///
-/// If the model is in GGUF, an encoding of blocks is asked for, a weight is not finite, or a file
-/// cannot be written.
+/// If the model is in GGUF, a block encoding is requested, a weight is not finite, or a file cannot
+/// be written.
 pub fn to_safetensors(
     files: &ModelFiles,
     out: &Path,
@@ -47,7 +47,7 @@ pub fn to_safetensors(
         model: files.name.clone(),
     })?;
     let failed = write_error(out);
-    // `.` and links cannot be renamed over: replace the directory that they lead to.
+    // A rename cannot replace `.` or a link, so replace the directory that it leads to.
     let out = &match fs::symlink_metadata(out) {
         Ok(_) => fs::canonicalize(out).map_err(&failed)?,
         Err(_) => out.to_path_buf(),
@@ -83,7 +83,8 @@ pub fn to_safetensors(
     Ok(report)
 }
 
-/// Plans all tensors as they are, without those of integers, which some checkpoints carry along.
+/// Plans to write all tensors unchanged, except for integer tensors, which some checkpoints
+/// contain.
 fn float_tensors(files: &ModelFiles, notes: &mut Vec<String>) -> Vec<PlannedTensor> {
     unchanged(&files.checkpoint, |tensor| {
         let is_integer = |name: &str| INTEGERS.iter().any(|prefix| name.starts_with(prefix));
@@ -97,7 +98,7 @@ fn float_tensors(files: &ModelFiles, notes: &mut Vec<String>) -> Vec<PlannedTens
     })
 }
 
-/// Creates a folder without a final name beside the new one.
+/// Creates a temporary folder beside the new directory.
 fn temporary_folder(out: &Path) -> io::Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".wisp-convert-");
@@ -107,7 +108,7 @@ fn temporary_folder(out: &Path) -> io::Result<tempfile::TempDir> {
     builder.tempdir_in(parent.unwrap_or(Path::new(".")))
 }
 
-/// Writes a safetensors file, all of it in the encoding that is asked for.
+/// Writes a safetensors file with all tensors in the requested encoding, or else in their own.
 fn write_weights(
     views: &Views<'_>,
     tensors: &[PlannedTensor],
@@ -121,7 +122,8 @@ fn write_weights(
     let mut infos = Vec::with_capacity(jobs.len());
     for job in &jobs {
         let start = end;
-        // The source is in memory or mapped, and floats are at most twice as long.
+        // The source is in memory or mapped, and encoding as floats at most doubles its size, so it
+        // fits.
         end += job.bytes() as usize;
         let shape = job.planned.shape.iter().map(|&size| size as usize);
         let info = TensorInfo {
@@ -146,7 +148,7 @@ fn write_weights(
     write_tensors(views, &jobs, &mut file, |_| 0, on_progress, report)?.map_err(&failed)
 }
 
-/// Returns safetensors' name of an encoding.
+/// Returns the safetensors type of an encoding.
 fn dtype(encoding: Encoding) -> Result<Dtype, ConvertError> {
     match encoding {
         Encoding::F32 => Ok(Dtype::F32),
@@ -156,7 +158,7 @@ fn dtype(encoding: Encoding) -> Result<Dtype, ConvertError> {
     }
 }
 
-/// Copies the files beside the weights, except for indices of weights in several files.
+/// Copies the files beside the weights, except for the indices of weights in several files.
 fn copy_companions(source: &Path, folder: &Path, encoding: Option<Encoding>) -> io::Result<()> {
     for name in COMPANIONS
         .iter()
@@ -179,7 +181,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::copy(from, to).map(|_| ())
 }
 
-/// Copies a `config.json`, with the type of the new weights.
+/// Copies a `config.json`, with its `dtype` set to that of the new weights.
 fn copy_config(from: &Path, to: &Path, encoding: Option<Encoding>) -> io::Result<()> {
     let dtype = match encoding {
         None => return copy(from, to),

@@ -1,4 +1,4 @@
-//! Encodes tensors one after the other, some rows at a time, and writes them to a file.
+//! Encodes tensors one by one, a number of rows at a time, and writes them to a file.
 
 use std::{
     fs::File,
@@ -19,7 +19,7 @@ use super::{
     report::{ConvertReport, TensorStats},
 };
 
-/// The number of weights that are in memory at once, or one row if that has more.
+/// The largest number of weights that are in memory at once, unless one row has more.
 const WEIGHTS_AT_ONCE: usize = 1 << 20;
 
 /// A planned tensor, and its encoding before and after.
@@ -32,7 +32,7 @@ pub(super) struct TensorJob<'p> {
 }
 
 impl TensorJob<'_> {
-    /// Bytes of the tensor in its new encoding.
+    /// Returns the size of the tensor in its new encoding, in bytes.
     pub fn bytes(&self) -> u64 {
         let row = self.to.file_row_bytes(self.cols as u64).unwrap_or_default();
         row * self.rows as u64
@@ -43,8 +43,8 @@ impl TensorJob<'_> {
     }
 }
 
-/// Finds the encodings of planned tensors. `encoding` chooses the new one by the tensor and its
-/// present one.
+/// Determines the encodings of planned tensors. `encoding` returns the new encoding for a tensor
+/// and its present encoding.
 pub(super) fn jobs<'p>(
     views: &Views<'_>,
     tensors: &'p [PlannedTensor],
@@ -70,13 +70,13 @@ pub(super) fn jobs<'p>(
     tensors.iter().map(job).collect()
 }
 
-/// Writes the data of tensors to a file. `padding` returns the bytes that follow a tensor of some
-/// length, but for the last one.
+/// Writes the data of tensors to a file. `padding` returns the number of padding bytes after a
+/// tensor of a given length; the last tensor is not padded.
 ///
 /// # Errors
 ///
-/// If a tensor cannot be read or encoded, or the caller ends the conversion; the inner error if the
-/// file cannot be written.
+/// If a tensor cannot be read or encoded, or the caller cancels the conversion; the inner error if
+/// the file cannot be written.
 pub(super) fn write_tensors(
     views: &Views<'_>,
     jobs: &[TensorJob<'_>],
@@ -117,7 +117,7 @@ pub(super) fn write_tensors(
     Ok(flushed.and_then(|file| file.sync_all()))
 }
 
-/// Returns a tensor's name without its layer and its ending.
+/// Returns a tensor's name without the layer number, `blk` and `weight`.
 fn kind(name: &str) -> String {
     let parts = name.split('.');
     let parts = parts.filter(|part| part.parse::<u32>().is_err());
@@ -127,7 +127,7 @@ fn kind(name: &str) -> String {
     parts.join(".")
 }
 
-/// Encodes some rows of a tensor.
+/// Encodes a range of a tensor's rows, and records the error in `stats`.
 fn encode_rows(
     views: &Views<'_>,
     job: &TensorJob<'_>,

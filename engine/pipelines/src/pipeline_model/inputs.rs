@@ -1,43 +1,43 @@
-//! What a model is given and what it returns.
+//! The inputs and outputs of a model's step.
 
 use wisp_device::Buffer;
 use wisp_session::Tensor;
 
 use crate::{Batch, ModelLimits, PipelineError};
 
-/// The inputs of one step, all of them `u32`: in host memory, or on the device where an earlier
-/// step left them.
+/// The inputs of one step. All tensors are `u32`, in host memory or, if an earlier step computed
+/// them, on the device.
 #[derive(Clone, Debug)]
 pub struct ModelInputs {
-    /// `[tokens]`: the tokens of all sequences, one sequence after the other.
+    /// `[tokens]`: the token ids of all sequences, one sequence after the other.
     pub tokens: Tensor,
     /// `[tokens, 2]`: the slot and the position of each token.
     pub index: Tensor,
-    /// `[logit_rows]`: which of the tokens need logits.
+    /// `[logit_rows]`: the indices of the tokens that need logits.
     pub logit_rows: Tensor,
-    /// `[max_batch, pages_per_sequence]`: the block table of each slot. Rows of slots that do not take
-    /// part, and entries beyond a sequence's pages, are 0.
+    /// `[max_batch, pages_per_sequence]`: the block table of each slot. Rows of slots that are not
+    /// in the batch, and entries beyond a sequence's pages, are 0.
     pub page_table: Tensor,
-    /// `[max_batch]`: the adapter of each slot, counted from 1; 0 is none.
+    /// `[max_batch]`: the number of each slot's adapter, counted from 1; 0 for no adapter.
     pub adapters: Tensor,
-    /// `[sequences + 1]`: where the tokens of each sequence begin, and where the last one's end.
+    /// `[sequences + 1]`: the index of each sequence's first token, then the number of tokens.
     pub row_offsets: Vec<u32>,
-    /// `[sequences + 1]`: the same for the logit rows.
+    /// `[sequences + 1]`: the index of each sequence's first logit row, then the number of rows.
     pub logit_offsets: Vec<u32>,
 }
 
 /// The tokens that follow a step: one for each sequence, in the order of the batch.
 #[derive(Clone, Debug)]
 pub struct NextTokens {
-    /// `u32 [sequences]`.
+    /// The token ids, `u32 [sequences]`.
     pub tokens: Tensor,
-    /// `u32 [sequences, 2]`: slot and position of each; `None` where the positions are those after the
-    /// last ones of the previous inputs, which are in host memory.
+    /// The slot and position of each token, `u32 [sequences, 2]`. `None` if each position is the
+    /// one after the sequence's last position in the previous inputs, which must be in host memory.
     pub index: Option<Tensor>,
 }
 
 impl NextTokens {
-    /// Tokens in host memory.
+    /// Makes next tokens from token ids in host memory.
     pub fn new(tokens: &[u32]) -> NextTokens {
         NextTokens {
             tokens: words(&[tokens.len()], tokens),
@@ -46,31 +46,32 @@ impl NextTokens {
     }
 }
 
-/// What a model computed for a batch. The tensors may be the model's own memory, which its next step
-/// overwrites.
+/// What a model computed for a batch. The tensors may refer to the model's memory, which its next
+/// step overwrites.
 #[derive(Clone, Debug)]
 pub struct ModelOutputs {
-    /// `f32 [logit_rows, vocab_size]`.
+    /// The logits, `f32 [logit_rows, vocab_size]`.
     pub logits: Tensor,
-    /// `[sequences + 1]`: which rows of the logits belong to which sequence.
+    /// `[sequences + 1]`: the index of each sequence's first row of logits, then the number of
+    /// rows.
     pub logit_offsets: Vec<u32>,
-    /// As [`ReturnHiddenStates`](crate::ReturnHiddenStates) says.
+    /// The hidden states that [`ReturnHiddenStates`](crate::ReturnHiddenStates) selects.
     pub hidden_states: Option<Tensor>,
 }
 
-/// Device memory that a model shares with the sampler, which then works in place. What is `None` is
-/// copied between them.
+/// Device memory that a model shares with the sampler, which then works in place. If a buffer is
+/// `None`, its contents are copied between them.
 #[derive(Clone, Debug, Default)]
 pub struct SamplingBuffers {
-    /// Where [`ModelOutputs::logits`] stand.
+    /// The buffer with [`ModelOutputs::logits`].
     pub logits: Option<Buffer>,
-    /// Where the model reads [`ModelInputs::tokens`].
+    /// The buffer from which the model reads [`ModelInputs::tokens`].
     pub tokens: Option<Buffer>,
-    /// Where the model reads [`ModelInputs::index`].
+    /// The buffer from which the model reads [`ModelInputs::index`].
     pub index: Option<Buffer>,
 }
 
-/// A tensor of `u32` in host memory. The shape is the caller's own.
+/// Makes a tensor of `u32` in host memory. The shape must have as many elements as there are words.
 fn words(shape: &[usize], words: &[u32]) -> Tensor {
     let shape: Vec<u64> = shape.iter().map(|size| *size as u64).collect();
     // PROOF: every caller derives the shape from the number of words.
@@ -78,7 +79,7 @@ fn words(shape: &[usize], words: &[u32]) -> Tensor {
 }
 
 impl ModelInputs {
-    /// The inputs of a batch for a model of these limits.
+    /// Makes the inputs of a batch for a model with these limits.
     ///
     /// # Errors
     ///
@@ -120,12 +121,12 @@ impl ModelInputs {
         })
     }
 
-    /// The number of sequences.
+    /// Returns the number of sequences in the batch.
     pub fn sequences(&self) -> usize {
         self.row_offsets.len().saturating_sub(1)
     }
 
-    /// The inputs of the step that follows: one token for each sequence, each with its logits.
+    /// Returns the inputs of the next decode step: one token per sequence, with logits for each.
     ///
     /// # Errors
     ///
@@ -152,7 +153,7 @@ impl ModelInputs {
         })
     }
 
-    /// The position after the last token of each sequence: `[sequences, 2]`.
+    /// Returns the slot of each sequence and the position after its last token, `[sequences, 2]`.
     fn positions_after(&self) -> Result<Tensor, PipelineError> {
         let index = self.index.as_u32().ok_or(PipelineError::Batch)?;
         let mut after = Vec::with_capacity(2 * self.sequences());

@@ -3,7 +3,8 @@
 use super::{ModelInputs, ModelOutputs};
 use crate::{LogProbabilities, PipelineError, TokenScore, log_probabilities::MAX_TOP};
 
-/// See [`PipelineModel::compute_log_probabilities`](super::PipelineModel::compute_log_probabilities).
+/// Implements
+/// [`PipelineModel::compute_log_probabilities`](super::PipelineModel::compute_log_probabilities).
 pub(super) async fn compute(
     inputs: &ModelInputs,
     outputs: &ModelOutputs,
@@ -46,7 +47,7 @@ pub(super) async fn compute(
         if rows.len() < wanted {
             return Err(PipelineError::Batch);
         }
-        // The last rows are those of the last tokens.
+        // The last logit rows belong to the last tokens.
         let rows = logits
             .chunks(vocab as usize)
             .take(rows.end)
@@ -61,8 +62,8 @@ pub(super) async fn compute(
     Ok(all)
 }
 
-/// The log-softmax of a token's logit and of the `top` greatest ones, the lowest token first among
-/// equals.
+/// Returns the log-softmax of a token's logit and of the `top` largest logits, the lowest token id
+/// first among equals.
 fn score(logits: &[f32], token: u32, top: u32) -> TokenScore {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits

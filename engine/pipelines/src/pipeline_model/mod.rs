@@ -1,4 +1,5 @@
-//! What a model does for the generator: the trait [`PipelineModel`], after MAX's class of that name.
+//! The interface between models and the generator: [`PipelineModel`], after MAX's class of that
+//! name.
 
 mod inputs;
 mod log_probabilities;
@@ -18,23 +19,23 @@ use crate::{
     ModelFiles, ModelLimits, PipelineConfig, PipelineError, SupportedEncoding, WeightDType,
 };
 
-/// A model that continues token sequences: whatever implements this trait generates, with batches,
-/// sampling, stop strings, log-probabilities and cancellation, through
-/// [`TextGenerator`](crate::TextGenerator). The built-in decoder has no other way in.
+/// A model that continues token sequences. [`TextGenerator`](crate::TextGenerator) generates with
+/// any type that implements this trait, including batching, sampling, stop strings,
+/// log-probabilities and cancellation; the built-in decoder uses the same interface.
 ///
-/// The generator hands each [`Batch`] of the scheduler to
-/// [`prepare_initial_token_inputs`](Self::prepare_initial_token_inputs), and each further decode step of
-/// the same batch to [`prepare_next_token_inputs`](Self::prepare_next_token_inputs); what they return
-/// goes to [`execute`](Self::execute), whose logits the sampler reads on the device. A model of one's
-/// own implements `limits`, `vocab_size` and `execute`.
+/// The generator passes each [`Batch`] of the scheduler to
+/// [`prepare_initial_token_inputs`](Self::prepare_initial_token_inputs), and each further decode
+/// step of the same batch to [`prepare_next_token_inputs`](Self::prepare_next_token_inputs). It
+/// passes the returned inputs to [`execute`](Self::execute), whose logits the sampler reads on the
+/// device. A custom model must implement `limits`, `vocab_size` and `execute`.
 pub trait PipelineModel: Any + Debug + MaybeSend {
-    /// The sizes that the model was made for.
+    /// Returns the limits that the model was loaded with, such as the largest batch.
     fn limits(&self) -> &ModelLimits;
 
-    /// The number of logits of a token.
+    /// Returns the size of the vocabulary, which is the number of logits per row.
     fn vocab_size(&self) -> u64;
 
-    /// Turns a batch into inputs.
+    /// Makes the inputs of a batch's first step.
     ///
     /// # Errors
     ///
@@ -43,7 +44,7 @@ pub trait PipelineModel: Any + Debug + MaybeSend {
         ModelInputs::new(batch, self.limits())
     }
 
-    /// The inputs of the decode step that follows: one token for each sequence of the batch.
+    /// Makes the inputs of the next decode step, with one token for each sequence of the batch.
     ///
     /// # Errors
     ///
@@ -56,7 +57,8 @@ pub trait PipelineModel: Any + Debug + MaybeSend {
         previous.followed_by(next_tokens)
     }
 
-    /// Runs one step. It need not wait for the device: the outputs are read after what was submitted.
+    /// Runs one step. It need not wait for the device, because outputs are read in submission
+    /// order.
     ///
     /// # Errors
     ///
@@ -66,18 +68,19 @@ pub trait PipelineModel: Any + Debug + MaybeSend {
         inputs: &'a ModelInputs,
     ) -> BoxFuture<'a, Result<ModelOutputs, PipelineError>>;
 
-    /// Device memory that the sampler may use in place: without it logits and sampled tokens are copied.
+    /// Returns the device memory that the sampler may use in place. By default there is none, and
+    /// logits and sampled tokens are copied.
     fn sampling_buffers(&self) -> SamplingBuffers {
         SamplingBuffers::default()
     }
 
-    /// The loaded low-rank adapters; `None` where the model has no room for any.
+    /// Returns the loaded low-rank adapters; `None` if the model was loaded without adapter slots.
     fn lora_manager(&self) -> Option<&LoraManager> {
         None
     }
 
-    /// Loads an adapter under a name. `cache_salt` keeps its sequences from sharing pages with others;
-    /// `in_use` tells whether a running sequence has the adapter of a slot.
+    /// Loads an adapter under a name. `cache_salt` keeps its sequences from sharing KV pages with
+    /// others; `in_use` returns whether a running sequence uses the adapter in a slot.
     ///
     /// # Errors
     ///
@@ -93,7 +96,7 @@ pub trait PipelineModel: Any + Debug + MaybeSend {
         Err(LoraError::Disabled)
     }
 
-    /// Forgets the name of an adapter. Requests that have it keep it.
+    /// Unloads the adapter of a name. Running requests that use it continue to do so.
     ///
     /// # Errors
     ///
@@ -105,20 +108,21 @@ pub trait PipelineModel: Any + Debug + MaybeSend {
         })
     }
 
-    /// Memory through which several devices signal each other; none while a model runs on one.
+    /// Returns the buffers through which several devices synchronise; empty for one device.
     fn signal_buffers(&self) -> &[Buffer] {
         &[]
     }
 
-    /// The log-probabilities of tokens after a step: for each sequence of the batch those of its next
-    /// token and, with `echo`, of its own tokens from the second on, whose logits the batch must have
-    /// asked for; `top_n` of the likeliest tokens at each place. A sequence with `top_n` 0 gets `None`.
+    /// Returns the log-probabilities of tokens after a step: for each sequence of the batch, that
+    /// of its next token and, with `echo`, those of its own tokens from the second on, whose logits
+    /// the batch must have requested. Each comes with those of the `top_n` most probable tokens at
+    /// that position. A sequence with `top_n` 0 gets `None`.
     ///
     /// # Errors
     ///
-    /// [`PipelineError::Batch`] if a list is not as long as the batch has sequences, a number exceeds
-    /// [`MAX_TOP`](crate::log_probabilities::MAX_TOP) or the vocabulary, or logits are missing; the
-    /// device's error if reading fails.
+    /// [`PipelineError::Batch`] if a list does not have one entry per sequence, an entry of `top_n`
+    /// exceeds [`MAX_TOP`](crate::log_probabilities::MAX_TOP), a token is not in the vocabulary, or
+    /// logits are missing; the device's error if reading fails.
     fn compute_log_probabilities<'a>(
         &'a self,
         inputs: &'a ModelInputs,
@@ -137,16 +141,17 @@ pub trait PipelineModel: Any + Debug + MaybeSend {
     }
 }
 
-/// A model that is loaded from a checkpoint: MAX's class methods of `PipelineModel`.
+/// A model that is loaded from a checkpoint. The functions are the class methods of MAX's
+/// `PipelineModel`.
 ///
 /// [`DecoderModel`](crate::DecoderModel) generates, [`TextEncoder`](crate::TextEncoder) encodes.
 pub trait CheckpointModel: Sized {
-    /// Compiles a model's files for a session's device and loads the weights; `progress` is called with
-    /// the bytes loaded so far and in all.
+    /// Compiles a model for a session's device and loads its weights. `progress` is called with the
+    /// number of bytes loaded so far and in total.
     ///
     /// # Errors
     ///
-    /// If the files do not fit together, or the device has not enough memory.
+    /// If the files contradict each other, or the device does not have enough memory.
     fn load(
         session: &InferenceSession,
         files: &ModelFiles,
@@ -154,7 +159,7 @@ pub trait CheckpointModel: Sized {
         progress: Option<OnProgress<'_>>,
     ) -> impl Future<Output = Result<Self, PipelineError>>;
 
-    /// The longest sequence: what the configuration asks for.
+    /// Returns the length of the longest sequence that the configuration requests, in tokens.
     ///
     /// # Errors
     ///
@@ -166,7 +171,7 @@ pub trait CheckpointModel: Sized {
         Ok(config.limits(&files.model_spec.spec)?.max_length)
     }
 
-    /// Bytes that the model would take on a device, without loading it.
+    /// Returns the number of bytes that the model would take on a device, without loading it.
     ///
     /// # Errors
     ///
@@ -177,7 +182,7 @@ pub trait CheckpointModel: Sized {
         limits: ModelLimits,
     ) -> Result<Footprint, PipelineError>;
 
-    /// Bytes of the weights on a device.
+    /// Returns the number of bytes that the weights take on a device.
     ///
     /// # Errors
     ///
@@ -190,7 +195,7 @@ pub trait CheckpointModel: Sized {
         Ok(Self::estimate_memory(target, files, limits)?.weights)
     }
 
-    /// Bytes of intermediate results and inputs on a device.
+    /// Returns the number of bytes that intermediate results and inputs take on a device.
     ///
     /// # Errors
     ///
@@ -203,14 +208,14 @@ pub trait CheckpointModel: Sized {
         Ok(Self::estimate_memory(target, files, limits)?.working)
     }
 
-    /// The encoding of the weights; `None` where MAX has no name for it.
+    /// Returns the encoding of the weights; `None` if MAX has no name for it.
     fn encoding(&self) -> Option<SupportedEncoding>;
 
-    /// The element type of the weights: bytes, where they are quantised.
+    /// Returns the element type of the weights, which is bytes for quantised weights.
     fn dtype(&self) -> Option<WeightDType> {
         Some(self.encoding()?.dtype())
     }
 
-    /// The checkpoint's `config.json`; `None` for GGUF.
+    /// Returns the contents of the checkpoint's `config.json`; `None` for GGUF.
     fn huggingface_config(&self) -> Option<&Value>;
 }

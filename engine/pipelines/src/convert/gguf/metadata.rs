@@ -13,14 +13,14 @@ use crate::{
     spec::DecoderSpec,
 };
 
-/// Keys that describe how the source is stored, not the model.
+/// Keys that describe how the source is stored rather than the model.
 const STORAGE_KEYS: [&str; 3] = [
     "general.alignment",
     "general.file_type",
     "general.quantization_version",
 ];
 
-/// ggml's `llama_ftype` of files that are mostly in one encoding.
+/// The numbers in llama.cpp's `llama_ftype` of files that are mostly in one encoding.
 const FILE_TYPES: [(Encoding, u32); 7] = [
     (Encoding::F32, 0),
     (Encoding::F16, 1),
@@ -31,7 +31,7 @@ const FILE_TYPES: [(Encoding, u32); 7] = [
     (Encoding::BF16, 32),
 ];
 
-/// Writes the encoding of most tensors, if it has a number.
+/// Writes the number of the encoding that most tensors have, if the format has one.
 pub(super) fn file_type(header: &mut GgufHeaderBuilder, encoding: Option<Encoding>) {
     let row = FILE_TYPES.iter().find(|row| Some(row.0) == encoding);
     if let Some((encoding, number)) = row {
@@ -42,7 +42,7 @@ pub(super) fn file_type(header: &mut GgufHeaderBuilder, encoding: Option<Encodin
     }
 }
 
-/// Copies the metadata of a GGUF file, without the keys that describe how it is stored or split.
+/// Copies the metadata of a GGUF file, except for the keys that describe how it is stored or split.
 pub(super) fn copy(gguf: &Gguf, header: &mut GgufHeaderBuilder) {
     for (key, value) in &gguf.metadata {
         if !STORAGE_KEYS.contains(&key.as_str()) && !key.starts_with("split.") {
@@ -93,7 +93,7 @@ pub(super) fn describe(files: &ModelFiles, header: &mut GgufHeaderBuilder) {
     }
 }
 
-/// Writes keys under the architecture's prefix.
+/// Writes keys with the architecture's prefix.
 fn write(header: &mut GgufHeaderBuilder, prefix: &str, keys: Vec<(&str, Value)>) {
     for (name, value) in keys {
         header.key(&format!("{prefix}.{name}"), value);
@@ -122,14 +122,15 @@ fn sizes(spec: &DecoderSpec) -> Vec<(&'static str, Value)> {
             ("expert_feed_forward_length", moe.intermediate_size),
         ]);
     }
-    // The format has 32 bits for them. The spec was checked, so every size is at most 2^28.
+    // The format stores sizes in 32 bits. The spec was checked, so every size is at most 2^28.
     let sizes = sizes.into_iter();
     sizes
         .map(|(name, size)| (name, Value::U32(size as u32)))
         .collect()
 }
 
-/// Returns the keys of the scaling of a rotary embedding. Factors of single frequencies are tensors.
+/// Returns the keys that describe the scaling of a rotary embedding. Factors of individual
+/// frequencies are stored as tensors instead.
 fn scaling(scaling: &RopeScaling) -> Vec<(&'static str, Value)> {
     let kind = |kind: &str| ("rope.scaling.type", Value::String(kind.into()));
     let float = |name, value: f64| (name, Value::F32(value as f32));
@@ -154,7 +155,7 @@ fn scaling(scaling: &RopeScaling) -> Vec<(&'static str, Value)> {
             trained_context(*original),
             float("rope.scaling.yarn_beta_fast", *beta_fast),
             float("rope.scaling.yarn_beta_slow", *beta_slow),
-            // GGUF's factor multiplies the one that YaRN implies.
+            // GGUF's factor is multiplied by the one that YaRN implies.
             float(
                 "rope.scaling.attn_factor",
                 attention_factor / yarn_attention_factor(*factor),

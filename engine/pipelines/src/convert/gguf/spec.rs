@@ -1,4 +1,4 @@
-//! How GGUF expresses a spec.
+//! The spec that a GGUF file can express for a model.
 
 use crate::{
     architectures::Architecture,
@@ -7,7 +7,7 @@ use crate::{
     spec::DecoderSpec,
 };
 
-/// Tensors that express the scaling of rotary frequencies: their names and values.
+/// The names and values of tensors that express the scaling of rotary frequencies.
 pub(super) type RopeFactors = Vec<(&'static str, Vec<f32>)>;
 
 /// Returns the spec that readers of a GGUF file find for a model, and the tensors that express its
@@ -22,11 +22,11 @@ pub(super) fn in_gguf(
 ) -> Result<(DecoderSpec, RopeFactors), ConvertError> {
     let mut spec = spec.clone();
     let mut factors = RopeFactors::new();
-    // The weights of norms include what is added to them.
+    // In GGUF, norm weights include the offset that the model adds to them.
     spec.norm.weight_offset = 0.0;
     spec.rope_interleaved |= architecture.interleaves_rope_in_gguf();
     if let Some(encoder) = &mut spec.encoder {
-        // Rows before the first position are dropped, and an encoder needs no output layer.
+        // Rows before the first position are not written, and an encoder has no output layer.
         encoder.padding = None;
         spec.tied = true;
     }

@@ -1,11 +1,12 @@
-//! Whether two specs describe the same model, but for the rounding of numbers.
+//! Compares specs, to find whether they describe the same model except for rounding.
 
 use crate::{
     rope::RopeScaling,
     spec::{DecoderSpec, LayerSpec},
 };
 
-/// Returns in what two specs differ beyond the rounding of numbers; `None` if in nothing.
+/// Returns the first property in which two specs differ by more than rounding; `None` if there is
+/// no such property.
 pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static str> {
     let layers = |same: fn(&LayerSpec, &LayerSpec) -> bool| {
         a.layers.iter().zip(&b.layers).all(|(a, b)| same(a, b))
@@ -80,7 +81,7 @@ fn same_ropes(a: &DecoderSpec, b: &DecoderSpec) -> bool {
         && pairs.all(|(a, b)| close(a.theta, b.theta) && same_scaling(&a.scaling, &b.scaling))
 }
 
-/// Compares scalings by their kinds and numbers, which GGUF stores in 32 bits.
+/// Compares scalings by kind and by their numbers, which GGUF stores as 32-bit floats.
 fn same_scaling(a: &RopeScaling, b: &RopeScaling) -> bool {
     let same_kind = std::mem::discriminant(a) == std::mem::discriminant(b);
     let (a, b) = (numbers(a), numbers(b));
@@ -91,7 +92,7 @@ fn close(a: f32, b: f32) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
 }
 
-/// Returns the numbers of a scaling.
+/// Returns the numbers of a scaling, rounded to 32-bit floats.
 fn numbers(scaling: &RopeScaling) -> Vec<f32> {
     let rounded =
         |numbers: &[f64]| -> Vec<f32> { numbers.iter().map(|number| *number as f32).collect() };
@@ -158,7 +159,7 @@ mod tests {
                 assert_eq!(same_scaling(a, b), i == j, "{a:?} and {b:?}");
             }
         }
-        // GGUF has numbers of 32 bits.
+        // GGUF stores numbers as 32-bit floats.
         let rounded = yarn(f64::from(4.1f32), 1.0);
         assert!(same_scaling(&yarn(4.1, 1.0), &rounded));
     }

@@ -10,19 +10,21 @@ use crate::{
     spec::{DecoderSpec, NormPlacement, QkvLayout, TensorNames, in_layer, row_order},
 };
 
-/// How a tensor changes besides its name.
+/// How a tensor changes apart from its name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     None,
-    /// A norm: 1 is added if the model adds 1 to its weights.
+    /// A norm: 1 is added to the weights if the model itself adds 1 to them.
     Norm,
-    /// A query or key projection of so many heads: rows are reordered if GGUF interleaves them.
+    /// A query or key projection with this number of heads: rows are reordered if GGUF interleaves
+    /// them.
     Heads(u32),
     /// A fused projection of queries, keys and values: rows may be reordered.
     FusedQkv,
-    /// A projection of experts, which are stacked if the checkpoint has one tensor for each.
+    /// A projection of experts: stacked if the checkpoint has one tensor per expert.
     Experts,
-    /// Learned positions, of which the first rows are dropped because no position has them.
+    /// Learned position embeddings: this number of first rows is dropped, because no position uses
+    /// them.
     Positions(u64),
 }
 
@@ -35,7 +37,7 @@ pub(super) struct CopiedTensors {
     pub unused: Vec<String>,
 }
 
-/// Plans the tensors of a new file, and adds the views that they are made of.
+/// Plans the tensors of a new file, and adds the views that their data comes from.
 ///
 /// # Errors
 ///
@@ -87,7 +89,7 @@ pub(super) fn copy(
     })
 }
 
-/// Returns the tensors that a block may have.
+/// Returns the tensors that a block may have, with their changes.
 fn block(spec: &DecoderSpec) -> Vec<(SelectName, Change)> {
     let mut parts: Vec<(SelectName, Change)> = vec![
         (|names| &names.q, Change::Heads(spec.heads)),
@@ -106,7 +108,8 @@ fn block(spec: &DecoderSpec) -> Vec<(SelectName, Change)> {
         (|names| &names.expert_up, Change::Experts),
         (|names| &names.expert_down, Change::Experts),
     ];
-    // One name may stand for the norm after attention or for the one before the feed-forward.
+    // Some names are those of the norm after attention in one placement and of the norm before the
+    // feed-forward in another.
     if spec.norm_placement != NormPlacement::Output {
         parts.push((|names| &names.attention_norm, Change::Norm));
         parts.push((|names| &names.mlp_norm, Change::Norm));
@@ -124,26 +127,26 @@ fn block(spec: &DecoderSpec) -> Vec<(SelectName, Change)> {
 
 struct Plan<'a, 'v, 'c> {
     spec: &'a DecoderSpec,
-    /// True if GGUF stores rows of queries and keys in the order of interleaved rotation.
+    /// True if GGUF stores the rows of queries and keys in the order for interleaved rotation.
     interleaved: bool,
     names: &'a TensorNames,
-    /// The prefix of all names but the output layer's.
+    /// The prefix of all names except the output layer's.
     prefix: &'a str,
     checkpoint: &'a Checkpoint,
     views: &'v mut Views<'c>,
-    /// The tensors of the source that the new file uses.
+    /// The names of the source's tensors that the new file uses.
     used: HashSet<String>,
     planned: Vec<PlannedTensor>,
 }
 
 impl Plan<'_, '_, '_> {
-    /// Adds weight and bias of a name outside the blocks, as far as they exist.
+    /// Adds the weight and bias of a name outside the blocks, if they exist.
     fn add(&mut self, from: &str, to: &str, change: Change) -> Result<(), ConvertError> {
         let from = format!("{}{from}", self.prefix);
         self.add_whole(&from, to, change, false)
     }
 
-    /// Adds weight and bias of a layer, as far as they exist.
+    /// Adds the weight and bias of a name in a layer's block, if they exist.
     fn add_in_layer(
         &mut self,
         from: &str,
@@ -155,7 +158,7 @@ impl Plan<'_, '_, '_> {
         self.add_whole(&from, &in_layer(to, layer), change, true)
     }
 
-    /// Adds weight and bias of a whole name, as far as they exist.
+    /// Adds the weight and bias of a complete name, if they exist.
     fn add_whole(
         &mut self,
         from: &str,
@@ -210,7 +213,7 @@ impl Plan<'_, '_, '_> {
         Ok(())
     }
 
-    /// Returns the rows of a tensor in GGUF's order; `None` if it is the order of the source.
+    /// Returns the ranges of rows of a tensor in GGUF's order; `None` if the order does not change.
     fn row_order(&self, rows: u64, change: Change) -> Option<Vec<Range<u64>>> {
         match change {
             Change::Heads(heads) if self.interleaved => {

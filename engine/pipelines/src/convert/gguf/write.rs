@@ -28,7 +28,8 @@ use crate::{
     spec::DecoderSpec,
 };
 
-/// Parts of names of tensors that are always floats: small ones, and those whose rounding hurts.
+/// Substrings of the names of tensors that are always stored as floats, because they are small or
+/// quantization would harm the model's quality.
 const ALWAYS_FLOAT: [&str; 5] = [
     "position_embd.",
     "token_types.",
@@ -37,7 +38,7 @@ const ALWAYS_FLOAT: [&str; 5] = [
     "rope_factors_",
 ];
 
-/// Writes a model as a GGUF file, which appears under its name only when it is complete.
+/// Writes a model as a GGUF file. A temporary file is renamed to `out` once it is complete.
 ///
 /// # Errors
 ///
@@ -81,8 +82,8 @@ pub fn to_gguf(
     Ok(report)
 }
 
-/// Describes a model in Hugging Face's layout. Returns its tensors in GGUF and the spec that
-/// readers of the new file should find.
+/// Adds the metadata of a model in Hugging Face's layout. Returns the tensors to write and the spec
+/// that readers of the new file should find.
 fn describe(
     files: &ModelFiles,
     header: &mut GgufHeaderBuilder,
@@ -121,8 +122,8 @@ fn describe(
     Ok((tensors, spec))
 }
 
-/// Chooses the new encoding of a tensor: F32 for vectors and for those that are always floats, F16
-/// for rows that are not whole blocks.
+/// Returns the new encoding of a tensor: F32 for vectors and for tensors that are always floats,
+/// F16 for rows that are not a whole number of blocks, otherwise the wanted encoding.
 fn new_encoding(planned: &PlannedTensor, from: Encoding, wanted: Option<Encoding>) -> Encoding {
     let is_vector = planned.shape.iter().filter(|&&size| size != 1).count() < 2;
     let wanted = wanted.unwrap_or(from);
@@ -136,7 +137,7 @@ fn new_encoding(planned: &PlannedTensor, from: Encoding, wanted: Option<Encoding
     }
 }
 
-/// Adds a tensor to the header.
+/// Adds a tensor to the header, and a note if it cannot have the wanted encoding.
 fn add_tensor(
     job: &TensorJob<'_>,
     wanted: Option<Encoding>,
@@ -156,23 +157,23 @@ fn add_tensor(
     Ok(())
 }
 
-/// Creates a file without a final name in the directory of the new one.
+/// Creates a temporary file in the directory of the new file.
 fn temporary_file(out: &Path) -> io::Result<tempfile::NamedTempFile> {
     let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut builder = tempfile::Builder::new();
     builder.prefix(".wisp-convert-").suffix(".gguf");
-    // Temporary files are private otherwise; the new file should be as any other.
+    // By default temporary files are private; the new file gets the usual permissions.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder.tempfile_in(folder.unwrap_or(Path::new(".")))
 }
 
-/// Gives a complete file its name.
+/// Renames the complete temporary file to its final name.
 fn persist(file: tempfile::NamedTempFile, out: &Path, force: bool) -> io::Result<()> {
     let persisted = match force {
         true => file.persist(out),
         false => file.persist_noclobber(out).or_else(|error| {
-            // Not every file system can refuse to replace a file by itself.
+            // Not every file system supports renaming without replacing.
             match fs::symlink_metadata(out) {
                 Err(absent) if absent.kind() == io::ErrorKind::NotFound => error.file.persist(out),
                 _ => Err(error),

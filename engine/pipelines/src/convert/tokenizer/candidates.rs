@@ -1,4 +1,4 @@
-//! How GGUF may express each kind of tokenizer that `tokenizer.json` has.
+//! Candidate GGUF metadata for each kind of tokenizer in `tokenizer.json`.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ use super::{
     source::Source,
 };
 
-/// What SentencePiece writes for a space.
+/// The character that represents a space in SentencePiece's tokens.
 const SPACE: char = '▁';
 
 impl Source<'_> {
-    /// Returns the keys of each way in which GGUF may express the tokenizer, the likeliest first.
+    /// Returns each set of keys with which GGUF may express the tokenizer, the most probable first.
     pub fn candidates(&self) -> Result<Vec<Keys>, String> {
         let model = &self.json["model"];
         let merges = self.merges();
-        // Old files do not name the model.
+        // Old files do not state the model's type.
         let kind = match model["type"].as_str() {
             None if !merges.is_empty() => "BPE",
             None => "none",
@@ -41,13 +41,14 @@ impl Source<'_> {
         }
     }
 
-    /// Returns the halves of each merge, best first.
+    /// Returns the two halves of each merge, in order of rank.
     fn merges(&self) -> Vec<(&str, &str)> {
         let merges = self.json["model"]["merges"].as_array();
         merges.into_iter().flatten().filter_map(halves).collect()
     }
 
-    /// Byte-level BPE (GPT-2), with each pre-tokenizer that splits texts as the original does.
+    /// Returns candidates for byte-level BPE (GPT-2): one for each pre-tokenizer that splits the
+    /// probes as the original does.
     fn byte_level(&self, merges: &[(&str, &str)]) -> Result<Vec<Keys>, String> {
         let expected = self.probe_words()?;
         let ignore_merges = self.json["model"]["ignore_merges"].as_bool();
@@ -104,16 +105,16 @@ impl Source<'_> {
         PROBES.iter().map(split).collect()
     }
 
-    /// SentencePiece BPE (Llama 2), whose merges become scores; with and without a space before the
-    /// text.
+    /// Returns candidates for SentencePiece BPE (Llama 2), whose merges become scores: with and
+    /// without a space before the text.
     fn sentence_piece(&self, merges: &[(&str, &str)]) -> Vec<Keys> {
-        // The rank of the first merge that makes a token.
+        // The rank of the first merge that produces each token.
         let mut ranks: BTreeMap<String, usize> = BTreeMap::new();
         for (left, right) in merges {
             let next = ranks.len();
             ranks.entry([*left, *right].concat()).or_insert(next);
         }
-        // Tokens that no merge makes come last.
+        // Tokens that no merge produces have the lowest score.
         let score = |id: usize| {
             let token = self.tokenizer.token(u32::try_from(id).ok()?)?;
             let last = ranks.len();
@@ -134,7 +135,7 @@ impl Source<'_> {
         [true, false].map(with_space).into()
     }
 
-    /// Unigram (T5), with each way of handling spaces.
+    /// Returns candidates for Unigram (T5): one for each way of handling spaces.
     fn unigram(&self) -> Result<Vec<Keys>, String> {
         let pieces = self.json["model"]["vocab"].as_array();
         let pieces = pieces.map_or(&[][..], Vec::as_slice);
@@ -161,7 +162,8 @@ impl Source<'_> {
         Ok(ways.map(with_spaces).into())
     }
 
-    /// WordPiece (BERT), whose tokens GGUF marks where a word begins, not where it continues.
+    /// Returns the candidate for WordPiece (BERT). GGUF marks tokens that begin a word rather than
+    /// tokens that continue one.
     fn word_piece(&self) -> Vec<Keys> {
         let prefix = self.json["model"]["continuing_subword_prefix"].as_str();
         let prefix = prefix.unwrap_or("##");
@@ -182,7 +184,7 @@ impl Source<'_> {
     }
 }
 
-/// Returns the halves of a merge, which is one text with a space in it, or two.
+/// Returns the halves of a merge, which is either one string with a space or a list of two strings.
 fn halves(merge: &Json) -> Option<(&str, &str)> {
     match merge.as_str() {
         Some(merge) => merge.split_once(' '),
@@ -190,7 +192,7 @@ fn halves(merge: &Json) -> Option<(&str, &str)> {
     }
 }
 
-/// Returns a text under a name, at any depth.
+/// Returns the first string with the given key, at any depth.
 fn find<'j>(json: &'j Json, name: &str) -> Option<&'j str> {
     match json {
         Json::Object(fields) => match fields.get(name) {

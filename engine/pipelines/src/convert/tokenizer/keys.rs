@@ -2,7 +2,7 @@
 
 use wisp_weights::gguf::Value;
 
-/// Keys without their prefix `tokenizer.`, and their values.
+/// Keys, without the prefix `tokenizer.`, and their values.
 pub(super) type Keys = Vec<(String, Value)>;
 
 /// Makes a text value.

@@ -1,9 +1,9 @@
 //! The tokenizer of a `tokenizer.json` as GGUF metadata.
 //!
 //! GGUF has four kinds of tokenizers, and names a pre-tokenizer where `tokenizer.json` has regular
-//! expressions. The right name is found by what pre-tokenizers do to texts of many kinds. Keys are
-//! written only if the tokenizer that they describe gives the same tokens for those texts as the
-//! original.
+//! expressions. The name is found by comparing how pre-tokenizers split a set of probe texts. Keys
+//! are written only if the tokenizer that they describe encodes these texts to the same tokens as
+//! the original.
 
 mod candidates;
 mod keys;
@@ -22,7 +22,7 @@ use crate::model_files::ModelFiles;
 use keys::text;
 use source::Source;
 
-/// Files of tokenizers that Wisp does not read.
+/// Names of tokenizer files that Wisp cannot read.
 const UNREADABLE: [&str; 6] = [
     "tokenizer.model",
     "spiece.model",
@@ -32,7 +32,8 @@ const UNREADABLE: [&str; 6] = [
     "vocab.txt",
 ];
 
-/// Writes the model's tokenizer, or that it has none, to the metadata of its new file.
+/// Writes the keys of the model's tokenizer to the metadata of the new file, or the model `none` if
+/// there is no tokenizer that GGUF can express.
 pub(super) fn describe(
     files: &ModelFiles,
     header: &mut GgufHeaderBuilder,

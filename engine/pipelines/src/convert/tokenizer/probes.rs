@@ -1,7 +1,7 @@
 //! Texts that distinguish tokenizers.
 
-/// Texts that distinguish tokenizers, each for rules that only some pre-tokenizers have. All
-/// characters are composed, since GGUF's tokenizers compose none.
+/// Texts that distinguish tokenizers, each by rules that only some pre-tokenizers have. All
+/// characters are in composed form (NFC), because GGUF's tokenizers do not compose characters.
 pub(super) const PROBES: &[&str] = &[
     "",
     "Hello, world! The quick brown fox jumps over the lazy dog.",

@@ -1,4 +1,4 @@
-//! Chooses the keys whose tokenizer gives the same tokens as the original.
+//! Selects the keys whose tokenizer gives the same tokens as the original.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use super::{keys::Keys, probes::PROBES, source::Source};
 use crate::model_files;
 
 impl Source<'_> {
-    /// Returns the keys of the tokenizer.
+    /// Returns GGUF keys whose tokenizer gives the same tokens as this one.
     ///
     /// # Errors
     ///
-    /// Why GGUF cannot express it, as a sentence.
+    /// A sentence about why GGUF cannot express the tokenizer.
     pub fn gguf_keys(
         &self,
         header: &GgufHeaderBuilder,
@@ -33,15 +33,15 @@ impl Source<'_> {
                     notes.extend(self.losses());
                     return Ok(keys);
                 }
-                // Keep the problem of the likeliest candidate.
+                // Keeps the problem of the first candidate, which is the most probable one.
                 Err(found) => problem = problem.or(Some(found)),
             }
         }
         Err(problem.unwrap_or_default())
     }
 
-    /// Reads the keys back, and checks that texts without special tokens and special tokens by
-    /// themselves give the same tokens. Returns notes about differences that remain.
+    /// Reads the keys back, and checks that texts without special tokens, and special tokens alone,
+    /// give the same tokens. Returns notes about remaining differences.
     fn check_round_trip(
         &self,
         keys: &Keys,
@@ -65,7 +65,7 @@ impl Source<'_> {
         }
         let mut different = BTreeSet::new();
         for id in self.added_ids() {
-            // Ids of tokens fit 32 bits.
+            // Token ids fit in 32 bits.
             let id = id as u32;
             let Some(token) = self.tokenizer.token(id) else {
                 continue;
@@ -94,10 +94,10 @@ impl Source<'_> {
         Ok(notes)
     }
 
-    /// Returns notes about tokens that end generation in only one of the original and the new file.
+    /// Returns notes about tokens that end generation only in the original or only in the new file.
     fn different_ends(&self, back: &Tokenizer) -> Vec<String> {
         let (own, back) = (self.tokenizer.end_of_generation(), back.end_of_generation());
-        // Encoders generate nothing.
+        // Encoders do not generate text.
         if own.is_empty() {
             return Vec::new();
         }
@@ -117,7 +117,7 @@ impl Source<'_> {
             .collect()
     }
 
-    /// Returns notes about normalization that GGUF cannot express.
+    /// Returns a note about normalization that GGUF cannot express, if there is any.
     fn losses(&self) -> Option<String> {
         let normalizer = self.json["normalizer"].to_string();
         normalizer.contains("\"NFC\"").then(|| {

@@ -8,7 +8,7 @@ use wisp_weights::gguf::{Array, Strings, Value};
 
 use super::keys::{Keys, ggml, text};
 
-/// Tokens that end a turn, by their texts. Readers of GGUF look the first one up by its key.
+/// The texts of tokens that end a turn, the preferred ones first: GGUF has a key for one of them.
 const TURN_ENDS: [&str; 4] = ["<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end|>"];
 
 /// The token that ends a message within a turn.
@@ -32,7 +32,7 @@ pub(super) struct Source<'f> {
     /// The contents of `tokenizer_config.json` and `special_tokens_map.json`, which name special
     /// tokens.
     configs: [Json; 2],
-    /// Rows of the model's embedding.
+    /// The number of rows of the model's embedding.
     pub vocab_size: usize,
 }
 
@@ -77,7 +77,7 @@ impl Source<'_> {
         })
     }
 
-    /// Returns the token for text without a token, which the tokenizer's own model names.
+    /// Returns the unknown token that the tokenizer's model names.
     fn unknown(&self) -> Option<u32> {
         let model = &self.json["model"];
         let by_text = model["unk_token"]
@@ -86,10 +86,10 @@ impl Source<'_> {
         by_text.or_else(|| u32::try_from(model["unk_id"].as_u64()?).ok())
     }
 
-    /// Returns the keys of every kind of tokenizer, except for the tokens' texts and types.
+    /// Returns the keys that all kinds of tokenizers have, except for the tokens' texts and types.
     pub fn common_keys(&self) -> Keys {
         let tokenizer = self.tokenizer;
-        // Some files name the tokens at the ends of a text in no other way.
+        // In some files, only the encoding of a text shows which tokens are added at its ends.
         let around = tokenizer.encode("", true, true).unwrap_or_default();
         let at_end = |id: Option<&u32>| id.copied().filter(|_| around.len() > 1);
         let (first, last) = (at_end(around.first()), at_end(around.last()));
@@ -97,7 +97,7 @@ impl Source<'_> {
         let bos = tokenizer.bos().or(self.named("cls_token")).or(first);
         let [eot, eom] = self.other_ends();
         let ids = [
-            // Readers choose a token themselves where none is named.
+            // Without the key, readers choose a BOS token themselves.
             ("bos", bos.or(eos)),
             ("eos", eos),
             ("unknown", self.named("unk_token").or(self.unknown())),
@@ -116,7 +116,7 @@ impl Source<'_> {
         let is = |found: Option<&u32>, id: Option<u32>| {
             Value::Bool(id.is_some() && found == id.as_ref())
         };
-        // A single token around an empty text that is both BOS and EOS is at its start.
+        // If an empty text gives a single token that is both BOS and EOS, it counts as BOS.
         let ending = eos.filter(|eos| around.len() > 1 || bos != Some(*eos));
         keys.push(ggml("add_bos_token", is(around.first(), bos)));
         keys.push(ggml("add_eos_token", is(around.last(), ending)));
@@ -131,7 +131,7 @@ impl Source<'_> {
         keys
     }
 
-    /// Returns the tokens that end a turn and a message, besides the one that ends a text: by their
+    /// Returns the tokens that end a turn and a message, other than EOS. They are found by their
     /// texts, or else by their ids.
     fn other_ends(&self) -> [Option<u32>; 2] {
         let eos = self.tokenizer.eos();
@@ -150,13 +150,13 @@ impl Source<'_> {
         [eot, eom.or(rest.next())]
     }
 
-    /// Returns the texts and types of all tokens, with unused ones up to the embedding's size.
-    /// `text` converts the texts of normal tokens. `byte_fallback`: tokens such as `<0x0A>` are
-    /// bytes, and one token stands for text without a token.
+    /// Returns the texts and types of all tokens, with unused tokens up to the size of the
+    /// embedding. `text` converts the texts of normal tokens. With `byte_fallback`, tokens such as
+    /// `<0x0A>` have the type of bytes, and the unknown token has its own type.
     pub fn token_keys(&self, text: impl Fn(&str) -> String, byte_fallback: bool) -> Keys {
         let (added, unknown) = (self.added_ids(), self.unknown().filter(|_| byte_fallback));
         let (mut texts, mut types) = (Strings::default(), Vec::with_capacity(self.vocab_size));
-        // A spec whose vocabulary exceeds 32 bits was refused.
+        // The spec was checked, so the vocabulary size fits in 32 bits.
         for id in 0..self.vocab_size as u32 {
             let Some(token) = self.tokenizer.token(id) else {
                 texts.push(&format!("[PAD{id}]"));
@@ -183,7 +183,7 @@ impl Source<'_> {
     }
 }
 
-/// True for a token written `<0xHH>`.
+/// Returns whether a token has the form `<0xHH>`.
 fn is_byte(token: &str) -> bool {
     let hex = token
         .strip_prefix("<0x")
