@@ -49,8 +49,10 @@ mkdir -p $WEB/dist/wisp-web
 cp "$optimised" $WEB/dist/wisp-web/wisp_web_bg.wasm
 $BIN/tsc -p $WEB/package
 cp $WEB/package/src/wisp_web.js $WEB/package/src/wisp_web.d.ts $WEB/package/script.js $WEB/package/package.json \
-  $WEB/package/README.md LICENSE-* native-demo/model/wisp-tiny.gguf $WEB/dist/wisp-web/
+  $WEB/package/README.md $WEB/package/THIRD-PARTY-NOTICES LICENSE-* native-demo/model/wisp-tiny.gguf $WEB/dist/wisp-web/
 $BIN/tsc -p $WEB/page
+# Vite copies what stands in public as it is; as .txt, which every server calls text.
+cp $WEB/package/THIRD-PARTY-NOTICES $WEB/page/public/THIRD-PARTY-NOTICES.txt
 $BIN/vite build --logLevel warn $WEB/page
 
 size() { stat -c %s "$1" 2>/dev/null || stat -f %z "$1"; }

@@ -64,6 +64,8 @@ enum Command {
     Completions(commands::completions::Completions),
     /// Print the man page, or write one for every command
     Man(commands::man::ManPages),
+    /// Print the licences of Wisp and of the libraries inside this program
+    Licenses(commands::licenses::Licenses),
 }
 
 /// Sets a runtime directory if there is none, as for root or in CI: Mesa would print warnings about it.
@@ -110,6 +112,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::List(command) => command.run(),
         Command::Completions(command) => command.run(Cli::command()),
         Command::Man(command) => command.run(Cli::command()),
+        Command::Licenses(command) => command.run(),
     }
 }
 

@@ -8,6 +8,7 @@ pub mod devices;
 pub mod encode;
 pub mod generate;
 pub mod info;
+pub mod licenses;
 pub mod list;
 pub mod logits;
 mod logprobs;

@@ -12,5 +12,6 @@ mod goldens;
 mod goldens_gguf;
 mod hub;
 mod layers;
+mod licenses;
 mod settings;
 mod stories;

@@ -1,0 +1,22 @@
+//! `wisp licenses`.
+
+use std::io::Write;
+
+use anyhow::Result;
+use clap::Args;
+
+/// The licences of the libraries in the program, collected by `tests/scripts/notices.sh`.
+const NOTICES: &str = include_str!("../../THIRD-PARTY-NOTICES");
+
+/// Print the licences of Wisp and of the libraries inside this program.
+#[derive(Args)]
+pub struct Licenses {}
+
+impl Licenses {
+    pub fn run(self) -> Result<()> {
+        let own = "Wisp is licensed under either of the MIT license and the Apache License, Version 2.0, \
+            at your option.";
+        write!(std::io::stdout().lock(), "{own}\n\n{NOTICES}")?;
+        Ok(())
+    }
+}
