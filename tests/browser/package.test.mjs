@@ -142,6 +142,20 @@ test("a signal stops a request within one step, and the engine stays usable", as
   assert.deepEqual(after.choices[0].token_ids, golden()[0].tokens.slice(0, 8));
 });
 
+test("models that load at the same time on the page's thread are independent", async () => {
+  const { tokens, gpu } = await run(site.page, async ({ Wisp }) => {
+    const [first, second] = await Promise.all([Wisp.load({ worker: false }), Wisp.load({ worker: false })]);
+    // Frees the first model's device, which must not be the second's.
+    await first.unload();
+    const { choices } = await second.completions.create({ prompt: "Once upon a time", max_tokens: 8, return_token_ids: true });
+    const { gpu } = await second.memory();
+    await second.unload();
+    return { tokens: choices[0].token_ids, gpu };
+  });
+  assert.deepEqual(tokens, golden()[0].tokens.slice(0, 8));
+  assert.ok(gpu > 0);
+});
+
 test("speed and memory are reported", async () => {
   const { report, memory, info } = await run(site.page, async ({ Wisp }) => {
     const wisp = await Wisp.load();

@@ -85,6 +85,9 @@ export type Emit = (event: unknown) => void;
 
 let module: Promise<unknown> | undefined;
 
+/** Ends with the last load on this thread. Loads run one after the other: see `device` of gpu.ts. */
+let lastLoad: Promise<unknown> = Promise.resolve();
+
 /** The engine, in a worker or on the page's thread. Its methods are called by name. */
 export class Core {
   private model: Model | undefined;
@@ -104,7 +107,14 @@ export class Core {
     unload: () => this.unload(),
   };
 
-  private async load(model: ModelSource, given: EngineOptions, emit: Emit, signal: AbortSignal): Promise<ModelInfo> {
+  private load(model: ModelSource, options: EngineOptions, emit: Emit, signal: AbortSignal): Promise<ModelInfo> {
+    const load = lastLoad.then(() => this.loadAlone(model, options, emit, signal));
+    lastLoad = load.catch(() => {});
+    return load;
+  }
+
+  private async loadAlone(model: ModelSource, given: EngineOptions, emit: Emit, signal: AbortSignal): Promise<ModelInfo> {
+    check(signal);
     const { cache = "prefer", ...options } = given;
     let progress: LoadProgress = { phase: "starting", loaded: 0, total: 0 };
     const tell = (news: Partial<LoadProgress>) => emit({ progress: (progress = { ...progress, ...news }) });

@@ -2,43 +2,43 @@ import { WispError } from "./errors.js";
 
 // WebGPU features that wgpu does not expose: subgroups and asynchronous compilation of pipelines.
 
-/** The device that was opened last. It is Wisp's, because nothing else runs while Wisp opens one. */
+/** The device that was opened last. It is the loading model's, because loads do not overlap. */
 let opened: GPUDevice | undefined;
 let baselineOnly = false;
 let wrapped = false;
 
 /** A pipeline that the browser compiles asynchronously. */
-interface Coming {
+interface PendingPipeline {
   pipeline: GPUComputePipeline | undefined;
   /** Compiles the pipeline synchronously, for calls that cannot wait. */
-  now: () => GPUComputePipeline;
+  compile: () => GPUComputePipeline;
 }
 
 /** Pending pipelines by the placeholder that wgpu holds. */
-const coming = new WeakMap<object, Coming>();
+const pendingByPlaceholder = new WeakMap<object, PendingPipeline>();
 /** Pipelines whose compilation was not awaited yet. */
 const compiling = new Set<Promise<void>>();
 
 /** Makes a device compile pipelines asynchronously. wgpu gets placeholders until they are needed. */
 function compileAsynchronously(device: GPUDevice): void {
-  const now = device.createComputePipeline.bind(device);
+  const compile = device.createComputePipeline.bind(device);
   device.createComputePipeline = (descriptor) => {
-    const place = {} as GPUComputePipeline;
-    const one: Coming = { pipeline: undefined, now: () => now(descriptor) };
-    coming.set(place, one);
-    const done = device.createComputePipelineAsync(descriptor).then((pipeline) => void (one.pipeline = pipeline));
+    const placeholder = {} as GPUComputePipeline;
+    const pending: PendingPipeline = { pipeline: undefined, compile: () => compile(descriptor) };
+    pendingByPlaceholder.set(placeholder, pending);
+    const done = device.createComputePipelineAsync(descriptor).then((pipeline) => void (pending.pipeline = pipeline));
     // The error is reported to the call that waits.
     done.catch(() => {});
     compiling.add(done);
-    return place;
+    return placeholder;
   };
 }
 
 function wrapSetPipeline(): void {
   const set = GPUComputePassEncoder.prototype.setPipeline;
   GPUComputePassEncoder.prototype.setPipeline = function (pipeline) {
-    const one = coming.get(pipeline);
-    set.call(this, one ? (one.pipeline ??= one.now()) : pipeline);
+    const pending = pendingByPlaceholder.get(pipeline);
+    set.call(this, pending ? (pending.pipeline ??= pending.compile()) : pipeline);
   };
 }
 
