@@ -1,6 +1,9 @@
 //! `wisp tokenize`.
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::{BufWriter, Write},
+    path::PathBuf,
+};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -40,7 +43,8 @@ impl Tokenize {
         if self.json {
             return print_json(&json!({ "tokens": tokens }));
         }
-        let mut out = std::io::stdout().lock();
+        // Standard output writes each line at once, and there may be millions.
+        let mut out = BufWriter::new(std::io::stdout().lock());
         for token in &tokens {
             writeln!(
                 out,
@@ -48,6 +52,6 @@ impl Tokenize {
                 tokenizer.token(*token).unwrap_or_default()
             )?;
         }
-        Ok(())
+        Ok(out.flush()?)
     }
 }
