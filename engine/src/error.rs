@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use wisp_device::DeviceError;
-use wisp_pipelines::{EncodeError, PipelineError, RequestError};
+use wisp_pipelines::{EncodeError, PipelineError, Remedy, RequestError};
 use wisp_session::SessionError;
 
 /// The errors of models. Common cases are variants to match on; [`Error::Failed`] holds all others
@@ -83,6 +83,36 @@ impl Error {
         match self {
             Error::OutOfMemory(error) | Error::Failed(error) => Some(error),
             _ => None,
+        }
+    }
+
+    /// Returns what may resolve the error, the most promising first. Empty if Wisp knows nothing that helps.
+    /// The fields that remedies name are those of
+    /// [`PipelineConfig`](crate::pipelines::PipelineConfig); [`ModelBuilder`](crate::ModelBuilder)'s
+    /// methods set the most common of them.
+    ///
+    /// ```
+    /// use wisp_engine::{Error, Remedy};
+    ///
+    /// let error = Error::ContextFull { have: 5000, max: 4096 };
+    /// assert_eq!(error.remedies()[0], Remedy::ShortenPrompt { max_tokens: 4095 });
+    /// ```
+    pub fn remedies(&self) -> Vec<Remedy> {
+        match self {
+            Error::OutOfMemory(error) | Error::Failed(error) => error.remedies(),
+            Error::ContextFull { have, max } => {
+                let (tokens, max_length) = (*have, *max);
+                let error = RequestError::TooLong { tokens, max_length };
+                PipelineError::from(error).remedies()
+            }
+            Error::NotAGenerator { .. } | Error::NotAnEncoder { .. } => {
+                vec![Remedy::AnotherKindOfModel]
+            }
+            Error::DeviceLost { .. } | Error::WorkerEnded => vec![Remedy::LoadAgain],
+            Error::NonFinite { .. }
+            | Error::EmptyPrompt
+            | Error::Cancelled
+            | Error::NoTokenizer { .. } => Vec::new(),
         }
     }
 

@@ -176,7 +176,7 @@ pub use generate::Generate;
 pub use model::{Model, ModelInfo};
 pub use open_model::OpenModel;
 pub use wisp_pipelines::{
-    Embeddings, FinishReason, KvCacheFormat, Pooling, SamplingParams, SupportedEncoding,
+    Embeddings, FinishReason, KvCacheFormat, Pooling, Remedy, SamplingParams, SupportedEncoding,
     TokenScore, chat_template::Message,
 };
 

@@ -212,7 +212,8 @@ impl Model {
     }
 
     /// Runs work on the generator itself when no request runs, for measurements and for features that
-    /// this type does not offer.
+    /// this type does not offer. Requests wait until the work ends, so the work must not wait for one of
+    /// this model. If it panics, the model ends, and later calls return [`Error::WorkerEnded`].
     ///
     /// # Errors
     ///

@@ -11,15 +11,22 @@ use wisp_weights::WeightError;
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
 use crate::candle::{architectures::is_supported, error::CandleError};
 use crate::{
-    ModelLimits, architectures::ArchitectureError, config::ConfigError,
-    decoder_graph::DecoderError, format_bytes::format_bytes, lora::LoraError,
-    model_files::ModelFilesError, request::RequestError, sampling::SamplingError,
+    ModelLimits,
+    architectures::ArchitectureError,
+    config::ConfigError,
+    decoder_graph::DecoderError,
+    format_bytes::format_bytes,
+    lora::LoraError,
+    model_files::ModelFilesError,
+    remedy::{self, Remedy},
+    request::RequestError,
+    sampling::SamplingError,
     text_encoder::EncodeError,
 };
 
 /// Why a model cannot be opened, loaded or run. Messages name fields of the
 /// [configuration](crate::PipelineConfig) between backquotes; a program may replace the names by
-/// those of its flags.
+/// those of its flags. [`PipelineError::remedies`] has what to do as values.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PipelineError {
@@ -69,21 +76,25 @@ pub enum PipelineError {
     Repository(#[from] RepoError),
     /// Occurs when a model needs more memory than it may take.
     #[error(
-        "the model needs {} (weights {}, KV cache {}, intermediate results {}), but may take {} of \
-         the device's free memory: {advice}",
+        "the model needs {} (weights {}, KV cache{} {}, intermediate results {}), but may take {} of \
+         the device's free memory: {}",
         format_bytes(.needs.total()),
         format_bytes(.needs.weights),
+        if *.adapters { " and adapters" } else { "" },
         format_bytes(.needs.buffers),
         format_bytes(.needs.working),
-        format_bytes(*.memory)
+        format_bytes(*.memory),
+        remedy::list(.remedies)
     )]
     DoesNotFit {
         /// The memory that it needs.
         needs: Footprint,
         /// Bytes of memory that it may take.
         memory: u64,
-        /// What to change, as the end of a sentence.
-        advice: String,
+        /// Whether there are buffers for adapters, beside those of the KV cache.
+        adapters: bool,
+        /// What makes it fit.
+        remedies: Vec<Remedy>,
     },
     /// Occurs when a token is not in the vocabulary.
     #[error("token {token} is not in the vocabulary of {vocab_size}")]
@@ -99,6 +110,14 @@ pub enum PipelineError {
     /// Occurs when a batch is inconsistent or exceeds the model's limits.
     #[error("the batch does not fit the model's limits")]
     Batch,
+    /// Occurs when a model of an application returns logits of another shape than its batch needs.
+    #[error("the model returned logits of shape {found:?}, but the batch needs {expected:?}")]
+    LogitsShape {
+        /// `[logit_rows, vocab_size]` of the batch and the model.
+        expected: [u64; 2],
+        /// The shape of the returned tensor.
+        found: Vec<u64>,
+    },
     /// Occurs when the KV cache of one layer, or the table of rotations, is larger than the device
     /// can bind.
     #[error(

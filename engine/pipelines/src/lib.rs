@@ -44,6 +44,7 @@ mod model_source;
 mod pipeline_model;
 mod pooling;
 pub mod prepare;
+mod remedy;
 mod request;
 mod rope;
 mod runner;
@@ -75,6 +76,7 @@ pub use pipeline_model::{
     CheckpointModel, ModelInputs, ModelOutputs, NextTokens, PipelineModel, SamplingBuffers,
 };
 pub use pooling::{Pooling, normalize};
+pub use remedy::Remedy;
 pub use request::{FinishReason, Request, RequestError, RequestId};
 pub use sampling::{SamplingError, SamplingParams};
 pub use scheduler::{PrefillProgress, SampledToken, StepEvents};

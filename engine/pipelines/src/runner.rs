@@ -65,6 +65,7 @@ impl Runner {
             }
             let outputs = self.model.execute(&inputs).await?;
             if !settings.is_empty() {
+                self.check_logits(&outputs, settings.len() as u64)?;
                 self.sampler.sample(&outputs.logits).await?;
             }
         }
@@ -80,6 +81,18 @@ impl Runner {
         }
         let (tokens, scores) = self.sampler.read(&settings, batch.steps.max(1)).await?;
         Ok(outputs_of(batch, &tokens, &scores))
+    }
+
+    /// Checks that a model returned the logits that were asked for: models of applications may be wrong.
+    fn check_logits(&self, outputs: &ModelOutputs, rows: u64) -> Result<(), PipelineError> {
+        let (expected, found) = ([rows, self.model.vocab_size()], outputs.logits.shape());
+        match found == expected {
+            true => Ok(()),
+            false => Err(PipelineError::LogitsShape {
+                expected,
+                found: found.to_vec(),
+            }),
+        }
     }
 }
 

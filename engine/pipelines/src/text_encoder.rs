@@ -14,7 +14,7 @@ use wisp_weights::Views;
 
 use super::{
     Batch, BatchSequence, CheckpointModel, DecoderSpec, ModelInputs, ModelLimits, PipelineError,
-    Pooling, SupportedEncoding,
+    Pooling, Remedy, SupportedEncoding,
     architectures::ModelSpec,
     decoder_model,
     kv_cache::{BlockTable, PagePool},
@@ -311,10 +311,17 @@ impl CheckpointModel for TextEncoder {
             return Err(PipelineError::DoesNotFit {
                 needs,
                 memory: limits.memory,
-                advice:
-                    "encode fewer or shorter texts at a time, use another device, or more of the \
-                     memory (`gpu_memory_utilization`)"
-                        .into(),
+                adapters: false,
+                remedies: vec![
+                    Remedy::FewerSequences,
+                    Remedy::Decrease {
+                        field: "max_length",
+                    },
+                    Remedy::AnotherDevice,
+                    Remedy::Increase {
+                        field: "gpu_memory_utilization",
+                    },
+                ],
             });
         }
         let options = InitOptions {

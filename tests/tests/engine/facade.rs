@@ -9,8 +9,12 @@ use wisp_engine::{
     Canceller, Chat, Completion, Error, Event, FinishReason, LoadProgress, Message, Model,
     ModelBuilder,
     device::Device,
-    pipelines::{PipelineConfig, TextProcessor, chat_template::ControlTokens},
-    session::InferenceSession,
+    pipelines::{
+        ModelInputs, ModelLimits, ModelOutputs, PipelineConfig, PipelineError, PipelineModel,
+        TextProcessor, chat_template::ControlTokens,
+    },
+    session::{InferenceSession, Tensor},
+    types::BoxFuture,
 };
 use wisp_tests::{bundled, encoder};
 
@@ -202,12 +206,50 @@ fn logits_that_are_not_finite_fail_only_their_request() {
     assert_eq!(good.blocking().completion().unwrap().tokens.len(), 1);
 }
 
+/// A model that returns the logits of too few tokens.
+#[derive(Debug)]
+struct TooFewLogits(ModelLimits);
+
+impl PipelineModel for TooFewLogits {
+    fn limits(&self) -> &ModelLimits {
+        &self.0
+    }
+
+    fn vocab_size(&self) -> u64 {
+        4
+    }
+
+    fn execute<'a>(
+        &'a mut self,
+        inputs: &'a ModelInputs,
+    ) -> BoxFuture<'a, Result<ModelOutputs, PipelineError>> {
+        Box::pin(async move {
+            Ok(ModelOutputs {
+                logits: Tensor::f32(&[0, 4], &[]).unwrap(),
+                logit_offsets: inputs.logit_offsets.clone(),
+                hidden_states: None,
+            })
+        })
+    }
+}
+
+#[test]
+fn logits_of_another_shape_than_the_batch_needs_are_refused() {
+    let session = InferenceSession::new(Device::host(1).unwrap());
+    let text = TextProcessor::without_tokenizer("too few logits", []);
+    let model = TooFewLogits(ModelLimits::default());
+    let model = Model::from_pipeline_model(&session, model, text).unwrap();
+    let error = model.generate_tokens([1]).complete().unwrap_err();
+    let shapes = "logits of shape [0, 4], but the batch needs [1, 4]";
+    assert!(error.to_string().contains(shapes), "{error}");
+}
+
 #[test]
 fn a_model_of_ones_own_runs_in_batches_with_the_tokens_of_a_plain_loop() {
     let vocab = bigram::VOCAB as usize;
     let noise = wisp_tests::kernels::noise(7, vocab * vocab);
     let model = bigram(&noise);
-    let likeliest = |token: u32| {
+    let most_likely = |token: u32| {
         let row = &noise[token as usize * vocab..][..vocab];
         let best = (0..vocab).max_by(|a, b| row[*a].total_cmp(&row[*b]));
         best.unwrap() as u32
@@ -222,7 +264,7 @@ fn a_model_of_ones_own_runs_in_batches_with_the_tokens_of_a_plain_loop() {
         let mut token = prompt[1];
         let expected: Vec<u32> = (0..9)
             .map(|_| {
-                token = likeliest(token);
+                token = most_likely(token);
                 token
             })
             .collect();

@@ -4,9 +4,8 @@ use wisp_compiler::Footprint;
 use wisp_types::Capabilities;
 
 use crate::{
-    DecoderSpec, ModelLimits, PipelineError,
+    DecoderSpec, ModelLimits, PipelineError, Remedy,
     decoder_graph::{self, DecoderError, check_lora_buffers},
-    format_bytes::format_bytes,
     spec::SpecError,
     window_rings::WindowRings,
 };
@@ -40,7 +39,6 @@ pub(super) fn fit_memory(
     if memory == 0 || needs.total() <= memory {
         return Ok(limits);
     }
-    let adapters = limits.lora().map_or(0, |layout| layout.bytes(spec));
     let page_size = u64::from(limits.page_size.max(1));
     let [_, per_position] = cache_bytes(spec, limits, rings);
     let pages = limits.total_pages().saturating_mul(page_size);
@@ -62,27 +60,37 @@ pub(super) fn fit_memory(
     if per_position == 0 {
         positions = 0;
     }
-    let advice = match positions {
-        0 => "use a model with fewer or smaller weights (such as q4_k), a smaller \
-             `prefill_chunk_size`, another device, or more of the memory \
-             (`gpu_memory_utilization`)"
-            .into(),
-        positions => format!(
-            "use `max_length = {positions}` or less, fewer sequences at a time, a smaller \
-             `kv_cache_format`, or more of the memory (`gpu_memory_utilization`)"
-        ),
+    let mut remedies = match positions {
+        0 => vec![
+            Remedy::SmallerModel,
+            Remedy::Decrease {
+                field: "prefill_chunk_size",
+            },
+            Remedy::AnotherDevice,
+        ],
+        limit => vec![
+            Remedy::AtMost {
+                field: "max_length",
+                limit,
+            },
+            Remedy::FewerSequences,
+            Remedy::Decrease {
+                field: "kv_cache_format",
+            },
+        ],
     };
-    let advice = match adapters {
-        0 => advice,
-        adapters => format!(
-            "{advice}; {} of the KV cache's part are for adapters (`max_num_loras`, `max_lora_rank`)",
-            format_bytes(adapters)
-        ),
-    };
+    let adapters = limits.lora().is_some_and(|layout| layout.bytes(spec) > 0);
+    if adapters {
+        remedies.extend(["max_num_loras", "max_lora_rank"].map(|field| Remedy::Decrease { field }));
+    }
+    remedies.push(Remedy::Increase {
+        field: "gpu_memory_utilization",
+    });
     Err(PipelineError::DoesNotFit {
         needs,
         memory,
-        advice,
+        adapters,
+        remedies,
     })
 }
 

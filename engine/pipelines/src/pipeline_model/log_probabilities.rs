@@ -44,7 +44,7 @@ pub(super) async fn compute(
         let rows = part(&outputs.logit_offsets, at);
         let following = own.iter().skip(1).chain([&next_tokens[at]]);
         let wanted = if echo[at] { own.len() } else { 1 };
-        if rows.len() < wanted {
+        if rows.len().min(own.len()) < wanted {
             return Err(PipelineError::Batch);
         }
         // The last logit rows belong to the last tokens.
