@@ -21,10 +21,10 @@ pub fn quantize(encoding: Encoding, weights: &[f32]) -> Vec<u8> {
         return encodings::quantize(encoding, weights).expect("whole blocks");
     }
     if encoding == Encoding::F8_E4M3 {
-        let greatest = weights
+        let largest = weights
             .iter()
             .fold(0f32, |most, weight| most.max(weight.abs()));
-        let scale = encodings::f8_scale(greatest);
+        let scale = encodings::f8_scale(largest);
         return encodings::quantize_f8(weights, scale).expect("whole blocks");
     }
     let mut out = Vec::new();

@@ -142,9 +142,9 @@ pub fn transformer() -> Graph {
     }
     let x = norm(&mut graph, "norm", x);
     let logits = linear(&mut graph, "embedding", x, [50, WIDTH]);
-    let likeliest = graph.add(Argmax, &[logits]).unwrap();
+    let argmax = graph.add(Argmax, &[logits]).unwrap();
     graph.output("logits", logits);
-    graph.output("likeliest", likeliest);
+    graph.output("argmax", argmax);
     graph
 }
 

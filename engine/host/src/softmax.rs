@@ -22,10 +22,10 @@ pub(super) fn softmax(args: &Args) -> Result<(), HostError> {
 
 simd! {
     fn softmax_row(x: &[f32], out: &mut [f32]) {
-        let greatest = x.iter().fold(f32::MIN, |greatest, x| greatest.max(*x));
+        let largest = x.iter().fold(f32::MIN, |largest, x| largest.max(*x));
         let mut total = 0.0;
         for (out, x) in out.iter_mut().zip(x) {
-            *out = exp(x - greatest);
+            *out = exp(x - largest);
         }
         for out in out.iter() {
             total += out;

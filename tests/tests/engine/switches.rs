@@ -126,7 +126,7 @@ fn both_top_k_kernels_sample_the_same_tokens(place: TestDevice) {
     let plain = session(place);
     plain.use_fi_topk_kernel("off");
     let (mut a, mut b) = (generator(&thresholds), generator(&plain));
-    // Of each kernel that draws, whether it is one that goes through the likeliest.
+    // Of each kernel that samples, whether it is the one of the plain top-k.
     let drawing = |session: &InferenceSession| -> Vec<bool> {
         let compiled = session.compiled().unwrap();
         let models = compiled.models().iter();
@@ -168,8 +168,8 @@ fn rounded(weights: &[f32]) -> Vec<f64> {
         }
     };
     let numbers: Vec<f64> = (0..0x7f).map(worth).collect();
-    let greatest = weights.iter().fold(0f32, |most, w| most.max(w.abs()));
-    let scale = f64::from(greatest / 448.0);
+    let largest = weights.iter().fold(0f32, |most, w| most.max(w.abs()));
+    let scale = f64::from(largest / 448.0);
     let nearest = |w: &f32| {
         let x = f64::from(w.abs()) / scale;
         let off = |number: &&f64| (**number - x).abs();

@@ -61,7 +61,7 @@ fn functions_match_the_twin() {
     check("map", &cases);
 }
 
-/// Sine and cosine of angles up to the greatest float and, where a range reduction fails first, around
+/// Sine and cosine of angles up to the largest float and, where a range reduction fails first, around
 /// multiples of half pi and where the reduction begins.
 #[test]
 fn sines_and_cosines_match_the_twin_for_any_angle() {

@@ -39,9 +39,9 @@ fn graph() -> Graph {
     let normed = graph.add(Op::Norm(rms), &[x, norm]).unwrap();
     let sum = graph.add(Binary::Add, &[x, normed]).unwrap();
     let y = graph.add(Linear, &[sum, w]).unwrap();
-    let likeliest = graph.add(Argmax, &[y]).unwrap();
+    let argmax = graph.add(Argmax, &[y]).unwrap();
     graph.output("y", y);
-    graph.output("likeliest", likeliest);
+    graph.output("argmax", argmax);
     graph
 }
 

@@ -87,7 +87,7 @@ fn log_probabilities_match_the_logits() {
         );
         if at + 1 >= prompt.len() {
             assert!(close(drawn[at + 1 - prompt.len()]));
-            // Greedy: the token is the likeliest.
+            // Greedy: the token is the most probable.
             let top = &json["logprobs"]["top_logprobs"][at + 1 - prompt.len()];
             let token = json["logprobs"]["tokens"][at + 1 - prompt.len()]
                 .as_str()

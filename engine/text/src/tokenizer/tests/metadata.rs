@@ -143,7 +143,7 @@ fn wordpiece_takes_the_longest_match() {
 }
 
 #[test]
-fn unigram_takes_the_likeliest_pieces() {
+fn unigram_chooses_the_most_probable_pieces() {
     let tokens = ["<pad>", "</s>", "<unk>", "▁", "▁a", "b", "▁ab", "c"];
     let scores = [0.0, 0.0, 0.0, -3.0, -2.0, -2.0, -5.0, -1.0];
     let t5 = header("t5", &tokens)
