@@ -18,19 +18,22 @@
 //! use wisp_weights::{Checkpoint, Encoding, WeightSource, encodings};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../native-demo/model/wisp-tiny.gguf");
-//! let checkpoint = Checkpoint::open(path)?;
-//! let tensor = checkpoint.require("blk.0.attn_q.weight")?;
-//! assert_eq!(tensor.encoding()?, Encoding::F16);
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("model.safetensors");
+//! # let weights: Vec<u8> = [1.0f32, 2.0, 3.0, 4.0].iter().flat_map(|x| x.to_le_bytes()).collect();
+//! # let tensor = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![2, 2], &weights)?;
+//! # safetensors::serialize_to_file([("attn_q.weight", tensor)], None, &path)?;
+//! let checkpoint = Checkpoint::open(&path)?;
+//! let tensor = checkpoint.require("attn_q.weight")?;
+//! assert_eq!((tensor.encoding()?, &tensor.shape[..]), (Encoding::F32, &[2, 2][..]));
 //! // The first row, as the file has it and as numbers.
 //! let cols = tensor.shape[1];
-//! let row = Encoding::F16.file_row_bytes(cols).ok_or("whole blocks")?;
+//! let row = Encoding::F32.file_row_bytes(cols).ok_or("whole blocks")?;
 //! let bytes = checkpoint.bytes(&tensor.name, 0..row)?;
-//! let weights = encodings::dequantize(Encoding::F16, &bytes, 1, cols as usize)?;
-//! assert_eq!(weights.len() as u64, cols);
+//! assert_eq!(encodings::dequantize(Encoding::F32, &bytes, 1, cols as usize)?, [1.0, 2.0]);
 //!
-//! let error = checkpoint.require("blk.99.attn_q.weight").unwrap_err();
-//! assert_eq!(error.to_string(), "tensor `blk.99.attn_q.weight` is missing from the checkpoint");
+//! let error = checkpoint.require("attn_k.weight").unwrap_err();
+//! assert_eq!(error.to_string(), "tensor `attn_k.weight` is missing from the checkpoint");
 //! # Ok(())
 //! # }
 //! ```

