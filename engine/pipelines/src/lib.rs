@@ -44,6 +44,7 @@ mod model_source;
 mod pipeline_model;
 mod pooling;
 pub mod prepare;
+mod remedies;
 mod remedy;
 mod request;
 mod rope;
