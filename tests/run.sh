@@ -4,13 +4,14 @@
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
 # kept whole in the target folder, under test-logs. `tests/run.sh STEP…` runs only the steps named: `vulkan`, `fmt`,
 # `package`, `deny`, `clippy`, `build`, `tests`, `doctests`, `docs`, `browser`; or `wasm32`, a quick look at whether
-# wasm32 compiles, which the browser's step finds out by itself.
+# wasm32 compiles, which the browser's step finds out by itself; or `msrv`, whether the oldest supported Rust compiles
+# everything, if rustup has it.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly STEPS="vulkan fmt package deny clippy build tests doctests docs browser"
-readonly MORE="wasm32"
+readonly MORE="wasm32 msrv"
 readonly FAILURE_LINES=150
 
 command -v cargo >/dev/null || { echo "run.sh: cargo is not on PATH: install Rust from https://rustup.rs" >&2; exit 1; }
@@ -93,6 +94,17 @@ step_wasm32() {
   echo "  $("$rustc" -V)" >&3
   RUSTC=$rustc cargo check --locked --target wasm32-unknown-unknown --target-dir "$folder" \
     -p wisp-shaders -p wisp-engine -p wisp-web
+}
+
+# Without candle, which needs a newer Rust. What Wisp itself uses of the standard library, clippy checks in every run.
+step_msrv() {
+  local rust
+  rust=$(sed -n 's/^rust-version = "\(.*\)"/\1.0/p' Cargo.toml)
+  if ! cargo "+$rust" --version; then
+    echo "  skipped: no Rust $rust: rustup toolchain install $rust" >&3
+    return
+  fi
+  cargo "+$rust" check --locked --workspace --target-dir "$TARGET_DIR/msrv"
 }
 
 # Builds the package and the page, and tests both in headless Chromium on its software adapter. The kernel tests'
