@@ -76,12 +76,12 @@ pub enum PipelineError {
     Repository(#[from] RepoError),
     /// Occurs when a model needs more memory than it may take.
     #[error(
-        "the model needs {} (weights {}, KV cache{} {}, intermediate results {}), but may take {} of \
+        "the model needs {} (weights {}, KV cache {}{}, intermediate results {}), but may take {} of \
          the device's free memory: {}",
         format_bytes(.needs.total()),
         format_bytes(.needs.weights),
-        if *.adapters { " and adapters" } else { "" },
         format_bytes(.needs.buffers),
+        of_which_adapters(*.adapters),
         format_bytes(.needs.working),
         format_bytes(*.memory),
         remedy::list(.remedies)
@@ -91,8 +91,8 @@ pub enum PipelineError {
         needs: Footprint,
         /// Bytes of memory that it may take.
         memory: u64,
-        /// Whether there are buffers for adapters, beside those of the KV cache.
-        adapters: bool,
+        /// Bytes of adapters, which count as part of the KV cache.
+        adapters: u64,
         /// What makes it fit.
         remedies: Vec<Remedy>,
     },
@@ -190,5 +190,12 @@ impl From<ModelFilesError> for PipelineError {
             ModelFilesError::Tokenizer(error) => PipelineError::Tokenizer(error),
             error => PipelineError::ModelFiles(error),
         }
+    }
+}
+
+fn of_which_adapters(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes => format!(" of which {} for adapters", format_bytes(bytes)),
     }
 }

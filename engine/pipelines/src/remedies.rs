@@ -4,6 +4,7 @@ use wisp_device::DeviceError;
 #[cfg(not(target_arch = "wasm32"))]
 use wisp_hub::RepoError;
 use wisp_session::SessionError;
+use wisp_weights::SupportedEncoding;
 
 use crate::{
     PipelineError, architectures::ArchitectureError, config::ConfigError,
@@ -17,7 +18,11 @@ impl PipelineError {
         match self {
             PipelineError::DoesNotFit { remedies, .. } => remedies.clone(),
             PipelineError::CacheTooLarge { positions, .. } => {
-                vec![at_most("max_length", *positions), Remedy::FewerSequences]
+                let shorter = (*positions > 0).then(|| at_most("max_length", *positions));
+                shorter
+                    .into_iter()
+                    .chain([Remedy::FewerSequences])
+                    .collect()
             }
             PipelineError::OnlyInCandle { .. } => vec![set("engine", "huggingface")],
             PipelineError::Architecture(error) => of_architecture(error),
@@ -85,7 +90,10 @@ fn of_config(error: &ConfigError) -> Vec<Remedy> {
     match error {
         ConfigError::Origin { source, .. } => of_config(source),
         ConfigError::TooLong { max, .. } => vec![at_most("max_length", *max)],
-        ConfigError::Encoding { stored, .. } => vec![set("quantization_encoding", stored)],
+        // Weights may be stored in no encoding that has a name.
+        ConfigError::Encoding { stored, .. } if stored.parse::<SupportedEncoding>().is_ok() => {
+            vec![set("quantization_encoding", stored)]
+        }
         ConfigError::Architecture { found, .. } => vec![set("architecture", found)],
         ConfigError::Compiled { path, .. } => vec![set("save_to_serialized_model_path", path)],
         ConfigError::NoModel => ["huggingface_repo_id", "weight_path"]
@@ -142,12 +150,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_encodings_with_a_name_are_suggested() {
+        let remedies = |stored: &str| {
+            let error = ConfigError::Encoding {
+                file: "model.gguf".into(),
+                stored: stored.into(),
+                wanted: SupportedEncoding::q4_k,
+            };
+            PipelineError::from(error).remedies()
+        };
+        assert_eq!(remedies("q6_k"), [set("quantization_encoding", "q6_k")]);
+        assert_eq!(remedies("in an unknown encoding"), []);
+    }
+
+    #[test]
     fn field_of_every_remedy_exists() {
         let fields: Vec<_> = crate::config::FIELDS
             .iter()
             .map(|field| field.name)
             .collect();
-        let errors: [PipelineError; 6] = [
+        let errors: [PipelineError; 9] = [
             RequestError::TooLong {
                 tokens: 9,
                 max_length: 8,
@@ -161,6 +183,23 @@ mod tests {
             .with_origin("wisp.toml")
             .into(),
             LoraError::Disabled.into(),
+            ConfigError::Architecture {
+                found: "llama".into(),
+                wanted: "gemma".into(),
+            }
+            .into(),
+            ConfigError::Compiled {
+                path: "m.wisp".into(),
+                differences: Vec::new(),
+            }
+            .into(),
+            DecoderError::LoraBuffers {
+                slots: 2,
+                rank: 8,
+                bytes: 9,
+                max: 8,
+            }
+            .into(),
             PipelineError::OnlyInCandle { names: Vec::new() },
             PipelineError::CacheTooLarge {
                 max_length: 9,

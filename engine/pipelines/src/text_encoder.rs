@@ -311,7 +311,7 @@ impl CheckpointModel for TextEncoder {
             return Err(PipelineError::DoesNotFit {
                 needs,
                 memory: limits.memory,
-                adapters: false,
+                adapters: 0,
                 remedies: vec![
                     Remedy::FewerSequences,
                     Remedy::Decrease {

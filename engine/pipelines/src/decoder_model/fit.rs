@@ -79,8 +79,8 @@ pub(super) fn fit_memory(
             },
         ],
     };
-    let adapters = limits.lora().is_some_and(|layout| layout.bytes(spec) > 0);
-    if adapters {
+    let adapters = limits.lora().map_or(0, |layout| layout.bytes(spec));
+    if adapters > 0 {
         remedies.extend(["max_num_loras", "max_lora_rank"].map(|field| Remedy::Decrease { field }));
     }
     remedies.push(Remedy::Increase {
