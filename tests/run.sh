@@ -4,14 +4,14 @@
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
 # kept whole in the target folder, under test-logs. `tests/run.sh STEP…` runs only the steps named: `vulkan`, `fmt`,
 # `package`, `deny`, `clippy`, `build`, `tests`, `doctests`, `docs`, `browser`; or `wasm32`, a quick look at whether
-# wasm32 compiles, which the browser's step finds out by itself; or `msrv`, whether the oldest supported Rust compiles
-# everything, if rustup has it.
+# wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest supported Rust compiles
+# everything, if rustup has it; or `faults`, the whole fault list with the faults that take minutes.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly STEPS="vulkan fmt package deny clippy build tests doctests docs browser"
-readonly MORE="wasm32 msrv"
+readonly MORE="wasm32 msrv faults"
 readonly FAILURE_LINES=150
 
 command -v cargo >/dev/null || { echo "run.sh: cargo is not on PATH: install Rust from https://rustup.rs" >&2; exit 1; }
@@ -78,6 +78,18 @@ step_tests() {
   cat "$LOGS/cargo-test"
   { grep -E '^ *Summary |^test result: .* [1-9][0-9]* (passed|failed)' "$LOGS/cargo-test" || true
     grep -oE 'skipped: .*' "$LOGS/cargo-test" | sort | uniq -c || true
+  } | sed 's/^ */  /' >&3
+  return "$status"
+}
+
+# The fault list, with the faults that an ordinary run ignores because they take minutes.
+step_faults() {
+  local status=0
+  cargo build "${BUILT[@]}" --bins --examples
+  cargo test "${BUILT[@]}" --test faults -- --include-ignored >"$LOGS/faults-test" 2>&1 || status=$?
+  cat "$LOGS/faults-test"
+  { grep -E '^test result: ' "$LOGS/faults-test" || true
+    grep -oE 'skipped: .*' "$LOGS/faults-test" | sort | uniq -c || true
   } | sed 's/^ */  /' >&3
   return "$status"
 }

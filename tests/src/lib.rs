@@ -4,6 +4,7 @@ pub mod bundled;
 pub mod cache;
 pub mod dequantize;
 pub mod encoder;
+pub mod fault;
 pub mod gguf_writer;
 pub mod goldens;
 pub mod guarded;
