@@ -1,8 +1,6 @@
-//! The flags and environment variables of a configuration's fields.
+//! The flags of a configuration's fields.
 
-use std::collections::HashMap;
-
-use wisp_engine::pipelines::config::{ConfigError, FIELDS, Field, FieldKind, Layer};
+use wisp_engine::pipelines::config::Field;
 
 /// How the command line sets a field.
 pub struct Flag {
@@ -78,43 +76,6 @@ impl Flag {
         // A test checks that every field has a row.
         found.unwrap_or(&FLAGS[0])
     }
-
-    /// Returns the environment variables that set the field. The first one that is set applies.
-    fn variables(&self) -> [String; 2] {
-        let variable = |name: &str| format!("WISP_{}", name.to_uppercase().replace('-', "_"));
-        [variable(self.long), variable(self.field)]
-    }
-}
-
-/// Returns the settings among some environment variables, such as `WISP_MAX_LENGTH=4096`. Lists are
-/// separated by commas; an empty variable counts as unset.
-///
-/// # Errors
-///
-/// If the value of a variable is invalid for its field.
-pub fn environment(
-    variables: impl IntoIterator<Item = (String, String)>,
-) -> Result<Layer, ConfigError> {
-    let variables: HashMap<String, String> = variables.into_iter().collect();
-    let mut layer = Layer::new("the environment");
-    for field in FIELDS {
-        let value = |name: &String| variables.get(name).filter(|text| !text.is_empty());
-        let names = Flag::of(field).variables();
-        let set = names.iter().find_map(|name| Some((name, value(name)?)));
-        let Some((name, text)) = set else {
-            continue;
-        };
-        let mut texts = match field.kind {
-            FieldKind::Texts => text.split(',').map(str::trim).collect(),
-            _ => vec![text.as_str()],
-        };
-        texts.retain(|text| !text.is_empty());
-        for text in texts {
-            let set = layer.set_text(field, text);
-            set.map_err(|error| error.with_origin(name))?;
-        }
-    }
-    Ok(layer)
 }
 
 /// Replaces the names of fields in a message of the library by those of flags: `` `max_length` ``
@@ -155,7 +116,7 @@ fn as_flag(quoted: &str) -> Option<String> {
 mod tests {
     use std::collections::HashSet;
 
-    use wisp_engine::pipelines::PipelineConfig;
+    use wisp_engine::pipelines::config::{FIELDS, FieldKind};
 
     use super::*;
 
@@ -177,39 +138,6 @@ mod tests {
                 flag.long
             );
         }
-    }
-
-    fn layer(variables: &[(&str, &str)]) -> Result<Layer, ConfigError> {
-        let owned = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
-        environment(variables.iter().map(owned))
-    }
-
-    #[test]
-    fn environment_variables_set_fields_of_every_kind() {
-        let toml = "max_length = 100\ncache_strategy = \"paged\"\nenable_echo = true\n\
-                    weight_path = [\"a\", \"b\"]\ndevice_specs = \"host\"\n\
-                    gpu_memory_utilization = 0.5\n";
-        let environment = layer(&[
-            ("WISP_MAX_LENGTH", "100"),
-            ("WISP_CACHE_STRATEGY", "paged"),
-            ("WISP_ENABLE_ECHO", "yes"),
-            ("WISP_WEIGHT_PATH", "a, b"),
-            ("WISP_DEVICE", "host"),
-            ("WISP_GPU_MEMORY_UTILIZATION", "0.5"),
-            ("WISP_TOP_K", ""),
-            ("WISP_DEBUG", "nan-check"),
-        ])
-        .unwrap();
-        let file = Layer::toml("wisp.toml", toml).unwrap();
-        assert_eq!(
-            PipelineConfig::from_layers(&[&environment]).unwrap(),
-            PipelineConfig::from_layers(&[&file]).unwrap()
-        );
-        let error = layer(&[("WISP_MAX_LENGTH", "many")]).unwrap_err();
-        assert!(
-            error.to_string().starts_with("WISP_MAX_LENGTH: "),
-            "{error}"
-        );
     }
 
     #[test]

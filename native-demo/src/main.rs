@@ -80,8 +80,8 @@ fn silence_mesa() {
 fn main() -> ExitCode {
     #[cfg(unix)]
     silence_mesa();
-    let cli = Cli::parse();
-    match log::init().and_then(|()| run(cli.command)) {
+    let parsed = log::init().and_then(|()| settings::sources::parse::<Cli>());
+    match parsed.and_then(|cli| run(cli.command)) {
         Ok(()) if interrupt::happened() => ExitCode::from(130),
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,

@@ -6,3 +6,4 @@
 //! A new finding gets its test here, beside its siblings.
 
 mod command_line;
+mod settings;

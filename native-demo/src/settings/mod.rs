@@ -1,5 +1,5 @@
-//! The settings of a command. Flags take precedence over environment variables, these over the
-//! configuration file, and that over the defaults.
+//! The settings of a command: flags, which [`sources`] completes from environment variables and the
+//! configuration file, over the program's defaults.
 //!
 //! The flags are built from the engine's table of fields, so that their help is that of
 //! [`PipelineConfig::help`].
@@ -13,7 +13,9 @@ use wisp_engine::pipelines::{
     config::{FIELDS, Field, FieldGroup, FieldKind, Layer},
 };
 
-use crate::flags::{self, Flag};
+use crate::flags::Flag;
+
+pub mod sources;
 
 /// The settings that select a model.
 pub const MODEL: u8 = 1;
@@ -50,12 +52,11 @@ const CONFIG: &str = "config";
 /// The settings of a command: the fields of some groups.
 pub struct Settings<const GROUPS: u8> {
     flags: Layer,
-    file: Option<PathBuf>,
 }
 
-/// Settings from all their sources.
+/// Complete settings.
 pub struct Resolved {
-    /// The merged settings: flags first, then environment, file and defaults.
+    /// The settings, with defaults where no flag is given.
     pub config: PipelineConfig,
     /// Whether any source sets the context length.
     pub length_is_set: bool,
@@ -129,8 +130,7 @@ impl<const GROUPS: u8> FromArgMatches for Settings<GROUPS> {
                     .map_err(|error| clap::Error::raw(ErrorKind::InvalidValue, error))?;
             }
         }
-        let file = matches.get_one(CONFIG).cloned();
-        Ok(Settings { flags, file })
+        Ok(Settings { flags })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -145,39 +145,19 @@ impl<const GROUPS: u8> Settings<GROUPS> {
         Ok(self.flags.set("huggingface_repo_id", model.into())?)
     }
 
-    /// Merges the flags with the other sources.
+    /// Merges the flags with the defaults.
     pub fn resolve(&self) -> Result<Resolved> {
-        let environment = flags::environment(std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        }))?;
-        let file = match self.file() {
-            Some(path) => Layer::file(&path)?,
-            None => Layer::default(),
-        };
         let mut defaults = Layer::new("the program");
         for (name, value, _) in DEFAULTS.iter().filter(|(_, value, _)| !value.is_empty()) {
             if let Some(field) = Field::find(name) {
                 defaults.set_text(field, value)?;
             }
         }
-        let layers = [&self.flags, &environment, &file, &defaults];
+        let layers = [&self.flags, &defaults];
         Ok(Resolved {
             config: PipelineConfig::from_layers(&layers)?,
             length_is_set: layers.iter().any(|layer| layer.has("max_length")),
         })
-    }
-
-    /// Returns the configuration file: that of the flag or of `WISP_CONFIG` (empty for none), otherwise the
-    /// user's if it exists.
-    fn file(&self) -> Option<PathBuf> {
-        if self.file.is_some() {
-            return self.file.clone();
-        }
-        if let Some(path) = std::env::var_os("WISP_CONFIG") {
-            return Some(PathBuf::from(path)).filter(|path| !path.as_os_str().is_empty());
-        }
-        let path = dirs::config_dir()?.join("wisp").join("config.toml");
-        path.is_file().then_some(path)
     }
 }
 
