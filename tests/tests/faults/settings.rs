@@ -67,7 +67,11 @@ fn invalid_setting_names_its_origin() {
             "top_p = [0.5, 0.6]",
             ["settings.toml: top_p", "one value"],
         ),
-        ("", ["WISP_JSON", "true or false"]),
+        (
+            &[("WISP_ECHO", "perhaps")],
+            "",
+            ["WISP_ECHO", "true or false"],
+        ),
     ] {
         let message = generate(variables, file).failed(words[0]);
         for word in words {
