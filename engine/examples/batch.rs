@@ -20,7 +20,8 @@ fn main() -> Result<(), Error> {
         let request = model.generate(prompt).max_tokens(24);
         request.temperature(0.8).seed(seed).stop("\n")
     });
-    for (prompt, completion) in prompts.iter().zip(model.complete_many(requests)?) {
+    for (prompt, completion) in prompts.iter().zip(model.complete_many(requests)) {
+        let completion = completion?;
         println!("{prompt}{}", completion.text);
     }
     Ok(())

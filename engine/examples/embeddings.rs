@@ -11,7 +11,7 @@ fn main() -> Result<(), Error> {
         return Ok(());
     };
     let texts: Vec<String> = arguments.collect();
-    let embeddings = Model::load(name)?.embed(&texts)?;
+    let embeddings = Model::load(name)?.embedder().truncate(true).embed(&texts)?;
     for (text, cut) in texts
         .iter()
         .zip(&embeddings.cut)

@@ -15,7 +15,8 @@ fn main() -> Result<(), Error> {
     model.load_adapter("mine", adapter)?;
     let plain = model.generate(prompt).max_tokens(16);
     let adapted = model.generate(prompt).max_tokens(16).adapter("mine");
-    for completion in model.complete_many([plain, adapted])? {
+    for completion in model.complete_many([plain, adapted]) {
+        let completion = completion?;
         println!("{}", completion.text);
     }
     model.unload_adapter("mine")

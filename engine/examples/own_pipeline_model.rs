@@ -93,7 +93,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let greedy = model.generate_tokens([5, 1]).max_tokens(6);
     let sampled = model.generate_tokens([4]).max_tokens(6).temperature(1.0);
     let sampled = sampled.seed(3).log_probabilities(2);
-    for completion in model.complete_many([greedy, sampled])? {
+    for completion in model.complete_many([greedy, sampled]) {
+        let completion = completion?;
         println!("{:?} {:?}", completion.tokens, completion.scores.first());
     }
     Ok(())

@@ -10,7 +10,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// If the model is not an encoder, a text is empty, or the device fails.
+    /// If the model is not an encoder, a text is empty or too long, or the device fails.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn embed<T: AsRef<str>>(&self, texts: &[T]) -> Result<Embeddings, Error> {
         self.embedder().embed(texts)
@@ -60,11 +60,18 @@ impl Embedder {
         self
     }
 
-    /// Computes an embedding of each text; also returns how many tokens were cut from long texts.
+    /// Sets whether texts that are longer than the model's files allow are cut; by default they are an
+    /// error. [`Embeddings::cut`] has the number of tokens cut from each text.
+    pub fn truncate(mut self, truncate: bool) -> Embedder {
+        self.options.truncate = truncate;
+        self
+    }
+
+    /// Computes an embedding of each text.
     ///
     /// # Errors
     ///
-    /// If the model is not an encoder, a text is empty, or the device fails.
+    /// If the model is not an encoder, a text is empty or too long, or the device fails.
     pub async fn embed_async<T: AsRef<str>>(self, texts: &[T]) -> Result<Embeddings, Error> {
         let texts: Vec<String> = texts.iter().map(|text| text.as_ref().to_string()).collect();
         let options = self.options;

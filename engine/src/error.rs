@@ -33,6 +33,24 @@ pub enum Error {
     /// Occurs when the prompt is empty.
     #[error("the prompt has no tokens: give a text")]
     EmptyPrompt,
+    /// Occurs when a text to be embedded is empty. Texts are counted from 1.
+    #[error("text {text} is empty: there is nothing to encode")]
+    EmptyText {
+        /// The number of the text.
+        text: usize,
+    },
+    /// Occurs when a text to be embedded is longer than the model takes. Texts are counted from 1.
+    #[error(
+        "text {text} has {have} tokens, but the model takes at most {max}: shorten it, or cut it with `Embedder::truncate`"
+    )]
+    TextTooLong {
+        /// The number of the text.
+        text: usize,
+        /// Tokens of the text.
+        have: usize,
+        /// The largest number of tokens that the model takes.
+        max: usize,
+    },
     /// Occurs when loading was cancelled.
     #[error("loading was cancelled")]
     Cancelled,
@@ -109,8 +127,10 @@ impl Error {
                 vec![Remedy::AnotherKindOfModel]
             }
             Error::DeviceLost { .. } | Error::WorkerEnded => vec![Remedy::LoadAgain],
+            Error::TextTooLong { max, .. } => vec![Remedy::ShortenPrompt { max_tokens: *max }],
             Error::NonFinite { .. }
             | Error::EmptyPrompt
+            | Error::EmptyText { .. }
             | Error::Cancelled
             | Error::NoTokenizer { .. } => Vec::new(),
         }
@@ -124,6 +144,15 @@ impl Error {
                 let (have, max) = (*tokens, *max_length);
                 Error::ContextFull { have, max }
             }
+            PipelineError::Encode(EncodeError::Empty { text }) => Error::EmptyText { text: *text },
+            PipelineError::Encode(EncodeError::TooLong { text, tokens, most }) => {
+                Error::TextTooLong {
+                    text: *text,
+                    have: *tokens,
+                    max: usize::try_from(*most).unwrap_or(usize::MAX),
+                }
+            }
+            PipelineError::NotFinite { request: Some(id) } => Error::NonFinite { request: id.0 },
             PipelineError::NoTokenizer { model, problem }
             | PipelineError::Encode(EncodeError::NoTokenizer { model, problem }) => {
                 Error::NoTokenizer {

@@ -13,7 +13,10 @@ use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_core::Stream;
 use wisp_pipelines::{FinishReason, TokenScore};
 
-use crate::Error;
+use crate::{
+    Error,
+    timings::{Clock, RequestTimings},
+};
 
 /// An event of a request. Events come in this order: prefill progress, the prompt's log-probabilities,
 /// tokens and texts, and the end. When the KV cache is full, a request may give up its pages and
@@ -143,6 +146,7 @@ impl Canceller {
 pub struct Events {
     receiver: UnboundedReceiver<Result<Event, Error>>,
     canceller: Canceller,
+    clock: Clock,
     request: u64,
     ended: bool,
 }
@@ -152,12 +156,18 @@ pub struct Events {
 pub(crate) struct EventSender {
     sender: UnboundedSender<Result<Event, Error>>,
     canceller: Canceller,
+    clock: Clock,
 }
 
 impl EventSender {
     /// Sends an event; it is discarded if the receiver has been dropped.
     pub fn send(&self, event: Result<Event, Error>) {
         let _ = self.sender.unbounded_send(event);
+    }
+
+    /// Notes a step that gave the request `tokens` tokens.
+    pub fn note_step(&self, tokens: usize) {
+        self.clock.note(tokens);
     }
 
     /// Returns whether the request was cancelled or its events were dropped.
@@ -170,13 +180,16 @@ impl Events {
     /// Creates the events of a request and their sender.
     pub(crate) fn channel(request: u64, canceller: Canceller) -> (EventSender, Events) {
         let (sender, receiver) = unbounded();
+        let clock = Clock::start();
         let sender = EventSender {
             sender,
             canceller: canceller.clone(),
+            clock: clock.clone(),
         };
         let events = Events {
             receiver,
             canceller,
+            clock,
             request,
             ended: false,
         };
@@ -198,6 +211,11 @@ impl Events {
     /// Returns a canceller for the request.
     pub fn canceller(&self) -> Canceller {
         self.canceller.clone()
+    }
+
+    /// Returns how long the parts of the request took so far.
+    pub fn timings(&self) -> RequestTimings {
+        self.clock.timings()
     }
 
     /// Returns whether the last event has been received.
@@ -270,6 +288,11 @@ impl BlockingEvents {
     /// Returns a canceller for the request.
     pub fn canceller(&self) -> Canceller {
         self.events.canceller()
+    }
+
+    /// Returns how long the parts of the request took so far.
+    pub fn timings(&self) -> RequestTimings {
+        self.events.timings()
     }
 
     /// Like [`Events::completion`], but blocks the thread.

@@ -24,36 +24,28 @@ impl Model {
         Generate::new(self, Prompt::Tokens(tokens.into()))
     }
 
-    /// Runs many requests of this or other models at once, blocking the thread. Returns the
-    /// completions in the order of the requests.
-    ///
-    /// # Errors
-    ///
-    /// If a request fails: the first error. The other requests are then cancelled.
+    /// Runs many requests of this or other models at once, blocking the thread. Returns the completion
+    /// or the error of each request, in the order of the requests: if one fails, the others continue.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn complete_many(
         &self,
         requests: impl IntoIterator<Item = Generate>,
-    ) -> Result<Vec<Completion>, Error> {
+    ) -> Vec<Result<Completion, Error>> {
         pollster::block_on(self.complete_many_async(requests))
     }
 
     /// Like [`Self::complete_many`], but does not block the task.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::complete_many`].
     pub async fn complete_many_async(
         &self,
         requests: impl IntoIterator<Item = Generate>,
-    ) -> Result<Vec<Completion>, Error> {
+    ) -> Vec<Result<Completion, Error>> {
         // All requests start before the first one is awaited.
         let events: Vec<Events> = requests.into_iter().map(Generate::events).collect();
         let mut completions = Vec::with_capacity(events.len());
         for events in events {
-            completions.push(events.completion().await?);
+            completions.push(events.completion().await);
         }
-        Ok(completions)
+        completions
     }
 }
 

@@ -144,6 +144,7 @@
 //! | `hub` | no | opens models of Hugging Face's hub by name; native only |
 //! | `targets` | no | checks a program against GPUs that are not attached, by translating its kernels to their shader languages; native only |
 //! | `candle` | no | runs architectures that Wisp lacks with Hugging Face's candle on the host CPU; native only |
+//! | `faults` | no | devices that fail when a test says so |
 //!
 //! Without `wgpu` the only device is the host CPU.
 //!
@@ -163,6 +164,7 @@ mod load;
 mod logits;
 mod model;
 mod open_model;
+mod timings;
 mod worker;
 
 pub use builder::{DEFAULT_CONTEXT_LENGTH, LoadProgress, ModelBuilder, Precision};
@@ -175,6 +177,7 @@ pub use events::{Canceller, Completion, Event, Events, Usage};
 pub use generate::Generate;
 pub use model::{Model, ModelInfo};
 pub use open_model::OpenModel;
+pub use timings::RequestTimings;
 pub use wisp_pipelines::{
     Embeddings, FinishReason, KvCacheFormat, Pooling, Remedy, SamplingParams, SupportedEncoding,
     TokenScore, chat_template::Message,

@@ -1,5 +1,7 @@
 //! Logits of whole texts.
 
+use std::ops::ControlFlow;
+
 use crate::{error::Error, model::Model};
 
 impl Model {
@@ -41,19 +43,15 @@ impl Model {
         &self,
         tokens: &[u32],
         adapter: Option<&str>,
-        mut folded: T,
+        folded: T,
         mut fold: impl FnMut(&mut T, &[f32]) + Send + 'static,
     ) -> Result<T, Error> {
-        let (tokens, adapter) = (tokens.to_vec(), adapter.map(String::from));
-        let work = self.exclusive(move |generator| {
-            Box::pin(async move {
-                let adapter = adapter.map(|name| generator.adapter(&name)).transpose()?;
-                let logits = generator.logits(&tokens, adapter, |rows| fold(&mut folded, rows));
-                logits.await?;
-                Ok(folded)
-            })
-        });
-        work.await
+        let all = move |folded: &mut T, rows: &[f32]| {
+            fold(folded, rows);
+            ControlFlow::Continue(())
+        };
+        self.try_fold_logits_async(tokens, adapter, folded, all)
+            .await
     }
 
     /// Like [`Self::fold_logits_async`], but blocks the thread.
@@ -70,5 +68,45 @@ impl Model {
         fold: impl FnMut(&mut T, &[f32]) + Send + 'static,
     ) -> Result<T, Error> {
         pollster::block_on(self.fold_logits_async(tokens, adapter, folded, fold))
+    }
+
+    /// Like [`Self::fold_logits_async`], but `fold` can end the computation before the end of the text.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::logits_async`].
+    pub async fn try_fold_logits_async<T: Send + 'static>(
+        &self,
+        tokens: &[u32],
+        adapter: Option<&str>,
+        mut folded: T,
+        mut fold: impl FnMut(&mut T, &[f32]) -> ControlFlow<()> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (tokens, adapter) = (tokens.to_vec(), adapter.map(String::from));
+        let work = self.exclusive(move |generator| {
+            Box::pin(async move {
+                let adapter = adapter.map(|name| generator.adapter(&name)).transpose()?;
+                let logits = generator.try_logits(&tokens, adapter, |rows| fold(&mut folded, rows));
+                logits.await?;
+                Ok(folded)
+            })
+        });
+        work.await
+    }
+
+    /// Like [`Self::try_fold_logits_async`], but blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::logits_async`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn try_fold_logits<T: Send + 'static>(
+        &self,
+        tokens: &[u32],
+        adapter: Option<&str>,
+        folded: T,
+        fold: impl FnMut(&mut T, &[f32]) -> ControlFlow<()> + Send + 'static,
+    ) -> Result<T, Error> {
+        pollster::block_on(self.try_fold_logits_async(tokens, adapter, folded, fold))
     }
 }

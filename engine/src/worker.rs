@@ -12,7 +12,8 @@ use futures_channel::{
 };
 use futures_core::Stream;
 use wisp_pipelines::{
-    FinishReason, GenerateOptions, PipelineError, RequestId, TextEncoder, TextEvent, TextGenerator,
+    FinishReason, GenerateOptions, PipelineError, RequestId, StepError, TextEncoder, TextEvent,
+    TextGenerator,
 };
 use wisp_types::BoxFuture;
 
@@ -195,6 +196,7 @@ impl Worker {
                 running.events.send(Ok(Event::Prefill { done, total }));
             }
         }
+        self.note(&step.texts);
         for event in step.texts {
             let Some(running) = self.running.get_mut(&event.id) else {
                 continue;
@@ -206,12 +208,24 @@ impl Worker {
         }
     }
 
-    /// Fails all requests of a failed step.
-    fn fail(&mut self, error: PipelineError) {
-        let error = Arc::new(error);
-        for (id, running) in self.running.drain() {
-            self.generator.cancel(id);
-            running.events.send(Err(Error::shared(error.clone())));
+    /// Notes the time of a step for the requests that got tokens in it.
+    fn note(&self, texts: &[TextEvent]) {
+        for (id, running) in &self.running {
+            let own = texts.iter().filter(|event| event.id == *id);
+            let tokens = own.filter(|event| event.token.is_some()).count();
+            if tokens > 0 {
+                running.events.note_step(tokens);
+            }
+        }
+    }
+
+    /// Fails the requests of a failed step.
+    fn fail(&mut self, error: StepError) {
+        let source = Arc::<PipelineError>::from(error.source);
+        for id in error.requests {
+            if let Some(running) = self.running.remove(&id) {
+                running.events.send(Err(Error::shared(source.clone())));
+            }
         }
     }
 }

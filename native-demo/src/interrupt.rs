@@ -1,8 +1,11 @@
 //! Ctrl-C: the first cancels the current operation, the second exits the program.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
 use wisp_engine::Canceller;
@@ -54,6 +57,14 @@ pub fn canceller() -> Canceller {
 /// Returns whether Ctrl-C was pressed.
 pub fn happened() -> bool {
     COUNT.load(Ordering::SeqCst) > 0
+}
+
+/// Returns `Break` if Ctrl-C was pressed.
+pub fn or_continue() -> ControlFlow<()> {
+    match happened() {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    }
 }
 
 /// Forgets earlier presses of Ctrl-C, so that the program can go on.

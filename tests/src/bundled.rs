@@ -6,6 +6,7 @@ use wisp_engine::{
     device::{Device, DeviceSpec, FeatureLevel},
     pipelines::ModelFiles,
     session::InferenceSession,
+    weights::gguf::Gguf,
 };
 
 use crate::program::TestDevice;
@@ -29,4 +30,23 @@ pub fn session(place: TestDevice) -> InferenceSession {
     };
     let spec: DeviceSpec = spec.parse().expect("a device");
     InferenceSession::new(Device::open_blocking(&spec, profile, 0).expect("the device"))
+}
+
+/// The built-in model's token that [`damaged`] damages: no reference text has it.
+pub const DAMAGED_TOKEN: u32 = 700;
+
+/// Returns the built-in model's file with an embedding of NaN for [`DAMAGED_TOKEN`].
+pub fn damaged() -> Vec<u8> {
+    let mut file = std::fs::read(folder().join("wisp-tiny.gguf")).expect("the built-in model");
+    let gguf = Gguf::parse(&file).expect("the built-in model");
+    let embedding = gguf.tensors.iter();
+    let mut embedding = embedding.filter(|tensor| tensor.name == "token_embd.weight");
+    let embedding = embedding.next().expect("an embedding");
+    let row = embedding.len / embedding.shape[0];
+    let start = (embedding.offset + u64::from(DAMAGED_TOKEN) * row) as usize;
+    let nan = half::f16::NAN.to_le_bytes();
+    for element in file[start..start + row as usize].chunks_exact_mut(2) {
+        element.copy_from_slice(&nan);
+    }
+    file
 }

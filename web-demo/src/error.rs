@@ -89,6 +89,8 @@ impl From<Error> for Failure {
         let kind = match &error {
             Error::ContextFull { .. }
             | Error::EmptyPrompt
+            | Error::EmptyText { .. }
+            | Error::TextTooLong { .. }
             | Error::NotAGenerator { .. }
             | Error::NotAnEncoder { .. }
             | Error::NoTokenizer { .. } => "InvalidRequest",

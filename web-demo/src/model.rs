@@ -278,10 +278,12 @@ impl JsModel {
         promise(async move {
             let inputs: Vec<EmbedInput> = serde_json::from_str(&inputs)?;
             let mut tokens = Vec::with_capacity(inputs.len());
-            for input in inputs {
+            for (number, input) in (1..).zip(inputs) {
                 tokens.push(match (input, &tokenizer) {
                     (EmbedInput::Tokens(tokens), _) => tokens,
-                    (EmbedInput::Text(text), Some(tokenizer)) => tokenizer.tokenize(&text)?.tokens,
+                    (EmbedInput::Text(text), Some(tokenizer)) => {
+                        tokenizer.tokenize_one(number, &text, false)?.tokens
+                    }
                     // The model is not an encoder: the call below reports that.
                     (EmbedInput::Text(_), None) => Vec::new(),
                 });

@@ -55,6 +55,8 @@ mod buffer;
 mod device;
 mod device_id;
 mod error;
+#[cfg(feature = "faults")]
+pub mod faults;
 mod feature_level;
 mod host;
 mod host_clock;

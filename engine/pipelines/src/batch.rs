@@ -116,6 +116,8 @@ pub struct SequenceOutput {
     pub scores: Vec<super::TokenScore>,
     /// The log-probabilities of the prompt tokens that follow the part's tokens, if requested.
     pub prompt_scores: Vec<super::TokenScore>,
+    /// True if the logit of a prompt token whose log-probability is requested is not finite.
+    pub not_finite: bool,
 }
 
 #[cfg(test)]

@@ -11,7 +11,6 @@ use wisp_weights::WeightError;
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
 use crate::candle::{architectures::is_supported, error::CandleError};
 use crate::{
-    ModelLimits,
     architectures::ArchitectureError,
     config::ConfigError,
     decoder_graph::DecoderError,
@@ -19,7 +18,7 @@ use crate::{
     lora::LoraError,
     model_files::ModelFilesError,
     remedy::{self, Remedy},
-    request::RequestError,
+    request::{RequestError, RequestId},
     sampling::SamplingError,
     text_encoder::EncodeError,
 };
@@ -104,9 +103,16 @@ pub enum PipelineError {
         /// The number of tokens in the vocabulary.
         vocab_size: u64,
     },
-    /// Occurs when a model can take no sequence or no token.
-    #[error("a model's max_batch, max_step_tokens and max_length must be at least 1: {0:?}")]
-    Limits(ModelLimits),
+    /// Occurs when a limit of a model is zero or absurdly large.
+    #[error("the limit `{field}` is {value}; 1 to {max} are supported")]
+    Limits {
+        /// The name of the limit, a field of [`ModelLimits`](crate::ModelLimits) or a product of two.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// The largest value that is supported.
+        max: u64,
+    },
     /// Occurs when a batch is inconsistent or exceeds the model's limits.
     #[error("the batch does not fit the model's limits")]
     Batch,
@@ -121,16 +127,16 @@ pub enum PipelineError {
     /// Occurs when the KV cache of one layer, or the table of rotations, is larger than the device
     /// can bind.
     #[error(
-        "a KV cache for {max_batch} sequences of {max_length} tokens is too large for this device: \
-         use `max_length = {positions}` or less"
+        "a KV cache for {max_batch} sequences of {max_length} tokens is too large for this device: {}",
+        remedy::list(.remedies)
     )]
     CacheTooLarge {
         /// Tokens of a sequence.
         max_length: u64,
         /// Sequences at the same time.
         max_batch: u64,
-        /// The longest sequence that fits.
-        positions: u64,
+        /// What makes it fit.
+        remedies: Vec<Remedy>,
     },
     /// Occurs when an adapter cannot be loaded or used.
     #[error(transparent)]
@@ -163,10 +169,14 @@ pub enum PipelineError {
     Busy,
     /// Occurs when the model computes no finite logits, so that no token can be sampled.
     #[error(
-        "the model computed no finite logits (NaN or infinity): its weights are damaged or its \
-         format is not what its file says"
+        "{}the model computed no finite logits (NaN or infinity): its weights are damaged or its \
+         format is not what its file says",
+        of_request(*.request)
     )]
-    NotFinite,
+    NotFinite {
+        /// The request at fault; `None` if the logits of a text were computed.
+        request: Option<RequestId>,
+    },
 }
 
 impl From<ArchitectureError> for PipelineError {
@@ -191,6 +201,10 @@ impl From<ModelFilesError> for PipelineError {
             error => PipelineError::ModelFiles(error),
         }
     }
+}
+
+fn of_request(request: Option<RequestId>) -> String {
+    request.map_or(String::new(), |id| format!("request {}: ", id.0))
 }
 
 fn of_which_adapters(bytes: u64) -> String {

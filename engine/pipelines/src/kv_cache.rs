@@ -12,6 +12,9 @@
 //! Sequences that use an adapter start from a number of the adapter's instead of 0, so they share
 //! pages only among themselves.
 
+#[cfg(test)]
+mod invariants;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,

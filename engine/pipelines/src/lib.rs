@@ -41,6 +41,7 @@ pub mod lora;
 pub mod model_files;
 #[cfg(not(target_arch = "wasm32"))]
 mod model_source;
+mod pace;
 mod pipeline_model;
 mod pooling;
 pub mod prepare;
@@ -85,7 +86,9 @@ pub use spec::DecoderSpec;
 pub use text_encoder::{
     Embeddings, EncodeError, EncodeOptions, EncoderTokenizer, TextEncoder, TokenizedText,
 };
-pub use text_generation::{GenerateOptions, Generation, TextEvent, TextEvents, TextGenerator};
+pub use text_generation::{
+    GenerateOptions, Generation, StepError, TextEvent, TextEvents, TextGenerator,
+};
 pub use text_processor::TextProcessor;
 pub use window_rings::WindowRings;
 #[cfg(not(target_arch = "wasm32"))]

@@ -2,7 +2,7 @@
 
 use wisp_graph::CacheFormat;
 
-use crate::spec::LoraLayout;
+use crate::{PipelineError, config::ConfigError, spec::LoraLayout};
 
 /// Which tokens of a batch a model computes logits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,9 @@ pub enum ReturnHiddenStates {
 /// Size limits with which a model is loaded. They determine how much memory it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelLimits {
-    /// Tokens of one sequence: prompt and generated tokens together.
+    /// Tokens of one sequence: prompt and generated tokens together. More than the model was trained
+    /// for is an error, except for the default, [`ModelLimits::DEFAULT_LENGTH`]: a model with a
+    /// shorter context keeps to its own.
     pub max_length: u64,
     /// Sequences that run at the same time.
     pub max_batch: u64,
@@ -82,7 +84,7 @@ pub struct ModelLimits {
 impl Default for ModelLimits {
     fn default() -> ModelLimits {
         ModelLimits {
-            max_length: 2048,
+            max_length: ModelLimits::DEFAULT_LENGTH,
             max_batch: 1,
             max_prefill: 32,
             max_step_tokens: 512,
@@ -101,7 +103,65 @@ impl Default for ModelLimits {
     }
 }
 
+/// The most sequences of a batch.
+const MAX_BATCH: u64 = 1 << 16;
+
+/// The most decode steps of a submission.
+const MAX_STEPS: u64 = 1 << 12;
+
+/// The most pages of a KV cache.
+const MAX_PAGES: u64 = 1 << 22;
+
+/// The most entries of a page table.
+const MAX_PAGE_TABLE: u64 = 1 << 26;
+
 impl ModelLimits {
+    /// The default of [`Self::max_length`].
+    pub const DEFAULT_LENGTH: u64 = 2048;
+
+    /// Returns the limits for a model that was trained for sequences of `max` tokens.
+    ///
+    /// # Errors
+    ///
+    /// If a longer sequence is asked for.
+    pub(crate) fn within_context(self, max: u64) -> Result<ModelLimits, ConfigError> {
+        let max_length = match self.max_length {
+            ModelLimits::DEFAULT_LENGTH => self.max_length.min(max),
+            max_length if max_length > max => return Err(ConfigError::TooLong { max_length, max }),
+            max_length => max_length,
+        };
+        Ok(ModelLimits { max_length, ..self })
+    }
+
+    /// Checks that no limit is zero, and that none makes the host's tables absurdly large.
+    ///
+    /// # Errors
+    ///
+    /// The first limit that is.
+    pub(crate) fn check(&self) -> Result<(), PipelineError> {
+        let page_table = self.pages_per_sequence().saturating_mul(self.max_batch);
+        let limits = [
+            ("max_length", self.max_length, u64::MAX),
+            ("max_batch", self.max_batch, MAX_BATCH),
+            ("max_step_tokens", self.max_step_tokens, u64::MAX),
+            ("max_steps", self.max_steps.max(1), MAX_STEPS),
+            ("page_size", self.page_size.into(), u32::MAX.into()),
+            ("pages", self.total_pages(), MAX_PAGES),
+            (
+                "max_batch * max_length / page_size",
+                page_table,
+                MAX_PAGE_TABLE,
+            ),
+        ];
+        match limits
+            .into_iter()
+            .find(|(_, value, max)| !(1..=*max).contains(value))
+        {
+            None => Ok(()),
+            Some((field, value, max)) => Err(PipelineError::Limits { field, value, max }),
+        }
+    }
+
     /// Returns the number of pages that one sequence may own.
     pub fn pages_per_sequence(&self) -> u64 {
         self.max_length.div_ceil(self.page_size.max(1).into())
@@ -117,7 +177,7 @@ impl ModelLimits {
         if self.pages > 0 {
             self.pages
         } else {
-            self.pages_per_sequence() * self.max_batch
+            self.pages_per_sequence().saturating_mul(self.max_batch)
         }
     }
 

@@ -16,14 +16,8 @@ impl PipelineError {
     /// Returns what may resolve the error, the most promising first. Empty if Wisp knows nothing that helps.
     pub fn remedies(&self) -> Vec<Remedy> {
         match self {
-            PipelineError::DoesNotFit { remedies, .. } => remedies.clone(),
-            PipelineError::CacheTooLarge { positions, .. } => {
-                let shorter = (*positions > 0).then(|| at_most("max_length", *positions));
-                shorter
-                    .into_iter()
-                    .chain([Remedy::FewerSequences])
-                    .collect()
-            }
+            PipelineError::DoesNotFit { remedies, .. }
+            | PipelineError::CacheTooLarge { remedies, .. } => remedies.clone(),
             PipelineError::OnlyInCandle { .. } => vec![set("engine", "huggingface")],
             PipelineError::Architecture(error) => of_architecture(error),
             PipelineError::Request(error) => of_request(error),
@@ -204,7 +198,7 @@ mod tests {
             PipelineError::CacheTooLarge {
                 max_length: 9,
                 max_batch: 2,
-                positions: 8,
+                remedies: vec![at_most("max_length", 8)],
             },
         ];
         for error in errors {

@@ -91,6 +91,8 @@ pub enum FinishReason {
     Cancelled,
     /// The model computed no finite logits, so no token can be sampled.
     NonFinite,
+    /// A step failed that another call ran, which returned the error.
+    Failed,
 }
 
 /// Why a request can never run.

@@ -6,7 +6,7 @@ use super::{
     ModelOutputs, PipelineError, PipelineModel,
     batch::{Batch, SequenceOutput},
     log_probabilities::TokenScore,
-    sampler::Sampler,
+    sampler::{NO_TOKEN, Sampler},
 };
 
 /// Runs the batches of a scheduler on any [`PipelineModel`], and samples their tokens on the device.
@@ -105,6 +105,7 @@ fn outputs_of(batch: &Batch, tokens: &[u32], scores: &[Option<TokenScore>]) -> V
         let mut output = SequenceOutput::default();
         for (row, (_, following)) in part.logit_positions().enumerate() {
             if following.is_some() {
+                output.not_finite |= tokens.get(first + row) == Some(&NO_TOKEN);
                 output
                     .prompt_scores
                     .extend(scores.get(first + row).cloned().flatten());

@@ -12,6 +12,7 @@ use super::{
     kv_cache::{BlockTable, PagePool, PrefixHits},
     limits::ModelLimits,
     log_probabilities::TokenScore,
+    pace::Pace,
     request::{FinishReason, Request, RequestError, RequestId, Sequence},
     sampler::NO_TOKEN,
 };
@@ -57,6 +58,7 @@ pub struct StepEvents {
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     limits: ModelLimits,
+    pace: Pace,
     pool: PagePool,
     waiting: VecDeque<Sequence>,
     running: Vec<Sequence>,
@@ -72,6 +74,7 @@ impl Scheduler {
         let pool = PagePool::new(pages, limits.page_size);
         Scheduler {
             limits,
+            pace: Pace::unlimited(),
             pool: pool.with_prefix_caching(limits.prefix_caching),
             waiting: VecDeque::new(),
             running: Vec::new(),
@@ -84,6 +87,11 @@ impl Scheduler {
     /// Returns the largest number of tokens of a sequence.
     fn max_length(&self) -> usize {
         self.limits.longest_sequence() as usize
+    }
+
+    /// Sets how much work one step takes from now on, within the limits.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
     }
 
     /// Queues a request.
@@ -157,6 +165,7 @@ impl Scheduler {
         self.admit();
         self.make_room();
         let mut budget = self.limits.max_step_tokens as usize;
+        let mut prompt_budget = self.pace.prompt_tokens();
         // Decoding sequences come first, because their readers wait for each token.
         let (decoding, prefilling): (Vec<usize>, Vec<usize>) =
             (0..self.running.len()).partition(|at| self.running[*at].missing() == 1);
@@ -173,6 +182,10 @@ impl Scheduler {
         for at in decoding.into_iter().chain(prompts) {
             let sequence = &mut self.running[at];
             let mut len = sequence.missing().min(budget);
+            if len > 1 {
+                len = len.min(prompt_budget);
+                prompt_budget -= len;
+            }
             if sequence.scores_prompt() && len > 0 {
                 len = len.min(rows + 1);
                 rows -= len - 1;
@@ -252,7 +265,8 @@ impl Scheduler {
             .min();
         let mut steps = room
             .unwrap_or(1)
-            .clamp(1, self.limits.max_steps.max(1) as usize);
+            .clamp(1, self.limits.max_steps.max(1) as usize)
+            .min(self.pace.decode_steps());
         let needed = |pool: &PagePool, steps: usize| -> usize {
             let grown = |sequence: &Sequence| {
                 pool.pages_for((sequence.tokens.len() + steps - 1) as u64)
@@ -317,7 +331,11 @@ impl Scheduler {
             });
         }
         let mut scores = output.scores.into_iter();
-        for token in output.tokens {
+        let tokens = match output.not_finite {
+            true => vec![NO_TOKEN],
+            false => output.tokens,
+        };
+        for token in tokens {
             let sequence = &mut self.running[at];
             let prompt_scores = std::mem::take(&mut sequence.prompt_scores);
             let finish = if token == NO_TOKEN {
@@ -343,6 +361,12 @@ impl Scheduler {
             sequence.cached = sequence.tokens.len() - 1;
         }
         false
+    }
+
+    /// Ends the requests of a batch that failed, and frees their pages. Returns these requests.
+    pub fn fail(&mut self, batch: &Batch) -> Vec<RequestId> {
+        let ids = batch.sequences.iter().map(|part| part.id);
+        ids.filter(|id| self.cancel(*id)).collect()
     }
 
     /// Ends a waiting or running request and frees its pages at once. Returns false if there is no
@@ -397,5 +421,7 @@ impl Sequence {
     }
 }
 
+#[cfg(test)]
+mod histories;
 #[cfg(test)]
 mod tests;

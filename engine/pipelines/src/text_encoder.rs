@@ -34,6 +34,10 @@ pub struct EncodeOptions {
     pub pooling: Option<Pooling>,
     /// Whether embeddings are scaled to length 1.
     pub normalize: bool,
+    /// Whether [`TextEncoder::encode`] cuts the end of texts that are longer than the model's files
+    /// allow, as sentence-transformers does; [`Embeddings::cut`] has the number of tokens cut. By
+    /// default such a text is an error.
+    pub truncate: bool,
 }
 
 impl Default for EncodeOptions {
@@ -41,6 +45,7 @@ impl Default for EncodeOptions {
         EncodeOptions {
             pooling: None,
             normalize: true,
+            truncate: false,
         }
     }
 }
@@ -50,7 +55,8 @@ impl Default for EncodeOptions {
 pub struct Embeddings {
     /// One vector per text: `[texts][width]`.
     pub vectors: Vec<Vec<f32>>,
-    /// The number of tokens cut from the end of each text, because the model's files limit its length.
+    /// The number of tokens cut from the end of each text, because the model's files limit its length;
+    /// 0 without [`EncodeOptions::truncate`].
     pub cut: Vec<usize>,
     /// The number of tokens of all texts together, including special ones.
     pub tokens: usize,
@@ -131,7 +137,11 @@ impl TextEncoder {
         for batch in batches(&self.limits, texts) {
             states.extend(self.run(&texts[batch]).await?);
         }
-        Ok(states)
+        let is_finite = |states: &Vec<f32>| states.iter().all(|value| value.is_finite());
+        match states.iter().position(|states| !is_finite(states)) {
+            Some(at) => Err(EncodeError::NotFinite { text: at + 1 }.into()),
+            None => Ok(states),
+        }
     }
 
     /// Like [`Self::hidden_states`], but blocks the thread.
@@ -193,16 +203,13 @@ impl TextEncoder {
     ///
     /// # Errors
     ///
-    /// As [`EncoderTokenizer::tokenize`] and [`Self::embed`].
+    /// As [`EncoderTokenizer::tokenize_all`] and [`Self::embed`].
     pub async fn encode<T: AsRef<str>>(
         &mut self,
         texts: &[T],
         options: EncodeOptions,
     ) -> Result<Embeddings, PipelineError> {
-        let texts = texts
-            .iter()
-            .map(|text| self.tokenizer.tokenize(text.as_ref()));
-        let texts = texts.collect::<Result<Vec<_>, _>>()?;
+        let texts = self.tokenizer.tokenize_all(texts, options.truncate)?;
         let cut = texts.iter().map(|text| text.cut).collect();
         let tokens: Vec<Vec<u32>> = texts.into_iter().map(|text| text.tokens).collect();
         Ok(Embeddings {
@@ -260,9 +267,6 @@ impl TextEncoder {
         self.model.run(&self.model.dims(&sizes)?)?;
         let elements = (count * self.width()) as u64;
         let hidden: Vec<f32> = self.model.read("hidden", elements).await?;
-        if hidden.iter().any(|value| !value.is_finite()) {
-            return Err(EncodeError::NotFinite.into());
-        }
         let mut rest = hidden.as_slice();
         let states = texts.iter().map(|text| {
             let own = rest.split_off(..text.as_ref().len() * self.width());

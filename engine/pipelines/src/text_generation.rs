@@ -3,6 +3,7 @@
 mod adapters;
 mod generation;
 mod logits;
+mod step_error;
 mod texts;
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use super::{
     CheckpointModel, DecoderModel, ModelFiles, ModelLimits, PipelineError, PipelineModel,
     TextProcessor,
     kv_cache::PrefixHits,
+    pace::{Pace, Timer},
     request::{Request, RequestId},
     runner::Runner,
     scheduler::{Scheduler, StepEvents},
@@ -20,6 +22,7 @@ use super::{
 
 use generation::Stream;
 pub use generation::{GenerateOptions, Generation, TextEvent, TextEvents};
+pub use step_error::StepError;
 
 /// A model that generates for many requests at once.
 ///
@@ -37,6 +40,8 @@ pub struct TextGenerator {
     text: TextProcessor,
     /// The texts of requests from [`Self::add_request`].
     streams: HashMap<RequestId, Stream>,
+    /// How much work a step takes.
+    pace: Pace,
     /// Events of other requests that arrived during [`Self::generate_many`].
     pending: Vec<TextEvent>,
 }
@@ -76,22 +81,22 @@ impl TextGenerator {
     ///
     /// # Errors
     ///
-    /// If the device has no memory left for the sampler.
+    /// If the device has no memory left for the sampler, or a limit of the model is zero or absurdly
+    /// large.
     pub async fn new(
         session: &InferenceSession,
         model: impl PipelineModel,
         text: TextProcessor,
     ) -> Result<TextGenerator, PipelineError> {
-        let limits = *model.limits();
-        if limits.max_batch == 0 || limits.max_step_tokens == 0 || limits.max_length == 0 {
-            return Err(PipelineError::Limits(limits));
-        }
+        model.limits().check()?;
+        let splits_prompts = model.splits_prompts();
         let runner = Runner::new(session, Box::new(model)).await?;
         Ok(TextGenerator {
             scheduler: Scheduler::new(*runner.model.limits()),
             runner,
             text,
             streams: HashMap::new(),
+            pace: Pace::new(splits_prompts),
             pending: Vec::new(),
         })
     }
@@ -185,14 +190,29 @@ impl TextGenerator {
     ///
     /// # Errors
     ///
-    /// If the device fails.
-    pub async fn step(&mut self) -> Result<StepEvents, PipelineError> {
+    /// If the device or the model fails. The requests that took part in the step have then ended, and
+    /// the error names them; the others continue with the next step.
+    pub async fn step(&mut self) -> Result<StepEvents, StepError> {
+        self.scheduler.set_pace(self.pace);
         let batch = self.scheduler.schedule();
         if batch.is_empty() {
             return Ok(StepEvents::default());
         }
-        let outputs = self.runner.run(&batch).await?;
-        Ok(self.scheduler.accept(&batch, outputs))
+        let timer = Timer::start();
+        match self.runner.run(&batch).await {
+            Ok(outputs) => {
+                self.pace.observe(&batch, timer.seconds());
+                Ok(self.scheduler.accept(&batch, outputs))
+            }
+            Err(source) => {
+                let requests = self.scheduler.fail(&batch);
+                for id in &requests {
+                    self.streams.remove(id);
+                }
+                let source = Box::new(source);
+                Err(StepError { requests, source })
+            }
+        }
     }
 
     /// Like [`Self::step`], but blocks the thread.
@@ -201,7 +221,7 @@ impl TextGenerator {
     ///
     /// As [`Self::step`].
     #[cfg(not(target_arch = "wasm32"))]
-    pub fn step_blocking(&mut self) -> Result<StepEvents, PipelineError> {
+    pub fn step_blocking(&mut self) -> Result<StepEvents, StepError> {
         pollster::block_on(self.step())
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde::Serialize;
 use wisp_engine::{
-    Completion, Event, FinishReason, Message, Model,
+    Completion, Event, FinishReason, Message, Model, RequestTimings,
     pipelines::{GenerateOptions, TextProcessor, log_probabilities::MAX_TOP},
     session::{GpuProfiling, StartTimes},
 };
@@ -95,11 +95,15 @@ struct Timings {
     /// The times of compiling programs and creating pipelines.
     start: StartTimes,
     load_seconds: f64,
-    /// From the prompt to the first token.
-    first_token_seconds: f64,
+    /// From the prompt to the first token; missing if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_token_seconds: Option<f64>,
     decode_seconds: f64,
-    prefill_tokens_per_second: f64,
-    decode_tokens_per_second: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prefill_tokens_per_second: Option<f64>,
+    /// Missing if the answer was too short to measure it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decode_tokens_per_second: Option<f64>,
     /// The fraction of prompt tokens found in the prefix cache, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     prefix_cache_hit_rate: Option<f64>,
@@ -108,8 +112,7 @@ struct Timings {
 /// The generated text and its times.
 struct Generated {
     completion: Completion,
-    first_token_seconds: f64,
-    seconds: f64,
+    timings: RequestTimings,
 }
 
 impl Generate {
@@ -169,11 +172,10 @@ impl Generate {
             });
         }
         eprintln!(
-            "{} tokens on {}: first after {:.2} s, then {:.1} tokens/s",
+            "{} tokens on {}{}",
             completion.tokens.len(),
             settings.device_of(&model),
-            timings.first_token_seconds,
-            timings.decode_tokens_per_second
+            timings.described()
         );
         Ok(())
     }
@@ -192,22 +194,15 @@ impl Generate {
             out.flush()?;
         }
         interrupt::catch();
-        let start = Instant::now();
-        let mut first = None;
         let mut completion = Completion::default();
         let events = model.generate_tokens(prompt).options(options).events();
         interrupt::cancels(events.canceller());
-        for event in events.blocking() {
+        let mut events = events.blocking();
+        for event in &mut events {
             let event = event?;
-            match &event {
-                Event::Token { .. } => {
-                    first.get_or_insert_with(|| start.elapsed());
-                }
-                Event::Text(piece) if !self.json => {
-                    write!(out, "{piece}")?;
-                    out.flush()?;
-                }
-                _ => {}
+            if let (Event::Text(piece), false) = (&event, self.json) {
+                write!(out, "{piece}")?;
+                out.flush()?;
             }
             completion.push(event);
         }
@@ -220,8 +215,7 @@ impl Generate {
         }
         Ok(Generated {
             completion,
-            first_token_seconds: first.unwrap_or_default().as_secs_f64(),
-            seconds: start.elapsed().as_secs_f64(),
+            timings: events.timings(),
         })
     }
 
@@ -264,21 +258,25 @@ fn print_profile(model: &Model) -> Result<()> {
     Ok(())
 }
 
+impl Timings {
+    /// The times after which tokens came, as an addition to a sentence.
+    fn described(&self) -> String {
+        let first = self.first_token_seconds;
+        let first = first.map_or(String::new(), |s| format!(": first after {s:.2} s"));
+        let rate = self.decode_tokens_per_second;
+        first + &rate.map_or(String::new(), |rate| format!(", then {rate:.1} tokens/s"))
+    }
+}
+
 fn timings(prompt: &[u32], generated: &Generated) -> Timings {
-    let first = generated.first_token_seconds;
-    let decode_seconds = generated.seconds - first;
-    let per_second = |tokens: usize, seconds: f64| match seconds > 0.0 {
-        true => tokens as f64 / seconds,
-        false => 0.0,
-    };
-    let decoded = generated.completion.tokens.len().saturating_sub(1);
+    let timings = &generated.timings;
     Timings {
         start: StartTimes::default(),
         load_seconds: 0.0,
-        first_token_seconds: first,
-        decode_seconds,
-        prefill_tokens_per_second: per_second(prompt.len(), first),
-        decode_tokens_per_second: per_second(decoded, decode_seconds),
+        first_token_seconds: timings.first_token.map(|time| time.as_secs_f64()),
+        decode_seconds: timings.decode.as_secs_f64(),
+        prefill_tokens_per_second: timings.prefill_tokens_per_second(prompt.len()),
+        decode_tokens_per_second: timings.decode_tokens_per_second(),
         prefix_cache_hit_rate: None,
     }
 }

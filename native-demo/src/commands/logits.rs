@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use safetensors::{Dtype, tensor::TensorView};
 use wisp_engine::files;
@@ -10,6 +10,7 @@ use wisp_engine::files;
 use super::{LOGIT_ROWS, TokenList};
 use crate::{
     adapter::AdapterArgs,
+    interrupt,
     open::load,
     settings::{DEVICE, LIMITS, LORA, MODEL, Settings},
 };
@@ -38,9 +39,13 @@ impl Logits {
         let adapter = self.adapter.choose(&model)?;
         let vocab = model.info().vocab_size as usize;
         let bytes = Vec::with_capacity(tokens.len().saturating_mul(vocab).saturating_mul(4));
-        let bytes = model.fold_logits(&tokens, adapter.as_deref(), bytes, |bytes, rows| {
+        let bytes = model.try_fold_logits(&tokens, adapter.as_deref(), bytes, |bytes, rows| {
             bytes.extend(rows.iter().flat_map(|logit| logit.to_le_bytes()));
+            interrupt::or_continue()
         })?;
+        if interrupt::happened() {
+            bail!("interrupted: nothing was written");
+        }
         let logits = TensorView::new(Dtype::F32, vec![tokens.len(), vocab], &bytes)?;
         let write = |part: &Path| -> Result<()> {
             Ok(safetensors::serialize_to_file(

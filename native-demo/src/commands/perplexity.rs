@@ -78,8 +78,10 @@ impl Perplexity {
                     *sum -= log_probability(row, target);
                     *count += 1;
                 }
+                interrupt::or_continue()
             };
-            (sum, count) = model.fold_logits(&input, adapter.as_deref(), (sum, count), score)?;
+            (sum, count) =
+                model.try_fold_logits(&input, adapter.as_deref(), (sum, count), score)?;
             bar.inc(part.len() as u64);
             if interrupt::happened() {
                 break;

@@ -262,6 +262,34 @@ fn texts_end_at_the_context_a_stop_token_or_the_callers_request() {
     assert_eq!(one.finish_reason, FinishReason::Cancelled);
 }
 
+#[test]
+fn nan_names_its_request_and_leaves_the_generator_usable() {
+    let folder = written(&tiny("OlmoForCausalLM"));
+    let path = folder.path().join("model.safetensors");
+    let mut file = std::fs::read(&path).unwrap();
+    let (header, metadata) = safetensors::SafeTensors::read_metadata(&file).unwrap();
+    let embedding = metadata.info("model.embed_tokens.weight").unwrap();
+    let row = 4 * embedding.shape[1];
+    let start = 8 + header + embedding.data_offsets.0 + 9 * row;
+    for value in file[start..start + row].chunks_exact_mut(4) {
+        value.copy_from_slice(&f32::NAN.to_le_bytes());
+    }
+    std::fs::write(&path, file).unwrap();
+    let mut generator = generator(folder.path(), None);
+    let options = sampled(SamplingParams::default());
+    let mut run = |prompt: &[u32]| {
+        generator.generate_blocking(prompt, &options, |_| ControlFlow::Continue(()))
+    };
+    let sound = run(&[1, 2, 3]).unwrap();
+    let error = run(&[1, 9, 3]).unwrap_err();
+    assert!(
+        matches!(error, PipelineError::NotFinite { request: Some(_) }),
+        "{error:?}"
+    );
+    assert_eq!(run(&[1, 2, 3]).unwrap(), sound);
+    assert!(generator.is_idle());
+}
+
 /// The program runs architectures that Wisp lacks, suggests the engine for them, and lists them.
 #[test]
 fn program_runs_suggests_and_lists_the_engine() {

@@ -73,7 +73,8 @@ fn complete_many_keeps_the_order_of_requests() {
     let model = on_host().parallel_sequences(2).load().unwrap();
     let prompts = ["Once", "The", "A", "It", "She"];
     let requests = prompts.map(|prompt| model.generate(prompt).max_tokens(6));
-    let completions = model.complete_many(requests).unwrap();
+    let completions: Result<Vec<_>, _> = model.complete_many(requests).into_iter().collect();
+    let completions = completions.unwrap();
     for (prompt, completion) in prompts.into_iter().zip(completions) {
         let alone = model.generate(prompt).max_tokens(6).complete().unwrap();
         assert_eq!(completion.tokens, alone.tokens);
@@ -259,7 +260,8 @@ fn a_model_of_ones_own_runs_in_batches_with_the_tokens_of_a_plain_loop() {
         let request = model.generate_tokens(prompt.clone());
         request.max_tokens(9).log_probabilities(1)
     });
-    let completions = model.complete_many(requests).unwrap();
+    let completions: Result<Vec<_>, _> = model.complete_many(requests).into_iter().collect();
+    let completions = completions.unwrap();
     for (prompt, completion) in prompts.iter().zip(completions) {
         let mut token = prompt[1];
         let expected: Vec<u32> = (0..9)
@@ -378,7 +380,8 @@ fn embeddings_count_the_tokens_that_were_cut() {
     let model = Model::builder(path).device("host").unwrap().load().unwrap();
     assert!(model.info().is_encoder);
     let long = "a b ".repeat(400);
-    let embeddings = model.embed(&["a b", &long]).unwrap();
+    let embeddings = model.embedder().truncate(true).embed(&["a b", &long]);
+    let embeddings = embeddings.unwrap();
     assert_eq!(embeddings.vectors.len(), 2);
     assert_eq!(embeddings.cut[0], 0);
     assert!(embeddings.cut[1] > 0);

@@ -66,7 +66,8 @@ fn many(generator: &mut TextGenerator, all: &[(Vec<u32>, GenerateOptions)]) -> V
         .map(|(prompt, options)| (&prompt[..], options))
         .collect();
     let go = |_: usize, _: &str| ControlFlow::Continue(());
-    pollster::block_on(generator.generate_many(&requests, go)).unwrap()
+    let generations = pollster::block_on(generator.generate_many(&requests, go)).unwrap();
+    generations.into_iter().collect::<Result<_, _>>().unwrap()
 }
 
 /// The logits of all positions, `[tokens, vocab]`.
@@ -400,6 +401,7 @@ fn texts_of_a_batch_end_independently() {
         }
     };
     let got = pollster::block_on(generator.generate_many(&requests, on_text)).unwrap();
+    let got: Vec<Generation> = got.into_iter().collect::<Result<_, _>>().unwrap();
     assert_eq!((&got[0], &got[3].tokens), (&whole, &whole.tokens));
     assert_eq!(texts[0], whole.text);
     assert_eq!(got[1].text, whole.text[..whole.text.find(&stop).unwrap()]);

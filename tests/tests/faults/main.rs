@@ -6,4 +6,7 @@
 //! A new finding gets its test here, beside its siblings.
 
 mod command_line;
+mod devices;
+mod generation;
+mod model_values;
 mod settings;

@@ -40,6 +40,12 @@ impl Device {
         }
     }
 
+    /// The backend, for a device that wraps this one.
+    #[cfg(feature = "faults")]
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
+        self.backend.clone()
+    }
+
     /// What the device is and can do.
     pub fn info(&self) -> &DeviceInfo {
         self.backend.info()

@@ -47,13 +47,26 @@ impl ErrorSlot {
     }
 
     fn keep(&self, error: DeviceError) {
-        self.lock().get_or_insert(error);
+        let mut kept = self.lock();
+        match (&*kept, &error) {
+            // What fails after the loss, or failed because of it, is no news.
+            (Some(DeviceError::Lost { .. }), _) => {}
+            (Some(_), DeviceError::Lost { .. }) | (None, _) => *kept = Some(error),
+            (Some(_), _) => {}
+        }
     }
 
     /// Returns the error that the device has reported, if any. `doing` names what the caller did, `bytes`
-    /// is the size of what it allocated.
+    /// is the size of what it allocated. A lost device stays lost.
     pub fn check(&self, doing: &str, bytes: u64) -> Result<(), DeviceError> {
-        match self.lock().take() {
+        let mut kept = self.lock();
+        if let Some(DeviceError::Lost { device, message }) = &*kept {
+            return Err(DeviceError::Lost {
+                device: device.clone(),
+                message: message.clone(),
+            });
+        }
+        match kept.take() {
             None => Ok(()),
             Some(DeviceError::OutOfMemory { device, .. }) => Err(DeviceError::OutOfMemory {
                 label: doing.into(),

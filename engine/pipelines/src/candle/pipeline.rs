@@ -19,6 +19,11 @@ impl PipelineModel for CandleModel {
         self.vocab_size
     }
 
+    /// Tokens that follow others run one by one, so that a prompt should run as a whole.
+    fn splits_prompts(&self) -> bool {
+        false
+    }
+
     /// Runs the tokens of the one sequence. Position 0 starts a new one: candle's models hold the state
     /// of a single sequence, in memory of their own.
     fn execute<'a>(

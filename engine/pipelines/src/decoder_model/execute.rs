@@ -51,6 +51,8 @@ impl DecoderModel {
         }
         for (name, tensor, last) in seldom {
             if last.as_ref() != Some(tensor) {
+                // A write that fails leaves anything on the device.
+                *last = None;
                 self.decoder.write_tensor(name, tensor).await?;
                 *last = Some(tensor.clone());
             }

@@ -27,6 +27,29 @@ pub(super) fn cache_bytes(
     [of(ringed).saturating_mul(positions), of(whole)]
 }
 
+/// What makes a KV cache fit into memory for `positions` positions: a shorter context, fewer sequences,
+/// or both if one alone is not enough.
+fn cache_remedies(positions: u64, limits: &ModelLimits) -> Vec<Remedy> {
+    let at_most = |field, limit| (limit > 0).then_some(Remedy::AtMost { field, limit });
+    let mut length = positions / limits.max_batch.max(1);
+    if limits.is_paged() {
+        length -= length % u64::from(limits.page_size.max(1));
+    }
+    let sequences = positions / limits.max_length.max(1);
+    let (length, sequences) = match (length, sequences) {
+        (0, 0) => {
+            let decrease = |field| Some(Remedy::Decrease { field });
+            (decrease("max_length"), decrease("max_cache_batch_size"))
+        }
+        _ => (
+            at_most("max_length", length),
+            at_most("max_cache_batch_size", sequences),
+        ),
+    };
+    let sequences = sequences.filter(|_| limits.max_batch > 1);
+    length.into_iter().chain(sequences).collect()
+}
+
 /// Limits that keep to the memory that a model may take: a cache of pages becomes smaller, down to
 /// what one sequence needs. Else the error says what to change.
 pub(super) fn fit_memory(
@@ -53,31 +76,26 @@ pub(super) fn fit_memory(
             ..limits
         });
     }
-    let mut positions = all_positions / limits.max_batch.max(1);
-    if limits.is_paged() {
-        positions -= positions % page_size;
-    }
-    if per_position == 0 {
-        positions = 0;
-    }
-    let mut remedies = match positions {
-        0 => vec![
-            Remedy::SmallerModel,
-            Remedy::Decrease {
-                field: "prefill_chunk_size",
-            },
-            Remedy::AnotherDevice,
-        ],
-        limit => vec![
-            Remedy::AtMost {
-                field: "max_length",
-                limit,
-            },
-            Remedy::FewerSequences,
-            Remedy::Decrease {
+    let mut remedies = match () {
+        () if needs.weights >= memory => vec![Remedy::SmallerModel, Remedy::AnotherDevice],
+        () if all_positions == 0 || per_position == 0 => {
+            let mut remedies = cache_remedies(0, &limits);
+            remedies.extend([
+                Remedy::Decrease {
+                    field: "prefill_chunk_size",
+                },
+                Remedy::SmallerModel,
+                Remedy::AnotherDevice,
+            ]);
+            remedies
+        }
+        () => {
+            let mut remedies = cache_remedies(all_positions, &limits);
+            remedies.push(Remedy::Decrease {
                 field: "kv_cache_format",
-            },
-        ],
+            });
+            remedies
+        }
     };
     let adapters = limits.lora().map_or(0, |layout| layout.bytes(spec));
     if adapters > 0 {
@@ -105,9 +123,8 @@ pub(super) fn fit(
     if spec.encoder.is_some() {
         return Err(DecoderError::Spec(SpecError::IsEncoder).into());
     }
-    let mut limits = limits;
-    limits.max_length = limits.max_length.clamp(1, spec.max_positions.max(1));
-    limits.max_batch = limits.max_batch.max(1);
+    let mut limits = limits.within_context(spec.max_positions)?;
+    limits.check()?;
     limits.max_logit_rows = limits.max_logit_rows.max(limits.max_batch);
     limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
     // Some kernels have a row of workgroups for each token, or for each of its experts.
@@ -135,11 +152,11 @@ pub(super) fn fit(
     });
     let [_, whole] = cache_bytes(spec, limits, rings);
     if (whole > 0 && limits.total_pages() > most) || in_rings > binding / row {
-        let positions = most * u64::from(limits.page_size) / limits.max_batch;
+        let positions = most.saturating_mul(limits.page_size.into());
         return Err(PipelineError::CacheTooLarge {
             max_length: limits.max_length,
             max_batch: limits.max_batch,
-            positions,
+            remedies: cache_remedies(positions, &limits),
         });
     }
     if let Some(layout) = limits.lora() {
@@ -151,7 +168,13 @@ pub(super) fn fit(
         return Err(PipelineError::CacheTooLarge {
             max_length: limits.max_length,
             max_batch: limits.max_batch,
-            positions: turns.checked_ilog2().map_or(0, |log| 1 << log),
+            remedies: vec![match turns.checked_ilog2() {
+                Some(log) => Remedy::AtMost {
+                    field: "max_length",
+                    limit: 1 << log,
+                },
+                None => Remedy::AnotherDevice,
+            }],
         });
     }
     // Logits of many rows must fit one binding too.

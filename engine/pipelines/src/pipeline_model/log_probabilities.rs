@@ -53,11 +53,13 @@ pub(super) async fn compute(
             .take(rows.end)
             .skip(rows.end - wanted);
         let scored = rows.zip(following.skip(own.len() - wanted));
-        all.push(Some(
-            scored
-                .map(|(row, token)| score(row, *token, top_n[at]))
-                .collect(),
-        ));
+        let scores: Vec<TokenScore> = scored
+            .map(|(row, token)| score(row, *token, top_n[at]))
+            .collect();
+        if scores.iter().any(|score| score.log_probability.is_nan()) {
+            return Err(PipelineError::NotFinite { request: None });
+        }
+        all.push(Some(scores.into_iter().collect()));
     }
     Ok(all)
 }

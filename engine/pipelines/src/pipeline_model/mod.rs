@@ -35,6 +35,12 @@ pub trait PipelineModel: Any + Debug + MaybeSend {
     /// Returns the size of the vocabulary, which is the number of logits per row.
     fn vocab_size(&self) -> u64;
 
+    /// Returns whether a long prompt can be computed in parts of any size without much loss of speed. The
+    /// generator then sizes the parts so that cancelling takes effect soon; by default it does.
+    fn splits_prompts(&self) -> bool {
+        true
+    }
+
     /// Makes the inputs of a batch's first step.
     ///
     /// # Errors

@@ -63,14 +63,59 @@ pub enum RopeScaling {
 }
 
 impl RopeScaling {
-    /// Returns by how much the context is extended, where one factor says so.
-    pub fn factor(&self) -> Option<f64> {
+    /// Returns the numbers of the scaling, all of which must be positive and finite, each with what it
+    /// is.
+    pub(crate) fn numbers(&self) -> Vec<(&'static str, f64)> {
+        const FACTOR: &str = "the factor of the rope scaling";
+        const ORIGINAL: &str = "the trained context of the rope scaling";
+        const ATTENTION: &str = "the attention factor of the rope scaling";
+        let divisors = |list: &[f32]| {
+            let name = "a frequency factor of the rope scaling";
+            list.iter()
+                .map(|x| (name, f64::from(*x)))
+                .collect::<Vec<_>>()
+        };
         match self {
-            RopeScaling::Linear { factor }
-            | RopeScaling::Dynamic { factor, .. }
-            | RopeScaling::Llama3 { factor, .. }
-            | RopeScaling::Yarn { factor, .. } => Some(*factor),
-            RopeScaling::None | RopeScaling::Factors(_) | RopeScaling::LongRope { .. } => None,
+            RopeScaling::None => Vec::new(),
+            RopeScaling::Linear { factor } => vec![(FACTOR, *factor)],
+            RopeScaling::Dynamic { factor, original } => {
+                vec![(FACTOR, *factor), (ORIGINAL, *original)]
+            }
+            RopeScaling::Llama3 {
+                factor,
+                low,
+                high,
+                original,
+            } => vec![
+                (FACTOR, *factor),
+                ("the low frequency factor of the rope scaling", *low),
+                ("the high frequency factor of the rope scaling", *high),
+                (ORIGINAL, *original),
+            ],
+            RopeScaling::Yarn {
+                factor,
+                original,
+                beta_fast,
+                beta_slow,
+                attention_factor,
+                ..
+            } => vec![
+                (FACTOR, *factor),
+                (ORIGINAL, *original),
+                ("beta_fast of the rope scaling", *beta_fast),
+                ("beta_slow of the rope scaling", *beta_slow),
+                (ATTENTION, *attention_factor),
+            ],
+            RopeScaling::LongRope {
+                short,
+                long,
+                original,
+                attention_factor,
+            } => {
+                let others = [(ORIGINAL, *original), (ATTENTION, *attention_factor)];
+                [&divisors(short)[..], &divisors(long), &others].concat()
+            }
+            RopeScaling::Factors(factors) => divisors(factors),
         }
     }
 }

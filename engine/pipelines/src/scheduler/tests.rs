@@ -5,9 +5,9 @@ use std::{collections::HashMap, ops::Range};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Adapter, ModelLimits, SamplingParams, window_rings::WindowRings};
+use crate::{Adapter, ModelLimits, window_rings::WindowRings};
 
-fn request(tokens: Vec<u32>, max_new_tokens: usize) -> Request {
+pub(super) fn request(tokens: Vec<u32>, max_new_tokens: usize) -> Request {
     Request {
         tokens,
         max_new_tokens,
@@ -16,7 +16,7 @@ fn request(tokens: Vec<u32>, max_new_tokens: usize) -> Request {
 }
 
 /// The next token of a mock model, a function of all tokens before it and of the adapter.
-fn next(adapter: Option<Adapter>, tokens: &[u32]) -> u32 {
+pub(super) fn next(adapter: Option<Adapter>, tokens: &[u32]) -> u32 {
     let begin = adapter.map_or(17, |adapter| 18 + adapter.slot);
     tokens.iter().fold(begin, |hash, token| {
         hash.wrapping_mul(31).wrapping_add(*token)
@@ -30,7 +30,7 @@ fn origin(adapter: Option<Adapter>, tokens: &[u32]) -> Vec<u32> {
 }
 
 /// A mock of the KV cache: each position holds its [`origin`].
-struct Cache {
+pub(super) struct Cache {
     /// `[pages, page_size]`.
     pages: Vec<Vec<Vec<u32>>>,
     /// For a sliding-window layer: its window, its rings and their page table. Prefix caching excludes it.
@@ -42,7 +42,7 @@ struct Cache {
 }
 
 impl Cache {
-    fn new(limits: &ModelLimits, window: Option<usize>) -> Cache {
+    pub fn new(limits: &ModelLimits, window: Option<usize>) -> Cache {
         let rings = window.map(|window| {
             let tokens = limits.max_step_tokens;
             let rings = WindowRings::new(window as u64, tokens, limits.page_size);
@@ -57,6 +57,15 @@ impl Cache {
                 .map_or(0, |(_, rings, _)| rings.entries(limits)) as usize,
             rings,
             ring: vec![Vec::new(); (positions * limits.max_batch) as usize],
+        }
+    }
+
+    /// Leaves anything in the positions that the steps of a batch write.
+    pub fn spoil(&mut self, part: &BatchSequence, steps: usize) {
+        let size = self.pages.first().map_or(1, Vec::len);
+        let start = part.start as usize;
+        for at in start..start + part.tokens.len() + steps.max(1) - 1 {
+            self.pages[part.pages[at / size] as usize][at % size] = vec![u32::MAX];
         }
     }
 
@@ -96,7 +105,7 @@ impl Cache {
 
 /// Runs a batch as a model does, and checks what it reads from the cache. `texts` has the tokens of each
 /// request so far.
-fn run(
+pub(super) fn run(
     texts: &mut HashMap<RequestId, Vec<u32>>,
     batch: &Batch,
     cache: &mut Cache,
@@ -134,9 +143,9 @@ fn run(
 
 /// A random request of a history.
 #[derive(Clone, Debug)]
-struct RequestCase {
+pub(super) struct RequestCase {
     prompt_tokens: usize,
-    max_new_tokens: usize,
+    pub max_new_tokens: usize,
     /// Prompts of the same kind share their first tokens.
     kind: u32,
     /// Whether log probabilities are asked for, of the prompt and of new tokens.
@@ -144,11 +153,26 @@ struct RequestCase {
     /// The step before which the request is cancelled, if any.
     cancelled_at: Option<usize>,
     /// An index into the adapters of a history.
-    adapter: usize,
+    pub adapter: usize,
 }
 
-fn request_cases() -> impl Strategy<Value = Vec<RequestCase>> {
-    let case = (
+impl RequestCase {
+    pub fn prompt(&self) -> Vec<u32> {
+        let token = |i| i / 3 * (self.kind + 1);
+        (0..self.prompt_tokens as u32).map(token).collect()
+    }
+
+    pub fn request(&self, adapter: Option<Adapter>) -> Request {
+        let mut request = request(self.prompt(), self.max_new_tokens);
+        request.adapter = adapter;
+        request.sampling.log_probs = self.scored.then_some(1);
+        request.sampling.prompt_log_probs = self.scored;
+        request
+    }
+}
+
+pub(super) fn request_case() -> impl Strategy<Value = RequestCase> {
+    (
         1usize..30,
         0usize..12,
         0u32..2,
@@ -165,11 +189,14 @@ fn request_cases() -> impl Strategy<Value = Vec<RequestCase>> {
                 cancelled_at: (cancel < 10).then_some(cancel),
                 adapter,
             },
-        );
-    prop::collection::vec(case, 1..9)
+        )
 }
 
-fn model_limits() -> impl Strategy<Value = ModelLimits> {
+fn request_cases() -> impl Strategy<Value = Vec<RequestCase>> {
+    prop::collection::vec(request_case(), 1..9)
+}
+
+pub(super) fn model_limits() -> impl Strategy<Value = ModelLimits> {
     let page_size = prop_oneof![4 => 1u32..9, 1 => Just(64), 1 => Just(512)];
     let batch = (1u64..6, 1u64..40, 1u64..5, 1u64..4, 0u64..20);
     (batch, 5u32..30, page_size, any::<bool>()).prop_map(
@@ -231,18 +258,8 @@ impl History {
 
     /// Adds a request, unless the scheduler refuses it, and its expected output.
     fn add(&mut self, case: &RequestCase, adapter: Option<Adapter>) {
-        let prompt_tokens = case.prompt_tokens;
-        let token = |i| i / 3 * (case.kind + 1);
-        let prompt: Vec<u32> = (0..prompt_tokens as u32).map(token).collect();
-        let mut request = request(prompt.clone(), case.max_new_tokens);
-        request.adapter = adapter;
-        if case.scored {
-            request.sampling = SamplingParams {
-                log_probs: Some(1),
-                prompt_log_probs: true,
-                ..request.sampling
-            };
-        }
+        let (prompt, prompt_tokens) = (case.prompt(), case.prompt_tokens);
+        let request = case.request(adapter);
         let Ok(id) = self.scheduler.add(request) else {
             return;
         };

@@ -1,5 +1,7 @@
 //! Checks that a spec is consistent, before anything is sized by it.
 
+use std::ops::RangeInclusive;
+
 use super::{
     decoder_spec::{DecoderSpec, MAX_LAYERS},
     error::SpecError,
@@ -17,6 +19,10 @@ const MAX_HEAD_DIM: u64 = 256;
 /// The most experts of a layer.
 const MAX_EXPERTS: u64 = 4096;
 
+/// Multipliers, scales and soft caps with which a model computes anything: beyond them f32 overflows
+/// or every number vanishes.
+const FACTORS: RangeInclusive<f64> = 1e-6..=1e6;
+
 impl DecoderSpec {
     /// Checks that the sizes are consistent and within what the kernels support.
     ///
@@ -28,11 +34,6 @@ impl DecoderSpec {
             ("the vocabulary's size", self.vocab_size, MAX_SIZE),
             ("the hidden size", self.hidden_size, MAX_SIZE),
             ("the intermediate size", self.intermediate_size, MAX_SIZE),
-            (
-                "the number of layers",
-                self.layers.len() as u64,
-                MAX_LAYERS as u64,
-            ),
             ("the number of heads", self.heads.into(), MAX_HEADS),
             ("the number of KV heads", self.kv_heads.into(), MAX_HEADS),
             ("the width of a head", self.head_dim.into(), MAX_HEAD_DIM),
@@ -40,6 +41,11 @@ impl DecoderSpec {
         ] {
             check_size(what, size, max)?;
         }
+        // `DecoderSpec::llama` makes no more layers than it takes to be refused here.
+        if self.layers.len() > MAX_LAYERS {
+            return Err(SpecError::TooManyLayers { max: MAX_LAYERS });
+        }
+        check_layers(self.layers.len() as u64)?;
         if !self.heads.is_multiple_of(self.kv_heads) {
             return Err(SpecError::UnevenHeads {
                 heads: self.heads,
@@ -70,29 +76,33 @@ impl DecoderSpec {
     }
 
     fn check_numbers(&self) -> Result<(), SpecError> {
-        let finite = [
+        check_number("the norms' epsilon", self.norm.eps, 0.0..=1.0)?;
+        for (what, value) in [
             ("the embedding multiplier", self.embedding_multiplier),
             ("the residual multiplier", self.residual_multiplier),
             ("the logit multiplier", self.logit_multiplier),
+        ] {
+            check_number(what, value, FACTORS)?;
+        }
+        for (what, cap) in [
             ("the soft cap of attention scores", self.attention_softcap),
             ("the soft cap of logits", self.logit_softcap),
-        ];
-        let scales = self.layers.iter();
-        let scales = scales.map(|layer| ("a layer's attention scale", layer.attention_scale));
-        for (what, value) in finite.into_iter().chain(scales) {
-            if !value.is_finite() {
-                let value = value.into();
-                return Err(SpecError::Number { what, value });
+        ] {
+            if cap != 0.0 {
+                check_number(what, cap, FACTORS)?;
+            }
+        }
+        for layer in &self.layers {
+            check_number("a layer's attention scale", layer.attention_scale, FACTORS)?;
+            if layer.window == Some(0) {
+                let (what, max) = ("a layer's window", u32::MAX.into());
+                return Err(SpecError::Size { what, size: 0, max });
             }
         }
         for rope in &self.ropes {
-            let theta = ("the rotary base", f64::from(rope.theta));
-            let factor = rope.scaling.factor();
-            let factor = factor.map(|factor| ("the factor of the rope scaling", factor));
-            for (what, value) in [Some(theta), factor].into_iter().flatten() {
-                if !(value > 0.0 && value.is_finite()) {
-                    return Err(SpecError::Number { what, value });
-                }
+            check_number("the rotary base", rope.theta, 1.0..=1e30)?;
+            for (what, value) in rope.scaling.numbers() {
+                check_number(what, value, 1e-9..=1e15)?;
             }
         }
         Ok(())
@@ -113,6 +123,27 @@ impl DecoderSpec {
             });
         }
         check_size("an expert's width", moe.intermediate_size, MAX_SIZE)
+    }
+}
+
+/// Checks the number of layers that a file claims, before a spec has as many.
+pub(crate) fn check_layers(layers: u64) -> Result<(), SpecError> {
+    check_size("the number of layers", layers, MAX_LAYERS as u64)
+}
+
+fn check_number(
+    what: &'static str,
+    value: impl Into<f64>,
+    range: RangeInclusive<f64>,
+) -> Result<(), SpecError> {
+    let value = value.into();
+    match range.contains(&value) {
+        true => Ok(()),
+        false => Err(SpecError::Number {
+            what,
+            value,
+            range: range.into_inner(),
+        }),
     }
 }
 
@@ -145,12 +176,42 @@ mod tests {
         spec(1, 16).check().unwrap();
         let message = |spec: DecoderSpec| spec.check().unwrap_err().to_string();
         let layers = message(spec(u32::MAX, 16));
-        assert!(layers.contains("number of layers is 4097"), "{layers}");
+        assert!(layers.contains("more than 4096 layers"), "{layers}");
         let head_dim = message(spec(1, 257));
         assert!(head_dim.contains("width of a head is 257"), "{head_dim}");
         let mut none = spec(1, 16);
         none.max_positions = 0;
         assert!(message(none).contains("context length is 0"));
+    }
+
+    #[test]
+    fn numbers_with_which_nothing_can_be_computed_are_named() {
+        type Set = fn(&mut DecoderSpec, f32);
+        let wrong: [(&str, Set); 8] = [
+            ("epsilon", |spec, x| spec.norm.eps = x),
+            ("embedding multiplier", |spec, x| {
+                spec.embedding_multiplier = x
+            }),
+            ("residual multiplier", |spec, x| {
+                spec.residual_multiplier = x
+            }),
+            ("logit multiplier", |spec, x| spec.logit_multiplier = x),
+            ("attention scores", |spec, x| spec.attention_softcap = x),
+            ("cap of logits", |spec, x| spec.logit_softcap = x),
+            ("attention scale", DecoderSpec::set_attention_scale),
+            ("rotary base", |spec, x| spec.ropes[0].theta = x),
+        ];
+        for (name, set) in wrong {
+            for value in [f32::NAN, f32::INFINITY, -f32::INFINITY, -1.0] {
+                let mut spec = spec(1, 16);
+                set(&mut spec, value);
+                let message = spec.check().unwrap_err().to_string();
+                assert!(message.contains(name), "{name} {value}: {message}");
+            }
+        }
+        let mut windowed = spec(1, 16);
+        windowed.layers[0].window = Some(0);
+        assert!(windowed.check().is_err());
     }
 
     #[test]

@@ -38,13 +38,26 @@ pub enum SpecError {
         /// The number of rotary embeddings.
         count: usize,
     },
-    /// Occurs when a multiplier, soft cap, rotary base or factor is not finite or not positive.
-    #[error("{what} is {value}")]
+    /// Occurs when there are more layers than any model has.
+    #[error("the model has more than {max} layers")]
+    TooManyLayers {
+        /// The largest number that is supported.
+        max: usize,
+    },
+    /// Occurs when an epsilon, multiplier, soft cap, rotary base or factor is one with which nothing
+    /// can be computed, such as NaN.
+    #[error(
+        "{what} is {value}; {:e} to {:e} are supported: the file is damaged or of an unknown variant",
+        .range.0,
+        .range.1
+    )]
     Number {
         /// The number, in words.
         what: &'static str,
         /// The number that the spec has.
         value: f64,
+        /// The least and the largest supported number.
+        range: (f64, f64),
     },
     /// Occurs when a layer has experts, but the spec has no mixture of experts.
     #[error("a layer has experts, but the model has none")]

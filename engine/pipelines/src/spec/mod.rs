@@ -32,6 +32,7 @@ mod lora_layout;
 pub(crate) mod row_order;
 mod tensor_names;
 
+pub(crate) use check::check_layers;
 pub use decoder_spec::{
     DecoderSizes, DecoderSpec, EncoderSpec, LayerSpec, MoeSpec, NormPlacement, QkNorm, RopeSettings,
 };

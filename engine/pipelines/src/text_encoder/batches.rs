@@ -93,7 +93,8 @@ pub(super) fn fit(
     let binding = capabilities.max_binding_bytes;
     let most = (binding.min(capabilities.max_buffer_bytes) / (4 * widest)).max(1);
     limits.page_size = limits.page_size.clamp(1, 1 << 16);
-    limits.max_length = limits.max_length.clamp(1, spec.max_positions.min(most));
+    limits = limits.within_context(spec.max_positions)?;
+    limits.max_length = limits.max_length.clamp(1, most);
     limits.max_step_tokens = limits.max_step_tokens.clamp(limits.max_length, most);
     let page_size = u64::from(limits.page_size);
     limits.max_batch = limits.max_batch.clamp(1, (most / page_size).max(1));

@@ -11,7 +11,9 @@ pub enum EncodeError {
         text: usize,
     },
     /// Occurs when a text has more tokens than the model takes at once.
-    #[error("text {text} has {tokens} tokens, but the model takes at most {most}: shorten it")]
+    #[error(
+        "text {text} has {tokens} tokens, but the model takes at most {most}: shorten it, or ask for truncation"
+    )]
     TooLong {
         /// Number of the text.
         text: usize,
@@ -38,7 +40,10 @@ pub enum EncodeError {
     },
     /// Occurs when the model computes NaN or infinity.
     #[error(
-        "the model computed no finite hidden states (NaN or infinity): its weights are damaged or its format is not what its file says"
+        "text {text}: the model computed no finite hidden states (NaN or infinity): its weights are damaged or its format is not what its file says"
     )]
-    NotFinite,
+    NotFinite {
+        /// Number of the first text at fault.
+        text: usize,
+    },
 }

@@ -36,6 +36,46 @@ impl EncoderTokenizer {
         &self.settings
     }
 
+    /// Returns the tokens of texts as [`Self::tokenize`] does. With `truncate`, texts that are longer
+    /// than the model's files allow are cut.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::tokenize`]; if a text is empty or only white space; if one is too long and `truncate`
+    /// is false.
+    pub fn tokenize_all<T: AsRef<str>>(
+        &self,
+        texts: &[T],
+        truncate: bool,
+    ) -> Result<Vec<TokenizedText>, PipelineError> {
+        let texts = (1..).zip(texts);
+        let texts = texts.map(|(number, text)| self.tokenize_one(number, text.as_ref(), truncate));
+        texts.collect()
+    }
+
+    /// Returns the tokens of one text as [`Self::tokenize_all`] does; `number` counts it in errors.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::tokenize_all`].
+    pub fn tokenize_one(
+        &self,
+        number: usize,
+        text: &str,
+        truncate: bool,
+    ) -> Result<TokenizedText, PipelineError> {
+        if text.trim().is_empty() {
+            return Err(EncodeError::Empty { text: number }.into());
+        }
+        let tokenized = self.tokenize(text)?;
+        if tokenized.cut > 0 && !truncate {
+            let most = tokenized.tokens.len() as u64;
+            let (text, tokens) = (number, tokenized.tokens.len() + tokenized.cut);
+            return Err(EncodeError::TooLong { text, tokens, most }.into());
+        }
+        Ok(tokenized)
+    }
+
     /// Returns a text's tokens with the special tokens that the tokenizer adds, cut to the maximum
     /// length in the model's files (as sentence-transformers does). Special tokens at the end are
     /// kept.

@@ -1,7 +1,9 @@
 //! Logits of whole texts.
 
+use std::ops::ControlFlow;
+
 use super::TextGenerator;
-use crate::{Adapter, Batch, BatchSequence, PipelineError, RequestError};
+use crate::{Adapter, Batch, BatchSequence, PipelineError, RequestError, pace::Timer};
 
 impl TextGenerator {
     /// Like [`Self::logits`], but blocks the thread.
@@ -32,6 +34,24 @@ impl TextGenerator {
         adapter: Option<Adapter>,
         mut chunk: impl FnMut(&[f32]),
     ) -> Result<(), PipelineError> {
+        let all = |rows: &[f32]| {
+            chunk(rows);
+            ControlFlow::Continue(())
+        };
+        self.try_logits(tokens, adapter, all).await
+    }
+
+    /// Like [`Self::logits`], but `chunk` can end the computation before the end of the text.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::logits`].
+    pub async fn try_logits(
+        &mut self,
+        tokens: &[u32],
+        adapter: Option<Adapter>,
+        mut chunk: impl FnMut(&[f32]) -> ControlFlow<()>,
+    ) -> Result<(), PipelineError> {
         let limits = *self.limits();
         let max_length = limits.longest_sequence() as usize;
         if tokens.is_empty() {
@@ -41,7 +61,7 @@ impl TextGenerator {
             let tokens = tokens.len();
             return Err(RequestError::TooLong { tokens, max_length }.into());
         }
-        if !self.is_idle() {
+        if !self.scheduler.is_idle() {
             return Err(PipelineError::Busy);
         }
         if let Some(adapter) = adapter {
@@ -51,9 +71,10 @@ impl TextGenerator {
         self.scheduler.forget_prefixes();
         let pages = limits.pages_per_sequence().min(limits.total_pages()) as u32;
         let pages: Vec<u32> = (0..pages).collect();
-        let len = limits.max_logit_rows.min(limits.max_step_tokens).max(1) as usize;
-        let mut start = 0;
-        for part in tokens.chunks(len) {
+        let most = limits.max_logit_rows.min(limits.max_step_tokens).max(1) as usize;
+        let (mut start, mut rest) = (0, tokens);
+        while !rest.is_empty() {
+            let part = &rest[..rest.len().min(most).min(self.pace.prompt_tokens())];
             let sequence = BatchSequence {
                 adapter,
                 ..BatchSequence::new(0, start, part, &pages).with_logit_rows(part.len())
@@ -62,13 +83,18 @@ impl TextGenerator {
                 sequences: vec![sequence],
                 steps: 1,
             };
+            let timer = Timer::start();
             let logits = self.runner.execute(&batch).await?.logits.to_host().await?;
+            self.pace.observe(&batch, timer.seconds());
             let logits = logits.as_f32().unwrap_or_default();
             if logits.iter().any(|logit| !logit.is_finite()) {
-                return Err(PipelineError::NotFinite);
+                return Err(PipelineError::NotFinite { request: None });
             }
-            chunk(logits);
+            if chunk(logits).is_break() {
+                break;
+            }
             start += part.len() as u32;
+            rest = &rest[part.len()..];
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    TextGenerator,
+    StepError, TextGenerator,
     generation::{GenerateOptions, Generation, Stream, TextEvent, TextEvents},
 };
 use crate::{
@@ -53,7 +53,7 @@ impl TextGenerator {
     /// # Errors
     ///
     /// As [`Self::step`].
-    pub async fn next_events(&mut self) -> Result<TextEvents, PipelineError> {
+    pub async fn next_events(&mut self) -> Result<TextEvents, StepError> {
         if !self.pending.is_empty() {
             let texts = std::mem::take(&mut self.pending);
             let prefill = Vec::new();
@@ -68,11 +68,11 @@ impl TextGenerator {
     ///
     /// As [`Self::next_events`].
     #[cfg(not(target_arch = "wasm32"))]
-    pub fn next_events_blocking(&mut self) -> Result<TextEvents, PipelineError> {
+    pub fn next_events_blocking(&mut self) -> Result<TextEvents, StepError> {
         pollster::block_on(self.next_events())
     }
 
-    async fn run_events(&mut self) -> Result<TextEvents, PipelineError> {
+    async fn run_events(&mut self) -> Result<TextEvents, StepError> {
         let step = self.step().await?;
         let mut texts: Vec<TextEvent> = Vec::with_capacity(step.tokens.len());
         for sampled in step.tokens {
@@ -133,7 +133,8 @@ impl TextGenerator {
     }
 
     /// Generates for one prompt and passes its text to `on_text`: one piece per token, which is empty
-    /// while a character or a stop string is incomplete. `on_text` can end the generation.
+    /// while a character or a stop string is incomplete, and an empty piece for each computed part of
+    /// a long prompt. `on_text` can end the generation at any of them.
     ///
     /// # Errors
     ///
@@ -146,7 +147,8 @@ impl TextGenerator {
     ) -> Result<Generation, PipelineError> {
         let requests = [(prompt, options)];
         let generations = self.generate_many(&requests, |_, text| on_text(text));
-        Ok(generations.await?.pop().unwrap_or_default())
+        let generation = generations.await?.pop();
+        generation.unwrap_or_else(|| Ok(Generation::default()))
     }
 
     /// Like [`Self::generate`], but blocks the thread.
@@ -166,19 +168,21 @@ impl TextGenerator {
 
     /// Generates for many prompts at once, each with its own options, and passes pieces of their texts
     /// to `on_text` with the prompt's number. `on_text` can end a prompt's generation. Returns the
-    /// generations in the order of the prompts; each is the same as if it were generated alone.
+    /// generations in the order of the prompts; each is the same as if it were generated alone. A
+    /// prompt that fails gets its error in place of a generation, and the others continue: errors of
+    /// [`Self::add`], and [`PipelineError::NotFinite`] if the model computes no finite logits for it.
     ///
     /// # Errors
     ///
-    /// As [`Self::add`] and [`Self::step`], and [`PipelineError::NotFinite`] if the logits of a prompt
-    /// are not finite. All prompts are then cancelled.
+    /// As [`Self::step`]. All prompts are then cancelled.
     pub async fn generate_many(
         &mut self,
         requests: &[(&[u32], &GenerateOptions)],
         mut on_text: impl FnMut(usize, &str) -> ControlFlow<()>,
-    ) -> Result<Vec<Generation>, PipelineError> {
+    ) -> Result<Vec<Result<Generation, PipelineError>>, PipelineError> {
         let mut many = Many::new(requests.len());
-        let result = self.run_many(requests, &mut many, &mut on_text).await;
+        self.add_many(requests, &mut many);
+        let result = self.run_many(&mut many, &mut on_text).await;
         // After an error the remaining requests are cancelled; otherwise none remain.
         for id in many.running.into_keys() {
             self.cancel(id);
@@ -196,28 +200,47 @@ impl TextGenerator {
         &mut self,
         requests: &[(&[u32], &GenerateOptions)],
         on_text: impl FnMut(usize, &str) -> ControlFlow<()>,
-    ) -> Result<Vec<Generation>, PipelineError> {
+    ) -> Result<Vec<Result<Generation, PipelineError>>, PipelineError> {
         pollster::block_on(self.generate_many(requests, on_text))
+    }
+
+    /// Queues prompts; those that cannot run get their error.
+    fn add_many(&mut self, requests: &[(&[u32], &GenerateOptions)], many: &mut Many) {
+        for (number, (prompt, options)) in requests.iter().enumerate() {
+            match self.add_request(prompt, options) {
+                Err(error) => many.generations[number] = Err(error),
+                // No token is requested from the model.
+                Ok(id)
+                    if options.max_new_tokens == Some(0) && !options.sampling.scores_prompt() =>
+                {
+                    self.cancel(id);
+                }
+                Ok(id) => {
+                    many.running.insert(id, number);
+                }
+            }
+        }
     }
 
     async fn run_many(
         &mut self,
-        requests: &[(&[u32], &GenerateOptions)],
         many: &mut Many,
         on_text: &mut impl FnMut(usize, &str) -> ControlFlow<()>,
     ) -> Result<(), PipelineError> {
-        for (number, (prompt, options)) in requests.iter().enumerate() {
-            let id = self.add_request(prompt, options)?;
-            if options.max_new_tokens == Some(0) && !options.sampling.scores_prompt() {
-                // No token is requested from the model.
-                self.cancel(id);
-            } else {
-                many.running.insert(id, number);
-            }
-        }
         while !many.running.is_empty() {
-            for event in self.run_events().await?.texts {
-                self.take_event(event, many, on_text)?;
+            match self.run_events().await {
+                Ok(events) => {
+                    for progress in events.prefill {
+                        self.offer_break(progress.id, many, on_text);
+                    }
+                    for event in events.texts {
+                        self.take_event(event, many, on_text);
+                    }
+                }
+                Err(error) => {
+                    self.keep_failed(&error, many);
+                    return Err(*error.source);
+                }
             }
             if self.scheduler.is_idle() {
                 break;
@@ -226,24 +249,63 @@ impl TextGenerator {
         Ok(())
     }
 
+    /// Lets `on_text` end a generation whose prompt is being computed.
+    fn offer_break(
+        &mut self,
+        id: RequestId,
+        many: &mut Many,
+        on_text: &mut impl FnMut(usize, &str) -> ControlFlow<()>,
+    ) {
+        let Some(number) = many.running.get(&id).copied() else {
+            return;
+        };
+        if let Ok(generation) = &mut many.generations[number]
+            && on_text(number, "").is_break()
+        {
+            generation.finish_reason = FinishReason::Cancelled;
+            self.cancel(id);
+            many.running.remove(&id);
+        }
+    }
+
+    /// Keeps the ends of other requests that a failed step ended, for [`Self::next_events`].
+    fn keep_failed(&mut self, error: &StepError, many: &Many) {
+        let others = error.requests.iter();
+        let others = others.filter(|id| !many.running.contains_key(id));
+        self.pending.extend(others.map(|id| TextEvent {
+            id: *id,
+            token: None,
+            text: String::new(),
+            score: None,
+            prompt_scores: Vec::new(),
+            finish: Some(FinishReason::Failed),
+        }));
+    }
+
     /// Adds an event to its generation; events of other requests are kept for [`Self::next_events`].
     fn take_event(
         &mut self,
         event: TextEvent,
         many: &mut Many,
         on_text: &mut impl FnMut(usize, &str) -> ControlFlow<()>,
-    ) -> Result<(), PipelineError> {
+    ) {
         let Some(number) = many.running.get(&event.id).copied() else {
             // The remaining steps of a batch still run after `on_text` has ended the text.
             if !many.ended.contains(&event.id) {
                 self.pending.push(event);
             }
-            return Ok(());
+            return;
         };
+        let id = event.id;
         if event.finish == Some(FinishReason::NonFinite) {
-            return Err(PipelineError::NotFinite);
+            let request = Some(id);
+            many.generations[number] = Err(PipelineError::NotFinite { request });
+            many.running.remove(&id);
+            return;
         }
-        let (id, generation) = (event.id, &mut many.generations[number]);
+        let Ok(generation) = &mut many.generations[number] else {
+            return;
+        };
         let shown = event.token.is_some() || !event.text.is_empty();
         let finish = generation.take(event);
         if shown && on_text(number, &generation.text[generation.shown..]).is_break() {
@@ -255,13 +317,12 @@ impl TextGenerator {
             many.running.remove(&id);
         }
         generation.shown = generation.text.len();
-        Ok(())
     }
 }
 
 /// The state of [`TextGenerator::generate_many`].
 struct Many {
-    generations: Vec<Generation>,
+    generations: Vec<Result<Generation, PipelineError>>,
     /// The running requests with their prompts' numbers.
     running: HashMap<RequestId, usize>,
     /// The requests that `on_text` ended.
@@ -271,7 +332,7 @@ struct Many {
 impl Many {
     fn new(count: usize) -> Many {
         Many {
-            generations: vec![Generation::default(); count],
+            generations: (0..count).map(|_| Ok(Generation::default())).collect(),
             running: HashMap::new(),
             ended: HashSet::new(),
         }

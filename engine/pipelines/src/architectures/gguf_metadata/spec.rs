@@ -3,7 +3,7 @@
 use super::keys::GgufMetadata;
 use crate::{
     architectures::error::ArchitectureError,
-    spec::{DecoderSizes, DecoderSpec, MoeSpec, RopeSettings, TensorNames, in_layer},
+    spec::{DecoderSizes, DecoderSpec, MoeSpec, RopeSettings, TensorNames, check_layers, in_layer},
 };
 
 impl GgufMetadata<'_> {
@@ -19,6 +19,7 @@ impl GgufMetadata<'_> {
         let hidden_size = self.u32("embedding_length")?;
         let heads = self.u32("attention.head_count")?;
         let layers = self.u32("block_count")?;
+        check_layers(layers.into()).map_err(|problem| self.error(problem.to_string()))?;
         let max_positions = u64::from(self.u32("context_length")?);
         let head_dim = match self.optional_u32("attention.key_length")? {
             Some(head_dim) => head_dim,

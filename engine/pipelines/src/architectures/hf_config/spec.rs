@@ -6,7 +6,7 @@ use wisp_graph::Activation;
 use super::{fields::HfConfig, rope::LayerType};
 use crate::{
     architectures::error::ArchitectureError,
-    spec::{DecoderSizes, DecoderSpec, MoeSpec},
+    spec::{DecoderSizes, DecoderSpec, MoeSpec, check_layers},
 };
 
 impl HfConfig {
@@ -20,6 +20,7 @@ impl HfConfig {
         let hidden_size = self.u64("hidden_size")?;
         let heads = self.u32("num_attention_heads")?;
         let layers = self.u32("num_hidden_layers")?;
+        check_layers(layers.into()).map_err(|problem| self.error(problem.to_string()))?;
         let head_dim = match self.optional_u32("head_dim")? {
             Some(head_dim) => head_dim,
             None => {

@@ -1,0 +1,250 @@
+//! The scheduler against a simple model under random histories: requests arrive, are cancelled and
+//! preempted, share prefixes and adapters, and steps fail, while invariants hold after every change.
+//!
+//! The model is a list of requests, each with the tokens that it gets when it runs alone, and a cache
+//! whose positions name what they were computed from.
+
+use std::collections::HashMap;
+
+use proptest::{prelude::*, sample::Index};
+
+use super::{tests::*, *};
+use crate::{Adapter, ModelLimits, RequestId};
+
+/// One event of a history.
+#[derive(Clone, Debug)]
+enum Act {
+    /// A request arrives.
+    Submit(RequestCase),
+    /// A request is cancelled.
+    Cancel(Index),
+    /// A step runs.
+    Step,
+    /// The device fails in the middle of a step, which leaves anything in the cache.
+    FailingStep,
+    /// The logits of a sequence are not finite, in one of the step's decode steps.
+    NonFinite(Index, Index),
+    /// Another adapter takes a slot.
+    Reload(usize),
+    /// Other code writes to the pages without an owner.
+    Forget,
+    /// The device becomes slower or faster.
+    Pace(usize, usize),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => request_case().prop_map(Act::Submit),
+        1 => any::<Index>().prop_map(Act::Cancel),
+        8 => Just(Act::Step),
+        1 => Just(Act::FailingStep),
+        1 => any::<(Index, Index)>().prop_map(|(part, step)| Act::NonFinite(part, step)),
+        1 => (0usize..2).prop_map(Act::Reload),
+        1 => Just(Act::Forget),
+        1 => (1usize..40, 1usize..5).prop_map(|(tokens, steps)| Act::Pace(tokens, steps)),
+    ]
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Finished,
+    Cancelled,
+    Failed,
+    NonFinite,
+}
+
+/// A request of the simple model.
+struct Expected {
+    id: RequestId,
+    /// The tokens that it gets when it runs alone.
+    alone: Vec<u32>,
+    got: Vec<u32>,
+    end: Option<End>,
+}
+
+struct World {
+    scheduler: Scheduler,
+    limits: ModelLimits,
+    cache: Cache,
+    texts: HashMap<RequestId, Vec<u32>>,
+    requests: Vec<Expected>,
+    /// The adapters in the slots.
+    adapters: [Adapter; 2],
+}
+
+impl World {
+    fn new(limits: ModelLimits) -> World {
+        let mut scheduler = Scheduler::new(limits);
+        let adapters = [0, 1].map(|slot| Adapter {
+            slot,
+            number: scheduler.new_cache_salt(),
+        });
+        World {
+            scheduler,
+            limits,
+            cache: Cache::new(&limits, None),
+            texts: HashMap::new(),
+            requests: Vec::new(),
+            adapters,
+        }
+    }
+
+    fn act(&mut self, act: Act) -> Result<(), TestCaseError> {
+        match act {
+            Act::Submit(case) => self.submit(&case),
+            Act::Cancel(index) => self.cancel(index)?,
+            Act::Step => self.step(None)?,
+            Act::FailingStep => self.failing_step()?,
+            Act::NonFinite(part, step) => self.step(Some((part, step)))?,
+            // An adapter that a request uses keeps its slot.
+            Act::Reload(slot) if self.scheduler.uses_adapter(slot as u32) => {}
+            Act::Reload(slot) => self.adapters[slot].number = self.scheduler.new_cache_salt(),
+            Act::Forget => self.scheduler.forget_prefixes(),
+            Act::Pace(tokens, steps) => self.scheduler.set_pace(Pace::of(tokens, steps)),
+        }
+        self.check()
+    }
+
+    fn submit(&mut self, case: &RequestCase) {
+        let adapter = case.adapter.checked_sub(1);
+        let adapter = adapter.and_then(|slot| self.adapters.get(slot).copied());
+        let prompt = case.prompt();
+        let Ok(id) = self.scheduler.add(case.request(adapter)) else {
+            return;
+        };
+        let room = self.limits.max_length as usize + 1 - prompt.len();
+        let mut all = prompt.clone();
+        for _ in 0..case.max_new_tokens.min(room) {
+            all.push(next(adapter, &all));
+        }
+        self.requests.push(Expected {
+            id,
+            alone: all.split_off(prompt.len()),
+            got: Vec::new(),
+            end: None,
+        });
+        self.texts.insert(id, prompt);
+    }
+
+    fn cancel(&mut self, index: Index) -> Result<(), TestCaseError> {
+        if self.requests.is_empty() {
+            return Ok(());
+        }
+        let at = index.index(self.requests.len());
+        let request = &mut self.requests[at];
+        prop_assert_eq!(self.scheduler.cancel(request.id), request.end.is_none());
+        request.end.get_or_insert(End::Cancelled);
+        Ok(())
+    }
+
+    /// Runs a step; `fault` selects a sequence and the decode step at which its logits are not finite.
+    fn step(&mut self, fault: Option<(Index, Index)>) -> Result<(), TestCaseError> {
+        let batch = self.scheduler.schedule();
+        prop_assert_eq!(batch.is_empty(), self.scheduler.is_idle());
+        self.check()?;
+        let mut outputs = run(&mut self.texts, &batch, &mut self.cache)?;
+        if let Some((part, step)) = fault.filter(|_| !outputs.is_empty()) {
+            let tokens = &mut outputs[part.index(batch.sequences.len())].tokens;
+            if !tokens.is_empty() {
+                let at = step.index(tokens.len());
+                tokens[at] = NO_TOKEN;
+            }
+        }
+        for event in self.scheduler.accept(&batch, outputs).tokens {
+            let mut requests = self.requests.iter_mut();
+            let request = requests.find(|request| request.id == event.id).unwrap();
+            prop_assert_eq!(request.end, None);
+            match event.finish {
+                Some(FinishReason::NonFinite) => request.end = Some(End::NonFinite),
+                finish => {
+                    request.got.push(event.token);
+                    request.end = finish.map(|_| End::Finished);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn failing_step(&mut self) -> Result<(), TestCaseError> {
+        let batch = self.scheduler.schedule();
+        for part in &batch.sequences {
+            self.cache.spoil(part, batch.steps);
+        }
+        for id in self.scheduler.fail(&batch) {
+            let mut requests = self.requests.iter_mut();
+            let request = requests.find(|request| request.id == id).unwrap();
+            prop_assert_eq!(request.end, None);
+            request.end = Some(End::Failed);
+        }
+        Ok(())
+    }
+
+    /// Checks what holds after every change.
+    fn check(&self) -> Result<(), TestCaseError> {
+        let Scheduler {
+            running, waiting, ..
+        } = &self.scheduler;
+        let tables = running.iter().map(|sequence| &sequence.table);
+        self.scheduler
+            .pool
+            .check(tables)
+            .map_err(TestCaseError::fail)?;
+        prop_assert!(
+            waiting
+                .iter()
+                .all(|sequence| sequence.table.pages().is_empty())
+        );
+        let used = running.iter().map(|sequence| sequence.slot);
+        let mut slots: Vec<u32> = used
+            .chain(self.scheduler.free_slots.iter().copied())
+            .collect();
+        slots.sort_unstable();
+        prop_assert!(slots.into_iter().eq(0..self.limits.max_batch as u32));
+        let mut ids: Vec<RequestId> = running.iter().chain(waiting).map(|s| s.id).collect();
+        ids.sort_unstable();
+        let open = self.requests.iter().filter(|request| request.end.is_none());
+        prop_assert!(ids.into_iter().eq(open.map(|request| request.id)));
+        for sequence in running {
+            prop_assert!(sequence.cached < sequence.tokens.len());
+        }
+        Ok(())
+    }
+
+    /// Runs steps until every request has ended, and compares their tokens with those alone.
+    fn finish(mut self) -> Result<(), TestCaseError> {
+        for _ in 0..5000 {
+            if self.scheduler.is_idle() {
+                break;
+            }
+            self.act(Act::Step)?;
+        }
+        prop_assert!(self.scheduler.is_idle());
+        prop_assert_eq!(
+            self.scheduler.free_pages() as u64,
+            self.limits.total_pages()
+        );
+        for request in &self.requests {
+            match request.end {
+                Some(End::Finished) => prop_assert_eq!(&request.got, &request.alone),
+                Some(_) => prop_assert!(request.alone.starts_with(&request.got)),
+                None => prop_assert!(false, "{:?} did not end", request.id),
+            }
+        }
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_history_ends_with_the_tokens_of_running_alone_and_without_a_lost_page(
+        limits in model_limits(),
+        history in prop::collection::vec(act(), 0..90),
+    ) {
+        let mut world = World::new(limits);
+        for act in history {
+            world.act(act)?;
+        }
+        world.finish()?;
+    }
+}

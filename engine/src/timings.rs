@@ -1,0 +1,104 @@
+//! How long the parts of a request took, measured where its steps run.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// How long the parts of a request took so far. The times are those at which the results of steps
+/// were read back from the device, so that they do not depend on when the caller receives events. A
+/// browser has no such clock, and there everything is `None` or 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequestTimings {
+    /// From the start of the request to its first token.
+    pub first_token: Option<Duration>,
+    /// From the first token to the last one so far.
+    pub decode: Duration,
+    /// Tokens that came after those of the first token's submission.
+    pub decoded_tokens: usize,
+    /// The submissions that these tokens took.
+    pub decode_submissions: usize,
+}
+
+impl RequestTimings {
+    /// Returns the tokens per second after the first token; `None` if fewer than two submissions were
+    /// measured, which says too little.
+    pub fn decode_tokens_per_second(&self) -> Option<f64> {
+        let measured = self.decode_submissions >= 2 && !self.decode.is_zero();
+        measured.then(|| self.decoded_tokens as f64 / self.decode.as_secs_f64())
+    }
+
+    /// Returns the tokens per second of a prompt of `tokens` tokens, including the first sampled one;
+    /// `None` before the first token.
+    pub fn prefill_tokens_per_second(&self, tokens: usize) -> Option<f64> {
+        let seconds = self.first_token.filter(|time| !time.is_zero())?;
+        Some(tokens as f64 / seconds.as_secs_f64())
+    }
+
+    /// Adds a step that gave the request `tokens` tokens, `elapsed` after its start.
+    fn add(&mut self, tokens: usize, elapsed: Duration) {
+        match self.first_token {
+            None => self.first_token = Some(elapsed),
+            Some(first) => {
+                self.decode = elapsed.saturating_sub(first);
+                self.decoded_tokens += tokens;
+                self.decode_submissions += 1;
+            }
+        }
+    }
+}
+
+/// The timings of a request, which the worker writes and the receiver of its events reads.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    #[cfg(not(target_arch = "wasm32"))]
+    start: std::time::Instant,
+    timings: Arc<Mutex<RequestTimings>>,
+}
+
+impl Clock {
+    /// Starts the time of a request.
+    pub fn start() -> Clock {
+        Clock {
+            #[cfg(not(target_arch = "wasm32"))]
+            start: std::time::Instant::now(),
+            timings: Arc::default(),
+        }
+    }
+
+    /// Notes a step that gave the request `tokens` tokens.
+    pub fn note(&self, tokens: usize) {
+        #[cfg(not(target_arch = "wasm32"))]
+        self.lock().add(tokens, self.start.elapsed());
+        #[cfg(target_arch = "wasm32")]
+        let _ = tokens;
+    }
+
+    /// Returns the timings so far.
+    pub fn timings(&self) -> RequestTimings {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RequestTimings> {
+        // Poisoning is harmless: nothing panics while it is held.
+        self.timings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decode_rate_needs_two_submissions_after_the_first_token() {
+        let mut timings = RequestTimings::default();
+        assert_eq!(timings.prefill_tokens_per_second(8), None);
+        timings.add(1, Duration::from_millis(400));
+        timings.add(4, Duration::from_millis(401));
+        assert_eq!(timings.decode_tokens_per_second(), None);
+        timings.add(4, Duration::from_millis(900));
+        assert_eq!(timings.decode_tokens_per_second(), Some(16.0));
+        assert_eq!(timings.prefill_tokens_per_second(8), Some(20.0));
+    }
+}
