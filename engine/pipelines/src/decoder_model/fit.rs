@@ -125,6 +125,9 @@ pub(super) fn fit(
     }
     let mut limits = limits.within_context(spec.max_positions)?;
     limits.check()?;
+    // A page larger than a sequence would hold nothing more.
+    let longest = u32::try_from(limits.max_length).unwrap_or(u32::MAX);
+    limits.page_size = limits.page_size.min(longest);
     limits.max_logit_rows = limits.max_logit_rows.max(limits.max_batch);
     limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
     // Some kernels have a row of workgroups for each token, or for each of its experts.
