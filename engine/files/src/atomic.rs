@@ -2,8 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-/// The prefix of the names of temporary files, which are moved to their final name when they are complete.
-pub(crate) const TEMPORARY_PREFIX: &str = ".wisp-part-";
+use crate::temporary::temporary_file;
 
 /// Writes a file such that `path` always holds either the whole new contents or the previous ones.
 ///
@@ -41,16 +40,7 @@ pub(crate) fn replace<E: From<io::Error>>(
     mode: u32,
     write: impl FnOnce(&Path) -> Result<(), E>,
 ) -> Result<(), E> {
-    let folder = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(TEMPORARY_PREFIX);
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(mode));
-    #[cfg(not(unix))]
-    let _ = mode;
-    let file = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+    let file = temporary_file(path, mode)?;
     write(file.path())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;

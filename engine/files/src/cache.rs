@@ -9,16 +9,13 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use crate::atomic::{TEMPORARY_PREFIX, replace};
+use crate::{atomic::replace, bounded::open_regular};
 
 /// The total size that a cache keeps its files below unless told otherwise, in bytes.
 const DEFAULT_MAX_BYTES: u64 = 256 << 20;
 
 /// The length of the SHA-256 checksum that ends each file.
 const CHECKSUM_BYTES: usize = 32;
-
-/// The age in seconds beyond which a temporary file is taken for the remains of a crashed process.
-const ABANDONED_SECONDS: u64 = 3600;
 
 /// What a file of a [`DiskCache`] holds. The extension of its name says so.
 ///
@@ -108,9 +105,7 @@ impl DiskCache {
     /// been written by another user.
     pub fn read(&self, name: &str) -> Option<Vec<u8>> {
         let path = self.folder.join(name);
-        // Setting the modification time takes the right to write.
-        let file = File::options().read(true).write(true).open(&path);
-        let file = file.or_else(|_| File::open(&path)).ok()?;
+        let file = open_regular(&path).ok()?;
         let owned =
             |data: io::Result<fs::Metadata>| data.is_ok_and(|data| is_exclusively_ours(&data));
         if !owned(file.metadata()) || !owned(fs::metadata(&self.folder)) {
@@ -121,8 +116,10 @@ impl DiskCache {
         let contents = bytes.len().checked_sub(CHECKSUM_BYTES)?;
         let intact = Sha256::digest(&bytes[..contents])[..] == bytes[contents..];
         bytes.truncate(contents);
-        // The most recently used file is deleted last.
-        let _ = file.set_modified(SystemTime::now());
+        // The most recently used file is deleted last. Setting the time takes the right to write.
+        if let Ok(file) = File::options().write(true).open(&path) {
+            let _ = file.set_modified(SystemTime::now());
+        }
         intact.then_some(bytes)
     }
 
@@ -146,25 +143,18 @@ impl DiskCache {
         }
     }
 
-    /// Deletes abandoned temporary files, and the least recently used entries beyond the limit.
+    /// Deletes the least recently used entries beyond the limit.
     fn shrink(&self) {
         let Ok(directory) = fs::read_dir(&self.folder) else {
             return;
         };
-        let now = SystemTime::now();
         let mut entries = Vec::new();
         for file in directory.flatten() {
             let Ok(data) = file.metadata() else { continue };
             let Some(modified) = data.modified().ok().filter(|_| data.is_file()) else {
                 continue;
             };
-            let age = now.duration_since(modified).unwrap_or_default().as_secs();
-            let name = file.file_name().to_string_lossy().into_owned();
-            if name.starts_with(TEMPORARY_PREFIX) {
-                if age > ABANDONED_SECONDS {
-                    let _ = fs::remove_file(file.path());
-                }
-            } else if CacheEntry::is_entry(&name) {
+            if CacheEntry::is_entry(&file.file_name().to_string_lossy()) {
                 entries.push((modified, data.len(), file.path()));
             }
         }
@@ -241,14 +231,13 @@ mod tests {
         // Reading a file makes it the most recently used.
         assert!(cache.read("a.program").is_some());
         fs::write(folder.path().join(".wisp-part-1"), [0; 10]).unwrap();
-        fs::write(folder.path().join(".wisp-part-2"), [0; 10]).unwrap();
-        set_age(".wisp-part-1", 2 * ABANDONED_SECONDS);
+        set_age(".wisp-part-1", 7200);
         cache.write("d.program", &[1; 400]);
         let names = ["a.program", "b.program", "c.pipelines", "d.program"];
         let found = names.map(|name| cache.read(name).is_some());
         assert_eq!(found, [true, false, true, true]);
         let exists = |name: &str| folder.path().join(name).exists();
-        assert!(!exists(".wisp-part-1") && exists(".wisp-part-2") && exists("model.gguf"));
+        assert!(!exists(".wisp-part-1") && exists("model.gguf"));
         cache.write("e.program", &[1; 2000]);
         assert_eq!(cache.read("e.program"), None, "larger than the limit");
     }

@@ -276,7 +276,7 @@ impl CompiledModule {
     /// As [`Self::from_bytes`], and if the file cannot be read.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn load(path: &std::path::Path) -> Result<CompiledModule, ArtefactError> {
-        let file = file::at(path, std::fs::File::open(path))?;
+        let file = file::at(path, wisp_files::open_regular(path))?;
         file::at(
             path,
             CompiledModule::read_from(&mut io::BufReader::new(file)),
@@ -313,7 +313,7 @@ mod file {
     /// Writes a compiled model, unless the file exists and is something else.
     pub fn save(path: &Path, bytes: &[u8]) -> Result<(), ArtefactError> {
         let mut head = Vec::new();
-        if let Ok(there) = std::fs::File::open(path) {
+        if let Ok(there) = wisp_files::open_regular(path) {
             at(path, there.take(8).read_to_end(&mut head))?;
         }
         if !head.is_empty() && !bytes.starts_with(&head) {

@@ -19,7 +19,10 @@ pub mod warm_cache;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use wisp_engine::pipelines::chat_template;
+use wisp_engine::{
+    files::{FileKind, read_small_text, read_stream_text},
+    pipelines::chat_template,
+};
 
 /// Rows of logits per run in commands that need the logits of all positions.
 const LOGIT_ROWS: u64 = 64;
@@ -58,12 +61,15 @@ impl std::str::FromStr for TokenList {
     }
 }
 
-/// Reads a text file, or standard input for `-`.
+/// Reads a text file, standard input for `-`, or what the shell has opened for `<(command)`.
 pub fn read_text(path: &std::path::Path) -> Result<String> {
+    let is_open = ["/dev/stdin", "/dev/fd", "/proc/self/fd"];
     let text = if path == std::path::Path::new("-") {
-        std::io::read_to_string(std::io::stdin())
+        read_stream_text(std::io::stdin(), FileKind::Text)
+    } else if is_open.iter().any(|open| path.starts_with(open)) {
+        std::fs::File::open(path).and_then(|file| read_stream_text(file, FileKind::Text))
     } else {
-        std::fs::read_to_string(path)
+        read_small_text(path, FileKind::Text)
     };
     text.with_context(|| format!("cannot read {}", path.display()))
 }

@@ -184,14 +184,18 @@ impl Extensions {
     /// If one of the files cannot be read or is invalid.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn from_file(declaration: &std::path::Path) -> Result<Extensions, ExtensionError> {
-        let read = |path: &std::path::Path| {
-            std::fs::read_to_string(path).map_err(|source| ExtensionError::File {
+        use wisp_files::{FileKind, read_small_text};
+        let read = |path: &std::path::Path, kind| {
+            read_small_text(path, kind).map_err(|source| ExtensionError::File {
                 path: path.into(),
                 source,
             })
         };
         let kernel = declaration.with_extension("wgsl");
-        Extensions::from_source(&read(declaration)?, &read(&kernel)?)
+        Extensions::from_source(
+            &read(declaration, FileKind::Settings)?,
+            &read(&kernel, FileKind::Kernel)?,
+        )
     }
 
     /// Adds an op.

@@ -9,7 +9,7 @@ use wisp_weights::Checkpoint;
 use super::error::CandleError;
 use crate::{
     error::PipelineError,
-    model_files::{ModelFilesError, read_config, stop_tokens},
+    model_files::{ModelFilesError, read_config, read_generation_config, stop_tokens},
     text_processor::TextProcessor,
 };
 
@@ -62,7 +62,7 @@ impl CandleFiles {
             problem: error.to_string(),
         })?;
         let tokenizer = Tokenizer::from_dir(directory);
-        let generation = std::fs::read_to_string(directory.join("generation_config.json")).ok();
+        let generation = read_generation_config(directory)?;
         let stop_tokens = stop_tokens(&tokenizer, &text, generation.as_deref());
         Ok(CandleFiles {
             name,

@@ -1,6 +1,8 @@
 //! Settings from one source, which are merged with those of other sources.
 
 use serde_json::{Map, Value};
+#[cfg(not(target_arch = "wasm32"))]
+use wisp_files::{FileKind, read_small_text};
 
 use super::{
     error::ConfigError,
@@ -97,7 +99,8 @@ impl Layer {
     #[cfg(not(target_arch = "wasm32"))]
     pub fn file(path: &std::path::Path) -> Result<Layer, ConfigError> {
         let origin = path.display().to_string();
-        let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+        let text = read_small_text(path, FileKind::Settings);
+        let text = text.map_err(|source| ConfigError::Read {
             path: origin.clone(),
             source,
         })?;

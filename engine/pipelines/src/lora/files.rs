@@ -1,5 +1,7 @@
 //! The files of an adapter.
 
+#[cfg(not(target_arch = "wasm32"))]
+use wisp_files::{FileKind, read_small_text};
 use wisp_weights::{Checkpoint, FileBytes};
 
 use super::{adapter_config::AdapterConfig, error::LoraError};
@@ -9,10 +11,6 @@ const CONFIG: &str = "adapter_config.json";
 
 /// PEFT's name of an adapter's weights.
 const WEIGHTS: &str = "adapter_model.safetensors";
-
-/// The longest configuration that is read.
-#[cfg(not(target_arch = "wasm32"))]
-const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// An adapter as PEFT writes it, before it is loaded to a device.
 #[derive(Debug)]
@@ -43,7 +41,7 @@ impl AdapterFiles {
             return Err(invalid("it is not a folder".into()));
         }
         for file in [CONFIG, WEIGHTS] {
-            if !path.join(file).is_file() {
+            if !path.join(file).exists() {
                 return Err(invalid(format!("{file} is missing")));
             }
         }
@@ -52,13 +50,7 @@ impl AdapterFiles {
             file: config_path.display().to_string(),
             problem,
         };
-        let length = std::fs::metadata(&config_path).map_or(0, |metadata| metadata.len());
-        if length > MAX_CONFIG_BYTES {
-            return Err(unreadable(format!(
-                "it is {length} bytes long; a configuration has at most {MAX_CONFIG_BYTES}"
-            )));
-        }
-        let config = std::fs::read_to_string(&config_path);
+        let config = read_small_text(&config_path, FileKind::Config);
         let config = config.map_err(|error| unreadable(error.to_string()))?;
         let weights = Checkpoint::open(path.join(WEIGHTS))?;
         AdapterFiles::new(config_path.display().to_string(), &config, weights)

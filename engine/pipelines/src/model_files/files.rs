@@ -3,11 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 
 use serde_json::Value;
+#[cfg(not(target_arch = "wasm32"))]
+use wisp_files::{FileKind, read_small_text};
 use wisp_text::{
     chat_template::{ControlTokens, Message},
     tokenizer::{HuggingFaceFiles, Tokenizer, TokenizerError},
 };
-use wisp_weights::{Checkpoint, FileBytes};
+use wisp_weights::{Checkpoint, FileBytes, WeightSource};
 
 use super::{
     chat_prompt::render_chat, error::ModelFilesError, gguf_tokenizer::tokenizer,
@@ -69,12 +71,12 @@ impl ModelFiles {
         let beside = checkpoint.directory().unwrap_or(std::path::Path::new("."));
         let directory = directory.unwrap_or(beside).to_path_buf();
         let config = read_config(&directory)?;
-        let generation = std::fs::read_to_string(directory.join("generation_config.json"));
+        let generation = read_generation_config(&directory)?;
         let files = ModelFiles::assemble(
             name,
             checkpoint,
             &config,
-            generation.ok().as_deref(),
+            generation.as_deref(),
             Tokenizer::from_dir(&directory),
             || SentenceTransformer::from_directory(&directory),
         )?;
@@ -139,13 +141,16 @@ impl ModelFiles {
     /// Assembles a model in Hugging Face's layout from the texts of its configurations.
     fn assemble(
         name: String,
-        checkpoint: Checkpoint,
+        mut checkpoint: Checkpoint,
         config: &str,
         generation_config: Option<&str>,
         tokenizer: Result<Tokenizer, TokenizerError>,
         sentence_transformer: impl FnOnce() -> Result<SentenceTransformer, ModelFilesError>,
     ) -> Result<ModelFiles, ModelFilesError> {
         let model_spec = ModelSpec::from_config(config)?;
+        if let Some((from, to)) = tied_name(&model_spec, &checkpoint) {
+            checkpoint.rename(&from, &to);
+        }
         let sentence_transformer = match model_spec.spec.encoder {
             Some(_) => sentence_transformer()?,
             None => SentenceTransformer::default(),
@@ -208,11 +213,48 @@ impl ModelFiles {
     }
 }
 
+/// Returns the name of the output layer and that of the embedding, if the model has one tensor for both and the
+/// checkpoint stores it as the output layer. transformers drops one of two tensors that share memory, and which one
+/// depends on the order in which it meets them.
+fn tied_name(model: &ModelSpec, checkpoint: &Checkpoint) -> Option<(String, String)> {
+    let names = model.tensor_names();
+    let exists = |name: &str| checkpoint.find(name).is_some();
+    let output = format!("{}.weight", names.output);
+    if !model.spec.tied || model.spec.encoder.is_some() || !exists(&output) {
+        return None;
+    }
+    let weight = |prefix: &str, name: &str| format!("{prefix}{name}.weight");
+    let mut prefixes = names.prefixes.iter();
+    if prefixes.any(|prefix| exists(&weight(prefix, &names.embedding))) {
+        return None;
+    }
+    // The embedding would tell the prefix; the last norm stands in for it.
+    let mut prefixes = names.prefixes.iter();
+    let prefix = prefixes.find(|prefix| exists(&weight(prefix, &names.final_norm)))?;
+    Some((output, weight(prefix, &names.embedding)))
+}
+
+/// Reads the `generation_config.json` of a directory; `None` if there is none.
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) fn read_generation_config(
+    directory: &std::path::Path,
+) -> Result<Option<String>, ModelFilesError> {
+    let path = directory.join("generation_config.json");
+    match read_small_text(&path, FileKind::Config) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(ModelFilesError::File {
+            file: path.display().to_string(),
+            problem: error.to_string(),
+        }),
+    }
+}
+
 /// Reads the `config.json` of a directory.
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) fn read_config(directory: &std::path::Path) -> Result<String, ModelFilesError> {
     let path = directory.join("config.json");
-    std::fs::read_to_string(&path).map_err(|error| ModelFilesError::File {
+    read_small_text(&path, FileKind::Config).map_err(|error| ModelFilesError::File {
         file: path.display().to_string(),
         problem: match error.kind() {
             std::io::ErrorKind::NotFound => {

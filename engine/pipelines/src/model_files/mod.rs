@@ -32,7 +32,7 @@ pub(crate) use companions::{COMPANIONS, PYTORCH_INDEX, SAFETENSORS_INDEX};
 pub use error::ModelFilesError;
 pub use files::ModelFiles;
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
-pub(crate) use files::read_config;
+pub(crate) use files::{read_config, read_generation_config};
 pub use gguf_tokenizer::tokenizer;
 pub use sentence_transformer::SentenceTransformer;
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]

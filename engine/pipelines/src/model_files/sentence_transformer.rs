@@ -3,6 +3,8 @@
 use std::path::{Component, Path};
 
 use serde_json::Value;
+#[cfg(not(target_arch = "wasm32"))]
+use wisp_files::{FileKind, read_small_text};
 
 use super::error::ModelFilesError;
 use crate::pooling::Pooling;
@@ -76,7 +78,7 @@ impl SentenceTransformer {
     pub(super) fn from_directory(directory: &Path) -> Result<SentenceTransformer, ModelFilesError> {
         SentenceTransformer::from_files(&|name| {
             let path = directory.join(name);
-            match std::fs::read_to_string(&path) {
+            match read_small_text(&path, FileKind::Config) {
                 Ok(text) => Ok(Some(text)),
                 Err(problem) if problem.kind() == std::io::ErrorKind::NotFound => Ok(None),
                 Err(problem) => Err(error(&path.display().to_string(), problem.to_string())),

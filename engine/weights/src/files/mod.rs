@@ -19,7 +19,7 @@ enum Contents {
     Static(&'static [u8]),
     Shared(Arc<[u8]>),
     #[cfg(not(target_arch = "wasm32"))]
-    Mapped(memmap2::Mmap),
+    Mapped(mapped::MappedFile),
     Remote(RemoteBytes),
 }
 
@@ -65,7 +65,16 @@ impl FileBytes {
     pub(crate) fn release(&self, _offset: u64, _len: u64) {
         #[cfg(unix)]
         if let Contents::Mapped(map) = &self.0 {
-            mapped::release(map, _offset, _len);
+            map.release(_offset, _len);
+        }
+    }
+
+    /// Checks that a mapped file still has the bytes that were mapped.
+    pub(crate) fn check_length(&self) -> std::io::Result<()> {
+        match &self.0 {
+            #[cfg(not(target_arch = "wasm32"))]
+            Contents::Mapped(map) => map.check_length(),
+            _ => Ok(()),
         }
     }
 }

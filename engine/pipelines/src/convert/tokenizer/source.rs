@@ -3,6 +3,7 @@
 use std::{collections::HashSet, path::Path};
 
 use serde_json::Value as Json;
+use wisp_files::{FileKind, read_small};
 use wisp_text::tokenizer::{DEFAULT_TEMPLATE, Tokenizer};
 use wisp_weights::gguf::{Array, Strings, Value};
 
@@ -40,7 +41,7 @@ impl Source<'_> {
     /// Reads the tokenizer's files.
     pub fn new<'f>(tokenizer: &'f Tokenizer, directory: &Path, vocab_size: u64) -> Source<'f> {
         let read = |name: &str| {
-            let bytes = std::fs::read(directory.join(name)).unwrap_or_default();
+            let bytes = read_small(&directory.join(name), FileKind::Tokenizer).unwrap_or_default();
             serde_json::from_slice::<Json>(&bytes).unwrap_or_default()
         };
         Source {

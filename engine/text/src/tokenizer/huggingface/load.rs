@@ -15,9 +15,14 @@ use crate::tokenizer::error::TokenizerError;
 /// Loads the tokenizer of a folder.
 #[cfg(not(target_arch = "wasm32"))]
 pub fn load_directory(directory: &std::path::Path) -> Result<LoadedTokenizer, TokenizerError> {
+    use wisp_files::{FileKind, read_small};
     let read = |name: &str| {
         let path = directory.join(name);
-        match std::fs::read(&path) {
+        let kind = match name {
+            "tokenizer.json" => FileKind::Tokenizer,
+            _ => FileKind::Config,
+        };
+        match read_small(&path, kind) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(source) => Err(TokenizerError::Read { path, source }),
