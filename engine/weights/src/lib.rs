@@ -111,6 +111,8 @@ mod views;
 mod weights_format;
 
 pub use checkpoint::{Checkpoint, Header};
+#[cfg(not(target_arch = "wasm32"))]
+pub use checkpoint::{is_auxiliary_file, is_auxiliary_name};
 pub use error::{FormatError, WeightError};
 pub use files::{FileBytes, RemoteFile};
 pub use memory::MemoryWeights;

@@ -1,9 +1,16 @@
 //! Chooses the files of a repository that are the model.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
-use wisp_hub::{HuggingFaceRepo, OnTransfer, RepoError, is_later_part};
-use wisp_weights::{SupportedEncoding, WeightsFormat, safetensors::SafetensorsIndex};
+use wisp_files::{FileKind, read_small};
+use wisp_hub::{HuggingFaceRepo, OnTransfer, RepoError, RepoType, is_later_part};
+use wisp_weights::{
+    SupportedEncoding, WeightsFormat, is_auxiliary_file, is_auxiliary_name,
+    safetensors::SafetensorsIndex,
+};
 
 use super::model_name::ModelName;
 use crate::{
@@ -11,11 +18,12 @@ use crate::{
     model_files::{ModelFilesError, PYTORCH_INDEX, SAFETENSORS_INDEX},
 };
 
-/// The most bytes that an index may have. It is read whole.
-const MAX_INDEX_BYTES: u64 = 100 << 20;
-
 /// Returns the files of a repository that are the model: those that the model's name or `encoding`
-/// asks for, or else safetensors before GGUF before PyTorch's.
+/// asks for, or else `model.safetensors` or its index before GGUF, before `pytorch_model.bin` or its index, before a
+/// single file of another name.
+///
+/// A hub's repository with GGUF files in several encodings gives that of q4_k, which its readers expect. A folder gives
+/// only what is certain: one model, in the folder itself.
 ///
 /// # Errors
 ///
@@ -35,33 +43,39 @@ pub(super) fn choose_files(
         Some(encoding) => repo.files_for_encoding(encoding, None, None, on_transfer)?,
         None => repo.weight_files(),
     };
-    for list in files.values_mut() {
-        list.retain(|file| !is_later_part(file) || !file.ends_with(".gguf"));
+    let is_folder = repo.repo_type() == RepoType::Local;
+    if is_folder {
+        keep_own_files(repo, &mut files)?;
     }
-    if let Some(files) = files.get(&WeightsFormat::Safetensors) {
-        let names = ["model.safetensors", SAFETENSORS_INDEX];
-        let shards = shards(repo, files, names, on_transfer)?;
-        if !shards.is_empty() {
-            return Ok(shards);
-        }
+    keep_models(repo, &mut files);
+    let of_format = |format| files.get(&format).map_or(&[][..], Vec::as_slice);
+    let safetensors = of_format(WeightsFormat::Safetensors);
+    let names = ["model.safetensors", SAFETENSORS_INDEX];
+    if let Some(files) = layout(repo, safetensors, names, on_transfer)? {
+        return Ok(files);
     }
-    if let Some(models) = files.get(&WeightsFormat::Gguf)
-        && !models.is_empty()
-    {
-        return match best_gguf(models) {
+    let gguf = of_format(WeightsFormat::Gguf);
+    if !gguf.is_empty() {
+        return match best_gguf(gguf).filter(|_| gguf.len() == 1 || !is_folder) {
             Some(file) => Ok(with_later_parts(repo, file)),
-            None => Err(RepoError::Ambiguous {
-                repo: id(),
-                files: models.clone(),
-            }
-            .into()),
+            None => Err(ambiguous(repo, gguf.to_vec())),
         };
     }
-    if let Some(files) = files.get(&WeightsFormat::PyTorch) {
-        let names = ["pytorch_model.bin", PYTORCH_INDEX];
-        let shards = shards(repo, files, names, on_transfer)?;
-        if !shards.is_empty() {
-            return Ok(shards);
+    let pytorch = of_format(WeightsFormat::PyTorch);
+    let names = ["pytorch_model.bin", PYTORCH_INDEX];
+    if let Some(files) = layout(repo, pytorch, names, on_transfer)? {
+        return Ok(files);
+    }
+    for files in [safetensors, pytorch] {
+        let own: Vec<String> = files
+            .iter()
+            .filter(|file| !file.contains('/'))
+            .cloned()
+            .collect();
+        match own.len() {
+            0 => {}
+            1 => return Ok(own),
+            _ => return Err(ambiguous(repo, own)),
         }
     }
     Err(match wanted {
@@ -75,28 +89,77 @@ pub(super) fn choose_files(
     .into())
 }
 
-/// Returns those of a repository's files of one format that are the model: the single file, those
-/// that the index names, or else the only one. Trainers leave files of their own beside them.
-fn shards(
+/// Leaves only the files of a folder itself.
+///
+/// # Errors
+///
+/// If there are none, but folders in it have some.
+fn keep_own_files(
+    repo: &HuggingFaceRepo,
+    files: &mut BTreeMap<WeightsFormat, Vec<String>>,
+) -> Result<(), RepoError> {
+    let (own, below): (Vec<&String>, Vec<&String>) = files
+        .values()
+        .flatten()
+        .partition(|file| !file.contains('/'));
+    if own.is_empty() && !below.is_empty() {
+        return Err(RepoError::OnlyBelow {
+            folder: repo.repo_id().trim_end_matches('/').into(),
+            files: below.into_iter().cloned().collect(),
+        });
+    }
+    for list in files.values_mut() {
+        list.retain(|file| !file.contains('/'));
+    }
+    Ok(())
+}
+
+/// Leaves out the later parts of GGUF models and, where others remain, the files that are no models. Publishers and
+/// trainers leave such files beside a model.
+fn keep_models(repo: &HuggingFaceRepo, files: &mut BTreeMap<WeightsFormat, Vec<String>>) {
+    let is_auxiliary = |file: &String| match repo.repo_type() {
+        RepoType::Local => is_auxiliary_file(&Path::new(repo.repo_id()).join(file)),
+        RepoType::Online => is_auxiliary_name(file),
+    };
+    for (format, list) in files {
+        if *format == WeightsFormat::Gguf {
+            list.retain(|file| !is_later_part(file));
+        }
+        if list.len() > 1 {
+            list.retain(|file| !is_auxiliary(file));
+        }
+    }
+}
+
+fn ambiguous(repo: &HuggingFaceRepo, files: Vec<String>) -> PipelineError {
+    let name = repo.repo_id();
+    match repo.repo_type() {
+        RepoType::Local => RepoError::SeveralInFolder {
+            folder: name.trim_end_matches('/').into(),
+            files,
+        },
+        RepoType::Online => RepoError::Ambiguous {
+            repo: name.into(),
+            files,
+        },
+    }
+    .into()
+}
+
+/// Returns the single file or those that the index names, by the names that they have in Hugging Face's layout; `None`
+/// if there is neither. Trainers leave files of their own beside them.
+fn layout(
     repo: &HuggingFaceRepo,
     files: &[String],
     [single, index]: [&str; 2],
     on_transfer: OnTransfer<'_>,
-) -> Result<Vec<String>, PipelineError> {
+) -> Result<Option<Vec<String>>, PipelineError> {
     if files.iter().any(|file| file == single) {
-        return Ok(vec![single.into()]);
+        return Ok(Some(vec![single.into()]));
     }
-    if repo.file_exists(index) {
-        return index_files(repo, index, on_transfer);
-    }
-    let is_model = |file: &&String| !file.contains('/') && *file != "training_args.bin";
-    let files: Vec<String> = files.iter().filter(is_model).cloned().collect();
-    match files.len() {
-        0 | 1 => Ok(files),
-        _ => {
-            let repo = repo.repo_id().to_string();
-            Err(RepoError::Ambiguous { repo, files }.into())
-        }
+    match !files.is_empty() && repo.file_exists(index) {
+        true => index_files(repo, index, on_transfer).map(Some),
+        false => Ok(None),
     }
 }
 
@@ -146,16 +209,16 @@ fn index_files(
     index: &str,
     on_transfer: OnTransfer<'_>,
 ) -> Result<Vec<String>, PipelineError> {
-    let is_too_large = |size| size > MAX_INDEX_BYTES;
-    if repo.size_of(index).is_some_and(is_too_large) {
+    let max = FileKind::Index.max_bytes();
+    if repo.size_of(index).is_some_and(|size| size > max) {
         return Err(PipelineError::ModelFiles(ModelFilesError::File {
             file: index.into(),
-            problem: format!("it is larger than {MAX_INDEX_BYTES} bytes"),
+            problem: format!("it is larger than {max} bytes"),
         }));
     }
     let path = repo.download(index, false, on_transfer)?;
     let name = path.display().to_string();
-    let json = std::fs::read(&path).map_err(|source| RepoError::Io {
+    let json = read_small(&path, FileKind::Index).map_err(|source| RepoError::Io {
         path: name.clone(),
         source,
     })?;

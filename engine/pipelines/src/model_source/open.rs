@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use wisp_files::{FileKind, read_small_text};
 use wisp_hub::{HuggingFaceRepo, OnTransfer, RepoError};
 use wisp_text::tokenizer::Tokenizer;
 use wisp_weights::{Checkpoint, WeightsFormat};
@@ -140,7 +141,8 @@ impl PipelineConfig {
             file: path.display().to_string(),
             problem,
         };
-        let text = std::fs::read_to_string(&path).map_err(|error| problem(error.to_string()))?;
+        let text = read_small_text(&path, FileKind::Config);
+        let text = text.map_err(|error| problem(error.to_string()))?;
         let mut config: Value =
             serde_json::from_str(&text).map_err(|error| problem(error.to_string()))?;
         let positions = ["max_seq_len", "max_position_embeddings"]
@@ -219,7 +221,7 @@ impl PipelineConfig {
             return Ok(located);
         };
         let path = Path::new(&model.repo);
-        if path.is_file() {
+        if is_file(path) {
             if self.weight_path.is_empty() {
                 located.local.push(path.into());
             }
@@ -241,7 +243,7 @@ impl PipelineConfig {
     ) -> Result<WeightPaths<'c>, RepoError> {
         let mut paths = WeightPaths::default();
         for path in &self.weight_path {
-            if Path::new(path).is_file() {
+            if is_file(Path::new(path)) {
                 paths.local.push(path.into());
                 continue;
             }
@@ -256,7 +258,7 @@ impl PipelineConfig {
                 _ => (model_repo.ok_or_else(not_found)?, path.as_str()),
             };
             let is_another = paths.repo.is_some_and(|first| first != repo);
-            if is_another || Path::new(repo).is_file() {
+            if is_another || is_file(Path::new(repo)) {
                 return Err(not_found());
             }
             paths.repo = Some(repo);
@@ -264,6 +266,11 @@ impl PipelineConfig {
         }
         Ok(paths)
     }
+}
+
+/// Returns whether a path is that of a file, even of one that cannot be opened as a model, such as a pipe.
+fn is_file(path: &Path) -> bool {
+    path.exists() && !path.is_dir()
 }
 
 /// The files of [`PipelineConfig::weight_path`].

@@ -1,11 +1,16 @@
 //! Checkpoints: the tensors of one or several files, and what describes the model besides them.
 
 mod assemble;
+#[cfg(not(target_arch = "wasm32"))]
+mod auxiliary;
 mod big_endian;
 mod gguf_parts;
 #[cfg(not(target_arch = "wasm32"))]
 mod open;
 mod open_remote;
+
+#[cfg(not(target_arch = "wasm32"))]
+pub use auxiliary::{is_auxiliary_file, is_auxiliary_name};
 
 use std::{
     borrow::Cow,
@@ -107,6 +112,20 @@ impl Checkpoint {
         require(self, name)
     }
 
+    /// Gives a tensor another name. Nothing changes if there is no tensor `from`, or one is called `to` already.
+    pub fn rename(&mut self, from: &str, to: &str) {
+        if self.by_name.contains_key(to) {
+            return;
+        }
+        let Some(index) = self.by_name.remove(from) else {
+            return;
+        };
+        if let Some(tensor) = self.tensors.get_mut(index) {
+            tensor.name = to.into();
+            self.by_name.insert(to.into(), index);
+        }
+    }
+
     /// Reads the bytes `range` of a tensor as [`WeightSource::read`] does, but without waiting.
     ///
     /// # Errors
@@ -116,6 +135,14 @@ impl Checkpoint {
     pub fn bytes(&self, name: &str, range: Range<u64>) -> Result<Cow<'_, [u8]>, WeightError> {
         let tensor = self.require(name)?;
         let blocks = big_endian::whole_blocks(tensor, &range)?;
+        if let Some(file) = self.files.get(tensor.file) {
+            let changed = |source| WeightError::Io {
+                doing: "read",
+                path: file.name.clone(),
+                source,
+            };
+            file.bytes.check_length().map_err(changed)?;
+        }
         let bytes = self
             .file_bytes(tensor, &blocks)
             .ok_or_else(|| tensor.out_of_range(&range))?;

@@ -2,9 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use wisp_files::{FileKind, read_small};
+
 use super::{
     Checkpoint,
     assemble::{assemble, assemble_gguf, detect_format, parse_all, parse_gguf},
+    auxiliary::is_auxiliary_file,
     gguf_parts::{self, PartName},
 };
 use crate::{
@@ -15,9 +18,6 @@ use crate::{
     source::WeightSource,
     weights_format::WeightsFormat,
 };
-
-/// The longest index read, in bytes: that of a million tensors with a hundred bytes each.
-const MAX_INDEX_BYTES: u64 = 100 << 20;
 
 /// The file names of one format in Hugging Face's layout.
 struct Layout {
@@ -47,7 +47,9 @@ impl Checkpoint {
     /// In a folder the first of these is opened: `model.safetensors` or its index, the only GGUF
     /// checkpoint, `pytorch_model.bin` or its index, the only safetensors file, the only PyTorch file.
     ///
-    /// Files are mapped, so nobody may change them while the checkpoint exists.
+    /// Files are mapped, so nobody may change them while the checkpoint exists. A file that was cut is noticed when a
+    /// tensor is read, but the system ends a process whose file is cut during the reading itself. Replacing a file, as
+    /// downloads and conversions do, is safe: the old one stays as long as it is mapped.
     ///
     /// # Errors
     ///
@@ -127,11 +129,11 @@ fn open_directory(directory: &Path) -> Result<Checkpoint, WeightError> {
 /// Opens a folder's model in a single file, or in those that its index names; `None` if it has neither.
 fn open_layout(directory: &Path, layout: &Layout) -> Result<Option<Checkpoint>, WeightError> {
     let (model, index) = (directory.join(layout.model), directory.join(layout.index));
-    if model.is_file() {
+    if model.exists() {
         let file = map_file(&model)?;
         return parse_all(layout.format, vec![file], directory).map(Some);
     }
-    if index.is_file() {
+    if index.exists() {
         return open_index(layout.format, directory, &index).map(Some);
     }
     Ok(None)
@@ -144,7 +146,10 @@ fn open_only(
     format: WeightsFormat,
 ) -> Result<Option<Checkpoint>, WeightError> {
     let candidates = names.iter().filter(|name| is_candidate(name, format));
-    let candidates: Vec<&String> = candidates.collect();
+    let mut candidates: Vec<&String> = candidates.collect();
+    if candidates.len() > 1 {
+        candidates.retain(|name| !is_auxiliary_file(&directory.join(name)));
+    }
     match candidates.as_slice() {
         [] => Ok(None),
         [name] => Checkpoint::open(directory.join(name)).map(Some),
@@ -155,7 +160,7 @@ fn open_only(
     }
 }
 
-/// Returns true for the files of a format that are checkpoints: the first part of one in several parts, but
+/// Returns true for the files of a format that may be checkpoints: the first part of one in several parts, but
 /// not the settings that trainers save beside the model.
 fn is_candidate(name: &str, format: WeightsFormat) -> bool {
     let is_later_part = PartName::parse(name).is_some_and(|part| part.number > 1);
@@ -181,17 +186,7 @@ fn open_index(
     path: &Path,
 ) -> Result<Checkpoint, WeightError> {
     let name = path.display().to_string();
-    let metadata = std::fs::metadata(path).map_err(|source| io("open", path, source))?;
-    if metadata.len() > MAX_INDEX_BYTES {
-        return Err(WeightError::Index {
-            file: name,
-            reason: format!(
-                "it is {} bytes long; expected at most {MAX_INDEX_BYTES}",
-                metadata.len()
-            ),
-        });
-    }
-    let json = std::fs::read(path).map_err(|source| io("open", path, source))?;
+    let json = read_small(path, FileKind::Index).map_err(|source| io("read", path, source))?;
     let index = SafetensorsIndex::parse(&name, &json)?;
     let files = index.files.iter();
     let files = files.map(|file| map_file(&directory.join(file)));
