@@ -46,6 +46,39 @@ pub enum Fault {
     Redirect,
     /// Changes each entry of a list of files.
     Entries(fn(&mut Value)),
+    /// Writes whatever the test wants to the connection.
+    Raw(Responder),
+}
+
+/// Writes the response to a request, given what an honest hub would send as its body.
+#[derive(Clone)]
+pub struct Responder(Arc<Respond>);
+
+type Respond = dyn Fn(&mut TcpStream, &[u8]) -> std::io::Result<()> + Send + Sync;
+
+impl std::fmt::Debug for Responder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Responder")
+    }
+}
+
+impl Fault {
+    /// Makes a [`Fault::Raw`].
+    pub fn raw(
+        respond: impl Fn(&mut TcpStream, &[u8]) -> std::io::Result<()> + Send + Sync + 'static,
+    ) -> Fault {
+        Fault::Raw(Responder(Arc::new(respond)))
+    }
+
+    /// Responds with this head, whose lines end with `\n`, and this body.
+    pub fn response(head: impl Into<String>, body: impl Into<Vec<u8>>) -> Fault {
+        let head = head.into().trim().replace('\n', "\r\n") + "\r\n\r\n";
+        let body = body.into();
+        Fault::raw(move |stream, _| {
+            stream.write_all(head.as_bytes())?;
+            stream.write_all(&body)
+        })
+    }
 }
 
 /// A request that the hub received.
@@ -85,7 +118,12 @@ pub struct Hub {
 impl Hub {
     /// Starts a hub without repositories.
     pub fn start() -> Hub {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        Hub::start_at("127.0.0.1")
+    }
+
+    /// Starts a hub at another address of this machine.
+    pub fn start_at(host: &str) -> Hub {
+        let listener = TcpListener::bind((host, 0)).expect("a port");
         let address = format!("http://{}", listener.local_addr().expect("an address"));
         let state = Arc::<Mutex<State>>::default();
         let shared = state.clone();
@@ -97,6 +135,11 @@ impl Hub {
             }
         });
         Hub { address, state }
+    }
+
+    /// Returns the hub's address, such as `http://127.0.0.1:12345`.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -173,6 +216,7 @@ fn answer(mut stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         Some(Fault::Status(status, headers)) => {
             return respond(&mut stream, status, headers, br#"{"error":"as asked"}"#);
         }
+        Some(Fault::Raw(Responder(respond))) => return respond(&mut stream, &body),
         Some(Fault::Redirect) => {
             let target = format!("{REDIRECTED}{path}");
             return respond(&mut stream, 302, &[("Location", &target)], b"");

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use wisp_files::{FileKind, read_small_text};
 use wisp_weights::{Checkpoint, SupportedEncoding, WeightsFormat};
 
 use crate::{
@@ -136,7 +137,8 @@ impl HuggingFaceRepo {
             return Ok(Vec::new());
         }
         let path = self.download("config.json", false, on_transfer)?;
-        let text = std::fs::read_to_string(&path).map_err(|error| RepoError::io(&path, error))?;
+        let text = read_small_text(&path, FileKind::Config);
+        let text = text.map_err(|error| RepoError::io(&path, error))?;
         let config: Value = serde_json::from_str(&text).unwrap_or_default();
         let dtype = config.get("torch_dtype").or_else(|| config.get("dtype"));
         let name = dtype.and_then(Value::as_str).map(str::to_string);

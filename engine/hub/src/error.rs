@@ -207,12 +207,34 @@ pub enum RepoError {
         /// The encodings in which the repository has weights.
         available: Vec<SupportedEncoding>,
     },
+    /// Occurs when a folder itself has no weights, but folders in it have.
+    #[error(
+        "{folder} itself has no weights, but folders in it have: name one of {}",
+        in_folder(folder, files)
+    )]
+    OnlyBelow {
+        /// The path of the folder, without a slash at its end.
+        folder: String,
+        /// The files below it, by their paths in it.
+        files: Vec<String>,
+    },
     /// Occurs when a repository has several models and nothing says which one is meant.
     #[error("{repo} has several models: name one of them, as {repo}:FILE or {repo}:ENCODING; it has {}", list(.files))]
     Ambiguous {
         /// The repository's name, `org/name`, or the path of a folder.
         repo: String,
         /// The files of the models.
+        files: Vec<String>,
+    },
+    /// Occurs when a folder has several models.
+    #[error(
+        "{folder} holds several models: name one of {}",
+        in_folder(folder, files)
+    )]
+    SeveralInFolder {
+        /// The path of the folder, without a slash at its end.
+        folder: String,
+        /// The names of the models' files.
         files: Vec<String>,
     },
     /// Occurs when neither a file's name nor its repository says which encoding it has.
@@ -252,6 +274,15 @@ impl RepoError {
             source,
         }
     }
+}
+
+/// Returns a shortened list of the paths of files in a folder.
+fn in_folder(folder: &str, files: &[String]) -> String {
+    let paths: Vec<String> = files
+        .iter()
+        .map(|file| format!("{folder}/{file}"))
+        .collect();
+    list(&paths)
 }
 
 /// Returns a shortened, comma-separated list.

@@ -38,14 +38,15 @@ fn walk(
             continue;
         }
         let path = format!("{prefix}{name}");
-        if metadata.is_file() {
+        // A pipe or device is refused when it is opened, which says why.
+        if !metadata.is_dir() {
             files.push(RepoFile {
                 path,
                 size: metadata.len(),
                 id: String::new(),
                 is_large: false,
             });
-        } else if metadata.is_dir() && depth > 0 {
+        } else if depth > 0 {
             // A subfolder that cannot be read is left out.
             let _ = walk(&entry.path(), &format!("{path}/"), depth - 1, files);
         }

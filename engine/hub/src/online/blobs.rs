@@ -13,13 +13,15 @@ use super::{
     repo::OnlineRepo,
 };
 use crate::{error::RepoError, info::RepoFile};
-use wisp_files::write_atomic;
+use wisp_files::{FileKind, TEMPORARY_PREFIX, read_small_text, remove_abandoned, write_atomic};
 
 impl OnlineRepo {
     /// Records which commit the revision names, for offline mode.
     pub(super) fn write_ref(&self, commit: &str) -> std::io::Result<()> {
         let head = self.folder().join("refs").join(&self.revision);
-        if commit == self.revision || fs::read_to_string(&head).is_ok_and(|old| old == commit) {
+        if commit == self.revision
+            || read_small_text(&head, FileKind::Line).is_ok_and(|old| old == commit)
+        {
             return Ok(());
         }
         if let Some(parent) = head.parent() {
@@ -56,9 +58,12 @@ impl OnlineRepo {
     }
 }
 
+/// The longest id of a content in bytes: a SHA-256 in hexadecimal.
+const MAX_ID: usize = 64;
+
 /// Returns whether an id from the hub can name a file in the cache.
 pub(super) fn is_safe_id(id: &str) -> bool {
-    !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    (1..=MAX_ID).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// Returns whether a hash is that of a file's content: the list of files has either the hash
@@ -84,8 +89,9 @@ pub(super) fn find_blob(blobs: &Path, file: &RepoFile) -> Option<PathBuf> {
 pub(super) fn link(blob: &Path, target: &Path, depth: usize) -> std::io::Result<()> {
     let parent = target.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(parent)?;
+    remove_abandoned(parent);
     let mut builder = tempfile::Builder::new();
-    let link = builder.prefix(".wisp-link-").make_in(parent, |link| {
+    let link = builder.prefix(TEMPORARY_PREFIX).make_in(parent, |link| {
         #[cfg(unix)]
         {
             let mut relative = PathBuf::from("../../".to_string() + &"../".repeat(depth));

@@ -8,6 +8,7 @@ use std::{
 
 use super::settings;
 use crate::{error::RepoError, folder};
+use wisp_files::{FileKind, read_small_text};
 use wisp_weights::WeightsFormat;
 
 /// Returns the folder of Hugging Face's cache, where downloaded models are kept.
@@ -105,7 +106,7 @@ fn cached_model(repo_id: String, folder: &Path) -> Result<CachedModel, RepoError
 fn refs(folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let mut refs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for file in folder::list(folder, folder::CACHE_DEPTH).unwrap_or_default() {
-        if let Ok(commit) = fs::read_to_string(folder.join(&file.path)) {
+        if let Ok(commit) = read_small_text(&folder.join(&file.path), FileKind::Line) {
             refs.entry(commit.trim().into())
                 .or_default()
                 .insert(file.path);

@@ -179,13 +179,14 @@ impl Download<'_> {
     }
 
     /// Appends what the hub sends from the end of the partial file on, until the answer ends or is
-    /// longer than the file. The outer error is the local file's, the inner one the network's.
+    /// longer than the file. The inner error is that of a transfer that broke, which can be continued.
     fn request_rest(&self, out: &mut File) -> Result<Result<(), HttpError>, RepoError> {
         let start = self.done.get();
         let range = (start > 0).then_some(start..self.file.size);
         let mut response = match self.request(None, range, true) {
             Ok(response) => response,
-            Err(error) => return Ok(Err(error)),
+            // It was repeated already.
+            Err(error) => return Err(self.explain(error)),
         };
         if start > 0 && response.status != 206 {
             // The server ignores ranges and sends the whole file.

@@ -36,6 +36,11 @@ const CHUNK: usize = 128 << 10;
 const QUEUE: usize = 8;
 /// The largest answer that is kept in memory, in bytes.
 const MAX_TEXT: usize = 64 << 20;
+/// The fewest bytes of a body that must arrive within a timeout. A server that sends a byte now and then would
+/// otherwise hold a caller for ever.
+const MIN_BYTES: usize = 1 << 10;
+/// The longest time that a server may ask to wait before a request is repeated. For a longer one the caller decides.
+const MAX_WAIT: Duration = Duration::from_secs(3);
 
 /// Why a request failed.
 #[derive(Debug)]
@@ -76,6 +81,15 @@ impl HttpError {
         }
     }
 
+    /// Returns how long the server asks to wait before the same request.
+    fn pause(&self) -> Duration {
+        let seconds = match self {
+            HttpError::Status(refusal) => refusal.retry_after,
+            _ => None,
+        };
+        Duration::from_secs(seconds.unwrap_or(0))
+    }
+
     /// Returns whether the hub as a whole is out of reach, whatever it is asked for.
     pub fn is_outage(&self) -> bool {
         match self {
@@ -104,6 +118,8 @@ pub(super) struct Response {
     pub headers: HeaderMap,
     events: Receiver<Event>,
     timeout: Duration,
+    /// When the present window of [`Response::timeout`] began, and the bytes that arrived in it.
+    window: (Instant, usize),
 }
 
 enum Event {
@@ -119,7 +135,9 @@ impl Request<'_> {
         let mut pause = FIRST_PAUSE;
         for _ in 0..MAX_RETRIES {
             match self.send_once(go_on) {
-                Err(error) if error.is_transient() => wait(pause, go_on)?,
+                Err(error) if error.is_transient() && error.pause() <= MAX_WAIT => {
+                    wait(pause.max(error.pause()), go_on)?;
+                }
                 result => return result,
             }
             pause *= 2;
@@ -147,6 +165,7 @@ impl Request<'_> {
             headers,
             events,
             timeout: self.timeout,
+            window: (Instant::now(), 0),
         };
         let expected = 200..300;
         if expected.contains(&status) || (!self.follow_redirects && status < 400) {
@@ -169,6 +188,8 @@ impl Request<'_> {
             .http_status_as_error(false)
             .max_redirects(redirects)
             .max_redirects_will_error(self.follow_redirects)
+            // A redirect must not lead from an encrypted connection to one that anyone can read.
+            .https_only(self.url.starts_with("https://"))
             // The bytes of a file are counted and hashed as they are stored.
             .accept_encoding("identity")
             .timeout_connect(Some(self.timeout))
@@ -210,9 +231,14 @@ fn receive(
 fn http_error(error: ureq::Error) -> HttpError {
     match error {
         ureq::Error::Timeout(_) => HttpError::Stalled,
-        ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::TooManyRedirects => {
-            HttpError::Malformed(root_cause(&error))
-        }
+        ureq::Error::BadUri(_)
+        | ureq::Error::Decompress(..)
+        | ureq::Error::Http(_)
+        | ureq::Error::LargeResponseHeader(..)
+        | ureq::Error::Protocol(_)
+        | ureq::Error::RedirectFailed
+        | ureq::Error::RequireHttpsOnly(_)
+        | ureq::Error::TooManyRedirects => HttpError::Malformed(root_cause(&error)),
         error => HttpError::Connection(root_cause(&error)),
     }
 }
@@ -283,10 +309,18 @@ impl Response {
         &mut self,
         go_on: &dyn Fn() -> ControlFlow<()>,
     ) -> Result<Option<Vec<u8>>, HttpError> {
-        match next_event(&self.events, self.timeout, go_on)? {
-            Some(Event::Body(bytes)) => Ok(Some(bytes)),
-            _ => Ok(None),
+        let Some(Event::Body(bytes)) = next_event(&self.events, self.timeout, go_on)? else {
+            return Ok(None);
+        };
+        let (began, received) = &mut self.window;
+        *received += bytes.len();
+        if began.elapsed() > self.timeout {
+            if *received < MIN_BYTES {
+                return Err(HttpError::Stalled);
+            }
+            self.window = (Instant::now(), 0);
         }
+        Ok(Some(bytes))
     }
 
     /// Returns the whole body.

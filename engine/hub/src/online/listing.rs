@@ -11,7 +11,10 @@ use super::{
 use crate::info::{RepoFile, RepoInfo};
 
 /// The most pages that a list of files may have; the hub sends about 1,000 files a page.
-const MAX_PAGES: usize = 1000;
+const MAX_PAGES: usize = 200;
+
+/// The most files that a repository may have. Hubs advise to keep below 100,000.
+const MAX_FILES: usize = 1 << 20;
 
 /// The answer of `/api/models/NAME/revision/REVISION`, as far as it is used.
 #[derive(Deserialize)]
@@ -60,8 +63,12 @@ impl OnlineRepo {
         let commit = model.sha.unwrap_or_else(|| self.revision.clone());
         let mut files = Vec::new();
         let mut next = Some(format!("{models}/tree/{}?recursive=true", encode(&commit)));
-        for _ in 0..MAX_PAGES {
+        for page in 0.. {
             let Some(url) = next else { break };
+            if page == MAX_PAGES {
+                let problem = format!("a list of files on more than {MAX_PAGES} pages");
+                return Err(HttpError::Malformed(problem));
+            }
             let mut response = self.get(&url, go_on)?;
             next = response
                 .header("link")
@@ -72,6 +79,10 @@ impl OnlineRepo {
                 let problem = format!("the list of files continues on another host: {url}");
                 return Err(HttpError::Malformed(problem));
             }
+            if next.as_ref() == Some(&url) {
+                let problem = "a page of the list of files is followed by itself";
+                return Err(HttpError::Malformed(problem.into()));
+            }
             let entries: Vec<TreeEntry> = json(&mut response, go_on)?;
             let entries = entries.into_iter().filter(|entry| entry.kind == "file");
             files.extend(entries.map(|entry| RepoFile {
@@ -80,6 +91,10 @@ impl OnlineRepo {
                 id: entry.oid,
                 is_large: entry.lfs.is_some(),
             }));
+            if files.len() > MAX_FILES {
+                let problem = format!("a list of more than {MAX_FILES} files");
+                return Err(HttpError::Malformed(problem));
+            }
         }
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let parameters = model.safetensors.map(|known| known.parameters);

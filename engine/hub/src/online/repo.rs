@@ -1,9 +1,6 @@
 //! A repository of a hub: how it is addressed, and where it lies in the cache.
 
-use std::{
-    fs,
-    path::{Component, Path, PathBuf},
-};
+use std::path::{Component, Path, PathBuf};
 
 use hf_hub::{
     CacheRepo, Repo, RepoType,
@@ -16,6 +13,7 @@ use super::{
     words::{one_line, root_cause},
 };
 use crate::{error::RepoError, folder, info::RepoInfo};
+use wisp_files::{FileKind, read_small_text};
 
 /// A repository of a hub, at one revision.
 pub(crate) struct OnlineRepo {
@@ -90,7 +88,7 @@ impl OnlineRepo {
     /// Returns what the cache has of the revision, if it has anything.
     pub fn cached(&self) -> Result<Option<RepoInfo>, RepoError> {
         let reference = self.folder().join("refs").join(&self.revision);
-        let commit = fs::read_to_string(reference).unwrap_or(self.revision.clone());
+        let commit = read_small_text(&reference, FileKind::Line).unwrap_or(self.revision.clone());
         let commit = commit.trim();
         let snapshot = self.cache().pointer_path(commit);
         if !is_safe_path(commit) || !snapshot.is_dir() {

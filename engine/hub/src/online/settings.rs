@@ -1,10 +1,11 @@
 //! The environment variables that Hugging Face's tools share: where the hub is, where the cache is,
 //! and which token to send.
 
-use std::{env, fs, path::PathBuf, time::Duration};
+use std::{env, path::PathBuf, time::Duration};
 
 use hf_hub::Cache;
 use ureq::http::Uri;
+use wisp_files::{FileKind, read_small_text};
 
 use crate::error::RepoError;
 
@@ -34,14 +35,14 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// If `HF_ENDPOINT` is not an address, or no variable and no home directory says where the cache is.
+    /// If a variable has a value that cannot be used, or no variable and no home directory says where the cache is.
     pub fn from_environment() -> Result<Self, RepoError> {
         Ok(Self {
             endpoint: endpoint()?,
-            token: token(),
+            token: token()?,
             cache: Cache::new(cache_directory()?),
             offline: is_enabled("HF_HUB_OFFLINE"),
-            timeout: timeout(),
+            timeout: timeout()?,
         })
     }
 
@@ -67,24 +68,56 @@ fn endpoint() -> Result<String, RepoError> {
     let Some(endpoint) = variable("HF_ENDPOINT") else {
         return Ok(DEFAULT_ENDPOINT.into());
     };
-    let address = endpoint.parse::<Uri>().ok();
-    let is_http = address.is_some_and(|uri| {
-        matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some()
-    });
-    if !is_http {
-        return Err(RepoError::InvalidSetting {
-            variable: "HF_ENDPOINT",
-            problem: format!("{endpoint:?} is not an address such as {DEFAULT_ENDPOINT}"),
-        });
+    let endpoint = endpoint.trim();
+    match problem_of(endpoint) {
+        None => Ok(endpoint.trim_end_matches('/').into()),
+        Some(problem) => Err(invalid("HF_ENDPOINT", problem)),
     }
-    Ok(endpoint.trim_end_matches('/').into())
 }
 
-fn timeout() -> Duration {
-    let seconds = variable("HF_HUB_DOWNLOAD_TIMEOUT");
-    let seconds = seconds.and_then(|seconds| seconds.trim().parse::<f64>().ok());
+/// Returns what is wrong with the address of a hub; `None` if nothing is.
+fn problem_of(endpoint: &str) -> Option<String> {
+    let expected = format!("set it to the address of a hub, such as {DEFAULT_ENDPOINT}");
+    let Some(authority) = endpoint
+        .parse::<Uri>()
+        .ok()
+        .filter(|uri| matches!(uri.scheme_str(), Some("http" | "https")))
+        .and_then(|uri| uri.into_parts().authority)
+    else {
+        return Some(format!(
+            "{endpoint:?} is no address of http or https; {expected}"
+        ));
+    };
+    if authority.as_str().contains('@') {
+        // The value may hold a password, which must not reach a log.
+        return Some(
+            "it holds a user name or a password, which is not sent; set HF_TOKEN instead".into(),
+        );
+    }
+    if endpoint.contains(['?', '#']) {
+        return Some(format!(
+            "{endpoint:?} has a query or a fragment; {expected}"
+        ));
+    }
+    let after_host = authority.as_str().strip_prefix(authority.host());
+    let has_port = after_host.is_some_and(|port| !port.is_empty());
+    (has_port && authority.port_u16().is_none_or(|port| port == 0))
+        .then(|| format!("{endpoint:?} has no valid port; {expected}"))
+}
+
+fn timeout() -> Result<Duration, RepoError> {
+    const NAME: &str = "HF_HUB_DOWNLOAD_TIMEOUT";
+    let Some(text) = variable(NAME) else {
+        return Ok(Duration::from_secs_f64(DEFAULT_TIMEOUT));
+    };
+    let seconds = text.trim().parse::<f64>().ok();
     let seconds = seconds.filter(|&seconds| seconds > 0.0 && seconds < 1e6);
-    Duration::from_secs_f64(seconds.unwrap_or(DEFAULT_TIMEOUT))
+    let problem = || invalid(NAME, format!("{text:?} is no number of seconds above 0"));
+    seconds.map(Duration::from_secs_f64).ok_or_else(problem)
+}
+
+fn invalid(variable: &'static str, problem: String) -> RepoError {
+    RepoError::InvalidSetting { variable, problem }
 }
 
 /// Hugging Face's home: `HF_HOME`, else `huggingface` in the user's cache folder.
@@ -99,31 +132,93 @@ fn home() -> Option<PathBuf> {
 
 /// Returns the folder of the cache: `HF_HUB_CACHE`, else `hub` in Hugging Face's home.
 pub(super) fn cache_directory() -> Result<PathBuf, RepoError> {
-    let named = variable("HF_HUB_CACHE").or_else(|| variable("HUGGINGFACE_HUB_CACHE"));
-    let folder = named.map(PathBuf::from);
-    let folder = folder.or_else(|| Some(home()?.join("hub")));
-    folder.ok_or(RepoError::InvalidSetting {
-        variable: "HF_HOME",
-        problem: "it is not set, and this user has no home directory to keep the cache in".into(),
-    })
+    for name in ["HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"] {
+        if let Some(folder) = variable(name) {
+            return require_folder(name, folder.into());
+        }
+    }
+    let home = home().ok_or_else(|| {
+        let problem = "it is not set, and this user has no home directory to keep the cache in";
+        invalid("HF_HOME", problem.into())
+    })?;
+    Ok(require_folder("HF_HOME", home)?.join("hub"))
+}
+
+/// Refuses a path that exists and is no folder.
+fn require_folder(variable: &'static str, path: PathBuf) -> Result<PathBuf, RepoError> {
+    match path.exists() && !path.is_dir() {
+        true => Err(invalid(
+            variable,
+            format!(
+                "{} is not a folder, so that nothing can be kept in it",
+                path.display()
+            ),
+        )),
+        false => Ok(path),
+    }
 }
 
 /// Returns the token of `HF_TOKEN`, else that of the file `HF_TOKEN_PATH` or `token` in Hugging
-/// Face's home. A token that no header can carry is left out.
-fn token() -> Option<String> {
+/// Face's home, without line breaks, as Hugging Face's tools read it.
+///
+/// # Errors
+///
+/// If no header can carry the token.
+fn token() -> Result<Option<String>, RepoError> {
     if variable("HF_HUB_DISABLE_IMPLICIT_TOKEN").is_some() {
-        return None;
+        return Ok(None);
     }
-    let file = |path: PathBuf| fs::read_to_string(path).ok();
-    let candidates: [&dyn Fn() -> Option<String>; 3] = [
-        &|| variable("HF_TOKEN"),
-        &|| file(variable("HF_TOKEN_PATH")?.into()),
-        &|| file(home()?.join("token")),
+    let file = |path: PathBuf| read_small_text(&path, FileKind::Line).ok();
+    let candidates: [(_, &dyn Fn() -> Option<String>); 3] = [
+        ("HF_TOKEN", &|| variable("HF_TOKEN")),
+        ("HF_TOKEN_PATH", &|| file(variable("HF_TOKEN_PATH")?.into())),
+        ("HF_HOME", &|| file(home()?.join("token"))),
     ];
-    let mut tokens = candidates.iter().filter_map(|read| {
-        let token = read()?.trim().to_owned();
-        let is_header = token.bytes().all(|byte| byte.is_ascii_graphic());
-        (!token.is_empty() && is_header).then_some(token)
+    let mut tokens = candidates.iter().filter_map(|(name, read)| {
+        let token = read()?.replace(['\r', '\n'], "").trim().to_owned();
+        (!token.is_empty()).then_some((*name, token))
     });
-    tokens.next()
+    let Some((name, token)) = tokens.next() else {
+        return Ok(None);
+    };
+    match token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        true => Ok(Some(token)),
+        false => {
+            let problem = "the token has a space or another character that no token has";
+            Err(invalid(name, problem.into()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::problem_of;
+
+    #[test]
+    fn addresses_that_are_no_hub_are_refused() {
+        for good in [
+            "https://huggingface.co",
+            "http://127.0.0.1:8000/",
+            "http://[::1]:8000",
+            "https://mirror.example/hub",
+        ] {
+            assert_eq!(problem_of(good), None, "{good}");
+        }
+        for (bad, expected) in [
+            ("notaurl", "no address"),
+            ("localhost:8000", "no address"),
+            ("ftp://x", "no address"),
+            ("file:///etc", "no address"),
+            ("http://", "no address"),
+            ("http://a b", "no address"),
+            ("http://u:secret@host", "HF_TOKEN"),
+            ("http://host:99999", "port"),
+            ("http://host:", "port"),
+            ("http://host?x=1", "query"),
+        ] {
+            let problem = problem_of(bad).expect(bad);
+            assert!(problem.contains(expected), "{bad}: {problem}");
+            assert!(!problem.contains("secret"), "{problem}");
+        }
+    }
 }
