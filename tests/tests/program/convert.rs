@@ -75,7 +75,9 @@ fn gguf_is_encoded_anew_with_its_metadata() {
     let total = &report["report"]["total"];
     assert!(total["relative_error"].as_f64().unwrap() < 0.01, "{report}");
     assert!(
-        report["report"]["notes"].to_string().contains("stays F16"),
+        report["report"]["notes"]
+            .to_string()
+            .contains("needs rows of a multiple of 32"),
         "{report}"
     );
     let (before, after) = (
@@ -87,7 +89,13 @@ fn gguf_is_encoded_anew_with_its_metadata() {
     assert_eq!(before, after);
     // The columns are not whole super-blocks, so every matrix falls back to another encoding.
     let out = folder.path().join("q6.gguf");
-    convert(&model, &out, "q6_k");
+    let report = convert(&model, &out, "q6_k");
+    let encodings = &report["report"]["total"]["encodings"];
+    assert_eq!(
+        *encodings,
+        serde_json::json!(["q8_0", "f32", "f16"]),
+        "{report}"
+    );
     assert_eq!(
         generate(Some(&out), TestDevice::Host, &[1], 20, &[]).tokens,
         generate(Some(&model), TestDevice::Host, &[1], 20, &[]).tokens

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 use wisp_types::Encoding;
+use wisp_weights::Checkpoint;
+
+use crate::format_bytes::format_bytes;
 
 /// Statistics about a set of converted tensors.
 #[derive(Clone, Debug, Default)]
@@ -110,4 +113,19 @@ pub struct ConvertReport {
     pub total: TensorStats,
     /// What the new files lack, and other notes for the user, one sentence each.
     pub notes: Vec<String>,
+}
+
+impl ConvertReport {
+    /// Adds a note if a new file is larger than the files that it was made from.
+    pub(super) fn note_growth(&mut self, new: &std::fs::File, source: &Checkpoint) {
+        let old = source.byte_len();
+        let new = new.metadata().map_or(0, |metadata| metadata.len());
+        if new > old {
+            self.notes.push(format!(
+                "the new file has {}, more than the {} of the source: a smaller encoding makes it smaller",
+                format_bytes(new),
+                format_bytes(old)
+            ));
+        }
+    }
 }

@@ -11,6 +11,7 @@ use safetensors::{
     tensor::{Metadata, TensorInfo},
 };
 use serde_json::Value;
+use wisp_files::{FileKind, read_small, temporary_folder};
 use wisp_types::Encoding;
 use wisp_weights::{StoredEncoding, Views};
 
@@ -19,7 +20,7 @@ use super::{
     options::{ConvertOptions, OnProgress},
     planned_tensor::{PlannedTensor, unchanged},
     report::ConvertReport,
-    tensor_data::{jobs, write_tensors},
+    tensor_data::{TensorJob, jobs, write_tensors},
 };
 use crate::model_files::{COMPANIONS, ModelFiles};
 
@@ -61,14 +62,13 @@ pub fn to_safetensors(
     let folder = temporary_folder(out).map_err(&failed)?;
     let weights = folder.path().join("model.safetensors");
     let views = Views::new(&files.checkpoint);
-    write_weights(
-        &views,
-        &tensors,
-        &weights,
-        options,
-        on_progress,
-        &mut report,
-    )?;
+    let jobs = jobs(&views, &tensors, |_, from| options.encoding.unwrap_or(from))?;
+    let header = header(&jobs)?.map_err(&failed)?;
+    let mut written = fs::File::create_new(&weights).map_err(&failed)?;
+    written.write_all(&header).map_err(&failed)?;
+    write_tensors(&views, &jobs, &mut written, |_| 0, on_progress, &mut report)?
+        .map_err(&failed)?;
+    report.note_growth(&written, &files.checkpoint);
     copy_companions(source, folder.path(), options.encoding).map_err(&failed)?;
     let found = ModelFiles::open(folder.path())?;
     if found.model_spec.spec != files.model_spec.spec {
@@ -79,7 +79,7 @@ pub fn to_safetensors(
     }
     fs::rename(folder.path(), out).map_err(&failed)?;
     // The folder has its final name and must not be deleted.
-    let _ = folder.keep();
+    folder.keep();
     Ok(report)
 }
 
@@ -98,29 +98,11 @@ fn float_tensors(files: &ModelFiles, notes: &mut Vec<String>) -> Vec<PlannedTens
     })
 }
 
-/// Creates a temporary folder beside the new directory.
-fn temporary_folder(out: &Path) -> io::Result<tempfile::TempDir> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".wisp-convert-");
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
-    let parent = out.parent().filter(|folder| !folder.as_os_str().is_empty());
-    builder.tempdir_in(parent.unwrap_or(Path::new(".")))
-}
-
-/// Writes a safetensors file with all tensors in the requested encoding, or else in their own.
-fn write_weights(
-    views: &Views<'_>,
-    tensors: &[PlannedTensor],
-    out: &Path,
-    options: ConvertOptions,
-    on_progress: OnProgress<'_>,
-    report: &mut ConvertReport,
-) -> Result<(), ConvertError> {
-    let jobs = jobs(views, tensors, |_, from| options.encoding.unwrap_or(from))?;
+/// Returns the header of a safetensors file with these tensors, after its length; the inner error is that of writing it.
+fn header(jobs: &[TensorJob<'_>]) -> Result<io::Result<Vec<u8>>, ConvertError> {
     let mut end = 0;
     let mut infos = Vec::with_capacity(jobs.len());
-    for job in &jobs {
+    for job in jobs {
         let start = end;
         // The source is in memory or mapped, and encoding as floats at most doubles its size, so it
         // fits.
@@ -133,19 +115,14 @@ fn write_weights(
         };
         infos.push((job.planned.name.clone(), info));
     }
-    let failed = write_error(out);
     // transformers requires the key.
     let format = [("format".to_string(), "pt".to_string())].into();
-    let header = Metadata::new(Some(format), infos).map_err(io::Error::other);
-    let mut header = serde_json::to_vec(&header.map_err(&failed)?)
-        .map_err(io::Error::other)
-        .map_err(&failed)?;
-    header.resize(header.len().next_multiple_of(8), b' ');
-    let mut file = fs::File::create_new(out).map_err(&failed)?;
-    let len = (header.len() as u64).to_le_bytes();
-    file.write_all(&[&len[..], &header].concat())
-        .map_err(&failed)?;
-    write_tensors(views, &jobs, &mut file, |_| 0, on_progress, report)?.map_err(&failed)
+    let metadata = Metadata::new(Some(format), infos).map_err(io::Error::other);
+    let json = metadata.and_then(|metadata| Ok(serde_json::to_vec(&metadata)?));
+    Ok(json.map(|mut json| {
+        json.resize(json.len().next_multiple_of(8), b' ');
+        [&(json.len() as u64).to_le_bytes()[..], &json].concat()
+    }))
 }
 
 /// Returns the safetensors type of an encoding.
@@ -189,7 +166,7 @@ fn copy_config(from: &Path, to: &Path, encoding: Option<Encoding>) -> io::Result
         Some(Encoding::BF16) => "bfloat16",
         Some(_) => "float32",
     };
-    let mut config: Value = serde_json::from_slice(&fs::read(from)?)?;
+    let mut config: Value = serde_json::from_slice(&read_small(from, FileKind::Config)?)?;
     // The key is `dtype` since transformers 5.
     let key = match config["torch_dtype"].is_null() {
         true => "dtype",

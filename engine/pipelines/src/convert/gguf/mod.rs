@@ -1,5 +1,6 @@
 //! Conversion to GGUF.
 
+mod encodings;
 mod metadata;
 mod spec;
 mod spec_difference;

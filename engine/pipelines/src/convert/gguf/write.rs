@@ -6,10 +6,12 @@ use std::{
     path::Path,
 };
 
+use wisp_files::temporary_file;
 use wisp_types::Encoding;
 use wisp_weights::{Checkpoint, Views, encodings::EncodingError, gguf::GgufHeaderBuilder};
 
 use super::{
+    encodings::{new_encoding, summary},
     metadata, spec,
     spec_difference::difference,
     tensors::{self, CopiedTensors},
@@ -27,16 +29,6 @@ use crate::{
     model_files::ModelFiles,
     spec::DecoderSpec,
 };
-
-/// Substrings of the names of tensors that are always stored as floats, because they are small or
-/// quantization would harm the model's quality.
-const ALWAYS_FLOAT: [&str; 5] = [
-    "position_embd.",
-    "token_types.",
-    "ffn_gate_inp.",
-    "rope_freqs.",
-    "rope_factors_",
-];
 
 /// Writes a model as a GGUF file. A temporary file is renamed to `out` once it is complete.
 ///
@@ -68,16 +60,15 @@ pub fn to_gguf(
     let jobs = jobs(&views, &tensors, |planned, from| {
         new_encoding(planned, from, wanted)
     })?;
-    for job in &jobs {
-        add_tensor(job, wanted, &mut header, &mut report.notes)?;
-    }
+    add_tensors(&jobs, wanted, &mut header, &mut report.notes)?;
     let failed = write_error(out);
-    let mut file = temporary_file(out).map_err(&failed)?;
+    let mut file = temporary_file(out, 0o666).map_err(&failed)?;
     file.write_all(&header.bytes()).map_err(&failed)?;
     let padding = |len| header.padding(len) as usize;
     let file_mut = file.as_file_mut();
     write_tensors(&views, &jobs, file_mut, padding, on_progress, &mut report)?.map_err(&failed)?;
     check(file.path(), &expected)?;
+    report.note_growth(file.as_file(), &files.checkpoint);
     persist(file, out, options.force).map_err(failed)?;
     Ok(report)
 }
@@ -122,50 +113,29 @@ fn describe(
     Ok((tensors, spec))
 }
 
-/// Returns the new encoding of a tensor: F32 for vectors and for tensors that are always floats,
-/// F16 for rows that are not a whole number of blocks, otherwise the wanted encoding.
-fn new_encoding(planned: &PlannedTensor, from: Encoding, wanted: Option<Encoding>) -> Encoding {
-    let is_vector = planned.shape.iter().filter(|&&size| size != 1).count() < 2;
-    let wanted = wanted.unwrap_or(from);
-    if is_vector || ALWAYS_FLOAT.iter().any(|name| planned.name.contains(name)) {
-        return if from.is_float() { Encoding::F32 } else { from };
-    }
-    let cols = planned.shape.last().copied().unwrap_or(1);
-    match wanted.file_row_bytes(cols) {
-        Some(_) => wanted,
-        None => Encoding::F16,
-    }
-}
-
-/// Adds a tensor to the header, and a note if it cannot have the wanted encoding.
-fn add_tensor(
-    job: &TensorJob<'_>,
+/// Adds tensors to the header, and a note about those that cannot have the wanted encoding.
+fn add_tensors(
+    jobs: &[TensorJob<'_>],
     wanted: Option<Encoding>,
     header: &mut GgufHeaderBuilder,
     notes: &mut Vec<String>,
 ) -> Result<(), ConvertError> {
-    let (PlannedTensor { name, shape, .. }, encoding) = (job.planned, job.to);
-    let ggml_type = encoding.ggml_type();
-    let ggml_type = ggml_type.ok_or(EncodingError::NoGgmlType { encoding })?;
-    header.tensor(name, ggml_type, shape, job.bytes());
-    if wanted.is_some_and(|wanted| !wanted.is_float()) && encoding == Encoding::F16 {
-        let cols = job.cols;
-        notes.push(format!(
-            "{name} stays F16: its rows of {cols} elements are not whole blocks"
-        ));
+    for job in jobs {
+        let encoding = job.to;
+        let ggml_type = encoding.ggml_type();
+        let ggml_type = ggml_type.ok_or(EncodingError::NoGgmlType { encoding })?;
+        let PlannedTensor { name, shape, .. } = job.planned;
+        header.tensor(name, ggml_type, shape, job.bytes());
+    }
+    if let Some(wanted) = wanted {
+        // Tensors that are always floats have another encoding although their rows may fit.
+        let is_other = |job: &&TensorJob<'_>| {
+            job.to != wanted && job.rows > 1 && wanted.file_row_bytes(job.cols as u64).is_none()
+        };
+        let others = jobs.iter().filter(is_other).map(|job| job.to);
+        notes.extend(summary(wanted, others));
     }
     Ok(())
-}
-
-/// Creates a temporary file in the directory of the new file.
-fn temporary_file(out: &Path) -> io::Result<tempfile::NamedTempFile> {
-    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".wisp-convert-").suffix(".gguf");
-    // By default temporary files are private; the new file gets the usual permissions.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    builder.tempfile_in(folder.unwrap_or(Path::new(".")))
 }
 
 /// Renames the complete temporary file to its final name.
