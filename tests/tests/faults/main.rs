@@ -5,8 +5,12 @@
 //! goes on. Faults whose provocation takes minutes are ignored in an ordinary run; `bash tests/run.sh faults` runs all.
 //! A new finding gets its test here, beside its siblings.
 
+mod checkpoints;
 mod command_line;
+mod convert;
 mod devices;
+mod files;
 mod generation;
+mod hub;
 mod model_values;
 mod settings;
