@@ -1,9 +1,9 @@
 //! Log messages of Wisp and its dependencies, on standard error.
 
-use std::io;
-
 use anyhow::{Context, Result, anyhow};
 use tracing_subscriber::{EnvFilter, fmt};
+
+use crate::output::LogWriter;
 
 /// The variable that filters messages, in the syntax of `RUST_LOG`.
 const VARIABLE: &str = "WISP_LOG";
@@ -25,7 +25,7 @@ pub fn init() -> Result<()> {
     let filter = EnvFilter::try_new(filter).with_context(|| {
         format!("{VARIABLE}={text}: use a level (warn, info, debug, trace) or target=level pairs")
     })?;
-    let subscriber = fmt().with_env_filter(filter).with_writer(io::stderr);
+    let subscriber = fmt().with_env_filter(filter).with_writer(|| LogWriter);
     let subscriber = subscriber.with_timer(fmt::time::uptime()).with_ansi(false);
     subscriber.try_init().map_err(|error| anyhow!("{error}"))
 }

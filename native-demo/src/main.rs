@@ -3,17 +3,23 @@
 //! Results go to standard output, everything else to standard error. The exit status is 0 for success, 1
 //! for an error in the input or the environment, 2 for invalid usage and 130 for an interrupt.
 
+// All output goes through `output`, where a failed write is an error and not a panic.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod adapter;
 mod commands;
+mod escape;
 mod flags;
 mod interrupt;
 mod log;
 mod open;
+mod output;
 mod sampling;
 mod settings;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
+use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use wisp_engine::pipelines::{PipelineError, architectures::ArchitectureError};
 
@@ -80,20 +86,41 @@ fn silence_mesa() {
 fn main() -> ExitCode {
     #[cfg(unix)]
     silence_mesa();
-    let parsed = log::init().and_then(|()| settings::sources::parse::<Cli>());
-    match parsed.and_then(|cli| run(cli.command)) {
-        Ok(()) if interrupt::happened() => ExitCode::from(130),
+    // Without it, signals end the program as ever.
+    let _ = interrupt::listen();
+    let cli = log::init().and_then(|()| settings::sources::parse::<Cli>());
+    exit_code(cli.and_then(|cli| run(cli.command)))
+}
+
+/// Prints the error of a result, and returns the exit status.
+fn exit_code(result: anyhow::Result<()>) -> ExitCode {
+    let status = match result.and_then(|()| output::flush()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {}", error_line(&error));
-            if interrupt::happened() {
-                ExitCode::from(130)
-            } else {
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => match error.downcast_ref() {
+            Some(shown) => return print_usage(shown),
+            None => {
+                output::end_line();
+                message!("error: {}", error_line(&error));
                 ExitCode::FAILURE
             }
-        }
+        },
+    };
+    interrupt::status().map_or(status, ExitCode::from)
+}
+
+/// Prints help, the version or what is wrong with the command line.
+fn print_usage(shown: &clap::Error) -> ExitCode {
+    if !shown.use_stderr() {
+        return exit_code(shown.print().context(output::StdoutFailed));
     }
+    let is_plain = |arg: OsString| escape::line(&arg.to_string_lossy()) == arg.to_string_lossy();
+    match std::env::args_os().all(is_plain) {
+        // With colours, on a terminal.
+        true => _ = shown.print(),
+        false => message!("{}", shown.render().to_string().trim_end()),
+    }
+    ExitCode::from(2)
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
@@ -143,13 +170,4 @@ fn needs_encode(error: &anyhow::Error) -> bool {
         error.downcast_ref(),
         Some(ArchitectureError::NotADecoder { .. })
     )
-}
-
-/// Returns whether the reader of standard output closed it, as `head` does.
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause
-            .downcast_ref::<std::io::Error>()
-            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-    })
 }

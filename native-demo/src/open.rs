@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use wisp_engine::{
-    Error, LoadProgress, Model, ModelBuilder, OpenModel,
+    Canceller, Error, LoadProgress, Model, ModelBuilder, OpenModel,
     device::{Device, DeviceInfo},
     files::DiskCache,
     pipelines::{
@@ -15,7 +15,7 @@ use wisp_engine::{
     weights::Checkpoint,
 };
 
-use crate::{interrupt, settings::Resolved};
+use crate::{escape, interrupt, settings::Resolved};
 
 /// The GGUF file that is built into the program.
 const BUILT_IN: &[u8] = include_bytes!("../model/wisp-tiny.gguf");
@@ -55,9 +55,10 @@ impl Resolved {
         let download = progress_bar("{msg} {bar:32} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
         let weights = progress_bar("loading {bar:32} {bytes}/{total_bytes}");
         let bars = (download.clone(), weights);
+        let canceller = Canceller::new();
         let builder = ModelBuilder::from_config(self.config.clone())
-            .canceller(&interrupt::canceller())
-            .on_progress(move |progress| show(&bars.0, &bars.1, progress));
+            .canceller(&canceller)
+            .on_progress(move |progress| show(&bars.0, &bars.1, &canceller, progress));
         let builder = match self.length_is_set {
             true => builder,
             false => builder.default_context_length(),
@@ -77,6 +78,7 @@ impl Resolved {
             return Ok(builder.with_files(files)?);
         }
         let opened = builder.open();
+        interrupt::end();
         download.finish_and_clear();
         Ok(opened?)
     }
@@ -96,8 +98,9 @@ impl Resolved {
             return model_files::tokenizer(&checkpoint).with_context(|| self.name());
         }
         let bar = progress_bar("{msg} {bar:32} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
-        let (canceller, shown) = (interrupt::canceller(), bar.clone());
+        let (canceller, shown) = (Canceller::new(), bar.clone());
         let on_transfer: OnTransfer<'_> = &|transfer| {
+            interrupt::begin(canceller.clone());
             show_download(&shown, transfer.file, transfer.done, transfer.total);
             match canceller.is_cancelled() {
                 true => std::ops::ControlFlow::Break(()),
@@ -105,6 +108,7 @@ impl Resolved {
             }
         };
         let opened = self.config.open_tokenizer(on_transfer);
+        interrupt::end();
         bar.finish_and_clear();
         Ok(opened?)
     }
@@ -150,9 +154,16 @@ pub fn tokenizer(text: &TextProcessor) -> Result<&Tokenizer> {
 }
 
 /// Shows the progress of a download or of loading weights in its bar.
-fn show(download: &ProgressBar, weights: &ProgressBar, progress: LoadProgress) {
+fn show(
+    download: &ProgressBar,
+    weights: &ProgressBar,
+    canceller: &Canceller,
+    progress: LoadProgress,
+) {
     match progress {
         LoadProgress::Download { file, done, total } => {
+            // What has arrived stays, and the next download continues from it.
+            interrupt::begin(canceller.clone());
             show_download(download, &file, done, total);
         }
         LoadProgress::Weights { done, total } => {
@@ -167,9 +178,7 @@ fn show(download: &ProgressBar, weights: &ProgressBar, progress: LoadProgress) {
 }
 
 fn show_download(bar: &ProgressBar, file: &str, done: u64, total: u64) {
-    // An interrupt from here on leaves a partial file, from which the next download continues.
-    interrupt::catch();
-    bar.set_message(file.to_string());
+    bar.set_message(escape::line(file).into_owned());
     bar.set_length(total);
     bar.set_position(done);
 }

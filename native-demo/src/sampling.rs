@@ -1,6 +1,6 @@
 //! The flags of token sampling.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use wisp_engine::{SamplingParams, pipelines::PipelineConfig};
 
@@ -38,9 +38,9 @@ pub struct SamplingArgs {
     /// Add VALUE to the logit of token ID; may be given several times
     #[arg(long, value_name = "ID=VALUE", value_parser = logit_bias)]
     pub logit_bias: Vec<(u32, f32)>,
-    /// Seed of sampling; equal seeds sample equal tokens
-    #[arg(long, default_value_t = 0, value_name = "S")]
-    pub seed: u32,
+    /// Seed of sampling; equal seeds sample equal tokens [default: a random one, which is printed]
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u32>,
 }
 
 /// Parses `ID=VALUE`.
@@ -53,12 +53,20 @@ fn logit_bias(text: &str) -> Result<(u32, f32), String> {
 }
 
 impl SamplingArgs {
-    /// Returns valid parameters from these flags and the configuration.
+    /// Returns valid parameters from these flags and the configuration. Without a seed they have a random one,
+    /// unless sampling is greedy and needs none.
     ///
     /// # Errors
     ///
-    /// If a parameter is out of range.
+    /// If a parameter is out of range, or the system has no random numbers.
     pub fn params(&self, config: &PipelineConfig) -> Result<SamplingParams> {
+        let seed = match self.seed {
+            Some(seed) => seed,
+            None if self.temperature > 0.0 => {
+                getrandom::u32().context("the system draws no seed: give --seed")?
+            }
+            None => 0,
+        };
         let params = SamplingParams {
             temperature: self.temperature,
             top_p: self.top_p,
@@ -67,7 +75,7 @@ impl SamplingArgs {
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
             logit_bias: self.logit_bias.clone(),
-            seed: self.seed,
+            seed,
             ..config.sampling()
         };
         params.check()?;

@@ -17,6 +17,8 @@ pub mod pytorch_writer;
 pub mod quantize;
 pub mod shared;
 pub mod small;
+#[cfg(unix)]
+pub mod terminal;
 
 /// The README's examples are doctests: `cargo test --doc -p wisp-tests`.
 #[cfg(doctest)]

@@ -29,11 +29,13 @@
 mod atomic;
 mod bounded;
 mod cache;
+mod registry;
 mod temporary;
 
 pub use atomic::{write_atomic, write_atomic_with};
 pub use bounded::{FileKind, open_regular, read_small, read_small_text, read_stream_text};
 pub use cache::{CacheEntry, DiskCache};
+pub use registry::remove_temporaries;
 pub use temporary::{
     TEMPORARY_PREFIX, TemporaryFolder, remove_abandoned, temporary_file, temporary_folder,
 };

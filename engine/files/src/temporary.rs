@@ -11,6 +11,8 @@ use std::{
 
 use tempfile::{Builder, NamedTempFile, TempDir};
 
+use crate::registry::register;
+
 /// The prefix of the names of temporary files, which are moved to their final name when they are complete.
 pub const TEMPORARY_PREFIX: &str = ".wisp-part-";
 
@@ -51,7 +53,7 @@ pub fn temporary_file(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
     remove_abandoned(folder);
     let mut last = io::Error::other("other processes keep deleting it");
     for _ in 0..MAX_ATTEMPTS {
-        let file = builder(mode).tempfile_in(folder)?;
+        let file = register(|| builder(mode).tempfile_in(folder))?;
         match claim(file.as_file()) {
             Ok(()) => return Ok(file),
             Err(error) => last = error,
@@ -70,7 +72,7 @@ pub fn temporary_folder(path: &Path) -> io::Result<TemporaryFolder> {
     remove_abandoned(parent);
     let mut last = io::Error::other("other processes keep deleting it");
     for _ in 0..MAX_ATTEMPTS {
-        let folder = builder(0o777).tempdir_in(parent)?;
+        let folder = register(|| builder(0o777).tempdir_in(parent))?;
         // Not every system opens folders.
         let lock = File::open(folder.path()).ok();
         match lock.as_ref().map_or(Ok(()), claim) {

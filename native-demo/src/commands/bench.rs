@@ -22,9 +22,9 @@ use wisp_engine::{
 };
 
 use self::report::{Report, Starts};
-use super::print_json;
 use crate::{
     open::{self, describe},
+    output::{self, print_json},
     settings::{DEVICE, LIMITS, MODEL, Resolved, Settings},
 };
 
@@ -133,8 +133,7 @@ impl Bench {
         if self.json {
             return print_json(&report);
         }
-        report.print();
-        Ok(())
+        report.print()
     }
 
     /// Opens the model for the workload's prompt and context.
@@ -187,8 +186,7 @@ impl Bench {
                 "ceilings": ceilings,
             }));
         }
-        print!("{}", profile.table(Some(&ceilings)));
-        Ok(())
+        output::print(format_args!("{}", profile.table(Some(&ceilings))))
     }
 }
 

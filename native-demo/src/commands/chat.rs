@@ -1,20 +1,27 @@
 //! `wisp chat`.
 
-use std::io::Write;
-
 use anyhow::Result;
 use clap::Args;
 use rustyline::{DefaultEditor, error::ReadlineError};
-use wisp_engine::{Event, Message, pipelines::GenerateOptions};
+use wisp_engine::{Event, FinishReason, Message, Model, pipelines::GenerateOptions};
 
-use super::ControlTokens;
+use super::{ControlTokens, length_limit::LengthLimit};
 use crate::{
     adapter::AdapterArgs,
-    interrupt,
+    error_line, interrupt, message,
     open::load,
+    output::{self, print_generated},
     sampling::SamplingArgs,
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
 };
+
+/// What `/help` prints.
+const HELP: &str = "\
+/help    lists these commands
+/clear   starts a new chat
+/exit    exits, as Ctrl-D does; also /quit
+//TEXT   sends a text that begins with a slash
+Ctrl-C   stops an answer";
 
 /// Chat with a model in the terminal.
 #[derive(Args)]
@@ -32,6 +39,34 @@ pub struct Chat {
     settings: Settings<{ MODEL | DEVICE | LIMITS | LORA | GENERATION }>,
 }
 
+/// A line that the user typed.
+#[derive(Debug, PartialEq)]
+enum Line<'a> {
+    Nothing,
+    Help,
+    Clear,
+    Exit,
+    Unknown(&'a str),
+    Text(&'a str),
+}
+
+impl Line<'_> {
+    fn parse(line: &str) -> Line<'_> {
+        let line = line.trim();
+        match line {
+            "" => Line::Nothing,
+            "/help" | "/?" => Line::Help,
+            "/clear" | "/reset" => Line::Clear,
+            "/exit" | "/quit" => Line::Exit,
+            _ => match line.strip_prefix('/') {
+                Some(text) if text.starts_with('/') => Line::Text(text),
+                Some(_) => Line::Unknown(line.split_whitespace().next().unwrap_or(line)),
+                None => Line::Text(line),
+            },
+        }
+    }
+}
+
 impl Chat {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
@@ -41,6 +76,7 @@ impl Chat {
         let question = [Message::new("user", "")];
         open.text()
             .chat_prompt(&question, self.control_tokens.policy())?;
+        let limit = LengthLimit::new(&open, settings.config.new_tokens());
         let model = load(open)?;
         let options = GenerateOptions {
             sampling,
@@ -54,54 +90,139 @@ impl Chat {
         if let Some(text) = &self.system {
             chat = chat.system(text);
         }
-        eprintln!(
-            "{} on {}. /clear starts a new chat, /exit or Ctrl-D exits, Ctrl-C stops an answer.",
+        message!(
+            "{} on {}. /clear starts a new chat, /exit or Ctrl-D exits, Ctrl-C stops an answer, /help lists all.",
             settings.name(),
             settings.device_of(&model)
         );
-        interrupt::catch();
+        if options.sampling.temperature > 0.0 {
+            message!("seed {}", options.sampling.seed);
+        }
+        Conversation {
+            model,
+            chat,
+            options,
+            limit,
+        }
+        .run()
+    }
+}
+
+/// A conversation in the terminal.
+struct Conversation {
+    model: Model,
+    chat: wisp_engine::Chat,
+    options: GenerateOptions,
+    limit: LengthLimit,
+}
+
+impl Conversation {
+    /// Reads lines and answers them until the input ends.
+    fn run(mut self) -> Result<()> {
+        interrupt::keep_terminal();
         let mut editor = DefaultEditor::new()?;
         loop {
             let line = match editor.readline("> ") {
-                Ok(line) => line.trim().to_string(),
+                Ok(line) => line,
                 Err(ReadlineError::Interrupted) => continue,
                 Err(ReadlineError::Eof) => return Ok(()),
                 Err(error) => return Err(error.into()),
             };
-            match line.as_str() {
-                "" => continue,
-                "/exit" | "/quit" => return Ok(()),
-                "/clear" => {
-                    chat.clear();
-                    continue;
-                }
-                _ => {}
+            match Line::parse(&line) {
+                Line::Nothing => continue,
+                Line::Help => message!("{HELP}"),
+                Line::Exit => return Ok(()),
+                Line::Clear => self.chat.clear(),
+                Line::Unknown(name) => message!(
+                    "error: there is no command {name}; //TEXT sends a text that begins with a slash\n{HELP}"
+                ),
+                Line::Text(text) => self.answer(text)?,
             }
             // A line that cannot be added to the history is no reason to stop.
-            let _ = editor.add_history_entry(&line);
-            if let Err(error) = answer(&mut chat, &line, &options) {
-                eprintln!("error: {error:#}");
+            let _ = editor.add_history_entry(line.trim());
+            if !interrupt::forget() {
+                return Ok(());
             }
-            interrupt::forget();
         }
+    }
+
+    /// Prints the model's answer, or why there is none.
+    ///
+    /// # Errors
+    ///
+    /// If standard output fails.
+    fn answer(&mut self, text: &str) -> Result<()> {
+        let answered = self.stream(text);
+        interrupt::end();
+        // Another seed for each answer, so that the same question has another answer.
+        let seed = &mut self.options.sampling.seed;
+        *seed = seed.wrapping_add(1);
+        match answered {
+            Err(error) if error.is::<output::StdoutFailed>() => Err(error),
+            Err(error) => {
+                output::end_line();
+                message!("error: {}", error_line(&error));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Streams the model's answer to standard output.
+    fn stream(&mut self, text: &str) -> Result<()> {
+        let dropped = self.chat.dropped().len();
+        let options = self.options.clone();
+        let answer = self
+            .chat
+            .send_with(text, |answer| answer.options(options.clone()));
+        interrupt::begin(answer.events().canceller());
+        let mut note = None;
+        for event in answer {
+            match event? {
+                Event::Text(piece) => print_generated(&piece)?,
+                Event::End {
+                    reason: FinishReason::Length,
+                    usage,
+                } => note = Some(self.limit.note(&self.model, usage)),
+                _ => {}
+            }
+        }
+        print_generated("\n")?;
+        if let Some(note) = note {
+            message!("note: {note}; /clear starts a new chat");
+        }
+        let dropped = self.chat.dropped().len().saturating_sub(dropped);
+        if dropped > 0 {
+            message!(
+                "note: the {dropped} oldest messages were left out, because the {}; /clear starts a new chat",
+                self.limit.full_context(self.model.context_length())
+            );
+        }
+        Ok(())
     }
 }
 
-/// Streams the model's answer to standard output.
-fn answer(chat: &mut wisp_engine::Chat, line: &str, options: &GenerateOptions) -> Result<()> {
-    let dropped = chat.dropped().len();
-    let answer = chat.send_with(line, |answer| answer.options(options.clone()));
-    interrupt::cancels(answer.events().canceller());
-    let mut out = std::io::stdout().lock();
-    for event in answer {
-        if let Event::Text(piece) = event? {
-            write!(out, "{piece}")?;
-            out.flush()?;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_begin_with_a_slash_are_commands_unless_doubled() {
+        for (line, expected) in [
+            ("  ", Line::Nothing),
+            ("/help", Line::Help),
+            (" /clear ", Line::Clear),
+            ("/quit", Line::Exit),
+            ("/Clear", Line::Unknown("/Clear")),
+            ("/save it here", Line::Unknown("/save")),
+            ("/", Line::Unknown("/")),
+            (
+                "//etc/hosts: what is it?",
+                Line::Text("/etc/hosts: what is it?"),
+            ),
+            ("a / b", Line::Text("a / b")),
+        ] {
+            assert_eq!(Line::parse(line), expected, "{line:?}");
         }
     }
-    writeln!(out)?;
-    if chat.dropped().len() > dropped {
-        eprintln!("note: the oldest messages no longer fit the context and were dropped");
-    }
-    Ok(())
 }

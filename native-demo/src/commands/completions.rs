@@ -1,10 +1,10 @@
 //! `wisp completions`.
 
-use std::io::Write;
-
 use anyhow::Result;
 use clap::Args;
 use clap_complete::Shell;
+
+use crate::output;
 
 /// Print a script that teaches a shell to complete wisp's commands and flags.
 ///
@@ -22,7 +22,6 @@ impl Completions {
         let mut script = Vec::new();
         // Not straight to standard output: the generator panics when a write fails.
         clap_complete::generate(self.shell, &mut program, name, &mut script);
-        std::io::stdout().lock().write_all(&script)?;
-        Ok(())
+        output::write_raw(&script)
     }
 }

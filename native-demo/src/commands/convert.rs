@@ -1,12 +1,13 @@
 //! `wisp convert`.
 
-use std::{ops::ControlFlow, path::PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use comfy_table::{Table, presets::NOTHING};
 use serde_json::json;
 use wisp_engine::{
+    Canceller,
     pipelines::{
         WeightsFormat,
         convert::{self, ConvertOptions, ConvertReport, TensorStats},
@@ -15,11 +16,13 @@ use wisp_engine::{
     weights::{Encoding, encodings::QUANTIZABLE},
 };
 
-use super::print_json;
 use crate::{
+    escape,
     flags::with_flags,
-    interrupt,
+    interrupt, message,
     open::{files, progress_bar},
+    output::print_json,
+    print_line,
     settings::{MODEL, Settings},
 };
 
@@ -70,7 +73,7 @@ impl Convert {
         }
         let open = settings.open()?;
         let files = files(&open)?;
-        interrupt::catch_all();
+        interrupt::begin(Canceller::new());
         let bar = progress_bar("converting {bar:32} {percent}% {eta}");
         let options = ConvertOptions::default()
             .encoding(self.encoding)
@@ -78,30 +81,27 @@ impl Convert {
         let on_progress = &mut |done, total| {
             bar.set_length(total);
             bar.set_position(done);
-            match interrupt::happened() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
-            }
+            interrupt::or_continue()
         };
         let result = match to_gguf {
             true => convert::to_gguf(files, &self.out, options, on_progress),
             false => convert::to_safetensors(files, &self.out, options, on_progress),
         };
+        interrupt::end();
         bar.finish_and_clear();
         let report = result?;
         for note in &report.notes {
-            eprintln!("note: {}", with_flags(note));
+            message!("note: {}", with_flags(note));
         }
         if self.json {
             return print_json(&json!({"model": files.name, "out": self.out, "report": report}));
         }
-        print(&report);
-        Ok(())
+        print_report(&report)
     }
 }
 
 /// Prints a table with a row for each kind of tensor and one for all tensors.
-fn print(report: &ConvertReport) {
+fn print_report(report: &ConvertReport) -> Result<()> {
     let mut table = Table::new();
     table.load_style(NOTHING);
     table.set_header([
@@ -116,7 +116,7 @@ fn print(report: &ConvertReport) {
     let mut row = |name: &str, stats: &TensorStats| {
         let encodings: Vec<&str> = stats.encodings.iter().map(|e| e.name()).collect();
         table.add_row([
-            name.to_string(),
+            escape::line(name).into_owned(),
             stats.tensors.to_string(),
             encodings.join(", "),
             format_bytes(stats.bytes),
@@ -129,5 +129,5 @@ fn print(report: &ConvertReport) {
         row(kind, stats);
     }
     row("all", &report.total);
-    println!("{table}");
+    print_line!("{table}")
 }

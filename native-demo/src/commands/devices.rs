@@ -6,7 +6,7 @@ use comfy_table::Table;
 use serde_json::json;
 use wisp_engine::device;
 
-use super::print_json;
+use crate::{escape, message, output::print_json, print_line};
 
 /// List the devices of this machine.
 #[derive(Args)]
@@ -53,17 +53,17 @@ impl Devices {
             let binding = mebibytes(capabilities.max_binding_bytes);
             table.add_row([
                 spec.to_string(),
-                info.name.clone(),
-                info.driver.clone(),
+                escape::line(&info.name).into_owned(),
+                escape::line(&info.driver).into_owned(),
                 binding,
                 features.join(", "),
             ]);
         }
-        println!("{table}");
+        print_line!("{table}")?;
         let is_hardware = |info: &device::DeviceInfo| !info.software;
         match devices.iter().find(|(_, info)| is_hardware(info)) {
-            Some((spec, info)) => eprintln!("auto is {spec}: {}", info.name),
-            None => eprintln!(
+            Some((spec, info)) => message!("auto is {spec}: {}", info.name),
+            None => message!(
                 "auto is host: no hardware GPU was found (software adapters are used only when named)"
             ),
         }

@@ -1,6 +1,6 @@
 //! `wisp encode`.
 
-use std::io::Write;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -10,9 +10,11 @@ use wisp_engine::{
     pipelines::{EncoderTokenizer, ModelFiles, TextEncoder},
 };
 
-use super::{TokenList, print_json};
+use super::{TokenList, read_text};
 use crate::{
-    open,
+    message, open,
+    output::print_json,
+    print_line,
     settings::{DEVICE, MODEL, Settings},
 };
 
@@ -22,12 +24,8 @@ use crate::{
 /// sentence-transformers.
 #[derive(Args)]
 pub struct Encode {
-    /// The texts to encode
-    #[arg(long, value_name = "T", num_args = 1.., required_unless_present = "tokens")]
-    text: Vec<String>,
-    /// Token ids of a text, such as 1,2,3
-    #[arg(long, value_name = "IDS", conflicts_with = "text")]
-    tokens: Vec<TokenList>,
+    #[command(flatten)]
+    input: Input,
     /// How the hidden states of a text are pooled into one embedding; none returns them all unchanged
     /// [default: the pooling in the model's files, otherwise mean]
     #[arg(long, value_enum)]
@@ -40,6 +38,33 @@ pub struct Encode {
     json: bool,
     #[command(flatten)]
     settings: Settings<{ MODEL | DEVICE }>,
+}
+
+/// The texts, in exactly one of these forms.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Input {
+    /// The texts to encode
+    #[arg(value_name = "TEXT")]
+    texts: Vec<String>,
+    /// The texts to encode
+    #[arg(long, value_name = "T", num_args = 1..)]
+    text: Vec<String>,
+    /// A file with one text; - is standard input; may be given several times
+    #[arg(long, value_name = "F", visible_alias = "file")]
+    prompt_file: Vec<PathBuf>,
+    /// Token ids of a text, such as 1,2,3; may be given several times
+    #[arg(long, value_name = "IDS")]
+    tokens: Vec<TokenList>,
+}
+
+impl Input {
+    /// Returns the texts; none if tokens are given.
+    fn texts(&self) -> Result<Vec<String>> {
+        let files = self.prompt_file.iter().map(|path| read_text(path));
+        let texts = self.texts.iter().chain(&self.text).cloned().map(Ok);
+        files.chain(texts).collect()
+    }
 }
 
 /// Values of `--pooling`.
@@ -75,7 +100,7 @@ impl Encode {
         };
         let normalize = !self.no_normalize;
         if normalize && files.sentence_transformer.normalizes == Some(false) {
-            eprintln!(
+            message!(
                 "note: the model's files say that embeddings are not normalized; use --no-normalize for that"
             );
         }
@@ -89,18 +114,20 @@ impl Encode {
 
     /// Returns the tokens of each text.
     fn tokens(&self, files: &ModelFiles) -> Result<Vec<Vec<u32>>> {
-        if self.text.is_empty() {
-            return Ok(self.tokens.iter().map(|list| list.0.clone()).collect());
+        if !self.input.tokens.is_empty() {
+            let lists = self.input.tokens.iter();
+            return Ok(lists.map(|list| list.0.clone()).collect());
         }
         let tokenizer = EncoderTokenizer::of(files);
-        let mut texts = Vec::with_capacity(self.text.len());
-        for (i, text) in (1..).zip(&self.text) {
+        let given = self.input.texts()?;
+        let mut texts = Vec::with_capacity(given.len());
+        for (i, text) in (1..).zip(&given) {
             if text.trim().is_empty() {
                 bail!("text {i} is empty: there is nothing to encode");
             }
             let tokenized = tokenizer.tokenize(text)?;
             if tokenized.cut > 0 {
-                eprintln!(
+                message!(
                     "note: text {i} is truncated to {} tokens, the limit in the model's files; {} tokens are dropped",
                     tokenized.tokens.len(),
                     tokenized.cut
@@ -120,14 +147,13 @@ impl Encode {
                 _ => print_json(&json!({ name: groups })),
             };
         }
-        let mut out = std::io::stdout().lock();
         for (i, rows) in groups.iter().enumerate() {
             if i > 0 {
-                writeln!(out)?;
+                print_line!("")?;
             }
             for row in rows {
                 let numbers: Vec<String> = row.iter().map(f32::to_string).collect();
-                writeln!(out, "{}", numbers.join(" "))?;
+                print_line!("{}", numbers.join(" "))?;
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! `wisp generate`.
 
-use std::{io::Write, path::PathBuf, time::Instant};
+use std::{path::PathBuf, time::Instant};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -11,11 +11,12 @@ use wisp_engine::{
     session::{GpuProfiling, StartTimes},
 };
 
-use super::{ControlTokens, TokenList, logprobs::Logprobs, print_json, read_text};
+use super::{ControlTokens, TokenList, length_limit::LengthLimit, logprobs::Logprobs, read_text};
 use crate::{
     adapter::AdapterArgs,
-    interrupt,
+    interrupt, message,
     open::{load, tokenizer},
+    output::{print, print_generated, print_json},
     sampling::SamplingArgs,
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
 };
@@ -41,7 +42,8 @@ pub struct Generate {
     /// Continue after the model's end-of-text token
     #[arg(long)]
     ignore_eos: bool,
-    /// Print the prompt before the text, and with --logprobs its log-probabilities
+    /// Print the prompt before the text, in whatever form it is given; with --logprobs, also its
+    /// log-probabilities
     #[arg(long)]
     echo: bool,
     /// Include the log-probabilities of the tokens, and of the N most likely tokens at each position, in the
@@ -84,6 +86,9 @@ struct Report<'a> {
     tokens: &'a [u32],
     text: &'a str,
     finish_reason: FinishReason,
+    /// The seed of sampling; absent if sampling is greedy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     logprobs: Option<Logprobs>,
     timings: Timings,
@@ -125,7 +130,9 @@ impl Generate {
         sampling.log_probs = self.logprobs;
         sampling.prompt_log_probs = echo;
         let max_new_tokens = settings.config.new_tokens();
+        let seed = (sampling.temperature > 0.0).then_some(sampling.seed);
         let open = settings.open()?;
+        let limit = LengthLimit::new(&open, max_new_tokens);
         let text = self.text()?;
         let prompt = self.prompt_tokens(open.text(), text.as_deref())?;
         let start = Instant::now();
@@ -138,9 +145,10 @@ impl Generate {
             ignore_eos: self.ignore_eos,
             adapter: self.adapter.choose(&model)?,
         };
-        // The prompt precedes its continuation, unless it comes from a file or is a chat message.
-        let shown = echo || !(self.chat || self.prompt.prompt_file.is_some());
-        let shown = text.filter(|_| shown).unwrap_or_default();
+        let shown = match echo {
+            true => text.unwrap_or_else(|| shown_tokens(model.text(), &prompt)),
+            false => String::new(),
+        };
         let generated = self.write(&model, &shown, &prompt, options)?;
         print_profile(&model)?;
         let mut timings = timings(&prompt, &generated);
@@ -155,8 +163,7 @@ impl Generate {
         }
         let completion = &generated.completion;
         if self.json {
-            let mut text = if echo { shown } else { String::new() };
-            text.push_str(&completion.text);
+            let text = shown + &completion.text;
             let tokenizer = model.text().tokenizer().ok();
             return print_json(&Report {
                 model: settings.name(),
@@ -165,18 +172,25 @@ impl Generate {
                 tokens: &completion.tokens,
                 text: &text,
                 finish_reason: completion.finish_reason,
+                seed,
                 logprobs: self
                     .logprobs
                     .map(|_| Logprobs::new(tokenizer, &prompt, completion, echo)),
                 timings,
             });
         }
-        eprintln!(
+        message!(
             "{} tokens on {}{}",
             completion.tokens.len(),
             settings.device_of(&model),
             timings.described()
         );
+        if let Some(seed) = seed {
+            message!("seed {seed}");
+        }
+        if completion.finish_reason == FinishReason::Length {
+            message!("note: {}", limit.note(&model, completion.usage));
+        }
         Ok(())
     }
 
@@ -188,30 +202,26 @@ impl Generate {
         prompt: &[u32],
         options: GenerateOptions,
     ) -> Result<Generated> {
-        let mut out = std::io::stdout().lock();
         if !self.json {
-            write!(out, "{shown}")?;
-            out.flush()?;
+            print_generated(shown)?;
         }
-        interrupt::catch();
         let mut completion = Completion::default();
         let events = model.generate_tokens(prompt).options(options).events();
-        interrupt::cancels(events.canceller());
+        interrupt::begin(events.canceller());
         let mut events = events.blocking();
         for event in &mut events {
             let event = event?;
             if let (Event::Text(piece), false) = (&event, self.json) {
-                write!(out, "{piece}")?;
-                out.flush()?;
+                print_generated(piece)?;
             }
             completion.push(event);
         }
+        interrupt::end();
         if !self.json {
             if model.text().tokenizer().is_err() {
-                let ids: Vec<String> = completion.tokens.iter().map(u32::to_string).collect();
-                write!(out, "{}", ids.join(","))?;
+                print(format_args!("{}", ids(&completion.tokens)))?;
             }
-            writeln!(out)?;
+            print_generated("\n")?;
         }
         Ok(Generated {
             completion,
@@ -248,12 +258,26 @@ impl Generate {
     }
 }
 
+/// Returns the text of a prompt of token ids, or the ids if the model has no tokenizer.
+fn shown_tokens(model: &TextProcessor, tokens: &[u32]) -> String {
+    match model.tokenizer() {
+        Ok(tokenizer) => tokenizer.decode(tokens, true),
+        Err(_) => ids(tokens) + ",",
+    }
+}
+
+/// Returns token ids as `--tokens` takes them.
+fn ids(tokens: &[u32]) -> String {
+    let ids: Vec<String> = tokens.iter().map(u32::to_string).collect();
+    ids.join(",")
+}
+
 /// Prints the profile if profiling is enabled in the environment.
 fn print_profile(model: &Model) -> Result<()> {
     let profiler = model.session().profiler();
     if profiler.mode() != GpuProfiling::Off {
         let profile = pollster::block_on(profiler.take())?;
-        eprint!("\n{}", profile.table(None));
+        message!("\n{}", profile.table(None).trim_end());
     }
     Ok(())
 }

@@ -16,9 +16,10 @@ use wisp_engine::{
     weights::WeightSource,
 };
 
-use super::print_json;
 use crate::{
-    open,
+    escape, open,
+    output::{print, print_json},
+    print_line,
     settings::{LIMITS, LORA, MODEL, Settings},
 };
 
@@ -78,8 +79,7 @@ impl Info {
         if self.json {
             print_json(&report(files, &encodings, limits, &memory))
         } else {
-            print(files, &encodings, limits, &memory);
-            Ok(())
+            print_report(files, &encodings, limits, &memory)
         }
     }
 }
@@ -90,8 +90,8 @@ impl Info {
         let graphs = prepare::graphs(files, &Capabilities::HOST, limits)?;
         for graph in graphs.iter().take(1) {
             match self.graph {
-                true => print!("{}", graph.to_dot()),
-                false => println!("{graph}"),
+                true => print(format_args!("{}", graph.to_dot()))?,
+                false => print_line!("{graph}")?,
             }
         }
         Ok(())
@@ -156,24 +156,24 @@ fn report(
 }
 
 /// Prints the report as a table of two columns.
-fn print(
+fn print_report(
     files: &ModelFiles,
     encodings: &BTreeMap<String, Count>,
     limits: ModelLimits,
     memory: &Result<Footprint, String>,
-) {
+) -> Result<()> {
     let mut table = Table::new();
     table.load_style(NOTHING);
     for (name, value) in model_rows(files, encodings, limits) {
-        table.add_row([name, &value]);
+        table.add_row([name, &escape::line(&value)]);
     }
     for (name, count) in encodings {
         let value = format!("{} tensors, {}", count.tensors, format_bytes(count.bytes));
         table.add_row([name, &value]);
     }
-    table.add_row(["tokenizer", &tokenizer_text(files)]);
-    table.add_row(["memory", &memory_text(limits, memory)]);
-    println!("{table}");
+    table.add_row(["tokenizer", &escape::line(&tokenizer_text(files))]);
+    table.add_row(["memory", &escape::line(&memory_text(limits, memory))]);
+    print_line!("{table}")
 }
 
 /// Returns names and values of the table's rows about the model.

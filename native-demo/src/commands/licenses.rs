@@ -1,9 +1,9 @@
 //! `wisp licenses`.
 
-use std::io::Write;
-
 use anyhow::Result;
 use clap::Args;
+
+use crate::output;
 
 /// The licences of the libraries in the program, collected by `tests/scripts/notices.sh`.
 const NOTICES: &str = include_str!("../../THIRD-PARTY-NOTICES");
@@ -16,7 +16,6 @@ impl Licenses {
     pub fn run(self) -> Result<()> {
         let own = "Wisp is licensed under either of the MIT license and the Apache License, Version 2.0, \
             at your option.";
-        write!(std::io::stdout().lock(), "{own}\n\n{NOTICES}")?;
-        Ok(())
+        output::print(format_args!("{own}\n\n{NOTICES}"))
     }
 }

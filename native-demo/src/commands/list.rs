@@ -10,7 +10,7 @@ use wisp_engine::pipelines::{
     format_bytes, huggingface_repo,
 };
 
-use super::print_json;
+use crate::{escape, output::print_json, print_line};
 
 /// List supported architectures and encodings, and downloaded models.
 #[derive(Args)]
@@ -79,33 +79,33 @@ impl List {
                 architecture.gguf_name().unwrap_or_default(),
             ]);
         }
-        println!("{rows}\n");
+        print_line!("{rows}\n")?;
         let others = through_candle();
         if !others.is_empty() {
-            println!("with --engine huggingface      {}\n", others.join(", "));
+            print_line!("with --engine huggingface      {}\n", others.join(", "))?;
         }
-        println!("encodings      {}\n", encodings.join(", "));
+        print_line!("encodings      {}\n", encodings.join(", "))?;
+        let folder = cache.display().to_string();
+        let folder = escape::line(&folder);
         if models.is_empty() {
-            println!("no models in {}", cache.display());
-            return Ok(());
+            return print_line!("no models in {folder}");
         }
         let mut downloaded = table(["model", "size", "weights"]);
         for model in &models {
             let revisions = model.revisions.iter();
-            let mut weights: Vec<&str> = revisions
-                .flat_map(|revision| revision.weights.iter().map(String::as_str))
+            let mut weights: Vec<_> = revisions
+                .flat_map(|revision| revision.weights.iter().map(|file| escape::line(file)))
                 .collect();
             weights.sort_unstable();
             weights.dedup();
             downloaded.add_row([
-                model.repo_id.clone(),
+                escape::line(&model.repo_id).into_owned(),
                 format_bytes(model.bytes),
                 weights.join("\n"),
             ]);
         }
-        println!("{downloaded}\n");
+        print_line!("{downloaded}\n")?;
         let bytes = models.iter().map(|model| model.bytes).sum();
-        println!("{} in {}", format_bytes(bytes), cache.display());
-        Ok(())
+        print_line!("{} in {folder}", format_bytes(bytes))
     }
 }

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use safetensors::{Dtype, tensor::TensorView};
-use wisp_engine::files;
+use wisp_engine::{Canceller, files};
 
 use super::{LOGIT_ROWS, TokenList};
 use crate::{
     adapter::AdapterArgs,
-    interrupt,
+    interrupt, message,
     open::load,
     settings::{DEVICE, LIMITS, LORA, MODEL, Settings},
 };
@@ -39,10 +39,12 @@ impl Logits {
         let adapter = self.adapter.choose(&model)?;
         let vocab = model.info().vocab_size as usize;
         let bytes = Vec::with_capacity(tokens.len().saturating_mul(vocab).saturating_mul(4));
+        interrupt::begin(Canceller::new());
         let bytes = model.try_fold_logits(&tokens, adapter.as_deref(), bytes, |bytes, rows| {
             bytes.extend(rows.iter().flat_map(|logit| logit.to_le_bytes()));
             interrupt::or_continue()
         })?;
+        interrupt::end();
         if interrupt::happened() {
             bail!("interrupted: nothing was written");
         }
@@ -56,7 +58,7 @@ impl Logits {
         };
         files::write_atomic_with(&self.out, write)
             .with_context(|| format!("cannot write {}", self.out.display()))?;
-        eprintln!(
+        message!(
             "wrote {} x {vocab} logits to {}",
             tokens.len(),
             self.out.display()

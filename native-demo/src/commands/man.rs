@@ -1,10 +1,12 @@
 //! `wisp man`.
 
-use std::{io::Write, path::PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use clap_mangen::Man;
+
+use crate::output;
 
 /// Print the man page of wisp, or write one for every command.
 #[derive(Args)]
@@ -20,8 +22,7 @@ impl ManPages {
         let Some(folder) = self.out else {
             let mut page = Vec::new();
             Man::new(program.disable_help_subcommand(true)).render(&mut page)?;
-            std::io::stdout().lock().write_all(&page)?;
-            return Ok(());
+            return output::write_raw(&page);
         };
         std::fs::create_dir_all(&folder)
             .and_then(|()| clap_mangen::generate_to(program, &folder))

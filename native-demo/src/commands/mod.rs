@@ -8,6 +8,7 @@ pub mod devices;
 pub mod encode;
 pub mod generate;
 pub mod info;
+mod length_limit;
 pub mod licenses;
 pub mod list;
 pub mod logits;
@@ -72,13 +73,4 @@ pub fn read_text(path: &std::path::Path) -> Result<String> {
         read_small_text(path, FileKind::Text)
     };
     text.with_context(|| format!("cannot read {}", path.display()))
-}
-
-/// Writes one JSON object to standard output.
-pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer(&mut out, value)?;
-    writeln!(out)?;
-    Ok(())
 }

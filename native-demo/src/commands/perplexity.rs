@@ -6,12 +6,15 @@ use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::ProgressBar;
 use serde_json::json;
+use wisp_engine::Canceller;
 
-use super::{LOGIT_ROWS, print_json, read_text};
+use super::{LOGIT_ROWS, read_text};
 use crate::{
     adapter::AdapterArgs,
     interrupt,
     open::{files, load, tokenizer},
+    output::print_json,
+    print_line,
     settings::{DEVICE, LIMITS, LORA, MODEL, Settings},
 };
 
@@ -66,7 +69,7 @@ impl Perplexity {
         }
         let model = load(open.with_context_length(context))?;
         let adapter = self.adapter.choose(&model)?;
-        interrupt::catch();
+        interrupt::begin(Canceller::new());
         let bar = ProgressBar::new(tokens.len() as u64);
         let (mut sum, mut count) = (0.0, 0u64);
         for part in tokens.chunks(window.max(1)) {
@@ -84,9 +87,11 @@ impl Perplexity {
                 model.try_fold_logits(&input, adapter.as_deref(), (sum, count), score)?;
             bar.inc(part.len() as u64);
             if interrupt::happened() {
+                // What was scored so far is the result.
                 break;
             }
         }
+        interrupt::end();
         bar.finish_and_clear();
         if count == 0 {
             bail!(
@@ -98,7 +103,6 @@ impl Perplexity {
         if self.json {
             return print_json(&json!({ "perplexity": perplexity, "tokens": count }));
         }
-        println!("perplexity {perplexity:.4} over {count} tokens");
-        Ok(())
+        print_line!("perplexity {perplexity:.4} over {count} tokens")
     }
 }

@@ -1,26 +1,22 @@
 //! `wisp tokenize`.
 
-use std::{
-    io::{BufWriter, Write},
-    path::PathBuf,
-};
+use std::{fmt::Write, path::PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 
-use super::{print_json, read_text};
-use crate::settings::{MODEL, Settings};
+use super::read_text;
+use crate::{
+    output::{print, print_json},
+    settings::{MODEL, Settings},
+};
 
 /// Show the tokens of a text.
 #[derive(Args)]
 pub struct Tokenize {
-    /// The text to tokenize
-    #[arg(long, value_name = "T", conflicts_with = "file")]
-    text: Option<String>,
-    /// A file with the text; - is standard input
-    #[arg(long, value_name = "F")]
-    file: Option<PathBuf>,
+    #[command(flatten)]
+    input: Input,
     /// Do not add special tokens such as BOS, and do not parse special tokens in the text
     #[arg(long)]
     no_special: bool,
@@ -31,27 +27,43 @@ pub struct Tokenize {
     settings: Settings<{ MODEL }>,
 }
 
+/// The text; exactly one of these.
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+struct Input {
+    /// The text to tokenize
+    #[arg(value_name = "TEXT")]
+    argument: Option<String>,
+    /// The text to tokenize
+    #[arg(long, value_name = "T", visible_alias = "prompt")]
+    text: Option<String>,
+    /// A file with the text; - is standard input
+    #[arg(long, value_name = "F", visible_alias = "prompt-file")]
+    file: Option<PathBuf>,
+}
+
 impl Tokenize {
     pub fn run(self) -> Result<()> {
-        let text = match (&self.text, &self.file) {
-            (Some(text), _) => text.clone(),
-            (None, Some(path)) => read_text(path)?,
-            (None, None) => bail!("give --text or --file"),
+        let text = match self.input {
+            Input {
+                file: Some(path), ..
+            } => read_text(&path)?,
+            Input { argument, text, .. } => argument.or(text).unwrap_or_default(),
         };
         let tokenizer = self.settings.resolve()?.open_tokenizer()?;
         let tokens = tokenizer.encode(&text, !self.no_special, !self.no_special)?;
         if self.json {
             return print_json(&json!({ "tokens": tokens }));
         }
-        // Standard output writes each line at once, and there may be millions.
-        let mut out = BufWriter::new(std::io::stdout().lock());
-        for token in &tokens {
-            writeln!(
-                out,
-                "{token:>8}  {:?}",
-                tokenizer.token(*token).unwrap_or_default()
-            )?;
+        // Many lines at a time: there may be millions.
+        for some in tokens.chunks(4096) {
+            let mut lines = String::new();
+            for token in some {
+                let piece = tokenizer.token(*token).unwrap_or_default();
+                writeln!(lines, "{token:>8}  {piece:?}")?;
+            }
+            print(format_args!("{lines}"))?;
         }
-        Ok(out.flush()?)
+        Ok(())
     }
 }

@@ -11,9 +11,11 @@ use wisp_engine::{
     session::{CompiledModule, InferenceSession},
 };
 
-use super::print_json;
 use crate::{
+    escape,
     open::{self, cache, describe},
+    output::print_json,
+    print_line,
     settings::{DEVICE, LIMITS, LORA, MODEL, Resolved, Settings},
 };
 
@@ -90,19 +92,19 @@ impl WarmCache {
         for model in compiled.models() {
             let program = model.program();
             let kernels = kernels(program).len();
-            println!(
+            print_line!(
                 "{}: {} calls of {kernels} kernels",
                 program.name,
                 program.calls.len()
-            );
+            )?;
         }
-        println!(
+        print_line!(
             "{} for {name}: {} in {seconds:.2} s",
             settings.name(),
             format_bytes(bytes)
-        );
+        )?;
         for path in self.out.iter().chain(&folder) {
-            println!("in {}", path.display());
+            print_line!("in {}", escape::line(&path.display().to_string()))?;
         }
         Ok(())
     }

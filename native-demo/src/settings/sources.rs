@@ -15,7 +15,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, Parser, error::ErrorKind, parser
 use wisp_engine::pipelines::config::FIELDS;
 
 use super::CONFIG;
-use crate::flags::Flag;
+use crate::{flags::Flag, message};
 
 /// Flags that are no settings, but what a single run reads, writes or asks for.
 #[rustfmt::skip]
@@ -45,17 +45,16 @@ struct Setting {
     has_commas: bool,
 }
 
-/// Parses the command line, with the settings of the environment and the configuration file as defaults. Wrong
-/// usage ends the program.
+/// Parses the command line, with the settings of the environment and the configuration file as defaults.
 ///
 /// # Errors
 ///
-/// If a setting of the environment or the file is invalid.
+/// If a setting of the environment or the file is invalid, or a [`clap::Error`] for help and wrong usage.
 pub fn parse<C: Parser>() -> Result<C> {
     let (command, args) = (C::command(), std::env::args_os().collect());
     let variables = std::env::vars_os().collect();
     let args = with_settings(&command, args, variables)?;
-    Ok(C::parse_from(args))
+    Ok(C::try_parse_from(args)?)
 }
 
 /// Returns the command line with the settings as further flags.
@@ -123,7 +122,7 @@ fn environment(
             let nearest = nearest(&name.to_lowercase(), names);
             let hint =
                 nearest.map(|name| format!("; did you mean {PREFIX}{}?", name.to_uppercase()));
-            eprintln!(
+            message!(
                 "warning: {variable} is no setting and has no effect{}",
                 hint.unwrap_or_default()
             );

@@ -13,4 +13,9 @@ mod files;
 mod generation;
 mod hub;
 mod model_values;
+mod outputs;
 mod settings;
+#[cfg(unix)]
+mod signals;
+#[cfg(unix)]
+mod terminal;

@@ -338,10 +338,9 @@ fn interrupted_conversions_leave_no_files() {
             let output = child.wait_with_output().unwrap();
             let stderr = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(130), "{stderr}");
-            assert!(
-                stderr.contains("interrupted; nothing was written"),
-                "{stderr}"
-            );
+            // The second signal exits at once.
+            let explained = stderr.contains("interrupted; nothing was written");
+            assert!(explained || presses > 1, "{stderr}");
             assert_eq!(entries(), ["model"], "{presses} times");
         }
     }

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    io::Write,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -135,7 +136,8 @@ impl Debugger {
         let sink = locked(&self.sink).clone();
         match sink {
             Some(sink) => sink(line),
-            None => eprintln!("{line}"),
+            // A closed standard error is no reason to stop.
+            None => _ = writeln!(std::io::stderr(), "{line}"),
         }
     }
 

@@ -10,7 +10,7 @@ use wisp_engine::{
     session::{Dims, Model},
 };
 
-use crate::commands::print_json;
+use crate::{output::print_json, print_line};
 
 /// The calls of one op with one kernel, measured alone.
 #[derive(Serialize)]
@@ -59,13 +59,12 @@ pub(super) fn report(
             .collect();
         return print_json(&serde_json::json!({ "ops": ops, "ceilings": ceilings }));
     }
-    println!("{}", table(&reports));
-    println!(
+    print_line!("{}", table(&reports))?;
+    print_line!(
         "ceilings: {:.2} GB/s, {:.1} GFLOP/s",
         ceilings.read_bytes_per_second / 1e9,
         ceilings.f32_operations_per_second / 1e9
-    );
-    Ok(())
+    )
 }
 
 /// Times each kind of call of a run over `tokens` tokens.

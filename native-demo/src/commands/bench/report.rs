@@ -10,7 +10,7 @@ use wisp_engine::{
     session::{InferenceSession, StartTimes},
 };
 
-use crate::settings::Resolved;
+use crate::{print_line, settings::Resolved};
 
 /// What `--json` prints, and the table shows.
 #[derive(Serialize)]
@@ -72,10 +72,10 @@ impl Starts {
 
 impl Report {
     /// Prints the report as a table and lines of text.
-    pub(super) fn print(&self) {
-        println!("{} on {}, {} runs", self.model, self.device, self.runs);
-        println!("{}", self.rates());
-        self.print_details();
+    pub(super) fn print(&self) -> Result<()> {
+        print_line!("{} on {}, {} runs", self.model, self.device, self.runs)?;
+        print_line!("{}", self.rates())?;
+        self.print_details()
     }
 
     /// Returns the table of prefill and decode rates.
@@ -116,39 +116,40 @@ impl Report {
         table
     }
 
-    fn print_details(&self) {
+    fn print_details(&self) -> Result<()> {
         let mebibytes = |bytes: u64| bytes as f64 / 1048576.0;
-        println!(
+        print_line!(
             "ceilings       {:.2} GB/s read, {:.1} GFLOP/s f32",
             self.ceilings.read_bytes_per_second / 1e9,
             self.ceilings.f32_operations_per_second / 1e9
-        );
-        println!(
+        )?;
+        print_line!(
             "first token    {:.3} s after the prompt; loading took {:.2} s",
-            self.first_token_seconds, self.load_seconds
-        );
+            self.first_token_seconds,
+            self.load_seconds
+        )?;
         let start = |times: &StartTimes| {
             let milliseconds = (times.compile_seconds + times.pipeline_seconds) * 1e3;
             let (made, found) = (times.programs_compiled, times.programs_cached);
             format!("{milliseconds:.1} ms ({made} programs compiled, {found} from the cache)")
         };
-        println!(
+        print_line!(
             "start          {} with an empty cache, then {}; {} pipelines",
             start(&self.starts.first),
             start(&self.starts.second),
             self.starts.second.pipelines
-        );
-        println!(
+        )?;
+        print_line!(
             "a token        {} dispatches, {:.1} MiB of weights",
             self.dispatches_per_token,
             mebibytes(self.weight_bytes_per_token)
-        );
+        )?;
         let host = self.host_peak_bytes.map_or("unknown".into(), |bytes| {
             format!("{:.0} MiB", mebibytes(bytes))
         });
-        println!(
+        print_line!(
             "memory peaks   {:.0} MiB on the device, {host} in this process",
             mebibytes(self.device_peak_bytes)
-        );
+        )
     }
 }

@@ -1,0 +1,46 @@
+//! Why a text ended before the model ended it, and what makes it longer.
+
+use wisp_engine::{Model, OpenModel, Usage};
+
+/// The limits of a text's length.
+pub struct LengthLimit {
+    max_new_tokens: Option<usize>,
+    /// The longest context that the model was made for, if it is known.
+    max_positions: Option<u64>,
+}
+
+impl LengthLimit {
+    /// Returns the limits of a model and of `--max-new-tokens`.
+    pub fn new(open: &OpenModel, max_new_tokens: Option<usize>) -> LengthLimit {
+        let files = open.files();
+        LengthLimit {
+            max_new_tokens,
+            max_positions: files.map(|files| files.model_spec.spec.max_positions),
+        }
+    }
+
+    /// Returns a note on a text that reached a limit.
+    pub fn note(&self, model: &Model, usage: Usage) -> String {
+        match self.max_new_tokens {
+            Some(max) if usage.completion_tokens >= max => format!(
+                "the text ends after {max} tokens, as --max-new-tokens asks; the model did not end it"
+            ),
+            _ => format!(
+                "the text ends because the {}",
+                self.full_context(model.context_length())
+            ),
+        }
+    }
+
+    /// Returns a clause that says that a context is full, and how to load a longer one.
+    pub fn full_context(&self, length: u64) -> String {
+        let remedy = match self.max_positions {
+            Some(max) if max > length => {
+                format!("--max-length N loads a longer one, at most {max} with this model")
+            }
+            Some(_) => "the model was made for no more".into(),
+            None => "--max-length N loads a longer one".into(),
+        };
+        format!("context of {length} tokens is full; {remedy}")
+    }
+}
