@@ -8,6 +8,7 @@
 
 mod adapter;
 mod commands;
+mod destination;
 mod escape;
 mod flags;
 mod interrupt;

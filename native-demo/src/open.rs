@@ -15,7 +15,11 @@ use wisp_engine::{
     weights::Checkpoint,
 };
 
-use crate::{escape, interrupt, settings::Resolved};
+use crate::{
+    destination::{self, Contents, Inputs},
+    escape, interrupt,
+    settings::Resolved,
+};
 
 /// The GGUF file that is built into the program.
 const BUILT_IN: &[u8] = include_bytes!("../model/wisp-tiny.gguf");
@@ -75,12 +79,21 @@ impl Resolved {
                 );
             }
             let files = ModelFiles::from_bytes(BUILT_IN_NAME, BUILT_IN)?;
-            return Ok(builder.with_files(files)?);
+            return self.check_destination(builder.with_files(files)?);
         }
         let opened = builder.open();
         interrupt::end();
         download.finish_and_clear();
-        Ok(opened?)
+        self.check_destination(opened?)
+    }
+
+    /// Checks that the file to which the compiled model is saved may be written.
+    fn check_destination(&self, open: OpenModel) -> Result<OpenModel> {
+        if let Some(path) = &self.config.save_to_serialized_model_path {
+            let inputs = Inputs::of(&self.config, &open);
+            destination::check(path.as_ref(), Contents::Compiled, &inputs)?;
+        }
+        Ok(open)
     }
 
     /// Opens only the tokenizer. A GGUF file without tensors is enough.

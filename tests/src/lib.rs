@@ -16,6 +16,7 @@ pub mod program;
 pub mod pytorch_writer;
 pub mod quantize;
 pub mod shared;
+pub mod slow_model;
 pub mod small;
 #[cfg(unix)]
 pub mod terminal;

@@ -1,8 +1,14 @@
 //! Writing a file so that nobody ever reads half of it.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use crate::temporary::temporary_file;
+
+/// The longest chain of symbolic links that is followed, as in Linux.
+const MAX_LINKS: usize = 40;
 
 /// Writes a file such that `path` always holds either the whole new contents or the previous ones.
 ///
@@ -16,8 +22,9 @@ pub fn write_atomic(path: &Path, contents: &[u8]) -> io::Result<()> {
 /// Writes a file as [`write_atomic`] does, with contents that `write` produces.
 ///
 /// `write` receives the path of an empty temporary file in the same folder, which is moved to `path`
-/// afterwards. If `path` is neither a file nor a folder, such as `/dev/null` or a pipe, `write` receives
-/// `path` itself.
+/// afterwards. A link stays, and the file that it leads to is replaced, with its permissions. If `path` is
+/// neither a file nor a folder, such as `/dev/null` or a pipe, or stands for an open file, such as
+/// `/dev/stdout`, `write` receives `path` itself.
 ///
 /// # Errors
 ///
@@ -27,10 +34,41 @@ pub fn write_atomic_with<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&Path) -> Result<(), E>,
 ) -> Result<(), E> {
-    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+    let existing = fs::metadata(path);
+    let is_special = |found: &fs::Metadata| !found.is_file() && !found.is_dir();
+    if existing.as_ref().is_ok_and(is_special) || is_open_file(path) {
         return write(path);
     }
-    replace(path, 0o666, write)
+    let path = &resolve(path)?;
+    let Ok(existing) = existing else {
+        return replace(path, 0o666, write);
+    };
+    replace(path, 0o666, |temporary| {
+        write(temporary)?;
+        Ok(fs::set_permissions(temporary, existing.permissions())?)
+    })
+}
+
+/// Returns whether a path stands for a file that this process has open.
+fn is_open_file(path: &Path) -> bool {
+    ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc"]
+        .iter()
+        .any(|open| path.starts_with(open))
+}
+
+/// Returns the path to which a path leads through links, whether it exists or not.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_path_buf();
+    for _ in 0..MAX_LINKS {
+        match fs::read_link(&path) {
+            Ok(target) => {
+                path.pop();
+                path.push(target);
+            }
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many symbolic links"))
 }
 
 /// Writes a temporary file beside `path` and moves it there. On Unix it gets these permissions, less the
@@ -65,5 +103,30 @@ mod tests {
         write_atomic(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn link_stays_and_its_target_is_replaced_with_its_permissions() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("deep")).unwrap();
+        fs::write(path("deep/file"), "old").unwrap();
+        fs::set_permissions(path("deep/file"), fs::Permissions::from_mode(0o640)).unwrap();
+        symlink("deep/file", path("link")).unwrap();
+        symlink("deep/new", path("dangling")).unwrap();
+        symlink("circle", path("circle")).unwrap();
+        write_atomic(&path("link"), b"new").unwrap();
+        write_atomic(&path("dangling"), b"first").unwrap();
+        assert!(fs::symlink_metadata(path("link")).unwrap().is_symlink());
+        assert_eq!(fs::read(path("deep/file")).unwrap(), b"new");
+        let mode = fs::metadata(path("deep/file"))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o640);
+        assert_eq!(fs::read(path("deep/new")).unwrap(), b"first");
+        assert!(write_atomic(&path("circle"), b"").is_err());
     }
 }

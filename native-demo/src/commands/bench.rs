@@ -14,6 +14,7 @@ use wisp_engine::{
     OpenModel,
     compiler::Program,
     device::measure::{Ceilings, ceilings_blocking},
+    files,
     pipelines::{
         benchmark::{Rate, Speed, Workload, speed_blocking, warm_up_blocking},
         text_generation::TextGenerator,
@@ -23,6 +24,7 @@ use wisp_engine::{
 
 use self::report::{Report, Starts};
 use crate::{
+    destination::{self, Contents, Inputs},
     open::{self, describe},
     output::{self, print_json},
     settings::{DEVICE, LIMITS, MODEL, Resolved, Settings},
@@ -81,6 +83,11 @@ impl Bench {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
         let open = self.open(&settings)?;
+        if let Some(path) = &self.trace {
+            let saved = settings.config.save_to_serialized_model_path.as_ref();
+            let inputs = Inputs::of(&settings.config, &open).with(saved);
+            destination::check(path, Contents::Trace, &inputs)?;
+        }
         let limits = open.limits()?;
         let start = Instant::now();
         let (session, mut generator) = open.load_generator_blocking()?;
@@ -174,7 +181,8 @@ impl Bench {
     fn report_profile(&self, generator: &TextGenerator, ceilings: Ceilings) -> Result<()> {
         let profile = pollster::block_on(decoder(generator)?.profiler().take())?;
         if let Some(path) = &self.trace {
-            std::fs::write(path, profile.trace()).with_context(|| path.display().to_string())?;
+            files::write_atomic(path, profile.trace().as_bytes())
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         if self.json {
             return print_json(&serde_json::json!({

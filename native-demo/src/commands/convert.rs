@@ -17,6 +17,7 @@ use wisp_engine::{
 };
 
 use crate::{
+    destination::{self, Contents, Inputs},
     escape,
     flags::with_flags,
     interrupt, message,
@@ -35,7 +36,7 @@ pub struct Convert {
     /// The encoding of matrices: f32, f16, bf16, and in GGUF q8_0, q4_0, q4_k or q6_k [default: the model's]
     #[arg(long, value_name = "ENCODING", value_parser = encoding)]
     encoding: Option<Encoding>,
-    /// Replace the output if it exists
+    /// Replace the output if it exists and is a file; never a file of the model, and never a directory
     #[arg(long)]
     force: bool,
     /// Print one JSON object
@@ -73,6 +74,10 @@ impl Convert {
         }
         let open = settings.open()?;
         let files = files(&open)?;
+        if to_gguf && (self.force || !self.out.exists()) {
+            let inputs = Inputs::of(&settings.config, &open);
+            destination::check(&self.out, Contents::Model, &inputs)?;
+        }
         interrupt::begin(Canceller::new());
         let bar = progress_bar("converting {bar:32} {percent}% {eta}");
         let options = ConvertOptions::default()

@@ -1,15 +1,20 @@
 //! `wisp logits`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use safetensors::{Dtype, tensor::TensorView};
+use serde_json::json;
 use wisp_engine::{Canceller, files};
 
 use super::{LOGIT_ROWS, TokenList};
 use crate::{
     adapter::AdapterArgs,
+    destination::{self, Contents, Inputs},
     interrupt, message,
     open::load,
     settings::{DEVICE, LIMITS, LORA, MODEL, Settings},
@@ -30,10 +35,21 @@ pub struct Logits {
     settings: Settings<{ MODEL | DEVICE | LIMITS | LORA }>,
 }
 
+/// Returns the header of a safetensors file: its length and JSON, padded to whole words.
+fn header(shape: [usize; 2], bytes: usize) -> Vec<u8> {
+    let tensor = json!({ "dtype": "F32", "shape": shape, "data_offsets": [0, bytes] });
+    let mut text = json!({ "logits": tensor }).to_string();
+    text += &" ".repeat(text.len().next_multiple_of(8) - text.len());
+    [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
+}
+
 impl Logits {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
         let open = settings.open_with(|builder| builder.logit_rows(LOGIT_ROWS))?;
+        let saved = settings.config.save_to_serialized_model_path.as_ref();
+        let inputs = Inputs::of(&settings.config, &open).with(saved);
+        destination::check(&self.out, Contents::Logits, &inputs)?;
         let TokenList(tokens) = self.tokens;
         let model = load(open.for_prompt(tokens.len(), Some(0)))?;
         let adapter = self.adapter.choose(&model)?;
@@ -48,13 +64,11 @@ impl Logits {
         if interrupt::happened() {
             bail!("interrupted: nothing was written");
         }
-        let logits = TensorView::new(Dtype::F32, vec![tokens.len(), vocab], &bytes)?;
-        let write = |part: &Path| -> Result<()> {
-            Ok(safetensors::serialize_to_file(
-                [("logits", logits)],
-                None,
-                part,
-            )?)
+        let header = header([tokens.len(), vocab], bytes.len());
+        let write = |path: &Path| -> Result<()> {
+            let mut file = File::create(path)?;
+            file.write_all(&header)?;
+            Ok(file.write_all(&bytes)?)
         };
         files::write_atomic_with(&self.out, write)
             .with_context(|| format!("cannot write {}", self.out.display()))?;

@@ -5,8 +5,12 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use clap_mangen::Man;
+use wisp_engine::files;
 
-use crate::output;
+use crate::{
+    destination::{self, Contents, Inputs},
+    output,
+};
 
 /// Print the man page of wisp, or write one for every command.
 #[derive(Args)]
@@ -24,8 +28,34 @@ impl ManPages {
             Man::new(program.disable_help_subcommand(true)).render(&mut page)?;
             return output::write_raw(&page);
         };
+        let write = |page: Page| -> Result<()> {
+            let path = folder.join(page.file_name);
+            destination::check(&path, Contents::ManPage, &Inputs::none())?;
+            Ok(files::write_atomic(&path, &page.text)?)
+        };
         std::fs::create_dir_all(&folder)
-            .and_then(|()| clap_mangen::generate_to(program, &folder))
+            .map_err(Into::into)
+            .and_then(|()| pages(program)?.into_iter().try_for_each(write))
             .with_context(|| format!("cannot write man pages into {}", folder.display()))
     }
+}
+
+/// A page of the manual.
+struct Page {
+    file_name: String,
+    text: Vec<u8>,
+}
+
+/// Returns the page of a program and those of its commands.
+fn pages(program: clap::Command) -> Result<Vec<Page>> {
+    let mut program = program.disable_help_subcommand(true);
+    program.build();
+    let commands = program.get_subcommands().cloned().collect::<Vec<_>>();
+    let page = |command| {
+        let (page, mut text) = (Man::new(command), Vec::new());
+        page.render(&mut text)?;
+        let file_name = page.get_filename();
+        Ok(Page { file_name, text })
+    };
+    commands.into_iter().chain([program]).map(page).collect()
 }

@@ -12,6 +12,7 @@ use wisp_engine::{
 };
 
 use crate::{
+    destination::{self, Contents, Inputs},
     escape,
     open::{self, cache, describe},
     output::print_json,
@@ -46,6 +47,10 @@ impl WarmCache {
         }
         let target = self.target.as_deref().map(Target::named).transpose()?;
         let open = settings.open()?;
+        if let Some(out) = &self.out {
+            let inputs = Inputs::of(&settings.config, &open);
+            destination::check(out, Contents::Compiled, &inputs)?;
+        }
         let (files, limits) = (open::files(&open)?, open.limits()?);
         let start = Instant::now();
         let (name, compiled, times) = match target {

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::{Dtype, SafeTensors};
 use serde_json::json;
 use wisp_engine::weights::{Checkpoint, gguf::Value};
 use wisp_tests::{
@@ -14,6 +14,7 @@ use wisp_tests::{
     goldens::{CAUSAL, ENCODERS, EncoderGolden, Golden, golden},
     program::{LOGITS_WITHIN, TestDevice, command, generate, ids, logits, run},
     shared::shared_data,
+    slow_model,
 };
 
 fn convert(model: &Path, out: &Path, encoding: &str) -> serde_json::Value {
@@ -275,32 +276,12 @@ fn empty_directories_behind_links_and_dots_are_replaced() {
     assert!(at("current/model.safetensors").is_file());
 }
 
-/// Writes a model with only an embedding, which takes a few seconds to convert.
-#[cfg(unix)]
-fn slow_model(folder: &Path) {
-    let (vocab, width) = (16384, 1024);
-    let config = json!({
-        "architectures": ["LlamaForCausalLM"], "vocab_size": vocab, "hidden_size": width,
-        "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 16,
-        "num_key_value_heads": 16, "tie_word_embeddings": true,
-    });
-    std::fs::create_dir(folder).unwrap();
-    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
-    let row: Vec<u8> = (0..width)
-        .flat_map(|i| (i as f32).sin().to_le_bytes())
-        .collect();
-    let bytes = row.repeat(vocab);
-    let view = TensorView::new(Dtype::F32, vec![vocab, width], &bytes).unwrap();
-    let path = folder.join("model.safetensors");
-    safetensors::serialize_to_file([("model.embed_tokens.weight", view)], None, &path).unwrap();
-}
-
 #[cfg(unix)]
 #[test]
 fn interrupted_conversions_leave_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("model");
-    slow_model(&model);
+    slow_model::write(&model);
     for (out, encoding) in [("new.gguf", "q4_k"), ("new", "f16")] {
         for presses in [1, 2, 5] {
             let out = folder.path().join(out);
