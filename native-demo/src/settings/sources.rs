@@ -12,7 +12,10 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, Parser, error::ErrorKind, parser::ValueSource};
-use wisp_engine::pipelines::config::FIELDS;
+use wisp_engine::{
+    files::{FileKind, read_small_text},
+    pipelines::config::FIELDS,
+};
 
 use super::CONFIG;
 use crate::{flags::Flag, message};
@@ -157,7 +160,8 @@ fn config_file(given: &ArgMatches) -> Option<PathBuf> {
 /// Reads the settings of a TOML file.
 fn file(names: &BTreeMap<String, String>, path: &Path) -> Result<Vec<Setting>> {
     let origin = path.display();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {origin}"))?;
+    let text = read_small_text(path, FileKind::Settings);
+    let text = text.with_context(|| format!("cannot read {origin}"))?;
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
         let before = error.span().and_then(|span| text.get(..span.start));
         let line = before.map_or(1, |before| before.lines().count().max(1));
