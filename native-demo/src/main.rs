@@ -9,6 +9,7 @@
 mod adapter;
 mod commands;
 mod destination;
+mod error_line;
 mod escape;
 mod flags;
 mod interrupt;
@@ -22,7 +23,6 @@ use std::{ffi::OsString, process::ExitCode};
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
-use wisp_engine::pipelines::{PipelineError, architectures::ArchitectureError};
 
 /// Runs language models on any GPU (Vulkan, Metal, DX12) or the host CPU.
 ///
@@ -102,7 +102,7 @@ fn exit_code(result: anyhow::Result<()>) -> ExitCode {
             Some(shown) => return print_usage(shown),
             None => {
                 output::end_line();
-                message!("error: {}", error_line(&error));
+                output::message!("error: {}", error_line::of(&error));
                 ExitCode::FAILURE
             }
         },
@@ -119,7 +119,7 @@ fn print_usage(shown: &clap::Error) -> ExitCode {
     match std::env::args_os().all(is_plain) {
         // With colours, on a terminal.
         true => _ = shown.print(),
-        false => message!("{}", shown.render().to_string().trim_end()),
+        false => output::message!("{}", shown.render().to_string().trim_end()),
     }
     ExitCode::from(2)
 }
@@ -142,33 +142,4 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Man(command) => command.run(Cli::command()),
         Command::Licenses(command) => command.run(),
     }
-}
-
-/// Returns an error and its causes in one line. A cause that a message includes already is not repeated.
-fn error_line(error: &anyhow::Error) -> String {
-    let mut text = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if !text.contains(&cause) {
-            text += if text.is_empty() { "" } else { ": " };
-            text += &cause;
-        }
-    }
-    let text = flags::with_flags(&text.replace('\n', " "));
-    match needs_encode(error) {
-        true => text + " (`wisp encode` runs encoders)",
-        false => text,
-    }
-}
-
-/// Returns whether an encoder was used to generate text.
-fn needs_encode(error: &anyhow::Error) -> bool {
-    matches!(
-        error.downcast_ref(),
-        Some(PipelineError::Architecture(
-            ArchitectureError::NotADecoder { .. }
-        ))
-    ) || matches!(
-        error.downcast_ref(),
-        Some(ArchitectureError::NotADecoder { .. })
-    )
 }

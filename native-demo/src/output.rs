@@ -15,16 +15,16 @@ use anyhow::{Context, Result};
 use crate::escape;
 
 /// Writes a line of text to standard output.
-#[macro_export]
 macro_rules! print_line {
     ($($arg:tt)*) => { $crate::output::print(format_args!("{}\n", format_args!($($arg)*))) };
 }
 
 /// Writes a line to standard error.
-#[macro_export]
 macro_rules! message {
-    ($($arg:tt)*) => { $crate::output::message(format_args!($($arg)*)) };
+    ($($arg:tt)*) => { $crate::output::write_message(format_args!($($arg)*)) };
 }
+
+pub(crate) use {message, print_line};
 
 /// The context of an error of standard output.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ pub fn end_line() {
 
 /// Writes a line to standard error, with control characters escaped. Below unfinished text on a terminal it
 /// begins a line of its own.
-pub fn message(line: Arguments<'_>) {
+pub fn write_message(line: Arguments<'_>) {
     let mut text = String::new();
     if io::stdout().is_terminal() && MID_LINE.swap(false, Ordering::Relaxed) {
         text.push('\n');

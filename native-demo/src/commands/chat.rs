@@ -8,9 +8,9 @@ use wisp_engine::{Event, FinishReason, Message, Model, pipelines::GenerateOption
 use super::{ControlTokens, length_limit::LengthLimit};
 use crate::{
     adapter::AdapterArgs,
-    error_line, interrupt, message,
+    error_line, interrupt,
     open::load,
-    output::{self, print_generated},
+    output::{self, message, print_generated},
     sampling::SamplingArgs,
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
 };
@@ -161,7 +161,7 @@ impl Conversation {
             Err(error) if error.is::<output::StdoutFailed>() => Err(error),
             Err(error) => {
                 output::end_line();
-                message!("error: {}", error_line(&error));
+                message!("error: {}", error_line::of(&error));
                 Ok(())
             }
             Ok(()) => Ok(()),

@@ -20,10 +20,9 @@ use crate::{
     destination::{self, Contents, Inputs},
     escape,
     flags::with_flags,
-    interrupt, message,
+    interrupt,
     open::{files, progress_bar},
-    output::print_json,
-    print_line,
+    output::{message, print_json, print_line},
     settings::{MODEL, Settings},
 };
 

@@ -6,7 +6,10 @@ use comfy_table::Table;
 use serde_json::json;
 use wisp_engine::device;
 
-use crate::{escape, message, output::print_json, print_line};
+use crate::{
+    escape,
+    output::{message, print_json, print_line},
+};
 
 /// List the devices of this machine.
 #[derive(Args)]

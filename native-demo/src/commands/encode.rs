@@ -12,9 +12,8 @@ use wisp_engine::{
 
 use super::{TokenList, read_text};
 use crate::{
-    message, open,
-    output::print_json,
-    print_line,
+    open,
+    output::{message, print_json, print_line},
     settings::{DEVICE, MODEL, Settings},
 };
 

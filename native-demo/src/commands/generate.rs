@@ -14,9 +14,9 @@ use wisp_engine::{
 use super::{ControlTokens, TokenList, length_limit::LengthLimit, logprobs::Logprobs, read_text};
 use crate::{
     adapter::AdapterArgs,
-    interrupt, message,
+    interrupt,
     open::{load, tokenizer},
-    output::{print, print_generated, print_json},
+    output::{message, print, print_generated, print_json},
     sampling::SamplingArgs,
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
 };

@@ -18,8 +18,7 @@ use wisp_engine::{
 
 use crate::{
     escape, open,
-    output::{print, print_json},
-    print_line,
+    output::{print, print_json, print_line},
     settings::{LIMITS, LORA, MODEL, Settings},
 };
 

@@ -10,7 +10,10 @@ use wisp_engine::pipelines::{
     format_bytes, huggingface_repo,
 };
 
-use crate::{escape, output::print_json, print_line};
+use crate::{
+    escape,
+    output::{print_json, print_line},
+};
 
 /// List supported architectures and encodings, and downloaded models.
 #[derive(Args)]

@@ -15,8 +15,9 @@ use super::{LOGIT_ROWS, TokenList};
 use crate::{
     adapter::AdapterArgs,
     destination::{self, Contents, Inputs},
-    interrupt, message,
+    interrupt,
     open::load,
+    output::message,
     settings::{DEVICE, LIMITS, LORA, MODEL, Settings},
 };
 

@@ -13,8 +13,7 @@ use crate::{
     adapter::AdapterArgs,
     interrupt,
     open::{files, load, tokenizer},
-    output::print_json,
-    print_line,
+    output::{print_json, print_line},
     settings::{DEVICE, LIMITS, LORA, MODEL, Settings},
 };
 

@@ -15,8 +15,7 @@ use crate::{
     destination::{self, Contents, Inputs},
     escape,
     open::{self, cache, describe},
-    output::print_json,
-    print_line,
+    output::{print_json, print_line},
     settings::{DEVICE, LIMITS, LORA, MODEL, Resolved, Settings},
 };
 

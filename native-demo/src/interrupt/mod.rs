@@ -19,7 +19,7 @@ use wisp_engine::{Canceller, files};
 
 pub use platform::{keep_terminal, listen};
 
-use crate::message;
+use crate::output::message;
 
 /// The number of the signal of Ctrl-C.
 const INTERRUPT: u8 = 2;

@@ -18,7 +18,7 @@ use wisp_engine::{
 };
 
 use super::CONFIG;
-use crate::{flags::Flag, message};
+use crate::{flags::Flag, output::message};
 
 /// Flags that are no settings, but what a single run reads, writes or asks for.
 #[rustfmt::skip]

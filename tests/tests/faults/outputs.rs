@@ -351,7 +351,10 @@ fn force_of_a_conversion_says_what_it_does_not_force() {
         &["--model".as_ref(), source.as_os_str()],
     );
     let message = run.failed("a folder with files");
-    assert!(message.contains("--force does not replace"), "{message}");
+    assert!(
+        message.contains("--force does not replace directories"),
+        "{message}"
+    );
     assert!(out.join("notes.txt").exists() && model.exists());
 }
 

@@ -18,7 +18,7 @@ pub enum ConvertError {
         path: PathBuf,
     },
     /// Occurs when the directory to write exists and is not empty.
-    #[error("{} already exists and is not an empty directory, which `force` does not replace: name another directory", path.display())]
+    #[error("{} already exists and is not empty, and `force` does not replace directories: name another directory", path.display())]
     NotEmpty {
         /// The path of the output directory.
         path: PathBuf,

@@ -10,7 +10,7 @@ use wisp_engine::{
     session::{Dims, Model},
 };
 
-use crate::{output::print_json, print_line};
+use crate::{output::print_json, output::print_line};
 
 /// The calls of one op with one kernel, measured alone.
 #[derive(Serialize)]

@@ -10,7 +10,7 @@ use wisp_engine::{
     session::{InferenceSession, StartTimes},
 };
 
-use crate::{print_line, settings::Resolved};
+use crate::{output::print_line, settings::Resolved};
 
 /// What `--json` prints, and the table shows.
 #[derive(Serialize)]
