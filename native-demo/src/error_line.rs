@@ -1,6 +1,9 @@
 //! The line that reports an error.
 
-use wisp_engine::pipelines::{PipelineError, architectures::ArchitectureError};
+use wisp_engine::{
+    Error,
+    pipelines::{PipelineError, architectures::ArchitectureError},
+};
 
 use crate::flags;
 
@@ -14,9 +17,10 @@ pub fn of(error: &anyhow::Error) -> String {
         }
     }
     let text = flags::with_flags(&text.replace('\n', " "));
-    match needs_encode(error) {
-        true => text + " (`wisp encode` runs encoders)",
-        false => text,
+    match error.downcast_ref() {
+        Some(Error::ContextFull { .. }) => text + " (--max-length)",
+        _ if needs_encode(error) => text + " (`wisp encode` runs encoders)",
+        _ => text,
     }
 }
 

@@ -1,7 +1,8 @@
 //! `wisp`: runs language models on any GPU from the command line.
 //!
 //! Results go to standard output, everything else to standard error. The exit status is 0 for success, 1
-//! for an error in the input or the environment, 2 for invalid usage and 130 for an interrupt.
+//! for an error in the input or the environment, 2 for invalid usage and 130 for an interrupt (for another signal, 128 and its
+//! number).
 
 // All output goes through `output`, where a failed write is an error and not a panic.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -18,6 +19,7 @@ mod open;
 mod output;
 mod sampling;
 mod settings;
+mod values;
 
 use std::{ffi::OsString, process::ExitCode};
 

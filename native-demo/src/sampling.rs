@@ -1,29 +1,35 @@
 //! The flags of token sampling.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use wisp_engine::{SamplingParams, pipelines::PipelineConfig};
+use wisp_engine::{
+    SamplingParams,
+    pipelines::{PipelineConfig, SamplingError},
+};
+
+use crate::values::{number, whole};
 
 /// How tokens are sampled.
 #[derive(Args, Clone)]
 pub struct SamplingArgs {
     /// Temperature of sampling; 0 is greedy, always the most likely token
-    #[arg(long, default_value_t = 0.0, value_name = "T")]
+    #[arg(long, default_value_t = 0.0, value_name = "T", value_parser = number, allow_negative_numbers = true)]
     pub temperature: f32,
     /// Sample from the most likely tokens that together have probability P
-    #[arg(long, default_value_t = 1.0, value_name = "P")]
+    #[arg(long, default_value_t = 1.0, value_name = "P", value_parser = number, allow_negative_numbers = true)]
     pub top_p: f32,
     /// Exclude tokens that are less than P times as likely as the most likely one
-    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    #[arg(long, default_value_t = 0.0, value_name = "P", value_parser = number, allow_negative_numbers = true)]
     pub min_p: f32,
     /// Values above 1 make tokens of the prompt and the answer less likely
-    #[arg(long, default_value_t = 1.0, value_name = "R")]
+    #[arg(long, default_value_t = 1.0, value_name = "R", value_parser = number, allow_negative_numbers = true)]
     pub repetition_penalty: f32,
     /// Subtracted from the logits of tokens that the answer contains already
     #[arg(
         long,
         default_value_t = 0.0,
         value_name = "P",
+        value_parser = number,
         allow_negative_numbers = true
     )]
     pub presence_penalty: f32,
@@ -32,6 +38,7 @@ pub struct SamplingArgs {
         long,
         default_value_t = 0.0,
         value_name = "P",
+        value_parser = number,
         allow_negative_numbers = true
     )]
     pub frequency_penalty: f32,
@@ -39,7 +46,7 @@ pub struct SamplingArgs {
     #[arg(long, value_name = "ID=VALUE", value_parser = logit_bias)]
     pub logit_bias: Vec<(u32, f32)>,
     /// Seed of sampling; equal seeds sample equal tokens [default: a random one, which is printed]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = whole(0, u32::MAX), allow_negative_numbers = true)]
     pub seed: Option<u32>,
 }
 
@@ -78,7 +85,11 @@ impl SamplingArgs {
             seed,
             ..config.sampling()
         };
-        params.check()?;
+        let named = |error: SamplingError| match error.name.contains(' ') {
+            true => anyhow!("{error}"),
+            false => anyhow!("--{error}"),
+        };
+        params.check().map_err(named)?;
         Ok(params)
     }
 }

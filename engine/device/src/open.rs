@@ -76,9 +76,10 @@ async fn open(
     level: FeatureLevel,
     num_threads: usize,
 ) -> Result<Device, DeviceError> {
-    let adapter = match spec {
-        DeviceSpec::Adapter { api: Api::Host, .. } => return Device::host(num_threads),
-        DeviceSpec::Adapter { api, index } => gpu::open(*api, *index, level).await?,
+    let adapter = match *spec {
+        DeviceSpec::HOST => return Device::host(num_threads),
+        DeviceSpec::Adapter { api: Api::Host, .. } => return Err(no_adapter(spec).await),
+        DeviceSpec::Adapter { api, index } => gpu::open(api, index, level).await?,
         DeviceSpec::Auto => gpu::open_best(level).await?,
     };
     match (adapter, spec) {
@@ -94,7 +95,10 @@ async fn no_adapter(spec: &DeviceSpec) -> DeviceError {
     DeviceError::NoAdapter {
         wanted: spec.to_string(),
         found: found.iter().map(named).collect(),
-        remedy: gpu::REMEDY,
+        remedy: match spec {
+            DeviceSpec::Adapter { api: Api::Host, .. } => "The host is one device: use `host`.",
+            _ => gpu::REMEDY,
+        },
     }
 }
 

@@ -28,19 +28,20 @@ use crate::{
     open::{self, describe},
     output::{self, print_json},
     settings::{DEVICE, LIMITS, MODEL, Resolved, Settings},
+    values::whole,
 };
 
 /// Measure the speed of a model, and compare it with the limits of the device.
 #[derive(Args)]
 pub struct Bench {
     /// Tokens of the prompt
-    #[arg(short = 'p', long, default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'p', long, default_value_t = 128, value_name = "N", value_parser = whole(1, u32::MAX))]
     prompt_tokens: u32,
     /// Tokens to generate
-    #[arg(short = 'n', long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long, default_value_t = 32, value_name = "N", value_parser = whole(1, u32::MAX))]
     new_tokens: u32,
     /// How often to repeat the measurement
-    #[arg(short = 'r', long, default_value_t = 5, value_name = "RUNS", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(short = 'r', long, default_value_t = 5, value_name = "RUNS", value_parser = whole(1, 1000))]
     runs: u32,
     /// Measure each kernel alone instead of the whole model
     #[arg(long)]

@@ -19,6 +19,7 @@ use crate::{
     output::{message, print, print_generated, print_json},
     sampling::SamplingArgs,
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
+    values::whole,
 };
 
 /// Continue a text, or answer a prompt with --chat.
@@ -48,7 +49,7 @@ pub struct Generate {
     echo: bool,
     /// Include the log-probabilities of the tokens, and of the N most likely tokens at each position, in the
     /// output of --json
-    #[arg(long, value_name = "N", requires = "json", value_parser = clap::value_parser!(u32).range(0..=MAX_TOP as i64))]
+    #[arg(long, value_name = "N", requires = "json", value_parser = whole(0, MAX_TOP))]
     logprobs: Option<u32>,
     /// Print one JSON object instead of the text
     #[arg(long)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap_mangen::Man;
 use wisp_engine::files;
@@ -28,6 +28,12 @@ impl ManPages {
             Man::new(program.disable_help_subcommand(true)).render(&mut page)?;
             return output::write_raw(&page);
         };
+        if folder.exists() && !folder.is_dir() {
+            bail!(
+                "cannot write man pages into {}: it is no folder",
+                folder.display()
+            );
+        }
         let write = |page: Page| -> Result<()> {
             let path = folder.join(page.file_name);
             destination::check(&path, Contents::ManPage, &Inputs::none())?;

@@ -15,6 +15,7 @@ use crate::{
     open::{files, load, tokenizer},
     output::{print_json, print_line},
     settings::{DEVICE, LIMITS, LORA, MODEL, Settings},
+    values::whole,
 };
 
 /// Measure how well a model predicts a text.
@@ -28,8 +29,8 @@ pub struct Perplexity {
     #[arg(long, value_name = "F")]
     file: PathBuf,
     /// Tokens per window [default: 512, or the model's context length if that is less]
-    #[arg(long, value_name = "N")]
-    context: Option<u64>,
+    #[arg(long, value_name = "N", value_parser = whole(2, u32::MAX))]
+    context: Option<u32>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -56,7 +57,7 @@ impl Perplexity {
         let tokenizer = tokenizer(open.text())?;
         let tokens = tokenizer.encode(&read_text(&self.file)?, false, false)?;
         let max = open.limits()?.max_length;
-        let context = self.context.unwrap_or(512.min(max));
+        let context = self.context.map_or(512.min(max), u64::from);
         if context < 2 || context > max {
             bail!("--context must be from 2 to {max}");
         }

@@ -13,7 +13,7 @@ use wisp_engine::pipelines::{
     config::{FIELDS, Field, FieldGroup, FieldKind, Layer},
 };
 
-use crate::flags::Flag;
+use crate::{flags::Flag, values};
 
 pub mod sources;
 
@@ -84,7 +84,7 @@ fn arg(field: &'static Field) -> Arg {
         .long(flag.long)
         .help(help)
         .allow_negative_numbers(true)
-        .value_parser(move |text: &str| field.parse(text).map(|_| text.to_string()));
+        .value_parser(move |text: &str| values::of_field(field, text));
     let arg = match flag.short {
         Some(letter) => arg.short(letter),
         None => arg,

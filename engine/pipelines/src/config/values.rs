@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::{
     error::ConfigError,
-    fields::{FIELDS, Field, FieldKind, UNBOUNDED},
+    fields::{FIELDS, Field, FieldKind},
     pipeline_config::PipelineConfig,
 };
 
@@ -61,7 +61,6 @@ impl Field {
         let expected = match self.kind {
             FieldKind::Text => "a text".into(),
             FieldKind::Texts => "texts".into(),
-            FieldKind::Whole(min, UNBOUNDED) => format!("a whole number of at least {min}"),
             FieldKind::Whole(min, max) => format!("a whole number from {min} to {max}"),
             FieldKind::Fraction => "a number above 0, at most 1".into(),
             FieldKind::Switch => "true or false".into(),
