@@ -101,12 +101,91 @@ test("stored models are verified, listed and deleted", async () => {
   assert.deepEqual(left, [true, false, []]);
 });
 
-test("a model loads from a server without ranges", async () => {
-  site.server.state.fault = ({ path }) => (path === "/middle.gguf" ? { ignoreRange: true } : {});
-  const got = await run(site.page, loadOnce, { model: "/middle.gguf" });
+/** Loads a model, and returns its tokens, the codes of warnings, and what was received and of how much. */
+const loadWhole = async ({ Wisp }, options) => {
+  const [warnings, received, totals] = [[], [], new Set()];
+  const wisp = await Wisp.load({
+    ...options,
+    onWarning: ({ code }) => warnings.push(code),
+    onProgress: ({ phase, loaded, total }) => {
+      if (phase !== "downloading" || loaded === 0) return;
+      received.push(loaded);
+      totals.add(total);
+    },
+  });
+  const { choices: [{ token_ids }] } = await wisp.completions.create({ prompt: [1, 2, 3], max_tokens: 4, return_token_ids: true, ignore_eos: true });
+  await wisp.unload();
+  return { tokens: token_ids, warnings, most: Math.max(0, ...received), totals: [...totals] };
+};
+
+for (const [name, fault, knowsLength] of [
+  ["without ranges", { ignoreRange: true }, true],
+  ["without a length and ranges", { ignoreRange: true, noLength: true }, false],
+  ["that compresses", { compress: true }, false],
+  ["that compresses in chunks", { compress: true, noLength: true }, false],
+]) {
+  for (const cache of ["prefer", "none"]) {
+    test(`a model loads from a server ${name}, with storage "${cache}"`, async () => {
+      await run(site.page, ({ models }) => models.clear());
+      const { tokens } = await run(site.page, loadWhole, { model: "/middle.gguf", cache: "none" });
+      requests("/middle.gguf");
+      site.server.state.fault = ({ path }) => (path === "/middle.gguf" ? fault : {});
+      const got = await run(site.page, loadWhole, { model: "/middle.gguf", cache });
+      site.server.state.fault = undefined;
+      assert.deepEqual(got.tokens, tokens, JSON.stringify(got));
+      assert.deepEqual(got.warnings, ["NotResumable"]);
+      assert.equal(got.most, middle.size);
+      assert.deepEqual(got.totals, [knowsLength ? middle.size : 0]);
+      assert.equal(requests("/middle.gguf").length, 1, "one request for the whole file");
+      const stored = await run(site.page, ({ models }) => models.list());
+      assert.deepEqual(stored.map(({ size, stored }) => [size, stored]), cache === "none" ? [] : [[middle.size, middle.size]]);
+      if (cache === "none") return;
+      // What is stored needs no server.
+      site.server.state.fault = ({ path }) => (path === "/middle.gguf" ? { status: 500 } : {});
+      const again = await run(site.page, loadWhole, { model: "/middle.gguf" });
+      site.server.state.fault = undefined;
+      assert.deepEqual([again.tokens, again.warnings], [tokens, []]);
+      await run(site.page, ({ models }) => models.clear());
+    });
+  }
+}
+
+test("a server whose headers other sites cannot read, and that refuses ranges to them, is enough", async () => {
+  const { tokens } = await run(site.page, loadWhole, { model: "/middle.gguf", cache: "none" });
+  const { serve } = await import("./lib/server.mjs");
+  const other = await serve({ virtual: { "/middle.gguf": middle } });
+  const hidden = { "Access-Control-Allow-Origin": "*", "Access-Control-Expose-Headers": "" };
+  other.state.headers = hidden;
+  for (const fault of [{}, { ignoreRange: true }, { noLength: true }, { ignoreRange: true, noLength: true }, { compress: true }]) {
+    other.state.fault = ({ request }) => (request.method === "OPTIONS" ? { status: 204, headers: { "Access-Control-Allow-Origin": "*" } } : fault);
+    const got = await run(site.page, loadWhole, { model: `${other.url}/middle.gguf`, cache: "none" });
+    assert.deepEqual(got.tokens, tokens, `${JSON.stringify(fault)}: ${JSON.stringify(got)}`);
+  }
+  await other.close();
+});
+
+test("a whole download that breaks begins again, and one that always breaks is a Network error", async () => {
+  let count = 0;
+  const fault = { ignoreRange: true, noLength: true, breakAfter: 9_000_000 };
+  site.server.state.fault = ({ path }) => (path === "/middle.gguf" && (count += 1) === 1 ? fault : { ...fault, breakAfter: undefined });
+  const got = await run(site.page, loadWhole, { model: "/middle.gguf" });
+  assert.ok(got.tokens, JSON.stringify(got));
+  assert.deepEqual(got.warnings, ["NotResumable"]);
+  await run(site.page, ({ models }) => models.clear());
+  site.server.state.fault = ({ path }) => (path === "/middle.gguf" ? fault : {});
+  const failed = await run(site.page, loadWhole, { model: "/middle.gguf" });
+  site.server.state.fault = undefined;
+  assert.equal(failed.code, "Network", JSON.stringify(failed));
+  const stored = await run(site.page, ({ models }) => models.list());
+  assert.deepEqual(stored, [], "a part of a file is no model");
+});
+
+test("the model of the page loads from a server without a length", async () => {
+  site.server.state.fault = ({ path }) => (path.endsWith(".gguf") ? { ignoreRange: true, noLength: true } : {});
+  const got = await run(site.page, loadWhole, {});
   site.server.state.fault = undefined;
   assert.ok(got.tokens, JSON.stringify(got));
-  await run(site.page, ({ models }) => models.clear());
+  assert.deepEqual(got.warnings, [], "nothing is lost with a file of one piece");
 });
 
 test("a model that changes during its download is a Network error", async () => {

@@ -71,6 +71,16 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many symbolic links"))
 }
 
+/// Writes a file as [`write_atomic`] does, and replaces whatever has its name, except for a folder. For files that are
+/// the program's own.
+///
+/// # Errors
+///
+/// As [`write_atomic`].
+pub fn replace_atomic(path: &Path, contents: &[u8]) -> io::Result<()> {
+    replace(path, 0o666, |temporary| fs::write(temporary, contents))
+}
+
 /// Writes a temporary file beside `path` and moves it there. On Unix it gets these permissions, less the
 /// process's umask.
 pub(crate) fn replace<E: From<io::Error>>(

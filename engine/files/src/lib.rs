@@ -32,7 +32,7 @@ mod cache;
 mod registry;
 mod temporary;
 
-pub use atomic::{write_atomic, write_atomic_with};
+pub use atomic::{replace_atomic, write_atomic, write_atomic_with};
 pub use bounded::{FileKind, open_regular, read_small, read_small_text, read_stream_text};
 pub use cache::{CacheEntry, DiskCache};
 pub use registry::remove_temporaries;

@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import { createReadStream, statSync } from "node:fs";
 import { extname, join, normalize } from "node:path";
 import { pipeline } from "node:stream/promises";
+import { gzipSync } from "node:zlib";
 
 const TYPES = {
   ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".json": "application/json",
@@ -29,7 +30,14 @@ export async function serve({ mounts = {}, virtual = {} }) {
     const start = ranged ? Number(range[1]) : 0;
     const end = Math.min(ranged && range[2] ? Number(range[2]) + 1 : file.size, file.size);
     if (start >= file.size && file.size > 0) return void response.writeHead(416).end();
-    headers["Content-Length"] = end - start;
+    if (fault.compress) {
+      headers["Content-Encoding"] = "gzip";
+      delete headers["Accept-Ranges"];
+      const bytes = gzipSync(file.read ? file.read(0, file.size) : await whole(file.stream(0, file.size)));
+      if (!fault.noLength) headers["Content-Length"] = bytes.length;
+      return void response.writeHead(200, headers).end(bytes);
+    }
+    if (!fault.noLength) headers["Content-Length"] = end - start;
     if (ranged) headers["Content-Range"] = `bytes ${start}-${end - 1}/${file.size}`;
     response.writeHead(ranged ? 206 : 200, headers);
     if (request.method === "HEAD") return void response.end();

@@ -15,7 +15,6 @@ mod hub;
 mod model_values;
 mod outputs;
 mod settings;
-#[cfg(unix)]
 mod signals;
-#[cfg(unix)]
+mod storage;
 mod terminal;

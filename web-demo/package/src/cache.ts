@@ -104,6 +104,26 @@ export class CachedFile {
     await write(this.folder, ABOUT, [JSON.stringify(this.about)]);
   }
 
+  /** Prepares for pieces of a file whose size is not known yet, and deletes those of earlier downloads. Until `finish`, a
+   *  later visit finds nothing. */
+  async begin(): Promise<void> {
+    await this.clear();
+    this.about = { url: this.url, size: 0, etag: null, added: Date.now() };
+  }
+
+  /** Sets the description of a file whose pieces are all stored. */
+  async finish(size: number, etag: string | null): Promise<void> {
+    this.about = { url: this.url, size, etag, added: Date.now() };
+    await write(this.folder, ABOUT, [JSON.stringify(this.about)]);
+  }
+
+  /** Deletes the pieces and the description. */
+  async clear(): Promise<void> {
+    for (const name of [ABOUT, ...[...this.chunks].map(String)]) await this.folder.removeEntry(name).catch(() => {});
+    this.chunks.clear();
+    this.about = undefined;
+  }
+
   /** Returns a piece if it is stored and its digest is correct. */
   async get(index: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
     if (!this.has(index)) return undefined;

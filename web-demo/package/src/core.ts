@@ -1,4 +1,5 @@
 import initialise, { Canceller, Model, wasmMemory } from "./wisp_web.js";
+import { CHUNK } from "./cache.js";
 import { check, WispError } from "./errors.js";
 import { type Origin } from "./files.js";
 import { compiled, device, prepare } from "./gpu.js";
@@ -27,9 +28,9 @@ export interface EngineOptions {
 export interface LoadProgress {
   /** The current phase. */
   phase: "starting" | "opening" | "downloading" | "reading" | "compiling" | "ready";
-  /** Bytes of weights on the GPU. */
+  /** Bytes of weights on the GPU. Where the server sends no parts of files, first the bytes of each file as it arrives. */
   loaded: number;
-  /** Bytes of all weights; 0 while unknown. */
+  /** Bytes of all weights, or of the file that arrives; 0 while unknown. */
   total: number;
 }
 
@@ -132,7 +133,17 @@ export class Core {
       if (progress.phase !== phase) tell({ phase });
     };
     const onWarning = (warning: WispError) => emit({ warning: { code: warning.code, message: warning.message } });
-    const files = await open(model, { signal, cache, onOrigin, onWarning });
+    let isTold = false;
+    const onWhole = (loaded: number, total: number) => {
+      // Smaller files are never resumed.
+      if (loaded > CHUNK && !isTold) {
+        onWarning(new WispError("NotResumable", "the server sends the model only as a whole: a download that breaks begins again"));
+        isTold = true;
+      }
+      tell({ phase: "downloading", loaded, total });
+    };
+    const files = await open(model, { signal, cache, onOrigin, onWarning, onWhole });
+    if (progress.loaded > 0) tell({ phase: "opening", loaded: 0, total: 0 });
     let failure: unknown;
     const watched = files.weights.map((file) => ({
       name: file.name,

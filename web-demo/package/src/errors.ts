@@ -7,6 +7,7 @@ export type WispErrorCode =
   | "Network"
   | "Aborted"
   | "QuotaExceeded"
+  | "NotResumable"
   | "InvalidRequest"
   | "Internal";
 
@@ -19,6 +20,7 @@ const ADVICE: Record<WispErrorCode, string> = {
   Network: "Check the address and the connection, and try again: what has arrived is kept.",
   Aborted: "It was stopped on request.",
   QuotaExceeded: "Delete models that are no longer needed, or make room on the disk.",
+  NotResumable: "Keep the page open until the download ends.",
   InvalidRequest: "Change the request.",
   Internal: "Please report this, with what you did.",
 };

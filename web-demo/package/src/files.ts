@@ -19,6 +19,9 @@ export interface FetchOptions {
   headers?: Record<string, string> | undefined;
   onOrigin: (origin: Origin) => void;
   onWarning: (warning: WispError) => void;
+  /** Called while a file is downloaded as a whole, because the server sends no parts of it, with the bytes so far and the
+   *  bytes in all, which are 0 if they are unknown. */
+  onWhole?: ((received: number, total: number) => void) | undefined;
 }
 
 /** A file that the visitor chose. */
@@ -76,34 +79,49 @@ function plain(name: string): string {
   }
 }
 
+/** The server's tag for this version of a file. */
+const tag = ({ headers }: Response) => headers.get("ETag") ?? headers.get("Last-Modified");
+
 /** Maximum bytes of a file that is read at once. */
 const MOST_TEXT = 256 << 20;
 
-/** A file at a URL: fetched by ranges, resumed after broken connections, and stored. */
+/** A file at a URL: fetched by ranges, resumed after broken connections, and stored. Where the server sends no ranges or
+ *  does not say how long the file is, it is downloaded as a whole before it is read. */
 export class HttpFile implements SourceFile {
   readonly name: string;
   size = 0;
   private etag: string | null = null;
   private stream: Stream | undefined;
   private recent = new Map<number, Uint8Array<ArrayBuffer>>();
+  /** Whether the file was downloaded as a whole. */
+  private whole = false;
+  /** The pieces of a whole file for which there is no storage. The browser may keep blobs on its disk. */
+  private held = new Map<number, Blob>();
 
   private constructor(
     readonly url: string,
     private readonly options: FetchOptions,
     private cached: CachedFile | undefined,
+    /** Maximum bytes of the file. */
+    private readonly most: number,
   ) {
     this.name = plain(new URL(url).pathname.split("/").pop() || url);
   }
 
+  /** Opens a small file. */
+  static openText(url: string, options: FetchOptions): Promise<HttpFile> {
+    return HttpFile.open(url, { ...options, onWhole: undefined }, MOST_TEXT);
+  }
+
   /** Opens a file, without a request if storage has its description. */
-  static async open(url: string, options: FetchOptions): Promise<HttpFile> {
+  static async open(url: string, options: FetchOptions, most = Infinity): Promise<HttpFile> {
     const cached = options.cache === "none" ? undefined : await CachedFile.open(url);
     if (!cached && options.cache !== "none") {
       const refused = new WispError("QuotaExceeded", "the browser has no storage for this page");
       if (options.cache === "require") throw refused;
       options.onWarning(refused);
     }
-    const file = new HttpFile(url, options, cached);
+    const file = new HttpFile(url, options, cached, most);
     if (cached?.known) {
       file.size = cached.known.size;
       file.etag = cached.known.etag;
@@ -139,10 +157,13 @@ export class HttpFile implements SourceFile {
     this.stream?.reader.cancel().catch(() => {});
     this.stream = undefined;
     this.recent.clear();
+    // What is only partly stored is of no use to a later visit.
+    if (this.held.size > 0) void this.cached?.clear().catch(() => {});
+    this.held.clear();
   }
 
   private isNear(index: number): boolean {
-    if (this.cached || this.recent.has(index)) return true;
+    if (this.cached || this.whole || this.recent.has(index)) return true;
     const next = this.stream ? Math.floor(this.stream.at / CHUNK) : -1;
     return index >= next && index <= next + NEAR;
   }
@@ -150,7 +171,8 @@ export class HttpFile implements SourceFile {
   private async chunk(index: number): Promise<Uint8Array<ArrayBuffer>> {
     const recent = this.recent.get(index);
     if (recent) return recent;
-    let chunk = await this.cached?.get(index);
+    const held = this.held.get(index);
+    let chunk = held ? new Uint8Array(await held.arrayBuffer()) : await this.cached?.get(index);
     if (chunk) {
       this.options.onOrigin("storage");
     } else {
@@ -185,10 +207,8 @@ export class HttpFile implements SourceFile {
     try {
       await this.cached?.put(index, chunk);
     } catch (error) {
-      const warning = WispError.from(error);
-      if (this.options.cache === "require") throw warning;
       // The download continues without storing.
-      this.options.onWarning(warning);
+      this.refused(error);
       this.cached = undefined;
     }
     return chunk;
@@ -220,13 +240,18 @@ export class HttpFile implements SourceFile {
     return part;
   }
 
-  private async request(range: string): Promise<Response> {
+  private async request(range?: string): Promise<Response> {
     const { signal, headers } = this.options;
-    const response = await fetch(this.url, {
-      headers: { ...headers, Range: range },
+    const get = (more: Record<string, string>) => fetch(this.url, {
+      headers: { ...headers, ...more },
       credentials: "same-origin",
       cache: "no-store",
       ...(signal ? { signal } : {}),
+    });
+    const response = await get(range ? { Range: range } : {}).catch((error: unknown) => {
+      // A server may allow other sites to read its files, but not to ask for parts of them.
+      if (!range || this.size || signal?.aborted) throw error;
+      return get({});
     });
     if (response.status === 416) {
       throw new WispError("ModelFormat", `${this.name} is empty or shorter than it was`);
@@ -247,11 +272,11 @@ export class HttpFile implements SourceFile {
     const partial = response.status === 206;
     if (partial && range && Number(range[1]) !== start) throw new TypeError("the server sent another range");
     let size = range ? Number(range[2]) : Number(response.headers.get("Content-Length") ?? 0) + (partial ? start : 0);
-    if (!size && this.size) size = this.size;
-    if (!size || !response.body) {
-      throw new WispError("ModelFormat", `${this.name} is empty, or the server does not say how long it is`);
-    }
-    const etag = response.headers.get("ETag") ?? response.headers.get("Last-Modified");
+    if (!this.size && (!partial || !size)) return this.receiveWhole(response);
+    // The length of a compressed answer is not that of the file.
+    if (!size || (this.whole && !partial)) size = this.size;
+    if (!response.body) throw new TypeError("the answer has no body");
+    const etag = tag(response);
     if (this.size && (this.size !== size || this.etag !== etag)) {
       await this.cached?.describe(size, etag).catch(() => {});
       throw new WispError("Network", `${this.name} has changed on the server since its download began: load it again`);
@@ -265,13 +290,65 @@ export class HttpFile implements SourceFile {
     while (this.stream.at < start) await this.receive(start - this.stream.at);
   }
 
+  /** Receives the whole file, piece by piece. */
+  private async receiveWhole(response: Response): Promise<void> {
+    await this.cached?.begin().catch(() => (this.cached = undefined));
+    this.held.clear();
+    // The browser hides whether the answer of another site is compressed.
+    const length = response.headers.has("Content-Encoding") ? 0 : Number(response.headers.get("Content-Length") ?? 0);
+    const reader = response.body?.getReader() as Stream["reader"] | undefined;
+    let piece = new Uint8Array(CHUNK);
+    let received = 0;
+    this.options.onOrigin("network");
+    for (let next = await reader?.read(); next && !next.done; next = await reader!.read()) {
+      for (let rest = next.value; rest.length > 0; ) {
+        const part = rest.subarray(0, CHUNK - (received % CHUNK));
+        piece.set(part, received % CHUNK);
+        rest = rest.subarray(part.length);
+        received += part.length;
+        if (received % CHUNK > 0) continue;
+        await this.hold(received / CHUNK - 1, piece);
+        piece = new Uint8Array(CHUNK);
+      }
+      if (received > this.most) {
+        await reader!.cancel().catch(() => {});
+        throw new WispError("ModelFormat", `${this.name} is too large for a text file`);
+      }
+      this.options.onWhole?.(received, length >= received ? length : 0);
+      check(this.options.signal);
+    }
+    if (received === 0) throw new WispError("ModelFormat", `${this.name} is empty`);
+    if (received % CHUNK > 0) await this.hold(Math.floor(received / CHUNK), piece.slice(0, received % CHUNK));
+    this.size = received;
+    this.etag = tag(response);
+    this.whole = true;
+    if (this.held.size === 0) await this.cached?.finish(this.size, this.etag).catch((error: unknown) => this.refused(error));
+  }
+
+  /** Stores a piece of a whole file, or keeps it in memory. */
+  private async hold(index: number, piece: Uint8Array<ArrayBuffer>): Promise<void> {
+    if (this.cached && this.held.size === 0) {
+      try {
+        return await this.cached.put(index, piece);
+      } catch (error) {
+        this.refused(error);
+      }
+    }
+    this.held.set(index, new Blob([piece]));
+  }
+
+  /** Reports that the browser does not store the file. */
+  private refused(error: unknown): void {
+    const warning = WispError.from(error);
+    if (this.options.cache === "require") throw warning;
+    this.options.onWarning(warning);
+  }
+
   private async keep(): Promise<void> {
     try {
       await this.cached?.describe(this.size, this.etag);
     } catch (error) {
-      const warning = WispError.from(error);
-      if (this.options.cache === "require") throw warning;
-      this.options.onWarning(warning);
+      this.refused(error);
       this.cached = undefined;
     }
   }

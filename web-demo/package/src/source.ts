@@ -135,7 +135,7 @@ async function openLayout(
 
 /** Returns the files that an index names. */
 async function shards(index: string, options: FetchOptions): Promise<string[]> {
-  const file = await HttpFile.open(index, options);
+  const file = await HttpFile.openText(index, options);
   try {
     const { weight_map } = JSON.parse(new TextDecoder().decode(await file.text()));
     const names = [...new Set(Object.values(weight_map as Record<string, string>))].sort();
@@ -152,7 +152,7 @@ async function shards(index: string, options: FetchOptions): Promise<string[]> {
 /** Reads a small optional file. */
 async function optional(url: string, options: FetchOptions): Promise<Uint8Array | undefined> {
   try {
-    const file = await HttpFile.open(url, options);
+    const file = await HttpFile.openText(url, options);
     const text = await file.text();
     file.close();
     return text;
@@ -186,7 +186,7 @@ async function openHub(source: HubSource, given: FetchOptions): Promise<OpenMode
   const options = { ...given, headers };
   const beside = (file: string) => `${endpoint}/${source.repo}/resolve/${revision}/${file.split("/").map(encodeURIComponent).join("/")}`;
   const url = `${endpoint}/api/models/${source.repo}/tree/${revision}?recursive=true`;
-  const listing = await HttpFile.open(url, options);
+  const listing = await HttpFile.openText(url, options);
   let entries: HubEntry[];
   try {
     entries = JSON.parse(new TextDecoder().decode(await listing.text()));

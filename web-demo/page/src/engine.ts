@@ -44,7 +44,8 @@ function show({ phase, loaded, total }: LoadProgress): void {
   } else {
     bar.removeAttribute("value");
   }
-  byId("loading-text").textContent = counted ? `${PHASES[phase]}: ${size(loaded)} of ${size(total)}` : PHASES[phase];
+  const received = phase === "downloading" && loaded > 0 ? `: ${size(loaded)} of an unknown size` : "";
+  byId("loading-text").textContent = counted ? `${PHASES[phase]}: ${size(loaded)} of ${size(total)}` : PHASES[phase] + received;
 }
 
 /** Loads a model and replaces the current one. Shows an error and returns false if that fails. */

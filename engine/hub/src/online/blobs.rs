@@ -13,7 +13,7 @@ use super::{
     repo::OnlineRepo,
 };
 use crate::{error::RepoError, info::RepoFile};
-use wisp_files::{FileKind, TEMPORARY_PREFIX, read_small_text, remove_abandoned, write_atomic};
+use wisp_files::{FileKind, TEMPORARY_PREFIX, read_small_text, remove_abandoned, replace_atomic};
 
 impl OnlineRepo {
     /// Records which commit the revision names, for offline mode.
@@ -27,7 +27,7 @@ impl OnlineRepo {
         if let Some(parent) = head.parent() {
             fs::create_dir_all(parent)?;
         }
-        write_atomic(&head, commit.as_bytes())
+        replace_atomic(&head, commit.as_bytes())
     }
 
     /// Locks a content against other processes that would download it too.

@@ -115,6 +115,11 @@ impl Download<'_> {
     /// Completes the partial file, or starts again if `restart` is set, and renames it to its hash.
     /// A content with a wrong hash is deleted.
     fn run(&self, blobs: &Path, restart: bool) -> Result<PathBuf, RepoError> {
+        // Something that is no file could be neither continued nor read to its end.
+        let is_file = |found: fs::Metadata| found.is_file() || found.is_dir();
+        if !fs::symlink_metadata(&self.partial).is_ok_and(is_file) {
+            let _ = fs::remove_file(&self.partial);
+        }
         let mut options = OpenOptions::new();
         let options = options
             .create(true)
