@@ -18,3 +18,4 @@ mod settings;
 mod signals;
 mod storage;
 mod terminal;
+mod torn;
