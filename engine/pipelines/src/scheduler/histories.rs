@@ -171,7 +171,13 @@ impl World {
         for part in &batch.sequences {
             self.cache.spoil(part, batch.steps);
         }
-        for id in self.scheduler.fail(&batch) {
+        let failed = self.scheduler.fail(&batch);
+        prop_assert!(
+            failed
+                .iter()
+                .eq(batch.sequences.iter().map(|part| &part.id))
+        );
+        for id in failed {
             let mut requests = self.requests.iter_mut();
             let request = requests.find(|request| request.id == id).unwrap();
             prop_assert_eq!(request.end, None);
