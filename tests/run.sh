@@ -3,14 +3,14 @@
 #
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
 # kept whole in the target folder, under test-logs. `tests/run.sh STEP…` runs only the steps named: `vulkan`, `fmt`,
-# `package`, `deny`, `clippy`, `build`, `tests`, `doctests`, `docs`, `browser`; or `wasm32`, a quick look at whether
+# `package`, `deny`, `clippy`, `build`, `tests`, `doctests`, `docs`, `fuzz`, `browser`; or `wasm32`, a quick look at whether
 # wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest supported Rust compiles
 # everything, if rustup has it; or `faults`, the whole fault list with the faults that take minutes.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly STEPS="vulkan fmt package deny clippy build tests doctests docs browser"
+readonly STEPS="vulkan fmt package deny clippy build tests doctests docs fuzz browser"
 readonly MORE="wasm32 msrv faults"
 readonly FAILURE_LINES=150
 
@@ -97,6 +97,15 @@ step_faults() {
 step_doctests() { cargo test "${BUILT[@]}" --doc; }
 
 step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p wisp-engine -p wisp-shaders --features wisp-engine/candle; }
+
+# Every parser with fuzzed input for some seconds; tests/scripts/fuzz.sh does it for longer.
+step_fuzz() {
+  if ! command -v c++ >/dev/null; then
+    echo "  skipped: no C++ compiler, which libFuzzer needs" >&3
+    return
+  fi
+  bash tests/scripts/fuzz.sh 3 | sed 's/^/  /' >&3
+}
 
 # Another compiler gets a target folder of its own: in a shared one each would undo the other's work.
 step_wasm32() {

@@ -6,10 +6,13 @@ use wisp_engine::{
     device::{Device, DeviceSpec, FeatureLevel},
     pipelines::ModelFiles,
     session::InferenceSession,
-    weights::gguf::Gguf,
+    weights::{
+        StoredEncoding,
+        gguf::{Gguf, Value},
+    },
 };
 
-use crate::program::TestDevice;
+use crate::{gguf_writer::GgufWriter, program::TestDevice};
 
 /// Returns the folder of the model and its reference results.
 pub fn folder() -> PathBuf {
@@ -49,4 +52,29 @@ pub fn damaged() -> Vec<u8> {
         element.copy_from_slice(&nan);
     }
     file
+}
+
+/// Returns the model's file with some metadata replaced (or, with `None`, removed). Its tensors stay.
+pub fn with_metadata(changes: &[(&str, Option<Value>)]) -> Vec<u8> {
+    let file = std::fs::read(folder().join("wisp-tiny.gguf")).expect("the built-in model");
+    let gguf = Gguf::parse(&file).expect("a valid file");
+    let mut metadata = gguf.metadata;
+    for (key, value) in changes {
+        match value {
+            Some(value) => metadata.insert(key.to_string(), value.clone()),
+            None => metadata.remove(*key),
+        };
+    }
+    let mut writer = GgufWriter::new(gguf.version, gguf.big_endian);
+    for (key, value) in metadata {
+        writer = writer.key(&key, value);
+    }
+    for tensor in gguf.tensors {
+        let data = &file[tensor.offset as usize..][..tensor.len as usize];
+        let StoredEncoding::Supported(encoding) = tensor.stored else {
+            panic!("{} is not stored in an encoding of Wisp", tensor.name);
+        };
+        writer = writer.tensor(&tensor.name, encoding, &tensor.shape, data);
+    }
+    writer.write()
 }

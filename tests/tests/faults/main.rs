@@ -12,6 +12,7 @@ mod devices;
 mod files;
 mod generation;
 mod hub;
+mod memory;
 mod model_values;
 mod outputs;
 mod settings;

@@ -79,6 +79,60 @@ pub fn tiny(version: u32, big_endian: bool) -> Vec<u8> {
         .write()
 }
 
+/// Returns the metadata of a Llama of one block, with a tokenizer and a chat template, as a file without tensors.
+pub fn tiny_metadata() -> Vec<u8> {
+    let number = |key: &str, value| (format!("llama.{key}"), Value::U32(value));
+    let strings = |texts: &[&str]| Value::Array(Array::String(texts.iter().copied().collect()));
+    let tokens = ["<unk>", "<s>", "</s>", "\u{2581}", "a", "b", "ab", "<0x41>"];
+    let template = "{% for m in messages %}<s>{{ m.role }}: {{ m.content }}</s>{% endfor %}";
+    let tokenizer = [
+        ("model", Value::String("llama".into())),
+        ("tokens", strings(&tokens)),
+        (
+            "scores",
+            Value::Array(Array::F32((0..8).map(|i| -(i as f32)).collect())),
+        ),
+        (
+            "token_type",
+            Value::Array(Array::I32(vec![2, 3, 3, 1, 1, 1, 1, 6])),
+        ),
+        ("bos_token_id", Value::U32(1)),
+        ("eos_token_id", Value::U32(2)),
+        ("chat_template", Value::String(template.into())),
+    ];
+    let tokenizer = tokenizer.map(|(key, value)| {
+        let key = match key {
+            "chat_template" => format!("tokenizer.{key}"),
+            _ => format!("tokenizer.ggml.{key}"),
+        };
+        (key, value)
+    });
+    let architecture = [
+        (
+            "general.architecture".to_string(),
+            Value::String("llama".into()),
+        ),
+        number("block_count", 1),
+        number("context_length", 64),
+        number("embedding_length", 32),
+        number("feed_forward_length", 64),
+        number("attention.head_count", 2),
+        number("attention.head_count_kv", 1),
+        (
+            "llama.attention.layer_norm_rms_epsilon".to_string(),
+            Value::F32(1e-5),
+        ),
+        ("llama.rope.freq_base".to_string(), Value::F32(10_000.0)),
+    ];
+    let mut writer = GgufWriter::new(3, false);
+    for (key, value) in architecture.into_iter().chain(tokenizer) {
+        writer = writer.key(&key, value);
+    }
+    writer
+        .tensor("token_embd.weight", Encoding::F32, &[8, 32], &[0; 1024])
+        .write()
+}
+
 /// Returns a safetensors file with a matrix, a vector and an integer tensor.
 pub fn tiny_safetensors() -> Vec<u8> {
     let header = concat!(

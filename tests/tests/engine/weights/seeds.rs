@@ -12,6 +12,7 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         ("gguf", "v2.gguf", samples::tiny(2, false)),
         ("gguf", "v3.gguf", samples::tiny(3, false)),
         ("gguf", "big-endian.gguf", samples::tiny(3, true)),
+        ("gguf_model", "llama.gguf", samples::tiny_metadata()),
         (
             "safetensors",
             "tiny.safetensors",
