@@ -44,6 +44,7 @@ pub fn to_gguf(
     if out.exists() && !options.force {
         return Err(ConvertError::Exists { path: out.into() });
     }
+    files.model_spec.spec.check()?;
     let mut views = Views::new(&files.checkpoint);
     let mut report = ConvertReport::default();
     let mut header = GgufHeaderBuilder::default();
@@ -81,7 +82,6 @@ fn describe(
     views: &mut Views<'_>,
     notes: &mut Vec<String>,
 ) -> Result<(Vec<PlannedTensor>, DecoderSpec), ConvertError> {
-    files.model_spec.spec.check()?;
     let architecture = &files.model_spec.architecture;
     let (spec, factors) = spec::in_gguf(architecture, &files.model_spec.spec)?;
     metadata::describe(files, header);
