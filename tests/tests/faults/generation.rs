@@ -269,11 +269,11 @@ fn long_prompt(model: &Model) -> wisp_engine::Generate {
 }
 
 const SLOW: Duration = Duration::from_millis(10);
-/// A step takes half a second, and the machine may be busy.
-const SOON: Duration = Duration::from_secs(1);
+/// A step takes a second, and the machine may be busy.
+const SOON: Duration = Duration::from_secs(2);
 
 #[test]
-fn cancelling_during_a_long_prompt_takes_effect_within_a_second() {
+fn cancelling_during_a_long_prompt_takes_effect_after_the_current_step() {
     let model = odd(SLOW);
     let canceller = Canceller::new();
     let events = long_prompt(&model).canceller(&canceller).events();
@@ -286,7 +286,7 @@ fn cancelling_during_a_long_prompt_takes_effect_within_a_second() {
 }
 
 #[test]
-fn dropping_the_events_of_a_long_prompt_frees_the_model_within_a_second() {
+fn dropping_the_events_of_a_long_prompt_frees_the_model_after_the_current_step() {
     let model = odd(SLOW);
     let mut events = long_prompt(&model).events().blocking();
     assert!(matches!(events.next(), Some(Ok(Event::Prefill { .. }))));
@@ -315,7 +315,7 @@ fn callback_can_end_a_generation_during_its_prompt() {
 }
 
 #[test]
-fn cancelling_between_slow_tokens_takes_effect_within_a_second() {
+fn cancelling_between_slow_tokens_takes_effect_after_the_current_step() {
     let model = odd(Duration::from_millis(100));
     let canceller = Canceller::new();
     let mut events = model.generate_tokens([1]).canceller(&canceller).into_iter();
