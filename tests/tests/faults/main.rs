@@ -20,3 +20,4 @@ mod signals;
 mod storage;
 mod terminal;
 mod torn;
+mod templates;

@@ -21,11 +21,37 @@ pub enum ChatTemplateError {
         /// The template's own explanation.
         message: String,
     },
-    /// Occurs when the template runs for too long.
-    #[error("the chat template takes more than {limit} steps")]
+    /// Occurs when the template does too much work.
+    #[error("the chat template takes more than {limit} steps (line {line})")]
     TooManySteps {
-        /// The number of instructions that a template may execute.
+        /// The number of steps that a template may take. Work on large values takes many.
         limit: u64,
+        /// The line of the template.
+        line: u32,
+    },
+    /// Occurs when the template runs for too long.
+    #[error("the chat template takes more than {} s (line {line})", limit.as_secs())]
+    TooSlow {
+        /// The time that a template may take.
+        limit: std::time::Duration,
+        /// The line of the template.
+        line: u32,
+    },
+    /// Occurs when the template makes a huge string, list or map.
+    #[error("the chat template makes a value of more than {limit} bytes (line {line})")]
+    ValueTooLarge {
+        /// The number of bytes that a value may have for this conversation.
+        limit: usize,
+        /// The line of the template.
+        line: u32,
+    },
+    /// Occurs when all values of the template together are huge.
+    #[error("the chat template uses more than {limit} bytes of memory (line {line})")]
+    TooMuchMemory {
+        /// The number of bytes that values may have for this conversation.
+        limit: usize,
+        /// The line of the template.
+        line: u32,
     },
     /// Occurs when the template's output is far longer than its input.
     #[error("the chat template writes more than {limit} bytes")]

@@ -13,9 +13,9 @@
 //! tokens.
 
 mod error;
+mod jinja;
 mod message;
 mod prompt;
-mod python;
 mod template;
 #[cfg(test)]
 mod tests;

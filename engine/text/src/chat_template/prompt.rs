@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::error::ChatTemplateError;
 use super::message::Message;
-use super::template::ChatTemplate;
+use super::template::{ChatTemplate, check_depth};
 use crate::tokenizer::{Marks, Tokenizer, TokenizerError};
 
 /// The variables of a template's context that hold text from outside, like the messages.
@@ -124,8 +124,8 @@ impl ChatTemplate {
         messages: &[Message],
         extra: &Map<String, Value>,
     ) -> Result<Option<Protected>, ChatTemplateError> {
-        let source = self.source();
-        let mut texts = vec![source.as_str()];
+        check_depth(messages, extra)?;
+        let mut texts = vec![self.source()];
         for message in messages {
             texts.extend([message.role.as_str(), message.content.as_str()]);
             message.extra.iter().for_each(|(key, value)| {

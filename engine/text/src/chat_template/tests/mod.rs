@@ -6,6 +6,7 @@ use serde_json::{Map, json};
 use super::*;
 
 mod prompt;
+mod reference;
 
 fn conversation() -> Vec<Message> {
     vec![

@@ -1,0 +1,304 @@
+//! Python's methods of strings, maps and lists.
+
+use std::rc::Rc;
+
+use super::access::{iterate, pairs};
+use super::arguments::Arguments;
+use super::compare::equal;
+use super::fault::{Fault, Result};
+use super::filters;
+use super::format;
+use super::meter::Meter;
+use super::strings::{self, Ends};
+use super::text::{Text, Writer};
+use super::value::{ListBuilder, Map, Value};
+use super::write;
+
+/// Calls a method; `None` if the value has none of this name.
+pub fn call(
+    meter: &Rc<Meter>,
+    value: &Value,
+    name: &str,
+    arguments: &mut Arguments,
+) -> Option<Result<Value>> {
+    match value {
+        Value::Text(text) => string_method(meter, text, name, arguments),
+        Value::Map(_) | Value::Namespace(_) => map_method(meter, value, name, arguments),
+        Value::List(list) if name == "count" || name == "index" => {
+            Some(list_method(meter, list.items(), name, arguments))
+        }
+        _ => None,
+    }
+}
+
+fn list_method(
+    meter: &Rc<Meter>,
+    items: &[Value],
+    name: &str,
+    arguments: &mut Arguments,
+) -> Result<Value> {
+    let wanted = arguments.required("value")?;
+    let mut count = 0;
+    for (index, item) in items.iter().enumerate() {
+        if equal(meter, item, &wanted)? {
+            if name == "index" {
+                return Ok(Value::int(index));
+            }
+            count += 1;
+        }
+    }
+    match name {
+        "index" => Err(Fault::failed("the list has no such item")),
+        _ => Ok(Value::int(count)),
+    }
+}
+
+fn map_method(
+    meter: &Rc<Meter>,
+    value: &Value,
+    name: &str,
+    arguments: &mut Arguments,
+) -> Option<Result<Value>> {
+    Some(match name {
+        "keys" => iterate(meter, value).map(Value::List),
+        "values" => values(meter, value),
+        "items" => filters::items(meter, value),
+        "get" => get(value, arguments),
+        "copy" => Ok(value.clone()),
+        _ => return None,
+    })
+}
+
+fn values(meter: &Rc<Meter>, value: &Value) -> Result<Value> {
+    let mut list = ListBuilder::new(meter)?;
+    for (_, value) in pairs(meter, value)? {
+        list.push(value)?;
+    }
+    Ok(list.finish())
+}
+
+fn get(value: &Value, arguments: &mut Arguments) -> Result<Value> {
+    let key = arguments.required("key")?;
+    let find = |map: &Map| {
+        let key = key.to_key()?;
+        map.entries().get(&key).cloned()
+    };
+    let found = match value {
+        Value::Map(map) => find(map),
+        Value::Namespace(namespace) => find(&namespace.variables.borrow()),
+        _ => None,
+    };
+    let default = arguments.take("default");
+    Ok(found.or(default).unwrap_or(Value::None))
+}
+
+fn string_method(
+    meter: &Rc<Meter>,
+    text: &Text,
+    name: &str,
+    arguments: &mut Arguments,
+) -> Option<Result<Value>> {
+    if name == "format" {
+        let arguments = std::mem::take(arguments);
+        let formatted = format::str_format(meter, &text.read(), &arguments);
+        return Some(formatted.map(Value::Text));
+    }
+    let method: fn(&Rc<Meter>, &str, &mut Arguments) -> Result<Value> = match name {
+        "upper" => |meter, text, _| strings::upper(meter, text),
+        "lower" => |meter, text, _| strings::lower(meter, text),
+        "title" => |meter, text, _| strings::title(meter, text),
+        "capitalize" => |meter, text, _| strings::capitalize(meter, text),
+        "strip" => |meter, text, arguments| strip(meter, text, arguments, Ends::Both),
+        "lstrip" => |meter, text, arguments| strip(meter, text, arguments, Ends::Start),
+        "rstrip" => |meter, text, arguments| strip(meter, text, arguments, Ends::End),
+        "removeprefix" => |meter, text, arguments| {
+            let prefix = arguments.required_text("prefix")?;
+            Value::text(meter, text.strip_prefix(&*prefix.read()).unwrap_or(text))
+        },
+        "removesuffix" => |meter, text, arguments| {
+            let suffix = arguments.required_text("suffix")?;
+            Value::text(meter, text.strip_suffix(&*suffix.read()).unwrap_or(text))
+        },
+        "replace" => replace,
+        "split" => split,
+        "rsplit" => split_right,
+        "splitlines" => split_lines,
+        "join" => join,
+        "count" => count,
+        "find" => |meter, text, arguments| find(meter, text, arguments, |a, b| a.find(b)),
+        "rfind" => |meter, text, arguments| find(meter, text, arguments, |a, b| a.rfind(b)),
+        "startswith" => {
+            |meter, text, arguments| affix(meter, text, arguments, |a, b| a.starts_with(b))
+        }
+        "endswith" => |meter, text, arguments| affix(meter, text, arguments, |a, b| a.ends_with(b)),
+        "zfill" => fill_zeros,
+        "ljust" => |meter, text, arguments| justify(meter, text, arguments, Ends::End),
+        "rjust" => |meter, text, arguments| justify(meter, text, arguments, Ends::Start),
+        "center" => |meter, text, arguments| justify(meter, text, arguments, Ends::Both),
+        _ => character_class(name)?,
+    };
+    Some(method(meter, &text.read(), arguments))
+}
+
+/// Returns the method that asks whether all characters are of some class.
+fn character_class(name: &str) -> Option<fn(&Rc<Meter>, &str, &mut Arguments) -> Result<Value>> {
+    fn all(meter: &Meter, text: &str, class: fn(char) -> bool) -> Result<Value> {
+        meter.transform(text.len())?;
+        Ok(Value::Bool(!text.is_empty() && text.chars().all(class)))
+    }
+    fn cased(
+        meter: &Meter,
+        text: &str,
+        wanted: fn(char) -> bool,
+        other: fn(char) -> bool,
+    ) -> Result<Value> {
+        meter.transform(text.len())?;
+        Ok(Value::Bool(
+            text.chars().any(wanted) && !text.chars().any(other),
+        ))
+    }
+    Some(match name {
+        "islower" => |meter, text, _| cased(meter, text, char::is_lowercase, char::is_uppercase),
+        "isupper" => |meter, text, _| cased(meter, text, char::is_uppercase, char::is_lowercase),
+        "isspace" => |meter, text, _| all(meter, text, char::is_whitespace),
+        "isdigit" | "isnumeric" | "isdecimal" => {
+            |meter, text, _| all(meter, text, char::is_numeric)
+        }
+        "isalnum" => |meter, text, _| all(meter, text, char::is_alphanumeric),
+        "isalpha" => |meter, text, _| all(meter, text, char::is_alphabetic),
+        "isascii" => |meter, text, _| {
+            meter.scan(text.len())?;
+            Ok(Value::Bool(text.is_ascii()))
+        },
+        _ => return None,
+    })
+}
+
+fn strip(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments, ends: Ends) -> Result<Value> {
+    let characters = arguments.text("chars")?;
+    let characters = characters.as_ref().map(Text::read);
+    strings::strip(meter, text, characters.as_deref(), ends)
+}
+
+/// Takes a number of times; a negative one is no limit.
+fn limit(arguments: &mut Arguments, name: &str) -> Result<Option<usize>> {
+    let count = arguments.int(name)?;
+    Ok(count.and_then(|count| usize::try_from(count).ok()))
+}
+
+fn replace(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments) -> Result<Value> {
+    let from = arguments.required_text("old")?;
+    let to = arguments.required_text("new")?;
+    let count = limit(arguments, "count")?;
+    strings::replace(meter, text, &from.read(), &to.read(), count)
+}
+
+fn split(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments) -> Result<Value> {
+    let separator = arguments.text("sep")?;
+    let separator = separator.as_ref().map(Text::read);
+    let count = limit(arguments, "maxsplit")?;
+    strings::split(meter, text, separator.as_deref(), count)
+}
+
+fn split_right(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments) -> Result<Value> {
+    let separator = arguments.required_text("sep")?;
+    let count = limit(arguments, "maxsplit")?;
+    strings::split_right(meter, text, &separator.read(), count)
+}
+
+fn split_lines(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments) -> Result<Value> {
+    match arguments.flag("keepends") {
+        true => strings::parts(meter, text.split_inclusive('\n')),
+        false => strings::parts(meter, text.lines()),
+    }
+}
+
+fn join(meter: &Rc<Meter>, separator: &str, arguments: &mut Arguments) -> Result<Value> {
+    let items = iterate(meter, &arguments.required("iterable")?)?;
+    let mut out = Writer::new(meter)?;
+    for (index, item) in items.items().iter().enumerate() {
+        if index > 0 {
+            out.push(separator)?;
+        }
+        write::display(meter, item, &mut out)?;
+    }
+    Ok(Value::Text(out.finish()))
+}
+
+fn count(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments) -> Result<Value> {
+    let wanted = arguments.required_text("sub")?;
+    meter.transform(text.len())?;
+    Ok(Value::int(text.matches(&*wanted.read()).count()))
+}
+
+fn find(
+    meter: &Rc<Meter>,
+    text: &str,
+    arguments: &mut Arguments,
+    search: fn(&str, &str) -> Option<usize>,
+) -> Result<Value> {
+    let wanted = arguments.required_text("sub")?;
+    meter.transform(text.len())?;
+    let wanted = wanted.read();
+    Ok(match search(text, &wanted) {
+        Some(at) => Value::int(text[..at].chars().count()),
+        None => Value::Int(-1),
+    })
+}
+
+/// Returns whether a text has a prefix or suffix, or one of several.
+fn affix(
+    meter: &Rc<Meter>,
+    text: &str,
+    arguments: &mut Arguments,
+    has: fn(&str, &str) -> bool,
+) -> Result<Value> {
+    let affix = arguments.required("prefix")?;
+    let candidates = match &affix {
+        Value::Text(_) => std::slice::from_ref(&affix),
+        Value::List(list) => list.items(),
+        other => return Err(Fault::failed(format!("{} is not a string", other.kind()))),
+    };
+    for candidate in candidates {
+        let Value::Text(candidate) = candidate else {
+            return Err(Fault::failed(format!(
+                "{} is not a string",
+                candidate.kind()
+            )));
+        };
+        meter.scan(candidate.len())?;
+        if has(text, &candidate.read()) {
+            return Ok(Value::Bool(true));
+        }
+    }
+    Ok(Value::Bool(false))
+}
+
+fn fill_zeros(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments) -> Result<Value> {
+    let width = arguments.count("width")?.unwrap_or(0);
+    let sign = usize::from(text.starts_with(['+', '-']));
+    let mut out = Writer::new(meter)?;
+    out.push(&text[..sign])?;
+    out.repeat("0", width.saturating_sub(text.chars().count()))?;
+    out.push(&text[sign..])?;
+    Ok(Value::Text(out.finish()))
+}
+
+/// Fills a text up at an end, or at both.
+fn justify(meter: &Rc<Meter>, text: &str, arguments: &mut Arguments, ends: Ends) -> Result<Value> {
+    let width = arguments.count("width")?.unwrap_or(0);
+    let fill = arguments.text("fillchar")?;
+    let fill = fill.as_ref().map(Text::read);
+    let fill = fill.as_deref().unwrap_or(" ");
+    let missing = width.saturating_sub(text.chars().count());
+    let before = match ends {
+        Ends::Both => missing / 2,
+        Ends::Start => missing,
+        Ends::End => 0,
+    };
+    let mut out = Writer::new(meter)?;
+    out.repeat(fill, before)?;
+    out.push(text)?;
+    out.repeat(fill, missing - before)?;
+    Ok(Value::Text(out.finish()))
+}
