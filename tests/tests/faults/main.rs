@@ -21,3 +21,4 @@ mod storage;
 mod terminal;
 mod torn;
 mod templates;
+mod tokenizers;

@@ -107,7 +107,7 @@ fn text_that_doubles_in_a_loop_is_stopped() {
         "{% set ns.x = ns.x.join([ns.x, ns.x]) %}",
         "{% set ns.x = '%s%s'|format(ns.x, ns.x) %}",
         "{% set ns.x = '{0}{0}'.format(ns.x) %}",
-        "{% set ns.x = ns.x|indent(ns.x|length) ~ '\\n' %}",
+        "{% set ns.x = ns.x|indent(ns.x|length, true) %}",
         "{% set ns.x = ns.x|tojson|tojson %}",
         "{% set ns.x = [ns.x, ns.x]|string %}",
         "{% set ns.x = ns.x|upper ~ ns.x|title ~ ns.x|capitalize %}",

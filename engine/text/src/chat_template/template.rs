@@ -13,7 +13,7 @@ use super::message::Message;
 const MAX_STEPS: u64 = 20_000_000;
 
 /// The time that a rendering may take.
-const MAX_TIME: Duration = Duration::from_secs(2);
+const MAX_TIME: Duration = Duration::from_secs(3);
 
 /// The output may have four times the size of the input and this many more bytes.
 const SPARE_OUTPUT: usize = 1 << 20;

@@ -108,6 +108,18 @@ pub enum TokenizerError {
         /// The parser's reason.
         source: serde_json::Error,
     },
+    /// Occurs when the normalizer of a `tokenizer.json` makes a text far longer.
+    #[error("tokenizer.json: the normalizer makes more than {limit} bytes of the text")]
+    NormalizedTooLong {
+        /// The number of bytes that this text may have.
+        limit: usize,
+    },
+    /// Occurs when the expressions of a `tokenizer.json` take too long on a text.
+    #[error("tokenizer.json: it takes more than {} s to encode the text", limit.as_secs())]
+    TooSlow {
+        /// The time that this text may take.
+        limit: std::time::Duration,
+    },
     /// Occurs when the `tokenizers` library refuses a `tokenizer.json` or a text.
     #[error("tokenizer.json: {0}")]
     Library(String),
@@ -129,6 +141,10 @@ impl TokenizerError {
 
     /// An error of the `tokenizers` library.
     pub(crate) fn library(error: tokenizers::Error) -> Self {
-        Self::Library(error.to_string())
+        // Our own steps between those of the library have errors of their own.
+        match error.downcast::<Self>() {
+            Ok(own) => *own,
+            Err(error) => Self::Library(error.to_string()),
+        }
     }
 }

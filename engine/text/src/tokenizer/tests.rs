@@ -14,6 +14,7 @@ use header::{Header, Meta};
 pub(crate) mod header;
 pub(crate) mod huggingface;
 pub(crate) mod metadata;
+mod reference;
 
 /// Returns the folder of shared test data: `WISP_SHARED`, or `shared` beside the checkout.
 fn shared() -> Option<PathBuf> {

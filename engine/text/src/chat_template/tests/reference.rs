@@ -1,5 +1,7 @@
 //! Rendering equals that of minijinja, another implementation of Jinja, where both follow Python.
 
+use std::collections::BTreeMap;
+
 use minijinja::{Environment, UndefinedBehavior};
 use serde_json::{Map, Value, json};
 
@@ -8,7 +10,7 @@ use crate::chat_template::{ChatTemplate, Message};
 /// The variables of the templates below, but for the messages.
 fn extra() -> Map<String, Value> {
     let variables = json!({
-        "d": {"b": 1, "a": 2, "c": {"x": [1, 2]}},
+        "d": {"a": 2, "b": 1, "c": {"x": [1, 2]}},
         "l": [3, 1, 2],
         "s": "héllo wörld, Über\n  two\n\nlines ",
         "rows": [{"n": "b", "v": 2}, {"n": "A", "v": 1}, {"n": "c"}],
@@ -25,6 +27,25 @@ fn messages() -> Vec<Message> {
     turns.map(|(role, text)| Message::new(role, text)).to_vec()
 }
 
+/// Converts JSON. The library's own conversion depends on the features of `serde_json`.
+fn value(json: &Value) -> minijinja::Value {
+    match json {
+        Value::Null => ().into(),
+        Value::Bool(bool) => (*bool).into(),
+        Value::Number(number) => match number.as_i64() {
+            Some(int) => int.into(),
+            None => number.as_f64().unwrap().into(),
+        },
+        Value::String(text) => text.as_str().into(),
+        Value::Array(items) => items.iter().map(value).collect(),
+        Value::Object(entries) => {
+            let entries = entries.iter();
+            let entries = entries.map(|(key, json)| (key.clone(), value(json)));
+            minijinja::Value::from_object(entries.collect::<BTreeMap<String, _>>())
+        }
+    }
+}
+
 fn reference(source: &str) -> Result<String, minijinja::Error> {
     let mut environment = Environment::new();
     let mut syntax = environment.syntax().to_builder();
@@ -33,7 +54,7 @@ fn reference(source: &str) -> Result<String, minijinja::Error> {
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     let mut context = extra();
     context.insert("messages".into(), serde_json::to_value(messages()).unwrap());
-    environment.render_str(source, Value::Object(context))
+    environment.render_str(source, value(&Value::Object(context)))
 }
 
 #[track_caller]

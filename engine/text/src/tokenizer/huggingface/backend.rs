@@ -1,27 +1,36 @@
 //! Encoding and decoding with a `tokenizer.json`.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tokenizers::{
-    Model as _, NormalizedString, Normalizer, NormalizerWrapper, OffsetReferential, OffsetType,
-    PreTokenizer as _, tokenizer::pre_tokenizer::PreTokenizedString,
-};
+use tokenizers::tokenizer::pre_tokenizer::PreTokenizedString;
+use tokenizers::{Model as _, ModelWrapper, NormalizedString, OffsetReferential, OffsetType};
 
-use super::added_tokens::vocab_size;
+use super::added_tokens::AddedTokens;
+use super::deadline::Deadline;
 use super::decoder::Decoder;
+use super::normalizer::Normalizer;
+use super::post_processor::PostProcessor;
+use super::pre_tokenizer::PreTokenizer;
 use crate::tokenizer::backend::Backend;
 use crate::tokenizer::error::TokenizerError;
 use crate::tokenizer::marks::Marks;
 
+/// The checked components of a `tokenizer.json`.
+pub struct Components {
+    pub added: AddedTokens,
+    pub normalizer: Normalizer,
+    pub pre_tokenizer: PreTokenizer,
+    pub model: ModelWrapper,
+    pub post_processor: PostProcessor,
+    pub decoder: Decoder,
+}
+
 /// A tokenizer from a `tokenizer.json`.
 pub struct HuggingFaceTokenizer {
-    tokenizer: tokenizers::Tokenizer,
-    /// The same tokenizer, which takes special tokens in the text for plain text. Built at the first
-    /// use.
-    plain: OnceLock<tokenizers::Tokenizer>,
-    decoder: Decoder,
+    components: Components,
     /// The ids of special tokens.
     special: HashSet<u32>,
     /// The texts of special tokens.
@@ -34,85 +43,138 @@ pub struct HuggingFaceTokenizer {
     size: usize,
 }
 
+impl Components {
+    /// Returns one more than the largest id of an added token, or the number of tokens. If some ids have
+    /// no token, the former is more.
+    pub fn vocab_size(&self) -> usize {
+        let largest = self.added.iter().map(|(id, _)| id as usize + 1).max();
+        let mut contents = self.added.iter().map(|(_, token)| token.content.as_str());
+        let further = contents
+            .by_ref()
+            .filter(|content| self.model.token_to_id(content).is_none());
+        (self.model.get_vocab_size() + further.count()).max(largest.unwrap_or(0))
+    }
+
+    pub fn token_to_id(&self, text: &str) -> Option<u32> {
+        let added = self.added.id(text);
+        added.or_else(|| self.model.token_to_id(text))
+    }
+
+    pub fn id_to_token(&self, id: u32) -> Option<String> {
+        let added = self.added.text(id).map(str::to_owned);
+        added.or_else(|| self.model.id_to_token(id))
+    }
+}
+
 impl HuggingFaceTokenizer {
-    pub fn new(
-        tokenizer: tokenizers::Tokenizer,
-        decoder: Decoder,
-        bos: Option<u32>,
-        add_bos: Option<bool>,
-    ) -> Self {
-        let added = tokenizer.get_added_tokens_decoder();
-        let special = || added.iter().filter(|(_, token)| token.special);
+    pub fn new(components: Components, bos: Option<u32>, add_bos: Option<bool>) -> Self {
+        let mut special = HashSet::new();
+        let mut spellings = Vec::new();
+        let mut normalizes_special = false;
+        for (id, token) in components.added.iter().filter(|(_, token)| token.special) {
+            special.insert(id);
+            spellings.push(token.content.clone());
+            normalizes_special |= token.normalized;
+        }
         Self {
-            special: special().map(|(&id, _)| id).collect(),
-            spellings: special().map(|(_, token)| token.content.clone()).collect(),
-            normalizes_special: special().any(|(_, token)| token.normalized),
-            plain: OnceLock::new(),
-            size: vocab_size(&tokenizer),
-            decoder,
+            size: components.vocab_size(),
+            special,
+            spellings,
+            normalizes_special,
             bos,
             add_bos,
-            tokenizer,
+            components,
         }
     }
 
-    fn plain(&self) -> &tokenizers::Tokenizer {
-        self.plain.get_or_init(|| {
-            let mut plain = self.tokenizer.clone();
-            plain.set_encode_special_tokens(true);
-            plain
-        })
-    }
-
-    /// Splits marked text at the added tokens, normalizes the rest and removes the marks.
-    fn split_marked(
+    /// Splits text at the added tokens and normalizes the rest. Marks are removed.
+    fn split(
         &self,
         text: &str,
-        marks: &Marks,
-    ) -> Result<PreTokenizedString, tokenizers::Error> {
-        let vocabulary = self.tokenizer.get_added_vocabulary();
-        let normalizer = self.tokenizer.get_normalizer();
-        if !self.normalizes_special {
-            let normalizer = Unmark { marks, normalizer };
-            return Ok(vocabulary.extract_and_normalize(Some(&normalizer), text));
-        }
+        parse_special: bool,
+        marks: Option<&Marks>,
+        deadline: &Deadline,
+    ) -> Result<PreTokenizedString, TokenizerError> {
+        let components = &self.components;
+        let mut split = PreTokenizedString::from(text);
+        let split_plain = |_, part| Ok(components.added.split_plain(part, parse_special));
+        split.split(split_plain).map_err(TokenizerError::library)?;
         // The marks are needed until special tokens were searched in the normalized text.
-        let mut split = vocabulary.extract_and_normalize(normalizer, text);
-        let normalizer = None;
-        split.normalize(|text| Unmark { marks, normalizer }.normalize(text))?;
+        let (before, after) = match self.normalizes_special {
+            true => (None, marks),
+            false => (marks, None),
+        };
+        let normalized = split.split(|_, mut part| {
+            unmark(&mut part, before);
+            components.normalizer.normalize(&mut part, deadline)?;
+            Ok(components.added.split_normalized(part, parse_special))
+        });
+        normalized.map_err(TokenizerError::library)?;
+        if after.is_some() {
+            let unmarked = split.normalize(|part| {
+                unmark(part, after);
+                Ok(())
+            });
+            unmarked.map_err(TokenizerError::library)?;
+        }
         Ok(split)
     }
 
-    /// Tokenizes text that is split at added tokens; the steps of `Tokenizer::encode` after that.
-    fn encode_split(&self, mut split: PreTokenizedString) -> Result<Vec<u32>, tokenizers::Error> {
-        if let Some(pre_tokenizer) = self.tokenizer.get_pre_tokenizer() {
-            pre_tokenizer.pre_tokenize(&mut split)?;
-        }
-        let model = self.tokenizer.get_model();
-        split.tokenize(|text| model.tokenize(text.get()))?;
-        let encoding = split.into_encoding(None, 0, OffsetType::None)?;
-        let encoding = self.tokenizer.post_process(encoding, None, false)?;
-        Ok(encoding.get_ids().to_vec())
+    fn tokens(
+        &self,
+        text: &str,
+        parse_special: bool,
+        marks: Option<&Marks>,
+    ) -> Result<Vec<u32>, TokenizerError> {
+        let deadline = Deadline::new(text.len());
+        let encode = || {
+            let mut split = self.split(text, parse_special, marks, &deadline)?;
+            self.components.pre_tokenizer.split(&mut split, &deadline)?;
+            let parts = Cell::new(0_usize);
+            let tokenized = split.tokenize(|part| {
+                parts.set(parts.get() + 1);
+                if parts.get() % 16 == 0 {
+                    deadline.check()?;
+                }
+                self.components.model.tokenize(part.get())
+            });
+            tokenized.map_err(TokenizerError::library)?;
+            let encoding = split.into_encoding(None, 0, OffsetType::None);
+            let encoding = encoding.map_err(TokenizerError::library)?;
+            Ok(encoding.get_ids().to_vec())
+        };
+        // The components are checked so that the crate does not panic; this is the last defence.
+        let encoded = catch_unwind(AssertUnwindSafe(encode));
+        encoded.unwrap_or_else(|_| {
+            let message = "the library that reads it panicked on this text";
+            Err(TokenizerError::Library(message.to_owned()))
+        })
+    }
+
+    /// Puts the special tokens around those of a text.
+    fn add_special(&self, ids: &mut Vec<u32>) {
+        let PostProcessor { before, after } = &self.components.post_processor;
+        let skipped = match (self.bos, self.add_bos) {
+            (Some(bos), Some(false)) if before.first() == Some(&bos) => 1,
+            _ => 0,
+        };
+        let missing = match (self.bos, self.add_bos) {
+            (Some(bos), Some(true)) if before.first() != Some(&bos) => Some(bos),
+            _ => None,
+        };
+        let before = missing.into_iter().chain(before[skipped..].iter().copied());
+        ids.splice(0..0, before);
+        ids.extend_from_slice(after);
     }
 }
 
-/// A normalizer that removes marks first.
-struct Unmark<'m> {
-    marks: &'m Marks,
-    normalizer: Option<&'m NormalizerWrapper>,
-}
-
-impl Normalizer for Unmark<'_> {
-    fn normalize(&self, text: &mut NormalizedString) -> tokenizers::Result<()> {
-        if self.marks.are_in(text.get()) {
-            text.filter(|character| self.marks.original(character).is_some());
-            text.map(|character| self.marks.original(character).unwrap_or(character));
-        }
-        match self.normalizer {
-            Some(normalizer) => normalizer.normalize(text),
-            None => Ok(()),
-        }
-    }
+/// Removes marks from a text.
+fn unmark(text: &mut NormalizedString, marks: Option<&Marks>) {
+    let Some(marks) = marks.filter(|marks| marks.are_in(text.get())) else {
+        return;
+    };
+    text.filter(|character| marks.original(character).is_some());
+    text.map(|character| marks.original(character).unwrap_or(character));
 }
 
 impl Backend for HuggingFaceTokenizer {
@@ -122,38 +184,24 @@ impl Backend for HuggingFaceTokenizer {
         add_special: bool,
         parse_special: bool,
     ) -> Result<Vec<u32>, TokenizerError> {
-        let tokenizer = if parse_special {
-            &self.tokenizer
-        } else {
-            self.plain()
-        };
-        let encoding = tokenizer
-            .encode_fast(text, add_special)
-            .map_err(TokenizerError::library)?;
-        let mut ids = encoding.get_ids().to_vec();
-        let Some(bos) = self.bos.filter(|_| add_special) else {
-            return Ok(ids);
-        };
-        // The mask tells a BOS of the post-processor from one that the text spells.
-        let mask = encoding.get_special_tokens_mask();
-        let added = ids.first() == Some(&bos) && mask.first() == Some(&1);
-        match (self.add_bos, added) {
-            (Some(true), false) => ids.insert(0, bos),
-            (Some(false), true) => drop(ids.remove(0)),
-            _ => {}
+        let mut ids = self.tokens(text, parse_special, None)?;
+        if add_special {
+            self.add_special(&mut ids);
         }
         Ok(ids)
     }
 
     fn encode_marked(&self, text: &str, marks: &Marks) -> Result<Vec<u32>, TokenizerError> {
-        let split = self.split_marked(text, marks);
-        let ids = split.and_then(|split| self.encode_split(split));
-        ids.map_err(TokenizerError::library)
+        self.tokens(text, true, Some(marks))
     }
 
     fn control_spans(&self, text: &str) -> Vec<Range<usize>> {
-        let vocabulary = self.tokenizer.get_added_vocabulary();
-        let split = vocabulary.extract_and_normalize(self.tokenizer.get_normalizer(), text);
+        let deadline = Deadline::new(text.len());
+        let split = || self.split(text, true, None, &deadline);
+        // A text that cannot be split cannot be encoded either.
+        let Ok(Ok(split)) = catch_unwind(AssertUnwindSafe(split)) else {
+            return Vec::new();
+        };
         let splits = split.get_splits(OffsetReferential::Original, OffsetType::Byte);
         let spans = splits.into_iter().filter_map(|(_, (start, end), tokens)| {
             let mut ids = tokens.iter().flatten().map(|token| token.id);
@@ -170,8 +218,8 @@ impl Backend for HuggingFaceTokenizer {
     }
 
     fn append_bytes(&self, id: u32, out: &mut Vec<u8>) {
-        if let Some(token) = self.tokenizer.id_to_token(id) {
-            self.decoder.decode(token, out);
+        if let Some(token) = self.components.id_to_token(id) {
+            self.components.decoder.decode(token, out);
         }
     }
 
@@ -180,15 +228,15 @@ impl Backend for HuggingFaceTokenizer {
     }
 
     fn strips_first_space(&self) -> bool {
-        self.decoder.strips_first_space()
+        self.components.decoder.strips_first_space()
     }
 
     fn token(&self, id: u32) -> Option<String> {
-        self.tokenizer.id_to_token(id)
+        self.components.id_to_token(id)
     }
 
     fn id(&self, text: &str) -> Option<u32> {
-        self.tokenizer.token_to_id(text)
+        self.components.token_to_id(text)
     }
 
     fn vocab_size(&self) -> usize {

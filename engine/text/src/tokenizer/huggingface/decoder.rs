@@ -6,8 +6,13 @@
 
 use serde_json::Value;
 
+use super::json::{components, invalid};
 use crate::tokenizer::byte_level;
 use crate::tokenizer::byte_tokens::parse_byte_token;
+use crate::tokenizer::error::TokenizerError;
+
+/// How many times longer decoding may make a token.
+const MAX_GROWTH: usize = 64;
 
 /// The steps that turn a token's text into bytes.
 #[derive(Debug, Default)]
@@ -32,32 +37,32 @@ enum Step {
 
 impl Decoder {
     /// Reads the `decoder` of a `tokenizer.json`, which may be null.
-    pub fn new(json: &Value, warnings: &mut Vec<String>) -> Self {
+    pub fn new(json: &Value, warnings: &mut Vec<String>) -> Result<Self, TokenizerError> {
         let mut decoder = Self::default();
         if json.is_null() {
             // Without a decoder, tokens are joined by spaces.
             decoder.steps.push(Step::Spaced);
             decoder.strips_first_space = true;
-        } else {
-            decoder.add(json, 0, warnings);
         }
-        decoder
+        for json in components(json, "decoder", "decoders")? {
+            decoder.add(json, warnings);
+        }
+        decoder.check_growth()?;
+        Ok(decoder)
     }
 
-    fn add(&mut self, json: &Value, depth: usize, warnings: &mut Vec<String>) {
-        let text = |key: &str| json[key].as_str().map(str::to_owned);
+    fn add(&mut self, json: &Value, warnings: &mut Vec<String>) {
+        let text = |key: &str, usual: &str| {
+            let text = json[key].as_str().filter(|text| !text.is_empty());
+            text.unwrap_or(usual).to_owned()
+        };
         match json["type"].as_str().unwrap_or_default() {
-            "Sequence" if depth < 8 => {
-                for step in json["decoders"].as_array().into_iter().flatten() {
-                    self.add(step, depth + 1, warnings);
-                }
-            }
             "ByteLevel" => self.steps.push(Step::ByteLevel),
             "ByteFallback" => self.steps.push(Step::ByteFallback),
             "Fuse" => {}
-            "Replace" => match (json["pattern"]["String"].as_str(), text("content")) {
+            "Replace" => match (json["pattern"]["String"].as_str(), json["content"].as_str()) {
                 (Some(from), Some(to)) if !from.is_empty() => {
-                    let from = from.to_owned();
+                    let (from, to) = (from.to_owned(), to.to_owned());
                     self.steps.push(Step::Replace { from, to });
                 }
                 _ => warnings.push("a Replace decoder without a string is ignored".to_owned()),
@@ -67,7 +72,7 @@ impl Decoder {
                 self.strips_first_space |= content == Some(" ") && start > Some(0);
             }
             "Metaspace" => {
-                let from = text("replacement").unwrap_or_else(|| "▁".to_owned());
+                let from = text("replacement", "▁");
                 let to = " ".to_owned();
                 self.steps.push(Step::Replace { from, to });
                 // Older files have a flag instead of the scheme.
@@ -76,16 +81,32 @@ impl Decoder {
                 self.strips_first_space |= !never;
             }
             "WordPiece" => {
-                let prefix = text("prefix").unwrap_or_else(|| "##".to_owned());
+                let prefix = text("prefix", "##");
                 self.steps.push(Step::WordPiece { prefix });
                 self.strips_first_space = true;
             }
             "BPEDecoder" => {
-                let from = text("suffix").unwrap_or_else(|| "</w>".to_owned());
+                let from = text("suffix", "</w>");
                 let to = " ".to_owned();
                 self.steps.push(Step::Replace { from, to });
             }
-            other => warnings.push(format!("decoder {other:?} is not known and ignored")),
+            other => warnings.push(format!("decoder {other:.100?} is not known and ignored")),
+        }
+    }
+
+    /// Checks that a token does not become far longer.
+    fn check_growth(&self) -> Result<(), TokenizerError> {
+        let growth = self.steps.iter().map(|step| match step {
+            Step::Replace { from, to } => to.len().div_ceil(from.len()).max(1),
+            _ => 1,
+        });
+        let growth = growth.fold(1, usize::saturating_mul);
+        match growth > MAX_GROWTH {
+            true => {
+                let expected = format!("tokens that become at most {MAX_GROWTH} times longer");
+                Err(invalid("decoder", &expected, format!("{growth} times")))
+            }
+            false => Ok(()),
         }
     }
 
@@ -126,7 +147,7 @@ mod tests {
 
     fn decode(decoder: &Value, tokens: &[&str]) -> (String, bool) {
         let mut warnings = Vec::new();
-        let decoder = Decoder::new(decoder, &mut warnings);
+        let decoder = Decoder::new(decoder, &mut warnings).unwrap();
         assert!(warnings.is_empty(), "{warnings:?}");
         let mut out = Vec::new();
         for token in tokens {
@@ -167,7 +188,14 @@ mod tests {
     #[test]
     fn unknown_decoder_is_a_warning() {
         let mut warnings = Vec::new();
-        Decoder::new(&json!({"type": "CTC"}), &mut warnings);
+        Decoder::new(&json!({"type": "CTC"}), &mut warnings).unwrap();
         assert_eq!(warnings.len(), 1);
+    }
+
+    #[test]
+    fn decoder_that_makes_tokens_far_longer_is_refused() {
+        let double = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"});
+        let decoder = json!({"type": "Sequence", "decoders": [double, double, double, double]});
+        assert!(Decoder::new(&decoder, &mut Vec::new()).is_err());
     }
 }

@@ -2,13 +2,20 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use serde::Deserialize;
 use serde_json::Value;
+use tokenizers::ModelWrapper;
 
-use super::added_tokens::{add_tokens, vocab_size};
-use super::backend::HuggingFaceTokenizer;
+use super::added_tokens::{AddedToken, AddedTokens};
+use super::backend::{Components, HuggingFaceTokenizer};
 use super::decoder::Decoder;
 use super::files::HuggingFaceFiles;
-use super::validate;
+use super::json::{BoundedJson, invalid};
+use super::model::ModelJson;
+use super::normalizer::Normalizer;
+use super::older_tokens::older_tokens;
+use super::post_processor::PostProcessor;
+use super::pre_tokenizer::PreTokenizer;
 use crate::tokenizer::backend::{Backend, DEFAULT_TEMPLATE, LoadedTokenizer, Properties};
 use crate::tokenizer::error::TokenizerError;
 
@@ -56,29 +63,28 @@ pub fn load_directory(directory: &std::path::Path) -> Result<LoadedTokenizer, To
 /// Loads the tokenizer that `files` describe.
 pub fn load(files: &HuggingFaceFiles<'_>) -> Result<LoadedTokenizer, TokenizerError> {
     let mut warnings = Vec::new();
-    let decoder = validate::check(files.tokenizer)?;
-    let decoder = Decoder::new(&decoder, &mut warnings);
-    let mut tokenizer =
-        tokenizers::Tokenizer::from_bytes(files.tokenizer).map_err(TokenizerError::library)?;
-    // Published files keep the settings of their last use.
-    let truncation = tokenizer.with_truncation(None).map(|_| ());
-    truncation.map_err(TokenizerError::library)?;
-    tokenizer.with_padding(None);
+    let mut components = components(files.tokenizer, &mut warnings)?;
 
     let config = parse(files.tokenizer_config, "tokenizer_config.json")?;
     let map = parse(files.special_tokens_map, "special_tokens_map.json")?;
     let generation = parse(files.generation_config, "generation_config.json")?;
     let model = parse(files.config, "config.json")?;
     let added = parse(files.added_tokens, "added_tokens.json")?;
-    add_tokens(&mut tokenizer, &config, &added, &mut warnings)?;
+    let size = components.vocab_size();
+    let is_known = |text: &str| components.token_to_id(text).is_some();
+    let older = older_tokens(&config, &added, size, is_known, &mut warnings);
+    if !older.is_empty() {
+        let (model, normalizer) = (&components.model, &components.normalizer);
+        components.added.add(older, model, normalizer)?;
+    }
 
     let named = |key: &str| {
         let text = [&config, &map]
             .into_iter()
             .find_map(|file| token_text(&file[key]));
-        text.and_then(|text| tokenizer.token_to_id(&text))
+        text.and_then(|text| components.token_to_id(&text))
     };
-    let size = vocab_size(&tokenizer);
+    let size = components.vocab_size();
     let numbered = |key: &str| {
         let ids = [&generation, &model].map(|file| token_ids(&file[key], size));
         let found = ids.into_iter().find(|ids| !ids.is_empty());
@@ -90,7 +96,15 @@ pub fn load(files: &HuggingFaceFiles<'_>) -> Result<LoadedTokenizer, TokenizerEr
     let end_of_generation: BTreeSet<u32> = numbered_eos.into_iter().chain(eos).collect();
 
     let add_bos = config["add_bos_token"].as_bool();
-    let backend = HuggingFaceTokenizer::new(tokenizer, decoder, bos, add_bos);
+    let around = &components.post_processor;
+    let around = around.before.iter().chain(&around.after);
+    if let Some(id) = around
+        .copied()
+        .find(|&id| components.id_to_token(id).is_none())
+    {
+        return Err(invalid("post_processor", "ids of the vocabulary", id));
+    }
+    let backend = HuggingFaceTokenizer::new(components, bos, add_bos);
     let adds_bos = bos.is_some() && backend.encode("", true, true)?.first() == bos.as_ref();
     let properties = Properties {
         bos,
@@ -103,6 +117,61 @@ pub fn load(files: &HuggingFaceFiles<'_>) -> Result<LoadedTokenizer, TokenizerEr
     Ok(LoadedTokenizer {
         backend: Box::new(backend),
         properties,
+    })
+}
+
+/// What is checked before a `tokenizer.json` is read.
+#[derive(Deserialize)]
+struct TokenizerCheck {
+    #[serde(default, rename = "normalizer")]
+    _normalizer: BoundedJson,
+    #[serde(default, rename = "pre_tokenizer")]
+    _pre_tokenizer: BoundedJson,
+    #[serde(default, rename = "post_processor")]
+    _post_processor: BoundedJson,
+    #[serde(default, rename = "decoder")]
+    _decoder: BoundedJson,
+    model: ModelJson,
+}
+
+/// A `tokenizer.json`. The settings of its last use, how texts were truncated and padded, are not read.
+#[derive(Deserialize)]
+struct TokenizerJson {
+    #[serde(default)]
+    added_tokens: Option<Vec<AddedToken>>,
+    #[serde(default)]
+    normalizer: Value,
+    #[serde(default)]
+    pre_tokenizer: Value,
+    #[serde(default)]
+    post_processor: Value,
+    #[serde(default)]
+    decoder: Value,
+    model: ModelWrapper,
+}
+
+/// Reads and checks a `tokenizer.json`.
+fn components(bytes: &[u8], warnings: &mut Vec<String>) -> Result<Components, TokenizerError> {
+    let file = "tokenizer.json";
+    let wrong = |source| TokenizerError::Json { file, source };
+    let check: TokenizerCheck = serde_json::from_slice(bytes).map_err(wrong)?;
+    check.model.check()?;
+    let json: TokenizerJson = serde_json::from_slice(bytes).map_err(wrong)?;
+    let mut model = json.model;
+    if let ModelWrapper::BPE(bpe) = &mut model {
+        if bpe.dropout.take().is_some_and(|dropout| dropout > 0.0) {
+            warnings.push("the dropout of training is ignored".to_owned());
+        }
+    }
+    let normalizer = Normalizer::parse(&json.normalizer)?;
+    let added = json.added_tokens.unwrap_or_default();
+    Ok(Components {
+        added: AddedTokens::new(added, &model, &normalizer)?,
+        pre_tokenizer: PreTokenizer::parse(&json.pre_tokenizer)?,
+        post_processor: PostProcessor::parse(&json.post_processor)?,
+        decoder: Decoder::new(&json.decoder, warnings)?,
+        normalizer,
+        model,
     })
 }
 
