@@ -211,9 +211,8 @@ impl<'s> Lexer<'s> {
             if unsigned.starts_with(end) && (open == 0 || sign.is_some()) {
                 self.push(end_token.clone());
                 self.advance(usize::from(sign.is_some()) + end.len());
-                if end == "%}" {
-                    self.after_tag(sign);
-                } else if sign == Some(b'-') {
+                // Only a sign drops the newline after `}}`.
+                if end == "%}" || sign == Some(b'-') {
                     self.after_tag(sign);
                 }
                 return Ok(());

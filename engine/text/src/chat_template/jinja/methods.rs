@@ -14,6 +14,9 @@ use super::text::{Text, Writer};
 use super::value::{ListBuilder, Map, Value};
 use super::write;
 
+/// A method of strings.
+type StringMethod = fn(&Rc<Meter>, &str, &mut Arguments) -> Result<Value>;
+
 /// Calls a method; `None` if the value has none of this name.
 pub fn call(
     meter: &Rc<Meter>,
@@ -103,7 +106,7 @@ fn string_method(
         let formatted = format::str_format(meter, &text.read(), &arguments);
         return Some(formatted.map(Value::Text));
     }
-    let method: fn(&Rc<Meter>, &str, &mut Arguments) -> Result<Value> = match name {
+    let method: StringMethod = match name {
         "upper" => |meter, text, _| strings::upper(meter, text),
         "lower" => |meter, text, _| strings::lower(meter, text),
         "title" => |meter, text, _| strings::title(meter, text),
@@ -141,7 +144,7 @@ fn string_method(
 }
 
 /// Returns the method that asks whether all characters are of some class.
-fn character_class(name: &str) -> Option<fn(&Rc<Meter>, &str, &mut Arguments) -> Result<Value>> {
+fn character_class(name: &str) -> Option<StringMethod> {
     fn all(meter: &Meter, text: &str, class: fn(char) -> bool) -> Result<Value> {
         meter.transform(text.len())?;
         Ok(Value::Bool(!text.is_empty() && text.chars().all(class)))

@@ -133,7 +133,7 @@ impl HuggingFaceTokenizer {
             let parts = Cell::new(0_usize);
             let tokenized = split.tokenize(|part| {
                 parts.set(parts.get() + 1);
-                if parts.get() % 16 == 0 {
+                if parts.get().is_multiple_of(16) {
                     deadline.check()?;
                 }
                 self.components.model.tokenize(part.get())

@@ -158,10 +158,10 @@ fn components(bytes: &[u8], warnings: &mut Vec<String>) -> Result<Components, To
     check.model.check()?;
     let json: TokenizerJson = serde_json::from_slice(bytes).map_err(wrong)?;
     let mut model = json.model;
-    if let ModelWrapper::BPE(bpe) = &mut model {
-        if bpe.dropout.take().is_some_and(|dropout| dropout > 0.0) {
-            warnings.push("the dropout of training is ignored".to_owned());
-        }
+    if let ModelWrapper::BPE(bpe) = &mut model
+        && bpe.dropout.take().is_some_and(|dropout| dropout > 0.0)
+    {
+        warnings.push("the dropout of training is ignored".to_owned());
     }
     let normalizer = Normalizer::parse(&json.normalizer)?;
     let added = json.added_tokens.unwrap_or_default();

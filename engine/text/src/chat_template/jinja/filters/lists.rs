@@ -243,6 +243,10 @@ pub fn items(meter: &Rc<Meter>, value: &Value) -> Result<Value> {
     Ok(list.finish())
 }
 
+#[expect(
+    clippy::mutable_key_type,
+    reason = "the bytes of a string never change: its buffer only grows behind them"
+)]
 fn unique(meter: &Rc<Meter>, value: &Value, arguments: &mut Arguments) -> Result<Value> {
     let order = Order::take(arguments)?;
     let items = iterate(meter, value)?;
