@@ -7,7 +7,6 @@ use super::access::is_iterable;
 use super::arguments::Arguments;
 use super::compare::{compare, contains, equal};
 use super::fault::{Fault, Result, excerpt};
-use super::filters;
 use super::meter::Meter;
 use super::value::Value;
 
@@ -110,16 +109,6 @@ fn compare_test(meter: &Rc<Meter>, name: &str, value: &Value, other: &Value) -> 
                 upper && !lower
             })
         }
-        "filter" | "test" => {
-            let Value::Text(text) = value else {
-                return Ok(false);
-            };
-            Ok(if name == "filter" {
-                filters::exists(&text.read())
-            } else {
-                exists(&text.read())
-            })
-        }
         _ => Err(Fault::failed("unknown test")),
     }
 }
@@ -137,6 +126,6 @@ fn same(meter: &Meter, a: &Value, b: &Value) -> Result<bool> {
 /// Returns whether there is a test of a name.
 fn exists(name: &str) -> bool {
     const NAMES: &str = " eq equalto == ne != lt lessthan < le <= gt greaterthan > ge >= in sameas \
-        odd even divisibleby startingwith endingwith lower upper filter test ";
+        odd even divisibleby startingwith endingwith lower upper ";
     kind_test(name, &Value::None).is_some() || NAMES.contains(&format!(" {name} "))
 }

@@ -196,12 +196,3 @@ fn select(meter: &Rc<Meter>, name: &str, value: &Value, mut arguments: Arguments
     }
     Ok(selected.finish())
 }
-
-/// Returns whether there is a filter of a name.
-pub fn exists(name: &str) -> bool {
-    const NAMES: &str = " abs attr batch bool capitalize chain count d default dictsort e escape \
-        first float format groupby indent int items join last length lines list lower map max min \
-        pprint reject rejectattr replace reverse round safe select selectattr slice sort split \
-        string sum title tojson trim unique upper zip ";
-    NAMES.contains(&format!(" {name} "))
-}
