@@ -57,8 +57,9 @@ step_deny() {
   "${outcome#*: }" --offline --locked --all-features --config tests/deny.toml check --deny warnings bans licenses sources
 }
 
-# Everything that is run is built with the optional candle, so that one build serves all tests.
-readonly BUILT=(--locked --workspace --features candle)
+# Everything that is run is built with the optional candle and with the device that fails on demand, so that one build
+# serves all tests.
+readonly BUILT=(--locked --workspace --features candle,wisp-engine/faults)
 
 step_clippy() { cargo clippy "${BUILT[@]}" --all-targets -- -D warnings; }
 
