@@ -125,9 +125,10 @@ pub(super) fn fit(
     }
     let mut limits = limits.within_context(spec.max_positions)?;
     limits.check()?;
-    // A page larger than a sequence would hold nothing more.
-    let longest = u32::try_from(limits.max_length).unwrap_or(u32::MAX);
-    limits.page_size = limits.page_size.min(longest);
+    // A larger page would hold nothing more. Not the longest sequence's: programs have the page's size, and those
+    // of another length are the same.
+    let longest = u32::try_from(spec.max_positions).unwrap_or(u32::MAX);
+    limits.page_size = limits.page_size.min(longest.max(1));
     limits.max_logit_rows = limits.max_logit_rows.max(limits.max_batch);
     limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
     // Some kernels have a row of workgroups for each token, or for each of its experts.

@@ -289,7 +289,7 @@ fn wrong_paths_and_files_are_named() {
         LoraStatus::LoadInvalidAdapter,
         "adapter_config.json: it is not JSON",
     );
-    std::fs::write(at("adapter_config.json"), " ".repeat(2 << 20)).unwrap();
+    std::fs::write(at("adapter_config.json"), " ".repeat(5 << 20)).unwrap();
     is(
         open(folder.path()),
         LoraStatus::LoadInvalidAdapter,
