@@ -94,10 +94,19 @@ impl Marks {
             if found.is_empty() {
                 return Ok(());
             }
-            // From the end, so that the earlier ranges stay valid.
-            for span in found.into_iter().rev() {
-                self.break_span(text, span)?;
+            let mut broken = String::with_capacity(text.len() + found.len() * 4);
+            let mut end = 0;
+            for span in found {
+                if let (Some(before), Some(spelling)) =
+                    (text.get(end..span.start), text.get(span.clone()))
+                {
+                    broken.push_str(before);
+                    self.push_broken(spelling, &mut broken)?;
+                    end = span.end;
+                }
             }
+            broken.push_str(text.get(end..).unwrap_or_default());
+            *text = broken;
         }
         let spelling = match spans(text).first() {
             None => return Ok(()),
@@ -106,44 +115,41 @@ impl Marks {
         Err(TokenizerError::ControlToken { spelling })
     }
 
-    fn break_span(&mut self, text: &mut String, span: Range<usize>) -> Result<(), TokenizerError> {
+    /// Appends a spelling with a mark inside.
+    fn push_broken(&mut self, spelling: &str, out: &mut String) -> Result<(), TokenizerError> {
         // Some control tokens swallow the white space around them.
-        let Some(spelling) = text.get(span.clone()) else {
-            return Ok(());
-        };
         let trimmed = spelling.trim_start();
-        let start = span.start + spelling.len() - trimmed.len();
         let (start, inside) = match trimmed.trim_end() {
-            "" => (span.start, spelling),
-            inside => (start, inside),
+            "" => (0, spelling),
+            inside => (spelling.len() - trimmed.len(), inside),
         };
         let mut characters = inside.chars();
         let Some(first) = characters.next() else {
             return Ok(());
         };
+        let (before, after) = spelling.split_at(start + first.len_utf8());
         if characters.next().is_some() {
-            text.insert(start + first.len_utf8(), self.separator);
-            return Ok(());
+            out.push_str(before);
+            out.push(self.separator);
+        } else {
+            out.push_str(&spelling[..start]);
+            out.push(self.stand_in(first)?);
         }
-        let known = self
-            .stand_ins
-            .iter()
-            .find(|(_, original)| *original == first);
-        let stand_in = match known {
-            Some((stand_in, _)) => *stand_in,
-            None => {
-                let spelling = inside.to_owned();
-                let unused = self.unused.pop();
-                let stand_in = unused.ok_or(TokenizerError::ControlToken { spelling })?;
-                self.stand_ins.push((stand_in, first));
-                stand_in
-            }
-        };
-        text.replace_range(
-            start..start + first.len_utf8(),
-            stand_in.encode_utf8(&mut [0; 4]),
-        );
+        out.push_str(after);
         Ok(())
+    }
+
+    /// Returns the character that replaces a control token of one character.
+    fn stand_in(&mut self, original: char) -> Result<char, TokenizerError> {
+        let mut known = self.stand_ins.iter();
+        if let Some((stand_in, _)) = known.find(|(_, known)| *known == original) {
+            return Ok(*stand_in);
+        }
+        let spelling = original.to_string();
+        let unused = self.unused.pop();
+        let stand_in = unused.ok_or(TokenizerError::ControlToken { spelling })?;
+        self.stand_ins.push((stand_in, original));
+        Ok(stand_in)
     }
 
     /// Keeps a text from completing a control token together with what stands before or after it:

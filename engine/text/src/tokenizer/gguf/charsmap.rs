@@ -4,6 +4,13 @@
 use super::keys::CHARSMAP;
 use crate::tokenizer::error::TokenizerError;
 
+/// The longest key in bytes that is looked for. Those of models have some twenty.
+const MAX_KEY: usize = 64;
+
+/// How many times longer than its key a replacement may be. The compatibility form of U+FDFA is eleven
+/// times as long.
+const MAX_GROWTH: usize = 12;
+
 /// A table of byte strings and their replacements.
 pub struct Charsmap {
     nodes: Vec<u32>,
@@ -43,7 +50,7 @@ impl Charsmap {
     pub fn longest(&self, text: &str) -> Result<Option<(&str, usize)>, TokenizerError> {
         let mut best = None;
         let mut node = self.base(0)?;
-        for (index, byte) in text.bytes().enumerate() {
+        for (index, byte) in text.bytes().take(MAX_KEY).enumerate() {
             node ^= u32::from(byte);
             let unit = self.node(node)?;
             // The label of a node, with the bit that marks values.
@@ -59,7 +66,7 @@ impl Charsmap {
             return Ok(None);
         };
         let replacement = self
-            .string(offset)
+            .string(offset, length * MAX_GROWTH)
             .filter(|_| text.is_char_boundary(length));
         let replacement = replacement.ok_or_else(|| broken("strings"))?;
         Ok(Some((replacement, length)))
@@ -76,9 +83,11 @@ impl Charsmap {
         Ok((unit >> 10) << ((unit & 0x200) >> 6))
     }
 
-    fn string(&self, offset: u32) -> Option<&str> {
+    /// Returns a replacement of at most `longest` bytes.
+    fn string(&self, offset: u32, longest: usize) -> Option<&str> {
         let rest = self.strings.get(usize::try_from(offset).ok()?..)?;
-        let end = rest.iter().position(|&byte| byte == 0)?;
+        let mut bytes = rest.iter().take(longest + 1);
+        let end = bytes.position(|&byte| byte == 0)?;
         std::str::from_utf8(rest.get(..end)?).ok()
     }
 }
@@ -86,7 +95,7 @@ impl Charsmap {
 fn broken(part: &str) -> TokenizerError {
     TokenizerError::invalid(
         CHARSMAP,
-        format!("{part} inside the table"),
-        "a reference past its end",
+        format!("{part} inside the table, not far longer than their keys"),
+        "others",
     )
 }

@@ -149,6 +149,10 @@ fn read_rules(
     Ok(Some(rules))
 }
 
+/// The longest token of WordPiece and unigram models in bytes: each position of a text takes the square
+/// of it. The longest ones of models have some fifty.
+const MAX_PIECE: usize = 160;
+
 /// Builds the model of a kind of tokenizer. `rules` are those of the pre-tokenizer, which only BPE
 /// has.
 fn read_algorithm(
@@ -168,6 +172,11 @@ fn read_algorithm(
         what: "unknown words",
     });
     let scores = || read_scores(metadata, vocabulary.len());
+    if matches!(kind.model, "bert" | "t5") && vocabulary.longest() > MAX_PIECE {
+        let expected = format!("tokens of at most {MAX_PIECE} bytes");
+        let found = format!("one of {} bytes", vocabulary.longest());
+        return Err(TokenizerError::invalid(TOKENS, expected, found));
+    }
     match kind.model {
         "bert" => {
             let lowercase = metadata.boolean("tokenizer.ggml.normalizer.lowercase");

@@ -2,11 +2,14 @@
 
 use std::collections::HashSet;
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use daachorse::{DoubleArrayAhoCorasick, DoubleArrayAhoCorasickBuilder, MatchKind};
 
 use super::vocabulary::{TokenKind, Vocabulary};
 use crate::tokenizer::error::TokenizerError;
 use crate::tokenizer::marks::Marks;
+
+/// The bytes of all tokens that are searched together, which decide how long a matcher takes to build.
+const MAX_BYTES: usize = 3 << 19;
 
 /// A part of the input: text to be tokenized, or a token that was found.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,7 +25,6 @@ pub enum Fragment<T> {
 /// llama.cpp looks for the longest token in the whole text first. The two differ only where two
 /// added tokens overlap in a text without containing each other. Hugging Face's tokenizers do it as
 /// here.
-#[derive(Debug)]
 pub struct SpecialTokens {
     /// All added tokens.
     all: Matcher,
@@ -36,9 +38,8 @@ pub struct SpecialTokens {
     control_spellings: Vec<String>,
 }
 
-#[derive(Debug)]
 struct Matcher {
-    automaton: Option<AhoCorasick>,
+    automaton: Option<DoubleArrayAhoCorasick<u32>>,
     tokens: Vec<SpecialToken>,
 }
 
@@ -126,8 +127,8 @@ impl SpecialTokens {
     /// Returns the byte ranges of the control tokens that a text spells.
     pub fn control_spans(&self, text: &str) -> Vec<std::ops::Range<usize>> {
         let found = self.control.automaton.iter();
-        let found = found.flat_map(|automaton| automaton.find_iter(text));
-        found.map(|found| found.range()).collect()
+        let found = found.flat_map(|automaton| automaton.leftmost_find_iter(text));
+        found.map(|found| found.start()..found.end()).collect()
     }
 
     /// Returns the texts of the control tokens.
@@ -149,10 +150,15 @@ impl Matcher {
                 && !matches!(text, "<unk>" | "<s>" | "<|endoftext|>"),
         });
         let tokens = tokens.collect();
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        if bytes > MAX_BYTES {
+            let expected = format!("at most {MAX_BYTES} bytes in all");
+            return Err(TokenizerError::invalid("special tokens", expected, bytes));
+        }
         let automaton = (!texts.is_empty()).then(|| {
-            AhoCorasick::builder()
-                .match_kind(MatchKind::LeftmostLongest)
-                .build(&texts)
+            let builder = DoubleArrayAhoCorasickBuilder::new();
+            let builder = builder.match_kind(MatchKind::LeftmostLongest);
+            builder.build_with_values(texts.into_iter().zip(0..))
         });
         let automaton = automaton.transpose().map_err(|error| {
             TokenizerError::invalid("special tokens", "a set that can be searched", error)
@@ -163,14 +169,15 @@ impl Matcher {
     fn split<'t>(&self, text: &'t str) -> Vec<Fragment<&'t str>> {
         let mut fragments = Vec::new();
         let mut start = 0;
-        let found = self.automaton.iter().flat_map(|a| a.find_iter(text));
+        let found = self.automaton.iter();
+        let found = found.flat_map(|automaton| automaton.leftmost_find_iter(text));
         for found in found {
             // `None` if the token begins in white space that the one before it swallowed.
             let Some(before) = text.get(start..found.start()) else {
                 continue;
             };
-            // The automaton was built over `tokens`, so every pattern index is below their number.
-            let token = self.tokens[found.pattern().as_usize()];
+            // The automaton's values are the indices of `tokens`.
+            let token = self.tokens[found.value() as usize];
             push_text(
                 match token.strip_left {
                     true => before.trim_end_matches(is_space),
