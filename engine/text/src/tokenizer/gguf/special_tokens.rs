@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use daachorse::{DoubleArrayAhoCorasick, DoubleArrayAhoCorasickBuilder, MatchKind};
+use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::vocabulary::{TokenKind, Vocabulary};
 use crate::tokenizer::error::TokenizerError;
@@ -10,6 +10,10 @@ use crate::tokenizer::marks::Marks;
 
 /// The bytes of all tokens that are searched together, which decide how long a matcher takes to build.
 const MAX_BYTES: usize = 3 << 19;
+
+/// The most tokens that begin with another one, such as `<1` and `<12`. A matcher takes the square of
+/// their number to build.
+const MAX_NESTED: usize = 10_000;
 
 /// A part of the input: text to be tokenized, or a token that was found.
 #[derive(Debug, PartialEq, Eq)]
@@ -39,7 +43,7 @@ pub struct SpecialTokens {
 }
 
 struct Matcher {
-    automaton: Option<DoubleArrayAhoCorasick<u32>>,
+    automaton: Option<AhoCorasick>,
     tokens: Vec<SpecialToken>,
 }
 
@@ -127,14 +131,38 @@ impl SpecialTokens {
     /// Returns the byte ranges of the control tokens that a text spells.
     pub fn control_spans(&self, text: &str) -> Vec<std::ops::Range<usize>> {
         let found = self.control.automaton.iter();
-        let found = found.flat_map(|automaton| automaton.leftmost_find_iter(text));
-        found.map(|found| found.start()..found.end()).collect()
+        let found = found.flat_map(|automaton| automaton.find_iter(text));
+        found.map(|found| found.range()).collect()
     }
 
     /// Returns the texts of the control tokens.
     pub fn control_spellings(&self) -> Vec<&str> {
         self.control_spellings.iter().map(String::as_str).collect()
     }
+}
+
+/// Checks that a matcher of these texts is built in time.
+fn check_size(texts: &[&str]) -> Result<(), TokenizerError> {
+    let what = "special tokens";
+    let bytes: usize = texts.iter().map(|text| text.len()).sum();
+    if bytes > MAX_BYTES {
+        let expected = format!("at most {MAX_BYTES} bytes in all");
+        return Err(TokenizerError::invalid(what, expected, bytes));
+    }
+    let mut sorted = texts.to_vec();
+    sorted.sort_unstable();
+    let (mut nested, mut outer) = (0, None);
+    for text in sorted {
+        match outer {
+            Some(outer) if text.starts_with(outer) => nested += 1,
+            _ => outer = Some(text),
+        }
+    }
+    if nested > MAX_NESTED {
+        let expected = format!("at most {MAX_NESTED} that begin with another one");
+        return Err(TokenizerError::invalid(what, expected, nested));
+    }
+    Ok(())
 }
 
 impl Matcher {
@@ -150,15 +178,11 @@ impl Matcher {
                 && !matches!(text, "<unk>" | "<s>" | "<|endoftext|>"),
         });
         let tokens = tokens.collect();
-        let bytes: usize = texts.iter().map(|text| text.len()).sum();
-        if bytes > MAX_BYTES {
-            let expected = format!("at most {MAX_BYTES} bytes in all");
-            return Err(TokenizerError::invalid("special tokens", expected, bytes));
-        }
+        check_size(&texts)?;
         let automaton = (!texts.is_empty()).then(|| {
-            let builder = DoubleArrayAhoCorasickBuilder::new();
-            let builder = builder.match_kind(MatchKind::LeftmostLongest);
-            builder.build_with_values(texts.into_iter().zip(0..))
+            AhoCorasick::builder()
+                .match_kind(MatchKind::LeftmostLongest)
+                .build(&texts)
         });
         let automaton = automaton.transpose().map_err(|error| {
             TokenizerError::invalid("special tokens", "a set that can be searched", error)
@@ -170,14 +194,14 @@ impl Matcher {
         let mut fragments = Vec::new();
         let mut start = 0;
         let found = self.automaton.iter();
-        let found = found.flat_map(|automaton| automaton.leftmost_find_iter(text));
+        let found = found.flat_map(|automaton| automaton.find_iter(text));
         for found in found {
             // `None` if the token begins in white space that the one before it swallowed.
             let Some(before) = text.get(start..found.start()) else {
                 continue;
             };
-            // The automaton's values are the indices of `tokens`.
-            let token = self.tokens[found.value() as usize];
+            // The automaton was built over `tokens`, so every pattern index is below their number.
+            let token = self.tokens[found.pattern().as_usize()];
             push_text(
                 match token.strip_left {
                     true => before.trim_end_matches(is_space),
