@@ -6,12 +6,22 @@ use std::{
     process::Command,
 };
 
-use wisp_tests::{hub::Fault, program};
+use wisp_tests::{
+    hub::{Fault, Hub},
+    program,
+};
 
 use crate::{
-    hub::{TINY, below, command as download, tiny_hub},
+    hub::{TINY, below, command, tiny_hub},
     storage::{cached, expected, run, tokens},
 };
+
+/// Returns a download that waits for a busy machine.
+fn download(hub: &Hub, home: &Path) -> Command {
+    let mut command = command(hub, home);
+    command.env("HF_HUB_DOWNLOAD_TIMEOUT", "10");
+    command
+}
 
 /// A way to damage a file, and its name.
 type Damage = (&'static str, fn(&Path));
