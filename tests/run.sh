@@ -3,14 +3,14 @@
 #
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
 # kept whole in the target folder, under test-logs. `tests/run.sh STEP…` runs only the steps named: `vulkan`, `fmt`,
-# `package`, `deny`, `clippy`, `build`, `tests`, `doctests`, `docs`, `fuzz`, `browser`; or `wasm32`, a quick look at whether
-# wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest supported Rust compiles
-# everything, if rustup has it; or `faults`, the whole fault list with the faults that take minutes.
+# `package`, `deny`, `clippy`, `build`, `tests`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a
+# quick look at whether wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest
+# supported Rust compiles everything, if rustup has it; or `faults`, the whole fault list with the faults that take minutes.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly STEPS="vulkan fmt package deny clippy build tests doctests docs fuzz browser"
+readonly STEPS="vulkan fmt package deny clippy build tests doctests docs gpu-statistics fuzz browser"
 readonly MORE="wasm32 msrv faults"
 readonly FAILURE_LINES=150
 
@@ -99,6 +99,15 @@ step_doctests() { cargo test "${BUILT[@]}" --doc; }
 
 step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p wisp-engine -p wisp-shaders --features wisp-engine/candle; }
 
+# What GPUs' own compilers make of the kernels, against the recorded table.
+step_gpu-statistics() {
+  local outcome status=0
+  outcome=$(bash tests/scripts/gpu-statistics.sh) || status=$?
+  echo "$outcome"
+  tail -n 1 <<<"$outcome" | sed 's/^/  /' >&3
+  return "$status"
+}
+
 # Every parser with fuzzed input for some seconds; tests/scripts/fuzz.sh does it for longer.
 step_fuzz() {
   if ! command -v c++ >/dev/null; then
@@ -157,7 +166,7 @@ step_browser() {
 
 run_step() {
   local log=$LOGS/$1.log began=$SECONDS status
-  printf '%-10s' "$1"
+  printf '%-14s ' "$1"
   # Not `( … ) || status=$?`, which would switch `set -e` off inside.
   set +e
   (set -e; "step_$1") >"$log" 2>&1 3>"$LOGS/notes"
@@ -180,4 +189,4 @@ for name in "$@"; do
 done
 # shellcheck disable=SC2086 # the list is split into words on purpose
 for name in ${*:-$STEPS}; do run_step "$name"; done
-printf '%-10sok     %4d s\n' total "$SECONDS"
+printf '%-14s ok     %4d s\n' total "$SECONDS"

@@ -1,0 +1,190 @@
+//! The goals that kernels for GPUs are written towards, and which of them are reached.
+
+use std::fmt::Write;
+
+use crate::{
+    measure::FAMILIES,
+    metric::{Better, Metric},
+    pattern::matches,
+    table::Table,
+};
+
+/// A bound for a metric of some kernels.
+struct Goal {
+    /// What the goal is about.
+    about: &'static str,
+    /// Names of kernels.
+    pattern: &'static str,
+    metric: Metric,
+    /// For each of [`FAMILIES`].
+    bounds: [f64; 3],
+    /// The families on which the goal is reached, and must stay so.
+    reached: &'static [&'static str],
+}
+
+const fn goal(
+    about: &'static str,
+    pattern: &'static str,
+    metric: Metric,
+    bounds: [f64; 3],
+    reached: &'static [&'static str],
+) -> Goal {
+    Goal {
+        about,
+        pattern,
+        metric,
+        bounds,
+        reached,
+    }
+}
+
+/// Bounds for a metric that are the same on all families.
+const fn same(bound: f64) -> [f64; 3] {
+    [bound; 3]
+}
+
+const ALL: &[&str] = &FAMILIES;
+const NONE: &[&str] = &[];
+
+#[rustfmt::skip]
+const GOALS: &[Goal] = &[
+    goal("Q4_0, one token: VALU a weight", "matmul.q4_0.matvec", Metric::LoopValu, same(3.3), NONE),
+    goal("Q4_K, one token: VALU a weight", "matmul.q4_k.matvec", Metric::LoopValu, same(4.0), NONE),
+    goal("Q6_K, one token: VALU a weight", "matmul.q6_k.matvec", Metric::LoopValu, same(4.4), NONE),
+    goal("Q8_0, one token: VALU a weight", "matmul.q8_0.matvec", Metric::LoopValu, same(3.2), NONE),
+    goal("F16, one token: VALU a weight",  "matmul.f16.matvec",  Metric::LoopValu, [2.0, 2.0, 3.0], ALL),
+    goal("one token: busy lanes at 896 columns", "matmul.*.matvec", Metric::BusyLanes, same(85.0), NONE),
+    goal("products: registers", "matmul*",     Metric::Registers, same(64.0), NONE),
+    goal("products: waves",     "matmul*",     Metric::Waves, [24.0, 16.0, 4.0], NONE),
+    goal("products: spills",    "matmul*",     Metric::Spills,  same(0.0), ALL),
+    goal("products: scratch",   "matmul*",     Metric::Scratch, same(0.0), ALL),
+    goal("attention: registers", "*attention*", Metric::Registers, same(64.0), ALL),
+    goal("attention: waves",     "*attention*", Metric::Waves, [24.0, 16.0, 4.0], &["navi21", "vega20"]),
+    goal("attention: spills",    "*attention*", Metric::Spills,  same(0.0), ALL),
+    goal("attention: scratch",   "*attention*", Metric::Scratch, same(0.0), ALL),
+    goal("Q4_0, many tokens, f32: instructions a multiply-add", "matmul.q4_0.tiled", Metric::LoopInstructions, same(1.4), NONE),
+    goal("attention, decode: instructions per 64 positions and head", "attention.f16.baseline", Metric::LoopInstructions, same(500.0), NONE),
+    goal("norms: barriers", "*_norm.*",  Metric::Barriers, same(2.0), NONE),
+];
+
+/// How the goals stand.
+#[derive(Debug, Default, PartialEq)]
+pub struct Standing {
+    /// A line of text for each goal and family.
+    pub lines: Vec<String>,
+    /// The goals that count as reached and are missed.
+    pub missed: Vec<String>,
+    /// The goals that are reached and do not count as such yet.
+    pub newly_reached: Vec<String>,
+}
+
+/// Compares a table with the goals.
+pub fn check(table: &Table) -> Standing {
+    standing(GOALS, table)
+}
+
+fn standing(goals: &[Goal], table: &Table) -> Standing {
+    let mut standing = Standing::default();
+    for goal in goals {
+        for (family, bound) in FAMILIES.into_iter().zip(goal.bounds) {
+            let worst = worst(goal, family, table);
+            let holds = worst.is_some_and(|(value, _)| !goal.metric.is_worse(value, bound, 0.0));
+            let sign = match goal.metric.better() {
+                Better::More => "at least",
+                _ => "at most",
+            };
+            let mut line = format!("{} ({family}): {sign} {bound}, ", goal.about);
+            let _ = match worst {
+                Some((value, kernel)) => write!(line, "{value} by {kernel}"),
+                None => write!(line, "no kernel {}", goal.pattern),
+            };
+            match (goal.reached.contains(&family), holds) {
+                (true, false) => standing.missed.push(line.clone()),
+                (false, true) => standing.newly_reached.push(line.clone()),
+                _ => {}
+            }
+            let mark = if holds { "reached" } else { "open   " };
+            standing.lines.push(format!("{mark}  {line}"));
+        }
+    }
+    standing
+}
+
+/// The worst value of a goal's metric on a family, with the kernel's name.
+fn worst<'a>(goal: &Goal, family: &str, table: &'a Table) -> Option<(f64, &'a str)> {
+    let rows = table
+        .rows
+        .iter()
+        .filter(|(key, _)| key.family == family && matches(goal.pattern, &key.kernel));
+    let values = rows.filter_map(|(key, row)| Some((row.get(goal.metric)?, key.kernel.as_str())));
+    values.reduce(
+        |worst, other| match goal.metric.is_worse(other.0, worst.0, 0.0) {
+            true => other,
+            false => worst,
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Key, Row};
+
+    fn table(rows: &[(&str, f64)]) -> Table {
+        let rows = rows.iter().map(|(kernel, waves)| {
+            let mut row = Row::default();
+            row.set(Metric::Waves, *waves);
+            let key = Key {
+                kernel: (*kernel).into(),
+                family: "navi31".into(),
+            };
+            (key, row)
+        });
+        Table {
+            version: String::new(),
+            rows: rows.collect(),
+        }
+    }
+
+    #[test]
+    fn the_worst_kernel_decides_and_reached_goals_must_hold() {
+        let goals = |reached| {
+            [goal(
+                "waves",
+                "matmul.*",
+                Metric::Waves,
+                same(24.0),
+                reached,
+            )]
+        };
+        let good = table(&[("matmul.a", 24.0), ("matmul.b", 32.0), ("rope", 8.0)]);
+        let bad = table(&[("matmul.a", 16.0), ("matmul.b", 32.0)]);
+
+        let held = standing(&goals(&["navi31"]), &good);
+        assert_eq!((held.missed.len(), held.newly_reached.len()), (0, 0));
+        let missed = standing(&goals(&["navi31"]), &bad);
+        assert_eq!(
+            missed.missed,
+            ["waves (navi31): at least 24, 16 by matmul.a"]
+        );
+        let reached = standing(&goals(&[]), &good);
+        assert_eq!(
+            reached.newly_reached,
+            ["waves (navi31): at least 24, 24 by matmul.a"]
+        );
+        let open = standing(&goals(&[]), &bad);
+        assert_eq!((open.missed.len(), open.newly_reached.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_reached_goal_without_a_kernel_is_missed() {
+        let goals = [goal(
+            "waves",
+            "matmul.*",
+            Metric::Waves,
+            same(24.0),
+            &["navi31"],
+        )];
+        assert_eq!(standing(&goals, &table(&[])).missed.len(), 1);
+    }
+}

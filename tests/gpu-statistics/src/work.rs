@@ -1,0 +1,202 @@
+//! What a turn of a kernel's hot loop achieves, so that its instructions can be stated per weight or multiply-add.
+//!
+//! The hot loop is the outermost loop that loads the most bytes. What its turn achieves no compiler can tell, so
+//! a table does, in terms of the kernel's own constants. Kernels without a row are measured by a turn of
+//! their longest loop.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    assembly::{Listing, Loop, Mix},
+    pattern::matches,
+};
+
+/// What a turn of the hot loop achieves in one lane. Texts are products of numbers and constants of the kernel,
+/// such as `32*ROWS`, which may end in a divisor: `EDGE*EDGE/WG`.
+struct Work {
+    /// Names of kernels.
+    pattern: &'static str,
+    /// What is counted.
+    unit: &'static str,
+    /// How many units a lane achieves in a turn.
+    units: &'static str,
+    /// How often each inner loop turns in a turn of the hot one, in order of appearance.
+    turns: &'static [&'static str],
+    /// Columns of a row that all its lanes cover in a turn; empty for kernels without columns.
+    columns: &'static str,
+}
+
+/// The first row that fits a kernel's name holds.
+#[rustfmt::skip]
+const WORK: &[Work] = &[
+    Work { pattern: "matmul*.matvec*", unit: "weight", units: "32*ROWS", turns: &[], columns: "32*WG" },
+    Work { pattern: "matmul*.tiled*", unit: "multiply-add", units: "EDGE*EDGE*32/256", turns: &["2", "32"], columns: "" },
+    // Heads of 128 elements: each lane computes a score over 32 vec4s, and sums the values of half the positions.
+    Work { pattern: "*attention.q8_0.baseline", unit: "64 positions", units: "WG/64", turns: &["4", "8", "WG/2"], columns: "" },
+    Work { pattern: "*attention*.baseline", unit: "64 positions", units: "WG/64", turns: &["32", "WG/2"], columns: "" },
+];
+
+/// The unit of kernels that are in no row of the table.
+pub const TURN: &str = "turn";
+
+/// The columns at which the share of busy lanes is stated: those of a small model (Qwen2.5-0.5B).
+const COLUMNS: f64 = 896.0;
+
+/// A hot loop's cost.
+pub struct HotLoop {
+    /// What the numbers are stated for: a weight, a multiply-add, a turn.
+    pub unit: &'static str,
+    /// Instructions and bytes for a unit, and loads.
+    pub per_unit: Mix,
+    /// Percent of the lanes' turns that do work at 896 columns.
+    pub busy_lanes: Option<f64>,
+}
+
+/// Finds a kernel's hot loop; none if the kernel has no loop.
+///
+/// # Errors
+///
+/// If the row for the kernel does not fit it: names of missing constants, another number of inner loops.
+pub fn hot_loop(
+    kernel: &str,
+    constants: &BTreeMap<String, u32>,
+    listing: &Listing,
+) -> Result<Option<HotLoop>, String> {
+    let once = |one: &Loop| one.iteration(&mut std::iter::empty());
+    let hottest = |rank: fn(Mix) -> f64| {
+        let loops = listing.loops.iter();
+        loops.max_by(|a, b| rank(once(a)).total_cmp(&rank(once(b))))
+    };
+    let Some(work) = WORK.iter().find(|work| matches(work.pattern, kernel)) else {
+        return Ok(hottest(|mix| mix.instructions).map(|longest| HotLoop {
+            unit: TURN,
+            per_unit: once(longest),
+            busy_lanes: None,
+        }));
+    };
+    let number = |text| product(text, constants);
+    let hot = hottest(|mix| mix.load_bytes)
+        .ok_or("there is no loop, but work.rs states what a turn of it achieves")?;
+    if hot.inner_loops() != work.turns.len() {
+        return Err(format!(
+            "the hot loop has {} inner loops, but work.rs states how often {} turn; `gpu-statistics loops {kernel}` shows them",
+            hot.inner_loops(),
+            work.turns.len()
+        ));
+    }
+    let turns: Vec<f64> = work
+        .turns
+        .iter()
+        .map(|text| number(text))
+        .collect::<Result<_, _>>()?;
+    let iteration = hot.iteration(&mut turns.into_iter());
+    let busy_lanes = match work.columns {
+        "" => None,
+        columns => {
+            let columns = number(columns)?;
+            Some(100.0 * COLUMNS / ((COLUMNS / columns).ceil() * columns))
+        }
+    };
+    Ok(Some(HotLoop {
+        unit: work.unit,
+        per_unit: iteration.times(1.0 / number(work.units)?),
+        busy_lanes,
+    }))
+}
+
+/// Evaluates a product of numbers and constants, with at most one divisor.
+fn product(text: &str, constants: &BTreeMap<String, u32>) -> Result<f64, String> {
+    let factor = |text: &str| match text.parse() {
+        Ok(number) => Ok(number),
+        Err(_) => constants
+            .get(text)
+            .map(|value| f64::from(*value))
+            .ok_or_else(|| format!("no constant `{text}`, which work.rs names")),
+    };
+    let (dividend, divisor) = text.split_once('/').unwrap_or((text, "1"));
+    let dividend = dividend
+        .split('*')
+        .map(factor)
+        .product::<Result<f64, _>>()?;
+    Ok(dividend / factor(divisor)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn constants() -> BTreeMap<String, u32> {
+        [("ROWS", 4), ("WG", 64)]
+            .map(|(name, value)| (name.into(), value))
+            .into()
+    }
+
+    fn single_loop(instructions: f64, load_bytes: f64) -> Loop {
+        Loop {
+            own: Mix {
+                instructions,
+                load_bytes,
+                ..Mix::default()
+            },
+            inner: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn products_use_constants_and_a_divisor() {
+        assert_eq!(product("32*ROWS", &constants()), Ok(128.0));
+        assert_eq!(product("ROWS*32/WG", &constants()), Ok(2.0));
+        assert!(
+            product("TOKENS", &constants())
+                .unwrap_err()
+                .contains("TOKENS")
+        );
+    }
+
+    #[test]
+    fn the_loop_that_loads_most_is_stated_per_weight() {
+        let listing = Listing {
+            loops: vec![single_loop(900.0, 4.0), single_loop(640.0, 208.0)],
+            ..Listing::default()
+        };
+        let hot = hot_loop("matmul.q4_0.matvec", &constants(), &listing)
+            .unwrap()
+            .unwrap();
+        assert_eq!((hot.unit, hot.per_unit.instructions), ("weight", 5.0));
+        assert_eq!(
+            hot.busy_lanes,
+            Some(43.75),
+            "28 of 64 lanes have a block of 32 columns"
+        );
+    }
+
+    #[test]
+    fn kernels_without_a_row_are_stated_by_their_longest_loop() {
+        let listing = Listing {
+            loops: vec![single_loop(9.0, 4.0), single_loop(6.0, 208.0)],
+            ..Listing::default()
+        };
+        let hot = hot_loop("rope.baseline", &constants(), &listing)
+            .unwrap()
+            .unwrap();
+        assert_eq!((hot.unit, hot.per_unit.instructions), (TURN, 9.0));
+        let none = hot_loop("rope.baseline", &constants(), &Listing::default());
+        assert!(none.unwrap().is_none());
+    }
+
+    #[test]
+    fn another_number_of_inner_loops_is_an_error() {
+        let outer = Loop {
+            inner: vec![single_loop(1.0, 0.0)],
+            ..single_loop(9.0, 4.0)
+        };
+        let listing = Listing {
+            loops: vec![outer],
+            ..Listing::default()
+        };
+        let error = hot_loop("matmul.q4_0.matvec", &constants(), &listing)
+            .err()
+            .unwrap();
+        assert!(error.contains("1 inner loops"), "{error}");
+    }
+}

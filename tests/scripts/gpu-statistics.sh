@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# gpu-statistics.sh [COMMAND…]: compiles every kernel with Mesa's compiler for AMD GPUs, which needs no GPU, and compares
+# what becomes of it with the recorded table; tests/gpu-statistics/README.md explains both and names the commands.
+#
+# The numbers depend on the compiler, so it is the version of Mesa that the table names, from Debian's backports. It is
+# unpacked into the target folder; nothing is installed. Without it this prints one line, "skipped: …" with the reason.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+# shellcheck source=apt.sh
+. tests/scripts/apt.sh
+
+readonly TABLE=tests/gpu-statistics/table.tsv
+# What the driver calls its version is that of the package.
+VERSION=$(sed -n '1s/^# Mesa //p' "$TABLE")
+TARGET_DIR=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+readonly VERSION FOLDER=$TARGET_DIR/gpu-statistics/mesa-$VERSION
+readonly LIBRARIES=$FOLDER/usr/lib/x86_64-linux-gnu
+
+skip() { echo "skipped: $*"; exit 0; }
+
+# Downloads the packages of Mesa into a folder, with lists and sources of their own: those of the system stay as they are.
+download() {
+  local apt=$1
+  mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/packages"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian bookworm-backports main" \
+    >"$apt/sources.list"
+  local own=(-o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
+    -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o APT::Sandbox::User=)
+  apt_retry "${own[@]}" update || skip "Debian's backports cannot be reached"
+  (cd "$apt/packages" && apt_retry "${own[@]}" download "mesa-vulkan-drivers=$VERSION" \
+    libdrm-amdgpu1/bookworm-backports libdrm2/bookworm-backports) ||
+    skip "Debian's backports have no Mesa $VERSION, with which $TABLE was recorded: record it with another"
+}
+
+if [ ! -f "$FOLDER/radeon.json" ]; then
+  [ "$(uname -sm)" = "Linux x86_64" ] || skip "Mesa $VERSION is fetched for Linux on x86-64 only"
+  grep -q '^VERSION_CODENAME=bookworm' /etc/os-release 2>/dev/null || skip "Mesa $VERSION is fetched for Debian 12 only"
+  rm -rf "$FOLDER"
+  download "$FOLDER/apt"
+  for package in "$FOLDER"/apt/packages/*.deb; do dpkg -x "$package" "$FOLDER"; done
+  rm -r "$FOLDER/apt"
+  cat >"$FOLDER/radeon.json" <<JSON
+{"file_format_version": "1.0.0", "ICD": {"api_version": "1.3.0", "library_path": "$LIBRARIES/libvulkan_radeon.so"}}
+JSON
+fi
+export LD_LIBRARY_PATH=$LIBRARIES VK_DRIVER_FILES=$FOLDER/radeon.json
+missing=$(ldd "$LIBRARIES/libvulkan_radeon.so" | awk '/not found/ { print $1 }')
+# shellcheck disable=SC2086 # the names are to stand on one line
+[ -z "$missing" ] || skip "Mesa $VERSION needs" $missing: install the system\'s mesa-vulkan-drivers
+
+LD_LIBRARY_PATH='' cargo build --quiet --locked --workspace --features candle,wisp-engine/faults --bin gpu-statistics
+"$TARGET_DIR/debug/gpu-statistics" "$@"
