@@ -167,7 +167,7 @@ mod tests {
         // Two ops measure a device.
         assert_eq!(
             ops.len(),
-            24 + 2 + 3 * variants::ENCODINGS.len() + 5 * variants::CACHES.len()
+            26 + 2 + 3 * variants::ENCODINGS.len() + 5 * variants::CACHES.len()
         );
         for op in ops {
             let baseline = candidates(op).find(|kernel| {

@@ -1,6 +1,7 @@
 // RMS norm and, with `layer`, layer norm of each row. With `add` (the ops add_rms_norm and
-// add_layer_norm) a scaled tensor is first added to x in place. A workgroup computes one row.
-import package::workgroup_reduce::workgroup_sum;
+// add_layer_norm) a scaled tensor is first added to x in place. A workgroup computes one row. With `vec4` an
+// element of the arrays is a vec4, otherwise a number.
+import package::workgroup_reduce::workgroup_sum_in;
 import constants::WG;
 
 /// `rms_norm`: `out[r, :] = x[r, :] / sqrt(mean(x[r, :]^2) + eps) * (weight + weight_offset)`
@@ -26,30 +27,48 @@ struct NormParams {
 }
 
 @group(0) @binding(0) var<uniform> p: NormParams;
-@if(!add) @group(0) @binding(1) var<storage, read> x: array<f32>; // [rows, cols]
-@if(!add) @group(0) @binding(2) var<storage, read> weight: array<f32>; // [cols]
-@if(!add) @group(0) @binding(3) var<storage, read_write> out: array<f32>; // [rows, cols]
-@if(layer && !add) @group(0) @binding(4) var<storage, read> bias: array<f32>; // [cols]
-@if(add) @group(0) @binding(1) var<storage, read_write> x: array<f32>; // [rows, cols]
-@if(add) @group(0) @binding(2) var<storage, read> y: array<f32>; // [rows, cols]
-@if(add) @group(0) @binding(3) var<storage, read> weight: array<f32>; // [cols]
-@if(add) @group(0) @binding(4) var<storage, read_write> out: array<f32>; // [rows, cols]
-@if(layer && add) @group(0) @binding(5) var<storage, read> bias: array<f32>; // [cols]
+@if(!add) @group(0) @binding(1) var<storage, read> x: array<Element>; // [rows, cols]
+@if(!add) @group(0) @binding(2) var<storage, read> weight: array<Element>; // [cols]
+@if(!add) @group(0) @binding(3) var<storage, read_write> out: array<Element>; // [rows, cols]
+@if(layer && !add) @group(0) @binding(4) var<storage, read> bias: array<Element>; // [cols]
+@if(add) @group(0) @binding(1) var<storage, read_write> x: array<Element>; // [rows, cols]
+@if(add) @group(0) @binding(2) var<storage, read> y: array<Element>; // [rows, cols]
+@if(add) @group(0) @binding(3) var<storage, read> weight: array<Element>; // [cols]
+@if(add) @group(0) @binding(4) var<storage, read_write> out: array<Element>; // [rows, cols]
+@if(layer && add) @group(0) @binding(5) var<storage, read> bias: array<Element>; // [cols]
 
 const TILE = vec2<u32>(1u, 1u);
+@if(vec4) const COLS_MULTIPLE = 4u;
+@if(subgroups) const MIN_SUBGROUP = 1u;
 
-// The bias of column `c`.
+@if(!vec4) alias Element = f32;
+@if(vec4) alias Element = vec4<f32>;
+
+@if(!vec4) const ELEMENT_WIDTH = 1u;
+@if(vec4) const ELEMENT_WIDTH = 4u;
+
+@if(!vec4)
+fn sum_of(v: Element) -> f32 {
+    return v;
+}
+
+@if(vec4)
+fn sum_of(v: Element) -> f32 {
+    return (v.x + v.y) + (v.z + v.w);
+}
+
+// The bias of element `c`.
 @if(layer)
-fn bias_at(c: u32) -> f32 {
+fn bias_at(c: u32) -> Element {
     if p.has_bias != 0u {
         return bias[c];
     }
-    return 0.0;
+    return Element(0.0);
 }
 
 @if(!layer)
-fn bias_at(c: u32) -> f32 {
-    return 0.0;
+fn bias_at(c: u32) -> Element {
+    return Element(0.0);
 }
 
 @compute @workgroup_size(WG)
@@ -62,10 +81,11 @@ fn main(
     if row >= p.rows {
         return;
     }
-    let base = row * p.cols;
-    var squares = 0.0;
-    var total = 0.0;
-    for (var c = lid; c < p.cols; c += WG) {
+    let width = p.cols / ELEMENT_WIDTH;
+    let base = row * width;
+    var squares = Element(0.0);
+    var total = Element(0.0);
+    for (var c = lid; c < width; c += WG) {
         @if(!add) let v = x[base + c];
         @if(add) let v = x[base + c] + p.y_scale * y[base + c];
         @if(add) x[base + c] = v;
@@ -75,15 +95,15 @@ fn main(
     var mean = 0.0;
     // Each invocation reads only elements that it wrote itself, so no barrier is needed.
     @if(layer) {
-        mean = workgroup_sum(total, lid) / f32(p.cols);
-        squares = 0.0;
-        for (var c = lid; c < p.cols; c += WG) {
+        mean = workgroup_sum_in(1u, sum_of(total), lid) / f32(p.cols);
+        squares = Element(0.0);
+        for (var c = lid; c < width; c += WG) {
             let v = x[base + c] - mean;
             squares += v * v;
         }
     }
-    let scale = inverseSqrt(workgroup_sum(squares, lid) / f32(p.cols) + p.eps);
-    for (var c = lid; c < p.cols; c += WG) {
+    let scale = inverseSqrt(workgroup_sum_in(0u, sum_of(squares), lid) / f32(p.cols) + p.eps);
+    for (var c = lid; c < width; c += WG) {
         out[base + c] = (x[base + c] - mean) * scale * (weight[c] + p.weight_offset) + bias_at(c);
     }
 }

@@ -33,18 +33,28 @@ fn better_candidate(a: Candidate, b: Candidate) -> Candidate {
     return Candidate(select(a.key, b.key, takes_b), select(a.id, b.id, takes_b));
 }
 
+// Invocations that each find the best of WG / 16 candidates; WG is a multiple of 16.
+const CANDIDATE_LANES: u32 = 16u;
+
 var<workgroup> candidates: array<Candidate, WG>;
+var<workgroup> lane_candidates: array<Candidate, CANDIDATE_LANES>;
 
 // Returns the best of the workgroup's candidates to every invocation.
 fn workgroup_best(own: Candidate, lid: u32) -> Candidate {
     workgroupBarrier();
     candidates[lid] = own;
     workgroupBarrier();
-    for (var stride = WG / 2u; stride > 0u; stride /= 2u) {
-        if lid < stride {
-            candidates[lid] = better_candidate(candidates[lid], candidates[lid + stride]);
+    if lid < CANDIDATE_LANES {
+        var best = own;
+        for (var i = lid + CANDIDATE_LANES; i < WG; i += CANDIDATE_LANES) {
+            best = better_candidate(best, candidates[i]);
         }
-        workgroupBarrier();
+        lane_candidates[lid] = best;
     }
-    return candidates[0];
+    workgroupBarrier();
+    var best = lane_candidates[0];
+    for (var i = 1u; i < CANDIDATE_LANES; i++) {
+        best = better_candidate(best, lane_candidates[i]);
+    }
+    return best;
 }

@@ -1,4 +1,5 @@
-// Samples one token for each row of logits. A workgroup samples one row, with exactly this algorithm:
+// The last of the calls that sample: selects a token for each row. A workgroup samples one row. The three calls
+// together follow exactly this algorithm:
 //
 // 1. z[i] = logit + bias. If token i occurs in the sequence, z[i] is divided (if positive) or multiplied
 //    by the repetition penalty (Keskar et al. 2019). If it was sampled before, the presence penalty is
@@ -19,189 +20,86 @@
 //
 // A forced token is not sampled. Log-probabilities are those of the logits before step 1.
 //
-// Thresholds are found on `ordered_key`s digit by digit, from the most significant, four bits per pass:
-// a pass computes, for 15 thresholds at once, the sum of the weights at or above each. The kernel does
-// not sort and uses no atomics; only the rounding of the sums depends on the order of execution.
+// Thresholds are found on `ordered_key`s byte by byte, from the most significant: a histogram of the next byte
+// holds the number or the weight of the remaining tokens with each value of it. Weights are added up as
+// integers, so their sums do not depend on the order of execution.
 //
 // Users can write settings, so the rows of buffers that settings select are checked.
-import package::order::{to_finite, ordered_key, workgroup_best, Candidate};
-import package::workgroup_reduce::{workgroup_sum, workgroup_max};
+import package::order::{to_finite, ordered_key, workgroup_best, better_candidate, Candidate, MAX_FLOAT};
+import package::sample_io::{
+    chunk_count, has_penalties, has_top_k, has_top_p, is_random, scratch_row, scratch_values, weight_of,
+    SampleParams, SampleSettings, CHUNK_COUNT, CHUNK_DRAWN, CHUNK_DRAWN_TOKEN, CHUNK_LOGIT_MAX, CHUNK_LOGIT_WEIGHT,
+    CHUNK_MAX, CHUNK_MAX_TOKEN, CHUNK_WEIGHT, NOT_FORCED, SAMPLE_CHUNK, SAMPLE_CHUNK_WORDS, SAMPLE_MAX_CHUNKS,
+};
 import package::noise::gumbel;
+import package::workgroup_reduce::{workgroup_sum, workgroup_max};
 import constants::WG;
 
-/// `sample`: samples one token for each row of logits, writes it and its log-probability, and prepares
-/// the inputs of the next step. `tokens` and `index` receive the sampled token and its `(sequence,
-/// position)`, the inputs of the next step; in `settings`, `step` and `position` grow by one. Where no
-/// logit is finite, or one is infinite, `u32::MAX` is written to `out` instead of the token.
-/// Grid: `[rows]`, one workgroup each.
-///
-/// Out-of-range numbers in the settings of a row have these effects; for those marked with * the host's
-/// twin returns an error:
-///
-/// - `sequence`*: no penalties and biases apply, and the sampled token is not counted;
-/// - `step`*: nothing is written to `out` and `logprobs`;
-/// - `biases`*: only the first `max_biases` apply;
-/// - `forced_token` and [`LogitBias::token`]: they are clamped to the last token of the vocabulary.
-struct SampleParams {
-    /// Rows of logits.
-    rows: u32,
-    /// Tokens in the vocabulary.
-    vocab: u32,
-    /// The number of biases that `biases` can hold for each sequence.
-    max_biases: u32,
-    /// Words in a row of `logprobs`: the log-probability of the token, then pairs of a token and its
-    /// log-probability in descending order, with token `u32::MAX` where there are no more tokens.
-    logprob_words: u32,
-}
-
-/// A number added to one token's logit.
-struct LogitBias {
-    /// The id of the token in the vocabulary.
-    token: u32,
-    /// Added to the token's logit.
-    value: f32,
-    /// Used by the kernel: holds the original logit while the bias is added.
-    scratch: f32,
-    /// Padding.
-    pad: u32,
-}
-
-/// The sampling settings of one row. Applied in this order: biases, repetition penalty, frequency and
-/// presence penalty, temperature, top-k, top-p, min-p, then the Gumbel-max draw.
-struct SampleSettings {
-    /// Divides the logits; 0 selects the token with the largest logit (greedy).
-    temperature: f32,
-    /// Keeps the k most probable tokens; 0 keeps all.
-    top_k: u32,
-    /// Keeps the smallest set of tokens with at least this probability (Holtzman et al. 2020); 1 keeps
-    /// all.
-    top_p: f32,
-    /// Keeps tokens whose probability is at least this fraction of the largest one (Nguyen et al. 2024);
-    /// 0 keeps all.
-    min_p: f32,
-    /// Divides positive and multiplies negative logits of tokens in the prompt or sampled before (Keskar
-    /// et al. 2019); 1 leaves them unchanged.
-    repetition_penalty: f32,
-    /// Subtracted from the logits of tokens sampled before, as in OpenAI's API.
-    presence_penalty: f32,
-    /// Subtracted from the logits of tokens for each time that they were sampled, as in OpenAI's API.
-    frequency_penalty: f32,
-    /// Seed of the random noise.
-    seed: u32,
-    /// Row of `out` and `logprobs` to write: the number of earlier steps in this submission.
-    step: u32,
-    /// Row of the sequence in `counts`, `biases` and the page table.
-    sequence: u32,
-    /// Position of the sampled token in its sequence.
-    position: u32,
-    /// A token that is given rather than sampled, or [`NOT_FORCED`].
-    forced_token: u32,
-    /// Number of biases of the sequence.
-    biases: u32,
-    /// 0, or 1 plus the number of most probable tokens to write to `logprobs`.
-    logprobs: u32,
-}
-
-/// The bit of a token's count that is set if the token is in the prompt. The lower bits count how often
-/// it was sampled.
-const IN_PROMPT: u32 = 0x80000000u;
-
-/// The [`SampleSettings::forced_token`] of a row whose token is to be sampled.
-const NOT_FORCED: u32 = 0xffffffffu;
-
 @group(0) @binding(0) var<uniform> p: SampleParams;
-@group(0) @binding(1) var<storage, read_write> logits: array<f32>; // [rows, vocab]; biases are added temporarily and removed again
-@group(0) @binding(2) var<storage, read_write> settings: array<SampleSettings>; // [rows]
-@group(0) @binding(3) var<storage, read_write> counts: array<u32>; // [batch, vocab]: how often each token was sampled, and IN_PROMPT; used with penalties only
-@group(0) @binding(4) var<storage, read_write> tokens: array<u32>; // [rows]
-@group(0) @binding(5) var<storage, read_write> index: array<vec2<u32>>; // [rows], of (sequence, position)
-@group(0) @binding(6) var<storage, read_write> out: array<u32>; // [max_steps, rows]
-@group(0) @binding(7) var<storage, read_write> biases: array<LogitBias>; // [batch, max_biases]; of distinct tokens in each row
+@group(0) @binding(1) var<storage, read> logits: array<f32>; // [rows, vocab]
+@group(0) @binding(2) var<storage, read> scratch: array<u32>; // [rows, words of a row]
+@group(0) @binding(3) var<storage, read_write> settings: array<SampleSettings>; // [rows]
+@group(0) @binding(4) var<storage, read_write> counts: array<u32>; // [batch, vocab]: how often each token was sampled, and IN_PROMPT; used with penalties only
+@group(0) @binding(5) var<storage, read_write> tokens: array<u32>; // [rows]
+@group(0) @binding(6) var<storage, read_write> index: array<vec2<u32>>; // [rows], of (sequence, position)
+@group(0) @binding(7) var<storage, read_write> out: array<u32>; // [max_steps, rows]
 @group(0) @binding(8) var<storage, read_write> logprobs: array<u32>; // [max_steps, rows, logprob_words]
 
 const TILE = vec2<u32>(1u, 1u);
 
 var<workgroup> shared_settings: SampleSettings;
-var<workgroup> partial_sums: array<vec4<f32>, WG>;
-
-fn workgroup_sum_vec4(value: vec4<f32>, lid: u32) -> vec4<f32> {
-    workgroupBarrier();
-    partial_sums[lid] = value;
-    workgroupBarrier();
-    for (var stride = WG / 2u; stride > 0u; stride /= 2u) {
-        if lid < stride {
-            partial_sums[lid] += partial_sums[lid + stride];
-        }
-        workgroupBarrier();
-    }
-    return partial_sums[0];
-}
-
-fn has_penalties(s: SampleSettings) -> bool {
-    return s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0;
-}
+// The number of tokens that remain in the chunks before each chunk and, in the last entry, in all of them.
+var<workgroup> starts: array<u32, SAMPLE_MAX_CHUNKS + 1u>;
+var<workgroup> run_counts: array<u32, WG>;
 
 // A row's settings, with every number that selects memory clamped or disabled if it is invalid.
 fn valid_settings(row: u32) -> SampleSettings {
     var s = settings[row];
-    // Invalid sequence: without penalties and biases, no data of a sequence is read or written.
+    // Invalid sequence: without penalties, no data of a sequence is written.
     if s.sequence >= arrayLength(&counts) / p.vocab {
         s.repetition_penalty = 1.0;
         s.presence_penalty = 0.0;
         s.frequency_penalty = 0.0;
     }
-    let batch = arrayLength(&biases) / max(p.max_biases, 1u);
-    s.biases = select(0u, min(s.biases, p.max_biases), s.sequence < batch);
     let steps = arrayLength(&logprobs) / max(p.logprob_words, 1u) / p.rows;
     s.logprobs = select(0u, s.logprobs, s.step < steps && p.logprob_words != 0u);
     return s;
 }
 
-// Step 1, after `swap_biases`.
-fn penalised(row: u32, i: u32, s: SampleSettings) -> f32 {
-    var l = logits[row * p.vocab + i];
-    if has_penalties(s) {
-        let count = counts[s.sequence * p.vocab + i];
-        let repeated = select(l * s.repetition_penalty, l / s.repetition_penalty, l > 0.0);
-        l = select(l, repeated, count != 0u);
-        let sampled = count & ~IN_PROMPT;
-        l = select(l, l - s.presence_penalty - f32(sampled) * s.frequency_penalty, sampled != 0u);
-    }
-    return to_finite(l);
+// Word `word` of the summary of a chunk.
+fn summary(row: u32, chunk: u32, word: u32) -> u32 {
+    return scratch[scratch_row(row, p.vocab) + chunk * SAMPLE_CHUNK_WORDS + word];
 }
 
-// Adds the biases to the logits or, with `restore`, writes the original logits back. The biased tokens
-// are distinct, so no two invocations change the same logit.
-fn swap_biases(row: u32, s: SampleSettings, restore: bool, lid: u32) {
-    storageBarrier();
-    for (var i = lid; i < s.biases; i += WG) {
-        let entry = s.sequence * p.max_biases + i;
-        let at = row * p.vocab + min(biases[entry].token, p.vocab - 1u);
-        if restore {
-            logits[at] = biases[entry].scratch;
-        } else {
-            let l = logits[at];
-            biases[entry].scratch = l;
-            logits[at] = l + biases[entry].value;
-        }
+fn summary_float(row: u32, chunk: u32, word: u32) -> f32 {
+    return bitcast<f32>(summary(row, chunk, word));
+}
+
+// The maximum over the chunks of a number that the summaries hold as a float.
+fn max_of_chunks(row: u32, word: u32, lid: u32) -> f32 {
+    var own = -MAX_FLOAT;
+    for (var i = lid; i < chunk_count(p.vocab); i += WG) {
+        own = max(own, summary_float(row, i, word));
     }
-    storageBarrier();
+    return workgroup_max(own, lid);
+}
+
+// The sum of the weights of all tokens relative to `row_max`, from the words of the summaries that hold the
+// largest value and the weights relative to it.
+fn weight_of_chunks(row: u32, max_word: u32, weight_word: u32, row_max: f32, lid: u32) -> f32 {
+    var own = 0.0;
+    for (var i = lid; i < chunk_count(p.vocab); i += WG) {
+        own += summary_float(row, i, weight_word) * weight_of(summary_float(row, i, max_word), row_max);
+    }
+    return workgroup_sum(own, lid);
 }
 
 // Writes the token's log-probability, then the most probable tokens with theirs, the lowest id first
 // among equals.
 fn write_logprobs(row: u32, s: SampleSettings, token: u32, lid: u32) {
     let first = row * p.vocab;
-    var row_max = -3.40282346e38;
-    for (var i = lid; i < p.vocab; i += WG) {
-        row_max = max(row_max, to_finite(logits[first + i]));
-    }
-    row_max = workgroup_max(row_max, lid);
-    var total = 0.0;
-    for (var i = lid; i < p.vocab; i += WG) {
-        total += weight_of(to_finite(logits[first + i]), row_max);
-    }
-    let log_total = log(workgroup_sum(total, lid));
+    let row_max = max_of_chunks(row, CHUNK_LOGIT_MAX, lid);
+    let log_total = log(weight_of_chunks(row, CHUNK_LOGIT_MAX, CHUNK_LOGIT_WEIGHT, row_max, lid));
     let base = (s.step * p.rows + row) * p.logprob_words;
     if lid == 0u {
         logprobs[base] = bitcast<u32>(to_finite(logits[first + token]) - row_max - log_total);
@@ -225,52 +123,137 @@ fn write_logprobs(row: u32, s: SampleSettings, token: u32, lid: u32) {
     }
 }
 
-// Step 3.
-fn scaled(row: u32, i: u32, s: SampleSettings) -> f32 {
-    return to_finite(penalised(row, i, s) / s.temperature);
+fn better_of(best: Candidate, key: u32, i: u32) -> Candidate {
+    return Candidate(max(best.key, key), select(best.id, i, key > best.key));
 }
 
-fn weight_of(z: f32, row_max: f32) -> f32 {
-    return exp(max(z - row_max, -1000.0));
+// Fills `starts` and returns the number of remaining tokens.
+fn remaining_tokens(row: u32, lid: u32) -> u32 {
+    let chunks = chunk_count(p.vocab);
+    // The invocations' runs of chunks, then the runs before each.
+    let run = (chunks + WG - 1u) / WG;
+    var own = 0u;
+    for (var i = lid * run; i < min(lid * run + run, chunks); i++) {
+        own += min(summary(row, i, CHUNK_COUNT), SAMPLE_CHUNK);
+    }
+    run_counts[lid] = own;
+    workgroupBarrier();
+    var start = 0u;
+    for (var i = 0u; i < lid; i++) {
+        start += run_counts[i];
+    }
+    for (var i = lid * run; i < min(lid * run + run, chunks); i++) {
+        starts[i] = start;
+        start += min(summary(row, i, CHUNK_COUNT), SAMPLE_CHUNK);
+    }
+    if lid == WG - 1u {
+        starts[chunks] = start;
+    }
+    workgroupBarrier();
+    return starts[chunks];
 }
 
-// Returns the largest key t for which the tokens with keys >= t and >= floor_key have a total weight of
-// at least `goal`, or with `by_count` a number of at least `goal`; `floor_key` if there is no such key.
-fn threshold(row: u32, s: SampleSettings, row_max: f32, floor_key: u32, by_count: bool, goal: f32, lid: u32) -> u32 {
+// The place in `scratch` of the value of the `n`-th remaining token; its id is `vocab` words further.
+fn place_of(row: u32, n: u32) -> u32 {
+    // The last chunk that starts at or before `n`.
+    var chunk = 0u;
+    var width = SAMPLE_MAX_CHUNKS;
+    while width > 0u {
+        let next = chunk + width;
+        if next < chunk_count(p.vocab) {
+            chunk = select(chunk, next, starts[next] <= n);
+        }
+        width /= 2u;
+    }
+    let at = min(chunk * SAMPLE_CHUNK + n - starts[chunk], p.vocab - 1u);
+    return scratch_values(row, p.vocab) + at;
+}
+
+fn value_at(place: u32) -> f32 {
+    return bitcast<f32>(scratch[place]);
+}
+
+// Two histograms of 256 numbers, used in turn. A number is the sum of three words: a + b / 2^13 + c / 2^26.
+const BINS: u32 = 256u;
+const BIN_GROUP: u32 = 16u;
+const DIGIT: f32 = 8192.0;
+
+var<workgroup> bins: array<array<atomic<u32>, 3>, 2u * BINS>;
+var<workgroup> bin_groups: array<f32, BINS / BIN_GROUP>;
+var<workgroup> found_byte: u32;
+var<workgroup> found_above: f32;
+
+fn clear_bins(histogram: u32, lid: u32) {
+    for (var i = lid; i < BINS; i += WG) {
+        for (var word = 0u; word < 3u; word++) {
+            atomicStore(&bins[histogram * BINS + i][word], 0u);
+        }
+    }
+}
+
+// Adds a number from 0 to 1 to a bin.
+fn add_to_bin(bin: u32, number: f32) {
+    let a = floor(number);
+    let b = floor((number - a) * DIGIT);
+    let c = round(((number - a) * DIGIT - b) * DIGIT);
+    atomicAdd(&bins[bin][0], u32(a));
+    atomicAdd(&bins[bin][1], u32(b));
+    atomicAdd(&bins[bin][2], u32(c));
+}
+
+fn bin_value(bin: u32) -> f32 {
+    let a = f32(atomicLoad(&bins[bin][0]));
+    let b = f32(atomicLoad(&bins[bin][1]));
+    let c = f32(atomicLoad(&bins[bin][2]));
+    return a + (b + c / DIGIT) / DIGIT;
+}
+
+// Returns the largest key t for which the remaining tokens with keys >= t and >= floor_key have a total weight
+// of at least `goal`, or with `by_count` a number of at least `goal`; `floor_key` if there is no such key.
+fn threshold(row: u32, remaining: u32, row_max: f32, floor_key: u32, by_count: bool, goal: f32, lid: u32) -> u32 {
     var prefix = 0u;
-    for (var shift = 32u; shift > 0u; shift -= 4u) {
-        let bit = shift - 4u;
-        // Each digit 1..=15 after the prefix found so far, four to a vector; digit 0 always satisfies.
-        let d0 = vec4(prefix) + (vec4(1u, 2u, 3u, 4u) << vec4(bit));
-        let d1 = vec4(prefix) + (vec4(5u, 6u, 7u, 8u) << vec4(bit));
-        let d2 = vec4(prefix) + (vec4(9u, 10u, 11u, 12u) << vec4(bit));
-        let d3 = vec4(prefix) + (vec4(13u, 14u, 15u, 15u) << vec4(bit));
-        var h0 = vec4(0.0);
-        var h1 = vec4(0.0);
-        var h2 = vec4(0.0);
-        var h3 = vec4(0.0);
-        for (var i = lid; i < p.vocab; i += WG) {
-            let z = scaled(row, i, s);
+    var above = 0.0;
+    clear_bins(0u, lid);
+    workgroupBarrier();
+    for (var step = 0u; step < 4u; step++) {
+        let shift = 24u - 8u * step;
+        let first_bin = (step % 2u) * BINS;
+        for (var n = lid; n < remaining; n += WG) {
+            let z = value_at(place_of(row, n));
             let key = ordered_key(z);
-            if key >= floor_key {
-                let held = vec4(select(weight_of(z, row_max), 1.0, by_count));
-                h0 += select(vec4(0.0), held, vec4(key) >= d0);
-                h1 += select(vec4(0.0), held, vec4(key) >= d1);
-                h2 += select(vec4(0.0), held, vec4(key) >= d2);
-                h3 += select(vec4(0.0), held, vec4(key) >= d3);
+            // The bytes found so far; none at first, when the shift would be by 32.
+            let matches = step == 0u || (key >> min(shift + 8u, 31u)) == (prefix >> min(shift + 8u, 31u));
+            if key >= floor_key && matches {
+                add_to_bin(first_bin + ((key >> shift) & 255u), select(weight_of(z, row_max), 1.0, by_count));
             }
         }
-        // The digit is the number of thresholds that reach the goal: larger thresholds hold less.
-        h0 = workgroup_sum_vec4(h0, lid);
-        h1 = workgroup_sum_vec4(h1, lid);
-        h2 = workgroup_sum_vec4(h2, lid);
-        h3 = workgroup_sum_vec4(h3, lid);
-        let one = vec4(1u);
-        let none = vec4(0u);
-        let goals = vec4(goal);
-        let reached = select(none, one, h0 >= goals) + select(none, one, h1 >= goals)
-            + select(none, one, h2 >= goals) + select(none, vec4(1u, 1u, 1u, 0u), h3 >= goals);
-        prefix += (reached.x + reached.y + reached.z + reached.w) << bit;
+        clear_bins(1u - step % 2u, lid);
+        workgroupBarrier();
+        for (var group = lid; group < BINS / BIN_GROUP; group += WG) {
+            var sum = 0.0;
+            for (var i = 0u; i < BIN_GROUP; i++) {
+                sum += bin_value(first_bin + group * BIN_GROUP + i);
+            }
+            bin_groups[group] = sum;
+        }
+        workgroupBarrier();
+        for (var bin = lid; bin < BINS; bin += WG) {
+            var higher = above;
+            for (var group = BINS / BIN_GROUP - 1u; group > bin / BIN_GROUP; group--) {
+                higher += bin_groups[group];
+            }
+            for (var i = (bin / BIN_GROUP + 1u) * BIN_GROUP - 1u; i > bin; i--) {
+                higher += bin_value(first_bin + i);
+            }
+            // Exactly one bin reaches the goal; the lowest one stands for none.
+            if higher < goal && (bin == 0u || higher + bin_value(first_bin + bin) >= goal) {
+                found_byte = bin;
+                found_above = higher;
+            }
+        }
+        workgroupBarrier();
+        prefix |= found_byte << shift;
+        above = found_above;
     }
     return max(prefix, floor_key);
 }
@@ -280,12 +263,12 @@ fn threshold(row: u32, s: SampleSettings, row_max: f32, floor_key: u32, by_count
 
 // The key of the k-th largest z.
 @if(plain_top_k)
-fn kth_key(row: u32, s: SampleSettings, lid: u32) -> u32 {
+fn kth_key(row: u32, s: SampleSettings, remaining: u32, lid: u32) -> u32 {
     var last = Candidate(0xffffffffu, 0u);
     for (var n = 0u; n < s.top_k; n += 1u) {
         var best = Candidate(0u, 0xffffffffu);
-        for (var i = lid; i < p.vocab; i += WG) {
-            let key = ordered_key(scaled(row, i, s));
+        for (var i = lid; i < remaining; i += WG) {
+            let key = ordered_key(value_at(place_of(row, i)));
             let is_after = n == 0u || key < last.key || (key == last.key && i > last.id);
             best = better_of(best, select(0u, key, is_after), i);
         }
@@ -295,10 +278,10 @@ fn kth_key(row: u32, s: SampleSettings, lid: u32) -> u32 {
 }
 
 // The sum of the weights whose key is at least `floor_key`.
-fn kept_weight(row: u32, s: SampleSettings, row_max: f32, floor_key: u32, lid: u32) -> f32 {
+fn kept_weight(row: u32, remaining: u32, row_max: f32, floor_key: u32, lid: u32) -> f32 {
     var total = 0.0;
-    for (var i = lid; i < p.vocab; i += WG) {
-        let z = scaled(row, i, s);
+    for (var n = lid; n < remaining; n += WG) {
+        let z = value_at(place_of(row, n));
         if ordered_key(z) >= floor_key {
             total += weight_of(z, row_max);
         }
@@ -306,49 +289,59 @@ fn kept_weight(row: u32, s: SampleSettings, row_max: f32, floor_key: u32, lid: u
     return workgroup_sum(total, lid);
 }
 
-// Steps 3 to 7.
-fn random_token(row: u32, s: SampleSettings, lid: u32) -> u32 {
-    var row_max = -3.40282346e38;
-    for (var i = lid; i < p.vocab; i += WG) {
-        row_max = max(row_max, scaled(row, i, s));
-    }
-    row_max = workgroup_max(row_max, lid);
+// Steps 4 to 7 for a row with top-k or top-p.
+fn kept_token(row: u32, s: SampleSettings, lid: u32) -> u32 {
+    let row_max = max_of_chunks(row, CHUNK_MAX, lid);
+    let remaining = remaining_tokens(row, lid);
     var floor_key = 0u;
-    if s.top_k != 0u && s.top_k < p.vocab {
-        @if(!plain_top_k) floor_key = threshold(row, s, row_max, floor_key, true, f32(s.top_k), lid);
+    if has_top_k(s, p.vocab) {
+        @if(!plain_top_k) floor_key = threshold(row, remaining, row_max, floor_key, true, f32(s.top_k), lid);
         @if(plain_top_k)
         if s.top_k <= MAX_PLAIN_TOP_K {
-            floor_key = kth_key(row, s, lid);
+            floor_key = kth_key(row, s, remaining, lid);
         } else {
-            floor_key = threshold(row, s, row_max, floor_key, true, f32(s.top_k), lid);
+            floor_key = threshold(row, remaining, row_max, floor_key, true, f32(s.top_k), lid);
         }
     }
-    if s.top_p < 1.0 {
-        let goal = max(s.top_p, 0.0) * kept_weight(row, s, row_max, floor_key, lid);
-        // The most probable token is always kept.
-        floor_key = min(threshold(row, s, row_max, floor_key, false, goal, lid), ordered_key(row_max));
+    if has_top_p(s) {
+        var all = 0.0;
+        if has_top_k(s, p.vocab) {
+            all = kept_weight(row, remaining, row_max, floor_key, lid);
+        } else {
+            all = weight_of_chunks(row, CHUNK_MAX, CHUNK_WEIGHT, row_max, lid);
+        }
+        // The most probable token is always kept, also with a top-p of 0.
+        let goal = max(s.top_p * all, 1e-30);
+        floor_key = min(
+            threshold(row, remaining, row_max, floor_key, false, goal, lid), ordered_key(row_max)
+        );
     }
-    var best = Candidate(0u, min(lid, p.vocab - 1u));
-    for (var i = lid; i < p.vocab; i += WG) {
-        let z = scaled(row, i, s);
+    var best = Candidate(0u, 0u);
+    for (var n = lid; n < remaining; n += WG) {
+        let place = place_of(row, n);
+        let z = value_at(place);
         if ordered_key(z) >= floor_key && (weight_of(z, row_max) >= s.min_p || z == row_max) {
-            best = better_of(best, ordered_key(z + gumbel(s.seed, s.position, i)), i);
+            let token = min(scratch[place + p.vocab], p.vocab - 1u);
+            let drawn = Candidate(ordered_key(z + gumbel(s.seed, s.position, token)), token);
+            best = better_candidate(best, drawn);
         }
     }
     return workgroup_best(best, lid).id;
 }
 
-// Step 2.
-fn greedy_token(row: u32, s: SampleSettings, lid: u32) -> u32 {
-    var best = Candidate(0u, min(lid, p.vocab - 1u));
-    for (var i = lid; i < p.vocab; i += WG) {
-        best = better_of(best, ordered_key(penalised(row, i, s)), i);
+// The best of the chunks' candidates, whose number is a value or, with `drawn`, already a key.
+fn best_of_chunks(row: u32, drawn: bool, lid: u32) -> u32 {
+    var best = Candidate(0u, 0u);
+    for (var i = lid; i < chunk_count(p.vocab); i += WG) {
+        if drawn {
+            let found = Candidate(summary(row, i, CHUNK_DRAWN), summary(row, i, CHUNK_DRAWN_TOKEN));
+            best = better_candidate(best, found);
+        } else {
+            let key = ordered_key(summary_float(row, i, CHUNK_MAX));
+            best = better_candidate(best, Candidate(key, summary(row, i, CHUNK_MAX_TOKEN)));
+        }
     }
-    return workgroup_best(best, lid).id;
-}
-
-fn better_of(best: Candidate, key: u32, i: u32) -> Candidate {
-    return Candidate(max(best.key, key), select(best.id, i, key > best.key));
+    return min(workgroup_best(best, lid).id, p.vocab - 1u);
 }
 
 @compute @workgroup_size(WG)
@@ -367,19 +360,11 @@ fn main(
     // The load is uniform by definition, so the branches below may contain barriers.
     let s = workgroupUniformLoad(&shared_settings);
     let is_sampled = s.forced_token == NOT_FORCED;
-    if is_sampled && s.biases != 0u {
-        swap_biases(row, s, false, lid);
-    }
     var token = min(s.forced_token, p.vocab - 1u);
-    if is_sampled {
-        if s.temperature > 0.0 {
-            token = random_token(row, s, lid);
-        } else {
-            token = greedy_token(row, s, lid);
-        }
-    }
-    if is_sampled && s.biases != 0u {
-        swap_biases(row, s, true, lid);
+    if is_random(s) && (has_top_k(s, p.vocab) || has_top_p(s)) {
+        token = kept_token(row, s, lid);
+    } else if is_sampled {
+        token = best_of_chunks(row, is_random(s), lid);
     }
     if s.logprobs != 0u {
         write_logprobs(row, s, token, lid);

@@ -53,6 +53,14 @@ pub fn close(len: usize, bound: f64) -> Memory {
     }
 }
 
+/// `len` zeros, in which a kernel may leave some as they are.
+pub fn zeros(len: usize, bound: f64) -> Memory {
+    Memory {
+        bound: Some(bound),
+        ..exact(&vec![0f32; len])
+    }
+}
+
 /// Memory in which a kernel may write anything.
 pub fn any<T: bytemuck::NoUninit>(data: &[T]) -> Memory {
     Memory {
@@ -290,6 +298,22 @@ pub fn check_fitting(op: &str, cases: &[Case]) {
     check_each(op, cases, |kernel, i, outputs| {
         differences(&cases[i], least_bound(kernel), outputs, &expected[i])
     });
+}
+
+/// The contents of each binding from 1 on after the twin of an op has run; empty for those that are only read.
+///
+/// # Panics
+///
+/// If the twin refuses the case.
+pub fn twin_outputs(op: &str, case: &Case) -> Vec<Vec<u8>> {
+    let host = Device::host(0).expect("the host device starts");
+    let kernel = wisp_shaders::candidates(op).next().expect("an op");
+    let mut outputs = run(&host, kernel, case).unwrap_or_else(|e| panic!("{op} on the host: {e}"));
+    // Buffers are rounded up.
+    for (output, memory) in outputs.iter_mut().zip(&case.memory) {
+        output.truncate(memory.bytes.len().next_multiple_of(4));
+    }
+    outputs
 }
 
 /// [`check_fitting`], but every kernel of the op must have a case.

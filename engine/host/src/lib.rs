@@ -109,6 +109,8 @@ pub fn twin(op: &str) -> Option<Twin> {
         "rope" => rope::rope,
         "route" => route::route,
         "sample" => sample::sample,
+        "sample_compact" => sample::sample_compact,
+        "sample_scan" => sample::sample_scan,
         "softmax" => softmax::softmax,
         _ => return None,
     })

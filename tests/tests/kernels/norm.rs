@@ -11,12 +11,21 @@ const SIZES: &[[usize; 2]] = &[
     [3, 172],
     [5, 515],
     [9, 768],
+    [2, 4100],
     [17, 4],
     [65, 1],
 ];
 
 /// Sizes for layer norms: of a single column, nothing but rounding errors and the bias would be left.
-const WIDE: &[[usize; 2]] = &[[1, 7], [2, 60], [3, 172], [5, 515], [9, 768], [17, 4]];
+const WIDE: &[[usize; 2]] = &[
+    [1, 7],
+    [2, 60],
+    [3, 172],
+    [5, 515],
+    [9, 768],
+    [2, 4100],
+    [17, 4],
+];
 
 fn cases(sizes: &[[usize; 2]], of: impl Fn(usize, usize) -> Case) -> Vec<Case> {
     sizes.iter().map(|&[rows, cols]| of(rows, cols)).collect()

@@ -269,9 +269,25 @@ impl OpLowering<'_> {
         params: Vec<ParamWord>,
         bindings: Vec<Memory>,
     ) -> Result<(), LoweringError> {
+        self.call_over_rows(kernel, 0, grid, params, bindings)
+    }
+
+    /// Adds a kernel call whose kernels depend on the width of the rows that they read, `cols` elements.
+    ///
+    /// # Errors
+    ///
+    /// If the target runs none of the op's kernels.
+    pub(crate) fn call_over_rows(
+        &mut self,
+        kernel: impl Into<String>,
+        cols: u32,
+        grid: [Size; 2],
+        params: Vec<ParamWord>,
+        bindings: Vec<Memory>,
+    ) -> Result<(), LoweringError> {
         self.add_call(KernelCall {
             kernel: kernel.into(),
-            cols: 0,
+            cols: cols.into(),
             label: self.op.into(),
             grid,
             params,

@@ -156,7 +156,7 @@ pub fn lower_norm(
         (NormKind::Layer, Some(_)) => "add_layer_norm",
     };
     let params = params(&fixed, runtime_fields!(NormParams, rows = rows));
-    op.call(kernel, [rows, Size::fixed(1)], params, bindings)
+    op.call_over_rows(kernel, cols, [rows, Size::fixed(1)], params, bindings)
 }
 
 impl Graph {

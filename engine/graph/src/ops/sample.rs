@@ -1,12 +1,12 @@
 //! `sample`: draws tokens on the device.
 
 use serde::{Deserialize, Serialize};
-use wisp_shaders::params::SampleParams;
+use wisp_shaders::params::{SAMPLE_CHUNK, SAMPLE_CHUNK_WORDS, SAMPLE_MAX_CHUNKS, SampleParams};
 use wisp_types::DType;
 
 use super::{
     Inferred, Op, OpRules,
-    operands::{expect, expect_buffer},
+    operands::{expect, expect_buffer, expect_fixed},
 };
 use crate::{
     error::{GraphError, OpProblem},
@@ -70,6 +70,13 @@ impl OpRules for Sample {
         ] {
             expect_buffer(buffer, role)?;
         }
+        let vocab = expect_fixed(&logits.shape.0[1], "the vocabulary")?;
+        let most = u64::from(SAMPLE_CHUNK * SAMPLE_MAX_CHUNKS);
+        if !(1..=most).contains(&vocab) {
+            return Err(OpProblem::Settings(format!(
+                "the vocabulary must have 1 to {most} tokens, but has {vocab}"
+            )));
+        }
         expect(biases, "biases", DType::U32, 3)?;
         expect(scores, "scores", DType::U32, 2)?;
         Ok(Vec::new())
@@ -83,8 +90,20 @@ impl OpRules for Sample {
             max_biases: op.fixed_dim(node.inputs[6], 1, "the number of biases")?,
             logprob_words: op.fixed_dim(node.inputs[7], 1, "the width of the scores")?,
         };
-        let bindings = op.operands(node.inputs)?;
+        let vocab = u64::from(fixed.vocab);
+        let chunks = vocab.div_ceil(SAMPLE_CHUNK.into());
+        let row_words = chunks * u64::from(SAMPLE_CHUNK_WORDS) + 2 * vocab;
+        let scratch = op.scratch(rows.times(&Size::fixed(row_words)));
+        let operands = op.operands(node.inputs)?;
+        let [logits, settings, counts] = [operands[0], operands[1], operands[2]];
         let params = params(&fixed, runtime_fields!(SampleParams, rows = rows));
+        let tokens = [Size::fixed(vocab), rows.clone()];
+        let bindings = vec![logits, settings, counts, operands[6], scratch];
+        op.call("sample_scan", tokens.clone(), params.clone(), bindings)?;
+        let bindings = vec![settings, scratch];
+        op.call("sample_compact", tokens, params.clone(), bindings)?;
+        let mut bindings = vec![logits, scratch, settings, counts];
+        bindings.extend([3, 4, 5, 7].map(|operand| operands[operand]));
         op.call("sample", [rows, Size::fixed(1)], params, bindings)
     }
 }

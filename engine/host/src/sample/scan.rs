@@ -1,0 +1,112 @@
+//! `sample_scan`: the value of each token, and a summary of each chunk of tokens.
+
+use rayon::prelude::*;
+use wisp_shaders::params::{IN_PROMPT, LogitBias, NOT_FORCED, SAMPLE_CHUNK, SampleSettings};
+
+use super::{
+    best, check_sequence, is_random, params, penalises,
+    scratch::{Chunk, row_words, split_mut},
+    total_weight,
+};
+use crate::{
+    argmax::finite,
+    args::{Args, size},
+    error::HostError,
+};
+
+/// The twin of `sample_scan.wgsl`.
+pub(crate) fn sample_scan(args: &Args) -> Result<(), HostError> {
+    let p = params(args)?;
+    let (rows, vocab) = (p.rows as usize, p.vocab as usize);
+    let logits: &[f32] = args.read(1, size(&[p.rows, p.vocab]))?;
+    let settings: &[SampleSettings] = args.read(2, rows)?;
+    let counts: &[u32] = args.read_all(3)?;
+    let biases: &[LogitBias] = args.read_all(4)?;
+    let scratch: &mut [u32] = args.write(5, rows.saturating_mul(row_words(vocab)))?;
+    let batch = counts.len() / vocab;
+    for s in settings {
+        check_sequence(args, s, batch)?;
+        let end = (s.sequence as usize + 1).saturating_mul(p.max_biases as usize);
+        args.read::<LogitBias>(4, end)?;
+        if s.biases > p.max_biases {
+            return Err(args.value("biases", format!("at most {}", p.max_biases), s.biases));
+        }
+    }
+    let all = scratch.chunks_mut(row_words(vocab)).zip(settings);
+    for ((words, s), logits) in all.zip(logits.chunks(vocab)) {
+        let first_bias = s.sequence as usize * p.max_biases as usize;
+        let scan = Scan {
+            s,
+            counts: &counts[s.sequence as usize * vocab..][..vocab],
+            biases: &biases[first_bias..first_bias + s.biases as usize],
+        };
+        let (chunks, values, _) = split_mut(words, vocab);
+        let logits = logits.par_chunks(SAMPLE_CHUNK as usize);
+        let values = values.par_chunks_mut(SAMPLE_CHUNK as usize);
+        let chunks = chunks.par_iter_mut().zip(logits).zip(values).enumerate();
+        chunks.for_each(|(i, ((chunk, logits), values))| scan.chunk(i, logits, chunk, values));
+    }
+    Ok(())
+}
+
+/// What the values of a row's tokens depend on.
+struct Scan<'a> {
+    s: &'a SampleSettings,
+    /// How often the sequence has each token, `[vocab]`.
+    counts: &'a [u32],
+    biases: &'a [LogitBias],
+}
+
+impl Scan<'_> {
+    /// Computes the values of chunk `at` and its summary.
+    fn chunk(&self, at: usize, logits: &[f32], chunk: &mut Chunk, values: &mut [u32]) {
+        if self.s.logprobs != 0 {
+            let (_, max) = best(logits.iter().copied());
+            chunk.logit_max = max;
+            chunk.logit_weight = total_weight(logits.iter().map(|l| finite(*l)), max) as f32;
+        }
+        if self.s.forced_token != NOT_FORCED {
+            return;
+        }
+        let first = at * SAMPLE_CHUNK as usize;
+        let mut z = logits.to_vec();
+        for bias in self.biases {
+            let token = (bias.token as usize).min(self.counts.len() - 1);
+            if let Some(z) = token.checked_sub(first).and_then(|at| z.get_mut(at)) {
+                *z += bias.value;
+            }
+        }
+        for (z, count) in z.iter_mut().zip(&self.counts[first..]) {
+            *z = self.value(*z, *count);
+        }
+        let (token, max) = best(z.iter().copied());
+        (chunk.max, chunk.max_token, chunk.count) = (max, (first + token) as u32, 0);
+        if is_random(self.s) {
+            chunk.weight = total_weight(z.iter().copied(), max) as f32;
+            for (value, z) in values.iter_mut().zip(&z) {
+                *value = z.to_bits();
+            }
+        }
+    }
+
+    /// The value of a token whose logit, with its bias, is `logit`.
+    fn value(&self, logit: f32, count: u32) -> f32 {
+        let s = self.s;
+        let mut l = logit;
+        if penalises(s) {
+            l = match logit > 0.0 {
+                _ if count == 0 => logit,
+                true => logit / s.repetition_penalty,
+                false => logit * s.repetition_penalty,
+            };
+            let sampled = count & !IN_PROMPT;
+            if sampled != 0 {
+                l = l - s.presence_penalty - sampled as f32 * s.frequency_penalty;
+            }
+        }
+        match s.temperature > 0.0 {
+            true => finite(finite(l) / s.temperature),
+            false => finite(l),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `sample`: selects one of the tokens that remain.
+
+use wisp_shaders::params::{NOT_FORCED, SAMPLE_CHUNK, SampleSettings};
+
+use super::{
+    check_sequence, gumbel, has_top_k, has_top_p, is_random, params, penalises,
+    scratch::{row_max, row_weight, row_words, split},
+    total_weight, weight,
+};
+use crate::{
+    argmax::finite,
+    args::{Args, size},
+    error::HostError,
+};
+
+/// The twin of `sample.wgsl`.
+pub(crate) fn sample(args: &Args) -> Result<(), HostError> {
+    let p = params(args)?;
+    let (rows, vocab, words) = (p.rows as usize, p.vocab as usize, p.logprob_words as usize);
+    let logits: &[f32] = args.read(1, size(&[p.rows, p.vocab]))?;
+    let scratch: &[u32] = args.read(2, rows.saturating_mul(row_words(vocab)))?;
+    let settings: &mut [SampleSettings] = args.write(3, rows)?;
+    let counts: &mut [u32] = args.write_all(4)?;
+    let tokens: &mut [u32] = args.write(5, rows)?;
+    let index: &mut [[u32; 2]] = args.write(6, rows)?;
+    let out: &mut [u32] = args.write_all(7)?;
+    let scores: &mut [u32] = args.write_all(8)?;
+    let steps = out.len().min(scores.len() / words.max(1)) / rows.max(1);
+    let batch = counts.len() / vocab;
+    for s in settings.iter() {
+        check_sequence(args, s, batch)?;
+        if s.step as usize >= steps {
+            return Err(args.value("a step", format!("less than {steps}"), s.step));
+        }
+        if s.logprobs != 0 && words == 0 {
+            return Err(args.value("logprob_words", "at least 1", p.logprob_words));
+        }
+    }
+    let values = scratch.chunks(row_words(vocab));
+    let rows_of = settings.iter_mut().zip(logits.chunks(vocab)).zip(values);
+    for (row, ((s, logits), values)) in rows_of.enumerate() {
+        let token = match s.forced_token {
+            NOT_FORCED => select(s, values, vocab).min(p.vocab - 1),
+            token => token.min(p.vocab - 1),
+        };
+        let at = s.step as usize * rows + row;
+        // The sampled logit is not finite only if no logit is finite or one is infinite; this is
+        // reported.
+        let is_finite = logits[token as usize].is_finite();
+        tokens[row] = token;
+        index[row] = [s.sequence, s.position];
+        out[at] = if is_finite { token } else { u32::MAX };
+        if s.forced_token == NOT_FORCED && penalises(s) {
+            let count = &mut counts[s.sequence as usize * vocab + token as usize];
+            *count = count.wrapping_add(1);
+        }
+        if s.logprobs != 0 {
+            score(
+                logits,
+                token,
+                s.logprobs - 1,
+                &mut scores[at * words..][..words],
+            );
+        }
+        s.step += 1;
+        s.position = s.position.wrapping_add(1);
+    }
+    Ok(())
+}
+
+/// Writes the token's log-probability, and the `top` most likely tokens with theirs.
+fn score(logits: &[f32], token: u32, top: u32, out: &mut [u32]) {
+    let max = logits.iter().fold(f32::MIN, |a, b| a.max(finite(*b)));
+    let weight = |l: &f32| f64::from((finite(*l) - max).max(-1000.0)).exp();
+    let log_total = logits.iter().map(weight).sum::<f64>().ln() as f32;
+    let log_probability = |l: f32| (finite(l) - max - log_total).to_bits();
+    out[0] = log_probability(logits[token as usize]);
+    // Both zeros compare equal, as in the kernel; the sort is stable, so the lowest index comes first.
+    let top = (top as usize).min((out.len() - 1) / 2);
+    let mut order: Vec<usize> = (0..if top == 0 { 0 } else { logits.len() }).collect();
+    let key = |i: &usize| finite(logits[*i]) + 0.0;
+    order.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    for (n, pair) in out[1..].chunks_exact_mut(2).take(top).enumerate() {
+        let id = order.get(n).copied();
+        pair[0] = id.map_or(u32::MAX, |id| id as u32);
+        pair[1] = log_probability(logits[id.unwrap_or(logits.len() - 1)]);
+    }
+}
+
+/// Selects the token of a row that is not forced.
+fn select(s: &SampleSettings, words: &[u32], vocab: usize) -> u32 {
+    let (chunks, values, ids) = split(words, vocab);
+    if !is_random(s) {
+        return best_token(chunks.iter().map(|chunk| (chunk.max, chunk.max_token)));
+    }
+    if !has_top_k(s, vocab) && !has_top_p(s) {
+        // Keys are ordered as their numbers are.
+        let mut best = (0, 0);
+        for chunk in chunks {
+            if chunk.drawn > best.0 {
+                best = (chunk.drawn, chunk.drawn_token);
+            }
+        }
+        return best.1;
+    }
+    let width = SAMPLE_CHUNK as usize;
+    let rows = chunks
+        .iter()
+        .zip(values.chunks(width).zip(ids.chunks(width)));
+    let remaining = rows.flat_map(|(chunk, (values, ids))| {
+        let pairs = ids.iter().zip(values.iter().map(|z| f32::from_bits(*z)));
+        pairs.take(chunk.count as usize)
+    });
+    let remaining: Vec<(&u32, f32)> = remaining.collect();
+    let max = row_max(chunks);
+    let mut least = f32::MIN;
+    if has_top_k(s, vocab) {
+        let mut sorted: Vec<f32> = remaining.iter().map(|(_, z)| *z).collect();
+        let k = s.top_k as usize;
+        if k <= sorted.len() {
+            least = *sorted
+                .select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a))
+                .1;
+        }
+    }
+    if has_top_p(s) {
+        let mut kept: Vec<f32> = remaining.iter().map(|(_, z)| *z).collect();
+        kept.retain(|z| *z >= least);
+        let all = match has_top_k(s, vocab) {
+            true => total_weight(kept.iter().copied(), max),
+            false => row_weight(chunks, max),
+        };
+        least = top_p(kept, least, f64::from(s.top_p.max(0.0)) * all, max);
+    }
+    let kept = remaining
+        .into_iter()
+        .filter(|(_, z)| *z >= least && (weight(*z, max) >= s.min_p || *z == max));
+    best_token(kept.map(|(id, z)| (z + gumbel(s.seed, s.position, *id), *id)))
+}
+
+/// Returns the token with the largest number, the first one among equals. Minus infinity never wins.
+fn best_token(tokens: impl Iterator<Item = (f32, u32)>) -> u32 {
+    let mut best = (f32::NEG_INFINITY, 0);
+    for (z, token) in tokens {
+        if z > best.0 {
+            best = (z, token);
+        }
+    }
+    best.1
+}
+
+/// Returns the largest of the numbers such that the numbers at or above it have a weight of at least `goal`;
+/// `least` if all of them have less.
+fn top_p(mut kept: Vec<f32>, least: f32, goal: f64, max: f32) -> f32 {
+    kept.sort_unstable_by(|a, b| b.total_cmp(a));
+    let mut held = 0.0;
+    for z in kept {
+        held += f64::from(weight(z, max));
+        if held >= goal {
+            return z;
+        }
+    }
+    least
+}
