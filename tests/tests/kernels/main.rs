@@ -71,6 +71,8 @@ const TESTED: &[&str] = &[
     "rope_kv_write",
     "route",
     "sample",
+    "sample_compact",
+    "sample_scan",
     "scatter",
     "select",
     "softmax",
