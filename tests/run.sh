@@ -5,13 +5,15 @@
 # kept whole in the target folder, under test-logs. `tests/run.sh STEP…` runs only the steps named: `vulkan`, `fmt`,
 # `package`, `deny`, `clippy`, `build`, `tests`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a
 # quick look at whether wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest
-# supported Rust compiles everything, if rustup has it; or `faults`, the whole fault list with the faults that take minutes.
+# supported Rust compiles everything, if rustup has it; `faults`, the whole fault list with the faults that take minutes;
+# or `classes`, the tests of models and of the browser with the kernels for GPUs on every adapter, and again with those
+# for software adapters, where an ordinary run takes a spread of both.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly STEPS="vulkan fmt package deny clippy build tests doctests docs gpu-statistics fuzz browser"
-readonly MORE="wasm32 msrv faults"
+readonly MORE="wasm32 msrv faults classes"
 readonly FAILURE_LINES=150
 
 command -v cargo >/dev/null || { echo "run.sh: cargo is not on PATH: install Rust from https://rustup.rs" >&2; exit 1; }
@@ -66,21 +68,35 @@ step_clippy() { cargo clippy "${BUILT[@]}" --all-targets -- -D warnings; }
 # Tests run the real programs, which cargo builds by itself only for tests of that same package.
 step_build() { cargo build "${BUILT[@]}" --bins --examples; }
 
-# The tests print why they were skipped ("skipped: no Vulkan adapter"); a run that tests less must not look like one
-# that tests all.
-step_tests() {
+# Runs the tests that the given flags of cargo select. They print why they were skipped ("skipped: no Vulkan adapter"); a
+# run that tests less must not look like one that tests all.
+run_tests() {
   local status=0
   if cargo nextest --version >/dev/null 2>&1; then
-    cargo nextest run "${BUILT[@]}" --no-fail-fast --success-output final \
+    cargo nextest run "${BUILT[@]}" --no-fail-fast "$@" --success-output final \
       --failure-output immediate-final >"$LOGS/cargo-test" 2>&1 || status=$?
   else
-    cargo test "${BUILT[@]}" --no-fail-fast --lib --bins --tests -- --show-output >"$LOGS/cargo-test" 2>&1 || status=$?
+    cargo test "${BUILT[@]}" --no-fail-fast "$@" -- --show-output >"$LOGS/cargo-test" 2>&1 || status=$?
   fi
   cat "$LOGS/cargo-test"
   { grep -E '^ *Summary |^test result: .* [1-9][0-9]* (passed|failed)' "$LOGS/cargo-test" || true
     grep -oE 'skipped: .*' "$LOGS/cargo-test" | sort | uniq -c || true
   } | sed 's/^ */  /' >&3
   return "$status"
+}
+
+step_tests() { run_tests --lib --bins --tests; }
+
+# Every test that runs models, on adapters that all run kernels of one class and then of the other.
+step_classes() {
+  local class
+  cargo build "${BUILT[@]}" --bins --examples
+  for class in gpu software; do
+    echo "  class $class:" >&3
+    export WISP_TEST_CLASS=$class
+    run_tests --test engine --test program
+    step_browser
+  done
 }
 
 # The fault list, with the faults that an ordinary run ignores because they take minutes.

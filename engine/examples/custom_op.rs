@@ -3,7 +3,7 @@
 
 use std::error::Error;
 use wisp_engine::{
-    device::{Device, FeatureLevel, host},
+    device::{Device, DeviceOptions, host},
     extension::Extensions,
     graph::{DType, Graph},
     session::{InferenceSession, InitOptions, Tensor},
@@ -51,7 +51,7 @@ pub fn plate(device: Device, size: usize, steps: usize) -> Result<Vec<f32>, Box<
 
 fn main() -> Result<(), Box<dyn Error>> {
     let device = std::env::args().nth(1).unwrap_or("auto".into()).parse()?;
-    let device = Device::open_blocking(&device, FeatureLevel::Full, 0)?;
+    let device = Device::open_blocking(&device, DeviceOptions::default())?;
     for row in plate(device, 9, 8)?.chunks(9) {
         println!("{row:5.2?}");
     }

@@ -2,7 +2,7 @@
 //! device. `cargo run -p wisp-engine --example own_graph`
 
 use wisp_engine::{
-    device::{Device, DeviceSpec, FeatureLevel},
+    device::{Device, DeviceOptions, DeviceSpec},
     graph::{DType, Graph, Reduction},
     session::{InferenceSession, InitOptions, Tensor},
     shape,
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mean = graph.reduce(Reduction::Mean, x, 1)?;
     graph.output("mean", mean);
 
-    let device = Device::open_blocking(&DeviceSpec::Auto, FeatureLevel::Full, 0)?;
+    let device = Device::open_blocking(&DeviceSpec::Auto, DeviceOptions::default())?;
     let session = InferenceSession::new(device);
     let max_dims = [("rows".to_string(), 64)].into();
     let options = InitOptions {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wisp_device::{Device, FeatureLevel};
+use wisp_device::{Device, DeviceClassChoice, FeatureLevel};
 use wisp_pipelines::{CacheStrategy, KvCacheFormat, PipelineConfig, SupportedEncoding};
 use wisp_session::SessionError;
 
@@ -117,6 +117,13 @@ impl ModelBuilder {
     /// Sets which of the device's features may be used.
     pub fn feature_level(mut self, level: FeatureLevel) -> ModelBuilder {
         self.config.profile = level;
+        self
+    }
+
+    /// Sets the class of kernels that the model runs: by default, that of the adapter. The host device
+    /// ignores it.
+    pub fn device_class(mut self, class: DeviceClassChoice) -> ModelBuilder {
+        self.config.device_class = class;
         self
     }
 

@@ -43,6 +43,7 @@ const FLAGS: &[Flag] = &[
     flag("force_download", "force-download", ""),
     flag("device_specs", "device", "DEVICE"),
     flag("profile", "profile", "PROFILE"),
+    flag("device_class", "device-class", "CLASS"),
     flag("threads", "threads", "N"),
     flag("gpu_memory_utilization", "gpu-memory-utilization", "FRACTION"),
     flag("max_length", "max-length", "N"),

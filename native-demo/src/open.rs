@@ -213,7 +213,10 @@ pub fn cache() -> Option<DiskCache> {
     Some(DiskCache::new(folder))
 }
 
-/// Returns the name and the API of a device.
+/// Returns the name and the API of a device, and its class of kernels if that is not the adapter's own.
 pub fn describe(info: &DeviceInfo) -> String {
-    format!("{} ({})", info.name, info.api)
+    match info.device_class().filter(|_| info.poses()) {
+        Some(class) => format!("{} ({}, class {class})", info.name, info.api),
+        None => format!("{} ({})", info.name, info.api),
+    }
 }

@@ -32,6 +32,8 @@ for (const [name, options] of [
   ["in a worker", {}],
   ["on the page's own thread", { worker: false }],
   ["with default limits only", { baseline: true }],
+  ["with the kernels for GPUs", { deviceClass: "gpu" }],
+  ["with the kernels for GPUs and default limits only", { deviceClass: "gpu", baseline: true }],
 ]) {
   test(`tokens equal those of native runs ${name}`, async () => {
     const cases = golden().slice(0, 3);
@@ -47,17 +49,17 @@ for (const [name, options] of [
   });
 }
 
-test("stories260K as a File matches its reference", async (t) => {
+for (const deviceClass of ["gpu", "software"]) test(`stories260K as a File matches its reference in class ${deviceClass}`, async (t) => {
   const path = shared("models/stories260K/golden.json");
   if (!path) return t.skip("no ../shared");
   const { greedy_tokens, text } = json(path);
-  const got = await run(site.page, async ({ Wisp }, { tokens, max_tokens }) => {
+  const got = await run(site.page, async ({ Wisp }, { deviceClass, tokens, max_tokens }) => {
     const bytes = await (await fetch("/shared/stories260K/stories260K.gguf")).blob();
-    const wisp = await Wisp.load({ model: new File([bytes], "stories260K.gguf") });
+    const wisp = await Wisp.load({ model: new File([bytes], "stories260K.gguf"), deviceClass });
     const { choices: [choice] } = await wisp.completions.create({ prompt: tokens, max_tokens, return_token_ids: true, ignore_eos: true });
     await wisp.unload();
     return choice;
-  }, { tokens: greedy_tokens.slice(0, 1), max_tokens: greedy_tokens.length - 1 });
+  }, { deviceClass, tokens: greedy_tokens.slice(0, 1), max_tokens: greedy_tokens.length - 1 });
   assert.deepEqual(got.token_ids, greedy_tokens.slice(1));
   assert.equal(got.text, text);
 });

@@ -7,7 +7,7 @@ import { AxeBuilder } from "@axe-core/playwright";
 import { launch } from "./lib/browser.mjs";
 import { llama } from "./lib/gguf.mjs";
 import { serve } from "./lib/server.mjs";
-import { PAGE, TINY } from "./lib/setup.mjs";
+import { PAGE, PAGE_PATH, TINY } from "./lib/setup.mjs";
 
 const READY = { timeout: 90_000 };
 const tiny = readFileSync(TINY);
@@ -36,7 +36,7 @@ beforeEach(async () => {
   page.on("request", (request) => {
     if (!request.url().startsWith(server.url) && !/^(data|blob):/.test(request.url())) problems.push(`requests ${request.url()}`);
   });
-  await page.goto(server.url + "/");
+  await page.goto(server.url + PAGE_PATH);
   await page.locator("#send:enabled").waitFor(READY);
 });
 
@@ -57,6 +57,18 @@ test("the built-in model streams an answer with keyboard input only", async () =
   assert.ok(seen.size > 3, "the text grows");
   await page.locator("#speed", { hasText: "tokens/s" }).waitFor();
   assert.match(await page.locator("#announcer").textContent(), /Once upon a time/);
+  assert.deepEqual(problems, []);
+});
+
+test("both classes of kernels give the same answer", async () => {
+  const answers = [];
+  for (const deviceClass of ["gpu", "software"]) {
+    await page.goto(`${server.url}/?deviceClass=${deviceClass}`);
+    await page.locator("#send:enabled").waitFor(READY);
+    answers.push(await ask("Tell me a story about a brave fox."));
+  }
+  assert.match(answers[0], /Once upon a time/);
+  assert.equal(answers[0], answers[1]);
   assert.deepEqual(problems, []);
 });
 
@@ -151,7 +163,7 @@ test("a model that does not fit the storage runs with a warning", async () => {
   const small = await launch();
   try {
     const other = await small.newPage();
-    await other.goto(server.url + "/");
+    await other.goto(server.url + PAGE_PATH);
     await other.locator("#send:enabled").waitFor(READY);
     const session = await small.newCDPSession(other);
     await session.send("Storage.overrideQuotaForOrigin", { origin: server.url, quotaSize: 1_000_000 });
@@ -176,7 +188,7 @@ test("a missing WebGPU is reported", async () => {
   const without = await launch({ webgpu: false });
   try {
     const other = await without.newPage();
-    await other.goto(server.url + "/");
+    await other.goto(server.url + PAGE_PATH);
     await shown("NoWebGpu", other);
   } finally {
     await without.close();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use wisp_engine::{
-    device::{Device, DeviceSpec, FeatureLevel},
+    device::Device,
     pipelines::ModelFiles,
     session::InferenceSession,
     weights::{
@@ -26,13 +26,8 @@ pub fn files() -> ModelFiles {
 
 /// Opens a session on a test device.
 pub fn session(place: TestDevice) -> InferenceSession {
-    let (spec, profile) = match place {
-        TestDevice::Host => ("host", FeatureLevel::Full),
-        TestDevice::Vulkan => ("vulkan", FeatureLevel::Full),
-        TestDevice::VulkanBaseline => ("vulkan", FeatureLevel::Baseline),
-    };
-    let spec: DeviceSpec = spec.parse().expect("a device");
-    InferenceSession::new(Device::open_blocking(&spec, profile, 0).expect("the device"))
+    let (spec, options) = place.open();
+    InferenceSession::new(Device::open_blocking(&spec, options).expect("the device"))
 }
 
 /// The built-in model's token that [`damaged`] damages: no reference text has it.

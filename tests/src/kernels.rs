@@ -6,7 +6,9 @@
 
 use std::sync::OnceLock;
 
-use wisp_engine::device::{Buffer, Device, DeviceError, Dispatch, FeatureLevel, Usage};
+use wisp_engine::device::{
+    Buffer, Device, DeviceError, DeviceOptions, Dispatch, FeatureLevel, Usage,
+};
 use wisp_engine::weights::{Encoding, encodings::repack_rows};
 use wisp_shaders::{Access, CacheFormat, Kernel};
 
@@ -133,10 +135,16 @@ pub(crate) fn adapters() -> &'static Result<Vec<(FeatureLevel, Device)>, String>
     ADAPTERS.get_or_init(|| {
         let name = std::env::var("WISP_TEST_DEVICE").unwrap_or("vulkan".into());
         let spec = name.parse().expect("WISP_TEST_DEVICE names a device");
-        let open = |level| match pollster::block_on(Device::open(&spec, level, 0)) {
-            Ok(device) => Ok((level, device)),
-            Err(error @ DeviceError::NoAdapter { .. }) => Err(error.to_string()),
-            Err(error) => panic!("{error}"),
+        let open = |feature_level| {
+            let options = DeviceOptions {
+                feature_level,
+                ..DeviceOptions::default()
+            };
+            match Device::open_blocking(&spec, options) {
+                Ok(device) => Ok((feature_level, device)),
+                Err(error @ DeviceError::NoAdapter { .. }) => Err(error.to_string()),
+                Err(error) => panic!("{error}"),
+            }
         };
         [FeatureLevel::Full, FeatureLevel::Baseline]
             .into_iter()

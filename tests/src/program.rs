@@ -10,6 +10,7 @@ use std::{
 use safetensors::SafeTensors;
 use serde::Deserialize;
 use serde_json::Value;
+use wisp_engine::device::{Api, DeviceClassChoice, DeviceOptions, DeviceSpec, FeatureLevel};
 
 /// The maximum absolute difference of logits from their reference.
 pub const LOGITS_WITHIN: f32 = 2e-3;
@@ -44,24 +45,59 @@ fn built(name: &str, build: &[&str]) -> PathBuf {
 }
 
 /// A device on which a test runs. [`on_every_device`](crate::on_every_device) generates a test for each.
+///
+/// `WISP_TEST_CLASS`, `gpu` or `software`, replaces the class of kernels of every adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestDevice {
     /// The host CPU.
     Host,
-    /// The first Vulkan adapter with all its features.
+    /// The first Vulkan adapter with all its features, and the kernels of its own class.
     Vulkan,
-    /// The same adapter with only the features that every browser guarantees.
+    /// The same adapter with all its features, posing as a GPU.
+    VulkanGpu,
+    /// The same adapter with only the features that every browser guarantees, posing as a GPU.
     VulkanBaseline,
 }
 
 impl TestDevice {
+    /// Returns the device's specification and the options with which it is opened.
+    pub fn open(self) -> (DeviceSpec, DeviceOptions) {
+        let (name, feature_level, device_class) = match self {
+            TestDevice::Host => ("host", FeatureLevel::Full, DeviceClassChoice::Auto),
+            TestDevice::Vulkan => ("vulkan", FeatureLevel::Full, DeviceClassChoice::Auto),
+            TestDevice::VulkanGpu => ("vulkan", FeatureLevel::Full, DeviceClassChoice::Gpu),
+            TestDevice::VulkanBaseline => {
+                ("vulkan", FeatureLevel::Baseline, DeviceClassChoice::Gpu)
+            }
+        };
+        let options = DeviceOptions {
+            feature_level,
+            device_class: class_of_all().unwrap_or(device_class),
+            ..DeviceOptions::default()
+        };
+        (name.parse().expect("a device"), options)
+    }
+
     /// Returns the flags that select the device.
-    pub fn args(self) -> &'static [&'static str] {
-        match self {
-            TestDevice::Host => &["--device", "host"],
-            TestDevice::Vulkan => &["--device", "vulkan"],
-            TestDevice::VulkanBaseline => &["--device", "vulkan", "--profile", "baseline"],
-        }
+    pub fn args(self) -> [&'static str; 6] {
+        let (spec, options) = self.open();
+        let name = match spec {
+            DeviceSpec::Adapter { api: Api::Host, .. } => "host",
+            _ => "vulkan",
+        };
+        let profile = match options.feature_level {
+            FeatureLevel::Full => "full",
+            FeatureLevel::Baseline => "baseline",
+        };
+        let class = options.device_class.name();
+        [
+            "--device",
+            name,
+            "--profile",
+            profile,
+            "--device-class",
+            class,
+        ]
     }
 
     /// Returns whether this machine has the device, and prints that the test is skipped if not.
@@ -84,31 +120,47 @@ impl TestDevice {
     }
 }
 
+/// Returns the class that `WISP_TEST_CLASS` gives all adapters.
+fn class_of_all() -> Option<DeviceClassChoice> {
+    let name = std::env::var("WISP_TEST_CLASS").ok()?;
+    Some(name.parse().expect("WISP_TEST_CLASS names a device class"))
+}
+
 /// Generates a module of three tests from a function of a [`TestDevice`](crate::program::TestDevice): on the host,
 /// on Vulkan and on Vulkan's baseline profile.
 #[macro_export]
 macro_rules! on_every_device {
     ($($name:ident),* $(,)?) => { $(
         mod $name {
-            use $crate::program::TestDevice;
+            $crate::tests_on!($name, host: Host, vulkan: Vulkan, vulkan_baseline: VulkanBaseline);
+        }
+    )* };
+}
 
-            #[test]
-            fn host() {
-                super::$name(TestDevice::Host);
-            }
+/// Generates tests as [`on_every_device`] does, and one on Vulkan posing as a GPU with all features: for tests of
+/// whole models, which compare all that a GPU runs with a reference.
+#[macro_export]
+macro_rules! on_every_device_and_class {
+    ($($name:ident),* $(,)?) => { $(
+        mod $name {
+            $crate::tests_on!(
+                $name,
+                host: Host, vulkan: Vulkan, vulkan_gpu: VulkanGpu, vulkan_baseline: VulkanBaseline
+            );
+        }
+    )* };
+}
 
-            #[test]
-            fn vulkan() {
-                if TestDevice::Vulkan.is_available() {
-                    super::$name(TestDevice::Vulkan);
-                }
-            }
-
-            #[test]
-            fn vulkan_baseline() {
-                if TestDevice::VulkanBaseline.is_available() {
-                    super::$name(TestDevice::VulkanBaseline);
-                }
+/// Generates a test of a function of the parent module for each device.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! tests_on {
+    ($name:ident, $($test:ident: $device:ident),*) => { $(
+        #[test]
+        fn $test() {
+            let device = $crate::program::TestDevice::$device;
+            if device.is_available() {
+                super::$name(device);
             }
         }
     )* };
@@ -269,7 +321,7 @@ pub fn generate(
         "--max-new-tokens",
         &new_tokens,
     ];
-    let json = run([&fixed, &*model_args(model), place.args(), flags].concat()).json();
+    let json = run([&fixed, &*model_args(model), &place.args(), flags].concat()).json();
     serde_json::from_value(json).expect("the fields of a generation")
 }
 
@@ -291,7 +343,7 @@ pub fn logits(
         "--out",
         out.to_str().expect("a path in UTF-8"),
     ];
-    run([&fixed, &*model_args(model), place.args(), flags].concat()).succeeded();
+    run([&fixed, &*model_args(model), &place.args(), flags].concat()).succeeded();
     let file = std::fs::read(&out).expect("the logits");
     let file = SafeTensors::deserialize(&file).expect("a safetensors file");
     let tensor = file.tensor("logits").expect("a tensor of logits");

@@ -3,7 +3,7 @@
 use js_sys::{Array, Uint8Array};
 use wasm_bindgen::prelude::*;
 use wisp_engine::{
-    device::{Api, Buffer, Device, DeviceError, DeviceSpec, Dispatch, FeatureLevel, Usage},
+    device::{Api, Buffer, Device, DeviceError, DeviceOptions, DeviceSpec, Dispatch, Usage},
     extension::Extensions,
     graph::{DType, Graph, Shape},
     session::{DebugConfig, Dims, InferenceSession, InitOptions, Model, Tensor},
@@ -11,7 +11,7 @@ use wisp_engine::{
 };
 use wisp_shaders::{Access, Kernel};
 
-use crate::error::Failure;
+use crate::{error::Failure, options::feature_level};
 
 /// A device that runs kernels by name.
 #[wasm_bindgen]
@@ -84,11 +84,11 @@ impl Kernels {
             api: Api::WebGpu,
             index: 0,
         };
-        let profile = match baseline {
-            true => FeatureLevel::Baseline,
-            false => FeatureLevel::Full,
+        let device_options = DeviceOptions {
+            feature_level: feature_level(baseline),
+            ..DeviceOptions::default()
         };
-        let device = Device::open(&spec, profile, 0).await;
+        let device = Device::open(&spec, device_options).await;
         Ok(Kernels {
             device: device.map_err(Failure::from)?,
         })

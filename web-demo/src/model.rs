@@ -116,7 +116,7 @@ async fn open(
         api: Api::WebGpu,
         index: 0,
     };
-    let device = Device::open(&spec, options.feature_level(), 0).await?;
+    let device = Device::open(&spec, options.device()).await?;
     let remote = |file| Arc::new(Source::new(file, device.clone())) as Arc<dyn RemoteFile>;
     let checkpoint = Checkpoint::open_remote(files.into_iter().map(remote).collect()).await?;
     let files = ModelFiles::from_files(&options.name, checkpoint, &described(texts))?;

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use wisp_engine::{
     ModelBuilder, SamplingParams,
-    device::FeatureLevel,
+    device::{DeviceClassChoice, DeviceOptions, FeatureLevel},
     pipelines::{CacheStrategy, GenerateOptions, PipelineConfig, config::KvCacheFormat},
 };
 
@@ -28,6 +28,8 @@ pub struct LoadOptions {
     kv_cache_format: KvCacheFormat,
     /// Whether to use only features and limits that every browser guarantees.
     baseline: bool,
+    /// The class of kernels.
+    device_class: DeviceClassChoice,
 }
 
 impl Default for LoadOptions {
@@ -40,16 +42,18 @@ impl Default for LoadOptions {
             max_steps: 8,
             kv_cache_format: KvCacheFormat::Float32,
             baseline: false,
+            device_class: DeviceClassChoice::Auto,
         }
     }
 }
 
 impl LoadOptions {
-    /// Returns the feature level of the device.
-    pub fn feature_level(&self) -> FeatureLevel {
-        match self.baseline {
-            true => FeatureLevel::Baseline,
-            false => FeatureLevel::Full,
+    /// Returns the options with which the device is opened.
+    pub fn device(&self) -> DeviceOptions {
+        DeviceOptions {
+            feature_level: feature_level(self.baseline),
+            device_class: self.device_class,
+            ..DeviceOptions::default()
         }
     }
 
@@ -69,6 +73,14 @@ impl LoadOptions {
             0 => builder.default_context_length(),
             _ => builder,
         }
+    }
+}
+
+/// Returns the feature level of a device that is limited to what every browser guarantees, or not.
+pub fn feature_level(baseline: bool) -> FeatureLevel {
+    match baseline {
+        true => FeatureLevel::Baseline,
+        false => FeatureLevel::Full,
     }
 }
 

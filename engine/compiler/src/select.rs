@@ -10,8 +10,8 @@ use crate::{Switches, program::KernelChoice};
 fn is_meant(kernel: &Kernel, target: &Capabilities, switches: Switches) -> bool {
     let class = match kernel.device_class {
         DeviceClass::Any => true,
-        DeviceClass::Gpu => !target.software,
-        DeviceClass::Software => target.software,
+        DeviceClass::Gpu => !target.software_kernels,
+        DeviceClass::Software => target.software_kernels,
     };
     class && kernel.switches.iter().all(|switch| switches.on(switch))
 }

@@ -64,6 +64,7 @@ mod ledger;
 pub mod measure;
 mod object;
 mod open;
+mod options;
 mod pipeline;
 mod spec;
 mod text;
@@ -78,6 +79,7 @@ pub use feature_level::FeatureLevel;
 pub use open::list;
 #[cfg(not(target_arch = "wasm32"))]
 pub use open::list_blocking;
+pub use options::{DeviceClassChoice, DeviceOptions};
 pub use pipeline::{BindGroup, Dispatch, Pipeline};
 pub use spec::DeviceSpec;
 pub use timing::{Clock, Granularity, Spans};

@@ -7,8 +7,8 @@ use wisp_types::{Api, DeviceInfo};
 use crate::{
     device::Device,
     error::DeviceError,
-    feature_level::FeatureLevel,
     host::{self, HostDevice},
+    options::DeviceOptions,
     spec::DeviceSpec,
 };
 
@@ -42,18 +42,13 @@ impl Device {
         Device::new(Arc::new(HostDevice::new(num_threads)))
     }
 
-    /// Opens the device that a specification names, limited to a feature level. `num_threads` is for the
-    /// host, as in [`Self::host`].
+    /// Opens the device that a specification names.
     ///
     /// # Errors
     ///
     /// If there is no such device (the error lists those of this machine), or it cannot be opened.
-    pub async fn open(
-        spec: &DeviceSpec,
-        level: FeatureLevel,
-        num_threads: usize,
-    ) -> Result<Device, DeviceError> {
-        open(spec, level, num_threads).await
+    pub async fn open(spec: &DeviceSpec, options: DeviceOptions) -> Result<Device, DeviceError> {
+        open(spec, options).await
     }
 
     /// [`Self::open`], blocking the thread.
@@ -62,29 +57,21 @@ impl Device {
     ///
     /// As [`Self::open`].
     #[cfg(not(target_arch = "wasm32"))]
-    pub fn open_blocking(
-        spec: &DeviceSpec,
-        level: FeatureLevel,
-        num_threads: usize,
-    ) -> Result<Device, DeviceError> {
-        pollster::block_on(Device::open(spec, level, num_threads))
+    pub fn open_blocking(spec: &DeviceSpec, options: DeviceOptions) -> Result<Device, DeviceError> {
+        pollster::block_on(Device::open(spec, options))
     }
 }
 
-async fn open(
-    spec: &DeviceSpec,
-    level: FeatureLevel,
-    num_threads: usize,
-) -> Result<Device, DeviceError> {
+async fn open(spec: &DeviceSpec, options: DeviceOptions) -> Result<Device, DeviceError> {
     let adapter = match *spec {
-        DeviceSpec::HOST => return Device::host(num_threads),
+        DeviceSpec::HOST => return Device::host(options.num_threads),
         DeviceSpec::Adapter { api: Api::Host, .. } => return Err(no_adapter(spec).await),
-        DeviceSpec::Adapter { api, index } => gpu::open(api, index, level).await?,
-        DeviceSpec::Auto => gpu::open_best(level).await?,
+        DeviceSpec::Adapter { api, index } => gpu::open(api, index, options).await?,
+        DeviceSpec::Auto => gpu::open_best(options).await?,
     };
     match (adapter, spec) {
         (Some(backend), _) => Ok(Device::new(backend)),
-        (None, DeviceSpec::Auto) => Device::host(num_threads),
+        (None, DeviceSpec::Auto) => Device::host(options.num_threads),
         (None, _) => Err(no_adapter(spec).await),
     }
 }
@@ -121,12 +108,12 @@ mod gpu {
     pub async fn open(
         _: Api,
         _: usize,
-        _: FeatureLevel,
+        _: DeviceOptions,
     ) -> Result<Option<Arc<dyn Backend>>, DeviceError> {
         Ok(None)
     }
 
-    pub async fn open_best(_: FeatureLevel) -> Result<Option<Arc<dyn Backend>>, DeviceError> {
+    pub async fn open_best(_: DeviceOptions) -> Result<Option<Arc<dyn Backend>>, DeviceError> {
         Ok(None)
     }
 }

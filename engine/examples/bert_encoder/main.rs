@@ -10,7 +10,7 @@ mod seeded;
 use std::{error::Error, time::Instant};
 
 use wisp_engine::{
-    device::{Device, DeviceSpec, FeatureLevel},
+    device::{Device, DeviceOptions, DeviceSpec},
     session::{InferenceSession, InitOptions, Tensor},
 };
 
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let graph = config.graph()?;
     let weights = seeded::Seeded::of(&graph);
-    let session = InferenceSession::new(Device::open_blocking(&spec, FeatureLevel::Full, 0)?);
+    let session = InferenceSession::new(Device::open_blocking(&spec, DeviceOptions::default())?);
     let max_dims = [
         ("batch".to_string(), golden.texts),
         ("tokens".to_string(), golden.tokens),

@@ -8,7 +8,7 @@ mod model;
 use std::{error::Error, path::Path};
 
 use wisp_engine::{
-    device::{Device, DeviceSpec, FeatureLevel},
+    device::{Device, DeviceOptions, DeviceSpec},
     session::{InferenceSession, InitOptions, Tensor},
     weights::{Checkpoint, encodings},
 };
@@ -33,7 +33,7 @@ fn draw(picture: &[f32]) {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let spec = std::env::args().nth(1).unwrap_or("auto".into());
-    let device = Device::open_blocking(&spec.parse::<DeviceSpec>()?, FeatureLevel::Full, 0)?;
+    let device = Device::open_blocking(&spec.parse::<DeviceSpec>()?, DeviceOptions::default())?;
     println!("on {}", device.info().name);
 
     let folder = Path::new(concat!(

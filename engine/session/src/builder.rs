@@ -1,13 +1,13 @@
 //! Building a session from devices and options.
 
 use crate::{error::SessionError, session::InferenceSession};
-use wisp_device::{Device, DeviceSpec, FeatureLevel};
+use wisp_device::{Device, DeviceClassChoice, DeviceOptions, DeviceSpec, FeatureLevel};
 use wisp_graph::extension::Extensions;
 
 /// A device of a session: a specification to open, or an open device.
 #[derive(Clone, Debug)]
 pub enum SessionDevice {
-    /// To be opened, at the builder's feature level.
+    /// To be opened, with the builder's options.
     Spec(DeviceSpec),
     /// Open already; other sessions may use it too.
     Open(Device),
@@ -48,8 +48,7 @@ impl From<Device> for SessionDevice {
 #[derive(Clone, Debug, Default)]
 pub struct SessionBuilder {
     devices: Vec<SessionDevice>,
-    feature_level: FeatureLevel,
-    num_threads: usize,
+    options: DeviceOptions,
     extensions: Extensions,
 }
 
@@ -71,13 +70,19 @@ impl SessionBuilder {
 
     /// Sets the feature level of devices that the builder opens.
     pub fn feature_level(mut self, level: FeatureLevel) -> SessionBuilder {
-        self.feature_level = level;
+        self.options.feature_level = level;
+        self
+    }
+
+    /// Sets the class of kernels on adapters that the builder opens.
+    pub fn device_class(mut self, class: DeviceClassChoice) -> SessionBuilder {
+        self.options.device_class = class;
         self
     }
 
     /// Sets the number of the host's threads; 0, the default, is one for each core.
     pub fn num_threads(mut self, num_threads: usize) -> SessionBuilder {
-        self.num_threads = num_threads;
+        self.options.num_threads = num_threads;
         self
     }
 
@@ -97,14 +102,12 @@ impl SessionBuilder {
         for device in self.devices {
             devices.push(match device {
                 SessionDevice::Open(device) => device,
-                SessionDevice::Spec(spec) => {
-                    Device::open(&spec, self.feature_level, self.num_threads).await?
-                }
+                SessionDevice::Spec(spec) => Device::open(&spec, self.options).await?,
             });
         }
         Ok(InferenceSession::of(
             devices,
-            self.num_threads,
+            self.options.num_threads,
             self.extensions,
         ))
     }

@@ -26,9 +26,10 @@ pub struct Capabilities {
     pub min_subgroup_size: u32,
     /// True if kernels may use the type `f16`.
     pub f16: bool,
-    /// True for a software adapter, which runs kernels on a CPU: kernels that avoid workgroup memory and
-    /// barriers are faster there.
-    pub software: bool,
+    /// True if programs use the kernels for software adapters, which avoid workgroup memory and barriers;
+    /// false if they use those for GPUs. The choice affects only the speed. Unless the user chooses a
+    /// class, it follows [`DeviceInfo::software`](crate::DeviceInfo::software).
+    pub software_kernels: bool,
 }
 
 impl Capabilities {
@@ -44,7 +45,7 @@ impl Capabilities {
         subgroups: false,
         min_subgroup_size: 0,
         f16: false,
-        software: false,
+        software_kernels: false,
     };
 
     /// The host CPU: buffers and bindings of any size, and Rust functions in place of the baseline

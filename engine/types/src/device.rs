@@ -46,7 +46,8 @@ pub struct DeviceInfo {
     pub name: String,
     /// The programming interface through which the device is reached.
     pub api: Api,
-    /// True for an adapter that runs kernels on a CPU, such as lavapipe, SwiftShader or WARP.
+    /// True for an adapter that runs kernels on a CPU, such as lavapipe, SwiftShader or WARP, whichever
+    /// class of kernels it runs.
     pub software: bool,
     /// True for an integrated GPU, which shares the host's memory.
     pub integrated: bool,
@@ -54,4 +55,21 @@ pub struct DeviceInfo {
     pub driver: String,
     /// What programs that run on the device may rely on.
     pub capabilities: Capabilities,
+}
+
+impl DeviceInfo {
+    /// Returns the class of kernels that programs use on the device, `gpu` or `software`; `None` for the
+    /// host, which runs the kernels' twins.
+    pub fn device_class(&self) -> Option<&'static str> {
+        match (self.api, self.capabilities.software_kernels) {
+            (Api::Host, _) => None,
+            (_, true) => Some("software"),
+            (_, false) => Some("gpu"),
+        }
+    }
+
+    /// Returns whether an adapter runs kernels of another class than its own.
+    pub fn poses(&self) -> bool {
+        self.api != Api::Host && self.capabilities.software_kernels != self.software
+    }
 }

@@ -120,6 +120,7 @@ impl Bench {
         let report = Report {
             model: settings.name(),
             device: describe(session.device().info()),
+            device_class: session.device().info().device_class(),
             runs: self.runs,
             load_seconds,
             starts,

@@ -24,7 +24,7 @@ use crate::{
 pub struct WarmCache {
     /// Compile for this target instead of the device: browser, baseline, vulkan, metal, dx12, gl or host. All
     /// kernels are translated to the shader language of the target as a check
-    #[arg(long, value_name = "TARGET", requires = "out", conflicts_with_all = ["device_specs", "profile"])]
+    #[arg(long, value_name = "TARGET", requires = "out", conflicts_with_all = ["device_specs", "profile", "device_class"])]
     target: Option<String>,
     /// Write the compiled model to this file, for --serialized-model-path
     #[arg(long, value_name = "FILE")]

@@ -16,6 +16,11 @@ export function shared(path) {
   return existsSync(whole) ? whole : undefined;
 }
 
+/** The class of kernels that models run unless a test chooses one: `gpu`, `software`, or by default the adapter's own. */
+const deviceClass = process.env.WISP_TEST_CLASS || undefined;
+/** The page's address with that class. */
+export const PAGE_PATH = deviceClass ? `/?deviceClass=${deviceClass}` : "/";
+
 export const json = (path) => JSON.parse(readFileSync(path, "utf8"));
 
 /** The built-in model with its results in float64 arithmetic, from the file that native tests use. */
@@ -39,14 +44,16 @@ export async function blank({ mounts = {}, virtual = {}, ...browser } = {}) {
 /** Runs a function on the page with the package's exports. An error is returned as { code, message }. */
 export function run(page, body, argument) {
   return page.evaluate(
-    async ([source, argument]) => {
+    async ([source, argument, deviceClass]) => {
       const package_ = await import("/wisp-web/index.js");
+      const load = (options) => package_.Wisp.load({ deviceClass, ...options });
+      const Wisp = Object.assign(Object.create(package_.Wisp), { load });
       try {
-        return await (0, eval)(`(${source})`)(package_, argument);
+        return await (0, eval)(`(${source})`)({ ...package_, Wisp }, argument);
       } catch (error) {
         return { code: error.code ?? error.name, message: error.message, advice: error.advice };
       }
     },
-    [body.toString(), argument],
+    [body.toString(), argument, deviceClass],
   );
 }

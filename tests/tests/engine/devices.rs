@@ -2,12 +2,13 @@
 
 use wisp_engine::{
     device::{
-        Api, BindGroup, Buffer, Device, DeviceError, DeviceSpec, Dispatch, FeatureLevel, Usage,
+        Api, BindGroup, Buffer, Device, DeviceClassChoice, DeviceError, DeviceOptions, DeviceSpec,
+        Dispatch, FeatureLevel, Usage,
     },
-    graph::{Binary, DType, Graph},
+    graph::{Binary, DType, Graph, ops::Linear},
     session::{InferenceSession, Tensor},
     shape,
-    weights::MemoryWeights,
+    weights::{Encoding, MemoryWeights},
 };
 use wisp_shaders::Kernel;
 use wisp_tests::{
@@ -66,6 +67,66 @@ fn sessions_have_the_devices_and_threads_of_their_builder() {
     }
 }
 
+/// Opens the Vulkan adapter with a class of kernels and compiles a product for it. Returns the device and the name of
+/// the program's first kernel, or none where the machine has no adapter.
+fn first_kernel(class: DeviceClassChoice) -> Option<(Device, String)> {
+    if !TestDevice::Vulkan.is_available() {
+        return None;
+    }
+    let builder = InferenceSession::builder().device("vulkan".parse::<DeviceSpec>().unwrap());
+    let builder = builder.feature_level(FeatureLevel::Baseline);
+    let session = builder.device_class(class).build_blocking().unwrap();
+    let mut graph = Graph::new("product");
+    let x = graph.input("x", DType::F32, shape!["n", 64u64]);
+    let weight = graph.weight("w", Encoding::F32, shape![8u64, 64u64]);
+    let product = graph.add(Linear, &[x, weight]).unwrap();
+    graph.output("y", product);
+    let compiled = session.compile(&graph).unwrap();
+    let kernel = compiled
+        .program()
+        .kernels()
+        .next()
+        .unwrap()
+        .name
+        .to_string();
+    Some((session.device().clone(), kernel))
+}
+
+#[test]
+fn device_class_selects_kernels_and_leaves_the_adapter_as_it_is() {
+    use DeviceClassChoice::{Auto, Gpu, Software};
+    let [Some(own), Some(gpu), Some(software)] = [Auto, Gpu, Software].map(first_kernel) else {
+        return;
+    };
+    assert_ne!(gpu.1, software.1);
+    for (device, kernel) in [&own, &gpu, &software] {
+        let info = device.info();
+        assert_eq!(info.software, own.0.info().software);
+        let class = info.device_class().unwrap();
+        assert_eq!(info.poses(), (class == "software") != info.software);
+        let expected = if class == "gpu" { &gpu.1 } else { &software.1 };
+        assert_eq!(kernel, expected);
+    }
+    assert!(!own.0.info().poses());
+    assert_eq!(gpu.0.info().device_class(), Some("gpu"));
+    assert_eq!(software.0.info().device_class(), Some("software"));
+}
+
+#[test]
+fn host_ignores_the_device_class() {
+    let infos = [DeviceClassChoice::Auto, DeviceClassChoice::Gpu].map(|device_class| {
+        let options = DeviceOptions {
+            device_class,
+            num_threads: 1,
+            ..DeviceOptions::default()
+        };
+        let device = Device::open_blocking(&"host".parse().unwrap(), options).unwrap();
+        device.info().clone()
+    });
+    assert_eq!(infos[0], infos[1]);
+    assert_eq!(infos[0].device_class(), None);
+}
+
 fn softmax_kernel() -> &'static Kernel {
     wisp_shaders::kernel("softmax.baseline").unwrap()
 }
@@ -88,7 +149,11 @@ fn vulkan() -> Option<Device> {
         return None;
     }
     let spec: DeviceSpec = "vulkan".parse().unwrap();
-    Some(Device::open_blocking(&spec, FeatureLevel::Baseline, 0).unwrap())
+    let options = DeviceOptions {
+        feature_level: FeatureLevel::Baseline,
+        ..DeviceOptions::default()
+    };
+    Some(Device::open_blocking(&spec, options).unwrap())
 }
 
 fn message<T>(result: Result<T, DeviceError>) -> String {

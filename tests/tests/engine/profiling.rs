@@ -54,7 +54,7 @@ fn each_mode_records_its_spans(place: TestDevice) {
     let session = session(place);
     let model = model(&session);
     let clock = match place {
-        TestDevice::Vulkan => Clock::Device,
+        TestDevice::Vulkan | TestDevice::VulkanGpu => Clock::Device,
         TestDevice::Host | TestDevice::VulkanBaseline => Clock::Host,
     };
     let profiler = session.profiler();
@@ -133,7 +133,7 @@ fn bench_prints_a_table_and_writes_a_trace(place: TestDevice) {
     let bench = [
         "bench", "--json", "-p", "4", "-n", "2", "-r", "1", "--trace",
     ];
-    let bench = [&bench[..], &[trace.to_str().unwrap()], place.args()].concat();
+    let bench = [&bench[..], &[trace.to_str().unwrap()], &place.args()].concat();
     let spans = || {
         let trace: Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();

@@ -132,7 +132,7 @@ fn nan_in_a_text_names_the_text(place: TestDevice) {
     words.1[7 * width..8 * width].fill(f32::NAN);
     encoder::write(folder.path(), &encoder::config(), &tensors);
     let name = folder.path().to_str().unwrap();
-    let device = place.args()[1];
+    let [_, device, ..] = place.args();
     let model = Model::builder(name).device(device).unwrap().load().unwrap();
     let texts = vec![vec![2, 5, 3], vec![2, 7, 3], vec![2, 6, 3]];
     let error = model.embedder().embed_tokens(texts.clone()).unwrap_err();

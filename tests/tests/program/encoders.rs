@@ -13,7 +13,7 @@ use wisp_tests::{
     encoder::{self, HIDDEN, write_json},
     gguf_writer::GgufWriter,
     goldens::{ENCODERS, EncoderGolden, for_each},
-    on_every_device,
+    on_every_device_and_class,
     program::{Run, TestDevice, assert_rows_close, ids, run},
 };
 
@@ -23,7 +23,7 @@ fn for_each_checkpoint(check: impl Fn(&str, &Path, &EncoderGolden)) {
 
 fn encode(model: &Path, place: TestDevice, flags: &[&str]) -> Run {
     let model = ["encode", "--json", "--model", model.to_str().unwrap()];
-    run([&model[..], place.args(), flags].concat())
+    run([&model[..], &place.args(), flags].concat())
 }
 
 /// The hidden states of each text, `[texts, tokens, hidden]`.
@@ -77,7 +77,7 @@ fn batched_texts_match_single_texts(place: TestDevice) {
     }
 }
 
-on_every_device!(
+on_every_device_and_class!(
     hidden_states_match_transformers,
     batched_texts_match_single_texts
 );

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 use wisp_engine::weights::{Encoding, gguf::Value};
 use wisp_tests::{
     gguf_writer::GgufWriter,
-    on_every_device,
+    on_every_device_and_class,
     program::{TestDevice, assert_rows_close, generate, logits},
     shared::shared_data,
 };
@@ -355,4 +355,4 @@ fn gguf_logits_and_tokens_match_transformers(place: TestDevice) {
     }
 }
 
-on_every_device!(gguf_logits_and_tokens_match_transformers);
+on_every_device_and_class!(gguf_logits_and_tokens_match_transformers);

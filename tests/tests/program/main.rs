@@ -13,5 +13,6 @@ mod goldens_gguf;
 mod hub;
 mod layers;
 mod licenses;
+mod real_model;
 mod settings;
 mod stories;

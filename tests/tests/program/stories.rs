@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use wisp_tests::{
-    on_every_device,
+    on_every_device_and_class,
     program::{TestDevice, assert_close, generate, logits},
     shared::shared_data,
 };
@@ -90,7 +90,7 @@ fn logits_match_the_reference(place: TestDevice) {
     }
 }
 
-on_every_device!(
+on_every_device_and_class!(
     f32_tokens_match_the_reference,
     f16_tokens_match_the_reference,
     q8_0_tokens_match_the_reference,

@@ -20,6 +20,9 @@ export interface EngineOptions {
   kvCacheFormat?: "float32" | "float16" | "q8_0";
   /** Use only features and limits that every browser guarantees. */
   baseline?: boolean;
+  /** The class of kernels: those for GPUs, or those for software adapters such as SwiftShader. Both compute the same
+   *  results. Default: `auto`, the class of the adapter. */
+  deviceClass?: "auto" | "gpu" | "software";
   /** Whether to store downloaded files: `prefer` if there is room (the default), `require`, or `none`. */
   cache?: "prefer" | "require" | "none";
 }
@@ -50,6 +53,7 @@ export interface ModelInfo {
   device: {
     name: string;
     api: string;
+    /** Whether the adapter runs on the CPU. */
     software: boolean;
     capabilities: Record<string, number | boolean>;
   };

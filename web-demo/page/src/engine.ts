@@ -6,6 +6,10 @@ const PHASES: Record<LoadProgress["phase"], string> = {
   compiling: "Preparing the GPU", ready: "Ready",
 };
 
+/** The class of kernels, for tests: `?deviceClass=gpu` runs those for GPUs on any adapter. */
+const DEVICE_CLASSES = ["gpu", "software"] as const;
+const deviceClass = DEVICE_CLASSES.find((name) => name === new URLSearchParams(location.search).get("deviceClass"));
+
 let current: Wisp | undefined;
 let loading: AbortController | undefined;
 let last: { model: ModelSource; title: string } | undefined;
@@ -59,7 +63,7 @@ export async function load(model: ModelSource, title: string): Promise<boolean> 
   await unload();
   byId("model-name").textContent = title;
   try {
-    const wisp = await Wisp.load({ model, onProgress: show, onWarning: complain, signal: controller.signal });
+    const wisp = await Wisp.load({ model, deviceClass, onProgress: show, onWarning: complain, signal: controller.signal });
     if (controller.signal.aborted) {
       await wisp.unload();
       return false;

@@ -2,7 +2,7 @@
 
 use wisp_types::{Api, BoxFuture, Capabilities, DeviceInfo};
 
-use crate::{DeviceSpec, FeatureLevel};
+use crate::{DeviceOptions, DeviceSpec, FeatureLevel};
 
 /// The interfaces, the preferred first.
 pub(super) const APIS: [Api; 5] = [Api::WebGpu, Api::Metal, Api::Vulkan, Api::Dx12, Api::Gl];
@@ -93,7 +93,7 @@ pub(crate) fn list() -> BoxFuture<'static, Vec<(DeviceSpec, DeviceInfo)>> {
             devices.extend(found.iter().enumerate().map(|(index, adapter)| {
                 (
                     DeviceSpec::Adapter { api, index },
-                    info(adapter, FeatureLevel::Full),
+                    info(adapter, DeviceOptions::default()),
                 )
             }));
         }
@@ -120,11 +120,12 @@ pub(super) fn requested(
     }
 }
 
-/// Describes an adapter as it is used at a feature level.
-pub(super) fn info(adapter: &wgpu::Adapter, level: FeatureLevel) -> DeviceInfo {
+/// Describes an adapter as it is used with some options.
+pub(super) fn info(adapter: &wgpu::Adapter, options: DeviceOptions) -> DeviceInfo {
     let info = adapter.get_info();
-    let (limits, features) = requested(adapter, level);
+    let (limits, features) = requested(adapter, options.feature_level);
     let software = info.device_type == wgpu::DeviceType::Cpu;
+    let software_kernels = options.device_class.selects_software_kernels(software);
     DeviceInfo {
         name: info.name,
         api: api(info.backend),
@@ -133,14 +134,14 @@ pub(super) fn info(adapter: &wgpu::Adapter, level: FeatureLevel) -> DeviceInfo {
         driver: format!("{} {}", info.driver, info.driver_info)
             .trim()
             .to_string(),
-        capabilities: capabilities(&limits, features, software, info.subgroup_min_size),
+        capabilities: capabilities(&limits, features, software_kernels, info.subgroup_min_size),
     }
 }
 
 fn capabilities(
     limits: &wgpu::Limits,
     features: wgpu::Features,
-    software: bool,
+    software_kernels: bool,
     subgroup_size: u32,
 ) -> Capabilities {
     let subgroups = features.contains(wgpu::Features::SUBGROUP);
@@ -154,6 +155,6 @@ fn capabilities(
         subgroups,
         min_subgroup_size: if subgroups { subgroup_size } else { 0 },
         f16: features.contains(wgpu::Features::SHADER_F16),
-        software,
+        software_kernels,
     }
 }

@@ -223,11 +223,11 @@ impl Backend for WgpuDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Device, FeatureLevel, Pipeline};
+    use crate::{Device, DeviceOptions, Pipeline};
 
     #[test]
     fn only_built_in_kernels_are_compiled_without_checks() {
-        let device = Device::open_blocking(&"vulkan".parse().unwrap(), FeatureLevel::Full, 0);
+        let device = Device::open_blocking(&"vulkan".parse().unwrap(), DeviceOptions::default());
         let device = match device {
             Err(DeviceError::NoAdapter { .. }) => return println!("skipped: no Vulkan adapter"),
             device => device.unwrap(),

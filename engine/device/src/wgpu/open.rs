@@ -11,7 +11,7 @@ use super::{
     pipelines::Pipelines,
     poller::Poller,
 };
-use crate::{backend::Backend, error::DeviceError, feature_level::FeatureLevel};
+use crate::{backend::Backend, error::DeviceError, options::DeviceOptions};
 
 /// What a user can do who has no such adapter.
 pub(crate) const REMEDY: &str = if cfg!(target_os = "linux") {
@@ -25,16 +25,16 @@ pub(crate) const REMEDY: &str = if cfg!(target_os = "linux") {
 /// The future is boxed here, as is [`open`]'s, so that callers' futures are `Send` without the compiler
 /// looking through all of wgpu's types, which is beyond its default limit of recursion.
 pub(crate) fn open_best(
-    level: FeatureLevel,
+    options: DeviceOptions,
 ) -> BoxFuture<'static, Result<Option<Arc<dyn Backend>>, DeviceError>> {
-    Box::pin(best(level))
+    Box::pin(best(options))
 }
 
-async fn best(level: FeatureLevel) -> Result<Option<Arc<dyn Backend>>, DeviceError> {
+async fn best(options: DeviceOptions) -> Result<Option<Arc<dyn Backend>>, DeviceError> {
     for api in APIS {
         for adapter in adapters(api).await {
             if adapter.get_info().device_type != wgpu::DeviceType::Cpu {
-                return open_adapter(adapter, level).await.map(Some);
+                return open_adapter(adapter, options).await.map(Some);
             }
         }
     }
@@ -45,11 +45,11 @@ async fn best(level: FeatureLevel) -> Result<Option<Arc<dyn Backend>>, DeviceErr
 pub(crate) fn open(
     api: Api,
     index: usize,
-    level: FeatureLevel,
+    options: DeviceOptions,
 ) -> BoxFuture<'static, Result<Option<Arc<dyn Backend>>, DeviceError>> {
     Box::pin(async move {
         match adapters(api).await.into_iter().nth(index) {
-            Some(adapter) => open_adapter(adapter, level).await.map(Some),
+            Some(adapter) => open_adapter(adapter, options).await.map(Some),
             None => Ok(None),
         }
     })
@@ -57,10 +57,10 @@ pub(crate) fn open(
 
 async fn open_adapter(
     adapter: wgpu::Adapter,
-    level: FeatureLevel,
+    options: DeviceOptions,
 ) -> Result<Arc<dyn Backend>, DeviceError> {
-    let info = info(&adapter, level);
-    let (required_limits, required_features) = requested(&adapter, level);
+    let info = info(&adapter, options);
+    let (required_limits, required_features) = requested(&adapter, options.feature_level);
     let (device, queue) = adapter
         .request_device(&wgpu::DeviceDescriptor {
             label: Some("wisp"),

@@ -97,6 +97,9 @@ pub const FIELDS: &[Field] = &[
         "auto, host, vulkan, metal, dx12 or gl; with :INDEX, one of several"),
     field(Device, "profile", Text, "full",
         "full, or baseline: only what every browser guarantees"),
+    field(Device, "device_class", Text, "auto",
+        "The class of kernels on an adapter: auto is the adapter's own; gpu lets a software adapter pose \
+         as a GPU, and software the other way round; the host ignores it"),
     field(Device, "threads", Whole(0, 65536), "0",
         "Threads of the host device; 0 is one a core"),
     field(Device, "gpu_memory_utilization", Fraction, "0.9",

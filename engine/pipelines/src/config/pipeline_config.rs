@@ -1,7 +1,9 @@
 //! The configuration of a pipeline.
 
 use serde::{Deserialize, Serialize};
-use wisp_device::{Device, DeviceError, DeviceSpec, FeatureLevel};
+use wisp_device::{
+    Device, DeviceClassChoice, DeviceError, DeviceOptions, DeviceSpec, FeatureLevel,
+};
 use wisp_weights::{SupportedEncoding, WeightDType};
 
 use super::choices::{CacheStrategy, KvCacheFormat, PipelineEngine, RopeType};
@@ -36,6 +38,8 @@ pub struct PipelineConfig {
     pub device_specs: Vec<DeviceSpec>,
     /// The feature level: which features of a device kernels may use.
     pub profile: FeatureLevel,
+    /// The class of kernels that run on an adapter. The host device ignores it.
+    pub device_class: DeviceClassChoice,
     /// The number of threads of the host device; 0 for one per core.
     pub threads: usize,
     /// The fraction of the device's free memory that the model may take, above 0 and at most 1.
@@ -96,6 +100,7 @@ impl Default for PipelineConfig {
             force_download: false,
             device_specs: vec![DeviceSpec::Auto],
             profile: FeatureLevel::Full,
+            device_class: DeviceClassChoice::Auto,
             threads: 0,
             gpu_memory_utilization: 0.9,
             max_length: 512,
@@ -122,6 +127,15 @@ impl Default for PipelineConfig {
 }
 
 impl PipelineConfig {
+    /// Returns the options with which devices are opened.
+    pub fn device_options(&self) -> DeviceOptions {
+        DeviceOptions {
+            feature_level: self.profile,
+            device_class: self.device_class,
+            num_threads: self.threads,
+        }
+    }
+
     /// Opens the devices, in the order of [`Self::device_specs`].
     ///
     /// # Errors
@@ -130,7 +144,7 @@ impl PipelineConfig {
     pub async fn devices(&self) -> Result<Vec<Device>, DeviceError> {
         let mut devices = Vec::with_capacity(self.device_specs.len());
         for spec in &self.device_specs {
-            devices.push(Device::open(spec, self.profile, self.threads).await?);
+            devices.push(Device::open(spec, self.device_options()).await?);
         }
         Ok(devices)
     }
@@ -153,7 +167,7 @@ impl PipelineConfig {
     /// If it does not exist or cannot be opened.
     pub async fn device(&self) -> Result<Device, DeviceError> {
         let first = self.device_specs.first().copied().unwrap_or_default();
-        Device::open(&first, self.profile, self.threads).await
+        Device::open(&first, self.device_options()).await
     }
 
     /// Opens the device as [`Self::device`] does, blocking the thread.

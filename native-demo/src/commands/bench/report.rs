@@ -17,6 +17,8 @@ use crate::{output::print_line, settings::Resolved};
 pub(super) struct Report {
     pub(super) model: String,
     pub(super) device: String,
+    /// The class of kernels; `None` on the host.
+    pub(super) device_class: Option<&'static str>,
     pub(super) runs: u32,
     pub(super) load_seconds: f64,
     /// The times of two starts that share a cache.

@@ -18,7 +18,7 @@ fn a_second_start_compiles_nothing(place: TestDevice) {
     let folder = tempfile::tempdir().unwrap();
     let args = [
         &["generate", "--json", "--tokens", "0,5", "-n", "4"][..],
-        place.args(),
+        &place.args(),
     ]
     .concat();
     let start = |args: &[&str]| {
@@ -34,7 +34,7 @@ fn a_second_start_compiles_nothing(place: TestDevice) {
     // A prompt of another length uses the same programs.
     let longer = [
         &["generate", "--json", "--tokens", "0,5,6,7", "-n", "9"][..],
-        place.args(),
+        &place.args(),
     ]
     .concat();
     assert_eq!(start(&longer).1, [0, 2]);
@@ -50,11 +50,49 @@ fn a_second_start_compiles_nothing(place: TestDevice) {
     assert_eq!((&again, counts), (&tokens, [2.into(), 0.into()]));
     assert_eq!(start(&args).1, [0, 2]);
     // `warm-cache` writes to the same folder.
-    let warm = [&["warm-cache", "--json"][..], place.args()].concat();
+    let warm = [&["warm-cache", "--json"][..], &place.args()].concat();
     let json = with_cache(&warm, folder.path()).json();
     assert_eq!(json["cache"], folder.path().to_str().unwrap());
 }
 on_every_device!(a_second_start_compiles_nothing);
+
+/// Programs for GPUs and for software adapters are different, so each class compiles its own.
+#[test]
+fn classes_of_kernels_do_not_share_programs() {
+    if !TestDevice::Vulkan.is_available() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let start = |class: &str| {
+        let args = [
+            "generate",
+            "--json",
+            "--tokens",
+            "0,5",
+            "-n",
+            "4",
+            "--device",
+            "vulkan",
+            "--device-class",
+        ];
+        let json = with_cache(&[&args[..], &[class]].concat(), folder.path()).json();
+        let device = json["device"].as_str().unwrap().to_string();
+        (
+            json["timings"]["start"]["programs_compiled"].clone(),
+            json["tokens"].clone(),
+            device,
+        )
+    };
+    let (of_gpu, of_software) = (start("gpu"), start("software"));
+    assert_eq!([&of_gpu.0, &of_software.0], [2, 2]);
+    assert_eq!(of_gpu.1, of_software.1);
+    for class in ["gpu", "software"] {
+        assert_eq!(start(class).0, 0, "{class}");
+    }
+    // The class is named where it is not the adapter's own.
+    let posing = [&of_gpu.2, &of_software.2].map(|device| device.contains(", class "));
+    assert_ne!(posing[0], posing[1], "{of_gpu:?}, {of_software:?}");
+}
 
 #[test]
 fn processes_share_a_cache() {

@@ -109,7 +109,7 @@ fn no_corruption_loses_the_vulkan_device() {
     if TestDevice::Vulkan.is_available() {
         let vulkan = "vulkan".parse().unwrap();
         corrupt_and_run(
-            Device::open_blocking(&vulkan, Default::default(), 0).unwrap(),
+            Device::open_blocking(&vulkan, Default::default()).unwrap(),
             4000,
         );
     }
@@ -166,7 +166,7 @@ fn no_corruption_of_a_pipeline_loses_the_vulkan_device() {
     if TestDevice::Vulkan.is_available() {
         let vulkan = "vulkan".parse().unwrap();
         corrupt_a_pipeline(
-            Device::open_blocking(&vulkan, Default::default(), 0).unwrap(),
+            Device::open_blocking(&vulkan, Default::default()).unwrap(),
             1500,
         );
     }

@@ -84,7 +84,7 @@ fn a_session_refuses_graphs_that_were_not_precompiled() {
 #[test]
 fn features_that_the_device_lacks_are_listed() {
     let capabilities = Capabilities {
-        software: true,
+        software_kernels: true,
         subgroups: true,
         min_subgroup_size: 64,
         ..Capabilities::BASELINE

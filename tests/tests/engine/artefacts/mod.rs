@@ -124,5 +124,5 @@ fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
 /// Generates 8 tokens with the program.
 fn generate(place: TestDevice, flags: &[&str]) -> Run {
     let common = ["generate", "--json", "--tokens", "0,517,557", "-n", "8"];
-    run([&common[..], place.args(), flags].concat())
+    run([&common[..], &place.args(), flags].concat())
 }

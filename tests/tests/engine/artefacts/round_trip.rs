@@ -39,7 +39,7 @@ fn a_loaded_model_runs_on_vulkan() {
     if !TestDevice::Vulkan.is_available() {
         return;
     }
-    let device = Device::open_blocking(&"vulkan".parse().unwrap(), Default::default(), 0).unwrap();
+    let device = Device::open_blocking(&"vulkan".parse().unwrap(), Default::default()).unwrap();
     let session = InferenceSession::new(device);
     let made = session.compile(&graph()).unwrap();
     let loaded = CompiledModel::from_bytes(&made.to_bytes().unwrap()).unwrap();

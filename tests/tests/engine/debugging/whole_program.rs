@@ -15,7 +15,7 @@ fn checks_do_not_change_the_generated_text(place: TestDevice) {
         "--prompt",
         "Once upon",
     ];
-    let args = [&args[..], place.args()].concat();
+    let args = [&args[..], &place.args()].concat();
     let plain = run(&args).succeeded().stdout;
     let mut checked = command(&args);
     checked.env("WISP_DEBUG", "nan-check,uninitialised,sync,assert=all");

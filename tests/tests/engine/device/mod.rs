@@ -3,7 +3,9 @@
 mod memory_safety;
 mod order;
 
-use wisp_engine::device::{Buffer, Device, DeviceError, DeviceSpec, Dispatch, FeatureLevel, Usage};
+use wisp_engine::device::{
+    Buffer, Device, DeviceError, DeviceOptions, DeviceSpec, Dispatch, Usage,
+};
 use wisp_shaders::{Kernel, params::BinaryContiguousParams};
 
 /// The host, and the first Vulkan adapter if there is one.
@@ -16,7 +18,7 @@ pub fn devices() -> Vec<Device> {
 /// The first Vulkan adapter.
 pub fn vulkan() -> Option<Device> {
     let spec: DeviceSpec = "vulkan".parse().expect("a specification");
-    match Device::open_blocking(&spec, FeatureLevel::Full, 0) {
+    match Device::open_blocking(&spec, DeviceOptions::default()) {
         Ok(device) => Some(device),
         Err(DeviceError::NoAdapter { .. }) => {
             println!("skipped on GPUs: no Vulkan adapter");

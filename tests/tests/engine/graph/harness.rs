@@ -139,6 +139,7 @@ pub fn sessions() -> &'static [(TestDevice, InferenceSession)] {
         let all = [
             TestDevice::Host,
             TestDevice::Vulkan,
+            TestDevice::VulkanGpu,
             TestDevice::VulkanBaseline,
         ];
         let here = all.into_iter().filter(|place| place.is_available());
