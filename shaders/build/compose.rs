@@ -13,7 +13,7 @@ const PRESERVED_SYMBOLS: [&str; 4] = ["main", "TILE", "COLS_MULTIPLE", "MIN_SUBG
 
 /// A validated kernel.
 pub(crate) struct Composed {
-    /// Op and variant: `matmul.q4_k.tiled`.
+    /// Op and variant: `matmul.q4_k.tile64x64`.
     pub name: String,
     /// The op with its encoding or format: `matmul.q4_k`.
     pub op: String,
@@ -71,7 +71,10 @@ pub(crate) fn compose(
         keep: Some(PRESERVED_SYMBOLS.map(String::from).to_vec()),
         ..CompileOptions::default()
     };
-    for feature in variant.features.iter().copied().chain(encoding) {
+    let any_cols = encoding.filter(|name| ANY_COLS.contains(name));
+    let any_cols = any_cols.map(|_| "any_cols");
+    let features = variant.features.iter().copied();
+    for feature in features.chain(encoding).chain(any_cols) {
         let flags = &mut options.features.flags;
         flags.insert(feature.to_string(), true.into());
     }

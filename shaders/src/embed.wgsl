@@ -1,5 +1,6 @@
 // Embedding lookup. An invocation decodes one block of a row.
-import package::encoding::{load_scales, load_block, BLOCKS_PER_SCALES};
+import package::blocks::load_block;
+import package::encoding::{load_scales, BLOCKS_PER_SCALES};
 import constants::WG;
 
 /// `embed.<encoding>`: `out[t, :] = scale * table[ids[t, id_offset] - row_offset, :]`.

@@ -89,7 +89,7 @@ pub struct Needs {
 /// A kernel: one variant of an op. The entry point is `main`, all bindings are in group 0.
 #[derive(Debug)]
 pub struct Kernel {
-    /// Op and variant, unique among kernels: `matmul.q4_k.tiled`.
+    /// Op and variant, unique among kernels: `matmul.q4_k.tile64x64`.
     pub name: &'static str,
     /// The op, with its encoding or cache format if it has one: `matmul.q4_k`.
     pub op: &'static str,
@@ -132,7 +132,7 @@ pub fn fingerprint() -> &'static [u8; 32] {
     &FINGERPRINT
 }
 
-/// Returns the kernel with a name such as `matmul.q4_k.tiled`.
+/// Returns the kernel with a name such as `matmul.q4_k.tile64x64`.
 pub fn kernel(name: &str) -> Option<&'static Kernel> {
     KERNELS.iter().find(|kernel| kernel.name == name)
 }

@@ -4,7 +4,8 @@
 // weight serves TOKENS tokens. The kernel uses no workgroup memory and no barriers, because these and
 // loads are slow on software adapters. With `subgroups`, eight invocations each load one vec4 of x and
 // broadcast it to the others.
-import package::encoding::{load_scales, load_block, Scales, BLOCKS_PER_SCALES};
+import package::blocks::load_block;
+import package::encoding::{load_scales, Scales, BLOCKS_PER_SCALES};
 import package::matmul_io::{p, output_rows, load_x, load_x_block, dot_block, store, weight_row, X_WIDTH};
 import package::unpack::Block;
 import constants::{WG, ROWS, TOKENS};
@@ -20,7 +21,7 @@ fn shared_x_block(t: u32, b: u32, lane: u32) -> Block {
 
 @if(subgroups)
 fn shared_x_block(t: u32, b: u32, lane: u32) -> Block {
-    let v = load_x(t, 32u * b + 4u * lane);
+    let v = load_x(t, 8u * b + lane);
     return Block(
         subgroupBroadcast(v, 0u), subgroupBroadcast(v, 1u), subgroupBroadcast(v, 2u),
         subgroupBroadcast(v, 3u), subgroupBroadcast(v, 4u), subgroupBroadcast(v, 5u),

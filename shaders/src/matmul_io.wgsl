@@ -62,8 +62,9 @@ struct MatmulExpertsParams {
 @if(experts) @group(0) @binding(3) var<storage, read> ids: array<u32>; // [pairs]
 
 // The number of columns must be a multiple of this for `load_x`.
-@if(!scalar) const X_WIDTH = 4u;
 @if(scalar) const X_WIDTH = 1u;
+@if(!scalar && any_cols) const X_WIDTH = 4u;
+@if(!any_cols) const X_WIDTH = 32u;
 
 // The number of output rows: tokens, or pairs of a token and an expert.
 @if(!experts)
@@ -107,26 +108,34 @@ fn first_expert_row(t: u32) -> u32 {
     return min(ids[t], p.experts - 1u) * p.rows - p.first_row;
 }
 
-// Loads four elements of x from column `c`; elements past the row's end are 0.
+// Loads elements `4 * g..4 * g + 4` of the row of x that output row `t` multiplies; elements past the row's end
+// are 0.
 @if(scalar)
-fn load_x(t: u32, c: u32) -> vec4<f32> {
-    let at = vec4(c) + vec4(0u, 1u, 2u, 3u);
+fn load_x(t: u32, g: u32) -> vec4<f32> {
+    let at = vec4(4u * g) + vec4(0u, 1u, 2u, 3u);
     let i = vec4(x_row(t) * p.cols) + min(at, vec4(p.cols - 1u));
     return select(vec4(0.0), vec4(x[i.x], x[i.y], x[i.z], x[i.w]), at < vec4(p.cols));
 }
 
-@if(!scalar)
-fn load_x(t: u32, c: u32) -> vec4<f32> {
-    let v = x[(x_row(t) * p.cols + min(c, p.cols - 4u)) / 4u];
-    return select(vec4(0.0), v, vec4(c < p.cols));
+@if(!scalar && any_cols)
+fn load_x(t: u32, g: u32) -> vec4<f32> {
+    let groups = p.cols / 4u;
+    let v = x[x_row(t) * groups + min(g, groups - 1u)];
+    return select(vec4(0.0), v, vec4(g < groups));
+}
+
+// Rows are whole blocks.
+@if(!any_cols)
+fn load_x(t: u32, g: u32) -> vec4<f32> {
+    return x[x_row(t) * (p.cols / 4u) + g];
 }
 
 // Loads block `b` (32 elements) of a row of x.
 fn load_x_block(t: u32, b: u32) -> Block {
-    let c = 32u * b;
+    let g = 8u * b;
     return Block(
-        load_x(t, c), load_x(t, c + 4u), load_x(t, c + 8u), load_x(t, c + 12u),
-        load_x(t, c + 16u), load_x(t, c + 20u), load_x(t, c + 24u), load_x(t, c + 28u),
+        load_x(t, g), load_x(t, g + 1u), load_x(t, g + 2u), load_x(t, g + 3u),
+        load_x(t, g + 4u), load_x(t, g + 5u), load_x(t, g + 6u), load_x(t, g + 7u),
     );
 }
 

@@ -1,100 +1,107 @@
 // Products with an encoded weight for many tokens, on GPUs.
 //
-// A workgroup of 16 x 16 invocations computes a tile of 64 rows by 64 tokens, and each invocation 4 by 4
-// elements of the tile. A step covers one block (32 columns): the tile's weights are decoded once into
-// workgroup memory (8 KiB), and x is copied there too (8 KiB), both transposed. The arrays hold scalars
-// rather than vectors, because a store to one component of a vector may write all components.
-import package::encoding::{load_scales, load_block, BLOCKS_PER_SCALES};
-import package::matmul_io::{p, output_rows, load_x, store, X_WIDTH};
+// A workgroup computes a tile of EDGE_ROWS rows by EDGE_TOKENS tokens, and each invocation ROWS by TOKENS
+// elements of the tile. With `experts` the tokens of a tile are pairs that share an expert. A step covers one block (32 columns): all invocations decode parts of the tile's
+// weights into workgroup memory, and copy x there. Both are stored as vectors of four columns, those of
+// adjacent rows or tokens next to each other, so that the loads of adjacent invocations use different banks.
+import package::blocks::decode;
+import package::encoding::{load_scales, load_part, BLOCKS_PER_SCALES};
+@if(experts) import package::expert_pairs::{group, leads_group, find_group};
+import package::matmul_io::{p, output_rows, load_x, store, weight_row, X_WIDTH};
+import constants::{WG, EDGE_ROWS, EDGE_TOKENS, ROWS, TOKENS};
 
-const EDGE: u32 = 64u;
-const TILE = vec2<u32>(EDGE, EDGE);
+@if(!experts) const TILE = vec2<u32>(EDGE_ROWS, EDGE_TOKENS);
+@if(experts) const TILE = vec2<u32>(EDGE_ROWS, 1u);
 const COLS_MULTIPLE = X_WIDTH;
+// An invocation computes every ROW_STEP-th row and every TOKEN_STEP-th token.
+const ROW_STEP: u32 = EDGE_ROWS / ROWS;
+const TOKEN_STEP: u32 = EDGE_TOKENS / TOKENS;
 
-var<workgroup> weights: array<array<f32, EDGE>, 32>; // [column, row]
-var<workgroup> inputs: array<array<f32, EDGE>, 32>; // [column, token]
+var<workgroup> weights: array<array<vec4<f32>, EDGE_ROWS>, 8>; // [column / 4, row]
+// [column / 4, token ^ (column / 4)]: invocations write adjacent columns of a token to different banks.
+var<workgroup> inputs: array<array<vec4<f32>, EDGE_TOKENS>, 8>;
 
-@compute @workgroup_size(256)
+fn dot4(a: vec4<f32>, b: vec4<f32>, sum: f32) -> f32 {
+    return fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))));
+}
+
+// The output row of token `i` of the tile of workgroup `y`; past all output rows if there is none.
+@if(!experts)
+fn tile_token(y: u32, i: u32) -> u32 {
+    return y * EDGE_TOKENS + i;
+}
+
+@if(experts)
+fn tile_token(y: u32, i: u32) -> u32 {
+    return group[i];
+}
+
+@compute @workgroup_size(WG)
 fn main(
     @builtin(workgroup_id) wid: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let first_row = (wid.x + wid.z * groups.x) * EDGE;
-    let first_token = wid.y * EDGE;
-    let row_group = lid % 16u;
-    let token_group = lid / 16u;
-    // The sums of four rows, one vector for each of four tokens.
-    var acc0 = vec4(0.0);
-    var acc1 = vec4(0.0);
-    var acc2 = vec4(0.0);
-    var acc3 = vec4(0.0);
-    for (var b = 0u; b < p.blocks; b++) {
-        if lid < EDGE {
-            // 64 invocations decode one row's block each.
-            let block = min(first_row + lid, p.rows - 1u) * p.blocks + b;
-            let w = load_block(block, b % BLOCKS_PER_SCALES, load_scales(block / BLOCKS_PER_SCALES));
-            store_weights(0u, w[0], lid);
-            store_weights(4u, w[1], lid);
-            store_weights(8u, w[2], lid);
-            store_weights(12u, w[3], lid);
-            store_weights(16u, w[4], lid);
-            store_weights(20u, w[5], lid);
-            store_weights(24u, w[6], lid);
-            store_weights(28u, w[7], lid);
+    let first_row = (wid.x + wid.z * groups.x) * EDGE_ROWS;
+    @if(experts) {
+        if wid.y >= p.pairs || !leads_group(wid.y, lid) {
+            return;
         }
-        // All invocations load x: 64 tokens of 8 vec4s, two per invocation. Adjacent invocations write
-        // adjacent words.
-        for (var i = lid; i < EDGE * 8u; i += 256u) {
-            let token = i % EDGE;
-            let c = 4u * (i / EDGE);
-            let v = load_x(min(first_token + token, output_rows() - 1u), 32u * b + c);
-            inputs[c][token] = v.x;
-            inputs[c + 1u][token] = v.y;
-            inputs[c + 2u][token] = v.z;
-            inputs[c + 3u][token] = v.w;
+        find_group(wid.y, lid);
+    }
+    let first_token = min(tile_token(wid.y, 0u), output_rows() - 1u);
+    let row_lane = lid % ROW_STEP;
+    let token_lane = lid / ROW_STEP;
+    // The sum of row `r` and token `t` of the invocation is number `ROWS * t + r`.
+    var acc: array<f32, ROWS * TOKENS>;
+    for (var i = 0u; i < ROWS * TOKENS; i++) {
+        acc[i] = 0.0;
+    }
+    for (var b = 0u; b < p.blocks; b++) {
+        for (var k = 0u; k < 2u * EDGE_ROWS / WG; k++) {
+            let i = k * WG + lid;
+            let row = i / 2u;
+            let half = i % 2u;
+            let block = weight_row(first_token, first_row + row) * p.blocks + b;
+            let scales = load_scales(block / BLOCKS_PER_SCALES);
+            let w = decode(load_part(2u * block + half, b % BLOCKS_PER_SCALES, half, scales));
+            weights[2u * half][row] = w[0];
+            weights[2u * half + 1u][row] = w[1];
+            weights[2u * half + 4u][row] = w[2];
+            weights[2u * half + 5u][row] = w[3];
+        }
+        for (var k = 0u; k < 8u * EDGE_TOKENS / WG; k++) {
+            let i = k * WG + lid;
+            let token = i / 8u;
+            let c = i % 8u;
+            inputs[c][token ^ c] = load_x(min(tile_token(wid.y, token), output_rows() - 1u), 8u * b + c);
         }
         workgroupBarrier();
-        for (var c = 0u; c < 32u; c++) {
-            let w = four_rows(c, 4u * row_group);
-            let v = four_tokens(c, 4u * token_group);
-            acc0 += w * v.x;
-            acc1 += w * v.y;
-            acc2 += w * v.z;
-            acc3 += w * v.w;
+        // Two loops, because compilers unroll loops of four turns rather than of eight.
+        for (var first = 0u; first < 8u; first += 4u) {
+            for (var i = 0u; i < 4u; i++) {
+                let c = first + i;
+                var v: array<vec4<f32>, TOKENS>;
+                for (var t = 0u; t < TOKENS; t++) {
+                    v[t] = inputs[c][(token_lane ^ c) + TOKEN_STEP * t];
+                }
+                for (var r = 0u; r < ROWS; r++) {
+                    let w = weights[c][row_lane + ROW_STEP * r];
+                    for (var t = 0u; t < TOKENS; t++) {
+                        acc[ROWS * t + r] = dot4(w, v[t], acc[ROWS * t + r]);
+                    }
+                }
+            }
         }
         workgroupBarrier();
     }
-    let row = first_row + 4u * row_group;
-    let token = first_token + 4u * token_group;
-    store_rows(token, row, acc0);
-    store_rows(token + 1u, row, acc1);
-    store_rows(token + 2u, row, acc2);
-    store_rows(token + 3u, row, acc3);
-}
-
-// Stores the weights of columns `c..c + 4` of a row of the tile.
-fn store_weights(c: u32, w: vec4<f32>, row: u32) {
-    weights[c][row] = w.x;
-    weights[c + 1u][row] = w.y;
-    weights[c + 2u][row] = w.z;
-    weights[c + 3u][row] = w.w;
-}
-
-// The weights of rows `i..i + 4` in column `c` of the tile.
-fn four_rows(c: u32, i: u32) -> vec4<f32> {
-    return vec4(weights[c][i], weights[c][i + 1u], weights[c][i + 2u], weights[c][i + 3u]);
-}
-
-// The inputs of tokens `i..i + 4` in column `c` of the tile.
-fn four_tokens(c: u32, i: u32) -> vec4<f32> {
-    return vec4(inputs[c][i], inputs[c][i + 1u], inputs[c][i + 2u], inputs[c][i + 3u]);
-}
-
-// Stores the results of four rows of one token.
-fn store_rows(t: u32, row: u32, v: vec4<f32>) {
-    store(t, row, v.x);
-    store(t, row + 1u, v.y);
-    store(t, row + 2u, v.z);
-    store(t, row + 3u, v.w);
+    for (var t = 0u; t < TOKENS; t++) {
+        for (var r = 0u; r < ROWS; r++) {
+            store(
+                tile_token(wid.y, token_lane + TOKEN_STEP * t),
+                first_row + row_lane + ROW_STEP * r,
+                acc[ROWS * t + r],
+            );
+        }
+    }
 }

@@ -1,7 +1,19 @@
-// Bit manipulation that the weight encodings share.
+// What the weight encodings share: types, and bit manipulation.
 
 // The 32 weights of a block: 8 groups of 4.
 alias Block = array<vec4<f32>, 8>;
+
+// Half of a block, as stored: the even part of a block has its columns 0..8 and 16..24, the odd part 8..16 and
+// 24..32. A weight is `scale * (q - ZERO) + offset` with the encoding's `ZERO`. Kernels for few tokens multiply
+// `q` with x, and scale the sums.
+struct Part {
+    // Four consecutive columns each, in the order above.
+    q: array<vec4<f32>, 4>,
+    // The scale of the first two groups, and that of the last two.
+    scale: vec2<f32>,
+    // Their offsets; 0 unless the encoding has `HAS_OFFSETS`.
+    offset: vec2<f32>,
+}
 
 // The four bytes of a word, the lowest first.
 fn bytes(word: u32) -> vec4<u32> {
@@ -13,30 +25,28 @@ fn signed_bytes(word: u32) -> vec4<f32> {
     return vec4<f32>(vec4<i32>(vec4(word) << vec4(24u, 16u, 8u, 0u)) >> vec4(24u));
 }
 
-// The four bytes of a masked word, as floats.
-fn masked_bytes(word: u32, mask: u32) -> vec4<f32> {
-    return vec4<f32>(bytes(word & mask));
+// The bytes of the words of a part, as floats: those of its first two groups, then those of its last two.
+fn numbers(low: vec2<u32>, high: vec2<u32>) -> array<vec4<f32>, 4> {
+    return array(
+        vec4<f32>(bytes(low.x)), vec4<f32>(bytes(low.y)), vec4<f32>(bytes(high.x)), vec4<f32>(bytes(high.y)),
+    );
 }
 
-// The low nibble of each byte of a word, as floats. The words of a block hold weights 0..16 in their low
-// nibbles and 16..32 in their high nibbles.
-fn low_nibbles(word: u32) -> vec4<f32> {
-    return masked_bytes(word, 0x0f0f0f0fu);
+// The low nibble of each byte. The words of a block hold weights 0..16 in their low nibbles and 16..32 in
+// their high nibbles.
+fn low_nibbles(words: vec2<u32>) -> vec2<u32> {
+    return words & vec2(0x0f0f0f0fu);
 }
 
-// The high nibble of each byte of a word, as floats.
-fn high_nibbles(word: u32) -> vec4<f32> {
-    return masked_bytes(word >> 4u, 0x0f0f0f0fu);
+// The high nibble of each byte.
+fn high_nibbles(words: vec2<u32>) -> vec2<u32> {
+    return (words >> vec2(4u)) & vec2(0x0f0f0f0fu);
 }
 
-// Bit `g` of each byte of a word, as floats: the high bits of group `g` of a block.
-fn bit_group(word: u32, g: u32) -> vec4<f32> {
-    return masked_bytes(word >> g, 0x01010101u);
-}
-
-// The two bits at bit `shift` of each byte of a word, as floats.
-fn two_bit_group(word: u32, shift: u32) -> vec4<f32> {
-    return masked_bytes(word >> shift, 0x03030303u);
+// The fifth bits of two groups of numbers, at bit 4 of each byte. Bit 0 of each byte of `bits` is that of a
+// number of the first group, bit 1 that of one of the second.
+fn fifth_bits(bits: u32) -> vec2<u32> {
+    return vec2(bits << 4u, bits << 3u) & vec2(0x10101010u);
 }
 
 // The half-precision float in the low (`i` even) or high (`i` odd) half of a word.

@@ -52,7 +52,8 @@ pub(crate) const ENCODINGS: &[&str] = &[
     "q6_k", "iq4_nl", "mxfp4", "f8_e4m3",
 ];
 
-/// Encodings whose rows may have any number of columns; for the others it is a multiple of 32.
+/// Encodings whose rows may have any number of columns, for which the condition `any_cols` holds; for the
+/// others it is a multiple of 32.
 pub(crate) const ANY_COLS: &[&str] = &["f32", "f16", "bf16"];
 
 /// Conditions of variants that are selected only if the session's switch of that name is on.
@@ -83,20 +84,33 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul.",        "lanes_scalar",  "matmul",  &["subgroups", "scalar"], &[("WG", 16), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Software, ANY),
     variant("matmul.",        "rows8",         "matmul",  &[],         &[("WG", 16), ("PLANES", 4), ("ROWS", 8), ("TOKENS", 1)], DeviceClass::Software, 1),
     variant("matmul.",        "tile8x4",       "matmul",  &[],         &[("WG", 16), ("PLANES", 4), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Software, ANY),
-    // GPUs: coalesced loads for few tokens, a tile in workgroup memory for many.
-    variant("matmul.",        "matvec_f16_partials",        "matmul_matvec",  &["f16_partials"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], DeviceClass::Gpu, 8),
-    variant("matmul.",        "matvec_f16_partials_scalar", "matmul_matvec",  &["f16_partials", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], DeviceClass::Gpu, 8),
-    variant("matmul.",        "matvec",         "matmul_matvec",  &[],         &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], DeviceClass::Gpu, 8),
-    variant("matmul.",        "matvec_scalar",  "matmul_matvec",  &["scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], DeviceClass::Gpu, 8),
-    variant("matmul.",        "tiled",         "matmul_tiled",  &[],         &[("PLANES", 4)], DeviceClass::Gpu, ANY),
-    variant("matmul.",        "tiled_scalar",  "matmul_tiled",  &["scalar"], &[("PLANES", 4)], DeviceClass::Gpu, ANY),
+    // GPUs: coalesced loads for few tokens, tiles in workgroup memory for many.
+    variant("matmul.",        "matvec1_f16_partials",        "matmul_matvec", &["f16_partials"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
+    variant("matmul.",        "matvec1_f16_partials_scalar", "matmul_matvec", &["f16_partials", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
+    variant("matmul.",        "matvec8_f16_partials",        "matmul_matvec", &["f16_partials", "weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
+    variant("matmul.",        "matvec8_f16_partials_scalar", "matmul_matvec", &["f16_partials", "weights_first", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
+    variant("matmul.",        "matvec1_subgroups",        "matmul_matvec", &["subgroups"],                          &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
+    variant("matmul.",        "matvec1",        "matmul_matvec", &[],                          &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
+    variant("matmul.",        "matvec2",        "matmul_matvec", &[],                          &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 2),
+    variant("matmul.",        "matvec4",        "matmul_matvec", &["weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 4)], DeviceClass::Gpu, 4),
+    variant("matmul.",        "matvec8",        "matmul_matvec", &["weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
+    variant("matmul.",        "matvec1_scalar", "matmul_matvec", &["scalar"],                  &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
+    variant("matmul.",        "matvec8_scalar", "matmul_matvec", &["weights_first", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
+    variant("matmul.",        "tile64x16",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 16), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 16),
+    variant("matmul.",        "tile64x32",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 32),
+    variant("matmul.",        "tile64x64",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
+    variant("matmul.",        "tile64x64_scalar", "matmul_tiled", &["scalar"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "baseline",      "matmul",  &[],         &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
     variant("matmul.",        "scalar",        "matmul",  &["scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
-    // Each pair multiplies a weight of its own, so that tiles of several pairs would gain nothing.
-    variant("matmul_experts.", "matvec_f16_partials",        "matmul_matvec", &["f16_partials", "experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], DeviceClass::Gpu, ANY),
-    variant("matmul_experts.", "matvec_f16_partials_scalar", "matmul_matvec", &["f16_partials", "experts", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], DeviceClass::Gpu, ANY),
-    variant("matmul_experts.", "matvec",        "matmul_matvec", &["experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], DeviceClass::Gpu, ANY),
-    variant("matmul_experts.", "matvec_scalar", "matmul_matvec", &["experts", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4)], DeviceClass::Gpu, ANY),
+    // Few pairs rarely share an expert.
+    variant("matmul_experts.", "matvec_f16_partials",        "matmul_matvec", &["f16_partials", "experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
+    variant("matmul_experts.", "matvec_f16_partials_scalar", "matmul_matvec", &["f16_partials", "experts", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
+    variant("matmul_experts.", "matvec_subgroups",        "matmul_matvec", &["subgroups", "experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
+    variant("matmul_experts.", "matvec",        "matmul_matvec", &["experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
+    variant("matmul_experts.", "matvec_scalar", "matmul_matvec", &["experts", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
+    variant("matmul_experts.", "tile64x16", "matmul_tiled", &["experts"],           &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 16), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 512),
+    variant("matmul_experts.", "tile64x32", "matmul_tiled", &["experts"],           &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
+    variant("matmul_experts.", "tile64x32_scalar", "matmul_tiled", &["experts", "scalar"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul_experts.", "baseline",     "matmul",       &["experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
     variant("matmul_experts.", "scalar",       "matmul",       &["experts", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
     // Software: barriers cost most, so that fewer invocations are faster.

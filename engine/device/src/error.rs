@@ -49,7 +49,7 @@ pub enum DeviceError {
     /// Occurs when more of a buffer is bound to a kernel than the device allows in one binding.
     #[error("{kernel}: {bytes} bytes of {label} are bound, but {device} binds at most {limit}")]
     BindingTooLarge {
-        /// The name of the kernel, such as `matmul.q4_k.tiled`.
+        /// The name of the kernel, such as `matmul.q4_k.tile64x64`.
         kernel: String,
         /// The label of the bound buffer.
         label: String,
@@ -108,7 +108,7 @@ pub enum DeviceError {
     /// Occurs when a kernel is given more or fewer buffers than it has bindings.
     #[error("{kernel} has {expected} bindings, but {given} buffers are given")]
     BindingCount {
-        /// The name of the kernel, such as `matmul.q4_k.tiled`.
+        /// The name of the kernel, such as `matmul.q4_k.tile64x64`.
         kernel: String,
         /// The number of buffers that the kernel binds.
         expected: usize,
@@ -118,7 +118,7 @@ pub enum DeviceError {
     /// Occurs when an empty range of a buffer is bound to a kernel.
     #[error("{kernel}: an empty range of {label} is bound")]
     EmptyBinding {
-        /// The name of the kernel, such as `matmul.q4_k.tiled`.
+        /// The name of the kernel, such as `matmul.q4_k.tile64x64`.
         kernel: String,
         /// The label of the bound buffer.
         label: String,
@@ -129,7 +129,7 @@ pub enum DeviceError {
         "{kernel}: binding {binding} is {expected} memory, but {label} was allocated for another use"
     )]
     WrongUsage {
-        /// The name of the kernel, such as `matmul.q4_k.tiled`.
+        /// The name of the kernel, such as `matmul.q4_k.tile64x64`.
         kernel: String,
         /// The binding's number.
         binding: usize,
@@ -152,7 +152,7 @@ pub enum DeviceError {
         "{kernel}: {workgroups:?} workgroups, but {device} runs at most {limit} in each dimension"
     )]
     TooManyWorkgroups {
-        /// The name of the kernel, such as `matmul.q4_k.tiled`.
+        /// The name of the kernel, such as `matmul.q4_k.tile64x64`.
         kernel: String,
         /// Workgroups in x, y and z.
         workgroups: [u32; 3],
@@ -164,7 +164,7 @@ pub enum DeviceError {
     /// Occurs when the host has no twin of a kernel.
     #[error("{kernel} does not run on the host: it has no twin there")]
     NoTwin {
-        /// The name of the kernel, such as `matmul.q4_k.tiled`.
+        /// The name of the kernel, such as `matmul.q4_k.tile64x64`.
         kernel: String,
     },
     /// Occurs when the driver rejects something, which is a defect of Wisp or of the driver.

@@ -53,7 +53,7 @@ pub enum SessionError {
     InOp {
         /// The label of the op's kernel call: the op, and its weight if it has one.
         op: String,
-        /// The name of the kernel, such as `matmul.q4_k.tiled`.
+        /// The name of the kernel, such as `matmul.q4_k.tile64x64`.
         kernel: &'static str,
         /// The device's error.
         source: Box<DeviceError>,

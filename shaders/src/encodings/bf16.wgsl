@@ -1,9 +1,13 @@
 // BF16: blocks of 32 bfloat16 numbers, which are the upper halves of floats.
-import package::unpack::Block;
+import package::unpack::Part;
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks, 4]
 
+const ZERO: f32 = 0.0;
+// Scales of a part, and offsets if there are any.
+const SCALES: u32 = 1u;
+const HAS_OFFSETS: bool = false;
 // Blocks that share one `Scales` value.
 const BLOCKS_PER_SCALES: u32 = 1u;
 
@@ -19,13 +23,9 @@ fn unpack_vec4(a: u32, b: u32) -> vec4<f32> {
     return bitcast<vec4<f32>>(vec4(a << 16u, a & 0xffff0000u, b << 16u, b & 0xffff0000u));
 }
 
-fn load_block(block: u32, sub: u32, s: Scales) -> Block {
-    let a = plane_main[4u * block];
-    let b = plane_main[4u * block + 1u];
-    let c = plane_main[4u * block + 2u];
-    let d = plane_main[4u * block + 3u];
-    return Block(
-        unpack_vec4(a.x, a.y), unpack_vec4(a.z, a.w), unpack_vec4(b.x, b.y), unpack_vec4(b.z, b.w),
-        unpack_vec4(c.x, c.y), unpack_vec4(c.z, c.w), unpack_vec4(d.x, d.y), unpack_vec4(d.z, d.w),
-    );
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    let a = plane_main[2u * part - half];
+    let b = plane_main[2u * part - half + 2u];
+    let q = array(unpack_vec4(a.x, a.y), unpack_vec4(a.z, a.w), unpack_vec4(b.x, b.y), unpack_vec4(b.z, b.w));
+    return Part(q, vec2(1.0), vec2(0.0));
 }

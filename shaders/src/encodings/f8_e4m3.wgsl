@@ -1,11 +1,15 @@
 // F8 E4M3 (Micikevicius et al. 2022, "FP8 formats for deep learning"): blocks of 32 floats `q` of one byte
 // and a scale `d`. A weight is `q * d`. The format's NaN decodes to 480; no conversion produces it.
-import package::unpack::{Block, bytes};
+import package::unpack::{Part, bytes};
 import constants::PLANES;
 
-@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks, 2]
+@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 4]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<f32>; // [blocks]
 
+const ZERO: f32 = 0.0;
+// Scales of a part, and offsets if there are any.
+const SCALES: u32 = 1u;
+const HAS_OFFSETS: bool = false;
 // Blocks that share one `Scales` value.
 const BLOCKS_PER_SCALES: u32 = 1u;
 
@@ -27,11 +31,8 @@ fn floats(word: u32) -> vec4<f32> {
     return select(magnitude, -magnitude, (b & vec4(0x80u)) != vec4(0u));
 }
 
-fn load_block(block: u32, sub: u32, s: Scales) -> Block {
-    let a = plane_main[2u * block];
-    let b = plane_main[2u * block + 1u];
-    return Block(
-        floats(a.x) * s.d, floats(a.y) * s.d, floats(a.z) * s.d, floats(a.w) * s.d,
-        floats(b.x) * s.d, floats(b.y) * s.d, floats(b.z) * s.d, floats(b.w) * s.d,
-    );
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    let a = plane_main[4u * (part / 2u) + half];
+    let b = plane_main[4u * (part / 2u) + half + 2u];
+    return Part(array(floats(a.x), floats(a.y), floats(b.x), floats(b.y)), vec2(s.d), vec2(0.0));
 }

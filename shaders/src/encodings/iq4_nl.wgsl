@@ -1,11 +1,15 @@
 // IQ4_NL: blocks of 32 nibbles, each an index into a table of 16 values, and a scale `d`. A weight is
 // `value * d`.
-import package::unpack::{Block, bytes, half_at};
+import package::unpack::{Part, bytes, low_nibbles, high_nibbles, half_at};
 import constants::PLANES;
 
-@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
+@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 2], two halves a word
 
+const ZERO: f32 = 0.0;
+// Scales of a part, and offsets if there are any.
+const SCALES: u32 = 1u;
+const HAS_OFFSETS: bool = false;
 // Blocks that share one `Scales` value.
 const BLOCKS_PER_SCALES: u32 = 1u;
 
@@ -25,20 +29,12 @@ fn values(index: vec4<u32>) -> vec4<f32> {
     return vec4<f32>(vec4<i32>(word << (24u - 8u * (index & vec4(3u)))) >> vec4(24u));
 }
 
-fn scaled_low(word: u32, s: Scales) -> vec4<f32> {
-    return values(bytes(word & 0x0f0f0f0fu)) * s.d;
-}
-
-fn scaled_high(word: u32, s: Scales) -> vec4<f32> {
-    return values(bytes((word >> 4u) & 0x0f0f0f0fu)) * s.d;
-}
-
-fn load_block(block: u32, sub: u32, s: Scales) -> Block {
-    let w = plane_main[block];
-    return Block(
-        scaled_low(w.x, s), scaled_low(w.y, s),
-        scaled_low(w.z, s), scaled_low(w.w, s),
-        scaled_high(w.x, s), scaled_high(w.y, s),
-        scaled_high(w.z, s), scaled_high(w.w, s),
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    let w = plane_main[part];
+    let low = low_nibbles(w);
+    let high = high_nibbles(w);
+    let q = array(
+        values(bytes(low.x)), values(bytes(low.y)), values(bytes(high.x)), values(bytes(high.y)),
     );
+    return Part(q, vec2(s.d), vec2(0.0));
 }

@@ -1,12 +1,16 @@
 // MXFP4 (OCP Microscaling Formats 1.0): blocks of 32 numbers of 4 bits (1 sign, 2 exponent, 1 mantissa)
 // and a power of two `2^(e - 127)`. A weight is `doubled value * d` with half of that power as `d`, so
 // that the doubled values are integers (as in ggml).
-import package::unpack::{Block, bytes};
+import package::unpack::{Part, bytes, low_nibbles, high_nibbles};
 import constants::PLANES;
 
-@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
+@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 4], four bytes a word
 
+const ZERO: f32 = 0.0;
+// Scales of a part, and offsets if there are any.
+const SCALES: u32 = 1u;
+const HAS_OFFSETS: bool = false;
 // Blocks that share one `Scales` value.
 const BLOCKS_PER_SCALES: u32 = 1u;
 
@@ -26,20 +30,12 @@ fn values(code: vec4<u32>) -> vec4<f32> {
     return select(magnitude, -magnitude, code >= vec4(8u));
 }
 
-fn scaled_low(word: u32, s: Scales) -> vec4<f32> {
-    return values(bytes(word & 0x0f0f0f0fu)) * s.d;
-}
-
-fn scaled_high(word: u32, s: Scales) -> vec4<f32> {
-    return values(bytes((word >> 4u) & 0x0f0f0f0fu)) * s.d;
-}
-
-fn load_block(block: u32, sub: u32, s: Scales) -> Block {
-    let w = plane_main[block];
-    return Block(
-        scaled_low(w.x, s), scaled_low(w.y, s),
-        scaled_low(w.z, s), scaled_low(w.w, s),
-        scaled_high(w.x, s), scaled_high(w.y, s),
-        scaled_high(w.z, s), scaled_high(w.w, s),
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    let w = plane_main[part];
+    let low = low_nibbles(w);
+    let high = high_nibbles(w);
+    let q = array(
+        values(bytes(low.x)), values(bytes(low.y)), values(bytes(high.x)), values(bytes(high.y)),
     );
+    return Part(q, vec2(s.d), vec2(0.0));
 }

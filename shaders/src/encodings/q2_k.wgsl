@@ -1,11 +1,15 @@
 // Q2_K: super-blocks of 8 blocks with 2-bit numbers `q`, and a 4-bit scale and minimum for every 16
 // weights. A weight is `d * scale * q - dmin * minimum`.
-import package::unpack::{Block, two_bit_group};
+import package::unpack::{Part, numbers};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 8, 5]
 
+const ZERO: f32 = 0.0;
+// Scales of a part, and offsets if there are any.
+const SCALES: u32 = 2u;
+const HAS_OFFSETS: bool = true;
 // Blocks that share one `Scales` value.
 const BLOCKS_PER_SCALES: u32 = 8u;
 
@@ -24,17 +28,11 @@ fn load_scales(super_block: u32) -> Scales {
     );
 }
 
-fn load_block(block: u32, sub: u32, s: Scales) -> Block {
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     let pair = s.words[sub / 2u] >> (16u * (sub & 1u));
-    let da = s.d.x * f32(pair & 15u);
-    let ma = s.d.y * f32((pair >> 4u) & 15u);
-    let db = s.d.x * f32((pair >> 8u) & 15u);
-    let mb = s.d.y * f32((pair >> 12u) & 15u);
-    let w = plane_main[block];
-    return Block(
-        two_bit_group(w.x, 0u) * da - ma, two_bit_group(w.y, 0u) * da - ma,
-        two_bit_group(w.x, 2u) * da - ma, two_bit_group(w.y, 2u) * da - ma,
-        two_bit_group(w.x, 4u) * db - mb, two_bit_group(w.y, 4u) * db - mb,
-        two_bit_group(w.x, 6u) * db - mb, two_bit_group(w.y, 6u) * db - mb,
-    );
+    let scale = vec2(pair & 15u, (pair >> 8u) & 15u);
+    let minimum = vec2((pair >> 4u) & 15u, (pair >> 12u) & 15u);
+    let w = plane_main[part / 2u] >> vec2(2u * half);
+    let q = numbers(w & vec2(0x03030303u), (w >> vec2(4u)) & vec2(0x03030303u));
+    return Part(q, s.d.x * vec2<f32>(scale), -s.d.y * vec2<f32>(minimum));
 }

@@ -1,10 +1,14 @@
 // Q4_1: blocks of 32 nibbles `q`, a scale `d` and a minimum `m`. A weight is `q * d + m`.
-import package::unpack::{Block, low_nibbles, high_nibbles};
+import package::unpack::{Part, low_nibbles, high_nibbles, numbers};
 import constants::PLANES;
 
-@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
+@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks], halves d and m
 
+const ZERO: f32 = 0.0;
+// Scales of a part, and offsets if there are any.
+const SCALES: u32 = 1u;
+const HAS_OFFSETS: bool = true;
 // Blocks that share one `Scales` value.
 const BLOCKS_PER_SCALES: u32 = 1u;
 
@@ -18,16 +22,7 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(dm.x, dm.y);
 }
 
-fn scaled(q: vec4<f32>, s: Scales) -> vec4<f32> {
-    return q * s.d + s.m;
-}
-
-fn load_block(block: u32, sub: u32, s: Scales) -> Block {
-    let w = plane_main[block];
-    return Block(
-        scaled(low_nibbles(w.x), s), scaled(low_nibbles(w.y), s),
-        scaled(low_nibbles(w.z), s), scaled(low_nibbles(w.w), s),
-        scaled(high_nibbles(w.x), s), scaled(high_nibbles(w.y), s),
-        scaled(high_nibbles(w.z), s), scaled(high_nibbles(w.w), s),
-    );
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    let w = plane_main[part];
+    return Part(numbers(low_nibbles(w), high_nibbles(w)), vec2(s.d), vec2(s.m));
 }

@@ -1,11 +1,15 @@
 // Q4_K: super-blocks of 8 blocks of 32 nibbles `q`, each with a 6-bit scale and minimum. A weight is `d *
 // scale * q - dmin * minimum`.
-import package::unpack::{Block, low_nibbles, high_nibbles};
+import package::unpack::{Part, low_nibbles, high_nibbles, numbers};
 import constants::PLANES;
 
-@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
+@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 8, 4]
 
+const ZERO: f32 = 0.0;
+// Scales of a part, and offsets if there are any.
+const SCALES: u32 = 1u;
+const HAS_OFFSETS: bool = true;
 // Blocks that share one `Scales` value.
 const BLOCKS_PER_SCALES: u32 = 8u;
 
@@ -24,20 +28,11 @@ fn load_scales(super_block: u32) -> Scales {
     );
 }
 
-fn load_block(block: u32, sub: u32, s: Scales) -> Block {
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     let scale = ((s.words.x >> (4u * sub)) & 15u) | (((s.words.z >> (2u * sub)) & 3u) << 4u);
     let minimum = ((s.words.y >> (4u * sub)) & 15u) | (((s.words.z >> (16u + 2u * sub)) & 3u) << 4u);
     let d = s.d.x * f32(scale);
     let m = s.d.y * f32(minimum);
-    let w = plane_main[block];
-    return Block(
-        low_nibbles(w.x) * d - m,
-        low_nibbles(w.y) * d - m,
-        low_nibbles(w.z) * d - m,
-        low_nibbles(w.w) * d - m,
-        high_nibbles(w.x) * d - m,
-        high_nibbles(w.y) * d - m,
-        high_nibbles(w.z) * d - m,
-        high_nibbles(w.w) * d - m,
-    );
+    let w = plane_main[part];
+    return Part(numbers(low_nibbles(w), high_nibbles(w)), vec2(d), vec2(-m));
 }

@@ -1,11 +1,15 @@
 // Q5_1: blocks of 32 5-bit numbers `q`, a scale `d` and a minimum `m`. A weight is `q * d + m`.
-import package::unpack::{Block, low_nibbles, high_nibbles, bit_group};
+import package::unpack::{Part, low_nibbles, high_nibbles, fifth_bits, numbers};
 import constants::PLANES;
 
-@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
+@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_high: array<u32>; // [blocks], one bit a weight
 @group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<u32>; // [blocks], halves d and m
 
+const ZERO: f32 = 0.0;
+// Scales of a part, and offsets if there are any.
+const SCALES: u32 = 1u;
+const HAS_OFFSETS: bool = true;
 // Blocks that share one `Scales` value.
 const BLOCKS_PER_SCALES: u32 = 1u;
 
@@ -19,17 +23,10 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(dm.x, dm.y);
 }
 
-fn scaled(low: vec4<f32>, high: vec4<f32>, s: Scales) -> vec4<f32> {
-    return (low + high * 16.0) * s.d + s.m;
-}
-
-fn load_block(block: u32, sub: u32, s: Scales) -> Block {
-    let w = plane_main[block];
-    let h = plane_high[block];
-    return Block(
-        scaled(low_nibbles(w.x), bit_group(h, 0u), s), scaled(low_nibbles(w.y), bit_group(h, 1u), s),
-        scaled(low_nibbles(w.z), bit_group(h, 2u), s), scaled(low_nibbles(w.w), bit_group(h, 3u), s),
-        scaled(high_nibbles(w.x), bit_group(h, 4u), s), scaled(high_nibbles(w.y), bit_group(h, 5u), s),
-        scaled(high_nibbles(w.z), bit_group(h, 6u), s), scaled(high_nibbles(w.w), bit_group(h, 7u), s),
-    );
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    let w = plane_main[part];
+    let h = plane_high[part / 2u] >> (2u * half);
+    let low = low_nibbles(w) | fifth_bits(h);
+    let high = high_nibbles(w) | fifth_bits(h >> 4u);
+    return Part(numbers(low, high), vec2(s.d), vec2(s.m));
 }

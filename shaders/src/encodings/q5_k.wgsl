@@ -1,11 +1,15 @@
 // Q5_K: like Q4_K, with a fifth bit for each weight.
-import package::unpack::{Block, low_nibbles, high_nibbles, bit_group};
+import package::unpack::{Part, low_nibbles, high_nibbles, fifth_bits, numbers};
 import constants::PLANES;
 
-@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
+@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_high: array<u32>; // [blocks], one bit a weight
 @group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<u32>; // [blocks / 8, 4]
 
+const ZERO: f32 = 0.0;
+// Scales of a part, and offsets if there are any.
+const SCALES: u32 = 1u;
+const HAS_OFFSETS: bool = true;
 // Blocks that share one `Scales` value.
 const BLOCKS_PER_SCALES: u32 = 8u;
 
@@ -24,21 +28,14 @@ fn load_scales(super_block: u32) -> Scales {
     );
 }
 
-fn load_block(block: u32, sub: u32, s: Scales) -> Block {
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     let scale = ((s.words.x >> (4u * sub)) & 15u) | (((s.words.z >> (2u * sub)) & 3u) << 4u);
     let minimum = ((s.words.y >> (4u * sub)) & 15u) | (((s.words.z >> (16u + 2u * sub)) & 3u) << 4u);
     let d = s.d.x * f32(scale);
     let m = s.d.y * f32(minimum);
-    let w = plane_main[block];
-    let h = plane_high[block];
-    return Block(
-        (low_nibbles(w.x) + bit_group(h, 0u) * 16.0) * d - m,
-        (low_nibbles(w.y) + bit_group(h, 1u) * 16.0) * d - m,
-        (low_nibbles(w.z) + bit_group(h, 2u) * 16.0) * d - m,
-        (low_nibbles(w.w) + bit_group(h, 3u) * 16.0) * d - m,
-        (high_nibbles(w.x) + bit_group(h, 4u) * 16.0) * d - m,
-        (high_nibbles(w.y) + bit_group(h, 5u) * 16.0) * d - m,
-        (high_nibbles(w.z) + bit_group(h, 6u) * 16.0) * d - m,
-        (high_nibbles(w.w) + bit_group(h, 7u) * 16.0) * d - m,
-    );
+    let w = plane_main[part];
+    let h = plane_high[part / 2u] >> (2u * half);
+    let low = low_nibbles(w) | fifth_bits(h);
+    let high = high_nibbles(w) | fifth_bits(h >> 4u);
+    return Part(numbers(low, high), vec2(d), vec2(-m));
 }

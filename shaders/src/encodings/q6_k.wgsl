@@ -1,12 +1,17 @@
 // Q6_K: super-blocks of 8 blocks with 6-bit numbers `q` (a nibble and two high bits), and a signed byte as
 // scale for every 16 weights. A weight is `d * scale * (q - 32)`.
-import package::unpack::{Block, low_nibbles, high_nibbles, two_bit_group};
+import package::unpack::{Part, low_nibbles, high_nibbles, numbers};
 import constants::PLANES;
 
-@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks]
-@group(0) @binding(PLANES + 1) var<storage, read> plane_high: array<u32>; // [blocks, 2], two bits a weight
+@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
+@group(0) @binding(PLANES + 1) var<storage, read> plane_high: array<vec2<u32>>; // [blocks], two bits a weight
 @group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<u32>; // [blocks / 8, 5]
 
+// The number that stands for the weight 0.
+const ZERO: f32 = 32.0;
+// Scales of a part, and offsets if there are any.
+const SCALES: u32 = 2u;
+const HAS_OFFSETS: bool = false;
 // Blocks that share one `Scales` value.
 const BLOCKS_PER_SCALES: u32 = 8u;
 
@@ -24,20 +29,13 @@ fn load_scales(super_block: u32) -> Scales {
     );
 }
 
-fn load_block(block: u32, sub: u32, s: Scales) -> Block {
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     let pair = s.words[sub / 2u] >> (16u * (sub & 1u));
-    let a = s.d * f32(i32(pair << 24u) >> 24u);
-    let b = s.d * f32(i32(pair << 16u) >> 24u);
-    let w = plane_main[block];
-    let h = vec2(plane_high[2u * block], plane_high[2u * block + 1u]);
-    return Block(
-        a * (low_nibbles(w.x) + two_bit_group(h.x, 0u) * 16.0 - 32.0),
-        a * (low_nibbles(w.y) + two_bit_group(h.y, 0u) * 16.0 - 32.0),
-        a * (low_nibbles(w.z) + two_bit_group(h.x, 2u) * 16.0 - 32.0),
-        a * (low_nibbles(w.w) + two_bit_group(h.y, 2u) * 16.0 - 32.0),
-        b * (high_nibbles(w.x) + two_bit_group(h.x, 4u) * 16.0 - 32.0),
-        b * (high_nibbles(w.y) + two_bit_group(h.y, 4u) * 16.0 - 32.0),
-        b * (high_nibbles(w.z) + two_bit_group(h.x, 6u) * 16.0 - 32.0),
-        b * (high_nibbles(w.w) + two_bit_group(h.y, 6u) * 16.0 - 32.0),
-    );
+    let scale = vec2(i32(pair << 24u) >> 24u, i32(pair << 16u) >> 24u);
+    let w = plane_main[part];
+    // The high bits of columns 0..16 in bits 0 and 1 of each byte, those of columns 16..32 in bits 4 and 5.
+    let h = plane_high[part / 2u] >> vec2(2u * half);
+    let low = low_nibbles(w) | ((h << vec2(4u)) & vec2(0x30303030u));
+    let high = high_nibbles(w) | (h & vec2(0x30303030u));
+    return Part(numbers(low, high), s.d * vec2<f32>(scale), vec2(0.0));
 }

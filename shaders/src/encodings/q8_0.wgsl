@@ -1,10 +1,15 @@
 // Q8_0: blocks of 32 signed bytes `q` and a scale `d`. A weight is `q * d`.
-import package::unpack::{Block, signed_bytes, half_at};
+import package::unpack::{Part, numbers, half_at};
 import constants::PLANES;
 
-@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks, 2]
+@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 4]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 2], two halves a word
 
+// The number that stands for the weight 0 once the sign bits are inverted.
+const ZERO: f32 = 128.0;
+// Scales of a part, and offsets if there are any.
+const SCALES: u32 = 1u;
+const HAS_OFFSETS: bool = false;
 // Blocks that share one `Scales` value.
 const BLOCKS_PER_SCALES: u32 = 1u;
 
@@ -16,13 +21,8 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(half_at(plane_scales[super_block / 2u], super_block));
 }
 
-fn load_block(block: u32, sub: u32, s: Scales) -> Block {
-    let a = plane_main[2u * block];
-    let b = plane_main[2u * block + 1u];
-    return Block(
-        signed_bytes(a.x) * s.d, signed_bytes(a.y) * s.d,
-        signed_bytes(a.z) * s.d, signed_bytes(a.w) * s.d,
-        signed_bytes(b.x) * s.d, signed_bytes(b.y) * s.d,
-        signed_bytes(b.z) * s.d, signed_bytes(b.w) * s.d,
-    );
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    let low = plane_main[4u * (part / 2u) + half] ^ vec2(0x80808080u);
+    let high = plane_main[4u * (part / 2u) + half + 2u] ^ vec2(0x80808080u);
+    return Part(numbers(low, high), vec2(s.d), vec2(0.0));
 }

@@ -89,15 +89,32 @@ fn the_precision_of_split_k_selects_the_kernel() {
     };
     let accum = with(SplitKReductionPrecision::Accum);
     let output = with(SplitKReductionPrecision::Output);
-    assert_eq!(kernels(&accum), ["matmul.q8_0.matvec", "matmul.q8_0.tiled"]);
+    assert_eq!(
+        kernels(&accum),
+        [
+            "matmul.q8_0.matvec1",
+            "matmul.q8_0.matvec2",
+            "matmul.q8_0.matvec4",
+            "matmul.q8_0.matvec8",
+            "matmul.q8_0.tile64x16",
+            "matmul.q8_0.tile64x32",
+            "matmul.q8_0.tile64x64",
+        ]
+    );
     assert_eq!(
         kernels(&output),
-        ["matmul.q8_0.matvec_f16_partials", "matmul.q8_0.tiled"]
+        [
+            "matmul.q8_0.matvec1_f16_partials",
+            "matmul.q8_0.matvec8_f16_partials",
+            "matmul.q8_0.tile64x16",
+            "matmul.q8_0.tile64x32",
+            "matmul.q8_0.tile64x64",
+        ]
     );
     let bytes = |name| wisp_shaders::kernel(name).unwrap().workgroup_bytes;
     assert_eq!(
-        bytes("matmul.q8_0.matvec"),
-        2 * bytes("matmul.q8_0.matvec_f16_partials")
+        bytes("matmul.q8_0.matvec8"),
+        2 * bytes("matmul.q8_0.matvec8_f16_partials")
     );
 }
 

@@ -18,6 +18,16 @@ pub(crate) const SIZES: &[[usize; 3]] = &[
     [33, 67, 96],
     [65, 130, 172],
     [1, 33, 768],
+    // The widths of real models, with few rows.
+    [1, 9, 896],
+    [4, 5, 2048],
+    [6, 2, 4864],
+    [1, 3, 14336],
+    // On both sides of the kernels' limits of tokens.
+    [7, 5, 1184],
+    [16, 65, 64],
+    [32, 66, 96],
+    [129, 66, 64],
 ];
 
 fn matmul(encoding: Encoding, [tokens, rows, cols]: [usize; 3]) -> Case {

@@ -16,6 +16,10 @@ const SIZES: &[[usize; 5]] = &[
     [16, 2, 7, 256, 8],
     [3, 131, 3, 96, 1],
     [33, 3, 5, 60, 1],
+    [4, 8, 5, 2880, 2],
+    // Many pairs for each expert.
+    [130, 3, 66, 96, 2],
+    [300, 2, 5, 64, 4],
 ];
 
 fn matmul_experts(encoding: Encoding, sizes: [usize; 5], is_chunk: bool) -> Case {
@@ -88,14 +92,14 @@ proptest! {
 
 #[test]
 fn invalid_ids_select_the_last_expert() {
-    let (pairs, experts) = (17usize, 3u32);
-    let valid: Vec<u32> = (0..pairs as u32).map(|i| i * 7 % experts).collect();
-    let ids = spoiled(&valid, experts);
-    let clamped: Vec<u32> = ids.iter().map(|id| (*id).min(experts - 1)).collect();
+    let experts = 3u32;
     for encoding in Encoding::device_encodings() {
         let mut cases = Vec::new();
-        // Columns with and without whole vec4s, where the encoding has both.
-        for cols in [64, 35] {
+        // Few and many pairs; columns with and without whole vec4s, where the encoding has both.
+        for (pairs, cols) in [(11usize, 64), (17, 64), (17, 35)] {
+            let valid: Vec<u32> = (0..pairs as u32).map(|i| i * 7 % experts).collect();
+            let ids = spoiled(&valid, experts);
+            let clamped: Vec<u32> = ids.iter().map(|id| (*id).min(experts - 1)).collect();
             for is_chunk in [false, true] {
                 let sizes = [pairs, experts as usize, 8, cols, 1];
                 let [hostile, reference] =

@@ -139,7 +139,7 @@ pub enum CallProblem {
     /// Occurs when a kernel is to be used for another number of rows than it is meant for.
     #[error("{kernel} is meant for {}, not for {}", rows(*.expected), rows(*.actual))]
     MaxRows {
-        /// The name of the kernel, such as `matmul.q4_k.tiled`.
+        /// The name of the kernel, such as `matmul.q4_k.tile64x64`.
         kernel: &'static str,
         /// The most rows that this build's kernel is written for; `u32::MAX` for any number.
         expected: u32,
@@ -168,7 +168,7 @@ pub enum CallProblem {
     /// Occurs when a call binds another number of buffers than its kernel takes.
     #[error("it binds {actual} buffers, but {kernel} takes {expected}")]
     Bindings {
-        /// The name of the kernel, such as `matmul.q4_k.tiled`.
+        /// The name of the kernel, such as `matmul.q4_k.tile64x64`.
         kernel: &'static str,
         /// The number of buffers that it takes.
         expected: usize,

@@ -65,7 +65,7 @@ pub enum DebugError {
         model: String,
         /// The label of the op's kernel call: the op, and its weight if it has one.
         op: String,
-        /// The name of the kernel, such as `matmul.q4_k.tiled`.
+        /// The name of the kernel, such as `matmul.q4_k.tile64x64`.
         kernel: String,
         /// What the values are.
         what: &'static str,
