@@ -7,7 +7,7 @@ use naga::{AddressSpace, StorageAccess};
 use sha2::{Digest, Sha256};
 
 use crate::compose::Composed;
-use crate::variants::SWITCHES;
+use crate::variants::{SWITCHES, Variant};
 
 /// Generates `KERNELS` and `FINGERPRINT`.
 pub(crate) fn generate(kernels: &[Composed], out: &Path) -> Result<String, String> {
@@ -16,7 +16,12 @@ pub(crate) fn generate(kernels: &[Composed], out: &Path) -> Result<String, Strin
     for kernel in kernels {
         table += &entry(kernel, &out.join(kernel.file_name()))?;
         let variant = kernel.variant;
-        let selection = format!("{:?} {}", variant.device_class, variant.max_grid_y);
+        let selection = format!(
+            "{:?} {} {}",
+            variant.device_class,
+            variant.max_grid_y,
+            max_cols(variant)
+        );
         for part in [&kernel.name, &kernel.wgsl, &selection] {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
@@ -64,7 +69,7 @@ fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
          workgroup_size: {:?}, tile: [{x}, {y}], bindings: &[{bindings}], \
          needs: Needs {{ subgroups: {}, f16: {}, min_subgroup_size: {} }}, \
          switches: &{switches:?}, device_class: DeviceClass::{:?}, max_grid_y: {}, \
-         cols_multiple: {}, folds_into_z: {}, workgroup_bytes: {workgroup_bytes} }},\n",
+         cols_multiple: {}, max_cols: {}, folds_into_z: {}, workgroup_bytes: {workgroup_bytes} }},\n",
         main.workgroup_size,
         feature("subgroups"),
         feature("f16"),
@@ -72,8 +77,16 @@ fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
         variant.device_class,
         variant.max_grid_y,
         constant(module, "COLS_MULTIPLE").first().unwrap_or(&1),
+        max_cols(variant),
         kernel.wgsl.contains("wid.z"),
     ))
+}
+
+/// The most columns that a variant is written for; `u32::MAX` for any.
+fn max_cols(variant: &Variant) -> u32 {
+    let mut constants = variant.constants.iter();
+    let limit = constants.find(|(name, _)| *name == "MAX_COLS");
+    limit.map_or(u32::MAX, |(_, cols)| *cols)
 }
 
 /// The elements of a module constant of type `u32` or a vector of it; none if there is no such constant.

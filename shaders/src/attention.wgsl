@@ -3,7 +3,8 @@
 // one token, WG positions per step: first each invocation computes the score of one position. Then the
 // values are summed: each invocation sums one vec4 of a head, and if a head has fewer than WG vec4s, the
 // positions are distributed over the remaining invocations as well.
-import package::attention_io::{p, index, cache_pages, capped_score, load_query, store_out, visible_kv_row, visible_range, LOWEST};
+import package::attention_io::{index, cache_pages, capped_score, load_query, visible_kv_row, visible_range};
+import package::attention_params::{p, store_out, LOWEST};
 import package::cache::{head_offset, value_vec4};
 import package::query::{query, MAX_VEC4S};
 import package::workgroup_reduce::{workgroup_sum, workgroup_max};

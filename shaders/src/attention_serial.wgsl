@@ -1,6 +1,7 @@
 // Attention as in attention.wgsl, but one invocation computes a head of a token, position by position.
 // It uses no workgroup memory and no barriers, because both are slow on software adapters.
-import package::attention_io::{p, index, cache_pages, capped_score, load_query, store_out, visible_kv_row, visible_range, LOWEST};
+import package::attention_io::{index, cache_pages, capped_score, load_query, visible_kv_row, visible_range};
+import package::attention_params::{p, store_out, LOWEST};
 import package::cache::{head_offset, value_vec4};
 import package::query::{query, MAX_VEC4S};
 import constants::WG;

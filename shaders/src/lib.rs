@@ -35,7 +35,8 @@
 //! 2. whose [`device_class`](Kernel::device_class) is neither `Any` nor that of the device;
 //! 3. that has a [switch](Kernel::switches) which the session has not turned on;
 //! 4. whose [`cols_multiple`](Kernel::cols_multiple) does not divide the op's columns;
-//! 5. whose [`max_grid_y`](Kernel::max_grid_y) is below the second dimension of the grid.
+//! 5. whose [`max_cols`](Kernel::max_cols) is below the op's columns;
+//! 6. whose [`max_grid_y`](Kernel::max_grid_y) is below the second dimension of the grid.
 //!
 //! Take the first that remains. Within each class the best kernel stands first, those for the device's class
 //! before those for any. There always is one: an op's baseline needs nothing and fits every grid.
@@ -112,6 +113,8 @@ pub struct Kernel {
     pub max_grid_y: u32,
     /// The number that the op's columns must be a multiple of.
     pub cols_multiple: u32,
+    /// The most columns that the kernel is written for; `u32::MAX` for any.
+    pub max_cols: u32,
     /// Whether a long first dimension of the grid continues in the third dimension of the workgroups
     /// rather than in the second.
     pub folds_into_z: bool,
@@ -167,7 +170,7 @@ mod tests {
         // Two ops measure a device.
         assert_eq!(
             ops.len(),
-            26 + 2 + 3 * variants::ENCODINGS.len() + 5 * variants::CACHES.len()
+            27 + 2 + 3 * variants::ENCODINGS.len() + 8 * variants::CACHES.len()
         );
         for op in ops {
             let baseline = candidates(op).find(|kernel| {
@@ -175,6 +178,7 @@ mod tests {
                     && kernel.switches.is_empty()
                     && kernel.device_class == DeviceClass::Any
                     && kernel.max_grid_y == u32::MAX
+                    && kernel.max_cols == u32::MAX
                     // Rows of quantised weights are always multiples of 32 wide.
                     && (kernel.cols_multiple == 1 || ["q", "fp4", "f8"].iter().any(|quantised| op.contains(quantised)))
             });

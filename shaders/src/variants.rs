@@ -15,7 +15,8 @@ pub(crate) struct Variant {
     /// The conditions (`@if`) that hold. `subgroups` and `f16` are also device features that the kernel
     /// needs, those in [`SWITCHES`] also switches that select it.
     pub features: &'static [&'static str],
-    /// Constants of the module `constants` and their values.
+    /// Constants of the module `constants` and their values. `MAX_COLS` is the most columns that the kernel
+    /// is written for.
     pub constants: &'static [(&'static str, u32)],
     /// The kind of adapter that the kernel is written for.
     pub device_class: DeviceClass,
@@ -140,10 +141,22 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("rope_kv_write.", "baseline", "rope_kv_write", &["write"],   &[("WG", 64), ("CACHE", 6)], DeviceClass::Any, ANY),
     variant("norm_rope_kv_write.", "baseline", "rope_kv_write", &["norm", "write"], &[("WG", 64), ("CACHE", 6)], DeviceClass::Any, ANY),
     // Software: no barriers, and small workgroups, so that the heads of one token keep several cores busy.
-    variant("attention.",     "serial",   "attention_serial", &["serial"],              &[("WG", 4), ("CACHE", 2)], DeviceClass::Software, ANY),
-    variant("full_attention.", "serial",  "attention_serial", &["serial", "bidirectional"], &[("WG", 4), ("CACHE", 2)], DeviceClass::Software, ANY),
-    variant("attention.",     "baseline", "attention",     &[],            &[("WG", 64), ("CACHE", 2)], DeviceClass::Any, ANY),
-    variant("full_attention.", "baseline", "attention",    &["bidirectional"], &[("WG", 64), ("CACHE", 2)], DeviceClass::Any, ANY),
+    variant("attention.",     "serial",   "attention_serial", &["serial"],              &[("WG", 4), ("CACHE", 2), ("OUT", 6)], DeviceClass::Software, ANY),
+    variant("full_attention.", "serial",  "attention_serial", &["serial", "bidirectional"], &[("WG", 4), ("CACHE", 2), ("OUT", 6)], DeviceClass::Software, ANY),
+    variant("attention.",     "baseline", "attention",     &[],            &[("WG", 64), ("CACHE", 2), ("OUT", 6)], DeviceClass::Any, ANY),
+    variant("full_attention.", "baseline", "attention",    &["bidirectional"], &[("WG", 64), ("CACHE", 2), ("OUT", 6)], DeviceClass::Any, ANY),
+    // GPUs: tiles for many tokens; for few, the cache split into chunks, by query heads of a KV head.
+    variant("attention_tiled.", "head64", "attention_tiled", &[], &[("CACHE", 2), ("OUT", 6), ("ROWS", 32), ("OWN_VEC4S", 1), ("MAX_COLS", 64)], DeviceClass::Any, ANY),
+    variant("attention_tiled.", "head128", "attention_tiled", &[], &[("CACHE", 2), ("OUT", 6), ("ROWS", 32), ("OWN_VEC4S", 2), ("MAX_COLS", 128)], DeviceClass::Any, ANY),
+    variant("attention_tiled.", "baseline", "attention_tiled", &[], &[("CACHE", 2), ("OUT", 6), ("ROWS", 16), ("OWN_VEC4S", 4)], DeviceClass::Any, ANY),
+    variant("full_attention_tiled.", "head64", "attention_tiled", &["bidirectional"], &[("CACHE", 2), ("OUT", 6), ("ROWS", 32), ("OWN_VEC4S", 1), ("MAX_COLS", 64)], DeviceClass::Any, ANY),
+    variant("full_attention_tiled.", "head128", "attention_tiled", &["bidirectional"], &[("CACHE", 2), ("OUT", 6), ("ROWS", 32), ("OWN_VEC4S", 2), ("MAX_COLS", 128)], DeviceClass::Any, ANY),
+    variant("full_attention_tiled.", "baseline", "attention_tiled", &["bidirectional"], &[("CACHE", 2), ("OUT", 6), ("ROWS", 16), ("OWN_VEC4S", 4)], DeviceClass::Any, ANY),
+    variant("attention_split.", "heads1", "attention_split", &[], &[("CACHE", 2), ("OUT", 6), ("HEADS", 1), ("MAX_COLS", 1)], DeviceClass::Any, ANY),
+    variant("attention_split.", "heads2", "attention_split", &[], &[("CACHE", 2), ("OUT", 6), ("HEADS", 2), ("MAX_COLS", 2)], DeviceClass::Any, ANY),
+    variant("attention_split.", "heads4", "attention_split", &[], &[("CACHE", 2), ("OUT", 6), ("HEADS", 4), ("MAX_COLS", 4)], DeviceClass::Any, ANY),
+    variant("attention_split.", "baseline", "attention_split", &[], &[("CACHE", 2), ("OUT", 6), ("HEADS", 8)], DeviceClass::Any, ANY),
+    variant("attention_combine", "baseline", "attention_combine", &[], &[("WG", 64), ("OUT", 2)], DeviceClass::Any, ANY),
     variant("gated",          "baseline", "gated",         &[],         &[("WG", 256)], DeviceClass::Any, ANY),
     variant("binary_contiguous", "baseline", "binary_contiguous",  &[],         &[("WG", 256)], DeviceClass::Any, ANY),
     variant("map",            "baseline", "map",           &[],         &[("WG", 256)], DeviceClass::Any, ANY),

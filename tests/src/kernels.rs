@@ -170,6 +170,7 @@ pub(crate) fn unmet(kernel: &Kernel, device: &Device) -> Option<&'static str> {
 pub fn fits(kernel: &Kernel, case: &Case) -> bool {
     case.cols
         .is_multiple_of(kernel.cols_multiple.max(1) as usize)
+        && case.cols <= kernel.max_cols as usize
         && case.grid.get(1).copied().unwrap_or(1) <= kernel.max_grid_y as usize
 }
 

@@ -19,6 +19,7 @@ fn is_meant(kernel: &Kernel, target: &Capabilities, switches: Switches) -> bool 
 fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities, switches: Switches) -> bool {
     is_meant(kernel, target, switches)
         && cols.is_multiple_of(u64::from(kernel.cols_multiple.max(1)))
+        && cols <= u64::from(kernel.max_cols)
         && (!kernel.needs.subgroups || target.subgroups)
         && kernel.needs.min_subgroup_size <= target.min_subgroup_size
         && (!kernel.needs.f16 || target.f16)

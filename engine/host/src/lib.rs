@@ -66,8 +66,11 @@ pub type Twin = fn(&Args) -> Result<(), HostError>;
 pub fn twin(op: &str) -> Option<Twin> {
     if let Some((op, name)) = op.split_once('.') {
         match op {
-            "attention" => return Some(attention::attention),
-            "full_attention" => return Some(attention::full_attention),
+            "attention" | "attention_tiled" => return Some(attention::attention),
+            "attention_split" => return Some(attention::attention_split),
+            "full_attention" | "full_attention_tiled" => {
+                return Some(attention::full_attention);
+            }
             "kv_write" => return Some(kv_write::kv_write),
             "norm_rope_kv_write" => return Some(rope_kv_write::norm_rope_kv_write),
             "rope_kv_write" => return Some(rope_kv_write::rope_kv_write),
@@ -95,6 +98,7 @@ pub fn twin(op: &str) -> Option<Twin> {
         "scatter" => scatter::scatter,
         "top_k" => top_k::top_k,
         "argmax" => argmax::argmax,
+        "attention_combine" => attention::attention_combine,
         "combine_experts" => combine_experts::combine_experts,
         "binary_contiguous" => binary_contiguous::binary_contiguous,
         "gated" => gated::gated,

@@ -41,6 +41,20 @@ fn query_dot_key(head: u32, vec4s: u32) -> f32 {
     return sum;
 }
 
+// Vec4 `i` of the key at offset `head`.
+fn key_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
+    return unpack_vec4(k_cache[head + i]);
+}
+
+// Vec4s `i` to `i + 7` of the key at offset `head`; `i` is a multiple of 8.
+fn key_block(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, 8> {
+    var block: array<vec4<f32>, 8>;
+    for (var u = 0u; u < 8u; u++) {
+        block[u] = unpack_vec4(k_cache[head + i + u]);
+    }
+    return block;
+}
+
 // Vec4 `i` of the value at offset `head`.
 fn value_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
     return unpack_vec4(v_cache[head + i]);

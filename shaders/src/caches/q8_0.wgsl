@@ -37,6 +37,21 @@ fn query_dot_key(head: u32, vec4s: u32) -> f32 {
     return total;
 }
 
+// Vec4 `i` of the key at offset `head`.
+fn key_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
+    return signed_bytes(k_cache[head + i]) * half_at(k_cache[head + vec4s + i / UNIT], i / BLOCK);
+}
+
+// Vec4s `i` to `i + 7` of the key at offset `head`: one block; `i` is a multiple of 8.
+fn key_block(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, BLOCK> {
+    let scale = half_at(k_cache[head + vec4s + i / UNIT], i / BLOCK);
+    var block: array<vec4<f32>, BLOCK>;
+    for (var u = 0u; u < BLOCK; u++) {
+        block[u] = signed_bytes(k_cache[head + i + u]) * scale;
+    }
+    return block;
+}
+
 // Vec4 `i` of the value at offset `head`.
 fn value_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
     let scale = half_at(v_cache[head + vec4s + i / UNIT], i / BLOCK);

@@ -1,14 +1,47 @@
-//! `attention` and `full_attention`.
+//! `attention` and `full_attention`, in tiles and in chunks as well.
 
 use std::borrow::Cow;
 
 use proptest::prelude::*;
-use wisp_shaders::{CacheFormat, params::AttentionParams};
+use wisp_shaders::{
+    CacheFormat,
+    params::{AttentionParams, CHUNK_STEP, MAX_PARTS},
+};
 use wisp_tests::guarded::{Hostile, check_hostile, invalid_indices};
 use wisp_tests::kernels::{Case, cache, case, check, check_fitting, close, exact, noise};
 
 use crate::kv_write::kv_write;
-use crate::paged::{BATCHES, Batch, HALF, HOSTILE_BATCH, hostile_index, moved_index, moved_pages};
+use crate::paged::{
+    BATCHES, Batch, HALF, HOSTILE_BATCH, HOSTILE_TOKENS, batch, hostile_index, moved_index,
+    moved_pages,
+};
+
+/// Batches for kernels that compute tiles and chunks: several tiles of rows and of positions, and several
+/// sequences in one tile.
+const TILED: &[Batch] = &[
+    batch([9, 3, 64, 16], 0, 0.0, &[(0, 70)]),
+    batch([8, 2, 128, 32], 0, 0.0, &[(90, 20), (0, 3), (33, 9)]),
+    batch([2, 1, 256, 16], 0, 5.0, &[(40, 30), (0, 1)]),
+    batch([128, 16, 64, 16], 0, 0.0, &[(5, 9)]),
+    batch([16, 1, 100, 3], 0, 0.0, &[(7, 5), (50, 1), (64, 2)]),
+    batch([3, 3, 36, 16], 40, 5.0, &[(100, 67), (3, 2)]),
+];
+
+/// Batches with long sequences for kernels that compute chunks.
+const LONG: &[Batch] = &[
+    // Chunks of one step, some of them empty.
+    batch([32, 8, 128, 16], 0, 0.0, &[(699, 1), (150, 1)]),
+    batch([128, 16, 64, 32], 0, 0.0, &[(300, 1)]),
+    // More positions than whole steps.
+    batch([7, 1, 80, 3], 0, 5.0, &[(449, 2)]),
+    // Two blocks of query heads, the second one incomplete.
+    batch([24, 2, 36, 16], 0, 0.0, &[(290, 1), (10, 3)]),
+    batch([2, 1, 256, 16], 300, 0.0, &[(900, 1), (40, 1)]),
+    // So many tokens that chunks are several steps.
+    batch([1, 1, 5, 64], 0, 0.0, &[(2000, 47), (1000, 1)]),
+    // One token of a long text.
+    batch([4, 1, 128, 64], 0, 0.0, &[(16_383, 1)]),
+];
 
 fn attention(b: &Batch, format: CacheFormat) -> Case {
     let tables = (b.index(), b.table());
@@ -40,6 +73,68 @@ fn attention_of(b: &Batch, format: CacheFormat, index: &[[u32; 2]], table: &[u32
     case(params, memory, &[b.heads, tokens], b.head_dim)
 }
 
+/// Makes a case of `attention` or `full_attention` one of a sibling.
+type Form = fn(&Batch, Case) -> Case;
+
+/// A case of `attention` or `full_attention` as it is.
+fn whole(_: &Batch, case: Case) -> Case {
+    case
+}
+
+/// A case of `attention` or `full_attention` for the kernels that compute tiles.
+fn tiled(b: &Batch, case: Case) -> Case {
+    let rows = case.grid[1] * b.heads / b.kv_heads;
+    Case {
+        grid: vec![b.kv_heads, rows],
+        ..case
+    }
+}
+
+/// The words of the parts that `attention_split` writes.
+fn part_words(b: &Batch) -> usize {
+    MAX_PARTS as usize * b.heads * (b.head_dim.next_multiple_of(4) + 4)
+}
+
+/// A case of `attention` for the kernels that compute chunks.
+fn split(b: &Batch, mut case: Case) -> Case {
+    let group = b.heads / b.kv_heads;
+    let capacity = b.max_pages() * b.page_size;
+    let reach = match b.window as usize {
+        0 => capacity,
+        window => window.min(capacity),
+    };
+    // Each of the two is written or left as it is.
+    case.memory[5] = close(case.grid[1] * b.heads * b.head_dim, 4e-6);
+    case.memory.push(close(part_words(b), 4e-6));
+    Case {
+        grid: vec![
+            b.kv_heads * group.div_ceil(8) * reach.max(CHUNK_STEP as usize),
+            case.grid[1],
+        ],
+        cols: group,
+        ..case
+    }
+}
+
+/// A merge of random parts, some of them empty.
+fn combine(b: &Batch) -> Case {
+    let tokens = b.index().len();
+    let attention = attention(b, CacheFormat::F32);
+    let mut parts = noise(8, part_words(b));
+    let part = b.head_dim.next_multiple_of(4) + 4;
+    for (i, part) in parts.chunks_exact_mut(part).enumerate() {
+        let [.., row_max, total, _, _] = part else {
+            continue;
+        };
+        *row_max *= 20.0;
+        *total = if i % 5 == 3 { 0.0 } else { total.abs() + 1.0 };
+    }
+    Case {
+        memory: vec![exact(&parts), close(tokens * b.heads * b.head_dim, 4e-6)],
+        ..attention
+    }
+}
+
 /// Attention of whole sequences, over later positions as well.
 fn full_attention(b: &Batch, format: CacheFormat) -> Case {
     let ends = b.sequences.iter();
@@ -58,6 +153,38 @@ fn causal_kernels_match_the_twin() {
         let cases: Vec<_> = BATCHES.iter().map(|b| attention(b, format)).collect();
         check(&format.op("attention"), &cases);
     }
+}
+
+#[test]
+fn tiles_match_the_twin() {
+    for format in CacheFormat::ALL {
+        let batches = BATCHES.iter().chain(TILED);
+        let causal = batches.clone().map(|b| tiled(b, attention(b, format)));
+        check(&format.op("attention_tiled"), &causal.collect::<Vec<_>>());
+        let full = batches.map(|b| tiled(b, full_attention(b, format)));
+        check(
+            &format.op("full_attention_tiled"),
+            &full.collect::<Vec<_>>(),
+        );
+    }
+}
+
+#[test]
+fn chunks_match_the_twin() {
+    for format in CacheFormat::ALL {
+        let batches = BATCHES.iter().chain(LONG);
+        let cases = batches.map(|b| split(b, attention(b, format)));
+        check(&format.op("attention_split"), &cases.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn merged_chunks_match_the_twin() {
+    let batches = BATCHES.iter().chain(LONG);
+    check(
+        "attention_combine",
+        &batches.map(combine).collect::<Vec<_>>(),
+    );
 }
 
 #[test]
@@ -89,8 +216,12 @@ proptest! {
             sequences: Cow::Owned(sequences),
         };
         for format in CacheFormat::ALL {
-            check_fitting(&format.op("attention"), &[attention(&batch, format)]);
-            check_fitting(&format.op("full_attention"), &[full_attention(&batch, format)]);
+            let [causal, full] = [attention(&batch, format), full_attention(&batch, format)];
+            check_fitting(&format.op("attention"), std::slice::from_ref(&causal));
+            check_fitting(&format.op("full_attention"), std::slice::from_ref(&full));
+            check_fitting(&format.op("attention_tiled"), &[tiled(&batch, causal.clone())]);
+            check_fitting(&format.op("full_attention_tiled"), &[tiled(&batch, full)]);
+            check_fitting(&format.op("attention_split"), &[split(&batch, causal)]);
             check_fitting(&format.op("kv_write"), &[kv_write(&batch, format)]);
         }
     }
@@ -106,17 +237,25 @@ fn hostile_batches() -> [Batch; 3] {
 }
 
 /// The hostile cases of a causal or, with lengths, a bidirectional batch.
-fn hostile_cases(b: &Batch, format: CacheFormat, lengths: Option<[u32; 3]>) -> Vec<Hostile> {
+fn hostile_cases(
+    b: &Batch,
+    format: CacheFormat,
+    lengths: Option<[u32; 3]>,
+    of: Form,
+) -> Vec<Hostile> {
     let table = b.table();
     let capacity = (b.max_pages() * b.page_size) as u32;
     let sequences = invalid_indices(b.sequences.len() as u32);
     let positions = invalid_indices(capacity);
     let attend = |index: Vec<[u32; 2]>, table: &[u32]| {
         let case = attention_of(b, format, &index, table);
-        match lengths {
-            Some(lengths) => with_lengths(case, &lengths),
-            None => case,
-        }
+        of(
+            b,
+            match lengths {
+                Some(lengths) => with_lengths(case, &lengths),
+                None => case,
+            },
+        )
     };
     // Tokens outside the page table get zeros, as do those of a sequence whose values are zeros.
     let mut zeros = attend(moved_index(), &table);
@@ -154,8 +293,31 @@ fn causal_tokens_outside_the_page_table_or_cache_stay_within_bounds() {
     assert_eq!(moved_pages().len(), invalid_indices(1).len());
     for format in CacheFormat::ALL {
         let batches = hostile_batches();
-        let cases = batches.iter().flat_map(|b| hostile_cases(b, format, None));
-        check_hostile(&format.op("attention"), &cases.collect::<Vec<_>>());
+        let cases = |of: Form| -> Vec<Hostile> {
+            let of_batch = |b| hostile_cases(b, format, None, of);
+            batches.iter().flat_map(of_batch).collect()
+        };
+        check_hostile(&format.op("attention"), &cases(whole));
+        check_hostile(&format.op("attention_tiled"), &cases(tiled));
+        check_hostile(&format.op("attention_split"), &cases(split));
+        // With room for several chunks.
+        let room = Batch {
+            sequences: Cow::Borrowed(&[(0, 300); 3]),
+            ..HOSTILE_BATCH
+        };
+        let mut cases = hostile_cases(&room, format, None, split);
+        let [part_len, chunks] = [room.head_dim.next_multiple_of(4) + 4, 2];
+        // What is outside the table has no largest score and no weights; the reference has values of 0.
+        for case in &mut cases[..3] {
+            for i in (1..HOSTILE_TOKENS).step_by(2).flat_map(|t| {
+                let first = t * chunks * room.heads;
+                first..first + room.heads
+            }) {
+                let end = 4 * (i + 1) * part_len;
+                case.overrides.push((7, end - 16, vec![0; 16]));
+            }
+        }
+        check_hostile(&format.op("attention_split"), &cases);
     }
 }
 
@@ -163,10 +325,12 @@ fn causal_tokens_outside_the_page_table_or_cache_stay_within_bounds() {
 fn bidirectional_tokens_outside_the_page_table_or_cache_stay_within_bounds() {
     for format in CacheFormat::ALL {
         let batches = hostile_batches();
-        let cases = batches
-            .iter()
-            .flat_map(|b| hostile_cases(b, format, Some([9, 20, 31])));
-        check_hostile(&format.op("full_attention"), &cases.collect::<Vec<_>>());
+        let cases = |of: Form| -> Vec<Hostile> {
+            let of_batch = |b| hostile_cases(b, format, Some([9, 20, 31]), of);
+            batches.iter().flat_map(of_batch).collect()
+        };
+        check_hostile(&format.op("full_attention"), &cases(whole));
+        check_hostile(&format.op("full_attention_tiled"), &cases(tiled));
     }
 }
 

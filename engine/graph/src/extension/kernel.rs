@@ -160,6 +160,7 @@ impl CustomKernel {
             device_class: DeviceClass::Any,
             max_grid_y: u32::MAX,
             cols_multiple: 1,
+            max_cols: u32::MAX,
             folds_into_z: false,
             workgroup_bytes,
         }));

@@ -1,6 +1,7 @@
-//! `attention` and `full_attention`: attention of ragged queries over the paged cache.
+//! `attention` and its siblings: attention of ragged queries over the paged cache.
 
 mod call;
+mod chunks;
 mod flash;
 mod token;
 
@@ -14,21 +15,23 @@ use crate::{
     paged::{Pages, Shape, Visibility},
 };
 use call::Attention;
+pub(super) use chunks::{attention_combine, attention_split};
 
 /// The largest `head_dim`, as in the kernels.
 pub(super) const MAX_HEAD_DIM: u32 = 256;
 
-/// The twin of `attention.wgsl`.
+/// The twin of `attention.wgsl` and `attention_tiled.wgsl`.
 pub(super) fn attention(args: &Args) -> Result<(), HostError> {
     attend(args, false)
 }
 
-/// The twin of `attention.wgsl` with `bidirectional`.
+/// The twin of both with `bidirectional`.
 pub(super) fn full_attention(args: &Args) -> Result<(), HostError> {
     attend(args, true)
 }
 
-fn attend(args: &Args, bidirectional: bool) -> Result<(), HostError> {
+/// Checks the arguments that all kernels but `attention_combine` share.
+fn checked<'a>(args: &'a Args, bidirectional: bool) -> Result<Attention<'a>, HostError> {
     let p: AttentionParams = args.params()?;
     if p.head_dim == 0 || p.head_dim > MAX_HEAD_DIM {
         let expected = format!("from 1 to {MAX_HEAD_DIM}");
@@ -54,14 +57,19 @@ fn attend(args: &Args, bidirectional: bool) -> Result<(), HostError> {
         lengths: bidirectional.then(|| args.read_all(7)).transpose()?,
     };
     let pages = Pages::take(args, [4, 5], shape, cache, visibility)?;
-    let mut out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.head_dim]))?;
-    let call = Attention {
+    Ok(Attention {
         p,
         q,
         k_cache,
         v_cache,
         pages,
-    };
+    })
+}
+
+fn attend(args: &Args, bidirectional: bool) -> Result<(), HostError> {
+    let call = checked(args, bidirectional)?;
+    let p = call.p;
+    let mut out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.head_dim]))?;
     let mut blocks = Vec::new();
     for tokens in call.blocks(flash::ROWS) {
         let len = tokens.len() * call.token();

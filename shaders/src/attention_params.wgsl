@@ -1,0 +1,75 @@
+// Shared by all attention kernels: parameters, scores, and storing the result.
+import constants::OUT;
+
+/// `attention`: causal attention of ragged queries over a paged KV cache, with grouped heads and an
+/// online softmax (FlashAttention, Dao et al. 2022). A token at position `p` attends to the positions
+/// `max(0, p + 1 - window)..=p` of its sequence. Grid: `[heads, tokens]`.
+///
+/// `full_attention`: a token also attends to later positions: `max(0, p + 1 - window)..min(length, p +
+/// window)`, with the sequence's length in `lengths`. Grid: `[heads, tokens]`.
+///
+/// `attention_tiled` and `full_attention_tiled`: the same for many tokens. Grid: `[kv_heads, tokens * heads /
+/// kv_heads]`.
+///
+/// `attention_split`: `attention` for few tokens with long sequences. What a token sees is divided into
+/// chunks of at least 128 positions. If there is one chunk, the result is written; if there are several,
+/// their parts, which `attention_combine` merges to the result. Grid: `[blocks * reach, tokens]`. `blocks`
+/// is `kv_heads * ceil(heads / kv_heads / 8)`. `reach` is at least 128 and the number of positions that a
+/// token can see: the smaller of `window` and `max_pages * page_size`.
+///
+/// `attention_combine`: merges the parts that `attention_split` has written with the same parameters;
+/// writes nothing if there is one chunk. Grid: `[heads, tokens]`.
+///
+/// All write zeros for a token whose sequence or position is outside the page table, and read the
+/// cache's last page where the table names a page outside the cache. A length is clamped to the
+/// positions that the table can hold. The host's twin returns an error in all of these cases.
+struct AttentionParams {
+    /// Tokens in the batch.
+    tokens: u32,
+    /// Query heads, a multiple of `kv_heads`.
+    heads: u32,
+    /// KV heads.
+    kv_heads: u32,
+    /// Elements in a head, at most [`MAX_HEAD_DIM`].
+    head_dim: u32,
+    /// Positions in a page.
+    page_size: u32,
+    /// Entries of a sequence in the page table.
+    max_pages: u32,
+    /// Positions that a token attends to on each side, its own included; 0 for no limit.
+    window: u32,
+    /// Factor on the scores, usually `1 / sqrt(head_dim)`.
+    scale: f32,
+    /// Scores become `softcap * tanh(score / softcap)`; 0 for no cap.
+    softcap: f32,
+}
+
+@group(0) @binding(0) var<uniform> p: AttentionParams;
+
+@group(0) @binding(OUT) var<storage, read_write> out: array<f32>; // [tokens, heads, head_dim]
+
+// Lower than every actual score, and finite, so that differences of scores are finite.
+const LOWEST: f32 = -3.0e38;
+// The score of a position that is not visible: so far below [`LOWEST`] that its weight is 0 even where no
+// position is visible.
+const MASKED: f32 = -3.3e38;
+
+// Stores vec4 `i` of the result at `base`: the weighted sum of values divided by the total weight, or
+// zeros if no position is visible.
+fn store_out(base: u32, i: u32, weighted: vec4<f32>, total: f32) {
+    let v = weighted / select(total, 1.0, total == 0.0);
+    for (var j = 0u; j < 4u; j++) {
+        if 4u * i + j < p.head_dim {
+            out[base + 4u * i + j] = v[j];
+        }
+    }
+}
+
+// A score after the soft cap.
+fn capped(score: f32) -> f32 {
+    if p.softcap == 0.0 {
+        return score;
+    }
+    // The argument is clamped, because tanh overflows internally on some devices.
+    return p.softcap * tanh(clamp(score / p.softcap, -20.0, 20.0));
+}

@@ -1,0 +1,179 @@
+// Attention of few tokens, as in attention.wgsl, but with what a token sees split into chunks (FlashDecoding,
+// Dao et al. 2023), so that one token of a long sequence occupies a whole GPU. A workgroup computes one
+// chunk for up to HEADS query heads of one KV head, and reads each key and value once. Per step of
+// CHUNK_STEP positions each invocation first computes the scores of two positions. Then the values are
+// summed as in attention.wgsl, four positions at a time.
+import package::attention_chunks::{chunk_count, chunk_positions, part_offset, CHUNK_STEP};
+import package::attention_io::{index, cache_pages, load_query, visible_kv_row, visible_range};
+import package::attention_params::{p, capped, store_out, LOWEST, MASKED};
+import package::cache::{head_offset, key_block, key_vec4, value_vec4};
+import package::query::MAX_VEC4S;
+import constants::HEADS;
+
+const WG: u32 = 64u;
+// The grid counts positions.
+const TILE = vec2<u32>(CHUNK_STEP, 1u);
+
+@group(0) @binding(7) var<storage, read_write> parts: array<vec4<f32>>; // [MAX_PARTS, heads, vec4s of a head + 1], where several chunks are
+// [HEADS, MAX_VEC4S] queries; in the end [HEADS, WG] sums of values.
+var<workgroup> queries: array<vec4<f32>, HEADS * MAX_VEC4S>;
+// [CHUNK_STEP, HEADS] scores, then weights.
+var<workgroup> weights: array<f32, CHUNK_STEP * HEADS>;
+var<workgroup> head_offsets: array<u32, CHUNK_STEP>;
+var<workgroup> partials: array<f32, WG>;
+var<workgroup> rescales: array<f32, HEADS>;
+
+// The sum, plus the dot product of two vectors.
+fn add_dot(a: vec4<f32>, b: vec4<f32>, sum: f32) -> f32 {
+    return fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))));
+}
+
+// Writes the scores of this invocation's two positions of a step.
+fn store_scores(lid: u32, count: u32, vec4s: u32) {
+    let keys = vec2(head_offsets[lid], head_offsets[lid + WG]);
+    var scores: array<vec2<f32>, HEADS>;
+    var i = 0u;
+    for (; i + 8u <= vec4s; i += 8u) {
+        var first = key_block(keys.x, vec4s, i);
+        var second = key_block(keys.y, vec4s, i);
+        for (var u = 0u; u < 8u; u++) {
+            for (var h = 0u; h < HEADS; h++) {
+                let x = queries[h * MAX_VEC4S + i + u];
+                scores[h] = vec2(add_dot(x, first[u], scores[h].x), add_dot(x, second[u], scores[h].y));
+            }
+        }
+    }
+    for (; i < vec4s; i++) {
+        let first = key_vec4(keys.x, vec4s, i);
+        let second = key_vec4(keys.y, vec4s, i);
+        for (var h = 0u; h < HEADS; h++) {
+            let x = queries[h * MAX_VEC4S + i];
+            scores[h] = vec2(add_dot(x, first, scores[h].x), add_dot(x, second, scores[h].y));
+        }
+    }
+    for (var h = 0u; h < HEADS; h++) {
+        weights[lid * HEADS + h] = select(MASKED, capped(scores[h].x), lid < count);
+        weights[(lid + WG) * HEADS + h] = select(MASKED, capped(scores[h].y), lid + WG < count);
+    }
+}
+
+@compute @workgroup_size(WG)
+fn main(
+    @builtin(workgroup_id) wid: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lid: u32,
+) {
+    let group = p.heads / p.kv_heads;
+    let blocks = (group + HEADS - 1u) / HEADS;
+    let x = wid.x + wid.z * groups.x;
+    let kv_head = x / blocks % p.kv_heads;
+    let chunk = x / (blocks * p.kv_heads);
+    let chunks = chunk_count();
+    let t = wid.y;
+    if chunk >= chunks || t >= p.tokens {
+        return;
+    }
+    let vec4s = min((p.head_dim + 3u) / 4u, MAX_VEC4S);
+    let first_of_group = x % blocks * HEADS;
+    let heads = min(HEADS, group - first_of_group);
+    let first_head = kv_head * group + first_of_group;
+    for (var i = lid; i < HEADS * vec4s; i += WG) {
+        // Those beyond the group repeat its last head; nothing reads their results.
+        let h = min(i / vec4s, heads - 1u);
+        let base = (t * p.heads + first_head + h) * p.head_dim;
+        queries[i / vec4s * MAX_VEC4S + i % vec4s] = load_query(base, i % vec4s);
+    }
+    let token = index[t];
+    let pages = cache_pages(vec4s);
+    let visible = visible_range(token, pages);
+    let start = min(visible.x + chunk * chunk_positions(), visible.y);
+    let end = min(start + chunk_positions(), visible.y);
+    // Invocation `lid` sums vec4 `lid % vec4s` of every `lanes`-th four positions of a step.
+    let lanes = WG / vec4s;
+    let own_vec4 = lid % vec4s;
+    let lane = lid / vec4s;
+    // Of head `lid % HEADS`; the total is that of this invocation's weights.
+    var row_max = LOWEST;
+    var total = 0.0;
+    var acc: array<vec4<f32>, HEADS>;
+    for (var first = start; first < end; first += CHUNK_STEP) {
+        let count = min(CHUNK_STEP, end - first);
+        for (var i = lid; i < CHUNK_STEP; i += WG) {
+            // Those beyond the chunk repeat its last position, with weight 0.
+            let row = visible_kv_row(token.x, first + min(i, count - 1u), kv_head, pages);
+            head_offsets[i] = head_offset(row, vec4s);
+        }
+        // Orders the queries, too.
+        workgroupBarrier();
+        store_scores(lid, count, vec4s);
+        workgroupBarrier();
+        var lane_max = LOWEST;
+        for (var i = lid; i < CHUNK_STEP * HEADS; i += WG) {
+            lane_max = max(lane_max, weights[i]);
+        }
+        partials[lid] = lane_max;
+        workgroupBarrier();
+        let old_max = row_max;
+        for (var i = lid % HEADS; i < WG; i += HEADS) {
+            row_max = max(row_max, partials[i]);
+        }
+        let rescale = exp(old_max - row_max);
+        total *= rescale;
+        for (var i = lid; i < CHUNK_STEP * HEADS; i += WG) {
+            let weight = exp(weights[i] - row_max);
+            weights[i] = weight;
+            total += weight;
+        }
+        if lid < HEADS {
+            rescales[lid] = rescale;
+        }
+        workgroupBarrier();
+        for (var h = 0u; h < HEADS; h++) {
+            acc[h] *= rescales[h];
+        }
+        if lane < lanes {
+            for (var j = 4u * lane; j < count; j += 4u * lanes) {
+                for (var u = 0u; u < 4u; u++) {
+                    let value = value_vec4(head_offsets[j + u], vec4s, own_vec4);
+                    for (var h = 0u; h < HEADS; h++) {
+                        acc[h] = fma(vec4(weights[(j + u) * HEADS + h]), value, acc[h]);
+                    }
+                }
+            }
+        }
+        // Waits before the next step overwrites `head_offsets` and `weights`.
+        workgroupBarrier();
+    }
+    // The queries are read no more; of an empty chunk they are not read at all.
+    workgroupBarrier();
+    for (var h = 0u; h < HEADS; h++) {
+        queries[h * WG + lid] = acc[h];
+    }
+    weights[lid] = total;
+    partials[lid] = row_max;
+    workgroupBarrier();
+    for (var i = lid; i < heads * vec4s; i += WG) {
+        let h = i / vec4s;
+        var sum = vec4(0.0);
+        for (var j = i % vec4s; j < lanes * vec4s; j += vec4s) {
+            sum += queries[h * WG + j];
+        }
+        var all = 0.0;
+        for (var j = h; j < WG; j += HEADS) {
+            all += weights[j];
+        }
+        let head = first_head + h;
+        if chunks == 1u {
+            store_out((t * p.heads + head) * p.head_dim, i % vec4s, sum, all);
+        } else {
+            let part = part_offset(t, chunk, head, vec4s);
+            // Zeros beyond the head, whatever the cache is padded with.
+            let elements = vec4(4u * (i % vec4s)) + vec4(0u, 1u, 2u, 3u);
+            parts[part + i % vec4s] = select(vec4(0.0), sum, elements < vec4(p.head_dim));
+            if i % vec4s == 0u {
+                // Of an empty chunk both are 0.
+                parts[part + vec4s] = vec4(select(0.0, partials[h], all > 0.0), all, 0.0, 0.0);
+            }
+        }
+    }
+}
