@@ -56,7 +56,7 @@ pub use switches::{SplitKReductionPrecision, Switches};
 pub use target::{Target, TargetError};
 #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
 pub use translate::translate;
-pub use wisp_graph::lowering::{LoweringError, ParamWord, Size};
+pub use wisp_graph::lowering::{LoweringError, ParamWord, RunCondition, Size};
 pub use wisp_types::PARAMS_STRIDE;
 
 use wisp_graph::Graph;

@@ -258,10 +258,13 @@ impl TextEncoder {
         if self.encoder.token_types > 0 {
             self.model.write("token_types", &vec![0u32; count])?;
         }
+        let &[slots, pages] = inputs.page_table.shape() else {
+            return Err(PipelineError::Batch);
+        };
         let sizes = [
             ("tokens", count as u64),
-            ("batch", self.limits.max_batch),
-            ("max_pages", self.limits.pages_per_sequence()),
+            ("batch", slots),
+            ("max_pages", pages),
             ("pages", self.limits.total_pages()),
         ];
         self.model.run(&self.model.dims(&sizes)?)?;

@@ -16,10 +16,14 @@ use crate::{
 };
 
 impl Model {
-    /// The kernel of a call and its workgroup counts; `None` if its grid is empty.
+    /// The kernel of a call and its workgroup counts; `None` if its grid is empty or a condition does not
+    /// hold.
     fn kernel(&self, call: usize, dims: &Dims) -> Option<(&Pipeline, [u32; 3])> {
         let mut choices = self.choices.get(call)?.iter();
         let call = self.program.calls.get(call)?;
+        if call.is_made(&dims.0) != Some(true) {
+            return None;
+        }
         if let Some(counts) = call.custom_workgroups(&dims.0) {
             // `check_workgroups` has checked that they fit into 32 bits.
             let workgroups = counts.ok()?.map(|count| count as u32);
@@ -63,7 +67,8 @@ impl Model {
         })
     }
 
-    /// The name of the kernel that a call dispatches for these dimensions; `None` if its grid is empty.
+    /// The name of the kernel that a call dispatches for these dimensions; `None` if its grid is empty or the
+    /// call is skipped.
     pub fn kernel_of(&self, call: usize, dims: &Dims) -> Option<&'static str> {
         let (pipeline, _) = self.kernel(call, dims)?;
         Some(pipeline.kernel().name)
@@ -177,7 +182,10 @@ impl Model {
             {
                 slot.copy_from_slice(&word.to_le_bytes());
             }
-            for size in &call.grid {
+            // Both sides of a bound are calculated as the grid is, so that no call is skipped in error.
+            let conditions = call.conditions.iter();
+            let bounds = conditions.flat_map(|condition| condition.bounds.iter().flatten());
+            for size in call.grid.iter().chain(bounds) {
                 evaluate(&call.label, size, dims)?;
             }
             if let Some(counts) = call.custom_workgroups(&dims.0) {

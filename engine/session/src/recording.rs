@@ -16,7 +16,7 @@ pub(crate) struct Recording {
     run: Mutex<Option<Arc<Run>>>,
 }
 
-/// The dispatches of one run, in order; calls with an empty grid have none.
+/// The dispatches of one run, in order; calls with an empty grid and skipped calls have none.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub dims: Dims,
@@ -36,7 +36,7 @@ impl Run {
         &self.dispatches
     }
 
-    /// The dispatch of a call; `None` if its grid is empty.
+    /// The dispatch of a call; `None` if its grid is empty or the call is skipped.
     pub fn dispatch_of(&self, call: usize) -> Option<&Dispatch> {
         let at = self.calls.binary_search(&call).ok()?;
         self.dispatches.get(at)

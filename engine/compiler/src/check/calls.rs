@@ -98,7 +98,9 @@ impl ProgramParts {
         });
         let workgroups = call.workgroups.iter().flatten();
         let workgroups = workgroups.flat_map(|expression| expression.leaves());
-        let mut sizes = params.chain(&call.grid).chain(workgroups);
+        let conditions = call.conditions.iter();
+        let bounds = conditions.flat_map(|condition| condition.bounds.iter().flatten());
+        let mut sizes = params.chain(&call.grid).chain(workgroups).chain(bounds);
         match sizes.find(|size: &&Size| !self.is_valid_size(size)) {
             None => Ok(()),
             Some(size) => Err(CallProblem::Size {

@@ -255,6 +255,10 @@ impl<'a> Lowerer<'a> {
 }
 
 impl Lowering for Lowerer<'_> {
+    fn target(&self) -> &Capabilities {
+        self.target
+    }
+
     fn size(&mut self, dims: &[Dim]) -> Size {
         self.dimensions.size(dims)
     }
@@ -373,6 +377,7 @@ impl Lowering for Lowerer<'_> {
             workgroups: None,
             params: call.params,
             bindings: Vec::new(),
+            conditions: call.conditions,
         };
         self.push_call(call, bindings);
         Ok(())
@@ -402,6 +407,7 @@ impl Lowering for Lowerer<'_> {
             workgroups: Some(call.workgroups),
             params: call.params,
             bindings: Vec::new(),
+            conditions: Vec::new(),
         };
         self.push_call(call, bindings);
         Ok(())

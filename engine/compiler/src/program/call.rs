@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use wisp_graph::{
     extension::expression::{Expression, ValueError},
-    lowering::{ParamWord, Size},
+    lowering::{ParamWord, RunCondition, Size},
 };
 
 use super::BufferRef;
@@ -33,6 +33,8 @@ pub struct Call {
     pub params: Vec<ParamWord>,
     /// Bindings 1 and on.
     pub bindings: Vec<BufferRef>,
+    /// What must hold of a run's sizes for the call to be made: all of these.
+    pub conditions: Vec<RunCondition>,
 }
 
 impl Call {
@@ -48,6 +50,13 @@ impl Call {
         };
         let all = || Ok([count(x)?, count(y)?, count(z)?]);
         Some(all())
+    }
+
+    /// Returns whether a run with these dimensions makes the call, or `None` if a size of its conditions
+    /// cannot be calculated.
+    pub fn is_made(&self, dims: &[u64]) -> Option<bool> {
+        let mut conditions = self.conditions.iter();
+        conditions.try_fold(true, |made, condition| Some(made & condition.holds(dims)?))
     }
 
     /// True if the call multiplies by its matrix, rather than reading single rows of it.

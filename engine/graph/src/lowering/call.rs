@@ -1,8 +1,8 @@
 //! What an op's lowering asks of the compiler.
 
-use wisp_types::{Dim, DimSum, Encoding};
+use wisp_types::{Capabilities, Dim, DimSum, Encoding};
 
-use super::{LoweringError, ParamWord, Size};
+use super::{LoweringError, ParamWord, RunCondition, Size};
 use crate::{
     extension::{CustomKernel, expression::Expression},
     value::ValueId,
@@ -28,6 +28,9 @@ pub struct KernelCall {
     pub params: Vec<ParamWord>,
     /// Bindings 1 and on.
     pub bindings: Vec<Memory>,
+    /// What must hold of a run's sizes for the call to be made: all of these. Memory that only skipped calls
+    /// write is undefined.
+    pub conditions: Vec<RunCondition>,
 }
 
 /// A call of a custom op's kernel.
@@ -64,6 +67,9 @@ pub struct MatrixPart {
 
 /// What an op's lowering asks of the compiler. Ops use it through [`OpLowering`](super::OpLowering).
 pub trait Lowering {
+    /// Returns the capabilities of the target that kernels are chosen for.
+    fn target(&self) -> &Capabilities;
+
     /// Returns the product of some dimensions.
     fn size(&mut self, dims: &[Dim]) -> Size;
 

@@ -1,6 +1,6 @@
 //! What an op's lowering works with.
 
-use wisp_types::{Dim, DimSum, Encoding};
+use wisp_types::{Capabilities, Dim, DimSum, Encoding};
 
 use super::{
     CustomCall, GraphTables, KernelCall, Lowering, LoweringError, MatrixPart, Memory, NodeValues,
@@ -32,6 +32,11 @@ impl<'a> OpLowering<'a> {
     /// Returns the op's name.
     pub fn op(&self) -> &'static str {
         self.op
+    }
+
+    /// Returns the capabilities of the target that kernels are chosen for.
+    pub fn target(&self) -> &Capabilities {
+        self.compiler.target()
     }
 
     /// Returns the tables of the graph that the op is in.
@@ -292,6 +297,7 @@ impl OpLowering<'_> {
             grid,
             params,
             bindings,
+            conditions: Vec::new(),
         })
     }
 

@@ -16,6 +16,7 @@
 //! [`ops::lowerings`](crate::ops::lowerings) with the ops.
 
 mod call;
+mod condition;
 mod context;
 mod copy;
 mod error;
@@ -25,6 +26,7 @@ mod size;
 mod strides;
 
 pub use call::{CustomCall, KernelCall, Lowering, MatrixPart, Memory};
+pub use condition::RunCondition;
 pub use context::OpLowering;
 pub(crate) use copy::StridedMemory;
 pub use error::LoweringError;

@@ -1,7 +1,10 @@
 //! `attention` and `full_attention`: attention over a paged KV cache.
 
 use serde::{Deserialize, Serialize};
-use wisp_shaders::{CacheFormat, params::AttentionParams};
+use wisp_shaders::{
+    CacheFormat,
+    params::{AttentionParams, CHUNK_STEP, MAX_PARTS},
+};
 use wisp_types::DType;
 
 use super::{
@@ -12,7 +15,10 @@ use super::{
 use crate::{
     error::{GraphError, OpProblem},
     graph::Graph,
-    lowering::{LoweringError, NodeValues, OpLowering, Size, params},
+    lowering::{
+        KernelCall, LoweringError, Memory, NodeValues, OpLowering, ParamWord, RunCondition, Size,
+        params,
+    },
     runtime_fields,
     value::{TensorType, Value, ValueId},
 };
@@ -101,7 +107,7 @@ impl OpRules for AttentionSpec {
 
     fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
         let tokens = op.rows(node.inputs[0]);
-        let max_pages = op.size(&op.dims(node.inputs[4])[1..]);
+        let [batch, max_pages] = [0, 1].map(|i| op.size(&op.dims(node.inputs[4])[i..=i]));
         let mut bindings = op.operands(node.inputs)?;
         // The sequences' lengths, if there are any, are bound after the result.
         bindings.insert(5, op.result(node.outputs[0]));
@@ -119,8 +125,102 @@ impl OpRules for AttentionSpec {
             &fixed,
             runtime_fields!(AttentionParams, tokens = tokens, max_pages = max_pages),
         );
-        let grid = [Size::fixed(self.heads.into()), tokens];
-        op.call(self.format.op(op.op()), grid, params, bindings)
+        if op.target().software {
+            let grid = [Size::fixed(self.heads.into()), tokens];
+            return op.call(self.format.op(op.op()), grid, params, bindings);
+        }
+        let reach = match self.window {
+            0 => max_pages.times(&Size::fixed(self.page_size.into())),
+            window => Size::fixed(window.into()),
+        };
+        let run = RunSizes {
+            tokens,
+            batch,
+            reach,
+        };
+        self.lower_for_gpus(op, &run, params, bindings)
+    }
+}
+
+/// The sizes of a run on which the best algorithm depends.
+struct RunSizes {
+    tokens: Size,
+    /// Sequences for which the page table has room.
+    batch: Size,
+    /// The most positions that a token can see.
+    reach: Size,
+}
+
+impl RunSizes {
+    /// Many tokens of each sequence: tiles of queries against tiles of keys.
+    fn many_tokens(&self) -> RunCondition {
+        RunCondition::all([
+            [self.batch.times(&Size::fixed(4)), self.tokens.clone()],
+            [Size::fixed(16), self.tokens.clone()],
+        ])
+    }
+
+    /// Long sequences and few tokens: what a token sees is computed in several chunks.
+    fn long_sequences(&self) -> RunCondition {
+        RunCondition::all([
+            [Size::fixed(2 * u64::from(CHUNK_STEP)), self.reach.clone()],
+            [
+                self.tokens.times(&Size::fixed(2)),
+                Size::fixed(MAX_PARTS.into()),
+            ],
+        ])
+    }
+}
+
+/// Query heads of a KV head that `attention_split` computes in one workgroup, as its grid counts them.
+const SPLIT_HEADS: u32 = 8;
+
+impl AttentionSpec {
+    /// Adds the calls for GPUs, of which each run makes those for its sizes.
+    fn lower_for_gpus(
+        &self,
+        op: &mut OpLowering<'_>,
+        run: &RunSizes,
+        params: Vec<ParamWord>,
+        mut bindings: Vec<Memory>,
+    ) -> Result<(), LoweringError> {
+        let [heads, kv_heads, head_dim] = [self.heads, self.kv_heads, self.head_dim].map(u64::from);
+        let group = heads / kv_heads;
+        let label = op.op();
+        let call = |kernel: String, cols, grid, bindings: &[Memory], conditions| KernelCall {
+            kernel,
+            cols,
+            label: label.into(),
+            grid,
+            params: params.clone(),
+            bindings: bindings.to_vec(),
+            conditions,
+        };
+        let tiled = self.format.op(&format!("{label}_tiled"));
+        let rows = run.tokens.times(&Size::fixed(group));
+        let tiles = [Size::fixed(kv_heads), rows];
+        if !self.causal {
+            return op.add_call(call(tiled, head_dim, tiles, &bindings, Vec::new()));
+        }
+        let [many, long] = [run.many_tokens(), run.long_sequences()];
+        let [few, short] = [many.clone(), long.clone()].map(RunCondition::negated);
+        op.add_call(call(tiled, head_dim, tiles, &bindings, vec![many]))?;
+
+        let part = head_dim.next_multiple_of(4) + 4;
+        let parts = op.scratch(Size::fixed(u64::from(MAX_PARTS) * heads * part));
+        let out = bindings[5];
+        bindings.push(parts);
+        let split = self.format.op("attention_split");
+        let blocks = Size::fixed(kv_heads * group.div_ceil(SPLIT_HEADS));
+        let step = Size::fixed(CHUNK_STEP.into());
+        for (reach, length) in [(&step, short), (&run.reach, long.clone())] {
+            let grid = [blocks.times(reach), run.tokens.clone()];
+            let conditions = vec![few.clone(), length];
+            op.add_call(call(split.clone(), group, grid, &bindings, conditions))?;
+        }
+        let grid = [Size::fixed(heads), run.tokens.clone()];
+        let combine = "attention_combine".to_string();
+        op.add_call(call(combine, 0, grid, &[parts, out], vec![few, long]))
     }
 }
 

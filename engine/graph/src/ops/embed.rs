@@ -84,6 +84,7 @@ impl OpRules for Embed {
                 grid: [Size::fixed(blocks), tokens.clone()],
                 params: params(&fixed, runtime_fields!(EmbedParams, tokens = tokens)),
                 bindings: [&[ids, out], &part.planes[..]].concat(),
+                conditions: Vec::new(),
             })?;
         }
         Ok(())

@@ -185,6 +185,7 @@ impl Product {
                 grid: [Size::fixed(part.rows), self.tokens.clone()],
                 params: params(&fixed, runtime_fields!(MatmulParams, tokens = self.tokens)),
                 bindings: [&bindings, &part.planes[..]].concat(),
+                conditions: Vec::new(),
             })?;
             rows += part.rows;
         }

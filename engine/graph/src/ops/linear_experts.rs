@@ -84,6 +84,7 @@ impl OpRules for LinearExperts {
                 grid: [Size::fixed(rows.into()), pairs.clone()],
                 params: params(&fixed, runtime_fields!(MatmulExpertsParams, pairs = pairs)),
                 bindings: [&operands, &part.planes[..]].concat(),
+                conditions: Vec::new(),
             })?;
         }
         Ok(())

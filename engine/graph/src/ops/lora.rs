@@ -190,6 +190,7 @@ pub fn lower_lora(
             grid: [Size::fixed(rows.into()), tokens.clone()],
             params: params(&fixed, runtime_fields!(LoraExpandParams, tokens = tokens)),
             bindings: vec![low, selection[0], selection[1], b, y],
+            conditions: Vec::new(),
         })?;
     }
     Ok(())
@@ -221,6 +222,7 @@ fn shrink(
         grid: [Size::fixed(rows.into()), tokens.clone()],
         params,
         bindings: vec![x, selection[0], selection[1], a, low],
+        conditions: Vec::new(),
     })?;
     Ok(low)
 }

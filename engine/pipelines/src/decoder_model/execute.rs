@@ -24,15 +24,21 @@ impl DecoderModel {
         let &[count] = inputs.tokens.shape() else {
             return Err(PipelineError::Batch);
         };
+        let &[slots, pages] = inputs.page_table.shape() else {
+            return Err(PipelineError::Batch);
+        };
+        let page_size = u64::from(limits.page_size.max(1));
         let mut index = inputs.index.as_u32().unwrap_or_default().chunks_exact(2);
         let sound = inputs.index.shape() == [count, 2]
             && index.all(|at| {
-                u64::from(at[0]) < limits.max_batch && u64::from(at[1]) < limits.max_length
+                let [slot, position] = [at[0], at[1]].map(u64::from);
+                slot < slots && position < limits.max_length && position / page_size < pages
             })
             && all_words(&inputs.logit_rows, |row| row < count)
-            && inputs.page_table.shape() == [limits.max_batch, limits.pages_per_sequence()]
+            && slots <= limits.max_batch
+            && pages <= limits.pages_per_sequence()
             && all_words(&inputs.page_table, |page| page < limits.total_pages())
-            && inputs.adapters.shape() == [limits.max_batch]
+            && inputs.adapters.shape() == [slots]
             && all_words(&inputs.adapters, |adapter| adapter <= limits.max_num_loras);
         sound.then_some(()).ok_or(PipelineError::Batch)
     }
@@ -85,12 +91,12 @@ impl DecoderModel {
     }
 
     fn sizes(&self, inputs: &ModelInputs) -> Vec<(&'static str, u64)> {
-        let len = |tensor: &Tensor| tensor.shape().first().copied().unwrap_or(0);
+        let size = |tensor: &Tensor, axis: usize| tensor.shape().get(axis).copied().unwrap_or(0);
         let mut sizes = vec![
-            ("tokens", len(&inputs.tokens)),
-            ("batch", self.limits.max_batch),
-            ("max_pages", self.limits.pages_per_sequence()),
-            ("logit_rows", len(&inputs.logit_rows)),
+            ("tokens", size(&inputs.tokens, 0)),
+            ("batch", size(&inputs.page_table, 0)),
+            ("max_pages", size(&inputs.page_table, 1)),
+            ("logit_rows", size(&inputs.logit_rows, 0)),
             ("pages", self.limits.total_pages()),
         ];
         sizes.extend(self.rings.iter().flat_map(|rings| rings.dims(&self.limits)));

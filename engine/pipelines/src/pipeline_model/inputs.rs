@@ -15,10 +15,11 @@ pub struct ModelInputs {
     pub index: Tensor,
     /// `[logit_rows]`: the indices of the tokens that need logits.
     pub logit_rows: Tensor,
-    /// `[max_batch, pages_per_sequence]`: the block table of each slot. Rows of slots that are not
-    /// in the batch, and entries beyond a sequence's pages, are 0.
+    /// `[slots, pages]`: the block table of each slot, as far as the batch needs it: at most
+    /// `[max_batch, pages_per_sequence]`. Rows of slots that are not in the batch, and entries beyond a
+    /// sequence's pages, are 0.
     pub page_table: Tensor,
-    /// `[max_batch]`: the number of each slot's adapter, counted from 1; 0 for no adapter.
+    /// `[slots]`: the number of each slot's adapter, counted from 1; 0 for no adapter.
     pub adapters: Tensor,
     /// `[sequences + 1]`: the index of each sequence's first token, then the number of tokens.
     pub row_offsets: Vec<u32>,
@@ -78,6 +79,29 @@ fn words(shape: &[usize], words: &[u32]) -> Tensor {
     Tensor::u32(&shape, words).expect("as many words as the shape has")
 }
 
+/// The positions for which a page table has room at least, if the model's context is that long.
+const MIN_POSITIONS: usize = 128;
+
+/// Returns the slots and pages for which the page table of a batch has room. They are powers of two, unless
+/// the limits are less: a run with other sizes than the last must be prepared, so sizes change rarely.
+/// Kernels derive from them how long sequences can be.
+fn page_table_shape(batch: &Batch, limits: &ModelLimits) -> [usize; 2] {
+    let parts = || batch.sequences.iter();
+    let slots = parts().map(|part| part.slot as usize + 1).max();
+    let pages = parts().map(|part| part.pages.len()).max();
+    let least = MIN_POSITIONS.div_ceil(limits.page_size.max(1) as usize);
+    let fitting = |count: usize, max: u64| {
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        count
+            .checked_next_power_of_two()
+            .map_or(max, |count| count.min(max))
+    };
+    [
+        fitting(slots.unwrap_or(1), limits.max_batch),
+        fitting(pages.unwrap_or(1).max(least), limits.pages_per_sequence()),
+    ]
+}
+
 impl ModelInputs {
     /// Makes the inputs of a batch for a model with these limits.
     ///
@@ -86,10 +110,7 @@ impl ModelInputs {
     /// [`PipelineError::Batch`] if a sequence has a slot beyond `max_batch`, more pages than fit a row
     /// of the page table, no tokens, or positions beyond 32 bits.
     pub fn new(batch: &Batch, limits: &ModelLimits) -> Result<ModelInputs, PipelineError> {
-        let (slots, stride) = (
-            limits.max_batch as usize,
-            limits.pages_per_sequence() as usize,
-        );
+        let [slots, stride] = page_table_shape(batch, limits);
         let (mut tokens, mut index, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         let mut page_table = vec![0; slots * stride];
         let mut adapters = vec![0; slots];

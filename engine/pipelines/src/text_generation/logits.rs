@@ -69,12 +69,12 @@ impl TextGenerator {
         }
         // The text overwrites the first pages, whatever they contain.
         self.scheduler.forget_prefixes();
-        let pages = limits.pages_per_sequence().min(limits.total_pages()) as u32;
-        let pages: Vec<u32> = (0..pages).collect();
         let most = limits.max_logit_rows.min(limits.max_step_tokens).max(1) as usize;
         let (mut start, mut rest) = (0, tokens);
         while !rest.is_empty() {
             let part = &rest[..rest.len().min(most).min(self.pace.prompt_tokens())];
+            let end = u64::from(start) + part.len() as u64;
+            let pages: Vec<u32> = (0..end.div_ceil(limits.page_size.into()) as u32).collect();
             let sequence = BatchSequence {
                 adapter,
                 ..BatchSequence::new(0, start, part, &pages).with_logit_rows(part.len())
