@@ -74,6 +74,14 @@ impl Model {
         Some(pipeline.kernel().name)
     }
 
+    /// The number of kernels that a run of these sizes dispatches.
+    pub fn dispatches(&self, dims: &Dims) -> usize {
+        let calls = 0..self.program.calls.len();
+        calls
+            .filter(|call| self.kernel(*call, dims).is_some())
+            .count()
+    }
+
     /// Returns an error if the weights were released.
     pub(crate) fn check_ready(&self) -> Result<(), SessionError> {
         match self.memory.weights {

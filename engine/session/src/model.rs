@@ -92,7 +92,8 @@ impl Model {
             .collect()
     }
 
-    /// The number of kernel calls in one run.
+    /// The number of the program's kernel calls, of which runs skip some if their conditions do not hold;
+    /// [`Self::dispatches`] counts those of a run.
     pub fn dispatches_per_run(&self) -> usize {
         self.program.calls.len()
     }

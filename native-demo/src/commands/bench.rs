@@ -115,7 +115,8 @@ impl Bench {
         let host_peak_bytes = host_peak_bytes();
         let ceilings = self.ceilings(&settings)?;
         let starts = Starts::measure(&settings, open::files(&open)?, limits)?;
-        let program = decoder(&generator)?.program();
+        let model = decoder(&generator)?;
+        let (program, dispatches) = (model.program(), model.dispatches(&ops::run_dims(model, 1)?));
         let (weight_bytes, _) = product_weights(program);
         let report = Report {
             model: settings.name(),
@@ -133,8 +134,7 @@ impl Bench {
             decode,
             ceilings,
             weight_bytes_per_token: weight_bytes,
-            dispatches_per_token: decoder(&generator)?.dispatches_per_run()
-                + generator.sampler_dispatches(),
+            dispatches_per_token: dispatches + generator.sampler_dispatches(),
             prefix_cache_hit_rate: (limits.prefix_caching).then(|| generator.prefix_hits().rate()),
             device_peak_bytes: session.device().allocated().1,
             host_peak_bytes,

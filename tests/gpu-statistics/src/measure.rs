@@ -153,6 +153,7 @@ fn replaces(other: &Kernel, kernel: &Kernel) -> bool {
         && other.needs == Needs::default()
         && other.switches.is_empty()
         && kernel.cols_multiple.is_multiple_of(other.cols_multiple)
+        && other.max_cols >= kernel.max_cols
         && other.max_grid_y >= kernel.max_grid_y
 }
 
@@ -166,6 +167,7 @@ mod tests {
             needs: Needs::default(),
             switches: &[],
             cols_multiple: 4,
+            max_cols: 64,
             max_grid_y: 8,
             ..*wisp_shaders::kernels().first().unwrap()
         }
@@ -186,6 +188,12 @@ mod tests {
         };
         assert!(replaces(&any_columns, &kernel()));
         assert!(!replaces(&kernel(), &any_columns));
+        let wider_rows = Kernel {
+            max_cols: u32::MAX,
+            ..kernel()
+        };
+        assert!(replaces(&wider_rows, &kernel()));
+        assert!(!replaces(&kernel(), &wider_rows));
     }
 
     #[test]

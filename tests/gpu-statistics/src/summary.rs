@@ -24,7 +24,7 @@ const PAIRS: &[Pair] = &[
     Pair { about: "Q8_0, one token", kernel: "matmul.q8_0.matvec", llama_cpp: "7.6" },
     Pair { about: "F16, one token",  kernel: "matmul.f16.matvec",  llama_cpp: "3.4" },
     Pair { about: "Q4_0, many tokens, f32", kernel: "matmul.q4_0.tiled", llama_cpp: "1.29" },
-    Pair { about: "attention, decode", kernel: "attention.f16.baseline", llama_cpp: "530" },
+    Pair { about: "attention, decode", kernel: "attention_split.f16.heads4", llama_cpp: "530" },
 ];
 
 /// Writes a line for each kernel: all instructions a unit of work, those on the vector ALUs, registers and waves.

@@ -33,7 +33,10 @@ const WORK: &[Work] = &[
     Work { pattern: "matmul*.tiled*", unit: "multiply-add", units: "EDGE*EDGE*32/256", turns: &["2", "32"], columns: "" },
     // Heads of 128 elements: each lane computes a score over 32 vec4s, and sums the values of half the positions.
     Work { pattern: "*attention.q8_0.baseline", unit: "64 positions", units: "WG/64", turns: &["4", "8", "WG/2"], columns: "" },
-    Work { pattern: "*attention*.baseline", unit: "64 positions", units: "WG/64", turns: &["32", "WG/2"], columns: "" },
+    // A step of 128 positions: rows of the cache, scores by blocks of 8 vec4s, none left over, three passes over the
+    // scores, and the values of half the positions, four at a time.
+    Work { pattern: "attention_split.*.heads4", unit: "64 positions", units: "CHUNK_STEP*HEADS/64", turns: &["CHUNK_STEP/64", "4", "0", "CHUNK_STEP*HEADS/64", "64/HEADS", "CHUNK_STEP*HEADS/64", "16"], columns: "" },
+    Work { pattern: "*attention.*.baseline", unit: "64 positions", units: "WG/64", turns: &["32", "WG/2"], columns: "" },
 ];
 
 /// The unit of kernels that are in no row of the table.

@@ -6,7 +6,7 @@ use std::{cell::Cell, path::Path};
 use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
 use wisp_engine::{
-    compiler::{BufferRef, ProgramParts, Size, SizeCheck, SizeSum, compile},
+    compiler::{BufferRef, ProgramParts, RunCondition, Size, SizeCheck, SizeSum, compile},
     device::Capabilities,
     extension::Extensions,
     graph::{
@@ -220,6 +220,17 @@ fn a_program_with_an_inconsistent_call_is_refused() {
         (
             |p| p.calls[0].grid[0].dims = vec![9],
             "call 0 (embed table): it has a size of unknown or too many dimensions: [9]",
+        ),
+        (
+            |p| {
+                let unknown = Size {
+                    factor: 1,
+                    dims: vec![8],
+                };
+                let condition = RunCondition::all([[Size::fixed(1), unknown]]);
+                p.calls[0].conditions.push(condition);
+            },
+            "call 0 (embed table): it has a size of unknown or too many dimensions: [8]",
         ),
     ];
     assert_programs_are_refused(rows);

@@ -211,7 +211,7 @@ impl AttentionSpec {
         let out = bindings[5];
         bindings.push(parts);
         let split = self.format.op("attention_split");
-        let blocks = Size::fixed(kv_heads * group.div_ceil(SPLIT_HEADS));
+        let blocks = Size::fixed(kv_heads * group.div_ceil(SPLIT_HEADS.into()));
         let step = Size::fixed(CHUNK_STEP.into());
         for (reach, length) in [(&step, short), (&run.reach, long.clone())] {
             let grid = [blocks.times(reach), run.tokens.clone()];

@@ -39,13 +39,17 @@ impl GraphBuilder<'_, '_> {
             },
             &[k, v, inputs.index, paging.table, k_cache, v_cache],
         )?;
+        // A window that no sequence exceeds would only hide from the kernels how short sequences are.
+        let window = settings
+            .window
+            .filter(|window| u64::from(*window) < inputs.max_length);
         let attention = Op::Attention(AttentionSpec {
             heads: spec.heads,
             kv_heads: spec.kv_heads,
             head_dim: spec.head_dim,
             page_size: paging.page_size,
             format: inputs.format,
-            window: settings.window.unwrap_or(0),
+            window: window.unwrap_or(0),
             scale: settings.attention_scale,
             softcap: spec.attention_softcap,
             causal: inputs.encoder.is_none(),

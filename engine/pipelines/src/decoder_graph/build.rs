@@ -107,6 +107,7 @@ fn block_inputs(b: &mut GraphBuilder<'_, '_>, layout: DecoderLayout) -> BlockInp
         encoder,
         rope_tables: b.rope_tables(layout.max_length),
         format,
+        max_length: layout.max_length,
     }
 }
 

@@ -37,4 +37,6 @@ pub(super) struct BlockInputs {
     pub rope_tables: Vec<ValueId>,
     /// How the KV cache stores its elements.
     pub format: CacheFormat,
+    /// Tokens of a sequence at most.
+    pub max_length: u64,
 }

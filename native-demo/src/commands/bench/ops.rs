@@ -24,7 +24,7 @@ struct OpReport {
 }
 
 /// Returns dimensions for a run over `tokens` tokens with one row of logits, otherwise the largest sizes.
-fn run_dims(model: &Model, tokens: u32) -> Result<Dims> {
+pub(super) fn run_dims(model: &Model, tokens: u32) -> Result<Dims> {
     let max = model.max_dims();
     let size = |name, max| match name {
         "tokens" => tokens.into(),
