@@ -33,6 +33,7 @@
 
 mod check;
 mod error;
+mod fallback;
 mod footprint;
 mod fusion;
 mod lower;
@@ -46,6 +47,7 @@ mod translate;
 
 pub use check::{CallProblem, ProgramError, ProgramProblem};
 pub use error::CompileError;
+pub use fallback::Fallback;
 pub use footprint::{Footprint, MatrixLayout};
 pub use program::{
     BufferRef, Call, KernelChoice, Matrix, Port, Program, ProgramParts, RowRange, SizeCheck,

@@ -7,7 +7,7 @@ use clap::Args;
 use comfy_table::{Table, presets::NOTHING};
 use serde_json::{Value, json};
 use wisp_engine::{
-    compiler::Footprint,
+    compiler::{Footprint, Target, compile},
     device::Capabilities,
     pipelines::{
         CheckpointModel, DecoderModel, DecoderSpec, ModelFiles, ModelLimits, SupportedEncoding,
@@ -75,10 +75,11 @@ impl Info {
         };
         let memory =
             estimate(&Capabilities::HOST, files, limits).map_err(|error| error.to_string());
+        let kernels = Kernels::of(files, limits).map_err(|error| error.to_string());
         if self.json {
-            print_json(&report(files, &encodings, limits, &memory))
+            print_json(&report(files, &encodings, limits, &memory, &kernels))
         } else {
-            print_report(files, &encodings, limits, &memory)
+            print_report(files, &encodings, limits, &memory, &kernels)
         }
     }
 }
@@ -95,6 +96,60 @@ impl Info {
         }
         Ok(())
     }
+}
+
+/// The kernel calls of a model's graph on a GPU.
+#[derive(serde::Serialize)]
+struct Kernels {
+    /// Calls of one run.
+    calls: usize,
+    /// What calls miss the best kernels, with the number of kernels of which this is true.
+    fallbacks: BTreeMap<String, usize>,
+}
+
+impl Kernels {
+    /// Compiles the model's graph for a GPU, without weights.
+    fn of(files: &ModelFiles, limits: ModelLimits) -> Result<Kernels> {
+        let target = Target::named("vulkan")?.capabilities;
+        let mut kernels = Kernels {
+            calls: 0,
+            fallbacks: BTreeMap::new(),
+        };
+        for graph in prepare::graphs(files, &target, limits)?.iter().take(1) {
+            let program = compile(graph, &target)?;
+            kernels.calls += program.calls.len();
+            for fallback in program.fallbacks() {
+                let layer = without_numbers(&fallback.to_string());
+                *kernels.fallbacks.entry(layer).or_default() += 1;
+            }
+        }
+        Ok(kernels)
+    }
+
+    /// Describes the calls for the table.
+    fn text(&self) -> String {
+        let mut text = format!("{} calls a run on a GPU", self.calls);
+        if self.fallbacks.is_empty() {
+            text += ", all by the best kernels";
+        }
+        for (fallback, count) in &self.fallbacks {
+            text += &format!("; {count} times: {fallback}");
+        }
+        text
+    }
+}
+
+/// The name of a weight without the number of its layer, so that layers count together.
+fn without_numbers(text: &str) -> String {
+    let (label, rest) = text.split_once(" runs ").unwrap_or((text, ""));
+    let parts = label.split('.');
+    let parts = parts.map(
+        |part| match part.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => "N",
+            false => part,
+        },
+    );
+    format!("{} runs {rest}", parts.collect::<Vec<_>>().join("."))
 }
 
 fn has_chat_template(files: &ModelFiles) -> bool {
@@ -118,6 +173,7 @@ fn report(
     encodings: &BTreeMap<String, Count>,
     limits: ModelLimits,
     memory: &Result<Footprint, String>,
+    kernels: &Result<Kernels, String>,
 ) -> Value {
     let spec = &files.model_spec.spec;
     json!({
@@ -151,6 +207,7 @@ fn report(
             "total": memory.as_ref().ok().map(Footprint::total),
             "problem": memory.as_ref().err(),
         },
+        "kernels": kernels.as_ref().ok(),
     })
 }
 
@@ -160,6 +217,7 @@ fn print_report(
     encodings: &BTreeMap<String, Count>,
     limits: ModelLimits,
     memory: &Result<Footprint, String>,
+    kernels: &Result<Kernels, String>,
 ) -> Result<()> {
     let mut table = Table::new();
     table.load_style(NOTHING);
@@ -172,6 +230,9 @@ fn print_report(
     }
     table.add_row(["tokenizer", &escape::line(&tokenizer_text(files))]);
     table.add_row(["memory", &escape::line(&memory_text(limits, memory))]);
+    if let Ok(kernels) = kernels {
+        table.add_row(["kernels", &escape::line(&kernels.text())]);
+    }
     print_line!("{table}")
 }
 

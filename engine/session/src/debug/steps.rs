@@ -104,13 +104,18 @@ fn log_op(model: &Model, call: usize, dispatch: &Dispatch, to_sink: bool) {
     let op = program.calls.get(call).map_or("", |call| &call.label);
     let [x, y, z] = dispatch.workgroups();
     let kernel = dispatch.kernel();
-    let text = format!(
+    let mut text = format!(
         "{} {}/{} {op}: {x} x {y} x {z} workgroups of {}",
         program.name,
         call + 1,
         program.calls.len(),
         kernel.name,
     );
+    if let Some(fallback) = program.fallback(call, kernel) {
+        let (best, multiple) = (fallback.best, fallback.cols_multiple);
+        text +=
+            &format!(" instead of {best}, which needs rows of a multiple of {multiple} elements");
+    }
     let subject = subject(model, op, kernel);
     model.debugger.log_op(to_sink, subject, &text);
 }
