@@ -1,10 +1,12 @@
 // Shared by all `matmul` kernels: bindings, loading x, storing results. With `experts` (the op
-// matmul_experts) the weight is a stack of weights, and each output row multiplies one of them.
+// matmul_experts) the weight is a stack of weights, and each output row multiplies one of them. With `gated`
+// (the op matmul_gated) the weight is a stack of two, and one product is the gate of the other.
+@if(gated) import package::activation::activate;
 import package::unpack::Block;
 
 /// `matmul.<encoding>`: `out[t, out_offset + r] = dot(weight[r, :], x[t, :]) (+ bias[bias_offset + r])`.
 /// `weight` is a chunk of the rows of a larger weight. Grid: `[rows, tokens]`.
-@if(!experts)
+@if(!experts && !gated)
 struct MatmulParams {
     /// Tokens in the batch.
     tokens: u32,
@@ -50,15 +52,38 @@ struct MatmulExpertsParams {
     chunk_rows: u32,
 }
 
-@if(!experts) @group(0) @binding(0) var<uniform> p: MatmulParams;
+/// `matmul_gated.<encoding>`: `out[t, r] = activation(gate) * up`, where `gate = dot(weight[r, :], x[t, :])
+/// (+ bias[r])` and `up = dot(weight[rows + r, :], x[t, :]) (+ bias[rows + r])`. Grid: `[rows, tokens]`.
+///
+/// The op has kernels for GPUs only; elsewhere the product and the gate are two calls.
+@if(gated)
+struct MatmulGatedParams {
+    /// Tokens in the batch.
+    tokens: u32,
+    /// Elements of a row of the result: half of the rows of the weight.
+    rows: u32,
+    /// Weights in a row: the reduced dimension.
+    cols: u32,
+    /// Blocks of 32 weights in a row.
+    blocks: u32,
+    /// One of the constants `ACTIVATION_…`.
+    activation: u32,
+    /// 1 to add `bias`; 0 if there is none, and any buffer may be bound as `bias`.
+    has_bias: u32,
+}
+
+@if(!experts && !gated) @group(0) @binding(0) var<uniform> p: MatmulParams;
+@if(gated) @group(0) @binding(0) var<uniform> p: MatmulGatedParams;
 @if(experts) @group(0) @binding(0) var<uniform> p: MatmulExpertsParams;
 @if(scalar && !experts) @group(0) @binding(1) var<storage, read> x: array<f32>; // [tokens, cols]
 @if(!scalar && !experts) @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>; // [tokens, cols], in vec4s
 @if(scalar && experts) @group(0) @binding(1) var<storage, read> x: array<f32>; // [pairs / pairs_per_row, cols]
 @if(!scalar && experts) @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>; // [pairs / pairs_per_row, cols], in vec4s
-@if(!experts) @group(0) @binding(2) var<storage, read_write> out: array<f32>; // [tokens, out_stride]
+@if(!experts && !gated) @group(0) @binding(2) var<storage, read_write> out: array<f32>; // [tokens, out_stride]
+@if(gated) @group(0) @binding(2) var<storage, read_write> out: array<f32>; // [tokens, rows]
 @if(experts) @group(0) @binding(2) var<storage, read_write> out: array<f32>; // [pairs, rows]
-@if(!experts) @group(0) @binding(3) var<storage, read> bias: array<f32>; // [bias_offset + rows] or longer
+@if(!experts && !gated) @group(0) @binding(3) var<storage, read> bias: array<f32>; // [bias_offset + rows] or longer
+@if(gated) @group(0) @binding(3) var<storage, read> bias: array<f32>; // [2 * rows]
 @if(experts) @group(0) @binding(3) var<storage, read> ids: array<u32>; // [pairs]
 
 // The number of columns must be a multiple of this for `load_x`.
@@ -146,8 +171,32 @@ fn dot_block(a: Block, b: Block) -> f32 {
     return (sum.x + sum.y) + (sum.z + sum.w);
 }
 
+// The row of the weight that row `i` of a tile of `rows` rows multiplies; the tile's results begin at row
+// `first` of the output. With `gated` the second half of a tile multiplies by the other weight of the stack.
+@if(!gated)
+fn tile_row(t: u32, first: u32, i: u32, rows: u32) -> u32 {
+    return weight_row(t, first + i);
+}
+
+@if(gated)
+fn tile_row(t: u32, first: u32, i: u32, rows: u32) -> u32 {
+    return weight_row(t, first + i % (rows / 2u)) + select(0u, p.rows, i >= rows / 2u);
+}
+
+// Stores the gated product of the results of two rows, unless the row or the token is past the end.
+@if(gated)
+fn store_gated(t: u32, row: u32, gate: f32, up: f32) {
+    if t < p.tokens && row < p.rows {
+        var sums = vec2(gate, up);
+        if p.has_bias != 0u {
+            sums += vec2(bias[row], bias[p.rows + row]);
+        }
+        out[t * p.rows + row] = activate(sums.x, p.activation) * sums.y;
+    }
+}
+
 // Stores one result, unless its row or token is past the end.
-@if(!experts)
+@if(!experts && !gated)
 fn store(t: u32, row: u32, value: f32) {
     if t < p.tokens && row < p.rows {
         var bias_value = 0.0;

@@ -11,10 +11,13 @@
 import package::encoding::{load_scales, load_part, BLOCKS_PER_SCALES, SCALES, ZERO, HAS_OFFSETS};
 import package::unpack::Part;
 @if(f16_partials) import package::unpack::half_at;
-import package::matmul_io::{p, output_rows, load_x, store, weight_row, X_WIDTH};
+import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
+@if(!gated) import package::matmul_io::store;
+@if(gated) import package::matmul_io::store_gated;
 import constants::{WG, ROWS, TOKENS};
 
-const TILE = vec2<u32>(ROWS, TOKENS);
+@if(!gated) const TILE = vec2<u32>(ROWS, TOKENS);
+@if(gated) const TILE = vec2<u32>(ROWS / 2u, TOKENS);
 const COLS_MULTIPLE = X_WIDTH;
 @if(subgroups) const MIN_SUBGROUP = 1u;
 // The sums that a workgroup computes, and the invocations that add up the partial sums of one.
@@ -95,16 +98,22 @@ fn store_sums(acc: array<f32, SUMS>, first_token: u32, first_row: u32, lid: u32)
         partials[i][lid] = select(0.0, sum, lane == 0u);
     }
     workgroupBarrier();
+    // An invocation stores one result: that of one sum or, with `gated`, of two.
+    let first = ROWS * (lid / TILE.x) + lid % TILE.x;
     var own = 0.0;
+    @if(gated) var up = 0.0;
     for (var i = 0u; i < SUMS; i++) {
         var sum = 0.0;
         for (var other = lane; other < WG; other += lanes) {
             sum += partials[i][other];
         }
-        own = select(own, subgroupAdd(sum), lid == i);
+        let all = subgroupAdd(sum);
+        own = select(own, all, i == first);
+        @if(gated) up = select(up, all, i == first + TILE.x);
     }
-    if lid < SUMS {
-        store(first_token + lid / ROWS, first_row + lid % ROWS, own);
+    if lid < TILE.x * TOKENS {
+        @if(!gated) store(first_token + lid / TILE.x, first_row + lid % TILE.x, own);
+        @if(gated) store_gated(first_token + lid / TILE.x, first_row + lid % TILE.x, own, up);
     }
 }
 
@@ -127,14 +136,34 @@ fn store_sums(acc: array<f32, SUMS>, first_token: u32, first_row: u32, lid: u32)
     @if(!f16_partials) partials[i][lane] = sum;
     @if(f16_partials) partials[i / 2u][(i & 1u) * LANES + lane] = pack_halves(sum, sum);
     workgroupBarrier();
-    if lid < SUMS {
-        sum = 0.0;
-        for (var other = 0u; other < LANES; other++) {
-            @if(!f16_partials) sum += partials[lid][other];
-            @if(f16_partials) sum += half_at(partials[lid / 2u][(lid & 1u) * LANES + other], 0u);
-        }
-        store(first_token + lid / ROWS, first_row + lid % ROWS, sum);
+    // An invocation stores one result: that of one sum or, with `gated`, of two.
+    if lid < TILE.x * TOKENS {
+        let first = ROWS * (lid / TILE.x) + lid % TILE.x;
+        @if(!gated) store(first_token + lid / TILE.x, first_row + lid % TILE.x, total(first));
+        @if(gated)
+        store_gated(
+            first_token + lid / TILE.x, first_row + lid % TILE.x, total(first), total(first + TILE.x)
+        );
     }
+}
+
+// The sum of what LANES invocations have added up.
+@if(!f16_partials)
+fn total(i: u32) -> f32 {
+    var sum = 0.0;
+    for (var lane = 0u; lane < LANES; lane++) {
+        sum += partials[i][lane];
+    }
+    return sum;
+}
+
+@if(f16_partials)
+fn total(i: u32) -> f32 {
+    var sum = 0.0;
+    for (var lane = 0u; lane < LANES; lane++) {
+        sum += half_at(partials[i / 2u][(i & 1u) * LANES + lane], 0u);
+    }
+    return sum;
 }
 
 @compute @workgroup_size(WG)
@@ -143,7 +172,7 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let first_row = (wid.x + wid.z * groups.x) * ROWS;
+    let first_row = (wid.x + wid.z * groups.x) * TILE.x;
     let first_token = wid.y * TOKENS;
     var tokens: array<u32, TOKENS>;
     for (var t = 0u; t < TOKENS; t++) {
@@ -151,7 +180,7 @@ fn main(
     }
     var first_parts: array<u32, ROWS>;
     for (var r = 0u; r < ROWS; r++) {
-        first_parts[r] = 2u * weight_row(tokens[0], first_row + r) * p.blocks;
+        first_parts[r] = 2u * tile_row(tokens[0], first_row, r, ROWS) * p.blocks;
     }
     // The sum of row `r` and token `t` is number `ROWS * t + r`.
     var acc: array<f32, SUMS>;

@@ -7,10 +7,13 @@
 import package::blocks::decode;
 import package::encoding::{load_scales, load_part, BLOCKS_PER_SCALES};
 @if(experts) import package::expert_pairs::{group, leads_group, find_group};
-import package::matmul_io::{p, output_rows, load_x, store, weight_row, X_WIDTH};
+import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
+@if(!gated) import package::matmul_io::store;
+@if(gated) import package::matmul_io::store_gated;
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, ROWS, TOKENS};
 
-@if(!experts) const TILE = vec2<u32>(EDGE_ROWS, EDGE_TOKENS);
+@if(!experts && !gated) const TILE = vec2<u32>(EDGE_ROWS, EDGE_TOKENS);
+@if(gated) const TILE = vec2<u32>(EDGE_ROWS / 2u, EDGE_TOKENS);
 @if(experts) const TILE = vec2<u32>(EDGE_ROWS, 1u);
 const COLS_MULTIPLE = X_WIDTH;
 // An invocation computes every ROW_STEP-th row and every TOKEN_STEP-th token.
@@ -42,7 +45,7 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
 ) {
-    let first_row = (wid.x + wid.z * groups.x) * EDGE_ROWS;
+    let first_row = (wid.x + wid.z * groups.x) * TILE.x;
     @if(experts) {
         if wid.y >= p.pairs || !leads_group(wid.y, lid) {
             return;
@@ -62,7 +65,7 @@ fn main(
             let i = k * WG + lid;
             let row = i / 2u;
             let half = i % 2u;
-            let block = weight_row(first_token, first_row + row) * p.blocks + b;
+            let block = tile_row(first_token, first_row, row, EDGE_ROWS) * p.blocks + b;
             let scales = load_scales(block / BLOCKS_PER_SCALES);
             let w = decode(load_part(2u * block + half, b % BLOCKS_PER_SCALES, half, scales));
             weights[2u * half][row] = w[0];
@@ -95,6 +98,19 @@ fn main(
         }
         workgroupBarrier();
     }
+    @if(gated)
+    for (var t = 0u; t < TOKENS; t++) {
+        for (var r = 0u; r < ROWS / 2u; r++) {
+            // Half of the rows of an invocation are those of the other weight, in the same order.
+            store_gated(
+                tile_token(wid.y, token_lane + TOKEN_STEP * t),
+                first_row + row_lane + ROW_STEP * r,
+                acc[ROWS * t + r],
+                acc[ROWS * t + r + ROWS / 2u],
+            );
+        }
+    }
+    @if(!gated)
     for (var t = 0u; t < TOKENS; t++) {
         for (var r = 0u; r < ROWS; r++) {
             store(

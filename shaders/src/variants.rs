@@ -103,6 +103,13 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul.",        "tile64x64_scalar", "matmul_tiled", &["scalar"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "baseline",      "matmul",  &[],         &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
     variant("matmul.",        "scalar",        "matmul",  &["scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
+    // GPUs only: elsewhere the product and the gate are two calls.
+    variant("matmul_gated.",  "matvec1_subgroups",        "matmul_matvec", &["gated", "subgroups"],                          &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
+    variant("matmul_gated.",  "matvec1",        "matmul_matvec", &["gated"],                          &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
+    variant("matmul_gated.",  "matvec4",        "matmul_matvec", &["gated", "weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 4)], DeviceClass::Gpu, 4),
+    variant("matmul_gated.",  "matvec8",        "matmul_matvec", &["gated", "weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
+    variant("matmul_gated.",  "tile64x32",      "matmul_tiled",  &["gated"],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 32),
+    variant("matmul_gated.",  "tile64x64",      "matmul_tiled",  &["gated"],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     // Few pairs rarely share an expert.
     variant("matmul_experts.", "matvec_f16_partials",        "matmul_matvec", &["f16_partials", "experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
     variant("matmul_experts.", "matvec_f16_partials_scalar", "matmul_matvec", &["f16_partials", "experts", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),

@@ -80,6 +80,7 @@ pub fn twin(op: &str) -> Option<Twin> {
         return match op {
             "embed" => Some(with_encoding!(encoding, E => embed::embed::<E>)),
             "matmul" => Some(with_encoding!(encoding, E => matmul::matmul::<E>)),
+            "matmul_gated" => Some(with_encoding!(encoding, E => matmul::matmul_gated::<E>)),
             "matmul_experts" => {
                 Some(with_encoding!(encoding, E => matmul_experts::matmul_experts::<E>))
             }

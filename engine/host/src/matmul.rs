@@ -1,11 +1,12 @@
-//! `matmul.<encoding>`: products with an encoded weight.
+//! `matmul.<encoding>` and `matmul_gated.<encoding>`: products with an encoded weight.
 
 use rayon::prelude::*;
-use wisp_shaders::params::MatmulParams;
+use wisp_shaders::params::{MatmulGatedParams, MatmulParams};
 
 use super::args::{Args, size};
 use super::dot::{MAX_VECTORS, dots};
 use super::error::HostError;
+use super::gated;
 use super::panel;
 use wisp_types::encoding::BLOCK;
 use wisp_weights::blocks::{BlockEncoding, Planes};
@@ -54,18 +55,59 @@ pub(super) fn matmul<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
     if rows == 0 || p.tokens == 0 || cols == 0 {
         return Ok(());
     }
+    let out = out.chunks_exact_mut(stride);
+    let out = out.map(|out| &mut out[offset..offset + rows]).collect();
+    multiply::<E>(planes, (x, cols), (rows, bias), out);
+    Ok(())
+}
+
+/// The twin of `matmul.wgsl` with `gated`.
+pub(super) fn matmul_gated<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
+    let p: MatmulGatedParams = args.params()?;
+    let (rows, cols) = (p.rows as usize, p.cols as usize);
+    let blocks = cols.div_ceil(BLOCK);
+    if p.blocks as usize != blocks {
+        return Err(args.value("blocks", blocks, p.blocks));
+    }
+    let x: &[f32] = args.read(1, size(&[p.tokens, p.cols]))?;
+    let out: &mut [f32] = args.write(2, size(&[p.tokens, p.rows]))?;
+    let both_rows = size(&[2, p.rows]);
+    let planes = args.planes(E::ENCODING, 4, both_rows, cols)?;
+    let bias = match p.has_bias {
+        0 => None,
+        _ => Some(args.read::<f32>(3, both_rows)?),
+    };
+    let gate = gated::multiply(p.activation)
+        .ok_or_else(|| args.value("activation", "0 to 3", p.activation))?;
+    if rows == 0 || p.tokens == 0 || cols == 0 {
+        return Ok(());
+    }
+    let mut both = vec![0.0; p.tokens as usize * both_rows];
+    let tokens = both.chunks_exact_mut(both_rows).collect();
+    multiply::<E>(planes, (x, cols), (both_rows, bias), tokens);
+    let tokens = out
+        .par_chunks_exact_mut(rows)
+        .zip(both.par_chunks_exact(both_rows));
+    tokens.for_each(|(out, both)| gate(&both[..rows], &both[rows..], out));
+    Ok(())
+}
+
+/// Multiplies rows of `cols` elements by a weight with so many rows and a bias; `out` has the rows of each
+/// token.
+fn multiply<E: BlockEncoding>(
+    planes: Planes<'_>,
+    (x, cols): (&[f32], usize),
+    (rows, bias): (usize, Option<&[f32]>),
+    out: Vec<&mut [f32]>,
+) {
     let padded;
     let (x, width) = match cols.is_multiple_of(BLOCK) {
         true => (x, cols),
         false => {
             padded = pad(x, cols);
-            (&padded[..], blocks * BLOCK)
+            (&padded[..], cols.next_multiple_of(BLOCK))
         }
     };
-    let out: Vec<&mut [f32]> = out
-        .chunks_exact_mut(stride)
-        .map(|out| &mut out[offset..offset + rows])
-        .collect();
     let product = Matmul {
         planes,
         x: x.chunks_exact(width).collect(),
@@ -77,7 +119,6 @@ pub(super) fn matmul<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
     } else {
         product.many_tokens::<E>(out);
     }
-    Ok(())
 }
 
 /// Returns rows of `cols` elements, each padded with zeros to whole blocks.

@@ -17,6 +17,7 @@ mod lora_shrink;
 mod map;
 mod matmul;
 mod matmul_experts;
+mod matmul_gated;
 mod measure_fma;
 mod measure_read;
 mod norm;
@@ -62,6 +63,7 @@ const TESTED: &[&str] = &[
     "map",
     "matmul",
     "matmul_experts",
+    "matmul_gated",
     "measure_fma",
     "measure_read",
     "norm_rope_kv_write",

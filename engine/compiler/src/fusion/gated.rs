@@ -1,11 +1,12 @@
-//! `activation(linear(x)) * linear(x)`: one product with both weights, then the gate.
+//! `activation(linear(x)) * linear(x)`: one product with both weights, which also applies the gate; or one
+//! product and then the gate, if low-rank adapters add to the product.
 
 use wisp_graph::{
     Op, ValueId,
     lowering::{LoweringError, OpLowering},
     ops::{
         Gated,
-        lowerings::{GatedOperands, lower_gated},
+        lowerings::{GatedOperands, GatedProduct, lower_gated, lower_product_gate},
     },
 };
 
@@ -36,6 +37,26 @@ impl FusedStep for StackedGate {
     }
 }
 
+/// A gate together with the linear layers that make its operands.
+struct ProductGate {
+    product: GatedProduct,
+    out: ValueId,
+}
+
+impl FusedStep for ProductGate {
+    fn name(&self) -> &'static str {
+        "gated"
+    }
+
+    fn operands(&self) -> Vec<ValueId> {
+        vec![self.product.x]
+    }
+
+    fn lower(&self, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        lower_product_gate(self.product, self.out, op)
+    }
+}
+
 /// Fuses the gate at a node with the two linear layers before it.
 pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Option<()> {
     let nodes = fusion.nodes;
@@ -49,6 +70,18 @@ pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Option<()> {
     let up = private_projection(fusion, up, at)?;
     let [x, up_x] = [gate, up].map(|layer| nodes[layer.linear].inputs[0]);
     (up_x == x && gate.linear != up.linear).then_some(())?;
+    if let (Some(gate_part), Some(up_part)) = (gate.part(nodes), up.part(nodes)) {
+        let product = GatedProduct {
+            x,
+            parts: [gate_part, up_part],
+            stacked: nodes[gate.linear].outputs[0],
+            gated,
+        };
+        let out = nodes[at].outputs[0];
+        let step = Step::Fused(Box::new(ProductGate { product, out }));
+        fusion.replace_first(vec![step], vec![gate.linear, up.linear, at]);
+        return Some(());
+    }
     let (steps, replaced) = stack(fusion, &[gate, up])?;
     let step = StackedGate {
         gated,

@@ -20,6 +20,23 @@ pub(super) struct Projection {
     lora: Option<(usize, usize)>,
 }
 
+impl Projection {
+    /// Returns the layer's weight and bias, if no adapters add to its result.
+    pub fn part(&self, nodes: &[Node]) -> Option<LinearPart> {
+        self.lora
+            .is_none()
+            .then(|| linear_part(&nodes[self.linear]))
+    }
+}
+
+/// The weight and bias of a linear layer's node.
+fn linear_part(node: &Node) -> LinearPart {
+    LinearPart {
+        weight: node.inputs[1],
+        bias: node.inputs.get(2).copied(),
+    }
+}
+
 /// Returns the linear layer that makes a value, perhaps with what adapters add, if `reader` is the only node
 /// that reads it.
 pub(super) fn private_projection(
@@ -98,13 +115,12 @@ pub(super) fn stack(fusion: &Fusion<'_>, parts: &[Projection]) -> Option<(Vec<St
     let nodes = fusion.nodes;
     let first = nodes.get(parts.first()?.linear)?;
     let mut replaced: Vec<usize> = parts.iter().map(|part| part.linear).collect();
-    let linear_part = |part: &Projection| LinearPart {
-        weight: nodes[part.linear].inputs[1],
-        bias: nodes[part.linear].inputs.get(2).copied(),
-    };
     let mut steps = vec![Step::Fused(Box::new(StackedLinear {
         x: first.inputs[0],
-        parts: parts.iter().map(linear_part).collect(),
+        parts: parts
+            .iter()
+            .map(|part| linear_part(&nodes[part.linear]))
+            .collect(),
         out: first.outputs[0],
     }))];
     let fits = match parts[0].lora {

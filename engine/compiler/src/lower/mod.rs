@@ -367,6 +367,10 @@ impl Lowering for Lowerer<'_> {
         Ok(parts.into_iter().map(part).collect())
     }
 
+    fn runs(&self, kernel: &str, cols: u64) -> bool {
+        select(kernel, cols, self.target, self.switches).is_ok()
+    }
+
     fn call(&mut self, call: KernelCall) -> Result<(), LoweringError> {
         let kernels = select(&call.kernel, call.cols, self.target, self.switches)?;
         let bindings = call.bindings;

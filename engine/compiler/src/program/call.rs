@@ -62,6 +62,9 @@ impl Call {
     /// True if the call multiplies by its matrix, rather than reading single rows of it.
     pub fn is_product(&self) -> bool {
         let mut kernels = self.kernels.iter();
-        kernels.any(|choice| choice.name.starts_with("matmul."))
+        kernels.any(|choice| {
+            let op = choice.name.split('.').next();
+            matches!(op, Some("matmul" | "matmul_gated"))
+        })
     }
 }

@@ -119,6 +119,10 @@ pub trait Lowering {
         weights: &[ValueId],
     ) -> Result<Vec<MatrixPart>, LoweringError>;
 
+    /// Returns whether the target runs a kernel op, as `wisp_shaders` names it, on rows of `cols` elements.
+    /// Ops that fuse others may have kernels for some targets only.
+    fn runs(&self, kernel: &str, cols: u64) -> bool;
+
     /// Adds a kernel call.
     ///
     /// # Errors

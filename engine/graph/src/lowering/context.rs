@@ -262,6 +262,11 @@ impl OpLowering<'_> {
 
 /// Calls.
 impl OpLowering<'_> {
+    /// Returns whether the target runs a kernel op on rows of `cols` elements.
+    pub(crate) fn runs(&self, kernel: &str, cols: u64) -> bool {
+        self.compiler.runs(kernel, cols)
+    }
+
     /// Adds a call of an op's kernel, labelled by this op.
     ///
     /// # Errors

@@ -125,7 +125,7 @@ impl OpRules for AttentionSpec {
             &fixed,
             runtime_fields!(AttentionParams, tokens = tokens, max_pages = max_pages),
         );
-        if op.target().software {
+        if op.target().software_kernels {
             let grid = [Size::fixed(self.heads.into()), tokens];
             return op.call(self.format.op(op.op()), grid, params, bindings);
         }

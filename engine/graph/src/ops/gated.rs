@@ -4,7 +4,11 @@ use serde::{Deserialize, Serialize};
 use wisp_shaders::params::GatedParams;
 use wisp_types::DType;
 
-use super::{Activation, Inferred, Op, OpRules, operands::expect_dtype};
+use super::{
+    Activation, Inferred, Op, OpRules,
+    linear::{LinearPart, lower_gated_product, lower_linear_stack},
+    operands::expect_dtype,
+};
 use crate::{
     error::{GraphError, OpProblem},
     graph::Graph,
@@ -55,6 +59,43 @@ impl OpRules for Gated {
         };
         lower_gated(*self, operands, node.outputs[0], op)
     }
+}
+
+/// A gate whose operands are linear layers of the same `x`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GatedProduct {
+    /// The layers' operand, `[.., cols]`.
+    pub x: ValueId,
+    /// The layer that goes through the activation, and the one that it is multiplied by.
+    pub parts: [LinearPart; 2],
+    /// The result of the first layer, whose memory holds those of both layers if they take a call of their own.
+    pub stacked: ValueId,
+    /// The gate.
+    pub gated: Gated,
+}
+
+/// Lowers a gate and the linear layers before it: to one call where the target can bind both weights as one
+/// matrix, else to the layers' calls and the gate's.
+///
+/// # Errors
+///
+/// If a weight is none, or the target has no kernel for its encoding.
+pub fn lower_product_gate(
+    product: GatedProduct,
+    out: ValueId,
+    op: &mut OpLowering<'_>,
+) -> Result<(), LoweringError> {
+    let GatedProduct {
+        x,
+        parts,
+        stacked,
+        gated,
+    } = product;
+    if lower_gated_product(x, &parts, gated.activation, out, op)? {
+        return Ok(());
+    }
+    lower_linear_stack(x, &parts, stacked, op)?;
+    lower_gated(gated, GatedOperands::Stacked(stacked), out, op)
 }
 
 /// Where the operands of a gate are.

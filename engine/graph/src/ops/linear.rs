@@ -1,11 +1,11 @@
 //! `linear`: product with a weight, in the encoding that it is stored in.
 
 use serde::{Deserialize, Serialize};
-use wisp_shaders::params::MatmulParams;
+use wisp_shaders::params::{MatmulGatedParams, MatmulParams};
 use wisp_types::{DType, Shape};
 
 use super::{
-    Inferred, Op, OpRules,
+    Activation, Inferred, Op, OpRules,
     operands::{expect, expect_rows, expect_weight},
 };
 use crate::{
@@ -119,6 +119,54 @@ pub fn lower_linear_stack(
         rest = later;
     }
     Ok(())
+}
+
+/// Lowers `activation(gate(x)) * up(x)` of two linear layers to one call, if the target has a kernel for it and
+/// can bind both weights as one matrix. Returns false, and adds no call, otherwise.
+///
+/// # Errors
+///
+/// If a weight is none, or the target has no kernel for its encoding.
+pub(super) fn lower_gated_product(
+    x: ValueId,
+    parts: &[LinearPart; 2],
+    activation: Activation,
+    out: ValueId,
+    op: &mut OpLowering<'_>,
+) -> Result<bool, LoweringError> {
+    let weights = parts.map(|part| part.weight);
+    let (encoding, _, cols) = op.matrix_shape(parts[0].weight)?;
+    let kernel = format!("matmul_gated.{}", encoding.name());
+    if stackable(parts, op)? < parts.len() || !op.runs(&kernel, cols) {
+        return Ok(false);
+    }
+    let [part] = &op.matrix_parts(&weights)?[..] else {
+        return Ok(false);
+    };
+    let biases: Vec<ValueId> = parts.iter().filter_map(|part| part.bias).collect();
+    let bias = (!biases.is_empty()).then(|| op.vector(&biases));
+    let (tokens, rows) = (op.rows(x), part.rows / 2);
+    let fixed = MatmulGatedParams {
+        tokens: 0,
+        rows: op.count("the weight's number of rows", rows)?,
+        cols: op.count("the weight's width", cols)?,
+        blocks: op.count("the weight's width", cols.div_ceil(32))?,
+        activation: activation.code(),
+        has_bias: bias.is_some().into(),
+    };
+    let x = op.operand(x)?;
+    // The kernel binds a bias in any case; it does not read `x` as one.
+    let bindings = [x, op.result(out), bias.unwrap_or(x)];
+    op.add_call(KernelCall {
+        kernel,
+        cols,
+        label: format!("{} {}", op.op(), op.value(weights[0]).name),
+        grid: [Size::fixed(rows), tokens.clone()],
+        params: params(&fixed, runtime_fields!(MatmulGatedParams, tokens = tokens)),
+        bindings: [&bindings, &part.planes[..]].concat(),
+        conditions: Vec::new(),
+    })?;
+    Ok(true)
 }
 
 /// Returns how many of the first parts can be stacked into one matrix.
