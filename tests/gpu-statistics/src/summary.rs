@@ -18,12 +18,12 @@ struct Pair {
 
 #[rustfmt::skip]
 const PAIRS: &[Pair] = &[
-    Pair { about: "Q4_0, one token", kernel: "matmul.q4_0.matvec", llama_cpp: "7.2" },
-    Pair { about: "Q4_K, one token", kernel: "matmul.q4_k.matvec", llama_cpp: "7.2" },
-    Pair { about: "Q6_K, one token", kernel: "matmul.q6_k.matvec", llama_cpp: "7.8" },
-    Pair { about: "Q8_0, one token", kernel: "matmul.q8_0.matvec", llama_cpp: "7.6" },
-    Pair { about: "F16, one token",  kernel: "matmul.f16.matvec",  llama_cpp: "3.4" },
-    Pair { about: "Q4_0, many tokens, f32", kernel: "matmul.q4_0.tiled", llama_cpp: "1.29" },
+    Pair { about: "Q4_0, one token", kernel: "matmul.q4_0.matvec1", llama_cpp: "7.2" },
+    Pair { about: "Q4_K, one token", kernel: "matmul.q4_k.matvec1", llama_cpp: "7.2" },
+    Pair { about: "Q6_K, one token", kernel: "matmul.q6_k.matvec1", llama_cpp: "7.8" },
+    Pair { about: "Q8_0, one token", kernel: "matmul.q8_0.matvec1", llama_cpp: "7.6" },
+    Pair { about: "F16, one token",  kernel: "matmul.f16.matvec1", llama_cpp: "3.4" },
+    Pair { about: "Q4_0, many tokens, f32", kernel: "matmul.q4_0.tile64x64", llama_cpp: "1.29" },
     Pair { about: "attention, decode", kernel: "attention_split.f16.heads4", llama_cpp: "530" },
 ];
 

@@ -20,7 +20,8 @@ struct Work {
     unit: &'static str,
     /// How many units a lane achieves in a turn.
     units: &'static str,
-    /// How often each inner loop turns in a turn of the hot one, in order of appearance.
+    /// How often each inner loop turns in a turn of the hot one, in order of appearance; the compiler may
+    /// unroll the last ones on some families.
     turns: &'static [&'static str],
     /// Columns of a row that all its lanes cover in a turn; empty for kernels without columns.
     columns: &'static str,
@@ -29,8 +30,9 @@ struct Work {
 /// The first row that fits a kernel's name holds.
 #[rustfmt::skip]
 const WORK: &[Work] = &[
-    Work { pattern: "matmul*.matvec*", unit: "weight", units: "32*ROWS", turns: &[], columns: "32*WG" },
-    Work { pattern: "matmul*.tiled*", unit: "multiply-add", units: "EDGE*EDGE*32/256", turns: &["2", "32"], columns: "" },
+    Work { pattern: "matmul*.matvec*", unit: "weight", units: "16*ROWS", turns: &[], columns: "16*WG" },
+    // On some families a part of the last loop stays rolled.
+    Work { pattern: "matmul*.tile64x*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: &["4"], columns: "" },
     // Heads of 128 elements: each lane computes a score over 32 vec4s, and sums the values of half the positions.
     Work { pattern: "*attention.q8_0.baseline", unit: "64 positions", units: "WG/64", turns: &["4", "8", "WG/2"], columns: "" },
     // A step of 128 positions: rows of the cache, scores by blocks of 8 vec4s, none left over, three passes over the
@@ -80,7 +82,7 @@ pub fn hot_loop(
     let number = |text| product(text, constants);
     let hot = hottest(|mix| mix.load_bytes)
         .ok_or("there is no loop, but work.rs states what a turn of it achieves")?;
-    if hot.inner_loops() != work.turns.len() {
+    if hot.inner_loops() > work.turns.len() {
         return Err(format!(
             "the hot loop has {} inner loops, but work.rs states how often {} turn; `gpu-statistics loops {kernel}` shows them",
             hot.inner_loops(),
@@ -159,18 +161,14 @@ mod tests {
     #[test]
     fn the_loop_that_loads_most_is_stated_per_weight() {
         let listing = Listing {
-            loops: vec![single_loop(900.0, 4.0), single_loop(640.0, 208.0)],
+            loops: vec![single_loop(900.0, 4.0), single_loop(320.0, 208.0)],
             ..Listing::default()
         };
-        let hot = hot_loop("matmul.q4_0.matvec", &constants(), &listing)
+        let hot = hot_loop("matmul.q4_0.matvec1", &constants(), &listing)
             .unwrap()
             .unwrap();
         assert_eq!((hot.unit, hot.per_unit.instructions), ("weight", 5.0));
-        assert_eq!(
-            hot.busy_lanes,
-            Some(43.75),
-            "28 of 64 lanes have a block of 32 columns"
-        );
+        assert_eq!(hot.busy_lanes, Some(87.5), "56 of 64 lanes have 16 columns");
     }
 
     #[test]
@@ -197,7 +195,7 @@ mod tests {
             loops: vec![outer],
             ..Listing::default()
         };
-        let error = hot_loop("matmul.q4_0.matvec", &constants(), &listing)
+        let error = hot_loop("matmul.q4_0.matvec1", &constants(), &listing)
             .err()
             .unwrap();
         assert!(error.contains("1 inner loops"), "{error}");
