@@ -26,10 +26,11 @@ download() {
     >"$apt/sources.list"
   local own=(-o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
     -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o APT::Sandbox::User=)
-  apt_retry "${own[@]}" update || skip "Debian's backports cannot be reached"
-  (cd "$apt/packages" && apt_retry "${own[@]}" download "mesa-vulkan-drivers=$VERSION" \
-    libdrm-amdgpu1/bookworm-backports libdrm2/bookworm-backports) ||
-    skip "Debian's backports have no Mesa $VERSION, with which $TABLE was recorded: record it with another"
+  apt_retry "${own[@]}" -o APT::Update::Error-Mode=any update || skip "Debian's backports cannot be reached"
+  local packages=("mesa-vulkan-drivers=$VERSION" libdrm-amdgpu1/bookworm-backports libdrm2/bookworm-backports)
+  apt-get "${own[@]}" -qq download --print-uris "${packages[@]}" >&2 ||
+    skip "Debian's backports no longer have Mesa $VERSION, with which $TABLE was recorded: record it with another"
+  (cd "$apt/packages" && apt_retry "${own[@]}" download "${packages[@]}") || skip "Mesa $VERSION cannot be downloaded"
 }
 
 if [ ! -f "$FOLDER/radeon.json" ]; then

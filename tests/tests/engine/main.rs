@@ -10,6 +10,7 @@ mod custom_ops;
 mod debugging;
 mod device;
 mod devices;
+mod dispatches;
 mod facade;
 mod forged;
 mod graph;
