@@ -3,7 +3,7 @@
 use wisp_shaders::{DeviceClass, Kernel, Needs};
 
 use crate::{
-    assembly::Listing,
+    assembly::{Listing, Loop},
     driver::{Compiled, Driver},
     metric::Metric,
     pattern::matches,
@@ -82,6 +82,9 @@ fn row(driver: &Driver, kernel: &Kernel) -> Result<Row, String> {
         row.set(metric, value);
     }
     row.set(Metric::Barriers, listing.total.barriers);
+    let once = |one: &Loop| one.iteration(&mut std::iter::empty());
+    let in_loops = listing.loops.iter().map(|one| once(one).barriers);
+    row.set(Metric::LoopBarriers, in_loops.sum());
     if let Some(hot) = work::hot_loop(kernel.name, &lowered.constants, &listing)? {
         row.unit = hot.unit.into();
         row.set(Metric::LoopInstructions, hot.per_unit.instructions);
@@ -128,7 +131,11 @@ fn sum_up(all: &mut Row, one: &Row) {
         };
         let so_far = all.get(metric);
         match metric {
-            Metric::Spills | Metric::Scratch | Metric::Barriers | Metric::Instructions => {
+            Metric::Spills
+            | Metric::Scratch
+            | Metric::Barriers
+            | Metric::LoopBarriers
+            | Metric::Instructions => {
                 all.set(metric, so_far.unwrap_or(0.0) + value);
             }
             Metric::Registers | Metric::Shared => {

@@ -17,6 +17,8 @@ pub enum Metric {
     Shared,
     /// Barriers in the code, each counted once.
     Barriers,
+    /// Those of them that are in loops, and so may be met more than once.
+    LoopBarriers,
     /// Instructions of the whole kernel.
     Instructions,
     /// Instructions for a unit of the hot loop's work.
@@ -44,7 +46,7 @@ pub enum Better {
 
 impl Metric {
     /// All, in the order of the table's columns.
-    pub const ALL: [Metric; 13] = [
+    pub const ALL: [Metric; 14] = [
         Metric::Subgroup,
         Metric::Registers,
         Metric::Waves,
@@ -52,6 +54,7 @@ impl Metric {
         Metric::Scratch,
         Metric::Shared,
         Metric::Barriers,
+        Metric::LoopBarriers,
         Metric::Instructions,
         Metric::LoopInstructions,
         Metric::LoopValu,
@@ -70,6 +73,7 @@ impl Metric {
             Metric::Scratch => "scratch",
             Metric::Shared => "shared",
             Metric::Barriers => "barriers",
+            Metric::LoopBarriers => "loop_barriers",
             Metric::Instructions => "instructions",
             Metric::LoopInstructions => "loop_instructions",
             Metric::LoopValu => "loop_valu",

@@ -20,25 +20,30 @@ struct Work {
     unit: &'static str,
     /// How many units a lane achieves in a turn.
     units: &'static str,
-    /// How often each inner loop turns in a turn of the hot one, in order of appearance; the compiler may
-    /// unroll the last ones on some families.
-    turns: &'static [&'static str],
+    /// How often each inner loop turns in a turn of the loop around it, in order of appearance. Compilers
+    /// unroll more loops for some families than for others: the list with as many loops as there are holds.
+    turns: &'static [&'static [&'static str]],
     /// Columns of a row that all its lanes cover in a turn; empty for kernels without columns.
     columns: &'static str,
 }
 
-/// The first row that fits a kernel's name holds.
+/// Hot loops without inner loops.
+const UNROLLED: &[&[&str]] = &[&[]];
+
+/// The first row that fits a kernel's name holds. Attention is stated for heads of 128 elements.
 #[rustfmt::skip]
 const WORK: &[Work] = &[
-    Work { pattern: "matmul*.matvec*", unit: "weight", units: "16*ROWS", turns: &[], columns: "16*WG" },
+    Work { pattern: "matmul*.matvec*", unit: "weight", units: "16*ROWS", turns: UNROLLED, columns: "16*WG" },
     // On some families a part of the last loop stays rolled.
-    Work { pattern: "matmul*.tile64x*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: &["4"], columns: "" },
-    // Heads of 128 elements: each lane computes a score over 32 vec4s, and sums the values of half the positions.
-    Work { pattern: "*attention.q8_0.baseline", unit: "64 positions", units: "WG/64", turns: &["4", "8", "WG/2"], columns: "" },
+    Work { pattern: "matmul*.tile64x*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: &[&[], &["4"]], columns: "" },
     // A step of 128 positions: rows of the cache, scores by blocks of 8 vec4s, none left over, three passes over the
     // scores, and the values of half the positions, four at a time.
-    Work { pattern: "attention_split.*.heads4", unit: "64 positions", units: "CHUNK_STEP*HEADS/64", turns: &["CHUNK_STEP/64", "4", "0", "CHUNK_STEP*HEADS/64", "64/HEADS", "CHUNK_STEP*HEADS/64", "16"], columns: "" },
-    Work { pattern: "*attention.*.baseline", unit: "64 positions", units: "WG/64", turns: &["32", "WG/2"], columns: "" },
+    Work {
+        pattern: "attention_split.*.heads4", unit: "64 positions", units: "CHUNK_STEP*HEADS/64", columns: "",
+        turns: &[&[
+            "CHUNK_STEP/64", "4", "0", "CHUNK_STEP*HEADS/64", "64/HEADS", "CHUNK_STEP*HEADS/64", "16",
+        ]],
+    },
 ];
 
 /// The unit of kernels that are in no row of the table.
@@ -82,15 +87,12 @@ pub fn hot_loop(
     let number = |text| product(text, constants);
     let hot = hottest(|mix| mix.load_bytes)
         .ok_or("there is no loop, but work.rs states what a turn of it achieves")?;
-    if hot.inner_loops() > work.turns.len() {
-        return Err(format!(
-            "the hot loop has {} inner loops, but work.rs states how often {} turn; `gpu-statistics loops {kernel}` shows them",
-            hot.inner_loops(),
-            work.turns.len()
-        ));
-    }
-    let turns: Vec<f64> = work
-        .turns
+    let loops = hot.inner_loops();
+    let turns = work.turns.iter().find(|turns| turns.len() == loops);
+    let turns = turns.ok_or_else(|| {
+        format!("the hot loop has {loops} inner loops, other than work.rs states; `gpu-statistics loops {kernel}` shows them")
+    })?;
+    let turns: Vec<f64> = turns
         .iter()
         .map(|text| number(text))
         .collect::<Result<_, _>>()?;
