@@ -57,6 +57,7 @@ fn activate(x: f32, kind: u32) -> f32 {
     if kind == ACTIVATION_RELU {
         return max(x, 0.0);
     }
-    let u = 0.79788456080 * x * (1.0 + 0.044715 * x * x);
-    return 0.5 * x * (1.0 + tanh(clamp(u, -20.0, 20.0)));
+    // (1 + tanh(u)) / 2 is the logistic function of 2u, which does not cancel for negative x.
+    let u = 1.5957691216 * x * (1.0 + 0.044715 * x * x);
+    return x / (1.0 + exp(clamp(-u, -87.0, 87.0)));
 }
