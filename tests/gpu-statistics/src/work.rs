@@ -1,13 +1,13 @@
 //! What a turn of a kernel's hot loop achieves, so that its instructions can be stated per weight or multiply-add.
 //!
-//! The hot loop is the outermost loop that loads the most bytes. What its turn achieves no compiler can tell, so
-//! a table does, in terms of the kernel's own constants. Kernels without a row are measured by a turn of
-//! their longest loop.
+//! What a turn achieves no compiler can tell, so a table does, in terms of the kernel's own constants. The hot loop is
+//! the one that loads the most bytes, of the outermost loops with as many inner loops as the table states. Kernels
+//! without a row are measured by a turn of their longest loop.
 
 use std::collections::BTreeMap;
 
 use crate::{
-    assembly::{Listing, Loop, Mix},
+    assembly::{Listing, Mix},
     pattern::matches,
 };
 
@@ -33,16 +33,33 @@ const UNROLLED: &[&[&str]] = &[&[]];
 /// The first row that fits a kernel's name holds. Attention is stated for heads of 128 elements.
 #[rustfmt::skip]
 const WORK: &[Work] = &[
+    // Two lanes share a block of 32 weights.
     Work { pattern: "matmul*.matvec*", unit: "weight", units: "16*ROWS", turns: UNROLLED, columns: "16*WG" },
     // On some families a part of the last loop stays rolled.
     Work { pattern: "matmul*.tile64x*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: &[&[], &["4"]], columns: "" },
+    // Each lane computes a score over 32 vec4s, takes part in two reductions, and sums the values of half the positions.
+    Work {
+        pattern: "*attention.*.baseline", unit: "64 positions", units: "WG/64", columns: "",
+        // Keys in q8_0 have a loop over 4 blocks.
+        turns: &[&["32", "LANES", "LANES", "WG/2"], &["4", "8", "LANES", "LANES", "WG/2"]],
+    },
     // A step of 128 positions: rows of the cache, scores by blocks of 8 vec4s, none left over, three passes over the
     // scores, and the values of half the positions, four at a time.
     Work {
-        pattern: "attention_split.*.heads4", unit: "64 positions", units: "CHUNK_STEP*HEADS/64", columns: "",
-        turns: &[&[
-            "CHUNK_STEP/64", "4", "0", "CHUNK_STEP*HEADS/64", "64/HEADS", "CHUNK_STEP*HEADS/64", "16",
-        ]],
+        pattern: "attention_split.*", unit: "64 positions", units: "CHUNK_STEP*HEADS/64", columns: "",
+        turns: &[
+            &["CHUNK_STEP/64", "4", "0", "CHUNK_STEP*HEADS/64", "64/HEADS", "CHUNK_STEP*HEADS/64", "16"],
+            &["CHUNK_STEP/64", "4", "8", "0", "CHUNK_STEP*HEADS/64", "64/HEADS", "CHUNK_STEP*HEADS/64", "16"],
+        ],
+    },
+    // The largest head of each variant, and 64 tiles of positions. The tile's tokens, of four heads each; the tiles:
+    // slices of queries and keys with their loads, slices of values with theirs.
+    Work {
+        pattern: "*attention_tiled.*", unit: "multiply-add", units: "ROWS*POSITIONS*VEC4S*8", columns: "",
+        turns: &[
+            &["ROWS/4", "64", "VEC4S/SLICE", "QUADS*SLICE/WG", "POSITIONS*SLICE/WG", "POSITIONS/VALUES", "POSITIONS*SLICE/WG"],
+            &["ROWS/4", "64", "VEC4S/SLICE", "QUADS*SLICE/WG", "POSITIONS*SLICE/WG", "SLICE", "POSITIONS/VALUES", "POSITIONS*SLICE/WG", "VALUES"],
+        ],
     },
 ];
 
@@ -72,31 +89,36 @@ pub fn hot_loop(
     constants: &BTreeMap<String, u32>,
     listing: &Listing,
 ) -> Result<Option<HotLoop>, String> {
-    let once = |one: &Loop| one.iteration(&mut std::iter::empty());
-    let hottest = |rank: fn(Mix) -> f64| {
-        let loops = listing.loops.iter();
-        loops.max_by(|a, b| rank(once(a)).total_cmp(&rank(once(b))))
-    };
     let Some(work) = WORK.iter().find(|work| matches(work.pattern, kernel)) else {
-        return Ok(hottest(|mix| mix.instructions).map(|longest| HotLoop {
+        let turns = listing
+            .loops
+            .iter()
+            .map(|one| one.iteration(&mut std::iter::empty()));
+        let longest = turns.max_by(|a, b| a.instructions.total_cmp(&b.instructions));
+        return Ok(longest.map(|per_unit| HotLoop {
             unit: TURN,
-            per_unit: once(longest),
+            per_unit,
             busy_lanes: None,
         }));
     };
-    let number = |text| product(text, constants);
-    let hot = hottest(|mix| mix.load_bytes)
-        .ok_or("there is no loop, but work.rs states what a turn of it achieves")?;
-    let loops = hot.inner_loops();
-    let turns = work.turns.iter().find(|turns| turns.len() == loops);
-    let turns = turns.ok_or_else(|| {
-        format!("the hot loop has {loops} inner loops, other than work.rs states; `gpu-statistics loops {kernel}` shows them")
+    let number = |text: &str| product(text, constants);
+    let mut turns = Vec::new();
+    for one in &listing.loops {
+        let mut lists = work.turns.iter();
+        if let Some(inner) = lists.find(|list| list.len() == one.inner_loops()) {
+            let inner: Vec<f64> = inner
+                .iter()
+                .map(|text| number(text))
+                .collect::<Result<_, _>>()?;
+            turns.push(one.iteration(&mut inner.into_iter()));
+        }
+    }
+    let hottest = turns
+        .into_iter()
+        .max_by(|a, b| a.load_bytes.total_cmp(&b.load_bytes));
+    let hottest = hottest.ok_or_else(|| {
+        format!("no loop has as many inner loops as work.rs states; `gpu-statistics loops {kernel}` shows them")
     })?;
-    let turns: Vec<f64> = turns
-        .iter()
-        .map(|text| number(text))
-        .collect::<Result<_, _>>()?;
-    let iteration = hot.iteration(&mut turns.into_iter());
     let busy_lanes = match work.columns {
         "" => None,
         columns => {
@@ -106,7 +128,7 @@ pub fn hot_loop(
     };
     Ok(Some(HotLoop {
         unit: work.unit,
-        per_unit: iteration.times(1.0 / number(work.units)?),
+        per_unit: hottest.times(1.0 / number(work.units)?),
         busy_lanes,
     }))
 }
@@ -131,6 +153,7 @@ fn product(text: &str, constants: &BTreeMap<String, u32>) -> Result<f64, String>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::assembly::Loop;
 
     fn constants() -> BTreeMap<String, u32> {
         [("ROWS", 4), ("WG", 64)]
@@ -200,6 +223,6 @@ mod tests {
         let error = hot_loop("matmul.q4_0.matvec1", &constants(), &listing)
             .err()
             .unwrap();
-        assert!(error.contains("1 inner loops"), "{error}");
+        assert!(error.contains("inner loops"), "{error}");
     }
 }
