@@ -235,7 +235,6 @@ impl Default for ModelBuilder {
     fn default() -> ModelBuilder {
         let mut config = PipelineConfig::default();
         config.max_cache_batch_size = DEFAULT_PARALLEL;
-        config.max_num_steps = 4;
         config.cache_strategy = CacheStrategy::Paged;
         config.kv_cache_page_size = PAGE_SIZE;
         ModelBuilder {

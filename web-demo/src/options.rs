@@ -64,7 +64,7 @@ impl LoadOptions {
         config.max_length = self.max_length.min(max_positions.max(1));
         config.max_cache_batch_size = max_batch;
         config.prefill_chunk_size = self.max_step_tokens.clamp(1, 4096);
-        config.max_num_steps = self.max_steps.clamp(1, 64);
+        config.max_num_steps = Some(self.max_steps.clamp(1, 64));
         config.cache_strategy = CacheStrategy::Paged;
         config.kv_cache_page_size = 32;
         config.kv_cache_format = self.kv_cache_format;

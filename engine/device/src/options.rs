@@ -23,10 +23,7 @@ choices! {
 
 impl DeviceClassChoice {
     /// True if programs use the kernels for software adapters on an adapter.
-    #[cfg_attr(
-        not(feature = "wgpu"),
-        expect(dead_code, reason = "only adapters have a class")
-    )]
+    #[cfg(any(feature = "wgpu", test))]
     pub(crate) fn selects_software_kernels(self, is_software_adapter: bool) -> bool {
         match self {
             DeviceClassChoice::Auto => is_software_adapter,

@@ -1,6 +1,7 @@
 //! Size limits with which a model is loaded.
 
 use wisp_graph::CacheFormat;
+use wisp_types::{Api, DeviceInfo};
 
 use crate::{PipelineError, config::ConfigError, spec::LoraLayout};
 
@@ -63,7 +64,10 @@ pub struct ModelLimits {
     /// `max_length`. If the device or the memory limit has too little room, there are fewer, but
     /// enough for one sequence; then sequences wait for each other's pages.
     pub pages: u64,
-    /// Decode steps per submission.
+    /// The most decode steps per submission; 0: as many as suit the device. A GPU idles while the host reads
+    /// tokens and submits the next step, which several steps per submission make rare: 8 on a GPU with its
+    /// own memory, and 4 on other adapters, whose steps take longer. On the host a call runs its steps
+    /// itself, so that more than 1 would only delay the text.
     pub max_steps: u64,
     /// Bytes of device memory that the model may take; 0: no limit.
     pub memory: u64,
@@ -133,6 +137,17 @@ impl ModelLimits {
         Ok(ModelLimits { max_length, ..self })
     }
 
+    /// Returns the limits with as many decode steps per submission as suit a device, if they set none.
+    pub(crate) fn for_device(self, device: &DeviceInfo) -> ModelLimits {
+        let max_steps = match self.max_steps {
+            0 if device.api == Api::Host => 1,
+            0 if device.software || device.integrated => 4,
+            0 => 8,
+            given => given,
+        };
+        ModelLimits { max_steps, ..self }
+    }
+
     /// Checks that no limit is zero, and that none makes the host's tables absurdly large.
     ///
     /// # Errors
@@ -197,5 +212,41 @@ impl ModelLimits {
     pub fn lora(&self) -> Option<LoraLayout> {
         let (slots, rank) = (self.max_num_loras, self.max_lora_rank.max(1));
         (slots > 0).then_some(LoraLayout { slots, rank })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wisp_device::Device;
+
+    use super::*;
+
+    #[test]
+    fn steps_per_submission_suit_the_device_unless_they_are_set() {
+        let host = Device::idle_host(1).info().clone();
+        let adapter = |software, integrated| DeviceInfo {
+            api: Api::Vulkan,
+            software,
+            integrated,
+            ..host.clone()
+        };
+        let steps = |max_steps, device: &DeviceInfo| {
+            let limits = ModelLimits {
+                max_steps,
+                ..ModelLimits::default()
+            };
+            limits.for_device(device).max_steps
+        };
+        let devices = [
+            host.clone(),
+            adapter(true, false),
+            adapter(false, true),
+            adapter(false, false),
+        ];
+        assert_eq!(
+            devices.each_ref().map(|device| steps(0, device)),
+            [1, 4, 4, 8]
+        );
+        assert_eq!(devices.each_ref().map(|device| steps(3, device)), [3; 4]);
     }
 }

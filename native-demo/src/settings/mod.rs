@@ -42,7 +42,6 @@ fn bit(group: FieldGroup) -> u8 {
 /// value (empty if it depends on the model), and the value as the help shows it.
 const DEFAULTS: &[(&str, &str, &str)] = &[
     ("max_length", "", "the model's, at most 4096"),
-    ("max_num_steps", "4", "4"),
     ("cache_strategy", "paged", "paged"),
     ("kv_cache_page_size", "32", "32"),
 ];

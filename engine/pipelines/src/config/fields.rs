@@ -117,8 +117,8 @@ pub const FIELDS: &[Field] = &[
     field(Limits, "pad_to_multiple_of", Whole(1, 65536), "2",
         "Round the tokens that a step has room for up to a multiple of this; batches are ragged and \
          need no other padding"),
-    field(Limits, "max_num_steps", Whole(1, 256), "1",
-        "Decode steps in one submission to the device"),
+    field(Limits, "max_num_steps", Whole(1, 256), "8 on a GPU with its own memory, 4 on other adapters, 1 on the host",
+        "Most decode steps in one submission to the device"),
     field(Limits, "cache_strategy", Text, "continuous",
         "How the KV cache is laid out: naive (one sequence at a time), continuous (every sequence \
          has its whole context in one piece) or paged (sequences take pages as they grow)"),

@@ -153,7 +153,7 @@ mod tests {
                 values.iter().flatten().next().map_or(default, |value| *value as u64)
             };
             prop_assert_eq!(config.max_length, first(&values, 512));
-            prop_assert_eq!(config.max_num_steps, first(&steps, 1));
+            prop_assert_eq!(config.max_num_steps.unwrap_or(1), first(&steps, 1));
             prop_assert_eq!(config.kv_cache_page_size, 512);
         }
 

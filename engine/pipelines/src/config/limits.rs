@@ -37,7 +37,7 @@ impl PipelineConfig {
             max_step_tokens,
             max_logit_rows: echoed.max(max_batch),
             page_size: u32::try_from(page_size).unwrap_or(u32::MAX),
-            max_steps: self.max_num_steps,
+            max_steps: self.max_num_steps.unwrap_or(0),
             prefix_caching: self.enable_prefix_caching,
             max_num_loras: self.reserved_loras(),
             max_lora_rank: self.max_lora_rank,

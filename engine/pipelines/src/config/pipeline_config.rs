@@ -54,8 +54,9 @@ pub struct PipelineConfig {
     pub prefill_chunk_size: u64,
     /// The number of tokens that a step can process is rounded up to a multiple of this.
     pub pad_to_multiple_of: u64,
-    /// The number of decode steps in one submission to the device.
-    pub max_num_steps: u64,
+    /// The largest number of decode steps in one submission to the device. By default, as many as suit the
+    /// device: see [`ModelLimits::max_steps`](crate::ModelLimits::max_steps).
+    pub max_num_steps: Option<u64>,
     /// How the KV cache allocates pages.
     pub cache_strategy: CacheStrategy,
     /// The format in which the KV cache stores keys and values.
@@ -108,7 +109,7 @@ impl Default for PipelineConfig {
             max_ce_batch_size: 32,
             prefill_chunk_size: 512,
             pad_to_multiple_of: 2,
-            max_num_steps: 1,
+            max_num_steps: None,
             cache_strategy: CacheStrategy::Continuous,
             kv_cache_format: KvCacheFormat::Float32,
             kv_cache_page_size: 512,

@@ -66,8 +66,9 @@ impl CheckpointModel for DecoderModel {
         progress: Option<OnProgress<'_>>,
     ) -> Result<DecoderModel, PipelineError> {
         let spec = files.model_spec.decoder()?.clone();
-        let capabilities = &session.device().info().capabilities;
-        let limits = fit::fit(capabilities, &spec, limits)?;
+        let device = session.device().info();
+        let capabilities = &device.capabilities;
+        let limits = fit::fit(capabilities, &spec, limits.for_device(device))?;
         let rings = WindowRings::of(&spec, &limits);
         let mut weights = Views::new(&files.checkpoint);
         let graph = graph(&spec, files.model_spec.tensor_names(), &mut weights, limits)?;
