@@ -11,8 +11,10 @@ choices! {
     /// avoid both. Either class runs on every adapter and computes the same results, only the speed
     /// differs; so a software adapter can pose as a GPU, to test there what GPUs run. The host device
     /// ignores the class, because it runs the kernels' Rust twins.
+    #[derive(Default)]
     DeviceClassChoice, "device class" {
         /// The class of the adapter.
+        #[default]
         Auto = "auto",
         /// Kernels for GPUs.
         Gpu = "gpu",
@@ -30,12 +32,6 @@ impl DeviceClassChoice {
             DeviceClassChoice::Gpu => false,
             DeviceClassChoice::Software => true,
         }
-    }
-}
-
-impl Default for DeviceClassChoice {
-    fn default() -> DeviceClassChoice {
-        DeviceClassChoice::Auto
     }
 }
 
