@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wisp_device::{Device, DeviceClassChoice, FeatureLevel};
 use wisp_pipelines::{CacheStrategy, KvCacheFormat, PipelineConfig, SupportedEncoding};
-use wisp_session::SessionError;
+use wisp_session::{SessionError, Tuning};
 
 use crate::{error::Error, events::Canceller};
 
@@ -64,6 +64,7 @@ pub struct ModelBuilder {
     pub(crate) memory_limit: Option<u64>,
     pub(crate) cache_tokens: Option<u64>,
     pub(crate) logit_rows: u64,
+    pub(crate) tuning: Option<Tuning>,
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) compile_cache: Option<wisp_files::DiskCache>,
     progress: Option<OnProgress>,
@@ -88,6 +89,7 @@ impl ModelBuilder {
             memory_limit: None,
             cache_tokens: None,
             logit_rows: 0,
+            tuning: None,
             #[cfg(not(target_arch = "wasm32"))]
             compile_cache: None,
             progress: None,
@@ -203,7 +205,15 @@ impl ModelBuilder {
         self
     }
 
-    /// Keeps compiled programs in a folder, so that later loads skip compilation.
+    /// Prefers the kernels of a tuning, as [`TextGenerator::tune`](wisp_pipelines::TextGenerator::tune) found
+    /// them to be the fastest on the device, to those of the cache.
+    pub fn tuning(mut self, tuning: Tuning) -> ModelBuilder {
+        self.tuning = Some(tuning);
+        self
+    }
+
+    /// Keeps compiled programs in a folder, so that later loads skip compilation. The kernels that `wisp tune`
+    /// found to be the fastest on the device are there too.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn compile_cache(mut self, cache: wisp_files::DiskCache) -> ModelBuilder {
         self.compile_cache = Some(cache);

@@ -12,7 +12,8 @@ use wisp_pipelines::{
     CheckpointModel, DecoderModel, ModelFiles, ModelLimits, PipelineError, TextEncoder,
     TextGenerator, TextProcessor,
 };
-use wisp_session::{InferenceSession, SessionError};
+use wisp_session::{InferenceSession, SessionError, Tuning};
+use wisp_types::DeviceInfo;
 
 #[cfg(not(target_arch = "wasm32"))]
 use crate::worker::{self, reply};
@@ -363,7 +364,8 @@ impl OpenModel {
         files: &ModelFiles,
         limits: &ModelLimits,
     ) -> Result<InferenceSession, Error> {
-        let session = InferenceSession::new(device);
+        let tuning = self.tuning(device.info())?;
+        let session = InferenceSession::new(device).with_tuning(tuning);
         #[cfg(not(target_arch = "wasm32"))]
         let session = match &self.builder.compile_cache {
             Some(cache) => session.with_cache(cache.clone()),
@@ -374,6 +376,20 @@ impl OpenModel {
         #[cfg(target_arch = "wasm32")]
         let _ = (files, limits);
         Ok(session)
+    }
+
+    /// Returns the kernels to prefer on a device.
+    fn tuning(&self, device: &DeviceInfo) -> Result<Tuning, Error> {
+        if let Some(tuning) = &self.builder.tuning {
+            return Ok(tuning.clone().followed_by(Tuning::of_adapter(device)));
+        }
+        #[cfg(not(target_arch = "wasm32"))]
+        {
+            let (config, cache) = (&self.builder.config, self.builder.compile_cache.as_ref());
+            Ok(config.tuning_for(device, cache)?)
+        }
+        #[cfg(target_arch = "wasm32")]
+        Ok(Tuning::of_adapter(device))
     }
 
     /// Saves the compiled programs if the settings ask for it.

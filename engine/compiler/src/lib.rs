@@ -44,6 +44,7 @@ mod switches;
 mod target;
 #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
 mod translate;
+mod tuning;
 
 pub use check::{CallProblem, ProgramError, ProgramProblem};
 pub use error::CompileError;
@@ -53,11 +54,13 @@ pub use program::{
     BufferRef, Call, KernelChoice, Matrix, Port, Program, ProgramParts, RowRange, SizeCheck,
     SizeSum, Stage, StageOutput, Vector,
 };
+pub use select::{fitting_kernels, kernels_of};
 pub use shader_language::ShaderLanguage;
 pub use switches::{SplitKReductionPrecision, Switches};
 pub use target::{Target, TargetError};
 #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
 pub use translate::translate;
+pub use tuning::{CallShape, TunedCall, Tuning};
 pub use wisp_graph::lowering::{LoweringError, ParamWord, RunCondition, Size};
 pub use wisp_types::PARAMS_STRIDE;
 
@@ -70,10 +73,11 @@ use wisp_types::Capabilities;
 ///
 /// If two values of the graph have the same name, or no kernel of the target can run one of its ops.
 pub fn compile(graph: &Graph, target: &Capabilities) -> Result<Program, CompileError> {
-    compile_with(graph, target, Switches::default())
+    compile_with(graph, target, Switches::default(), &Tuning::default())
 }
 
-/// Compiles like [`compile`], with other choices of kernels or encodings than the default.
+/// Compiles like [`compile`], with other choices of kernels or encodings than the default, and with the
+/// kernels that a tuning found to be faster.
 ///
 /// # Errors
 ///
@@ -82,9 +86,10 @@ pub fn compile_with(
     graph: &Graph,
     target: &Capabilities,
     switches: Switches,
+    tuning: &Tuning,
 ) -> Result<Program, CompileError> {
     error::check_names(graph)?;
-    lower::lower(graph, &fusion::fuse(graph), target, switches)
+    lower::lower(graph, &fusion::fuse(graph), target, switches, tuning)
 }
 
 #[cfg(test)]

@@ -4,7 +4,11 @@ use wisp_graph::lowering::LoweringError;
 use wisp_shaders::{Access, DeviceClass, Kernel};
 use wisp_types::Capabilities;
 
-use crate::{Switches, program::KernelChoice};
+use crate::{
+    Switches,
+    program::KernelChoice,
+    tuning::{CallShape, Tuning},
+};
 
 /// True if a kernel is for targets of this class, and the switches that it waits for are on.
 fn is_meant(kernel: &Kernel, target: &Capabilities, switches: Switches) -> bool {
@@ -27,21 +31,45 @@ fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities, switches: Switches
         && kernel.workgroup_bytes <= target.max_workgroup_bytes
 }
 
-/// Returns the kernels of an op for rows of `cols` elements (0 where the width does not matter) on a target:
-/// those for few rows first, and one for any number of rows last.
+/// Returns the kernels that a target can run for calls of a shape, in the order of the table.
+pub fn fitting_kernels<'a>(
+    shape: &'a CallShape,
+    target: &'a Capabilities,
+    switches: Switches,
+) -> impl Iterator<Item = &'static Kernel> + use<'a> {
+    let fits = move |kernel: &&Kernel| runs_on(kernel, shape.cols, target, switches);
+    wisp_shaders::candidates(&shape.op).filter(fits)
+}
+
+/// Returns the kernels that calls of a shape use on a target with this tuning, those for few rows first; none
+/// if the target can run no kernel for any number of rows.
+pub fn kernels_of(
+    shape: &CallShape,
+    target: &Capabilities,
+    switches: Switches,
+    tuning: &Tuning,
+) -> Vec<KernelChoice> {
+    select(shape, target, switches, tuning).unwrap_or_default()
+}
+
+/// Returns the kernels for calls of a shape on a target, those of the tuning or else of the table: those for
+/// few rows first, and one for any number of rows last.
 ///
 /// # Errors
 ///
 /// If there is no kernel for any number of rows, with what each kernel needs.
 pub(crate) fn select(
-    op: &str,
-    cols: u64,
+    shape: &CallShape,
     target: &Capabilities,
     switches: Switches,
+    tuning: &Tuning,
 ) -> Result<Vec<KernelChoice>, LoweringError> {
+    let fits = |kernel: &Kernel| runs_on(kernel, shape.cols, target, switches);
+    if let Some(kernels) = tuning.kernels_for(shape, fits) {
+        return Ok(kernels.to_vec());
+    }
     let mut chosen: Vec<&Kernel> = Vec::new();
-    let fits = |kernel: &&Kernel| runs_on(kernel, cols, target, switches);
-    for kernel in wisp_shaders::candidates(op).filter(fits) {
+    for kernel in fitting_kernels(shape, target, switches) {
         // Candidates are ordered best first: a later one only serves rows beyond the earlier ones' limits.
         let reaches_further = |other: &&Kernel| other.max_grid_y < kernel.max_grid_y;
         if chosen.iter().all(reaches_further) {
@@ -50,9 +78,9 @@ pub(crate) fn select(
     }
     let last = chosen.last();
     if last.is_none_or(|kernel| kernel.max_grid_y != u32::MAX) {
-        let candidates = wisp_shaders::candidates(op);
+        let candidates = wisp_shaders::candidates(&shape.op);
         return Err(LoweringError::NoKernel {
-            op: op.into(),
+            op: shape.op.clone(),
             kernels: candidates
                 .filter(|kernel| is_meant(kernel, target, switches))
                 .filter_map(|kernel| lacking(kernel, target))

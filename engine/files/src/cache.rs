@@ -27,15 +27,22 @@ pub enum CacheEntry {
     Program,
     /// The pipelines that a driver compiled.
     Pipelines,
+    /// The kernels that were measured to be the fastest on a device.
+    Tuning,
 }
 
 impl CacheEntry {
-    const ALL: [CacheEntry; 2] = [CacheEntry::Program, CacheEntry::Pipelines];
+    const ALL: [CacheEntry; 3] = [
+        CacheEntry::Program,
+        CacheEntry::Pipelines,
+        CacheEntry::Tuning,
+    ];
 
     fn extension(self) -> &'static str {
         match self {
             CacheEntry::Program => ".program",
             CacheEntry::Pipelines => ".pipelines",
+            CacheEntry::Tuning => ".tuning",
         }
     }
 

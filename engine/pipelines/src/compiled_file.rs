@@ -2,10 +2,14 @@
 
 use std::path::Path;
 
-use wisp_session::{ArtefactError, CompiledModule, InferenceSession, SessionError};
+use wisp_files::DiskCache;
+use wisp_session::{
+    ArtefactError, CompiledModule, InferenceSession, SessionError, Tuning, tuning_file,
+};
+use wisp_types::DeviceInfo;
 
 use crate::{
-    config::{ConfigError, PipelineConfig},
+    config::{ConfigError, PipelineConfig, TuningSource},
     error::PipelineError,
     limits::ModelLimits,
     model_files::ModelFiles,
@@ -44,6 +48,28 @@ impl PipelineConfig {
             }
             .into()),
         }
+    }
+
+    /// Returns the kernels that [`Self::tuning`] prefers on a device, and the defaults of its class of adapters.
+    ///
+    /// # Errors
+    ///
+    /// If the file in [`Self::tuning`] cannot be read, or was measured with other kernels.
+    pub fn tuning_for(
+        &self,
+        device: &DeviceInfo,
+        cache: Option<&DiskCache>,
+    ) -> Result<Tuning, PipelineError> {
+        let measured = match &self.tuning {
+            TuningSource::Off => None,
+            TuningSource::Auto => cache.and_then(|cache| tuning_file::load(cache, device)),
+            TuningSource::File(path) => {
+                let read = tuning_file::read(Path::new(path));
+                Some(read.map_err(SessionError::from)?)
+            }
+        };
+        let adapter = Tuning::of_adapter(device);
+        Ok(measured.unwrap_or_default().followed_by(adapter))
     }
 
     /// Writes what a session has compiled for a model to the file in

@@ -13,7 +13,7 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct Runner {
     pub(crate) model: Box<dyn PipelineModel>,
-    sampler: Sampler,
+    pub(crate) sampler: Sampler,
 }
 
 impl Runner {

@@ -177,7 +177,7 @@ impl Sampler {
     }
 
     /// Returns the dimensions of a run that samples from `rows` rows of logits.
-    fn dims(&self, rows: u64) -> Result<Dims, PipelineError> {
+    pub(crate) fn dims(&self, rows: u64) -> Result<Dims, PipelineError> {
         let sizes = [
             ("logit_rows", rows),
             ("batch", self.limits.max_batch),

@@ -5,6 +5,7 @@ mod generation;
 mod logits;
 mod step_error;
 mod texts;
+mod tune;
 
 use std::collections::HashMap;
 

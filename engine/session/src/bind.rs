@@ -7,7 +7,7 @@ use crate::{
     error::SessionError,
     init_options::InitOptions,
     session::InferenceSession,
-    weights::{self, DeviceWeights, Progress, Weights},
+    weights::{self, DeviceMatrix, DeviceWeights, Progress, Weights},
 };
 use wisp_compiler::{BufferRef, Call, KernelChoice, PARAMS_STRIDE, Port, Program, Size};
 use wisp_device::{BindGroup, Buffer, BufferSlice, Device, Pipeline, Usage};
@@ -19,7 +19,6 @@ pub(crate) struct Choice {
     pub pipeline: Pipeline,
     /// The largest second grid dimension (rows) that it is selected for.
     pub most_rows: u32,
-    pub tile: [u32; 2],
 }
 
 /// The kernel of a name in a program.
@@ -39,7 +38,6 @@ pub(crate) fn choices(
         Ok(Choice {
             pipeline: session.pipeline(kernel, compiled.is_trusted())?,
             most_rows: choice.max_rows,
-            tile: kernel.tile,
         })
     };
     call.kernels.iter().map(choice).collect()
@@ -109,12 +107,14 @@ impl Memory {
         }
     }
 
-    fn slice(&self, place: BufferRef) -> Option<BufferSlice> {
+    /// A matrix, if it exists.
+    pub fn matrix(&self, matrix: u32) -> Option<&DeviceMatrix> {
+        self.weights.as_ref()?.matrices.get(matrix as usize)
+    }
+
+    pub fn slice(&self, place: BufferRef) -> Option<BufferSlice> {
         match place {
-            BufferRef::Matrix(i, plane) => {
-                let matrix = self.weights.as_ref()?.matrices.get(i as usize)?;
-                Some(matrix.plane(plane))
-            }
+            BufferRef::Matrix(i, plane) => Some(self.matrix(i)?.plane(plane)),
             place => self.buffer(place).map(Buffer::whole),
         }
     }
@@ -126,26 +126,36 @@ impl Memory {
         program: &Program,
         params: &Buffer,
     ) -> Result<Vec<BindGroup>, SessionError> {
-        let mut groups = Vec::with_capacity(program.calls.len());
-        let mut offset = 0;
-        for call in &program.calls {
-            let bytes = call.params.len() as u64 * 4;
-            let places = call.bindings.iter().map(|place| self.slice(*place));
-            let mut bindings = vec![params.slice(offset..offset + bytes)];
-            match places.collect::<Option<Vec<_>>>() {
-                Some(places) => bindings.extend(places),
-                None => {
-                    let model = program.name.clone();
-                    return Err(SessionError::Released { model });
-                }
-            }
-            let unknown = || SessionError::UnknownKernel(call.label.clone());
-            let choice = call.kernels.first().ok_or_else(unknown)?;
-            groups.push(device.bind(kernel(program, &choice.name)?, &bindings)?);
-            offset += PARAMS_STRIDE;
-        }
-        Ok(groups)
+        let calls = (0..).zip(&program.calls);
+        let bind = |(index, call)| {
+            let slice = |place| self.slice(place);
+            bind_call(device, program, (index, call), params, slice)
+        };
+        calls.map(bind).collect()
     }
+}
+
+/// Binds one of a program's calls to memory, with its parameters at its place in `params`.
+pub(crate) fn bind_call(
+    device: &Device,
+    program: &Program,
+    (index, call): (u64, &Call),
+    params: &Buffer,
+    slice: impl Fn(BufferRef) -> Option<BufferSlice>,
+) -> Result<BindGroup, SessionError> {
+    let (offset, bytes) = (index * PARAMS_STRIDE, call.params.len() as u64 * 4);
+    let mut bindings = vec![params.slice(offset..offset + bytes)];
+    let places = call.bindings.iter().map(|place| slice(*place));
+    match places.collect::<Option<Vec<_>>>() {
+        Some(places) => bindings.extend(places),
+        None => {
+            let model = program.name.clone();
+            return Err(SessionError::Released { model });
+        }
+    }
+    let unknown = || SessionError::UnknownKernel(call.label.clone());
+    let choice = call.kernels.first().ok_or_else(unknown)?;
+    Ok(device.bind(kernel(program, &choice.name)?, &bindings)?)
 }
 
 /// An input's memory: shared by the caller, or new.

@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard};
 use wisp_compiler::PARAMS_STRIDE;
 use wisp_device::{Dispatch, Pipeline};
 use wisp_graph::extension::expression::ValueError;
+use wisp_shaders::Kernel;
 
 use crate::{
     dims::Dims,
@@ -14,6 +15,20 @@ use crate::{
     profile::Work,
     recording::{Recording, Run},
 };
+
+/// The workgroups that cover a grid, at most `most` in a dimension.
+fn workgroups(kernel: &Kernel, [x, y]: [u64; 2], most: u32) -> [u32; 3] {
+    let [x, y] = [
+        x.div_ceil(kernel.tile[0].into()) as u32,
+        y.div_ceil(kernel.tile[1].into()) as u32,
+    ];
+    // A row of workgroups above the limit is folded into another dimension; kernels unfold it.
+    match () {
+        () if x <= most => [x, y, 1],
+        () if !kernel.folds_into_z => [most, x.div_ceil(most), 1],
+        () => [most, y, x.div_ceil(most)],
+    }
+}
 
 impl Model {
     /// The kernel of a call and its workgroup counts; `None` if its grid is empty or a condition does not
@@ -35,18 +50,18 @@ impl Model {
             return None;
         }
         let choice = choices.find(|choice| y <= u64::from(choice.most_rows))?;
-        let [x, y] = [
-            x.div_ceil(choice.tile[0].into()) as u32,
-            y.div_ceil(choice.tile[1].into()) as u32,
-        ];
         let most = self.device.info().capabilities.max_workgroups.max(1);
-        // A row of workgroups above the limit is folded into another dimension; kernels unfold it.
-        let workgroups = match () {
-            () if x <= most => [x, y, 1],
-            () if !choice.pipeline.kernel().folds_into_z => [most, x.div_ceil(most), 1],
-            () => [most, y, x.div_ceil(most)],
-        };
-        Some((&choice.pipeline, workgroups))
+        let kernel = choice.pipeline.kernel();
+        Some((&choice.pipeline, workgroups(kernel, [x, y], most)))
+    }
+
+    /// The workgroup counts of a call of a built-in op with one of the op's kernels; `None` if its grid is
+    /// empty.
+    pub(crate) fn workgroups(&self, call: usize, dims: &Dims, kernel: &Kernel) -> Option<[u32; 3]> {
+        let call = self.program.calls.get(call)?;
+        let [x, y] = [call.grid[0].eval(&dims.0)?, call.grid[1].eval(&dims.0)?];
+        let most = self.device.info().capabilities.max_workgroups.max(1);
+        (x > 0 && y > 0).then(|| workgroups(kernel, [x, y], most))
     }
 
     /// Checks a custom op's workgroup counts against the device's limit.
@@ -125,9 +140,13 @@ impl Model {
     /// has these sizes, or a new one.
     fn prepare(&self, dims: &Dims) -> Result<MutexGuard<'_, Option<Arc<Run>>>, SessionError> {
         self.check_ready()?;
+        self.recorded(self.recording_of(dims), dims)
+    }
+
+    /// The recording of these sizes: a captured one, or the one of the most recent sizes.
+    pub(crate) fn recording_of(&self, dims: &Dims) -> &Recording {
         let captured = self.captured.iter().find(|(sizes, _)| sizes == dims);
-        let recording = captured.map_or(&self.recording, |(_, recording)| recording);
-        self.recorded(recording, dims)
+        captured.map_or(&self.recording, |(_, recording)| recording)
     }
 
     /// The work of each dispatch of a run, for the profiler.

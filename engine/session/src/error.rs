@@ -5,7 +5,7 @@ use wisp_device::DeviceError;
 use wisp_graph::{GraphError, SplitError};
 use wisp_weights::{WeightError, encodings::EncodingError};
 
-use crate::{artefact::ArtefactError, debug::DebugError};
+use crate::{artefact::ArtefactError, debug::DebugError, tuning_file::TuningError};
 
 /// An error of a session or its models.
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +106,9 @@ pub enum SessionError {
         /// How it differs from the compiled graphs, one difference per entry.
         differences: Vec<String>,
     },
+    /// Occurs when a file holds no tuning for this build.
+    #[error(transparent)]
+    Tuning(#[from] TuningError),
     /// Occurs when a compiled model cannot be used.
     #[error(transparent)]
     Artefact(#[from] ArtefactError),

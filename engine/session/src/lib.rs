@@ -122,6 +122,8 @@ mod split;
 mod switches;
 mod tensor;
 mod times;
+mod tune;
+pub mod tuning_file;
 mod weights;
 
 pub use artefact::ArtefactError;
@@ -138,4 +140,5 @@ pub use session::InferenceSession;
 pub use split::SplitModel;
 pub use tensor::Tensor;
 pub use times::StartTimes;
-pub use wisp_compiler::{SplitKReductionPrecision, Switches};
+pub use tune::{OnTuning, Ratio, TunePoint, TuneReport, TuneVariant, Tuner};
+pub use wisp_compiler::{SplitKReductionPrecision, Switches, Tuning};

@@ -26,6 +26,8 @@ pub struct Model {
     pub(crate) profiler: Arc<Profiler>,
     pub(crate) debugger: Arc<Debugger>,
     pub(crate) program: Program,
+    /// Whether its kernels run without bounds checks.
+    pub(crate) trusted: bool,
     max_dims: Vec<u64>,
     pub(crate) memory: Memory,
     /// The candidate kernels of each call.
@@ -61,6 +63,7 @@ impl Model {
             choices: choices.collect::<Result<_, _>>()?,
             recording: Recording::new(device, &program, &memory)?,
             program,
+            trusted: compiled.is_trusted(),
             max_dims,
             memory,
             captured: Vec::new(),

@@ -259,7 +259,7 @@ impl TimingReport {
 }
 
 /// A name with every run of digits as one N, so that the layers of a model have the same.
-fn numberless(name: &str) -> String {
+pub(crate) fn numberless(name: &str) -> String {
     let mut short = String::with_capacity(name.len());
     for c in name.chars() {
         match c.is_ascii_digit() {

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use wisp_compiler::{Switches, compile_with};
+use wisp_compiler::{Switches, Tuning, compile_with};
 use wisp_device::Device;
 use wisp_graph::Graph;
 use wisp_types::Capabilities;
@@ -22,6 +22,8 @@ pub(crate) struct ProgramSource {
     /// The session's programs so far, each with its graph's digest.
     compiled: Mutex<Vec<(String, CompiledModel)>>,
     switches: Mutex<Switches>,
+    /// The kernels that the compiler prefers.
+    pub tuning: Tuning,
     #[cfg(not(target_arch = "wasm32"))]
     pub cache: Option<wisp_files::DiskCache>,
 }
@@ -33,6 +35,7 @@ impl Clone for ProgramSource {
             precompiled: self.precompiled.clone(),
             compiled: Mutex::new(self.compiled()),
             switches: Mutex::new(self.switches()),
+            tuning: self.tuning.clone(),
             #[cfg(not(target_arch = "wasm32"))]
             cache: self.cache.clone(),
         }
@@ -115,10 +118,11 @@ impl ProgramSource {
         target: &Capabilities,
     ) -> Result<(CompiledModel, bool), SessionError> {
         let switches = self.switches();
-        let compile = || compile_with(graph, target, switches).map(CompiledModel::new);
+        let tuning = &self.tuning;
+        let compile = || compile_with(graph, target, switches, tuning).map(CompiledModel::new);
         #[cfg(not(target_arch = "wasm32"))]
         if let Some(cache) = &self.cache {
-            let name = name(graph, target, switches);
+            let name = name(graph, target, switches, tuning);
             if let Some(found) = cached(cache, &name) {
                 return Ok((found, true));
             }
@@ -130,12 +134,12 @@ impl ProgramSource {
     }
 }
 
-/// Returns the cache's file name for a graph and a target. It hashes both with the switches, the
-/// build and the kernels.
+/// Returns the cache's file name for a graph and a target. It hashes both with the switches, the tuning,
+/// the build and the kernels.
 #[cfg(not(target_arch = "wasm32"))]
-fn name(graph: &Graph, target: &Capabilities, switches: Switches) -> String {
+fn name(graph: &Graph, target: &Capabilities, switches: Switches, tuning: &Tuning) -> String {
     // Postcard can write all of these types; an empty key would match no file.
-    let what = postcard::to_stdvec(&(graph, target, switches)).unwrap_or_default();
+    let what = postcard::to_stdvec(&(graph, target, switches, tuning)).unwrap_or_default();
     let parts = crate::artefact::identity().into_iter().chain([what]);
     let key = wisp_types::digest(parts);
     wisp_files::CacheEntry::Program.file_name(&key)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use wisp_compiler::Tuning;
 use wisp_device::Device;
 use wisp_graph::extension::Extensions;
 use wisp_types::Api;
@@ -52,6 +53,22 @@ impl InferenceSession {
             programs: Arc::new(programs),
             ..self
         }
+    }
+
+    /// Returns the session with kernels that were measured to be faster on its device than the default ones;
+    /// see [`Tuner`](crate::Tuner). To be called before anything is compiled.
+    pub fn with_tuning(self, tuning: Tuning) -> InferenceSession {
+        let mut programs = Arc::unwrap_or_clone(self.programs);
+        programs.tuning = tuning;
+        InferenceSession {
+            programs: Arc::new(programs),
+            ..self
+        }
+    }
+
+    /// The kernels that the session prefers to the default ones.
+    pub fn tuning(&self) -> &Tuning {
+        &self.programs.tuning
     }
 
     /// All graphs that the session has compiled so far.

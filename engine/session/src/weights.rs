@@ -31,6 +31,17 @@ impl DeviceMatrix {
         let (start, bytes) = self.planes[plane as usize];
         self.buffer.slice(start..start + bytes)
     }
+
+    /// A copy in memory of its own.
+    pub fn copied(&self, device: &Device) -> Result<DeviceMatrix, SessionError> {
+        let bytes = self.buffer.bytes();
+        let buffer = device.allocate("a copy of a weight", bytes, Usage::Storage)?;
+        device.copy(&self.buffer, 0..bytes, &buffer, 0)?;
+        Ok(DeviceMatrix {
+            buffer,
+            planes: self.planes,
+        })
+    }
 }
 
 /// The weights that models have on a device already; models share those of the same rows and tensors.

@@ -176,7 +176,11 @@ fn a_program_with_an_inconsistent_call_is_refused() {
         ),
         (
             |p| p.calls[0].kernels[0].max_rows = 7,
-            "call 0 (embed table): embed.q8_0.baseline is meant for any number of rows, not for at most 7 rows",
+            "call 0 (embed table): it has no kernel for any number of rows",
+        ),
+        (
+            |p| p.calls[0].kernels[0].max_rows = 0,
+            "call 0 (embed table): embed.q8_0.baseline is meant for any number of rows, not for at most 0 rows",
         ),
         (
             |p| p.calls[0].kernels.clear(),

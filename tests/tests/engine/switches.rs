@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 use wisp_engine::{
-    compiler::{Program, compile_with},
+    compiler::{Program, Tuning, compile_with},
     device::Capabilities,
     graph::{DType, Graph, ops::Linear},
     pipelines::{
@@ -85,7 +85,13 @@ fn the_precision_of_split_k_selects_the_kernel() {
             split_k_reduction_precision: precision,
             ..Switches::default()
         };
-        compile_with(&graph, &Capabilities::BASELINE, switches).unwrap()
+        compile_with(
+            &graph,
+            &Capabilities::BASELINE,
+            switches,
+            &Tuning::default(),
+        )
+        .unwrap()
     };
     let accum = with(SplitKReductionPrecision::Accum);
     let output = with(SplitKReductionPrecision::Output);

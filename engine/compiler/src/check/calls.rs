@@ -43,7 +43,7 @@ impl ProgramParts {
         for KernelChoice { name, max_rows } in &call.kernels {
             let kernel = self.kernel(name);
             let kernel = kernel.ok_or_else(|| CallProblem::UnknownKernel { name: name.clone() })?;
-            if kernel.max_grid_y != *max_rows {
+            if !(1..=kernel.max_grid_y).contains(max_rows) {
                 return Err(CallProblem::MaxRows {
                     kernel: kernel.name,
                     expected: kernel.max_grid_y,

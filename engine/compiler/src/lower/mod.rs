@@ -23,6 +23,7 @@ use crate::{
         BufferRef, Call, KernelChoice, Port, Program, ProgramParts, SizeCheck, Stage, StageOutput,
     },
     select::{lacking, select},
+    tuning::{CallShape, Tuning},
 };
 use arena::Lifetime;
 use sizes::Dimensions;
@@ -34,8 +35,9 @@ pub(crate) fn lower(
     steps: &[Step],
     target: &Capabilities,
     switches: Switches,
+    tuning: &Tuning,
 ) -> Result<Program, CompileError> {
-    let mut lowerer = Lowerer::new(graph, target, switches);
+    let mut lowerer = Lowerer::new(graph, target, switches, tuning);
     lowerer.declare_inputs();
     for (position, step) in steps.iter().enumerate() {
         in_place::check(graph, step, &steps[position + 1..])?;
@@ -83,6 +85,7 @@ struct Lowerer<'a> {
     graph: &'a Graph,
     target: &'a Capabilities,
     switches: Switches,
+    tuning: &'a Tuning,
     dimensions: Dimensions,
     size_checks: Vec<SizeCheck>,
     inputs: Vec<Port>,
@@ -105,11 +108,17 @@ struct Lowerer<'a> {
 }
 
 impl<'a> Lowerer<'a> {
-    fn new(graph: &'a Graph, target: &'a Capabilities, switches: Switches) -> Lowerer<'a> {
+    fn new(
+        graph: &'a Graph,
+        target: &'a Capabilities,
+        switches: Switches,
+        tuning: &'a Tuning,
+    ) -> Lowerer<'a> {
         Lowerer {
             graph,
             target,
             switches,
+            tuning,
             dimensions: Dimensions::default(),
             size_checks: Vec::new(),
             inputs: Vec::new(),
@@ -372,11 +381,13 @@ impl Lowering for Lowerer<'_> {
     }
 
     fn call(&mut self, call: KernelCall) -> Result<(), LoweringError> {
-        let kernels = select(&call.kernel, call.cols, self.target, self.switches)?;
+        let shape = CallShape::new(call.kernel, call.cols, &call.grid[0]);
+        let kernels = select(&shape, self.target, self.switches, self.tuning)?;
         let bindings = call.bindings;
         let call = Call {
             label: call.label,
             kernels,
+            cols: call.cols,
             grid: call.grid,
             workgroups: None,
             params: call.params,
@@ -407,6 +418,7 @@ impl Lowering for Lowerer<'_> {
         let call = Call {
             label: call.label,
             kernels: vec![kernel],
+            cols: 0,
             grid: [call.elements, Size::fixed(1)],
             workgroups: Some(call.workgroups),
             params: call.params,

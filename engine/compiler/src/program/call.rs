@@ -25,6 +25,8 @@ pub struct Call {
     /// The kernels that can do it, those for few rows first: a run takes the first that is meant for its
     /// rows.
     pub kernels: Vec<KernelChoice>,
+    /// The width of the rows that the kernels read, on which their choice depends; 0 if it does not.
+    pub cols: u64,
     /// The number of elements that the call covers, in x and in y.
     pub grid: [Size; 2],
     /// The numbers of workgroups in x, y and z, if they do not follow from the grid: of a custom op.

@@ -105,6 +105,9 @@ pub const FIELDS: &[Field] = &[
     field(Device, "gpu_memory_utilization", Fraction, "0.9",
         "The share of the device's free memory to use: what the weights leave of it is for the KV \
          cache"),
+    field(Device, "tuning", Text, "auto",
+        "Which kernels to prefer: auto, those that wisp tune found to be fastest on the device, if it ran; \
+         off, the default ones; or a file that wisp tune --out wrote"),
     field(Limits, "max_length", Whole(1, UNBOUNDED), "512",
         "Tokens that the context holds, prompt and answer together"),
     field(Limits, "max_cache_batch_size", Whole(1, 65536), "1",

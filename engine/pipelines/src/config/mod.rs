@@ -27,6 +27,7 @@ mod layer;
 mod limits;
 mod overrides;
 mod pipeline_config;
+mod tuning;
 mod unsupported;
 mod values;
 
@@ -35,4 +36,5 @@ pub use error::ConfigError;
 pub use fields::{FIELDS, Field, FieldGroup, FieldKind};
 pub use layer::Layer;
 pub use pipeline_config::PipelineConfig;
+pub use tuning::TuningSource;
 pub use wisp_types::UnknownChoice;

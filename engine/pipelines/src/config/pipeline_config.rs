@@ -6,7 +6,10 @@ use wisp_device::{
 };
 use wisp_weights::{SupportedEncoding, WeightDType};
 
-use super::choices::{CacheStrategy, KvCacheFormat, PipelineEngine, RopeType};
+use super::{
+    choices::{CacheStrategy, KvCacheFormat, PipelineEngine, RopeType},
+    tuning::TuningSource,
+};
 use crate::sampling::SamplingParams;
 
 /// How a model is loaded and run. The fields are those of MAX's `PipelineConfig`, with its defaults;
@@ -44,6 +47,8 @@ pub struct PipelineConfig {
     pub threads: usize,
     /// The fraction of the device's free memory that the model may take, above 0 and at most 1.
     pub gpu_memory_utilization: f64,
+    /// Where the kernels come from that were measured to be the fastest on the device.
+    pub tuning: TuningSource,
     /// The length of the context in tokens, prompt and answer together.
     pub max_length: u64,
     /// The number of sequences that the KV cache can hold at the same time.
@@ -104,6 +109,7 @@ impl Default for PipelineConfig {
             device_class: DeviceClassChoice::Auto,
             threads: 0,
             gpu_memory_utilization: 0.9,
+            tuning: TuningSource::Auto,
             max_length: 512,
             max_cache_batch_size: 1,
             max_ce_batch_size: 32,

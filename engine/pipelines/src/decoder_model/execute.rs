@@ -1,6 +1,6 @@
 //! One step of the decoder: checks its inputs, writes them and runs the program.
 
-use wisp_session::Tensor;
+use wisp_session::{Dims, Tensor};
 
 use super::DecoderModel;
 use crate::{ModelInputs, ModelOutputs, PipelineError, ReturnHiddenStates};
@@ -66,14 +66,19 @@ impl DecoderModel {
         Ok(())
     }
 
+    /// Checks a step's inputs, writes them to the device, and returns the sizes of the step.
+    pub(crate) async fn stage(&mut self, inputs: &ModelInputs) -> Result<Dims, PipelineError> {
+        self.check(inputs)?;
+        self.write(inputs).await?;
+        Ok(self.decoder.dims(&self.sizes(inputs))?)
+    }
+
     /// Runs one step.
     pub(super) async fn run(
         &mut self,
         inputs: &ModelInputs,
     ) -> Result<ModelOutputs, PipelineError> {
-        self.check(inputs)?;
-        self.write(inputs).await?;
-        let dims = self.decoder.dims(&self.sizes(inputs))?;
+        let dims = self.stage(inputs).await?;
         self.decoder.run(&dims)?;
         let output = |name| self.decoder.output_on_device(name, &dims);
         let hidden_states = match self.limits.return_hidden_states {
