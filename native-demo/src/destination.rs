@@ -19,6 +19,8 @@ pub enum Contents {
     Trace,
     /// A page of the manual.
     ManPage,
+    /// A tuning.
+    Tuning,
     /// A model, which replaces another file only with `--force`.
     Model,
     /// Compiled programs. The engine replaces no other file with them.
@@ -37,10 +39,16 @@ impl Contents {
         match self {
             Contents::Logits => is_logits(head),
             Contents::Trace => head.starts_with(b"{\"traceEvents\""),
-            Contents::ManPage => String::from_utf8_lossy(head).contains(".TH wisp"),
+            Contents::Tuning => head.starts_with(b"{\"format\":") && contains(head, "\"tuning\":"),
+            Contents::ManPage => contains(head, ".TH wisp"),
             Contents::Model | Contents::Compiled => true,
         }
     }
+}
+
+/// Returns whether the start of a file has this text.
+fn contains(head: &[u8], text: &str) -> bool {
+    String::from_utf8_lossy(head).contains(text)
 }
 
 /// Returns whether a file is in safetensors and holds only the tensor `logits`.

@@ -46,6 +46,7 @@ const FLAGS: &[Flag] = &[
     flag("device_class", "device-class", "CLASS"),
     flag("threads", "threads", "N"),
     flag("gpu_memory_utilization", "gpu-memory-utilization", "FRACTION"),
+    flag("tuning", "tuning", "TUNING"),
     flag("max_length", "max-length", "N"),
     flag("max_cache_batch_size", "max-cache-batch-size", "N"),
     flag("max_ce_batch_size", "max-ce-batch-size", "N"),

@@ -61,6 +61,8 @@ enum Command {
     Perplexity(commands::perplexity::Perplexity),
     /// Measure the speed of a model, and compare it with the limits of the device
     Bench(commands::bench::Bench),
+    /// Measure which kernels are fastest on the device, and use them from then on
+    Tune(commands::tune::Tune),
     /// Compile a model in advance, for this device or another target
     WarmCache(commands::warm_cache::WarmCache),
     /// List the devices of this machine
@@ -136,6 +138,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Tokenize(command) => command.run(),
         Command::Perplexity(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::Tune(command) => command.run(),
         Command::WarmCache(command) => command.run(),
         Command::Devices(command) => command.run(),
         Command::Info(command) => command.run(),

@@ -4,10 +4,11 @@ use anyhow::Result;
 use clap::Args;
 use comfy_table::Table;
 use serde_json::json;
-use wisp_engine::device;
+use wisp_engine::{device, session::tuning_file};
 
 use crate::{
     escape,
+    open::cache,
     output::{message, print_json, print_line},
 };
 
@@ -27,13 +28,25 @@ fn mebibytes(bytes: u64) -> String {
     }
 }
 
+/// Returns the number of shapes of calls for which `wisp tune` chose other kernels than the default.
+fn tuned_shapes(info: &device::DeviceInfo) -> usize {
+    let tuning = cache().and_then(|cache| tuning_file::load(&cache, info));
+    tuning.map_or(0, |tuning| tuning.calls().len())
+}
+
 impl Devices {
     pub fn run(self) -> Result<()> {
         let devices = pollster::block_on(device::list());
         if self.json {
             let devices: Vec<_> = devices
                 .iter()
-                .map(|(spec, info)| json!({ "device": spec.to_string(), "info": info }))
+                .map(|(spec, info)| {
+                    json!({
+                        "device": spec.to_string(),
+                        "info": info,
+                        "tuned_shapes": tuned_shapes(info),
+                    })
+                })
                 .collect();
             return print_json(&json!({ "devices": devices }));
         }
@@ -47,6 +60,7 @@ impl Devices {
                 (capabilities.subgroups, "subgroups"),
                 (capabilities.f16, "f16"),
                 (info.software && info.api != device::Api::Host, "software"),
+                (tuned_shapes(info) > 0, "tuned"),
             ];
             let features: Vec<&str> = features
                 .into_iter()

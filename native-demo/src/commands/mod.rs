@@ -16,6 +16,7 @@ mod logprobs;
 pub mod man;
 pub mod perplexity;
 pub mod tokenize;
+pub mod tune;
 pub mod warm_cache;
 
 use anyhow::{Context, Result};

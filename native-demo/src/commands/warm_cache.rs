@@ -121,11 +121,13 @@ fn warm(
     limits: ModelLimits,
     to_file: bool,
 ) -> Result<InferenceSession> {
-    let device = settings.device()?;
-    let session = match cache() {
-        Some(cache) => InferenceSession::new(device).with_cache(cache),
+    let (device, cache) = (settings.device()?, cache());
+    let tuning = settings.config.tuning_for(device.info(), cache.as_ref())?;
+    let session = InferenceSession::new(device).with_tuning(tuning);
+    let session = match cache {
+        Some(cache) => session.with_cache(cache),
         // The compiled model only goes to the file.
-        None if to_file => InferenceSession::new(device),
+        None if to_file => session,
         None => {
             bail!("no cache directory is available: set WISP_CACHE_DIR, or name a file with --out")
         }

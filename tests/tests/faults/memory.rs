@@ -16,6 +16,7 @@ const COMMANDS: &[&[&str]] = &[
     &["convert", "--encoding", "q8_0", "--out", "OUT"],
     &["encode", "--text", "Hello", "--device", "host"],
     &["bench", "-p", "4", "-n", "2", "-r", "1", "--device", "host"],
+    &["tune", "--device", "host", "--out", "OUT"],
     &["warm-cache", "--device", "host", "--out", "OUT"],
 ];
 

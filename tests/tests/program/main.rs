@@ -16,3 +16,4 @@ mod licenses;
 mod real_model;
 mod settings;
 mod stories;
+mod tune;

@@ -19,6 +19,8 @@ pub(super) struct Report {
     pub(super) device: String,
     /// The class of kernels; `None` on the host.
     pub(super) device_class: Option<&'static str>,
+    /// The shapes of calls for which `wisp tune` chose other kernels than the default.
+    pub(super) tuned_shapes: usize,
     pub(super) runs: u32,
     pub(super) load_seconds: f64,
     /// The times of two starts that share a cache.
