@@ -170,6 +170,28 @@ test("speed and memory are reported", async () => {
   assert.equal(info.name, "wisp-tiny");
 });
 
+test("a tuned model answers the same", async () => {
+  const { report, tokens } = await run(site.page, async ({ Wisp }) => {
+    const prompt = { prompt: "Once upon a time", max_tokens: 8, return_token_ids: true };
+    const first = await Wisp.load();
+    const report = await first.tune({ seconds: 5 });
+    const tokens = [(await first.completions.create(prompt)).choices[0].token_ids];
+    await first.unload();
+    // A tuning of other kernels has no effect.
+    const old = { format: 1, tuning: { kernels: "00", calls: [] } };
+    for (const tuning of [report.tuning, old]) {
+      const wisp = await Wisp.load({ tuning });
+      tokens.push((await wisp.completions.create(prompt)).choices[0].token_ids);
+      await wisp.unload();
+    }
+    return { report, tokens };
+  });
+  assert.ok(report.points.length > 0, JSON.stringify(report));
+  assert.ok(report.points.every(({ variants }) => variants.every(({ problem }) => problem === null)), report.table);
+  assert.match(report.table, /matmul/);
+  for (const each of tokens) assert.deepEqual(each, golden()[0].tokens.slice(0, 8));
+});
+
 /** Embeds inputs. */
 const embed = async ({ Wisp }, { model, inputs }) => {
   const wisp = await Wisp.load({ model, cache: "none" });

@@ -1,6 +1,6 @@
 //! The interface of a loaded model for JavaScript.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, ops::ControlFlow, sync::Arc, time::Duration};
 
 use js_sys::{Function, Object, Promise, Uint8Array};
 use send_wrapper::SendWrapper;
@@ -15,12 +15,13 @@ use wisp_engine::{
         benchmark::{Workload, speed, warm_up},
         chat_template::ControlTokens,
     },
+    session::tuning_file,
     weights::{Checkpoint, RemoteFile},
 };
 
 use crate::{
     error::Failure,
-    options::{BenchOptions, EmbedInput, LoadOptions, RequestOptions},
+    options::{BenchOptions, EmbedInput, LoadOptions, RequestOptions, TuneOptions},
     source::{JsFile, Source},
 };
 
@@ -315,6 +316,36 @@ impl JsModel {
                 })
             });
             Ok(serde_json::to_string(&measured.await?)?)
+        })
+    }
+
+    /// Measures which kernels are fastest, after all running requests end. `options` is JSON; the result has the
+    /// measurements, a table of them, and the tuning to load models with.
+    ///
+    /// Rejects if the device fails.
+    pub fn tune(&self, options: String) -> Promise {
+        let model = self.model.clone();
+        promise(async move {
+            let options: TuneOptions = serde_json::from_str(&options)?;
+            let limit = Duration::from_secs_f64(options.seconds.clamp(1.0, 3600.0));
+            let session = model.session().clone();
+            let measured = model.exclusive(move |generator| {
+                Box::pin(async move {
+                    let go_on = |_: &str| ControlFlow::Continue(());
+                    Ok(generator.tune(&session, limit, &clock, &go_on).await?)
+                })
+            });
+            let report = measured.await?;
+            let tuning: serde_json::Value =
+                serde_json::from_str(&tuning_file::to_json(&report.tuning))?;
+            let result = serde_json::json!({
+                "table": report.table(),
+                "changed": report.changed().count(),
+                "leftOut": report.left_out,
+                "points": report.points,
+                "tuning": tuning,
+            });
+            Ok(serde_json::to_string(&result)?)
         })
     }
 

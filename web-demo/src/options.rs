@@ -5,6 +5,7 @@ use wisp_engine::{
     ModelBuilder, SamplingParams,
     device::{DeviceClassChoice, DeviceOptions, FeatureLevel},
     pipelines::{CacheStrategy, GenerateOptions, PipelineConfig, config::KvCacheFormat},
+    session::tuning_file,
 };
 
 /// The limit of `max_batch`.
@@ -30,6 +31,8 @@ pub struct LoadOptions {
     baseline: bool,
     /// The class of kernels.
     device_class: DeviceClassChoice,
+    /// The tuning of an earlier call of `tune`.
+    tuning: Option<serde_json::Value>,
 }
 
 impl Default for LoadOptions {
@@ -43,6 +46,7 @@ impl Default for LoadOptions {
             kv_cache_format: KvCacheFormat::Float32,
             baseline: false,
             device_class: DeviceClassChoice::Auto,
+            tuning: None,
         }
     }
 }
@@ -68,7 +72,12 @@ impl LoadOptions {
         config.cache_strategy = CacheStrategy::Paged;
         config.kv_cache_page_size = 32;
         config.kv_cache_format = self.kv_cache_format;
-        let builder = ModelBuilder::from_config(config).cache_tokens(u64::MAX);
+        let mut builder = ModelBuilder::from_config(config).cache_tokens(u64::MAX);
+        // A page may keep the tuning of an earlier version, whose kernels were others.
+        let tuning = self.tuning.as_ref().map(serde_json::Value::to_string);
+        if let Some(Ok(tuning)) = tuning.map(|text| tuning_file::from_json(text.as_bytes())) {
+            builder = builder.tuning(tuning);
+        }
         match self.max_length {
             0 => builder.default_context_length(),
             _ => builder,
@@ -151,6 +160,13 @@ pub struct BenchOptions {
     pub prompt_tokens: u32,
     pub new_tokens: u32,
     pub runs: u32,
+}
+
+/// The options of a tuning.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TuneOptions {
+    pub seconds: f64,
 }
 
 /// An input to embed.

@@ -20,6 +20,9 @@ export async function main(file: File): Promise<string> {
   await engine.embeddings.create({ input: [[1, 2], [3]] });
   const tokens: number[] = await engine.tokenize(text);
   const rate: number = (await engine.bench({ runs: 1 })).decode.median;
+  const { tuning, changed } = await engine.tune({ seconds: 5 });
+  const tuned = await Wisp.load({ tuning });
+  console.log(changed, tuned.info.name);
   engine.lost.then((error) => console.log(error.advice));
   await engine.unload();
   await models.clear();

@@ -5,6 +5,12 @@ import { type Origin } from "./files.js";
 import { compiled, device, prepare } from "./gpu.js";
 import { type ModelSource, open } from "./source.js";
 
+/** Which kernels are fastest on a GPU, as `engine.tune()` measured: JSON, to be stored and passed to `Wisp.load`. */
+export interface Tuning {
+  format: number;
+  tuning: unknown;
+}
+
 /** The options of loading a model, except its source. */
 export interface EngineOptions {
   /** Maximum tokens of a sequence, prompt and answer. Default: the limit of the model, at most 4096. */
@@ -23,6 +29,8 @@ export interface EngineOptions {
   /** The class of kernels: those for GPUs, or those for software adapters such as SwiftShader. Both compute the same
    *  results. Default: `auto`, the class of the adapter. */
   deviceClass?: "auto" | "gpu" | "software";
+  /** The tuning of an earlier `engine.tune()` on this GPU. One of another version of this package has no effect. */
+  tuning?: Tuning;
   /** Whether to store downloaded files: `prefer` if there is room (the default), `require`, or `none`. */
   cache?: "prefer" | "require" | "none";
 }
@@ -107,6 +115,7 @@ export class Core {
     embed: async (args) => this.loaded().embed(JSON.stringify(args.inputs)),
     encode: async (args) => this.loaded().encode(args.text, args.special),
     decode: async (args) => this.loaded().decode(Uint32Array.from(args.tokens)),
+    tune: async (args) => JSON.parse(await this.loaded().tune(JSON.stringify(args))),
     bench: async (args) => JSON.parse(await this.loaded().bench(JSON.stringify(args))),
     memory: () => this.memory(),
     unload: () => this.unload(),

@@ -1,6 +1,6 @@
 import { models, type StoredFile } from "./cache.js";
 import { type Caller, DirectCaller, WorkerCaller } from "./caller.js";
-import type { EngineOptions, LoadProgress, Memory, ModelInfo } from "./core.js";
+import type { EngineOptions, LoadProgress, Memory, ModelInfo, Tuning } from "./core.js";
 import { WispError, type WispErrorCode } from "./errors.js";
 import { Generation } from "./generate.js";
 import type {
@@ -11,7 +11,7 @@ import type { HubSource, ModelSource } from "./source.js";
 
 export * from "./openai.js";
 export { WispError, models };
-export type { EngineOptions, HubSource, LoadProgress, Memory, ModelInfo, ModelSource, StoredFile, WispErrorCode };
+export type { EngineOptions, HubSource, LoadProgress, Memory, ModelInfo, ModelSource, StoredFile, Tuning, WispErrorCode };
 
 /** The options of loading a model. */
 export interface LoadOptions extends EngineOptions {
@@ -49,6 +49,27 @@ export interface Rate {
 export interface BenchReport {
   prefill: Rate;
   decode: Rate;
+}
+
+/** What a tuning measured. */
+export interface TuneReport {
+  /** Which kernels to use from now on: pass it to `Wisp.load`. */
+  tuning: Tuning;
+  /** The number of measurements in which another kernel beat the default by more than the noise. */
+  changed: number;
+  /** The number of measurements that did not fit the time. */
+  leftOut: number;
+  /** The measurements as a text, to be sent in. */
+  table: string;
+  /** The measurements. */
+  points: {
+    op: string;
+    sizes: string;
+    default: string;
+    chosen: string;
+    seconds: number;
+    variants: { kernel: string; ratio: { ratio: number; noise: number } | null; problem: string | null }[];
+  }[];
 }
 
 type ChatDelta = ChatCompletionChunk["choices"][0]["delta"];
@@ -113,6 +134,11 @@ export class Wisp {
   /** Measures the speed of the model. */
   async bench({ promptTokens = 32, newTokens = 32, runs = 3 }: BenchOptions = {}): Promise<BenchReport> {
     return this.caller.call("bench", { promptTokens, newTokens, runs });
+  }
+
+  /** Measures which kernels are fastest on this GPU, for about `seconds` (default: 30). Other requests wait meanwhile. */
+  async tune({ seconds = 30 }: { seconds?: number } = {}): Promise<TuneReport> {
+    return this.caller.call("tune", { seconds });
   }
 
   /** Returns the memory in use, in bytes. */

@@ -116,6 +116,9 @@ impl TuneReport {
         } = &self.device;
         let _ = writeln!(text, "adapter  {name} ({api})");
         let _ = writeln!(text, "driver   {driver}");
+        if let Some(class) = self.device.device_class() {
+            let _ = writeln!(text, "class    {class}");
+        }
         let _ = writeln!(text, "wisp     {} on {}", self.version, self.os);
         let _ = writeln!(text, "clock    {}", self.clock);
         if self.points.is_empty() && self.left_out == 0 && *api == Api::Host {
