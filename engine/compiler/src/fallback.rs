@@ -7,7 +7,8 @@ use wisp_shaders::Kernel;
 use crate::{
     Switches,
     program::{Call, Program},
-    select::select,
+    select::kernels_of,
+    tuning::{CallShape, Tuning},
 };
 
 /// A call that runs a slower kernel than others of its op, because its rows are not as wide as the best kernel
@@ -39,7 +40,17 @@ impl Fallback {
     /// on the program's target.
     fn of(program: &Program, call: &Call, kernel: &Kernel) -> Option<Fallback> {
         // A width of 0 is a multiple of everything.
-        let best = select(kernel.op, 0, &program.target, Switches::default()).ok()?;
+        let shape = CallShape {
+            op: kernel.op.into(),
+            cols: 0,
+            width: 0,
+        };
+        let best = kernels_of(
+            &shape,
+            &program.target,
+            Switches::default(),
+            &Tuning::default(),
+        );
         let best = best
             .iter()
             .find(|best| best.max_rows >= kernel.max_grid_y)?;

@@ -377,7 +377,12 @@ impl Lowering for Lowerer<'_> {
     }
 
     fn runs(&self, kernel: &str, cols: u64) -> bool {
-        select(kernel, cols, self.target, self.switches).is_ok()
+        let shape = CallShape {
+            op: kernel.into(),
+            cols,
+            width: 0,
+        };
+        select(&shape, self.target, self.switches, self.tuning).is_ok()
     }
 
     fn call(&mut self, call: KernelCall) -> Result<(), LoweringError> {
