@@ -63,7 +63,7 @@ fn attention_of_a_run_depends_on_its_sizes() {
 #[test]
 fn software_adapters_run_one_attention_kernel() {
     let target = Capabilities {
-        software: true,
+        software_kernels: true,
         ..Capabilities::BASELINE
     };
     let program = compile(&graph(), &target).unwrap();
