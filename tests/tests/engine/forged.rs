@@ -195,7 +195,7 @@ fn a_program_with_an_inconsistent_call_is_refused() {
                 let other = p.calls[0].kernels[0].clone();
                 p.calls[1].kernels.insert(0, other);
             },
-            "call 1 (rms_norm): rms_norm.baseline does not implement the same op as embed.q8_0.baseline",
+            "call 1 (rms_norm): rms_norm.vec4 does not implement the same op as embed.q8_0.baseline",
         ),
         (
             |p| p.calls[0].params.clear(),
