@@ -55,7 +55,9 @@ impl Fallback {
             .iter()
             .find(|best| best.max_rows >= kernel.max_grid_y)?;
         let best = wisp_shaders::kernel(&best.name)?;
-        (best.cols_multiple > kernel.cols_multiple).then(|| Fallback {
+        // A tuning may prefer a kernel to one that fits.
+        let fits = call.cols.is_multiple_of(best.cols_multiple.into());
+        (best.cols_multiple > kernel.cols_multiple && !fits).then(|| Fallback {
             label: call.label.clone(),
             kernel: kernel.name,
             best: best.name,

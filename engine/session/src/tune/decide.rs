@@ -49,21 +49,26 @@ fn best(points: &[&TunePoint]) -> &'static str {
     let Some(first) = points.first() else {
         return "";
     };
+    let variant = |point: &TunePoint, kernel: &str| -> Option<TuneVariant> {
+        let mut variants = point.variants.iter();
+        let variant = variants.find(|variant| variant.kernel == kernel)?;
+        Some(variant.clone()).filter(|variant| variant.problem.is_none())
+    };
+    // A measurement that the time limit cut short speaks neither for a kernel nor against it.
     let ratios = |kernel: &str| -> Option<Vec<Ratio>> {
-        let of_kernel = |point: &&TunePoint| {
-            let mut variants = point.variants.iter();
-            let variant: &TuneVariant = variants.find(|variant| variant.kernel == kernel)?;
-            variant
-                .ratio
-                .filter(|_| variant.problem.is_none() && point.is_complete)
-        };
-        points.iter().map(of_kernel).collect()
+        let found: Option<Vec<_>> = points.iter().map(|point| variant(point, kernel)).collect();
+        let complete = found?
+            .into_iter()
+            .zip(points)
+            .filter(|(_, point)| point.is_complete);
+        complete.map(|(variant, _)| variant.ratio).collect()
     };
     let default_is_wrong = points.iter().any(|point| point.problem.is_some());
     let gain = |variant: &TuneVariant| {
         let ratios = ratios(variant.kernel)?;
         let is_faster = ratios.iter().any(|it| it.is_faster());
-        let wins = default_is_wrong || (is_faster && !ratios.iter().any(|it| it.is_slower()));
+        let wins = (default_is_wrong && !ratios.is_empty())
+            || (is_faster && !ratios.iter().any(|it| it.is_slower()));
         let product: f64 = ratios.iter().map(|it| it.ratio).product();
         wins.then_some((variant.kernel, product))
     };
