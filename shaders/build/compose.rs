@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use wesl::{CompileOptions, ModulePath, NoMangler, ResolveError, Resolver};
 
+use crate::device_class::DeviceClass;
 use crate::variants::{ANY_COLS, VARIANTS, Variant};
 
 /// Symbols that a kernel declares for the build script without using them itself.
@@ -73,8 +74,9 @@ pub(crate) fn compose(
     };
     let any_cols = encoding.filter(|name| ANY_COLS.contains(name));
     let any_cols = any_cols.map(|_| "any_cols");
+    let software = (variant.device_class == DeviceClass::Software).then_some("software");
     let features = variant.features.iter().copied();
-    for feature in features.chain(encoding).chain(any_cols) {
+    for feature in features.chain(encoding).chain(any_cols).chain(software) {
         let flags = &mut options.features.flags;
         flags.insert(feature.to_string(), true.into());
     }

@@ -13,7 +13,7 @@ pub(crate) struct Variant {
     /// Name of the `.wgsl` file in `src/`, without the extension.
     pub file: &'static str,
     /// The conditions (`@if`) that hold. `subgroups` and `f16` are also device features that the kernel
-    /// needs, those in [`SWITCHES`] also switches that select it.
+    /// needs, those in [`SWITCHES`] also switches that select it. `software` holds in all kernels of that class.
     pub features: &'static [&'static str],
     /// Constants of the module `constants` and their values. `MAX_COLS` is the most columns that the kernel
     /// is written for.

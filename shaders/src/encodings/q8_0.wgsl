@@ -1,12 +1,15 @@
 // Q8_0: blocks of 32 signed bytes `q` and a scale `d`. A weight is `q * d`.
-import package::unpack::{Part, numbers, half_at};
+@if(software) import package::unpack::signed_bytes;
+@if(!software) import package::unpack::numbers;
+import package::unpack::{Part, half_at};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 4]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 2], two halves a word
 
-// The number that stands for the weight 0 once the sign bits are inverted.
-const ZERO: f32 = 128.0;
+// GPUs convert unsigned bytes in one instruction: with its sign bit inverted, a byte is the number plus 128.
+@if(software) const ZERO: f32 = 0.0;
+@if(!software) const ZERO: f32 = 128.0;
 // Scales of a part, and offsets if there are any.
 const SCALES: u32 = 1u;
 const HAS_OFFSETS: bool = false;
@@ -22,7 +25,11 @@ fn load_scales(super_block: u32) -> Scales {
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    let low = plane_main[4u * (part / 2u) + half] ^ vec2(0x80808080u);
-    let high = plane_main[4u * (part / 2u) + half + 2u] ^ vec2(0x80808080u);
-    return Part(numbers(low, high), vec2(s.d), vec2(0.0));
+    let low = plane_main[4u * (part / 2u) + half];
+    let high = plane_main[4u * (part / 2u) + half + 2u];
+    @if(software) let q = array(
+        signed_bytes(low.x), signed_bytes(low.y), signed_bytes(high.x), signed_bytes(high.y),
+    );
+    @if(!software) let q = numbers(low ^ vec2(0x80808080u), high ^ vec2(0x80808080u));
+    return Part(q, vec2(s.d), vec2(0.0));
 }
