@@ -2,15 +2,17 @@
 // Dao et al. 2023), so that one token of a long sequence occupies a whole GPU. A workgroup computes one
 // chunk for up to HEADS query heads of one KV head, and reads each key and value once. Per step of
 // CHUNK_STEP positions each invocation first computes the scores of two positions. Then the values are
-// summed as in attention.wgsl, four positions at a time.
+// summed as in attention.wgsl, eight positions at a time.
 import package::attention_chunks::{chunk_count, chunk_positions, part_offset, CHUNK_STEP};
 import package::attention_io::{index, cache_pages, load_query, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, LOWEST, MASKED};
-import package::cache::{head_offset, key_block, key_vec4, value_vec4};
+import package::cache::{head_offset, key_vec4, key_vec4s, value_vec4};
 import package::query::MAX_VEC4S;
 import constants::HEADS;
 
 const WG: u32 = 64u;
+// Weights of a step that one invocation computes: all of them of one head.
+const OWN_WEIGHTS: u32 = CHUNK_STEP * HEADS / WG;
 // The grid counts positions.
 const TILE = vec2<u32>(CHUNK_STEP, 1u);
 
@@ -33,10 +35,10 @@ fn store_scores(lid: u32, count: u32, vec4s: u32) {
     let keys = vec2(head_offsets[lid], head_offsets[lid + WG]);
     var scores: array<vec2<f32>, HEADS>;
     var i = 0u;
-    for (; i + 8u <= vec4s; i += 8u) {
-        var first = key_block(keys.x, vec4s, i);
-        var second = key_block(keys.y, vec4s, i);
-        for (var u = 0u; u < 8u; u++) {
+    for (; i + 4u <= vec4s; i += 4u) {
+        var first = key_vec4s(keys.x, vec4s, i);
+        var second = key_vec4s(keys.y, vec4s, i);
+        for (var u = 0u; u < 4u; u++) {
             for (var h = 0u; h < HEADS; h++) {
                 let x = queries[h * MAX_VEC4S + i + u];
                 scores[h] = vec2(add_dot(x, first[u], scores[h].x), add_dot(x, second[u], scores[h].y));
@@ -88,7 +90,7 @@ fn main(
     let visible = visible_range(token, pages);
     let start = min(visible.x + chunk * chunk_positions(), visible.y);
     let end = min(start + chunk_positions(), visible.y);
-    // Invocation `lid` sums vec4 `lid % vec4s` of every `lanes`-th four positions of a step.
+    // Invocation `lid` sums vec4 `lid % vec4s` of every `lanes`-th eight positions of a step.
     let lanes = WG / vec4s;
     let own_vec4 = lid % vec4s;
     let lane = lid / vec4s;
@@ -98,7 +100,9 @@ fn main(
     var acc: array<vec4<f32>, HEADS>;
     for (var first = start; first < end; first += CHUNK_STEP) {
         let count = min(CHUNK_STEP, end - first);
-        for (var i = lid; i < CHUNK_STEP; i += WG) {
+        // Loops with constant bounds, which compilers unroll.
+        for (var k = 0u; k < CHUNK_STEP / WG; k++) {
+            let i = lid + k * WG;
             // Those beyond the chunk repeat its last position, with weight 0.
             let row = visible_kv_row(token.x, first + min(i, count - 1u), kv_head, pages);
             head_offsets[i] = head_offset(row, vec4s);
@@ -108,20 +112,20 @@ fn main(
         store_scores(lid, count, vec4s);
         workgroupBarrier();
         var lane_max = LOWEST;
-        for (var i = lid; i < CHUNK_STEP * HEADS; i += WG) {
-            lane_max = max(lane_max, weights[i]);
+        for (var k = 0u; k < OWN_WEIGHTS; k++) {
+            lane_max = max(lane_max, weights[lid + k * WG]);
         }
         partials[lid] = lane_max;
         workgroupBarrier();
         let old_max = row_max;
-        for (var i = lid % HEADS; i < WG; i += HEADS) {
-            row_max = max(row_max, partials[i]);
+        for (var k = 0u; k < WG / HEADS; k++) {
+            row_max = max(row_max, partials[lid % HEADS + k * HEADS]);
         }
         let rescale = exp(old_max - row_max);
         total *= rescale;
-        for (var i = lid; i < CHUNK_STEP * HEADS; i += WG) {
-            let weight = exp(weights[i] - row_max);
-            weights[i] = weight;
+        for (var k = 0u; k < OWN_WEIGHTS; k++) {
+            let weight = exp(weights[lid + k * WG] - row_max);
+            weights[lid + k * WG] = weight;
             total += weight;
         }
         if lid < HEADS {
@@ -132,8 +136,8 @@ fn main(
             acc[h] *= rescales[h];
         }
         if lane < lanes {
-            for (var j = 4u * lane; j < count; j += 4u * lanes) {
-                for (var u = 0u; u < 4u; u++) {
+            for (var j = 8u * lane; j < count; j += 8u * lanes) {
+                for (var u = 0u; u < 8u; u++) {
                     let value = value_vec4(head_offsets[j + u], vec4s, own_vec4);
                     for (var h = 0u; h < HEADS; h++) {
                         acc[h] = fma(vec4(weights[(j + u) * HEADS + h]), value, acc[h]);

@@ -34,13 +34,13 @@ fn key_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
     return k_cache[head + i];
 }
 
-// Vec4s `i` to `i + 7` of the key at offset `head`; `i` is a multiple of 8.
-fn key_block(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, 8> {
-    var block: array<vec4<f32>, 8>;
-    for (var u = 0u; u < 8u; u++) {
-        block[u] = k_cache[head + i + u];
+// Vec4s `i` to `i + 3` of the key at offset `head`; `i` is a multiple of 4.
+fn key_vec4s(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, 4> {
+    var four: array<vec4<f32>, 4>;
+    for (var u = 0u; u < 4u; u++) {
+        four[u] = k_cache[head + i + u];
     }
-    return block;
+    return four;
 }
 
 // Vec4 `i` of the value at offset `head`.

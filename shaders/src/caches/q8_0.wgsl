@@ -42,14 +42,14 @@ fn key_vec4(head: u32, vec4s: u32, i: u32) -> vec4<f32> {
     return signed_bytes(k_cache[head + i]) * half_at(k_cache[head + vec4s + i / UNIT], i / BLOCK);
 }
 
-// Vec4s `i` to `i + 7` of the key at offset `head`: one block; `i` is a multiple of 8.
-fn key_block(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, BLOCK> {
+// Vec4s `i` to `i + 3` of the key at offset `head`, which are in one block; `i` is a multiple of 4.
+fn key_vec4s(head: u32, vec4s: u32, i: u32) -> array<vec4<f32>, 4> {
     let scale = half_at(k_cache[head + vec4s + i / UNIT], i / BLOCK);
-    var block: array<vec4<f32>, BLOCK>;
-    for (var u = 0u; u < BLOCK; u++) {
-        block[u] = signed_bytes(k_cache[head + i + u]) * scale;
+    var four: array<vec4<f32>, 4>;
+    for (var u = 0u; u < 4u; u++) {
+        four[u] = signed_bytes(k_cache[head + i + u]) * scale;
     }
-    return block;
+    return four;
 }
 
 // Vec4 `i` of the value at offset `head`.

@@ -43,13 +43,13 @@ const WORK: &[Work] = &[
         // Keys in q8_0 have a loop over 4 blocks.
         turns: &[&["32", "LANES", "LANES", "WG/2"], &["4", "8", "LANES", "LANES", "WG/2"]],
     },
-    // A step of 128 positions: rows of the cache, scores by blocks of 8 vec4s, none left over, three passes over the
-    // scores, and the values of half the positions, four at a time.
+    // A step of 128 positions: scores by four vec4s, none left over, perhaps a pass over the largest scores, and the
+    // values of half the positions, eight at a time.
     Work {
         pattern: "attention_split.*", unit: "64 positions", units: "CHUNK_STEP*HEADS/64", columns: "",
         turns: &[
-            &["CHUNK_STEP/64", "4", "0", "CHUNK_STEP*HEADS/64", "64/HEADS", "CHUNK_STEP*HEADS/64", "16"],
-            &["CHUNK_STEP/64", "4", "8", "0", "CHUNK_STEP*HEADS/64", "64/HEADS", "CHUNK_STEP*HEADS/64", "16"],
+            &["8", "0", "8"],
+            &["8", "0", "64/HEADS", "8"],
         ],
     },
     // The largest head of each variant, and 64 tiles of positions. The tile's tokens, of four heads each; the tiles:
