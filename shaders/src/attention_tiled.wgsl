@@ -1,7 +1,8 @@
 // Attention of many tokens, as in attention.wgsl, but a workgroup computes a tile: ROWS queries of one KV
 // head against POSITIONS keys and values at a time (FlashAttention-2, Dao 2023). Its rows are the queries of
 // consecutive tokens, those of one token next to each other, so that grouped heads share keys and values.
-// Where tokens of several sequences meet in a tile, the sequences are computed one after the other.
+// Where tokens of several sequences meet in a tile, the sequences are computed one after the other, each from the
+// start and up to its results, so that numbers of one that are not finite never reach another.
 //
 // Keys, values and queries pass through workgroup memory in slices, decoded, so that every format of the
 // cache and head of any size is computed alike. Four rows are a vector. LANES invocations share four rows of
@@ -99,9 +100,6 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     let lane = lid % LANES;
     let column = lid % COLUMNS;
     let band = lid / COLUMNS * OWN_QUADS;
-    var row_max = vec4(LOWEST);
-    // Of this invocation's positions.
-    var total = vec4(0.0);
     // [OWN_QUADS * 4 rows, OWN_VEC4S]
     var acc: array<vec4<f32>, OWN_QUADS * 4u * OWN_VEC4S>;
     var token = first_row / group;
@@ -116,6 +114,12 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
                 visible = vec2(min(visible.x, range.x), max(visible.y, range.y));
             }
             token++;
+        }
+        var row_max = vec4(LOWEST);
+        // Of this invocation's positions.
+        var total = vec4(0.0);
+        for (var i = 0u; i < OWN_QUADS * 4u * OWN_VEC4S; i++) {
+            acc[i] = vec4(0.0);
         }
         var starts = vec4(0u);
         var ends = vec4(0u);
@@ -202,21 +206,23 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
                 workgroupBarrier();
             }
         }
-    }
-    lane_quads[lid] = total;
-    workgroupBarrier();
-    for (var r = 0u; r < OWN_QUADS * 4u; r++) {
-        let row = band * 4u + r;
-        if first_row + row > last_row {
-            break;
-        }
-        var all = 0.0;
-        for (var i = 0u; i < LANES; i++) {
-            all += lane_quads[row / 4u * LANES + i][r % 4u];
-        }
-        for (var c = 0u; c < OWN_VEC4S; c++) {
-            if column + COLUMNS * c < vec4s {
-                store_out(bases[row], column + COLUMNS * c, acc[r * OWN_VEC4S + c], all);
+        workgroupBarrier();
+        lane_quads[lid] = total;
+        workgroupBarrier();
+        for (var r = 0u; r < OWN_QUADS * 4u; r++) {
+            let row = band * 4u + r;
+            let t = (first_row + row) / group;
+            if t < first_token || t >= token || first_row + row > last_row {
+                continue;
+            }
+            var all = 0.0;
+            for (var i = 0u; i < LANES; i++) {
+                all += lane_quads[row / 4u * LANES + i][r % 4u];
+            }
+            for (var c = 0u; c < OWN_VEC4S; c++) {
+                if column + COLUMNS * c < vec4s {
+                    store_out(bases[row], column + COLUMNS * c, acc[r * OWN_VEC4S + c], all);
+                }
             }
         }
     }

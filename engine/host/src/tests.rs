@@ -28,12 +28,15 @@ fn ops_have_twins_by_name_and_encoding() {
         "argmax",
         "gather",
         "sample",
+        "sample_compact",
+        "sample_scan",
     ] {
         assert!(twin(op).is_some(), "{op}");
     }
     for encoding in Encoding::device_encodings() {
         assert!(twin(&format!("matmul.{}", encoding.name())).is_some());
         assert!(twin(&format!("matmul_experts.{}", encoding.name())).is_some());
+        assert!(twin(&format!("matmul_gated.{}", encoding.name())).is_some());
         assert!(twin(&format!("embed.{}", encoding.name())).is_some());
     }
     assert!(twin("matmul").is_none() && twin("matmul.q9").is_none() && twin("rope.f32").is_none());

@@ -41,6 +41,7 @@ pub(crate) fn lower(
     lowerer.declare_inputs();
     for (position, step) in steps.iter().enumerate() {
         in_place::check(graph, step, &steps[position + 1..])?;
+        let first_call = lowerer.calls.len();
         match step {
             Step::Node(node) => {
                 let mut op = OpLowering::new(graph, node.op.name(), &mut lowerer);
@@ -51,6 +52,11 @@ pub(crate) fn lower(
             }
         }
         let results = std::mem::take(&mut lowerer.step_results);
+        // Debugging fills a step's results before its first call: none may stand where a call reads.
+        for result in results.iter().filter(|result| result.is_new) {
+            let first = &mut lowerer.lifetimes[result.lifetime].first;
+            *first = first_call.min(*first);
+        }
         lowerer.stages.push((lowerer.calls.len(), results));
     }
     let program = lowerer.finish()?;

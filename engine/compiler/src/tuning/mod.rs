@@ -202,11 +202,11 @@ mod tests {
     fn the_first_entry_of_a_shape_counts_and_zero_is_any_size() {
         let any = u32::MAX;
         let tuning = Tuning::new(vec![
-            tuned(64, 32, &[choice("scalar", any)]),
+            tuned(64, 32, &[choice("tile8x4", any)]),
             tuned(64, 0, &[choice("baseline", any)]),
         ]);
         let of = |cols, width| names(&tuning, &shape(cols, width));
-        assert_eq!(of(64, 32).unwrap(), ["matmul.q4_0.scalar"]);
+        assert_eq!(of(64, 32).unwrap(), ["matmul.q4_0.tile8x4"]);
         assert_eq!(of(64, 96).unwrap(), ["matmul.q4_0.baseline"]);
         assert_eq!(of(32, 32), None);
         let more = Tuning::new(vec![tuned(64, 32, &[choice("baseline", any)])]);
@@ -233,21 +233,21 @@ mod tests {
             // No kernel for any number of rows, one beyond its own limit, and limits that do not ascend.
             &[few_rows(few.max_grid_y)],
             &[few_rows(any)],
-            &[choice("scalar", any), choice("baseline", any)],
-            &[choice("scalar", 0), choice("baseline", any)],
+            &[choice("tile8x4", any), choice("baseline", any)],
+            &[choice("tile8x4", 0), choice("baseline", any)],
         ];
         for kernels in ignored {
             let tuning = Tuning::new(vec![tuned(64, 32, kernels)]);
             assert_eq!(names(&tuning, &shape(64, 32)), None, "{kernels:?}");
         }
-        let tuning = Tuning::new(vec![tuned(64, 32, &[few_rows(1), choice("scalar", any)])]);
+        let tuning = Tuning::new(vec![tuned(64, 32, &[few_rows(1), choice("tile8x4", any)])]);
         assert!(names(&tuning, &shape(64, 32)).is_some());
         assert_eq!(tuning.kernels_for(&shape(64, 32), |_| false), None);
     }
 
     #[test]
     fn a_tuning_of_other_kernels_is_ignored_as_a_whole() {
-        let calls = vec![tuned(64, 32, &[choice("scalar", u32::MAX)])];
+        let calls = vec![tuned(64, 32, &[choice("tile8x4", u32::MAX)])];
         let stale = Tuning {
             kernels: "00".repeat(32),
             ..Tuning::new(calls.clone())

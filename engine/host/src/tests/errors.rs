@@ -219,51 +219,50 @@ fn invalid_sampling_settings_are_errors() {
         max_biases: 2,
         logprob_words: 1,
     };
-    let draw = |params: SampleParams, settings: SampleSettings, biases: usize| {
-        let settings: &[u32] = bytemuck::cast_slice(std::slice::from_ref(&settings));
-        let biases = vec![0; 4 * biases];
+    let words = |settings: SampleSettings| -> Vec<u32> {
+        bytemuck::cast_slice(std::slice::from_ref(&settings)).to_vec()
+    };
+    let scan = |params: SampleParams, settings: SampleSettings, biases: usize| {
+        let (settings, biases) = (words(settings), vec![0; 4 * biases]);
+        // Room for two sequences.
+        let given: [(usize, &[u32]); 3] = [(2, &settings), (3, &[0; 8]), (4, &biases)];
+        message("sample_scan", params, &given)
+    };
+    let select = |params: SampleParams, settings: SampleSettings| {
+        let settings = words(settings);
         // Room for two sequences and three steps.
-        let given: [(usize, &[u32]); 4] = [(2, settings), (3, &[0; 8]), (6, &[0; 3]), (7, &biases)];
+        let given: [(usize, &[u32]); 3] = [(3, &settings), (4, &[0; 8]), (7, &[0; 3])];
         message("sample", params, &given)
     };
     let base = SampleSettings::default();
+    let sequence = |sequence| SampleSettings { sequence, ..base };
     for (error, expected) in [
         (
-            draw(SampleParams { vocab: 0, ..params }, base, 4),
-            "sample: vocab must be at least 1, it is 0",
+            scan(SampleParams { vocab: 0, ..params }, base, 4),
+            "sample_scan: vocab must be from 1 to 524288, it is 0",
         ),
         (
-            draw(
-                params,
-                SampleSettings {
-                    sequence: 2,
-                    ..base
-                },
-                4,
-            ),
+            scan(params, sequence(2), 4),
+            "sample_scan: a sequence must be less than 2, it is 2",
+        ),
+        (
+            select(params, sequence(2)),
             "sample: a sequence must be less than 2, it is 2",
         ),
         (
-            draw(params, SampleSettings { step: 3, ..base }, 4),
+            select(params, SampleSettings { step: 3, ..base }),
             "sample: a step must be less than 3, it is 3",
         ),
         (
-            draw(params, SampleSettings { biases: 3, ..base }, 4),
-            "sample: biases must be at most 2, it is 3",
+            scan(params, SampleSettings { biases: 3, ..base }, 4),
+            "sample_scan: biases must be at most 2, it is 3",
         ),
         (
-            draw(
-                params,
-                SampleSettings {
-                    sequence: 1,
-                    ..base
-                },
-                3,
-            ),
-            "sample: binding 7 needs 4 elements, 3 are bound",
+            scan(params, sequence(1), 3),
+            "sample_scan: binding 4 needs 4 elements, 3 are bound",
         ),
         (
-            draw(
+            select(
                 SampleParams {
                     logprob_words: 0,
                     ..params
@@ -272,7 +271,6 @@ fn invalid_sampling_settings_are_errors() {
                     logprobs: 1,
                     ..base
                 },
-                4,
             ),
             "sample: logprob_words must be at least 1, it is 0",
         ),

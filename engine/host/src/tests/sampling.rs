@@ -35,14 +35,21 @@ fn sampled(draw: &Draw) -> u32 {
     };
     let (settings_buffer, counts_buffer) = (buffer(&[settings]), buffer(&counts));
     let (tokens, index, out) = (zeros::<u32>(1), zeros::<[u32; 2]>(1), zeros::<u32>(3));
+    let logits = buffer(&draw.logits);
+    let chunks = vocab.div_ceil(SAMPLE_CHUNK as usize);
+    let scratch = zeros::<u32>(chunks * SAMPLE_CHUNK_WORDS as usize + 2 * vocab);
+    let biases = zeros::<[u32; 4]>(2);
+    let bound = [&logits, &settings_buffer, &counts_buffer, &biases, &scratch];
+    run("sample_scan", params, &bound).unwrap();
+    run("sample_compact", params, &[&settings_buffer, &scratch]).unwrap();
     let bound = [
-        &buffer(&draw.logits),
+        &logits,
+        &scratch,
         &settings_buffer,
         &counts_buffer,
         &tokens,
         &index,
         &out,
-        &zeros::<[u32; 4]>(2),
         &zeros::<u32>(9),
     ];
     run("sample", params, &bound).unwrap();

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     const OP: &str = "matmul.q4_0";
-    const DEFAULT: [&str; 2] = ["matmul.q4_0.matvec", "matmul.q4_0.tiled"];
+    const DEFAULT: [&str; 2] = ["matmul.q4_0.matvec8", "matmul.q4_0.tile64x64"];
     const OTHER: &str = "matmul.q4_0.baseline";
 
     fn default_kernels() -> Vec<KernelChoice> {
