@@ -62,7 +62,7 @@ const GOALS: &[Goal] = &[
     goal("products: waves",     "matmul*", Metric::Waves, [24.0, 16.0, 4.0], NONE),
     goal("products: spills",    "matmul*", Metric::Spills,  same(0.0), ALL),
     goal("products: scratch",   "matmul*", Metric::Scratch, same(0.0), ALL),
-    goal("attention, decode: instructions per 64 positions and head", "attention_split.f16.heads4", Metric::LoopInstructions, same(500.0), &["navi31", "navi21"]),
+    goal("attention, decode: instructions per 64 positions and head", "attention_split.f16.heads4", Metric::LoopInstructions, same(500.0), ALL),
     goal("attention, prefill: instructions a multiply-add", "attention_tiled.f16.head128", Metric::LoopInstructions, same(1.5), NONE),
     goal("attention, prefill: bytes a multiply-add", "attention_tiled.f16.head128", Metric::LoopBytes, same(0.07), NONE),
     goal("attention: registers", "*attention*", Metric::Registers, same(64.0), NONE),
