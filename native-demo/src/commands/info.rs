@@ -7,7 +7,7 @@ use clap::Args;
 use comfy_table::{Table, presets::NOTHING};
 use serde_json::{Value, json};
 use wisp_engine::{
-    compiler::{Footprint, Target, compile},
+    compiler::{Call, Footprint, Target, compile},
     device::Capabilities,
     pipelines::{
         CheckpointModel, DecoderModel, DecoderSpec, ModelFiles, ModelLimits, SupportedEncoding,
@@ -101,8 +101,8 @@ impl Info {
 /// The kernel calls of a model's graph on a GPU.
 #[derive(serde::Serialize)]
 struct Kernels {
-    /// Calls of one run.
-    calls: usize,
+    /// Calls of a run that decodes one token in a short context.
+    calls_per_token: usize,
     /// What calls miss the best kernels, with the number of kernels of which this is true.
     fallbacks: BTreeMap<String, usize>,
 }
@@ -112,12 +112,14 @@ impl Kernels {
     fn of(files: &ModelFiles, limits: ModelLimits) -> Result<Kernels> {
         let target = Target::named("vulkan")?.capabilities;
         let mut kernels = Kernels {
-            calls: 0,
+            calls_per_token: 0,
             fallbacks: BTreeMap::new(),
         };
         for graph in prepare::graphs(files, &target, limits)?.iter().take(1) {
             let program = compile(graph, &target)?;
-            kernels.calls += program.calls.len();
+            let dims = vec![1; program.dims.len()];
+            let made = |call: &&Call| call.is_made(&dims) == Some(true);
+            kernels.calls_per_token += program.calls.iter().filter(made).count();
             for fallback in program.fallbacks() {
                 let layer = without_numbers(&fallback.to_string());
                 *kernels.fallbacks.entry(layer).or_default() += 1;
@@ -128,7 +130,7 @@ impl Kernels {
 
     /// Describes the calls for the table.
     fn text(&self) -> String {
-        let mut text = format!("{} calls a run on a GPU", self.calls);
+        let mut text = format!("{} calls a token on a GPU", self.calls_per_token);
         if self.fallbacks.is_empty() {
             text += ", all by the best kernels";
         }
