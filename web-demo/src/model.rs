@@ -328,7 +328,7 @@ impl JsModel {
         promise(async move {
             let options: TuneOptions = serde_json::from_str(&options)?;
             let limit = Duration::from_secs_f64(options.seconds.clamp(1.0, 3600.0));
-            let session = model.session().clone();
+            let session = SendWrapper::new(model.session().clone());
             let measured = model.exclusive(move |generator| {
                 Box::pin(async move {
                     let go_on = |_: &str| ControlFlow::Continue(());
