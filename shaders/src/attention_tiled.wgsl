@@ -140,6 +140,10 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
             }
             workgroupBarrier();
             var scores: array<vec4<f32>, OWN_POSITIONS>;
+            // A declaration in a loop does not clear an array on every adapter.
+            for (var s = 0u; s < OWN_POSITIONS; s++) {
+                scores[s] = vec4(0.0);
+            }
             for (var slice = 0u; slice < vec4s; slice += SLICE) {
                 load_keys(lid, slice, vec4s);
                 workgroupBarrier();
