@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wisp_device::{Device, DeviceClassChoice, FeatureLevel};
 use wisp_pipelines::{CacheStrategy, KvCacheFormat, PipelineConfig, SupportedEncoding};
-use wisp_session::{SessionError, Tuning};
+use wisp_session::{Precision, SessionError, Tuning};
 
 use crate::{error::Error, events::Canceller};
 
@@ -17,15 +17,6 @@ const DEFAULT_PARALLEL: u64 = 4;
 
 /// Positions per page of the KV cache.
 const PAGE_SIZE: u32 = 32;
-
-/// The precision of activations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Precision {
-    /// Activations are f32: the same tokens on every device.
-    #[default]
-    Exact,
-}
 
 /// Progress of loading a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +37,11 @@ pub enum LoadProgress {
         done: u64,
         /// Total bytes.
         total: u64,
+    },
+    /// A setting has no effect, or another one than asked for. Reported at most once for each setting.
+    Note {
+        /// What the user may want to know, as a sentence without a full stop.
+        text: String,
     },
 }
 
@@ -129,11 +125,11 @@ impl ModelBuilder {
         self
     }
 
-    /// Sets the precision of activations.
-    pub fn precision(self, precision: Precision) -> ModelBuilder {
-        match precision {
-            Precision::Exact => self,
-        }
+    /// Sets the precision of products: exact by default. A device without kernels of this precision computes
+    /// exactly, which [`LoadProgress::Note`] says.
+    pub fn precision(mut self, precision: Precision) -> ModelBuilder {
+        self.config.precision = precision;
+        self
     }
 
     /// Sets the encoding of the weights: selects among the files of a repository and rejects files in

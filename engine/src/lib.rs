@@ -167,7 +167,7 @@ mod open_model;
 mod timings;
 mod worker;
 
-pub use builder::{DEFAULT_CONTEXT_LENGTH, LoadProgress, ModelBuilder, Precision};
+pub use builder::{DEFAULT_CONTEXT_LENGTH, LoadProgress, ModelBuilder};
 pub use chat::{Answer, Chat};
 pub use embed::Embedder;
 pub use error::Error;
@@ -182,6 +182,7 @@ pub use wisp_pipelines::{
     Embeddings, FinishReason, KvCacheFormat, Pooling, Remedy, SamplingParams, SupportedEncoding,
     TokenScore, chat_template::Message,
 };
+pub use wisp_session::Precision;
 
 pub use wisp_compiler as compiler;
 /// Devices: memory, kernels and submissions.

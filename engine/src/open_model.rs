@@ -366,6 +366,8 @@ impl OpenModel {
     ) -> Result<InferenceSession, Error> {
         let tuning = self.tuning(device.info())?;
         let session = InferenceSession::new(device).with_tuning(tuning);
+        session.set_precision(self.builder.config.precision);
+        self.note_precision(&session);
         #[cfg(not(target_arch = "wasm32"))]
         let session = match &self.builder.compile_cache {
             Some(cache) => session.with_cache(cache.clone()),
@@ -376,6 +378,18 @@ impl OpenModel {
         #[cfg(target_arch = "wasm32")]
         let _ = (files, limits);
         Ok(session)
+    }
+
+    /// Reports that the device computes in another precision than the settings ask for, if it does.
+    fn note_precision(&self, session: &InferenceSession) {
+        let (wanted, used) = (self.builder.config.precision, session.precision());
+        if wanted != used {
+            let device = &session.device().info().name;
+            let text = format!(
+                "{device} has no kernels of precision {wanted}, which are for GPUs with half precision: products are {used}"
+            );
+            self.builder.report(LoadProgress::Note { text });
+        }
     }
 
     /// Returns the kernels to prefer on a device.

@@ -44,6 +44,7 @@ const FLAGS: &[Flag] = &[
     flag("device_specs", "device", "DEVICE"),
     flag("profile", "profile", "PROFILE"),
     flag("device_class", "device-class", "CLASS"),
+    flag("precision", "precision", "PRECISION"),
     flag("threads", "threads", "N"),
     flag("gpu_memory_utilization", "gpu-memory-utilization", "FRACTION"),
     flag("tuning", "tuning", "TUNING"),

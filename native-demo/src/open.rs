@@ -18,6 +18,7 @@ use wisp_engine::{
 use crate::{
     destination::{self, Contents, Inputs},
     escape, interrupt,
+    output::message,
     settings::Resolved,
 };
 
@@ -186,6 +187,7 @@ fn show(
                 weights.finish_and_clear();
             }
         }
+        LoadProgress::Note { text } => message!("note: {}", escape::line(&text)),
         _ => {}
     }
 }

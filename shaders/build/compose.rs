@@ -84,8 +84,8 @@ pub(crate) fn compose(
     let root = root.map_err(|e| format!("{name}: {e}"))?;
     let files = ModuleFiles { variant, encoding };
     let wgsl = wesl::compile_sourcemap(&root, &files, &NoMangler, &options)
-        .map_err(|e| format!("{name}: {e}"))?
-        .to_string();
+        .map_err(|e| format!("{name}: {e}"))?;
+    let wgsl = format!("{}{wgsl}", enable_directives(variant.features));
     let module = naga::front::wgsl::parse_str(&wgsl)
         .map_err(|e| e.emit_to_string_with_path(&wgsl, &name))?;
     validate(&name, &wgsl, &module, variant)?;
@@ -97,6 +97,16 @@ pub(crate) fn compose(
         wgsl,
         module,
     })
+}
+
+/// The directives that enable the language extensions of a variant's features. Subgroup operations have none: naga
+/// knows them without `enable subgroups;` and rejects the directive.
+fn enable_directives(features: &[&str]) -> String {
+    let extensions = features.iter().filter_map(|feature| match *feature {
+        "f16" => Some("enable f16;\n"),
+        _ => None,
+    });
+    extensions.collect()
 }
 
 /// Returns naga's report if the module is not valid WGSL for the features that the variant declares.

@@ -104,8 +104,9 @@ pub struct Kernel {
     pub bindings: &'static [Access],
     /// What the kernel needs of a device beyond the baseline.
     pub needs: Needs,
-    /// Switches that must be on in a session for the kernel to be selected: `f16_partials` (partial sums of
-    /// products in half precision), `plain_top_k` (top-k by repeated maxima).
+    /// Switches that must be on in a session for the kernel to be selected: `f16` (the precision of that name:
+    /// products in half precision), `f16_partials` (partial sums of products in half precision), `plain_top_k`
+    /// (top-k by repeated maxima).
     pub switches: &'static [&'static str],
     /// The kind of adapter that the kernel is written for.
     pub device_class: DeviceClass,

@@ -6,19 +6,15 @@
 // adjacent rows or tokens next to each other, so that the loads of adjacent invocations use different banks.
 import package::blocks::decode;
 import package::encoding::{load_scales, load_part, BLOCKS_PER_SCALES};
-@if(experts) import package::expert_pairs::{group, leads_group, find_group};
+@if(experts) import package::expert_pairs::{leads_group, find_group};
 import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
-@if(!gated) import package::matmul_io::store;
-@if(gated) import package::matmul_io::store_gated;
+import package::matmul_tile::{tile_token, store_sums, Sums, ROW_STEP, TOKEN_STEP};
 import constants::{WG, EDGE_ROWS, EDGE_TOKENS, ROWS, TOKENS};
 
 @if(!experts && !gated) const TILE = vec2<u32>(EDGE_ROWS, EDGE_TOKENS);
 @if(gated) const TILE = vec2<u32>(EDGE_ROWS / 2u, EDGE_TOKENS);
 @if(experts) const TILE = vec2<u32>(EDGE_ROWS, 1u);
 const COLS_MULTIPLE = X_WIDTH;
-// An invocation computes every ROW_STEP-th row and every TOKEN_STEP-th token.
-const ROW_STEP: u32 = EDGE_ROWS / ROWS;
-const TOKEN_STEP: u32 = EDGE_TOKENS / TOKENS;
 
 var<workgroup> weights: array<array<vec4<f32>, EDGE_ROWS>, 8>; // [column / 4, row]
 // [column / 4, token ^ (column / 4)]: invocations write adjacent columns of a token to different banks.
@@ -26,17 +22,6 @@ var<workgroup> inputs: array<array<vec4<f32>, EDGE_TOKENS>, 8>;
 
 fn dot4(a: vec4<f32>, b: vec4<f32>, sum: f32) -> f32 {
     return fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))));
-}
-
-// The output row of token `i` of the tile of workgroup `y`; past all output rows if there is none.
-@if(!experts)
-fn tile_token(y: u32, i: u32) -> u32 {
-    return y * EDGE_TOKENS + i;
-}
-
-@if(experts)
-fn tile_token(y: u32, i: u32) -> u32 {
-    return group[i];
 }
 
 @compute @workgroup_size(WG)
@@ -55,8 +40,7 @@ fn main(
     let first_token = min(tile_token(wid.y, 0u), output_rows() - 1u);
     let row_lane = lid % ROW_STEP;
     let token_lane = lid / ROW_STEP;
-    // The sum of row `r` and token `t` of the invocation is number `ROWS * t + r`.
-    var acc: array<f32, ROWS * TOKENS>;
+    var acc: Sums;
     for (var i = 0u; i < ROWS * TOKENS; i++) {
         acc[i] = 0.0;
     }
@@ -98,26 +82,5 @@ fn main(
         }
         workgroupBarrier();
     }
-    @if(gated)
-    for (var t = 0u; t < TOKENS; t++) {
-        for (var r = 0u; r < ROWS / 2u; r++) {
-            // Half of the rows of an invocation are those of the other weight, in the same order.
-            store_gated(
-                tile_token(wid.y, token_lane + TOKEN_STEP * t),
-                first_row + row_lane + ROW_STEP * r,
-                acc[ROWS * t + r],
-                acc[ROWS * t + r + ROWS / 2u],
-            );
-        }
-    }
-    @if(!gated)
-    for (var t = 0u; t < TOKENS; t++) {
-        for (var r = 0u; r < ROWS; r++) {
-            store(
-                tile_token(wid.y, token_lane + TOKEN_STEP * t),
-                first_row + row_lane + ROW_STEP * r,
-                acc[ROWS * t + r],
-            );
-        }
-    }
+    store_sums(wid.y, first_row, lid, acc);
 }

@@ -13,7 +13,7 @@ pub(crate) struct Variant {
     /// Name of the `.wgsl` file in `src/`, without the extension.
     pub file: &'static str,
     /// The conditions (`@if`) that hold. `subgroups` and `f16` are also device features that the kernel
-    /// needs, those in [`SWITCHES`] also switches that select it. `software` holds in all kernels of that class.
+    /// needs, those in [`SWITCHES`] also switches that select it; `f16` is both. `software` holds in all kernels of that class.
     pub features: &'static [&'static str],
     /// Constants of the module `constants` and their values. `MAX_COLS` is the most columns that the kernel
     /// is written for.
@@ -58,7 +58,7 @@ pub(crate) const ENCODINGS: &[&str] = &[
 pub(crate) const ANY_COLS: &[&str] = &["f32", "f16", "bf16"];
 
 /// Conditions of variants that are selected only if the session's switch of that name is on.
-pub(crate) const SWITCHES: &[&str] = &["f16_partials", "plain_top_k"];
+pub(crate) const SWITCHES: &[&str] = &["f16", "f16_partials", "plain_top_k"];
 
 /// The formats of the KV cache: the files in `caches/`.
 pub(crate) const CACHES: &[&str] = &["f32", "f16", "q8_0"];
@@ -99,6 +99,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul.",        "matvec8_scalar", "matmul_matvec", &["weights_first", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
     variant("matmul.",        "tile64x16",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 16), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 16),
     variant("matmul.",        "tile64x32",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 32),
+    variant("matmul.",        "f16_tile128x64", "matmul_tiled_f16", &["f16"], &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
+    variant("matmul.",        "f16_tile128x64_scalar", "matmul_tiled_f16", &["f16", "scalar"], &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "tile64x64",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "tile64x64_scalar", "matmul_tiled", &["scalar"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "baseline",      "matmul",  &[],         &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
@@ -109,6 +111,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul_gated.",  "matvec4",        "matmul_matvec", &["gated", "weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 4)], DeviceClass::Gpu, 4),
     variant("matmul_gated.",  "matvec8",        "matmul_matvec", &["gated", "weights_first"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
     variant("matmul_gated.",  "tile64x32",      "matmul_tiled",  &["gated"],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 32),
+    variant("matmul_gated.",  "f16_tile128x64", "matmul_tiled_f16", &["f16", "gated"], &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul_gated.",  "tile64x64",      "matmul_tiled",  &["gated"],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     // Few pairs rarely share an expert.
     variant("matmul_experts.", "matvec_f16_partials",        "matmul_matvec", &["f16_partials", "experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
@@ -116,6 +119,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul_experts.", "matvec_subgroups",        "matmul_matvec", &["subgroups", "experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
     variant("matmul_experts.", "matvec",        "matmul_matvec", &["experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
     variant("matmul_experts.", "matvec_scalar", "matmul_matvec", &["experts", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 16),
+    variant("matmul_experts.", "f16_tile64x32", "matmul_tiled_f16", &["f16", "experts"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul_experts.", "tile64x16", "matmul_tiled", &["experts"],           &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 16), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 512),
     variant("matmul_experts.", "tile64x32", "matmul_tiled", &["experts"],           &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul_experts.", "tile64x32_scalar", "matmul_tiled", &["experts", "scalar"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, ANY),

@@ -245,7 +245,9 @@ pub fn check_hostile(op: &str, cases: &[Hostile]) {
                     let checks = if is_checked { "checked" } else { "unchecked" };
                     let at = format!("{} on {level:?}, {checks}", kernel.name);
                     let wrong = match run_guarded(device, kernel, &hostile.case, is_checked) {
-                        Ok(run) => judge(hostile, least_bound(kernel), run, expected),
+                        Ok(run) => {
+                            judge(hostile, least_bound(kernel, &hostile.case), run, expected)
+                        }
                         Err(error) => vec![error.to_string()],
                     };
                     let label = &hostile.case.label;

@@ -56,9 +56,10 @@ pub fn write(op: &str, cases: &[Case], expected: &[Outputs]) {
             .collect();
         let (close, others): (Vec<_>, Vec<_>) = fitting
             .into_iter()
-            .partition(|kernel| least_bound(kernel) == 0.0);
+            .partition(|kernel| least_bound(kernel, case) == 0.0);
         for kernels in [close, others] {
-            let Some(least) = kernels.first().map(|kernel| least_bound(kernel)) else {
+            let bounds = kernels.iter().map(|kernel| least_bound(kernel, case));
+            let Some(least) = bounds.reduce(f64::max) else {
                 continue;
             };
             let runs = kernels.iter().map(|kernel| {

@@ -129,10 +129,17 @@ async fn open(
         .opened_device(device.clone())
         .canceller(&canceller)
         .on_progress(move |news| {
-            if let LoadProgress::Weights { done, total } = news {
-                let (done, total) = ((done as f64).into(), (total as f64).into());
-                // Errors of the callback do not stop the load.
-                let _ = progress.call2(&JsValue::NULL, &done, &total);
+            // Errors of the callback do not stop the load.
+            match news {
+                LoadProgress::Weights { done, total } => {
+                    let (done, total) = ((done as f64).into(), (total as f64).into());
+                    let _ = progress.call2(&JsValue::NULL, &done, &total);
+                }
+                LoadProgress::Note { text } => {
+                    let none = JsValue::from(0);
+                    let _ = progress.call3(&JsValue::NULL, &none, &none, &text.into());
+                }
+                _ => {}
             }
         })
         .with_files(files)?

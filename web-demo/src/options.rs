@@ -5,7 +5,7 @@ use wisp_engine::{
     ModelBuilder, SamplingParams,
     device::{DeviceClassChoice, DeviceOptions, FeatureLevel},
     pipelines::{CacheStrategy, GenerateOptions, PipelineConfig, config::KvCacheFormat},
-    session::tuning_file,
+    session::{Precision, tuning_file},
 };
 
 /// The limit of `max_batch`.
@@ -31,6 +31,8 @@ pub struct LoadOptions {
     baseline: bool,
     /// The class of kernels.
     device_class: DeviceClassChoice,
+    /// The precision of products.
+    precision: Precision,
     /// The tuning of an earlier call of `tune`.
     tuning: Option<serde_json::Value>,
 }
@@ -46,6 +48,7 @@ impl Default for LoadOptions {
             kv_cache_format: KvCacheFormat::Float32,
             baseline: false,
             device_class: DeviceClassChoice::Auto,
+            precision: Precision::Exact,
             tuning: None,
         }
     }
@@ -72,6 +75,7 @@ impl LoadOptions {
         config.cache_strategy = CacheStrategy::Paged;
         config.kv_cache_page_size = 32;
         config.kv_cache_format = self.kv_cache_format;
+        config.precision = self.precision;
         let mut builder = ModelBuilder::from_config(config).cache_tokens(u64::MAX);
         // A page may keep the tuning of an earlier version, whose kernels were others.
         let tuning = self.tuning.as_ref().map(serde_json::Value::to_string);

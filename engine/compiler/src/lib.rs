@@ -56,7 +56,7 @@ pub use program::{
 };
 pub use select::{fitting_kernels, kernels_of};
 pub use shader_language::ShaderLanguage;
-pub use switches::{SplitKReductionPrecision, Switches};
+pub use switches::{Precision, SplitKReductionPrecision, Switches};
 pub use target::{Target, TargetError};
 #[cfg(all(feature = "targets", not(target_arch = "wasm32")))]
 pub use translate::translate;

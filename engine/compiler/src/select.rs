@@ -5,7 +5,7 @@ use wisp_shaders::{Access, DeviceClass, Kernel};
 use wisp_types::Capabilities;
 
 use crate::{
-    Switches,
+    Precision, Switches,
     program::KernelChoice,
     tuning::{CallShape, Tuning},
 };
@@ -29,6 +29,25 @@ fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities, switches: Switches
         && (!kernel.needs.f16 || target.f16)
         && kernel.workgroup_size.iter().product::<u32>() <= target.max_workgroup_invocations
         && kernel.workgroup_bytes <= target.max_workgroup_bytes
+}
+
+impl Precision {
+    /// Returns the precision that programs for a target have if this one is asked for: `Exact` if the target can
+    /// run no kernel of this precision.
+    pub fn on(self, target: &Capabilities) -> Precision {
+        let switches = Switches {
+            precision: self,
+            ..Switches::default()
+        };
+        // 0 columns suit every kernel.
+        let has_kernel = wisp_shaders::kernels().iter().any(|kernel| {
+            kernel.switches.contains(&self.name()) && runs_on(kernel, 0, target, switches)
+        });
+        match has_kernel {
+            true => self,
+            false => Precision::Exact,
+        }
+    }
 }
 
 /// Returns the kernels that a target can run for calls of a shape, in the order of the table.

@@ -1,6 +1,23 @@
 //! Options of a session for the compiler, beyond the graph and the target.
 
 use serde::{Deserialize, Serialize};
+use wisp_types::choices;
+
+choices! {
+    /// The precision of products, in which nearly all of a model's work is.
+    ///
+    /// A precision other than `Exact` lets programs use kernels that are faster and less accurate; where a
+    /// target has none, they use the exact ones. Sums and everything between products are f32 in each precision.
+    #[derive(Default)]
+    Precision, "precision" {
+        /// Products in f32: every device computes the same tokens.
+        #[default]
+        Exact = "exact",
+        /// Products of many tokens in half precision, on GPUs that have it. The normalised error of a product,
+        /// `‖a − b‖ / ‖b‖`, is below 1e-3.
+        F16 = "f16",
+    }
+}
 
 /// The precision of partial sums when a workgroup splits a product along its columns (split-K). Named
 /// after MAX's `SplitKReductionPrecision`.
@@ -17,6 +34,8 @@ pub enum SplitKReductionPrecision {
 /// Choices of kernels and encodings. The default gives the best speed and exactness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Switches {
+    /// The precision of products.
+    pub precision: Precision,
     /// The precision of split-K partial sums, on targets whose kernels split products: GPUs, for few
     /// tokens.
     pub split_k_reduction_precision: SplitKReductionPrecision,
@@ -34,7 +53,8 @@ impl Switches {
         match name {
             "f16_partials" => self.split_k_reduction_precision == SplitKReductionPrecision::Output,
             "plain_top_k" => self.plain_top_k,
-            _ => false,
+            // The kernels of a precision are behind a switch of its name.
+            _ => name == self.precision.name(),
         }
     }
 }

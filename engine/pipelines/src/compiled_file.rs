@@ -34,7 +34,7 @@ impl PipelineConfig {
             return Ok(session);
         };
         let compiled = CompiledModule::load(Path::new(path)).map_err(SessionError::Artefact)?;
-        let facts = prepare::facts(files, limits);
+        let facts = prepare::facts(files, limits, self.precision);
         let differences = facts.iter().filter_map(|(name, here)| {
             let there = compiled.about().get(name).map_or("unknown", String::as_str);
             (there != here).then(|| format!("{name} is {there}, here {here}"))
@@ -62,7 +62,9 @@ impl PipelineConfig {
     ) -> Result<Tuning, PipelineError> {
         let measured = match &self.tuning {
             TuningSource::Off => None,
-            TuningSource::Auto => cache.and_then(|cache| tuning_file::load(cache, device)),
+            TuningSource::Auto => {
+                cache.and_then(|cache| tuning_file::load(cache, device, self.precision))
+            }
             TuningSource::File(path) => {
                 let read = tuning_file::read(Path::new(path));
                 Some(read.map_err(SessionError::from)?)
@@ -88,7 +90,7 @@ impl PipelineConfig {
             return Ok(());
         };
         let save = |module: CompiledModule| -> Result<(), ArtefactError> {
-            let module = module.saying(prepare::facts(files, limits));
+            let module = module.saying(prepare::facts(files, limits, self.precision));
             module.save(Path::new(path))
         };
         let saved = session

@@ -7,6 +7,7 @@ use super::{
     text_encoder, window_rings::WindowRings,
 };
 use wisp_graph::Graph;
+use wisp_session::Precision;
 use wisp_types::Capabilities;
 
 /// Returns the graphs of a model as they are compiled for a target: a decoder and its sampler, or an
@@ -27,15 +28,19 @@ pub fn graphs(
     }
 }
 
-/// Returns the facts about a model and its limits that a compiled model records.
-pub fn facts(files: &ModelFiles, limits: &ModelLimits) -> BTreeMap<String, String> {
+/// Returns the facts about a model, its limits and its precision that a compiled model records.
+pub fn facts(
+    files: &ModelFiles,
+    limits: &ModelLimits,
+    precision: Precision,
+) -> BTreeMap<String, String> {
     let spec = &files.model_spec.spec;
     let positions = table_rows(limits.max_length.min(spec.max_positions));
     // 0 means that there are no rings. Their length is known only when the model runs.
     let ring = WindowRings::of(spec, limits).map_or(0, |rings| rings.page_size);
     let ring = ring.to_string();
     let rank = limits.lora().map_or(0, |_| limits.max_lora_rank);
-    let facts: [(&str, String); 12] = [
+    let facts: [(&str, String); 13] = [
         ("architecture", files.model_spec.architecture.name().into()),
         ("hidden_size", spec.hidden_size.to_string()),
         ("layers", spec.layers.len().to_string()),
@@ -51,6 +56,7 @@ pub fn facts(files: &ModelFiles, limits: &ModelLimits) -> BTreeMap<String, Strin
             "return_hidden_states",
             format!("{:?}", limits.return_hidden_states),
         ),
+        ("precision", precision.to_string()),
     ];
     facts.map(|(name, value)| (name.to_string(), value)).into()
 }

@@ -141,4 +141,4 @@ pub use split::SplitModel;
 pub use tensor::Tensor;
 pub use times::StartTimes;
 pub use tune::{OnTuning, Ratio, TunePoint, TuneReport, TuneVariant, Tuner};
-pub use wisp_compiler::{SplitKReductionPrecision, Switches, Tuning};
+pub use wisp_compiler::{Precision, SplitKReductionPrecision, Switches, Tuning};

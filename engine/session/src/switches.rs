@@ -1,7 +1,7 @@
 //! Compiler switches, as MAX's `InferenceSession` has them.
 
 use crate::session::InferenceSession;
-use wisp_compiler::{SplitKReductionPrecision, Switches};
+use wisp_compiler::{Precision, SplitKReductionPrecision, Switches};
 
 /// False for the values that MAX takes for "no", true for all others.
 fn enables(mode: &str) -> bool {
@@ -14,6 +14,19 @@ impl InferenceSession {
     /// The current switches.
     pub fn switches(&self) -> Switches {
         self.programs.switches()
+    }
+
+    /// Sets the precision of products.
+    pub fn set_precision(&self, precision: Precision) {
+        self.programs
+            .switch(|switches| switches.precision = precision);
+    }
+
+    /// Returns the precision of products on the session's first device: [`Precision::Exact`] if the device has no
+    /// kernels of the one that was set.
+    pub fn precision(&self) -> Precision {
+        let target = &self.device().info().capabilities;
+        self.switches().precision.on(target)
     }
 
     /// Sets the precision of the partial sums of split-K products on GPUs.

@@ -78,7 +78,7 @@ pub use files::{load, read, store, write};
 mod files {
     use std::path::Path;
 
-    use wisp_compiler::Tuning;
+    use wisp_compiler::{Precision, Tuning};
     use wisp_files::{CacheEntry, DiskCache, FileKind, read_small, write_atomic};
     use wisp_types::{DeviceInfo, digest};
 
@@ -111,29 +111,31 @@ mod files {
     }
 
     /// The name of a device's tuning in the cache: one for each adapter, driver, class and feature level, and
-    /// for each set of kernels.
-    fn name(device: &DeviceInfo) -> String {
+    /// for each precision and set of kernels.
+    fn name(device: &DeviceInfo, precision: Precision) -> String {
         let DeviceInfo { name, driver, .. } = device;
         let (api, capabilities) = (device.api.to_string(), format!("{:?}", device.capabilities));
-        let parts = [name, driver, &api, &capabilities].map(|part| part.as_bytes().to_vec());
+        let parts = [name, driver, &api, &capabilities, precision.name()];
+        let parts = parts.map(|part| part.as_bytes().to_vec());
         let kernels = wisp_shaders::fingerprint().to_vec();
         CacheEntry::Tuning.file_name(&digest(parts.into_iter().chain([kernels])))
     }
 
-    /// Returns the tuning of a device in the cache, if it has been measured.
-    pub fn load(cache: &DiskCache, device: &DeviceInfo) -> Option<Tuning> {
-        from_json(&cache.read(&name(device))?).ok()
+    /// Returns the tuning of a device at a precision in the cache, if it has been measured.
+    pub fn load(cache: &DiskCache, device: &DeviceInfo, precision: Precision) -> Option<Tuning> {
+        from_json(&cache.read(&name(device, precision))?).ok()
     }
 
-    /// Writes the tuning of a device to the cache, for [`load`]. What goes wrong is ignored, as the cache does.
-    pub fn store(cache: &DiskCache, device: &DeviceInfo, tuning: &Tuning) {
-        cache.write(&name(device), to_json(tuning).as_bytes());
+    /// Writes the tuning of a device at a precision to the cache, for [`load`]. What goes wrong is ignored, as the
+    /// cache does.
+    pub fn store(cache: &DiskCache, device: &DeviceInfo, precision: Precision, tuning: &Tuning) {
+        cache.write(&name(device, precision), to_json(tuning).as_bytes());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use wisp_compiler::{CallShape, KernelChoice, TunedCall};
+    use wisp_compiler::{CallShape, KernelChoice, Precision, TunedCall};
 
     use super::*;
 
@@ -168,7 +170,7 @@ mod tests {
 
     #[cfg(not(target_arch = "wasm32"))]
     #[test]
-    fn the_cache_has_one_tuning_for_each_device_and_feature_level() {
+    fn the_cache_has_one_tuning_for_each_device_feature_level_and_precision() {
         use wisp_types::{Api, Capabilities, DeviceInfo};
 
         let folder = tempfile::tempdir().unwrap();
@@ -181,9 +183,10 @@ mod tests {
             driver: "1.0".into(),
             capabilities: Capabilities::BASELINE,
         };
-        assert_eq!(load(&cache, &device), None);
-        store(&cache, &device, &tuning());
-        assert_eq!(load(&cache, &device), Some(tuning()));
+        assert_eq!(load(&cache, &device, Precision::Exact), None);
+        store(&cache, &device, Precision::Exact, &tuning());
+        assert_eq!(load(&cache, &device, Precision::Exact), Some(tuning()));
+        assert_eq!(load(&cache, &device, Precision::F16), None);
         type Change = fn(&mut DeviceInfo);
         let changes: [Change; 4] = [
             |it| it.name.push('2'),
@@ -194,7 +197,7 @@ mod tests {
         for change in changes {
             let mut other = device.clone();
             change(&mut other);
-            assert_eq!(load(&cache, &other), None);
+            assert_eq!(load(&cache, &other, Precision::Exact), None);
         }
     }
 }

@@ -122,6 +122,7 @@ impl Bench {
             model: settings.name(),
             device: describe(session.device().info()),
             device_class: session.device().info().device_class(),
+            precision: session.precision(),
             tuned_shapes: session.tuning().calls().len(),
             runs: self.runs,
             load_seconds,

@@ -4,7 +4,10 @@ use anyhow::Result;
 use clap::Args;
 use comfy_table::Table;
 use serde_json::json;
-use wisp_engine::{device, session::tuning_file};
+use wisp_engine::{
+    device,
+    session::{Precision, tuning_file},
+};
 
 use crate::{
     escape,
@@ -28,9 +31,10 @@ fn mebibytes(bytes: u64) -> String {
     }
 }
 
-/// Returns the number of shapes of calls for which `wisp tune` chose other kernels than the default.
+/// Returns the number of shapes of calls for which `wisp tune` chose other kernels than the default, at the
+/// default precision.
 fn tuned_shapes(info: &device::DeviceInfo) -> usize {
-    let tuning = cache().and_then(|cache| tuning_file::load(&cache, info));
+    let tuning = cache().and_then(|cache| tuning_file::load(&cache, info, Precision::Exact));
     tuning.map_or(0, |tuning| tuning.calls().len())
 }
 

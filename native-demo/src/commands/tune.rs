@@ -10,7 +10,7 @@ use clap::Args;
 use wisp_engine::{
     Canceller,
     pipelines::config::TuningSource,
-    session::{TuneReport, tuning_file},
+    session::{Precision, TuneReport, tuning_file},
 };
 
 use crate::{
@@ -80,7 +80,7 @@ impl Tune {
             message!("interrupted: nothing was saved");
             return Ok(());
         }
-        let place = self.save(&report)?;
+        let place = self.save(&report, settings.config.precision)?;
         if self.json {
             return print_json(&report);
         }
@@ -90,7 +90,7 @@ impl Tune {
     }
 
     /// Writes the tuning to the file or the cache, and returns a sentence about where it is.
-    fn save(&self, report: &TuneReport) -> Result<String> {
+    fn save(&self, report: &TuneReport, precision: Precision) -> Result<String> {
         if let Some(out) = &self.out {
             tuning_file::write(out, &report.tuning)?;
             return Ok(format!(
@@ -103,10 +103,10 @@ impl Tune {
         };
         // Other models have other shapes, which stay as they were measured.
         let measured: Vec<_> = report.points.iter().map(|point| &point.shape).collect();
-        let earlier = tuning_file::load(&cache, &report.device).unwrap_or_default();
+        let earlier = tuning_file::load(&cache, &report.device, precision).unwrap_or_default();
         let earlier = earlier.without(|shape| measured.contains(&shape));
         let tuning = report.tuning.clone().followed_by(earlier);
-        tuning_file::store(&cache, &report.device, &tuning);
+        tuning_file::store(&cache, &report.device, precision, &tuning);
         Ok(match tuning.is_empty() {
             true => "the defaults stay".into(),
             false => "used from now on wherever the cache is; --tuning off ignores it".into(),

@@ -24,7 +24,7 @@ use crate::{
 pub struct WarmCache {
     /// Compile for this target instead of the device: browser, baseline, vulkan, metal, dx12, gl or host. All
     /// kernels are translated to the shader language of the target as a check
-    #[arg(long, value_name = "TARGET", requires = "out", conflicts_with_all = ["device_specs", "profile", "device_class"])]
+    #[arg(long, value_name = "TARGET", requires = "out", conflicts_with_all = ["device_specs", "profile", "device_class", "precision"])]
     target: Option<String>,
     /// Write the compiled model to this file, for --serialized-model-path
     #[arg(long, value_name = "FILE")]
@@ -64,7 +64,7 @@ impl WarmCache {
                 (name, session.compiled()?, Some(session.start_times()))
             }
         };
-        let compiled = compiled.saying(prepare::facts(files, &limits));
+        let compiled = compiled.saying(prepare::facts(files, &limits, settings.config.precision));
         if let Some(out) = &self.out {
             compiled.save(out)?;
         }
@@ -124,6 +124,7 @@ fn warm(
     let (device, cache) = (settings.device()?, cache());
     let tuning = settings.config.tuning_for(device.info(), cache.as_ref())?;
     let session = InferenceSession::new(device).with_tuning(tuning);
+    session.set_precision(settings.config.precision);
     let session = match cache {
         Some(cache) => session.with_cache(cache),
         // The compiled model only goes to the file.

@@ -8,6 +8,8 @@ import constants::PLANES;
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 4], four bytes a word
 
 const ZERO: f32 = 0.0;
+// The largest magnitude of `q - ZERO`.
+const MAX_MAGNITUDE: f32 = 12.0;
 // Scales of a part, and offsets if there are any.
 const SCALES: u32 = 1u;
 const HAS_OFFSETS: bool = false;

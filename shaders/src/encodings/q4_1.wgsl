@@ -6,6 +6,8 @@ import constants::PLANES;
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks], halves d and m
 
 const ZERO: f32 = 0.0;
+// The largest magnitude of `q - ZERO`.
+const MAX_MAGNITUDE: f32 = 15.0;
 // Scales of a part, and offsets if there are any.
 const SCALES: u32 = 1u;
 const HAS_OFFSETS: bool = true;

@@ -9,6 +9,8 @@ import constants::PLANES;
 
 // The number that stands for the weight 0.
 const ZERO: f32 = 32.0;
+// The largest magnitude of `q - ZERO`.
+const MAX_MAGNITUDE: f32 = 32.0;
 // Scales of a part, and offsets if there are any.
 const SCALES: u32 = 2u;
 const HAS_OFFSETS: bool = false;

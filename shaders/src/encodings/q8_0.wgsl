@@ -10,6 +10,8 @@ import constants::PLANES;
 // GPUs convert unsigned bytes in one instruction: with its sign bit inverted, a byte is the number plus 128.
 @if(software) const ZERO: f32 = 0.0;
 @if(!software) const ZERO: f32 = 128.0;
+// The largest magnitude of `q - ZERO`.
+const MAX_MAGNITUDE: f32 = 128.0;
 // Scales of a part, and offsets if there are any.
 const SCALES: u32 = 1u;
 const HAS_OFFSETS: bool = false;

@@ -37,6 +37,8 @@ const WORK: &[Work] = &[
     Work { pattern: "matmul*.matvec*", unit: "weight", units: "16*ROWS", turns: UNROLLED, columns: "16*WG" },
     // On some families a part of the last loop stays rolled.
     Work { pattern: "matmul*.tile64x*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: &[&[], &["4"]], columns: "" },
+    // The loop before it finds the largest inputs.
+    Work { pattern: "matmul*.f16_tile*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: UNROLLED, columns: "" },
     // Each lane computes a score over 32 vec4s, takes part in two reductions, and sums the values of half the positions.
     Work {
         pattern: "*attention.*.baseline", unit: "64 positions", units: "WG/64", columns: "",

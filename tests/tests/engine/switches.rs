@@ -11,7 +11,9 @@ use wisp_engine::{
         ModelLimits, SamplingParams,
         text_generation::{GenerateOptions, TextGenerator},
     },
-    session::{InferenceSession, InitOptions, Model, SplitKReductionPrecision, Switches},
+    session::{
+        InferenceSession, InitOptions, Model, Precision, SplitKReductionPrecision, Switches,
+    },
     shape,
     weights::{Encoding, MemoryWeights},
 };
@@ -74,6 +76,59 @@ fn product(name: &str, encoding: Encoding, rows: u64, cols: u64) -> Graph {
     let out = graph.add(Linear, &[x, weight]).unwrap();
     graph.output("out", out);
     graph
+}
+
+/// Names of kernels of a product with many columns that a target uses at a precision.
+fn kernels_at(precision: Precision, target: &Capabilities) -> Vec<String> {
+    let switches = Switches {
+        precision,
+        ..Switches::default()
+    };
+    let graph = product("product", Encoding::Q4_0, 33, 96);
+    let program = compile_with(&graph, target, switches, &Tuning::default()).unwrap();
+    kernels(&program).into_iter().map(String::from).collect()
+}
+
+#[test]
+fn the_precision_selects_the_kernel_for_many_tokens() {
+    let gpu = Capabilities {
+        f16: true,
+        ..Capabilities::BASELINE
+    };
+    let exact = kernels_at(Precision::Exact, &gpu);
+    let half = kernels_at(Precision::F16, &gpu);
+    let (few, many) = half.split_at(half.len() - 1);
+    assert_eq!(many, ["matmul.q4_0.f16_tile128x64"]);
+    assert_eq!(exact[..exact.len() - 1], *few);
+    assert_eq!(exact[exact.len() - 1], "matmul.q4_0.tile64x64");
+    assert_eq!(Precision::F16.on(&gpu), Precision::F16);
+    assert_eq!(Precision::Exact.on(&gpu), Precision::Exact);
+}
+
+/// No kernel of an op uses half precision unless a session asks for it.
+#[test]
+fn exact_precision_selects_no_kernel_with_half_precision() {
+    for kernel in wisp_shaders::kernels() {
+        assert!(
+            !kernel.needs.f16 || kernel.switches.contains(&"f16"),
+            "{}",
+            kernel.name
+        );
+    }
+}
+
+#[test]
+fn targets_without_half_precision_stay_exact() {
+    let software = Capabilities {
+        f16: true,
+        software_kernels: true,
+        ..Capabilities::BASELINE
+    };
+    for target in [Capabilities::BASELINE, Capabilities::HOST, software] {
+        let [exact, half] = [Precision::Exact, Precision::F16].map(|it| kernels_at(it, &target));
+        assert_eq!(exact, half);
+        assert_eq!(Precision::F16.on(&target), Precision::Exact);
+    }
 }
 
 /// The results of the kernels are tested with the other kernels, on every adapter.

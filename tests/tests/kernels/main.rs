@@ -11,6 +11,7 @@ mod copy;
 mod embed;
 mod gated;
 mod gather;
+mod half_precision;
 mod kv_write;
 mod lora_expand;
 mod lora_shrink;

@@ -13,6 +13,7 @@ mod goldens_gguf;
 mod hub;
 mod layers;
 mod licenses;
+mod precision;
 mod real_model;
 mod settings;
 mod stories;

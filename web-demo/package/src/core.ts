@@ -29,6 +29,9 @@ export interface EngineOptions {
   /** The class of kernels: those for GPUs, or those for software adapters such as SwiftShader. Both compute the same
    *  results. Default: `auto`, the class of the adapter. */
   deviceClass?: "auto" | "gpu" | "software";
+  /** The precision of products. `f16` computes those of many tokens in half precision: faster on GPUs that have it, and
+   *  less accurate; others compute exactly. Default: `exact`. */
+  precision?: "exact" | "f16";
   /** The tuning of an earlier `engine.tune()` on this GPU. One of another version of this package has no effect. */
   tuning?: Tuning;
   /** Whether to store downloaded files: `prefer` if there is room (the default), `require`, or `none`. */
@@ -172,7 +175,10 @@ export class Core {
     signal.addEventListener("abort", cancel);
     try {
       const name = files.name;
-      const told = (loaded: number, total: number) => tell({ loaded, total });
+      const told = (loaded: number, total: number, note?: string) => {
+        if (note === undefined) tell({ loaded, total });
+        else onWarning(new WispError("NoHalfPrecision", note));
+      };
       const model = await Model.load(watched, files.texts, JSON.stringify({ name, ...options }), canceller, told);
       tell({ phase: "compiling" });
       await compiled().catch((error: unknown) => {

@@ -8,6 +8,7 @@ export type WispErrorCode =
   | "Aborted"
   | "QuotaExceeded"
   | "NotResumable"
+  | "NoHalfPrecision"
   | "InvalidRequest"
   | "Internal";
 
@@ -21,6 +22,7 @@ const ADVICE: Record<WispErrorCode, string> = {
   Aborted: "It was stopped on request.",
   QuotaExceeded: "Delete models that are no longer needed, or make room on the disk.",
   NotResumable: "Keep the page open until the download ends.",
+  NoHalfPrecision: "Nothing needs to be done: answers are exact, only slower.",
   InvalidRequest: "Change the request.",
   Internal: "Please report this, with what you did.",
 };

@@ -37,4 +37,5 @@ pub use fields::{FIELDS, Field, FieldGroup, FieldKind};
 pub use layer::Layer;
 pub use pipeline_config::PipelineConfig;
 pub use tuning::TuningSource;
+pub use wisp_session::Precision;
 pub use wisp_types::UnknownChoice;

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use wisp_device::{
     Device, DeviceClassChoice, DeviceError, DeviceOptions, DeviceSpec, FeatureLevel,
 };
+use wisp_session::Precision;
 use wisp_weights::{SupportedEncoding, WeightDType};
 
 use super::{
@@ -43,6 +44,8 @@ pub struct PipelineConfig {
     pub profile: FeatureLevel,
     /// The class of kernels that run on an adapter. The host device ignores it.
     pub device_class: DeviceClassChoice,
+    /// The precision of products. Devices without kernels of this precision compute exactly.
+    pub precision: Precision,
     /// The number of threads of the host device; 0 for one per core.
     pub threads: usize,
     /// The fraction of the device's free memory that the model may take, above 0 and at most 1.
@@ -107,6 +110,7 @@ impl Default for PipelineConfig {
             device_specs: vec![DeviceSpec::Auto],
             profile: FeatureLevel::Full,
             device_class: DeviceClassChoice::Auto,
+            precision: Precision::Exact,
             threads: 0,
             gpu_memory_utilization: 0.9,
             tuning: TuningSource::Auto,

@@ -69,14 +69,17 @@ impl Group {
         groups
     }
 
-    /// Returns the index of the baseline among the kernels, or else that of the default.
+    /// Returns the index of the baseline among the kernels, or else that of an exact one, or of the default.
     pub fn baseline(&self) -> usize {
-        let is_baseline = |kernel: &&Kernel| {
-            kernel.device_class == DeviceClass::Any
-                && kernel.switches.is_empty()
-                && kernel.max_grid_y == u32::MAX
-        };
-        self.kernels.iter().rposition(is_baseline).unwrap_or(0)
+        let serves_all =
+            |kernel: &&Kernel| kernel.switches.is_empty() && kernel.max_grid_y == u32::MAX;
+        let is_baseline =
+            |kernel: &&Kernel| serves_all(kernel) && kernel.device_class == DeviceClass::Any;
+        let kernels = || self.kernels.iter();
+        // Ops that only GPUs have lack a baseline; their kernels without switches are as exact.
+        let found = kernels().rposition(|kernel| is_baseline(&kernel));
+        let found = found.or_else(|| kernels().rposition(|kernel| serves_all(&kernel)));
+        found.unwrap_or(0)
     }
 
     /// Returns what the calls compute: the label of the first one with N for its numbers.

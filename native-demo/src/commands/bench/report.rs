@@ -7,7 +7,7 @@ use wisp_engine::{
     device::measure::Ceilings,
     files::DiskCache,
     pipelines::{ModelFiles, ModelLimits, benchmark::Rate, prepare},
-    session::{InferenceSession, StartTimes},
+    session::{InferenceSession, Precision, StartTimes},
 };
 
 use crate::{output::print_line, settings::Resolved};
@@ -19,6 +19,8 @@ pub(super) struct Report {
     pub(super) device: String,
     /// The class of kernels; `None` on the host.
     pub(super) device_class: Option<&'static str>,
+    /// The precision of products that the device has kernels for.
+    pub(super) precision: Precision,
     /// The shapes of calls for which `wisp tune` chose other kernels than the default.
     pub(super) tuned_shapes: usize,
     pub(super) runs: u32,
@@ -60,6 +62,7 @@ impl Starts {
         let folder = tempfile::tempdir()?;
         let start = || -> Result<StartTimes> {
             let session = InferenceSession::new(settings.device()?);
+            session.set_precision(settings.config.precision);
             let session = session.with_cache(DiskCache::new(folder.path()));
             let target = &session.device().info().capabilities;
             for graph in prepare::graphs(files, target, limits)? {

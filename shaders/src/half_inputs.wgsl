@@ -1,0 +1,43 @@
+// The rows of x of a tile in half precision: each is scaled by a power of two to magnitudes below 2^11, so that
+// products with weights below 1 can be summed over a block. A number that is 2^-25 times the largest of its row still
+// has all bits of a half.
+import package::half_precision::{exponent_of, max_magnitude, power_of_two};
+import package::matmul_io::{p, output_rows, load_x};
+import package::matmul_tile::tile_token;
+import constants::{WG, EDGE_TOKENS};
+
+// [token]: the largest magnitude of its row of x, as bits: those of floats that are not negative are ordered like them.
+var<workgroup> largest: array<atomic<u32>, EDGE_TOKENS>;
+
+// The output row whose row of x token `i` of the tile multiplies: the last one for tokens past the end.
+fn input_row(y: u32, i: u32) -> u32 {
+    return min(tile_token(y, i), output_rows() - 1u);
+}
+
+// Finds the largest magnitudes of all tokens of the tile of workgroup `y`. Ends with a barrier.
+fn find_largest(y: u32, lid: u32) {
+    for (var i = lid; i < EDGE_TOKENS; i += WG) {
+        atomicStore(&largest[i], 0u);
+    }
+    workgroupBarrier();
+    // Eight invocations share a row and load adjacent columns.
+    for (var i = lid / 8u; i < EDGE_TOKENS; i += WG / 8u) {
+        let row = input_row(y, i);
+        var m = 0.0;
+        for (var g = lid % 8u; g < 8u * p.blocks; g += 8u) {
+            m = max_magnitude(load_x(row, g), m);
+        }
+        atomicMax(&largest[i], bitcast<u32>(m));
+    }
+    workgroupBarrier();
+}
+
+// The factor by which token `i` of the tile is scaled.
+fn input_scale(i: u32) -> f32 {
+    return power_of_two(264u - exponent_of(bitcast<f32>(atomicLoad(&largest[i]))));
+}
+
+// The factor that undoes the scaling of token `i` of the tile.
+fn input_unscale(i: u32) -> f32 {
+    return power_of_two(exponent_of(bitcast<f32>(atomicLoad(&largest[i]))) - 10u);
+}

@@ -1,0 +1,17 @@
+// Scaling by powers of two, so that sums of products in half precision neither overflow nor vanish.
+
+// The exponent of the power of two 2^(e - 127), as floats store it.
+fn power_of_two(e: u32) -> f32 {
+    return bitcast<f32>(e << 23u);
+}
+
+// Returns the exponent `e` of a magnitude `m`, as floats store it: `m` is less than 2^(e - 126). It is clamped, so that
+// the scales made from it are powers of two also if `m` is 0, infinite or NaN; magnitudes below 2^-87 count as that.
+fn exponent_of(m: f32) -> u32 {
+    return clamp(bitcast<u32>(m) >> 23u, 40u, 252u);
+}
+
+// The largest of `m` and the magnitudes of four numbers.
+fn max_magnitude(v: vec4<f32>, m: f32) -> f32 {
+    return max(max(max(abs(v.x), abs(v.y)), max(abs(v.z), abs(v.w))), m);
+}
