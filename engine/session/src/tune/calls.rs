@@ -72,13 +72,12 @@ impl Group {
     /// Returns the index of the baseline among the kernels, or else that of an exact one, or of the default.
     pub fn baseline(&self) -> usize {
         let serves_all =
-            |kernel: &&Kernel| kernel.switches.is_empty() && kernel.max_grid_y == u32::MAX;
+            |kernel: &Kernel| kernel.switches.is_empty() && kernel.max_grid_y == u32::MAX;
         let is_baseline =
             |kernel: &&Kernel| serves_all(kernel) && kernel.device_class == DeviceClass::Any;
-        let kernels = || self.kernels.iter();
+        let found = self.kernels.iter().rposition(is_baseline);
         // Ops that only GPUs have lack a baseline; their kernels without switches are as exact.
-        let found = kernels().rposition(|kernel| is_baseline(&kernel));
-        let found = found.or_else(|| kernels().rposition(|kernel| serves_all(&kernel)));
+        let found = found.or_else(|| self.kernels.iter().rposition(|kernel| serves_all(kernel)));
         found.unwrap_or(0)
     }
 
