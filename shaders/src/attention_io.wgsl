@@ -17,12 +17,16 @@ fn load_query(base: u32, i: u32) -> vec4<f32> {
         return vec4(q[at], q[at + 1u], q[at + 2u], q[at + 3u]) * p.scale;
     }
     var v = vec4(0.0);
-    for (var j = 0u; j < 4u; j++) {
-        if 4u * i + j < p.head_dim {
-            v[j] = q[at + j];
-        }
+    // At most three elements, so that compilers keep this rare case short.
+    for (var j = 0u; 4u * i + j < p.head_dim; j++) {
+        v[j] = q[at + j];
     }
     return v * p.scale;
+}
+
+// The sum, plus the dot product of two vectors.
+fn add_dot(a: vec4<f32>, b: vec4<f32>, sum: f32) -> f32 {
+    return fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))));
 }
 
 // The number of whole pages in the cache.

@@ -4,7 +4,7 @@
 // CHUNK_STEP positions each invocation first computes the scores of two positions. Then the values are
 // summed as in attention.wgsl, eight positions at a time.
 import package::attention_chunks::{chunk_count, chunk_positions, part_offset, CHUNK_STEP};
-import package::attention_io::{index, cache_pages, load_query, visible_kv_row, visible_range};
+import package::attention_io::{index, add_dot, cache_pages, load_query, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, LOWEST, MASKED};
 import package::cache::{head_offset, key_vec4, key_vec4s, value_vec4};
 import package::query::MAX_VEC4S;
@@ -24,11 +24,6 @@ var<workgroup> weights: array<f32, CHUNK_STEP * HEADS>;
 var<workgroup> head_offsets: array<u32, CHUNK_STEP>;
 var<workgroup> partials: array<f32, WG>;
 var<workgroup> rescales: array<f32, HEADS>;
-
-// The sum, plus the dot product of two vectors.
-fn add_dot(a: vec4<f32>, b: vec4<f32>, sum: f32) -> f32 {
-    return fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))));
-}
 
 // Writes the scores of this invocation's two positions of a step.
 fn store_scores(lid: u32, count: u32, vec4s: u32) {

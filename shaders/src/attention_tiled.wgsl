@@ -4,78 +4,58 @@
 // Where tokens of several sequences meet in a tile, the sequences are computed one after the other, each from the
 // start and up to its results, so that numbers of one that are not finite never reach another.
 //
-// Keys, values and queries pass through workgroup memory in slices, decoded, so that every format of the
-// cache and head of any size is computed alike. Four rows are a vector. LANES invocations share four rows of
-// scores, each with every LANES-th position; COLUMNS share a band of the result's rows, each with every
-// COLUMNS-th vec4 of a head.
-import package::attention_io::{index, cache_pages, load_query, visible_kv_row, visible_range};
+// Queries, keys and values pass through workgroup memory in slices, decoded, so that every format of the cache and
+// heads of any size are computed alike. An invocation computes the scores of four rows at four positions, and
+// sums the values of four rows, OWN_VEC4S vec4s of each. A weight stays with the invocation that computed its
+// score until the values of its position are in workgroup memory.
+import package::attention_io::{index, add_dot, cache_pages, load_query, visible_kv_row, visible_range};
 import package::attention_params::{p, capped, store_out, LOWEST, MASKED};
 import package::cache::{head_offset, key_vec4, value_vec4};
-import constants::{ROWS, OWN_VEC4S};
+import constants::OWN_VEC4S;
 
-const WG: u32 = 64u;
+const ROWS: u32 = 64u;
+const POSITIONS: u32 = 64u;
+// vec4s of queries and keys that are in workgroup memory at a time.
+const SLICE: u32 = 4u;
+// Each invocation loads one vec4 of a slice of the queries, and one of the keys.
+const WG: u32 = ROWS * SLICE;
 const TILE = vec2<u32>(1u, ROWS);
-const POSITIONS: u32 = 32u;
-// vec4s of a key that are in workgroup memory at a time.
-const SLICE: u32 = 8u;
-// Elements of workgroup memory from one key to the next, padded so that they are in different banks.
+// vec4s of workgroup memory from one query or key to the next, padded so that they are in different banks.
 const STRIDE: u32 = SLICE + 1u;
-const QUADS: u32 = ROWS / 4u;
-const LANES: u32 = WG / QUADS;
-const OWN_POSITIONS: u32 = POSITIONS / LANES;
-const COLUMNS: u32 = 16u;
-const OWN_QUADS: u32 = QUADS * COLUMNS / WG;
+// Invocations that share four rows: in scores, each has four positions.
+const LANES: u32 = POSITIONS / 4u;
 // vec4s of the largest head.
-const VEC4S: u32 = COLUMNS * OWN_VEC4S;
+const VEC4S: u32 = LANES * OWN_VEC4S;
 // Values that are in workgroup memory at a time.
-const VALUES: u32 = POSITIONS * SLICE / VEC4S;
+const VALUES: u32 = min(16u, 512u / VEC4S);
 
-// [POSITIONS, STRIDE] of keys, or [VALUES, VEC4S] of values.
-var<workgroup> kv: array<vec4<f32>, POSITIONS * STRIDE>;
-// [elements of a slice, QUADS] of queries, then [POSITIONS, QUADS] weights.
-var<workgroup> rows: array<vec4<f32>, POSITIONS * QUADS>;
-var<workgroup> lane_quads: array<vec4<f32>, WG>;
-var<workgroup> rescales: array<vec4<f32>, QUADS>;
+// [POSITIONS, STRIDE] of keys, [WG] of four rows' numbers, or [VALUES, VEC4S] of values.
+var<workgroup> kv: array<vec4<f32>, max(POSITIONS * STRIDE, VALUES * VEC4S)>;
+// [ROWS, STRIDE] of queries, or [VALUES / 4, ROWS] weights, each of four positions.
+var<workgroup> rows: array<vec4<f32>, ROWS * STRIDE>;
+// [ROWS / 4], of four rows.
+var<workgroup> rescales: array<vec4<f32>, ROWS / 4u>;
 // Offsets of the queries in `q` and `out`.
 var<workgroup> bases: array<u32, ROWS>;
 // Offsets of the keys and values in the cache.
 var<workgroup> head_offsets: array<u32, POSITIONS>;
 
-// Loads a slice of the queries and of the keys, from vec4 `slice` on.
+// Loads a slice of the queries and of the keys, from vec4 `slice` on. Beyond the head's end, queries are 0 and keys
+// repeat their last vec4. Keys `lane * 4 + s` are stored in the order of `s`, so that lanes read from different banks.
 fn load_keys(lid: u32, slice: u32, vec4s: u32) {
-    for (var unit = lid; unit < QUADS * SLICE; unit += WG) {
-        let quad = unit % QUADS;
-        let i = unit / QUADS;
-        let x = load_query(bases[4u * quad], slice + i);
-        let y = load_query(bases[4u * quad + 1u], slice + i);
-        let z = load_query(bases[4u * quad + 2u], slice + i);
-        let w = load_query(bases[4u * quad + 3u], slice + i);
-        let at = 4u * i * QUADS + quad;
-        rows[at] = vec4(x.x, y.x, z.x, w.x);
-        rows[at + QUADS] = vec4(x.y, y.y, z.y, w.y);
-        rows[at + 2u * QUADS] = vec4(x.z, y.z, z.z, w.z);
-        rows[at + 3u * QUADS] = vec4(x.w, y.w, z.w, w.w);
-    }
-    for (var unit = lid; unit < POSITIONS * SLICE; unit += WG) {
-        let position = unit / SLICE;
-        let i = unit % SLICE;
-        var key = vec4(0.0);
-        if slice + i < vec4s {
-            key = key_vec4(head_offsets[position], vec4s, slice + i);
-        }
-        kv[position * STRIDE + i] = key;
-    }
+    let i = lid % SLICE;
+    let row = lid / SLICE;
+    rows[row * STRIDE + i] = load_query(bases[row], slice + i);
+    let key = row % 4u * LANES + row / 4u;
+    kv[key * STRIDE + i] = key_vec4(head_offsets[row], vec4s, min(slice + i, vec4s - 1u));
 }
 
-// Loads the values of a few positions, from `first` of the tile on.
+// Loads the values of a few positions, from `first` of the tile on. Beyond the head's end they repeat their last
+// vec4, whose sums nothing reads.
 fn load_values(lid: u32, first: u32, vec4s: u32) {
-    for (var unit = lid; unit < VALUES * VEC4S; unit += WG) {
-        let i = unit % VEC4S;
-        var value = vec4(0.0);
-        if i < vec4s {
-            value = value_vec4(head_offsets[first + unit / VEC4S], vec4s, i);
-        }
-        kv[unit] = value;
+    let i = min(lid % VEC4S, vec4s - 1u);
+    for (var k = 0u; k < VALUES * VEC4S / WG; k++) {
+        kv[lid + k * WG] = value_vec4(head_offsets[first + lid / VEC4S + k * (WG / VEC4S)], vec4s, i);
     }
 }
 
@@ -87,7 +67,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
     if kv_head >= p.kv_heads || first_row >= p.tokens * group {
         return;
     }
-    let vec4s = min((p.head_dim + 3u) / 4u, VEC4S);
+    let vec4s = clamp((p.head_dim + 3u) / 4u, 1u, VEC4S);
     let pages = cache_pages(vec4s);
     let last_row = min(first_row + ROWS, p.tokens * group) - 1u;
     let end_token = last_row / group + 1u;
@@ -96,12 +76,11 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
         let row = min(first_row + lid, last_row);
         bases[lid] = (row / group * p.heads + kv_head * group + row % group) * p.head_dim;
     }
+    // This invocation's four rows, and its share of the positions or of the vec4s of a head.
     let quad = lid / LANES;
     let lane = lid % LANES;
-    let column = lid % COLUMNS;
-    let band = lid / COLUMNS * OWN_QUADS;
-    // [OWN_QUADS * 4 rows, OWN_VEC4S]
-    var acc: array<vec4<f32>, OWN_QUADS * 4u * OWN_VEC4S>;
+    // [4 rows, OWN_VEC4S]
+    var acc: array<vec4<f32>, 4u * OWN_VEC4S>;
     var token = first_row / group;
     while token < end_token {
         // The tokens of one sequence that follow each other, and all that they see.
@@ -115,20 +94,20 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
             }
             token++;
         }
+        for (var i = 0u; i < 4u * OWN_VEC4S; i++) {
+            acc[i] = vec4(0.0);
+        }
         var row_max = vec4(LOWEST);
         // Of this invocation's positions.
         var total = vec4(0.0);
-        for (var i = 0u; i < OWN_QUADS * 4u * OWN_VEC4S; i++) {
-            acc[i] = vec4(0.0);
-        }
         var starts = vec4(0u);
-        var ends = vec4(0u);
-        for (var j = 0u; j < 4u; j++) {
-            let t = (first_row + 4u * quad + j) / group;
+        var counts = vec4(0u);
+        for (var r = 0u; r < 4u; r++) {
+            let t = (first_row + 4u * quad + r) / group;
             if t >= first_token && t < token {
                 let range = visible_range(index[t], pages);
-                starts[j] = range.x;
-                ends[j] = range.y;
+                starts[r] = range.x;
+                counts[r] = range.y - range.x;
             }
         }
         for (var first = visible.x; first < visible.y; first += POSITIONS) {
@@ -139,71 +118,79 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
                 head_offsets[lid] = head_offset(row, vec4s);
             }
             workgroupBarrier();
-            var scores: array<vec4<f32>, OWN_POSITIONS>;
-            // A declaration in a loop does not clear an array on every adapter.
-            for (var s = 0u; s < OWN_POSITIONS; s++) {
-                scores[s] = vec4(0.0);
+            // [4 rows], of four positions; then weights. A declaration in a loop does not clear an array on every
+            // adapter.
+            var scores: array<vec4<f32>, 4>;
+            for (var r = 0u; r < 4u; r++) {
+                scores[r] = vec4(0.0);
             }
             for (var slice = 0u; slice < vec4s; slice += SLICE) {
                 load_keys(lid, slice, vec4s);
                 workgroupBarrier();
                 for (var i = 0u; i < SLICE; i++) {
-                    let x = rows[4u * i * QUADS + quad];
-                    let y = rows[(4u * i + 1u) * QUADS + quad];
-                    let z = rows[(4u * i + 2u) * QUADS + quad];
-                    let w = rows[(4u * i + 3u) * QUADS + quad];
-                    for (var s = 0u; s < OWN_POSITIONS; s++) {
-                        let key = kv[(lane + LANES * s) * STRIDE + i];
-                        scores[s] = fma(x, vec4(key.x), scores[s]);
-                        scores[s] = fma(y, vec4(key.y), scores[s]);
-                        scores[s] = fma(z, vec4(key.z), scores[s]);
-                        scores[s] = fma(w, vec4(key.w), scores[s]);
+                    var keys: array<vec4<f32>, 4>;
+                    for (var s = 0u; s < 4u; s++) {
+                        keys[s] = kv[lane * STRIDE + (s * LANES * STRIDE + i)];
+                    }
+                    for (var r = 0u; r < 4u; r++) {
+                        let query = rows[4u * quad * STRIDE + (r * STRIDE + i)];
+                        for (var s = 0u; s < 4u; s++) {
+                            scores[r][s] = add_dot(query, keys[s], scores[r][s]);
+                        }
                     }
                 }
                 workgroupBarrier();
             }
+            let positions = first + 4u * lane + vec4(0u, 1u, 2u, 3u);
             var lane_max = vec4(LOWEST);
-            for (var s = 0u; s < OWN_POSITIONS; s++) {
-                let position = vec4(first + lane + LANES * s);
-                let score = vec4(capped(scores[s].x), capped(scores[s].y), capped(scores[s].z), capped(scores[s].w));
-                scores[s] = select(vec4(MASKED), score, (position >= starts) & (position < ends));
-                lane_max = max(lane_max, scores[s]);
+            for (var r = 0u; r < 4u; r++) {
+                if p.softcap != 0.0 {
+                    scores[r] = vec4(capped(scores[r].x), capped(scores[r].y), capped(scores[r].z), capped(scores[r].w));
+                }
+                scores[r] = select(vec4(MASKED), scores[r], positions - starts[r] < vec4(counts[r]));
+                lane_max[r] = max(max(scores[r].x, scores[r].y), max(scores[r].z, scores[r].w));
             }
-            lane_quads[lid] = lane_max;
+            kv[lid] = lane_max;
             workgroupBarrier();
             let old_max = row_max;
             for (var i = 0u; i < LANES; i++) {
-                row_max = max(row_max, lane_quads[quad * LANES + i]);
+                row_max = max(row_max, kv[quad * LANES + i]);
             }
             let rescale = exp(old_max - row_max);
             if lane == 0u {
                 rescales[quad] = rescale;
             }
             total *= rescale;
-            for (var s = 0u; s < OWN_POSITIONS; s++) {
-                let weight = exp(scores[s] - row_max);
-                total += weight;
-                rows[(lane + LANES * s) * QUADS + quad] = weight;
+            for (var r = 0u; r < 4u; r++) {
+                scores[r] = exp(scores[r] - row_max[r]);
+                total[r] += (scores[r].x + scores[r].y) + (scores[r].z + scores[r].w);
             }
             workgroupBarrier();
-            for (var r = 0u; r < OWN_QUADS * 4u; r++) {
+            for (var r = 0u; r < 4u; r++) {
                 for (var c = 0u; c < OWN_VEC4S; c++) {
-                    acc[r * OWN_VEC4S + c] *= rescales[band + r / 4u][r % 4u];
+                    acc[r * OWN_VEC4S + c] *= rescales[quad][r];
                 }
             }
             for (var few = 0u; few < count; few += VALUES) {
                 load_values(lid, few, vec4s);
+                if 4u * lane / VALUES == few / VALUES {
+                    for (var r = 0u; r < 4u; r++) {
+                        rows[lane % (VALUES / 4u) * ROWS + 4u * quad + r] = scores[r];
+                    }
+                }
                 workgroupBarrier();
-                for (var i = 0u; i < VALUES; i++) {
-                    for (var o = 0u; o < OWN_QUADS; o++) {
-                        let weight = rows[(few + i) * QUADS + band + o];
+                for (var i = 0u; i < VALUES; i += 4u) {
+                    var weights: array<vec4<f32>, 4>;
+                    for (var r = 0u; r < 4u; r++) {
+                        weights[r] = rows[4u * quad + (i / 4u * ROWS + r)];
+                    }
+                    for (var j = 0u; j < 4u; j++) {
                         for (var c = 0u; c < OWN_VEC4S; c++) {
-                            let value = kv[i * VEC4S + column + COLUMNS * c];
-                            let at = 4u * o * OWN_VEC4S + c;
-                            acc[at] = fma(vec4(weight.x), value, acc[at]);
-                            acc[at + OWN_VEC4S] = fma(vec4(weight.y), value, acc[at + OWN_VEC4S]);
-                            acc[at + 2u * OWN_VEC4S] = fma(vec4(weight.z), value, acc[at + 2u * OWN_VEC4S]);
-                            acc[at + 3u * OWN_VEC4S] = fma(vec4(weight.w), value, acc[at + 3u * OWN_VEC4S]);
+                            let value = kv[lane + ((i + j) * VEC4S + LANES * c)];
+                            for (var r = 0u; r < 4u; r++) {
+                                let at = r * OWN_VEC4S + c;
+                                acc[at] = fma(vec4(weights[r][j]), value, acc[at]);
+                            }
                         }
                     }
                 }
@@ -211,21 +198,21 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
             }
         }
         workgroupBarrier();
-        lane_quads[lid] = total;
+        kv[lid] = total;
         workgroupBarrier();
-        for (var r = 0u; r < OWN_QUADS * 4u; r++) {
-            let row = band * 4u + r;
+        for (var r = 0u; r < 4u; r++) {
+            let row = 4u * quad + r;
             let t = (first_row + row) / group;
             if t < first_token || t >= token || first_row + row > last_row {
                 continue;
             }
             var all = 0.0;
             for (var i = 0u; i < LANES; i++) {
-                all += lane_quads[row / 4u * LANES + i][r % 4u];
+                all += kv[quad * LANES + i][r];
             }
             for (var c = 0u; c < OWN_VEC4S; c++) {
-                if column + COLUMNS * c < vec4s {
-                    store_out(bases[row], column + COLUMNS * c, acc[r * OWN_VEC4S + c], all);
+                if lane + LANES * c < vec4s {
+                    store_out(bases[row], lane + LANES * c, acc[r * OWN_VEC4S + c], all);
                 }
             }
         }

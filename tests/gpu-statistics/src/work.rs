@@ -55,12 +55,12 @@ const WORK: &[Work] = &[
         ],
     },
     // The largest head of each variant, and 64 tiles of positions. The tile's tokens, of four heads each; the tiles:
-    // slices of queries and keys with their loads, slices of values with theirs.
+    // slices of queries and keys, where no query has a part of a vec4; slices of values.
     Work {
-        pattern: "*attention_tiled.*", unit: "multiply-add", units: "ROWS*POSITIONS*VEC4S*8", columns: "",
+        pattern: "*attention_tiled.*", unit: "multiply-add", units: "64*ROWS*POSITIONS*VEC4S*8/WG", columns: "",
         turns: &[
-            &["ROWS/4", "64", "VEC4S/SLICE", "QUADS*SLICE/WG", "POSITIONS*SLICE/WG", "POSITIONS/VALUES", "POSITIONS*SLICE/WG"],
-            &["ROWS/4", "64", "VEC4S/SLICE", "QUADS*SLICE/WG", "POSITIONS*SLICE/WG", "SLICE", "POSITIONS/VALUES", "POSITIONS*SLICE/WG", "VALUES"],
+            &["ROWS/4", "64", "VEC4S/SLICE", "0", "POSITIONS/VALUES"],
+            &["ROWS/4", "64", "VEC4S/SLICE", "0", "POSITIONS/VALUES", "VALUES/4"],
         ],
     },
 ];
