@@ -13,13 +13,14 @@ import package::paged::{has_table_entry, kv_row, page_count, sequence_capacity};
 // Loads vec4 `i` of the query at `base`, times `p.scale`; elements past the head's end are 0.
 fn load_query(base: u32, i: u32) -> vec4<f32> {
     let at = base + 4u * i;
-    if 4u * i + 4u <= p.head_dim {
-        return vec4(q[at], q[at + 1u], q[at + 2u], q[at + 3u]) * p.scale;
-    }
     var v = vec4(0.0);
-    // At most three elements, so that compilers keep this rare case short.
-    for (var j = 0u; 4u * i + j < p.head_dim; j++) {
-        v[j] = q[at + j];
+    if 4u * i + 4u <= p.head_dim {
+        v = vec4(q[at], q[at + 1u], q[at + 2u], q[at + 3u]);
+    } else {
+        // At most three elements, so that compilers keep this rare case short.
+        for (var j = 0u; 4u * i + j < p.head_dim; j++) {
+            v[j] = q[at + j];
+        }
     }
     return v * p.scale;
 }
