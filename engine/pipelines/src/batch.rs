@@ -65,6 +65,11 @@ impl Batch {
         self.sequences.is_empty()
     }
 
+    /// Returns the requests that the sequences belong to.
+    pub fn requests(&self) -> Vec<RequestId> {
+        self.sequences.iter().map(|part| part.id).collect()
+    }
+
     /// Returns the number of tokens that go through the model in the first step.
     pub fn tokens(&self) -> usize {
         self.sequences.iter().map(|part| part.tokens.len()).sum()

@@ -141,8 +141,7 @@ impl ModelLimits {
     pub(crate) fn for_device(self, device: &DeviceInfo) -> ModelLimits {
         let max_steps = match self.max_steps {
             0 if device.api == Api::Host => 1,
-            0 if device.software || device.integrated => 4,
-            0 => 8,
+            0 => 4,
             given => given,
         };
         ModelLimits { max_steps, ..self }
@@ -224,10 +223,8 @@ mod tests {
     #[test]
     fn steps_per_submission_suit_the_device_unless_they_are_set() {
         let host = Device::idle_host(1).info().clone();
-        let adapter = |software, integrated| DeviceInfo {
+        let adapter = DeviceInfo {
             api: Api::Vulkan,
-            software,
-            integrated,
             ..host.clone()
         };
         let steps = |max_steps, device: &DeviceInfo| {
@@ -237,16 +234,7 @@ mod tests {
             };
             limits.for_device(device).max_steps
         };
-        let devices = [
-            host.clone(),
-            adapter(true, false),
-            adapter(false, true),
-            adapter(false, false),
-        ];
-        assert_eq!(
-            devices.each_ref().map(|device| steps(0, device)),
-            [1, 4, 4, 8]
-        );
-        assert_eq!(devices.each_ref().map(|device| steps(3, device)), [3; 4]);
+        assert_eq!([&host, &adapter].map(|device| steps(0, device)), [1, 4]);
+        assert_eq!([&host, &adapter].map(|device| steps(3, device)), [3; 2]);
     }
 }

@@ -1,12 +1,16 @@
 //! The runner: runs batches on a model and its sampler.
 
+use std::fmt;
+
 use wisp_session::InferenceSession;
+use wisp_shaders::params::SampleSettings;
 
 use super::{
-    ModelOutputs, PipelineError, PipelineModel,
+    ModelInputs, ModelOutputs, PipelineError, PipelineModel,
     batch::{Batch, SequenceOutput},
     log_probabilities::TokenScore,
-    sampler::{NO_TOKEN, Sampler},
+    pace::Timer,
+    sampler::{NO_TOKEN, SampledTokens, Sampler},
 };
 
 /// Runs the batches of a scheduler on any [`PipelineModel`], and samples their tokens on the device.
@@ -14,6 +18,37 @@ use super::{
 pub(crate) struct Runner {
     pub(crate) model: Box<dyn PipelineModel>,
     pub(crate) sampler: Sampler,
+}
+
+/// A batch whose steps were all submitted, and whose sampled tokens are on their way from the device.
+pub(crate) struct SubmittedBatch {
+    pub(crate) batch: Batch,
+    /// Measures how long the batch takes.
+    pub(crate) timer: Timer,
+    /// Whether a batch that continues from this one's tokens was submitted.
+    pub(crate) has_successor: bool,
+    /// The inputs of the batch's last step.
+    pub(crate) last_inputs: ModelInputs,
+    sampled: SampledTokens,
+}
+
+impl fmt::Debug for SubmittedBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SubmittedBatch").field(&self.batch).finish()
+    }
+}
+
+impl SubmittedBatch {
+    /// Waits for the sampled tokens. Returns an output for each of the batch's sequences. A caller may drop
+    /// the future and call this again, but not after it has returned.
+    ///
+    /// # Errors
+    ///
+    /// If the device fails.
+    pub(crate) async fn outputs(&mut self) -> Result<Vec<SequenceOutput>, PipelineError> {
+        let (tokens, scores) = (&mut self.sampled).await?;
+        Ok(outputs_of(&self.batch, &tokens, &scores))
+    }
 }
 
 impl Runner {
@@ -46,19 +81,48 @@ impl Runner {
         self.model.execute(&inputs).await
     }
 
-    /// Runs all steps of a batch, feeding sampled tokens to the next step on the device, and reads the
-    /// tokens back. Returns an output for each of the batch's sequences.
+    /// Submits all steps of a batch, feeding sampled tokens to the next step on the device.
     ///
     /// # Errors
     ///
     /// If the batch does not fit the model, or the device fails.
-    pub(crate) async fn run(
+    pub(crate) async fn submit(&mut self, batch: Batch) -> Result<SubmittedBatch, PipelineError> {
+        let settings = self.sampler.begin(&batch)?;
+        let inputs = self.model.prepare_initial_token_inputs(&batch)?;
+        self.submit_steps(batch, settings, inputs).await
+    }
+
+    /// Submits a batch from [`Scheduler::schedule_after`](super::scheduler::Scheduler::schedule_after) behind
+    /// the one that it follows, whose last step had the inputs `previous`. Its tokens are those that the other
+    /// one samples, on the device.
+    ///
+    /// # Errors
+    ///
+    /// If the batch does not fit the model, or the device fails.
+    pub(crate) async fn submit_after(
         &mut self,
-        batch: &Batch,
-    ) -> Result<Vec<SequenceOutput>, PipelineError> {
-        let settings = self.sampler.begin(batch)?;
-        let mut inputs = self.model.prepare_initial_token_inputs(batch)?;
-        for step in 0..batch.steps.max(1) {
+        previous: ModelInputs,
+        batch: Batch,
+    ) -> Result<SubmittedBatch, PipelineError> {
+        let settings = self.sampler.begin(&batch)?;
+        let sampled = self.sampler.next_tokens(settings.len() as u64)?;
+        let previous = ModelInputs {
+            page_table: ModelInputs::new(&batch, self.model.limits())?.page_table,
+            ..previous
+        };
+        let inputs = self.model.prepare_next_token_inputs(&sampled, previous)?;
+        self.submit_steps(batch, settings, inputs).await
+    }
+
+    async fn submit_steps(
+        &mut self,
+        batch: Batch,
+        settings: Vec<SampleSettings>,
+        mut inputs: ModelInputs,
+    ) -> Result<SubmittedBatch, PipelineError> {
+        let timer = Timer::start();
+        let steps = batch.steps.max(1);
+        for step in 0..steps {
             if step > 0 {
                 let next = self.sampler.next_tokens(settings.len() as u64)?;
                 inputs = self.model.prepare_next_token_inputs(&next, inputs)?;
@@ -69,18 +133,19 @@ impl Runner {
                 self.sampler.sample(&outputs.logits).await?;
             }
         }
-        if settings.is_empty() {
-            // A part of a prompt: nothing is read back, but the wait keeps the host from running
-            // ahead, so that cancelling takes effect soon.
-            self.sampler
-                .model()
-                .device()
-                .finish()
-                .await
-                .map_err(wisp_session::SessionError::from)?;
-        }
-        let (tokens, scores) = self.sampler.read(&settings, batch.steps.max(1)).await?;
-        Ok(outputs_of(batch, &tokens, &scores))
+        let sampled = match settings.is_empty() {
+            // A part of a prompt: nothing is read back, but the wait keeps the host from running ahead, so
+            // that cancelling takes effect soon.
+            true => self.sampler.finish(),
+            false => self.sampler.read(settings, steps),
+        };
+        Ok(SubmittedBatch {
+            batch,
+            timer,
+            has_successor: false,
+            last_inputs: inputs,
+            sampled,
+        })
     }
 
     /// Checks that a model returned the logits that were asked for: models of applications may be wrong.

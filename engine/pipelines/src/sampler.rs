@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use wisp_compiler::Footprint;
 use wisp_graph::{Graph, GraphError, ops::Sample};
-use wisp_session::{Dims, InferenceSession, InitOptions, Model, Tensor};
+use wisp_session::{Dims, InferenceSession, InitOptions, Model, SessionError, Tensor};
 use wisp_shaders::params::{IN_PROMPT, LogitBias, SampleSettings};
-use wisp_types::{Capabilities, DType, shape};
+use wisp_types::{BoxFuture, Capabilities, DType, shape};
 use wisp_weights::MemoryWeights;
 
 use super::{
@@ -72,6 +72,11 @@ pub(crate) fn footprint(
     let shared = ["logits", "tokens", "index"];
     Ok(compiled.program().footprint(&max_dims(limits), &shared))
 }
+
+/// The tokens `[steps, rows]` that a batch sampled and the scores of each (`None` if not requested), on their
+/// way from the device.
+pub(crate) type SampledTokens =
+    BoxFuture<'static, Result<(Vec<u32>, Vec<Option<TokenScore>>), PipelineError>>;
 
 /// Samples the tokens of a batch from its logits, and stores each sequence's state for penalties.
 #[derive(Debug)]
@@ -195,28 +200,35 @@ impl Sampler {
         })
     }
 
-    /// Reads the sampled tokens `[steps, rows]` and the scores of each, `None` if not requested.
-    /// Nothing else is read back from the device.
-    pub(crate) async fn read(
-        &self,
-        settings: &[SampleSettings],
-        steps: usize,
-    ) -> Result<(Vec<u32>, Vec<Option<TokenScore>>), PipelineError> {
+    /// Waits for the device, without tokens to read.
+    pub(crate) fn finish(&self) -> SampledTokens {
+        let device = self.model.device().clone();
+        Box::pin(async move {
+            device.finish().await.map_err(SessionError::from)?;
+            Ok((Vec::new(), Vec::new()))
+        })
+    }
+
+    /// Starts to read the tokens and scores that `steps` steps sampled: what is submitted after this call does
+    /// not change them. Nothing else is read back from the device.
+    pub(crate) fn read(&self, settings: Vec<SampleSettings>, steps: usize) -> SampledTokens {
         let places = steps * settings.len();
-        let tokens = self.model.read("out", places as u64).await?;
-        if settings.iter().all(|row| row.logprobs == 0) {
-            return Ok((tokens, vec![None; places]));
-        }
-        let words: Vec<u32> = self
-            .model
-            .read("scores", places as u64 * SCORE_WORDS)
-            .await?;
-        let words = words.chunks(SCORE_WORDS as usize);
-        let score = |(words, row): (&[u32], &SampleSettings)| {
-            let top = row.logprobs.checked_sub(1)?;
-            Some(TokenScore::from_words(words, top))
-        };
-        let scores = words.zip(settings.iter().cycle()).map(score).collect();
-        Ok((tokens, scores))
+        let tokens = self.model.read("out", places as u64);
+        let scored = settings.iter().any(|row| row.logprobs > 0);
+        let scores = scored.then(|| self.model.read("scores", places as u64 * SCORE_WORDS));
+        Box::pin(async move {
+            let tokens = tokens.await?;
+            let Some(words) = scores else {
+                return Ok((tokens, vec![None; places]));
+            };
+            let words: Vec<u32> = words.await?;
+            let words = words.chunks(SCORE_WORDS as usize);
+            let score = |(words, row): (&[u32], &SampleSettings)| {
+                let top = row.logprobs.checked_sub(1)?;
+                Some(TokenScore::from_words(words, top))
+            };
+            let scores = words.zip(settings.iter().cycle()).map(score).collect();
+            Ok((tokens, scores))
+        })
     }
 }

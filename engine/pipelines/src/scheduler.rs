@@ -170,7 +170,7 @@ impl Scheduler {
         let (decoding, prefilling): (Vec<usize>, Vec<usize>) =
             (0..self.running.len()).partition(|at| self.running[*at].missing() == 1);
         let steps = match prefilling.is_empty() {
-            true => self.decode_steps(),
+            true => self.decode_steps(0),
             false => 1,
         };
         let prompts = prefilling
@@ -196,6 +196,44 @@ impl Scheduler {
             }
         }
         Batch { sequences, steps }
+    }
+
+    /// Schedules the decode steps that follow a batch which was submitted and whose tokens are not known yet:
+    /// the same sequences, each with a placeholder for its token. Returns `None` if the next step may be
+    /// another one, because a waiting request can be admitted or a sequence reaches its token limit, or if
+    /// the pages for it are not free.
+    pub fn schedule_after(&mut self, batch: &Batch) -> Option<Batch> {
+        let admits = !self.waiting.is_empty() && !self.free_slots.is_empty();
+        let sampled = |part: &BatchSequence| part.samples && part.logit_rows == 1;
+        let running = |part: &BatchSequence| self.running.iter().position(|s| s.id == part.id);
+        let order: Option<Vec<usize>> = batch.sequences.iter().map(running).collect();
+        let order = order.filter(|order| order.len() == self.running.len())?;
+        if admits || order.is_empty() || !batch.sequences.iter().all(sampled) {
+            return None;
+        }
+        let in_flight = batch.steps.max(1);
+        let steps = self.decode_steps(in_flight);
+        if steps == 0 {
+            return None;
+        }
+        let following = |(at, part): (usize, &BatchSequence)| BatchSequence {
+            start: part.start + (part.tokens.len() + in_flight) as u32 - 1,
+            tokens: vec![0],
+            pages: self.running[at].table.pages().to_vec(),
+            history: None,
+            ..part.clone()
+        };
+        let sequences = order.into_iter().zip(&batch.sequences);
+        Some(Batch {
+            sequences: sequences.map(following).collect(),
+            steps,
+        })
+    }
+
+    /// Returns whether a sequence of a batch is still running.
+    pub fn runs_any(&self, batch: &Batch) -> bool {
+        let mut ids = batch.sequences.iter().map(|part| part.id);
+        ids.any(|id| self.running.iter().any(|sequence| sequence.id == id))
     }
 
     /// Admits waiting requests while there are free slots and pages.
@@ -255,9 +293,11 @@ impl Scheduler {
         }
     }
 
-    /// Returns how many decode steps fit into one batch: no sequence may exceed its token limit, and
-    /// the pages for all steps must be free now. Takes these pages.
-    fn decode_steps(&mut self) -> usize {
+    /// Returns how many decode steps fit into one batch after `in_flight` steps that were submitted: no
+    /// sequence may exceed its token limit, and the pages for all steps must be free now. Takes these pages.
+    /// At least 1 if nothing is in flight.
+    fn decode_steps(&mut self, in_flight: usize) -> usize {
+        let least = usize::from(in_flight == 0);
         let room = self
             .running
             .iter()
@@ -265,21 +305,22 @@ impl Scheduler {
             .min();
         let mut steps = room
             .unwrap_or(1)
-            .clamp(1, self.limits.max_steps.max(1) as usize)
-            .min(self.pace.decode_steps());
+            .min(self.pace.decode_steps())
+            .saturating_sub(in_flight)
+            .clamp(least, self.limits.max_steps.max(1) as usize);
         let needed = |pool: &PagePool, steps: usize| -> usize {
             let grown = |sequence: &Sequence| {
-                pool.pages_for((sequence.tokens.len() + steps - 1) as u64)
+                pool.pages_for((sequence.tokens.len() + in_flight + steps - 1) as u64)
                     .saturating_sub(sequence.table.pages().len())
             };
             self.running.iter().map(grown).sum()
         };
-        while steps > 1 && needed(&self.pool, steps) > self.pool.free_pages() {
+        while steps > least && needed(&self.pool, steps) > self.pool.free_pages() {
             steps -= 1;
         }
         for sequence in &mut self.running {
             // The free pages were counted above, so this succeeds.
-            let positions = (sequence.tokens.len() + steps - 1) as u64;
+            let positions = (sequence.tokens.len() + in_flight + steps - 1) as u64;
             self.pool.grow(&mut sequence.table, positions);
         }
         steps
@@ -363,10 +404,10 @@ impl Scheduler {
         false
     }
 
-    /// Ends the requests of a batch that failed, and frees their pages. Returns these requests.
-    pub fn fail(&mut self, batch: &Batch) -> Vec<RequestId> {
-        let ids = batch.sequences.iter().map(|part| part.id);
-        ids.filter(|id| self.cancel(*id)).collect()
+    /// Ends the requests of a batch that failed, and frees their pages. Returns those that had not ended.
+    pub fn fail(&mut self, requests: &[RequestId]) -> Vec<RequestId> {
+        let requests = requests.iter().copied();
+        requests.filter(|id| self.cancel(*id)).collect()
     }
 
     /// Ends a waiting or running request and frees its pages at once. Returns false if there is no

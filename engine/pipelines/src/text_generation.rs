@@ -7,7 +7,7 @@ mod step_error;
 mod texts;
 mod tune;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use wisp_session::{InferenceSession, OnProgress};
 
@@ -17,7 +17,7 @@ use super::{
     kv_cache::PrefixHits,
     pace::{Pace, Timer},
     request::{Request, RequestId},
-    runner::Runner,
+    runner::{Runner, SubmittedBatch},
     scheduler::{Scheduler, StepEvents},
 };
 
@@ -38,6 +38,9 @@ pub use step_error::StepError;
 pub struct TextGenerator {
     runner: Runner,
     scheduler: Scheduler,
+    /// The batches that the device works on, the oldest first: at most the one whose tokens are awaited and the
+    /// one after it.
+    submitted: VecDeque<SubmittedBatch>,
     text: TextProcessor,
     /// The texts of requests from [`Self::add_request`].
     streams: HashMap<RequestId, Stream>,
@@ -95,6 +98,7 @@ impl TextGenerator {
         Ok(TextGenerator {
             scheduler: Scheduler::new(*runner.model.limits()),
             runner,
+            submitted: VecDeque::new(),
             text,
             streams: HashMap::new(),
             pace: Pace::new(splits_prompts),
@@ -187,7 +191,9 @@ impl TextGenerator {
         self.scheduler.is_idle() && self.pending.is_empty()
     }
 
-    /// Runs one step for all requests and returns its results.
+    /// Runs one step for all requests and returns its results. If the model
+    /// [executes asynchronously](PipelineModel::executes_asynchronously) and the next step will run the same
+    /// requests, that one is submitted before the results of this one are awaited.
     ///
     /// # Errors
     ///
@@ -195,24 +201,75 @@ impl TextGenerator {
     /// the error names them; the others continue with the next step.
     pub async fn step(&mut self) -> Result<StepEvents, StepError> {
         self.scheduler.set_pace(self.pace);
-        let batch = self.scheduler.schedule();
-        if batch.is_empty() {
-            return Ok(StepEvents::default());
+        // A batch whose requests have all ended needs no waiting for: what follows runs after it on the device.
+        self.submitted
+            .retain(|submitted| self.scheduler.runs_any(&submitted.batch));
+        if self.submitted.is_empty() {
+            let batch = self.scheduler.schedule();
+            if batch.is_empty() {
+                return Ok(StepEvents::default());
+            }
+            let requests = batch.requests();
+            match self.runner.submit(batch).await {
+                Ok(submitted) => self.submitted.push_back(submitted),
+                Err(source) => return Err(self.fail(&requests, source)),
+            }
         }
-        let timer = Timer::start();
-        match self.runner.run(&batch).await {
+        self.submit_ahead().await?;
+        let Some(oldest) = self.submitted.front_mut() else {
+            return Ok(StepEvents::default());
+        };
+        let outputs = oldest.outputs().await;
+        let Some(SubmittedBatch { batch, timer, .. }) = self.submitted.pop_front() else {
+            return Ok(StepEvents::default());
+        };
+        if let Some(next) = self.submitted.front_mut() {
+            // The device begins with it now.
+            next.timer = Timer::start();
+        }
+        match outputs {
             Ok(outputs) => {
                 self.pace.observe(&batch, timer.seconds());
                 Ok(self.scheduler.accept(&batch, outputs))
             }
+            Err(source) => Err(self.fail(&batch.requests(), source)),
+        }
+    }
+
+    /// Submits the batch after the one whose tokens are awaited, if the same sequences run in it.
+    async fn submit_ahead(&mut self) -> Result<(), StepError> {
+        let [awaited] = self.submitted.make_contiguous() else {
+            return Ok(());
+        };
+        if awaited.has_successor || !self.runner.model.executes_asynchronously() {
+            return Ok(());
+        }
+        let Some(batch) = self.scheduler.schedule_after(&awaited.batch) else {
+            return Ok(());
+        };
+        // If this future is dropped halfway, the device's memory no longer holds the tokens to continue from.
+        awaited.has_successor = true;
+        let inputs = awaited.last_inputs.clone();
+        match self.runner.submit_after(inputs, batch).await {
+            Ok(next) => self.submitted.push_back(next),
             Err(source) => {
-                let requests = self.scheduler.fail(&batch);
-                for id in &requests {
-                    self.streams.remove(id);
-                }
-                let source = Box::new(source);
-                Err(StepError { requests, source })
+                let requests = awaited.batch.requests();
+                return Err(self.fail(&requests, source));
             }
+        }
+        Ok(())
+    }
+
+    /// Ends requests because a step of theirs failed.
+    fn fail(&mut self, requests: &[RequestId], source: PipelineError) -> StepError {
+        self.submitted.clear();
+        let requests = self.scheduler.fail(requests);
+        for id in &requests {
+            self.streams.remove(id);
+        }
+        StepError {
+            requests,
+            source: Box::new(source),
         }
     }
 

@@ -20,7 +20,7 @@ use wisp_tests::{bundled, encoder};
 
 #[path = "../../../engine/examples/own_pipeline_model.rs"]
 #[allow(dead_code, reason = "its main function is for cargo")]
-mod bigram;
+pub(crate) mod bigram;
 
 /// The name of the model that ships in the program.
 fn name() -> String {

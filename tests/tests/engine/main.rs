@@ -24,5 +24,6 @@ mod repository;
 mod sampling;
 mod session;
 mod stages;
+mod steps_ahead;
 mod switches;
 mod weights;

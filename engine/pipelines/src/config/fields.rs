@@ -123,7 +123,7 @@ pub const FIELDS: &[Field] = &[
     field(Limits, "pad_to_multiple_of", Whole(1, 65536), "2",
         "Round the tokens that a step has room for up to a multiple of this; batches are ragged and \
          need no other padding"),
-    field(Limits, "max_num_steps", Whole(1, 256), "8 on a GPU with its own memory, 4 on other adapters, 1 on the host",
+    field(Limits, "max_num_steps", Whole(1, 256), "4 on an adapter, 1 on the host",
         "Most decode steps in one submission to the device"),
     field(Limits, "cache_strategy", Text, "continuous",
         "How the KV cache is laid out: naive (one sequence at a time), continuous (every sequence \

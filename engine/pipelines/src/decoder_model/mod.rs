@@ -10,7 +10,7 @@ use serde_json::Value;
 use wisp_compiler::Footprint;
 use wisp_graph::Graph;
 use wisp_session::{CompiledModel, InferenceSession, InitOptions, Model, OnProgress};
-use wisp_types::{BoxFuture, Capabilities};
+use wisp_types::{Api, BoxFuture, Capabilities};
 use wisp_weights::{Views, WeightSource};
 
 use crate::{
@@ -132,6 +132,12 @@ impl PipelineModel for DecoderModel {
 
     fn vocab_size(&self) -> u64 {
         self.spec.vocab_size
+    }
+
+    fn executes_asynchronously(&self) -> bool {
+        // A software adapter computes on the cores that submit: it never waits for them.
+        let device = self.decoder.device().info();
+        device.api != Api::Host && !device.capabilities.software_kernels
     }
 
     fn execute<'a>(

@@ -25,7 +25,7 @@ use crate::{
 ///
 /// The generator passes each [`Batch`] of the scheduler to
 /// [`prepare_initial_token_inputs`](Self::prepare_initial_token_inputs), and each further decode
-/// step of the same batch to [`prepare_next_token_inputs`](Self::prepare_next_token_inputs). It
+/// step of the same sequences to [`prepare_next_token_inputs`](Self::prepare_next_token_inputs). It
 /// passes the returned inputs to [`execute`](Self::execute), whose logits the sampler reads on the
 /// device. A custom model must implement `limits`, `vocab_size` and `execute`.
 pub trait PipelineModel: Any + Debug + MaybeSend {
@@ -39,6 +39,13 @@ pub trait PipelineModel: Any + Debug + MaybeSend {
     /// generator then sizes the parts so that cancelling takes effect soon; by default it does.
     fn splits_prompts(&self) -> bool {
         true
+    }
+
+    /// Returns whether [`execute`](Self::execute) returns before the device has computed the step, and takes
+    /// tokens that are still on the device. The generator then submits the next decode steps before it reads
+    /// the tokens of those before, so that the device never waits for the host. By default it does not.
+    fn executes_asynchronously(&self) -> bool {
+        false
     }
 
     /// Makes the inputs of a batch's first step.

@@ -4,8 +4,6 @@
 //! The model is a list of requests, each with the tokens that it gets when it runs alone, and a cache
 //! whose positions name what they were computed from.
 
-use std::collections::HashMap;
-
 use proptest::{prelude::*, sample::Index};
 
 use super::{tests::*, *};
@@ -18,8 +16,8 @@ enum Act {
     Submit(RequestCase),
     /// A request is cancelled.
     Cancel(Index),
-    /// A step runs.
-    Step,
+    /// A step runs, and perhaps the next one before its outputs are accepted.
+    Step(bool),
     /// The device fails in the middle of a step, which leaves anything in the cache.
     FailingStep,
     /// The logits of a sequence are not finite, in one of the step's decode steps.
@@ -36,7 +34,7 @@ fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         4 => request_case().prop_map(Act::Submit),
         1 => any::<Index>().prop_map(Act::Cancel),
-        8 => Just(Act::Step),
+        8 => any::<bool>().prop_map(Act::Step),
         1 => Just(Act::FailingStep),
         1 => any::<(Index, Index)>().prop_map(|(part, step)| Act::NonFinite(part, step)),
         1 => (0usize..2).prop_map(Act::Reload),
@@ -66,8 +64,7 @@ struct Expected {
 struct World {
     scheduler: Scheduler,
     limits: ModelLimits,
-    cache: Cache,
-    texts: HashMap<RequestId, Vec<u32>>,
+    model: MockModel,
     requests: Vec<Expected>,
     /// The adapters in the slots.
     adapters: [Adapter; 2],
@@ -83,8 +80,7 @@ impl World {
         World {
             scheduler,
             limits,
-            cache: Cache::new(&limits, None),
-            texts: HashMap::new(),
+            model: MockModel::new(Cache::new(&limits, None)),
             requests: Vec::new(),
             adapters,
         }
@@ -94,9 +90,9 @@ impl World {
         match act {
             Act::Submit(case) => self.submit(&case),
             Act::Cancel(index) => self.cancel(index)?,
-            Act::Step => self.step(None)?,
+            Act::Step(ahead) => self.step(ahead, None)?,
             Act::FailingStep => self.failing_step()?,
-            Act::NonFinite(part, step) => self.step(Some((part, step)))?,
+            Act::NonFinite(part, step) => self.step(true, Some((part, step)))?,
             // An adapter that a request uses keeps its slot.
             Act::Reload(slot) if self.scheduler.uses_adapter(slot as u32) => {}
             Act::Reload(slot) => self.adapters[slot].number = self.scheduler.new_cache_salt(),
@@ -109,22 +105,16 @@ impl World {
     fn submit(&mut self, case: &RequestCase) {
         let adapter = case.adapter.checked_sub(1);
         let adapter = adapter.and_then(|slot| self.adapters.get(slot).copied());
-        let prompt = case.prompt();
         let Ok(id) = self.scheduler.add(case.request(adapter)) else {
             return;
         };
-        let room = self.limits.max_length as usize + 1 - prompt.len();
-        let mut all = prompt.clone();
-        for _ in 0..case.max_new_tokens.min(room) {
-            all.push(next(adapter, &all));
-        }
         self.requests.push(Expected {
             id,
-            alone: all.split_off(prompt.len()),
+            alone: case.expected(adapter, &self.limits),
             got: Vec::new(),
             end: None,
         });
-        self.texts.insert(id, prompt);
+        self.model.texts.insert(id, case.prompt());
     }
 
     fn cancel(&mut self, index: Index) -> Result<(), TestCaseError> {
@@ -139,11 +129,9 @@ impl World {
     }
 
     /// Runs a step; `fault` selects a sequence and the decode step at which its logits are not finite.
-    fn step(&mut self, fault: Option<(Index, Index)>) -> Result<(), TestCaseError> {
-        let batch = self.scheduler.schedule();
-        prop_assert_eq!(batch.is_empty(), self.scheduler.is_idle());
+    fn step(&mut self, ahead: bool, fault: Option<(Index, Index)>) -> Result<(), TestCaseError> {
+        let (batch, mut outputs) = self.model.step(&mut self.scheduler, ahead)?;
         self.check()?;
-        let mut outputs = run(&mut self.texts, &batch, &mut self.cache)?;
         if let Some((part, step)) = fault.filter(|_| !outputs.is_empty()) {
             let tokens = &mut outputs[part.index(batch.sequences.len())].tokens;
             if !tokens.is_empty() {
@@ -167,17 +155,11 @@ impl World {
     }
 
     fn failing_step(&mut self) -> Result<(), TestCaseError> {
-        let batch = self.scheduler.schedule();
+        let batch = self.model.next_batch(&mut self.scheduler);
         for part in &batch.sequences {
-            self.cache.spoil(part, batch.steps);
+            self.model.cache.spoil(part, batch.steps);
         }
-        let failed = self.scheduler.fail(&batch);
-        prop_assert!(
-            failed
-                .iter()
-                .eq(batch.sequences.iter().map(|part| &part.id))
-        );
-        for id in failed {
+        for id in self.scheduler.fail(&batch.requests()) {
             let mut requests = self.requests.iter_mut();
             let request = requests.find(|request| request.id == id).unwrap();
             prop_assert_eq!(request.end, None);
@@ -223,7 +205,7 @@ impl World {
             if self.scheduler.is_idle() {
                 break;
             }
-            self.act(Act::Step)?;
+            self.act(Act::Step(true))?;
         }
         prop_assert!(self.scheduler.is_idle());
         prop_assert_eq!(

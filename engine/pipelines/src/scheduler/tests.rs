@@ -105,7 +105,7 @@ impl Cache {
 
 /// Runs a batch as a model does, and checks what it reads from the cache. `texts` has the tokens of each
 /// request so far.
-pub(super) fn run(
+fn run(
     texts: &mut HashMap<RequestId, Vec<u32>>,
     batch: &Batch,
     cache: &mut Cache,
@@ -141,6 +141,66 @@ pub(super) fn run(
     Ok(outputs)
 }
 
+/// A mock of a model with its cache, which runs a scheduler's batches as a generator does.
+pub(super) struct MockModel {
+    pub cache: Cache,
+    /// The tokens of each request so far.
+    pub texts: HashMap<RequestId, Vec<u32>>,
+    /// A batch that ran before the outputs of the one before it were accepted.
+    ahead: Option<(Batch, Vec<SequenceOutput>)>,
+}
+
+impl MockModel {
+    pub fn new(cache: Cache) -> MockModel {
+        MockModel {
+            cache,
+            texts: HashMap::new(),
+            ahead: None,
+        }
+    }
+
+    /// Returns the next batch whose outputs are accepted, without running another one.
+    pub fn next_batch(&mut self, scheduler: &mut Scheduler) -> Batch {
+        let ahead = self.ahead.take();
+        match ahead.filter(|(batch, _)| scheduler.runs_any(batch)) {
+            Some((batch, _)) => batch,
+            None => scheduler.schedule(),
+        }
+    }
+
+    /// Runs the next batch and, with `ahead`, the one that follows it if the scheduler has one. Returns the
+    /// first one with its outputs.
+    pub fn step(
+        &mut self,
+        scheduler: &mut Scheduler,
+        ahead: bool,
+    ) -> Result<(Batch, Vec<SequenceOutput>), TestCaseError> {
+        let earlier = self.ahead.take();
+        let (batch, outputs) = match earlier.filter(|(batch, _)| scheduler.runs_any(batch)) {
+            Some(earlier) => earlier,
+            None => {
+                let batch = scheduler.schedule();
+                prop_assert_eq!(batch.is_empty(), scheduler.is_idle());
+                let outputs = run(&mut self.texts, &batch, &mut self.cache)?;
+                (batch, outputs)
+            }
+        };
+        if ahead && let Some(mut next) = scheduler.schedule_after(&batch) {
+            for part in &mut next.sequences {
+                // The device knows the token.
+                part.tokens = self.texts[&part.id][part.start as usize..].to_vec();
+                prop_assert_eq!(part.tokens.len(), 1);
+            }
+            let outputs = run(&mut self.texts, &next, &mut self.cache)?;
+            self.ahead = Some((next, outputs));
+        }
+        Ok((batch, outputs))
+    }
+}
+
+/// The tokens that end the text of a request: few enough that most texts have several tokens.
+pub(super) const STOP_TOKENS: Range<u32> = 0..60;
+
 /// A random request of a history.
 #[derive(Clone, Debug)]
 pub(super) struct RequestCase {
@@ -154,6 +214,8 @@ pub(super) struct RequestCase {
     cancelled_at: Option<usize>,
     /// An index into the adapters of a history.
     pub adapter: usize,
+    /// Whether [`STOP_TOKENS`] end the text.
+    stops: bool,
 }
 
 impl RequestCase {
@@ -165,9 +227,26 @@ impl RequestCase {
     pub fn request(&self, adapter: Option<Adapter>) -> Request {
         let mut request = request(self.prompt(), self.max_new_tokens);
         request.adapter = adapter;
+        request
+            .stop_tokens
+            .extend(STOP_TOKENS.filter(|_| self.stops));
         request.sampling.log_probs = self.scored.then_some(1);
         request.sampling.prompt_log_probs = self.scored;
         request
+    }
+
+    /// Returns the tokens that the request gets when it runs alone, with the one that ends the text.
+    pub fn expected(&self, adapter: Option<Adapter>, limits: &ModelLimits) -> Vec<u32> {
+        let mut all = self.prompt();
+        let room = limits.max_length as usize + 1 - all.len();
+        for _ in 0..self.max_new_tokens.min(room) {
+            let token = next(adapter, &all);
+            all.push(token);
+            if self.stops && STOP_TOKENS.contains(&token) {
+                break;
+            }
+        }
+        all.split_off(self.prompt_tokens)
     }
 }
 
@@ -179,15 +258,17 @@ pub(super) fn request_case() -> impl Strategy<Value = RequestCase> {
         any::<bool>(),
         0usize..40,
         0usize..4,
+        any::<bool>(),
     )
         .prop_map(
-            |(prompt_tokens, max_new_tokens, kind, scored, cancel, adapter)| RequestCase {
+            |(prompt_tokens, max_new_tokens, kind, scored, cancel, adapter, stops)| RequestCase {
                 prompt_tokens,
                 max_new_tokens: max_new_tokens.max(1),
                 kind,
                 scored,
                 cancelled_at: (cancel < 10).then_some(cancel),
                 adapter,
+                stops,
             },
         )
 }
@@ -225,9 +306,9 @@ type Output = (Vec<u32>, Vec<f32>);
 struct History {
     scheduler: Scheduler,
     limits: ModelLimits,
-    cache: Cache,
-    /// The tokens of each request so far.
-    texts: HashMap<RequestId, Vec<u32>>,
+    model: MockModel,
+    /// Whether batches run before the outputs of those before them are accepted.
+    ahead: bool,
     /// The output of each request when it runs alone.
     expected: HashMap<RequestId, Output>,
     /// The step before which each cancelled request is cancelled.
@@ -235,12 +316,18 @@ struct History {
 }
 
 impl History {
-    fn new(limits: ModelLimits, window: Option<usize>, cases: Vec<RequestCase>) -> History {
+    fn new(
+        limits: ModelLimits,
+        window: Option<usize>,
+        ahead: bool,
+        cases: Vec<RequestCase>,
+    ) -> History {
+        let cache = Cache::new(&limits, window.filter(|_| !limits.prefix_caching));
         let mut history = History {
-            cache: Cache::new(&limits, window.filter(|_| !limits.prefix_caching)),
+            model: MockModel::new(cache),
+            ahead,
             scheduler: Scheduler::new(limits),
             limits,
-            texts: HashMap::new(),
             expected: HashMap::new(),
             cancelled: HashMap::new(),
         };
@@ -258,21 +345,16 @@ impl History {
 
     /// Adds a request, unless the scheduler refuses it, and its expected output.
     fn add(&mut self, case: &RequestCase, adapter: Option<Adapter>) {
-        let (prompt, prompt_tokens) = (case.prompt(), case.prompt_tokens);
+        let prompt = case.prompt();
         let request = case.request(adapter);
         let Ok(id) = self.scheduler.add(request) else {
             return;
         };
-        let mut all = prompt.clone();
-        let room = self.limits.max_length as usize + 1 - prompt_tokens;
-        for _ in 0..case.max_new_tokens.min(room) {
-            all.push(next(adapter, &all));
-        }
         let scored = prompt[1..].iter().filter(|_| case.scored);
         let scores = scored.map(|token| *token as f32).collect();
-        let new_tokens = all[prompt_tokens..].to_vec();
+        let new_tokens = case.expected(adapter, &self.limits);
         self.expected.insert(id, (new_tokens, scores));
-        self.texts.insert(id, prompt);
+        self.model.texts.insert(id, prompt);
         self.cancelled.extend(case.cancelled_at.map(|at| (id, at)));
     }
 
@@ -286,12 +368,11 @@ impl History {
             if self.scheduler.is_idle() {
                 break;
             }
-            let batch = self.scheduler.schedule();
+            let (batch, results) = self.model.step(&mut self.scheduler, self.ahead)?;
             self.check_limits(&batch)?;
-            let results = run(&mut self.texts, &batch, &mut self.cache)?;
             for event in self.scheduler.accept(&batch, results).tokens {
                 if event.finish.is_some() {
-                    self.texts.get_mut(&event.id).unwrap().clear();
+                    self.model.texts.get_mut(&event.id).unwrap().clear();
                 }
                 let (tokens, scores) = outputs.entry(event.id).or_default();
                 tokens.push(event.token);
@@ -322,8 +403,9 @@ proptest! {
         cases in request_cases(),
         limits in model_limits(),
         window in prop::option::of(1usize..12),
+        ahead: bool,
     ) {
-        let mut history = History::new(limits, window, cases);
+        let mut history = History::new(limits, window, ahead, cases);
         let outputs = history.run()?;
         let scheduler = &history.scheduler;
         prop_assert!(scheduler.is_idle());
@@ -413,14 +495,13 @@ fn non_finite_logits_end_only_their_own_sequence() {
 #[test]
 fn the_youngest_sequence_is_preempted_when_pages_run_out() -> Result<(), TestCaseError> {
     let limits = limits(2, 40, 5);
-    let mut cache = Cache::new(&limits, Some(3));
+    let mut model = MockModel::new(Cache::new(&limits, Some(3)));
     let mut scheduler = Scheduler::new(limits);
     let ids = [1, 2].map(|token| scheduler.add(request(vec![token; 12], 12)).unwrap());
-    let mut texts = HashMap::from([(ids[0], vec![1; 12]), (ids[1], vec![2; 12])]);
+    model.texts = HashMap::from([(ids[0], vec![1; 12]), (ids[1], vec![2; 12])]);
     let mut ended = Vec::new();
     while !scheduler.is_idle() {
-        let batch = scheduler.schedule();
-        let outputs = run(&mut texts, &batch, &mut cache)?;
+        let (batch, outputs) = model.step(&mut scheduler, false)?;
         let events = scheduler.accept(&batch, outputs).tokens.into_iter();
         ended.extend(
             events

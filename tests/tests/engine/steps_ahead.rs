@@ -1,0 +1,203 @@
+//! Decode steps that are submitted before the tokens of the steps before them are read.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use wisp_engine::{
+    device::Device,
+    pipelines::{
+        FinishReason, ModelInputs, ModelLimits, ModelOutputs, PipelineError, PipelineModel,
+        Request, RequestId, StepEvents, TextProcessor, text_generation::TextGenerator,
+    },
+    session::InferenceSession,
+    types::BoxFuture,
+};
+use wisp_tests::{bundled, on_every_device_and_class, program::TestDevice};
+
+use crate::facade::bigram::{Bigram, VOCAB};
+
+/// A bigram model in which token t is followed by t + 1, and which counts its steps.
+#[derive(Debug)]
+struct Counting {
+    model: Bigram,
+    limits: ModelLimits,
+    asynchronous: bool,
+    steps: Arc<AtomicUsize>,
+}
+
+impl PipelineModel for Counting {
+    fn limits(&self) -> &ModelLimits {
+        &self.limits
+    }
+
+    fn vocab_size(&self) -> u64 {
+        VOCAB
+    }
+
+    fn executes_asynchronously(&self) -> bool {
+        self.asynchronous
+    }
+
+    fn execute<'a>(
+        &'a mut self,
+        inputs: &'a ModelInputs,
+    ) -> BoxFuture<'a, Result<ModelOutputs, PipelineError>> {
+        self.steps.fetch_add(1, Relaxed);
+        self.model.execute(inputs)
+    }
+}
+
+/// Returns a generator with so many steps a submission, and the number of steps that its model has run.
+fn counting(asynchronous: bool, max_steps: u64) -> (TextGenerator, Arc<AtomicUsize>) {
+    let follows = |at: u64| (at % VOCAB == (at / VOCAB + 1) % VOCAB) as u32 as f32;
+    let table: Vec<f32> = (0..VOCAB * VOCAB).map(follows).collect();
+    let session = InferenceSession::new(Device::host(1).unwrap());
+    let model = Bigram::load(&session, &table).unwrap();
+    let steps = Arc::new(AtomicUsize::new(0));
+    let model = Counting {
+        limits: ModelLimits {
+            max_steps,
+            ..*model.limits()
+        },
+        model,
+        asynchronous,
+        steps: steps.clone(),
+    };
+    let text = TextProcessor::without_tokenizer("bigram", []);
+    let generator = TextGenerator::new_blocking(&session, model, text).unwrap();
+    (generator, steps)
+}
+
+fn request(first: u32, max_new_tokens: usize, stop_tokens: Vec<u32>) -> Request {
+    Request {
+        tokens: vec![first],
+        max_new_tokens,
+        stop_tokens,
+        ..Request::default()
+    }
+}
+
+/// Returns the tokens that follow one.
+fn following(first: u32, count: u32) -> Vec<u32> {
+    (1..=count)
+        .map(|step| (first + step) % VOCAB as u32)
+        .collect()
+}
+
+/// Runs a generator to its end; returns the tokens of a request.
+fn tokens_of(generator: &mut TextGenerator, id: RequestId) -> Vec<u32> {
+    let mut tokens = Vec::new();
+    while !generator.is_idle() {
+        let events = generator.step_blocking().unwrap().tokens.into_iter();
+        tokens.extend(
+            events
+                .filter(|event| event.id == id)
+                .map(|event| event.token),
+        );
+    }
+    tokens
+}
+
+#[test]
+fn the_next_step_is_submitted_before_the_tokens_are_read() {
+    for asynchronous in [true, false] {
+        let (mut generator, steps) = counting(asynchronous, 1);
+        generator.add(request(0, 20, vec![])).unwrap();
+        let (mut tokens, mut ahead) = (Vec::new(), Vec::new());
+        while !generator.is_idle() {
+            let events = generator.step_blocking().unwrap().tokens.into_iter();
+            tokens.extend(events.map(|event| event.token));
+            ahead.push(steps.load(Relaxed) - tokens.len());
+        }
+        assert_eq!(tokens, following(0, 20));
+        // The pace begins with one step, and the last token has no successor.
+        assert_eq!(ahead.iter().max(), Some(&usize::from(asynchronous)));
+        assert_eq!(ahead.iter().sum::<usize>() > 10, asynchronous, "{ahead:?}");
+        assert_eq!(steps.load(Relaxed), 20);
+    }
+}
+
+#[test]
+fn a_stop_token_wastes_at_most_one_submission() {
+    for max_steps in [1, 3] {
+        let (mut generator, steps) = counting(true, max_steps);
+        // Token 7 ends the text.
+        let id = generator.add(request(0, 100, vec![7])).unwrap();
+        assert_eq!(tokens_of(&mut generator, id), following(0, 7));
+        let (steps, most) = (steps.load(Relaxed), 7 + 2 * max_steps as usize - 1);
+        assert!((7..=most).contains(&steps), "{steps} steps, at most {most}");
+        // The next request begins at once, with its own tokens.
+        let id = generator.add(request(3, 9, vec![])).unwrap();
+        assert_eq!(tokens_of(&mut generator, id), following(3, 9));
+    }
+}
+
+#[test]
+fn requests_may_come_and_go_while_a_step_is_ahead() {
+    let (mut generator, steps) = counting(true, 2);
+    let first = generator.add(request(0, 40, vec![])).unwrap();
+    let mut tokens: Vec<(RequestId, u32)> = Vec::new();
+    let mut second = None;
+    let mut take = |events: StepEvents| {
+        tokens.extend(events.tokens.iter().map(|event| (event.id, event.token)));
+        tokens.len()
+    };
+    loop {
+        let received = take(generator.step_blocking().unwrap());
+        if second.is_none() && steps.load(Relaxed) > received {
+            second = Some(generator.add(request(5, 30, vec![])).unwrap());
+        } else if received >= 30 && generator.cancel(first) {
+            assert!(!generator.is_idle());
+        }
+        if generator.is_idle() {
+            break;
+        }
+    }
+    let of = |id| tokens.iter().filter(move |(other, _)| *other == id);
+    let of = |id| of(id).map(|(_, token)| *token).collect::<Vec<_>>();
+    let first = of(first);
+    assert_eq!(first, following(0, first.len() as u32));
+    assert!(first.len() < 40);
+    assert_eq!(of(second.expect("a step was ahead")), following(5, 30));
+}
+
+on_every_device_and_class!(a_step_that_is_dropped_loses_no_tokens);
+
+/// Polls each step once and drops it if it is not ready.
+fn a_step_that_is_dropped_loses_no_tokens(place: TestDevice) {
+    let limits = ModelLimits {
+        max_length: 64,
+        max_steps: 1,
+        ..ModelLimits::default()
+    };
+    let session = bundled::session(place);
+    let tokens = |drops: bool| {
+        let files = bundled::files();
+        let mut generator = TextGenerator::load_blocking(&session, &files, limits).unwrap();
+        generator.add(request(40, 24, vec![])).unwrap();
+        let mut tokens = Vec::new();
+        let mut take = |events: StepEvents| {
+            tokens.extend(events.tokens.iter().map(|event| event.token));
+            let finish = events.tokens.last().and_then(|event| event.finish);
+            assert!(matches!(finish, None | Some(FinishReason::Length)));
+        };
+        while !generator.is_idle() {
+            if drops {
+                let mut step = Box::pin(generator.step());
+                let mut context = Context::from_waker(Waker::noop());
+                if let Poll::Ready(events) = step.as_mut().poll(&mut context) {
+                    take(events.unwrap());
+                    continue;
+                }
+            }
+            take(generator.step_blocking().unwrap());
+        }
+        tokens
+    };
+    assert_eq!(tokens(true), tokens(false));
+}
