@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use wisp_compiler::PARAMS_STRIDE;
+use wisp_compiler::{PARAMS_STRIDE, Traffic};
 use wisp_device::{Dispatch, Pipeline};
 use wisp_graph::extension::expression::ValueError;
 use wisp_shaders::Kernel;
@@ -95,6 +95,19 @@ impl Model {
         calls
             .filter(|call| self.kernel(*call, dims).is_some())
             .count()
+    }
+
+    /// Returns the bytes of weights and KV caches that a run of these sizes reads, if each sequence has
+    /// `positions` positions in its cache and one token in the run.
+    pub fn traffic(&self, dims: &Dims, positions: u64) -> Traffic {
+        let mut all = Traffic::default();
+        for (at, call) in self.program.calls.iter().enumerate() {
+            if let Some((pipeline, _)) = self.kernel(at, dims) {
+                let kernel = pipeline.kernel();
+                all += self.program.traffic(call, kernel, &dims.0, positions);
+            }
+        }
+        all
     }
 
     /// Returns an error if the weights were released.

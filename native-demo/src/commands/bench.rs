@@ -60,13 +60,10 @@ pub struct Bench {
     settings: Settings<{ MODEL | DEVICE | LIMITS }>,
 }
 
-/// Returns the bytes and the number of the weights that matrix products read for one token.
-fn product_weights(program: &Program) -> (u64, u64) {
-    let calls = || program.calls.iter().filter(|call| call.is_product());
-    (
-        calls().map(|call| program.matrix_bytes(call)).sum(),
-        calls().map(|call| program.matrix_weights(call)).sum(),
-    )
+/// Returns the number of weights that matrix products multiply by for one token.
+fn product_weights(program: &Program) -> u64 {
+    let calls = program.calls.iter().filter(|call| call.is_product());
+    calls.map(|call| program.matrix_weights(call)).sum()
 }
 
 /// Returns the operations of prefill per second. The output layer runs only for the prompt's last token.
@@ -76,7 +73,7 @@ fn prefill_operations_per_second(program: &Program, prefill: &Rate) -> f64 {
         .take_while(|call| call.is_product())
         .map(|call| program.matrix_weights(call))
         .sum();
-    let per_token = 2.0 * (product_weights(program).1 - output) as f64;
+    let per_token = 2.0 * (product_weights(program) - output) as f64;
     per_token * prefill.median + 2.0 * output as f64 * prefill.median / f64::from(prefill.tokens)
 }
 
@@ -116,8 +113,11 @@ impl Bench {
         let ceilings = self.ceilings(&settings)?;
         let starts = Starts::measure(&settings, open::files(&open)?, limits)?;
         let model = decoder(&generator)?;
-        let (program, dispatches) = (model.program(), model.dispatches(&ops::run_dims(model, 1)?));
-        let (weight_bytes, _) = product_weights(program);
+        let (program, dims) = (model.program(), ops::run_dims(model, 1)?);
+        let dispatches = model.dispatches(&dims);
+        // In the middle of the generated text.
+        let traffic_position = self.prompt_tokens.saturating_add(self.new_tokens / 2);
+        let traffic = model.traffic(&dims, traffic_position.into());
         let report = Report {
             model: settings.name(),
             device: describe(session.device().info()),
@@ -128,14 +128,17 @@ impl Bench {
             load_seconds,
             starts,
             first_token_seconds: f64::from(self.prompt_tokens) / prefill.median,
-            decode_fraction_of_read_ceiling: decode.median * weight_bytes as f64
+            decode_fraction_of_read_ceiling: decode.median * traffic.bytes() as f64
                 / ceilings.read_bytes_per_second,
             prefill_fraction_of_fma_ceiling: prefill_operations_per_second(program, &prefill)
                 / ceilings.f32_operations_per_second,
             prefill,
             decode,
             ceilings,
-            weight_bytes_per_token: weight_bytes,
+            weight_bytes_per_token: traffic.weights,
+            cache_bytes_per_token: traffic.cache,
+            bytes_read_of_least: traffic.ratio(),
+            traffic_position,
             dispatches_per_token: dispatches + generator.sampler_dispatches(),
             prefix_cache_hit_rate: (limits.prefix_caching).then(|| generator.prefix_hits().rate()),
             device_peak_bytes: session.device().allocated().1,

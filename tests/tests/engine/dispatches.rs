@@ -74,3 +74,40 @@ fn dense_layers_take_eight_dispatches_each() {
     // Before the layers: the embedding and its norm. After them: the last tokens' rows and their logits.
     assert_eq!(run.len(), 2 + LAYERS * LAYER.len() + 2, "{run:#?}");
 }
+
+/// The host selects kernels of class gpu, so that these are the bytes that a GPU reads.
+#[test]
+fn a_token_reads_weights_and_cache_once() {
+    let limits = ModelLimits {
+        max_length: 512,
+        ..ModelLimits::default()
+    };
+    let session = session(TestDevice::Host);
+    let generator = TextGenerator::load_blocking(&session, &files(), limits).unwrap();
+    let model = generator.decoder().unwrap().decoder();
+    let traffic = |tokens, positions| {
+        let sizes = model.max_dims().into_iter().map(|(name, max)| match name {
+            "tokens" => (name, tokens),
+            "logit_rows" => (name, 1),
+            _ => (name, max),
+        });
+        let sizes: Vec<(&str, u64)> = sizes.collect();
+        model.traffic(&model.dims(&sizes).unwrap(), positions)
+    };
+    let spec = generator.decoder().unwrap().spec();
+    let position_bytes = 2 * spec.kv_row_bytes(limits.cache_format) * LAYERS as u64;
+    for positions in [1, 100, 500] {
+        let traffic = traffic(1, positions);
+        assert_eq!(traffic.cache, positions * position_bytes);
+        assert!(traffic.ratio() <= 1.02, "{traffic:?}");
+        // All weights but the rest of the embedding, which is the output layer too, and the norms.
+        let weights = model.program().footprint(&Default::default(), &[]).weights;
+        assert!(
+            (0.98..1.02).contains(&(traffic.weights as f64 / weights as f64)),
+            "{traffic:?} of {weights}"
+        );
+    }
+    // Up to eight tokens share one pass over the weights.
+    let [one, eight] = [1, 8].map(|tokens| traffic(tokens, 1).weights);
+    assert!((one..one + one / 50).contains(&eight), "{one}, {eight}");
+}

@@ -4,11 +4,13 @@ mod call;
 mod memory;
 mod sizes;
 mod stage;
+mod traffic;
 
 pub use call::{Call, KernelChoice};
 pub use memory::{BufferRef, Matrix, Port, RowRange, Vector};
 pub use sizes::{SizeCheck, SizeSum};
 pub use stage::{Stage, StageOutput};
+pub use traffic::Traffic;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -172,8 +172,9 @@ impl RunSizes {
     }
 }
 
-/// Query heads of a KV head that `attention_split` computes in one workgroup, as its grid counts them.
-const SPLIT_HEADS: u32 = 8;
+/// The most query heads of a KV head that `attention_split` computes in one workgroup, which reads the keys and
+/// values once.
+pub const SPLIT_HEADS: u32 = 8;
 
 impl AttentionSpec {
     /// Adds the calls for GPUs, of which each run makes those for its sizes.

@@ -31,11 +31,17 @@ pub(super) struct Report {
     pub(super) prefill: Rate,
     pub(super) decode: Rate,
     pub(super) ceilings: Ceilings,
-    /// Bytes of weights that decode reads per second, relative to the read ceiling.
+    /// Bytes of weights and KV cache that decode reads per second, relative to the read ceiling.
     pub(super) decode_fraction_of_read_ceiling: f64,
     /// Operations of prefill per second, relative to the FMA ceiling.
     pub(super) prefill_fraction_of_fma_ceiling: f64,
+    /// Bytes of weights that kernels read for a token.
     pub(super) weight_bytes_per_token: u64,
+    /// Bytes of the KV cache that kernels read for the token at `traffic_position`.
+    pub(super) cache_bytes_per_token: u64,
+    /// How many times as many bytes of both kernels read for that token as have to be read.
+    pub(super) bytes_read_of_least: f64,
+    pub(super) traffic_position: u32,
     pub(super) dispatches_per_token: usize,
     /// The fraction of prompt tokens found in the prefix cache, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,9 +153,13 @@ impl Report {
             self.starts.second.pipelines
         )?;
         print_line!(
-            "a token        {} dispatches, {:.1} MiB of weights",
+            "a token        {} dispatches; at position {} it reads {:.1} MiB of weights and {:.1} MiB of the KV cache \
+             ({:.2} of the least)",
             self.dispatches_per_token,
-            mebibytes(self.weight_bytes_per_token)
+            self.traffic_position,
+            mebibytes(self.weight_bytes_per_token),
+            mebibytes(self.cache_bytes_per_token),
+            self.bytes_read_of_least
         )?;
         let host = self.host_peak_bytes.map_or("unknown".into(), |bytes| {
             format!("{:.0} MiB", mebibytes(bytes))
