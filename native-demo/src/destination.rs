@@ -19,7 +19,7 @@ pub enum Contents {
     Trace,
     /// A page of the manual.
     ManPage,
-    /// A tuning.
+    /// The results of `wisp tune` as JSON.
     Tuning,
     /// A model, which replaces another file only with `--force`.
     Model,

@@ -52,7 +52,7 @@ pub use fallback::Fallback;
 pub use footprint::{Footprint, MatrixLayout};
 pub use program::{
     BufferRef, Call, KernelChoice, Matrix, Port, Program, ProgramParts, RowRange, SizeCheck,
-    SizeSum, Stage, StageOutput, Traffic, Vector,
+    SizeSum, Stage, StageOutput, Traffic, Unfused, Vector,
 };
 pub use select::{fitting_kernels, kernels_of};
 pub use shader_language::ShaderLanguage;

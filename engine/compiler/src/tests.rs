@@ -1,6 +1,7 @@
 //! Tests of fusion, splitting and lowering on small graphs.
 
 mod attention;
+mod fusion;
 mod lora;
 
 use super::*;

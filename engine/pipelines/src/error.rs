@@ -108,7 +108,7 @@ pub enum PipelineError {
     Limits {
         /// The name of the limit, a field of [`ModelLimits`](crate::ModelLimits) or a product of two.
         field: &'static str,
-        /// Its value.
+        /// The refused value.
         value: u64,
         /// The largest value that is supported.
         max: u64,

@@ -105,6 +105,8 @@ struct Kernels {
     calls_per_token: usize,
     /// What calls miss the best kernels, with the number of kernels of which this is true.
     fallbacks: BTreeMap<String, usize>,
+    /// What ops run as several calls that others run as one, with the number of ops of which this is true.
+    unfused: BTreeMap<String, usize>,
 }
 
 impl Kernels {
@@ -114,6 +116,7 @@ impl Kernels {
         let mut kernels = Kernels {
             calls_per_token: 0,
             fallbacks: BTreeMap::new(),
+            unfused: BTreeMap::new(),
         };
         for graph in prepare::graphs(files, &target, limits)?.iter().take(1) {
             let program = compile(graph, &target)?;
@@ -123,6 +126,13 @@ impl Kernels {
             for fallback in program.fallbacks() {
                 let layer = without_numbers(&fallback.to_string());
                 *kernels.fallbacks.entry(layer).or_default() += 1;
+            }
+            for unfused in program
+                .stages
+                .iter()
+                .filter_map(|stage| stage.unfused.as_ref())
+            {
+                *kernels.unfused.entry(unfused.to_string()).or_default() += 1;
             }
         }
         Ok(kernels)
@@ -134,8 +144,8 @@ impl Kernels {
         if self.fallbacks.is_empty() {
             text += ", all by the best kernels";
         }
-        for (fallback, count) in &self.fallbacks {
-            text += &format!("; {count} times: {fallback}");
+        for (problem, count) in self.fallbacks.iter().chain(&self.unfused) {
+            text += &format!("; {count} times: {problem}");
         }
         text
     }

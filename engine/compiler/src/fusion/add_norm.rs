@@ -9,7 +9,7 @@ use wisp_graph::{
     },
 };
 
-use super::step::{FusedStep, Fusion, Step};
+use super::step::{FusedStep, Fusion, Miss, Step};
 
 /// `sum = a + scale * b` in the memory of `a`, then `out = norm(sum)`.
 struct AddNorm {
@@ -50,36 +50,49 @@ impl FusedStep for AddNorm {
 }
 
 /// Fuses the norm at a node with the sum that it normalises.
-pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Option<()> {
+pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Result<(), Miss> {
     let (graph, nodes, uses) = (fusion.graph, fusion.nodes, &fusion.uses);
     let Op::Norm(norm) = nodes[at].op else {
-        return None;
+        return Err(Miss::Absent);
     };
     let &[sum, weight, ref bias @ ..] = nodes[at].inputs.as_slice() else {
-        return None;
+        return Err(Miss::Absent);
     };
-    let add = uses.producer(sum)?;
+    let add = uses.producer(sum).ok_or(Miss::Absent)?;
     let scale = match nodes[add].op {
         Op::ScaledAdd(ScaledAdd { scale }) => scale,
         Op::Binary(Binary::Add) => 1.0,
-        _ => return None,
+        _ => return Err(Miss::Absent),
     };
     let &[a, b] = nodes[add].inputs.as_slice() else {
-        return None;
+        return Err(Miss::Absent);
     };
     // The step runs where the sum was: the norm's weights must exist by then.
     let exists = |id: &ValueId| {
         let producer = uses.producer(graph.storage(*id));
         producer.is_none_or(|producer| producer < add)
     };
-    let fits = graph.storage(a) != graph.storage(b)
-        && nodes[at].inputs[1..].iter().all(exists)
-        && graph.value(sum).shape.cols() == graph.value(weight).shape.cols()
-        && graph.value(a).shape == graph.value(b).shape
-        && uses.ends_at(graph, a, add)
-        && fusion.replaced[add].is_none()
-        && uses.readers(sum).iter().min() == Some(&at);
-    fits.then_some(())?;
+    let is_whole_row = graph.value(sum).shape.cols() == graph.value(weight).shape.cols();
+    let same_shapes = graph.value(a).shape == graph.value(b).shape;
+    let different = graph.storage(a) != graph.storage(b);
+    let is_first = uses.readers(sum).iter().min() == Some(&at) && fusion.replaced[add].is_none();
+    let conditions = [
+        (is_whole_row, "it normalises parts of the sum's rows"),
+        (same_shapes, "the operands of the sum have different shapes"),
+        (different, "the operands of the sum share memory"),
+        (is_first, "something else reads the sum before it"),
+        (
+            uses.ends_at(graph, a, add),
+            "something reads the first operand of the sum later",
+        ),
+        (
+            nodes[at].inputs[1..].iter().all(exists),
+            "its weights are calculated after the sum",
+        ),
+    ];
+    for (holds, reason) in conditions {
+        Miss::unless(holds, reason)?;
+    }
     let step = AddNorm {
         a,
         b,
@@ -91,5 +104,5 @@ pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Option<()> {
         out: nodes[at].outputs[0],
     };
     fusion.replace(add, vec![Step::Fused(Box::new(step))], [at]);
-    Some(())
+    Ok(())
 }

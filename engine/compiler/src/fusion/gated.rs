@@ -12,7 +12,7 @@ use wisp_graph::{
 
 use super::{
     stacked::{private_projection, stack},
-    step::{FusedStep, Fusion, Step},
+    step::{FusedStep, Fusion, Miss, Step},
 };
 
 /// A gate whose operands are the columns of one stacked product.
@@ -58,18 +58,19 @@ impl FusedStep for ProductGate {
 }
 
 /// Fuses the gate at a node with the two linear layers before it.
-pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Option<()> {
+pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Result<(), Miss> {
     let nodes = fusion.nodes;
     let Op::Gated(gated) = nodes[at].op else {
-        return None;
+        return Err(Miss::Absent);
     };
     let &[gate, up] = nodes[at].inputs.as_slice() else {
-        return None;
+        return Err(Miss::Absent);
     };
     let gate = private_projection(fusion, gate, at)?;
     let up = private_projection(fusion, up, at)?;
     let [x, up_x] = [gate, up].map(|layer| nodes[layer.linear].inputs[0]);
-    (up_x == x && gate.linear != up.linear).then_some(())?;
+    let fits = up_x == x && gate.linear != up.linear;
+    Miss::unless(fits, "its two linear layers read different values")?;
     if let (Some(gate_part), Some(up_part)) = (gate.part(nodes), up.part(nodes)) {
         let product = GatedProduct {
             x,
@@ -80,7 +81,7 @@ pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Option<()> {
         let out = nodes[at].outputs[0];
         let step = Step::Fused(Box::new(ProductGate { product, out }));
         fusion.replace_first(vec![step], vec![gate.linear, up.linear, at]);
-        return Some(());
+        return Ok(());
     }
     let (steps, replaced) = stack(fusion, &[gate, up])?;
     let step = StackedGate {
@@ -90,5 +91,5 @@ pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Option<()> {
     };
     fusion.replace_first(steps, replaced);
     fusion.replace(at, vec![Step::Fused(Box::new(step))], []);
-    Some(())
+    Ok(())
 }

@@ -1,12 +1,9 @@
 //! Fusion: several nodes of a graph become one step, which takes fewer kernel calls.
 //!
-//! A file each for a pattern and its lowering:
-//! - [`rope_kv_write`]: three linear layers, perhaps norms of each head, rotary embedding and the write to
-//!   the KV cache become a product with stacked weights and one kernel for the rest;
-//! - [`gated`]: two linear layers and the gate over them become a product with stacked weights and the gate;
-//! - [`add_norm`]: a sum and its norm become one kernel, which adds in place.
+//! [`PATTERNS`] lists what is fused; a file each has a pattern and its lowering. Nodes that form a pattern but for
+//! a detail are [reported](crate::program::Unfused), because they run more calls than they need.
 //!
-//! The first two share [`stacked`]: linear layers of the same operand whose weights are stacked, with their
+//! The first two patterns share [`stacked`]: linear layers of the same operand whose weights are stacked, with their
 //! low-rank adapters.
 
 mod add_norm;
@@ -20,8 +17,36 @@ use wisp_graph::Graph;
 
 pub(crate) use step::Step;
 
-use step::Fusion;
+use step::{Fusion, Miss};
 use uses::Uses;
+
+/// Nodes that become fewer kernel calls.
+struct Pattern {
+    /// The fused step's name.
+    name: &'static str,
+    /// Fuses the pattern that ends with a node.
+    fuse: fn(&mut Fusion<'_>, usize) -> Result<(), Miss>,
+}
+
+/// The patterns. They end with different ops, so at most one of them matches a node.
+const PATTERNS: [Pattern; 3] = [
+    // Three linear layers, perhaps norms of each head, rotary embedding and the write to the KV cache: a product
+    // with stacked weights, and one kernel for the rest.
+    Pattern {
+        name: "rope_kv_write",
+        fuse: rope_kv_write::fuse,
+    },
+    // Two linear layers and the gate over them: one product with both weights and the gate.
+    Pattern {
+        name: "gated",
+        fuse: gated::fuse,
+    },
+    // A sum and its norm: one kernel, which adds in place.
+    Pattern {
+        name: "add_norm",
+        fuse: add_norm::fuse,
+    },
+];
 
 /// Returns the steps of a graph, in an order that keeps all reads and writes of buffers as they were.
 pub(crate) fn fuse(graph: &Graph) -> Vec<Step> {
@@ -32,16 +57,18 @@ pub(crate) fn fuse(graph: &Graph) -> Vec<Step> {
         uses: Uses::of(graph),
         replaced: nodes.iter().map(|_| None).collect(),
     };
-    for at in 0..nodes.len() {
-        // The patterns end with different ops, so at most one of them matches.
-        let _ = rope_kv_write::fuse(&mut fusion, at)
-            .or_else(|| gated::fuse(&mut fusion, at))
-            .or_else(|| add_norm::fuse(&mut fusion, at));
+    let mut unfused = vec![None; nodes.len()];
+    for (at, unfused) in unfused.iter_mut().enumerate() {
+        for Pattern { name, fuse } in &PATTERNS {
+            if let Err(Miss::Unfit(reason)) = fuse(&mut fusion, at) {
+                *unfused = Some((*name, reason));
+            }
+        }
     }
-    let steps = nodes.iter().zip(fusion.replaced);
-    let steps = steps.flat_map(|(node, steps)| match steps {
+    let steps = nodes.iter().zip(unfused).zip(fusion.replaced);
+    let steps = steps.flat_map(|((node, unfused), steps)| match steps {
         Some(steps) => steps,
-        None => vec![Step::Node(node.clone())],
+        None => vec![Step::Node(node.clone(), unfused)],
     });
     steps.collect()
 }

@@ -11,7 +11,7 @@ use wisp_shaders::params::RopeKvWriteParams;
 
 use super::{
     stacked::{Projection, private_projection, stack},
-    step::{FusedStep, Fusion, Step},
+    step::{FusedStep, Fusion, Miss, Step},
 };
 
 /// Rotates queries and keys and writes keys and values to the cache, over a stacked product.
@@ -105,23 +105,32 @@ fn rotated_projection(
     fusion: &Fusion<'_>,
     rope: usize,
     heads: HeadSpec,
-) -> Option<RotatedProjection> {
+) -> Result<RotatedProjection, Miss> {
     let x = fusion.nodes[rope].inputs[0];
-    if let Some(layer) = private_projection(fusion, x, rope) {
-        return Some(RotatedProjection { norm: None, layer });
-    }
-    let norm = fusion.uses.producer(x)?;
+    let norm = match private_projection(fusion, x, rope) {
+        Ok(layer) => return Ok(RotatedProjection { norm: None, layer }),
+        Err(Miss::Absent) => fusion.uses.producer(x).ok_or(NOT_LINEAR)?,
+        Err(unfit) => return Err(unfit),
+    };
     let node = &fusion.nodes[norm];
     let (Op::Norm(spec), &[before, weight]) = (node.op, node.inputs.as_slice()) else {
-        return None;
+        return Err(NOT_LINEAR);
     };
     let per_head = fusion.graph.value(weight).shape.cols() == Some(heads.head_dim.into());
-    let fits = spec.kind == NormKind::Rms && fusion.uses.only_reader(x)? == rope && per_head;
-    fits.then_some(())?;
+    let private = fusion.uses.only_reader(x) == Some(rope);
+    let fits = spec.kind == NormKind::Rms && private && per_head;
+    Miss::unless(
+        fits,
+        "its queries or keys have another norm than one of each head",
+    )?;
     let layer = private_projection(fusion, before, norm)?;
     let norm = Some(norm);
-    Some(RotatedProjection { norm, layer })
+    Ok(RotatedProjection { norm, layer })
 }
+
+/// The miss of rotary embedding or of a write whose operands are no products.
+const NOT_LINEAR: Miss =
+    Miss::Unfit("its queries, keys or values are not the products of linear layers");
 
 /// Returns the norm of each head if queries and keys have the same one, or no norm if neither has one.
 fn common_norm(
@@ -144,35 +153,48 @@ fn common_norm(
 }
 
 /// Fuses the write to the cache at a node with the ropes and linear layers before it.
-pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Option<()> {
+pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Result<(), Miss> {
     let (nodes, uses) = (fusion.nodes, &fusion.uses);
     let Op::KvWrite(write) = nodes[at].op else {
-        return None;
+        return Err(Miss::Absent);
     };
     let &[k_rotated, v, index, page_table, k_cache, v_cache] = nodes[at].inputs.as_slice() else {
-        return None;
+        return Err(Miss::Absent);
     };
-    let k_rope = uses.producer(k_rotated)?;
+    let not_rotated = Miss::Unfit("its keys have no rotary embedding");
+    let k_rope = uses.producer(k_rotated).ok_or(not_rotated)?;
     let Op::Rope(k_spec) = nodes[k_rope].op else {
-        return None;
+        return Err(not_rotated);
     };
-    (uses.only_reader(k_rotated)? == at).then_some(())?;
+    let private = uses.only_reader(k_rotated) == Some(at);
+    Miss::unless(private, "something else reads the rotated keys")?;
     let k = rotated_projection(fusion, k_rope, write.heads)?;
-    let v = private_projection(fusion, v, at)?;
-    let (q_rope, q_spec) = query_rope(fusion, at, k_rope)?;
+    let v = private_projection(fusion, v, at).map_err(|miss| match miss {
+        Miss::Absent => NOT_LINEAR,
+        unfit => unfit,
+    })?;
+    let (q_rope, q_spec) = query_rope(fusion, at, k_rope)
+        .ok_or(Miss::Unfit("its queries are not rotated as the keys are"))?;
     let q = rotated_projection(fusion, q_rope, q_spec.heads)?;
-    let norm = common_norm(fusion, q, k)?;
+    let norm = common_norm(fusion, q, k)
+        .ok_or(Miss::Unfit("its queries and keys have different norms"))?;
     let layers = [q.layer, k.layer, v];
     let xs = layers.map(|layer| nodes[layer.linear].inputs[0]);
-    let same = xs.iter().all(|x| *x == xs[0])
-        && (q_spec.rotary_dim, q_spec.interleaved) == (k_spec.rotary_dim, k_spec.interleaved)
+    let same_x = xs.iter().all(|x| *x == xs[0]);
+    Miss::unless(same_x, "its linear layers read different values")?;
+    let same_heads = (q_spec.rotary_dim, q_spec.interleaved)
+        == (k_spec.rotary_dim, k_spec.interleaved)
         && q_spec.heads.head_dim == write.heads.head_dim
         && k_spec.heads == write.heads;
     // The step makes the queries where the cache is written: nothing may read them before.
     let q_rotated = nodes[q_rope].outputs[0];
     let q_readers = uses.readers(q_rotated);
     let read_later = !q_readers.is_empty() && q_readers.iter().all(|reader| *reader > at);
-    (same && read_later).then_some(())?;
+    Miss::unless(
+        same_heads,
+        "its queries and keys have different heads or rotations",
+    )?;
+    Miss::unless(read_later, "something reads the queries before the write")?;
 
     let (steps, mut replaced) = stack(fusion, &layers)?;
     replaced.extend([q_rope, k_rope]);
@@ -188,7 +210,7 @@ pub(super) fn fuse(fusion: &mut Fusion<'_>, at: usize) -> Option<()> {
     };
     fusion.replace_first(steps, replaced);
     fusion.replace(at, vec![Step::Fused(Box::new(step))], []);
-    Some(())
+    Ok(())
 }
 
 /// Returns the rope of the queries before a write to the cache: the last other one with the index and table

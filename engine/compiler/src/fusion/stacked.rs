@@ -9,7 +9,7 @@ use wisp_graph::{
     },
 };
 
-use super::step::{FusedStep, Fusion, Step};
+use super::step::{FusedStep, Fusion, Miss, Step};
 
 /// A linear layer that only one node reads, perhaps through low-rank adapters.
 #[derive(Clone, Copy)]
@@ -43,26 +43,39 @@ pub(super) fn private_projection(
     fusion: &Fusion<'_>,
     id: ValueId,
     reader: usize,
-) -> Option<Projection> {
+) -> Result<Projection, Miss> {
     let (nodes, uses) = (fusion.nodes, &fusion.uses);
-    let producer = uses.producer(id)?;
-    (uses.only_reader(id)? == reader).then_some(())?;
-    if matches!(nodes[producer].op, Op::Linear(_)) {
-        let (linear, lora) = (producer, None);
-        return Some(Projection { linear, lora });
-    }
-    let Op::Lora(_) = nodes[producer].op else {
-        return None;
+    let producer = uses.producer(id).ok_or(Miss::Absent)?;
+    let projection = match nodes[producer].op {
+        Op::Linear(_) => Projection {
+            linear: producer,
+            lora: None,
+        },
+        Op::Lora(_) => adapted_projection(fusion, id, producer).ok_or(Miss::Unfit(
+            "low-rank adapters add to a product that something else reads",
+        ))?,
+        _ => return Err(Miss::Absent),
     };
-    let x = nodes[producer].inputs.first()?;
-    let products = nodes[producer].inputs.get(Lora::FIRST_PRODUCT..)?;
-    let part = nodes[producer].outputs.iter().position(|out| *out == id)?;
+    let is_private = uses.only_reader(id) == Some(reader);
+    Miss::unless(
+        is_private,
+        "something else reads the product of a linear layer",
+    )?;
+    Ok(projection)
+}
+
+/// Returns the linear layer to whose product adapters add to make a value.
+fn adapted_projection(fusion: &Fusion<'_>, id: ValueId, lora: usize) -> Option<Projection> {
+    let (nodes, uses) = (fusion.nodes, &fusion.uses);
+    let x = nodes[lora].inputs.first()?;
+    let products = nodes[lora].inputs.get(Lora::FIRST_PRODUCT..)?;
+    let part = nodes[lora].outputs.iter().position(|out| *out == id)?;
     let product = *products.get(part)?;
     let linear = uses.producer(product)?;
     let fits = matches!(nodes[linear].op, Op::Linear(_))
         && nodes[linear].inputs[0] == *x
-        && uses.only_reader(product)? == producer;
-    let lora = Some((producer, part));
+        && uses.only_reader(product)? == lora;
+    let lora = Some((lora, part));
     fits.then_some(Projection { linear, lora })
 }
 
@@ -111,9 +124,13 @@ impl FusedStep for StackedLora {
 /// they have any, with the nodes that the steps replace.
 ///
 /// The adapters must be one node's, of these layers in this order and of no others.
-pub(super) fn stack(fusion: &Fusion<'_>, parts: &[Projection]) -> Option<(Vec<Step>, Vec<usize>)> {
+pub(super) fn stack(
+    fusion: &Fusion<'_>,
+    parts: &[Projection],
+) -> Result<(Vec<Step>, Vec<usize>), Miss> {
     let nodes = fusion.nodes;
-    let first = nodes.get(parts.first()?.linear)?;
+    let first = parts.first().and_then(|first| nodes.get(first.linear));
+    let first = first.ok_or(Miss::Absent)?;
     let mut replaced: Vec<usize> = parts.iter().map(|part| part.linear).collect();
     let mut steps = vec![Step::Fused(Box::new(StackedLinear {
         x: first.inputs[0],
@@ -137,5 +154,9 @@ pub(super) fn stack(fusion: &Fusion<'_>, parts: &[Projection]) -> Option<(Vec<St
             fits
         }
     };
-    fits.then_some((steps, replaced))
+    Miss::unless(
+        fits,
+        "only some of its linear layers have low-rank adapters",
+    )?;
+    Ok((steps, replaced))
 }

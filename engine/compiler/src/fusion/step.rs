@@ -19,10 +19,29 @@ pub(crate) trait FusedStep {
     fn lower(&self, op: &mut OpLowering<'_>) -> Result<(), LoweringError>;
 }
 
+/// Why a pattern does not match at a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Miss {
+    /// The node does not end such a pattern.
+    Absent,
+    /// It does but for this, which ends the sentence "is not fused, because …".
+    Unfit(&'static str),
+}
+
+impl Miss {
+    /// Returns an error for a reason unless it holds.
+    pub fn unless(holds: bool, reason: &'static str) -> Result<(), Miss> {
+        match holds {
+            true => Ok(()),
+            false => Err(Miss::Unfit(reason)),
+        }
+    }
+}
+
 /// A step of the fused graph.
 pub(crate) enum Step {
-    /// A single node.
-    Node(Node),
+    /// A single node, perhaps with the pattern that it misses and why.
+    Node(Node, Option<(&'static str, &'static str)>),
     /// Several nodes.
     Fused(Box<dyn FusedStep>),
 }
@@ -31,7 +50,7 @@ impl Step {
     /// Returns the values that the step reads.
     pub fn operands(&self) -> Vec<ValueId> {
         match self {
-            Step::Node(node) => node.inputs.clone(),
+            Step::Node(node, _) => node.inputs.clone(),
             Step::Fused(step) => step.operands(),
         }
     }

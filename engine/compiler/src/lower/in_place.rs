@@ -7,7 +7,7 @@ use crate::{CompileError, fusion::Step};
 /// Refuses a node that overwrites a value which a later step or an output still reads, or which is not
 /// the result of a node.
 pub(super) fn check(graph: &Graph, step: &Step, later: &[Step]) -> Result<(), CompileError> {
-    let Step::Node(node) = step else {
+    let Step::Node(node, _) = step else {
         return Ok(());
     };
     for written in &node.inputs[node.op.overwrites(node.inputs.len())] {

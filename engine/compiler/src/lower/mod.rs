@@ -21,6 +21,7 @@ use crate::{
     fusion::Step,
     program::{
         BufferRef, Call, KernelChoice, Port, Program, ProgramParts, SizeCheck, Stage, StageOutput,
+        Unfused,
     },
     select::{lacking, select},
     tuning::{CallShape, Tuning},
@@ -42,10 +43,12 @@ pub(crate) fn lower(
     for (position, step) in steps.iter().enumerate() {
         in_place::check(graph, step, &steps[position + 1..])?;
         let first_call = lowerer.calls.len();
+        let mut unfused = None;
         match step {
-            Step::Node(node) => {
+            Step::Node(node, missed) => {
                 let mut op = OpLowering::new(graph, node.op.name(), &mut lowerer);
                 node.op.lower(node.values(), &mut op)?;
+                unfused = missed.map(|(pattern, reason)| Unfused::new(pattern, reason));
             }
             Step::Fused(step) => {
                 step.lower(&mut OpLowering::new(graph, step.name(), &mut lowerer))?;
@@ -57,7 +60,7 @@ pub(crate) fn lower(
             let first = &mut lowerer.lifetimes[result.lifetime].first;
             *first = first_call.min(*first);
         }
-        lowerer.stages.push((lowerer.calls.len(), results));
+        lowerer.stages.push((lowerer.calls.len(), results, unfused));
     }
     let program = lowerer.finish()?;
     match program.check_weights() {
@@ -109,8 +112,8 @@ struct Lowerer<'a> {
     prints: Vec<(String, ValueId)>,
     /// The results of the current step.
     step_results: Vec<StepResult>,
-    /// For each step, the number of calls after it, and its results.
-    stages: Vec<(usize, Vec<StepResult>)>,
+    /// For each step, the number of calls after it, its results, and the pattern that it misses.
+    stages: Vec<(usize, Vec<StepResult>, Option<Unfused>)>,
 }
 
 impl<'a> Lowerer<'a> {
@@ -240,9 +243,11 @@ impl<'a> Lowerer<'a> {
             slot: assigned[result.lifetime],
             is_new: result.is_new,
         };
-        let stages = self.stages.into_iter().map(|(calls, results)| Stage {
+        let stages = self.stages.into_iter();
+        let stages = stages.map(|(calls, results, unfused)| Stage {
             calls: calls as u32,
             outputs: results.into_iter().map(output).collect(),
+            unfused,
         });
         let calls = self.calls.into_iter().map(|(call, memory)| Call {
             bindings: memory.iter().map(buffer).collect(),

@@ -9,7 +9,7 @@ mod traffic;
 pub use call::{Call, KernelChoice};
 pub use memory::{BufferRef, Matrix, Port, RowRange, Vector};
 pub use sizes::{SizeCheck, SizeSum};
-pub use stage::{Stage, StageOutput};
+pub use stage::{Stage, StageOutput, Unfused};
 pub use traffic::Traffic;
 
 use std::{
@@ -85,6 +85,16 @@ impl From<Program> for ProgramParts {
 }
 
 impl Program {
+    /// Returns why the step that ends with a call is not fused with the steps before it, if others are.
+    pub fn unfused(&self, call: usize) -> Option<&Unfused> {
+        let mut stages = self.stages.iter();
+        let stage = stages.find(|stage| stage.calls as usize > call)?;
+        stage
+            .unfused
+            .as_ref()
+            .filter(|_| stage.calls as usize == call + 1)
+    }
+
     /// Returns a program of parts that the compiler made or that passed the check.
     pub(crate) fn compiled(parts: ProgramParts) -> Program {
         Program(parts)

@@ -1,5 +1,7 @@
 //! Steps of the graph, for debugging.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use wisp_graph::lowering::Size;
 use wisp_types::DType;
@@ -11,6 +13,33 @@ pub struct Stage {
     pub calls: u32,
     /// The step's results.
     pub outputs: Vec<StageOutput>,
+    /// Why the step runs more calls than others of its kind, if it does.
+    pub unfused: Option<Unfused>,
+}
+
+/// An op that ends a pattern of ops which others run as one, but is not fused with them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Unfused {
+    /// The pattern's name.
+    pub pattern: String,
+    /// What does not fit the pattern.
+    pub reason: String,
+}
+
+impl Unfused {
+    pub(crate) fn new(pattern: &str, reason: &str) -> Unfused {
+        Unfused {
+            pattern: pattern.into(),
+            reason: reason.into(),
+        }
+    }
+}
+
+impl fmt::Display for Unfused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unfused { pattern, reason } = self;
+        write!(f, "not fused as {pattern}, because {reason}")
+    }
 }
 
 /// A result of a step that is in the arena.

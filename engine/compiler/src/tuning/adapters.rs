@@ -26,7 +26,7 @@ struct AdapterClass {
 /// The kernels of an op on a class of adapters.
 struct Row {
     class: AdapterClass,
-    /// The op.
+    /// The op in the names of its kernels, such as `matmul.q4_0`.
     op: &'static str,
     /// The width of the rows that the kernel reads; 0 for any.
     cols: u64,

@@ -70,7 +70,7 @@ pub struct GatedProduct {
     pub parts: [LinearPart; 2],
     /// The result of the first layer, whose memory holds those of both layers if they take a call of their own.
     pub stacked: ValueId,
-    /// The gate.
+    /// Which activation the first layer goes through.
     pub gated: Gated,
 }
 

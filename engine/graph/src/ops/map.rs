@@ -47,7 +47,7 @@ impl Activation {
 /// Operands: `x f32`. Result: of `x`'s shape.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Map {
-    /// An activation.
+    /// An activation function, such as SiLU.
     Activation(Activation),
     /// `factor * x`, by the factor.
     Scale(f32),

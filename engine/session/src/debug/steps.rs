@@ -116,6 +116,9 @@ fn log_op(model: &Model, call: usize, dispatch: &Dispatch, to_sink: bool) {
         text +=
             &format!(" instead of {best}, which needs rows of a multiple of {multiple} elements");
     }
+    if let Some(unfused) = program.unfused(call) {
+        text += &format!(", {unfused}");
+    }
     let subject = subject(model, op, kernel);
     model.debugger.log_op(to_sink, subject, &text);
 }

@@ -77,11 +77,11 @@ pub struct TuneReport {
     pub version: &'static str,
     /// The operating system.
     pub os: &'static str,
-    /// The device.
+    /// The device that was measured, with its driver and limits.
     pub device: DeviceInfo,
     /// What times were measured with.
     pub clock: Clock,
-    /// The measurements.
+    /// One entry for each kernel, shape and number of tokens that was measured.
     pub points: Vec<TunePoint>,
     /// The number of measurements that the time limit left out.
     pub left_out: usize,

@@ -1,7 +1,7 @@
 //! The instructions of pickles (protocols 0 to 5) that a state dict may have, as Python's `pickletools`
 //! lists them: their bytes and arguments.
 
-/// An instruction.
+/// An instruction of the pickle machine, with its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     /// Does nothing: the protocol's number, the length of a frame.

@@ -19,7 +19,7 @@ use super::text::Text;
 /// The deepest nesting of a value. JSON that was parsed has at most 128 levels.
 pub const MAX_DEPTH: usize = 150;
 
-/// A value.
+/// A value of an expression. Composite values are shared, as in Python.
 #[derive(Debug, Clone)]
 pub enum Value {
     Undefined,
@@ -46,7 +46,7 @@ pub enum Function {
     StrftimeNow,
 }
 
-/// A list.
+/// A list or tuple; nothing changes one once it is made.
 #[derive(Debug)]
 pub struct List {
     items: Metered<Value>,

@@ -42,7 +42,7 @@ pub fn render(
     Ok(output.map(Writer::into_string).unwrap_or_default())
 }
 
-/// A rendering.
+/// The state of one rendering of a template.
 struct Interpreter {
     meter: Rc<Meter>,
     scopes: Scopes,
