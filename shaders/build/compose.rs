@@ -104,6 +104,7 @@ pub(crate) fn compose(
 fn enable_directives(features: &[&str]) -> String {
     let extensions = features.iter().filter_map(|feature| match *feature {
         "f16" => Some("enable f16;\n"),
+        "matrix16" | "matrix8" => Some("enable wgpu_cooperative_matrix;\n"),
         _ => None,
     });
     extensions.collect()
@@ -121,6 +122,7 @@ fn validate(
         match *feature {
             "subgroups" => capabilities |= Capabilities::SUBGROUP,
             "f16" => capabilities |= Capabilities::SHADER_FLOAT16,
+            "matrix16" | "matrix8" => capabilities |= Capabilities::COOPERATIVE_MATRIX,
             _ => {}
         }
     }

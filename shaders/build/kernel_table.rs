@@ -67,19 +67,29 @@ fn entry(kernel: &Composed, file: &Path) -> Result<String, String> {
     Ok(format!(
         "Kernel {{ name: {name:?}, op: {op:?}, wgsl: include_str!({file:?}), \
          workgroup_size: {:?}, tile: [{x}, {y}], bindings: &[{bindings}], \
-         needs: Needs {{ subgroups: {}, f16: {}, min_subgroup_size: {} }}, \
+         needs: Needs {{ subgroups: {}, f16: {}, min_subgroup_size: {}, matrix_size: {} }}, \
          switches: &{switches:?}, device_class: DeviceClass::{:?}, max_grid_y: {}, \
          cols_multiple: {}, max_cols: {}, folds_into_z: {}, workgroup_bytes: {workgroup_bytes} }},\n",
         main.workgroup_size,
         feature("subgroups"),
         feature("f16"),
         min_subgroup.first().unwrap_or(&0),
+        matrix_size(variant),
         variant.device_class,
         variant.max_grid_y,
         constant(module, "COLS_MULTIPLE").first().unwrap_or(&1),
         max_cols(variant),
         kernel.wgsl.contains("wid.z"),
     ))
+}
+
+/// The size of the cooperative matrices that a variant uses; 0 if it uses none.
+fn matrix_size(variant: &Variant) -> u32 {
+    let sizes = [("matrix16", 16), ("matrix8", 8)];
+    let used = sizes
+        .iter()
+        .find(|(name, _)| variant.features.contains(name));
+    used.map_or(0, |(_, size)| *size)
 }
 
 /// The most columns that a variant is written for; `u32::MAX` for any.

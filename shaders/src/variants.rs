@@ -13,7 +13,8 @@ pub(crate) struct Variant {
     /// Name of the `.wgsl` file in `src/`, without the extension.
     pub file: &'static str,
     /// The conditions (`@if`) that hold. `subgroups` and `f16` are also device features that the kernel
-    /// needs, those in [`SWITCHES`] also switches that select it; `f16` is both. `software` holds in all kernels of that class.
+    /// needs, those in [`SWITCHES`] also switches that select it; `f16` is both.
+    /// `matrix16` and `matrix8` stand for cooperative matrices of that size, natively only. `software` holds in all kernels of that class.
     pub features: &'static [&'static str],
     /// Constants of the module `constants` and their values. `MAX_COLS` is the most columns that the kernel
     /// is written for.
@@ -101,6 +102,10 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul.",        "tile64x32",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 32),
     variant("matmul.",        "f16_tile128x64", "matmul_tiled_f16", &["f16"], &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "f16_tile128x64_scalar", "matmul_tiled_f16", &["f16", "scalar"], &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
+    // Behind the others: a tuning chooses them, which compares their results on the device.
+    variant("matmul.",        "cooperative16_patch64x64", "matmul_cooperative", &["f16", "subgroups", "matrix16"], &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 128), ("ROWS", 8), ("TOKENS", 8), ("PATCH_TOKENS", 64)], DeviceClass::Gpu, ANY),
+    variant("matmul.",        "cooperative16_patch64x32", "matmul_cooperative", &["f16", "subgroups", "matrix16"], &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 128), ("ROWS", 8), ("TOKENS", 8), ("PATCH_TOKENS", 32)], DeviceClass::Gpu, ANY),
+    variant("matmul.",        "cooperative8_patch64x32",  "matmul_cooperative", &["f16", "subgroups", "matrix8"],  &[("WG", 256), ("PLANES", 4), ("EDGE_ROWS", 128), ("EDGE_TOKENS", 128), ("ROWS", 8), ("TOKENS", 8), ("PATCH_TOKENS", 32)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "tile64x64",      "matmul_tiled",  &[],         &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "tile64x64_scalar", "matmul_tiled", &["scalar"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul.",        "baseline",      "matmul",  &[],         &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),

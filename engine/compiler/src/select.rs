@@ -27,6 +27,7 @@ fn runs_on(kernel: &Kernel, cols: u64, target: &Capabilities, switches: Switches
         && (!kernel.needs.subgroups || target.subgroups)
         && kernel.needs.min_subgroup_size <= target.min_subgroup_size
         && (!kernel.needs.f16 || target.f16)
+        && [0, target.matrix_size].contains(&kernel.needs.matrix_size)
         && kernel.workgroup_size.iter().product::<u32>() <= target.max_workgroup_invocations
         && kernel.workgroup_bytes <= target.max_workgroup_bytes
 }
@@ -119,13 +120,18 @@ pub(crate) fn lacking(kernel: &Kernel, device: &Capabilities) -> Option<String> 
     let storage = storage.filter(|access| **access != Access::Uniform).count() as u64;
     let invocations = kernel.workgroup_size.iter();
     let invocations = invocations.fold(1u32, |all, size| all.saturating_mul(*size));
-    let needs: [(&str, u64, u64); 6] = [
+    let needs: [(&str, u64, u64); 7] = [
         (
             "subgroups",
             kernel.needs.subgroups.into(),
             device.subgroups.into(),
         ),
         ("f16", kernel.needs.f16.into(), device.f16.into()),
+        (
+            "rows of cooperative matrices",
+            kernel.needs.matrix_size.into(),
+            device.matrix_size.into(),
+        ),
         (
             "invocations of a subgroup",
             kernel.needs.min_subgroup_size.into(),
@@ -175,6 +181,7 @@ mod tests {
                 subgroups: true,
                 f16: true,
                 min_subgroup_size: 16,
+                matrix_size: 16,
             },
             workgroup_bytes: 512,
             ..*wisp_shaders::kernels().first().unwrap()
@@ -186,12 +193,17 @@ mod tests {
             subgroups: true,
             min_subgroup_size: 16,
             f16: true,
+            matrix_size: 16,
             ..Capabilities::BASELINE
         };
         assert_eq!(lacking(&kernel, &enough), None);
         type Less = fn(&mut Capabilities);
-        let rows: [(Less, &str); 6] = [
+        let rows: [(Less, &str); 7] = [
             (|c| c.subgroups = false, "subgroups"),
+            (
+                |c| c.matrix_size = 8,
+                "16 rows of cooperative matrices, there are 8",
+            ),
             (|c| c.f16 = false, "f16"),
             (
                 |c| c.min_subgroup_size = 8,

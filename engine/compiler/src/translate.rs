@@ -22,6 +22,10 @@ pub fn translate(kernel: &Kernel, language: ShaderLanguage) -> Result<Vec<u8>, S
     let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     capabilities.set(Capabilities::SUBGROUP, kernel.needs.subgroups);
     capabilities.set(Capabilities::SHADER_FLOAT16, kernel.needs.f16);
+    capabilities.set(
+        Capabilities::COOPERATIVE_MATRIX,
+        kernel.needs.matrix_size > 0,
+    );
     let mut validator = Validator::new(ValidationFlags::all(), capabilities);
     validator.subgroup_stages(ShaderStages::COMPUTE);
     validator.subgroup_operations(SubgroupOperationSet::all());
@@ -130,13 +134,18 @@ mod tests {
 
     use super::*;
 
-    /// Every kernel there is, also those that no architecture uses yet.
+    /// Every kernel there is, also those that no architecture uses yet. (naga's SPIR-V writer panics at a `coopStore`
+    /// whose index or stride has no name, and its parser rejects the directive `enable subgroups;`.)
     #[test]
     fn every_kernel_is_accepted_by_every_writer() {
         use ShaderLanguage::{Glsl, Hlsl, Msl, Spirv, Wgsl};
         for language in [Wgsl, Spirv, Msl, Hlsl, Glsl] {
-            // OpenGL has no more than the baseline.
-            let runs = |kernel: &&Kernel| language != Glsl || kernel.needs == Needs::default();
+            // OpenGL has no more than the baseline, and Direct3D no cooperative matrices.
+            let runs = |kernel: &&Kernel| match language {
+                Glsl => kernel.needs == Needs::default(),
+                Hlsl => kernel.needs.matrix_size == 0,
+                _ => true,
+            };
             for kernel in wisp_shaders::kernels().iter().filter(runs) {
                 let made = translate(kernel, language)
                     .unwrap_or_else(|error| panic!("{} in {language:?}: {error}", kernel.name));

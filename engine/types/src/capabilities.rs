@@ -26,6 +26,9 @@ pub struct Capabilities {
     pub min_subgroup_size: u32,
     /// True if kernels may use the type `f16`.
     pub f16: bool,
+    /// The rows and columns of the cooperative matrices that kernels may use, of `f16` with sums in f32: 16, or 8 on
+    /// devices without those of 16; 0 if there are none, as in browsers.
+    pub matrix_size: u32,
     /// True if programs use the kernels for software adapters, which avoid workgroup memory and barriers;
     /// false if they use those for GPUs. The choice affects only the speed. Unless the user chooses a
     /// class, it follows [`DeviceInfo::software`](crate::DeviceInfo::software).
@@ -45,6 +48,7 @@ impl Capabilities {
         subgroups: false,
         min_subgroup_size: 0,
         f16: false,
+        matrix_size: 0,
         software_kernels: false,
     };
 

@@ -59,6 +59,7 @@ const GOALS: &[Goal] = &[
     goal("one token: waves",     "matmul.*.matvec1*", Metric::Waves, [24.0, 16.0, 4.0], ALL),
     goal("Q4_0, many tokens, f32: instructions a multiply-add", "matmul.q4_0.tile64x64", Metric::LoopInstructions, same(1.4), &["navi31", "navi21"]),
     goal("Q4_0, many tokens, f16: instructions a multiply-add", "matmul.q4_0.f16_tile128x64", Metric::LoopInstructions, same(0.9), ALL),
+    goal("Q4_0, many tokens, cooperative: instructions a multiply-add", "matmul.q4_0.cooperative16_patch64x64", Metric::LoopInstructions, same(0.2), &["navi31"]),
     goal("products: registers", "matmul*", Metric::Registers, same(64.0), NONE),
     goal("products: waves",     "matmul*", Metric::Waves, [24.0, 16.0, 4.0], NONE),
     goal("products: spills",    "matmul*", Metric::Spills,  same(0.0), ALL),

@@ -33,7 +33,10 @@ pub fn measure(family: &str) -> Result<Table, String> {
     };
     let mut others = Row::default();
     let mut errors = Vec::new();
-    for kernel in wisp_shaders::kernels() {
+    for kernel in wisp_shaders::kernels()
+        .iter()
+        .filter(|kernel| has_matrices(kernel, family))
+    {
         let key = |kernel: &str| Key {
             kernel: kernel.into(),
             family: family.into(),
@@ -71,6 +74,14 @@ pub fn describe(family: &str, pattern: &str, with_assembly: bool) -> Result<Stri
         }
     }
     Ok(text)
+}
+
+/// True if a family has the cooperative matrices that a kernel uses, if it uses any: only RDNA 3 has them, of 16 rows.
+fn has_matrices(kernel: &Kernel, family: &str) -> bool {
+    match kernel.needs.matrix_size {
+        0 => true,
+        size => size == 16 && family == "navi31",
+    }
 }
 
 fn row(driver: &Driver, kernel: &Kernel) -> Result<Row, String> {

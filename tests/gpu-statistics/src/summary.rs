@@ -25,6 +25,7 @@ const PAIRS: &[Pair] = &[
     Pair { about: "F16, one token",  kernel: "matmul.f16.matvec1", llama_cpp: "3.4" },
     Pair { about: "Q4_0, many tokens, f32", kernel: "matmul.q4_0.tile64x64", llama_cpp: "1.29" },
     Pair { about: "Q4_0, many tokens, f16", kernel: "matmul.q4_0.f16_tile128x64", llama_cpp: "1.29" },
+    Pair { about: "Q4_0, many tokens, cooperative", kernel: "matmul.q4_0.cooperative16_patch64x64", llama_cpp: "0.17" },
     Pair { about: "attention, decode", kernel: "attention_split.f16.heads4", llama_cpp: "530" },
     Pair { about: "attention, prefill", kernel: "attention_tiled.f16.head128", llama_cpp: "1.9" },
 ];

@@ -37,6 +37,9 @@ const WORK: &[Work] = &[
     Work { pattern: "matmul*.matvec*", unit: "weight", units: "16*ROWS", turns: UNROLLED, columns: "16*WG" },
     // On some families a part of the last loop stays rolled.
     Work { pattern: "matmul*.tile64x*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: &[&[], &["4"]], columns: "" },
+    // 64 blocks of columns. Subgroups of 64 lanes, the driver's choice, compute half of the patches of 64 by 32 in a turn.
+    Work { pattern: "matmul*.cooperative*_patch64x64", unit: "multiply-add", units: "64*EDGE_ROWS*EDGE_TOKENS*32/WG", turns: &[&["64", "0", "0"]], columns: "" },
+    Work { pattern: "matmul*.cooperative*", unit: "multiply-add", units: "64*EDGE_ROWS*EDGE_TOKENS*16/WG", turns: &[&["64", "0", "0"]], columns: "" },
     // The loop before it finds the largest inputs.
     Work { pattern: "matmul*.f16_tile*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: UNROLLED, columns: "" },
     // Each lane computes a score over 32 vec4s, takes part in two reductions, and sums the values of half the positions.

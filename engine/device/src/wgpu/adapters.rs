@@ -113,6 +113,7 @@ pub(super) fn requested(
             let wanted = wgpu::Features::SUBGROUP
                 | wgpu::Features::SHADER_F16
                 | wgpu::Features::TIMESTAMP_QUERY
+                | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
                 | cache;
             (adapter.limits(), adapter.features() & wanted)
         }
@@ -134,8 +135,26 @@ pub(super) fn info(adapter: &wgpu::Adapter, options: DeviceOptions) -> DeviceInf
         driver: format!("{} {}", info.driver, info.driver_info)
             .trim()
             .to_string(),
-        capabilities: capabilities(&limits, features, software_kernels, info.subgroup_min_size),
+        capabilities: Capabilities {
+            matrix_size: matrix_size(adapter, features),
+            ..capabilities(&limits, features, software_kernels, info.subgroup_min_size)
+        },
     }
+}
+
+/// Returns the size of the largest square cooperative matrices of `f16` with sums in f32; 0 if there are none.
+fn matrix_size(adapter: &wgpu::Adapter, features: wgpu::Features) -> u32 {
+    use wgpu::CooperativeScalarType::{F16, F32};
+
+    if !features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX) {
+        return 0;
+    }
+    let properties = adapter.cooperative_matrix_properties();
+    let of_halves = properties.iter().filter(|found| {
+        let size = found.m_size;
+        [found.n_size, found.k_size] == [size, size] && (found.ab_type, found.cr_type) == (F16, F32)
+    });
+    of_halves.map(|found| found.m_size).max().unwrap_or(0)
 }
 
 fn capabilities(
@@ -155,6 +174,7 @@ fn capabilities(
         subgroups,
         min_subgroup_size: if subgroups { subgroup_size } else { 0 },
         f16: features.contains(wgpu::Features::SHADER_F16),
+        matrix_size: 0,
         software_kernels,
     }
 }

@@ -66,6 +66,9 @@ async fn open_adapter(
             label: Some("wisp"),
             required_features,
             required_limits,
+            // SAFETY: the only experimental feature that is requested is that of cooperative matrices, which only
+            // built-in kernels use: within their workgroup memory, in uniform control flow.
+            experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
             memory_hints: wgpu::MemoryHints::MemoryUsage,
             ..Default::default()
         })
