@@ -146,6 +146,7 @@ pub(crate) fn adapters() -> &'static Result<Vec<(FeatureLevel, Device)>, String>
         let open = |feature_level| {
             let options = DeviceOptions {
                 feature_level,
+                cooperative_matrices: true,
                 ..DeviceOptions::default()
             };
             match Device::open_blocking(&spec, options) {

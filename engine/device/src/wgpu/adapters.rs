@@ -104,17 +104,20 @@ pub(crate) fn list() -> BoxFuture<'static, Vec<(DeviceSpec, DeviceInfo)>> {
 /// Returns the limits and features that are requested of an adapter.
 pub(super) fn requested(
     adapter: &wgpu::Adapter,
-    level: FeatureLevel,
+    options: DeviceOptions,
 ) -> (wgpu::Limits, wgpu::Features) {
     // A cache of pipelines changes nothing that programs see.
     let cache = wgpu::Features::PIPELINE_CACHE;
-    match level {
+    match options.feature_level {
         FeatureLevel::Full => {
-            let wanted = wgpu::Features::SUBGROUP
+            let mut wanted = wgpu::Features::SUBGROUP
                 | wgpu::Features::SHADER_F16
                 | wgpu::Features::TIMESTAMP_QUERY
-                | wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
                 | cache;
+            wanted.set(
+                wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX,
+                options.cooperative_matrices,
+            );
             (adapter.limits(), adapter.features() & wanted)
         }
         FeatureLevel::Baseline => (wgpu::Limits::defaults(), adapter.features() & cache),
@@ -124,7 +127,7 @@ pub(super) fn requested(
 /// Describes an adapter as it is used with some options.
 pub(super) fn info(adapter: &wgpu::Adapter, options: DeviceOptions) -> DeviceInfo {
     let info = adapter.get_info();
-    let (limits, features) = requested(adapter, options.feature_level);
+    let (limits, features) = requested(adapter, options);
     let software = info.device_type == wgpu::DeviceType::Cpu;
     let software_kernels = options.device_class.selects_software_kernels(software);
     DeviceInfo {

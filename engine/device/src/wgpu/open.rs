@@ -60,7 +60,7 @@ async fn open_adapter(
     options: DeviceOptions,
 ) -> Result<Arc<dyn Backend>, DeviceError> {
     let info = info(&adapter, options);
-    let (required_limits, required_features) = requested(&adapter, options.feature_level);
+    let (required_limits, required_features) = requested(&adapter, options);
     let (device, queue) = adapter
         .request_device(&wgpu::DeviceDescriptor {
             label: Some("wisp"),
