@@ -10,7 +10,7 @@ use wisp_engine::device::{
     Buffer, Device, DeviceError, DeviceOptions, Dispatch, FeatureLevel, Usage,
 };
 use wisp_engine::weights::{Encoding, encodings::repack_rows};
-use wisp_shaders::{Access, CacheFormat, Kernel};
+use wisp_shaders::{Access, CacheFormat, Kernel, params::MatmulParams};
 
 use crate::{
     cache::{decode, encode},
@@ -119,6 +119,20 @@ pub fn noise(seed: u32, len: usize) -> Vec<f32> {
         (state >> 8) as f32 / 8_388_608.0 - 1.0
     };
     (0..len).map(|_| next()).collect()
+}
+
+/// The parameters of a product of `[tokens, cols]` and a weight `[rows, cols]`, without a bias.
+pub fn matmul_params([tokens, rows, cols]: [usize; 3]) -> MatmulParams {
+    MatmulParams {
+        tokens: tokens as u32,
+        rows: rows as u32,
+        cols: cols as u32,
+        blocks: cols.div_ceil(32) as u32,
+        out_stride: rows as u32,
+        out_offset: 0,
+        bias_offset: 0,
+        has_bias: 0,
+    }
 }
 
 /// The planes of a random weight `[rows, cols]`.

@@ -64,9 +64,8 @@ pub struct ModelLimits {
     /// `max_length`. If the device or the memory limit has too little room, there are fewer, but
     /// enough for one sequence; then sequences wait for each other's pages.
     pub pages: u64,
-    /// The most decode steps per submission; 0: as many as suit the device. A GPU idles while the host reads
-    /// tokens and submits the next step, which several steps per submission make rare: 8 on a GPU with its
-    /// own memory, and 4 on other adapters, whose steps take longer. On the host a call runs its steps
+    /// The most decode steps per submission; 0: as many as suit the device. Submitting
+    /// takes the host some time, which several steps share: 4 on an adapter. On the host a call runs its steps
     /// itself, so that more than 1 would only delay the text.
     pub max_steps: u64,
     /// Bytes of device memory that the model may take; 0: no limit.

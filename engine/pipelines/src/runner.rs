@@ -25,10 +25,8 @@ pub(crate) struct SubmittedBatch {
     pub(crate) batch: Batch,
     /// Measures how long the batch takes.
     pub(crate) timer: Timer,
-    /// Whether a batch that continues from this one's tokens was submitted.
-    pub(crate) has_successor: bool,
-    /// The inputs of the batch's last step.
-    pub(crate) last_inputs: ModelInputs,
+    /// The inputs of the batch's last step, until the batch that continues from its tokens takes them.
+    pub(crate) last_inputs: Option<ModelInputs>,
     sampled: SampledTokens,
 }
 
@@ -107,7 +105,7 @@ impl Runner {
         let settings = self.sampler.begin(&batch)?;
         let sampled = self.sampler.next_tokens(settings.len() as u64)?;
         let previous = ModelInputs {
-            page_table: ModelInputs::new(&batch, self.model.limits())?.page_table,
+            page_table: ModelInputs::block_tables(&batch, self.model.limits())?,
             ..previous
         };
         let inputs = self.model.prepare_next_token_inputs(&sampled, previous)?;
@@ -142,8 +140,7 @@ impl Runner {
         Ok(SubmittedBatch {
             batch,
             timer,
-            has_successor: false,
-            last_inputs: inputs,
+            last_inputs: Some(inputs),
             sampled,
         })
     }

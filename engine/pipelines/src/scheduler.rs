@@ -465,4 +465,6 @@ impl Sequence {
 #[cfg(test)]
 mod histories;
 #[cfg(test)]
+mod mock;
+#[cfg(test)]
 mod tests;

@@ -241,15 +241,18 @@ impl TextGenerator {
         let [awaited] = self.submitted.make_contiguous() else {
             return Ok(());
         };
-        if awaited.has_successor || !self.runner.model.executes_asynchronously() {
+        if !self.runner.model.executes_asynchronously() {
             return Ok(());
         }
-        let Some(batch) = self.scheduler.schedule_after(&awaited.batch) else {
+        // If this future is dropped halfway, the device's memory no longer holds the tokens to continue from: the
+        // inputs are gone then, and nothing else continues from them.
+        let Some(inputs) = awaited.last_inputs.take() else {
             return Ok(());
         };
-        // If this future is dropped halfway, the device's memory no longer holds the tokens to continue from.
-        awaited.has_successor = true;
-        let inputs = awaited.last_inputs.clone();
+        let Some(batch) = self.scheduler.schedule_after(&awaited.batch) else {
+            awaited.last_inputs = Some(inputs);
+            return Ok(());
+        };
         match self.runner.submit_after(inputs, batch).await {
             Ok(next) => self.submitted.push_back(next),
             Err(source) => {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use wisp_engine::{
     pipelines::{ModelLimits, Request, SamplingParams, text_generation::TextGenerator},
-    session::DebugConfig,
+    session::{DebugConfig, InferenceSession},
 };
 use wisp_tests::{
     bundled::{files, session},
@@ -28,15 +28,21 @@ const LAYER: [&str; 8] = [
 /// Layers of the bundled model.
 const LAYERS: usize = 3;
 
-/// The host selects kernels of class gpu, so that these are the dispatches of a GPU.
-#[test]
-fn dense_layers_take_eight_dispatches_each() {
+/// Loads the bundled model on the host, with a context of this length.
+fn load(max_length: u64) -> (InferenceSession, TextGenerator) {
     let limits = ModelLimits {
-        max_length: 96,
+        max_length,
         ..ModelLimits::default()
     };
     let session = session(TestDevice::Host);
-    let mut generator = TextGenerator::load_blocking(&session, &files(), limits).unwrap();
+    let generator = TextGenerator::load_blocking(&session, &files(), limits).unwrap();
+    (session, generator)
+}
+
+/// The host selects kernels of class gpu, so that these are the dispatches of a GPU.
+#[test]
+fn dense_layers_take_eight_dispatches_each() {
+    let (session, mut generator) = load(96);
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();
     session.set_debug_sink(move |line| sink.lock().unwrap().push(line.to_string()));
@@ -78,12 +84,7 @@ fn dense_layers_take_eight_dispatches_each() {
 /// The host selects kernels of class gpu, so that these are the bytes that a GPU reads.
 #[test]
 fn a_token_reads_weights_and_cache_once() {
-    let limits = ModelLimits {
-        max_length: 512,
-        ..ModelLimits::default()
-    };
-    let session = session(TestDevice::Host);
-    let generator = TextGenerator::load_blocking(&session, &files(), limits).unwrap();
+    let (_, generator) = load(512);
     let model = generator.decoder().unwrap().decoder();
     let traffic = |tokens, positions| {
         let sizes = model.max_dims().into_iter().map(|(name, max)| match name {
@@ -95,7 +96,7 @@ fn a_token_reads_weights_and_cache_once() {
         model.traffic(&model.dims(&sizes).unwrap(), positions)
     };
     let spec = generator.decoder().unwrap().spec();
-    let position_bytes = 2 * spec.kv_row_bytes(limits.cache_format) * LAYERS as u64;
+    let position_bytes = 2 * spec.kv_row_bytes(generator.limits().cache_format) * LAYERS as u64;
     for positions in [1, 100, 500] {
         let traffic = traffic(1, positions);
         assert_eq!(traffic.cache, positions * position_bytes);

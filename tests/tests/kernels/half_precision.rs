@@ -1,10 +1,9 @@
 //! Products in half precision of numbers that halves cannot hold, or barely.
 
 use wisp_engine::weights::Encoding;
-use wisp_shaders::params::MatmulParams;
 use wisp_tests::kernels::{
-    Case, Memory, case, check_fitting, check_fitting_if, check_outputs, close, exact, noise,
-    twin_outputs, weight, weight_of,
+    Case, Memory, case, check_fitting, check_fitting_if, check_outputs, close, exact,
+    matmul_params, noise, twin_outputs, weight, weight_of,
 };
 
 // More tokens and rows than a tile has, and columns beyond two blocks where an encoding allows it.
@@ -15,16 +14,7 @@ const COLS: usize = 72;
 /// A product of `x`, `[TOKENS, cols]`, and a weight.
 fn product(x: &[f32], weight: Vec<Memory>, bound: f64) -> Case {
     let cols = x.len() / TOKENS;
-    let params = MatmulParams {
-        tokens: TOKENS as u32,
-        rows: ROWS as u32,
-        cols: cols as u32,
-        blocks: cols.div_ceil(32) as u32,
-        out_stride: ROWS as u32,
-        out_offset: 0,
-        bias_offset: 0,
-        has_bias: 0,
-    };
+    let params = matmul_params([TOKENS, ROWS, cols]);
     let mut memory = vec![exact(x), close(TOKENS * ROWS, bound), exact(&[0f32])];
     memory.extend(weight);
     case(params, memory, &[ROWS, TOKENS], cols)

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use wisp_engine::weights::Encoding;
 use wisp_shaders::params::MatmulParams;
-use wisp_tests::kernels::{Case, case, check, check_fitting, close, exact, noise, weight};
+use wisp_tests::kernels::{
+    Case, case, check, check_fitting, close, exact, matmul_params, noise, weight,
+};
 
 /// Tokens, rows and columns; quantised encodings get the next whole number of blocks.
 pub(crate) const SIZES: &[[usize; 3]] = &[
@@ -35,14 +37,11 @@ fn matmul(encoding: Encoding, [tokens, rows, cols]: [usize; 3]) -> Case {
     let (before, after, bias_offset) = (3, 2, 1);
     let out_stride = before + rows + after;
     let params = MatmulParams {
-        tokens: tokens as u32,
-        rows: rows as u32,
-        cols: cols as u32,
-        blocks: cols.div_ceil(32) as u32,
         out_stride: out_stride as u32,
         out_offset: before as u32,
         bias_offset,
         has_bias: (rows % 2) as u32,
+        ..matmul_params([tokens, rows, cols])
     };
     let mut memory = vec![
         exact(&noise(1, tokens * cols)),

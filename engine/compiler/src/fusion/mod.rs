@@ -22,7 +22,7 @@ use uses::Uses;
 
 /// Nodes that become fewer kernel calls.
 struct Pattern {
-    /// The fused step's name.
+    /// What reports call the pattern.
     name: &'static str,
     /// Fuses the pattern that ends with a node.
     fuse: fn(&mut Fusion<'_>, usize) -> Result<(), Miss>,

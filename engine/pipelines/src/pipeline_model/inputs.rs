@@ -110,23 +110,21 @@ impl ModelInputs {
     /// [`PipelineError::Batch`] if a sequence has a slot beyond `max_batch`, more pages than fit a row
     /// of the page table, no tokens, or positions beyond 32 bits.
     pub fn new(batch: &Batch, limits: &ModelLimits) -> Result<ModelInputs, PipelineError> {
-        let [slots, stride] = page_table_shape(batch, limits);
+        let page_table = ModelInputs::block_tables(batch, limits)?;
+        let [slots, _] = page_table_shape(batch, limits);
         let (mut tokens, mut index, mut rows) = (Vec::new(), Vec::new(), Vec::new());
-        let mut page_table = vec![0; slots * stride];
         let mut adapters = vec![0; slots];
         let (mut row_offsets, mut logit_offsets) = (vec![0], vec![0]);
         for part in &batch.sequences {
             let slot = part.slot as usize;
             let end = part.start as usize + part.tokens.len();
-            let fits = slot < slots && part.pages.len() <= stride && u32::try_from(end).is_ok();
-            if !fits || part.tokens.is_empty() {
+            if part.tokens.is_empty() || u32::try_from(end).is_err() {
                 return Err(PipelineError::Batch);
             }
             tokens.extend(&part.tokens);
             index.extend((part.start..end as u32).flat_map(|at| [part.slot, at]));
             let logits = part.logit_rows.min(part.tokens.len());
             rows.extend((tokens.len() - logits..tokens.len()).map(|row| row as u32));
-            page_table[slot * stride..][..part.pages.len()].copy_from_slice(&part.pages);
             adapters[slot] = part.adapter.map_or(0, |adapter| adapter.slot + 1);
             row_offsets.push(tokens.len() as u32);
             logit_offsets.push(rows.len() as u32);
@@ -135,11 +133,32 @@ impl ModelInputs {
             tokens: words(&[tokens.len()], &tokens),
             index: words(&[tokens.len(), 2], &index),
             logit_rows: words(&[rows.len()], &rows),
-            page_table: words(&[slots, stride], &page_table),
+            page_table,
             adapters: words(&[slots], &adapters),
             row_offsets,
             logit_offsets,
         })
+    }
+
+    /// Makes the block tables of a batch, [`Self::page_table`], for a model with these limits.
+    ///
+    /// # Errors
+    ///
+    /// [`PipelineError::Batch`] if a sequence has a slot beyond `max_batch` or more pages than fit a row.
+    pub(crate) fn block_tables(
+        batch: &Batch,
+        limits: &ModelLimits,
+    ) -> Result<Tensor, PipelineError> {
+        let [slots, stride] = page_table_shape(batch, limits);
+        let mut table = vec![0; slots * stride];
+        for part in &batch.sequences {
+            let slot = part.slot as usize;
+            if slot >= slots || part.pages.len() > stride {
+                return Err(PipelineError::Batch);
+            }
+            table[slot * stride..][..part.pages.len()].copy_from_slice(&part.pages);
+        }
+        Ok(words(&[slots, stride], &table))
     }
 
     /// Returns the number of sequences in the batch.

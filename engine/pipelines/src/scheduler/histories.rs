@@ -6,7 +6,7 @@
 
 use proptest::{prelude::*, sample::Index};
 
-use super::{tests::*, *};
+use super::{mock::*, tests::*, *};
 use crate::{Adapter, ModelLimits, RequestId};
 
 /// One event of a history.
