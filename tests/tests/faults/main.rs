@@ -11,6 +11,7 @@ mod convert;
 mod devices;
 mod files;
 mod generation;
+mod gguf_tokenizers;
 mod hub;
 mod memory;
 mod model_values;
