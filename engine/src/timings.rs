@@ -37,6 +37,7 @@ impl RequestTimings {
     }
 
     /// Adds a step that gave the request `tokens` tokens, `elapsed` after its start.
+    #[cfg(not(target_arch = "wasm32"))]
     fn add(&mut self, tokens: usize, elapsed: Duration) {
         match self.first_token {
             None => self.first_token = Some(elapsed),

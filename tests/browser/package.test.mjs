@@ -49,6 +49,38 @@ for (const [name, options] of [
   });
 }
 
+test("log-probabilities of a stream are those of the whole answer", async () => {
+  const { whole, chunks, chat, refused } = await run(site.page, async ({ Wisp }) => {
+    const wisp = await Wisp.load({});
+    const request = { prompt: "Once upon a time", max_tokens: 12, logprobs: 2 };
+    const whole = (await wisp.completions.create(request)).choices[0];
+    const chunks = [];
+    for await (const { choices } of await wisp.completions.create({ ...request, stream: true })) chunks.push(...choices);
+    const messages = [{ role: "user", content: "Hello" }];
+    const params = { messages, max_tokens: 4, logprobs: true, top_logprobs: 3 };
+    const hasChat = wisp.info.chat;
+    const chat = hasChat ? (await wisp.chat.completions.create(params)).choices[0].logprobs : null;
+    const refused = [];
+    for (const wrong of [{ ...request, echo: true }, { ...request, logprobs: 1000 }, { ...request, logprobs: -1 }]) {
+      refused.push(await wisp.completions.create(wrong).then(() => "accepted", (error) => error.code));
+    }
+    await wisp.unload();
+    return { whole, chunks, chat, refused };
+  });
+  const joined = (key) => chunks.flatMap((chunk) => chunk.logprobs?.[key] ?? []);
+  for (const key of ["tokens", "token_logprobs", "top_logprobs", "text_offset"]) assert.deepEqual(joined(key), whole.logprobs[key]);
+  assert.equal(whole.logprobs.tokens.join(""), whole.text);
+  whole.logprobs.token_logprobs.forEach((value, i) => {
+    // Greedy: the sampled token is the most likely one.
+    assert.equal(value, Math.max(...Object.values(whole.logprobs.top_logprobs[i])));
+  });
+  if (chat) for (const { token, logprob, bytes, top_logprobs } of chat.content) {
+    assert.deepEqual([top_logprobs.length, top_logprobs[0].token, top_logprobs[0].logprob], [3, token, logprob]);
+    assert.equal(new TextDecoder().decode(Uint8Array.from(bytes)), token);
+  }
+  assert.deepEqual(refused, ["InvalidRequest", "InvalidRequest", "InvalidRequest"]);
+});
+
 for (const deviceClass of ["gpu", "software"]) test(`stories260K as a File matches its reference in class ${deviceClass}`, async (t) => {
   const path = shared("models/stories260K/golden.json");
   if (!path) return t.skip("no ../shared");

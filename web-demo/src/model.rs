@@ -8,12 +8,13 @@ use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::future_to_promise;
 use wisp_engine::{
-    Canceller, Event, FinishReason, LoadProgress, Message, Model,
+    Canceller, Event, FinishReason, LoadProgress, Message, Model, TokenScore,
     device::{Api, Device, DeviceInfo, DeviceSpec},
     pipelines::{
         EncoderTokenizer, ModelFiles,
         benchmark::{Workload, speed, warm_up},
         chat_template::ControlTokens,
+        tokenizer::Tokenizer,
     },
     session::tuning_file,
     weights::{Checkpoint, RemoteFile},
@@ -40,21 +41,65 @@ struct Info<'a> {
     device: &'a DeviceInfo,
 }
 
+/// A token with its log-probability, as OpenAI's API has it.
+#[derive(Serialize)]
+struct TokenLogprob {
+    /// The name of the token.
+    token: String,
+    logprob: f32,
+    /// The bytes of its text.
+    bytes: Vec<u8>,
+}
+
+impl TokenLogprob {
+    fn new(token: u32, logprob: f32, tokenizer: Option<&Tokenizer>) -> TokenLogprob {
+        TokenLogprob {
+            token: tokenizer.map_or_else(|| token.to_string(), |tokenizer| tokenizer.label(token)),
+            logprob,
+            bytes: tokenizer.map_or_else(Vec::new, |tokenizer| tokenizer.token_bytes(token)),
+        }
+    }
+}
+
+/// The log-probabilities of a sampled token and of the most likely ones.
+#[derive(Serialize)]
+struct Score {
+    #[serde(flatten)]
+    own: TokenLogprob,
+    top_logprobs: Vec<TokenLogprob>,
+}
+
+impl Score {
+    fn new(token: u32, score: TokenScore, tokenizer: Option<&Tokenizer>) -> Score {
+        let top = score.top.iter();
+        Score {
+            own: TokenLogprob::new(token, score.log_probability, tokenizer),
+            top_logprobs: top
+                .map(|(token, logprob)| TokenLogprob::new(*token, *logprob, tokenizer))
+                .collect(),
+        }
+    }
+}
+
 /// An event of a request.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum RequestEvent {
     Prefill { done: usize, total: usize },
-    Token { token: u32 },
+    Token { token: u32, score: Option<Score> },
     Text { text: String },
     End { reason: FinishReason },
 }
 
 impl RequestEvent {
-    fn of(event: Event) -> Option<RequestEvent> {
+    /// Returns what the page is told of an event; `tokenizer` names the tokens of log-probabilities.
+    fn of(event: Event, tokenizer: Option<&Tokenizer>) -> Option<RequestEvent> {
         Some(match event {
             Event::Prefill { done, total } => RequestEvent::Prefill { done, total },
-            Event::Token { token, .. } => RequestEvent::Token { token },
+            Event::Token { token, score } => RequestEvent::Token {
+                token,
+                score: score.map(|score| Score::new(token, score, tokenizer)),
+            },
             Event::Text(text) => RequestEvent::Text { text },
             Event::End { reason, .. } => RequestEvent::End { reason },
             _ => return None,
@@ -264,10 +309,11 @@ impl JsModel {
             let options: RequestOptions = serde_json::from_str(&options)?;
             let request = model.generate_tokens(prompt).options(options.into());
             let mut events = request.canceller(&canceller).events();
+            let tokenizer = model.text().tokenizer().ok().cloned();
             // A running request does not prevent unloading the model.
             drop(model);
             while let Some(news) = events.next().await {
-                if let Some(news) = RequestEvent::of(news?) {
+                if let Some(news) = RequestEvent::of(news?, tokenizer.as_ref()) {
                     let news = serde_json::to_string(&news)?;
                     // Errors of the callback do not stop the request.
                     let _ = event.call1(&JsValue::NULL, &news.into());

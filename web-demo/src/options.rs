@@ -110,6 +110,7 @@ pub struct RequestOptions {
     frequency_penalty: f32,
     logit_bias: Vec<(u32, f32)>,
     seed: u32,
+    log_probs: Option<u32>,
     max_tokens: Option<usize>,
     stop: Vec<String>,
     ignore_eos: bool,
@@ -127,6 +128,7 @@ impl Default for RequestOptions {
             frequency_penalty: 0.0,
             logit_bias: Vec::new(),
             seed: 0,
+            log_probs: None,
             max_tokens: None,
             stop: Vec::new(),
             ignore_eos: false,
@@ -147,6 +149,7 @@ impl From<RequestOptions> for GenerateOptions {
                 frequency_penalty: options.frequency_penalty,
                 logit_bias: options.logit_bias,
                 seed: options.seed,
+                log_probs: options.log_probs,
                 ..SamplingParams::default()
             },
             max_new_tokens: options.max_tokens,

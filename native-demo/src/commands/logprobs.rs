@@ -35,7 +35,10 @@ impl Logprobs {
         }
         tokens.extend(&completion.tokens);
         scores.extend(known(&completion.scores));
-        let tokens: Vec<String> = tokens.iter().map(|token| text(tokenizer, *token)).collect();
+        let tokens: Vec<String> = tokens
+            .iter()
+            .map(|token| label(tokenizer, *token))
+            .collect();
         let text_offset = tokens
             .iter()
             .scan(0, |end, token| {
@@ -48,7 +51,7 @@ impl Logprobs {
             let pairs = score.top.iter();
             pairs
                 .map(|(token, log_probability)| {
-                    (text(tokenizer, *token), (*log_probability).into())
+                    (label(tokenizer, *token), (*log_probability).into())
                 })
                 .collect()
         };
@@ -64,19 +67,7 @@ impl Logprobs {
     }
 }
 
-/// Returns the text of a token. As in OpenAI's API, bytes that are not UTF-8 become `bytes:\\xf0\\x9f`. A
-/// token without text is its id.
-fn text(tokenizer: Option<&Tokenizer>, token: u32) -> String {
-    let Some(tokenizer) = tokenizer else {
-        return token.to_string();
-    };
-    let bytes = tokenizer.token_bytes(token);
-    match String::from_utf8(bytes) {
-        Ok(text) if text.is_empty() => tokenizer.token(token).unwrap_or_else(|| token.to_string()),
-        Ok(text) => text,
-        Err(error) => {
-            let hex = error.as_bytes().iter().map(|byte| format!("\\x{byte:02x}"));
-            format!("bytes:{}", hex.collect::<String>())
-        }
-    }
+/// Returns the name of a token: its id if there is no tokenizer.
+fn label(tokenizer: Option<&Tokenizer>, token: u32) -> String {
+    tokenizer.map_or_else(|| token.to_string(), |tokenizer| tokenizer.label(token))
 }

@@ -4,6 +4,7 @@ import { check, WispError } from "./errors.js";
 import { type Origin } from "./files.js";
 import { compiled, device, prepare } from "./gpu.js";
 import { type ModelSource, open } from "./source.js";
+import type { TokenLogprob } from "./openai.js";
 
 /** Which kernels are fastest on a GPU, as `engine.tune()` measured: JSON, to be stored and passed to `Wisp.load`. */
 export interface Tuning {
@@ -80,7 +81,7 @@ export type RequestEvent =
   /** A part of the prompt has been computed. */
   | { type: "prefill"; done: number; total: number }
   /** A token was sampled. */
-  | { type: "token"; token: number }
+  | { type: "token"; token: number; score: TokenLogprob | null }
   /** Complete text, which may lag behind the tokens. */
   | { type: "text"; text: string }
   /** The request has ended. */

@@ -1,17 +1,33 @@
 import type { Caller } from "./caller.js";
 import type { Prompt, RequestEvent } from "./core.js";
 import { WispError } from "./errors.js";
-import type { FinishReason, GenerateParams, RequestOptions, Usage } from "./openai.js";
+import type { ChatParams, CompletionParams, FinishReason, RequestOptions, TokenLogprob, Usage } from "./openai.js";
 
 /** A part of a generation. */
 export interface Piece {
   text: string;
   tokens: number[];
+  /** The log-probabilities of the tokens, if requested. */
+  scores: TokenLogprob[];
   finish: FinishReason | null;
 }
 
+type Params = Omit<ChatParams, "messages"> | Omit<CompletionParams, "prompt">;
+
+/** Returns the number of most likely tokens to score; undefined without log-probabilities. */
+function scored(params: Params): number | undefined {
+  const { logprobs } = params;
+  if (typeof logprobs === "number") {
+    if ("echo" in params && params.echo) throw new WispError("InvalidRequest", "logprobs cannot be combined with echo");
+    return logprobs;
+  }
+  const top = "top_logprobs" in params ? params.top_logprobs : undefined;
+  if (!logprobs && top != null) throw new WispError("InvalidRequest", "top_logprobs needs logprobs: true");
+  return logprobs ? top ?? 0 : undefined;
+}
+
 /** Converts OpenAI's parameters to those of the engine. */
-function engineOptions(params: GenerateParams & { max_completion_tokens?: number | null }): object {
+function engineOptions(params: Params): object {
   if (params.n != null && params.n !== 1) throw new WispError("InvalidRequest", "n must be 1");
   const temperature = params.temperature ?? 0;
   const stop = typeof params.stop === "string" ? [params.stop] : params.stop ?? [];
@@ -25,7 +41,8 @@ function engineOptions(params: GenerateParams & { max_completion_tokens?: number
     frequencyPenalty: params.frequency_penalty,
     logitBias: params.logit_bias && Object.entries(params.logit_bias).map(([id, bias]) => [Number(id), bias]),
     seed: params.seed ?? (temperature > 0 ? Math.floor(Math.random() * 2 ** 32) : 0),
-    maxTokens: params.max_completion_tokens ?? params.max_tokens,
+    logProbs: scored(params),
+    maxTokens: ("max_completion_tokens" in params ? params.max_completion_tokens : undefined) ?? params.max_tokens,
     stop,
     ignoreEos: params.ignore_eos,
   };
@@ -38,14 +55,15 @@ export class Generation {
   readonly created = Math.floor(Date.now() / 1000);
   private promptTokens = 0;
   private completionTokens = 0;
-  /** Tokens without text so far. */
+  /** Tokens without text so far, and their log-probabilities. */
   private readonly tokens: number[] = [];
+  private readonly scores: TokenLogprob[] = [];
 
   constructor(
     private readonly caller: Caller,
     kind: string,
     private readonly prompt: Prompt,
-    private readonly params: GenerateParams,
+    private readonly params: Params,
     private readonly request: RequestOptions,
   ) {
     this.id = `${kind}-${crypto.randomUUID().replaceAll("-", "")}`;
@@ -61,10 +79,11 @@ export class Generation {
 
   /** Joins all parts. */
   async whole(): Promise<Piece> {
-    const whole: Piece = { text: "", tokens: [], finish: null };
-    for await (const { text, tokens, finish } of this.pieces()) {
+    const whole: Piece = { text: "", tokens: [], scores: [], finish: null };
+    for await (const { text, tokens, scores, finish } of this.pieces()) {
       whole.text += text;
       whole.tokens.push(...tokens);
+      whole.scores.push(...scores);
       whole.finish = finish ?? whole.finish;
     }
     return whole;
@@ -111,13 +130,18 @@ export class Generation {
       case "token":
         this.completionTokens += 1;
         this.tokens.push(event.token);
+        if (event.score) this.scores.push(event.score);
         break;
       case "text":
-        queue.push({ text: event.text, tokens: this.tokens.splice(0), finish: null });
+        queue.push(this.piece(event.text, null));
         break;
       case "end":
-        queue.push({ text: "", tokens: this.tokens.splice(0), finish: event.reason === "cancelled" ? null : event.reason });
+        queue.push(this.piece("", event.reason === "cancelled" ? null : event.reason));
         break;
     }
+  }
+
+  private piece(text: string, finish: FinishReason | null): Piece {
+    return { text, tokens: this.tokens.splice(0), scores: this.scores.splice(0), finish };
   }
 }

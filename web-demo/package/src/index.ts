@@ -4,8 +4,8 @@ import type { EngineOptions, LoadProgress, Memory, ModelInfo, Tuning } from "./c
 import { WispError, type WispErrorCode } from "./errors.js";
 import { Generation } from "./generate.js";
 import type {
-  ChatCompletion, ChatCompletionChunk, ChatParams, Completion, CompletionParams, EmbeddingParams,
-  Embeddings, FinishReason, GenerateParams, RequestOptions, Usage,
+  ChatCompletion, ChatCompletionChunk, ChatLogprobs, ChatParams, Completion, CompletionLogprobs, CompletionParams,
+  EmbeddingParams, Embeddings, FinishReason, GenerateParams, RequestOptions, TokenLogprob, Usage,
 } from "./openai.js";
 import type { HubSource, ModelSource } from "./source.js";
 
@@ -75,6 +75,25 @@ export interface TuneReport {
 type ChatDelta = ChatCompletionChunk["choices"][0]["delta"];
 
 const withTokens = (params: GenerateParams, token_ids: number[]) => (params.return_token_ids ? { token_ids } : {});
+
+const chatLogprobs = (params: ChatParams, content: TokenLogprob[]): ChatLogprobs | null =>
+  params.logprobs ? { content, refusal: null } : null;
+
+/** The log-probabilities of a completion whose text has `offset` characters so far. */
+function completionLogprobs(params: CompletionParams, scores: TokenLogprob[], offset: number): CompletionLogprobs | null {
+  if (params.logprobs == null) return null;
+  const text_offset: number[] = [];
+  for (const { token } of scores) {
+    text_offset.push(offset);
+    offset += [...token].length;
+  }
+  return {
+    tokens: scores.map(({ token }) => token),
+    token_logprobs: scores.map(({ logprob }) => logprob),
+    top_logprobs: scores.map(({ top_logprobs }) => Object.fromEntries(top_logprobs.map(({ token, logprob }) => [token, logprob]))),
+    text_offset,
+  };
+}
 
 /** A loaded model. */
 export class Wisp {
@@ -156,12 +175,12 @@ export class Wisp {
     const prompt = { messages: params.messages, controlTokens: params.allow_control_tokens ?? false };
     const run = new Generation(this.caller, "chatcmpl", prompt, params, request);
     if (params.stream) return this.chatChunks(run, params);
-    const { text: content, finish, tokens } = await run.whole();
+    const { text: content, finish, tokens, scores } = await run.whole();
     return {
       id: run.id, object: "chat.completion", created: run.created, model: this.info.name,
       choices: [{
-        index: 0, message: { role: "assistant", content, refusal: null }, logprobs: null, finish_reason: finish ?? "length",
-        ...withTokens(params, tokens),
+        index: 0, message: { role: "assistant", content, refusal: null }, logprobs: chatLogprobs(params, scores),
+        finish_reason: finish ?? "length", ...withTokens(params, tokens),
       }],
       usage: run.usage,
     } satisfies ChatCompletion;
@@ -173,12 +192,18 @@ export class Wisp {
       id: run.id, object: "chat.completion.chunk" as const, created: run.created, model: this.info.name,
       ...(withUsage ? { usage: null } : {}),
     };
-    const chunk = (delta: ChatDelta, finish: FinishReason | null, tokens: number[] = []): ChatCompletionChunk => ({
-      ...head, choices: [{ index: 0, delta, logprobs: null, finish_reason: finish, ...withTokens(params, tokens) }],
+    const chunk = (
+      delta: ChatDelta, finish: FinishReason | null, tokens: number[] = [], scores: TokenLogprob[] = [],
+    ): ChatCompletionChunk => ({
+      ...head,
+      choices: [{
+        index: 0, delta, logprobs: scores.length > 0 ? chatLogprobs(params, scores) : null, finish_reason: finish,
+        ...withTokens(params, tokens),
+      }],
     });
     yield chunk({ role: "assistant", content: "" }, null);
-    for await (const { text, finish, tokens } of run.pieces()) {
-      if (text || tokens.length > 0) yield chunk({ content: text }, null, tokens);
+    for await (const { text, finish, tokens, scores } of run.pieces()) {
+      if (text || tokens.length > 0) yield chunk({ content: text }, null, tokens, scores);
       if (finish) yield chunk({}, finish);
     }
     if (withUsage) yield { ...head, choices: [], usage: run.usage };
@@ -190,23 +215,28 @@ export class Wisp {
     const run = new Generation(this.caller, "cmpl", given, params, request);
     const echo = !params.echo ? "" : typeof prompt === "string" ? prompt : await this.detokenize(prompt);
     if (params.stream) return this.completionPieces(run, params, echo);
-    const { text, finish, tokens } = await run.whole();
-    return { ...this.completion(run, params, echo + text, finish ?? "length", tokens), usage: run.usage };
+    const { text, finish, tokens, scores } = await run.whole();
+    const logprobs = completionLogprobs(params, scores, 0);
+    return { ...this.completion(run, params, echo + text, finish ?? "length", tokens, logprobs), usage: run.usage };
   }
 
   private completion(
     run: Generation, params: CompletionParams, text: string, finish: FinishReason | null, tokens: number[] = [],
+    logprobs: CompletionLogprobs | null = null,
   ): Completion {
     return {
       id: run.id, object: "text_completion", created: run.created, model: this.info.name,
-      choices: [{ index: 0, text, logprobs: null, finish_reason: finish, ...withTokens(params, tokens) }],
+      choices: [{ index: 0, text, logprobs, finish_reason: finish, ...withTokens(params, tokens) }],
     };
   }
 
   private async *completionPieces(run: Generation, params: CompletionParams, echo: string): AsyncGenerator<Completion> {
     if (echo) yield this.completion(run, params, echo, null);
-    for await (const { text, finish, tokens } of run.pieces()) {
-      if (text || finish || tokens.length > 0) yield this.completion(run, params, text, finish, tokens);
+    let offset = 0;
+    for await (const { text, finish, tokens, scores } of run.pieces()) {
+      const logprobs = scores.length > 0 ? completionLogprobs(params, scores, offset) : null;
+      for (const { token } of scores) offset += [...token].length;
+      if (text || finish || tokens.length > 0) yield this.completion(run, params, text, finish, tokens, logprobs);
     }
     if (params.stream_options?.include_usage) {
       yield { ...this.completion(run, params, "", null), choices: [], usage: run.usage };

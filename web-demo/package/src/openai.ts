@@ -37,6 +37,10 @@ export interface GenerateParams {
 
 export interface ChatParams extends GenerateParams {
   messages: ChatMessage[];
+  /** Return the log-probabilities of the answer's tokens. */
+  logprobs?: boolean | null;
+  /** With `logprobs`: return those of this many most likely tokens too, at most 20. */
+  top_logprobs?: number | null;
   max_completion_tokens?: number | null;
   /** Extension: parse control tokens in messages, such as `<|im_end|>`. Default: false, they are plain text. */
   allow_control_tokens?: boolean;
@@ -48,6 +52,8 @@ export interface CompletionParams extends GenerateParams {
   prompt: string | number[];
   stream?: boolean | null;
   echo?: boolean | null;
+  /** Return the log-probabilities of the new tokens and of this many most likely ones, at most 20. Not with `echo`. */
+  logprobs?: number | null;
 }
 
 export interface EmbeddingParams {
@@ -70,6 +76,36 @@ export interface Usage {
 
 export type FinishReason = "stop" | "length";
 
+/** A token and its log-probability. */
+export interface Logprob {
+  /** The text of the token; `bytes:…` if it is not UTF-8. */
+  token: string;
+  /** The natural logarithm of its probability. */
+  logprob: number;
+  /** The bytes of its text. */
+  bytes: number[];
+}
+
+/** A token of the answer, and the most likely tokens at its position, in descending order. */
+export interface TokenLogprob extends Logprob {
+  top_logprobs: Logprob[];
+}
+
+/** The log-probabilities of a chat's answer. */
+export interface ChatLogprobs {
+  content: TokenLogprob[];
+  refusal: null;
+}
+
+/** The log-probabilities of a completion: an entry for each new token. */
+export interface CompletionLogprobs {
+  tokens: string[];
+  token_logprobs: number[];
+  top_logprobs: Record<string, number>[];
+  /** The offset of each token in the text, in characters (code points). */
+  text_offset: number[];
+}
+
 export interface ChatCompletion {
   id: string;
   object: "chat.completion";
@@ -78,7 +114,7 @@ export interface ChatCompletion {
   choices: [{
     index: 0;
     message: { role: "assistant"; content: string; refusal: null };
-    logprobs: null;
+    logprobs: ChatLogprobs | null;
     finish_reason: FinishReason;
     token_ids?: number[];
   }];
@@ -93,7 +129,7 @@ export interface ChatCompletionChunk {
   choices: {
     index: 0;
     delta: { role?: "assistant"; content?: string };
-    logprobs: null;
+    logprobs: ChatLogprobs | null;
     finish_reason: FinishReason | null;
     token_ids?: number[];
   }[];
@@ -106,7 +142,13 @@ export interface Completion {
   object: "text_completion";
   created: number;
   model: string;
-  choices: { index: 0; text: string; logprobs: null; finish_reason: FinishReason | null; token_ids?: number[] }[];
+  choices: {
+    index: 0;
+    text: string;
+    logprobs: CompletionLogprobs | null;
+    finish_reason: FinishReason | null;
+    token_ids?: number[];
+  }[];
   /** In a stream only in the last part, if `stream_options.include_usage` is set. */
   usage?: Usage | null;
 }

@@ -153,6 +153,19 @@ impl Tokenizer {
         bytes
     }
 
+    /// Returns the name of a token as OpenAI's API writes it in log-probabilities: its text, `bytes:\xf0\x9f` if
+    /// that is not UTF-8, or the spelling of the vocabulary if it has no text.
+    pub fn label(&self, id: u32) -> String {
+        match String::from_utf8(self.token_bytes(id)) {
+            Ok(text) if text.is_empty() => self.token(id).unwrap_or_else(|| id.to_string()),
+            Ok(text) => text,
+            Err(error) => {
+                let hex = error.as_bytes().iter().map(|byte| format!("\\x{byte:02x}"));
+                format!("bytes:{}", hex.collect::<String>())
+            }
+        }
+    }
+
     /// Returns the id of a token's text as the vocabulary spells it.
     pub fn id(&self, token: &str) -> Option<u32> {
         self.inner.backend.id(token)
