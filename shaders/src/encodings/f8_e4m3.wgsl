@@ -1,11 +1,9 @@
 // F8 E4M3 (Micikevicius et al. 2022, "FP8 formats for deep learning"): blocks of 32 floats `q` of one byte
 // and a scale `d`. A weight is `q * d`. The format's NaN decodes to 480; no conversion produces it.
+import package::byte_plane::part_words;
 import package::unpack::{Part, bytes};
 import constants::PLANES;
 
-// Where an invocation decodes whole blocks, as on software adapters, it loads them as two vec4s.
-@if(software) @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec4<u32>>; // [blocks, 2]
-@if(!software) @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 4]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<f32>; // [blocks]
 
 const ZERO: f32 = 0.0;
@@ -35,18 +33,7 @@ fn floats(word: u32) -> vec4<f32> {
     return select(magnitude, -magnitude, (b & vec4(0x80u)) != vec4(0u));
 }
 
-@if(software)
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    let a = plane_main[part - half];
-    let b = plane_main[part - half + 1u];
-    let low = select(a.xy, a.zw, half == 1u);
-    let high = select(b.xy, b.zw, half == 1u);
-    return Part(array(floats(low.x), floats(low.y), floats(high.x), floats(high.y)), vec2(s.d), vec2(0.0));
-}
-
-@if(!software)
-fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    let low = plane_main[4u * (part / 2u) + half];
-    let high = plane_main[4u * (part / 2u) + half + 2u];
-    return Part(array(floats(low.x), floats(low.y), floats(high.x), floats(high.y)), vec2(s.d), vec2(0.0));
+    let w = part_words(part, half);
+    return Part(array(floats(w[0].x), floats(w[0].y), floats(w[1].x), floats(w[1].y)), vec2(s.d), vec2(0.0));
 }
