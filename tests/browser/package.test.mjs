@@ -58,8 +58,7 @@ test("log-probabilities of a stream are those of the whole answer", async () => 
     for await (const { choices } of await wisp.completions.create({ ...request, stream: true })) chunks.push(...choices);
     const messages = [{ role: "user", content: "Hello" }];
     const params = { messages, max_tokens: 4, logprobs: true, top_logprobs: 3 };
-    const hasChat = wisp.info.chat;
-    const chat = hasChat ? (await wisp.chat.completions.create(params)).choices[0].logprobs : null;
+    const chat = (await wisp.chat.completions.create(params)).choices[0].logprobs;
     const refused = [];
     for (const wrong of [{ ...request, echo: true }, { ...request, logprobs: 1000 }, { ...request, logprobs: -1 }]) {
       refused.push(await wisp.completions.create(wrong).then(() => "accepted", (error) => error.code));
@@ -74,7 +73,8 @@ test("log-probabilities of a stream are those of the whole answer", async () => 
     // Greedy: the sampled token is the most likely one.
     assert.equal(value, Math.max(...Object.values(whole.logprobs.top_logprobs[i])));
   });
-  if (chat) for (const { token, logprob, bytes, top_logprobs } of chat.content) {
+  assert.equal(chat.content.length, 4);
+  for (const { token, logprob, bytes, top_logprobs } of chat.content) {
     assert.deepEqual([top_logprobs.length, top_logprobs[0].token, top_logprobs[0].logprob], [3, token, logprob]);
     assert.equal(new TextDecoder().decode(Uint8Array.from(bytes)), token);
   }

@@ -92,7 +92,8 @@ enum RequestEvent {
 }
 
 impl RequestEvent {
-    /// Returns what the page is told of an event; `tokenizer` names the tokens of log-probabilities.
+    /// Converts an event to the form in which the page receives it, with tokens named by `tokenizer`; `None` for
+    /// events that the package does not use.
     fn of(event: Event, tokenizer: Option<&Tokenizer>) -> Option<RequestEvent> {
         Some(match event {
             Event::Prefill { done, total } => RequestEvent::Prefill { done, total },
