@@ -108,8 +108,8 @@ pub struct Kernel {
     /// What the kernel needs of a device beyond the baseline.
     pub needs: Needs,
     /// Switches that must be on in a session for the kernel to be selected: `f16` (the precision of that name:
-    /// products in half precision), `f16_partials` (partial sums of products in half precision), `plain_top_k`
-    /// (top-k by repeated maxima).
+    /// products in half precision), `f16_partials` (partial sums of products in half precision), `int8` (the
+    /// precision of that name: products with signed bytes), `plain_top_k` (top-k by repeated maxima).
     pub switches: &'static [&'static str],
     /// The kind of adapter that the kernel is written for.
     pub device_class: DeviceClass,
@@ -174,7 +174,10 @@ mod tests {
         // Two ops measure a device.
         assert_eq!(
             ops.len(),
-            27 + 2 + 4 * variants::ENCODINGS.len() + 8 * variants::CACHES.len()
+            28 + 2
+                + 4 * variants::ENCODINGS.len()
+                + variants::INT8_ENCODINGS.len()
+                + 8 * variants::CACHES.len()
         );
         // A gated product is two calls where it has no kernel.
         for op in ops
@@ -182,8 +185,10 @@ mod tests {
             .filter(|op| !op.starts_with("matmul_gated."))
         {
             let baseline = candidates(op).find(|kernel| {
+                // Every kernel of the products with signed bytes has their switch.
+                let is_switched = kernel.switches.iter().any(|switch| *switch != "int8");
                 kernel.needs == Needs::default()
-                    && kernel.switches.is_empty()
+                    && !is_switched
                     && kernel.device_class == DeviceClass::Any
                     && kernel.max_grid_y == u32::MAX
                     && kernel.max_cols == u32::MAX

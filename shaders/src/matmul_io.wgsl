@@ -1,11 +1,15 @@
 // Shared by all `matmul` kernels: bindings, loading x, storing results. With `experts` (the op
 // matmul_experts) the weight is a stack of weights, and each output row multiplies one of them. With `gated`
-// (the op matmul_gated) the weight is a stack of two, and one product is the gate of the other.
+// (the op matmul_gated) the weight is a stack of two, and one product is the gate of the other. With `int8`
+// (the ops with that ending) x is quantised, and `int8_inputs` loads it.
 @if(gated) import package::activation::activate;
 import package::unpack::Block;
 
 /// `matmul.<encoding>`: `out[t, out_offset + r] = dot(weight[r, :], x[t, :]) (+ bias[bias_offset + r])`.
 /// `weight` is a chunk of the rows of a larger weight. Grid: `[rows, tokens]`.
+///
+/// `matmul_int8.<encoding>`: the same for the rows of `x` that `quantize` has made bytes of. The products of bytes are
+/// summed as integers over a block of 32 columns or, for encodings with a scale for every 16 columns, over half of it.
 @if(!experts && !gated)
 struct MatmulParams {
     /// Tokens in the batch.
@@ -75,10 +79,10 @@ struct MatmulGatedParams {
 @if(!experts && !gated) @group(0) @binding(0) var<uniform> p: MatmulParams;
 @if(gated) @group(0) @binding(0) var<uniform> p: MatmulGatedParams;
 @if(experts) @group(0) @binding(0) var<uniform> p: MatmulExpertsParams;
-@if(scalar && !experts) @group(0) @binding(1) var<storage, read> x: array<f32>; // [tokens, cols]
-@if(!scalar && !experts) @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>; // [tokens, cols], in vec4s
-@if(scalar && experts) @group(0) @binding(1) var<storage, read> x: array<f32>; // [pairs / pairs_per_row, cols]
-@if(!scalar && experts) @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>; // [pairs / pairs_per_row, cols], in vec4s
+@if(scalar && !experts && !int8) @group(0) @binding(1) var<storage, read> x: array<f32>; // [tokens, cols]
+@if(!scalar && !experts && !int8) @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>; // [tokens, cols], in vec4s
+@if(scalar && experts && !int8) @group(0) @binding(1) var<storage, read> x: array<f32>; // [pairs / pairs_per_row, cols]
+@if(!scalar && experts && !int8) @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>; // [pairs / pairs_per_row, cols], in vec4s
 @if(!experts && !gated) @group(0) @binding(2) var<storage, read_write> out: array<f32>; // [tokens, out_stride]
 @if(gated) @group(0) @binding(2) var<storage, read_write> out: array<f32>; // [tokens, rows]
 @if(experts) @group(0) @binding(2) var<storage, read_write> out: array<f32>; // [pairs, rows]
@@ -150,12 +154,13 @@ fn load_x(t: u32, g: u32) -> vec4<f32> {
 }
 
 // Rows are whole blocks.
-@if(!any_cols)
+@if(!any_cols && !int8)
 fn load_x(t: u32, g: u32) -> vec4<f32> {
     return x[x_row(t) * (p.cols / 4u) + g];
 }
 
 // Loads block `b` (32 elements) of a row of x.
+@if(!int8)
 fn load_x_block(t: u32, b: u32) -> Block {
     let g = 8u * b;
     return Block(

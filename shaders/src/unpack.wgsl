@@ -15,6 +15,20 @@ struct Part {
     offset: vec2<f32>,
 }
 
+// The same half of a block with the numbers in words, four bytes each, which are signed. Kernels for quantised x
+// multiply them as integers, with the encoding's `PACKED_ZERO` as zero point.
+struct PackedPart {
+    // The words of the first two groups, then those of the last two.
+    q: vec4<u32>,
+    scale: vec2<f32>,
+    offset: vec2<f32>,
+}
+
+// The same part for products with floats. The bytes must not be negative.
+fn unpacked(part: PackedPart) -> Part {
+    return Part(numbers(part.q.xy, part.q.zw), part.scale, part.offset);
+}
+
 // The four bytes of a word, the lowest first.
 fn bytes(word: u32) -> vec4<u32> {
     return (vec4(word) >> vec4(0u, 8u, 16u, 24u)) & vec4(0xffu);

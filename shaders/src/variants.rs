@@ -54,12 +54,18 @@ pub(crate) const ENCODINGS: &[&str] = &[
     "q6_k", "iq4_nl", "mxfp4", "f8_e4m3",
 ];
 
+/// The encodings of weights that are multiplied with signed bytes, in kernels with the condition `int8`.
+pub(crate) const INT8_ENCODINGS: &[&str] = &[
+    "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl",
+    "mxfp4",
+];
+
 /// Encodings whose rows may have any number of columns, for which the condition `any_cols` holds; for the
 /// others it is a multiple of 32.
 pub(crate) const ANY_COLS: &[&str] = &["f32", "f16", "bf16"];
 
 /// Conditions of variants that are selected only if the session's switch of that name is on.
-pub(crate) const SWITCHES: &[&str] = &["f16", "f16_partials", "plain_top_k"];
+pub(crate) const SWITCHES: &[&str] = &["f16", "f16_partials", "int8", "plain_top_k"];
 
 /// The formats of the KV cache: the files in `caches/`.
 pub(crate) const CACHES: &[&str] = &["f32", "f16", "q8_0"];
@@ -69,6 +75,7 @@ impl Variant {
     pub(crate) fn formats(&self) -> &'static [&'static str] {
         let has = |name| self.constants.iter().any(|(constant, _)| *constant == name);
         match (has("PLANES"), has("CACHE")) {
+            (true, _) if self.features.contains(&"int8") => INT8_ENCODINGS,
             (true, _) => ENCODINGS,
             (_, true) => CACHES,
             _ => &[],
@@ -130,6 +137,20 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul_experts.", "tile64x32_scalar", "matmul_tiled", &["experts", "scalar"], &[("WG", 128), ("PLANES", 4), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
     variant("matmul_experts.", "baseline",     "matmul",       &["experts"],           &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
     variant("matmul_experts.", "scalar",       "matmul",       &["experts", "scalar"], &[("WG", 64), ("PLANES", 4), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
+    // The products with signed bytes, which only the precision int8 selects.
+    variant("quantize",       "baseline", "quantize",      &[],         &[("WG", 64)],  DeviceClass::Any, ANY),
+    variant("quantize",       "scalar",   "quantize",      &["scalar"], &[("WG", 64)],  DeviceClass::Any, ANY),
+    variant("matmul_int8.",   "rows8",    "matmul_int8",   &["int8"],   &[("WG", 16), ("PLANES", 5), ("ROWS", 8), ("TOKENS", 1)], DeviceClass::Software, 1),
+    variant("matmul_int8.",   "tile4x4",  "matmul_int8",   &["int8"],   &[("WG", 16), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Software, ANY),
+    variant("matmul_int8.",   "matvec1_subgroups", "matmul_matvec", &["int8", "subgroups"], &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
+    variant("matmul_int8.",   "matvec1",   "matmul_matvec", &["int8"],                  &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
+    variant("matmul_int8.",   "matvec2",   "matmul_matvec", &["int8"],                  &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 2),
+    variant("matmul_int8.",   "matvec4",   "matmul_matvec", &["int8", "weights_first"], &[("WG", 64), ("PLANES", 5), ("ROWS", 2), ("TOKENS", 4)], DeviceClass::Gpu, 4),
+    variant("matmul_int8.",   "matvec8",   "matmul_matvec", &["int8", "weights_first"], &[("WG", 64), ("PLANES", 5), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
+    variant("matmul_int8.",   "tile64x16", "matmul_tiled_int8", &["int8"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 16), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 16),
+    variant("matmul_int8.",   "tile64x32", "matmul_tiled_int8", &["int8"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 32),
+    variant("matmul_int8.",   "tile64x64", "matmul_tiled_int8", &["int8"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),
+    variant("matmul_int8.",   "baseline",  "matmul_int8",   &["int8"],   &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Any, ANY),
     // Software: barriers cost most, so that fewer invocations are faster.
     variant("rms_norm",       "small",    "norm",          &[],                &[("WG", 32)],  DeviceClass::Software, ANY),
     variant("add_rms_norm",   "small",    "norm",          &["add"],           &[("WG", 32)],  DeviceClass::Software, ANY),

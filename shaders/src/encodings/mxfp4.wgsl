@@ -1,13 +1,14 @@
 // MXFP4 (OCP Microscaling Formats 1.0): blocks of 32 numbers of 4 bits (1 sign, 2 exponent, 1 mantissa)
 // and a power of two `2^(e - 127)`. A weight is `doubled value * d` with half of that power as `d`, so
 // that the doubled values are integers (as in ggml).
-import package::unpack::{Part, bytes, low_nibbles, high_nibbles};
+import package::unpack::{Part, PackedPart, bytes, low_nibbles, high_nibbles};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 4], four bytes a word
 
 const ZERO: f32 = 0.0;
+const PACKED_ZERO: i32 = 12;
 // The largest magnitude of `q - ZERO`.
 const MAX_MAGNITUDE: f32 = 12.0;
 // Scales of a part, and offsets if there are any.
@@ -40,4 +41,20 @@ fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
         values(bytes(low.x)), values(bytes(low.y)), values(bytes(high.x)), values(bytes(high.y)),
     );
     return Part(q, vec2(s.d), vec2(0.0));
+}
+
+// The doubled values of the four codes of each word plus 12, so that no byte is negative and none carries.
+fn packed_values(code: vec2<u32>) -> vec2<u32> {
+    // From code 4 on, the two low bits count twice, and 7 stands for 2 more.
+    let is_upper = (code >> vec2(2u)) & vec2(0x01010101u);
+    let low = code & (is_upper | (is_upper << vec2(1u)));
+    let magnitude = (code & vec2(0x07070707u)) + low + 2u * (low & (low >> vec2(1u)));
+    let sign = (code >> vec2(3u)) & vec2(0x01010101u);
+    return vec2(0x0c0c0c0cu) + magnitude - 2u * (magnitude & ((sign << vec2(4u)) - sign));
+}
+
+fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+    let w = plane_main[part];
+    let q = vec4(packed_values(low_nibbles(w)), packed_values(high_nibbles(w)));
+    return PackedPart(q, vec2(s.d), vec2(0.0));
 }

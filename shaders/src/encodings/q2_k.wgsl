@@ -1,12 +1,13 @@
 // Q2_K: super-blocks of 8 blocks with 2-bit numbers `q`, and a 4-bit scale and minimum for every 16
 // weights. A weight is `d * scale * q - dmin * minimum`.
-import package::unpack::{Part, numbers};
+import package::unpack::{Part, PackedPart, unpacked};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 8, 5]
 
 const ZERO: f32 = 0.0;
+const PACKED_ZERO: i32 = 0;
 // The largest magnitude of `q - ZERO`.
 const MAX_MAGNITUDE: f32 = 3.0;
 // Scales of a part, and offsets if there are any.
@@ -30,11 +31,15 @@ fn load_scales(super_block: u32) -> Scales {
     );
 }
 
-fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let pair = s.words[sub / 2u] >> (16u * (sub & 1u));
     let scale = vec2(pair & 15u, (pair >> 8u) & 15u);
     let minimum = vec2((pair >> 4u) & 15u, (pair >> 12u) & 15u);
     let w = plane_main[part / 2u] >> vec2(2u * half);
-    let q = numbers(w & vec2(0x03030303u), (w >> vec2(4u)) & vec2(0x03030303u));
-    return Part(q, s.d.x * vec2<f32>(scale), -s.d.y * vec2<f32>(minimum));
+    let q = vec4(w & vec2(0x03030303u), (w >> vec2(4u)) & vec2(0x03030303u));
+    return PackedPart(q, s.d.x * vec2<f32>(scale), -s.d.y * vec2<f32>(minimum));
+}
+
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    return unpacked(load_packed(part, sub, half, s));
 }

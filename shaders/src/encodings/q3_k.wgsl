@@ -1,6 +1,6 @@
 // Q3_K: super-blocks of 8 blocks with 3-bit numbers `q` (two bits and a high bit), and a 6-bit scale for
 // every 16 weights. A weight is `d * (scale - 32) * (q - 4)`.
-import package::unpack::{Part, numbers};
+import package::unpack::{Part, PackedPart, unpacked};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks]
@@ -9,6 +9,7 @@ import constants::PLANES;
 
 // The number that stands for the weight 0.
 const ZERO: f32 = 4.0;
+const PACKED_ZERO: i32 = 4;
 // The largest magnitude of `q - ZERO`.
 const MAX_MAGNITUDE: f32 = 4.0;
 // Scales of a part, and offsets if there are any.
@@ -31,7 +32,7 @@ fn load_scales(super_block: u32) -> Scales {
     );
 }
 
-fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let low = select(s.words.x, s.words.y, sub >= 4u) >> (8u * (sub & 3u));
     let high = s.words.z >> (4u * sub);
     let scale = vec2((low & 15u) | ((high & 3u) << 4u), ((low >> 4u) & 15u) | (((high >> 2u) & 3u) << 4u));
@@ -39,9 +40,13 @@ fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     // The high bits of columns 0..16 in bits 2 and 1 of each byte, those of columns 16..32 in bits 6 and 5.
     let h = (plane_high[part / 2u] >> (2u * half)) << 2u;
     let bits = vec2(h, h >> 1u);
-    let q = numbers(
+    let q = vec4(
         (w & vec2(0x03030303u)) | (bits & vec2(0x04040404u)),
         ((w >> vec2(4u)) & vec2(0x03030303u)) | ((bits >> vec2(4u)) & vec2(0x04040404u)),
     );
-    return Part(q, s.d * (vec2<f32>(scale) - 32.0), vec2(0.0));
+    return PackedPart(q, s.d * (vec2<f32>(scale) - 32.0), vec2(0.0));
+}
+
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    return unpacked(load_packed(part, sub, half, s));
 }

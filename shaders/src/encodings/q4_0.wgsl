@@ -1,5 +1,5 @@
 // Q4_0: blocks of 32 nibbles `q` and a scale `d`. A weight is `(q - 8) * d`.
-import package::unpack::{Part, low_nibbles, high_nibbles, numbers, half_at};
+import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles, half_at};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
@@ -7,6 +7,7 @@ import constants::PLANES;
 
 // The number that stands for the weight 0.
 const ZERO: f32 = 8.0;
+const PACKED_ZERO: i32 = 8;
 // The largest magnitude of `q - ZERO`.
 const MAX_MAGNITUDE: f32 = 8.0;
 // Scales of a part, and offsets if there are any.
@@ -23,7 +24,11 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(half_at(plane_scales[super_block / 2u], super_block));
 }
 
-fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let w = plane_main[part];
-    return Part(numbers(low_nibbles(w), high_nibbles(w)), vec2(s.d), vec2(0.0));
+    return PackedPart(vec4(low_nibbles(w), high_nibbles(w)), vec2(s.d), vec2(0.0));
+}
+
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    return unpacked(load_packed(part, sub, half, s));
 }

@@ -1,11 +1,12 @@
 // Q4_1: blocks of 32 nibbles `q`, a scale `d` and a minimum `m`. A weight is `q * d + m`.
-import package::unpack::{Part, low_nibbles, high_nibbles, numbers};
+import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks], halves d and m
 
 const ZERO: f32 = 0.0;
+const PACKED_ZERO: i32 = 0;
 // The largest magnitude of `q - ZERO`.
 const MAX_MAGNITUDE: f32 = 15.0;
 // Scales of a part, and offsets if there are any.
@@ -24,7 +25,11 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(dm.x, dm.y);
 }
 
-fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let w = plane_main[part];
-    return Part(numbers(low_nibbles(w), high_nibbles(w)), vec2(s.d), vec2(s.m));
+    return PackedPart(vec4(low_nibbles(w), high_nibbles(w)), vec2(s.d), vec2(s.m));
+}
+
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    return unpacked(load_packed(part, sub, half, s));
 }

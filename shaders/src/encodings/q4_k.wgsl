@@ -1,12 +1,13 @@
 // Q4_K: super-blocks of 8 blocks of 32 nibbles `q`, each with a 6-bit scale and minimum. A weight is `d *
 // scale * q - dmin * minimum`.
-import package::unpack::{Part, low_nibbles, high_nibbles, numbers};
+import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
 @group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<u32>; // [blocks / 8, 4]
 
 const ZERO: f32 = 0.0;
+const PACKED_ZERO: i32 = 0;
 // The largest magnitude of `q - ZERO`.
 const MAX_MAGNITUDE: f32 = 15.0;
 // Scales of a part, and offsets if there are any.
@@ -30,11 +31,15 @@ fn load_scales(super_block: u32) -> Scales {
     );
 }
 
-fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let scale = ((s.words.x >> (4u * sub)) & 15u) | (((s.words.z >> (2u * sub)) & 3u) << 4u);
     let minimum = ((s.words.y >> (4u * sub)) & 15u) | (((s.words.z >> (16u + 2u * sub)) & 3u) << 4u);
     let d = s.d.x * f32(scale);
     let m = s.d.y * f32(minimum);
     let w = plane_main[part];
-    return Part(numbers(low_nibbles(w), high_nibbles(w)), vec2(d), vec2(-m));
+    return PackedPart(vec4(low_nibbles(w), high_nibbles(w)), vec2(d), vec2(-m));
+}
+
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    return unpacked(load_packed(part, sub, half, s));
 }

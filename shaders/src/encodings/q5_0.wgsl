@@ -1,5 +1,5 @@
 // Q5_0: blocks of 32 5-bit numbers `q` and a scale `d`. A weight is `(q - 16) * d`.
-import package::unpack::{Part, low_nibbles, high_nibbles, fifth_bits, numbers, half_at};
+import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles, fifth_bits, half_at};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
@@ -8,6 +8,7 @@ import constants::PLANES;
 
 // The number that stands for the weight 0.
 const ZERO: f32 = 16.0;
+const PACKED_ZERO: i32 = 16;
 // The largest magnitude of `q - ZERO`.
 const MAX_MAGNITUDE: f32 = 16.0;
 // Scales of a part, and offsets if there are any.
@@ -24,10 +25,14 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(half_at(plane_scales[super_block / 2u], super_block));
 }
 
-fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let w = plane_main[part];
     let h = plane_high[part / 2u] >> (2u * half);
     let low = low_nibbles(w) | fifth_bits(h);
     let high = high_nibbles(w) | fifth_bits(h >> 4u);
-    return Part(numbers(low, high), vec2(s.d), vec2(0.0));
+    return PackedPart(vec4(low, high), vec2(s.d), vec2(0.0));
+}
+
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    return unpacked(load_packed(part, sub, half, s));
 }

@@ -1,5 +1,5 @@
 // Q5_1: blocks of 32 5-bit numbers `q`, a scale `d` and a minimum `m`. A weight is `q * d + m`.
-import package::unpack::{Part, low_nibbles, high_nibbles, fifth_bits, numbers};
+import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles, fifth_bits};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
@@ -7,6 +7,7 @@ import constants::PLANES;
 @group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<u32>; // [blocks], halves d and m
 
 const ZERO: f32 = 0.0;
+const PACKED_ZERO: i32 = 0;
 // The largest magnitude of `q - ZERO`.
 const MAX_MAGNITUDE: f32 = 31.0;
 // Scales of a part, and offsets if there are any.
@@ -25,10 +26,14 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(dm.x, dm.y);
 }
 
-fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let w = plane_main[part];
     let h = plane_high[part / 2u] >> (2u * half);
     let low = low_nibbles(w) | fifth_bits(h);
     let high = high_nibbles(w) | fifth_bits(h >> 4u);
-    return Part(numbers(low, high), vec2(s.d), vec2(s.m));
+    return PackedPart(vec4(low, high), vec2(s.d), vec2(s.m));
+}
+
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    return unpacked(load_packed(part, sub, half, s));
 }

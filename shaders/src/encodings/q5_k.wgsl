@@ -1,5 +1,5 @@
 // Q5_K: like Q4_K, with a fifth bit for each weight.
-import package::unpack::{Part, low_nibbles, high_nibbles, fifth_bits, numbers};
+import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles, fifth_bits};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
@@ -7,6 +7,7 @@ import constants::PLANES;
 @group(0) @binding(PLANES + 2) var<storage, read> plane_scales: array<u32>; // [blocks / 8, 4]
 
 const ZERO: f32 = 0.0;
+const PACKED_ZERO: i32 = 0;
 // The largest magnitude of `q - ZERO`.
 const MAX_MAGNITUDE: f32 = 31.0;
 // Scales of a part, and offsets if there are any.
@@ -30,7 +31,7 @@ fn load_scales(super_block: u32) -> Scales {
     );
 }
 
-fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let scale = ((s.words.x >> (4u * sub)) & 15u) | (((s.words.z >> (2u * sub)) & 3u) << 4u);
     let minimum = ((s.words.y >> (4u * sub)) & 15u) | (((s.words.z >> (16u + 2u * sub)) & 3u) << 4u);
     let d = s.d.x * f32(scale);
@@ -39,5 +40,9 @@ fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     let h = plane_high[part / 2u] >> (2u * half);
     let low = low_nibbles(w) | fifth_bits(h);
     let high = high_nibbles(w) | fifth_bits(h >> 4u);
-    return Part(numbers(low, high), vec2(d), vec2(-m));
+    return PackedPart(vec4(low, high), vec2(d), vec2(-m));
+}
+
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    return unpacked(load_packed(part, sub, half, s));
 }

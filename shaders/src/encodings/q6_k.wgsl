@@ -1,6 +1,6 @@
 // Q6_K: super-blocks of 8 blocks with 6-bit numbers `q` (a nibble and two high bits), and a signed byte as
 // scale for every 16 weights. A weight is `d * scale * (q - 32)`.
-import package::unpack::{Part, low_nibbles, high_nibbles, numbers};
+import package::unpack::{Part, PackedPart, unpacked, low_nibbles, high_nibbles};
 import constants::PLANES;
 
 @group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
@@ -9,6 +9,7 @@ import constants::PLANES;
 
 // The number that stands for the weight 0.
 const ZERO: f32 = 32.0;
+const PACKED_ZERO: i32 = 32;
 // The largest magnitude of `q - ZERO`.
 const MAX_MAGNITUDE: f32 = 32.0;
 // Scales of a part, and offsets if there are any.
@@ -31,7 +32,7 @@ fn load_scales(super_block: u32) -> Scales {
     );
 }
 
-fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let pair = s.words[sub / 2u] >> (16u * (sub & 1u));
     let scale = vec2(i32(pair << 24u) >> 24u, i32(pair << 16u) >> 24u);
     let w = plane_main[part];
@@ -39,5 +40,9 @@ fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     let h = plane_high[part / 2u] >> vec2(2u * half);
     let low = low_nibbles(w) | ((h << vec2(4u)) & vec2(0x30303030u));
     let high = high_nibbles(w) | (h & vec2(0x30303030u));
-    return Part(numbers(low, high), s.d * vec2<f32>(scale), vec2(0.0));
+    return PackedPart(vec4(low, high), s.d * vec2<f32>(scale), vec2(0.0));
+}
+
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    return unpacked(load_packed(part, sub, half, s));
 }
