@@ -169,7 +169,10 @@ fn is_selected_by_gpus(kernel: &Kernel) -> bool {
 fn replaces(other: &Kernel, kernel: &Kernel) -> bool {
     other.device_class != DeviceClass::Software
         && other.needs == Needs::default()
-        && other.switches.is_empty()
+        && other
+            .switches
+            .iter()
+            .all(|switch| kernel.switches.contains(switch))
         && kernel.cols_multiple.is_multiple_of(other.cols_multiple)
         && other.max_cols >= kernel.max_cols
         && other.max_grid_y >= kernel.max_grid_y

@@ -35,6 +35,7 @@ const UNROLLED: &[&[&str]] = &[&[]];
 const WORK: &[Work] = &[
     // Two lanes share a block of 32 weights.
     Work { pattern: "matmul*.matvec*", unit: "weight", units: "16*ROWS", turns: UNROLLED, columns: "16*WG" },
+    Work { pattern: "matmul*_int8.*.tile64x*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: UNROLLED, columns: "" },
     // On some families a part of the last loop stays rolled.
     Work { pattern: "matmul*.tile64x*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: &[&[], &["4"]], columns: "" },
     // 64 blocks of columns. Subgroups of 64 lanes, the driver's choice, compute half of the patches of 64 by 32 in a turn.
