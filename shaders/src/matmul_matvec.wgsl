@@ -3,16 +3,15 @@
 // A workgroup computes ROWS rows of TOKENS tokens. Two invocations share a block of weights: each loads half
 // of it, so that adjacent invocations load adjacent words of the weight and of x. The rows share the loads of
 // x and the tokens those of the weight. The sums over x that zero points and offsets are multiplied with are
-// computed once for all rows. With `int8` x is quantised, and those sums are loaded.
+// computed once for all rows.
 //
 // Partial sums are added through workgroup memory in two steps. With `f16_partials` they are stored there in
 // half precision, two in a word, which halves the memory at the accuracy and range of half precision. With
 // `subgroups`, which is faster for few sums, each subgroup adds its own partial sums, then those of all.
-import package::encoding::BLOCKS_PER_SCALES;
-@if(!int8) import package::float_part::{Inputs, Weights, load_inputs, load_weights, dot_part};
-@if(int8) import package::int8_part::{Inputs, Weights, load_inputs, load_weights, dot_part};
+import package::encoding::{load_scales, load_part, BLOCKS_PER_SCALES, SCALES, ZERO, HAS_OFFSETS};
+import package::unpack::Part;
 @if(f16_partials) import package::unpack::half_at;
-import package::matmul_io::{p, output_rows, tile_row, X_WIDTH};
+import package::matmul_io::{p, output_rows, load_x, tile_row, X_WIDTH};
 @if(!gated) import package::matmul_io::store;
 @if(gated) import package::matmul_io::store_gated;
 import constants::{WG, ROWS, TOKENS};
@@ -27,6 +26,49 @@ const SUMS: u32 = ROWS * TOKENS;
 
 @if(!f16_partials) var<workgroup> partials: array<array<f32, WG>, SUMS>;
 @if(f16_partials) var<workgroup> partials: array<array<u32, WG>, SUMS / 2u>;
+
+// The elements of x that a part is multiplied with.
+struct Inputs {
+    x: array<vec4<f32>, 4>,
+    // The sum of the first two groups, and that of the last two.
+    sums: vec2<f32>,
+}
+
+fn sum4(v: vec4<f32>) -> f32 {
+    return (v.x + v.y) + (v.z + v.w);
+}
+
+// The elements of x for part `part` of a row of weights.
+fn load_inputs(t: u32, part: u32, half: u32) -> Inputs {
+    let g = 4u * part - 2u * half;
+    let x = array(load_x(t, g), load_x(t, g + 1u), load_x(t, g + 4u), load_x(t, g + 5u));
+    return Inputs(x, vec2(sum4(x[0] + x[1]), sum4(x[2] + x[3])));
+}
+
+fn dot4(a: vec4<f32>, b: vec4<f32>, sum: f32) -> f32 {
+    return fma(a.x, b.x, fma(a.y, b.y, fma(a.z, b.z, fma(a.w, b.w, sum))));
+}
+
+// Adds the product of a part and its inputs to `sum`. The zero point is taken off the sums of products.
+fn dot_part(w: Part, v: Inputs, sum: f32) -> f32 {
+    if SCALES == 1u {
+        let all = v.sums.x + v.sums.y;
+        let high = dot4(w.q[2], v.x[2], dot4(w.q[3], v.x[3], -ZERO * all));
+        let scaled = fma(w.scale.x, dot4(w.q[0], v.x[0], dot4(w.q[1], v.x[1], high)), sum);
+        if HAS_OFFSETS {
+            return fma(w.offset.x, all, scaled);
+        }
+        return scaled;
+    }
+    let zero = -ZERO * v.sums;
+    let high = dot4(w.q[2], v.x[2], dot4(w.q[3], v.x[3], zero.y));
+    let low = dot4(w.q[0], v.x[0], dot4(w.q[1], v.x[1], zero.x));
+    let scaled = fma(w.scale.y, high, fma(w.scale.x, low, sum));
+    if HAS_OFFSETS {
+        return fma(w.offset.x, v.sums.x, fma(w.offset.y, v.sums.y, scaled));
+    }
+    return scaled;
+}
 
 // A partial sum by one invocation.
 @if(!f16_partials && !subgroups)
@@ -155,16 +197,18 @@ fn main(
                 v[t] = load_inputs(tokens[t], part, half);
             }
             for (var r = 0u; r < ROWS; r++) {
-                let w = load_weights(first_parts[r] + part, sub, half);
+                let at = first_parts[r] + part;
+                let w = load_part(at, sub, half, load_scales(at / (2u * BLOCKS_PER_SCALES)));
                 for (var t = 0u; t < TOKENS; t++) {
                     acc[ROWS * t + r] = dot_part(w, v[t], acc[ROWS * t + r]);
                 }
             }
         }
         @if(weights_first) {
-            var w: array<Weights, ROWS>;
+            var w: array<Part, ROWS>;
             for (var r = 0u; r < ROWS; r++) {
-                w[r] = load_weights(first_parts[r] + part, sub, half);
+                let at = first_parts[r] + part;
+                w[r] = load_part(at, sub, half, load_scales(at / (2u * BLOCKS_PER_SCALES)));
             }
             for (var t = 0u; t < TOKENS; t++) {
                 let v = load_inputs(tokens[t], part, half);

@@ -34,6 +34,7 @@ const UNROLLED: &[&[&str]] = &[&[]];
 #[rustfmt::skip]
 const WORK: &[Work] = &[
     // Two lanes share a block of 32 weights.
+    Work { pattern: "matmul*_int8.*.matvec*", unit: "weight", units: "32*ROWS", turns: UNROLLED, columns: "32*LANES" },
     Work { pattern: "matmul*.matvec*", unit: "weight", units: "16*ROWS", turns: UNROLLED, columns: "16*WG" },
     Work { pattern: "matmul*_int8.*.tile64x*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: UNROLLED, columns: "" },
     // On some families a part of the last loop stays rolled.
