@@ -29,7 +29,8 @@ fn load_inputs(t: u32, b: u32) -> Inputs {
 
 // Block `block` of a weight, which is block `sub` of those that share the scales `s`.
 fn load_weights(block: u32, sub: u32, s: Scales) -> Weights {
-    return Weights(load_packed(2u * block, sub, 0u, s), load_packed(2u * block + 1u, sub, 1u, s));
+    let part = 2u * block;
+    return Weights(load_packed(part, block, sub, 0u, s), load_packed(part + 1u, block, sub, 1u, s));
 }
 
 fn dot_half(even: vec2<u32>, odd: vec2<u32>, x: vec4<u32>, sum: i32) -> i32 {

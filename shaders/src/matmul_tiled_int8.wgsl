@@ -90,7 +90,7 @@ fn main(
             let row = (k * WG + lid) / 2u;
             let block = tile_row(first_token, first_row, row, EDGE_ROWS) * p.blocks + b;
             let scales = load_scales(block / BLOCKS_PER_SCALES);
-            let w = load_packed(2u * block + half, b % BLOCKS_PER_SCALES, half, scales);
+            let w = load_packed(2u * block + half, block, b % BLOCKS_PER_SCALES, half, scales);
             weights[half][row] = w.q;
             if half < SCALES {
                 weight_scales[half][row] = select(w.scale.x, w.scale.y, half == 1u);

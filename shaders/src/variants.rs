@@ -145,7 +145,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("matmul_int8.",   "matvec1",   "matmul_int8_matvec", &["int8"],                  &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),
     variant("matmul_int8.",   "matvec2",   "matmul_int8_matvec", &["int8"],                  &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 2),
     variant("matmul_int8.",   "matvec4",   "matmul_int8_matvec", &["int8", "weights_first"], &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 4),
-    variant("matmul_int8.",   "matvec8",   "matmul_int8_matvec", &["int8", "weights_first"], &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 8)], DeviceClass::Gpu, 8),
+    variant("matmul_int8.",   "matvec8",   "matmul_int8_matvec", &["int8", "weights_first"], &[("WG", 64), ("PLANES", 5), ("ROWS", 2), ("TOKENS", 8)], DeviceClass::Gpu, 8),
     variant("matmul_int8.",   "tile64x16", "matmul_tiled_int8", &["int8"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 16), ("ROWS", 4), ("TOKENS", 2)], DeviceClass::Gpu, 16),
     variant("matmul_int8.",   "tile64x32", "matmul_tiled_int8", &["int8"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 32), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Gpu, 32),
     variant("matmul_int8.",   "tile64x64", "matmul_tiled_int8", &["int8"], &[("WG", 128), ("PLANES", 5), ("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("ROWS", 8), ("TOKENS", 4)], DeviceClass::Gpu, ANY),

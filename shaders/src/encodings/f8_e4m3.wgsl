@@ -34,6 +34,6 @@ fn floats(word: u32) -> vec4<f32> {
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    let w = part_words(part, half);
+    let w = part_words(part, part / 2u, half);
     return Part(array(floats(w[0].x), floats(w[0].y), floats(w[1].x), floats(w[1].y)), vec2(s.d), vec2(0.0));
 }

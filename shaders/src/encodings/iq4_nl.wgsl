@@ -71,7 +71,7 @@ fn packed_values(index: vec2<u32>) -> vec2<u32> {
     return select_bytes(select_bytes(v0, v1, m2), select_bytes(v2, v3, m2), byte_masks(index, 3u));
 }
 
-fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let w = plane_main[part];
     let q = vec4(packed_values(low_nibbles(w)), packed_values(high_nibbles(w)));
     return PackedPart(q, vec2(s.d), vec2(0.0));

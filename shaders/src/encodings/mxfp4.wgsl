@@ -53,7 +53,7 @@ fn packed_values(code: vec2<u32>) -> vec2<u32> {
     return vec2(0x0c0c0c0cu) + magnitude - 2u * (magnitude & ((sign << vec2(4u)) - sign));
 }
 
-fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let w = plane_main[part];
     let q = vec4(packed_values(low_nibbles(w)), packed_values(high_nibbles(w)));
     return PackedPart(q, vec2(s.d), vec2(0.0));

@@ -31,15 +31,15 @@ fn load_scales(super_block: u32) -> Scales {
     );
 }
 
-fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let pair = s.words[sub / 2u] >> (16u * (sub & 1u));
     let scale = vec2(pair & 15u, (pair >> 8u) & 15u);
     let minimum = vec2((pair >> 4u) & 15u, (pair >> 12u) & 15u);
-    let w = plane_main[part / 2u] >> vec2(2u * half);
+    let w = plane_main[block] >> vec2(2u * half);
     let q = vec4(w & vec2(0x03030303u), (w >> vec2(4u)) & vec2(0x03030303u));
     return PackedPart(q, s.d.x * vec2<f32>(scale), -s.d.y * vec2<f32>(minimum));
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    return unpacked(load_packed(part, sub, half, s));
+    return unpacked(load_packed(part, part / 2u, sub, half, s));
 }

@@ -32,13 +32,13 @@ fn load_scales(super_block: u32) -> Scales {
     );
 }
 
-fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let low = select(s.words.x, s.words.y, sub >= 4u) >> (8u * (sub & 3u));
     let high = s.words.z >> (4u * sub);
     let scale = vec2((low & 15u) | ((high & 3u) << 4u), ((low >> 4u) & 15u) | (((high >> 2u) & 3u) << 4u));
-    let w = plane_main[part / 2u] >> vec2(2u * half);
+    let w = plane_main[block] >> vec2(2u * half);
     // The high bits of columns 0..16 in bits 2 and 1 of each byte, those of columns 16..32 in bits 6 and 5.
-    let h = (plane_high[part / 2u] >> (2u * half)) << 2u;
+    let h = (plane_high[block] >> (2u * half)) << 2u;
     let bits = vec2(h, h >> 1u);
     let q = vec4(
         (w & vec2(0x03030303u)) | (bits & vec2(0x04040404u)),
@@ -48,5 +48,5 @@ fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    return unpacked(load_packed(part, sub, half, s));
+    return unpacked(load_packed(part, part / 2u, sub, half, s));
 }

@@ -24,11 +24,11 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(half_at(plane_scales[super_block / 2u], super_block));
 }
 
-fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let w = plane_main[part];
     return PackedPart(vec4(low_nibbles(w), high_nibbles(w)), vec2(s.d), vec2(0.0));
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    return unpacked(load_packed(part, sub, half, s));
+    return unpacked(load_packed(part, part / 2u, sub, half, s));
 }

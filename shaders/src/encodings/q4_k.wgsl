@@ -31,7 +31,7 @@ fn load_scales(super_block: u32) -> Scales {
     );
 }
 
-fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let scale = ((s.words.x >> (4u * sub)) & 15u) | (((s.words.z >> (2u * sub)) & 3u) << 4u);
     let minimum = ((s.words.y >> (4u * sub)) & 15u) | (((s.words.z >> (16u + 2u * sub)) & 3u) << 4u);
     let d = s.d.x * f32(scale);
@@ -41,5 +41,5 @@ fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    return unpacked(load_packed(part, sub, half, s));
+    return unpacked(load_packed(part, part / 2u, sub, half, s));
 }

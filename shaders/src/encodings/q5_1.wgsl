@@ -26,14 +26,14 @@ fn load_scales(super_block: u32) -> Scales {
     return Scales(dm.x, dm.y);
 }
 
-fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let w = plane_main[part];
-    let h = plane_high[part / 2u] >> (2u * half);
+    let h = plane_high[block] >> (2u * half);
     let low = low_nibbles(w) | fifth_bits(h);
     let high = high_nibbles(w) | fifth_bits(h >> 4u);
     return PackedPart(vec4(low, high), vec2(s.d), vec2(s.m));
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    return unpacked(load_packed(part, sub, half, s));
+    return unpacked(load_packed(part, part / 2u, sub, half, s));
 }

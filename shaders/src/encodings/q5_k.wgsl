@@ -31,18 +31,18 @@ fn load_scales(super_block: u32) -> Scales {
     );
 }
 
-fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let scale = ((s.words.x >> (4u * sub)) & 15u) | (((s.words.z >> (2u * sub)) & 3u) << 4u);
     let minimum = ((s.words.y >> (4u * sub)) & 15u) | (((s.words.z >> (16u + 2u * sub)) & 3u) << 4u);
     let d = s.d.x * f32(scale);
     let m = s.d.y * f32(minimum);
     let w = plane_main[part];
-    let h = plane_high[part / 2u] >> (2u * half);
+    let h = plane_high[block] >> (2u * half);
     let low = low_nibbles(w) | fifth_bits(h);
     let high = high_nibbles(w) | fifth_bits(h >> 4u);
     return PackedPart(vec4(low, high), vec2(d), vec2(-m));
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    return unpacked(load_packed(part, sub, half, s));
+    return unpacked(load_packed(part, part / 2u, sub, half, s));
 }

@@ -32,17 +32,17 @@ fn load_scales(super_block: u32) -> Scales {
     );
 }
 
-fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let pair = s.words[sub / 2u] >> (16u * (sub & 1u));
     let scale = vec2(i32(pair << 24u) >> 24u, i32(pair << 16u) >> 24u);
     let w = plane_main[part];
     // The high bits of columns 0..16 in bits 0 and 1 of each byte, those of columns 16..32 in bits 4 and 5.
-    let h = plane_high[part / 2u] >> vec2(2u * half);
+    let h = plane_high[block] >> vec2(2u * half);
     let low = low_nibbles(w) | ((h << vec2(4u)) & vec2(0x30303030u));
     let high = high_nibbles(w) | (h & vec2(0x30303030u));
     return PackedPart(vec4(low, high), s.d * vec2<f32>(scale), vec2(0.0));
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    return unpacked(load_packed(part, sub, half, s));
+    return unpacked(load_packed(part, part / 2u, sub, half, s));
 }

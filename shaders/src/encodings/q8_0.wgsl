@@ -28,13 +28,13 @@ fn load_scales(super_block: u32) -> Scales {
 }
 
 fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
-    let w = part_words(part, half);
+    let w = part_words(part, part / 2u, half);
     @if(software) let q = array(signed_bytes(w[0].x), signed_bytes(w[0].y), signed_bytes(w[1].x), signed_bytes(w[1].y));
     @if(!software) let q = numbers(w[0] ^ vec2(0x80808080u), w[1] ^ vec2(0x80808080u));
     return Part(q, vec2(s.d), vec2(0.0));
 }
 
-fn load_packed(part: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
-    let w = part_words(part, half);
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+    let w = part_words(part, block, half);
     return PackedPart(vec4(w[0], w[1]), vec2(s.d), vec2(0.0));
 }
