@@ -12,6 +12,10 @@ mod buffer;
 mod cache;
 mod dot;
 mod error;
+mod exact;
+mod int8;
+mod integer_dot;
+mod integer_panel;
 mod math;
 mod paged;
 mod panel;
@@ -35,6 +39,7 @@ mod matmul;
 mod matmul_experts;
 mod measure;
 mod norm;
+mod quantize;
 mod reduce;
 mod rope;
 mod rope_kv_write;
@@ -56,7 +61,10 @@ pub use buffer::{HostBuffer, OutOfBounds, OutOfMemory};
 pub use error::HostError;
 
 use wisp_types::Encoding;
-use wisp_weights::blocks::with_encoding;
+use wisp_weights::blocks::{with_encoding, with_integer_encoding};
+
+use exact::Exact;
+use int8::Int8;
 
 /// Runs one op on its arguments. All variants of an op share one twin.
 pub type Twin = fn(&Args) -> Result<(), HostError>;
@@ -79,10 +87,19 @@ pub fn twin(op: &str) -> Option<Twin> {
         let encoding = Encoding::device_encodings().find(|encoding| encoding.name() == name)?;
         return match op {
             "embed" => Some(with_encoding!(encoding, E => embed::embed::<E>)),
-            "matmul" => Some(with_encoding!(encoding, E => matmul::matmul::<E>)),
-            "matmul_gated" => Some(with_encoding!(encoding, E => matmul::matmul_gated::<E>)),
+            "matmul" => Some(with_encoding!(encoding, E => matmul::matmul::<Exact<E>>)),
+            "matmul_gated" => Some(with_encoding!(encoding, E => matmul::matmul_gated::<Exact<E>>)),
             "matmul_experts" => {
-                Some(with_encoding!(encoding, E => matmul_experts::matmul_experts::<E>))
+                Some(with_encoding!(encoding, E => matmul_experts::matmul_experts::<Exact<E>>))
+            }
+            "matmul_int8" => {
+                with_integer_encoding!(encoding, E => Some(matmul::matmul::<Int8<E>>), else None)
+            }
+            "matmul_gated_int8" => {
+                with_integer_encoding!(encoding, E => Some(matmul::matmul_gated::<Int8<E>>), else None)
+            }
+            "matmul_experts_int8" => {
+                with_integer_encoding!(encoding, E => Some(matmul_experts::matmul_experts::<Int8<E>>), else None)
             }
             _ => None,
         };
@@ -95,6 +112,7 @@ pub fn twin(op: &str) -> Option<Twin> {
         "select" => select::select,
         "conv2d" => conv2d::conv2d,
         "copy" => copy::copy,
+        "quantize" => quantize::quantize,
         "reduce" => reduce::reduce,
         "scatter" => scatter::scatter,
         "top_k" => top_k::top_k,

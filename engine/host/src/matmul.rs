@@ -1,18 +1,21 @@
-//! `matmul.<encoding>` and `matmul_gated.<encoding>`: products with an encoded weight.
+//! `matmul.<encoding>`, `matmul_gated.<encoding>` and their variants for activations in 8 bits: products with an
+//! encoded weight.
+
+use std::ops::Range;
 
 use rayon::prelude::*;
 use wisp_shaders::params::{MatmulGatedParams, MatmulParams};
 
 use super::args::{Args, size};
-use super::dot::{MAX_VECTORS, dots};
+use super::dot::MAX_VECTORS;
 use super::error::HostError;
 use super::gated;
-use super::panel;
-use wisp_types::encoding::BLOCK;
-use wisp_weights::blocks::{BlockEncoding, Planes};
+use super::panel::{self, Part};
+use wisp_types::{Encoding, encoding::BLOCK};
+use wisp_weights::blocks::Planes;
 
 /// Rows of one parallel task for few tokens.
-const ROWS: usize = 16;
+pub(super) const ROWS: usize = 16;
 
 /// Up to this many tokens, weights are decoded in registers, again for every group of a few tokens.
 const FEW_TOKENS: usize = 8;
@@ -20,17 +23,50 @@ const FEW_TOKENS: usize = 8;
 /// Tokens whose panels are packed at once; the panels take at most 2 MiB.
 const MANY_TOKENS: usize = 1024;
 
-/// One product with checked arguments.
-struct Matmul<'a> {
-    planes: Planes<'a>,
-    /// Tokens, each padded to whole blocks.
-    x: Vec<&'a [f32]>,
-    rows: usize,
-    bias: Option<&'a [f32]>,
+/// A format of the rows that a weight is multiplied by, with the products for one encoding of weights.
+pub(super) trait Activations {
+    /// The weight's encoding.
+    const ENCODING: Encoding;
+    /// The number of the binding of the weight's first plane.
+    const PLANES: usize;
+    /// The rows of a call.
+    type Rows<'a>: Sync;
+    /// Some columns of many rows, packed for products.
+    type Panels: Sync;
+    /// Memory in which a task decodes rows of the weight.
+    type Scratch: Send;
+
+    /// Reads `rows` rows of `cols` elements from a call's bindings.
+    fn read<'a>(args: &'a Args, rows: usize, cols: usize) -> Result<Self::Rows<'a>, HostError>;
+
+    /// Computes `out[i][t]`, the product of row `first + i` of the weight and row `rows[t]` of `x`.
+    fn dots<const T: usize>(
+        x: &Self::Rows<'_>,
+        rows: [usize; T],
+        planes: Planes,
+        first: usize,
+        out: &mut [[f32; T]],
+    );
+
+    /// Packs `depth` columns, at most [`panel::DEPTH`], of some rows.
+    fn pack(x: &Self::Rows<'_>, rows: Range<usize>, start: usize, depth: usize) -> Self::Panels;
+
+    /// Allocates the scratch of a task.
+    fn scratch() -> Self::Scratch;
+
+    /// Adds to `outs[t][i]` the product of the weight's row `part.first + i` and the packed row `t`, over `depth`
+    /// columns.
+    fn add_products(
+        part: Part,
+        panels: &Self::Panels,
+        depth: usize,
+        scratch: &mut Self::Scratch,
+        outs: &mut [&mut [f32]],
+    );
 }
 
 /// The twin of `matmul.wgsl`.
-pub(super) fn matmul<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
+pub(super) fn matmul<A: Activations>(args: &Args) -> Result<(), HostError> {
     let p: MatmulParams = args.params()?;
     let (rows, cols) = (p.rows as usize, p.cols as usize);
     let blocks = cols.div_ceil(BLOCK);
@@ -42,9 +78,9 @@ pub(super) fn matmul<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
         let least = format!("at least {}", offset + rows);
         return Err(args.value("out_stride", least, p.out_stride));
     }
-    let x: &[f32] = args.read(1, size(&[p.tokens, p.cols]))?;
+    let x = A::read(args, p.tokens as usize, cols)?;
     let out: &mut [f32] = args.write(2, size(&[p.tokens, p.out_stride]))?;
-    let planes = args.planes(E::ENCODING, 4, rows, cols)?;
+    let planes = args.planes(A::ENCODING, A::PLANES, rows, cols)?;
     let bias = match p.has_bias {
         0 => None,
         _ => {
@@ -57,22 +93,29 @@ pub(super) fn matmul<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
     }
     let out = out.chunks_exact_mut(stride);
     let out = out.map(|out| &mut out[offset..offset + rows]).collect();
-    multiply::<E>(planes, (x, cols), (rows, bias), out);
+    let product = Product::<A> {
+        x,
+        planes,
+        blocks,
+        rows,
+        bias,
+    };
+    product.multiply(out);
     Ok(())
 }
 
 /// The twin of `matmul.wgsl` with `gated`.
-pub(super) fn matmul_gated<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
+pub(super) fn matmul_gated<A: Activations>(args: &Args) -> Result<(), HostError> {
     let p: MatmulGatedParams = args.params()?;
     let (rows, cols) = (p.rows as usize, p.cols as usize);
     let blocks = cols.div_ceil(BLOCK);
     if p.blocks as usize != blocks {
         return Err(args.value("blocks", blocks, p.blocks));
     }
-    let x: &[f32] = args.read(1, size(&[p.tokens, p.cols]))?;
+    let x = A::read(args, p.tokens as usize, cols)?;
     let out: &mut [f32] = args.write(2, size(&[p.tokens, p.rows]))?;
     let both_rows = size(&[2, p.rows]);
-    let planes = args.planes(E::ENCODING, 4, both_rows, cols)?;
+    let planes = args.planes(A::ENCODING, A::PLANES, both_rows, cols)?;
     let bias = match p.has_bias {
         0 => None,
         _ => Some(args.read::<f32>(3, both_rows)?),
@@ -83,8 +126,14 @@ pub(super) fn matmul_gated<E: BlockEncoding>(args: &Args) -> Result<(), HostErro
         return Ok(());
     }
     let mut both = vec![0.0; p.tokens as usize * both_rows];
-    let tokens = both.chunks_exact_mut(both_rows).collect();
-    multiply::<E>(planes, (x, cols), (both_rows, bias), tokens);
+    let product = Product::<A> {
+        x,
+        planes,
+        blocks,
+        rows: both_rows,
+        bias,
+    };
+    product.multiply(both.chunks_exact_mut(both_rows).collect());
     let tokens = out
         .par_chunks_exact_mut(rows)
         .zip(both.par_chunks_exact(both_rows));
@@ -92,48 +141,28 @@ pub(super) fn matmul_gated<E: BlockEncoding>(args: &Args) -> Result<(), HostErro
     Ok(())
 }
 
-/// Multiplies rows of `cols` elements by a weight with so many rows and a bias; `out` has the rows of each
-/// token.
-fn multiply<E: BlockEncoding>(
-    planes: Planes<'_>,
-    (x, cols): (&[f32], usize),
-    (rows, bias): (usize, Option<&[f32]>),
-    out: Vec<&mut [f32]>,
-) {
-    let padded;
-    let (x, width) = match cols.is_multiple_of(BLOCK) {
-        true => (x, cols),
-        false => {
-            padded = pad(x, cols);
-            (&padded[..], cols.next_multiple_of(BLOCK))
+/// One product with checked arguments.
+struct Product<'a, A: Activations> {
+    x: A::Rows<'a>,
+    planes: Planes<'a>,
+    /// Blocks of a row.
+    blocks: usize,
+    rows: usize,
+    bias: Option<&'a [f32]>,
+}
+
+impl<A: Activations> Product<'_, A> {
+    /// Computes the product; `out` has the rows of each token.
+    fn multiply(&self, out: Vec<&mut [f32]>) {
+        if out.len() <= FEW_TOKENS {
+            self.few_tokens(out);
+        } else {
+            self.many_tokens(out);
         }
-    };
-    let product = Matmul {
-        planes,
-        x: x.chunks_exact(width).collect(),
-        rows,
-        bias,
-    };
-    if out.len() <= FEW_TOKENS {
-        product.few_tokens::<E>(out);
-    } else {
-        product.many_tokens::<E>(out);
     }
-}
 
-/// Returns rows of `cols` elements, each padded with zeros to whole blocks.
-pub(super) fn pad(x: &[f32], cols: usize) -> Vec<f32> {
-    let width = cols.next_multiple_of(BLOCK);
-    let mut padded = vec![0.0; x.len() / cols * width];
-    for (to, from) in padded.chunks_exact_mut(width).zip(x.chunks_exact(cols)) {
-        to[..cols].copy_from_slice(from);
-    }
-    padded
-}
-
-impl Matmul<'_> {
-    /// Decodes each block in registers, once for up to four tokens. `out` has the rows of each token.
-    fn few_tokens<E: BlockEncoding>(&self, out: Vec<&mut [f32]>) {
+    /// Decodes each block in registers, once for up to four tokens.
+    fn few_tokens(&self, out: Vec<&mut [f32]>) {
         let mut tasks: Vec<Vec<&mut [f32]>> = Vec::new();
         tasks.resize_with(self.rows.div_ceil(ROWS), Vec::new);
         for out in out {
@@ -146,27 +175,22 @@ impl Matmul<'_> {
             .enumerate()
             .for_each(|(task, mut outs)| {
                 let first = task * ROWS;
-                for (x, outs) in self.x.chunks(MAX_VECTORS).zip(outs.chunks_mut(MAX_VECTORS)) {
-                    match x {
-                        [a] => self.dots::<E, 1>(first, [a], outs),
-                        [a, b] => self.dots::<E, 2>(first, [a, b], outs),
-                        [a, b, c] => self.dots::<E, 3>(first, [a, b, c], outs),
-                        [a, b, c, d] => self.dots::<E, 4>(first, [a, b, c, d], outs),
-                        _ => {}
+                for (i, outs) in outs.chunks_mut(MAX_VECTORS).enumerate() {
+                    let t = i * MAX_VECTORS;
+                    match outs.len() {
+                        1 => self.dots(first, [t], outs),
+                        2 => self.dots(first, [t, t + 1], outs),
+                        3 => self.dots(first, [t, t + 1, t + 2], outs),
+                        _ => self.dots(first, [t, t + 1, t + 2, t + 3], outs),
                     }
                 }
             });
     }
 
-    fn dots<E: BlockEncoding, const T: usize>(
-        &self,
-        first: usize,
-        x: [&[f32]; T],
-        outs: &mut [&mut [f32]],
-    ) {
+    fn dots<const T: usize>(&self, first: usize, x: [usize; T], outs: &mut [&mut [f32]]) {
         let mut values = [[0.0; T]; ROWS];
         let values = &mut values[..outs[0].len()];
-        dots::<E, T>(self.planes, first, x, values);
+        A::dots(&self.x, x, self.planes, first, values);
         for (t, out) in outs.iter_mut().enumerate() {
             for (i, out) in out.iter_mut().enumerate() {
                 *out = values[i][t] + self.bias.map_or(0.0, |bias| bias[first + i]);
@@ -175,12 +199,13 @@ impl Matmul<'_> {
     }
 
     /// Decodes rows into a scratch panel and multiplies it with packed panels of tokens.
-    fn many_tokens<E: BlockEncoding>(&self, mut out: Vec<&mut [f32]>) {
-        let width = self.x[0].len();
+    fn many_tokens(&self, mut out: Vec<&mut [f32]>) {
+        let width = self.blocks * BLOCK;
         // Several tasks per thread, so that all threads finish at about the same time.
         let tasks = 4 * rayon::current_num_threads();
         let rows = self.rows.div_ceil(tasks).next_multiple_of(panel::ROWS);
-        for (x, out) in self.x.chunks(MANY_TOKENS).zip(out.chunks_mut(MANY_TOKENS)) {
+        for (i, out) in out.chunks_mut(MANY_TOKENS).enumerate() {
+            let tokens = i * MANY_TOKENS..i * MANY_TOKENS + out.len();
             let mut tasks: Vec<Vec<&mut [f32]>> = Vec::new();
             tasks.resize_with(self.rows.div_ceil(rows), Vec::new);
             for out in out.iter_mut() {
@@ -194,17 +219,17 @@ impl Matmul<'_> {
             }
             for start in (0..width).step_by(panel::DEPTH) {
                 let depth = panel::DEPTH.min(width - start);
-                let packed = panel::pack(x, start, depth);
+                let panels = A::pack(&self.x, tokens.clone(), start, depth);
                 tasks.par_iter_mut().enumerate().for_each_init(
-                    panel::scratch,
+                    A::scratch,
                     |scratch, (task, outs)| {
-                        let part = panel::Part {
+                        let part = Part {
                             planes: self.planes,
                             first: task * rows,
                             start,
                             width,
                         };
-                        panel::multiply::<E>(part, &packed, depth, scratch, outs);
+                        A::add_products(part, &panels, depth, scratch, outs);
                     },
                 );
             }

@@ -1,20 +1,16 @@
-//! `matmul_experts.<encoding>`: products with the encoded weights of the selected experts.
+//! `matmul_experts.<encoding>` and its variant for activations in 8 bits: products with the encoded weights of the
+//! selected experts.
 
 use rayon::prelude::*;
 use wisp_shaders::params::MatmulExpertsParams;
 
 use super::args::{Args, size};
-use super::dot::dots;
 use super::error::HostError;
-use super::matmul::pad;
+use super::matmul::{Activations, ROWS};
 use wisp_types::encoding::BLOCK;
-use wisp_weights::blocks::BlockEncoding;
-
-/// Rows of one parallel task.
-const ROWS: usize = 16;
 
 /// The twin of `matmul.wgsl` with `experts`.
-pub(super) fn matmul_experts<E: BlockEncoding>(args: &Args) -> Result<(), HostError> {
+pub(super) fn matmul_experts<A: Activations>(args: &Args) -> Result<(), HostError> {
     let p: MatmulExpertsParams = args.params()?;
     let (rows, cols, share) = (p.rows as usize, p.cols as usize, p.pairs_per_row as usize);
     let blocks = cols.div_ceil(BLOCK);
@@ -25,20 +21,18 @@ pub(super) fn matmul_experts<E: BlockEncoding>(args: &Args) -> Result<(), HostEr
         let divisor = format!("a divisor of {} pairs", p.pairs);
         return Err(args.value("pairs_per_row", divisor, p.pairs_per_row));
     }
-    let x: &[f32] = args.read(1, size(&[p.pairs / p.pairs_per_row, p.cols]))?;
+    let x = A::read(args, (p.pairs / p.pairs_per_row) as usize, cols)?;
     let out: &mut [f32] = args.write(2, size(&[p.pairs, p.rows]))?;
     let ids: &[u32] = args.read(3, p.pairs as usize)?;
-    let planes = args.planes(E::ENCODING, 4, p.chunk_rows as usize, cols)?;
+    let planes = args.planes(A::ENCODING, A::PLANES, p.chunk_rows as usize, cols)?;
     if let Some(id) = ids.iter().find(|id| **id >= p.experts) {
         return Err(args.value("an expert id", format!("less than {}", p.experts), *id));
     }
     if rows == 0 || cols == 0 {
         return Ok(());
     }
-    let padded = pad(x, cols);
     let chunk = p.first_row as usize..p.first_row as usize + p.chunk_rows as usize;
     out.par_chunks_mut(rows).enumerate().for_each(|(t, out)| {
-        let x = &padded[t / share * blocks * BLOCK..][..blocks * BLOCK];
         // The expert's rows, numbered over all experts and clamped to this chunk.
         let start = ids[t] as usize * rows;
         let from = chunk.start.clamp(start, start + rows);
@@ -50,7 +44,7 @@ pub(super) fn matmul_experts<E: BlockEncoding>(args: &Args) -> Result<(), HostEr
                 let mut values = [[0.0; 1]; ROWS];
                 let values = &mut values[..out.len()];
                 let first = from - chunk.start + task * ROWS;
-                dots::<E, 1>(planes, first, [x], values);
+                A::dots(&x, [t / share], planes, first, values);
                 out.copy_from_slice(values.as_flattened());
             });
     });

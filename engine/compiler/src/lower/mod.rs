@@ -104,6 +104,8 @@ struct Lowerer<'a> {
     locations: Vec<Location>,
     /// The memory of values that have some already.
     memory: HashMap<ValueId, Memory>,
+    /// The memory of values' rows in 8 bits: their bytes and factors.
+    quantized: HashMap<ValueId, [Memory; 2]>,
     lifetimes: Vec<Lifetime>,
     /// The calls, whose bindings are assigned in the end.
     calls: Vec<(Call, Vec<Memory>)>,
@@ -141,6 +143,7 @@ impl<'a> Lowerer<'a> {
             },
             locations: Vec::new(),
             memory: HashMap::new(),
+            quantized: HashMap::new(),
             lifetimes: Vec::new(),
             calls: Vec::new(),
             custom_kernels: Vec::new(),
@@ -341,6 +344,14 @@ impl Lowering for Lowerer<'_> {
             last: next_call,
         });
         self.locate(Location::Intermediate(self.lifetimes.len() - 1))
+    }
+
+    fn quantized(&self, value: ValueId) -> Option<[Memory; 2]> {
+        self.quantized.get(&value).copied()
+    }
+
+    fn set_quantized(&mut self, value: ValueId, memory: [Memory; 2]) {
+        self.quantized.insert(value, memory);
     }
 
     fn vector(&mut self, weights: &[ValueId]) -> Memory {

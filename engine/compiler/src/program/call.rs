@@ -66,7 +66,10 @@ impl Call {
         let mut kernels = self.kernels.iter();
         kernels.any(|choice| {
             let op = choice.name.split('.').next();
-            matches!(op, Some("matmul" | "matmul_gated"))
+            matches!(
+                op,
+                Some("matmul" | "matmul_gated" | "matmul_int8" | "matmul_gated_int8")
+            )
         })
     }
 }

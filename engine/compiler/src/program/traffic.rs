@@ -59,12 +59,12 @@ impl Program {
         let all = self.matrix_bytes(call);
         match op {
             // Every row of tiles reads all weights.
-            "matmul" | "matmul_gated" => {
+            "matmul" | "matmul_gated" | "matmul_int8" | "matmul_gated_int8" => {
                 let times = y.div_ceil(u64::from(kernel.tile[1].max(1)));
                 Traffic::of_weights(all.saturating_mul(times), all)
             }
             // A token reads the rows of its experts.
-            "matmul_experts" => {
+            "matmul_experts" | "matmul_experts_int8" => {
                 let rows = x.saturating_mul(y);
                 let bytes = self.matrix_row_bytes(call).saturating_mul(rows).min(all);
                 Traffic::of_weights(bytes, bytes)

@@ -92,6 +92,12 @@ pub trait Lowering {
     /// Returns new memory of so many elements, which the next call is the first to use.
     fn scratch(&mut self, elements: Size) -> Memory;
 
+    /// Returns where the bytes and the factors of a value's rows in 8 bits are, if an earlier call makes them.
+    fn quantized(&self, value: ValueId) -> Option<[Memory; 2]>;
+
+    /// States where the bytes and the factors of a value's rows in 8 bits are.
+    fn set_quantized(&mut self, value: ValueId, memory: [Memory; 2]);
+
     /// Returns the memory of some weights as plain `f32`, one after the other.
     fn vector(&mut self, weights: &[ValueId]) -> Memory;
 

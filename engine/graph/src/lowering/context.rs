@@ -12,7 +12,7 @@ use crate::value::{MAX_RANK, Value, ValueId};
 pub struct OpLowering<'a> {
     graph: &'a dyn GraphTables,
     op: &'static str,
-    compiler: &'a mut dyn Lowering,
+    pub(super) compiler: &'a mut dyn Lowering,
 }
 
 impl<'a> OpLowering<'a> {

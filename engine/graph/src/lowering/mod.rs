@@ -22,6 +22,7 @@ mod copy;
 mod error;
 mod node;
 mod params;
+mod product;
 mod size;
 mod strides;
 

@@ -103,7 +103,6 @@ pub fn lower_linear_stack(
     for part in parts {
         width = width.saturating_add(op.matrix_shape(part.weight)?.1);
     }
-    let x = op.operand(x)?;
     let out = op.result_of_size(out, tokens.times(&Size::fixed(width)));
     let mut product = Product {
         x,
@@ -136,8 +135,11 @@ pub(super) fn lower_gated_product(
 ) -> Result<bool, LoweringError> {
     let weights = parts.map(|part| part.weight);
     let (encoding, _, cols) = op.matrix_shape(parts[0].weight)?;
-    let kernel = format!("matmul_gated.{}", encoding.name());
-    if stackable(parts, op)? < parts.len() || !op.runs(&kernel, cols) {
+    let exact = format!("matmul_gated.{}", encoding.name());
+    let int8 = format!("matmul_gated_int8.{}", encoding.name());
+    // Products in 8 bits and the gate, rather than one call that reads the rows as they are.
+    let runs = op.runs(&int8, cols) || op.runs(&exact, cols) && !op.is_int8(encoding, cols);
+    if stackable(parts, op)? < parts.len() || !runs {
         return Ok(false);
     }
     let [part] = &op.matrix_parts(&weights)?[..] else {
@@ -154,16 +156,17 @@ pub(super) fn lower_gated_product(
         activation: activation.code(),
         has_bias: bias.is_some().into(),
     };
-    let x = op.operand(x)?;
+    let rows_of_x = op.product_rows("matmul_gated", encoding, x)?;
     // The kernel binds a bias in any case; it does not read `x` as one.
-    let bindings = [x, op.result(out), bias.unwrap_or(x)];
+    let bias = bias.unwrap_or(rows_of_x.x);
+    let bindings = rows_of_x.bindings(op.result(out), bias, &part.planes);
     op.add_call(KernelCall {
-        kernel,
+        kernel: rows_of_x.kernel,
         cols,
         label: format!("{} {}", op.op(), op.value(weights[0]).name),
         grid: [Size::fixed(rows), tokens.clone()],
         params: params(&fixed, runtime_fields!(MatmulGatedParams, tokens = tokens)),
-        bindings: [&bindings, &part.planes[..]].concat(),
+        bindings,
         conditions: Vec::new(),
     })?;
     Ok(true)
@@ -192,7 +195,7 @@ fn stackable(parts: &[LinearPart], op: &OpLowering<'_>) -> Result<usize, Lowerin
 
 /// The products of `x` with stacks of weights, side by side in the rows of `out`.
 struct Product {
-    x: Memory,
+    x: ValueId,
     out: Memory,
     tokens: Size,
     /// Elements of a row of `out`.
@@ -225,14 +228,15 @@ impl Product {
                 has_bias: bias.is_some().into(),
             };
             // The kernel binds a bias in any case; it does not read `x` as one.
-            let bindings = [self.x, self.out, bias.unwrap_or(self.x)];
+            let x = op.product_rows("matmul", part.encoding, self.x)?;
+            let bindings = x.bindings(self.out, bias.unwrap_or(x.x), &part.planes);
             op.add_call(KernelCall {
-                kernel: format!("matmul.{}", part.encoding.name()),
+                kernel: x.kernel,
                 cols: part.cols,
                 label: label.clone(),
                 grid: [Size::fixed(part.rows), self.tokens.clone()],
                 params: params(&fixed, runtime_fields!(MatmulParams, tokens = self.tokens)),
-                bindings: [&bindings, &part.planes[..]].concat(),
+                bindings,
                 conditions: Vec::new(),
             })?;
             rows += part.rows;

@@ -65,7 +65,7 @@ impl OpRules for LinearExperts {
         // How many of a token's experts read the same row of `x`.
         let pairs_per_row = pairs.factor / op.rows(x).factor.max(1);
         let experts = u64::from(op.fixed_dim(weight, 0, "the number of experts")?);
-        let operands = [op.operand(x)?, op.result(out), op.operand(ids)?];
+        let (ids, out) = (op.operand(ids)?, op.result(out));
         for part in op.matrix_parts(&[weight])? {
             let fixed = MatmulExpertsParams {
                 pairs: 0,
@@ -77,13 +77,15 @@ impl OpRules for LinearExperts {
                 first_row: op.count("the weight's number of rows", part.first_row)?,
                 chunk_rows: op.count("the weight's number of rows", part.rows)?,
             };
+            let x = op.product_rows("matmul_experts", part.encoding, x)?;
+            let bindings = x.bindings(out, ids, &part.planes);
             op.add_call(KernelCall {
-                kernel: format!("matmul_experts.{}", part.encoding.name()),
+                kernel: x.kernel,
                 cols: part.cols,
                 label: format!("{} {}", op.op(), op.value(weight).name),
                 grid: [Size::fixed(rows.into()), pairs.clone()],
                 params: params(&fixed, runtime_fields!(MatmulExpertsParams, pairs = pairs)),
-                bindings: [&operands, &part.planes[..]].concat(),
+                bindings,
                 conditions: Vec::new(),
             })?;
         }

@@ -10,12 +10,17 @@ use wisp_types::Encoding;
 use wisp_weights::encodings::{dequantize, repack_rows};
 
 /// A weight of an encoding with small finite scales: its planes and its values.
-fn weight(encoding: Encoding, rows: usize, cols: usize, seed: u32) -> (Vec<HostBuffer>, Vec<f32>) {
+pub(super) fn weight(
+    encoding: Encoding,
+    rows: usize,
+    cols: usize,
+    seed: u32,
+) -> (Vec<HostBuffer>, Vec<f32>) {
     weight_rows(encoding, rows, cols, seed, 0..rows)
 }
 
 /// The planes of a range of the rows, and the values of all rows.
-fn weight_rows(
+pub(super) fn weight_rows(
     encoding: Encoding,
     rows: usize,
     cols: usize,
@@ -65,7 +70,7 @@ fn encodings() -> impl Strategy<Value = Encoding> {
     proptest::sample::select(Encoding::device_encodings().collect::<Vec<_>>())
 }
 
-fn columns(encoding: Encoding, cols: usize) -> usize {
+pub(super) fn columns(encoding: Encoding, cols: usize) -> usize {
     match encoding.file_block_weights() {
         1 => cols,
         block => block * cols.div_ceil(1200 / (2048 / block)),

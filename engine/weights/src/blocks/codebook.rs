@@ -5,13 +5,13 @@ use wisp_types::encoding::Encoding;
 use super::{block_encoding::BlockEncoding, formulas::lookup, planes::Planes, scales, simd::Simd};
 
 /// The values of `IQ4_NL` (ggml's `kvalues_iq4nl`).
-const IQ4_NL_VALUES: [f32; 16] = [
+pub(super) const IQ4_NL_VALUES: [f32; 16] = [
     -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0,
     89.0, 113.0,
 ];
 
 /// Twice the values of FP4 E2M1 (OCP Microscaling Formats v1.0, table 5).
-const MXFP4_VALUES: [f32; 16] = [
+pub(super) const MXFP4_VALUES: [f32; 16] = [
     0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0,
 ];
 
@@ -34,6 +34,16 @@ impl BlockEncoding for IQ4_NL {
     }
 }
 
+/// Returns 2^(e - 128), half of the scale with exponent byte `e`, because the table has doubled values.
+#[inline(always)]
+pub(super) fn half_of_power(e: u8) -> f32 {
+    // The two smallest are subnormal. As in ggml, 255 is a number, not the format's NaN.
+    f32::from_bits(match e < 2 {
+        true => 0x0020_0000 << e,
+        false => (u32::from(e) - 1) << 23,
+    })
+}
+
 /// 4-bit floats with a power of two as scale (OCP Microscaling Formats v1.0).
 pub struct MXFP4;
 
@@ -45,14 +55,7 @@ impl BlockEncoding for MXFP4 {
     fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [f32]) {
         let exponents = planes.many_scales::<1>(first, scales.len());
         for (scale, [e]) in scales.iter_mut().zip(exponents) {
-            // 2^(e - 128): half of the scale, because the table has doubled values. The two smallest
-            // are subnormal. As in ggml, 255 is a number, not the format's NaN.
-            let bits = if *e < 2 {
-                0x0020_0000 << e
-            } else {
-                (u32::from(*e) - 1) << 23
-            };
-            *scale = f32::from_bits(bits);
+            *scale = half_of_power(*e);
         }
     }
 

@@ -56,6 +56,12 @@ impl<'a> Planes<'a> {
         &self.planes[1].as_chunks().0[index]
     }
 
+    /// Returns the whole planes.
+    #[inline(always)]
+    pub fn bytes(&self) -> [&'a [u8]; 3] {
+        self.planes
+    }
+
     /// Returns bytes `[index * N, (index + 1) * N)` of the scales plane.
     #[inline(always)]
     pub fn scales<const N: usize>(&self, index: usize) -> &'a [u8; N] {

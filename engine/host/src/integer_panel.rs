@@ -1,0 +1,313 @@
+//! Products of encoded rows with many rows of bytes: the panels of `panel.rs`, for integers.
+//!
+//! A tile is a vector of 16 rows of the weight by a few tokens. The weight's integers are transposed, so that a
+//! vector holds four columns of each of 16 rows; four columns of a token are repeated for all of them.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::int8::Rows;
+use super::panel::{DEPTH, Part, ROWS};
+use wisp_types::encoding::BLOCK;
+use wisp_weights::blocks::{IntegerEncoding, IntegerSimd, Simd, integer_simd};
+
+/// Tokens of a panel: a multiple of the tokens of every tile.
+const TOKENS: usize = 12;
+
+/// Rows of a vector.
+const LANES: usize = 16;
+
+/// Four columns of a token.
+type Quad = [i8; 4];
+
+/// Columns of many tokens.
+pub(super) struct Panels {
+    tokens: usize,
+    /// `[panels, depth / 4, TOKENS]`; missing tokens of the last panel are zero.
+    quads: Vec<[Quad; TOKENS]>,
+    /// `[panels, depth / 32, TOKENS]`
+    scales: Vec<[f32; TOKENS]>,
+    /// For encodings with offsets the sums of what each block, or half, stands for: `[panels, depth / 32 (or 16), TOKENS]`.
+    sums: Vec<[f32; TOKENS]>,
+    /// For others the products of the zero point and the bytes: what a sum of integers begins with.
+    zeros: Vec<[i32; TOKENS]>,
+}
+
+/// Packs `depth` columns of some rows.
+pub(super) fn pack<E: IntegerEncoding>(
+    x: &Rows,
+    rows: Range<usize>,
+    start: usize,
+    depth: usize,
+) -> Panels {
+    let tokens = rows.len();
+    let count = tokens.div_ceil(TOKENS);
+    let (first, blocks) = (start / BLOCK, depth / BLOCK);
+    let parts = blocks * if E::HALVES { 2 } else { 1 };
+    let mut panels = Panels {
+        tokens,
+        quads: vec![[[0; 4]; TOKENS]; count * depth / 4],
+        scales: vec![[0.0; TOKENS]; count * blocks],
+        sums: vec![[0.0; TOKENS]; count * parts],
+        zeros: vec![[0; TOKENS]; count * parts],
+    };
+    panels
+        .quads
+        .par_chunks_exact_mut(depth / 4)
+        .zip(panels.scales.par_chunks_exact_mut(blocks))
+        .zip(panels.sums.par_chunks_exact_mut(parts))
+        .zip(panels.zeros.par_chunks_exact_mut(parts))
+        .enumerate()
+        .for_each(|(i, (((quads, scales), sums), zeros))| {
+            let of_panel = rows.clone().skip(i * TOKENS).take(TOKENS);
+            for (t, row) in of_panel.enumerate() {
+                let bytes = x.bytes(row).as_flattened();
+                let bytes = &bytes[start..start + depth];
+                let (from, _) = bytemuck::cast_slice::<u8, i8>(bytes).as_chunks();
+                for (quads, from) in quads.iter_mut().zip(from) {
+                    quads[t] = *from;
+                }
+                let factors = &x.factors[row * x.blocks + first..][..blocks];
+                for (b, factors) in factors.iter().enumerate() {
+                    scales[b][t] = factors.scale;
+                    let [low, high] = factors.sums.map(i32::from);
+                    let mut add = |part: usize, sum: i32| {
+                        sums[part][t] = factors.scale * sum as f32;
+                        zeros[part][t] = -E::ZERO * sum;
+                    };
+                    if E::HALVES {
+                        add(2 * b, low);
+                        add(2 * b + 1, high);
+                    } else {
+                        add(b, low + high);
+                    }
+                }
+            }
+        });
+    panels
+}
+
+/// Memory for the integers and factors of decoded rows.
+pub(super) struct Scratch {
+    /// `[ROWS / LANES, DEPTH / 4]`: four columns of each of the rows of a vector.
+    integers: Vec<[u8; 4 * LANES]>,
+    /// `[ROWS / LANES, DEPTH / 16]`: scales of blocks or halves.
+    scales: Vec<[f32; LANES]>,
+    /// Offsets, likewise.
+    offsets: Vec<[f32; LANES]>,
+}
+
+impl Scratch {
+    /// Allocates 36 KiB.
+    pub(super) fn new() -> Scratch {
+        let vectors = ROWS / LANES;
+        Scratch {
+            integers: vec![[0; 4 * LANES]; vectors * DEPTH / 4],
+            scales: vec![[0.0; LANES]; vectors * DEPTH / 16],
+            offsets: vec![[0.0; LANES]; vectors * DEPTH / 16],
+        }
+    }
+}
+
+integer_simd! {
+    /// Adds to `outs[t][i]` the product of row `part.first + i` and token `t`, over `depth` columns.
+    pub(super) fn multiply<E: IntegerEncoding>(
+        part: Part,
+        panels: &Panels,
+        depth: usize,
+        scratch: &mut Scratch,
+        outs: &mut [&mut [f32]],
+    ) {
+        multiversion::target::match_target! {
+            "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx512vnni+avx2+fma+f16c" => {
+                multiply_in::<E, wisp_weights::blocks::Avx512Vnni, 12>(part, panels, depth, scratch, outs)
+            },
+            "x86_64+avxvnni+avx2+fma+f16c" => {
+                multiply_in::<E, wisp_weights::blocks::AvxVnni, 4>(part, panels, depth, scratch, outs)
+            },
+            "x86_64+avx2+fma+f16c" => {
+                multiply_in::<E, wisp_weights::blocks::Avx2, 4>(part, panels, depth, scratch, outs)
+            },
+            _ => multiply_in::<E, wisp_weights::blocks::Portable, 1>(part, panels, depth, scratch, outs),
+        }
+    }
+}
+
+/// [`multiply`] with tiles of `T` tokens.
+#[inline(always)]
+fn multiply_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
+    part: Part,
+    panels: &Panels,
+    depth: usize,
+    scratch: &mut Scratch,
+    outs: &mut [&mut [f32]],
+) {
+    let blocks = depth / BLOCK;
+    let parts = blocks * if E::HALVES { 2 } else { 1 };
+    let rows = outs[0].len();
+    for at in (0..rows).step_by(ROWS) {
+        let count = ROWS.min(rows - at);
+        let vectors = count.div_ceil(LANES);
+        for v in 0..vectors {
+            let first = at + v * LANES;
+            decode::<E, S>(part, first, LANES.min(rows - first), blocks, v, scratch);
+        }
+        for i in 0..panels.tokens.div_ceil(TOKENS) {
+            let panel = Panel {
+                quads: &panels.quads[i * depth / 4..][..depth / 4],
+                scales: &panels.scales[i * blocks..][..blocks],
+                sums: &panels.sums[i * parts..][..parts],
+                zeros: &panels.zeros[i * parts..][..parts],
+            };
+            let tokens = TOKENS.min(panels.tokens - i * TOKENS);
+            let outs = &mut outs[i * TOKENS..][..tokens];
+            for v in 0..vectors {
+                let weights = Decoded {
+                    integers: &scratch.integers[v * DEPTH / 4..][..depth / 4],
+                    scales: &scratch.scales[v * DEPTH / 16..][..parts],
+                    offsets: &scratch.offsets[v * DEPTH / 16..][..parts],
+                };
+                for (t, outs) in outs.chunks_mut(T).enumerate() {
+                    let tile = tile::<E, S, T>(&weights, &panel, t * T);
+                    let first = at + v * LANES;
+                    let count = LANES.min(rows - first);
+                    for (out, sums) in outs.iter_mut().zip(&tile) {
+                        for (out, sum) in out[first..first + count].iter_mut().zip(sums) {
+                            *out += sum;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads `count` rows of a vector, from row `part.first + first` on, into vector `v` of the scratch.
+#[inline(always)]
+fn decode<E: IntegerEncoding, S: IntegerSimd>(
+    part: Part,
+    first: usize,
+    count: usize,
+    blocks: usize,
+    v: usize,
+    scratch: &mut Scratch,
+) {
+    let [main, high, scales] = part.planes.bytes();
+    let row_blocks = part.width / BLOCK;
+    // Missing rows repeat the last one; their results are not stored.
+    let block =
+        |lane: usize| (part.first + first + lane.min(count - 1)) * row_blocks + part.start / BLOCK;
+    let integers = &mut scratch.integers[v * DEPTH / 4..][..DEPTH / 4];
+    for (pair, integers) in integers.chunks_mut(16).take(blocks.div_ceil(2)).enumerate() {
+        let rows = std::array::from_fn(|lane| {
+            let block = block(lane) + 2 * pair;
+            let main = &main[block * E::MAIN_BYTES..];
+            let high = &high[block * E::HIGH_BYTES..];
+            match main.len() < 2 * E::MAIN_BYTES || high.len() < 2 * E::HIGH_BYTES {
+                false => E::load_integers::<S>(main, high),
+                // The last block of the weight.
+                true => {
+                    let (mut low, mut top) = ([0; 64], [0; 64]);
+                    low[..E::MAIN_BYTES].copy_from_slice(&main[..E::MAIN_BYTES]);
+                    top[..E::HIGH_BYTES].copy_from_slice(&high[..E::HIGH_BYTES]);
+                    E::load_integers::<S>(&low, &top)
+                }
+            }
+        });
+        for (to, quads) in integers.iter_mut().zip(S::transpose(rows)) {
+            S::store_bytes(quads, to);
+        }
+    }
+    for group in 0..blocks.div_ceil(E::GROUP_BLOCKS) {
+        let mut factors = [[[0.0; 16]; LANES]; 2];
+        for lane in 0..LANES {
+            let at = (block(lane) + group * E::GROUP_BLOCKS) * E::GROUP_BYTES / E::GROUP_BLOCKS;
+            let bytes = &scales[at..];
+            let loaded = match bytes.len() < E::GROUP_BYTES {
+                false => E::load_factors::<S>(bytes),
+                true => {
+                    let mut padded = [0; 64];
+                    padded[..bytes.len()].copy_from_slice(bytes);
+                    E::load_factors::<S>(&padded)
+                }
+            };
+            S::Floats::store(loaded[0], &mut factors[0][lane]);
+            S::Floats::store(loaded[1], &mut factors[1][lane]);
+        }
+        let to = v * DEPTH / 16 + 16 * group;
+        for i in 0..16 {
+            scratch.scales[to + i] = std::array::from_fn(|lane| factors[0][lane][i]);
+            if E::HAS_OFFSETS {
+                scratch.offsets[to + i] = std::array::from_fn(|lane| factors[1][lane][i]);
+            }
+        }
+    }
+}
+
+/// A panel of [`Panels`].
+struct Panel<'a> {
+    quads: &'a [[Quad; TOKENS]],
+    scales: &'a [[f32; TOKENS]],
+    sums: &'a [[f32; TOKENS]],
+    zeros: &'a [[i32; TOKENS]],
+}
+
+/// The decoded rows of a vector.
+struct Decoded<'a> {
+    integers: &'a [[u8; 4 * LANES]],
+    scales: &'a [[f32; LANES]],
+    offsets: &'a [[f32; LANES]],
+}
+
+/// Returns the products of the rows of a vector and `T` tokens of a panel, from token `first` on.
+#[inline(always)]
+fn tile<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
+    weights: &Decoded,
+    panel: &Panel,
+    first: usize,
+) -> [[f32; LANES]; T] {
+    let halves = if E::HALVES { 2 } else { 1 };
+    let steps = 8 / halves;
+    let mut sums = [S::Floats::splat(0.0); T];
+    for (i, scales) in weights.scales.iter().enumerate() {
+        let zeros = &panel.zeros[i][first..first + T];
+        let mut products = [S::splat_words(0); T];
+        if !E::HAS_OFFSETS {
+            for t in 0..T {
+                products[t] = S::splat_words(zeros[t]);
+            }
+        }
+        let integers = &weights.integers[i * steps..][..steps];
+        let quads = &panel.quads[i * steps..][..steps];
+        for k in 0..steps {
+            let q = S::load_bytes(&integers[k]);
+            let quads = &quads[k][first..first + T];
+            for t in 0..T {
+                let x = S::splat_bytes(quads[t]);
+                products[t] = match E::WIDE {
+                    true => S::dot::<true>(products[t], q, x),
+                    false => S::dot::<false>(products[t], q, x),
+                };
+            }
+        }
+        let scale = S::Floats::load(scales);
+        let x_scales = &panel.scales[i / halves][first..first + T];
+        for t in 0..T {
+            let scaled = S::Floats::mul(S::to_f32(products[t]), scale);
+            sums[t] = S::Floats::mul_add(scaled, S::Floats::splat(x_scales[t]), sums[t]);
+        }
+        if E::HAS_OFFSETS {
+            let offset = S::Floats::load(&weights.offsets[i]);
+            let x_sums = &panel.sums[i][first..first + T];
+            for t in 0..T {
+                sums[t] = S::Floats::mul_add(offset, S::Floats::splat(x_sums[t]), sums[t]);
+            }
+        }
+    }
+    let mut out = [[0.0; LANES]; T];
+    for t in 0..T {
+        S::Floats::store(sums[t], &mut out[t]);
+    }
+    out
+}

@@ -1,0 +1,96 @@
+//! `quantize`: rows of activations in 8 bits.
+
+use rayon::prelude::*;
+use wisp_shaders::params::QuantizeParams;
+
+use super::args::{Args, size};
+use super::error::HostError;
+use wisp_types::encoding::BLOCK;
+use wisp_weights::blocks::integer_simd;
+
+/// Bits of the least magnitude that is not taken for 0: 2^-100.
+const LEAST: u32 = 0x0d80_0000;
+
+/// Bits of the infinity; those of NaN are larger.
+const INFINITY: u32 = 0x7f80_0000;
+
+/// Blocks of one parallel task.
+const TASK: usize = 256;
+
+/// The scale of a block, and the sums of the bytes of its halves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub(super) struct BlockFactors {
+    pub(super) scale: f32,
+    pub(super) sums: [i16; 2],
+}
+
+/// The twin of `quantize.wgsl`.
+pub(super) fn quantize(args: &Args) -> Result<(), HostError> {
+    let p: QuantizeParams = args.params()?;
+    let cols = p.cols as usize;
+    let blocks = cols.div_ceil(BLOCK);
+    if p.blocks as usize != blocks {
+        return Err(args.value("blocks", blocks, p.blocks));
+    }
+    let x: &[f32] = args.read(1, size(&[p.tokens, p.cols]))?;
+    let out: &mut [[i8; BLOCK]] = args.write(2, size(&[p.tokens, p.blocks]))?;
+    let factors: &mut [BlockFactors] = args.write(3, size(&[p.tokens, p.blocks]))?;
+    if cols == 0 {
+        return Ok(());
+    }
+    let rows = x.par_chunks_exact(cols).with_min_len(TASK / blocks + 1);
+    rows.zip(out.par_chunks_exact_mut(blocks))
+        .zip(factors.par_chunks_exact_mut(blocks))
+        .for_each(|((x, out), factors)| quantize_row(x, out, factors));
+    Ok(())
+}
+
+integer_simd! {
+    fn quantize_row(x: &[f32], out: &mut [[i8; BLOCK]], factors: &mut [BlockFactors]) {
+        let (blocks, rest) = x.as_chunks::<BLOCK>();
+        for ((x, out), factors) in blocks.iter().zip(&mut *out).zip(&mut *factors) {
+            *factors = quantize_block(x, out);
+        }
+        if let (false, [.., out], [.., factors]) = (rest.is_empty(), out, factors) {
+            let mut padded = [0.0; BLOCK];
+            padded[..rest.len()].copy_from_slice(rest);
+            *factors = quantize_block(&padded, out);
+        }
+    }
+}
+
+/// Quantises a block by operations that every device computes to the bit: the scale is the largest magnitude,
+/// rounded up to 8 significant bits, over 127; its inverse is found by a division of integers.
+#[inline(always)]
+fn quantize_block(x: &[f32; BLOCK], out: &mut [i8; BLOCK]) -> BlockFactors {
+    let magnitudes = x.iter().map(|x| x.to_bits() & 0x7fff_ffff);
+    let largest = magnitudes.fold(0, u32::max);
+    if !(LEAST..INFINITY).contains(&largest) {
+        *out = [0; BLOCK];
+        let scale = if largest < LEAST { 0.0 } else { f32::NAN };
+        return BlockFactors {
+            scale,
+            sums: [0; 2],
+        };
+    }
+    let rounded = (largest + 0xffff) & 0xffff_0000;
+    let mantissa = 128 + (rounded >> 16 & 0x7f);
+    let exponent = (rounded >> 23) as i32 - 127;
+    let quotient = ((127 << 24) / mantissa) as f32;
+    let shift = ((-17 - exponent) as u32) << 23;
+    let inverse = f32::from_bits(quotient.to_bits().wrapping_add(shift));
+    let mut sums = [0; 2];
+    for half in 0..2 {
+        for i in 16 * half..16 * half + 16 {
+            let q = (x[i] * inverse).round_ties_even();
+            out[i] = (q as i32).clamp(-127, 127) as i8;
+            sums[half] += i16::from(out[i]);
+        }
+    }
+    let scale = match rounded {
+        INFINITY => f32::INFINITY,
+        _ => f32::from_bits(rounded) * (1.0 / 127.0),
+    };
+    BlockFactors { scale, sums }
+}

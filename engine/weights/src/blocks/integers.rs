@@ -1,0 +1,297 @@
+//! Packed blocks as integers, for products with activations in 8 bits.
+
+use wisp_types::encoding::Encoding;
+
+use super::{
+    block_encoding::BlockEncoding,
+    codebook::{IQ4_NL, IQ4_NL_VALUES, MXFP4, MXFP4_VALUES, half_of_power},
+    k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K},
+    legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0},
+    scales::half_at,
+    simd::{IntegerSimd, Simd},
+};
+
+/// 16 floats of an instruction set.
+pub type Floats<S> = <<S as IntegerSimd>::Floats as Simd>::Floats;
+
+/// The number of blocks of the largest group that shares a call of [`IntegerEncoding::load_factors`].
+const GROUP: usize = 16;
+
+/// An encoding whose weights are `scale * (q - ZERO) + offset` with integers `q`, without a sign.
+///
+/// The scales and offsets are read for a group at once: those of 16 blocks or, where the halves of a block
+/// have scales of their own, of 8.
+pub trait IntegerEncoding: BlockEncoding {
+    /// Bytes of a block in the main plane.
+    const MAIN_BYTES: usize;
+    /// Bytes of a block in the high plane.
+    const HIGH_BYTES: usize = 0;
+    /// Bytes of a group in the scales plane: at most 64.
+    const GROUP_BYTES: usize;
+    /// Whether each half of a block has a scale.
+    const HALVES: bool = false;
+    /// Whether an integer exceeds 63.
+    const WIDE: bool = false;
+    /// The integer that stands for the weight 0, where there are no offsets.
+    const ZERO: i32 = 0;
+    /// Whether there are offsets.
+    const HAS_OFFSETS: bool = false;
+
+    /// Blocks of a group.
+    const GROUP_BLOCKS: usize = match Self::HALVES {
+        true => GROUP / 2,
+        false => GROUP,
+    };
+
+    /// Reads the integers of two blocks from their bytes of the main and high planes.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer bytes than those of two blocks.
+    fn load_integers<S: IntegerSimd>(main: &[u8], high: &[u8]) -> S::Bytes;
+
+    /// Reads the scales and offsets of a group from its bytes of the scales plane. Without offsets, the second
+    /// result is unspecified.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer than `GROUP_BYTES`.
+    fn load_factors<S: IntegerSimd>(scales: &[u8]) -> [Floats<S>; 2];
+}
+
+/// Evaluates an expression with a type parameter bound to the [`IntegerEncoding`] of an [`Encoding`], or another
+/// expression if the encoding has no integers.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! with_integer_encoding {
+    ($encoding:expr, $E:ident => $body:expr, else $other:expr) => {
+        $crate::blocks::with_integer_encoding!(@ $encoding, $E => $body, $other;
+            Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL MXFP4)
+    };
+    (@ $encoding:expr, $E:ident => $body:expr, $other:expr; $($name:ident)*) => {
+        match $encoding {
+            $($crate::Encoding::$name => {
+                type $E = $crate::blocks::$name;
+                $body
+            })*
+            _ => $other,
+        }
+    };
+}
+#[doc(hidden)]
+pub use with_integer_encoding;
+
+/// Returns the first `N` bytes.
+#[inline(always)]
+fn first<const N: usize>(bytes: &[u8]) -> &[u8; N] {
+    &bytes.as_chunks().0[0]
+}
+
+/// Returns the scales of a group of blocks with one half each.
+#[inline(always)]
+fn one_half<S: IntegerSimd>(scales: &[u8]) -> [Floats<S>; 2] {
+    let scales = S::Floats::load_f16(first(scales));
+    [scales, scales]
+}
+
+/// Returns the scales, and as offsets the minima, of the two super-blocks of a group of `Q4_K` or `Q5_K`.
+#[inline(always)]
+fn six_bit_factors<S: IntegerSimd>(scales: &[u8]) -> [Floats<S>; 2] {
+    const NIBBLES: [u32; 16] = [0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28];
+    const LOW_PAIRS: [u32; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14];
+    const HIGH_PAIRS: [u32; 16] = [
+        16, 18, 20, 22, 24, 26, 28, 30, 16, 18, 20, 22, 24, 26, 28, 30,
+    ];
+    let [a, b] = [first::<16>(scales), first::<16>(&scales[16..])];
+    let words = |i| S::words_of_two(word(a, i), word(b, i));
+    let top = words(3);
+    let six_bits = |low, pairs| {
+        let low = S::mask(S::shift_right(low, &NIBBLES), 15);
+        let high = S::mask(S::shift_right(top, pairs), 3);
+        S::to_f32(S::or_shifted_words::<4>(low, high))
+    };
+    let scales = |at| {
+        let [a, b] = [a, b].map(|bytes| half_at::<S::Floats, _>(bytes, at));
+        S::Floats::load(&std::array::from_fn(|i| if i < 8 { a } else { b }))
+    };
+    let minus = S::Floats::splat(-1.0);
+    [
+        S::Floats::mul(scales(0), six_bits(words(1), &LOW_PAIRS)),
+        S::Floats::mul(
+            S::Floats::mul(scales(2), minus),
+            six_bits(words(2), &HIGH_PAIRS),
+        ),
+    ]
+}
+
+/// Returns word `i` of the bytes of a super-block's scales.
+#[inline(always)]
+fn word(bytes: &[u8; 16], i: usize) -> u32 {
+    u32::from_le_bytes(bytes.as_chunks().0[i])
+}
+
+/// Returns a table of integers to which `zero` is added, so that they have no sign.
+const fn unsigned(values: [f32; 16], zero: i32) -> [u8; 16] {
+    let mut table = [0; 16];
+    let mut i = 0;
+    while i < 16 {
+        table[i] = (values[i] as i32 + zero) as u8;
+        i += 1;
+    }
+    table
+}
+
+/// Reads nibbles and the pairs of bits (`high` 8 bytes) or fifth bits (4 bytes) above them.
+#[inline(always)]
+fn five_bits<S: IntegerSimd>(main: &[u8], high: &[u8]) -> S::Bytes {
+    S::or_shifted::<4>(S::unpack_4bit(first(main)), S::unpack_1bit(first(high)))
+}
+
+/// Implements [`IntegerEncoding`] with the given constants and functions of the bytes.
+macro_rules! integers {
+    ($name:ident, $group_bytes:literal { $($constant:ident = $value:expr),* },
+        |$main:ident, $high:ident| $integers:expr, |$scales:ident| $factors:expr) => {
+        impl IntegerEncoding for $name {
+            const GROUP_BYTES: usize = $group_bytes;
+            $(const $constant: integers!(@ $constant) = $value;)*
+
+            #[inline(always)]
+            fn load_integers<S: IntegerSimd>($main: &[u8], $high: &[u8]) -> S::Bytes {
+                $integers
+            }
+
+            #[inline(always)]
+            fn load_factors<S: IntegerSimd>($scales: &[u8]) -> [Floats<S>; 2] {
+                $factors
+            }
+        }
+    };
+    (@ ZERO) => { i32 };
+    (@ MAIN_BYTES) => { usize };
+    (@ HIGH_BYTES) => { usize };
+    (@ $flag:ident) => { bool };
+}
+
+integers!(Q4_0, 32 { MAIN_BYTES = 16, ZERO = 8 },
+    |main, _high| S::unpack_4bit(first(main)), |scales| one_half::<S>(scales));
+integers!(Q4_1, 64 { MAIN_BYTES = 16, HAS_OFFSETS = true },
+    |main, _high| S::unpack_4bit(first(main)), |scales| S::load_f16_pairs(first(scales)));
+integers!(Q5_0, 32 { MAIN_BYTES = 16, HIGH_BYTES = 4, ZERO = 16 },
+    |main, high| five_bits::<S>(main, high), |scales| one_half::<S>(scales));
+integers!(Q5_1, 64 { MAIN_BYTES = 16, HIGH_BYTES = 4, HAS_OFFSETS = true },
+    |main, high| five_bits::<S>(main, high), |scales| S::load_f16_pairs(first(scales)));
+integers!(Q8_0, 32 { MAIN_BYTES = 32, ZERO = 128, WIDE = true },
+    |main, _high| S::flip_signs(S::load_bytes(first(main))), |scales| one_half::<S>(scales));
+integers!(IQ4_NL, 32 { MAIN_BYTES = 16, ZERO = 127, WIDE = true },
+    |main, _high| S::lookup(&const { unsigned(IQ4_NL_VALUES, 127) }, S::unpack_4bit(first(main))),
+    |scales| one_half::<S>(scales));
+integers!(MXFP4, 16 { MAIN_BYTES = 16, ZERO = 12 },
+|main, _high| S::lookup(&const { unsigned(MXFP4_VALUES, 12) }, S::unpack_4bit(first(main))),
+|scales| {
+    let scales = S::Floats::load(&first::<16>(scales).map(half_of_power));
+    [scales, scales]
+});
+integers!(Q2_K, 20 { MAIN_BYTES = 8, HALVES = true, HAS_OFFSETS = true },
+|main, _high| S::unpack_2bit(first(main)),
+|scales| {
+    let both = S::widen(first(&scales[4..]));
+    let [d, dmin] = [0, 2].map(|at| half_at::<S::Floats, _>(first::<4>(scales), at));
+    [
+        S::Floats::mul(S::Floats::splat(d), S::to_f32(S::mask(both, 15))),
+        S::Floats::mul(S::Floats::splat(-dmin), S::to_f32(S::shift_right(both, &[4; 16]))),
+    ]
+});
+integers!(Q3_K, 16 { MAIN_BYTES = 8, HIGH_BYTES = 4, HALVES = true, ZERO = 4 },
+|main, high| S::or_shifted::<2>(S::unpack_2bit(first(main)), S::unpack_1bit(first(high))),
+|scales| {
+    const NIBBLES: [u32; 16] = [0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28];
+    const PAIRS: [u32; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30];
+    let bytes = first::<16>(scales);
+    let low = S::words_of_two(word(bytes, 1), word(bytes, 2));
+    let top = S::words_of_two(word(bytes, 3), word(bytes, 3));
+    let bits = S::or_shifted_words::<4>(
+        S::mask(S::shift_right(low, &NIBBLES), 15),
+        S::mask(S::shift_right(top, &PAIRS), 3),
+    );
+    let scale = S::Floats::add(S::to_f32(bits), S::Floats::splat(-32.0));
+    let d = half_at::<S::Floats, _>(bytes, 0);
+    let scales = S::Floats::mul(S::Floats::splat(d), scale);
+    [scales, scales]
+});
+integers!(Q4_K, 32 { MAIN_BYTES = 16, HAS_OFFSETS = true },
+    |main, _high| S::unpack_4bit(first(main)), |scales| six_bit_factors::<S>(scales));
+integers!(Q5_K, 32 { MAIN_BYTES = 16, HIGH_BYTES = 4, HAS_OFFSETS = true },
+    |main, high| five_bits::<S>(main, high), |scales| six_bit_factors::<S>(scales));
+integers!(Q6_K, 20 { MAIN_BYTES = 16, HIGH_BYTES = 8, HALVES = true, ZERO = 32 },
+|main, high| S::or_shifted::<4>(S::unpack_4bit(first(main)), S::unpack_2bit(first(high))),
+|scales| {
+    let d = half_at::<S::Floats, _>(first::<4>(scales), 0);
+    let scale = S::to_f32(S::widen_signed(first(&scales[4..])));
+    let scales = S::Floats::mul(S::Floats::splat(d), scale);
+    [scales, scales]
+});
+
+/// Returns whether weights of an encoding can be multiplied with activations in 8 bits.
+pub fn has_integers(encoding: Encoding) -> bool {
+    with_integer_encoding!(encoding, _E => true, else false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        blocks::{Portable, with_encoding},
+        encodings::{dequantize, repack_rows},
+    };
+    use wisp_types::encoding::BLOCK;
+
+    fn check<E: IntegerEncoding>() {
+        let (rows, cols) = (1, 1024);
+        let file = crate::encodings::tests::random_file(E::ENCODING, rows, cols, 5);
+        let weights = dequantize(E::ENCODING, &file, rows, cols).unwrap();
+        let planes = repack_rows(E::ENCODING, &file, rows, cols).unwrap();
+        let blocks = cols / BLOCK;
+        assert_eq!(planes[0].len(), blocks * E::MAIN_BYTES);
+        assert_eq!(planes[1].len(), blocks * E::HIGH_BYTES);
+        let groups = blocks / E::GROUP_BLOCKS;
+        assert_eq!(planes[2].len(), groups * E::GROUP_BYTES);
+        let per_block = if E::HALVES { 2 } else { 1 };
+        for block in (0..blocks).step_by(2) {
+            let group = block / E::GROUP_BLOCKS;
+            let scales = &planes[2][group * E::GROUP_BYTES..];
+            let [scales, offsets] = E::load_factors::<Portable>(scales);
+            let main = &planes[0][block * E::MAIN_BYTES..];
+            let q = E::load_integers::<Portable>(main, &planes[1][block * E::HIGH_BYTES..]);
+            for (i, q) in q.into_iter().enumerate() {
+                assert!(E::WIDE || q <= 63, "{}", E::ENCODING);
+                let of_group = (block - group * E::GROUP_BLOCKS) * BLOCK + i;
+                let at = of_group * per_block / BLOCK;
+                let offset = if E::HAS_OFFSETS { offsets[at] } else { 0.0 };
+                let weight = scales[at] * (i32::from(q) - E::ZERO) as f32 + offset;
+                let expected = weights[block * BLOCK + i];
+                let equal = weight.to_bits() == expected.to_bits() || weight == expected;
+                let both_nan = weight.is_nan() && expected.is_nan();
+                assert!(
+                    equal || both_nan,
+                    "{} {i}: {weight} {expected}",
+                    E::ENCODING
+                );
+            }
+        }
+        // The encoding as a value leads to this type.
+        assert!(has_integers(E::ENCODING));
+        with_encoding!(E::ENCODING, F => assert_eq!(F::ENCODING, E::ENCODING));
+    }
+
+    #[test]
+    fn integers_scales_and_offsets_give_the_weights() {
+        let mut checked = 0;
+        for encoding in Encoding::device_encodings() {
+            with_integer_encoding!(encoding, E => {
+                check::<E>();
+                checked += 1;
+            }, else {});
+        }
+        assert_eq!(checked, 12);
+    }
+}

@@ -1,0 +1,471 @@
+//! Products of integers on the instruction sets of x86-64. Every intrinsic needs no more than its set.
+
+use std::arch::x86_64::*;
+
+use super::{
+    integers::{IntegerSimd, factor_index},
+    ops::Simd,
+    x86::{Avx2, Avx512},
+};
+
+/// AVX2 with AVX-VNNI, the products of four bytes.
+pub struct AvxVnni;
+
+/// AVX-512 F, BW, DQ, VL and VNNI.
+pub struct Avx512Vnni;
+
+/// The operations of the sets with vectors of 32 bytes, one for each block of a pair. `$dot` adds the products
+/// of bytes in one vector.
+macro_rules! pairs_of_vectors {
+    ($dot:ident) => {
+        type Floats = Avx2;
+        type Bytes = [__m256i; 2];
+        type Words = [__m256i; 2];
+
+        #[inline(always)]
+        fn load_bytes(from: &[u8; 64]) -> [__m256i; 2] {
+            let (halves, _) = from.as_chunks();
+            [
+                <Avx2 as Simd>::load_bytes(&halves[0]),
+                <Avx2 as Simd>::load_bytes(&halves[1]),
+            ]
+        }
+        #[inline(always)]
+        fn unpack_4bit(from: &[u8; 32]) -> [__m256i; 2] {
+            let (halves, _) = from.as_chunks();
+            [
+                <Avx2 as Simd>::unpack_4bit(&halves[0]),
+                <Avx2 as Simd>::unpack_4bit(&halves[1]),
+            ]
+        }
+        #[inline(always)]
+        fn unpack_2bit(from: &[u8; 16]) -> [__m256i; 2] {
+            let (halves, _) = from.as_chunks();
+            [
+                <Avx2 as Simd>::unpack_2bit(&halves[0]),
+                <Avx2 as Simd>::unpack_2bit(&halves[1]),
+            ]
+        }
+        #[inline(always)]
+        fn unpack_1bit(from: &[u8; 8]) -> [__m256i; 2] {
+            let (halves, _) = from.as_chunks();
+            [
+                <Avx2 as Simd>::unpack_1bit(&halves[0]),
+                <Avx2 as Simd>::unpack_1bit(&halves[1]),
+            ]
+        }
+        #[inline(always)]
+        fn or_shifted<const SHIFT: i32>(low: [__m256i; 2], high: [__m256i; 2]) -> [__m256i; 2] {
+            [
+                <Avx2 as Simd>::or_shifted::<SHIFT>(low[0], high[0]),
+                <Avx2 as Simd>::or_shifted::<SHIFT>(low[1], high[1]),
+            ]
+        }
+        #[inline(always)]
+        fn flip_signs(a: [__m256i; 2]) -> [__m256i; 2] {
+            // SAFETY: the CPU has the instruction set (see the trait).
+            unsafe {
+                let signs = _mm256_set1_epi8(-128);
+                [_mm256_xor_si256(a[0], signs), _mm256_xor_si256(a[1], signs)]
+            }
+        }
+        #[inline(always)]
+        fn lookup(table: &[u8; 16], n: [__m256i; 2]) -> [__m256i; 2] {
+            // SAFETY: the CPU has the instruction set (see the trait), and 16 bytes are readable.
+            unsafe {
+                let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+                [
+                    _mm256_shuffle_epi8(table, n[0]),
+                    _mm256_shuffle_epi8(table, n[1]),
+                ]
+            }
+        }
+        #[inline(always)]
+        fn splat_bytes(a: [i8; 4]) -> [__m256i; 2] {
+            Self::splat_words(i32::from_le_bytes(a.map(|a| a as u8)))
+        }
+        #[inline(always)]
+        fn transpose(rows: [[__m256i; 2]; 16]) -> [[__m256i; 2]; 16] {
+            let mut out = rows;
+            for block in 0..2 {
+                for half in 0..2 {
+                    let part = std::array::from_fn(|i| rows[8 * half + i][block]);
+                    // SAFETY: the CPU has the instruction set (see the trait).
+                    let part = unsafe { transpose_8(part) };
+                    for i in 0..8 {
+                        out[8 * block + i][half] = part[i];
+                    }
+                }
+            }
+            out
+        }
+        #[inline(always)]
+        fn store_bytes(a: [__m256i; 2], to: &mut [u8; 64]) {
+            // SAFETY: the CPU has the instruction set (see the trait), and 64 bytes are writable.
+            unsafe {
+                let to: *mut __m256i = to.as_mut_ptr().cast();
+                _mm256_storeu_si256(to, a[0]);
+                _mm256_storeu_si256(to.add(1), a[1]);
+            }
+        }
+        #[inline(always)]
+        fn dot<const WIDE: bool>(
+            sum: [__m256i; 2],
+            q: [__m256i; 2],
+            x: [__m256i; 2],
+        ) -> [__m256i; 2] {
+            // SAFETY: the CPU has the instruction set (see the trait).
+            unsafe {
+                [
+                    $dot::<WIDE>(sum[0], q[0], x[0]),
+                    $dot::<WIDE>(sum[1], q[1], x[1]),
+                ]
+            }
+        }
+        #[inline(always)]
+        fn splat_words(a: i32) -> [__m256i; 2] {
+            // SAFETY: the CPU has the instruction set (see the trait).
+            unsafe { [_mm256_set1_epi32(a); 2] }
+        }
+        #[inline(always)]
+        fn words_of_two(a: u32, b: u32) -> [__m256i; 2] {
+            // SAFETY: the CPU has the instruction set (see the trait).
+            unsafe { [_mm256_set1_epi32(a as i32), _mm256_set1_epi32(b as i32)] }
+        }
+        #[inline(always)]
+        fn widen(from: &[u8; 16]) -> [__m256i; 2] {
+            // SAFETY: the CPU has the instruction set (see the trait), and 16 bytes are readable.
+            unsafe {
+                let bytes = _mm_loadu_si128(from.as_ptr().cast());
+                [
+                    _mm256_cvtepu8_epi32(bytes),
+                    _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(bytes)),
+                ]
+            }
+        }
+        #[inline(always)]
+        fn widen_signed(from: &[u8; 16]) -> [__m256i; 2] {
+            // SAFETY: the CPU has the instruction set (see the trait), and 16 bytes are readable.
+            unsafe {
+                let bytes = _mm_loadu_si128(from.as_ptr().cast());
+                [
+                    _mm256_cvtepi8_epi32(bytes),
+                    _mm256_cvtepi8_epi32(_mm_srli_si128::<8>(bytes)),
+                ]
+            }
+        }
+        #[inline(always)]
+        fn shift_right(a: [__m256i; 2], by: &[u32; 16]) -> [__m256i; 2] {
+            // SAFETY: the CPU has the instruction set (see the trait), and 64 bytes are readable.
+            unsafe {
+                let by: *const __m256i = by.as_ptr().cast();
+                [
+                    _mm256_srlv_epi32(a[0], _mm256_loadu_si256(by)),
+                    _mm256_srlv_epi32(a[1], _mm256_loadu_si256(by.add(1))),
+                ]
+            }
+        }
+        #[inline(always)]
+        fn mask(a: [__m256i; 2], mask: u32) -> [__m256i; 2] {
+            // SAFETY: the CPU has the instruction set (see the trait).
+            unsafe {
+                let mask = _mm256_set1_epi32(mask as i32);
+                [_mm256_and_si256(a[0], mask), _mm256_and_si256(a[1], mask)]
+            }
+        }
+        #[inline(always)]
+        fn or_shifted_words<const SHIFT: u32>(
+            low: [__m256i; 2],
+            high: [__m256i; 2],
+        ) -> [__m256i; 2] {
+            // SAFETY: the CPU has the instruction set (see the trait).
+            unsafe {
+                let by = _mm_cvtsi32_si128(SHIFT as i32);
+                [
+                    _mm256_or_si256(low[0], _mm256_sll_epi32(high[0], by)),
+                    _mm256_or_si256(low[1], _mm256_sll_epi32(high[1], by)),
+                ]
+            }
+        }
+        #[inline(always)]
+        fn to_f32(a: [__m256i; 2]) -> [__m256; 2] {
+            // SAFETY: the CPU has the instruction set (see the trait).
+            unsafe { [_mm256_cvtepi32_ps(a[0]), _mm256_cvtepi32_ps(a[1])] }
+        }
+        #[inline(always)]
+        fn load_f16_pairs(from: &[u8; 64]) -> [[__m256; 2]; 2] {
+            // SAFETY: the CPU has the instruction set (see the trait), and 64 bytes are readable.
+            unsafe {
+                // Words 0..2 and 4..6 of each result: the first halves, then the second ones.
+                let split = |at: usize| {
+                    let pairs = _mm256_loadu_si256(from.as_ptr().add(at).cast());
+                    let order = _mm256_set_epi8(
+                        15, 14, 11, 10, 7, 6, 3, 2, 13, 12, 9, 8, 5, 4, 1, 0, 15, 14, 11, 10, 7, 6,
+                        3, 2, 13, 12, 9, 8, 5, 4, 1, 0,
+                    );
+                    let split = _mm256_shuffle_epi8(pairs, order);
+                    let split = _mm256_permute4x64_epi64::<0b11_01_10_00>(split);
+                    [
+                        _mm256_cvtph_ps(_mm256_castsi256_si128(split)),
+                        _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(split)),
+                    ]
+                };
+                let [low, high] = [split(0), split(32)];
+                [[low[0], high[0]], [low[1], high[1]]]
+            }
+        }
+        #[inline(always)]
+        fn spread<const HALVES: bool>(factors: [__m256; 2], pair: usize) -> [__m256; 2] {
+            let of = |block: usize| {
+                let index = |word: usize| factor_index(HALVES, pair, 8 * block + word) as i32;
+                // SAFETY: the CPU has the instruction set (see the trait).
+                unsafe {
+                    let (low, high) = (_mm_set1_epi32(index(0)), _mm_set1_epi32(index(4)));
+                    // The instruction uses only the low three bits of an index.
+                    let index = _mm256_set_m128i(high, low);
+                    let half = factors[factor_index(HALVES, pair, 8 * block) / 8];
+                    _mm256_permutevar8x32_ps(half, index)
+                }
+            };
+            [of(0), of(1)]
+        }
+    };
+}
+
+/// Transposes eight rows of eight words.
+///
+/// # Safety
+/// The CPU must have AVX2.
+#[inline(always)]
+unsafe fn transpose_8(rows: [__m256i; 8]) -> [__m256i; 8] {
+    // SAFETY: the caller guarantees AVX2.
+    unsafe {
+        let mut pairs = rows;
+        for i in 0..4 {
+            pairs[2 * i] = _mm256_unpacklo_epi32(rows[2 * i], rows[2 * i + 1]);
+            pairs[2 * i + 1] = _mm256_unpackhi_epi32(rows[2 * i], rows[2 * i + 1]);
+        }
+        let mut fours = rows;
+        for i in 0..2 {
+            for j in 0..2 {
+                let (a, b) = (pairs[4 * i + j], pairs[4 * i + j + 2]);
+                fours[4 * i + 2 * j] = _mm256_unpacklo_epi64(a, b);
+                fours[4 * i + 2 * j + 1] = _mm256_unpackhi_epi64(a, b);
+            }
+        }
+        let mut out = rows;
+        for j in 0..4 {
+            out[j] = _mm256_permute2x128_si256::<0x20>(fours[j], fours[4 + j]);
+            out[4 + j] = _mm256_permute2x128_si256::<0x31>(fours[j], fours[4 + j]);
+        }
+        out
+    }
+}
+
+/// # Safety
+/// The CPU must have AVX2.
+#[inline(always)]
+unsafe fn dot_avx2<const WIDE: bool>(sum: __m256i, q: __m256i, x: __m256i) -> __m256i {
+    // SAFETY: the caller guarantees AVX2.
+    unsafe {
+        // `maddubs` adds two products in 16 bits, saturating: those of bytes up to 127 fit. The highest bits of
+        // wide ones are multiplied separately.
+        let low = match WIDE {
+            true => _mm256_and_si256(q, _mm256_set1_epi8(127)),
+            false => q,
+        };
+        let pairs = _mm256_maddubs_epi16(low, x);
+        let sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+        if !WIDE {
+            return sum;
+        }
+        let bits = _mm256_and_si256(_mm256_srli_epi16::<7>(q), _mm256_set1_epi8(1));
+        let pairs = _mm256_maddubs_epi16(bits, x);
+        _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(128)))
+    }
+}
+
+/// # Safety
+/// The CPU must have AVX-VNNI.
+#[inline(always)]
+unsafe fn dot_avx_vnni<const WIDE: bool>(sum: __m256i, q: __m256i, x: __m256i) -> __m256i {
+    // SAFETY: the caller guarantees AVX-VNNI.
+    unsafe { _mm256_dpbusd_avx_epi32(sum, q, x) }
+}
+
+impl IntegerSimd for Avx2 {
+    pairs_of_vectors!(dot_avx2);
+}
+
+impl IntegerSimd for AvxVnni {
+    pairs_of_vectors!(dot_avx_vnni);
+}
+
+impl IntegerSimd for Avx512Vnni {
+    type Floats = Avx512;
+    type Bytes = __m512i;
+    type Words = __m512i;
+
+    #[inline(always)]
+    fn load_bytes(from: &[u8; 64]) -> __m512i {
+        // SAFETY: the CPU has the instruction set (see the trait), and 64 bytes are readable.
+        unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
+    }
+    #[inline(always)]
+    fn unpack_4bit(from: &[u8; 32]) -> __m512i {
+        // SAFETY: the CPU has the instruction set (see the trait), and 32 bytes are readable.
+        unsafe {
+            let bytes = _mm512_castsi256_si512(_mm256_loadu_si256(from.as_ptr().cast()));
+            let twice = _mm512_shuffle_i64x2::<0b01_01_00_00>(bytes, bytes);
+            let shifted = _mm512_srlv_epi64(twice, _mm512_set_epi64(4, 4, 0, 0, 4, 4, 0, 0));
+            _mm512_and_si512(shifted, _mm512_set1_epi8(15))
+        }
+    }
+    #[inline(always)]
+    fn unpack_2bit(from: &[u8; 16]) -> __m512i {
+        // SAFETY: the CPU has the instruction set (see the trait), and 16 bytes are readable.
+        unsafe {
+            let bytes = _mm512_castsi128_si512(_mm_loadu_si128(from.as_ptr().cast()));
+            let index = _mm512_set_epi64(1, 1, 1, 1, 0, 0, 0, 0);
+            let four = _mm512_permutexvar_epi64(index, bytes);
+            let shifted = _mm512_srlv_epi64(four, _mm512_set_epi64(6, 4, 2, 0, 6, 4, 2, 0));
+            _mm512_and_si512(shifted, _mm512_set1_epi8(3))
+        }
+    }
+    #[inline(always)]
+    fn unpack_1bit(from: &[u8; 8]) -> __m512i {
+        let (halves, _) = from.as_chunks();
+        let [low, high] = [halves[0], halves[1]].map(u32::from_le_bytes);
+        // SAFETY: the CPU has the instruction set (see the trait).
+        unsafe {
+            let shifts = _mm512_set_epi32(7, 6, 5, 4, 3, 2, 1, 0, 7, 6, 5, 4, 3, 2, 1, 0);
+            let shifted = _mm512_srlv_epi32(Self::words_of_two(low, high), shifts);
+            _mm512_and_si512(shifted, _mm512_set1_epi8(1))
+        }
+    }
+    #[inline(always)]
+    fn or_shifted<const SHIFT: i32>(low: __m512i, high: __m512i) -> __m512i {
+        // SAFETY: the CPU has the instruction set (see the trait).
+        unsafe {
+            let by = _mm_cvtsi32_si128(SHIFT);
+            _mm512_or_si512(low, _mm512_sll_epi16(high, by))
+        }
+    }
+    #[inline(always)]
+    fn flip_signs(a: __m512i) -> __m512i {
+        // SAFETY: the CPU has the instruction set (see the trait).
+        unsafe { _mm512_xor_si512(a, _mm512_set1_epi8(-128)) }
+    }
+    #[inline(always)]
+    fn lookup(table: &[u8; 16], n: __m512i) -> __m512i {
+        // SAFETY: the CPU has the instruction set (see the trait), and 16 bytes are readable.
+        unsafe {
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            _mm512_shuffle_epi8(table, n)
+        }
+    }
+    #[inline(always)]
+    fn splat_bytes(a: [i8; 4]) -> __m512i {
+        Self::splat_words(i32::from_le_bytes(a.map(|a| a as u8)))
+    }
+    #[inline(always)]
+    fn transpose(rows: [__m512i; 16]) -> [__m512i; 16] {
+        // SAFETY: the CPU has the instruction set (see the trait).
+        unsafe {
+            let mut pairs = rows;
+            for i in 0..8 {
+                pairs[2 * i] = _mm512_unpacklo_epi32(rows[2 * i], rows[2 * i + 1]);
+                pairs[2 * i + 1] = _mm512_unpackhi_epi32(rows[2 * i], rows[2 * i + 1]);
+            }
+            // Quarter `q` of vector `4 i + j` is column `4 q + j` of rows `4 i..4 i + 4`.
+            let mut fours = rows;
+            for i in 0..4 {
+                for j in 0..2 {
+                    let (a, b) = (pairs[4 * i + j], pairs[4 * i + j + 2]);
+                    fours[4 * i + 2 * j] = _mm512_unpacklo_epi64(a, b);
+                    fours[4 * i + 2 * j + 1] = _mm512_unpackhi_epi64(a, b);
+                }
+            }
+            let mut out = rows;
+            for j in 0..4 {
+                let even = _mm512_shuffle_i32x4::<0b10_00_10_00>(fours[j], fours[4 + j]);
+                let odd = _mm512_shuffle_i32x4::<0b11_01_11_01>(fours[j], fours[4 + j]);
+                let even_high = _mm512_shuffle_i32x4::<0b10_00_10_00>(fours[8 + j], fours[12 + j]);
+                let odd_high = _mm512_shuffle_i32x4::<0b11_01_11_01>(fours[8 + j], fours[12 + j]);
+                out[j] = _mm512_shuffle_i32x4::<0b10_00_10_00>(even, even_high);
+                out[8 + j] = _mm512_shuffle_i32x4::<0b11_01_11_01>(even, even_high);
+                out[4 + j] = _mm512_shuffle_i32x4::<0b10_00_10_00>(odd, odd_high);
+                out[12 + j] = _mm512_shuffle_i32x4::<0b11_01_11_01>(odd, odd_high);
+            }
+            out
+        }
+    }
+    #[inline(always)]
+    fn store_bytes(a: __m512i, to: &mut [u8; 64]) {
+        // SAFETY: the CPU has the instruction set (see the trait), and 64 bytes are writable.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), a) }
+    }
+    #[inline(always)]
+    fn dot<const WIDE: bool>(sum: __m512i, q: __m512i, x: __m512i) -> __m512i {
+        // SAFETY: the CPU has the instruction set (see the trait).
+        unsafe { _mm512_dpbusd_epi32(sum, q, x) }
+    }
+    #[inline(always)]
+    fn splat_words(a: i32) -> __m512i {
+        // SAFETY: the CPU has the instruction set (see the trait).
+        unsafe { _mm512_set1_epi32(a) }
+    }
+    #[inline(always)]
+    fn words_of_two(a: u32, b: u32) -> __m512i {
+        // SAFETY: the CPU has the instruction set (see the trait).
+        unsafe { _mm512_mask_set1_epi32(_mm512_set1_epi32(a as i32), 0xff00, b as i32) }
+    }
+    #[inline(always)]
+    fn widen(from: &[u8; 16]) -> __m512i {
+        // SAFETY: the CPU has the instruction set (see the trait), and 16 bytes are readable.
+        unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(from.as_ptr().cast())) }
+    }
+    #[inline(always)]
+    fn widen_signed(from: &[u8; 16]) -> __m512i {
+        // SAFETY: the CPU has the instruction set (see the trait), and 16 bytes are readable.
+        unsafe { _mm512_cvtepi8_epi32(_mm_loadu_si128(from.as_ptr().cast())) }
+    }
+    #[inline(always)]
+    fn shift_right(a: __m512i, by: &[u32; 16]) -> __m512i {
+        // SAFETY: the CPU has the instruction set (see the trait), and 64 bytes are readable.
+        unsafe { _mm512_srlv_epi32(a, _mm512_loadu_si512(by.as_ptr().cast())) }
+    }
+    #[inline(always)]
+    fn mask(a: __m512i, mask: u32) -> __m512i {
+        // SAFETY: the CPU has the instruction set (see the trait).
+        unsafe { _mm512_and_si512(a, _mm512_set1_epi32(mask as i32)) }
+    }
+    #[inline(always)]
+    fn or_shifted_words<const SHIFT: u32>(low: __m512i, high: __m512i) -> __m512i {
+        // SAFETY: the CPU has the instruction set (see the trait).
+        unsafe { _mm512_or_si512(low, _mm512_slli_epi32::<SHIFT>(high)) }
+    }
+    #[inline(always)]
+    fn to_f32(a: __m512i) -> __m512 {
+        // SAFETY: the CPU has the instruction set (see the trait).
+        unsafe { _mm512_cvtepi32_ps(a) }
+    }
+    #[inline(always)]
+    fn load_f16_pairs(from: &[u8; 64]) -> [__m512; 2] {
+        // SAFETY: the CPU has the instruction set (see the trait), and 64 bytes are readable.
+        unsafe {
+            let pairs = _mm512_loadu_si512(from.as_ptr().cast());
+            let second = _mm512_srli_epi32::<16>(pairs);
+            [
+                _mm512_cvtph_ps(_mm512_cvtepi32_epi16(pairs)),
+                _mm512_cvtph_ps(_mm512_cvtepi32_epi16(second)),
+            ]
+        }
+    }
+    #[inline(always)]
+    fn spread<const HALVES: bool>(factors: __m512, pair: usize) -> __m512 {
+        let index: [u32; 16] = std::array::from_fn(|word| factor_index(HALVES, pair, word) as u32);
+        // SAFETY: the CPU has the instruction set (see the trait), and 64 bytes are readable.
+        unsafe { _mm512_permutexvar_ps(_mm512_loadu_si512(index.as_ptr().cast()), factors) }
+    }
+}
