@@ -2,6 +2,7 @@
 
 mod attention;
 mod fusion;
+mod int8;
 mod lora;
 
 use super::*;

@@ -11,6 +11,7 @@ mod examples;
 mod goldens;
 mod goldens_gguf;
 mod hub;
+mod int8;
 mod layers;
 mod licenses;
 mod precision;

@@ -101,8 +101,8 @@ pub const FIELDS: &[Field] = &[
         "The class of kernels on an adapter: auto is the adapter's own; gpu lets a software adapter pose \
          as a GPU, and software the other way round; the host ignores it"),
     field(Device, "precision", Text, "exact",
-        "The precision of products: exact, or f16: faster on GPUs with half precision, and less accurate; \
-         devices without it compute exactly"),
+        "The precision of products: exact; int8, with activations in 8 bits: faster on CPUs, and a little less \
+         accurate; or f16: faster on GPUs with half precision, and less accurate; devices without it compute exactly"),
     field(Device, "threads", Whole(0, 65536), "0",
         "Threads of the host device; 0 is one a core"),
     field(Device, "gpu_memory_utilization", Fraction, "0.9",

@@ -143,7 +143,7 @@ impl PipelineConfig {
         DeviceOptions {
             feature_level: self.profile,
             device_class: self.device_class,
-            cooperative_matrices: self.precision != Precision::Exact,
+            cooperative_matrices: self.precision == Precision::F16,
             num_threads: self.threads,
         }
     }

@@ -1,0 +1,54 @@
+//! Programs whose products read rows in 8 bits.
+
+use super::*;
+use crate::{Precision, Switches, Tuning, compile_with};
+
+/// The ops of a graph's program for a target at the precision int8.
+fn int8_ops(graph: &Graph, target: &Capabilities) -> Vec<String> {
+    let switches = Switches {
+        precision: Precision::Int8,
+        ..Switches::default()
+    };
+    let program = compile_with(graph, target, switches, &Tuning::default()).unwrap();
+    ops(&program).into_iter().map(String::from).collect()
+}
+
+#[test]
+fn products_of_one_value_share_its_rows_in_8_bits() {
+    let graph = block(Encoding::Q4_0);
+    let products = ["matmul_int8.q8_0", "matmul_int8.q4_0", "matmul_int8.q8_0"];
+    let software = Capabilities {
+        software_kernels: true,
+        ..Capabilities::BASELINE
+    };
+    let expected = [
+        &["rms_norm", "quantize"],
+        &products[..],
+        &["rope_kv_write.f32", "attention.f32", "quantize"],
+        &["matmul_int8.q8_0", "add_rms_norm", "quantize"],
+        &["matmul_int8.q8_0", "gated"],
+    ];
+    assert_eq!(int8_ops(&graph, &software), expected.concat());
+    for target in [Capabilities::BASELINE, Capabilities::HOST] {
+        let ops = int8_ops(&graph, &target);
+        let count = |op: &str| ops.iter().filter(|other| *other == op).count();
+        assert_eq!(count("quantize"), 3, "{ops:?}");
+        assert!(!ops.iter().any(|op| op.starts_with("matmul.")), "{ops:?}");
+    }
+}
+
+#[test]
+fn weights_without_integers_are_multiplied_exactly() {
+    let ops = int8_ops(&block(Encoding::F16), &Capabilities::HOST);
+    let products: Vec<_> = ops.iter().filter(|op| op.contains("matmul")).collect();
+    let expected = ["matmul_int8.q8_0", "matmul.f16", "matmul_int8.q8_0"];
+    assert_eq!(products[..3], expected);
+}
+
+#[test]
+fn every_target_has_the_precision() {
+    for (target, _) in crate::Target::all() {
+        let found = Precision::Int8.on(&target.capabilities);
+        assert_eq!(found, Precision::Int8, "{}", target.name);
+    }
+}

@@ -1,0 +1,117 @@
+//! `--precision int8`: the same tokens on every device, near those of the exact precision.
+
+use std::path::{Path, PathBuf};
+
+use wisp_tests::{
+    bundled,
+    program::{TestDevice, command, generate, ids, logits, run, run_command},
+};
+
+const INT8: &[&str] = &["--precision", "int8"];
+
+/// The bound of `‖a − b‖ / ‖b‖` over the logits of a prompt, between devices and between precisions: a rounding error
+/// may move a number to the next step, which moves others in the layers after it.
+const LOGITS_BOUND: f64 = 3e-2;
+
+/// The tokens of "Once upon a time", and what the built-in model continues it with: more tokens than kernels for few
+/// take.
+fn story() -> Vec<u32> {
+    let path = bundled::folder().join("golden.json");
+    let golden: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let case = &golden["cases"][0];
+    let all = ["prompt_tokens", "tokens"].map(|key| case[key].as_array().unwrap().clone());
+    let tokens = all.concat();
+    tokens
+        .iter()
+        .take(33)
+        .map(|token| token.as_u64().unwrap() as u32)
+        .collect()
+}
+
+/// The normalised difference of two prompts' logits.
+fn difference(a: &[Vec<f32>], b: &[Vec<f32>]) -> f64 {
+    let pairs = || a.iter().flatten().zip(b.iter().flatten());
+    let off: f64 = pairs().map(|(a, b)| f64::from(a - b).powi(2)).sum();
+    let norm: f64 = pairs().map(|(_, b)| f64::from(*b).powi(2)).sum();
+    (off / norm).sqrt()
+}
+
+/// Converts the built-in model's matrices to an encoding.
+fn converted(folder: &Path, encoding: &str) -> PathBuf {
+    let out = folder.join(format!("{encoding}.gguf"));
+    let path = out.to_str().expect("a path in UTF-8");
+    run(["convert", "--encoding", encoding, "--out", path]).succeeded();
+    out
+}
+
+#[test]
+fn tokens_are_those_of_the_host() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for encoding in ["q4_0", "q4_k", "q6_k", "q8_0"] {
+        let model = converted(folder.path(), encoding);
+        let tokens = story();
+        let host = logits(Some(&model), TestDevice::Host, &tokens, INT8);
+        let exact = logits(Some(&model), TestDevice::Host, &tokens, &[]);
+        let error = difference(&host, &exact);
+        println!("{encoding}: {error:.1e} off the exact logits");
+        assert!(
+            error > 1e-4 && error <= LOGITS_BOUND,
+            "{encoding}: {error:e}"
+        );
+        let expected = generate(Some(&model), TestDevice::Host, &tokens, 24, INT8);
+        for place in [
+            TestDevice::Vulkan,
+            TestDevice::VulkanGpu,
+            TestDevice::VulkanBaseline,
+        ] {
+            if !place.is_available() {
+                continue;
+            }
+            let what = format!("{encoding} on {place:?}");
+            let got = logits(Some(&model), place, &tokens, INT8);
+            let error = difference(&got, &host);
+            println!("{what}: {error:.1e} off the host's logits");
+            assert!(error <= LOGITS_BOUND, "{what}: {error:e}");
+            let got = generate(Some(&model), place, &tokens, 24, INT8);
+            assert_eq!(got.tokens, expected.tokens, "{what}");
+        }
+    }
+}
+
+/// However a prompt is cut into chunks, its rows are rounded alike.
+#[test]
+fn chunks_of_a_prompt_do_not_change_the_tokens() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let model = converted(folder.path(), "q4_0");
+    let tokens = |flags: &[&str]| {
+        let flags = [INT8, flags].concat();
+        generate(Some(&model), TestDevice::Host, &story(), 24, &flags).tokens
+    };
+    let whole = tokens(&[]);
+    for chunk in ["1", "3", "16"] {
+        assert_eq!(tokens(&["--prefill-chunk", chunk]), whole, "{chunk}");
+    }
+}
+
+#[test]
+fn the_environment_selects_the_precision_and_bench_names_it() {
+    let bench = [
+        "bench", "--json", "-p", "2", "-n", "1", "-r", "1", "--device", "host",
+    ];
+    let mut command = command(bench);
+    command.env("WISP_PRECISION", "int8");
+    assert_eq!(run_command(command, "").json()["precision"], "int8");
+    // No note: every device has the kernels.
+    let run = run([
+        "generate",
+        "--tokens",
+        &ids(&[0, 5]),
+        "-n",
+        "2",
+        "--device",
+        "host",
+        "--precision",
+        "int8",
+    ]);
+    assert!(!run.succeeded().stderr.contains("precision"));
+}
