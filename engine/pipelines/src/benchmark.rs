@@ -50,6 +50,22 @@ pub struct Workload {
     pub runs: u32,
 }
 
+impl Workload {
+    /// Refuses a workload that is longer than a model's limits.
+    fn check(&self, generator: &TextGenerator) -> Result<(), PipelineError> {
+        let tokens = u64::from(self.prompt_tokens).saturating_add(self.new_tokens.into());
+        let max_length = generator.limits().max_length;
+        if self.prompt_tokens == 0 || tokens > max_length {
+            let error = crate::RequestError::TooLong {
+                tokens: usize::try_from(tokens).unwrap_or(usize::MAX),
+                max_length: usize::try_from(max_length).unwrap_or(usize::MAX),
+            };
+            return Err(error.into());
+        }
+        Ok(())
+    }
+}
+
 /// Runs one prompt and its continuation and returns the seconds of each.
 async fn run(
     generator: &mut TextGenerator,
@@ -122,6 +138,20 @@ pub fn speed_blocking(
     pollster::block_on(speed(generator, workload, now))
 }
 
+/// Like [`speeds`], but blocks the thread.
+///
+/// # Errors
+///
+/// As [`speed`].
+#[cfg(not(target_arch = "wasm32"))]
+pub fn speeds_blocking<const N: usize>(
+    generators: [&mut TextGenerator; N],
+    workload: Workload,
+    now: &(dyn Fn() -> Duration + Sync),
+) -> Result<[Speed; N], PipelineError> {
+    pollster::block_on(speeds(generators, workload, now))
+}
+
 /// Measures an otherwise idle model, after [`warm_up`]. `now` reads a clock; browsers and native
 /// programs have different ones.
 ///
@@ -133,28 +163,35 @@ pub async fn speed(
     workload: Workload,
     now: &(dyn Fn() -> Duration + Sync),
 ) -> Result<Speed, PipelineError> {
-    let Workload {
-        prompt_tokens,
-        new_tokens,
-        runs,
-    } = workload;
-    let tokens = (prompt_tokens as u64).saturating_add(new_tokens as u64);
-    let max_length = generator.limits().max_length;
-    if prompt_tokens == 0 || tokens > max_length {
-        let error = crate::RequestError::TooLong {
-            tokens: usize::try_from(tokens).unwrap_or(usize::MAX),
-            max_length: usize::try_from(max_length).unwrap_or(usize::MAX),
-        };
-        return Err(error.into());
+    let [speed] = speeds([generator], workload, now).await?;
+    Ok(speed)
+}
+
+/// Measures several otherwise idle models as [`speed`] does, in turn: each run of one is followed by a run of the
+/// next, so that what slows the device down meets all of them.
+///
+/// # Errors
+///
+/// As [`speed`].
+pub async fn speeds<const N: usize>(
+    mut generators: [&mut TextGenerator; N],
+    workload: Workload,
+    now: &(dyn Fn() -> Duration + Sync),
+) -> Result<[Speed; N], PipelineError> {
+    for generator in &generators {
+        workload.check(generator)?;
     }
-    let (mut prefill, mut decode) = (Vec::new(), Vec::new());
-    for seed in 0..runs {
-        let times = run(generator, prompt_tokens, new_tokens, seed, now).await?;
-        prefill.push(times.0);
-        decode.push(times.1);
+    let mut seconds = [const { (Vec::new(), Vec::new()) }; N];
+    for seed in 0..workload.runs {
+        for (generator, (prefill, decode)) in generators.iter_mut().zip(&mut seconds) {
+            let (prompt_tokens, new_tokens) = (workload.prompt_tokens, workload.new_tokens);
+            let times = run(generator, prompt_tokens, new_tokens, seed, now).await?;
+            prefill.push(times.0);
+            decode.push(times.1);
+        }
     }
-    Ok(Speed {
-        prefill: Rate::of(prompt_tokens, prefill),
-        decode: Rate::of(new_tokens, decode),
-    })
+    Ok(seconds.map(|(prefill, decode)| Speed {
+        prefill: Rate::of(workload.prompt_tokens, prefill),
+        decode: Rate::of(workload.new_tokens, decode),
+    }))
 }

@@ -1,5 +1,6 @@
 //! `wisp bench`.
 
+mod compare;
 mod ops;
 mod report;
 
@@ -46,6 +47,9 @@ pub struct Bench {
     /// Measure each kernel alone instead of the whole model
     #[arg(long)]
     ops: bool,
+    /// Run the model at the precisions exact and int8 (or that of --precision) in turn, and print both
+    #[arg(long, conflicts_with_all = ["ops", "profiling", "trace"])]
+    compare: bool,
     /// Time the runs on the device instead: each run of a model (on) or each kernel (detailed) [default: the
     /// value of WISP_ENABLE_PROFILING]
     #[arg(long, value_name = "MODE", value_parser = PossibleValuesParser::new(["off", "on", "detailed"]), conflicts_with = "ops")]
@@ -80,6 +84,9 @@ fn prefill_operations_per_second(program: &Program, prefill: &Rate) -> f64 {
 impl Bench {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
+        if self.compare {
+            return self.compare(settings);
+        }
         let open = self.open(&settings)?;
         if let Some(path) = &self.trace {
             let saved = settings.config.save_to_serialized_model_path.as_ref();
@@ -90,11 +97,7 @@ impl Bench {
         let start = Instant::now();
         let (session, mut generator) = open.load_generator_blocking()?;
         let load_seconds = start.elapsed().as_secs_f64();
-        let workload = Workload {
-            prompt_tokens: self.prompt_tokens,
-            new_tokens: self.new_tokens,
-            runs: self.runs,
-        };
+        let workload = self.workload();
         let start = Instant::now();
         let clock = move || start.elapsed();
         warm_up_blocking(&mut generator, workload, &clock)?;
@@ -115,8 +118,7 @@ impl Bench {
         let model = decoder(&generator)?;
         let (program, dims) = (model.program(), ops::run_dims(model, 1)?);
         let dispatches = model.dispatches(&dims);
-        // In the middle of the generated text.
-        let traffic_position = self.prompt_tokens.saturating_add(self.new_tokens / 2);
+        let traffic_position = self.middle_position();
         let traffic = model.traffic(&dims, traffic_position.into());
         let report = Report {
             model: settings.name(),
@@ -148,6 +150,19 @@ impl Bench {
             return print_json(&report);
         }
         report.print()
+    }
+
+    fn workload(&self) -> Workload {
+        Workload {
+            prompt_tokens: self.prompt_tokens,
+            new_tokens: self.new_tokens,
+            runs: self.runs,
+        }
+    }
+
+    /// Returns the position in the middle of the generated text.
+    fn middle_position(&self) -> u32 {
+        self.prompt_tokens.saturating_add(self.new_tokens / 2)
     }
 
     /// Opens the model for the workload's prompt and context.

@@ -115,3 +115,36 @@ fn the_environment_selects_the_precision_and_bench_names_it() {
     ]);
     assert!(!run.succeeded().stderr.contains("precision"));
 }
+
+#[test]
+fn bench_compares_two_precisions() {
+    let bench = |flags: &[&str]| {
+        let fixed = [
+            "bench",
+            "--compare",
+            "-p",
+            "12",
+            "-n",
+            "2",
+            "-r",
+            "2",
+            "--device",
+            "host",
+        ];
+        run([&fixed, flags].concat())
+    };
+    let json = bench(&["--json"]).json();
+    let precisions = [0, 1].map(|i| json["precisions"][i]["precision"].clone());
+    assert_eq!(precisions, ["exact", "int8"]);
+    for ratio in ["prefill_ratio", "decode_ratio"] {
+        assert!(
+            json[ratio].as_f64().is_some_and(|ratio| ratio > 0.0),
+            "{json}"
+        );
+    }
+    assert_eq!(json["precisions"][1]["prefill"]["tokens"], 12);
+    let table = bench(&[]).succeeded().stdout;
+    assert!(table.contains("int8 against exact: prefill"), "{table}");
+    let error = bench(&["--precision", "f16"]).failed("f16 on the host");
+    assert!(error.contains("no kernels of precision f16"), "{error}");
+}
