@@ -19,9 +19,11 @@ mod map;
 mod matmul;
 mod matmul_experts;
 mod matmul_gated;
+mod matmul_int8;
 mod measure_fma;
 mod measure_read;
 mod norm;
+mod quantize;
 mod reduce;
 mod rope;
 mod rope_kv_write;
@@ -69,9 +71,11 @@ const TESTED: &[&str] = &[
     "matmul",
     "matmul_experts",
     "matmul_gated",
+    "matmul_int8",
     "measure_fma",
     "measure_read",
     "norm_rope_kv_write",
+    "quantize",
     "reduce",
     "rms_norm",
     "rope",
