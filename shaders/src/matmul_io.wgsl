@@ -8,7 +8,7 @@ import package::unpack::Block;
 /// `matmul.<encoding>`: `out[t, out_offset + r] = dot(weight[r, :], x[t, :]) (+ bias[bias_offset + r])`.
 /// `weight` is a chunk of the rows of a larger weight. Grid: `[rows, tokens]`.
 ///
-/// `matmul_int8.<encoding>`: the same for the rows of `x` that `quantize` has made bytes of. The products of bytes are
+/// `matmul_int8.<encoding>`: the same for rows of `x` that `quantize` has made bytes of. The products of bytes are
 /// summed as integers over a block of 32 columns or, for encodings with a scale for every 16 columns, over half of it.
 @if(!experts && !gated)
 struct MatmulParams {
@@ -36,6 +36,8 @@ struct MatmulParams {
 /// `weight` is a chunk of the rows of all experts: rows `first_row..first_row + chunk_rows` of `[experts *
 /// rows, cols]`. Results for other rows are not written. An id past the last expert selects the last
 /// one; the host's twin returns an error.
+///
+/// `matmul_experts_int8.<encoding>`: the same for rows of `x` that `quantize` has made bytes of.
 @if(experts)
 struct MatmulExpertsParams {
     /// Pairs of a token and an expert.
@@ -60,6 +62,8 @@ struct MatmulExpertsParams {
 /// (+ bias[r])` and `up = dot(weight[rows + r, :], x[t, :]) (+ bias[rows + r])`. Grid: `[rows, tokens]`.
 ///
 /// The op has kernels for GPUs only; elsewhere the product and the gate are two calls.
+///
+/// `matmul_gated_int8.<encoding>`: the same for rows of `x` that `quantize` has made bytes of.
 @if(gated)
 struct MatmulGatedParams {
     /// Tokens in the batch.

@@ -32,7 +32,7 @@ pub(crate) const SIZES: &[[usize; 3]] = &[
     [129, 66, 64],
 ];
 
-fn matmul(encoding: Encoding, [tokens, rows, cols]: [usize; 3]) -> Case {
+pub(crate) fn matmul(encoding: Encoding, [tokens, rows, cols]: [usize; 3]) -> Case {
     let cols = cols.next_multiple_of(encoding.file_block_weights());
     let (before, after, bias_offset) = (3, 2, 1);
     let out_stride = before + rows + after;

@@ -7,7 +7,7 @@ use wisp_tests::guarded::{Hostile, check_hostile, spoiled};
 use wisp_tests::kernels::{Case, case, check, check_fitting, close, exact, noise, weight};
 
 /// Pairs of a token and an expert, experts, rows of one, columns, and pairs that share a row of x.
-const SIZES: &[[usize; 5]] = &[
+pub(crate) const SIZES: &[[usize; 5]] = &[
     [1, 1, 1, 7, 1],
     [2, 3, 44, 72, 2],
     [6, 5, 67, 172, 3],
@@ -22,13 +22,13 @@ const SIZES: &[[usize; 5]] = &[
     [300, 2, 5, 64, 4],
 ];
 
-fn matmul_experts(encoding: Encoding, sizes: [usize; 5], is_chunk: bool) -> Case {
+pub(crate) fn matmul_experts(encoding: Encoding, sizes: [usize; 5], is_chunk: bool) -> Case {
     let ids: Vec<u32> = (0..sizes[0]).map(|i| (i * 7 % sizes[1]) as u32).collect();
     matmul_experts_of(encoding, sizes, is_chunk, &ids)
 }
 
 /// The product with all experts' rows, or with a chunk that begins and ends within an expert.
-fn matmul_experts_of(
+pub(crate) fn matmul_experts_of(
     encoding: Encoding,
     [pairs, experts, rows, cols, pairs_per_row]: [usize; 5],
     is_chunk: bool,

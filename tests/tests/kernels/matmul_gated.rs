@@ -5,7 +5,7 @@ use wisp_shaders::params::MatmulGatedParams;
 use wisp_tests::kernels::{Case, case, check, close, exact, noise, weight};
 
 /// Tokens, rows of the result, and columns; quantised encodings get the next whole number of blocks.
-const SIZES: &[[usize; 3]] = &[
+pub(crate) const SIZES: &[[usize; 3]] = &[
     [1, 1, 64],
     [1, 67, 172],
     [1, 6, 4864],
@@ -19,7 +19,7 @@ const SIZES: &[[usize; 3]] = &[
     [65, 130, 172],
 ];
 
-fn gated(encoding: Encoding, activation: u32, [tokens, rows, cols]: [usize; 3]) -> Case {
+pub(crate) fn gated(encoding: Encoding, activation: u32, [tokens, rows, cols]: [usize; 3]) -> Case {
     let cols = cols.next_multiple_of(encoding.file_block_weights());
     let params = MatmulGatedParams {
         tokens: tokens as u32,

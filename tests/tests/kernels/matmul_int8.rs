@@ -1,58 +1,124 @@
-//! `matmul_int8.<encoding>`.
+//! `matmul_int8.<encoding>`, `matmul_gated_int8.<encoding>` and `matmul_experts_int8.<encoding>`: the cases of the
+//! products with floats, with the same rows in bytes.
 
+use proptest::prelude::*;
 use wisp_engine::weights::Encoding;
-use wisp_shaders::params::MatmulParams;
-use wisp_tests::kernels::{
-    Case, Memory, case, check, check_fitting, close, exact, matmul_params, noise, twin_outputs,
-    weight,
-};
+use wisp_tests::guarded::{Hostile, check_hostile, spoiled};
+use wisp_tests::kernels::{Case, check, check_fitting, exact, twin_outputs};
 
-use crate::{matmul::SIZES, quantize::quantize};
+use crate::{matmul, matmul_experts, matmul_gated, quantize::quantize};
 
 /// The encodings with kernels for these products.
-pub(crate) fn encodings() -> impl Iterator<Item = Encoding> {
+fn encodings() -> impl Iterator<Item = Encoding> {
     Encoding::device_encodings().filter(|encoding| {
-        wisp_shaders::candidates(&format!("matmul_int8.{}", encoding.name()))
-            .next()
-            .is_some()
+        let op = format!("matmul_int8.{}", encoding.name());
+        wisp_shaders::candidates(&op).next().is_some()
     })
 }
 
-/// The bytes of rows of x, and their factors.
-pub(crate) fn quantized(x: &[f32], size: [usize; 2]) -> [Memory; 2] {
-    let outputs = twin_outputs("quantize", &quantize(x, size));
-    [exact(&outputs[1]), exact(&outputs[2])]
-}
-
-fn matmul_int8(encoding: Encoding, [tokens, rows, cols]: [usize; 3]) -> Case {
-    let cols = cols.next_multiple_of(encoding.file_block_weights());
-    let (before, after, bias_offset) = (3, 2, 1);
-    let out_stride = before + rows + after;
-    let params = MatmulParams {
-        out_stride: out_stride as u32,
-        out_offset: before as u32,
-        bias_offset,
-        has_bias: (rows % 2) as u32,
-        ..matmul_params([tokens, rows, cols])
-    };
-    let [x, factors] = quantized(&noise(1, tokens * cols), [tokens, cols]);
-    let mut memory = vec![
-        x,
-        close(tokens * out_stride, 1e-6 * (cols as f64).sqrt()),
-        exact(&noise(2, rows + 1)),
-        factors,
-    ];
-    memory.extend(weight(encoding, rows, cols));
-    case(params, memory, &[rows, tokens], cols)
+/// A case of a product with floats as one with bytes: the first binding becomes the bytes of its rows, and their
+/// factors stand before the planes.
+fn in_bytes(mut case: Case) -> Case {
+    let x: Vec<f32> = bytemuck::pod_collect_to_vec(case.memory[0].bytes());
+    let tokens = x.len() / case.cols;
+    let outputs = twin_outputs("quantize", &quantize(&x, [tokens, case.cols]));
+    case.memory[0] = exact(&outputs[1]);
+    case.memory.insert(3, exact(&outputs[2]));
+    case
 }
 
 #[test]
 fn kernels_match_the_twin() {
     for encoding in encodings() {
-        let cases: Vec<_> = SIZES
-            .iter()
-            .map(|sizes| matmul_int8(encoding, *sizes))
+        let cases = matmul::SIZES.iter();
+        let cases: Vec<_> = cases
+            .map(|sizes| in_bytes(matmul::matmul(encoding, *sizes)))
             .collect();
         check(&format!("matmul_int8.{}", encoding.name()), &cases);
+    }
+}
+
+#[test]
+fn gated_kernels_match_the_twin() {
+    for (encoding, activation) in encodings().zip((0..4).cycle()) {
+        let cases = matmul_gated::SIZES.iter();
+        let cases: Vec<_> = cases
+            .map(|sizes| in_bytes(matmul_gated::gated(encoding, activation, *sizes)))
+            .collect();
+        check(&format!("matmul_gated_int8.{}", encoding.name()), &cases);
+    }
+}
+
+#[test]
+fn kernels_of_experts_match_the_twin() {
+    for encoding in encodings() {
+        let both = |sizes: &[usize; 5]| {
+            [false, true]
+                .map(|chunk| in_bytes(matmul_experts::matmul_experts(encoding, *sizes, chunk)))
+        };
+        let cases: Vec<_> = matmul_experts::SIZES.iter().flat_map(both).collect();
+        check(&format!("matmul_experts_int8.{}", encoding.name()), &cases);
+    }
+}
+
+/// The integers and the scales are those of the weight: the product with floats of the same rows, computed from their
+/// bytes, is as near as that of any kernel.
+#[test]
+fn products_are_those_of_the_quantized_rows() {
+    for encoding in encodings() {
+        let float = matmul::matmul(encoding, [3, 33, 515]);
+        let case = in_bytes(float.clone());
+        let bytes: &[i8] = bytemuck::cast_slice(case.memory[0].bytes());
+        let factors: Vec<[f32; 2]> = bytemuck::pod_collect_to_vec(case.memory[3].bytes());
+        let blocks = bytes.chunks_exact(32).zip(&factors);
+        let x = blocks.flat_map(|(bytes, factors)| bytes.iter().map(|q| factors[0] * f32::from(*q)));
+        let mut float = float;
+        float.memory[0] = exact(&x.collect::<Vec<_>>());
+        let op = |name: &str| format!("{name}.{}", encoding.name());
+        let [expected, actual] = [
+            twin_outputs(&op("matmul"), &float),
+            twin_outputs(&op("matmul_int8"), &case),
+        ]
+        .map(|outputs| bytemuck::pod_collect_to_vec::<u8, f32>(&outputs[1]));
+        let pairs = expected.iter().zip(&actual);
+        let (off, norm) = pairs.fold((0.0, 0.0), |(off, norm), (a, b)| {
+            (off + f64::from(a - b).powi(2), norm + f64::from(*a).powi(2))
+        });
+        let error = (off / norm).sqrt();
+        assert!(error < 1e-5, "{}: {error:e}", encoding.name());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn kernels_match_the_twin_at_any_size(
+        encoding in prop::sample::select(encodings().collect::<Vec<_>>()),
+        sizes in [1usize..40, 1..200, 1..600],
+    ) {
+        let case = in_bytes(matmul::matmul(encoding, sizes));
+        check_fitting(&format!("matmul_int8.{}", encoding.name()), &[case]);
+    }
+}
+
+#[test]
+fn invalid_ids_select_the_last_expert() {
+    let experts = 3u32;
+    for encoding in encodings() {
+        let mut cases = Vec::new();
+        for pairs in [11usize, 17] {
+            let valid: Vec<u32> = (0..pairs as u32).map(|i| i * 7 % experts).collect();
+            let ids = spoiled(&valid, experts);
+            let clamped: Vec<u32> = ids.iter().map(|id| (*id).min(experts - 1)).collect();
+            for is_chunk in [false, true] {
+                let sizes = [pairs, experts as usize, 8, 64, 1];
+                let of = |ids: &[u32]| {
+                    in_bytes(matmul_experts::matmul_experts_of(encoding, sizes, is_chunk, ids))
+                };
+                cases.push(Hostile::refused(of(&ids), of(&clamped)));
+            }
+        }
+        check_hostile(&format!("matmul_experts_int8.{}", encoding.name()), &cases);
     }
 }
