@@ -1,7 +1,9 @@
 // Products of blocks of weights with signed bytes. Those of the bytes are exact; zero points and offsets are multiplied
 // with the sums of x.
 import package::encoding::{load_packed, Scales, SCALES, PACKED_ZERO, HAS_OFFSETS};
-import package::int8_inputs::{load_half, load_factors, half_sum, dot_words};
+import package::int8_inputs::{load_factors, half_sum, dot_words};
+@if(!subgroups) import package::int8_inputs::load_half;
+@if(subgroups) import package::int8_inputs::load_word;
 import package::unpack::PackedPart;
 
 // A block of x.
@@ -19,12 +21,26 @@ struct Weights {
     odd: PackedPart,
 }
 
+@if(!subgroups)
 fn load_inputs(t: u32, b: u32) -> Inputs {
-    let factors = load_factors(t, b);
-    return Inputs(
-        array(load_half(t, b, 0u), load_half(t, b, 1u)),
-        bitcast<f32>(factors.x), vec2(half_sum(factors, 0u), half_sum(factors, 1u)),
+    return inputs(array(load_half(t, b, 0u), load_half(t, b, 1u)), load_factors(t, b));
+}
+
+// The same in eight invocations of a subgroup, of which `lane` is the number of this one.
+@if(subgroups)
+fn load_inputs_shared(t: u32, b: u32, lane: u32) -> Inputs {
+    let word = load_word(t, b, lane);
+    let low = vec4(
+        subgroupBroadcast(word, 0u), subgroupBroadcast(word, 1u), subgroupBroadcast(word, 2u), subgroupBroadcast(word, 3u),
     );
+    let high = vec4(
+        subgroupBroadcast(word, 4u), subgroupBroadcast(word, 5u), subgroupBroadcast(word, 6u), subgroupBroadcast(word, 7u),
+    );
+    return inputs(array(low, high), load_factors(t, b));
+}
+
+fn inputs(x: array<vec4<u32>, 2>, factors: vec2<u32>) -> Inputs {
+    return Inputs(x, bitcast<f32>(factors.x), vec2(half_sum(factors, 0u), half_sum(factors, 1u)));
 }
 
 // Block `block` of a weight, which is block `sub` of those that share the scales `s`.

@@ -1,16 +1,24 @@
 // The rows of x of products with signed bytes, as `quantize` writes them.
 import package::matmul_io::{p, x_row};
 
-// Software adapters load half of a block at once, GPUs the words that belong to a part of a block of weights.
-@if(software && !experts) @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>; // [tokens, blocks, 8], in vec4s
+// Software adapters load half of a block at once or, with `subgroups`, a word in each of eight invocations; GPUs the
+// words that belong to a part of a block of weights.
+@if(subgroups && !experts) @group(0) @binding(1) var<storage, read> x: array<u32>; // [tokens, blocks, 8]
+@if(software && !subgroups && !experts) @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>; // [tokens, blocks, 8], in vec4s
 @if(!software && !experts) @group(0) @binding(1) var<storage, read> x: array<vec2<u32>>; // [tokens, blocks, 8], in pairs
-@if(software && experts) @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>; // [pairs / pairs_per_row, blocks, 8], in vec4s
+@if(software && !subgroups && experts) @group(0) @binding(1) var<storage, read> x: array<vec4<u32>>; // [pairs / pairs_per_row, blocks, 8], in vec4s
 @if(!software && experts) @group(0) @binding(1) var<storage, read> x: array<vec2<u32>>; // [pairs / pairs_per_row, blocks, 8], in pairs
 @if(!experts) @group(0) @binding(4) var<storage, read> x_factors: array<vec2<u32>>; // [tokens, blocks], of a scale and two sums
 @if(experts) @group(0) @binding(4) var<storage, read> x_factors: array<vec2<u32>>; // [pairs / pairs_per_row, blocks], of a scale and two sums
 
+// Loads word `i` of block `b` of the row of x that output row `t` multiplies.
+@if(subgroups)
+fn load_word(t: u32, b: u32, i: u32) -> u32 {
+    return x[8u * (x_row(t) * p.blocks + b) + i];
+}
+
 // Loads half `half` of block `b` of the row of x that output row `t` multiplies: 16 columns.
-@if(software)
+@if(software && !subgroups)
 fn load_half(t: u32, b: u32, half: u32) -> vec4<u32> {
     return x[2u * (x_row(t) * p.blocks + b) + half];
 }

@@ -1,22 +1,29 @@
 // Products of an encoded weight with signed bytes, in registers: for software adapters, and the baseline.
 //
-// As in `matmul.wgsl`, an invocation computes ROWS rows of TOKENS tokens and uses no workgroup memory.
+// As in `matmul.wgsl`, an invocation computes ROWS rows of TOKENS tokens and uses no workgroup memory, and with
+// `subgroups` eight invocations share the loads of x.
 import package::encoding::{load_scales, Scales, BLOCKS_PER_SCALES};
-import package::int8_block::{Inputs, load_inputs, load_weights, dot_packed};
+import package::int8_block::{Inputs, load_weights, dot_packed};
+@if(!subgroups) import package::int8_block::load_inputs;
+@if(subgroups) import package::int8_block::load_inputs_shared;
 import package::matmul_io::{p, output_rows, store, weight_row, X_WIDTH};
 import constants::{WG, ROWS, TOKENS};
 
 const TILE = vec2<u32>(WG * ROWS, TOKENS);
 const COLS_MULTIPLE = X_WIDTH;
+@if(subgroups) const MIN_SUBGROUP = 8u;
 
 @compute @workgroup_size(WG)
 fn main(
     @builtin(workgroup_id) wid: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lid: u32,
+    @if(subgroups) @builtin(subgroup_invocation_id) subgroup_lane: u32,
 ) {
+    @if(subgroups) let lane = subgroup_lane % 8u;
     let first_row = ((wid.x + wid.z * groups.x) * WG + lid) * ROWS;
     let first_token = wid.y * TOKENS;
+    // Invocations past the last row compute that row again, so that all of a subgroup stay active.
     var first_blocks: array<u32, ROWS>;
     var acc: array<array<f32, TOKENS>, ROWS>;
     for (var r = 0u; r < ROWS; r++) {
@@ -34,7 +41,9 @@ fn main(
         for (var sub = 0u; sub < BLOCKS_PER_SCALES; sub++) {
             let b = first + sub;
             for (var t = 0u; t < TOKENS; t++) {
-                xs[t] = load_inputs(min(first_token + t, output_rows() - 1u), b);
+                let token = min(first_token + t, output_rows() - 1u);
+                @if(!subgroups) xs[t] = load_inputs(token, b);
+                @if(subgroups) xs[t] = load_inputs_shared(token, b, lane);
             }
             for (var r = 0u; r < ROWS; r++) {
                 let w = load_weights(first_blocks[r] + b, sub, scales[r]);

@@ -140,6 +140,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
     // The products with signed bytes, which only the precision int8 selects.
     variant("quantize",       "baseline", "quantize",      &[],         &[("WG", 64)],  DeviceClass::Any, ANY),
     variant("quantize",       "scalar",   "quantize",      &["scalar"], &[("WG", 64)],  DeviceClass::Any, ANY),
+    variant("matmul_int8.",   "lanes_rows4", "matmul_int8", &["int8", "subgroups"], &[("WG", 16), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Software, 1),
+    variant("matmul_int8.",   "lanes_tile",  "matmul_int8", &["int8", "subgroups"], &[("WG", 16), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Software, ANY),
     variant("matmul_int8.",   "rows8",    "matmul_int8",   &["int8"],   &[("WG", 16), ("PLANES", 5), ("ROWS", 8), ("TOKENS", 1)], DeviceClass::Software, 1),
     variant("matmul_int8.",   "tile4x4",  "matmul_int8",   &["int8"],   &[("WG", 16), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 4)], DeviceClass::Software, ANY),
     variant("matmul_int8.",   "matvec1",   "matmul_int8_matvec", &["int8"],                  &[("WG", 64), ("PLANES", 5), ("ROWS", 4), ("TOKENS", 1)], DeviceClass::Gpu, 1),

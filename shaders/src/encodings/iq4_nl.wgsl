@@ -58,7 +58,7 @@ fn select_values(a: u32, b: u32, mask: vec2<u32>) -> vec2<u32> {
     return select_bytes(vec2(a), vec2(b), mask);
 }
 
-// The values at the four indices of each word: a bit of the index after the other halves the table, so that all
+// The values at the indices in the low nibbles of each word: a bit of the index after the other halves the table, so that all
 // bytes of a word are looked up at once.
 fn packed_values(index: vec2<u32>) -> vec2<u32> {
     let m0 = byte_masks(index, 0u);
@@ -73,6 +73,6 @@ fn packed_values(index: vec2<u32>) -> vec2<u32> {
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let w = plane_main[part];
-    let q = vec4(packed_values(low_nibbles(w)), packed_values(high_nibbles(w)));
+    let q = vec4(packed_values(w), packed_values(w >> vec2(4u)));
     return PackedPart(q, vec2(s.d), vec2(0.0));
 }

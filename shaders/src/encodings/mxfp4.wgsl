@@ -43,18 +43,20 @@ fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
     return Part(q, vec2(s.d), vec2(0.0));
 }
 
-// The doubled values of the four codes of each word plus 12, so that no byte is negative and none carries.
+// The doubled values of the codes in the low nibbles of each word plus 12, so that no byte is negative and none carries.
 fn packed_values(code: vec2<u32>) -> vec2<u32> {
     // From code 4 on, the two low bits count twice, and 7 stands for 2 more.
     let is_upper = (code >> vec2(2u)) & vec2(0x01010101u);
     let low = code & (is_upper | (is_upper << vec2(1u)));
     let magnitude = (code & vec2(0x07070707u)) + low + 2u * (low & (low >> vec2(1u)));
-    let sign = (code >> vec2(3u)) & vec2(0x01010101u);
-    return vec2(0x0c0c0c0cu) + magnitude - 2u * (magnitude & ((sign << vec2(4u)) - sign));
+    // With a sign, 15 minus the magnitude, minus 3.
+    let is_negative = (code >> vec2(3u)) & vec2(0x01010101u);
+    let mask = (is_negative << vec2(4u)) - is_negative;
+    return (magnitude ^ mask) + (vec2(0x0c0c0c0cu) - mask);
 }
 
 fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
     let w = plane_main[part];
-    let q = vec4(packed_values(low_nibbles(w)), packed_values(high_nibbles(w)));
+    let q = vec4(packed_values(w), packed_values(w >> vec2(4u)));
     return PackedPart(q, vec2(s.d), vec2(0.0));
 }

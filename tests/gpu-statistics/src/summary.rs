@@ -12,7 +12,7 @@ use crate::{
 struct Pair {
     about: &'static str,
     kernel: &'static str,
-    /// Instructions of llama.cpp's hot loop for the same unit on navi31.
+    /// Instructions of llama.cpp's hot loop for the same unit on navi31; a dash where they were not measured.
     llama_cpp: &'static str,
 }
 
@@ -23,7 +23,10 @@ const PAIRS: &[Pair] = &[
     Pair { about: "Q6_K, one token", kernel: "matmul.q6_k.matvec1", llama_cpp: "7.8" },
     Pair { about: "Q8_0, one token", kernel: "matmul.q8_0.matvec1", llama_cpp: "7.6" },
     Pair { about: "F16, one token",  kernel: "matmul.f16.matvec1", llama_cpp: "3.4" },
+    Pair { about: "Q4_0, one token, int8", kernel: "matmul_int8.q4_0.matvec1", llama_cpp: "–" },
+    Pair { about: "Q4_K, one token, int8", kernel: "matmul_int8.q4_k.matvec1", llama_cpp: "–" },
     Pair { about: "Q4_0, many tokens, f32", kernel: "matmul.q4_0.tile64x64", llama_cpp: "1.29" },
+    Pair { about: "Q4_0, many tokens, int8", kernel: "matmul_int8.q4_0.tile64x64", llama_cpp: "–" },
     Pair { about: "Q4_0, many tokens, f16", kernel: "matmul.q4_0.f16_tile128x64", llama_cpp: "1.29" },
     Pair { about: "Q4_0, many tokens, cooperative", kernel: "matmul.q4_0.cooperative16_patch64x64", llama_cpp: "0.17" },
     Pair { about: "attention, decode", kernel: "attention_split.f16.heads4", llama_cpp: "530" },
