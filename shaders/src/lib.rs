@@ -180,10 +180,7 @@ mod tests {
                 + 8 * variants::CACHES.len()
         );
         // A gated product is two calls where it has no kernel.
-        for op in ops
-            .into_iter()
-            .filter(|op| !op.starts_with("matmul_gated"))
-        {
+        for op in ops.into_iter().filter(|op| !op.starts_with("matmul_gated")) {
             let baseline = candidates(op).find(|kernel| {
                 // Every kernel of the products with signed bytes has their switch.
                 let is_switched = kernel.switches.iter().any(|switch| *switch != "int8");

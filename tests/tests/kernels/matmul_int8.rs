@@ -71,7 +71,8 @@ fn products_are_those_of_the_quantized_rows() {
         let bytes: &[i8] = bytemuck::cast_slice(case.memory[0].bytes());
         let factors: Vec<[f32; 2]> = bytemuck::pod_collect_to_vec(case.memory[3].bytes());
         let blocks = bytes.chunks_exact(32).zip(&factors);
-        let x = blocks.flat_map(|(bytes, factors)| bytes.iter().map(|q| factors[0] * f32::from(*q)));
+        let x =
+            blocks.flat_map(|(bytes, factors)| bytes.iter().map(|q| factors[0] * f32::from(*q)));
         let mut float = float;
         float.memory[0] = exact(&x.collect::<Vec<_>>());
         let op = |name: &str| format!("{name}.{}", encoding.name());
@@ -114,7 +115,9 @@ fn invalid_ids_select_the_last_expert() {
             for is_chunk in [false, true] {
                 let sizes = [pairs, experts as usize, 8, 64, 1];
                 let of = |ids: &[u32]| {
-                    in_bytes(matmul_experts::matmul_experts_of(encoding, sizes, is_chunk, ids))
+                    in_bytes(matmul_experts::matmul_experts_of(
+                        encoding, sizes, is_chunk, ids,
+                    ))
                 };
                 cases.push(Hostile::refused(of(&ids), of(&clamped)));
             }
