@@ -92,10 +92,10 @@ fn dots_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
                 sums.add_pair::<E>(q, &factors, &x, groups, rest / 2);
             }
         }
-        for t in 0..T {
+        for (t, out) in out.iter_mut().enumerate() {
             let [even, odd] = sums.products[t];
             let all = S::Floats::add(S::Floats::add(even, odd), sums.offsets[t]);
-            out[t] = S::Floats::reduce_add(all);
+            *out = S::Floats::reduce_add(all);
         }
     }
 }

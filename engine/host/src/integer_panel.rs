@@ -220,11 +220,12 @@ fn decode<E: IntegerEncoding, S: IntegerSimd>(
         }
     }
     for group in 0..blocks.div_ceil(E::GROUP_BLOCKS) {
-        let mut factors = [[[0.0; 16]; LANES]; 2];
-        for lane in 0..LANES {
+        let (mut scale_rows, mut offset_rows) = ([[0.0; 16]; LANES], [[0.0; 16]; LANES]);
+        let rows = scale_rows.iter_mut().zip(&mut offset_rows);
+        for (lane, (scale_row, offset_row)) in rows.enumerate() {
             let at = (block(lane) + group * E::GROUP_BLOCKS) * E::GROUP_BYTES / E::GROUP_BLOCKS;
             let bytes = &scales[at..];
-            let loaded = match bytes.len() < E::GROUP_BYTES {
+            let [loaded_scales, loaded_offsets] = match bytes.len() < E::GROUP_BYTES {
                 false => E::load_factors::<S>(bytes),
                 true => {
                     let mut padded = [0; 64];
@@ -232,14 +233,16 @@ fn decode<E: IntegerEncoding, S: IntegerSimd>(
                     E::load_factors::<S>(&padded)
                 }
             };
-            S::Floats::store(loaded[0], &mut factors[0][lane]);
-            S::Floats::store(loaded[1], &mut factors[1][lane]);
+            S::Floats::store(loaded_scales, scale_row);
+            S::Floats::store(loaded_offsets, offset_row);
         }
         let to = v * DEPTH / 16 + 16 * group;
-        for i in 0..16 {
-            scratch.scales[to + i] = std::array::from_fn(|lane| factors[0][lane][i]);
+        let to_scales = scratch.scales[to..to + 16].iter_mut();
+        let to_offsets = scratch.offsets[to..to + 16].iter_mut();
+        for (i, (scales, offsets)) in to_scales.zip(to_offsets).enumerate() {
+            *scales = std::array::from_fn(|lane| scale_rows[lane][i]);
             if E::HAS_OFFSETS {
-                scratch.offsets[to + i] = std::array::from_fn(|lane| factors[1][lane][i]);
+                *offsets = std::array::from_fn(|lane| offset_rows[lane][i]);
             }
         }
     }

@@ -81,11 +81,11 @@ fn quantize_block(x: &[f32; BLOCK], out: &mut [i8; BLOCK]) -> BlockFactors {
     let shift = ((-17 - exponent) as u32) << 23;
     let inverse = f32::from_bits(quotient.to_bits().wrapping_add(shift));
     let mut sums = [0; 2];
-    for half in 0..2 {
+    for (half, sum) in sums.iter_mut().enumerate() {
         for i in 16 * half..16 * half + 16 {
             let q = (x[i] * inverse).round_ties_even();
             out[i] = (q as i32).clamp(-127, 127) as i8;
-            sums[half] += i16::from(out[i]);
+            *sum += i16::from(out[i]);
         }
     }
     let scale = match rounded {
