@@ -30,6 +30,9 @@ integer_simd! {
     }
 }
 
+/// Rows whose sums are added up together.
+const LANES: usize = 16;
+
 /// The sums of a row's products.
 struct Sums<S: IntegerSimd, const T: usize> {
     /// Those of even and of odd pairs of blocks, which do not wait for each other.
@@ -46,105 +49,188 @@ fn dots_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     x: [Row; T],
     out: &mut [[f32; T]],
 ) {
-    let [main, high, scales] = planes.bytes();
-    let pairs = E::GROUP_BLOCKS / 2;
-    let (groups, rest) = (blocks / E::GROUP_BLOCKS, blocks % E::GROUP_BLOCKS);
-    let (main_bytes, high_bytes) = (2 * E::MAIN_BYTES, 2 * E::HIGH_BYTES);
-    // The scales of a row are a whole number of bytes for each block, or for each super-block of 8.
-    let scale_bytes = |blocks: usize| blocks * E::GROUP_BYTES / E::GROUP_BLOCKS;
-    for (i, out) in out.iter_mut().enumerate() {
-        let row = (first + i) * blocks;
-        let main = &main[row * E::MAIN_BYTES..][..blocks * E::MAIN_BYTES];
-        let high = &high[row * E::HIGH_BYTES..][..blocks * E::HIGH_BYTES];
-        let scales = &scales[scale_bytes(row)..][..scale_bytes(blocks)];
-        let mut sums = Sums::<S, T> {
-            products: [[S::Floats::splat(0.0); 2]; T],
-            offsets: [S::Floats::splat(0.0); T],
-        };
-        for group in 0..groups {
-            let main = &main[group * pairs * main_bytes..][..pairs * main_bytes];
-            let high = &high[group * pairs * high_bytes..][..pairs * high_bytes];
-            let factors = &scales[group * E::GROUP_BYTES..][..E::GROUP_BYTES];
-            let factors = sums.add_offsets::<E>(E::load_factors::<S>(factors), &x, group);
-            for pair in 0..pairs {
-                let q = E::load_integers::<S>(
-                    &main[pair * main_bytes..][..main_bytes],
-                    &high[pair * high_bytes..][..high_bytes],
-                );
-                sums.add_pair::<E>(q, &factors, &x, group, pair);
+    for (i, out) in out.chunks_mut(LANES).enumerate() {
+        let mut sums = [[[0.0; 16]; LANES]; T];
+        for lane in 0..out.len() {
+            let row = first + i * LANES + lane;
+            for (of_row, sums) in dot::<E, S, T>(planes, row, blocks, x).iter().zip(&mut sums) {
+                S::Floats::store(*of_row, &mut sums[lane]);
             }
         }
-        if rest > 0 {
-            let mut padded = [0; 64];
-            let tail = &scales[groups * E::GROUP_BYTES..];
-            padded[..tail.len()].copy_from_slice(tail);
-            let factors = sums.add_offsets::<E>(E::load_factors::<S>(&padded), &x, groups);
-            for pair in 0..rest / 2 {
-                let at = groups * pairs + pair;
-                let q = E::load_integers::<S>(&main[at * main_bytes..], &high[at * high_bytes..]);
-                sums.add_pair::<E>(q, &factors, &x, groups, pair);
+        for (t, sums) in sums.iter().enumerate() {
+            for (out, sum) in out.iter_mut().zip(add_lanes::<S>(sums)) {
+                out[t] = sum;
             }
-            if rest % 2 == 1 {
-                let (mut low, mut top) = ([0; 64], [0; 64]);
-                low[..E::MAIN_BYTES].copy_from_slice(&main[(blocks - 1) * E::MAIN_BYTES..]);
-                top[..E::HIGH_BYTES].copy_from_slice(&high[(blocks - 1) * E::HIGH_BYTES..]);
-                let q = E::load_integers::<S>(&low, &top);
-                sums.add_pair::<E>(q, &factors, &x, groups, rest / 2);
-            }
-        }
-        for (t, out) in out.iter_mut().enumerate() {
-            let [even, odd] = sums.products[t];
-            let all = S::Floats::add(S::Floats::add(even, odd), sums.offsets[t]);
-            *out = S::Floats::reduce_add(all);
         }
     }
 }
 
+/// Adds all floats of each vector, in the order of [`Simd::reduce_add`].
+#[inline(always)]
+fn add_lanes<S: IntegerSimd>(vectors: &[[f32; 16]; LANES]) -> [f32; LANES] {
+    let bytes = vectors.map(|vector| S::load_bytes(&bytemuck::cast(vector)));
+    let mut columns = [[0.0; LANES]; 16];
+    for (column, bytes) in columns.iter_mut().zip(S::transpose(bytes)) {
+        let mut stored = [0; 64];
+        S::store_bytes(bytes, &mut stored);
+        *column = bytemuck::cast(stored);
+    }
+    for half in [8, 4, 2, 1] {
+        for i in 0..half {
+            let sum = S::Floats::add(
+                S::Floats::load(&columns[i]),
+                S::Floats::load(&columns[i + half]),
+            );
+            S::Floats::store(sum, &mut columns[i]);
+        }
+    }
+    columns[0]
+}
+
+/// The planes of a group of blocks.
+struct Group<'a> {
+    main: &'a [u8],
+    high: &'a [u8],
+    /// Index of the group in its row.
+    index: usize,
+    /// Blocks of the group.
+    blocks: usize,
+}
+
+/// Returns the products of a row and each of `x`, as vectors whose elements are yet to be added.
+#[inline(always)]
+fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
+    planes: Planes,
+    row: usize,
+    blocks: usize,
+    x: [Row; T],
+) -> [Floats<S>; T] {
+    let [main, high, scales] = planes.bytes();
+    let first = row * blocks;
+    let main = &main[first * E::MAIN_BYTES..][..blocks * E::MAIN_BYTES];
+    let high = &high[first * E::HIGH_BYTES..][..blocks * E::HIGH_BYTES];
+    // The scales of a row are a whole number of bytes for each block, or for each super-block of 8.
+    let scales = &scales[first * E::GROUP_BYTES / E::GROUP_BLOCKS..];
+    let mut sums = Sums::<S, T> {
+        products: [[S::Floats::splat(0.0); 2]; T],
+        offsets: [S::Floats::splat(0.0); T],
+    };
+    let group = |index: usize, blocks: usize| Group {
+        main: &main[index * E::GROUP_BLOCKS * E::MAIN_BYTES..][..blocks * E::MAIN_BYTES],
+        high: &high[index * E::GROUP_BLOCKS * E::HIGH_BYTES..][..blocks * E::HIGH_BYTES],
+        index,
+        blocks,
+    };
+    let (groups, rest) = (blocks / E::GROUP_BLOCKS, blocks % E::GROUP_BLOCKS);
+    for index in 0..groups {
+        let factors = &scales[index * E::GROUP_BYTES..][..E::GROUP_BYTES];
+        let factors = E::load_factors::<S>(factors);
+        sums.add_group::<E>(group(index, E::GROUP_BLOCKS), factors, &x);
+    }
+    if rest > 0 {
+        let tail = &scales[groups * E::GROUP_BYTES..];
+        // What follows may be the scales of the next row, of which none is to be used, not even times 0.
+        let count = rest * if E::HALVES { 2 } else { 1 };
+        let factors = match tail.len() < E::GROUP_BYTES {
+            false => E::load_factors::<S>(tail),
+            true => {
+                let mut padded = [0; 64];
+                padded[..tail.len()].copy_from_slice(tail);
+                E::load_factors::<S>(&padded)
+            }
+        };
+        let factors = [
+            S::keep_first(factors[0], count),
+            S::keep_first(factors[1], count),
+        ];
+        sums.add_group::<E>(group(groups, rest), factors, &x);
+    }
+    sums.total()
+}
+
 impl<S: IntegerSimd, const T: usize> Sums<S, T> {
-    /// Adds the offsets of a group, and returns the scales of its products.
+    /// Adds the products of a group of blocks, given its scales and offsets.
     #[inline(always)]
-    fn add_offsets<E: IntegerEncoding>(
+    fn add_group<E: IntegerEncoding>(
         &mut self,
+        group: Group,
         [scales, offsets]: [Floats<S>; 2],
         x: &[Row; T],
-        group: usize,
-    ) -> [Floats<S>; T] {
+    ) {
         let offsets = match E::HAS_OFFSETS {
             true => offsets,
             false => S::Floats::mul(scales, S::Floats::splat(-E::ZERO as f32)),
         };
         let mut factors = [scales; T];
         for t in 0..T {
-            let sums = S::Floats::load(&x[t].sums[group]);
+            let sums = S::Floats::load(&x[t].sums[group.index]);
             self.offsets[t] = S::Floats::mul_add(offsets, sums, self.offsets[t]);
-            factors[t] = S::Floats::mul(scales, S::Floats::load(&x[t].scales[group]));
+            factors[t] = S::Floats::mul(scales, S::Floats::load(&x[t].scales[group.index]));
         }
-        factors
+        let (main_bytes, high_bytes) = (2 * E::MAIN_BYTES, 2 * E::HIGH_BYTES);
+        let first_pair = group.index * (E::GROUP_BLOCKS / 2);
+        // A constant number of turns, so that compilers unroll the loop.
+        for pair in 0..E::GROUP_BLOCKS / 2 {
+            if pair == group.blocks / 2 {
+                break;
+            }
+            let q = E::load_integers::<S>(
+                &group.main[pair * main_bytes..][..main_bytes],
+                &group.high[pair * high_bytes..][..high_bytes],
+            );
+            for t in 0..T {
+                let factor = spread::<E, S>(factors[t], pair);
+                self.add_pair::<E>(t, q, &x[t].bytes[first_pair + pair], factor, pair % 2);
+            }
+        }
+        if group.blocks % 2 == 1 {
+            let (mut low, mut top) = ([0; 64], [0; 64]);
+            let pair = group.blocks / 2;
+            low[..E::MAIN_BYTES].copy_from_slice(&group.main[pair * main_bytes..]);
+            top[..E::HIGH_BYTES].copy_from_slice(&group.high[pair * high_bytes..]);
+            let q = E::load_integers::<S>(&low, &top);
+            for t in 0..T {
+                let factor = spread::<E, S>(factors[t], pair);
+                self.add_pair::<E>(t, q, &x[t].bytes[first_pair + pair], factor, 0);
+            }
+        }
     }
 
-    /// Adds the products of pair `pair` of a group.
+    /// Adds the products of a pair of blocks.
     #[inline(always)]
     fn add_pair<E: IntegerEncoding>(
         &mut self,
+        t: usize,
         q: S::Bytes,
-        factors: &[Floats<S>; T],
-        x: &[Row; T],
-        group: usize,
-        pair: usize,
+        x: &Pair,
+        factor: Floats<S>,
+        parity: usize,
     ) {
-        for t in 0..T {
-            let bytes = &x[t].bytes[group * (E::GROUP_BLOCKS / 2) + pair];
-            let zero = S::splat_words(0);
-            let products = match E::WIDE {
-                true => S::dot::<true>(zero, q, S::load_bytes(bytes)),
-                false => S::dot::<false>(zero, q, S::load_bytes(bytes)),
-            };
-            let factor = match E::HALVES {
-                true => S::spread::<true>(factors[t], pair),
-                false => S::spread::<false>(factors[t], pair),
-            };
-            let sum = &mut self.products[t][pair % 2];
-            *sum = S::Floats::mul_add(S::to_f32(products), factor, *sum);
+        let zero = S::splat_words(0);
+        let products = match E::WIDE {
+            true => S::dot::<true>(zero, q, S::load_bytes(x)),
+            false => S::dot::<false>(zero, q, S::load_bytes(x)),
+        };
+        let sum = &mut self.products[t][parity];
+        *sum = S::Floats::mul_add(S::to_f32(products), factor, *sum);
+    }
+
+    /// Returns the sums of products and offsets.
+    #[inline(always)]
+    fn total(&self) -> [Floats<S>; T] {
+        let mut all = self.offsets;
+        for (all, [even, odd]) in all.iter_mut().zip(self.products) {
+            *all = S::Floats::add(S::Floats::add(even, odd), *all);
         }
+        all
+    }
+}
+
+/// Returns the factors of the words of a pair of blocks.
+#[inline(always)]
+fn spread<E: IntegerEncoding, S: IntegerSimd>(factors: Floats<S>, pair: usize) -> Floats<S> {
+    match E::HALVES {
+        true => S::spread::<true>(factors, pair),
+        false => S::spread::<false>(factors, pair),
     }
 }

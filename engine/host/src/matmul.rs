@@ -162,7 +162,11 @@ impl<A: Activations> Product<'_, A> {
     }
 
     /// Decodes each block in registers, once for up to four tokens.
-    fn few_tokens(&self, out: Vec<&mut [f32]>) {
+    fn few_tokens(&self, mut out: Vec<&mut [f32]>) {
+        if let [out] = &mut out[..] {
+            let tasks = out.par_chunks_mut(ROWS).enumerate();
+            return tasks.for_each(|(task, out)| self.dots(task * ROWS, [0], &mut [out]));
+        }
         let mut tasks: Vec<Vec<&mut [f32]>> = Vec::new();
         tasks.resize_with(self.rows.div_ceil(ROWS), Vec::new);
         for out in out {

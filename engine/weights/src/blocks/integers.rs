@@ -97,32 +97,45 @@ fn one_half<S: IntegerSimd>(scales: &[u8]) -> [Floats<S>; 2] {
 /// Returns the scales, and as offsets the minima, of the two super-blocks of a group of `Q4_K` or `Q5_K`.
 #[inline(always)]
 fn six_bit_factors<S: IntegerSimd>(scales: &[u8]) -> [Floats<S>; 2] {
-    const NIBBLES: [u32; 16] = [0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28];
     const LOW_PAIRS: [u32; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14];
     const HIGH_PAIRS: [u32; 16] = [
         16, 18, 20, 22, 24, 26, 28, 30, 16, 18, 20, 22, 24, 26, 28, 30,
     ];
-    let [a, b] = [first::<16>(scales), first::<16>(&scales[16..])];
-    let words = |i| S::words_of_two(word(a, i), word(b, i));
-    let top = words(3);
-    let six_bits = |low, pairs| {
-        let low = S::mask(S::shift_right(low, &NIBBLES), 15);
-        let high = S::mask(S::shift_right(top, pairs), 3);
-        S::to_f32(S::or_shifted_words::<4>(low, high))
-    };
-    let scales = |at| {
-        let [a, b] = [a, b].map(|bytes| half_at::<S::Floats, _>(bytes, at));
-        S::Floats::load(&std::array::from_fn(|i| if i < 8 { a } else { b }))
-    };
+    let blocks = [first::<16>(scales), first::<16>(&scales[16..])];
+    let scale = six_bits::<S>(blocks, 1, &LOW_PAIRS);
+    let minimum = six_bits::<S>(blocks, 2, &HIGH_PAIRS);
     let minus = S::Floats::splat(-1.0);
+    let dmin = S::Floats::mul(halves_of_two::<S>(blocks, 2), minus);
     [
-        S::Floats::mul(scales(0), six_bits(words(1), &LOW_PAIRS)),
-        S::Floats::mul(
-            S::Floats::mul(scales(2), minus),
-            six_bits(words(2), &HIGH_PAIRS),
-        ),
+        S::Floats::mul(halves_of_two::<S>(blocks, 0), scale),
+        S::Floats::mul(dmin, minimum),
     ]
 }
+
+// Functions rather than closures, which are compiled for the caller's instruction set only if they are inlined.
+
+/// Returns numbers of 6 bits of two super-blocks: nibbles of word `low`, and above them pairs of bits of word 3.
+#[inline(always)]
+fn six_bits<S: IntegerSimd>([a, b]: [&[u8; 16]; 2], low: usize, pairs: &[u32; 16]) -> Floats<S> {
+    let low = S::words_of_two(word(a, low), word(b, low));
+    let low = S::mask(S::shift_right(low, &NIBBLES), 15);
+    let top = S::words_of_two(word(a, 3), word(b, 3));
+    let top = S::mask(S::shift_right(top, pairs), 3);
+    S::to_f32(S::or_shifted_words::<4>(low, top))
+}
+
+/// Returns the halves at byte `at` of two super-blocks, each eight times.
+#[inline(always)]
+fn halves_of_two<S: IntegerSimd>([a, b]: [&[u8; 16]; 2], at: usize) -> Floats<S> {
+    let (a, b) = (
+        half_at::<S::Floats, _>(a, at),
+        half_at::<S::Floats, _>(b, at),
+    );
+    S::Floats::load(&[a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b])
+}
+
+/// The shifts of the nibbles of two words.
+const NIBBLES: [u32; 16] = [0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28];
 
 /// Returns word `i` of the bytes of a super-block's scales.
 #[inline(always)]
@@ -195,7 +208,9 @@ integers!(Q2_K, 20 { MAIN_BYTES = 8, HALVES = true, HAS_OFFSETS = true },
 |main, _high| S::unpack_2bit(first(main)),
 |scales| {
     let both = S::widen(first(&scales[4..]));
-    let [d, dmin] = [0, 2].map(|at| half_at::<S::Floats, _>(first::<4>(scales), at));
+    let bytes = first::<4>(scales);
+    let d = half_at::<S::Floats, _>(bytes, 0);
+    let dmin = half_at::<S::Floats, _>(bytes, 2);
     [
         S::Floats::mul(S::Floats::splat(d), S::to_f32(S::mask(both, 15))),
         S::Floats::mul(S::Floats::splat(-dmin), S::to_f32(S::shift_right(both, &[4; 16]))),
@@ -204,7 +219,6 @@ integers!(Q2_K, 20 { MAIN_BYTES = 8, HALVES = true, HAS_OFFSETS = true },
 integers!(Q3_K, 16 { MAIN_BYTES = 8, HIGH_BYTES = 4, HALVES = true, ZERO = 4 },
 |main, high| S::or_shifted::<2>(S::unpack_2bit(first(main)), S::unpack_1bit(first(high))),
 |scales| {
-    const NIBBLES: [u32; 16] = [0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28];
     const PAIRS: [u32; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30];
     let bytes = first::<16>(scales);
     let low = S::words_of_two(word(bytes, 1), word(bytes, 2));

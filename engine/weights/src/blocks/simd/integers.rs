@@ -103,6 +103,11 @@ pub trait IntegerSimd: 'static {
 
     /// Splits 16 pairs of little-endian halves into the first and the second ones.
     fn load_f16_pairs(from: &[u8; 64]) -> [<Self::Floats as Simd>::Floats; 2];
+    /// Returns the first `count` floats, and zeros in place of the others.
+    fn keep_first(
+        a: <Self::Floats as Simd>::Floats,
+        count: usize,
+    ) -> <Self::Floats as Simd>::Floats;
     /// Returns for each of the 16 words of the blocks of pair `pair` the factor of its block or, if `HALVES`,
     /// of its half of a block. `factors` holds those of 16 blocks, or of the halves of 8.
     fn spread<const HALVES: bool>(
@@ -110,6 +115,18 @@ pub trait IntegerSimd: 'static {
         pair: usize,
     ) -> <Self::Floats as Simd>::Floats;
 }
+
+/// Words of which, from index `16 - count` on, the first `count` have all bits set.
+#[cfg(target_arch = "x86_64")]
+pub(super) static KEPT: [u32; 32] = {
+    let mut kept = [0; 32];
+    let mut i = 0;
+    while i < 16 {
+        kept[i] = u32::MAX;
+        i += 1;
+    }
+    kept
+};
 
 /// The index of the factor for word `word` of a pair of blocks.
 #[inline(always)]
@@ -217,6 +234,10 @@ impl IntegerSimd for Portable {
         [half(0), half(2)]
     }
     #[inline(always)]
+    fn keep_first(a: [f32; 16], count: usize) -> [f32; 16] {
+        std::array::from_fn(|i| if i < count { a[i] } else { 0.0 })
+    }
+    #[inline(always)]
     fn spread<const HALVES: bool>(factors: [f32; 16], pair: usize) -> [f32; 16] {
         std::array::from_fn(|word| factors[factor_index(HALVES, pair, word)])
     }
@@ -285,6 +306,9 @@ mod tests {
             .into_iter()
             .for_each(&mut add_floats);
         let factors = S::Floats::load(&std::array::from_fn(|i| i as f32));
+        let special = S::Floats::splat(f32::NAN);
+        (0..=16).for_each(|count| add_floats(S::keep_first(factors, count)));
+        add_floats(S::keep_first(special, 0));
         (0..8).for_each(|pair| add_floats(S::spread::<false>(factors, pair)));
         (0..4).for_each(|pair| add_floats(S::spread::<true>(factors, pair)));
         all

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{
-    integers::{IntegerSimd, factor_index},
+    integers::{IntegerSimd, KEPT, factor_index},
     ops::Simd,
     x86::{Avx2, Avx512},
 };
@@ -196,40 +196,76 @@ macro_rules! pairs_of_vectors {
         fn load_f16_pairs(from: &[u8; 64]) -> [[__m256; 2]; 2] {
             // SAFETY: the CPU has the instruction set (see the trait), and 64 bytes are readable.
             unsafe {
-                // Words 0..2 and 4..6 of each result: the first halves, then the second ones.
-                let split = |at: usize| {
-                    let pairs = _mm256_loadu_si256(from.as_ptr().add(at).cast());
-                    let order = _mm256_set_epi8(
-                        15, 14, 11, 10, 7, 6, 3, 2, 13, 12, 9, 8, 5, 4, 1, 0, 15, 14, 11, 10, 7, 6,
-                        3, 2, 13, 12, 9, 8, 5, 4, 1, 0,
-                    );
-                    let split = _mm256_shuffle_epi8(pairs, order);
-                    let split = _mm256_permute4x64_epi64::<0b11_01_10_00>(split);
-                    [
-                        _mm256_cvtph_ps(_mm256_castsi256_si128(split)),
-                        _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(split)),
-                    ]
-                };
-                let [low, high] = [split(0), split(32)];
+                let low = split_f16_pairs(_mm256_loadu_si256(from.as_ptr().cast()));
+                let high = split_f16_pairs(_mm256_loadu_si256(from.as_ptr().add(32).cast()));
                 [[low[0], high[0]], [low[1], high[1]]]
             }
         }
         #[inline(always)]
+        fn keep_first(a: [__m256; 2], count: usize) -> [__m256; 2] {
+            let kept = &KEPT[16 - count.min(16)..];
+            let (halves, _) = kept.as_chunks::<8>();
+            // SAFETY: the CPU has the instruction set (see the trait), and 32 bytes are readable twice.
+            unsafe {
+                let mask = |half: &[u32; 8]| _mm256_loadu_ps(half.as_ptr().cast());
+                [
+                    _mm256_and_ps(a[0], mask(&halves[0])),
+                    _mm256_and_ps(a[1], mask(&halves[1])),
+                ]
+            }
+        }
+        #[inline(always)]
         fn spread<const HALVES: bool>(factors: [__m256; 2], pair: usize) -> [__m256; 2] {
-            let of = |block: usize| {
-                let index = |word: usize| factor_index(HALVES, pair, 8 * block + word) as i32;
-                // SAFETY: the CPU has the instruction set (see the trait).
-                unsafe {
-                    let (low, high) = (_mm_set1_epi32(index(0)), _mm_set1_epi32(index(4)));
-                    // The instruction uses only the low three bits of an index.
-                    let index = _mm256_set_m128i(high, low);
-                    let half = factors[factor_index(HALVES, pair, 8 * block) / 8];
-                    _mm256_permutevar8x32_ps(half, index)
-                }
-            };
-            [of(0), of(1)]
+            // SAFETY: the CPU has the instruction set (see the trait).
+            unsafe {
+                [
+                    spread_block::<HALVES>(factors, pair, 0),
+                    spread_block::<HALVES>(factors, pair, 1),
+                ]
+            }
         }
     };
+}
+
+/// Converts the first halves of eight pairs, and the second ones.
+///
+/// # Safety
+/// The CPU must have AVX2 and F16C.
+#[inline(always)]
+unsafe fn split_f16_pairs(pairs: __m256i) -> [__m256; 2] {
+    // SAFETY: the caller guarantees the instruction sets.
+    unsafe {
+        let order = _mm256_set_epi8(
+            15, 14, 11, 10, 7, 6, 3, 2, 13, 12, 9, 8, 5, 4, 1, 0, 15, 14, 11, 10, 7, 6, 3, 2, 13,
+            12, 9, 8, 5, 4, 1, 0,
+        );
+        let split = _mm256_shuffle_epi8(pairs, order);
+        let split = _mm256_permute4x64_epi64::<0b11_01_10_00>(split);
+        [
+            _mm256_cvtph_ps(_mm256_castsi256_si128(split)),
+            _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(split)),
+        ]
+    }
+}
+
+/// Returns the factors of the words of one block of a pair.
+///
+/// # Safety
+/// The CPU must have AVX2.
+#[inline(always)]
+unsafe fn spread_block<const HALVES: bool>(
+    factors: [__m256; 2],
+    pair: usize,
+    block: usize,
+) -> __m256 {
+    let first = factor_index(HALVES, pair, 8 * block);
+    let second = factor_index(HALVES, pair, 8 * block + 4);
+    // SAFETY: the caller guarantees AVX2.
+    unsafe {
+        let (low, high) = (_mm_set1_epi32(first as i32), _mm_set1_epi32(second as i32));
+        // The instruction uses only the low three bits of an index.
+        _mm256_permutevar8x32_ps(factors[first / 8], _mm256_set_m128i(high, low))
+    }
 }
 
 /// Transposes eight rows of eight words.
@@ -461,6 +497,12 @@ impl IntegerSimd for Avx512Vnni {
                 _mm512_cvtph_ps(_mm512_cvtepi32_epi16(second)),
             ]
         }
+    }
+    #[inline(always)]
+    fn keep_first(a: __m512, count: usize) -> __m512 {
+        let mask = ((1u32 << count.min(16)) - 1) as u16;
+        // SAFETY: the CPU has the instruction set (see the trait).
+        unsafe { _mm512_maskz_mov_ps(mask, a) }
     }
     #[inline(always)]
     fn spread<const HALVES: bool>(factors: __m512, pair: usize) -> __m512 {
