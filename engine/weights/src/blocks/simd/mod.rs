@@ -1,21 +1,25 @@
 //! Compiling functions for several instruction sets, and choosing the best one at run time.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2_integers;
+#[cfg(target_arch = "x86_64")]
+mod avx512_vnni;
 mod f16;
 mod integers;
 mod ops;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
-#[cfg(target_arch = "x86_64")]
-mod x86_integers;
 
+#[cfg(target_arch = "x86_64")]
+pub use avx2_integers::AvxVnni;
+#[cfg(target_arch = "x86_64")]
+pub use avx512_vnni::Avx512Vnni;
 pub use integers::{IntegerSimd, integer_simd, with_integer_simd};
 pub use ops::Simd;
 pub use portable::Portable;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};
-#[cfg(target_arch = "x86_64")]
-pub use x86_integers::{Avx512Vnni, AvxVnni};
 
 /// Compiles a function for several instruction sets and calls the best one that the CPU has. What the
 /// function inlines is compiled for that set too.
