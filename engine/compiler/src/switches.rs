@@ -17,9 +17,9 @@ choices! {
         /// `‖a − b‖ / ‖b‖`, is below `1e-3 * (1 + 16 / n)` over its `n` results; twice that for gated products.
         F16 = "f16",
         /// Products of quantised weights with activations that are rounded to 8 bits, in blocks of 32 with a scale.
-        /// All devices make the same blocks of the same numbers, and compute the same integers. Differences in the
-        /// rounding of `f32` may move a number to the next step, so that the logits of two devices differ by up to the
-        /// error of this precision, about a percent. Weights in F32, F16, BF16 and F8 are multiplied exactly.
+        /// All devices make the same blocks of the same numbers. What they compute in `f32` differs by rounding, which
+        /// may move a number to the next step, so that the logits of two devices may differ by the error of this
+        /// precision, about a percent. Weights in F32, F16, BF16 and F8 are multiplied exactly.
         Int8 = "int8",
     }
 }

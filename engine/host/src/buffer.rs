@@ -29,7 +29,8 @@ fn advise_huge_pages(_memory: NonNull<u8>, _len: usize) {}
 /// Shared memory of a fixed size that starts out as zeros. Clones share the same memory.
 ///
 /// A lock guards the bytes: a twin's call, a read and a write each hold it while they touch them.
-/// Where the system zeroes pages at first use, untouched memory takes no physical memory.
+/// Where the system zeroes pages at first use, untouched pages take no physical memory. The pages of large buffers may
+/// be huge, 2 MiB on most systems.
 #[derive(Clone)]
 pub struct HostBuffer {
     storage: Arc<Storage>,

@@ -27,7 +27,7 @@ pub(super) struct Rows<'a> {
     pub(super) blocks: usize,
     /// The scales of blocks, or of their halves, padded with zeros to whole groups.
     scales: Vec<[f32; 16]>,
-    /// The sums of what the blocks or halves stand for, likewise.
+    /// The sums of the activations of each block or half, likewise: its scale times the sum of its bytes.
     sums: Vec<[f32; 16]>,
 }
 
@@ -84,7 +84,7 @@ impl<E: IntegerEncoding> Activations for Int8<E> {
         for (row, factors) in rows.enumerate() {
             let groups = factors.chunks(E::GROUP_BLOCKS);
             for (i, factors) in (row * groups.len()..).zip(groups) {
-                spread::<E>(factors, &mut scales[i], &mut sums[i]);
+                write_factors::<E>(factors, &mut scales[i], &mut sums[i]);
             }
         }
         Ok(Rows {
@@ -125,8 +125,8 @@ impl<E: IntegerEncoding> Activations for Int8<E> {
     }
 }
 
-/// Writes the scales of a group's blocks, or of their halves, and the sums of what they stand for.
-fn spread<E: IntegerEncoding>(
+/// Writes the scales of a group's blocks, or of their halves, and the sums of their activations.
+fn write_factors<E: IntegerEncoding>(
     factors: &[BlockFactors],
     scales: &mut [f32; 16],
     sums: &mut [f32; 16],

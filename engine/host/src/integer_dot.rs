@@ -13,7 +13,7 @@ pub(super) struct Row<'a> {
     pub(super) bytes: &'a [Pair],
     /// For each group of blocks, the scales that [`IntegerSimd::spread`] takes.
     pub(super) scales: &'a [[f32; 16]],
-    /// The sums of what the blocks, or their halves, stand for.
+    /// The sums of the activations of each block or half.
     pub(super) sums: &'a [[f32; 16]],
 }
 

@@ -28,7 +28,8 @@ pub(super) struct Panels {
     quads: Vec<[Quad; TOKENS]>,
     /// `[panels, depth / 32, TOKENS]`
     scales: Vec<[f32; TOKENS]>,
-    /// For encodings with offsets the sums of what each block, or half, stands for: `[panels, depth / 32 (or 16), TOKENS]`.
+    /// For encodings with offsets the sums of the activations of each block, or half: `[panels, depth / 32 (or 16),
+    /// TOKENS]`.
     sums: Vec<[f32; TOKENS]>,
     /// For others the products of the zero point and the bytes: what a sum of integers begins with.
     zeros: Vec<[i32; TOKENS]>,

@@ -47,7 +47,8 @@ pub struct Bench {
     /// Measure each kernel alone instead of the whole model
     #[arg(long)]
     ops: bool,
-    /// Run the model at the precisions exact and int8 (or that of --precision) in turn, and print both
+    /// Run the model at the precisions exact and int8 (or that of --precision) in turn, and print both; the weights
+    /// are in memory twice
     #[arg(long, conflicts_with_all = ["ops", "profiling", "trace"])]
     compare: bool,
     /// Time the runs on the device instead: each run of a model (on) or each kernel (detailed) [default: the

@@ -31,8 +31,8 @@ export interface EngineOptions {
    *  results. Default: `auto`, the class of the adapter. */
   deviceClass?: "auto" | "gpu" | "software";
   /** The precision of products. `f16` computes those of many tokens in half precision: faster on GPUs that have it, and
-   *  less accurate; others compute exactly. `int8` rounds activations to 8 bits, in blocks of 32 with a scale: less
-   *  accurate than `exact`, the default, by about a percent of the logits. */
+   *  less accurate; others compute exactly. `int8` rounds activations to 8 bits, in blocks of 32 with a scale,
+   *  which changes logits by about a percent. Default: `exact`. */
   precision?: "exact" | "f16" | "int8";
   /** The tuning of an earlier `engine.tune()` on this GPU. One of another version of this package has no effect. */
   tuning?: Tuning;

@@ -37,6 +37,21 @@ fn products_of_one_value_share_its_rows_in_8_bits() {
     }
 }
 
+/// A custom op may write to the buffer between the products.
+#[test]
+fn rows_of_a_buffer_are_rounded_for_each_product() {
+    let mut g = Graph::new("buffer");
+    let x = g.buffer("x", DType::F32, shape!["tokens", 64u64]);
+    for name in ["a", "b"] {
+        let weight = g.weight(name, Encoding::Q8_0, shape![32u64, 64u64]);
+        let product = g.add(Linear, &[x, weight]).unwrap();
+        g.output(name, product);
+    }
+    let product = ["quantize", "matmul_int8.q8_0"];
+    let expected = [product, product].concat();
+    assert_eq!(int8_ops(&g, &Capabilities::HOST), expected);
+}
+
 #[test]
 fn weights_without_integers_are_multiplied_exactly() {
     let ops = int8_ops(&block(Encoding::F16), &Capabilities::HOST);

@@ -4,7 +4,10 @@ use wisp_shaders::params::QuantizeParams;
 use wisp_types::Encoding;
 
 use super::{LoweringError, Memory, OpLowering, Size, params};
-use crate::{runtime_fields, value::ValueId};
+use crate::{
+    runtime_fields,
+    value::{ValueId, ValueKind},
+};
 
 /// Words of a block's bytes in 8 bits.
 const BLOCK_WORDS: u64 = 8;
@@ -45,7 +48,7 @@ impl OpLowering<'_> {
 
     /// Returns how the product of a value's rows and a weight of an encoding is computed: by the kernels of op
     /// `product`, or by those for rows in 8 bits. Adds the call that makes such rows, unless an earlier product
-    /// has added it.
+    /// of the same value has added it.
     ///
     /// # Errors
     ///
@@ -91,7 +94,10 @@ impl OpLowering<'_> {
         let grid = [Size::fixed(blocks), tokens];
         let bindings = vec![from, memory[0], memory[1]];
         self.call_over_rows("quantize", cols, grid, params, bindings)?;
-        self.compiler.set_quantized(x, memory);
+        // An op may write to a graph's buffer before the next product reads it; all other values stay as they are.
+        if self.value(x).kind != ValueKind::Buffer {
+            self.compiler.set_quantized(x, memory);
+        }
         Ok(memory)
     }
 }

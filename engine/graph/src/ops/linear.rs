@@ -137,7 +137,7 @@ pub(super) fn lower_gated_product(
     let (encoding, _, cols) = op.matrix_shape(parts[0].weight)?;
     let exact = format!("matmul_gated.{}", encoding.name());
     let int8 = format!("matmul_gated_int8.{}", encoding.name());
-    // Products in 8 bits and the gate, rather than one call that reads the rows as they are.
+    // A product in 8 bits that has no kernel with a gate takes two calls, rather than the exact kernel with one.
     let runs = op.runs(&int8, cols) || op.runs(&exact, cols) && !op.is_int8(encoding, cols);
     if stackable(parts, op)? < parts.len() || !runs {
         return Ok(false);

@@ -71,8 +71,11 @@ impl Group {
 
     /// Returns the index of the baseline among the kernels, or else that of an exact one, or of the default.
     pub fn baseline(&self) -> usize {
-        let serves_all =
-            |kernel: &Kernel| kernel.switches.is_empty() && kernel.max_grid_y == u32::MAX;
+        let serves_all = |kernel: &Kernel| {
+            // Products in 8 bits have no others to compare with.
+            let mut switches = kernel.switches.iter();
+            switches.all(|switch| *switch == "int8") && kernel.max_grid_y == u32::MAX
+        };
         let is_baseline =
             |kernel: &&Kernel| serves_all(kernel) && kernel.device_class == DeviceClass::Any;
         let found = self.kernels.iter().rposition(is_baseline);

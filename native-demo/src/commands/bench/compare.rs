@@ -11,7 +11,7 @@ use wisp_engine::{
         benchmark::{Rate, Speed, speeds_blocking, warm_up_blocking},
         text_generation::TextGenerator,
     },
-    session::{InferenceSession, Precision},
+    session::{GpuProfiling, InferenceSession, Precision},
 };
 
 use super::{Bench, decoder, ops, prefill_operations_per_second};
@@ -53,7 +53,16 @@ struct Row {
 impl Bench {
     /// Measures the exact precision and another one in turn.
     pub(super) fn compare(&self, mut settings: Resolved) -> Result<()> {
-        let other = match settings.config.precision {
+        let config = &settings.config;
+        let compiled = [
+            &config.serialized_model_path,
+            &config.save_to_serialized_model_path,
+        ];
+        ensure!(
+            compiled.iter().all(|path| path.is_none()),
+            "--compare compiles the model for two precisions: a compiled model has one"
+        );
+        let other = match config.precision {
             Precision::Exact => Precision::Int8,
             other => other,
         };
@@ -73,6 +82,7 @@ impl Bench {
         let start = Instant::now();
         let clock = move || start.elapsed();
         for generator in [&mut exact, &mut generator] {
+            decoder(generator)?.profiler().set(GpuProfiling::Off);
             warm_up_blocking(generator, self.workload(), &clock)?;
         }
         let generators = [&mut exact, &mut generator];
@@ -140,7 +150,7 @@ impl Comparison {
                 row.precision,
                 &row.prefill,
                 fraction,
-                "FMA",
+                "f32 FMA",
             ));
         }
         for row in &self.precisions {
