@@ -1,21 +1,10 @@
 //! Products of encoded rows with a few rows of bytes. They are limited by memory bandwidth, so each block is read
 //! once, and its integers are multiplied with every row.
 
-use super::int8::Pair;
+use super::int8_rows::{Pair, Row};
 use wisp_weights::blocks::{
     Floats, IntegerEncoding, IntegerSimd, Planes, Simd, integer_simd, with_integer_simd,
 };
-
-/// A row of activations in 8 bits.
-#[derive(Clone, Copy)]
-pub(super) struct Row<'a> {
-    /// Its blocks, two at a time.
-    pub(super) bytes: &'a [Pair],
-    /// For each group of blocks, the scales that [`IntegerSimd::spread`] takes.
-    pub(super) scales: &'a [[f32; 16]],
-    /// The sums of the activations of each block or half.
-    pub(super) sums: &'a [[f32; 16]],
-}
 
 integer_simd! {
     /// Computes `out[i][t] = dot(row first + i, x[t])` for rows of `blocks` blocks.

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use super::int8::Rows;
+use super::int8_rows::Rows;
 use super::panel::{DEPTH, Part, ROWS};
 use wisp_types::encoding::BLOCK;
 use wisp_weights::blocks::{IntegerEncoding, IntegerSimd, Simd, integer_simd};

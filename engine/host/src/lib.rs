@@ -14,6 +14,7 @@ mod dot;
 mod error;
 mod exact;
 mod int8;
+mod int8_rows;
 mod integer_dot;
 mod integer_panel;
 mod math;

@@ -1,0 +1,121 @@
+//! Rows of activations in 8 bits, as `quantize` makes them.
+
+use std::borrow::Cow;
+
+use super::args::Args;
+use super::error::HostError;
+use super::quantize::BlockFactors;
+use wisp_types::encoding::BLOCK;
+use wisp_weights::blocks::IntegerEncoding;
+#[cfg(doc)]
+use wisp_weights::blocks::IntegerSimd;
+
+/// Bytes of two blocks.
+pub(super) type Pair = [u8; 2 * BLOCK];
+
+/// Rows of bytes with the factors of their blocks.
+pub(super) struct Rows<'a> {
+    /// Rows of whole pairs of blocks, the last padded with zeros.
+    bytes: Cow<'a, [Pair]>,
+    pub(super) factors: &'a [BlockFactors],
+    /// Blocks of a row.
+    pub(super) blocks: usize,
+    /// The scales of blocks, or of their halves, padded with zeros to whole groups.
+    scales: Vec<[f32; 16]>,
+    /// The sums of the activations of each block or half, likewise: its scale times the sum of its bytes.
+    sums: Vec<[f32; 16]>,
+}
+
+impl Rows<'_> {
+    /// Pairs of blocks in a row.
+    fn pairs(&self) -> usize {
+        self.blocks.div_ceil(2)
+    }
+
+    /// The pairs of blocks of row `i`.
+    pub(super) fn bytes(&self, i: usize) -> &[Pair] {
+        &self.bytes[i * self.pairs()..][..self.pairs()]
+    }
+
+    pub(super) fn row<E: IntegerEncoding>(&self, i: usize) -> Row<'_> {
+        let groups = self.blocks.div_ceil(E::GROUP_BLOCKS);
+        Row {
+            bytes: self.bytes(i),
+            scales: &self.scales[i * groups..][..groups],
+            sums: &self.sums[i * groups..][..groups],
+        }
+    }
+}
+
+impl<'a> Rows<'a> {
+    /// Reads `rows` rows of `cols` elements from a call's bindings, with factors for weights of encoding `E`.
+    pub(super) fn read<E: IntegerEncoding>(
+        args: &'a Args,
+        rows: usize,
+        cols: usize,
+    ) -> Result<Rows<'a>, HostError> {
+        let blocks = cols.div_ceil(BLOCK);
+        let all = rows.saturating_mul(blocks);
+        let bytes: &[[u8; BLOCK]] = args.read(1, all)?;
+        let factors: &[BlockFactors] = args.read(4, all)?;
+        let bytes = match blocks.is_multiple_of(2) {
+            true => Cow::Borrowed(bytes.as_flattened().as_chunks().0),
+            false => {
+                let mut padded = vec![[0; 2 * BLOCK]; rows * blocks.div_ceil(2)];
+                let to = padded.chunks_exact_mut(blocks.div_ceil(2));
+                for (to, from) in to.zip(bytes.chunks_exact(blocks)) {
+                    let from = from.as_flattened();
+                    to.as_flattened_mut()[..from.len()].copy_from_slice(from);
+                }
+                Cow::Owned(padded)
+            }
+        };
+        let groups = blocks.div_ceil(E::GROUP_BLOCKS);
+        let (mut scales, mut sums) = (Vec::new(), Vec::new());
+        scales.resize(rows * groups, [0.0; 16]);
+        sums.resize(rows * groups, [0.0; 16]);
+        let rows = factors.chunks_exact(blocks.max(1));
+        for (row, factors) in rows.enumerate() {
+            let groups = factors.chunks(E::GROUP_BLOCKS);
+            for (i, factors) in (row * groups.len()..).zip(groups) {
+                write_factors::<E>(factors, &mut scales[i], &mut sums[i]);
+            }
+        }
+        Ok(Rows {
+            bytes,
+            factors,
+            blocks,
+            scales,
+            sums,
+        })
+    }
+}
+
+/// A row of activations in 8 bits.
+#[derive(Clone, Copy)]
+pub(super) struct Row<'a> {
+    /// Its blocks, two at a time.
+    pub(super) bytes: &'a [Pair],
+    /// For each group of blocks, the scales that [`IntegerSimd::spread`] takes.
+    pub(super) scales: &'a [[f32; 16]],
+    /// The sums of the activations of each block or half.
+    pub(super) sums: &'a [[f32; 16]],
+}
+
+/// Writes the scales of a group's blocks, or of their halves, and the sums of their activations.
+fn write_factors<E: IntegerEncoding>(
+    factors: &[BlockFactors],
+    scales: &mut [f32; 16],
+    sums: &mut [f32; 16],
+) {
+    for (i, BlockFactors { scale, sums: bytes }) in factors.iter().enumerate() {
+        let [low, high] = bytes.map(i32::from);
+        if E::HALVES {
+            (scales[2 * i], scales[2 * i + 1]) = (*scale, *scale);
+            (sums[2 * i], sums[2 * i + 1]) = (scale * low as f32, scale * high as f32);
+        } else {
+            scales[i] = *scale;
+            sums[i] = scale * (low + high) as f32;
+        }
+    }
+}
