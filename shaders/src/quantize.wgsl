@@ -7,7 +7,8 @@ import constants::WG;
 /// The bytes and scales are the same on every device: all operations are exact, or rounded as IEEE 754 states. The
 /// largest magnitude of a block is rounded up to 8 significant bits, `M * 2^e`, and becomes 127: `d = M * 2^e / 127`, and
 /// `x` is multiplied with an integer quotient `127 / M` times a power of two. A block whose magnitudes are all
-/// below 2^-100 becomes 0. One with an infinity or NaN has the scale NaN and zeros.
+/// below 2^-100 becomes 0. One with an infinity or NaN has the scale NaN and zeros; one with a magnitude above 3.39e38,
+/// which is rounded up to 2^128, has an infinite scale.
 struct QuantizeParams {
     /// Rows of `x`.
     tokens: u32,
@@ -47,7 +48,7 @@ fn load_x(t: u32, g: u32) -> vec4<f32> {
     return x[t * (p.cols / 4u) + g];
 }
 
-// The magnitudes of a block as bits, which are ordered like them: `largest` of the block, and what follows from it.
+// What all columns of a block are rounded with.
 struct Scale {
     // The scale, as bits.
     d: u32,
@@ -56,6 +57,8 @@ struct Scale {
     is_zero: bool,
 }
 
+// Returns the scale of a block whose largest magnitude has these bits: as integers, the bits of magnitudes have their
+// order.
 fn scale_of(largest: u32) -> Scale {
     if largest < LEAST {
         return Scale(0u, 0.0, true);

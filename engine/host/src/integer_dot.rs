@@ -57,7 +57,10 @@ fn dots_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
 /// Adds all floats of each vector, in the order of [`Simd::reduce_add`].
 #[inline(always)]
 fn add_lanes<S: IntegerSimd>(vectors: &[[f32; 16]; LANES]) -> [f32; LANES] {
-    let bytes = vectors.map(|vector| S::load_bytes(&bytemuck::cast(vector)));
+    let mut bytes = [S::load_bytes(&[0; 64]); LANES];
+    for (bytes, vector) in bytes.iter_mut().zip(vectors) {
+        *bytes = S::load_bytes(bytemuck::cast_ref(vector));
+    }
     let mut columns = [[0.0; LANES]; 16];
     for (column, bytes) in columns.iter_mut().zip(S::transpose(bytes)) {
         let mut stored = [0; 64];

@@ -8,7 +8,22 @@ mod products;
 mod sampling;
 
 use super::{HostBuffer, twin};
+use wisp_shaders::params::MatmulParams;
 use wisp_types::Encoding;
+
+/// The parameters of a product of `[tokens, cols]` and a weight `[rows, cols]`.
+fn matmul_params([tokens, rows, cols]: [usize; 3], has_bias: bool) -> MatmulParams {
+    MatmulParams {
+        tokens: tokens as u32,
+        rows: rows as u32,
+        cols: cols as u32,
+        blocks: cols.div_ceil(32) as u32,
+        out_stride: rows as u32,
+        out_offset: 0,
+        bias_offset: 0,
+        has_bias: has_bias.into(),
+    }
+}
 
 fn zeros<T: bytemuck::Pod>(len: usize) -> HostBuffer {
     HostBuffer::new(len * size_of::<T>()).unwrap()

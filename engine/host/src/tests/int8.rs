@@ -7,9 +7,9 @@ use super::super::HostBuffer;
 use super::super::quantize::BlockFactors;
 use super::super::testing::{assert_sums_close, buffer, contents, numbers, run, sum};
 use super::products::{columns, weight, weight_rows};
-use super::zeros;
+use super::{matmul_params, zeros};
 use wisp_types::Encoding;
-use wisp_weights::blocks::has_integers;
+use wisp_weights::blocks::with_integer_encoding;
 
 /// Rows in 8 bits: the buffers, and the numbers that they stand for.
 struct Quantized {
@@ -46,7 +46,8 @@ fn quantized(x: &[f32], cols: usize) -> Quantized {
 }
 
 fn integer_encodings() -> impl Strategy<Value = Encoding> {
-    let all = Encoding::device_encodings().filter(|encoding| has_integers(*encoding));
+    let all = Encoding::device_encodings();
+    let all = all.filter(|encoding| with_integer_encoding!(*encoding, _E => true, else false));
     proptest::sample::select(all.collect::<Vec<_>>())
 }
 
@@ -118,16 +119,7 @@ proptest! {
         let (planes, values) = weight(encoding, rows, cols, seed);
         let x = quantized(&numbers(seed + 1, tokens * cols), cols);
         let bias = numbers(seed + 2, rows);
-        let params = MatmulParams {
-            tokens: tokens as u32,
-            rows: rows as u32,
-            cols: cols as u32,
-            blocks: cols.div_ceil(32) as u32,
-            out_stride: rows as u32,
-            out_offset: 0,
-            bias_offset: 0,
-            has_bias: has_bias.into(),
-        };
+        let params = matmul_params([tokens, rows, cols], has_bias);
         let (out, bias_buffer) = (zeros::<f32>(tokens * rows), buffer(&bias));
         let bound = [vec![&x.bytes, &out, &bias_buffer, &x.factors], planes.iter().collect()].concat();
         run(&format!("matmul_int8.{}", encoding.name()), params, &bound).unwrap();

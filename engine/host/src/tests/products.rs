@@ -5,7 +5,7 @@ use wisp_shaders::params::*;
 
 use super::super::HostBuffer;
 use super::super::testing::{assert_close, assert_sums_close, buffer, contents, numbers, run, sum};
-use super::zeros;
+use super::{matmul_params, zeros};
 use wisp_types::Encoding;
 use wisp_weights::encodings::{dequantize, repack_rows};
 
@@ -99,14 +99,10 @@ fn check_matmul(
     let bias = numbers(seed + 2, bias_offset + rows);
     let stride = before + rows + after;
     let params = MatmulParams {
-        tokens: tokens as u32,
-        rows: rows as u32,
-        cols: cols as u32,
-        blocks: cols.div_ceil(32) as u32,
         out_stride: stride as u32,
         out_offset: before as u32,
         bias_offset: bias_offset as u32,
-        has_bias: has_bias.into(),
+        ..matmul_params([tokens, rows, cols], has_bias)
     };
     let untouched = numbers(seed + 3, tokens * stride);
     let out = buffer(&untouched);

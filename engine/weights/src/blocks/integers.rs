@@ -1,7 +1,5 @@
 //! Packed blocks as integers, for products with activations in 8 bits.
 
-use wisp_types::encoding::Encoding;
-
 use super::{
     block_encoding::BlockEncoding,
     codebook::{IQ4_NL, IQ4_NL_VALUES, MXFP4, MXFP4_VALUES, half_of_power},
@@ -59,7 +57,7 @@ pub trait IntegerEncoding: BlockEncoding {
     fn load_factors<S: IntegerSimd>(scales: &[u8]) -> [Floats<S>; 2];
 }
 
-/// Evaluates an expression with a type parameter bound to the [`IntegerEncoding`] of an [`Encoding`], or another
+/// Evaluates an expression with a type parameter bound to the [`IntegerEncoding`] of an [`Encoding`](crate::Encoding), or another
 /// expression if the encoding has no integers.
 #[doc(hidden)]
 #[macro_export]
@@ -87,9 +85,9 @@ fn first<const N: usize>(bytes: &[u8]) -> &[u8; N] {
     &bytes.as_chunks().0[0]
 }
 
-/// Returns the scales of a group of blocks with one half each.
+/// Returns the scales of a group whose blocks have one each, in half precision, and no offsets.
 #[inline(always)]
-fn one_half<S: IntegerSimd>(scales: &[u8]) -> [Floats<S>; 2] {
+fn f16_scales<S: IntegerSimd>(scales: &[u8]) -> [Floats<S>; 2] {
     let scales = S::Floats::load_f16(first(scales));
     [scales, scales]
 }
@@ -105,9 +103,9 @@ fn six_bit_factors<S: IntegerSimd>(scales: &[u8]) -> [Floats<S>; 2] {
     let scale = six_bits::<S>(blocks, 1, &LOW_PAIRS);
     let minimum = six_bits::<S>(blocks, 2, &HIGH_PAIRS);
     let minus = S::Floats::splat(-1.0);
-    let dmin = S::Floats::mul(halves_of_two::<S>(blocks, 2), minus);
+    let dmin = S::Floats::mul(f16_of_two::<S>(blocks, 2), minus);
     [
-        S::Floats::mul(halves_of_two::<S>(blocks, 0), scale),
+        S::Floats::mul(f16_of_two::<S>(blocks, 0), scale),
         S::Floats::mul(dmin, minimum),
     ]
 }
@@ -124,9 +122,9 @@ fn six_bits<S: IntegerSimd>([a, b]: [&[u8; 16]; 2], low: usize, pairs: &[u32; 16
     S::to_f32(S::or_shifted_words::<4>(low, top))
 }
 
-/// Returns the halves at byte `at` of two super-blocks, each eight times.
+/// Returns the numbers in half precision at byte `at` of two super-blocks, each eight times.
 #[inline(always)]
-fn halves_of_two<S: IntegerSimd>([a, b]: [&[u8; 16]; 2], at: usize) -> Floats<S> {
+fn f16_of_two<S: IntegerSimd>([a, b]: [&[u8; 16]; 2], at: usize) -> Floats<S> {
     let (a, b) = (
         half_at::<S::Floats, _>(a, at),
         half_at::<S::Floats, _>(b, at),
@@ -186,18 +184,18 @@ macro_rules! integers {
 }
 
 integers!(Q4_0, 32 { MAIN_BYTES = 16, ZERO = 8 },
-    |main, _high| S::unpack_4bit(first(main)), |scales| one_half::<S>(scales));
+    |main, _high| S::unpack_4bit(first(main)), |scales| f16_scales::<S>(scales));
 integers!(Q4_1, 64 { MAIN_BYTES = 16, HAS_OFFSETS = true },
     |main, _high| S::unpack_4bit(first(main)), |scales| S::load_f16_pairs(first(scales)));
 integers!(Q5_0, 32 { MAIN_BYTES = 16, HIGH_BYTES = 4, ZERO = 16 },
-    |main, high| five_bits::<S>(main, high), |scales| one_half::<S>(scales));
+    |main, high| five_bits::<S>(main, high), |scales| f16_scales::<S>(scales));
 integers!(Q5_1, 64 { MAIN_BYTES = 16, HIGH_BYTES = 4, HAS_OFFSETS = true },
     |main, high| five_bits::<S>(main, high), |scales| S::load_f16_pairs(first(scales)));
 integers!(Q8_0, 32 { MAIN_BYTES = 32, ZERO = 128, WIDE = true },
-    |main, _high| S::flip_signs(S::load_bytes(first(main))), |scales| one_half::<S>(scales));
+    |main, _high| S::flip_signs(S::load_bytes(first(main))), |scales| f16_scales::<S>(scales));
 integers!(IQ4_NL, 32 { MAIN_BYTES = 16, ZERO = 127, WIDE = true },
     |main, _high| S::lookup(&const { unsigned(IQ4_NL_VALUES, 127) }, S::unpack_4bit(first(main))),
-    |scales| one_half::<S>(scales));
+    |scales| f16_scales::<S>(scales));
 integers!(MXFP4, 16 { MAIN_BYTES = 16, ZERO = 12 },
 |main, _high| S::lookup(&const { unsigned(MXFP4_VALUES, 12) }, S::unpack_4bit(first(main))),
 |scales| {
@@ -245,11 +243,6 @@ integers!(Q6_K, 20 { MAIN_BYTES = 16, HIGH_BYTES = 8, HALVES = true, ZERO = 32 }
     [scales, scales]
 });
 
-/// Returns whether weights of an encoding can be multiplied with activations in 8 bits.
-pub fn has_integers(encoding: Encoding) -> bool {
-    with_integer_encoding!(encoding, _E => true, else false)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,7 +250,7 @@ mod tests {
         blocks::{Portable, with_encoding},
         encodings::{dequantize, repack_rows},
     };
-    use wisp_types::encoding::BLOCK;
+    use wisp_types::{Encoding, encoding::BLOCK};
 
     fn check<E: IntegerEncoding>() {
         let (rows, cols) = (1, 1024);
@@ -293,7 +286,6 @@ mod tests {
             }
         }
         // The encoding as a value leads to this type.
-        assert!(has_integers(E::ENCODING));
         with_encoding!(E::ENCODING, F => assert_eq!(F::ENCODING, E::ENCODING));
     }
 
