@@ -35,11 +35,10 @@ fn dots_in<E: BlockEncoding, S: Simd, const T: usize>(
         for start in (0..blocks).step_by(SCALES_AHEAD) {
             let count = SCALES_AHEAD.min(blocks - start);
             E::load_scales::<S>(planes, row + start, &mut factors[..count]);
-            let x = x.map(|x| &x[start..start + count]);
             for (b, factor) in factors[..count].iter().enumerate() {
                 let w = E::load_weights::<S>(planes, row + start + b, factor);
                 for t in 0..T {
-                    let (halves, _) = x[t][b].as_chunks::<16>();
+                    let (halves, _) = x[t][start + b].as_chunks::<16>();
                     sums[t][0] = S::mul_add(w[0], S::load(&halves[0]), sums[t][0]);
                     sums[t][1] = S::mul_add(w[1], S::load(&halves[1]), sums[t][1]);
                 }

@@ -57,26 +57,19 @@ fn dots_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
 /// Adds all floats of each vector, in the order of [`Simd::reduce_add`].
 #[inline(always)]
 fn add_lanes<S: IntegerSimd>(vectors: &[[f32; 16]; LANES]) -> [f32; LANES] {
-    let mut bytes = [S::load_bytes(&[0; 64]); LANES];
-    for (bytes, vector) in bytes.iter_mut().zip(vectors) {
-        *bytes = S::load_bytes(bytemuck::cast_ref(vector));
+    let mut sums = [S::Floats::splat(0.0); LANES];
+    for (sum, vector) in sums.iter_mut().zip(vectors) {
+        *sum = S::Floats::load(vector);
     }
-    let mut columns = [[0.0; LANES]; 16];
-    for (column, bytes) in columns.iter_mut().zip(S::transpose(bytes)) {
-        let mut stored = [0; 64];
-        S::store_bytes(bytes, &mut stored);
-        *column = bytemuck::cast(stored);
-    }
+    let mut sums = S::Floats::transpose(sums);
     for half in [8, 4, 2, 1] {
         for i in 0..half {
-            let sum = S::Floats::add(
-                S::Floats::load(&columns[i]),
-                S::Floats::load(&columns[i + half]),
-            );
-            S::Floats::store(sum, &mut columns[i]);
+            sums[i] = S::Floats::add(sums[i], sums[i + half]);
         }
     }
-    columns[0]
+    let mut out = [0.0; LANES];
+    S::Floats::store(sums[0], &mut out);
+    out
 }
 
 /// The planes of a group of blocks.

@@ -205,8 +205,8 @@ impl<A: Activations> Product<'_, A> {
     /// Decodes rows into a scratch panel and multiplies it with packed panels of tokens.
     fn many_tokens(&self, mut out: Vec<&mut [f32]>) {
         let width = self.blocks * BLOCK;
-        // Several tasks per thread, so that all threads finish at about the same time.
-        let tasks = 4 * rayon::current_num_threads();
+        // Many tasks per thread, so that all threads finish at about the same time.
+        let tasks = 16 * rayon::current_num_threads();
         let rows = self.rows.div_ceil(tasks).next_multiple_of(panel::ROWS);
         for (i, out) in out.chunks_mut(MANY_TOKENS).enumerate() {
             let tokens = i * MANY_TOKENS..i * MANY_TOKENS + out.len();

@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 
-use wisp_types::encoding::BLOCK;
+use wisp_types::{Encoding, encoding::BLOCK};
 use wisp_weights::blocks::{BlockEncoding, Planes, Simd, dequantize_blocks_inline, simd};
 
 /// Columns that are multiplied at once.
@@ -17,6 +17,9 @@ pub(super) const ROWS: usize = 48;
 
 /// Tokens of a panel.
 pub(super) const TOKENS: usize = 32;
+
+/// How many rows before it is decoded a row is loaded into the caches.
+pub(super) const ROWS_AHEAD: usize = 4;
 
 /// Elements from one row of the scratch to the next. Not a power of two, because its multiples would
 /// map to the same lines of the innermost cache.
@@ -54,6 +57,21 @@ pub(super) struct Part<'a> {
     pub(super) width: usize,
 }
 
+impl Part<'_> {
+    /// Begins to load `depth` columns of row `row` into the caches.
+    #[inline(always)]
+    pub(super) fn prefetch<S: Simd>(&self, encoding: Encoding, row: usize, depth: usize) {
+        let start = (self.first + row) * self.width + self.start;
+        let (starts, ends) = (
+            encoding.plane_row_bytes(start as u64),
+            encoding.plane_row_bytes((start + depth) as u64),
+        );
+        for (plane, (start, end)) in self.planes.bytes().iter().zip(starts.into_iter().zip(ends)) {
+            S::prefetch(plane.get(start as usize..end as usize).unwrap_or_default());
+        }
+    }
+}
+
 simd! {
     /// Adds to `outs[t][i]` the product of row `first + i` and token `t`, over `depth` columns.
     pub(super) fn multiply<E: BlockEncoding>(
@@ -65,19 +83,19 @@ simd! {
     ) {
         multiversion::target::match_target! {
             "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma+f16c" => {
-                multiply_in::<E, wisp_weights::blocks::Avx512, 12, 2>(part, packed, depth, scratch, outs)
+                multiply_in::<E, wisp_weights::blocks::Avx512, 12, 2, 24>(part, packed, depth, scratch, outs)
             },
             "x86_64+avx2+fma+f16c" => {
-                multiply_in::<E, wisp_weights::blocks::Avx2, 6, 1>(part, packed, depth, scratch, outs)
+                multiply_in::<E, wisp_weights::blocks::Avx2, 6, 1, 6>(part, packed, depth, scratch, outs)
             },
-            _ => multiply_in::<E, wisp_weights::blocks::Portable, 2, 1>(part, packed, depth, scratch, outs),
+            _ => multiply_in::<E, wisp_weights::blocks::Portable, 2, 1, 2>(part, packed, depth, scratch, outs),
         }
     }
 }
 
-/// [`multiply`] with tiles of `R` rows and `V` vectors of 16 tokens.
+/// [`multiply`] with tiles of `R` rows and `V` vectors of 16 tokens, or of `R1` rows and the last vector alone.
 #[inline(always)]
-fn multiply_in<E: BlockEncoding, S: Simd, const R: usize, const V: usize>(
+fn multiply_in<E: BlockEncoding, S: Simd, const R: usize, const V: usize, const R1: usize>(
     part: Part,
     packed: &[[f32; TOKENS]],
     depth: usize,
@@ -88,14 +106,70 @@ fn multiply_in<E: BlockEncoding, S: Simd, const R: usize, const V: usize>(
     for at in (0..rows).step_by(ROWS) {
         let count = ROWS.min(rows - at);
         for (i, row) in scratch.chunks_exact_mut(STRIDE).take(count).enumerate() {
-            let block = ((part.first + at + i) * part.width + part.start) / BLOCK;
+            let row_of_part = at + i;
+            part.prefetch::<S>(E::ENCODING, (row_of_part + ROWS_AHEAD).min(rows - 1), depth);
+            let block = ((part.first + row_of_part) * part.width + part.start) / BLOCK;
             dequantize_blocks_inline::<E, S>(part.planes, block, &mut row[..depth]);
         }
         for (panel, outs) in packed.chunks_exact(depth).zip(outs.chunks_mut(TOKENS)) {
-            for i in (0..count).step_by(R) {
-                for v in (0..outs.len().div_ceil(16)).step_by(V) {
-                    let tile = tile::<S, R, V>(&scratch[i * STRIDE..], panel, v);
-                    add_tile(&tile, &mut outs[16 * v..], at + i, R.min(count - i));
+            // All rows of the scratch before any is added to `outs`, whose tokens may lie a power of two apart, so
+            // that they take each other's place in the caches.
+            let mut sums = [[[0.0; 16]; TOKENS / 16]; ROWS];
+            let vectors = outs.len().div_ceil(16);
+            for v in (0..vectors).step_by(V) {
+                if V > 1 && v + V > vectors {
+                    multiply_tiles::<S, R1, 1>(scratch, count, panel, v, &mut sums);
+                } else {
+                    multiply_tiles::<S, R, V>(scratch, count, panel, v, &mut sums);
+                }
+            }
+            add_transposed::<S>(&sums, outs, at, count);
+        }
+    }
+}
+
+/// Writes the products of `count` rows of the scratch and `V` vectors of a panel, from vector `v` on.
+#[inline(always)]
+fn multiply_tiles<S: Simd, const R: usize, const V: usize>(
+    scratch: &[f32],
+    count: usize,
+    panel: &[[f32; TOKENS]],
+    v: usize,
+    sums: &mut [[[f32; 16]; TOKENS / 16]; ROWS],
+) {
+    for i in (0..count).step_by(R) {
+        let tile = tile::<S, R, V>(&scratch[i * STRIDE..], panel, v);
+        for (sums, tile) in sums[i..].iter_mut().zip(&tile) {
+            sums[v..v + V].copy_from_slice(tile);
+        }
+    }
+}
+
+/// Adds `count` rows of sums to rows `first..` of the tokens' outputs.
+#[inline(always)]
+fn add_transposed<S: Simd>(
+    sums: &[[[f32; 16]; TOKENS / 16]; ROWS],
+    outs: &mut [&mut [f32]],
+    first: usize,
+    count: usize,
+) {
+    for (v, outs) in outs.chunks_mut(16).enumerate() {
+        for at in (0..count).step_by(16) {
+            let mut rows = [S::splat(0.0); 16];
+            for (row, sums) in rows.iter_mut().zip(&sums[at..]) {
+                *row = S::load(&sums[v]);
+            }
+            let range = first + at..first + count.min(at + 16);
+            for (out, tokens) in outs.iter_mut().zip(S::transpose(rows)) {
+                let out = &mut out[range.clone()];
+                if let Some(out) = out.as_mut_array::<16>() {
+                    S::store(S::add(S::load(out), tokens), out);
+                } else {
+                    let mut sums = [0.0; 16];
+                    S::store(tokens, &mut sums);
+                    for (out, sum) in out.iter_mut().zip(sums) {
+                        *out += sum;
+                    }
                 }
             }
         }
@@ -162,7 +236,10 @@ fn tile<S: Simd, const R: usize, const V: usize>(
     let mut sums = [[S::splat(0.0); V]; R];
     for (k, tokens) in panel.iter().enumerate() {
         let (vectors, _) = tokens.as_chunks::<16>();
-        let x: [S::Floats; V] = std::array::from_fn(|i| S::load(&vectors[(v + i) % 2]));
+        let mut x = [S::splat(0.0); V];
+        for i in 0..V {
+            x[i] = S::load(&vectors[(v + i) % 2]);
+        }
         for r in 0..R {
             // SAFETY: every row is as long as the panel.
             let w = S::splat(unsafe { *rows[r].get_unchecked(k) });
@@ -178,20 +255,4 @@ fn tile<S: Simd, const R: usize, const V: usize>(
         }
     }
     out
-}
-
-/// Adds the first `count` rows of a tile to rows `first..` of the tokens' outputs.
-#[inline(always)]
-fn add_tile<const R: usize, const V: usize>(
-    tile: &[[[f32; 16]; V]; R],
-    outs: &mut [&mut [f32]],
-    first: usize,
-    count: usize,
-) {
-    for (t, out) in outs.iter_mut().enumerate().take(16 * V) {
-        let out = &mut out[first..first + count];
-        for (out, row) in out.iter_mut().zip(tile) {
-            *out += row[t / 16][t % 16];
-        }
-    }
 }

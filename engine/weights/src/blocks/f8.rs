@@ -23,18 +23,20 @@ impl BlockEncoding for F8_E4M3 {
 
     #[inline(always)]
     fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
-        let bytes = planes.main::<BLOCK>(block);
-        let half = |half: usize| {
-            // The same bits as halves, whose exponents are 8 higher.
-            let mut halves = [0; BLOCK];
-            for i in 0..16 {
-                let byte = u16::from(bytes[16 * half + i]);
-                let [low, high] = ((byte & 0x80) << 8 | (byte & 0x7f) << 7).to_le_bytes();
-                (halves[2 * i], halves[2 * i + 1]) = (low, high);
-            }
-            let exact = S::mul(S::load_f16(&halves), S::splat(256.0));
-            S::mul(exact, S::splat(*d))
-        };
-        [half(0), half(1)]
+        let (halves, _) = planes.main::<BLOCK>(block).as_chunks();
+        [load_half::<S>(&halves[0], *d), load_half::<S>(&halves[1], *d)]
     }
+}
+
+/// Reads the 16 weights of half a block.
+#[inline(always)]
+fn load_half<S: Simd>(bytes: &[u8; 16], scale: f32) -> S::Floats {
+    // The same bits as halves, whose exponents are 8 higher.
+    let mut halves = [0; BLOCK];
+    for (to, byte) in halves.as_chunks_mut().0.iter_mut().zip(bytes) {
+        let byte = u16::from(*byte);
+        *to = ((byte & 0x80) << 8 | (byte & 0x7f) << 7).to_le_bytes();
+    }
+    let exact = S::mul(S::load_f16(&halves), S::splat(256.0));
+    S::mul(exact, S::splat(scale))
 }

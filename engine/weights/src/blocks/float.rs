@@ -19,8 +19,10 @@ macro_rules! float {
 
             #[inline(always)]
             fn load_weights<S: Simd>(planes: Planes, block: usize, (): &()) -> [S::Floats; 2] {
-                let load = |half| S::$load(planes.main::<{ $bytes * BLOCK / 2 }>(2 * block + half));
-                [load(0), load(1)]
+                [
+                    S::$load(planes.main::<{ $bytes * BLOCK / 2 }>(2 * block)),
+                    S::$load(planes.main::<{ $bytes * BLOCK / 2 }>(2 * block + 1)),
+                ]
             }
         }
     };

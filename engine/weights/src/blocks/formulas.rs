@@ -1,14 +1,18 @@
 //! The formulas by which encodings compute weights from integers.
+//!
+//! No closures and no `array::map` here or in what calls this: neither is sure to be inlined, and what is not inlined
+//! is compiled without the vector instructions.
 
 use super::simd::Simd;
 
 /// Computes `scale * (q - offset)`, with a scale for each half of the block.
 #[inline(always)]
 pub(super) fn symmetric<S: Simd>(q: S::Bytes, offset: u8, scales: [f32; 2]) -> [S::Floats; 2] {
-    // `array::map` would take vectors through memory, here and below.
     let q = S::i8_to_f32(S::sub_bytes(q, offset));
-    let half = |half: usize| S::mul(q[half], S::splat(scales[half]));
-    [half(0), half(1)]
+    [
+        S::mul(q[0], S::splat(scales[0])),
+        S::mul(q[1], S::splat(scales[1])),
+    ]
 }
 
 /// Computes `scale * table[q]` for 32 nibbles.
@@ -36,6 +40,8 @@ const NIBBLES: [f32; 16] = [
 #[inline(always)]
 pub(super) fn affine<S: Simd>(q: S::Bytes, scales: [f32; 2], minima: [f32; 2]) -> [S::Floats; 2] {
     let q = S::u8_to_f32(q);
-    let half = |half: usize| S::mul_add(S::splat(scales[half]), q[half], S::splat(minima[half]));
-    [half(0), half(1)]
+    [
+        S::mul_add(S::splat(scales[0]), q[0], S::splat(minima[0])),
+        S::mul_add(S::splat(scales[1]), q[1], S::splat(minima[1])),
+    ]
 }

@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 use super::{
     integers::{IntegerSimd, KEPT, factor_index},
     ops::Simd,
+    transpose::transpose_halves,
     x86::Avx2,
 };
 
@@ -83,18 +84,8 @@ macro_rules! pairs_of_vectors {
         }
         #[inline(always)]
         fn transpose(rows: [[__m256i; 2]; 16]) -> [[__m256i; 2]; 16] {
-            let mut out = rows;
-            for block in 0..2 {
-                for half in 0..2 {
-                    let part = std::array::from_fn(|i| rows[8 * half + i][block]);
-                    // SAFETY: the CPU has the instruction set (see the trait).
-                    let part = unsafe { transpose_8(part) };
-                    for i in 0..8 {
-                        out[8 * block + i][half] = part[i];
-                    }
-                }
-            }
-            out
+            // SAFETY: the CPU has the instruction set (see the trait).
+            unsafe { transpose_halves(rows) }
         }
         #[inline(always)]
         fn store_bytes(a: [__m256i; 2], to: &mut [u8; 64]) {
@@ -262,36 +253,6 @@ unsafe fn spread_block<const HALVES: bool>(
         let (low, high) = (_mm_set1_epi32(first as i32), _mm_set1_epi32(second as i32));
         // The instruction uses only the low three bits of an index.
         _mm256_permutevar8x32_ps(factors[first / 8], _mm256_set_m128i(high, low))
-    }
-}
-
-/// Transposes eight rows of eight words.
-///
-/// # Safety
-/// The CPU must have AVX2.
-#[inline(always)]
-unsafe fn transpose_8(rows: [__m256i; 8]) -> [__m256i; 8] {
-    // SAFETY: the caller guarantees AVX2.
-    unsafe {
-        let mut pairs = rows;
-        for i in 0..4 {
-            pairs[2 * i] = _mm256_unpacklo_epi32(rows[2 * i], rows[2 * i + 1]);
-            pairs[2 * i + 1] = _mm256_unpackhi_epi32(rows[2 * i], rows[2 * i + 1]);
-        }
-        let mut fours = rows;
-        for i in 0..2 {
-            for j in 0..2 {
-                let (a, b) = (pairs[4 * i + j], pairs[4 * i + j + 2]);
-                fours[4 * i + 2 * j] = _mm256_unpacklo_epi64(a, b);
-                fours[4 * i + 2 * j + 1] = _mm256_unpackhi_epi64(a, b);
-            }
-        }
-        let mut out = rows;
-        for j in 0..4 {
-            out[j] = _mm256_permute2x128_si256::<0x20>(fours[j], fours[4 + j]);
-            out[4 + j] = _mm256_permute2x128_si256::<0x31>(fours[j], fours[4 + j]);
-        }
-        out
     }
 }
 

@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use super::{
     integers::{IntegerSimd, factor_index},
+    transpose::transpose_16,
     x86::Avx512,
 };
 
@@ -80,34 +81,7 @@ impl IntegerSimd for Avx512Vnni {
     #[inline(always)]
     fn transpose(rows: [__m512i; 16]) -> [__m512i; 16] {
         // SAFETY: the CPU has the instruction set (see the trait).
-        unsafe {
-            let mut pairs = rows;
-            for i in 0..8 {
-                pairs[2 * i] = _mm512_unpacklo_epi32(rows[2 * i], rows[2 * i + 1]);
-                pairs[2 * i + 1] = _mm512_unpackhi_epi32(rows[2 * i], rows[2 * i + 1]);
-            }
-            // Quarter `q` of vector `4 i + j` is column `4 q + j` of rows `4 i..4 i + 4`.
-            let mut fours = rows;
-            for i in 0..4 {
-                for j in 0..2 {
-                    let (a, b) = (pairs[4 * i + j], pairs[4 * i + j + 2]);
-                    fours[4 * i + 2 * j] = _mm512_unpacklo_epi64(a, b);
-                    fours[4 * i + 2 * j + 1] = _mm512_unpackhi_epi64(a, b);
-                }
-            }
-            let mut out = rows;
-            for j in 0..4 {
-                let even = _mm512_shuffle_i32x4::<0b10_00_10_00>(fours[j], fours[4 + j]);
-                let odd = _mm512_shuffle_i32x4::<0b11_01_11_01>(fours[j], fours[4 + j]);
-                let even_high = _mm512_shuffle_i32x4::<0b10_00_10_00>(fours[8 + j], fours[12 + j]);
-                let odd_high = _mm512_shuffle_i32x4::<0b11_01_11_01>(fours[8 + j], fours[12 + j]);
-                out[j] = _mm512_shuffle_i32x4::<0b10_00_10_00>(even, even_high);
-                out[8 + j] = _mm512_shuffle_i32x4::<0b11_01_11_01>(even, even_high);
-                out[4 + j] = _mm512_shuffle_i32x4::<0b10_00_10_00>(odd, odd_high);
-                out[12 + j] = _mm512_shuffle_i32x4::<0b11_01_11_01>(odd, odd_high);
-            }
-            out
-        }
+        unsafe { transpose_16(rows) }
     }
     #[inline(always)]
     fn store_bytes(a: __m512i, to: &mut [u8; 64]) {

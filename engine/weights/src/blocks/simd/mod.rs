@@ -9,6 +9,8 @@ mod integers;
 mod ops;
 mod portable;
 #[cfg(target_arch = "x86_64")]
+mod transpose;
+#[cfg(target_arch = "x86_64")]
 mod x86;
 
 #[cfg(target_arch = "x86_64")]

@@ -54,6 +54,10 @@ pub trait Simd: 'static {
     fn mul(a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// Computes `a * b + c`, rounded once if the instruction set can.
     fn mul_add(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// Transposes 16 vectors: element `j` of vector `i` of the result is element `i` of vector `j`.
+    fn transpose(rows: [Self::Floats; 16]) -> [Self::Floats; 16];
+    /// Begins to load the cache lines of these bytes, which are soon to be read.
+    fn prefetch(bytes: &[u8]);
     /// Adds all 16 floats: first those that are 8 apart, then 4, 2 and 1.
     fn reduce_add(a: Self::Floats) -> f32;
 }

@@ -91,6 +91,12 @@ impl Simd for Portable {
         std::array::from_fn(|i| a[i] * b[i] + c[i])
     }
     #[inline(always)]
+    fn transpose(rows: [[f32; 16]; 16]) -> [[f32; 16]; 16] {
+        std::array::from_fn(|i| std::array::from_fn(|j| rows[j][i]))
+    }
+    #[inline(always)]
+    fn prefetch(_: &[u8]) {}
+    #[inline(always)]
     fn reduce_add(mut a: [f32; 16]) -> f32 {
         for half in [8, 4, 2, 1] {
             for i in 0..half {

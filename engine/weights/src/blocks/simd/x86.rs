@@ -2,7 +2,13 @@
 
 use std::arch::x86_64::*;
 
-use super::ops::Simd;
+use super::{
+    ops::Simd,
+    transpose::{transpose_16, transpose_halves},
+};
+
+/// Bytes of a cache line.
+const CACHE_LINE: usize = 64;
 
 /// AVX2, FMA and F16C: 16 floats are two vectors.
 pub struct Avx2;
@@ -58,6 +64,13 @@ macro_rules! common {
             unsafe { _mm256_sub_epi8(a, _mm256_set1_epi8(b as i8)) }
         }
         #[inline(always)]
+        fn prefetch(bytes: &[u8]) {
+            for line in bytes.chunks(CACHE_LINE) {
+                // SAFETY: the CPU has the instruction set (see the trait).
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
+            }
+        }
+        #[inline(always)]
         fn f16_to_f32(bits: u16) -> f32 {
             // SAFETY: the CPU has the instruction set (see the trait).
             unsafe { _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(i32::from(bits)))) }
@@ -89,6 +102,21 @@ unsafe fn reduce_add(a: __m256) -> f32 {
     }
 }
 
+/// Looks up eight floats by the low four bits of `index`.
+///
+/// # Safety
+/// The CPU must have AVX2.
+#[inline(always)]
+unsafe fn look_up(table: [__m256; 2], index: __m256i) -> __m256 {
+    // SAFETY: the caller guarantees AVX2.
+    unsafe {
+        // Three bits select an entry of a half of the table, the fourth selects the half.
+        let low = _mm256_permutevar8x32_ps(table[0], index);
+        let high = _mm256_permutevar8x32_ps(table[1], index);
+        _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index)))
+    }
+}
+
 impl Simd for Avx512 {
     common!();
     type Floats = __m512;
@@ -110,8 +138,10 @@ impl Simd for Avx512 {
         // SAFETY: the CPU has the instruction set (see the trait).
         unsafe {
             let [low, high] = halves(a);
-            let floats = |a| _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(a));
-            [floats(low), floats(high)]
+            [
+                _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(low)),
+                _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(high)),
+            ]
         }
     }
     #[inline(always)]
@@ -119,8 +149,10 @@ impl Simd for Avx512 {
         // SAFETY: the CPU has the instruction set (see the trait).
         unsafe {
             let [low, high] = halves(a);
-            let floats = |a| _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(a));
-            [floats(low), floats(high)]
+            [
+                _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(low)),
+                _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(high)),
+            ]
         }
     }
     #[inline(always)]
@@ -172,6 +204,20 @@ impl Simd for Avx512 {
         unsafe { _mm512_fmadd_ps(a, b, c) }
     }
     #[inline(always)]
+    fn transpose(mut rows: [__m512; 16]) -> [__m512; 16] {
+        // SAFETY: the CPU has the instruction set (see the trait).
+        unsafe {
+            let mut words = [_mm512_setzero_si512(); 16];
+            for (word, row) in words.iter_mut().zip(rows) {
+                *word = _mm512_castps_si512(row);
+            }
+            for (row, word) in rows.iter_mut().zip(transpose_16(words)) {
+                *row = _mm512_castsi512_ps(word);
+            }
+            rows
+        }
+    }
+    #[inline(always)]
     fn reduce_add(a: __m512) -> f32 {
         // SAFETY: the CPU has the instruction set (see the trait).
         unsafe {
@@ -198,16 +244,12 @@ impl Simd for Avx2 {
         // SAFETY: the CPU has the instruction set (see the trait), and 16 bytes are readable.
         unsafe {
             let bytes = _mm_loadu_si128(nibbles.as_ptr().cast());
-            let index = [bytes, _mm_srli_si128::<8>(bytes)].map(|b| _mm256_cvtepu8_epi32(b));
-            // Three bits select an entry of a half of the table, the fourth selects the half.
-            let look_up = |i| {
-                let halves = table.map(|half| _mm256_permutevar8x32_ps(half, i));
-                let upper = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(i));
-                _mm256_blendv_ps(halves[0], halves[1], upper)
-            };
+            let a = _mm256_cvtepu8_epi32(bytes);
+            let b = _mm256_cvtepu8_epi32(_mm_srli_si128::<8>(bytes));
+            let (c, d) = (_mm256_srli_epi32::<4>(a), _mm256_srli_epi32::<4>(b));
             [
-                index.map(look_up),
-                index.map(|i| look_up(_mm256_srli_epi32::<4>(i))),
+                [look_up(table, a), look_up(table, b)],
+                [look_up(table, c), look_up(table, d)],
             ]
         }
     }
@@ -215,11 +257,13 @@ impl Simd for Avx2 {
     fn u8_to_f32(a: __m256i) -> [[__m256; 2]; 2] {
         // SAFETY: the CPU has the instruction set (see the trait).
         unsafe {
-            let [low, high] = halves(a);
-            let floats = |a| _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(a));
+            let [a, c] = halves(a);
+            let (b, d) = (_mm_srli_si128::<8>(a), _mm_srli_si128::<8>(c));
+            let (a, b) = (_mm256_cvtepu8_epi32(a), _mm256_cvtepu8_epi32(b));
+            let (c, d) = (_mm256_cvtepu8_epi32(c), _mm256_cvtepu8_epi32(d));
             [
-                [floats(low), floats(_mm_srli_si128::<8>(low))],
-                [floats(high), floats(_mm_srli_si128::<8>(high))],
+                [_mm256_cvtepi32_ps(a), _mm256_cvtepi32_ps(b)],
+                [_mm256_cvtepi32_ps(c), _mm256_cvtepi32_ps(d)],
             ]
         }
     }
@@ -227,11 +271,13 @@ impl Simd for Avx2 {
     fn i8_to_f32(a: __m256i) -> [[__m256; 2]; 2] {
         // SAFETY: the CPU has the instruction set (see the trait).
         unsafe {
-            let [low, high] = halves(a);
-            let floats = |a| _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(a));
+            let [a, c] = halves(a);
+            let (b, d) = (_mm_srli_si128::<8>(a), _mm_srli_si128::<8>(c));
+            let (a, b) = (_mm256_cvtepi8_epi32(a), _mm256_cvtepi8_epi32(b));
+            let (c, d) = (_mm256_cvtepi8_epi32(c), _mm256_cvtepi8_epi32(d));
             [
-                [floats(low), floats(_mm_srli_si128::<8>(low))],
-                [floats(high), floats(_mm_srli_si128::<8>(high))],
+                [_mm256_cvtepi32_ps(a), _mm256_cvtepi32_ps(b)],
+                [_mm256_cvtepi32_ps(c), _mm256_cvtepi32_ps(d)],
             ]
         }
     }
@@ -251,9 +297,12 @@ impl Simd for Avx2 {
         // SAFETY: the CPU has the instruction set (see the trait), and 32 bytes are readable.
         unsafe {
             let from: *const __m128i = from.as_ptr().cast();
-            [_mm_loadu_si128(from), _mm_loadu_si128(from.add(1))].map(|half| {
-                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(half)))
-            })
+            let a = _mm256_cvtepu16_epi32(_mm_loadu_si128(from));
+            let b = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(1)));
+            [
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(a)),
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(b)),
+            ]
         }
     }
     #[inline(always)]
@@ -298,6 +347,20 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn mul_add(a: [__m256; 2], b: [__m256; 2], c: [__m256; 2]) -> [__m256; 2] {
         each_half!(_mm256_fmadd_ps(a, b, c))
+    }
+    #[inline(always)]
+    fn transpose(mut rows: [[__m256; 2]; 16]) -> [[__m256; 2]; 16] {
+        // SAFETY: the CPU has the instruction set (see the trait).
+        unsafe {
+            let mut words = [[_mm256_setzero_si256(); 2]; 16];
+            for (word, row) in words.iter_mut().zip(rows) {
+                *word = [_mm256_castps_si256(row[0]), _mm256_castps_si256(row[1])];
+            }
+            for (row, word) in rows.iter_mut().zip(transpose_halves(words)) {
+                *row = [_mm256_castsi256_ps(word[0]), _mm256_castsi256_ps(word[1])];
+            }
+            rows
+        }
     }
     #[inline(always)]
     fn reduce_add(a: [__m256; 2]) -> f32 {
