@@ -39,37 +39,21 @@ fn dots_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     out: &mut [[f32; T]],
 ) {
     for (i, out) in out.chunks_mut(LANES).enumerate() {
-        let mut sums = [[[0.0; 16]; LANES]; T];
+        let mut sums = [[S::Floats::splat(0.0); LANES]; T];
         for lane in 0..out.len() {
             let row = first + i * LANES + lane;
             for (of_row, sums) in dot::<E, S, T>(planes, row, blocks, x).iter().zip(&mut sums) {
-                S::Floats::store(*of_row, &mut sums[lane]);
+                sums[lane] = *of_row;
             }
         }
         for (t, sums) in sums.iter().enumerate() {
-            for (out, sum) in out.iter_mut().zip(add_lanes::<S>(sums)) {
-                out[t] = sum;
+            let mut totals = [0.0; LANES];
+            S::Floats::store(S::Floats::reduce_add_each(*sums), &mut totals);
+            for (out, total) in out.iter_mut().zip(totals) {
+                out[t] = total;
             }
         }
     }
-}
-
-/// Adds all floats of each vector, in the order of [`Simd::reduce_add`].
-#[inline(always)]
-fn add_lanes<S: IntegerSimd>(vectors: &[[f32; 16]; LANES]) -> [f32; LANES] {
-    let mut sums = [S::Floats::splat(0.0); LANES];
-    for (sum, vector) in sums.iter_mut().zip(vectors) {
-        *sum = S::Floats::load(vector);
-    }
-    let mut sums = S::Floats::transpose(sums);
-    for half in [8, 4, 2, 1] {
-        for i in 0..half {
-            sums[i] = S::Floats::add(sums[i], sums[i + half]);
-        }
-    }
-    let mut out = [0.0; LANES];
-    S::Floats::store(sums[0], &mut out);
-    out
 }
 
 /// The planes of a group of blocks.

@@ -100,7 +100,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Allocates 36 KiB.
+    /// Allocates 72 KiB.
     pub(super) fn new() -> Scratch {
         let vectors = ROWS / LANES;
         Scratch {

@@ -43,9 +43,15 @@ simd! {
     }
 }
 
-/// [`dot`], inlined into a function of `simd!`.
 #[inline(always)]
-pub(super) fn dot_in<S: Simd>(a: &[f32], b: &[f32]) -> f32 {
+fn dot_in<S: Simd>(a: &[f32], b: &[f32]) -> f32 {
+    S::reduce_add(products_in::<S>(a, b))
+}
+
+/// Returns sums of `a[i] * b[i]` over the shorter length, which are yet to be added; inlined into a function of
+/// `simd!`.
+#[inline(always)]
+pub(super) fn products_in<S: Simd>(a: &[f32], b: &[f32]) -> S::Floats {
     let len = a.len().min(b.len());
     let (a, a_rest) = a[..len].as_chunks::<16>();
     let (b, b_rest) = b[..len].as_chunks::<16>();
@@ -59,21 +65,13 @@ pub(super) fn dot_in<S: Simd>(a: &[f32], b: &[f32]) -> f32 {
     for (a, b) in a.iter().zip(b) {
         sums[0] = S::mul_add(S::load(a), S::load(b), sums[0]);
     }
-    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
-    S::reduce_add(S::add(sums[0], sums[1])) + rest
-}
-
-/// `y += factor * x`, inlined into a function of `simd!`.
-#[inline(always)]
-pub(super) fn axpy_in<S: Simd>(factor: f32, x: &[f32], y: &mut [f32]) {
-    let (x, x_rest) = x.as_chunks::<16>();
-    let (y, y_rest) = y.as_chunks_mut::<16>();
-    for (x, y) in x.iter().zip(y) {
-        S::store(S::mul_add(S::splat(factor), S::load(x), S::load(y)), y);
+    if !a_rest.is_empty() {
+        let mut rest = [[0.0; 16]; 2];
+        rest[0][..a_rest.len()].copy_from_slice(a_rest);
+        rest[1][..b_rest.len()].copy_from_slice(b_rest);
+        sums[1] = S::mul_add(S::load(&rest[0]), S::load(&rest[1]), sums[1]);
     }
-    for (x, y) in x_rest.iter().zip(y_rest) {
-        *y += factor * x;
-    }
+    S::add(sums[0], sums[1])
 }
 
 /// Performs one step of an online softmax: replaces scores by their weights relative to the largest

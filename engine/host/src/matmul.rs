@@ -20,7 +20,7 @@ pub(super) const ROWS: usize = 16;
 /// Up to this many tokens, weights are decoded in registers, again for every group of a few tokens.
 const FEW_TOKENS: usize = 8;
 
-/// Tokens whose panels are packed at once; the panels take at most 2 MiB.
+/// Tokens whose panels are packed at once; the panels take at most 4 MiB.
 const MANY_TOKENS: usize = 1024;
 
 /// A format of the rows that a weight is multiplied by, with the products for one encoding of weights.

@@ -10,7 +10,7 @@ use wisp_types::{Encoding, encoding::BLOCK};
 use wisp_weights::blocks::{BlockEncoding, Planes, Simd, dequantize_blocks_inline, simd};
 
 /// Columns that are multiplied at once.
-pub(super) const DEPTH: usize = 512;
+pub(super) const DEPTH: usize = 1024;
 
 /// Rows that are decoded at once: a multiple of the rows of every tile.
 pub(super) const ROWS: usize = 48;
@@ -25,7 +25,7 @@ pub(super) const ROWS_AHEAD: usize = 4;
 /// map to the same lines of the innermost cache.
 pub(super) const STRIDE: usize = DEPTH + 16;
 
-/// Allocates the memory for decoded rows, 99 KiB.
+/// Allocates the memory for decoded rows, 195 KiB.
 pub(super) fn scratch() -> Vec<f32> {
     vec![0.0; ROWS * STRIDE]
 }

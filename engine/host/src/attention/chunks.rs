@@ -1,5 +1,6 @@
 //! Attention with what a token sees split into chunks, and the merge of their results.
 
+use rayon::prelude::*;
 use wisp_shaders::params::{AttentionParams, CHUNK_STEP, MAX_PARTS};
 
 use super::{
@@ -58,17 +59,17 @@ pub(crate) fn attention_split(args: &Args) -> Result<(), HostError> {
     let parts: &mut [f32] = args.write(7, chunks.words(p))?;
     let (group, part_words) = (call.group(), Chunks::part_words(p));
     if chunks.count == 1 {
-        let heads = out.chunks_exact_mut(group * call.head_dim());
-        for (i, out) in heads.enumerate() {
+        let heads = out.par_chunks_exact_mut(group * call.head_dim());
+        heads.enumerate().for_each(|(i, out)| {
             let kv_heads = p.kv_heads as usize;
             one_token(&call, i / kv_heads, i % kv_heads, out);
-        }
+        });
         return Ok(());
     }
     // In the order of the parts: tokens, chunks, KV heads, the query heads of a KV head.
-    let mut sums = vec![0.0; group * call.head_dim()];
-    let of_kv_heads = parts.chunks_exact_mut(group * part_words);
-    for (i, parts) in of_kv_heads.enumerate() {
+    let of_kv_heads = parts.par_chunks_exact_mut(group * part_words).enumerate();
+    let sums = || vec![0.0; group * call.head_dim()];
+    of_kv_heads.for_each_init(sums, |sums, (i, parts)| {
         let (kv_heads, count) = (p.kv_heads as usize, chunks.count as usize);
         let [t, chunk, kv_head] = [i / kv_heads / count, i / kv_heads % count, i % kv_heads];
         let [sequence, position] = call.pages.index[t].map(|i| i as usize);
@@ -76,7 +77,7 @@ pub(crate) fn attention_split(args: &Args) -> Result<(), HostError> {
         let positions = chunks.positions as usize;
         let start = (visible.start + chunk * positions).min(visible.end);
         let end = (start + positions).min(visible.end);
-        let state = sum_positions(&call, [t, kv_head], start..end, &mut sums);
+        let state = sum_positions(&call, [t, kv_head], start..end, sums);
         let heads = sums.chunks_exact(call.head_dim()).zip(state);
         for (part, (sums, [row_max, total])) in parts.chunks_exact_mut(part_words).zip(heads) {
             part.fill(0.0);
@@ -85,7 +86,7 @@ pub(crate) fn attention_split(args: &Args) -> Result<(), HostError> {
                 part[part_words - 4..part_words - 2].copy_from_slice(&[row_max, total]);
             }
         }
-    }
+    });
     Ok(())
 }
 

@@ -69,8 +69,8 @@ simd! {
         for start in (first..end).step_by(POSITIONS) {
             let count = POSITIONS.min(end - start);
             pack(call, [sequence, start, kv_head], count, s);
-            s.scores.fill(0.0);
             let mut scores: Vec<&mut [f32]> = s.scores.chunks_exact_mut(STRIDE).take(rows).collect();
+            scores.iter_mut().for_each(|scores| scores[..count].fill(0.0));
             add_rows(&s.queries, rows, &s.keys, head_dim, count, &mut scores);
             for (i, scores) in scores.into_iter().enumerate() {
                 let visible = call.pages.visible_range(sequence, position + i / group);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use wisp_weights::blocks::{Simd, simd, with_simd};
 
 use super::call::{Attention, cap};
-use crate::math::{axpy_in, dot_in, exp_sum};
+use crate::math::{exp_sum, products_in};
 
 simd! {
     /// Computes one token and the query heads of one KV head, a few positions at a time.
@@ -33,6 +33,9 @@ simd! {
     }
 }
 
+/// Positions that are read at once.
+const POSITIONS: usize = 64;
+
 #[inline(always)]
 fn sum_in<S: Simd>(
     call: &Attention,
@@ -40,7 +43,6 @@ fn sum_in<S: Simd>(
     positions: Range<usize>,
     out: &mut [f32],
 ) -> Vec<[f32; 2]> {
-    const POSITIONS: usize = 64;
     let head_dim = call.head_dim();
     let sequence = call.pages.index[t][0] as usize;
     let q = &call.q[t * call.token() + kv_head * out.len()..][..out.len()];
@@ -52,21 +54,86 @@ fn sum_in<S: Simd>(
         let count = POSITIONS.min(positions.end - start);
         let at = [sequence, start, kv_head];
         let [for_keys, for_values] = &mut scratch;
-        let keys = call.rows(call.k_cache, at, count, for_keys);
-        let values = call.rows(call.v_cache, at, count, for_values);
+        let all_keys = call.rows(call.k_cache, at, count, for_keys);
+        let all_values = call.rows(call.v_cache, at, count, for_values);
+        let (mut keys, mut values) = ([&[][..]; POSITIONS], [&[][..]; POSITIONS]);
+        for i in 0..count {
+            (keys[i], values[i]) = (all_keys.get(i), all_values.get(i));
+            S::prefetch(bytemuck::cast_slice(keys[i]));
+        }
+        let (keys, values) = (&keys[..count], &values[..count]);
+        for values in values {
+            S::prefetch(bytemuck::cast_slice(values));
+        }
         let heads = out.chunks_exact_mut(head_dim).zip(q.chunks_exact(head_dim));
         for ((out, q), [row_max, total]) in heads.zip(&mut state) {
             let mut scores = [0.0; POSITIONS];
+            score::<S>(q, keys, &mut scores);
             let scores = &mut scores[..count];
-            for (i, score) in scores.iter_mut().enumerate() {
-                *score = cap(dot_in::<S>(q, keys.get(i)) * call.p.scale, call.p.softcap);
+            for score in scores.iter_mut() {
+                *score = cap(*score * call.p.scale, call.p.softcap);
             }
             let rescale = exp_sum(scores, row_max, total);
-            out.iter_mut().for_each(|out| *out *= rescale);
-            for (i, weight) in scores.iter().enumerate() {
-                axpy_in::<S>(*weight, values.get(i), out);
-            }
+            add_values::<S>(scores, values, rescale, out);
         }
     }
     state
+}
+
+/// Computes `scores[i] = dot(q, keys[i])`.
+#[inline(always)]
+fn score<S: Simd>(q: &[f32], keys: &[&[f32]], scores: &mut [f32; POSITIONS]) {
+    let (vectors, _) = scores.as_chunks_mut::<16>();
+    for (scores, keys) in vectors.iter_mut().zip(keys.chunks(16)) {
+        let mut products = [S::splat(0.0); 16];
+        for (products, key) in products.iter_mut().zip(keys) {
+            *products = products_in::<S>(q, key);
+        }
+        S::store(S::reduce_add_each(products), scores);
+    }
+}
+
+/// Computes `out = rescale * out + sum(weights[i] * values[i])`, some vectors of `out` at a time in registers.
+#[inline(always)]
+fn add_values<S: Simd>(weights: &[f32], values: &[&[f32]], rescale: f32, out: &mut [f32]) {
+    let (fours, rest) = out.as_chunks_mut::<64>();
+    for (v, out) in fours.iter_mut().enumerate() {
+        add_vectors::<S, 4>(weights, values, rescale, 64 * v, out.as_chunks_mut().0);
+    }
+    let first = 64 * fours.len();
+    let (ones, rest) = rest.as_chunks_mut::<16>();
+    for (v, out) in ones.iter_mut().enumerate() {
+        add_vectors::<S, 1>(weights, values, rescale, first + 16 * v, std::slice::from_mut(out));
+    }
+    let first = first + 16 * ones.len();
+    for (d, out) in rest.iter_mut().enumerate() {
+        *out *= rescale;
+        for (weight, values) in weights.iter().zip(values) {
+            *out += weight * values[first + d];
+        }
+    }
+}
+
+/// [`add_values`] for `V` vectors from element `first` of the values on.
+#[inline(always)]
+fn add_vectors<S: Simd, const V: usize>(
+    weights: &[f32],
+    values: &[&[f32]],
+    rescale: f32,
+    first: usize,
+    out: &mut [[f32; 16]],
+) {
+    let mut sums = [S::splat(0.0); V];
+    for (sum, out) in sums.iter_mut().zip(&*out) {
+        *sum = S::mul(S::load(out), S::splat(rescale));
+    }
+    for (weight, values) in weights.iter().zip(values) {
+        let (vectors, _) = values[first..first + 16 * V].as_chunks();
+        for (sum, vector) in sums.iter_mut().zip(vectors) {
+            *sum = S::mul_add(S::splat(*weight), S::load(vector), *sum);
+        }
+    }
+    for (sum, out) in sums.iter().zip(out) {
+        S::store(*sum, out);
+    }
 }

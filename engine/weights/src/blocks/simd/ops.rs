@@ -60,4 +60,15 @@ pub trait Simd: 'static {
     fn prefetch(bytes: &[u8]);
     /// Adds all 16 floats: first those that are 8 apart, then 4, 2 and 1.
     fn reduce_add(a: Self::Floats) -> f32;
+    /// Adds all floats of each vector, in the order of [`Self::reduce_add`].
+    #[inline(always)]
+    fn reduce_add_each(rows: [Self::Floats; 16]) -> Self::Floats {
+        let mut sums = Self::transpose(rows);
+        for half in [8, 4, 2, 1] {
+            for i in 0..half {
+                sums[i] = Self::add(sums[i], sums[i + half]);
+            }
+        }
+        sums[0]
+    }
 }
