@@ -103,7 +103,13 @@ fn add_values<S: Simd>(weights: &[f32], values: &[&[f32]], rescale: f32, out: &m
     let first = 64 * fours.len();
     let (ones, rest) = rest.as_chunks_mut::<16>();
     for (v, out) in ones.iter_mut().enumerate() {
-        add_vectors::<S, 1>(weights, values, rescale, first + 16 * v, std::slice::from_mut(out));
+        add_vectors::<S, 1>(
+            weights,
+            values,
+            rescale,
+            first + 16 * v,
+            std::slice::from_mut(out),
+        );
     }
     let first = first + 16 * ones.len();
     for (d, out) in rest.iter_mut().enumerate() {

@@ -24,7 +24,10 @@ impl BlockEncoding for F8_E4M3 {
     #[inline(always)]
     fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
         let (halves, _) = planes.main::<BLOCK>(block).as_chunks();
-        [load_half::<S>(&halves[0], *d), load_half::<S>(&halves[1], *d)]
+        [
+            load_half::<S>(&halves[0], *d),
+            load_half::<S>(&halves[1], *d),
+        ]
     }
 }
 

@@ -113,7 +113,11 @@ unsafe fn look_up(table: [__m256; 2], index: __m256i) -> __m256 {
         // Three bits select an entry of a half of the table, the fourth selects the half.
         let low = _mm256_permutevar8x32_ps(table[0], index);
         let high = _mm256_permutevar8x32_ps(table[1], index);
-        _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index)))
+        _mm256_blendv_ps(
+            low,
+            high,
+            _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index)),
+        )
     }
 }
 
