@@ -1,6 +1,8 @@
 //! Products of encoded rows with a few vectors. They are limited by memory bandwidth, so each block is
 //! read once, decoded in registers and multiplied with every vector.
 
+use std::ops::Range;
+
 use wisp_types::encoding::BLOCK;
 use wisp_weights::blocks::{BlockEncoding, Planes, SCALES_AHEAD, Simd, simd, with_simd};
 
@@ -19,6 +21,22 @@ simd! {
     }
 }
 
+/// Rows whose sums are added up together.
+pub(super) const LANES: usize = 16;
+
+/// How many weights before it is read a row is loaded into the caches.
+const WEIGHTS_AHEAD: usize = 8192;
+
+/// Blocks that are multiplied before the next part of a later row is loaded.
+const PART: usize = 16;
+
+/// Returns the weights to load into the caches before row `row` of `width` weights is read.
+#[inline(always)]
+pub(super) fn prefetch_range(row: usize, width: usize) -> Range<usize> {
+    let start = row * width + WEIGHTS_AHEAD.next_multiple_of(width);
+    start..start + width
+}
+
 #[inline(always)]
 fn dots_in<E: BlockEncoding, S: Simd, const T: usize>(
     planes: Planes,
@@ -26,26 +44,66 @@ fn dots_in<E: BlockEncoding, S: Simd, const T: usize>(
     x: [&[f32]; T],
     out: &mut [[f32; T]],
 ) {
-    let x = x.map(|x| x.as_chunks::<BLOCK>().0);
-    let blocks = x[0].len();
+    for (i, out) in out.chunks_mut(LANES).enumerate() {
+        let mut sums = [[S::splat(0.0); T]; LANES];
+        for (lane, sums) in sums.iter_mut().enumerate().take(out.len()) {
+            *sums = dot::<E, S, T>(planes, first + i * LANES + lane, x);
+        }
+        store_totals::<S, T>(&sums, out);
+    }
+}
+
+/// Computes `out[i][t]`, the sum of the elements of `sums[i][t]`.
+#[inline(always)]
+pub(super) fn store_totals<S: Simd, const T: usize>(
+    sums: &[[S::Floats; T]; LANES],
+    out: &mut [[f32; T]],
+) {
+    for t in 0..T {
+        let mut of_token = [S::splat(0.0); LANES];
+        for (of_token, sums) in of_token.iter_mut().zip(sums) {
+            *of_token = sums[t];
+        }
+        let mut totals = [0.0; LANES];
+        S::store(S::reduce_add_each(of_token), &mut totals);
+        for (out, total) in out.iter_mut().zip(totals) {
+            out[t] = total;
+        }
+    }
+}
+
+/// Returns the products of a row and each of `x`, as vectors whose elements are yet to be added.
+#[inline(always)]
+fn dot<E: BlockEncoding, S: Simd, const T: usize>(
+    planes: Planes,
+    row: usize,
+    x: [&[f32]; T],
+) -> [S::Floats; T] {
+    let width = x[0].len();
+    let (first, blocks) = (row * width / BLOCK, width / BLOCK);
+    let parts = blocks.div_ceil(PART);
+    let mut ahead = planes.ahead(E::ENCODING, prefetch_range(row, width), parts);
     let mut factors = [E::Scales::default(); SCALES_AHEAD];
-    for (i, out) in out.iter_mut().enumerate() {
-        let row = (first + i) * blocks;
-        let mut sums = [[S::splat(0.0); 2]; T];
-        for start in (0..blocks).step_by(SCALES_AHEAD) {
-            let count = SCALES_AHEAD.min(blocks - start);
-            E::load_scales::<S>(planes, row + start, &mut factors[..count]);
-            for (b, factor) in factors[..count].iter().enumerate() {
-                let w = E::load_weights::<S>(planes, row + start + b, factor);
+    let mut sums = [[S::splat(0.0); 2]; T];
+    for start in (0..blocks).step_by(SCALES_AHEAD) {
+        let count = SCALES_AHEAD.min(blocks - start);
+        E::load_scales::<S>(planes, first + start, &mut factors[..count]);
+        for (part, factors) in factors[..count].chunks(PART).enumerate() {
+            ahead.prefetch::<S>();
+            for (b, factor) in factors.iter().enumerate() {
+                let block = start + part * PART + b;
+                let w = E::load_weights::<S>(planes, first + block, factor);
                 for t in 0..T {
-                    let (halves, _) = x[t][start + b].as_chunks::<16>();
+                    let (halves, _) = x[t][block * BLOCK..][..BLOCK].as_chunks::<16>();
                     sums[t][0] = S::mul_add(w[0], S::load(&halves[0]), sums[t][0]);
                     sums[t][1] = S::mul_add(w[1], S::load(&halves[1]), sums[t][1]);
                 }
             }
         }
-        for t in 0..T {
-            out[t] = S::reduce_add(S::add(sums[t][0], sums[t][1]));
-        }
     }
+    let mut all = [S::splat(0.0); T];
+    for (all, [low, high]) in all.iter_mut().zip(sums) {
+        *all = S::add(low, high);
+    }
+    all
 }

@@ -1,7 +1,9 @@
 //! Products of encoded rows with a few rows of bytes. They are limited by memory bandwidth, so each block is read
 //! once, and its integers are multiplied with every row.
 
+use super::dot::{LANES, prefetch_range, store_totals};
 use super::int8_rows::{Pair, Row};
+use wisp_types::encoding::BLOCK;
 use wisp_weights::blocks::{
     Floats, IntegerEncoding, IntegerSimd, Planes, Simd, integer_simd, with_integer_simd,
 };
@@ -18,9 +20,6 @@ integer_simd! {
         with_integer_simd!(S => dots_in::<E, S, T>(planes, first, blocks, x, out))
     }
 }
-
-/// Rows whose sums are added up together.
-const LANES: usize = 16;
 
 /// The sums of a row's products.
 struct Sums<S: IntegerSimd, const T: usize> {
@@ -39,20 +38,11 @@ fn dots_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     out: &mut [[f32; T]],
 ) {
     for (i, out) in out.chunks_mut(LANES).enumerate() {
-        let mut sums = [[S::Floats::splat(0.0); LANES]; T];
-        for lane in 0..out.len() {
-            let row = first + i * LANES + lane;
-            for (of_row, sums) in dot::<E, S, T>(planes, row, blocks, x).iter().zip(&mut sums) {
-                sums[lane] = *of_row;
-            }
+        let mut sums = [[S::Floats::splat(0.0); T]; LANES];
+        for (lane, sums) in sums.iter_mut().enumerate().take(out.len()) {
+            *sums = dot::<E, S, T>(planes, first + i * LANES + lane, blocks, x);
         }
-        for (t, sums) in sums.iter().enumerate() {
-            let mut totals = [0.0; LANES];
-            S::Floats::store(S::Floats::reduce_add_each(*sums), &mut totals);
-            for (out, total) in out.iter_mut().zip(totals) {
-                out[t] = total;
-            }
-        }
+        store_totals::<S::Floats, T>(&sums, out);
     }
 }
 
@@ -76,6 +66,8 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
 ) -> [Floats<S>; T] {
     let [main, high, scales] = planes.bytes();
     let first = row * blocks;
+    let ahead = prefetch_range(row, blocks * BLOCK);
+    let mut ahead = planes.ahead(E::ENCODING, ahead, blocks.div_ceil(2 * E::GROUP_BLOCKS));
     let main = &main[first * E::MAIN_BYTES..][..blocks * E::MAIN_BYTES];
     let high = &high[first * E::HIGH_BYTES..][..blocks * E::HIGH_BYTES];
     // The scales of a row are a whole number of bytes for each block, or for each super-block of 8.
@@ -92,6 +84,9 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     };
     let (groups, rest) = (blocks / E::GROUP_BLOCKS, blocks % E::GROUP_BLOCKS);
     for index in 0..groups {
+        if index % 2 == 0 {
+            ahead.prefetch::<S::Floats>();
+        }
         let factors = &scales[index * E::GROUP_BYTES..][..E::GROUP_BYTES];
         let factors = E::load_factors::<S>(factors);
         sums.add_group::<E>(group(index, E::GROUP_BLOCKS), factors, &x);

@@ -6,7 +6,7 @@
 
 use rayon::prelude::*;
 
-use wisp_types::{Encoding, encoding::BLOCK};
+use wisp_types::encoding::BLOCK;
 use wisp_weights::blocks::{BlockEncoding, Planes, Simd, dequantize_blocks_inline, simd};
 
 /// Columns that are multiplied at once.
@@ -57,21 +57,6 @@ pub(super) struct Part<'a> {
     pub(super) width: usize,
 }
 
-impl Part<'_> {
-    /// Begins to load `depth` columns of row `row` into the caches.
-    #[inline(always)]
-    pub(super) fn prefetch<S: Simd>(&self, encoding: Encoding, row: usize, depth: usize) {
-        let start = (self.first + row) * self.width + self.start;
-        let (starts, ends) = (
-            encoding.plane_row_bytes(start as u64),
-            encoding.plane_row_bytes((start + depth) as u64),
-        );
-        for (plane, (start, end)) in self.planes.bytes().iter().zip(starts.into_iter().zip(ends)) {
-            S::prefetch(plane.get(start as usize..end as usize).unwrap_or_default());
-        }
-    }
-}
-
 simd! {
     /// Adds to `outs[t][i]` the product of row `first + i` and token `t`, over `depth` columns.
     pub(super) fn multiply<E: BlockEncoding>(
@@ -106,10 +91,11 @@ fn multiply_in<E: BlockEncoding, S: Simd, const R: usize, const V: usize, const 
     for at in (0..rows).step_by(ROWS) {
         let count = ROWS.min(rows - at);
         for (i, row) in scratch.chunks_exact_mut(STRIDE).take(count).enumerate() {
-            let row_of_part = at + i;
-            part.prefetch::<S>(E::ENCODING, (row_of_part + ROWS_AHEAD).min(rows - 1), depth);
-            let block = ((part.first + row_of_part) * part.width + part.start) / BLOCK;
-            dequantize_blocks_inline::<E, S>(part.planes, block, &mut row[..depth]);
+            let start = (part.first + at + i) * part.width + part.start;
+            let ahead = start + ROWS_AHEAD * part.width;
+            let mut ahead = part.planes.ahead(E::ENCODING, ahead..ahead + depth, 1);
+            ahead.prefetch::<S>();
+            dequantize_blocks_inline::<E, S>(part.planes, start / BLOCK, &mut row[..depth]);
         }
         for (panel, outs) in packed.chunks_exact(depth).zip(outs.chunks_mut(TOKENS)) {
             // All rows of the scratch before any is added to `outs`, whose tokens may lie a power of two apart, so
@@ -162,7 +148,7 @@ fn add_transposed<S: Simd>(
             let range = first + at..first + count.min(at + 16);
             for (out, tokens) in outs.iter_mut().zip(S::transpose(rows)) {
                 let out = &mut out[range.clone()];
-                if let Some(out) = out.as_mut_array::<16>() {
+                if let Some(out) = out.as_chunks_mut::<16>().0.first_mut() {
                     S::store(S::add(S::load(out), tokens), out);
                 } else {
                     let mut sums = [0.0; 16];

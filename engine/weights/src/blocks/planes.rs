@@ -1,7 +1,10 @@
 //! The planes of packed weights.
 
+use std::{ops::Range, slice::Chunks};
+
 use wisp_types::Encoding;
 
+use super::simd::Simd;
 use crate::error::EncodingError;
 
 /// The planes (main, high, scales) of some rows of a packed weight. Planes that the encoding does not have
@@ -68,6 +71,23 @@ impl<'a> Planes<'a> {
         &self.planes[2].as_chunks().0[index]
     }
 
+    /// Returns the bytes of some weights, in `parts` of about the same size, to begin to load them into the caches.
+    ///
+    /// CPUs recognise reading in order and do this by themselves, but no further than to the end of a page of memory.
+    #[inline(always)]
+    pub fn ahead(&self, encoding: Encoding, weights: Range<usize>, parts: usize) -> Ahead<'a> {
+        let starts = encoding.plane_row_bytes(weights.start as u64);
+        let ends = encoding.plane_row_bytes(weights.end as u64);
+        let mut ahead = self.planes.map(|plane| plane.chunks(1));
+        for (i, (ahead, plane)) in ahead.iter_mut().zip(self.planes).enumerate() {
+            // The planes may end before.
+            let bytes = plane.get(starts[i] as usize..ends[i] as usize);
+            let bytes = bytes.unwrap_or_default();
+            *ahead = bytes.chunks(bytes.len().div_ceil(parts).max(1));
+        }
+        Ahead(ahead)
+    }
+
     /// Returns `count` scales of `N` bytes each, from index `first` on.
     #[inline(always)]
     pub fn many_scales<const N: usize>(&self, first: usize, count: usize) -> &'a [[u8; N]] {
@@ -111,4 +131,17 @@ pub fn plane_bytes(
             .ok_or_else(|| too_large.clone())?;
     }
     Ok(bytes)
+}
+
+/// Bytes of some weights that are soon to be read, of each plane.
+pub struct Ahead<'a>([Chunks<'a, u8>; 3]);
+
+impl Ahead<'_> {
+    /// Begins to load the next part into the caches.
+    #[inline(always)]
+    pub fn prefetch<S: Simd>(&mut self) {
+        for plane in &mut self.0 {
+            S::prefetch(plane.next().unwrap_or_default());
+        }
+    }
 }
