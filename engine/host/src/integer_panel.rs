@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::int8_rows::Rows;
 use super::panel::{DEPTH, Part, ROWS};
 use wisp_types::encoding::BLOCK;
-use wisp_weights::blocks::{IntegerEncoding, IntegerSimd, Simd, integer_simd};
+use wisp_weights::blocks::{Floats, IntegerEncoding, IntegerSimd, Simd, integer_simd};
 
 /// Tokens of a panel: a multiple of the tokens of every tile.
 const TOKENS: usize = 12;
@@ -170,11 +170,11 @@ fn multiply_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
                     offsets: &scratch.offsets[v * DEPTH / 16..][..parts],
                 };
                 for (t, outs) in outs.chunks_mut(T).enumerate() {
-                    let tile = tile::<E, S, T>(&weights, &panel, t * T);
                     let first = at + v * LANES;
-                    let count = LANES.min(rows - first);
+                    let range = first..rows.min(first + LANES);
+                    let tile = tile::<E, S, T>(&weights, &panel, t * T);
                     for (out, sums) in outs.iter_mut().zip(&tile) {
-                        for (out, sum) in out[first..first + count].iter_mut().zip(sums) {
+                        for (out, sum) in out[range.clone()].iter_mut().zip(sums) {
                             *out += sum;
                         }
                     }
@@ -200,7 +200,15 @@ fn decode<E: IntegerEncoding, S: IntegerSimd>(
     let block =
         |lane: usize| (part.first + first + lane.min(count - 1)) * row_blocks + part.start / BLOCK;
     let integers = &mut scratch.integers[v * DEPTH / 4..][..DEPTH / 4];
-    for (pair, integers) in integers.chunks_mut(16).take(blocks.div_ceil(2)).enumerate() {
+    let pairs = blocks.div_ceil(2);
+    for (pair, integers) in integers.chunks_mut(16).take(pairs).enumerate() {
+        // Rows that are decoded next, some of them for each pair of blocks of these.
+        for lane in pair * LANES / pairs..(pair + 1) * LANES / pairs {
+            let start = (block(lane) + ROWS * row_blocks) * BLOCK;
+            let ahead = start..start + blocks * BLOCK;
+            let mut ahead = part.planes.ahead(E::ENCODING, ahead, 1);
+            ahead.prefetch::<S::Floats>();
+        }
         let rows = std::array::from_fn(|lane| {
             let block = block(lane) + 2 * pair;
             let main = &main[block * E::MAIN_BYTES..];
@@ -221,12 +229,13 @@ fn decode<E: IntegerEncoding, S: IntegerSimd>(
         }
     }
     for group in 0..blocks.div_ceil(E::GROUP_BLOCKS) {
-        let (mut scale_rows, mut offset_rows) = ([[0.0; 16]; LANES], [[0.0; 16]; LANES]);
+        let mut scale_rows = [S::Floats::splat(0.0); LANES];
+        let mut offset_rows = scale_rows;
         let rows = scale_rows.iter_mut().zip(&mut offset_rows);
         for (lane, (scale_row, offset_row)) in rows.enumerate() {
             let at = (block(lane) + group * E::GROUP_BLOCKS) * E::GROUP_BYTES / E::GROUP_BLOCKS;
             let bytes = &scales[at..];
-            let [loaded_scales, loaded_offsets] = match bytes.len() < E::GROUP_BYTES {
+            [*scale_row, *offset_row] = match bytes.len() < E::GROUP_BYTES {
                 false => E::load_factors::<S>(bytes),
                 true => {
                     let mut padded = [0; 64];
@@ -234,18 +243,20 @@ fn decode<E: IntegerEncoding, S: IntegerSimd>(
                     E::load_factors::<S>(&padded)
                 }
             };
-            S::Floats::store(loaded_scales, scale_row);
-            S::Floats::store(loaded_offsets, offset_row);
         }
         let to = v * DEPTH / 16 + 16 * group;
-        let to_scales = scratch.scales[to..to + 16].iter_mut();
-        let to_offsets = scratch.offsets[to..to + 16].iter_mut();
-        for (i, (scales, offsets)) in to_scales.zip(to_offsets).enumerate() {
-            *scales = std::array::from_fn(|lane| scale_rows[lane][i]);
-            if E::HAS_OFFSETS {
-                *offsets = std::array::from_fn(|lane| offset_rows[lane][i]);
-            }
+        transpose_into::<S>(scale_rows, &mut scratch.scales[to..to + 16]);
+        if E::HAS_OFFSETS {
+            transpose_into::<S>(offset_rows, &mut scratch.offsets[to..to + 16]);
         }
+    }
+}
+
+/// Stores the elements of rows that have the same index together.
+#[inline(always)]
+fn transpose_into<S: IntegerSimd>(rows: [Floats<S>; LANES], to: &mut [[f32; LANES]]) {
+    for (to, column) in to.iter_mut().zip(S::Floats::transpose(rows)) {
+        S::Floats::store(column, to);
     }
 }
 
