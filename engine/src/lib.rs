@@ -163,6 +163,7 @@ mod generate;
 mod load;
 mod logits;
 mod model;
+mod notes;
 mod open_model;
 mod timings;
 mod worker;

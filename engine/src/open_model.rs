@@ -21,6 +21,7 @@ use crate::{
     builder::{DEFAULT_CONTEXT_LENGTH, LoadProgress, ModelBuilder},
     error::Error,
     model::{Model, ModelInfo},
+    notes,
 };
 
 /// The default KV cache holds one whole context plus this many tokens for each further request.
@@ -344,12 +345,15 @@ impl OpenModel {
         let loaded = match files.model_spec.spec.encoder {
             Some(_) => {
                 let encoder = TextEncoder::load(&session, files, limits, Some(&report)).await?;
+                self.note(notes::precision_of_model(&session, encoder.model()));
                 Loaded::Encoder(encoder)
             }
             None => {
                 let generator = TextGenerator::load(&session, files, limits, Some(&report)).await?;
                 #[cfg(not(target_arch = "wasm32"))]
                 let generator = self.with_adapters(generator)?;
+                let decoder = generator.decoder().map(DecoderModel::decoder);
+                self.note(decoder.and_then(|model| notes::precision_of_model(&session, model)));
                 Loaded::Generator(generator)
             }
         };
@@ -367,7 +371,10 @@ impl OpenModel {
         let tuning = self.tuning(device.info())?;
         let session = InferenceSession::new(device).with_tuning(tuning);
         session.set_precision(self.builder.config.precision);
-        self.note_precision(&session);
+        self.note(notes::precision_of_device(
+            self.builder.config.precision,
+            &session,
+        ));
         #[cfg(not(target_arch = "wasm32"))]
         let session = match &self.builder.compile_cache {
             Some(cache) => session.with_cache(cache.clone()),
@@ -380,14 +387,9 @@ impl OpenModel {
         Ok(session)
     }
 
-    /// Reports that the device computes in another precision than the settings ask for, if it does.
-    fn note_precision(&self, session: &InferenceSession) {
-        let (wanted, used) = (self.builder.config.precision, session.precision());
-        if wanted != used {
-            let device = &session.device().info().name;
-            let text = format!(
-                "{device} has no kernels of precision {wanted}, which are for GPUs with half precision: products are {used}"
-            );
+    /// Reports what a user may want to know.
+    fn note(&self, text: Option<String>) {
+        if let Some(text) = text {
             self.builder.report(LoadProgress::Note { text });
         }
     }

@@ -107,6 +107,11 @@ impl TextEncoder {
         self.spec.hidden_size as usize
     }
 
+    /// Returns the encoder's program on its device.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
     /// Returns the encoder's tokenizer.
     pub fn tokenizer(&self) -> &EncoderTokenizer {
         &self.tokenizer

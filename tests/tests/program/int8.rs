@@ -101,19 +101,34 @@ fn the_environment_selects_the_precision_and_bench_names_it() {
     let mut command = command(bench);
     command.env("WISP_PRECISION", "int8");
     assert_eq!(run_command(command, "").json()["precision"], "int8");
-    // No note: every device has the kernels.
-    let run = run([
-        "generate",
-        "--tokens",
-        &ids(&[0, 5]),
-        "-n",
-        "2",
-        "--device",
-        "host",
-        "--precision",
-        "int8",
-    ]);
-    assert!(!run.succeeded().stderr.contains("precision"));
+}
+
+#[test]
+fn a_model_without_quantised_weights_is_told_to_stay_exact() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let notes = |model: Option<&Path>, flags: &[&str]| {
+        let tokens = ids(&[0, 5]);
+        let mut args = vec![
+            "generate", "--tokens", &tokens, "-n", "2", "--device", "host",
+        ];
+        if let Some(path) = model {
+            args.extend(["--model", path.to_str().expect("a path in UTF-8")]);
+        }
+        args.extend(flags);
+        let stderr = run(args).succeeded().stderr;
+        let notes = stderr.lines().filter(|line| line.contains("precision"));
+        notes.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let quantised = converted(folder.path(), "q4_0");
+    assert!(notes(Some(&quantised), INT8).is_empty());
+    assert!(notes(None, &[]).is_empty());
+    // The built-in model's weights are in F16.
+    assert_eq!(
+        notes(None, INT8),
+        [
+            "note: precision int8 has no effect: it is for quantised weights, such as Q4_0 or Q8_0, and this model has none"
+        ]
+    );
 }
 
 #[test]

@@ -95,6 +95,12 @@ impl Program {
             .filter(|_| stage.calls as usize == call + 1)
     }
 
+    /// Returns true if some product multiplies integers, as [`Precision::Int8`](crate::Precision::Int8) asks for.
+    pub fn has_int8_products(&self) -> bool {
+        let mut names = self.calls.iter().flat_map(|call| &call.kernels);
+        names.any(|choice| choice.name.split('.').next() == Some("quantize"))
+    }
+
     /// Returns a program of parts that the compiler made or that passed the check.
     pub(crate) fn compiled(parts: ProgramParts) -> Program {
         Program(parts)
