@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use wisp_types::encoding::BLOCK;
-use wisp_weights::blocks::{BlockEncoding, Planes, SCALES_AHEAD, Simd, simd, with_simd};
+use wisp_types::{Encoding, encoding::BLOCK};
+use wisp_weights::blocks::{Ahead, BlockEncoding, Planes, SCALES_AHEAD, Simd, simd, with_simd};
 
 /// The largest number of vectors at once, so that their sums stay in registers.
 pub(super) const MAX_VECTORS: usize = 4;
@@ -30,11 +30,18 @@ const WEIGHTS_AHEAD: usize = 8192;
 /// Blocks that are multiplied before the next part of a later row is loaded.
 const PART: usize = 16;
 
-/// Returns the weights to load into the caches before row `row` of `width` weights is read.
+/// Returns what to load into the caches while `rows` rows of `width` weights are read, in `parts` for each row.
 #[inline(always)]
-pub(super) fn prefetch_range(row: usize, width: usize) -> Range<usize> {
-    let start = row * width + WEIGHTS_AHEAD.next_multiple_of(width);
-    start..start + width
+pub(super) fn ahead<'a>(
+    planes: Planes<'a>,
+    encoding: Encoding,
+    rows: Range<usize>,
+    width: usize,
+    parts: usize,
+) -> Ahead<'a> {
+    let start = rows.start * width + WEIGHTS_AHEAD.next_multiple_of(width);
+    let weights = start..start + rows.len() * width;
+    planes.ahead(encoding, weights, rows.len() * parts)
 }
 
 #[inline(always)]
@@ -44,10 +51,13 @@ fn dots_in<E: BlockEncoding, S: Simd, const T: usize>(
     x: [&[f32]; T],
     out: &mut [[f32; T]],
 ) {
+    let width = x[0].len();
+    let parts = width.div_ceil(PART * BLOCK);
+    let mut ahead = ahead(planes, E::ENCODING, first..first + out.len(), width, parts);
     for (i, out) in out.chunks_mut(LANES).enumerate() {
         let mut sums = [[S::splat(0.0); T]; LANES];
         for (lane, sums) in sums.iter_mut().enumerate().take(out.len()) {
-            *sums = dot::<E, S, T>(planes, first + i * LANES + lane, x);
+            *sums = dot::<E, S, T>(planes, first + i * LANES + lane, x, &mut ahead);
         }
         store_totals::<S, T>(&sums, out);
     }
@@ -78,11 +88,10 @@ fn dot<E: BlockEncoding, S: Simd, const T: usize>(
     planes: Planes,
     row: usize,
     x: [&[f32]; T],
+    ahead: &mut Ahead,
 ) -> [S::Floats; T] {
     let width = x[0].len();
     let (first, blocks) = (row * width / BLOCK, width / BLOCK);
-    let parts = blocks.div_ceil(PART);
-    let mut ahead = planes.ahead(E::ENCODING, prefetch_range(row, width), parts);
     let mut factors = [E::Scales::default(); SCALES_AHEAD];
     let mut sums = [[S::splat(0.0); 2]; T];
     for start in (0..blocks).step_by(SCALES_AHEAD) {

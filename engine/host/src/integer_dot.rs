@@ -1,11 +1,11 @@
 //! Products of encoded rows with a few rows of bytes. They are limited by memory bandwidth, so each block is read
 //! once, and its integers are multiplied with every row.
 
-use super::dot::{LANES, prefetch_range, store_totals};
+use super::dot::{LANES, ahead, store_totals};
 use super::int8_rows::{Pair, Row};
 use wisp_types::encoding::BLOCK;
 use wisp_weights::blocks::{
-    Floats, IntegerEncoding, IntegerSimd, Planes, Simd, integer_simd, with_integer_simd,
+    Ahead, Floats, IntegerEncoding, IntegerSimd, Planes, Simd, integer_simd, with_integer_simd,
 };
 
 integer_simd! {
@@ -37,10 +37,14 @@ fn dots_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     x: [Row; T],
     out: &mut [[f32; T]],
 ) {
+    // Some for every second group.
+    let parts = blocks.div_ceil(2 * E::GROUP_BLOCKS);
+    let rows = first..first + out.len();
+    let mut ahead = ahead(planes, E::ENCODING, rows, blocks * BLOCK, parts);
     for (i, out) in out.chunks_mut(LANES).enumerate() {
         let mut sums = [[S::Floats::splat(0.0); T]; LANES];
         for (lane, sums) in sums.iter_mut().enumerate().take(out.len()) {
-            *sums = dot::<E, S, T>(planes, first + i * LANES + lane, blocks, x);
+            *sums = dot::<E, S, T>(planes, first + i * LANES + lane, blocks, x, &mut ahead);
         }
         store_totals::<S::Floats, T>(&sums, out);
     }
@@ -63,11 +67,10 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     row: usize,
     blocks: usize,
     x: [Row; T],
+    ahead: &mut Ahead,
 ) -> [Floats<S>; T] {
     let [main, high, scales] = planes.bytes();
     let first = row * blocks;
-    let ahead = prefetch_range(row, blocks * BLOCK);
-    let mut ahead = planes.ahead(E::ENCODING, ahead, blocks.div_ceil(2 * E::GROUP_BLOCKS));
     let main = &main[first * E::MAIN_BYTES..][..blocks * E::MAIN_BYTES];
     let high = &high[first * E::HIGH_BYTES..][..blocks * E::HIGH_BYTES];
     // The scales of a row are a whole number of bytes for each block, or for each super-block of 8.
