@@ -2,14 +2,16 @@
 
 use wisp_weights::blocks::{Portable, Simd, simd, with_simd};
 
+/// 1.5 * 2^23: added to a small number, it leaves the nearest integer, the even one of two, in the lowest bits. LLVM
+/// vectorises this, but not the cast of a float that may be out of range.
+pub(super) const ROUND: f32 = 12582912.0;
+
 /// Computes `e^x` to within 2 units in the last place; 0 where the result is subnormal.
 ///
 /// `x = n ln 2 + r` with `|r| <= ln 2 / 2`, `e^r` by its Taylor polynomial of degree 7 (remainder
 /// below 6e-9), `2^n` by the exponent's bits.
 #[inline(always)]
 pub(super) fn exp(x: f32) -> f32 {
-    // Adding 1.5 * 2^23 leaves the rounded number in the lowest bits.
-    const ROUND: f32 = 12582912.0;
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
     let shifted = x.clamp(-87.5, 88.8) * std::f32::consts::LOG2_E + ROUND;

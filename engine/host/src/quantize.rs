@@ -5,6 +5,7 @@ use wisp_shaders::params::QuantizeParams;
 
 use super::args::{Args, size};
 use super::error::HostError;
+use super::math::ROUND;
 use wisp_types::encoding::BLOCK;
 use wisp_weights::blocks::integer_simd;
 
@@ -80,14 +81,17 @@ fn quantize_block(x: &[f32; BLOCK], out: &mut [i8; BLOCK]) -> BlockFactors {
     let quotient = ((127 << 24) / mantissa) as f32;
     let shift = ((-17 - exponent) as u32) << 23;
     let inverse = f32::from_bits(quotient.to_bits().wrapping_add(shift));
-    let mut sums = [0; 2];
-    for (half, sum) in sums.iter_mut().enumerate() {
-        for i in 16 * half..16 * half + 16 {
-            let q = (x[i] * inverse).round_ties_even();
-            out[i] = (q as i32).clamp(-127, 127) as i8;
-            *sum += i16::from(out[i]);
-        }
+    let mut integers = [0; BLOCK];
+    for (q, x) in integers.iter_mut().zip(x) {
+        // At most 127 in magnitude, but for rounding.
+        let shifted = x * inverse + ROUND;
+        *q = (shifted.to_bits() as i32 - ROUND.to_bits() as i32).clamp(-127, 127);
     }
+    for (out, q) in out.iter_mut().zip(integers) {
+        *out = q as i8;
+    }
+    let (low, high) = integers.split_at(BLOCK / 2);
+    let sums = [low, high].map(|half| half.iter().sum::<i32>() as i16);
     let scale = match rounded {
         INFINITY => f32::INFINITY,
         _ => f32::from_bits(rounded) * (1.0 / 127.0),
