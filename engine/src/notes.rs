@@ -1,4 +1,4 @@
-//! What a user is told of a setting that has no effect.
+//! Notes for the user about settings that have no effect.
 
 use wisp_session::{InferenceSession, Model, Precision};
 

@@ -387,7 +387,7 @@ impl OpenModel {
         Ok(session)
     }
 
-    /// Reports what a user may want to know.
+    /// Reports a note, if there is one.
     fn note(&self, text: Option<String>) {
         if let Some(text) = text {
             self.builder.report(LoadProgress::Note { text });

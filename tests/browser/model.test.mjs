@@ -14,10 +14,6 @@ const PROGRAM = process.env.WISP_PROGRAM ?? join(REPOSITORY, "target/debug/wisp"
 const PROMPTS = ["The capital of France is", "Once upon a time, there was a small robot who"];
 const NEW_TOKENS = 16;
 const TOP = 5;
-/** The largest difference of a log-probability from the host's. Measured: 2e-5 exact; up to 2.6e-1 in 8 bits, where a
- * last bit moves an activation to the next of 255 steps, which moves others in the layers after it. */
-const CLOSE = { exact: 2e-4, int8: 5e-1 };
-
 const folder = mkdtempSync(join(tmpdir(), "wisp-models-"));
 after(() => rmSync(folder, { recursive: true }));
 
@@ -42,16 +38,20 @@ function converted(encoding) {
   return out;
 }
 
-/** Models, by a function that returns the path: undefined for the one inside the package. */
+/**
+ * Models, by a function that returns the path: undefined for the one inside the package. `close` is the largest
+ * difference of a log-probability from the host's. Measured exact: 2e-5. Measured in 8 bits, where a last bit moves an
+ * activation to the next of 255 steps, which moves others in the layers after it: built-in 1.2e-1, SmolLM2-135M 2.6e-1.
+ */
 const MODELS = [
-  { name: "the built-in model", path: () => undefined, precision: "exact" },
-  { name: "the built-in model in Q4_0", path: () => converted("q4_0"), precision: "int8" },
-  { name: "the built-in model in Q6_K", path: () => converted("q6_k"), precision: "int8" },
-  { name: "a real model", path: () => MODEL, precision: "exact", isReal: true },
-  { name: "a real model", path: () => MODEL, precision: "int8", isReal: true },
+  { name: "the built-in model", path: () => undefined, precision: "exact", close: 2e-4 },
+  { name: "the built-in model in Q4_0", path: () => converted("q4_0"), precision: "int8", close: 2e-1 },
+  { name: "the built-in model in Q6_K", path: () => converted("q6_k"), precision: "int8", close: 2e-1 },
+  { name: "a real model", path: () => MODEL, precision: "exact", close: 2e-4, isReal: true },
+  { name: "a real model", path: () => MODEL, precision: "int8", close: 5e-1, isReal: true },
 ];
 
-for (const { name, path, precision, isReal } of MODELS)
+for (const { name, path, precision, close, isReal } of MODELS)
 for (const deviceClass of ["gpu", "software"])
 test(`${name} generates the host's tokens and log-probabilities, ${precision}, in class ${deviceClass}`, async (t) => {
   if (isReal && !MODEL) return t.skip("WISP_TEST_MODEL names no model");
@@ -87,6 +87,6 @@ test(`${name} generates the host's tokens and log-probabilities, ${precision}, i
       }
     });
     t.diagnostic(`log-probabilities differ by at most ${worst.toExponential(1)}`);
-    assert.ok(worst <= CLOSE[precision], `log-probabilities differ by ${worst}`);
+    assert.ok(worst <= close, `log-probabilities differ by ${worst}`);
   });
 });

@@ -4,7 +4,9 @@
 use std::ops::Range;
 
 use wisp_types::{Encoding, encoding::BLOCK};
-use wisp_weights::blocks::{Ahead, BlockEncoding, Planes, SCALES_AHEAD, Simd, simd, with_simd};
+use wisp_weights::blocks::{
+    BlockEncoding, Planes, Prefetcher, SCALES_AHEAD, Simd, simd, with_simd,
+};
 
 /// The largest number of vectors at once, so that their sums stay in registers.
 pub(super) const MAX_VECTORS: usize = 4;
@@ -24,24 +26,25 @@ simd! {
 /// Rows whose sums are added up together.
 pub(super) const LANES: usize = 16;
 
-/// How many weights before it is read a row is loaded into the caches.
+/// Distance of prefetching, in weights.
 const WEIGHTS_AHEAD: usize = 8192;
 
-/// Blocks that are multiplied before the next part of a later row is loaded.
+/// Blocks that are multiplied for each part that is prefetched.
 const PART: usize = 16;
 
-/// Returns what to load into the caches while `rows` rows of `width` weights are read, in `parts` for each row.
+/// Returns a prefetcher of what follows [`WEIGHTS_AHEAD`] weights after these rows of `width` weights, in `parts` for
+/// each row.
 #[inline(always)]
-pub(super) fn ahead<'a>(
+pub(super) fn row_prefetcher<'a>(
     planes: Planes<'a>,
     encoding: Encoding,
     rows: Range<usize>,
     width: usize,
     parts: usize,
-) -> Ahead<'a> {
+) -> Prefetcher<'a> {
     let start = rows.start * width + WEIGHTS_AHEAD.next_multiple_of(width);
     let weights = start..start + rows.len() * width;
-    planes.ahead(encoding, weights, rows.len() * parts)
+    planes.prefetcher(encoding, weights, rows.len() * parts)
 }
 
 #[inline(always)]
@@ -53,11 +56,12 @@ fn dots_in<E: BlockEncoding, S: Simd, const T: usize>(
 ) {
     let width = x[0].len();
     let parts = width.div_ceil(PART * BLOCK);
-    let mut ahead = ahead(planes, E::ENCODING, first..first + out.len(), width, parts);
+    let rows = first..first + out.len();
+    let mut prefetcher = row_prefetcher(planes, E::ENCODING, rows, width, parts);
     for (i, out) in out.chunks_mut(LANES).enumerate() {
         let mut sums = [[S::splat(0.0); T]; LANES];
         for (lane, sums) in sums.iter_mut().enumerate().take(out.len()) {
-            *sums = dot::<E, S, T>(planes, first + i * LANES + lane, x, &mut ahead);
+            *sums = dot::<E, S, T>(planes, first + i * LANES + lane, x, &mut prefetcher);
         }
         store_totals::<S, T>(&sums, out);
     }
@@ -88,7 +92,7 @@ fn dot<E: BlockEncoding, S: Simd, const T: usize>(
     planes: Planes,
     row: usize,
     x: [&[f32]; T],
-    ahead: &mut Ahead,
+    prefetcher: &mut Prefetcher,
 ) -> [S::Floats; T] {
     let width = x[0].len();
     let (first, blocks) = (row * width / BLOCK, width / BLOCK);
@@ -98,7 +102,7 @@ fn dot<E: BlockEncoding, S: Simd, const T: usize>(
         let count = SCALES_AHEAD.min(blocks - start);
         E::load_scales::<S>(planes, first + start, &mut factors[..count]);
         for (part, factors) in factors[..count].chunks(PART).enumerate() {
-            ahead.prefetch::<S>();
+            prefetcher.prefetch::<S>();
             for (b, factor) in factors.iter().enumerate() {
                 let block = start + part * PART + b;
                 let w = E::load_weights::<S>(planes, first + block, factor);

@@ -1,11 +1,11 @@
 //! Products of encoded rows with a few rows of bytes. They are limited by memory bandwidth, so each block is read
 //! once, and its integers are multiplied with every row.
 
-use super::dot::{LANES, ahead, store_totals};
+use super::dot::{LANES, row_prefetcher, store_totals};
 use super::int8_rows::{Pair, Row};
 use wisp_types::encoding::BLOCK;
 use wisp_weights::blocks::{
-    Ahead, Floats, IntegerEncoding, IntegerSimd, Planes, Simd, integer_simd, with_integer_simd,
+    Floats, IntegerEncoding, IntegerSimd, Planes, Prefetcher, Simd, integer_simd, with_integer_simd,
 };
 
 integer_simd! {
@@ -37,14 +37,14 @@ fn dots_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     x: [Row; T],
     out: &mut [[f32; T]],
 ) {
-    // Some for every second group.
-    let parts = blocks.div_ceil(2 * E::GROUP_BLOCKS);
+    // A part for every second whole group.
+    let parts = (blocks / E::GROUP_BLOCKS).div_ceil(2);
     let rows = first..first + out.len();
-    let mut ahead = ahead(planes, E::ENCODING, rows, blocks * BLOCK, parts);
+    let mut prefetcher = row_prefetcher(planes, E::ENCODING, rows, blocks * BLOCK, parts);
     for (i, out) in out.chunks_mut(LANES).enumerate() {
         let mut sums = [[S::Floats::splat(0.0); T]; LANES];
         for (lane, sums) in sums.iter_mut().enumerate().take(out.len()) {
-            *sums = dot::<E, S, T>(planes, first + i * LANES + lane, blocks, x, &mut ahead);
+            *sums = dot::<E, S, T>(planes, first + i * LANES + lane, blocks, x, &mut prefetcher);
         }
         store_totals::<S::Floats, T>(&sums, out);
     }
@@ -67,7 +67,7 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     row: usize,
     blocks: usize,
     x: [Row; T],
-    ahead: &mut Ahead,
+    prefetcher: &mut Prefetcher,
 ) -> [Floats<S>; T] {
     let [main, high, scales] = planes.bytes();
     let first = row * blocks;
@@ -88,7 +88,7 @@ fn dot<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     let (groups, rest) = (blocks / E::GROUP_BLOCKS, blocks % E::GROUP_BLOCKS);
     for index in 0..groups {
         if index % 2 == 0 {
-            ahead.prefetch::<S::Floats>();
+            prefetcher.prefetch::<S::Floats>();
         }
         let factors = &scales[index * E::GROUP_BYTES..][..E::GROUP_BYTES];
         let factors = E::load_factors::<S>(factors);

@@ -202,12 +202,12 @@ fn decode<E: IntegerEncoding, S: IntegerSimd>(
     let integers = &mut scratch.integers[v * DEPTH / 4..][..DEPTH / 4];
     let pairs = blocks.div_ceil(2);
     for (pair, integers) in integers.chunks_mut(16).take(pairs).enumerate() {
-        // Rows that are decoded next, some of them for each pair of blocks of these.
+        // The rows that are decoded next, spread over the pairs of blocks of these rows.
         for lane in pair * LANES / pairs..(pair + 1) * LANES / pairs {
             let start = (block(lane) + ROWS * row_blocks) * BLOCK;
             let ahead = start..start + blocks * BLOCK;
-            let mut ahead = part.planes.ahead(E::ENCODING, ahead, 1);
-            ahead.prefetch::<S::Floats>();
+            let mut prefetcher = part.planes.prefetcher(E::ENCODING, ahead, 1);
+            prefetcher.prefetch::<S::Floats>();
         }
         let rows = std::array::from_fn(|lane| {
             let block = block(lane) + 2 * pair;

@@ -93,8 +93,9 @@ fn multiply_in<E: BlockEncoding, S: Simd, const R: usize, const V: usize, const 
         for (i, row) in scratch.chunks_exact_mut(STRIDE).take(count).enumerate() {
             let start = (part.first + at + i) * part.width + part.start;
             let ahead = start + ROWS_AHEAD * part.width;
-            let mut ahead = part.planes.ahead(E::ENCODING, ahead..ahead + depth, 1);
-            ahead.prefetch::<S>();
+            let ahead = ahead..ahead + depth;
+            let mut prefetcher = part.planes.prefetcher(E::ENCODING, ahead, 1);
+            prefetcher.prefetch::<S>();
             dequantize_blocks_inline::<E, S>(part.planes, start / BLOCK, &mut row[..depth]);
         }
         for (panel, outs) in packed.chunks_exact(depth).zip(outs.chunks_mut(TOKENS)) {

@@ -104,7 +104,7 @@ fn the_environment_selects_the_precision_and_bench_names_it() {
 }
 
 #[test]
-fn a_model_without_quantised_weights_is_told_to_stay_exact() {
+fn int8_without_quantised_weights_prints_a_note() {
     let folder = tempfile::tempdir().expect("a folder");
     let notes = |model: Option<&Path>, flags: &[&str]| {
         let tokens = ids(&[0, 5]);

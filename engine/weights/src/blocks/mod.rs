@@ -32,7 +32,7 @@ pub use float::{BF16, F16, F32};
 pub use integers::{Floats, IntegerEncoding, with_integer_encoding};
 pub use k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
-pub use planes::{Ahead, Planes, plane_bytes};
+pub use planes::{Planes, Prefetcher, plane_bytes};
 #[cfg(target_arch = "x86_64")]
 pub use simd::{Avx2, Avx512, Avx512Vnni, AvxVnni};
 pub use simd::{IntegerSimd, Portable, Simd, integer_simd, simd, with_integer_simd, with_simd};

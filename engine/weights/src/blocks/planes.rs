@@ -71,21 +71,26 @@ impl<'a> Planes<'a> {
         &self.planes[2].as_chunks().0[index]
     }
 
-    /// Returns the bytes of some weights, in `parts` of about the same size, to begin to load them into the caches.
+    /// Returns a prefetcher of a range of weights, in `parts` of about the same number of bytes. Weights that the planes
+    /// do not have are left out.
     ///
-    /// CPUs recognise reading in order and do this by themselves, but no further than to the end of a page of memory.
+    /// CPUs prefetch what is read in order by themselves, but no further than to the end of a page of memory.
     #[inline(always)]
-    pub fn ahead(&self, encoding: Encoding, weights: Range<usize>, parts: usize) -> Ahead<'a> {
+    pub fn prefetcher(
+        &self,
+        encoding: Encoding,
+        weights: Range<usize>,
+        parts: usize,
+    ) -> Prefetcher<'a> {
         let starts = encoding.plane_row_bytes(weights.start as u64);
         let ends = encoding.plane_row_bytes(weights.end as u64);
-        let mut ahead = self.planes.map(|plane| plane.chunks(1));
-        for (i, (ahead, plane)) in ahead.iter_mut().zip(self.planes).enumerate() {
-            // The planes may end before.
+        let mut chunks = self.planes.map(|plane| plane.chunks(1));
+        for (i, (chunks, plane)) in chunks.iter_mut().zip(self.planes).enumerate() {
             let bytes = plane.get(starts[i] as usize..ends[i] as usize);
             let bytes = bytes.unwrap_or_default();
-            *ahead = bytes.chunks(bytes.len().div_ceil(parts).max(1));
+            *chunks = bytes.chunks(bytes.len().div_ceil(parts.max(1)).max(1));
         }
-        Ahead(ahead)
+        Prefetcher(chunks)
     }
 
     /// Returns `count` scales of `N` bytes each, from index `first` on.
@@ -133,10 +138,10 @@ pub fn plane_bytes(
     Ok(bytes)
 }
 
-/// Bytes of some weights that are soon to be read, of each plane.
-pub struct Ahead<'a>([Chunks<'a, u8>; 3]);
+/// Loads a range of weights into the caches, part by part: the bytes that remain of each plane.
+pub struct Prefetcher<'a>([Chunks<'a, u8>; 3]);
 
-impl Ahead<'_> {
+impl Prefetcher<'_> {
     /// Begins to load the next part into the caches.
     #[inline(always)]
     pub fn prefetch<S: Simd>(&mut self) {
