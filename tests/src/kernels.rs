@@ -15,6 +15,7 @@ use wisp_shaders::{Access, CacheFormat, Kernel, params::MatmulParams};
 use crate::{
     cache::{decode, encode},
     kernel_records,
+    program::adapter_under_test,
     quantize::quantize,
 };
 
@@ -155,8 +156,9 @@ pub fn weight_of(encoding: Encoding, rows: usize, cols: usize, values: &[f32]) -
 pub(crate) fn adapters() -> &'static Result<Vec<(FeatureLevel, Device)>, String> {
     static ADAPTERS: OnceLock<Result<Vec<(FeatureLevel, Device)>, String>> = OnceLock::new();
     ADAPTERS.get_or_init(|| {
-        let name = std::env::var("WISP_TEST_DEVICE").unwrap_or("vulkan".into());
-        let spec = name.parse().expect("WISP_TEST_DEVICE names a device");
+        let spec = adapter_under_test()
+            .parse()
+            .expect("WISP_TEST_DEVICE names a device");
         let open = |feature_level| {
             let options = DeviceOptions {
                 feature_level,
