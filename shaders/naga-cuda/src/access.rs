@@ -7,7 +7,7 @@ use crate::types::COMPONENTS;
 use crate::usage::root_global;
 use naga::proc::index::{GuardedIndex, access_needs_check};
 use naga::proc::{BoundsCheckPolicy, IndexableLength};
-use naga::{AddressSpace, ArraySize, Expression, Handle, TypeInner};
+use naga::{AddressSpace, ArraySize, Expression, Handle, TypeInner, VectorSize};
 
 /// How the parts of a value or of a variable are named.
 enum Container<'a> {
@@ -190,13 +190,34 @@ impl<'a> FunctionWriter<'a> {
         let guarded = GuardedIndex::Expression(index);
         match self.length_to_check(base, guarded, BoundsCheckPolicy::ReadZeroSkipWrite)? {
             Some(length) => {
-                let (index, ty) = (self.expression(index)?, self.type_of(value)?);
-                Ok(format!(
-                    "(w_in_bounds({index}, {length}) ? {part} : {ty}{{}})"
-                ))
+                let index = self.expression(index)?;
+                self.or_zero(value, &format!("w_in_bounds({index}, {length})"), &part)
             }
             None => Ok(part),
         }
+    }
+
+    /// Returns a value of an expression's type under a condition, and else zero.
+    fn or_zero(
+        &self,
+        value: Handle<Expression>,
+        condition: &str,
+        text: &str,
+    ) -> Result<String, Error> {
+        let ty = self.type_of(value)?;
+        let is_cell = matches!(
+            self.inner(value),
+            TypeInner::Vector {
+                size: VectorSize::Tri,
+                ..
+            }
+        );
+        let text = if is_cell {
+            format!("{ty}({text})")
+        } else {
+            text.to_owned()
+        };
+        Ok(format!("({condition} ? {text} : {ty}{{}})"))
     }
 
     /// Returns a component of a vector in registers that is chosen at run time, if a pointer leads to one: the
@@ -240,7 +261,7 @@ impl<'a> FunctionWriter<'a> {
             None => self.place(pointer)?,
         };
         Ok(match self.guard(pointer)? {
-            Some(guard) => format!("({guard} ? {value} : {}{{}})", self.type_of(load)?),
+            Some(guard) => self.or_zero(load, &guard, &value)?,
             None => value,
         })
     }

@@ -151,7 +151,7 @@ impl Context<'_> {
                 format!("{name}{{{{{}}}}}", parts.join(", "))
             }
             TypeInner::Struct { members, span } => {
-                let fields = self.fields(members, *span, self.layouts[ty].alignment * 1u32);
+                let fields = self.fields(ty, members, *span);
                 let values = fields.into_iter().map(|field| match field {
                     Field::Member(index) => parts.get(index).map_or("{}", String::as_str),
                     Field::Padding(_) => "{}",

@@ -32,8 +32,27 @@ pub(crate) fn member_name(members: &[StructMember], index: usize) -> String {
 }
 
 impl Context<'_> {
+    /// Whether a struct is the result of a built-in function. naga's offsets of those are not WGSL's, and nothing
+    /// sees them.
+    fn is_predeclared(&self, ty: Handle<Type>) -> bool {
+        self.module
+            .special_types
+            .predeclared_types
+            .values()
+            .any(|predeclared| *predeclared == ty)
+    }
+
     /// Returns a struct's fields in C++.
-    pub(crate) fn fields(&self, members: &[StructMember], span: u32, alignment: u32) -> Vec<Field> {
+    pub(crate) fn fields(
+        &self,
+        ty: Handle<Type>,
+        members: &[StructMember],
+        span: u32,
+    ) -> Vec<Field> {
+        if self.is_predeclared(ty) {
+            return (0..members.len()).map(Field::Member).collect();
+        }
+        let alignment = self.layouts[ty].alignment * 1u32;
         let mut fields = Vec::new();
         let mut end = 0;
         for (index, member) in members.iter().enumerate() {
@@ -67,11 +86,7 @@ impl Context<'_> {
         let alignment = self.layouts[ty].alignment * 1u32;
         let mut text = format!("struct __align__({alignment}) {name} {{");
         let mut checks = String::new();
-        for (position, field) in self
-            .fields(members, span, alignment)
-            .into_iter()
-            .enumerate()
-        {
+        for (position, field) in self.fields(ty, members, span).into_iter().enumerate() {
             match field {
                 Field::Padding(bytes) => {
                     let _ = write!(text, " unsigned char pad{position}[{bytes}];");
@@ -102,17 +117,19 @@ impl Context<'_> {
         }
         self.declared_types.borrow_mut().insert(ty);
         self.declare(&format!("{text} }};"));
-        let size = if members
-            .last()
-            .is_some_and(|member| self.is_runtime_array(member.ty))
-        {
-            "true".to_owned()
-        } else {
-            format!("sizeof({name}) == {span}")
-        };
-        self.declare(&format!(
-            "static_assert({size}{checks}, \"WGSL's layout\");"
-        ));
+        if !self.is_predeclared(ty) {
+            let is_runtime_sized = members
+                .last()
+                .is_some_and(|member| self.is_runtime_array(member.ty));
+            let size = if is_runtime_sized {
+                "true".to_owned()
+            } else {
+                format!("sizeof({name}) == {span}")
+            };
+            self.declare(&format!(
+                "static_assert({size}{checks}, \"WGSL's layout\");"
+            ));
+        }
         Ok(name)
     }
 }

@@ -12,6 +12,9 @@ template<class T, int C, int R> W_FN vec<T, R> w_col(const mat<T, C, R>& m, int 
   mat<T, C, R> r; for (int i = 0; i < C; i++) r.c[i] = NAME(w_col(a, i), w_col(b, i)); return r; }
 W_MAT_1(w_neg)
 W_MAT_1(w_f32)
+#ifdef W_HALF_COMPARE
+W_MAT_1(w_f16)
+#endif
 W_MAT_2(w_add)
 W_MAT_2(w_sub)
 template<class T, int C, int R> W_FN mat<T, C, R> w_mul(const mat<T, C, R>& a, T s) {

@@ -7,7 +7,7 @@ use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{
     Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator,
 };
-use naga_cuda::{Error, Options, Source, Translation};
+use naga_cuda::{Options, Source, Translation};
 
 /// The policies of bounds checks.
 pub const POLICIES: [BoundsCheckPolicy; 3] = [
@@ -49,8 +49,8 @@ pub fn options<'a>(policy: BoundsCheckPolicy, name: &'a str, wgsl: &'a str) -> O
     }
 }
 
-/// Translates WGSL that must be valid.
-pub fn translate(wgsl: &str, options: &Options<'_>) -> Result<Translation, Error> {
-    let (module, info) = parse(wgsl).unwrap_or_else(|error| panic!("{error}"));
-    naga_cuda::translate(&module, &info, options)
+/// Translates WGSL; fails with what naga or the translation says.
+pub fn translate(wgsl: &str, options: &Options<'_>) -> Result<Translation, String> {
+    let (module, info) = parse(wgsl)?;
+    naga_cuda::translate(&module, &info, options).map_err(|error| error.to_string())
 }
