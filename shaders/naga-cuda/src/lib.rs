@@ -66,6 +66,7 @@ mod statements;
 mod structs;
 mod subgroups;
 mod types;
+mod unroll;
 mod usage;
 
 pub use error::{Error, Location};
