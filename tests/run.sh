@@ -87,7 +87,14 @@ run_tests() {
   return "$status"
 }
 
-step_tests() { run_tests --lib --bins --tests; }
+step_tests() {
+  local outcome
+  # The tests of naga-cuda compile kernels with it.
+  outcome=$(bash tests/scripts/nvrtc.sh)
+  echo "  $outcome" >&3
+  case $outcome in skipped:*) ;; *) export NVRTC_LIBRARY=${outcome#*: } ;; esac
+  run_tests --lib --bins --tests
+}
 
 # Every test that runs models, on adapters that all run kernels of one class and then of the other.
 step_classes() {
@@ -115,7 +122,7 @@ step_faults() {
 
 step_doctests() { cargo test "${BUILT[@]}" --doc; }
 
-step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p wisp-engine -p wisp-shaders --features wisp-engine/candle; }
+step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p wisp-engine -p wisp-shaders -p naga-cuda --features wisp-engine/candle; }
 
 # What GPUs' own compilers make of the kernels, against the recorded table.
 step_gpu-statistics() {

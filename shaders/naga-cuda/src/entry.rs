@@ -5,16 +5,25 @@ use crate::function::FunctionWriter;
 use crate::globals::is_writable;
 use crate::prelude::{Section, prelude};
 use crate::structs::member_name;
+use crate::subgroups::SUBGROUP_SIZE;
+use crate::translation::{Parameter, Translation};
 use crate::usage::Usage;
-use crate::{Error, Options, Parameter, SUBGROUP_SIZE, Translation};
+use crate::{Error, Options};
 use naga::valid::ModuleInfo;
 use naga::{
     AddressSpace, Binding, BuiltIn, EntryPoint, GlobalVariable, Handle, Module, ShaderStage,
     TypeInner,
 };
 
-/// Translates an entry point; see [`crate::translate`].
-pub(crate) fn translate(
+/// Translates a compute entry point of a module to CUDA C++.
+///
+/// `info` is what naga's validator returned for this module. Subgroup operations are translated for uniform control
+/// flow, as WGSL requires: all invocations of a subgroup that exist take part in each.
+///
+/// # Errors
+///
+/// If the entry point does not exist or uses what CUDA C++ has no translation for.
+pub fn translate(
     module: &Module,
     info: &ModuleInfo,
     options: &Options<'_>,

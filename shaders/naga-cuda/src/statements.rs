@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::function::{FunctionWriter, function_name};
+use crate::unroll::indexes_registers;
 use crate::usage::continues;
 use naga::{
     Barrier, Block, Expression, Function, Handle, Statement, SwitchCase, SwitchValue, TypeInner,
@@ -165,6 +166,9 @@ impl FunctionWriter<'_> {
         self.loops += 1;
         let number = self.loops;
         let label = continues(body).then_some(number);
+        if indexes_registers(self.function, body, continuing) {
+            self.out.line("#pragma unroll");
+        }
         self.out.open(match self.cx.options.bound_loops {
             true => format!("for (unsigned bound_{number} = 0xffffffffu; bound_{number} != 0u; bound_{number}--) {{"),
             false => "for (;;) {".to_owned(),

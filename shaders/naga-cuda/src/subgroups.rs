@@ -7,6 +7,9 @@ use naga::{
     CollectiveOperation, Expression, GatherMode, Handle, Scalar, SubgroupOperation, TypeInner,
 };
 
+/// The invocations of a subgroup: the threads of a warp.
+pub const SUBGROUP_SIZE: u32 = 32;
+
 impl FunctionWriter<'_> {
     /// Writes a ballot.
     pub(crate) fn ballot(

@@ -11,14 +11,14 @@ namespace emulator {
 using DevicePointer = unsigned long long;
 
 /// Returns from a function whose call cannot proceed.
-#define WISP_TRY(...)                                                                                                 \
-    do {                                                                                                              \
-        if (CUresult error_ = (__VA_ARGS__)) return error_;                                                           \
+#define WISP_TRY(...)                                       \
+    do {                                                    \
+        if (CUresult error_ = (__VA_ARGS__)) return error_; \
     } while (0)
 
 /// Begins a function that needs a context: `call.context` is set behind it.
-#define WISP_CALL(NAME)                                                                                               \
-    Call call(#NAME);                                                                                                 \
+#define WISP_CALL(NAME) \
+    Call call(#NAME);   \
     if (call.error) return call.error
 
 }  // namespace emulator

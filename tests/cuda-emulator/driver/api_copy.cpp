@@ -17,12 +17,14 @@ bool is_device(DevicePointer pointer, size_t bytes) { return DeviceMemory::insta
 void* memory_at(DevicePointer pointer) { return reinterpret_cast<void*>(pointer); }
 
 /// Runs work on device memory that must still be there.
-template <class Work> Outcome on_device(const char* function, DevicePointer pointer, size_t bytes, Work work) {
+template <class Work>
+Outcome on_device(const char* function, DevicePointer pointer, size_t bytes, Work work) {
     if (is_device(pointer, bytes)) {
         work();
         return {};
     }
-    return {CUDA_ERROR_ILLEGAL_ADDRESS, std::string(function) + " works on " + DeviceMemory::instance().describe(pointer)};
+    return {CUDA_ERROR_ILLEGAL_ADDRESS,
+            std::string(function) + " works on " + DeviceMemory::instance().describe(pointer)};
 }
 
 /// Host memory that is not page-locked cannot be copied to later, so not in a capture either.
@@ -34,18 +36,21 @@ CUresult forbid_pageable_capture(Context& context, Stream* handle) {
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
-CUresult copy_to_device(Context& context, const char* name, DevicePointer to, const void* from, size_t bytes, Stream* stream) {
+CUresult copy_to_device(Context& context, const char* name, DevicePointer to, const void* from, size_t bytes,
+                        Stream* stream) {
     if (!is_device(to, bytes)) return CUDA_ERROR_INVALID_VALUE;
     counters.copies_to_device++;
     counters.bytes_to_device += bytes;
     if (is_pinned(from, bytes)) {
-        return enqueue(stream, context, [=] { return on_device(name, to, bytes, [&] { memcpy(memory_at(to), from, bytes); }); });
+        return enqueue(stream, context,
+                       [=] { return on_device(name, to, bytes, [&] { memcpy(memory_at(to), from, bytes); }); });
     }
     WISP_TRY(forbid_pageable_capture(context, stream));
     // Taken at once: the caller may change it as soon as the call returns.
     auto* begin = static_cast<const char*>(from);
     auto copy = std::make_shared<std::vector<char>>(begin, begin + bytes);
-    return enqueue(stream, context, [=] { return on_device(name, to, bytes, [&] { memcpy(memory_at(to), copy->data(), bytes); }); });
+    return enqueue(stream, context,
+                   [=] { return on_device(name, to, bytes, [&] { memcpy(memory_at(to), copy->data(), bytes); }); });
 }
 
 CUresult copy_to_host(Context& context, const char* name, void* to, DevicePointer from, size_t bytes, Stream* handle) {
@@ -54,12 +59,14 @@ CUresult copy_to_host(Context& context, const char* name, void* to, DevicePointe
     counters.bytes_to_host += bytes;
     bool pinned = is_pinned(to, bytes);
     if (!pinned) WISP_TRY(forbid_pageable_capture(context, handle));
-    WISP_TRY(enqueue(handle, context, [=] { return on_device(name, from, bytes, [&] { memcpy(to, memory_at(from), bytes); }); }));
+    WISP_TRY(enqueue(handle, context,
+                     [=] { return on_device(name, from, bytes, [&] { memcpy(to, memory_at(from), bytes); }); }));
     // The call returns when the bytes are in pageable memory.
     return pinned ? CUDA_SUCCESS : synchronize(context, find_stream(context, handle).get());
 }
 
-CUresult copy_on_device(Context& context, const char* name, DevicePointer to, DevicePointer from, size_t bytes, Stream* stream) {
+CUresult copy_on_device(Context& context, const char* name, DevicePointer to, DevicePointer from, size_t bytes,
+                        Stream* stream) {
     if (!is_device(to, bytes) || !is_device(from, bytes)) return CUDA_ERROR_INVALID_VALUE;
     counters.copies_on_device++;
     return enqueue(stream, context, [=] {
@@ -69,7 +76,8 @@ CUresult copy_on_device(Context& context, const char* name, DevicePointer to, De
     });
 }
 
-template <class T> CUresult fill(Context& context, const char* name, DevicePointer to, T value, size_t count, Stream* stream) {
+template <class T>
+CUresult fill(Context& context, const char* name, DevicePointer to, T value, size_t count, Stream* stream) {
     if (to % sizeof(T) || !is_device(to, count * sizeof(T))) return CUDA_ERROR_INVALID_VALUE;
     return enqueue(stream, context, [=] {
         return on_device(name, to, count * sizeof(T), [&] {

@@ -50,7 +50,9 @@ constexpr Attribute ATTRIBUTES[] = {
     {115, 1},          // memory pools
 };
 
-CUresult check_device(int device) { return device >= 0 && device < device_count() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; }
+CUresult check_device(int device) {
+    return device >= 0 && device < device_count() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
 
 }  // namespace
 
@@ -118,7 +120,8 @@ EXPORT CUresult cuDeviceGetAttribute(int* value, int attribute, int device) {
     if (attribute == 75) *value = capability / 10;
     if (attribute == 76) *value = capability % 10;
     // Shared memory that a kernel may ask for, by architecture.
-    if (attribute == 97) *value = capability >= 90 ? 232448 : capability == 80 ? 166912 : capability == 75 ? 65536 : 101376;
+    if (attribute == 97)
+        *value = capability >= 90 ? 232448 : capability == 80 ? 166912 : capability == 75 ? 65536 : 101376;
     if (attribute == 33) *value = device + 1;
     for (const Attribute& each : ATTRIBUTES) {
         if (each.number == attribute) *value = each.value;
@@ -205,7 +208,7 @@ EXPORT CUresult cuCtxSynchronize() {
 EXPORT CUresult cuGetErrorName(CUresult code, const char** name) {
     *name = nullptr;
     switch (code) {
-#define X(code, result, text)                                                                                         \
+#define X(code, result, text) \
     case result: *name = #result; break;
         WISP_RESULTS(X)
 #undef X
@@ -216,7 +219,7 @@ EXPORT CUresult cuGetErrorName(CUresult code, const char** name) {
 EXPORT CUresult cuGetErrorString(CUresult code, const char** text) {
     *text = nullptr;
     switch (code) {
-#define X(code, result, description)                                                                                  \
+#define X(code, result, description) \
     case result: *text = description; break;
         WISP_RESULTS(X)
 #undef X

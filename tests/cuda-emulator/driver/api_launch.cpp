@@ -11,15 +11,14 @@ using namespace emulator;
 
 namespace {
 
-
-
 CUresult check_limits(const Kernel& kernel, Dim grid, Dim block) {
     if (!grid.count() || !block.count()) return CUDA_ERROR_INVALID_VALUE;
     if (grid.x > 2147483647u || grid.y > 65535 || grid.z > 65535) return CUDA_ERROR_INVALID_VALUE;
-    if (block.x > 1024 || block.y > 1024 || block.z > 64 || block.count() > MAX_THREADS) return CUDA_ERROR_INVALID_VALUE;
+    if (block.x > 1024 || block.y > 1024 || block.z > 64 || block.count() > MAX_THREADS)
+        return CUDA_ERROR_INVALID_VALUE;
     if (block.count() > kernel.info->max_threads) {
-        print("kernel `" + kernel.name + "` is launched with " + std::to_string(block.count()) + " threads a block, but has __launch_bounds__(" +
-              std::to_string(kernel.info->max_threads) + ")");
+        print("kernel `" + kernel.name + "` is launched with " + std::to_string(block.count()) +
+              " threads a block, but has __launch_bounds__(" + std::to_string(kernel.info->max_threads) + ")");
         return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     }
     return CUDA_SUCCESS;
@@ -31,24 +30,27 @@ Outcome check_pointers(const Launch& launch) {
         if (!launch.kernel.info->parameter_is_pointer[i]) continue;
         uintptr_t pointer;
         memcpy(&pointer, launch.arguments[i].data(), sizeof pointer);
-        if (!pointer || DeviceMemory::instance().live(pointer) || is_pinned(reinterpret_cast<void*>(pointer), 1)) continue;
-        return {CUDA_ERROR_ILLEGAL_ADDRESS, "kernel `" + launch.kernel.name + "`: parameter " + std::to_string(i) + " points to " +
-                                                DeviceMemory::instance().describe(pointer)};
+        if (!pointer || DeviceMemory::instance().live(pointer) || is_pinned(reinterpret_cast<void*>(pointer), 1))
+            continue;
+        return {CUDA_ERROR_ILLEGAL_ADDRESS, "kernel `" + launch.kernel.name + "`: parameter " + std::to_string(i) +
+                                                " points to " + DeviceMemory::instance().describe(pointer)};
     }
     return {};
 }
 
 Outcome run(const Launch& launch) {
     counters.kernels++;
-    if (CUresult error = injected_fault("kernel")) return {error, "kernel `" + launch.kernel.name + "` fails on request"};
+    if (CUresult error = injected_fault("kernel"))
+        return {error, "kernel `" + launch.kernel.name + "` fails on request"};
     Outcome outcome = check_pointers(launch);
     return outcome.code ? outcome : run_launch(launch);
 }
 
 }  // namespace
 
-EXPORT CUresult cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                               unsigned block_z, unsigned shared_bytes, Stream* stream_handle, void** parameters, void** extra) {
+EXPORT CUresult cuLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                               unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream* stream_handle,
+                               void** parameters, void** extra) {
     WISP_CALL(cuLaunchKernel);
     auto module = module_of(function);
     auto stream = find_stream(*call.context, stream_handle);

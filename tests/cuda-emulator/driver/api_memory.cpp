@@ -14,7 +14,15 @@ using namespace emulator;
 namespace {
 
 /// Attributes of a pool, by the numbers of CUmemPool_attribute.
-enum PoolAttribute { REUSE_FIRST = 1, REUSE_LAST = 3, RELEASE_THRESHOLD, RESERVED_CURRENT, RESERVED_HIGH, USED_CURRENT, USED_HIGH };
+enum PoolAttribute {
+    REUSE_FIRST = 1,
+    REUSE_LAST = 3,
+    RELEASE_THRESHOLD,
+    RESERVED_CURRENT,
+    RESERVED_HIGH,
+    USED_CURRENT,
+    USED_HIGH
+};
 
 uint64_t* pool_counter(Pool& pool, int attribute) {
     switch (attribute) {
@@ -43,7 +51,7 @@ EXPORT CUresult cuMemAlloc_v2(DevicePointer* pointer, size_t bytes) {
 
 EXPORT CUresult cuMemFree_v2(DevicePointer pointer) {
     Call call("cuMemFree_v2");
-    if (!call.context || on_worker()) return call.error ? call.error : CUDA_ERROR_NOT_PERMITTED;
+    if (!call.context || on_worker()) return call.error;
     WISP_TRY(forbid_in_captures(*call.context));
     if (!pointer) return call.error;
     // Freed though the context has failed: what is freed then is no leak.
@@ -66,7 +74,7 @@ EXPORT CUresult cuMemAllocAsync(DevicePointer* pointer, size_t bytes, Stream* ha
 
 EXPORT CUresult cuMemFreeAsync(DevicePointer pointer, Stream* handle) {
     Call call("cuMemFreeAsync");
-    if (!call.context) return call.error;
+    if (!call.context || on_worker()) return call.error;
     Context& context = *call.context;
     if (call.error) {
         // The stream drops its work, but what is freed is no leak.
@@ -156,7 +164,7 @@ EXPORT CUresult cuMemAllocHost_v2(void** pointer, size_t bytes) {
 
 EXPORT CUresult cuMemFreeHost(void* pointer) {
     Call call("cuMemFreeHost");
-    if (!call.context || on_worker()) return call.error ? call.error : CUDA_ERROR_NOT_PERMITTED;
+    if (!call.context || on_worker()) return call.error;
     synchronize(*call.context, nullptr);
     if (!free_pinned(pointer)) return CUDA_ERROR_INVALID_VALUE;
     return call.error;

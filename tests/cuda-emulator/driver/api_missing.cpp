@@ -1,13 +1,13 @@
-// Functions that cudarc may call and the emulator does not have. cudarc looks a function up when it is first called, and
-// says its name if there is none; these say it too if the caller only looks at the result.
+// Functions that cudarc may call and the emulator does not have. cudarc looks a function up when it is first called,
+// and says its name if there is none; these say it too if the caller only looks at the result.
 #include "api.h"
 
 using namespace emulator;
 
-#define WISP_MISSING(NAME)                                                                                            \
-    EXPORT CUresult NAME() {                                                                                          \
-        print(#NAME " is not implemented");                                                                           \
-        return CUDA_ERROR_NOT_SUPPORTED;                                                                              \
+#define WISP_MISSING(NAME)                  \
+    EXPORT CUresult NAME() {                \
+        print(#NAME " is not implemented"); \
+        return CUDA_ERROR_NOT_SUPPORTED;    \
     }
 
 WISP_MISSING(cuCtxCreate_v2)

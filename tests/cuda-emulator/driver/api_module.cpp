@@ -19,8 +19,6 @@ namespace emulator {
 
 namespace {
 
-
-
 std::mutex functions_mutex;
 std::map<Function*, std::weak_ptr<Module>>& functions() {
     static auto* all = new std::map<Function*, std::weak_ptr<Module>>;
@@ -46,7 +44,8 @@ CUresult load(Context& context, Module** handle, const void* bytes) {
     Image image;
     if (!bytes || !decode_image(bytes, image)) return CUDA_ERROR_INVALID_IMAGE;
     int capability = compute_capability();
-    bool fits = static_cast<int>(image.architecture) / 10 == capability / 10 && static_cast<int>(image.architecture) <= capability;
+    bool fits = static_cast<int>(image.architecture) / 10 == capability / 10 &&
+                static_cast<int>(image.architecture) <= capability;
     if (!fits || image.configuration != current_configuration()) return CUDA_ERROR_NO_BINARY_FOR_GPU;
     auto module = std::make_shared<Module>();
     module->context = &context;
@@ -56,7 +55,8 @@ CUresult load(Context& context, Module** handle, const void* bytes) {
     module->info = static_cast<const WispModuleInfo*>(dlsym(module->library, "wisp_module"));
     if (!module->info) return CUDA_ERROR_INVALID_IMAGE;
     if (module->shared_bytes() > SHARED_LIMIT) {
-        print("a module with " + std::to_string(module->shared_bytes()) + " bytes of static workgroup memory: at most 49152 are possible");
+        print("a module with " + std::to_string(module->shared_bytes()) +
+              " bytes of static workgroup memory: at most 49152 are possible");
         return CUDA_ERROR_INVALID_PTX;
     }
     counters.modules_loaded++;
@@ -101,7 +101,8 @@ EXPORT CUresult cuModuleGetFunction(Function** handle, Module* module_handle, co
     WISP_CALL(cuModuleGetFunction);
     auto module = Handles<Module>::all().find(module_handle);
     if (!module) return CUDA_ERROR_INVALID_HANDLE;
-    auto* info = static_cast<const WispKernelInfo*>(dlsym(module->library, ("wisp_kernel_" + std::string(name)).c_str()));
+    auto* info =
+        static_cast<const WispKernelInfo*>(dlsym(module->library, ("wisp_kernel_" + std::string(name)).c_str()));
     if (!info) return CUDA_ERROR_NOT_FOUND;
     std::lock_guard lock(functions_mutex);
     auto& function = module->functions[name];

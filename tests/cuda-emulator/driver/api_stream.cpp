@@ -39,6 +39,7 @@ EXPORT CUresult cuStreamCreateWithPriority(Stream** handle, unsigned flags, int)
 
 EXPORT CUresult cuStreamDestroy_v2(Stream* handle) {
     Call call("cuStreamDestroy_v2");
+    if (on_worker()) return call.error;
     auto stream = Handles<Stream>::all().remove(handle);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     retire_stream(stream);
@@ -57,7 +58,8 @@ EXPORT CUresult cuStreamQuery(Stream* handle) {
     std::shared_ptr<Stream> stream;
     WISP_TRY(find_idle(*call.context, handle, stream));
     bool done = query(*stream);
-    return call.context->error ? call.context->error : done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    WISP_TRY(call.context->error);
+    return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 EXPORT CUresult cuStreamWaitEvent(Stream* handle, Event* event_handle, unsigned) {
@@ -127,7 +129,8 @@ EXPORT CUresult cuEventQuery(Event* handle) {
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
     if (event->captured) return CUDA_ERROR_CAPTURED_EVENT;
     bool done = !event->recording || query(event->recording);
-    return call.context->error ? call.context->error : done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    WISP_TRY(call.context->error);
+    return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 EXPORT CUresult cuEventSynchronize(Event* handle) {
@@ -141,9 +144,12 @@ EXPORT CUresult cuEventSynchronize(Event* handle) {
 EXPORT CUresult cuEventElapsedTime(float* milliseconds, Event* start, Event* end) {
     WISP_CALL(cuEventElapsedTime);
     auto first = Handles<Event>::all().find(start), second = Handles<Event>::all().find(end);
-    if (!first || !second || !first->recording || !second->recording || !first->timed || !second->timed) return CUDA_ERROR_INVALID_HANDLE;
+    if (!first || !second || !first->recording || !second->recording || !first->timed || !second->timed)
+        return CUDA_ERROR_INVALID_HANDLE;
     if (!query(first->recording) || !query(second->recording)) return CUDA_ERROR_NOT_READY;
     *milliseconds = static_cast<float>(second->recording->milliseconds - first->recording->milliseconds);
     return CUDA_SUCCESS;
 }
-EXPORT CUresult cuEventElapsedTime_v2(float* milliseconds, Event* start, Event* end) { return cuEventElapsedTime(milliseconds, start, end); }
+EXPORT CUresult cuEventElapsedTime_v2(float* milliseconds, Event* start, Event* end) {
+    return cuEventElapsedTime(milliseconds, start, end);
+}

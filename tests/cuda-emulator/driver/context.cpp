@@ -19,6 +19,15 @@ void set_initialized() { initialized = true; }
 
 void print(const std::string& message) { fprintf(stderr, "cuda-emulator: %s\n", message.c_str()); }
 
+void fail_context(Context& context, CUresult code, const std::string& message) {
+    if (!message.empty()) print(message);
+    static std::mutex mutex;
+    std::lock_guard lock(mutex);
+    if (context.error) return;
+    context.error_message = message;
+    context.error = code;
+}
+
 Context* primary_context(int device) {
     static std::mutex mutex;
     static auto* contexts = new std::map<int, Context*>;
@@ -40,7 +49,10 @@ Call::Call(const char* name, Needs needs) {
     context = current_context;
     if (needs == CONTEXT) {
         if (!context || !context->references) error = CUDA_ERROR_INVALID_CONTEXT;
+        else if (on_worker()) error = CUDA_ERROR_NOT_PERMITTED;
         else error = context->error;
+        if (error == CUDA_ERROR_NOT_PERMITTED)
+            print(std::string(name) + " is called in a callback of the host, which CUDA forbids");
     }
     if (!error) error = injected_fault(name);
 }
@@ -50,7 +62,7 @@ Call::Call(const char* name, Needs needs) {
 /// The value of a counter; all ones if there is none of this name.
 extern "C" __attribute__((visibility("default"))) uint64_t wisp_emulator_count(const char* name) {
     using emulator::counters;
-#define X(counter)                                                                                                    \
+#define X(counter) \
     if (std::string(name) == #counter) return counters.counter;
     WISP_COUNTERS(X)
 #undef X

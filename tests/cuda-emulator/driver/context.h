@@ -1,5 +1,6 @@
 // Devices and their primary contexts, which hold the error state and the accounts of memory.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,7 +22,8 @@ struct Context {
     int device;
     unsigned references = 0;
     /// Set by the first failure of work on the device; every later call returns it.
-    CUresult error = CUDA_SUCCESS;
+    std::atomic<CUresult> error{CUDA_SUCCESS};
+    /// Set before `error`.
     std::string error_message;
     std::shared_ptr<Stream> default_stream;
     Pool pool;
@@ -55,6 +57,8 @@ public:
 CUresult injected_fault(const char* name);
 
 void set_initialized();
+/// Puts a context into its failed state, unless it is in one.
+void fail_context(Context& context, CUresult code, const std::string& message);
 /// Prints a message of the emulator on the standard error stream.
 void print(const std::string& message);
 

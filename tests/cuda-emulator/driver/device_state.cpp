@@ -67,7 +67,8 @@ uintptr_t allocate_device(Context& context, size_t bytes, bool from_pool) {
     owners().by_address[address] = {&context, from_pool};
     counters.allocations++;
     counters.live_allocations++;
-    counters.peak_allocated_bytes = std::max<uint64_t>(counters.peak_allocated_bytes, counters.allocated_bytes += bytes);
+    counters.peak_allocated_bytes =
+        std::max<uint64_t>(counters.peak_allocated_bytes, counters.allocated_bytes += bytes);
     return address;
 }
 
@@ -81,11 +82,7 @@ bool free_device(Context& context, uintptr_t address) {
     owners().by_address.erase(owner);
     counters.live_allocations--;
     counters.allocated_bytes -= bytes;
-    if (!damage.empty()) {
-        print(damage);
-        if (!context.error) context.error_message = damage;
-        if (!context.error) context.error = CUDA_ERROR_ILLEGAL_ADDRESS;
-    }
+    if (!damage.empty()) fail_context(context, CUDA_ERROR_ILLEGAL_ADDRESS, damage);
     return true;
 }
 
@@ -104,6 +101,7 @@ void reset_context(Context& context) {
     synchronize(context, nullptr);
     free_all_device(context);
     free_all_objects(context);
+    retire_all_streams(context);
     context.error = CUDA_SUCCESS;
     context.error_message.clear();
     context.pool = {};

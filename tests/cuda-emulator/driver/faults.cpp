@@ -33,7 +33,7 @@ Faults& faults() {
 }
 
 CUresult code_of(const std::string& text) {
-#define X(code, name, description)                                                                                    \
+#define X(code, name, description) \
     if (text == #code || text == #name || "CUDA_ERROR_" + text == #name) return name;
     WISP_RESULTS(X)
 #undef X

@@ -64,6 +64,16 @@ CUresult forbid_in_captures(Context& context) {
     return error;
 }
 
+void retire_all_streams(Context& context) {
+    std::vector<std::shared_ptr<Stream>> streams;
+    Handles<Stream>::all().remove_if([&](Stream& stream) {
+        if (stream.context != &context) return false;
+        streams.push_back(stream.shared_from_this());
+        return true;
+    });
+    for (auto& stream : streams) retire_stream(stream);
+}
+
 void free_all_objects(Context& context) {
     auto of_context = [&](auto& object) { return object.context == &context; };
     Handles<Graph>::all().remove_if(of_context);
@@ -95,7 +105,8 @@ EXPORT CUresult cuStreamEndCapture(Stream* handle, Graph** graph) {
     auto stream = find_stream(*call.context, handle);
     if (!stream) return CUDA_ERROR_INVALID_HANDLE;
     if (!stream->capture) return CUDA_ERROR_ILLEGAL_STATE;
-    if (stream->capture->mode != Capture::RELAXED && stream->capture->thread != std::this_thread::get_id()) return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    if (stream->capture->mode != Capture::RELAXED && stream->capture->thread != std::this_thread::get_id())
+        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     auto capture = std::move(stream->capture);
     if (capture->invalidated) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     auto made = std::make_shared<Graph>();
@@ -126,7 +137,8 @@ EXPORT CUresult cuGraphInstantiateWithFlags(ExecutableGraph** executable, Graph*
 
 EXPORT CUresult cuGraphUpload(ExecutableGraph* handle, Stream* stream) {
     WISP_CALL(cuGraphUpload);
-    if (!Handles<ExecutableGraph>::all().find(handle) || !find_stream(*call.context, stream)) return CUDA_ERROR_INVALID_HANDLE;
+    if (!Handles<ExecutableGraph>::all().find(handle) || !find_stream(*call.context, stream))
+        return CUDA_ERROR_INVALID_HANDLE;
     return CUDA_SUCCESS;
 }
 

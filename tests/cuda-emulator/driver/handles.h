@@ -7,7 +7,8 @@
 namespace emulator {
 
 /// All live objects of one kind.
-template <class T> class Handles {
+template <class T>
+class Handles {
 public:
     T* add(std::shared_ptr<T> object) {
         std::lock_guard lock(mutex_);
@@ -34,7 +35,8 @@ public:
         std::lock_guard lock(mutex_);
         return live_.size();
     }
-    template <class Predicate> void remove_if(Predicate predicate) {
+    template <class Predicate>
+    void remove_if(Predicate predicate) {
         std::lock_guard lock(mutex_);
         for (auto at = live_.begin(); at != live_.end();) at = predicate(*at->second) ? live_.erase(at) : std::next(at);
     }

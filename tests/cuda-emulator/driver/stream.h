@@ -39,7 +39,7 @@ struct Capture {
     bool invalidated = false;
 };
 
-struct Stream {
+struct Stream : std::enable_shared_from_this<Stream> {
     Context* context;
     /// Waits for the default stream, and the default stream for it.
     bool blocking;
@@ -54,6 +54,8 @@ std::shared_ptr<Stream> find_stream(Context& context, Stream* handle);
 std::shared_ptr<Stream> create_stream(Context& context, bool blocking);
 /// The stream is forgotten when its work is done.
 void retire_stream(const std::shared_ptr<Stream>& stream);
+/// The same for all streams of a context but the default one.
+void retire_all_streams(Context& context);
 
 /// Enqueues an operation, or adds it to the graph that the stream captures.
 CUresult enqueue(Stream* handle, Context& context, std::function<Outcome()> run);

@@ -43,7 +43,8 @@ bool runnable(Worker& self, Stream& stream, bool lazy) {
     bool is_default = stream.context->default_stream.get() == &stream;
     for (auto& other : self.streams) {
         bool other_is_default = stream.context->default_stream == other;
-        if (other->context != stream.context || !stream.blocking || !other->blocking || is_default == other_is_default) continue;
+        if (other->context != stream.context || !stream.blocking || !other->blocking || is_default == other_is_default)
+            continue;
         if (other->queue.empty() || other->queue.front().sequence > next.sequence) continue;
         raise(*other, next.sequence);
         return false;
@@ -66,13 +67,6 @@ std::shared_ptr<Stream> choose(Worker& self) {
     return nullptr;
 }
 
-void note_failure(Context& context, const Outcome& outcome) {
-    if (!outcome.message.empty()) print(outcome.message);
-    if (context.error) return;
-    context.error = outcome.code;
-    context.error_message = outcome.message;
-}
-
 void run_worker() {
     Worker& self = worker();
     pthread_setname_np(pthread_self(), "cuda-emulator");
@@ -93,7 +87,7 @@ void run_worker() {
             run = nullptr;
             lock.lock();
         }
-        if (outcome.code) note_failure(*stream->context, outcome);
+        if (outcome.code) fail_context(*stream->context, outcome.code, outcome.message);
         if (auto& record = stream->queue.front().record) {
             record->milliseconds = now_in_milliseconds();
             record->done = true;
@@ -104,8 +98,8 @@ void run_worker() {
 }
 
 /// Waits until a condition holds, after `allow` has let the work for it run.
-template <class Allow, class Done> CUresult wait(Context& context, Allow allow, Done done) {
-    if (on_worker()) return CUDA_ERROR_NOT_PERMITTED;
+template <class Allow, class Done>
+CUresult wait(Context& context, Allow allow, Done done) {
     counters.synchronizations++;
     Worker& self = worker();
     std::unique_lock lock(self.mutex);
@@ -145,7 +139,7 @@ void retire_stream(const std::shared_ptr<Stream>& stream) {
     std::unique_lock lock(self.mutex);
     if (!stream->queue.empty()) raise(*stream, stream->queue.back().sequence);
     self.work.notify_all();
-    if (!on_worker()) self.progress.wait(lock, [&] { return stream->queue.empty(); });
+    self.progress.wait(lock, [&] { return stream->queue.empty(); });
     self.streams.erase(std::find(self.streams.begin(), self.streams.end(), stream));
 }
 

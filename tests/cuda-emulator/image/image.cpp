@@ -55,7 +55,8 @@ std::string current_configuration() {
     };
     // `shared` and `all` have the same instrumentation.
     bool off = value("WISP_CUDA_RACES", "shared") == "off";
-    return std::string("races=") + (off ? "off" : "on") + " drop=" + value("WISP_CUDA_DROP_BARRIER", "0") + " build=" + EMULATOR_BUILD;
+    return std::string("races=") + (off ? "off" : "on") + " drop=" + value("WISP_CUDA_DROP_BARRIER", "0") +
+           " build=" + EMULATOR_BUILD;
 }
 
 std::string encode_cubin(const Image& image) {

@@ -2,12 +2,12 @@
 // detector that these accesses are atomic.
 #pragma once
 
-#define WISP_ATOMIC(NAME, SIGNED, UNSIGNED)                                                                           \
-    static inline int NAME(int* word, int value) {                                                                    \
-        return static_cast<int>(wisp_emulator_atomic(SIGNED, word, static_cast<unsigned>(value), 0));                 \
-    }                                                                                                                 \
-    static inline unsigned NAME(unsigned* word, unsigned value) {                                                     \
-        return wisp_emulator_atomic(UNSIGNED, word, value, 0);                                                        \
+#define WISP_ATOMIC(NAME, SIGNED, UNSIGNED)                                                           \
+    static inline int NAME(int* word, int value) {                                                    \
+        return static_cast<int>(wisp_emulator_atomic(SIGNED, word, static_cast<unsigned>(value), 0)); \
+    }                                                                                                 \
+    static inline unsigned NAME(unsigned* word, unsigned value) {                                     \
+        return wisp_emulator_atomic(UNSIGNED, word, value, 0);                                        \
     }
 WISP_ATOMIC(atomicAdd, WISP_ATOMIC_ADD, WISP_ATOMIC_ADD)
 WISP_ATOMIC(atomicSub, WISP_ATOMIC_SUB, WISP_ATOMIC_SUB)

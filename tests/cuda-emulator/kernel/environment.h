@@ -38,33 +38,50 @@ extern char __stop_wisp_constant[] __attribute__((weak, visibility("hidden")));
 
 // --- The table of kernels, which the emulated NVRTC appends to the source -------------------------------------------
 
-template <class T> struct WispIsPointer { static constexpr bool value = false; };
-template <class T> struct WispIsPointer<T*> { static constexpr bool value = true; };
-template <class T> struct WispIsPointer<T* __restrict> { static constexpr bool value = true; };
+template <class T>
+struct WispIsPointer {
+    static constexpr bool value = false;
+};
+template <class T>
+struct WispIsPointer<T*> {
+    static constexpr bool value = true;
+};
+template <class T>
+struct WispIsPointer<T* __restrict> {
+    static constexpr bool value = true;
+};
 
-template <unsigned... I> struct WispIndices {};
-template <unsigned N, unsigned... I> struct WispMakeIndices : WispMakeIndices<N - 1, N - 1, I...> {};
-template <unsigned... I> struct WispMakeIndices<0, I...> { using Type = WispIndices<I...>; };
+template <unsigned... I>
+struct WispIndices {};
+template <unsigned N, unsigned... I>
+struct WispMakeIndices : WispMakeIndices<N - 1, N - 1, I...> {};
+template <unsigned... I>
+struct WispMakeIndices<0, I...> {
+    using Type = WispIndices<I...>;
+};
 
-template <auto F> struct WispKernel;
-template <class... A, void (*F)(A...)> struct WispKernel<F> {
+template <auto F>
+struct WispKernel;
+template <class... A, void (*F)(A...)>
+struct WispKernel<F> {
     static constexpr unsigned count = sizeof...(A);
     // One element more: there are no arrays of none.
     static constexpr unsigned char sizes[count + 1] = {sizeof(A)..., 0};
     static constexpr bool pointers[count + 1] = {WispIsPointer<A>::value..., false};
 
-    template <unsigned... I> static void unpack(void* const* arguments, WispIndices<I...>) {
+    template <unsigned... I>
+    static void unpack(void* const* arguments, WispIndices<I...>) {
         F(*static_cast<A*>(arguments[I])...);
     }
     static void call(void* const* arguments) { unpack(arguments, typename WispMakeIndices<count>::Type()); }
 };
 
-#define WISP_KERNEL(NAME, MAX_THREADS)                                                                                \
-    extern "C" const WispKernelInfo wisp_kernel_##NAME;                                                               \
-    const WispKernelInfo wisp_kernel_##NAME = {WispKernel<&NAME>::call, WispKernel<&NAME>::count,                     \
+#define WISP_KERNEL(NAME, MAX_THREADS)                                                            \
+    extern "C" const WispKernelInfo wisp_kernel_##NAME;                                           \
+    const WispKernelInfo wisp_kernel_##NAME = {WispKernel<&NAME>::call, WispKernel<&NAME>::count, \
                                                WispKernel<&NAME>::sizes, WispKernel<&NAME>::pointers, MAX_THREADS};
 
-#define WISP_MODULE()                                                                                                 \
-    extern "C" const WispModuleInfo wisp_module;                                                                      \
-    const WispModuleInfo wisp_module = {__start_wisp_shared, __stop_wisp_shared, __start_wisp_constant,               \
+#define WISP_MODULE()                                                                                   \
+    extern "C" const WispModuleInfo wisp_module;                                                        \
+    const WispModuleInfo wisp_module = {__start_wisp_shared, __stop_wisp_shared, __start_wisp_constant, \
                                         __stop_wisp_constant};

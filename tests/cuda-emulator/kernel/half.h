@@ -16,14 +16,14 @@ static inline unsigned short cuda_f32_to_f16(float x) {
 }
 
 // In float and rounded once more: float has more than twice the bits, so the result is that of one rounding.
-#define WISP_HALF(NAME, EXPRESSION)                                                                                   \
-    static inline unsigned short NAME(unsigned short left, unsigned short right) {                                    \
-        float a = cuda_f16_to_f32(left), b = cuda_f16_to_f32(right);                                                  \
-        return cuda_f32_to_f16(EXPRESSION);                                                                           \
+#define WISP_HALF(NAME, EXPRESSION)                                                \
+    static inline unsigned short NAME(unsigned short left, unsigned short right) { \
+        float a = cuda_f16_to_f32(left), b = cuda_f16_to_f32(right);               \
+        return cuda_f32_to_f16(EXPRESSION);                                        \
     }
 WISP_HALF(cuda_f16_add, a + b)
 WISP_HALF(cuda_f16_sub, a - b)
-WISP_HALF(cuda_f16_mul, a * b)
+WISP_HALF(cuda_f16_mul, a* b)
 WISP_HALF(cuda_f16_div, a / b)
 WISP_HALF(cuda_f16_min, fminf(a, b))
 WISP_HALF(cuda_f16_max, fmaxf(a, b))

@@ -53,8 +53,10 @@ enum WispAtomicKind {
 
 // A `site` numbers the place in the source; threads that meet must meet at the same one.
 void wisp_emulator_barrier(unsigned site);
-unsigned wisp_emulator_warp(unsigned site, unsigned kind, unsigned mask, unsigned value, unsigned argument, unsigned width);
-void wisp_emulator_mma(unsigned site, float* sums, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1);
+unsigned wisp_emulator_warp(unsigned site, unsigned kind, unsigned mask, unsigned value, unsigned argument,
+                            unsigned width);
+void wisp_emulator_mma(unsigned site, float* sums, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+                       unsigned b1);
 unsigned wisp_emulator_active_mask();
 unsigned wisp_emulator_atomic(unsigned kind, void* word, unsigned value, unsigned compare);
 }

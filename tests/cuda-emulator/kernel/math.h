@@ -1,11 +1,11 @@
 // CUDA's functions of numbers: bit casts, conversions that saturate, integer functions, and C's mathematics in float.
 #pragma once
 
-#define WISP_CAST(NAME, TO, FROM)                                                                                     \
-    static inline TO NAME(FROM from) {                                                                                \
-        TO to;                                                                                                        \
-        __builtin_memcpy(&to, &from, sizeof to);                                                                      \
-        return to;                                                                                                    \
+#define WISP_CAST(NAME, TO, FROM)                \
+    static inline TO NAME(FROM from) {           \
+        TO to;                                   \
+        __builtin_memcpy(&to, &from, sizeof to); \
+        return to;                               \
     }
 WISP_CAST(__uint_as_float, float, unsigned)
 WISP_CAST(__int_as_float, float, int)
@@ -15,17 +15,18 @@ WISP_CAST(__float_as_int, int, float)
 
 extern "C" {
 #define WISP_UNARY(NAME) float NAME(float) noexcept;
-WISP_UNARY(acosf) WISP_UNARY(acoshf) WISP_UNARY(asinf) WISP_UNARY(asinhf) WISP_UNARY(atanf) WISP_UNARY(atanhf)
-WISP_UNARY(cbrtf) WISP_UNARY(ceilf) WISP_UNARY(cosf) WISP_UNARY(coshf) WISP_UNARY(erff) WISP_UNARY(exp2f)
-WISP_UNARY(expf) WISP_UNARY(expm1f) WISP_UNARY(fabsf) WISP_UNARY(floorf) WISP_UNARY(log10f) WISP_UNARY(log1pf)
-WISP_UNARY(log2f) WISP_UNARY(logf) WISP_UNARY(nearbyintf) WISP_UNARY(rintf) WISP_UNARY(roundf) WISP_UNARY(sinf)
-WISP_UNARY(sinhf) WISP_UNARY(sqrtf) WISP_UNARY(tanf) WISP_UNARY(tanhf) WISP_UNARY(truncf)
+WISP_UNARY(acosf)
+WISP_UNARY(acoshf) WISP_UNARY(asinf) WISP_UNARY(asinhf) WISP_UNARY(atanf) WISP_UNARY(atanhf) WISP_UNARY(cbrtf)
+    WISP_UNARY(ceilf) WISP_UNARY(cosf) WISP_UNARY(coshf) WISP_UNARY(erff) WISP_UNARY(exp2f) WISP_UNARY(expf)
+        WISP_UNARY(expm1f) WISP_UNARY(fabsf) WISP_UNARY(floorf) WISP_UNARY(log10f) WISP_UNARY(log1pf) WISP_UNARY(log2f)
+            WISP_UNARY(logf) WISP_UNARY(nearbyintf) WISP_UNARY(rintf) WISP_UNARY(roundf) WISP_UNARY(sinf)
+                WISP_UNARY(sinhf) WISP_UNARY(sqrtf) WISP_UNARY(tanf) WISP_UNARY(tanhf) WISP_UNARY(truncf)
 #undef WISP_UNARY
 #define WISP_BINARY(NAME) float NAME(float, float) noexcept;
-WISP_BINARY(atan2f) WISP_BINARY(copysignf) WISP_BINARY(fdimf) WISP_BINARY(fmaxf) WISP_BINARY(fminf) WISP_BINARY(fmodf)
-WISP_BINARY(hypotf) WISP_BINARY(powf)
+                    WISP_BINARY(atan2f) WISP_BINARY(copysignf) WISP_BINARY(fdimf) WISP_BINARY(fmaxf) WISP_BINARY(fminf)
+                        WISP_BINARY(fmodf) WISP_BINARY(hypotf) WISP_BINARY(powf)
 #undef WISP_BINARY
-float fmaf(float, float, float) noexcept;
+                            float fmaf(float, float, float) noexcept;
 float ldexpf(float, int) noexcept;
 float frexpf(float, int*) noexcept;
 float modff(float, float*) noexcept;
@@ -50,10 +51,7 @@ static inline unsigned __float2uint_rz(float x) {
     return !(x > 0.0f) ? 0u : x >= 4294967296.0f ? 0xffffffffu : static_cast<unsigned>(x);
 }
 static inline int __float2int_rz(float x) {
-    return x != x                ? 0
-           : x <= -2147483648.0f ? -2147483647 - 1
-           : x >= 2147483648.0f  ? 2147483647
-                                 : static_cast<int>(x);
+    return x != x ? 0 : x <= -2147483648.0f ? -2147483647 - 1 : x >= 2147483648.0f ? 2147483647 : static_cast<int>(x);
 }
 
 static inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
@@ -66,8 +64,8 @@ static inline unsigned __brev(unsigned x) {
     return __builtin_bswap32(x);
 }
 
-#define WISP_MINMAX(T)                                                                                                \
-    static inline T min(T a, T b) { return a < b ? a : b; }                                                           \
+#define WISP_MINMAX(T)                                      \
+    static inline T min(T a, T b) { return a < b ? a : b; } \
     static inline T max(T a, T b) { return a > b ? a : b; }
 WISP_MINMAX(int)
 WISP_MINMAX(unsigned)
@@ -88,4 +86,7 @@ static inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
     return c;
 }
 
-template <class T> static inline T __ldg(const T* p) { return *p; }
+template <class T>
+static inline T __ldg(const T* p) {
+    return *p;
+}

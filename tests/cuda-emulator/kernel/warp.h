@@ -5,7 +5,8 @@
 static inline unsigned wisp_full_mask(unsigned mask = 0xffffffffu) { return mask; }
 
 template <class T>
-static inline T wisp_shuffle(unsigned site, WispWarpKind kind, unsigned mask, T value, unsigned argument, int width = 32) {
+static inline T wisp_shuffle(unsigned site, WispWarpKind kind, unsigned mask, T value, unsigned argument,
+                             int width = 32) {
     static_assert(sizeof(T) == 4, "the emulator shuffles words of 32 bits");
     unsigned bits;
     __builtin_memcpy(&bits, &value, 4);

@@ -18,17 +18,17 @@ using namespace emulator;
 
 namespace {
 
-#define WISP_NVRTC_RESULTS(X)                                                                                         \
-    X(0, NVRTC_SUCCESS)                                                                                               \
-    X(1, NVRTC_ERROR_OUT_OF_MEMORY)                                                                                   \
-    X(2, NVRTC_ERROR_PROGRAM_CREATION_FAILURE)                                                                        \
-    X(3, NVRTC_ERROR_INVALID_INPUT)                                                                                   \
-    X(4, NVRTC_ERROR_INVALID_PROGRAM)                                                                                 \
-    X(5, NVRTC_ERROR_INVALID_OPTION)                                                                                  \
-    X(6, NVRTC_ERROR_COMPILATION)                                                                                     \
-    X(8, NVRTC_ERROR_NO_NAME_EXPRESSIONS_AFTER_COMPILATION)                                                           \
-    X(9, NVRTC_ERROR_NO_LOWERED_NAMES_BEFORE_COMPILATION)                                                             \
-    X(10, NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID)                                                                      \
+#define WISP_NVRTC_RESULTS(X)                               \
+    X(0, NVRTC_SUCCESS)                                     \
+    X(1, NVRTC_ERROR_OUT_OF_MEMORY)                         \
+    X(2, NVRTC_ERROR_PROGRAM_CREATION_FAILURE)              \
+    X(3, NVRTC_ERROR_INVALID_INPUT)                         \
+    X(4, NVRTC_ERROR_INVALID_PROGRAM)                       \
+    X(5, NVRTC_ERROR_INVALID_OPTION)                        \
+    X(6, NVRTC_ERROR_COMPILATION)                           \
+    X(8, NVRTC_ERROR_NO_NAME_EXPRESSIONS_AFTER_COMPILATION) \
+    X(9, NVRTC_ERROR_NO_LOWERED_NAMES_BEFORE_COMPILATION)   \
+    X(10, NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID)            \
     X(11, NVRTC_ERROR_INTERNAL_ERROR)
 
 enum Result : int {
@@ -56,9 +56,25 @@ struct Options {
 
 /// Whether an option begins with one of NVRTC's words that change nothing here.
 bool is_harmless(const std::string& option) {
-    static const char* const WORDS[] = {"--std=",  "-std=", "--fmad=",           "-fmad=",     "--ftz=",      "-default-device", "--device-as-default-execution-space",
-                                        "-D",      "-I",    "--generate-line-info", "-lineinfo", "--ptxas-options=", "--extra-device-vectorization",
-                                        "--maxrregcount=", "--prec-div=", "--prec-sqrt=", "--restrict", "-w", "--disable-warnings"};
+    static const char* const WORDS[] = {"--std=",
+                                        "-std=",
+                                        "--fmad=",
+                                        "-fmad=",
+                                        "--ftz=",
+                                        "-default-device",
+                                        "--device-as-default-execution-space",
+                                        "-D",
+                                        "-I",
+                                        "--generate-line-info",
+                                        "-lineinfo",
+                                        "--ptxas-options=",
+                                        "--extra-device-vectorization",
+                                        "--maxrregcount=",
+                                        "--prec-div=",
+                                        "--prec-sqrt=",
+                                        "--restrict",
+                                        "-w",
+                                        "--disable-warnings"};
     for (const char* word : WORDS) {
         if (option.rfind(word, 0) == 0) return true;
     }
@@ -70,7 +86,8 @@ bool read_options(int count, const char* const* texts, Options& options, std::st
     for (int i = 0; i < count; i++) {
         std::string option = texts[i];
         size_t equals = option.find('=');
-        std::string word = option.substr(0, equals), value = equals == std::string::npos ? "" : option.substr(equals + 1);
+        std::string word = option.substr(0, equals),
+                    value = equals == std::string::npos ? "" : option.substr(equals + 1);
         if (word == "--gpu-architecture" || word == "-arch") {
             options.real = value.rfind("sm_", 0) == 0;
             options.architecture = atoi(value.c_str() + value.find('_') + 1);
@@ -96,7 +113,8 @@ Result injected_failure() {
     static const char NAME[] = "nvrtcCompileProgram:";
     for (const char* rule = strstr(rules, NAME); rule; rule = strstr(rule + 1, NAME)) {
         char* end;
-        if (strtoull(rule + sizeof NAME - 1, &end, 10) == call && *end == ':') return static_cast<Result>(atoi(end + 1));
+        if (strtoull(rule + sizeof NAME - 1, &end, 10) == call && *end == ':')
+            return static_cast<Result>(atoi(end + 1));
     }
     return NVRTC_SUCCESS;
 }
@@ -116,7 +134,7 @@ EXPORT Result nvrtcVersion(int* major, int* minor) {
 
 EXPORT const char* nvrtcGetErrorString(Result code) {
     switch (code) {
-#define X(code, name)                                                                                                 \
+#define X(code, name) \
     case name: return #name;
         WISP_NVRTC_RESULTS(X)
 #undef X
@@ -134,7 +152,8 @@ EXPORT Result nvrtcGetSupportedArchs(int* architectures) {
     return NVRTC_SUCCESS;
 }
 
-EXPORT Result nvrtcCreateProgram(Program** program, const char* source, const char* name, int headers, const char* const*, const char* const*) {
+EXPORT Result nvrtcCreateProgram(Program** program, const char* source, const char* name, int headers,
+                                 const char* const*, const char* const*) {
     if (!source) return NVRTC_ERROR_INVALID_INPUT;
     // The contract is that a kernel includes nothing.
     if (headers) return NVRTC_ERROR_PROGRAM_CREATION_FAILURE;
@@ -183,7 +202,8 @@ EXPORT Result nvrtcCompileProgram(Program* program, int count, const char* const
     // The emulator knows kernels by their plain names only.
     for (const KernelDeclaration& kernel : find_kernels(source)) {
         for (const std::string& expression : program->expressions) {
-            if (expression == kernel.name || expression == "&" + kernel.name) program->lowered[expression] = kernel.name;
+            if (expression == kernel.name || expression == "&" + kernel.name)
+                program->lowered[expression] = kernel.name;
         }
     }
     for (const std::string& expression : program->expressions) {
@@ -214,8 +234,8 @@ EXPORT Result nvrtcGetPTXSize(Program* program, size_t* bytes) {
 }
 EXPORT Result nvrtcGetPTX(Program* program, char* ptx) { return copy_out(program->ptx + '\0', ptx); }
 
-/// "compiles" or "cached_compiles": calls of nvrtcCompileProgram that reached the compiler's stage, and those of them for
-/// which the cache had the result.
+/// "compiles" or "cached_compiles": calls of nvrtcCompileProgram that reached the compiler's stage, and those of them
+/// for which the cache had the result.
 EXPORT uint64_t wisp_emulator_count(const char* name) {
     if (!strcmp(name, "compiles")) return compiles;
     if (!strcmp(name, "cached_compiles")) return cached;

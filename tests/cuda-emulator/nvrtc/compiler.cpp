@@ -40,12 +40,14 @@ std::string processor_flags() {
     return "";
 }
 
-/// No contraction of products and sums, as no two compilers contract alike; an alignment that is wrong is an error of the
-/// kernel. The sanitizers' libraries are not linked: the emulator has their functions.
+/// No contraction of products and sums, as no two compilers contract alike; an alignment that is wrong is an error of
+/// the kernel. The sanitizers' libraries are not linked: the emulator has their functions.
 std::string compiler_flags() {
     std::string flags =
-        "-x c++ -std=c++17 -O1 -g1 -gdwarf-4 -w -pipe -fPIC -shared -nostdlib -ffp-contract=off -fno-math-errno -fno-exceptions -fno-rtti"
-        " -fno-strict-aliasing -fno-stack-protector -fno-threadsafe-statics -fsanitize=alignment -Wl,-z,now -Wl,--hash-style=gnu";
+        "-x c++ -std=c++17 -O1 -g1 -gdwarf-4 -w -pipe -fPIC -shared -nostdlib -ffp-contract=off -fno-math-errno "
+        "-fno-exceptions -fno-rtti"
+        " -fno-strict-aliasing -fno-stack-protector -fno-threadsafe-statics -fsanitize=alignment -Wl,-z,now "
+        "-Wl,--hash-style=gnu";
     flags += EMULATOR_COMPILER_FLAGS;
     if (setting("WISP_CUDA_RACES", "shared") != "off") flags += EMULATOR_RACE_FLAGS;
     return flags + processor_flags() + " " + setting("WISP_CUDA_FLAGS", "");
@@ -86,7 +88,7 @@ std::string run(const std::string& command, bool& succeeded) {
 Compilation compile_kernel(const std::string& source, const std::string& name) {
     static std::atomic<unsigned> serial{0};
     std::string folder = own_folder(), flags = compiler_flags();
-    std::string compiler = setting("CXX", EMULATOR_CXX), text = complete_source(source, name);
+    std::string compiler = EMULATOR_CXX, text = complete_source(source, name);
     std::string cache = setting("WISP_CUDA_CACHE", folder + "/cache");
     mkdir(cache.c_str(), 0777);
 
@@ -104,8 +106,8 @@ Compilation compile_kernel(const std::string& source, const std::string& name) {
     // Under a name of its own until it is complete, as others may compile the same.
     std::string unfinished = cache + hash + "." + std::to_string(getpid()) + "." + std::to_string(serial++);
     std::ofstream(unfinished + ".cu") << text;
-    result.log = run(compiler + " " + flags + " -include '" + folder + "/kernel/environment.h' '" + unfinished + ".cu' -x none -o '" +
-                         unfinished + ".so' '" + folder + "/libcuda.so.1' -lm -lc -lgcc 2>&1",
+    result.log = run(compiler + " " + flags + " -include '" + folder + "/kernel/environment.h' '" + unfinished +
+                         ".cu' -x none -o '" + unfinished + ".so' '" + folder + "/libcuda.so.1' -lm -lc -lgcc 2>&1",
                      result.succeeded);
     unlink((unfinished + ".cu").c_str());
     if (result.succeeded) {

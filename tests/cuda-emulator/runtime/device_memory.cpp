@@ -134,8 +134,9 @@ std::string DeviceMemory::describe(uintptr_t address) {
     // The nearest live allocation, before or behind.
     auto before = find(address), behind = live_.upper_bound(address);
     bool inside = before != live_.end() && address - before->first < before->second.bytes;
-    bool use_behind = !inside && behind != live_.end() &&
-                      (before == live_.end() || behind->first - address < address - before->first - before->second.bytes);
+    bool use_behind =
+        !inside && behind != live_.end() &&
+        (before == live_.end() || behind->first - address < address - before->first - before->second.bytes);
     auto nearest = use_behind ? behind : before;
     if (nearest == live_.end()) return "device memory in which nothing is allocated";
     snprintf(text, sizeof text, "offset %lld of an allocation of %zu bytes",

@@ -1,5 +1,5 @@
-// Device memory: allocations that end at a guard page, in a range of addresses of its own. Addresses are handed out once
-// around the range before any is used again, so memory that was freed stays inaccessible.
+// Device memory: allocations that end at a guard page, in a range of addresses of its own. Addresses are handed out
+// once around the range before any is used again, so memory that was freed stays inaccessible.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,8 +18,8 @@ public:
 
     /// Memory that reads as NaN; 0 if there are no addresses or no memory left.
     uintptr_t allocate(size_t bytes);
-    /// Makes an allocation inaccessible and returns its size; 0 if there is none at this address. `damage` receives a text
-    /// if something was written next to the allocation.
+    /// Makes an allocation inaccessible and returns its size; 0 if there is none at this address. `damage` receives a
+    /// text if something was written next to the allocation.
     size_t release(uintptr_t address, std::string& damage);
     /// Whether a range lies within one live allocation.
     bool contains(uintptr_t address, size_t bytes);

@@ -89,7 +89,8 @@ void* Stacks::prepare(unsigned stack, void (*body)()) {
 
 unsigned Stacks::take() {
     if (!memory_) {
-        void* memory = mmap(nullptr, COUNT * SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* memory =
+            mmap(nullptr, COUNT * SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) {
             perror("cuda-emulator: no memory for stacks");
             abort();

@@ -8,8 +8,8 @@ namespace emulator {
 /// Stores the state of the running fibre in `*save` and continues the one whose state is `load`.
 extern "C" void wisp_emulator_switch(void** save, void* load);
 
-/// Stacks for fibres, with a guard page below each. A stack that is given back is used again, so the threads of a kernel
-/// that never waits share one.
+/// Stacks for fibres, with a guard page below each. A stack that is given back is used again, so the threads of a
+/// kernel that never waits share one.
 class Stacks {
 public:
     /// The state of a new fibre that will call `body`, which must not return.

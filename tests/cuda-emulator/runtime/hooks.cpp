@@ -20,15 +20,15 @@ void observe(const void* address, size_t bytes, Access kind, const void* pc) {
 
 }  // namespace
 
-#define WISP_HOOK(NAME, BYTES, KIND)                                                                                  \
+#define WISP_HOOK(NAME, BYTES, KIND) \
     EXPORT void __tsan_##NAME(void* address) { observe(address, BYTES, KIND, __builtin_return_address(0)); }
-#define WISP_HOOKS(BYTES)                                                                                             \
-    WISP_HOOK(read##BYTES, BYTES, Access::READ)                                                                       \
-    WISP_HOOK(write##BYTES, BYTES, Access::WRITE)                                                                     \
-    WISP_HOOK(unaligned_read##BYTES, BYTES, Access::READ)                                                             \
-    WISP_HOOK(unaligned_write##BYTES, BYTES, Access::WRITE)                                                           \
-    /* Volatile accesses are never torn and never merged: as good as atomic. */                                      \
-    WISP_HOOK(volatile_read##BYTES, BYTES, Access::ATOMIC)                                                            \
+#define WISP_HOOKS(BYTES)                                                       \
+    WISP_HOOK(read##BYTES, BYTES, Access::READ)                                 \
+    WISP_HOOK(write##BYTES, BYTES, Access::WRITE)                               \
+    WISP_HOOK(unaligned_read##BYTES, BYTES, Access::READ)                       \
+    WISP_HOOK(unaligned_write##BYTES, BYTES, Access::WRITE)                     \
+    /* Volatile accesses are never torn and never merged: as good as atomic. */ \
+    WISP_HOOK(volatile_read##BYTES, BYTES, Access::ATOMIC)                      \
     WISP_HOOK(volatile_write##BYTES, BYTES, Access::ATOMIC)
 WISP_HOOKS(1)
 WISP_HOOKS(2)
@@ -36,8 +36,26 @@ WISP_HOOKS(4)
 WISP_HOOKS(8)
 WISP_HOOKS(16)
 
-EXPORT void __tsan_read_range(void* address, size_t bytes) { observe(address, bytes, Access::READ, __builtin_return_address(0)); }
-EXPORT void __tsan_write_range(void* address, size_t bytes) { observe(address, bytes, Access::WRITE, __builtin_return_address(0)); }
+EXPORT void __tsan_read_range(void* address, size_t bytes) {
+    observe(address, bytes, Access::READ, __builtin_return_address(0));
+}
+EXPORT void __tsan_write_range(void* address, size_t bytes) {
+    observe(address, bytes, Access::WRITE, __builtin_return_address(0));
+}
+EXPORT void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
+    observe(from, bytes, Access::READ, __builtin_return_address(0));
+    observe(to, bytes, Access::WRITE, __builtin_return_address(0));
+    return memcpy(to, from, bytes);
+}
+EXPORT void* __tsan_memmove(void* to, const void* from, size_t bytes) {
+    observe(from, bytes, Access::READ, __builtin_return_address(0));
+    observe(to, bytes, Access::WRITE, __builtin_return_address(0));
+    return memmove(to, from, bytes);
+}
+EXPORT void* __tsan_memset(void* to, int value, size_t bytes) {
+    observe(to, bytes, Access::WRITE, __builtin_return_address(0));
+    return memset(to, value, bytes);
+}
 EXPORT void __tsan_init() {}
 EXPORT void __tsan_func_entry(void*) {}
 EXPORT void __tsan_func_exit() {}
@@ -45,7 +63,8 @@ EXPORT void __tsan_func_exit() {}
 /// Threads run one at a time, so an ordinary operation is atomic.
 EXPORT unsigned wisp_emulator_atomic(unsigned kind, void* word, unsigned value, unsigned compare) {
     if (reinterpret_cast<uintptr_t>(word) % 4) {
-        fail(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned atomic access in " + current_thread() + " (" + source_line(__builtin_return_address(0)) + ")");
+        fail(CUDA_ERROR_MISALIGNED_ADDRESS,
+             "misaligned atomic access in " + current_thread() + " (" + source_line(__builtin_return_address(0)) + ")");
     }
     observe(word, 4, Access::ATOMIC, __builtin_return_address(0));
     auto* at = static_cast<unsigned*>(word);
@@ -87,8 +106,11 @@ struct TypeMismatch {
 };
 
 EXPORT void __ubsan_handle_type_mismatch_v1(TypeMismatch* data, uintptr_t address) {
-    fail(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned access in " + current_thread() + ": " + describe_address(address) + " is not aligned to " +
-                                            std::to_string(1u << data->log_alignment) + " bytes (" + data->place.file + ":" +
-                                            std::to_string(data->place.line) + ")");
+    fail(CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned access in " + current_thread() + ": " + describe_address(address) +
+                                            " is not aligned to " + std::to_string(1u << data->log_alignment) +
+                                            " bytes (" + data->place.file + ":" + std::to_string(data->place.line) +
+                                            ")");
 }
-EXPORT void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* data, uintptr_t address) { __ubsan_handle_type_mismatch_v1(data, address); }
+EXPORT void __ubsan_handle_type_mismatch_v1_abort(TypeMismatch* data, uintptr_t address) {
+    __ubsan_handle_type_mismatch_v1(data, address);
+}

@@ -55,12 +55,14 @@ std::string thread_name(unsigned index) {
     return "thread (" + std::to_string(at.x) + ", " + std::to_string(at.y) + ", " + std::to_string(at.z) + ")";
 }
 
-[[noreturn]] void report(const Place& place, const char* now, const void* pc, const char* before, const std::string& who, uint32_t other_pc) {
-    std::string where = place.shared ? describe_shared(place.address) : DeviceMemory::instance().describe(place.address);
+[[noreturn]] void report(const Place& place, const char* now, const void* pc, const char* before,
+                         const std::string& who, uint32_t other_pc) {
+    std::string where =
+        place.shared ? describe_shared(place.address) : DeviceMemory::instance().describe(place.address);
     std::string here = source_line(pc), there = source_line(detector.program + other_pc);
-    fail(CUDA_ERROR_LAUNCH_FAILED,
-         "race on " + std::string(place.shared ? "workgroup" : "device") + " memory in " + current_thread() + ": it " + now + " " +
-             where + " (" + here + "), which " + who + " " + before + " (" + there + "), and nothing orders the two");
+    fail(CUDA_ERROR_LAUNCH_FAILED, "race on " + std::string(place.shared ? "workgroup" : "device") + " memory in " +
+                                       current_thread() + ": it " + now + " " + where + " (" + here + "), which " +
+                                       who + " " + before + " (" + there + "), and nothing orders the two");
 }
 
 const char* present_tense(Access kind) {
@@ -88,9 +90,11 @@ void check_readers(const Cell& cell, const Place& place, Access kind, const void
     unsigned warp = execution.current / WARP_SIZE, lane = execution.current % WARP_SIZE;
     for (const Reader& reader : cell.readers) {
         if (!reader.time) continue;
-        if (!place.shared && foreign(reader.time)) report(place, present_tense(kind), pc, "read", "another block", reader.pc);
+        if (!place.shared && foreign(reader.time))
+            report(place, present_tense(kind), pc, "read", "another block", reader.pc);
         if (!unordered(reader.time, reader.warp) || (reader.warp == warp && reader.lane == lane)) continue;
-        std::string who = reader.lane == SEVERAL ? "several lanes of a warp" : thread_name(reader.warp * WARP_SIZE + reader.lane);
+        std::string who =
+            reader.lane == SEVERAL ? "several lanes of a warp" : thread_name(reader.warp * WARP_SIZE + reader.lane);
         report(place, present_tense(kind), pc, "read", who, reader.pc);
     }
     if (!place.shared && cell.foreign_time && foreign(cell.foreign_time)) {
@@ -117,7 +121,8 @@ void note_read(Cell& cell, const void* pc) {
 void note_write(Cell& cell, Access kind, const void* pc) {
     bool atomic = kind == Access::ATOMIC;
     // A plain write stays one, though the same thread's atomic one follows.
-    bool plain_before = cell.write_time >= detector.interval_start && cell.writer == execution.current && !cell.write_atomic;
+    bool plain_before =
+        cell.write_time >= detector.interval_start && cell.writer == execution.current && !cell.write_atomic;
     cell.write_atomic = atomic && !(cell.write_time && plain_before);
     cell.write_time = detector.now;
     cell.write_pc = offset_of(pc);
@@ -156,7 +161,8 @@ void visit_range(Cell* words, uintptr_t base, const Place& place, Access kind, c
 
 void shared_access(const Place& place, Access kind, const void* pc) {
     if (place.address + place.bytes > detector.shared_begin + detector.shared_bytes) {
-        fail(CUDA_ERROR_ILLEGAL_ADDRESS, current_thread() + " accesses workgroup memory beyond its end (" + source_line(pc) + ")");
+        fail(CUDA_ERROR_ILLEGAL_ADDRESS,
+             current_thread() + " accesses workgroup memory beyond its end (" + source_line(pc) + ")");
     }
     visit_range(detector.shared_cells.data(), detector.shared_begin, place, kind, pc, [](uintptr_t word) {
         if (detector.shared_bytes_cells.empty()) detector.shared_bytes_cells.resize(detector.shared_bytes + 4);
@@ -166,8 +172,9 @@ void shared_access(const Place& place, Access kind, const void* pc) {
 
 void device_access(const Place& place, Access kind, const void* pc) {
     if (!DeviceMemory::instance().contains(place.address, place.bytes)) {
-        fail(CUDA_ERROR_ILLEGAL_ADDRESS, current_thread() + " accesses " + DeviceMemory::instance().describe(place.address) + " (" +
-                                             source_line(pc) + ")");
+        fail(CUDA_ERROR_ILLEGAL_ADDRESS, current_thread() + " accesses " +
+                                             DeviceMemory::instance().describe(place.address) + " (" + source_line(pc) +
+                                             ")");
     }
     visit_range(detector.device_cells, detector.device_base, place, kind, pc, [](uintptr_t word) {
         auto& cells = detector.device_bytes_cells[word];
@@ -180,7 +187,8 @@ void watch_device_memory() {
     detector.device_base = DeviceMemory::instance().base();
     detector.device_bytes = DeviceMemory::SPAN;
     if (detector.device_cells) return;
-    void* cells = mmap(nullptr, DeviceMemory::SPAN / 4 * sizeof(Cell), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* cells = mmap(nullptr, DeviceMemory::SPAN / 4 * sizeof(Cell), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (cells == MAP_FAILED) {
         perror("cuda-emulator: no addresses for WISP_CUDA_RACES=all");
         abort();
@@ -197,7 +205,7 @@ void begin_launch(const Launch& launch) {
     // Cells of other kernels or launches may stay: their times are past.
     detector.shared_cells.resize(std::max(detector.shared_cells.size(), detector.shared_bytes / 4 + 1));
     detector.shared_bytes_cells.clear();
-    for (Cell& cell : detector.shared_cells) cell.split = false;
+    for (size_t i = 0; i < detector.shared_bytes / 4 + 1; i++) detector.shared_cells[i].split = false;
     Program program = program_of(launch.kernel.info);
     detector.program = program.base;
     detector.writable_begin = program.writable_begin;
@@ -234,7 +242,8 @@ void access(uintptr_t address, size_t bytes, Access kind, const void* pc) {
         device_access({address, bytes, false}, kind, pc);
     } else if (address >= detector.writable_begin && address < detector.writable_end &&
                !(address >= detector.constant_begin && address < detector.constant_end)) {
-        fail(CUDA_ERROR_ILLEGAL_ADDRESS, current_thread() + " accesses memory beside its workgroup memory (" + source_line(pc) + ")");
+        fail(CUDA_ERROR_ILLEGAL_ADDRESS,
+             current_thread() + " accesses memory beside its workgroup memory (" + source_line(pc) + ")");
     }
 }
 
@@ -244,7 +253,8 @@ void forget(uintptr_t address, size_t bytes) {
     auto begin = reinterpret_cast<uintptr_t>(detector.device_cells + offset / 4);
     uintptr_t end = begin + bytes / 4 * sizeof(Cell), first = (begin + 4095) & ~uintptr_t{4095};
     // Cells on shared pages stay; addresses come back only after all others, and their times are past then.
-    if (first < (end & ~uintptr_t{4095})) madvise(reinterpret_cast<void*>(first), (end & ~uintptr_t{4095}) - first, MADV_DONTNEED);
+    if (first < (end & ~uintptr_t{4095}))
+        madvise(reinterpret_cast<void*>(first), (end & ~uintptr_t{4095}) - first, MADV_DONTNEED);
 }
 
 }  // namespace emulator::race

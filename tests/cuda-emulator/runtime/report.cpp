@@ -60,7 +60,8 @@ std::string local_name(const char* mangled) {
     }
     if (digits == name.size()) return name;
     size_t length = 0;
-    while (digits < name.size() && name[digits] >= '0' && name[digits] <= '9') length = length * 10 + static_cast<size_t>(name[digits++] - '0');
+    while (digits < name.size() && name[digits] >= '0' && name[digits] <= '9')
+        length = length * 10 + static_cast<size_t>(name[digits++] - '0');
     return name.substr(digits, length);
 }
 
@@ -114,10 +115,12 @@ std::string describe_shared(uintptr_t address) {
         for (size_t j = 0; j < sections[i].sh_size / sizeof *symbols; j++) {
             const auto& symbol = symbols[j];
             if ((symbol.st_info & 0xf) != STT_OBJECT || wanted - symbol.st_value >= symbol.st_size) continue;
-            return "byte " + std::to_string(wanted - symbol.st_value) + " of `" + local_name(names + symbol.st_name) + "`";
+            return "byte " + std::to_string(wanted - symbol.st_value) + " of `" + local_name(names + symbol.st_name) +
+                   "`";
         }
     }
-    return "byte " + std::to_string(address - reinterpret_cast<uintptr_t>(kernel.module->shared_begin)) + " of workgroup memory";
+    return "byte " + std::to_string(address - reinterpret_cast<uintptr_t>(kernel.module->shared_begin)) +
+           " of workgroup memory";
 }
 
 std::string describe_address(uintptr_t address) {

@@ -40,7 +40,8 @@
     X(905, CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "dependency created on uncaptured work in another stream")            \
     X(906, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "operation would make the legacy stream depend on a capturing stream") \
     X(907, CUDA_ERROR_CAPTURED_EVENT, "operation not permitted on an event last recorded in a capturing stream")      \
-    X(908, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "attempt to terminate a thread-local capture sequence from another thread") \
+    X(908, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD,                                                                    \
+      "attempt to terminate a thread-local capture sequence from another thread")                                     \
     X(999, CUDA_ERROR_UNKNOWN, "unknown error")
 
 /// A result code of the driver.

@@ -111,7 +111,9 @@ void run_block() {
 void run_grid() {
     Dim grid = execution.launch->grid;
     uint64_t count = grid.count();
-    uint64_t start = execution.order.kind == Order::RANDOM ? execution.draw(static_cast<unsigned>(std::min<uint64_t>(count, ~0u))) : 0;
+    uint64_t start = execution.order.kind == Order::RANDOM
+                         ? execution.draw(static_cast<unsigned>(std::min<uint64_t>(count, ~0u)))
+                         : 0;
     for (uint64_t i = 0; i < count; i++) {
         uint64_t index = execution.order.kind == Order::BACKWARD ? count - 1 - i : (start + i) % count;
         execution.block = {static_cast<unsigned>(index % grid.x), static_cast<unsigned>(index / grid.x % grid.y),
@@ -127,7 +129,8 @@ void prepare(const Launch& launch) {
     execution.random = execution.order.seed * 0x9E3779B97F4A7C15ull + 1;
     execution.count = static_cast<unsigned>(launch.block.count());
     for (unsigned i = 0; i < execution.count; i++) {
-        execution.indices[i] = {i % launch.block.x, i / launch.block.x % launch.block.y, i / launch.block.x / launch.block.y};
+        execution.indices[i] = {i % launch.block.x, i / launch.block.x % launch.block.y,
+                                i / launch.block.x / launch.block.y};
     }
     execution.arguments.clear();
     for (auto& argument : launch.arguments) execution.arguments.push_back(const_cast<char*>(argument.data()));

@@ -51,7 +51,7 @@ void catch_faults() {
     stack.ss_sp = memory;
     stack.ss_size = sizeof memory;
     sigaltstack(&stack, nullptr);
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_sigaction = handle;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     for (size_t i = 0; i < sizeof SIGNALS / sizeof *SIGNALS; i++) sigaction(SIGNALS[i], &action, &previous[i]);
@@ -66,7 +66,8 @@ Outcome describe_fault() {
         default: break;
     }
     if (execution.stacks.in_guard(address)) return {CUDA_ERROR_LAUNCH_FAILED, "stack overflow in " + where};
-    return {CUDA_ERROR_ILLEGAL_ADDRESS, "illegal access in " + where + ": " + DeviceMemory::instance().describe(execution.fault_address)};
+    return {CUDA_ERROR_ILLEGAL_ADDRESS,
+            "illegal access in " + where + ": " + DeviceMemory::instance().describe(execution.fault_address)};
 }
 
 }  // namespace emulator

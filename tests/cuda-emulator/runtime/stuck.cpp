@@ -15,14 +15,18 @@ std::string waiting_place(const Thread& thread) {
     }
 }
 
-bool same_place(const Thread& a, const Thread& b) { return a.phase == b.phase && (a.phase == Phase::DONE || a.site == b.site); }
+bool same_place(const Thread& a, const Thread& b) {
+    return a.phase == b.phase && (a.phase == Phase::DONE || a.site == b.site);
+}
 
 }  // namespace
 
 void fail_stuck() {
     // The first thread that waits, and the first that is somewhere else.
     unsigned waits = 0;
-    while (waits + 1 < execution.count && execution.threads[waits].phase != Phase::AT_BARRIER && execution.threads[waits].phase != Phase::IN_WARP) waits++;
+    while (waits + 1 < execution.count && execution.threads[waits].phase != Phase::AT_BARRIER &&
+           execution.threads[waits].phase != Phase::IN_WARP)
+        waits++;
     const Thread& thread = execution.threads[waits];
     execution.current = waits;
     std::string message = thread.phase == Phase::IN_WARP ? "a warp operation that not all lanes of its mask reach: "

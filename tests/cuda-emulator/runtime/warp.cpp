@@ -52,8 +52,8 @@ float element(unsigned warp, unsigned lane, unsigned word, unsigned half) {
     return cuda_f16_to_f32(static_cast<unsigned short>(lane_thread(warp, lane).request.words[word] >> 16 * half));
 }
 
-/// Matrices of 16x16 and 16x8 halves, spread over the lanes as the PTX manual has it: words 0 to 3 are A's, 4 and 5 B's,
-/// 6 to 9 the sums.
+/// Matrices of 16x16 and 16x8 halves, spread over the lanes as the PTX manual has it: words 0 to 3 are A's, 4 and 5
+/// B's, 6 to 9 the sums.
 void multiply_matrices(unsigned warp) {
     static float a[16][16], b[16][8];
     for (unsigned i = 0; i < 16; i++) {
@@ -133,11 +133,13 @@ using namespace emulator;
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
-EXPORT unsigned wisp_emulator_warp(unsigned site, unsigned kind, unsigned mask, unsigned value, unsigned argument, unsigned width) {
+EXPORT unsigned wisp_emulator_warp(unsigned site, unsigned kind, unsigned mask, unsigned value, unsigned argument,
+                                   unsigned width) {
     return *take_part({site, kind, mask, {value}, argument, width}, __builtin_return_address(0));
 }
 
-EXPORT void wisp_emulator_mma(unsigned site, float* sums, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+EXPORT void wisp_emulator_mma(unsigned site, float* sums, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
+                              unsigned b0, unsigned b1) {
     WarpRequest request{site, WISP_MMA, ~0u, {a0, a1, a2, a3, b0, b1}, 0, 32};
     memcpy(request.words + 6, sums, 16);
     memcpy(sums, take_part(request, __builtin_return_address(0)), 16);

@@ -12,9 +12,12 @@ namespace {
 std::vector<unsigned> evaluate(const std::vector<std::string>& expressions) {
     Device device;
     std::string body;
-    for (size_t i = 0; i < expressions.size(); i++) body += "to[" + std::to_string(i) + "] = (unsigned)(" + expressions[i] + ");\n";
+    for (size_t i = 0; i < expressions.size(); i++)
+        body += "to[" + std::to_string(i) + "] = (unsigned)(" + expressions[i] + ");\n";
     Pointer to = device.upload(std::vector<unsigned>(expressions.size(), 0));
-    CHECK_EQUAL(device.run(device.kernel("extern \"C\" __global__ void test_kernel(unsigned* to) {" + body + "}"), 1, 1, to), 0);
+    CHECK_EQUAL(
+        device.run(device.kernel("extern \"C\" __global__ void test_kernel(unsigned* to) {" + body + "}"), 1, 1, to),
+        0);
     return device.download<unsigned>(to, expressions.size());
 }
 
@@ -23,7 +26,8 @@ void check(const std::vector<std::pair<std::string, unsigned>>& cases) {
     for (auto& [expression, value] : cases) expressions.push_back(expression);
     auto results = evaluate(expressions);
     for (size_t i = 0; i < cases.size(); i++) {
-        if (results[i] != cases[i].second) fail(__FILE__, __LINE__, cases[i].first + " is " + std::to_string(results[i]));
+        if (results[i] != cases[i].second)
+            fail(__FILE__, __LINE__, cases[i].first + " is " + std::to_string(results[i]));
     }
 }
 
@@ -98,7 +102,8 @@ TEST(atomics_return_the_old_value) {
     Setting all("WISP_CUDA_RACES", "all");
     CHECK_EQUAL(device.run(kernel, 1, 4, to), 0);
     auto result = device.download<unsigned>(to, 24);
-    const unsigned expected[] = {15, static_cast<unsigned>(-1), static_cast<unsigned>(-5), 5, 7, 0x80000000, 6, 15, 8, 3, 8, 7, 0x40400000};
+    const unsigned expected[] = {
+        15, static_cast<unsigned>(-1), static_cast<unsigned>(-5), 5, 7, 0x80000000, 6, 15, 8, 3, 8, 7, 0x40400000};
     for (size_t i = 0; i < 13; i++) CHECK_EQUAL(result[i], expected[i]);
     CHECK_EQUAL(result[16], 7u);
     CHECK_EQUAL(result[19], 2u);

@@ -48,7 +48,8 @@ TEST(launches_have_limits) {
     unsigned at = 0;
     void* parameters[] = {&to, &at};
     auto launch = [&](unsigned x, unsigned y, unsigned z, unsigned threads, unsigned shared) {
-        return call("cuLaunchKernel", kernel, x, y, z, threads, 1u, 1u, shared, device.stream, static_cast<void**>(parameters), static_cast<void**>(nullptr));
+        return call("cuLaunchKernel", kernel, x, y, z, threads, 1u, 1u, shared, device.stream,
+                    static_cast<void**>(parameters), static_cast<void**>(nullptr));
     };
     CHECK_EQUAL(launch(1, 65535, 1, 1, 0), 0);
     CHECK_EQUAL(launch(1, 65536, 1, 1, 0), 1);
@@ -62,8 +63,9 @@ TEST(launches_have_limits) {
 
 TEST(workgroup_memory_has_a_limit) {
     Device device;
-    std::string image = device.cubin("extern \"C\" __global__ void test_kernel(unsigned* to) { __shared__ unsigned tile[12289];"
-                                     "tile[threadIdx.x] = 1; __syncthreads(); to[0] = tile[to[1]]; }");
+    std::string image = device.cubin(
+        "extern \"C\" __global__ void test_kernel(unsigned* to) { __shared__ unsigned tile[12289];"
+        "tile[threadIdx.x] = 1; __syncthreads(); to[0] = tile[to[1]]; }");
     void* module = nullptr;
     CHECK_EQUAL(call("cuModuleLoadData", &module, static_cast<const void*>(image.data())), 218);
 }

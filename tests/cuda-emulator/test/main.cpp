@@ -23,7 +23,8 @@ struct Failure {};
 uint64_t count_in(const char* library, const char* counter) {
     static uint64_t (*functions[2])(const char*);
     auto& function = functions[strcmp(library, "libcuda.so") == 0];
-    if (!function) function = reinterpret_cast<uint64_t (*)(const char*)>(dlsym(dlopen(library, RTLD_NOW), "wisp_emulator_count"));
+    if (!function)
+        function = reinterpret_cast<uint64_t (*)(const char*)>(dlsym(dlopen(library, RTLD_NOW), "wisp_emulator_count"));
     uint64_t value = function(counter);
     CHECK(value != ~uint64_t{0});
     return value;
@@ -42,7 +43,8 @@ uint64_t count(const char* counter) { return count_in("libcuda.so", counter); }
 uint64_t compiler_count(const char* counter) { return count_in("libnvrtc.so", counter); }
 
 std::string failure() {
-    auto* function = reinterpret_cast<const char* (*)()>(dlsym(dlopen("libcuda.so", RTLD_NOW), "wisp_emulator_failure"));
+    auto* function =
+        reinterpret_cast<const char* (*)()>(dlsym(dlopen("libcuda.so", RTLD_NOW), "wisp_emulator_failure"));
     return function();
 }
 

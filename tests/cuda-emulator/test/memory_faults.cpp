@@ -78,7 +78,8 @@ TEST(foreign_parameter_is_an_illegal_address) {
 TEST(use_after_free_is_an_illegal_address) {
     Device device;
     // The freed memory lies behind the parameter that is still valid.
-    Pointer from = device.upload<float>({1, 2, 3, 4}), freed = device.upload<float>({1, 2, 3, 4}), to = device.allocate(12);
+    Pointer from = device.upload<float>({1, 2, 3, 4}), freed = device.upload<float>({1, 2, 3, 4}),
+            to = device.allocate(12);
     void* kernel = device.kernel(COPY);
     OK("cuMemFreeAsync", freed, device.stream);
     CHECK(freed > from);

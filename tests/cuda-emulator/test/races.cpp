@@ -12,9 +12,11 @@ int run_body(const std::string& body, unsigned threads = 64) {
         Setting setting("WISP_CUDA_ORDER", order);
         Device device;
         Pointer to = device.upload(std::vector<unsigned>(1024, 0));
-        void* kernel = device.kernel("extern \"C\" __global__ void test_kernel(unsigned* to) {\n"
-                                     "__shared__ unsigned tile[64]; __shared__ unsigned short small[64];\n"
-                                     "unsigned t = threadIdx.x, block = blockIdx.x; (void)block; (void)small; (void)tile;\n" + body + "\n}");
+        void* kernel = device.kernel(
+            "extern \"C\" __global__ void test_kernel(unsigned* to) {\n"
+            "__shared__ unsigned tile[64]; __shared__ unsigned short small[64];\n"
+            "unsigned t = threadIdx.x, block = blockIdx.x; (void)block; (void)small; (void)tile;\n" +
+            body + "\n}");
         int code = device.run(kernel, 2, threads, to);
         if (result >= 0) CHECK_EQUAL(code, result);
         result = code;
@@ -33,12 +35,18 @@ TEST(barrier_orders_threads) {
 }
 
 TEST(write_after_unordered_reads_is_a_race) {
-    CHECK_EQUAL(run_body("tile[t] = t; __syncthreads(); unsigned v = tile[(t + 1) % 64]; tile[t] = v; __syncthreads(); to[block * 64 + t] = tile[t];"), 719);
-    CHECK_EQUAL(run_body("tile[t] = t; __syncthreads(); unsigned v = tile[(t + 1) % 64]; __syncthreads(); tile[t] = v; to[block * 64 + t] = tile[t];"), 0);
+    CHECK_EQUAL(run_body("tile[t] = t; __syncthreads(); unsigned v = tile[(t + 1) % 64]; tile[t] = v; __syncthreads(); "
+                         "to[block * 64 + t] = tile[t];"),
+                719);
+    CHECK_EQUAL(run_body("tile[t] = t; __syncthreads(); unsigned v = tile[(t + 1) % 64]; __syncthreads(); tile[t] = v; "
+                         "to[block * 64 + t] = tile[t];"),
+                0);
 }
 
 TEST(one_of_many_readers_that_writes_is_a_race) {
-    CHECK_EQUAL(run_body("if (t == 0) tile[0] = 1; __syncthreads(); to[block * 64 + t] = tile[0]; if (t == 63) tile[0] = 2;"), 719);
+    CHECK_EQUAL(
+        run_body("if (t == 0) tile[0] = 1; __syncthreads(); to[block * 64 + t] = tile[0]; if (t == 63) tile[0] = 2;"),
+        719);
 }
 
 TEST(two_writers_race_though_they_write_the_same) {
@@ -59,8 +67,12 @@ TEST(lanes_without_a_warp_operation_race) {
 }
 
 TEST(atomic_operations_do_not_race) {
-    CHECK_EQUAL(run_body("if (t == 0) tile[0] = 0; __syncthreads(); atomicAdd(&tile[0], 1u); __syncthreads(); to[block * 64 + t] = tile[0];"), 0);
-    CHECK_EQUAL(run_body("if (t == 0) tile[0] = 0; __syncthreads(); atomicAdd(&tile[0], 1u); to[block * 64 + t] = tile[0];"), 719);
+    CHECK_EQUAL(run_body("if (t == 0) tile[0] = 0; __syncthreads(); atomicAdd(&tile[0], 1u); __syncthreads(); to[block "
+                         "* 64 + t] = tile[0];"),
+                0);
+    CHECK_EQUAL(
+        run_body("if (t == 0) tile[0] = 0; __syncthreads(); atomicAdd(&tile[0], 1u); to[block * 64 + t] = tile[0];"),
+        719);
     CHECK_EQUAL(run_body("if (t == 0) tile[0] = 0; atomicAdd(&tile[0], 1u);"), 719);
 }
 
@@ -77,7 +89,9 @@ TEST(device_memory_is_watched_on_request) {
         CHECK_EQUAL(run_body(body), 0);
         Setting all("WISP_CUDA_RACES", "all");
         CHECK_EQUAL(run_body(body), 719);
-        CHECK_EQUAL(run_body("to[block * 64 + t] = t; __syncthreads(); to[512 + block * 64 + t] = to[block * 64 + (t ^ 32)]; atomicAdd(&to[900], 1u);"), 0);
+        CHECK_EQUAL(run_body("to[block * 64 + t] = t; __syncthreads(); to[512 + block * 64 + t] = to[block * 64 + (t ^ "
+                             "32)]; atomicAdd(&to[900], 1u);"),
+                    0);
     }
 }
 
@@ -85,7 +99,8 @@ TEST(launches_are_ordered) {
     Setting all("WISP_CUDA_RACES", "all");
     Device device;
     Pointer to = device.upload(std::vector<unsigned>(64, 0));
-    void* kernel = device.kernel(R"(extern "C" __global__ void test_kernel(unsigned* to, unsigned flip) { to[threadIdx.x ^ flip] += 1; })");
+    void* kernel = device.kernel(
+        R"(extern "C" __global__ void test_kernel(unsigned* to, unsigned flip) { to[threadIdx.x ^ flip] += 1; })");
     for (unsigned flip = 0; flip < 4; flip++) CHECK_EQUAL(device.run(kernel, 1, 64, to, flip * 21), 0);
     CHECK_EQUAL(device.download<unsigned>(to, 64)[5], 4u);
 }

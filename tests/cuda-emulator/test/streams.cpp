@@ -23,7 +23,8 @@ void* pinned(size_t bytes) {
 }
 
 /// Waits for a condition that work on the device brings about.
-template <class Condition> void eventually(Condition condition) {
+template <class Condition>
+void eventually(Condition condition) {
     for (int i = 0; i < 2000; i++) {
         if (condition()) return;
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -69,6 +70,23 @@ TEST(queries_and_callbacks_make_progress) {
         OK("cuEventDestroy_v2", event);
         CHECK_EQUAL(call("cuEventQuery", event), 400);
     }
+}
+
+TEST(callback_must_not_call_the_driver) {
+    static std::atomic<int> result;
+    result = -1;
+    Device device;
+    void* context = nullptr;
+    OK("cuCtxGetCurrent", &context);
+    OK(
+        "cuLaunchHostFunc", device.stream,
+        +[](void* current) {
+            OK("cuCtxSetCurrent", current);
+            result = call("cuCtxSynchronize");
+        },
+        context);
+    CHECK_EQUAL(device.synchronize(), 0);
+    CHECK_EQUAL(result.load(), 800);
 }
 
 TEST(stream_waits_for_the_event_of_another) {
@@ -195,7 +213,11 @@ TEST(captures_forbid_what_waits) {
     CHECK_EQUAL(capture_with([&] { return device.synchronize(); }, 900), 901);
     CHECK_EQUAL(capture_with([&] { return call("cuStreamQuery", device.stream); }, 900), 901);
     CHECK_EQUAL(capture_with([&] { return call("cuMemAlloc_v2", &other, size_t{4}); }, 900), 901);
-    CHECK_EQUAL(capture_with([&] { return call("cuMemcpyDtoHAsync_v2", static_cast<void*>(&result), to, size_t{4}, device.stream); }, 900), 901);
+    CHECK_EQUAL(
+        capture_with(
+            [&] { return call("cuMemcpyDtoHAsync_v2", static_cast<void*>(&result), to, size_t{4}, device.stream); },
+            900),
+        901);
     CHECK_EQUAL(capture_with([&] { return call("cuMemAlloc_v2", &other, size_t{4}); }, 0, 2), 0);
     OK("cuMemFree_v2", other);
     CHECK_EQUAL(call("cuStreamBeginCapture_v2", static_cast<void*>(nullptr), 0), 900);

@@ -74,7 +74,9 @@ TEST(divergent_barrier_is_an_error) {
                 }
             })");
         CHECK_EQUAL(device.run(kernel, 1, 64, to), 719);
-        CHECK_CONTAINS(failure(), "thread (0, 0, 0) waits at the barrier in test.cu:4, thread (40, 0, 0) waits at the barrier in test.cu:6");
+        CHECK_CONTAINS(
+            failure(),
+            "thread (0, 0, 0) waits at the barrier in test.cu:4, thread (40, 0, 0) waits at the barrier in test.cu:6");
     }
 }
 
@@ -83,7 +85,8 @@ TEST(exit_before_a_barrier_is_an_error) {
         extern "C" __global__ void test_kernel(unsigned* to) {
             if (threadIdx.x == 9) return;
             __syncthreads();
-        })"), 719);
+        })"),
+                719);
 }
 
 TEST(shuffle_that_not_all_lanes_reach_is_an_error) {
@@ -95,12 +98,14 @@ TEST(shuffle_that_not_all_lanes_reach_is_an_error) {
             __syncthreads();
         })");
     CHECK_EQUAL(device.run(kernel, 1, 64, to), 719);
-    CHECK_CONTAINS(failure(), "waits in the warp operation in test.cu:3, thread (5, 0, 0) waits at the barrier in test.cu:4");
+    CHECK_CONTAINS(failure(),
+                   "waits in the warp operation in test.cu:3, thread (5, 0, 0) waits at the barrier in test.cu:4");
 }
 
 TEST(mask_without_the_calling_lane_is_an_error) {
     CHECK_EQUAL(run_once(R"(
-        extern "C" __global__ void test_kernel(unsigned* to) { to[threadIdx.x] = __shfl_sync(0xfffffff0u, threadIdx.x, 4); })"), 719);
+        extern "C" __global__ void test_kernel(unsigned* to) { to[threadIdx.x] = __shfl_sync(0xfffffff0u, threadIdx.x, 4); })"),
+                719);
 }
 
 TEST(shuffles_and_votes_are_those_of_cuda) {
@@ -154,7 +159,8 @@ TEST(partial_warps_and_exited_lanes_are_left_out) {
 
 TEST(matrices_are_multiplied_as_ptx_lays_them_out) {
     Device device;
-    // a[i][k] = i + 2k, b[k][j] = k - j, sums begin with 1; each lane loads its fragments by the layouts of the PTX manual.
+    // a[i][k] = i + 2k, b[k][j] = k - j, sums begin with 1; each lane loads its fragments by the layouts of the PTX
+    // manual.
     void* kernel = device.kernel(R"(
         __device__ unsigned pack(float low, float high) { return cuda_f32_to_f16(low) | (unsigned)cuda_f32_to_f16(high) << 16; }
         extern "C" __global__ void test_kernel(float* to) {

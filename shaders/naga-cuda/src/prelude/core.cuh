@@ -176,8 +176,10 @@ W_FN unsigned w_invocation() {
 // Zeroes workgroup memory: every invocation its share.
 template<class T> W_FN void w_clear(T& v) { if (w_invocation() == 0u) v = T{}; }
 template<class T, int N> W_FN void w_clear(arr<T, N>& a) {
+#pragma unroll 1
   for (unsigned i = w_invocation(); i < (unsigned)N; i += W_X * W_Y * W_Z) a.e[i] = T{};
 }
 template<class T, int M, int N> W_FN void w_clear(arr<arr<T, M>, N>& a) {
+#pragma unroll 1
   for (unsigned i = 0u; i < (unsigned)N; i++) w_clear(a.e[i]);
 }

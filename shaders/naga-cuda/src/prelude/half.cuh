@@ -27,12 +27,10 @@ W_FN unsigned short cuda_f16_min(unsigned short a, unsigned short b) {
 W_FN unsigned short cuda_f16_max(unsigned short a, unsigned short b) {
   return cuda_f32_to_f16(fmaxf(cuda_f16_to_f32(a), cuda_f16_to_f32(b)));
 }
-W_FN unsigned w_join(unsigned short low, unsigned short high) {
-  unsigned r; asm("mov.b32 %0, {%1, %2};" : "=r"(r) : "h"(low), "h"(high)); return r;
-}
-#else
-W_FN unsigned w_join(unsigned short low, unsigned short high) { return (unsigned)low | (unsigned)high << 16; }
 #endif
+
+// Not in PTX: the compiler is to see that joining the halves of a word gives the word.
+W_FN unsigned w_join(unsigned short low, unsigned short high) { return (unsigned)low | (unsigned)high << 16; }
 
 struct w_half { unsigned short bits; };
 W_1(w_f32, float, w_half, cuda_f16_to_f32(a.bits))

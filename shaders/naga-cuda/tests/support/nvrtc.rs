@@ -28,6 +28,8 @@ pub struct Statistics {
     pub registers: u32,
     /// Bytes that are stored to and loaded from local memory because registers ran out.
     pub spills: u32,
+    /// Bytes of local memory: spills, and arrays that are not in registers.
+    pub stack: u32,
     /// Everything that the compiler printed.
     pub log: String,
 }
@@ -125,10 +127,12 @@ impl Statistics {
         };
         let registers: u32 = number_before(" registers");
         assert_ne!(registers, 0, "ptxas printed no registers: {log}");
+        let stack = number_before(" bytes stack frame");
         let spills = number_before(" bytes spill stores") + number_before(" bytes spill loads");
         Self {
             registers,
             spills,
+            stack,
             log,
         }
     }
