@@ -67,8 +67,14 @@ EXPORT CUresult cuStreamWaitEvent(Stream* handle, Event* event_handle, unsigned)
     auto stream = find_stream(*call.context, handle);
     auto event = Handles<Event>::all().find(event_handle);
     if (!stream || !event) return CUDA_ERROR_INVALID_HANDLE;
-    if (stream->capture || event->captured) {
+    if (event->captured_in) {
+        // A graph is one sequence, so a stream has no need to wait for itself.
+        if (event->captured_in == stream && stream->capture) return CUDA_SUCCESS;
         print("cuStreamWaitEvent between streams of a capture is not implemented");
+        return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    }
+    if (stream->capture) {
+        stream->capture->invalidated = true;
         return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
     }
     if (!event->recording) return CUDA_SUCCESS;
@@ -112,8 +118,8 @@ EXPORT CUresult cuEventRecord(Event* handle, Stream* stream_handle) {
     auto stream = find_stream(*call.context, stream_handle);
     auto event = Handles<Event>::all().find(handle);
     if (!stream || !event) return CUDA_ERROR_INVALID_HANDLE;
-    event->captured = stream->capture != nullptr;
-    if (event->captured) return CUDA_SUCCESS;
+    event->captured_in = stream->capture ? stream : nullptr;
+    if (event->captured_in) return CUDA_SUCCESS;
     event->recording = std::make_shared<Recording>();
     event->recording->stream = stream;
     Operation operation;
@@ -127,7 +133,7 @@ EXPORT CUresult cuEventQuery(Event* handle) {
     WISP_TRY(forbid_in_captures(*call.context));
     auto event = Handles<Event>::all().find(handle);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
-    if (event->captured) return CUDA_ERROR_CAPTURED_EVENT;
+    if (event->captured_in) return CUDA_ERROR_CAPTURED_EVENT;
     bool done = !event->recording || query(event->recording);
     WISP_TRY(call.context->error);
     return done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -137,7 +143,7 @@ EXPORT CUresult cuEventSynchronize(Event* handle) {
     WISP_CALL(cuEventSynchronize);
     auto event = Handles<Event>::all().find(handle);
     if (!event) return CUDA_ERROR_INVALID_HANDLE;
-    if (event->captured) return CUDA_ERROR_CAPTURED_EVENT;
+    if (event->captured_in) return CUDA_ERROR_CAPTURED_EVENT;
     return event->recording ? synchronize(*call.context, event->recording) : CUDA_SUCCESS;
 }
 

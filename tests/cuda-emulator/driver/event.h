@@ -9,8 +9,8 @@ struct Event {
     bool timed;
     /// The latest recording; null before the first.
     std::shared_ptr<Recording> recording;
-    /// It was last recorded in a capture, so it stands for no point in time.
-    bool captured = false;
+    /// The stream in whose capture it was last recorded, if it was: then it stands for no point in time.
+    std::shared_ptr<Stream> captured_in;
 };
 
 }  // namespace emulator

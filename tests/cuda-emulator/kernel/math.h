@@ -14,24 +14,17 @@ WISP_CAST(__float_as_int, int, float)
 #undef WISP_CAST
 
 extern "C" {
-#define WISP_UNARY(NAME) float NAME(float) noexcept;
-WISP_UNARY(acosf)
-WISP_UNARY(acoshf) WISP_UNARY(asinf) WISP_UNARY(asinhf) WISP_UNARY(atanf) WISP_UNARY(atanhf) WISP_UNARY(cbrtf)
-    WISP_UNARY(ceilf) WISP_UNARY(cosf) WISP_UNARY(coshf) WISP_UNARY(erff) WISP_UNARY(exp2f) WISP_UNARY(expf)
-        WISP_UNARY(expm1f) WISP_UNARY(fabsf) WISP_UNARY(floorf) WISP_UNARY(log10f) WISP_UNARY(log1pf) WISP_UNARY(log2f)
-            WISP_UNARY(logf) WISP_UNARY(nearbyintf) WISP_UNARY(rintf) WISP_UNARY(roundf) WISP_UNARY(sinf)
-                WISP_UNARY(sinhf) WISP_UNARY(sqrtf) WISP_UNARY(tanf) WISP_UNARY(tanhf) WISP_UNARY(truncf)
-#undef WISP_UNARY
-#define WISP_BINARY(NAME) float NAME(float, float) noexcept;
-                    WISP_BINARY(atan2f) WISP_BINARY(copysignf) WISP_BINARY(fdimf) WISP_BINARY(fmaxf) WISP_BINARY(fminf)
-                        WISP_BINARY(fmodf) WISP_BINARY(hypotf) WISP_BINARY(powf)
-#undef WISP_BINARY
-                            float fmaf(float, float, float) noexcept;
-float ldexpf(float, int) noexcept;
-float frexpf(float, int*) noexcept;
-float modff(float, float*) noexcept;
-void* memcpy(void*, const void*, unsigned long) noexcept;
-void* memset(void*, int, unsigned long) noexcept;
+float acosf(float), acoshf(float), asinf(float), asinhf(float), atanf(float), atanhf(float), cbrtf(float), ceilf(float);
+float cosf(float), coshf(float), erff(float), exp2f(float), expf(float), expm1f(float), fabsf(float), floorf(float);
+float log10f(float), log1pf(float), log2f(float), logf(float), nearbyintf(float), rintf(float), roundf(float);
+float sinf(float), sinhf(float), sqrtf(float), tanf(float), tanhf(float), truncf(float);
+float atan2f(float, float), copysignf(float, float), fdimf(float, float), fmaxf(float, float), fminf(float, float);
+float fmodf(float, float), hypotf(float, float), powf(float, float), fmaf(float, float, float);
+float ldexpf(float, int);
+float frexpf(float, int*);
+float modff(float, float*);
+void* memcpy(void*, const void*, unsigned long);
+void* memset(void*, int, unsigned long);
 }
 
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }

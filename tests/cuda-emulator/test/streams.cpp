@@ -220,6 +220,12 @@ TEST(captures_forbid_what_waits) {
         901);
     CHECK_EQUAL(capture_with([&] { return call("cuMemAlloc_v2", &other, size_t{4}); }, 0, 2), 0);
     OK("cuMemFree_v2", other);
+    void* event = nullptr;
+    OK("cuEventCreate", &event, 2u);
+    OK("cuEventRecord", event, device.stream);
+    CHECK_EQUAL(capture_with([&] { return call("cuStreamWaitEvent", device.stream, event, 0u); }, 905), 901);
+    CHECK_EQUAL(capture_with([&] { return call("cuEventRecord", event, device.stream); }, 0), 0);
+    CHECK_EQUAL(call("cuEventQuery", event), 907);
     CHECK_EQUAL(call("cuStreamBeginCapture_v2", static_cast<void*>(nullptr), 0), 900);
     CHECK_EQUAL(call("cuStreamEndCapture", device.stream, &graph), 401);
 }
