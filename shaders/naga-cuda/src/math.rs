@@ -8,7 +8,7 @@ use naga::{Expression, Handle, MathFunction};
 /// Returns the function of the prelude, and the section that has it.
 fn function(fun: MathFunction) -> Option<(&'static str, Section)> {
     use MathFunction as M;
-    use Section::{Bits, Core, HalfPack, Math, Matrix};
+    use Section::{Core, HalfPack, Math, Matrix};
     Some(match fun {
         M::Abs => ("abs", Math),
         M::Min => ("min", Core),
@@ -44,8 +44,6 @@ fn function(fun: MathFunction) -> Option<(&'static str, Section)> {
         M::Log2 => ("log2", Math),
         M::Pow => ("pow", Math),
         M::Dot => ("dot", Math),
-        M::Dot4I8Packed => ("dot4_i8", Bits),
-        M::Dot4U8Packed => ("dot4_u8", Bits),
         M::Cross => ("cross", Math),
         M::Distance => ("distance", Math),
         M::Length => ("length", Math),
@@ -63,6 +61,17 @@ fn function(fun: MathFunction) -> Option<(&'static str, Section)> {
         M::Transpose => ("transpose", Matrix),
         M::Determinant => ("determinant", Matrix),
         M::QuantizeToF16 => ("quantize_to_f16", HalfPack),
+        other => return bit_function(other),
+    })
+}
+
+/// The same for the functions of bits.
+fn bit_function(fun: MathFunction) -> Option<(&'static str, Section)> {
+    use MathFunction as M;
+    use Section::{Bits, HalfPack};
+    Some(match fun {
+        M::Dot4I8Packed => ("dot4_i8", Bits),
+        M::Dot4U8Packed => ("dot4_u8", Bits),
         M::CountTrailingZeros => ("count_trailing_zeros", Bits),
         M::CountLeadingZeros => ("count_leading_zeros", Bits),
         M::CountOneBits => ("count_one_bits", Bits),
@@ -87,7 +96,7 @@ fn function(fun: MathFunction) -> Option<(&'static str, Section)> {
         M::Unpack2x16float => ("unpack2x16float", HalfPack),
         M::Unpack4xI8 => ("unpack4_i8", Bits),
         M::Unpack4xU8 => ("unpack4_u8", Bits),
-        M::Outer | M::Inverse => return None,
+        _ => return None,
     })
 }
 

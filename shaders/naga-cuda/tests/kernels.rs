@@ -7,7 +7,7 @@ use naga_cuda::{Error, Options, Parameter};
 use std::time::Instant;
 use support::nvrtc::Nvrtc;
 use support::{POLICIES, options, parse};
-use wisp_shaders::{Access, Kernel, kernels};
+use wisp_shaders::{Access, DeviceClass, Kernel, kernels};
 
 /// Cooperative matrices of 8 by 8 are those of Apple's GPUs.
 fn is_supported(kernel: &Kernel) -> bool {
@@ -71,15 +71,17 @@ fn expected_pointers(kernel: &Kernel) -> Vec<(u32, bool)> {
         .collect()
 }
 
-/// ptxas keeps a few variables of outer loops in local memory where that lets one more block run on a multiprocessor.
+/// ptxas keeps a few variables in local memory where that lets one more block run on a multiprocessor; where it must, it
+/// is hundreds of bytes.
 const SPILLED_BYTES: u32 = 64;
 
-/// Kernels spread evenly over the table, others for each architecture; all of them if `NVRTC_ALL` is set.
+/// Kernels spread evenly over the table, others for each architecture; all of them if `NVRTC_ALL` is set. Those for
+/// software adapters need not stay in registers.
 #[test]
 fn kernels_compile_and_stay_in_registers() {
     let Some(nvrtc) = Nvrtc::load() else { return };
     let all = std::env::var_os("NVRTC_ALL").is_some();
-    let step = if all { 1 } else { 32 };
+    let step = if all { 1 } else { 40 };
     let kernels: Vec<_> = kernels()
         .iter()
         .filter(|kernel| is_supported(kernel))
@@ -109,8 +111,10 @@ fn kernels_compile_and_stay_in_registers() {
             match nvrtc.compile(&translation.source, architecture) {
                 Ok(statistics) => {
                     with_spills += u32::from(statistics.spills > 0);
-                    with_stack += u32::from(statistics.stack > statistics.spills);
-                    if statistics.spills > SPILLED_BYTES {
+                    with_stack += u32::from(statistics.stack > SPILLED_BYTES);
+                    if statistics.spills > SPILLED_BYTES
+                        && kernel.device_class != DeviceClass::Software
+                    {
                         failures.push(format!("{} on {architecture}: {statistics:?}", kernel.name));
                     } else if statistics.stack > 0 {
                         println!(

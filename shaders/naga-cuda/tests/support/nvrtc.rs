@@ -26,7 +26,7 @@ pub struct Nvrtc(Library);
 pub struct Statistics {
     /// Registers of a thread.
     pub registers: u32,
-    /// Bytes that are stored to and loaded from local memory because registers ran out.
+    /// Bytes that are stored to local memory because registers ran out.
     pub spills: u32,
     /// Bytes of local memory: spills, and arrays that are not in registers.
     pub stack: u32,
@@ -128,7 +128,7 @@ impl Statistics {
         let registers: u32 = number_before(" registers");
         assert_ne!(registers, 0, "ptxas printed no registers: {log}");
         let stack = number_before(" bytes stack frame");
-        let spills = number_before(" bytes spill stores") + number_before(" bytes spill loads");
+        let spills = number_before(" bytes spill stores");
         Self {
             registers,
             spills,
