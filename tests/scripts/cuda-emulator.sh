@@ -53,6 +53,8 @@ build() {
 
 if [ ! -d "$FOLDER" ]; then
   mkdir -p "$TARGET_DIR/cuda-emulator"
+  # Builds of other sources, that nothing uses any more.
+  find "$TARGET_DIR/cuda-emulator" -mindepth 1 -maxdepth 1 -mtime +3 -exec rm -rf {} +
   unfinished=$(mktemp -d "$FOLDER.XXXXXX")
   trap 'rm -rf "$unfinished"' EXIT
   build "$unfinished"

@@ -18,6 +18,21 @@ namespace emulator::race {
 
 namespace {
 
+struct Place {
+    uintptr_t address;
+    size_t bytes;
+    bool shared;
+};
+
+/// A write of what another thread wrote. It is a race only if it changes the value, which is seen after it.
+struct SecondWrite {
+    Place part;
+    uint32_t before;
+    const void* pc;
+    uint32_t other_pc;
+    std::string who;
+};
+
 /// The detector's state while a kernel runs.
 struct Detector {
     Time now = 0;
@@ -40,13 +55,10 @@ struct Detector {
     /// Lies over device memory as an array, and only what is used becomes real.
     Cell* device_cells = nullptr;
     std::map<uintptr_t, std::vector<Cell>> device_bytes_cells;
-} detector;
 
-struct Place {
-    uintptr_t address;
-    size_t bytes;
-    bool shared;
-};
+    /// Of the current thread's last access.
+    std::vector<SecondWrite> second_writes;
+} detector;
 
 uint32_t offset_of(const void* pc) { return static_cast<uint32_t>(static_cast<const char*>(pc) - detector.program); }
 
@@ -77,13 +89,19 @@ bool unordered(Time time, unsigned warp) {
 /// Whether another block of this launch made an access at that time.
 bool foreign(Time time) { return time >= detector.launch_start && time < detector.block_start; }
 
-void check_last_write(const Cell& cell, const Place& place, Access kind, const void* pc) {
+void check_last_write(const Cell& cell, const Place& place, const Place& part, Access kind, const void* pc) {
     if (!cell.write_time || (kind == Access::ATOMIC && cell.write_atomic)) return;
     bool of_block = cell.writer != execution.current && unordered(cell.write_time, cell.writer / WARP_SIZE);
     bool of_other = !place.shared && foreign(cell.write_time);
     if (!of_block && !of_other) return;
-    report(place, present_tense(kind), pc, cell.write_atomic ? "changed atomically" : "wrote",
-           of_other ? "another block" : thread_name(cell.writer), cell.write_pc);
+    std::string who = of_other ? "another block" : thread_name(cell.writer);
+    if (kind == Access::WRITE && !cell.write_atomic) {
+        SecondWrite write{part, 0, pc, cell.write_pc, who};
+        memcpy(&write.before, reinterpret_cast<const void*>(part.address), part.bytes);
+        detector.second_writes.push_back(write);
+        return;
+    }
+    report(place, present_tense(kind), pc, cell.write_atomic ? "changed atomically" : "wrote", who, cell.write_pc);
 }
 
 void check_readers(const Cell& cell, const Place& place, Access kind, const void* pc) {
@@ -129,8 +147,8 @@ void note_write(Cell& cell, Access kind, const void* pc) {
     cell.writer = static_cast<uint16_t>(execution.current);
 }
 
-void visit(Cell& cell, const Place& place, Access kind, const void* pc) {
-    check_last_write(cell, place, kind, pc);
+void visit(Cell& cell, const Place& place, const Place& part, Access kind, const void* pc) {
+    check_last_write(cell, place, part, kind, pc);
     if (kind == Access::READ) {
         note_read(cell, pc);
     } else {
@@ -148,12 +166,14 @@ void visit_range(Cell* words, uintptr_t base, const Place& place, Access kind, c
         Cell& cell = words[(word - base) / 4];
         bool whole = next - at == 4;
         if (whole && !cell.split) {
-            visit(cell, place, kind, pc);
+            visit(cell, place, {word, 4, place.shared}, kind, pc);
         } else {
             Cell* bytes = bytes_of(word);
             if (!cell.split) std::fill_n(bytes, 4, cell);
             cell.split = true;
-            for (uintptr_t byte = at; byte < next; byte++) visit(bytes[byte - word], place, kind, pc);
+            for (uintptr_t byte = at; byte < next; byte++) {
+                visit(bytes[byte - word], place, {byte, 1, place.shared}, kind, pc);
+            }
         }
         at = next;
     }
@@ -214,6 +234,7 @@ void begin_launch(const Launch& launch) {
     detector.constant_end = reinterpret_cast<uintptr_t>(module.constant_end);
     detector.device_bytes = 0;
     if (race_detection() == Races::ALL) watch_device_memory();
+    detector.second_writes.clear();
     detector.launch_start = ++detector.now;
 }
 
@@ -235,7 +256,16 @@ void block_barrier() {
 
 void warp_barrier(unsigned warp) { detector.warp_start[warp] = ++detector.now; }
 
+void settle() {
+    for (const SecondWrite& write : detector.second_writes) {
+        if (!memcmp(&write.before, reinterpret_cast<const void*>(write.part.address), write.part.bytes)) continue;
+        report(write.part, "writes another value to", write.pc, "wrote", write.who, write.other_pc);
+    }
+    detector.second_writes.clear();
+}
+
 void access(uintptr_t address, size_t bytes, Access kind, const void* pc) {
+    if (!detector.second_writes.empty()) settle();
     if (address - detector.shared_begin < detector.shared_bytes) {
         shared_access({address, bytes, true}, kind, pc);
     } else if (address - detector.device_base < detector.device_bytes) {

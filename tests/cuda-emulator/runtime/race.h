@@ -22,6 +22,9 @@ void warp_barrier(unsigned warp);
 /// Notes an access of the current thread and ends the kernel if it races with an earlier one.
 void access(uintptr_t address, size_t bytes, Access kind, const void* pc);
 
+/// Judges the current thread's last write after it has been made; called before another thread runs.
+void settle();
+
 /// Forgets the accesses to device memory that has been freed.
 void forget(uintptr_t address, size_t bytes);
 

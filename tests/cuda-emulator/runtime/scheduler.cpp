@@ -41,6 +41,7 @@ void resume(unsigned index) {
     }
     thread.phase = Phase::READY;
     wisp_emulator_switch(&execution.scheduler, thread.state);
+    race::settle();
     if (thread.phase != Phase::DONE) return;
     execution.stacks.give_back(thread.stack);
     execution.done++;

@@ -49,8 +49,13 @@ TEST(one_of_many_readers_that_writes_is_a_race) {
         719);
 }
 
-TEST(two_writers_race_though_they_write_the_same) {
-    CHECK_EQUAL(run_body("tile[0] = 7; __syncthreads(); to[block * 64 + t] = tile[0];"), 719);
+TEST(two_writers_race_unless_they_write_the_same) {
+    CHECK_EQUAL(run_body("tile[0] = t; __syncthreads(); to[block * 64 + t] = tile[0];"), 719);
+    CHECK_EQUAL(run_body("tile[0] = 7; __syncthreads(); to[block * 64 + t] = tile[0];"), 0);
+    CHECK_EQUAL(run_body("small[1] = t / 63; __syncthreads(); to[block * 64 + t] = small[1];"), 719);
+    CHECK_EQUAL(run_body("small[1] = 7; __syncthreads(); to[block * 64 + t] = small[1];"), 0);
+    // The last write of a thread, which nothing of its own follows.
+    CHECK_EQUAL(run_body("if (block == 9) to[0] = tile[t]; tile[0] = t;"), 719);
 }
 
 TEST(warp_operation_orders_its_lanes) {
