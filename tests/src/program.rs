@@ -178,10 +178,10 @@ pub fn command<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> 
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // The settings of the emulated CUDA device are none of the program's.
     let own = |name: &str| {
-        let prefixes = ["WISP_", "HF_", "HUGGINGFACE_"];
-        prefixes.iter().any(|own| name.starts_with(own)) && !name.starts_with("WISP_CUDA_")
+        ["WISP_", "HF_", "HUGGINGFACE_"]
+            .iter()
+            .any(|own| name.starts_with(own))
     };
     for (setting, _) in std::env::vars_os() {
         if setting.to_str().is_some_and(own) {

@@ -1,4 +1,4 @@
-// Faults on request: WISP_CUDA_FAIL=name:nth:code[,…] lets the nth call of a function, or the nth kernel, fail.
+// Faults on request: CUDA_EMULATOR_FAIL=name:nth:code[,…] lets the nth call of a function, or the nth kernel, fail.
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -37,7 +37,7 @@ CUresult code_of(const std::string& text) {
     if (text == #code || text == #name || "CUDA_ERROR_" + text == #name) return name;
     WISP_RESULTS(X)
 #undef X
-    print("WISP_CUDA_FAIL: there is no error " + text);
+    print("CUDA_EMULATOR_FAIL: there is no error " + text);
     abort();
 }
 
@@ -50,9 +50,11 @@ void parse(Faults& state, const char* specification) {
         std::stringstream parts(rule);
         std::string name, nth, code;
         if (!std::getline(parts, name, ':') || !std::getline(parts, nth, ':') || !std::getline(parts, code)) {
-            print("WISP_CUDA_FAIL: " + rule + ": expected name:nth:code");
+            print("CUDA_EMULATOR_FAIL: " + rule + ": expected name:nth:code");
             abort();
         }
+        // The emulated compiler reads its own rules.
+        if (name.rfind("nvrtc", 0) == 0) continue;
         state.rules.push_back({name, strtoull(nth.c_str(), nullptr, 10), code_of(code)});
     }
 }
@@ -63,7 +65,7 @@ CUresult injected_fault(const char* name) {
     Faults& state = faults();
     std::lock_guard lock(state.mutex);
     if (!state.set_by_call) {
-        const char* text = getenv("WISP_CUDA_FAIL");
+        const char* text = getenv("CUDA_EMULATOR_FAIL");
         if (state.specification != (text ? text : "")) parse(state, text ? text : "");
     }
     if (state.rules.empty()) return CUDA_SUCCESS;

@@ -54,8 +54,8 @@ std::string current_configuration() {
         return std::string(text && *text ? text : fallback);
     };
     // `shared` and `all` have the same instrumentation.
-    bool off = value("WISP_CUDA_RACES", "shared") == "off";
-    return std::string("races=") + (off ? "off" : "on") + " drop=" + value("WISP_CUDA_DROP_BARRIER", "0") +
+    bool off = value("CUDA_EMULATOR_RACES", "shared") == "off";
+    return std::string("races=") + (off ? "off" : "on") + " drop=" + value("CUDA_EMULATOR_DROP_BARRIER", "0") +
            " build=" + EMULATOR_BUILD;
 }
 

@@ -104,11 +104,11 @@ bool read_options(int count, const char* const* texts, Options& options, std::st
     return true;
 }
 
-/// WISP_CUDA_FAIL's rules for nvrtcCompileProgram, which the emulated driver does not see.
+/// CUDA_EMULATOR_FAIL's rules for nvrtcCompileProgram, which the emulated driver does not see.
 Result injected_failure() {
     static std::atomic<uint64_t> calls{0};
     uint64_t call = ++calls;
-    const char* rules = getenv("WISP_CUDA_FAIL");
+    const char* rules = getenv("CUDA_EMULATOR_FAIL");
     if (!rules) return NVRTC_SUCCESS;
     static const char NAME[] = "nvrtcCompileProgram:";
     for (const char* rule = strstr(rules, NAME); rule; rule = strstr(rule + 1, NAME)) {
@@ -192,7 +192,7 @@ EXPORT Result nvrtcCompileProgram(Program* program, int count, const char* const
     Options options;
     if (!read_options(count, texts, options, program->log)) return NVRTC_ERROR_INVALID_OPTION;
     std::string source = program->source;
-    const char* drop = getenv("WISP_CUDA_DROP_BARRIER");
+    const char* drop = getenv("CUDA_EMULATOR_DROP_BARRIER");
     if (drop && atoi(drop) > 0) drop_barrier(source, static_cast<unsigned>(atoi(drop)));
     Compilation compilation = compile_kernel(source, program->name);
     compiles++;

@@ -49,8 +49,8 @@ std::string compiler_flags() {
         " -fno-strict-aliasing -fno-stack-protector -fno-threadsafe-statics -fsanitize=alignment -Wl,-z,now "
         "-Wl,--hash-style=gnu";
     flags += EMULATOR_COMPILER_FLAGS;
-    if (setting("WISP_CUDA_RACES", "shared") != "off") flags += EMULATOR_RACE_FLAGS;
-    return flags + processor_flags() + " " + setting("WISP_CUDA_FLAGS", "");
+    if (setting("CUDA_EMULATOR_RACES", "shared") != "off") flags += EMULATOR_RACE_FLAGS;
+    return flags + processor_flags() + " " + setting("CUDA_EMULATOR_FLAGS", "");
 }
 
 std::string read_file(const std::string& path) {
@@ -89,7 +89,7 @@ Compilation compile_kernel(const std::string& source, const std::string& name) {
     static std::atomic<unsigned> serial{0};
     std::string folder = own_folder(), flags = compiler_flags();
     std::string compiler = EMULATOR_CXX, text = complete_source(source, name);
-    std::string cache = setting("WISP_CUDA_CACHE", folder + "/cache");
+    std::string cache = setting("CUDA_EMULATOR_CACHE", folder + "/cache");
     mkdir(cache.c_str(), 0777);
 
     std::string key = compiler + flags + EMULATOR_BUILD + text;

@@ -210,7 +210,7 @@ void watch_device_memory() {
     void* cells = mmap(nullptr, DeviceMemory::SPAN / 4 * sizeof(Cell), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (cells == MAP_FAILED) {
-        perror("cuda-emulator: no addresses for WISP_CUDA_RACES=all");
+        perror("cuda-emulator: no addresses for CUDA_EMULATOR_RACES=all");
         abort();
     }
     detector.device_cells = static_cast<Cell*>(cells);

@@ -29,25 +29,25 @@ uint64_t number(const char* name, uint64_t fallback) {
 }  // namespace
 
 Order thread_order() {
-    const char* text = getenv("WISP_CUDA_ORDER");
+    const char* text = getenv("CUDA_EMULATOR_ORDER");
     if (!text || !*text || !strcmp(text, "forward")) return {};
     if (!strcmp(text, "backward")) return {Order::BACKWARD, 0};
     if (!strncmp(text, "random", 6)) return {Order::RANDOM, text[6] == ':' ? strtoull(text + 7, nullptr, 10) : 0};
-    malformed("WISP_CUDA_ORDER", text, "forward, backward or random:SEED");
+    malformed("CUDA_EMULATOR_ORDER", text, "forward, backward or random:SEED");
 }
 
 Races race_detection() {
-    const char* text = getenv("WISP_CUDA_RACES");
+    const char* text = getenv("CUDA_EMULATOR_RACES");
     if (!text || !*text || !strcmp(text, "shared")) return Races::SHARED;
     if (!strcmp(text, "off")) return Races::OFF;
     if (!strcmp(text, "all")) return Races::ALL;
-    malformed("WISP_CUDA_RACES", text, "off, shared or all");
+    malformed("CUDA_EMULATOR_RACES", text, "off, shared or all");
 }
 
-bool lazy_streams() { return number("WISP_CUDA_LAZY", 0) != 0; }
-int compute_capability() { return static_cast<int>(number("WISP_CUDA_ARCH", 80)); }
-uint64_t device_memory() { return number("WISP_CUDA_MEMORY", uint64_t{8} << 30); }
-int driver_version() { return static_cast<int>(number("WISP_CUDA_DRIVER", 12080)); }
-int device_count() { return static_cast<int>(number("WISP_CUDA_DEVICES", 1)); }
+bool lazy_streams() { return number("CUDA_EMULATOR_LAZY", 0) != 0; }
+int compute_capability() { return static_cast<int>(number("CUDA_EMULATOR_ARCH", 80)); }
+uint64_t device_memory() { return number("CUDA_EMULATOR_MEMORY", uint64_t{8} << 30); }
+int driver_version() { return static_cast<int>(number("CUDA_EMULATOR_DRIVER", 12080)); }
+int device_count() { return static_cast<int>(number("CUDA_EMULATOR_DEVICES", 1)); }
 
 }  // namespace emulator

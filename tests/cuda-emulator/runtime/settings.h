@@ -13,19 +13,19 @@ struct Order {
 /// Which memory is watched for races.
 enum class Races { OFF, SHARED, ALL };
 
-/// WISP_CUDA_ORDER.
+/// CUDA_EMULATOR_ORDER.
 Order thread_order();
-/// WISP_CUDA_RACES.
+/// CUDA_EMULATOR_RACES.
 Races race_detection();
-/// WISP_CUDA_LAZY: work runs only when something waits for it.
+/// CUDA_EMULATOR_LAZY: work runs only when something waits for it.
 bool lazy_streams();
-/// WISP_CUDA_ARCH: ten times the major plus the minor number of the compute capability.
+/// CUDA_EMULATOR_ARCH: ten times the major plus the minor number of the compute capability.
 int compute_capability();
-/// WISP_CUDA_MEMORY: the bytes of memory of a device.
+/// CUDA_EMULATOR_MEMORY: the bytes of memory of a device.
 uint64_t device_memory();
-/// WISP_CUDA_DRIVER: what cuDriverGetVersion says.
+/// CUDA_EMULATOR_DRIVER: what cuDriverGetVersion says.
 int driver_version();
-/// WISP_CUDA_DEVICES.
+/// CUDA_EMULATOR_DEVICES.
 int device_count();
 
 }  // namespace emulator

@@ -99,7 +99,7 @@ TEST(atomics_return_the_old_value) {
     std::vector<unsigned> values(24, 7);
     values[12] = 0x3f800000;
     Pointer to = device.upload(values);
-    Setting all("WISP_CUDA_RACES", "all");
+    Setting all("CUDA_EMULATOR_RACES", "all");
     CHECK_EQUAL(device.run(kernel, 1, 4, to), 0);
     auto result = device.download<unsigned>(to, 24);
     const unsigned expected[] = {

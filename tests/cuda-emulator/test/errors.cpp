@@ -85,7 +85,7 @@ TEST(copies_are_checked) {
 }
 
 TEST(copy_to_memory_that_is_freed_before_is_found) {
-    Setting lazy("WISP_CUDA_LAZY", "1");
+    Setting lazy("CUDA_EMULATOR_LAZY", "1");
     Device device;
     Pointer to = device.allocate(8);
     unsigned value = 1;
@@ -96,7 +96,7 @@ TEST(copy_to_memory_that_is_freed_before_is_found) {
 }
 
 TEST(memory_runs_out) {
-    Setting memory("WISP_CUDA_MEMORY", "1000000");
+    Setting memory("CUDA_EMULATOR_MEMORY", "1000000");
     Device device;
     Pointer first = device.allocate(600000), second = 0;
     CHECK_EQUAL(call("cuMemAllocAsync", &second, size_t{600000}, device.stream), 2);
@@ -128,7 +128,7 @@ TEST(pool_keeps_up_to_its_threshold) {
 }
 
 TEST(faults_come_on_request) {
-    Setting faults("WISP_CUDA_FAIL", "cuMemAllocAsync:2:OUT_OF_MEMORY,kernel:3:719");
+    Setting faults("CUDA_EMULATOR_FAIL", "cuMemAllocAsync:2:OUT_OF_MEMORY,kernel:3:719");
     Device device;
     Pointer to = device.allocate(4), other = 0;
     CHECK_EQUAL(call("cuMemAllocAsync", &other, size_t{4}, device.stream), 2);
@@ -141,7 +141,7 @@ TEST(faults_come_on_request) {
 }
 
 TEST(device_is_what_the_environment_says) {
-    Setting one("WISP_CUDA_ARCH", "89"), two("WISP_CUDA_DRIVER", "13000"), three("WISP_CUDA_DEVICES", "2");
+    Setting one("CUDA_EMULATOR_ARCH", "89"), two("CUDA_EMULATOR_DRIVER", "13000"), three("CUDA_EMULATOR_DEVICES", "2");
     Device device;
     int value = 0;
     OK("cuDriverGetVersion", &value);
@@ -180,7 +180,7 @@ TEST(image_is_checked_when_it_is_loaded) {
     CHECK_EQUAL(load(damaged), 200);
     CHECK_EQUAL(load(std::string(200, 'x')), 200);
     CHECK_EQUAL(load(device.cubin(STORE, "--gpu-architecture=sm_90")), 209);
-    Setting off("WISP_CUDA_RACES", "off");
+    Setting off("CUDA_EMULATOR_RACES", "off");
     CHECK_EQUAL(load(image), 209);
 }
 

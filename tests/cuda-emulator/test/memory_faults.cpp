@@ -25,7 +25,7 @@ TEST(correct_copy_passes) {
 
 TEST(read_beyond_the_end_is_an_illegal_address) {
     for (const char* races : {"off", "shared", "all"}) {
-        Setting setting("WISP_CUDA_RACES", races);
+        Setting setting("CUDA_EMULATOR_RACES", races);
         Device device;
         Pointer from = device.upload<float>({1, 2, 3, 4}), to = device.allocate(12);
         CHECK_EQUAL(device.run(device.kernel(COPY), 1, 32, from, to, 4u, 0u), 700);
@@ -42,7 +42,7 @@ TEST(far_write_is_an_illegal_address) {
 }
 
 TEST(write_beside_an_allocation_is_found_when_it_is_freed) {
-    Setting off("WISP_CUDA_RACES", "off");
+    Setting off("CUDA_EMULATOR_RACES", "off");
     Device device;
     Pointer from = device.upload<float>({1, 2, 3}), to = device.allocate(12);
     CHECK_EQUAL(device.run(device.kernel(COPY), 1, 32, from, to, 0u, 3u), 0);
@@ -52,7 +52,7 @@ TEST(write_beside_an_allocation_is_found_when_it_is_freed) {
 }
 
 TEST(exact_bounds_are_checked_with_all_races) {
-    Setting all("WISP_CUDA_RACES", "all");
+    Setting all("CUDA_EMULATOR_RACES", "all");
     Device device;
     Pointer from = device.upload<float>({1, 2, 3}), to = device.allocate(12);
     CHECK_EQUAL(device.run(device.kernel(COPY), 1, 32, from, to, 0u, 3u), 700);
@@ -112,7 +112,7 @@ TEST(misaligned_vector_load_is_an_error) {
         struct __align__(16) vec4 { float x, y, z, w; };
         extern "C" __global__ void test_kernel(const float* from, vec4* to) { *to = *(const vec4*)(from + 1); })";
     for (const char* races : {"off", "shared"}) {
-        Setting setting("WISP_CUDA_RACES", races);
+        Setting setting("CUDA_EMULATOR_RACES", races);
         Device device;
         Pointer from = device.upload<float>({1, 2, 3, 4, 5}), to = device.allocate(16);
         CHECK_EQUAL(device.run(device.kernel(source), 1, 1, from, to), 716);

@@ -9,7 +9,7 @@ namespace {
 int run_body(const std::string& body, unsigned threads = 64) {
     int result = -1;
     for (const std::string& order : ORDERS) {
-        Setting setting("WISP_CUDA_ORDER", order);
+        Setting setting("CUDA_EMULATOR_ORDER", order);
         Device device;
         Pointer to = device.upload(std::vector<unsigned>(1024, 0));
         void* kernel = device.kernel(
@@ -92,7 +92,7 @@ TEST(device_memory_is_watched_on_request) {
     const char* threads_exchange = "to[block * 64 + t] = t; to[512 + block * 64 + t] = to[block * 64 + (t ^ 32)];";
     for (const char* body : {blocks_write, blocks_read, threads_exchange}) {
         CHECK_EQUAL(run_body(body), 0);
-        Setting all("WISP_CUDA_RACES", "all");
+        Setting all("CUDA_EMULATOR_RACES", "all");
         CHECK_EQUAL(run_body(body), 719);
         CHECK_EQUAL(run_body("to[block * 64 + t] = t; __syncthreads(); to[512 + block * 64 + t] = to[block * 64 + (t ^ "
                              "32)]; atomicAdd(&to[900], 1u);"),
@@ -101,7 +101,7 @@ TEST(device_memory_is_watched_on_request) {
 }
 
 TEST(launches_are_ordered) {
-    Setting all("WISP_CUDA_RACES", "all");
+    Setting all("CUDA_EMULATOR_RACES", "all");
     Device device;
     Pointer to = device.upload(std::vector<unsigned>(64, 0));
     void* kernel = device.kernel(

@@ -35,7 +35,7 @@ void eventually(Condition condition) {
 }  // namespace
 
 TEST(lazy_stream_does_nothing_before_something_waits) {
-    Setting lazy("WISP_CUDA_LAZY", "1");
+    Setting lazy("CUDA_EMULATOR_LAZY", "1");
     Device device;
     Pointer to = device.upload<unsigned>({1, 2});
     auto* result = static_cast<unsigned*>(pinned(8));
@@ -50,7 +50,7 @@ TEST(lazy_stream_does_nothing_before_something_waits) {
 
 TEST(queries_and_callbacks_make_progress) {
     for (const char* lazy : {"0", "1"}) {
-        Setting setting("WISP_CUDA_LAZY", lazy);
+        Setting setting("CUDA_EMULATOR_LAZY", lazy);
         Device device;
         void* kernel = device.kernel(ADD);
         Pointer to = device.upload<unsigned>({1, 2});
@@ -92,7 +92,7 @@ TEST(callback_must_not_call_the_driver) {
 TEST(stream_waits_for_the_event_of_another) {
     for (const std::string& order : ORDERS) {
         for (const char* lazy : {"0", "1"}) {
-            Setting one("WISP_CUDA_ORDER", order), two("WISP_CUDA_LAZY", lazy);
+            Setting one("CUDA_EMULATOR_ORDER", order), two("CUDA_EMULATOR_LAZY", lazy);
             Device device;
             void *other = nullptr, *event = nullptr, *kernel = device.kernel(ADD);
             OK("cuStreamCreate", &other, 1u);
@@ -118,7 +118,7 @@ TEST(stream_waits_for_the_event_of_another) {
 
 TEST(missing_event_is_seen_between_streams) {
     // One stream's copy is not ordered behind the other's kernel: with lazy streams it sees the old value.
-    Setting lazy("WISP_CUDA_LAZY", "1");
+    Setting lazy("CUDA_EMULATOR_LAZY", "1");
     Device device;
     void *other = nullptr, *kernel = device.kernel(ADD);
     OK("cuStreamCreate", &other, 1u);
@@ -132,7 +132,7 @@ TEST(missing_event_is_seen_between_streams) {
 }
 
 TEST(default_stream_waits_for_blocking_streams) {
-    Setting lazy("WISP_CUDA_LAZY", "1");
+    Setting lazy("CUDA_EMULATOR_LAZY", "1");
     Device device;
     void *blocking = nullptr, *kernel = device.kernel(ADD);
     OK("cuStreamCreate", &blocking, 0u);
@@ -148,7 +148,7 @@ TEST(default_stream_waits_for_blocking_streams) {
 }
 
 TEST(pageable_memory_is_taken_at_once_and_pinned_memory_later) {
-    Setting lazy("WISP_CUDA_LAZY", "1");
+    Setting lazy("CUDA_EMULATOR_LAZY", "1");
     Device device;
     Pointer one = device.allocate(4), two = device.allocate(4);
     unsigned pageable = 5;

@@ -26,7 +26,7 @@ int run_once(const char* source, unsigned threads = 64) {
 TEST(correct_kernel_passes_in_each_order) {
     for (const char* races : {"off", "shared", "all"}) {
         for (const std::string& order : ORDERS) {
-            Setting one("WISP_CUDA_ORDER", order), two("WISP_CUDA_RACES", races);
+            Setting one("CUDA_EMULATOR_ORDER", order), two("CUDA_EMULATOR_RACES", races);
             Device device;
             std::vector<unsigned> values(1024);
             for (unsigned i = 0; i < 1024; i++) values[i] = i * 7;
@@ -41,7 +41,7 @@ TEST(correct_kernel_passes_in_each_order) {
 TEST(dropped_barrier_gives_wrong_results_or_a_race) {
     for (const char* races : {"off", "shared"}) {
         for (const std::string& order : ORDERS) {
-            Setting one("WISP_CUDA_ORDER", order), two("WISP_CUDA_RACES", races), three("WISP_CUDA_DROP_BARRIER", "1");
+            Setting one("CUDA_EMULATOR_ORDER", order), two("CUDA_EMULATOR_RACES", races), three("CUDA_EMULATOR_DROP_BARRIER", "1");
             Device device;
             std::vector<unsigned> values(256, 5);
             Pointer from = device.upload(values), to = device.allocate(1024);
@@ -62,7 +62,7 @@ TEST(dropped_barrier_gives_wrong_results_or_a_race) {
 
 TEST(divergent_barrier_is_an_error) {
     for (const std::string& order : ORDERS) {
-        Setting setting("WISP_CUDA_ORDER", order);
+        Setting setting("CUDA_EMULATOR_ORDER", order);
         Device device;
         Pointer to = device.allocate(4);
         void* kernel = device.kernel(R"(
@@ -123,7 +123,7 @@ TEST(shuffles_and_votes_are_those_of_cuda) {
             to[7] = lane < 16 ? __shfl_sync(0x0000ffffu, t, 1, 8) : __shfl_sync(0xffff0000u, t, 2, 16);
         })";
     for (const std::string& order : ORDERS) {
-        Setting setting("WISP_CUDA_ORDER", order);
+        Setting setting("CUDA_EMULATOR_ORDER", order);
         Device device;
         Pointer to = device.allocate(64 * 32);
         CHECK_EQUAL(device.run(device.kernel(source), 1, 64, to), 0);

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use cudarc::driver::{CudaStream, result};
+use cudarc::driver::{CudaStream, result, sys::CUmodule};
 use naga::{
     proc::{BoundsCheckPolicies, BoundsCheckPolicy},
     valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator},
@@ -44,6 +44,12 @@ impl Compiler {
         *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = Some(cache.clone());
     }
 
+    fn disk(&self) -> Option<DiskCache> {
+        // Locked only for the copy, so that several threads compile at once.
+        let disk = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        disk.clone()
+    }
+
     /// Compiles a kernel and loads it.
     pub fn compile(
         &self,
@@ -57,14 +63,11 @@ impl Compiler {
             message,
         };
         let translation = translate(kernel, checks).map_err(refused)?;
-        let code = self.machine_code(kernel, &translation).map_err(refused)?;
         let name = CString::new(translation.entry_point.as_str())
             .map_err(|error| refused(error.to_string()))?;
         let bound = stream.context().bind_to_thread();
         self.errors.check(kernel.name, bound)?;
-        // SAFETY: the image is what NVRTC made, in this run or in one whose file the disk cache has checked.
-        let module = unsafe { result::module::load_data(code.as_ptr().cast()) };
-        let module = self.errors.check(kernel.name, module)?;
+        let module = self.module(kernel, &translation.source)?;
         // SAFETY: the module was loaded above.
         let function = unsafe { result::module::get_function(module, name) };
         Ok(CudaKernel {
@@ -76,28 +79,36 @@ impl Compiler {
         })
     }
 
-    /// Returns a kernel's machine code: from the cache on disk, or compiled.
-    fn machine_code(&self, kernel: &Kernel, translation: &Translation) -> Result<Vec<u8>, String> {
-        let disk = self
-            .disk
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+    /// Loads a kernel's machine code: from the cache on disk, or compiled.
+    fn module(&self, kernel: &Kernel, source: &str) -> Result<CUmodule, DeviceError> {
+        let disk = self.disk();
         let options = [
             format!("--gpu-architecture=sm_{}", self.architecture),
             "--std=c++17".into(),
+            // Functions without a qualifier run on the device.
+            "-default-device".into(),
         ];
-        let parts = [&self.nvrtc.version, &translation.source];
-        let file = CacheEntry::MachineCode.file_name(&digest(options.iter().chain(parts)));
-        if let Some(code) = disk.as_ref().and_then(|disk| disk.read(&file)) {
-            return Ok(code);
+        let parts = [self.nvrtc.version.as_str(), source];
+        let parts = options.iter().map(String::as_str).chain(parts);
+        let file = CacheEntry::MachineCode.file_name(&digest(parts));
+        // SAFETY: the code is what NVRTC made, in this run or in one whose file the disk cache has checked.
+        let load = |code: Vec<u8>| unsafe { result::module::load_data(code.as_ptr().cast()) };
+        // A driver may refuse what was compiled for another one.
+        let saved = disk.as_ref().and_then(|disk| disk.read(&file));
+        if let Some(Ok(module)) = saved.map(load) {
+            return Ok(module);
         }
         let name = format!("{}.cu", kernel.name);
-        let code = self.nvrtc.compile(&name, &translation.source, &options)?;
+        let code = self.nvrtc.compile(&name, source, &options);
+        let code = code.map_err(|message| DeviceError::Validation {
+            what: kernel.name.into(),
+            device: self.errors.device.clone(),
+            message,
+        })?;
         if let Some(disk) = disk {
             disk.write(&file, &code);
         }
-        Ok(code)
+        self.errors.check(kernel.name, load(code))
     }
 }
 
@@ -129,7 +140,6 @@ fn translate(kernel: &Kernel, checks: Checks) -> Result<Translation, String> {
             name: kernel.name,
             text: kernel.wgsl,
         }),
-        ..Default::default()
     };
     naga_cuda::translate(&module, &info, &options).map_err(|error| error.to_string())
 }
