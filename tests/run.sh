@@ -99,7 +99,7 @@ step_tests() {
 
 # The kernels on the emulated CUDA device, a sample of them in each order of threads, and some models.
 step_cuda() {
-  on_emulator 8 \
+  on_emulator 24 \
     'binary(program) and test(/^(goldens|stories).*vulkan_gpu/)' 'binary(engine) and test(/batching.*vulkan$/)'
 }
 
@@ -108,12 +108,13 @@ step_cuda-all() { on_emulator 1 'binary(program) and test(/^(goldens|stories|int
 # Runs every Nth kernel in each order of threads, each time others, and the tests of models that filters select.
 on_emulator() {
   local outcome every=$1 order filter at=0
+  cargo nextest --version >/dev/null 2>&1 || { echo "  skipped: no cargo-nextest, which selects the tests" >&3; return; }
   outcome=$(bash tests/scripts/cuda-emulator.sh --test) || { echo "$outcome"; return 1; }
   case $outcome in skipped:*) echo "  $outcome" >&3; return ;; esac
   export LD_LIBRARY_PATH WISP_TEST_DEVICE=cuda WISP_TEST_SAMPLE CUDA_EMULATOR_ORDER
   LD_LIBRARY_PATH=$(bash tests/scripts/cuda-emulator.sh)
   for order in forward backward random:1; do
-    CUDA_EMULATOR_ORDER=$order WISP_TEST_SAMPLE=$every:$((at++ % every)) run_tests --test kernels
+    CUDA_EMULATOR_ORDER=$order WISP_TEST_SAMPLE=$every:$((at++ % every)) run_tests --test kernels -E 'package(wisp-tests)'
   done
   CUDA_EMULATOR_ORDER=forward
   for filter in "${@:2}"; do run_tests --test program --test engine -E "$filter"; done
