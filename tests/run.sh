@@ -3,17 +3,18 @@
 #
 # One line a step, with its seconds; the first failure stops the run and shows the end of that step's output, which is
 # kept whole in the target folder, under test-logs. `tests/run.sh STEP…` runs only the steps named: `vulkan`, `fmt`,
-# `package`, `deny`, `clippy`, `build`, `tests`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a
+# `package`, `deny`, `clippy`, `build`, `tests`, `cuda`, `doctests`, `docs`, `gpu-statistics`, `fuzz`, `browser`; or `wasm32`, a
 # quick look at whether wasm32 compiles, which the browser's step finds out by itself; `msrv`, whether the oldest
 # supported Rust compiles everything, if rustup has it; `faults`, the whole fault list with the faults that take minutes;
 # or `classes`, the tests of models and of the browser with the kernels for GPUs on every adapter, and again with those
-# for software adapters, where an ordinary run takes a spread of both.
+# for software adapters, where an ordinary run takes a spread of both; or `cuda-all`, every kernel on the emulated CUDA
+# device in three orders of threads, and all tests of models on it, where an ordinary run takes a sample.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly STEPS="vulkan fmt package deny clippy build tests doctests docs gpu-statistics fuzz browser"
-readonly MORE="wasm32 msrv faults classes"
+readonly STEPS="vulkan fmt package deny clippy build tests cuda doctests docs gpu-statistics fuzz browser"
+readonly MORE="wasm32 msrv faults classes cuda-all"
 readonly FAILURE_LINES=150
 
 command -v cargo >/dev/null || { echo "run.sh: cargo is not on PATH: install Rust from https://rustup.rs" >&2; exit 1; }
@@ -61,9 +62,9 @@ step_deny() {
   "${outcome#*: }" --offline --locked --all-features --config tests/deny.toml check --deny warnings bans licenses sources
 }
 
-# Everything that is run is built with the optional candle and with the device that fails on demand, so that one build
-# serves all tests.
-readonly BUILT=(--locked --workspace --features candle,wisp-engine/faults)
+# Everything that is run is built with the optional candle and CUDA and with the device that fails on demand, so that one
+# build serves all tests.
+readonly BUILT=(--locked --workspace --features candle,wisp-llm/cuda,wisp-tests/cuda,wisp-engine/faults)
 
 step_clippy() { cargo clippy "${BUILT[@]}" --all-targets -- -D warnings; }
 
@@ -87,7 +88,37 @@ run_tests() {
   return "$status"
 }
 
-step_tests() { run_tests --lib --bins --tests; }
+step_tests() {
+  local outcome
+  # The tests of naga-cuda compile kernels with it.
+  outcome=$(bash tests/scripts/nvrtc.sh)
+  echo "  $outcome" >&3
+  case $outcome in skipped:*) ;; *) export NVRTC_LIBRARY=${outcome#*: } ;; esac
+  run_tests --lib --bins --tests
+}
+
+# The kernels on the emulated CUDA device, a sample of them in each order of threads, and some models.
+step_cuda() {
+  on_emulator 24 \
+    'binary(program) and test(/^(goldens|stories).*vulkan_gpu/)' 'binary(engine) and test(/batching.*vulkan$/)'
+}
+
+step_cuda-all() { on_emulator 1 'binary(program) and test(/^(goldens|stories|int8)/)' 'binary(engine)'; }
+
+# Runs every Nth kernel in each order of threads, each time others, and the tests of models that filters select.
+on_emulator() {
+  local outcome every=$1 order filter at=0
+  cargo nextest --version >/dev/null 2>&1 || { echo "  skipped: no cargo-nextest, which selects the tests" >&3; return; }
+  outcome=$(bash tests/scripts/cuda-emulator.sh --test) || { echo "$outcome"; return 1; }
+  case $outcome in skipped:*) echo "  $outcome" >&3; return ;; esac
+  export LD_LIBRARY_PATH WISP_TEST_DEVICE=cuda WISP_TEST_SAMPLE CUDA_EMULATOR_ORDER
+  LD_LIBRARY_PATH=$(bash tests/scripts/cuda-emulator.sh)
+  for order in forward backward random:1; do
+    CUDA_EMULATOR_ORDER=$order WISP_TEST_SAMPLE=$every:$((at++ % every)) run_tests --test kernels -E 'package(wisp-tests)'
+  done
+  CUDA_EMULATOR_ORDER=forward
+  for filter in "${@:2}"; do run_tests --test program --test engine -E "$filter"; done
+}
 
 # Every test that runs models, on adapters that all run kernels of one class and then of the other.
 step_classes() {
@@ -115,7 +146,7 @@ step_faults() {
 
 step_doctests() { cargo test "${BUILT[@]}" --doc; }
 
-step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p wisp-engine -p wisp-shaders --features wisp-engine/candle; }
+step_docs() { RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps -p wisp-engine -p wisp-shaders -p naga-cuda --features wisp-engine/candle; }
 
 # What GPUs' own compilers make of the kernels, against the recorded table.
 step_gpu-statistics() {

@@ -91,8 +91,9 @@ fn main(
         x_scales[k] = input_scale((k * WG + lid) / 4u);
     }
     for (var first_patch = 0u; first_patch < PATCHES; first_patch += patches_at_once) {
-        // Subgroups beyond the last patch compute it again, because all must take part.
+        // Subgroups beyond the last patch compute it again, because all must take part, but do not store it.
         let patch_index = min(first_patch + subgroup, PATCHES - 1u);
+        let stores = first_patch + subgroup < PATCHES;
         let patch_row = patch_index % ROW_PATCHES * PATCH_ROWS;
         let patch_token = patch_index / ROW_PATCHES * PATCH_TOKENS;
         var sums: array<SumMatrix, ROW_MATRICES * TOKEN_MATRICES>; // [token, row]
@@ -140,7 +141,9 @@ fn main(
             // naga's SPIR-V needs names for the index and the stride.
             let at = patch_index * EDGE * EDGE;
             let stride = EDGE;
-            coopStore(sums[i], &results[at], stride);
+            if stores {
+                coopStore(sums[i], &results[at], stride);
+            }
             workgroupBarrier();
             let last = min(first_patch + patches_at_once, PATCHES);
             for (var j = first_patch * EDGE * EDGE + lid; j < last * EDGE * EDGE; j += WG) {

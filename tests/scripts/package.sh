@@ -18,6 +18,7 @@ readonly COMMON='Cargo\.toml|Cargo\.toml\.orig|\.cargo_vcs_info\.json|LICENSE-MI
 own_paths() {
   case $1 in
     wisp-shaders) echo 'build/.*\.rs|src/.*\.wgsl' ;;
+    naga-cuda) echo 'src/prelude/.*\.cuh' ;;
     wisp-engine) echo 'README\.md|examples/.*\.(rs|wgsl|toml|json|py|safetensors)' ;;
     wisp-llm) echo 'README\.md|THIRD-PARTY-NOTICES|model/(wisp-tiny\.gguf|MODEL_CARD\.md)' ;;
     wisp-web) echo 'package/README\.md' ;;
@@ -27,7 +28,7 @@ own_paths() {
 
 # Names of the crates that are meant for the registry, one a line: `publish = false` becomes an empty list.
 crates() {
-  grep -oE '"(name":"wisp-[a-z]+","version"|publish":(null|\[[^]]*\]))' <<<"$METADATA" |
+  grep -oE '"(name":"(wisp|naga)-[a-z]+","version"|publish":(null|\[[^]]*\]))' <<<"$METADATA" |
     awk -F'"' '/name/ { name = $4 } /publish/ && !/\[\]/ { print name }'
 }
 
@@ -35,7 +36,7 @@ failed=0
 fail() { echo "package.sh: $*" >&2; failed=1; }
 
 # Archives that earlier runs left are not this run's.
-rm -f "$TARGET_DIR"/package/wisp-*.crate
+rm -f "$TARGET_DIR"/package/{wisp,naga}-*.crate
 packages=()
 for name in $(crates); do packages+=(-p "$name"); done
 [ "${#packages[@]}" -gt 20 ] || { echo "package.sh: cargo metadata lists too few crates: ${packages[*]}" >&2; exit 1; }

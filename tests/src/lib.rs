@@ -2,6 +2,7 @@
 
 pub mod bundled;
 pub mod cache;
+pub mod cuda;
 pub mod dequantize;
 pub mod encoder;
 pub mod fault;

@@ -10,7 +10,7 @@ use std::{
 use safetensors::SafeTensors;
 use serde::Deserialize;
 use serde_json::Value;
-use wisp_engine::device::{Api, DeviceClassChoice, DeviceOptions, DeviceSpec, FeatureLevel};
+use wisp_engine::device::{DeviceClassChoice, DeviceOptions, DeviceSpec, FeatureLevel};
 
 /// The maximum absolute difference of logits from their reference.
 pub const LOGITS_WITHIN: f32 = 2e-3;
@@ -46,7 +46,8 @@ fn built(name: &str, build: &[&str]) -> PathBuf {
 
 /// A device on which a test runs. [`on_every_device`](crate::on_every_device) generates a test for each.
 ///
-/// `WISP_TEST_CLASS`, `gpu` or `software`, replaces the class of kernels of every adapter.
+/// `WISP_TEST_DEVICE`, such as `cuda`, replaces `vulkan`. `WISP_TEST_CLASS`, `gpu` or `software`, replaces the class
+/// of kernels of every adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestDevice {
     /// The host CPU.
@@ -62,29 +63,29 @@ pub enum TestDevice {
 impl TestDevice {
     /// Returns the device's specification and the options with which it is opened.
     pub fn open(self) -> (DeviceSpec, DeviceOptions) {
-        let (name, feature_level, device_class) = match self {
-            TestDevice::Host => ("host", FeatureLevel::Full, DeviceClassChoice::Auto),
-            TestDevice::Vulkan => ("vulkan", FeatureLevel::Full, DeviceClassChoice::Auto),
-            TestDevice::VulkanGpu => ("vulkan", FeatureLevel::Full, DeviceClassChoice::Gpu),
-            TestDevice::VulkanBaseline => {
-                ("vulkan", FeatureLevel::Baseline, DeviceClassChoice::Gpu)
-            }
+        let (feature_level, device_class) = match self {
+            TestDevice::Host | TestDevice::Vulkan => (FeatureLevel::Full, DeviceClassChoice::Auto),
+            TestDevice::VulkanGpu => (FeatureLevel::Full, DeviceClassChoice::Gpu),
+            TestDevice::VulkanBaseline => (FeatureLevel::Baseline, DeviceClassChoice::Gpu),
         };
         let options = DeviceOptions {
             feature_level,
             device_class: class_of_all().unwrap_or(device_class),
             ..DeviceOptions::default()
         };
-        (name.parse().expect("a device"), options)
+        (self.name().parse().expect("a device"), options)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            TestDevice::Host => "host",
+            _ => adapter_under_test(),
+        }
     }
 
     /// Returns the flags that select the device.
     pub fn args(self) -> [&'static str; 6] {
-        let (spec, options) = self.open();
-        let name = match spec {
-            DeviceSpec::Adapter { api: Api::Host, .. } => "host",
-            _ => "vulkan",
-        };
+        let (_, options) = self.open();
         let profile = match options.feature_level {
             FeatureLevel::Full => "full",
             FeatureLevel::Baseline => "baseline",
@@ -92,7 +93,7 @@ impl TestDevice {
         let class = options.device_class.name();
         [
             "--device",
-            name,
+            self.name(),
             "--profile",
             profile,
             "--device-class",
@@ -102,22 +103,25 @@ impl TestDevice {
 
     /// Returns whether this machine has the device, and prints that the test is skipped if not.
     pub fn is_available(self) -> bool {
-        static VULKAN: OnceLock<bool> = OnceLock::new();
-        let has_vulkan = || {
+        static ADAPTER: OnceLock<bool> = OnceLock::new();
+        let has_adapter = || {
             let devices = run(["devices", "--json"]).json();
-            let apis = devices["devices"]
-                .as_array()
-                .expect("a list of devices")
-                .iter()
-                .map(|device| &device["info"]["api"]);
-            apis.into_iter().any(|api| api == "vulkan")
+            let devices = devices["devices"].as_array().expect("a list of devices");
+            let mut names = devices.iter().map(|device| &device["device"]);
+            names.any(|name| name == adapter_under_test())
         };
-        let here = self == TestDevice::Host || *VULKAN.get_or_init(has_vulkan);
+        let here = self == TestDevice::Host || *ADAPTER.get_or_init(has_adapter);
         if !here {
-            eprintln!("skipped: no Vulkan adapter");
+            eprintln!("skipped: no {} device", adapter_under_test());
         }
         here
     }
+}
+
+/// Returns the name of the adapter under test: that of `WISP_TEST_DEVICE`, by default `vulkan`.
+pub fn adapter_under_test() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| std::env::var("WISP_TEST_DEVICE").unwrap_or("vulkan".into()))
 }
 
 /// Returns the class that `WISP_TEST_CLASS` gives all adapters.

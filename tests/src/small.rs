@@ -14,7 +14,10 @@ use wisp_engine::{
     weights::{Encoding, MemoryWeights},
 };
 
-use crate::{kernels::noise, program::TestDevice};
+use crate::{
+    kernels::noise,
+    program::{TestDevice, adapter_under_test},
+};
 
 const WIDTH: u64 = 32;
 const HEADS: HeadSpec = HeadSpec {
@@ -52,7 +55,7 @@ pub fn three_devices() -> &'static InferenceSession {
     static SESSION: OnceLock<InferenceSession> = OnceLock::new();
     SESSION.get_or_init(|| {
         let name = match TestDevice::Vulkan.is_available() {
-            true => "vulkan",
+            true => adapter_under_test(),
             false => "host",
         };
         let spec: DeviceSpec = name.parse().unwrap();

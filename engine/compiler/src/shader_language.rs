@@ -14,4 +14,6 @@ pub enum ShaderLanguage {
     Hlsl,
     /// OpenGL's, as OpenGL ES 3.1 has it.
     Glsl,
+    /// CUDA C++, for NVIDIA's GPUs.
+    Cuda,
 }

@@ -41,6 +41,7 @@ pub fn translate(kernel: &Kernel, language: ShaderLanguage) -> Result<Vec<u8>, S
         ShaderLanguage::Msl => to_msl(&module, &info),
         ShaderLanguage::Hlsl => to_hlsl(&module, &info),
         ShaderLanguage::Glsl => to_glsl(&module, &info),
+        ShaderLanguage::Cuda => to_cuda(&module, &info),
     }
 }
 
@@ -128,6 +129,21 @@ fn to_glsl(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u8>, String> 
     Ok(text.into_bytes())
 }
 
+#[cfg(feature = "cuda")]
+fn to_cuda(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
+    let options = naga_cuda::Options {
+        entry_point: Some(entry_point().1),
+        ..Default::default()
+    };
+    let translation = naga_cuda::translate(module, info, &options).map_err(words)?;
+    Ok(translation.source.into_bytes())
+}
+
+#[cfg(not(feature = "cuda"))]
+fn to_cuda(_: &naga::Module, _: &ModuleInfo) -> Result<Vec<u8>, String> {
+    Err("this build does not translate to CUDA C++: it lacks the feature cuda".into())
+}
+
 #[cfg(test)]
 mod tests {
     use wisp_shaders::Needs;
@@ -138,12 +154,18 @@ mod tests {
     /// whose index or stride has no name, and its parser rejects the directive `enable subgroups;`.)
     #[test]
     fn every_kernel_is_accepted_by_every_writer() {
-        use ShaderLanguage::{Glsl, Hlsl, Msl, Spirv, Wgsl};
-        for language in [Wgsl, Spirv, Msl, Hlsl, Glsl] {
+        use ShaderLanguage::{Cuda, Glsl, Hlsl, Msl, Spirv, Wgsl};
+        let mut languages = vec![Wgsl, Spirv, Msl, Hlsl, Glsl];
+        if cfg!(feature = "cuda") {
+            languages.push(Cuda);
+        }
+        for language in languages {
             // OpenGL has no more than the baseline, and Direct3D no cooperative matrices.
             let runs = |kernel: &&Kernel| match language {
                 Glsl => kernel.needs == Needs::default(),
                 Hlsl => kernel.needs.matrix_size == 0,
+                // CUDA's matrices are of 16.
+                Cuda => kernel.needs.matrix_size != 8,
                 _ => true,
             };
             for kernel in wisp_shaders::kernels().iter().filter(runs) {
@@ -153,6 +175,7 @@ mod tests {
                     Wgsl => b"fn main",
                     Msl => b"kernel void main_",
                     Hlsl | Glsl => b"void main(",
+                    Cuda => b"extern \"C\" __global__ void",
                     // The magic number.
                     Spirv => &0x0723_0203u32.to_le_bytes(),
                 };

@@ -74,6 +74,16 @@ pub(crate) trait Backend: Send + Sync + fmt::Debug {
     /// Records dispatches, or runs them at once.
     fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError>;
 
+    /// Prepares dispatches that are recorded again and again; `None` if that makes nothing faster.
+    fn prepare(&self, _dispatches: &[Dispatch]) -> Result<Option<BackendObject>, DeviceError> {
+        Ok(None)
+    }
+
+    /// Records what [`Self::prepare`] has returned.
+    fn replay(&self, _prepared: &BackendObject) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     /// Starts everything recorded so far.
     fn submit(&self) -> Result<(), DeviceError> {
         Ok(())

@@ -18,7 +18,7 @@ pub enum DeviceError {
     },
     /// Occurs when a text is no [`DeviceSpec`](crate::DeviceSpec).
     #[error(
-        "unknown device {0:?}: use auto, host, vulkan, metal, dx12 or gl, with :INDEX to choose one of several"
+        "unknown device {0:?}: use auto, host, vulkan, metal, dx12, gl or cuda, with :INDEX to choose one of several"
     )]
     UnknownDevice(String),
     /// Occurs when a text is no [`FeatureLevel`](crate::FeatureLevel).

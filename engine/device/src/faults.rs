@@ -74,7 +74,7 @@ impl Faults {
     pub fn wrap(device: &Device) -> (Device, Faults) {
         let faults = Faults::default();
         let backend = FaultyDevice {
-            inner: device.backend(),
+            inner: device.backend().clone(),
             faults: faults.clone(),
         };
         (Device::new(Arc::new(backend)), faults)

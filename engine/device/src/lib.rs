@@ -1,4 +1,4 @@
-//! Devices: memory, kernels and commands on GPUs through wgpu and on the host CPU.
+//! Devices: memory, kernels and commands on GPUs through wgpu or CUDA and on the host CPU.
 //!
 //! This crate is Wisp's layer between kernels and hardware. It knows kernels ([`wisp_shaders`]) and their
 //! host twins ([`wisp_host`]), but nothing of graphs, models or weights; nothing above it knows which
@@ -6,8 +6,9 @@
 //! [`Device`], [`DeviceSpec`] and [`list`]; sessions do everything else for them.
 //!
 //! A [`Device`] allocates [`Buffer`]s, compiles kernels to [`Pipeline`]s, binds buffers to them as
-//! [`BindGroup`]s, and runs [`Dispatch`]es of pipelines with bind groups. On GPUs (the feature `wgpu`)
-//! the kernels are WGSL; on the host, plain Rust functions of the same names and bindings.
+//! [`BindGroup`]s, and runs [`Dispatch`]es of pipelines with bind groups. On GPUs the kernels are WGSL (the
+//! feature `wgpu`), or CUDA C++ that is translated from it (the feature `cuda`); on the host, plain Rust
+//! functions of the same names and bindings.
 //!
 //! ```
 //! use wisp_device::{Device, Dispatch, Usage};
@@ -52,6 +53,10 @@
 
 mod backend;
 mod buffer;
+#[cfg(any(feature = "cuda", feature = "wgpu"))]
+mod compiled;
+#[cfg(all(feature = "cuda", not(target_arch = "wasm32")))]
+mod cuda;
 mod device;
 mod device_id;
 mod error;
@@ -66,6 +71,7 @@ mod object;
 mod open;
 mod options;
 mod pipeline;
+mod sequence;
 mod spec;
 mod text;
 mod timing;
@@ -81,6 +87,7 @@ pub use open::list;
 pub use open::list_blocking;
 pub use options::{DeviceClassChoice, DeviceOptions};
 pub use pipeline::{BindGroup, Dispatch, Pipeline};
+pub use sequence::Sequence;
 pub use spec::DeviceSpec;
 pub use timing::{Clock, Granularity, Spans};
 pub use wisp_host::HostError;

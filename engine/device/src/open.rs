@@ -15,6 +15,7 @@ use crate::{
 /// Returns every device of this machine, the host last; each with the specification that opens it.
 pub async fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
     let mut devices = gpu::list().await;
+    devices.extend(cuda::list());
     devices.push((DeviceSpec::HOST, host::info(0)));
     devices
 }
@@ -66,6 +67,10 @@ async fn open(spec: &DeviceSpec, options: DeviceOptions) -> Result<Device, Devic
     let adapter = match *spec {
         DeviceSpec::HOST => return Device::host(options.num_threads),
         DeviceSpec::Adapter { api: Api::Host, .. } => return Err(no_adapter(spec).await),
+        DeviceSpec::Adapter {
+            api: Api::Cuda,
+            index,
+        } => cuda::open(index, options)?,
         DeviceSpec::Adapter { api, index } => gpu::open(api, index, options).await?,
         DeviceSpec::Auto => gpu::open_best(options).await?,
     };
@@ -84,11 +89,14 @@ async fn no_adapter(spec: &DeviceSpec) -> DeviceError {
         found: found.iter().map(named).collect(),
         remedy: match spec {
             DeviceSpec::Adapter { api: Api::Host, .. } => "The host is one device: use `host`.",
+            DeviceSpec::Adapter { api: Api::Cuda, .. } => cuda::REMEDY,
             _ => gpu::REMEDY,
         },
     }
 }
 
+#[cfg(all(feature = "cuda", not(target_arch = "wasm32")))]
+use crate::cuda;
 #[cfg(feature = "wgpu")]
 use crate::wgpu as gpu;
 
@@ -114,6 +122,23 @@ mod gpu {
     }
 
     pub async fn open_best(_: DeviceOptions) -> Result<Option<Arc<dyn Backend>>, DeviceError> {
+        Ok(None)
+    }
+}
+
+/// The CUDA devices of a build without the feature `cuda`: none.
+#[cfg(not(all(feature = "cuda", not(target_arch = "wasm32"))))]
+mod cuda {
+    use super::*;
+    use crate::backend::Backend;
+
+    pub const REMEDY: &str = "This build has no CUDA backend: build Wisp with the feature `cuda`, or use NVIDIA's GPUs through Vulkan.";
+
+    pub fn list() -> Vec<(DeviceSpec, DeviceInfo)> {
+        Vec::new()
+    }
+
+    pub fn open(_: usize, _: DeviceOptions) -> Result<Option<Arc<dyn Backend>>, DeviceError> {
         Ok(None)
     }
 }

@@ -25,7 +25,7 @@ choices! {
 
 impl DeviceClassChoice {
     /// True if programs use the kernels for software adapters on an adapter.
-    #[cfg(any(feature = "wgpu", test))]
+    #[cfg(any(feature = "wgpu", feature = "cuda", test))]
     pub(crate) fn selects_software_kernels(self, is_software_adapter: bool) -> bool {
         match self {
             DeviceClassChoice::Auto => is_software_adapter,

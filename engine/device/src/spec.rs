@@ -7,7 +7,7 @@ use wisp_types::Api;
 use crate::{DeviceError, text::serde_as_text};
 
 /// Which device to use, as [`Device::open`](crate::Device::open) takes it. Its text form is `auto`, or an
-/// interface (`host`, `vulkan`, `metal`, `dx12`, `gl`) with `:INDEX` to choose one of its adapters.
+/// interface (`host`, `vulkan`, `metal`, `dx12`, `gl`, `cuda`) with `:INDEX` to choose one of its adapters.
 ///
 /// ```
 /// use wisp_device::{Api, DeviceSpec};
@@ -56,13 +56,7 @@ impl FromStr for DeviceSpec {
             "metal" => Api::Metal,
             "dx12" => Api::Dx12,
             "gl" => Api::Gl,
-            "cuda" => {
-                return Err(DeviceError::NoAdapter {
-                    wanted: "cuda".into(),
-                    found: Vec::new(),
-                    remedy: "This build has no CUDA backend: use NVIDIA cards through Vulkan.",
-                });
-            }
+            "cuda" => Api::Cuda,
             _ => return Err(unknown()),
         };
         Ok(DeviceSpec::Adapter { api, index })
@@ -88,20 +82,16 @@ mod tests {
     #[test]
     fn specifications_are_parsed_and_displayed() {
         for text in [
-            "auto", "host", "vulkan", "vulkan:2", "metal", "dx12", "gl:1",
+            "auto", "host", "vulkan", "vulkan:2", "metal", "dx12", "gl:1", "cuda", "cuda:1",
         ] {
             assert_eq!(text.parse::<DeviceSpec>().unwrap().to_string(), text);
         }
         for text in ["", "auto:1", "gpu", "vulkan:", "vulkan:x"] {
             let expected = format!(
-                "unknown device {text:?}: use auto, host, vulkan, metal, dx12 or gl, with :INDEX to choose one of several"
+                "unknown device {text:?}: use auto, host, vulkan, metal, dx12, gl or cuda, with :INDEX to choose one of several"
             );
             let error = text.parse::<DeviceSpec>().unwrap_err();
             assert_eq!(error.to_string(), expected);
         }
-        assert_eq!(
-            "cuda".parse::<DeviceSpec>().unwrap_err().to_string(),
-            "no cuda device found. This build has no CUDA backend: use NVIDIA cards through Vulkan."
-        );
     }
 }

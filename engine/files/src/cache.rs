@@ -27,14 +27,17 @@ pub enum CacheEntry {
     Program,
     /// The pipelines that a driver compiled.
     Pipelines,
+    /// A kernel's machine code.
+    MachineCode,
     /// The kernels that were measured to be the fastest on a device.
     Tuning,
 }
 
 impl CacheEntry {
-    const ALL: [CacheEntry; 3] = [
+    const ALL: [CacheEntry; 4] = [
         CacheEntry::Program,
         CacheEntry::Pipelines,
+        CacheEntry::MachineCode,
         CacheEntry::Tuning,
     ];
 
@@ -42,6 +45,7 @@ impl CacheEntry {
         match self {
             CacheEntry::Program => ".program",
             CacheEntry::Pipelines => ".pipelines",
+            CacheEntry::MachineCode => ".code",
             CacheEntry::Tuning => ".tuning",
         }
     }

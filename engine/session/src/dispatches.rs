@@ -3,7 +3,7 @@
 use std::sync::{Arc, MutexGuard};
 
 use wisp_compiler::{PARAMS_STRIDE, Traffic};
-use wisp_device::{Dispatch, Pipeline};
+use wisp_device::{Dispatch, Pipeline, Sequence};
 use wisp_graph::extension::expression::ValueError;
 use wisp_shaders::Kernel;
 
@@ -166,7 +166,7 @@ impl Model {
     pub(crate) fn works<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = Work> + 'a {
         let dims = &run.dims.0;
         let sizes = self.described(&run.dims);
-        let kernels = run.calls.iter().zip(&run.dispatches);
+        let kernels = run.calls.iter().zip(run.dispatches());
         kernels.filter_map(move |(call, dispatch)| {
             let call = self.program.calls.get(*call)?;
             let rows = call.grid[1].eval(dims)?;
@@ -205,7 +205,7 @@ impl Model {
         self.device.write(&recording.params, 0, &params)?;
         *last = Some(Arc::new(Run {
             dims: dims.clone(),
-            dispatches,
+            sequence: Sequence::new(dispatches),
             calls,
         }));
         Ok(last)

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wisp_compiler::{PARAMS_STRIDE, Program};
-use wisp_device::{BindGroup, Buffer, Device, Dispatch, Usage};
+use wisp_device::{BindGroup, Buffer, Device, Dispatch, Sequence, Usage};
 
 use crate::{bind::Memory, dims::Dims, error::SessionError};
 
@@ -20,7 +20,7 @@ pub(crate) struct Recording {
 #[derive(Debug)]
 pub(crate) struct Run {
     pub dims: Dims,
-    pub dispatches: Vec<Dispatch>,
+    pub sequence: Sequence,
     /// The index of each dispatch's call in the program.
     pub calls: Vec<usize>,
 }
@@ -33,13 +33,13 @@ impl Run {
 
     /// All dispatches.
     pub fn dispatches(&self) -> &[Dispatch] {
-        &self.dispatches
+        self.sequence.dispatches()
     }
 
     /// The dispatch of a call; `None` if its grid is empty or the call is skipped.
     pub fn dispatch_of(&self, call: usize) -> Option<&Dispatch> {
         let at = self.calls.binary_search(&call).ok()?;
-        self.dispatches.get(at)
+        self.dispatches().get(at)
     }
 }
 

@@ -25,7 +25,7 @@ impl Model {
         self.with_run(dims, |run| {
             debug::run::trace_ops(self, run);
             match self.profiler.mode() {
-                GpuProfiling::Off => Ok(self.device.record(run.dispatches())?),
+                GpuProfiling::Off => Ok(self.device.replay(&run.sequence)?),
                 _ => {
                     let works = self.works(run).collect();
                     let dispatches = run.dispatches();

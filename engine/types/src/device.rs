@@ -24,6 +24,8 @@ pub enum Api {
     Gl,
     /// A browser's WebGPU.
     WebGpu,
+    /// NVIDIA's CUDA.
+    Cuda,
 }
 
 impl fmt::Display for Api {
@@ -35,6 +37,7 @@ impl fmt::Display for Api {
             Api::Dx12 => "dx12",
             Api::Gl => "gl",
             Api::WebGpu => "webgpu",
+            Api::Cuda => "cuda",
         })
     }
 }

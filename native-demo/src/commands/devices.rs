@@ -81,11 +81,11 @@ impl Devices {
             ]);
         }
         print_line!("{table}")?;
-        let is_hardware = |info: &device::DeviceInfo| !info.software;
-        match devices.iter().find(|(_, info)| is_hardware(info)) {
+        let is_chosen = |info: &device::DeviceInfo| !info.software && info.api != device::Api::Cuda;
+        match devices.iter().find(|(_, info)| is_chosen(info)) {
             Some((spec, info)) => message!("auto is {spec}: {}", info.name),
             None => message!(
-                "auto is host: no hardware GPU was found (software adapters are used only when named)"
+                "auto is host: no hardware GPU was found (software adapters and CUDA are used only when named)"
             ),
         }
         Ok(())

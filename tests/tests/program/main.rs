@@ -6,6 +6,7 @@ mod broken;
 mod command_line;
 mod completions;
 mod convert;
+mod cuda;
 mod encoders;
 mod examples;
 mod goldens;

@@ -21,7 +21,7 @@ impl Device {
         self.backend.record(dispatches)
     }
 
-    fn check_dispatches(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError> {
+    pub(crate) fn check_dispatches(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError> {
         let foreign = |dispatch: &&Dispatch| dispatch.pipeline.device != self.id;
         match dispatches.iter().find(foreign) {
             None => Ok(()),

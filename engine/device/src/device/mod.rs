@@ -40,10 +40,8 @@ impl Device {
         }
     }
 
-    /// The backend, for a device that wraps this one.
-    #[cfg(feature = "faults")]
-    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
-        self.backend.clone()
+    pub(crate) fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
     }
 
     /// What the device is and can do.

@@ -42,7 +42,7 @@ fn backends(api: Api) -> wgpu::Backends {
         Api::Dx12 => wgpu::Backends::DX12,
         Api::Gl => wgpu::Backends::GL,
         Api::WebGpu => wgpu::Backends::BROWSER_WEBGPU,
-        Api::Host => wgpu::Backends::empty(),
+        Api::Host | Api::Cuda => wgpu::Backends::empty(),
     }
 }
 

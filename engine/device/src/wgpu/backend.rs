@@ -12,12 +12,12 @@ use wisp_types::{BoxFuture, DeviceInfo};
 use super::{
     device::WgpuDevice,
     objects::{WgpuBindGroup, WgpuBuffer, buffer_of},
-    pipelines::Checks,
     readback,
 };
 use crate::{
     backend::Backend,
     buffer::{Buffer, BufferSlice, ReadFuture, Usage},
+    compiled::Checks,
     error::DeviceError,
     host_clock,
     object::BackendObject,

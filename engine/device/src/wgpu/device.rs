@@ -5,13 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicU64};
 use wisp_shaders::Kernel;
 use wisp_types::DeviceInfo;
 
-use super::{
-    errors::ErrorSlot,
-    pipelines::{Checks, Pipelines},
-    poller::Poller,
-    recorder::Recorder,
-};
-use crate::{error::DeviceError, object::BackendObject};
+use super::{errors::ErrorSlot, pipelines::Pipelines, poller::Poller, recorder::Recorder};
+use crate::{compiled::Checks, error::DeviceError, object::BackendObject};
 
 /// An adapter, opened through wgpu.
 #[derive(Debug)]

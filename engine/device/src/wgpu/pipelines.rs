@@ -3,36 +3,20 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, PoisonError},
 };
 
 use wisp_shaders::{Access, Kernel};
 
 #[cfg(not(target_arch = "wasm32"))]
 use super::driver_cache::DriverCache;
-
-/// Whether the accesses and loops of a kernel are checked when it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Checks {
-    On,
-    Off,
-}
-
-/// What identifies a kernel: its address. It lives as long as the process, unlike a name it is unique.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct KernelId(usize);
-
-impl KernelId {
-    fn of(kernel: &'static Kernel) -> KernelId {
-        KernelId(std::ptr::from_ref(kernel).addr())
-    }
-}
+use crate::compiled::{Checks, Compiled};
 
 /// The kernels that were compiled for a device.
 #[derive(Debug)]
 pub(super) struct Pipelines {
     device: wgpu::Device,
-    compiled: Mutex<HashMap<(KernelId, Checks), wgpu::ComputePipeline>>,
+    compiled: Compiled<wgpu::ComputePipeline>,
     layouts: Mutex<HashMap<&'static [Access], wgpu::BindGroupLayout>>,
     #[cfg(not(target_arch = "wasm32"))]
     pub driver_cache: DriverCache,
@@ -48,22 +32,16 @@ impl Pipelines {
         let _ = (adapter, features);
         Pipelines {
             device: device.clone(),
-            compiled: Mutex::default(),
+            compiled: Compiled::default(),
             layouts: Mutex::default(),
             #[cfg(not(target_arch = "wasm32"))]
             driver_cache: DriverCache::new(adapter, features),
         }
     }
 
-    fn compiled(&self) -> MutexGuard<'_, HashMap<(KernelId, Checks), wgpu::ComputePipeline>> {
-        // Poisoning is harmless: entries are inserted whole.
-        self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns a pipeline that was compiled before.
     pub fn find(&self, kernel: &'static Kernel, checks: Checks) -> Option<wgpu::ComputePipeline> {
-        let key = (KernelId::of(kernel), checks);
-        self.compiled().get(&key).cloned()
+        self.compiled.find(kernel, checks)
     }
 
     /// Keeps a pipeline for [`Self::find`]; returns the one that is there already, if another thread was
@@ -76,8 +54,7 @@ impl Pipelines {
     ) -> wgpu::ComputePipeline {
         #[cfg(not(target_arch = "wasm32"))]
         self.driver_cache.set_changed();
-        let key = (KernelId::of(kernel), checks);
-        self.compiled().entry(key).or_insert(pipeline).clone()
+        self.compiled.keep(kernel, checks, pipeline)
     }
 
     /// Compiles a kernel. In a browser this returns at once, and its GPU process compiles one kernel after

@@ -94,7 +94,7 @@ pub const FIELDS: &[Field] = &[
     field(Model, "force_download", Switch, "false",
         "Download files anew even if they are in the cache"),
     field(Device, "device_specs", Texts, "auto",
-        "auto, host, vulkan, metal, dx12 or gl; with :INDEX, one of several"),
+        "auto, host, vulkan, metal, dx12, gl or cuda; with :INDEX, one of several"),
     field(Device, "profile", Text, "full",
         "full, or baseline: only what every browser guarantees"),
     field(Device, "device_class", Text, "auto",

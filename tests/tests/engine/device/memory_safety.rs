@@ -1,6 +1,6 @@
 //! Safe calls cannot make a kernel access memory outside of its bindings.
 
-use super::{Addition, add, devices, read, vulkan, write};
+use super::{Addition, adapter, add, devices, read, write};
 use wisp_engine::device::{Device, Dispatch, Pipeline, Usage};
 use wisp_shaders::Kernel;
 
@@ -39,7 +39,7 @@ fn run(device: &Device, pipeline: &Pipeline) -> Vec<u32> {
 
 #[test]
 fn kernels_of_callers_are_checked_even_under_built_in_names() {
-    let Some(gpu) = vulkan() else { return };
+    let Some(gpu) = adapter() else { return };
     let safe = gpu.pipeline(impostor()).unwrap();
     // SAFETY: kernels that are not built in are compiled with checks.
     let also_safe = unsafe { gpu.unchecked_pipeline(impostor()).unwrap() };
@@ -51,7 +51,7 @@ fn kernels_of_callers_are_checked_even_under_built_in_names() {
 
 #[test]
 fn kernel_of_a_caller_does_not_replace_the_built_in_one_of_its_name() {
-    let Some(gpu) = vulkan() else { return };
+    let Some(gpu) = adapter() else { return };
     gpu.pipeline(impostor()).unwrap();
     let addition = Addition::new(&gpu);
     write(&gpu, &addition.a, [1.0, 2.0, 3.0, 4.0]);
@@ -98,7 +98,7 @@ fn bind_group_of_a_kernel_with_other_bindings_is_an_error() {
 
 #[test]
 fn too_many_workgroups_are_an_error() {
-    let Some(gpu) = vulkan() else { return };
+    let Some(gpu) = adapter() else { return };
     let limit = gpu.info().capabilities.max_workgroups;
     let addition = Addition::new(&gpu);
     let buffers = [&addition.params, &addition.a, &addition.b, &addition.sum];

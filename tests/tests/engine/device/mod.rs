@@ -7,21 +7,22 @@ use wisp_engine::device::{
     Buffer, Device, DeviceError, DeviceOptions, DeviceSpec, Dispatch, Usage,
 };
 use wisp_shaders::{Kernel, params::BinaryContiguousParams};
+use wisp_tests::program::adapter_under_test;
 
-/// The host, and the first Vulkan adapter if there is one.
+/// The host, and the adapter under test if there is one.
 pub fn devices() -> Vec<Device> {
     let host = Device::host(1).expect("the host's threads start");
-    let devices = [Some(host), vulkan()];
+    let devices = [Some(host), adapter()];
     devices.into_iter().flatten().collect()
 }
 
-/// The first Vulkan adapter.
-pub fn vulkan() -> Option<Device> {
-    let spec: DeviceSpec = "vulkan".parse().expect("a specification");
+/// The adapter under test.
+pub fn adapter() -> Option<Device> {
+    let spec: DeviceSpec = adapter_under_test().parse().expect("a specification");
     match Device::open_blocking(&spec, DeviceOptions::default()) {
         Ok(device) => Some(device),
         Err(DeviceError::NoAdapter { .. }) => {
-            println!("skipped on GPUs: no Vulkan adapter");
+            println!("skipped on GPUs: no {} device", adapter_under_test());
             None
         }
         Err(error) => panic!("{error}"),

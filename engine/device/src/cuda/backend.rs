@@ -1,0 +1,208 @@
+//! Memory, kernels and commands of a card.
+
+use std::{ops::Range, sync::Arc};
+
+use cudarc::driver::{DriverError, result, sys::CUresult};
+use futures_channel::oneshot::Canceled;
+use wisp_files::DiskCache;
+use wisp_shaders::Kernel;
+use wisp_types::{BoxFuture, DeviceInfo};
+
+use super::{
+    device::CudaDevice,
+    objects::{Bound, CudaBindGroup, CudaBuffer, buffer_of},
+};
+use crate::{
+    backend::Backend,
+    buffer::{Buffer, BufferSlice, ReadFuture, Usage},
+    compiled::Checks,
+    error::DeviceError,
+    object::BackendObject,
+    pipeline::Dispatch,
+    timing::{Clock, Granularity, Spans},
+};
+
+/// Bytes from which on memory is allocated by itself rather than from the driver's pool: weights and caches, which
+/// are allocated once and give all of their memory back.
+const PLAIN_BYTES: u64 = 32 << 20;
+
+impl Backend for CudaDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn allocate(&self, label: &str, bytes: u64, _: Usage) -> Result<BackendObject, DeviceError> {
+        self.bind_to_thread(label)?;
+        let failed = |error| self.errors.of(label, bytes, error);
+        let pooled = bytes < PLAIN_BYTES && self.stream.context().has_async_alloc();
+        let (stream, count) = (self.stream.cu_stream(), bytes as usize);
+        // SAFETY: `CudaBuffer` frees the memory, once. It is cleared before anything reads it.
+        let address = unsafe {
+            match pooled {
+                true => result::malloc_async(stream, count),
+                false => result::malloc_sync(count),
+            }
+        };
+        let buffer = CudaBuffer {
+            address: address.map_err(failed)?,
+            pooled,
+            stream: self.stream.clone(),
+        };
+        // SAFETY: the memory has as many bytes.
+        unsafe { result::memset_d8_async(buffer.address, 0, count, stream) }.map_err(failed)?;
+        Ok(BackendObject::new(buffer))
+    }
+
+    fn write(&self, buffer: &Buffer, offset: u64, data: &[u8]) -> Result<(), DeviceError> {
+        let target = buffer_of(buffer)?.address + offset;
+        self.bind_to_thread(buffer.label())?;
+        // SAFETY: `Device` has checked that the range is within the buffer, which is freed in the stream's order.
+        let written = unsafe { self.staging().write(target, data) };
+        self.errors.check(buffer.label(), written)
+    }
+
+    fn read(&self, buffer: &Buffer, range: Range<u64>) -> ReadFuture {
+        match self.start_read(buffer, range) {
+            Ok(read) => Box::pin(read),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+
+    fn copy(
+        &self,
+        from: &Buffer,
+        range: Range<u64>,
+        to: &Buffer,
+        at: u64,
+    ) -> Result<(), DeviceError> {
+        let source = buffer_of(from)?.address + range.start;
+        let target = buffer_of(to)?.address + at;
+        self.bind_to_thread(to.label())?;
+        let (bytes, stream) = ((range.end - range.start) as usize, self.stream.cu_stream());
+        // SAFETY: `Device` has checked that both ranges are within their buffers.
+        let copied = unsafe { result::memcpy_dtod_async(target, source, bytes, stream) };
+        self.errors.check(to.label(), copied)
+    }
+
+    fn pipeline(&self, kernel: &'static Kernel) -> Result<BackendObject, DeviceError> {
+        self.find_or_compile(kernel, Checks::On)
+    }
+
+    unsafe fn unchecked_pipeline(
+        &self,
+        kernel: &'static Kernel,
+    ) -> Result<BackendObject, DeviceError> {
+        self.find_or_compile(kernel, Checks::Off)
+    }
+
+    fn bind(
+        &self,
+        _: &'static Kernel,
+        bindings: &[BufferSlice],
+    ) -> Result<BackendObject, DeviceError> {
+        let bound = |slice: &BufferSlice| -> Result<Bound, DeviceError> {
+            Ok(Bound {
+                address: buffer_of(&slice.buffer)?.address + slice.range.start,
+                // `Device` has checked it against `max_binding_bytes`.
+                bytes: u32::try_from(slice.bytes()).unwrap_or(u32::MAX),
+            })
+        };
+        let group = CudaBindGroup {
+            bindings: bindings.iter().map(bound).collect::<Result<_, _>>()?,
+            _buffers: bindings.iter().map(|slice| slice.buffer.clone()).collect(),
+        };
+        Ok(BackendObject::new(group))
+    }
+
+    fn record(&self, dispatches: &[Dispatch]) -> Result<(), DeviceError> {
+        self.bind_to_thread("a submission")?;
+        self.launch_all(&self.stream, dispatches)
+    }
+
+    fn prepare(&self, dispatches: &[Dispatch]) -> Result<Option<BackendObject>, DeviceError> {
+        self.captured(dispatches).map(Some)
+    }
+
+    fn replay(&self, prepared: &BackendObject) -> Result<(), DeviceError> {
+        self.launch_graph(prepared)
+    }
+
+    fn clock(&self) -> Clock {
+        Clock::Device
+    }
+
+    fn submit_timed(
+        &self,
+        dispatches: &[Dispatch],
+        granularity: Granularity,
+    ) -> Result<Spans, DeviceError> {
+        self.submit_with_events(dispatches, granularity)
+    }
+
+    fn finish(&self) -> BoxFuture<'_, Result<(), DeviceError>> {
+        let done = self.recorded_so_far();
+        let done = done.map(|event| self.waiter.after(event, ()));
+        Box::pin(async move {
+            let reached = answer(done?.await);
+            self.errors.check("a submission", reached)
+        })
+    }
+
+    fn free_memory(&self) -> Option<u64> {
+        let (free, _) = self.stream.context().mem_get_info().ok()?;
+        Some(free as u64)
+    }
+
+    fn use_cache(&self, cache: &DiskCache) {
+        self.compiler.use_cache(cache);
+    }
+}
+
+impl CudaDevice {
+    fn find_or_compile(
+        &self,
+        kernel: &'static Kernel,
+        checks: Checks,
+    ) -> Result<BackendObject, DeviceError> {
+        if let Some(found) = self.compiled.find(kernel, checks) {
+            return Ok(BackendObject::new(found));
+        }
+        // Not under a lock: several threads compile at once.
+        let made = self.compiler.compile(&self.stream, kernel, checks)?;
+        let kept = self.compiled.keep(kernel, checks, Arc::new(made));
+        Ok(BackendObject::new(kept))
+    }
+
+    /// Starts to copy part of a buffer to the program's memory, after everything recorded before.
+    fn start_read(
+        &self,
+        buffer: &Buffer,
+        range: Range<u64>,
+    ) -> Result<impl Future<Output = Result<Vec<u8>, DeviceError>> + use<>, DeviceError> {
+        let count = (range.end - range.start) as usize;
+        let source = buffer_of(buffer)?.address + range.start;
+        self.bind_to_thread(buffer.label())?;
+        let block = self.readback.take(self.stream.context(), count);
+        let mut block = self.errors.check("memory for reading", block)?;
+        let target = &mut block.bytes_mut()[..count];
+        // SAFETY: `Device` has checked the range; the waiter keeps the block until the copy is over.
+        let copying = unsafe { result::memcpy_dtoh_async(target, source, self.stream.cu_stream()) };
+        self.errors.check(buffer.label(), copying)?;
+        let copied = self.waiter.after(self.recorded_so_far()?, block);
+        let (errors, label) = (self.errors.clone(), buffer.label.clone());
+        let readback = self.readback.clone();
+        Ok(async move {
+            let block = errors.check(&label, answer(copied.await))?;
+            let bytes = block.bytes()[..count].to_vec();
+            readback.give_back(block);
+            Ok(bytes)
+        })
+    }
+}
+
+/// What the waiter answers; it never answers only if its thread has died.
+pub(super) fn answer<T>(
+    answer: Result<Result<T, DriverError>, Canceled>,
+) -> Result<T, DriverError> {
+    answer.unwrap_or(Err(DriverError(CUresult::CUDA_ERROR_UNKNOWN)))
+}

@@ -1,0 +1,142 @@
+//! Wisp's kernels, all of them.
+
+mod support;
+
+use naga::proc::BoundsCheckPolicy;
+use naga_cuda::{Error, Options, Parameter};
+use std::time::Instant;
+use support::nvrtc::Nvrtc;
+use support::{POLICIES, options, parse};
+use wisp_shaders::{Access, DeviceClass, Kernel, kernels};
+
+/// Cooperative matrices of 8 by 8 are those of Apple's GPUs.
+fn is_supported(kernel: &Kernel) -> bool {
+    kernel.needs.matrix_size != 8
+}
+
+#[test]
+fn every_kernel_has_a_translation_under_every_policy() {
+    let mut translated = 0;
+    for kernel in kernels() {
+        let (module, info) =
+            parse(kernel.wgsl).unwrap_or_else(|error| panic!("{}: {error}", kernel.name));
+        for policy in POLICIES {
+            let result =
+                naga_cuda::translate(&module, &info, &options(policy, kernel.name, kernel.wgsl));
+            if !is_supported(kernel) {
+                assert!(
+                    matches!(
+                        result,
+                        Err(Error::Unsupported {
+                            location: Some(_),
+                            ..
+                        })
+                    ),
+                    "{result:?}"
+                );
+                continue;
+            }
+            let translation = result.unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(
+                translation.workgroup_size, kernel.workgroup_size,
+                "{}",
+                kernel.name
+            );
+            assert_eq!(
+                pointers(&translation.parameters),
+                expected_pointers(kernel),
+                "{}",
+                kernel.name
+            );
+            translated += 1;
+        }
+    }
+    assert!(translated >= 3 * 200, "{translated} translations");
+}
+
+fn pointers(parameters: &[Parameter]) -> Vec<(u32, bool)> {
+    let pointer = |parameter: &Parameter| match *parameter {
+        Parameter::Pointer {
+            binding, writable, ..
+        } => Some((binding, writable)),
+        Parameter::Bytes { .. } => None,
+    };
+    parameters.iter().filter_map(pointer).collect()
+}
+
+fn expected_pointers(kernel: &Kernel) -> Vec<(u32, bool)> {
+    (0..)
+        .zip(kernel.bindings)
+        .map(|(binding, access)| (binding, *access == Access::Write))
+        .collect()
+}
+
+/// ptxas keeps a few variables in local memory where that lets one more block run on a multiprocessor; where it must, it
+/// is hundreds of bytes.
+const SPILLED_BYTES: u32 = 64;
+
+/// Kernels spread evenly over the table, others for each architecture; all of them if `NVRTC_ALL` is set. Those for
+/// software adapters need not stay in registers.
+#[test]
+fn kernels_compile_and_stay_in_registers() {
+    let Some(nvrtc) = Nvrtc::load() else { return };
+    let all = std::env::var_os("NVRTC_ALL").is_some();
+    let step = if all { 1 } else { 40 };
+    let kernels: Vec<_> = kernels()
+        .iter()
+        .filter(|kernel| is_supported(kernel))
+        .collect();
+    let mut failures = Vec::new();
+    for (offset, architecture) in ["sm_75", "sm_80", "sm_90", "sm_120"]
+        .into_iter()
+        .enumerate()
+    {
+        let (start, mut compiled, mut with_spills, mut with_stack) = (Instant::now(), 0, 0, 0);
+        for kernel in kernels
+            .iter()
+            .skip(if all { 0 } else { 7 * offset })
+            .step_by(step)
+        {
+            let (module, info) = parse(kernel.wgsl).unwrap();
+            // As sessions run them, and in the sample one in four with all checks.
+            let options = match !all && compiled % 4 == 3 {
+                true => options(POLICIES[1 + compiled / 4 % 2], kernel.name, kernel.wgsl),
+                false => Options {
+                    bound_loops: false,
+                    zero_workgroup_memory: false,
+                    ..options(BoundsCheckPolicy::Unchecked, kernel.name, kernel.wgsl)
+                },
+            };
+            let translation = naga_cuda::translate(&module, &info, &options).unwrap();
+            match nvrtc.compile(&translation.source, architecture) {
+                Ok(statistics) => {
+                    with_spills += u32::from(statistics.spills > 0);
+                    with_stack += u32::from(statistics.stack > SPILLED_BYTES);
+                    if statistics.spills > SPILLED_BYTES
+                        && kernel.device_class != DeviceClass::Software
+                    {
+                        failures.push(format!("{} on {architecture}: {statistics:?}", kernel.name));
+                    } else if statistics.stack > 0 {
+                        println!(
+                            "{} on {architecture}: {} bytes of local memory",
+                            kernel.name, statistics.stack
+                        );
+                    }
+                }
+                Err(log) => failures.push(format!("{} on {architecture}: {log}", kernel.name)),
+            }
+            compiled += 1;
+        }
+        assert_ne!(compiled, 0);
+        println!(
+            "{architecture}: {compiled} kernels in {:.1} s, {with_spills} with spills, {with_stack} with local arrays",
+            start.elapsed().as_secs_f32()
+        );
+    }
+    assert!(
+        failures.is_empty(),
+        "{} failures:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+}

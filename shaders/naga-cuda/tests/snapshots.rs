@@ -1,0 +1,67 @@
+//! The exact text of some translations, without the prelude: `tests/snapshots/NAME.cu` for `tests/wgsl/NAME.wgsl`.
+//! `UPDATE_SNAPSHOTS=1` writes them again.
+
+mod support;
+
+use naga::proc::BoundsCheckPolicy;
+use naga_cuda::Options;
+use std::path::Path;
+use support::{options, translate};
+
+/// Compares the translation of a shader with its snapshot. `with_source` adds `#line` directives.
+fn check(name: &str, policy: BoundsCheckPolicy, with_source: bool) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let wgsl = std::fs::read_to_string(folder.join(format!("wgsl/{name}.wgsl"))).unwrap();
+    let file = format!("{name}.wgsl");
+    let mut options = options(policy, &file, &wgsl);
+    if !with_source {
+        options = Options {
+            source: None,
+            bound_loops: false,
+            zero_workgroup_memory: false,
+            ..options
+        };
+    }
+    let source = translate(&wgsl, &options).unwrap().source;
+    let (_, text) = source.split_once("// The translation.\n").unwrap();
+    let path = folder.join(format!("snapshots/{name}.cu"));
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap();
+    assert!(
+        text == expected,
+        "{} differs; UPDATE_SNAPSHOTS=1 writes it again:\n{text}",
+        path.display()
+    );
+}
+
+#[test]
+fn structs_have_padding_and_functions_get_globals() {
+    check("structs", BoundsCheckPolicy::Unchecked, false);
+}
+
+#[test]
+fn loops_are_bounded_and_lines_lead_back() {
+    check("control", BoundsCheckPolicy::Unchecked, true);
+}
+
+#[test]
+fn restricted_indices_are_clamped() {
+    check("arrays", BoundsCheckPolicy::Restrict, false);
+}
+
+#[test]
+fn indices_out_of_bounds_are_skipped() {
+    check("atomics", BoundsCheckPolicy::ReadZeroSkipWrite, false);
+}
+
+#[test]
+fn workgroup_memory_is_cleared() {
+    check("workgroups", BoundsCheckPolicy::Restrict, true);
+}
+
+#[test]
+fn cooperative_matrices_are_tensor_core_tiles() {
+    check("cooperative", BoundsCheckPolicy::Unchecked, false);
+}

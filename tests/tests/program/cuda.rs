@@ -1,0 +1,201 @@
+//! `--device cuda`, on the emulated device of `tests/cuda-emulator`; its absence, and its failures.
+
+use std::path::Path;
+
+use wisp_tests::{
+    cuda::{emulator, run_in},
+    program::{Run, run},
+};
+
+const PROMPT: &str = "Once upon a time";
+
+/// Generates with the built-in model on the emulated device.
+fn generate_in(folder: &Path, flags: &[&str], variables: &[(&str, &str)]) -> Run {
+    let fixed = ["generate", "--json", "-n", "12", "--device", "cuda"];
+    run_in(folder, &[&fixed, flags, &[PROMPT]].concat(), variables)
+}
+
+fn tokens(run: Run) -> serde_json::Value {
+    run.json()["tokens"].clone()
+}
+
+fn on_host() -> serde_json::Value {
+    tokens(run([
+        "generate", "--json", "-n", "12", "--device", "host", PROMPT,
+    ]))
+}
+
+#[test]
+fn without_cuda_the_error_says_what_to_install() {
+    if run(["devices", "--json"])
+        .json()
+        .to_string()
+        .contains("\"cuda\"")
+    {
+        return println!("skipped: this machine has CUDA");
+    }
+    let line = run(["generate", "--device", "cuda", PROMPT]).stderr;
+    let remedy = match cfg!(feature = "cuda") {
+        true => "CUDA needs an NVIDIA GPU, NVIDIA's driver for CUDA 12 or newer",
+        false => "build Wisp with the feature `cuda`",
+    };
+    assert!(
+        line.contains("no cuda device found") && line.contains(remedy),
+        "{line}"
+    );
+}
+
+#[cfg(feature = "cuda")]
+mod emulated {
+    use super::*;
+
+    #[test]
+    fn devices_list_the_card_with_memory_capability_and_driver() {
+        let Some(folder) = emulator() else { return };
+        let json = run_in(folder, &["devices", "--json"], &[]).json();
+        let devices = json["devices"].as_array().expect("devices");
+        let card = devices.iter().find(|device| device["device"] == "cuda");
+        let info = &card.expect("the emulated card")["info"];
+        assert_eq!(info["driver"], "CUDA 12.8, compute capability 8.0, 8.0 GiB");
+        let name = info["name"].as_str().expect("a name");
+        assert!(name.contains("emulated"), "{name}");
+        // It is not chosen unless it is asked for.
+        let table = run_in(folder, &["devices"], &[]).succeeded();
+        assert!(!table.stderr.contains("auto is cuda"), "{}", table.stderr);
+    }
+
+    #[test]
+    fn tokens_are_those_of_the_host_in_any_order_of_threads() {
+        let Some(folder) = emulator() else { return };
+        let expected = on_host();
+        for order in ["forward", "backward", "random:7"] {
+            let variables = [("CUDA_EMULATOR_ORDER", order), ("CUDA_EMULATOR_LAZY", "1")];
+            assert_eq!(
+                tokens(generate_in(folder, &[], &variables)),
+                expected,
+                "{order}"
+            );
+        }
+        let flags = ["--profile", "baseline"];
+        assert_eq!(
+            tokens(generate_in(folder, &flags, &[])),
+            expected,
+            "baseline"
+        );
+    }
+
+    #[test]
+    fn a_second_start_compiles_nothing() {
+        let Some(folder) = emulator() else { return };
+        let cache = tempfile::tempdir().expect("a folder");
+        let path = cache.path().to_str().expect("a path in UTF-8");
+        let first = [("WISP_CACHE_DIR", path)];
+        let expected = tokens(generate_in(folder, &[], &first));
+        let failing = ("CUDA_EMULATOR_FAIL", "nvrtcCompileProgram:1:6");
+        let second = [("WISP_CACHE_DIR", path), failing];
+        assert_eq!(tokens(generate_in(folder, &[], &second)), expected);
+        // Without the cache there is something to compile.
+        generate_in(folder, &[], &[failing]).failed("no cache");
+    }
+
+    #[test]
+    fn decode_steps_are_launched_as_graphs() {
+        let Some(folder) = emulator() else { return };
+        let line = generate_in(
+            folder,
+            &[],
+            &[("CUDA_EMULATOR_FAIL", "cuGraphLaunch:1:LAUNCH_FAILED")],
+        );
+        assert!(
+            line.stderr.contains("noticed at a graph of kernels"),
+            "{line:?}"
+        );
+    }
+
+    #[test]
+    fn failures_of_the_device_are_named() {
+        let Some(folder) = emulator() else { return };
+        for (variable, value, words) in [
+            ("CUDA_EMULATOR_FAIL", "kernel:5:ILLEGAL_ADDRESS", "was lost"),
+            (
+                "CUDA_EMULATOR_FAIL",
+                "cuMemAllocAsync:3:OUT_OF_MEMORY",
+                "is out of memory allocating",
+            ),
+            (
+                "CUDA_EMULATOR_FAIL",
+                "cuModuleLoadData:1:INVALID_IMAGE",
+                "refused",
+            ),
+            (
+                "CUDA_EMULATOR_DRIVER",
+                "11080",
+                "the driver is for CUDA 11.8, Wisp needs one for 12.0",
+            ),
+            (
+                "CUDA_EMULATOR_ARCH",
+                "61",
+                "compute capability 6.1, Wisp needs 7.5 or newer",
+            ),
+            ("CUDA_EMULATOR_DEVICES", "0", "no cuda device found"),
+        ] {
+            let run = generate_in(folder, &[], &[(variable, value)]);
+            assert!(
+                run.stderr.contains(words),
+                "{variable}={value}: {}",
+                run.stderr
+            );
+            assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
+            assert_eq!(run.stdout, "", "{variable}={value}");
+        }
+    }
+
+    #[test]
+    fn a_driver_without_nvrtc_is_one_clear_line() {
+        let Some(folder) = emulator() else { return };
+        let only_driver = tempfile::tempdir().expect("a folder");
+        for name in ["libcuda.so", "libcuda.so.1"] {
+            std::os::unix::fs::symlink(folder.join("libcuda.so.1"), only_driver.path().join(name))
+                .expect("a link");
+        }
+        let line = generate_in(only_driver.path(), &[], &[]).stderr;
+        assert!(
+            line.contains("NVRTC") && line.contains("nvidia-cuda-nvrtc"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn one_of_several_cards_is_chosen_by_its_index() {
+        let Some(folder) = emulator() else { return };
+        let args = [
+            "generate", "--json", "-n", "12", "--device", "cuda:1", PROMPT,
+        ];
+        let two = [("CUDA_EMULATOR_DEVICES", "2")];
+        assert_eq!(tokens(run_in(folder, &args, &two)), on_host());
+        let line = run_in(folder, &args, &[]).stderr;
+        assert!(line.contains("no cuda:1 device found"), "{line}");
+    }
+
+    #[test]
+    fn kernels_are_timed_by_the_device() {
+        let Some(folder) = emulator() else { return };
+        let args = [
+            "bench", "--json", "--device", "cuda", "-p", "16", "-n", "4", "-r", "1",
+        ];
+        let json = run_in(folder, &args, &[]).json();
+        let rate = json["decode"]["median"].as_f64().expect("tokens a second");
+        assert!(rate > 0.0, "{json}");
+    }
+
+    #[test]
+    fn models_are_compiled_for_architectures_that_are_not_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for target in ["sm_75", "sm_80", "sm_90", "sm_120"] {
+            let path = folder.path().join(target);
+            let path = path.to_str().expect("a path in UTF-8");
+            let args = ["warm-cache", "--target", target, "--out", path, "--json"];
+            assert_eq!(run(args).json()["target"], target);
+        }
+    }
+}
