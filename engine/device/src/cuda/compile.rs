@@ -88,7 +88,8 @@ impl Compiler {
             // Functions without a qualifier run on the device.
             "-default-device".into(),
         ];
-        let parts = [self.nvrtc.version.as_str(), source];
+        let version = self.nvrtc.version();
+        let parts = [version.as_str(), source];
         let parts = options.iter().map(String::as_str).chain(parts);
         let file = CacheEntry::MachineCode.file_name(&digest(parts));
         // SAFETY: the code is what NVRTC made, in this run or in one whose file the disk cache has checked.

@@ -47,24 +47,41 @@ pub(super) struct Nvrtc {
     cubin_size: unsafe extern "C" fn(Program, *mut usize) -> Code,
     cubin: unsafe extern "C" fn(Program, *mut c_char) -> Code,
     error_string: unsafe extern "C" fn(Code) -> *const c_char,
-    /// The version of CUDA that the library is part of, as `13.0`.
-    pub version: String,
+    /// The version of CUDA that the library is part of: major and minor.
+    version: [c_int; 2],
     /// The compute capabilities that it compiles for, ascending: 80 is `sm_80`.
     pub architectures: Vec<u32>,
 }
 
 impl Nvrtc {
-    /// Returns the library; `None` if it is not installed.
-    pub fn get() -> Option<&'static Nvrtc> {
+    /// Returns the library; `None` if it is not installed. Of several it is the newest whose code a driver for CUDA
+    /// `driver_major` loads, or the newest if there is none.
+    pub fn get(driver_major: c_int) -> Option<&'static Nvrtc> {
         static NVRTC: OnceLock<Option<Nvrtc>> = OnceLock::new();
-        NVRTC.get_or_init(Nvrtc::load).as_ref()
+        let load = || {
+            let mut newest = None;
+            for found in NAMES.iter().filter_map(|name| Nvrtc::load(name)) {
+                if found.version[0] <= driver_major {
+                    return Some(found);
+                }
+                newest = newest.or(Some(found));
+            }
+            newest
+        };
+        NVRTC.get_or_init(load).as_ref()
     }
 
-    fn load() -> Option<Nvrtc> {
+    /// The version of CUDA that the library is part of, as `13.0`.
+    pub fn version(&self) -> String {
+        let [major, minor] = self.version;
+        format!("{major}.{minor}")
+    }
+
+    fn load(name: &str) -> Option<Nvrtc> {
         // SAFETY: NVIDIA's library has no requirement for being loaded.
-        let open = |name: &&str| unsafe { Library::new(*name) }.ok();
+        let library = unsafe { Library::new(name) }.ok()?;
         // Never unloaded: its functions are called until the process ends.
-        let library: &'static Library = Box::leak(Box::new(NAMES.iter().find_map(open)?));
+        let library: &'static Library = Box::leak(Box::new(library));
         // SAFETY: the types of these functions are those of nvrtc.h, unchanged since CUDA 11.2.
         unsafe {
             let version = version(*library.get(b"nvrtcVersion\0").ok()?)?;
@@ -160,11 +177,11 @@ impl Nvrtc {
 /// # Safety
 ///
 /// The function is `nvrtcVersion`.
-unsafe fn version(get: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code) -> Option<String> {
+unsafe fn version(get: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code) -> Option<[c_int; 2]> {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: both point to integers.
     let code = unsafe { get(&mut major, &mut minor) };
-    (code == 0).then(|| format!("{major}.{minor}"))
+    (code == 0).then_some([major, minor])
 }
 
 /// # Safety

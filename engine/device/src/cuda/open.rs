@@ -225,11 +225,11 @@ pub(crate) fn open(
             card.architecture % 10
         )));
     }
-    let nvrtc = Nvrtc::get().ok_or_else(|| refused(REMEDY.into()))?;
+    let nvrtc = Nvrtc::get(card.driver / 1000).ok_or_else(|| refused(REMEDY.into()))?;
     if !nvrtc.architectures.contains(&card.architecture) {
         return Err(refused(format!(
             "NVRTC {} does not compile for compute capability {}.{}: install a newer CUDA toolkit",
-            nvrtc.version,
+            nvrtc.version(),
             card.architecture / 10,
             card.architecture % 10
         )));
