@@ -1,13 +1,10 @@
-// Talks to a running `wisp serve` with OpenAI's client for Node; serve-clients.sh starts both.
-//
-//     node serve_clients.mjs ADDRESS
+// Talks to `wisp serve` at $WISP_TEST_SERVER with OpenAI's client for Node; the tests of the program start both.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import OpenAI from "openai";
 
-const [address] = process.argv.slice(2);
-const client = new OpenAI({ baseURL: `${address}/v1`, apiKey: "test-key", maxRetries: 0 });
+const client = new OpenAI({ baseURL: `${process.env.WISP_TEST_SERVER}/v1`, apiKey: "test-key", maxRetries: 0 });
 const chat = {
   model: "tiny",
   messages: [{ role: "user", content: "Tell me a story." }],
@@ -41,6 +38,11 @@ const tests = {
       break;
     }
     return "ended after the first chunk";
+  },
+  async embeddings() {
+    const { data } = await client.embeddings.create({ model: "bert", input: ["the cat", "the kitten"] });
+    assert.equal(data[0].embedding.length, 15);
+    return `${data.length} vectors`;
   },
   async errors() {
     const wrong = client.chat.completions.create({ ...chat, model: "gpt-5" });

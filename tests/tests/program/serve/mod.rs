@@ -1,6 +1,7 @@
 //! `wisp serve`: a live server, compared with `wisp generate` and `wisp encode`.
 
 mod chat;
+mod clients;
 mod completions;
 mod embeddings;
 mod errors;
