@@ -224,7 +224,7 @@ mod tests {
     fn any_of_the_keys_is_accepted() {
         let check = |value: Option<&'static str>| {
             let mut headers = HeaderMap::new();
-            for value in value {
+            if let Some(value) = value {
                 headers.insert(header::AUTHORIZATION, HeaderValue::from_static(value));
             }
             check_key(&options("127.0.0.1"), &headers).is_ok()

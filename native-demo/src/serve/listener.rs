@@ -13,11 +13,14 @@ use tokio::{
     net::{TcpListener, TcpStream},
     runtime::{Builder, Runtime},
     sync::Semaphore,
+    task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
 use wisp_engine::Canceller;
 
-use super::{models::Models, options::Options, router::router, state::Server};
+use super::{
+    models::Models, options::Options, router::router, state::Server, write_timeout::WriteTimeout,
+};
 use crate::{
     interrupt,
     output::{self, message, print_line},
@@ -25,6 +28,9 @@ use crate::{
 
 /// The time in which a client must send the head of a request, on a new connection and after an answer.
 const HEADER_TIME: Duration = Duration::from_secs(30);
+
+/// The time in which a client must read something of its answer.
+const WRITE_TIME: Duration = Duration::from_secs(60);
 
 /// The most headers of a request.
 const MAX_HEADERS: usize = 100;
@@ -60,7 +66,7 @@ pub fn serve(options: Options, load: impl FnOnce() -> Result<Models>) -> Result<
         .build()
         .context("cannot start the server's threads")?;
     let connections = Arc::new(GracefulShutdown::new());
-    let address = listen(&runtime, &server, &connections)?;
+    let (address, accepting) = listen(&runtime, &server, &connections)?;
     print_line!("{address}")?;
     output::flush()?;
     server.set_models(load()?);
@@ -73,9 +79,11 @@ pub fn serve(options: Options, load: impl FnOnce() -> Result<Models>) -> Result<
         }
         drain(&server).await
     });
-    // What still runs is dropped, which cancels it.
+    // The last bytes of answers are still on their way; what runs after that time is dropped, which cancels it.
     runtime.block_on(async {
-        if let (0, Some(connections)) = (unfinished, Arc::into_inner(connections)) {
+        accepting.abort();
+        let _ = accepting.await;
+        if let Some(connections) = Arc::into_inner(connections) {
             let _ = timeout(CLOSE_TIME, connections.shutdown()).await;
         }
     });
@@ -111,12 +119,12 @@ async fn drain(server: &Server) -> usize {
     server.active_requests()
 }
 
-/// Begins to accept connections, and returns the server's address.
+/// Begins to accept connections, and returns the server's address and the task that accepts.
 fn listen(
     runtime: &Runtime,
     server: &Arc<Server>,
     connections: &Arc<GracefulShutdown>,
-) -> Result<String> {
+) -> Result<(String, JoinHandle<()>)> {
     let options = &server.options;
     let host = options
         .address()
@@ -125,8 +133,8 @@ fn listen(
     let listener =
         listener.with_context(|| format!("cannot listen on {host}, port {}", options.port))?;
     let address = listener.local_addr().context("the server has no address")?;
-    runtime.spawn(accept(listener, server.clone(), connections.clone()));
-    Ok(format!("http://{address}"))
+    let accepting = runtime.spawn(accept(listener, server.clone(), connections.clone()));
+    Ok((format!("http://{address}"), accepting))
 }
 
 async fn accept(listener: TcpListener, server: Arc<Server>, connections: Arc<GracefulShutdown>) {
@@ -163,8 +171,8 @@ async fn accept(listener: TcpListener, server: Arc<Server>, connections: Arc<Gra
     }
 }
 
-fn connection(stream: TcpStream) -> io::Result<TokioIo<TcpStream>> {
+fn connection(stream: TcpStream) -> io::Result<TokioIo<WriteTimeout<TcpStream>>> {
     // Each token is sent at once.
     stream.set_nodelay(true)?;
-    Ok(TokioIo::new(stream))
+    Ok(TokioIo::new(WriteTimeout::new(stream, WRITE_TIME)))
 }

@@ -29,6 +29,7 @@ mod state;
 mod stream;
 mod tokens;
 mod unsupported;
+mod write_timeout;
 
 pub use listener::serve;
 pub use models::{ModelArg, Models};
