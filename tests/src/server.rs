@@ -107,7 +107,7 @@ impl Server {
         let mut stream = self.connect();
         let host = format!("Host: {}", self.address);
         let named = |header: &&str| header.to_ascii_lowercase().starts_with("host:");
-        let own = (!headers.iter().any(|header| named(&header))).then_some(host.as_str());
+        let own = (!headers.iter().any(named)).then_some(host.as_str());
         let length = format!("Content-Length: {}", body.len());
         let headers = own.into_iter().chain(headers.iter().copied());
         let lines: Vec<&str> = headers
