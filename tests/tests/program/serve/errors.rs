@@ -62,10 +62,8 @@ fn invalid_requests_name_the_parameter() {
     }
     // None of them left anything behind.
     server.json(CHAT, &chat(&json!({})));
-    assert_eq!(
-        server.metric("wisp_texts_running{model=\"wisp-tiny\"}"),
-        0.0
-    );
+    let running = "wisp_texts_running{model=\"wisp-tiny\"}";
+    server.wait_until("nothing runs", || server.metric(running) == 0.0);
 }
 
 #[test]
