@@ -181,7 +181,7 @@ pub use open_model::OpenModel;
 pub use timings::RequestTimings;
 pub use wisp_pipelines::{
     Embeddings, FinishReason, KvCacheFormat, Pooling, Remedy, SamplingParams, SupportedEncoding,
-    TokenScore, chat_template::Message,
+    TokenScore, Utilization, chat_template::Message,
 };
 pub use wisp_session::Precision;
 

@@ -11,6 +11,7 @@ use std::{
 use futures_channel::{mpsc::UnboundedSender, oneshot};
 use wisp_pipelines::{
     GenerateOptions, ModelLimits, PipelineModel, TextEncoder, TextGenerator, TextProcessor,
+    Utilization,
 };
 use wisp_session::InferenceSession;
 use wisp_types::{BoxFuture, DeviceInfo};
@@ -18,7 +19,7 @@ use wisp_types::{BoxFuture, DeviceInfo};
 use crate::{
     error::Error,
     events::{Canceller, Events},
-    worker::{self, Command, Job, reply},
+    worker::{self, Command, Job, SharedUtilization, reply},
 };
 
 /// A loaded model, which generates texts or computes embeddings.
@@ -63,7 +64,7 @@ pub struct ModelInfo {
 
 /// The channel to the worker that owns the model.
 enum Worker {
-    Generator(UnboundedSender<Command>),
+    Generator(UnboundedSender<Command>, SharedUtilization),
     Encoder(UnboundedSender<Job<TextEncoder>>),
 }
 
@@ -122,7 +123,8 @@ impl Model {
         generator: TextGenerator,
     ) -> Model {
         let (text, limits) = (generator.text().clone(), *generator.limits());
-        let worker = Worker::Generator(worker::start(generator));
+        let (commands, utilization) = worker::start(generator);
+        let worker = Worker::Generator(commands, utilization);
         Model::new(info, text, limits, session, worker)
     }
 
@@ -178,6 +180,14 @@ impl Model {
         &self.inner.limits
     }
 
+    /// Returns how much of the model's capacity its requests used at the last step; nothing for an encoder.
+    pub fn utilization(&self) -> Utilization {
+        match &self.inner.worker {
+            Worker::Generator(_, utilization) => utilization.get(),
+            Worker::Encoder(_) => Utilization::default(),
+        }
+    }
+
     /// Returns the device that the model runs on.
     pub fn device(&self) -> &DeviceInfo {
         self.inner.session.device().info()
@@ -224,7 +234,7 @@ impl Model {
         + Send
         + 'static,
     ) -> Result<T, Error> {
-        let Worker::Generator(commands) = &self.inner.worker else {
+        let Worker::Generator(commands, _) = &self.inner.worker else {
             return Err(self.not_a_generator());
         };
         let (sender, receiver) = oneshot::channel();
@@ -266,9 +276,11 @@ impl Model {
         };
         let (sender, receiver) = oneshot::channel();
         let job: Job<TextEncoder> = Box::new(move |encoder| {
-            let work = work(encoder);
             Box::pin(async move {
-                let _ = sender.send(work.await);
+                // The caller may have gone while other work ran.
+                if !sender.is_canceled() {
+                    let _ = sender.send(work(encoder).await);
+                }
             })
         });
         let _ = jobs.unbounded_send(job);
@@ -287,7 +299,7 @@ impl Model {
         options: GenerateOptions,
         canceller: Canceller,
     ) -> Events {
-        let Worker::Generator(commands) = &self.inner.worker else {
+        let Worker::Generator(commands, _) = &self.inner.worker else {
             return Events::failed(self.not_a_generator());
         };
         let request = self.inner.next_request.fetch_add(1, Ordering::Relaxed);

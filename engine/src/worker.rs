@@ -4,7 +4,10 @@
 //! All clones of a [`Model`](crate::Model) send their requests to it, and its scheduler runs them in
 //! one batch. It ends when the last clone has been dropped and no request runs.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use futures_channel::{
     mpsc::{UnboundedReceiver, UnboundedSender, unbounded},
@@ -13,7 +16,7 @@ use futures_channel::{
 use futures_core::Stream;
 use wisp_pipelines::{
     FinishReason, GenerateOptions, PipelineError, RequestId, StepError, TextEncoder, TextEvent,
-    TextGenerator,
+    TextGenerator, Utilization,
 };
 use wisp_types::BoxFuture;
 
@@ -59,21 +62,40 @@ pub(crate) fn start_encoder(mut encoder: TextEncoder) -> UnboundedSender<Job<Tex
     sender
 }
 
+/// The utilization of a generator, which its worker writes before each step and before it waits.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedUtilization(Arc<Mutex<Utilization>>);
+
+impl SharedUtilization {
+    /// Returns the utilization that was written last.
+    pub fn get(&self) -> Utilization {
+        // Poisoning is harmless: the value is set whole.
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, utilization: Utilization) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = utilization;
+    }
+}
+
 /// Starts the worker of a generator.
-pub(crate) fn start(generator: TextGenerator) -> UnboundedSender<Command> {
+pub(crate) fn start(generator: TextGenerator) -> (UnboundedSender<Command>, SharedUtilization) {
     let (sender, receiver) = unbounded();
+    let utilization = SharedUtilization::default();
     let worker = Worker {
         generator,
+        utilization: utilization.clone(),
         receiver,
         waiting: Vec::new(),
         running: HashMap::new(),
     };
     spawn(worker.run());
-    sender
+    (sender, utilization)
 }
 
 struct Worker {
     generator: TextGenerator,
+    utilization: SharedUtilization,
     receiver: UnboundedReceiver<Command>,
     /// Exclusive work and the commands after it, held back until no request runs.
     waiting: Vec<Command>,
@@ -84,6 +106,7 @@ impl Worker {
     async fn run(mut self) {
         loop {
             if self.running.is_empty() && !self.run_waiting().await {
+                self.utilization.set(self.generator.utilization());
                 // Nothing runs: wait for a command, or until all clones are dropped.
                 match next(&mut self.receiver).await {
                     Some(command) => self.take(command),
@@ -95,6 +118,7 @@ impl Worker {
             }
             self.cancel();
             if !self.running.is_empty() {
+                self.utilization.set(self.generator.utilization());
                 self.step().await;
                 pause().await;
             }

@@ -15,9 +15,11 @@ mod escape;
 mod flags;
 mod interrupt;
 mod log;
+mod logprobs;
 mod open;
 mod output;
 mod sampling;
+mod serve;
 mod settings;
 mod values;
 
@@ -55,6 +57,8 @@ enum Command {
     Convert(commands::convert::Convert),
     /// Compute embeddings of texts with an encoder such as BERT
     Encode(commands::encode::Encode),
+    /// Serve models over HTTP with OpenAI's interface
+    Serve(commands::serve::Serve),
     /// Show the tokens of a text
     Tokenize(commands::tokenize::Tokenize),
     /// Measure how well a model predicts a text
@@ -135,6 +139,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Logits(command) => command.run(),
         Command::Convert(command) => command.run(),
         Command::Encode(command) => command.run(),
+        Command::Serve(command) => command.run(),
         Command::Tokenize(command) => command.run(),
         Command::Perplexity(command) => command.run(),
         Command::Bench(command) => command.run(),

@@ -58,6 +58,7 @@ mod stoppable_text;
 pub mod text_encoder;
 pub mod text_generation;
 mod text_processor;
+mod utilization;
 mod window_rings;
 
 pub use architectures::{Architecture, ModelSpec, register_architecture};
@@ -90,6 +91,7 @@ pub use text_generation::{
     GenerateOptions, Generation, StepError, TextEvent, TextEvents, TextGenerator,
 };
 pub use text_processor::TextProcessor;
+pub use utilization::Utilization;
 pub use window_rings::WindowRings;
 #[cfg(not(target_arch = "wasm32"))]
 pub use wisp_hub::{self as huggingface_repo, HuggingFaceRepo, RepoError, RepoType};

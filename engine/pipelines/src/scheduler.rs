@@ -15,6 +15,7 @@ use super::{
     pace::Pace,
     request::{FinishReason, Request, RequestError, RequestId, Sequence},
     sampler::NO_TOKEN,
+    utilization::Utilization,
 };
 
 /// A token that a step sampled.
@@ -143,6 +144,19 @@ impl Scheduler {
     /// Returns how many prompt tokens were found in the cache.
     pub fn prefix_hits(&self) -> PrefixHits {
         self.pool.prefix_hits()
+    }
+
+    /// Returns how much of the capacity is in use.
+    pub fn utilization(&self) -> Utilization {
+        let total_pages = self.pool.total_pages() as usize;
+        Utilization {
+            running: self.running.len(),
+            waiting: self.waiting.len(),
+            used_pages: total_pages.saturating_sub(self.pool.free_pages()),
+            total_pages,
+            prefix_hits: self.pool.prefix_hits(),
+            preemptions: self.preemptions,
+        }
     }
 
     /// Returns the number of preemptions: how often a sequence gave up its pages and later started

@@ -19,6 +19,7 @@ use super::{
     request::{Request, RequestId},
     runner::{Runner, SubmittedBatch},
     scheduler::{Scheduler, StepEvents},
+    utilization::Utilization,
 };
 
 use generation::Stream;
@@ -184,6 +185,11 @@ impl TextGenerator {
     /// over.
     pub fn preemptions(&self) -> u64 {
         self.scheduler.preemptions()
+    }
+
+    /// Returns how much of the generator's capacity its requests use.
+    pub fn utilization(&self) -> Utilization {
+        self.scheduler.utilization()
     }
 
     /// Returns whether no request runs or waits and all events have been returned.

@@ -11,10 +11,11 @@ use wisp_engine::{
     session::{GpuProfiling, StartTimes},
 };
 
-use super::{ControlTokens, TokenList, length_limit::LengthLimit, logprobs::Logprobs, read_text};
+use super::{ControlTokens, TokenList, length_limit::LengthLimit, read_text};
 use crate::{
     adapter::AdapterArgs,
     interrupt,
+    logprobs::Logprobs,
     open::{load, tokenizer},
     output::{message, print, print_generated, print_json},
     sampling::SamplingArgs,
@@ -176,7 +177,7 @@ impl Generate {
                 seed,
                 logprobs: self
                     .logprobs
-                    .map(|_| Logprobs::new(tokenizer, &prompt, completion, echo)),
+                    .map(|_| Logprobs::new(tokenizer, &prompt, completion, echo, 0)),
                 timings,
             });
         }

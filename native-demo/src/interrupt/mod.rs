@@ -33,6 +33,7 @@ const GRACE: Duration = Duration::from_millis(1500);
 static STATE: Mutex<State> = Mutex::new(State {
     signal: None,
     operation: None,
+    limits_itself: false,
     operations: 0,
 });
 
@@ -41,6 +42,8 @@ struct State {
     signal: Option<u8>,
     /// Cancels the current operation.
     operation: Option<Canceller>,
+    /// Whether the current operation bounds the time that it takes to end.
+    limits_itself: bool,
     /// The number of operations so far.
     operations: u64,
 }
@@ -52,17 +55,32 @@ fn state() -> MutexGuard<'static, State> {
 
 /// Announces an operation that a signal cancels. If one has arrived already, cancels it at once.
 pub fn begin(canceller: Canceller) {
+    begin_operation(canceller, false);
+}
+
+/// Like [`begin`], for an operation that says itself that it ends, and bounds the time that this takes.
+pub fn begin_server(canceller: Canceller) {
+    begin_operation(canceller, true);
+}
+
+fn begin_operation(canceller: Canceller, limits_itself: bool) {
     let mut state = state();
     if state.signal.is_some() {
         canceller.cancel();
     }
     state.operation = Some(canceller);
+    state.limits_itself = limits_itself;
     state.operations += 1;
 }
 
 /// Announces the end of the operation: from now on, a signal exits.
 pub fn end() {
     state().operation = None;
+}
+
+/// Forgets the signal: it asked the program to end, and the program did so in order.
+pub fn handled() {
+    state().signal = None;
 }
 
 /// Returns the exit status of the signal that arrived: 130 after Ctrl-C.
@@ -105,9 +123,11 @@ fn receive(signal: u8) {
         exit(signal);
     };
     operation.cancel();
-    let operation = state.operations;
+    let (operation, limits_itself) = (state.operations, state.limits_itself);
     drop(state);
-    thread::spawn(move || wait_for_end(operation, signal));
+    if !limits_itself {
+        thread::spawn(move || wait_for_end(operation, signal));
+    }
 }
 
 /// Explains why an operation still runs after Ctrl-C, or exits after another signal.

@@ -27,6 +27,8 @@ pub const LIMITS: u8 = 4;
 pub const GENERATION: u8 = 8;
 /// The settings of LoRA adapters.
 pub const LORA: u8 = 16;
+/// The defaults of a server. It may have several models, so that `--model` is a flag of its own.
+pub const SERVER: u8 = 32;
 
 fn bit(group: FieldGroup) -> u8 {
     match group {
@@ -46,9 +48,24 @@ const DEFAULTS: &[(&str, &str, &str)] = &[
     ("kv_cache_page_size", "32", "32"),
 ];
 
+/// Further defaults that differ for a server, which runs many requests at once.
+const SERVER_DEFAULTS: &[(&str, &str, &str)] = &[
+    ("max_cache_batch_size", "16", "16"),
+    ("enable_prefix_caching", "true", "true"),
+];
+
+/// Returns the defaults of a command that differ from those of the library.
+fn own_defaults(
+    groups: u8,
+) -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
+    let server = SERVER_DEFAULTS.iter().filter(move |_| groups & SERVER != 0);
+    server.chain(DEFAULTS)
+}
+
 const CONFIG: &str = "config";
 
 /// The settings of a command: the fields of some groups.
+#[derive(Clone)]
 pub struct Settings<const GROUPS: u8> {
     flags: Layer,
 }
@@ -65,19 +82,21 @@ fn fields(groups: u8) -> impl Iterator<Item = &'static Field> {
     FIELDS
         .iter()
         .filter(move |field| groups & bit(field.group) != 0)
+        .filter(move |field| groups & SERVER == 0 || field.name != "huggingface_repo_id")
 }
 
 /// Returns a field's default as the help shows it.
-fn shown_default(field: &Field) -> &'static str {
-    let default = DEFAULTS.iter().find(|(name, ..)| *name == field.name);
+fn shown_default(groups: u8, field: &Field) -> &'static str {
+    let default = own_defaults(groups).find(|(name, ..)| *name == field.name);
     default.map_or(field.default, |(_, _, shown)| shown)
 }
 
-fn arg(field: &'static Field) -> Arg {
+fn arg(groups: u8, field: &'static Field) -> Arg {
     let flag = Flag::of(field);
+    let default = shown_default(groups, field);
     let help = match field.kind {
-        FieldKind::Switch => field.help.to_string(),
-        _ => format!("{} [default: {}]", field.help, shown_default(field)),
+        FieldKind::Switch if default == "false" => field.help.to_string(),
+        _ => format!("{} [default: {default}]", field.help),
     };
     let arg = Arg::new(field.name)
         .long(flag.long)
@@ -111,7 +130,9 @@ impl<const GROUPS: u8> Args for Settings<GROUPS> {
                  WISP_MAX_LENGTH set them too [default: wisp/config.toml in the user's \
                  configuration directory]",
             );
-        command.args(fields(GROUPS).map(arg)).arg(file)
+        command
+            .args(fields(GROUPS).map(|field| arg(GROUPS, field)))
+            .arg(file)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -147,7 +168,7 @@ impl<const GROUPS: u8> Settings<GROUPS> {
     /// Merges the flags with the defaults.
     pub fn resolve(&self) -> Result<Resolved> {
         let mut defaults = Layer::new("the program");
-        for (name, value, _) in DEFAULTS.iter().filter(|(_, value, _)| !value.is_empty()) {
+        for (name, value, _) in own_defaults(GROUPS).filter(|(_, value, _)| !value.is_empty()) {
             if let Some(field) = Field::find(name) {
                 defaults.set_text(field, value)?;
             }
@@ -166,7 +187,7 @@ mod tests {
 
     #[test]
     fn defaults_of_the_program_are_valid_values_of_fields() {
-        for (name, value, _) in DEFAULTS {
+        for (name, value, _) in own_defaults(SERVER) {
             let field = Field::find(name).unwrap();
             assert!(value.is_empty() || field.parse(value).is_ok());
         }

@@ -15,15 +15,21 @@ pub struct Logprobs {
     top_logprobs: Vec<Option<Map<String, Value>>>,
     /// The offset of each text in characters.
     text_offset: Vec<usize>,
+    /// The length of all texts in characters.
+    #[serde(skip)]
+    pub length: usize,
 }
 
 impl Logprobs {
     /// Returns the entries of a completion, and with `echo` those of its prompt.
+    ///
+    /// The texts begin `offset` characters into the whole text.
     pub fn new(
         tokenizer: Option<&Tokenizer>,
         prompt: &[u32],
         completion: &Completion,
         echo: bool,
+        offset: usize,
     ) -> Logprobs {
         let known = |scores: &[TokenScore]| scores.iter().cloned().map(Some).collect::<Vec<_>>();
         let (mut tokens, mut scores) = (Vec::new(), Vec::new());
@@ -41,7 +47,7 @@ impl Logprobs {
             .collect();
         let text_offset = tokens
             .iter()
-            .scan(0, |end, token| {
+            .scan(offset, |end, token| {
                 let start = *end;
                 *end += token.chars().count();
                 Some(start)
@@ -56,6 +62,7 @@ impl Logprobs {
                 .collect()
         };
         Logprobs {
+            length: tokens.iter().map(|token| token.chars().count()).sum(),
             tokens,
             token_logprobs: scores
                 .iter()
@@ -68,6 +75,6 @@ impl Logprobs {
 }
 
 /// Returns the name of a token: its id if there is no tokenizer.
-fn label(tokenizer: Option<&Tokenizer>, token: u32) -> String {
+pub fn label(tokenizer: Option<&Tokenizer>, token: u32) -> String {
     tokenizer.map_or_else(|| token.to_string(), |tokenizer| tokenizer.label(token))
 }

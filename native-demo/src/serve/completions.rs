@@ -1,0 +1,190 @@
+//! `POST /v1/completions`.
+
+use std::sync::Arc;
+
+use axum::{Extension, body::Body, extract::State, http::StatusCode, response::Response};
+use serde_json::{Value, json};
+use wisp_engine::{Completion, FinishReason, Model, pipelines::log_probabilities::MAX_TOP};
+
+use super::{
+    blocking::run_blocking,
+    error::{ApiError, json_response},
+    fields::Fields,
+    generation::{Texts, finish_reason, usage},
+    prompts::Prompt,
+    request_log::RequestId,
+    sampling::GenerationParams,
+    state::{Server, now},
+    stream::{self, Chunks},
+    unsupported,
+};
+use crate::logprobs::Logprobs;
+
+/// The number of tokens to generate if the client gives none, as in OpenAI's interface.
+const DEFAULT_TOKENS: usize = 16;
+
+/// Continues prompts.
+///
+/// # Errors
+///
+/// If the request is invalid, the model does not generate, or the queue is full.
+pub async fn answer(
+    State(server): State<Arc<Server>>,
+    Extension(id): Extension<RequestId>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let models = server.models()?;
+    let fields = Fields::read(body, server.options.max_body_bytes).await?;
+    unsupported::check(&fields)?;
+    let served = models.find(fields.get::<String>("model")?.as_deref())?;
+    let prompts = Prompt::all_of(&fields, "prompt")?;
+    let echo = fields.get_or("echo", false)?;
+    let params = params(&fields, echo)?;
+    let model = served.model.clone();
+    let prepared = run_blocking(move || {
+        let each = prompts.into_iter().map(|prompt| {
+            let text = if echo {
+                prompt.text(&model)
+            } else {
+                String::new()
+            };
+            Ok((prompt.tokens(&model)?, text))
+        });
+        each.collect::<Result<Vec<_>, ApiError>>()
+    });
+    let prepared = prepared.await.map_err(|error| error.about("prompt"))?;
+    let prompts = prepared.iter().map(|(tokens, _)| tokens.clone()).collect();
+    let started = Texts::start(&server, served, prompts, &params).await;
+    let mut texts = started.map_err(|error| error.about("prompt"))?;
+    let echoes = prepared.into_iter().map(|(tokens, text)| Echo {
+        tokens,
+        text,
+        is_sent: !echo,
+        length: 0,
+    });
+    let each = |echo: Echo| std::iter::repeat_n(echo, params.choices);
+    let mut format = Format {
+        id: format!("cmpl-{id}"),
+        created: now(),
+        served: served.id.clone(),
+        model: served.model.clone(),
+        echoes: echoes.flat_map(each).collect(),
+        has_scores: params.options.sampling.log_probs.is_some(),
+        include_usage: params.include_usage,
+    };
+    if params.stream {
+        return Ok(stream::response(texts, format));
+    }
+    let completions = texts.complete().await?;
+    let choices = completions.into_iter().enumerate();
+    let choices = choices.map(|(index, completion)| {
+        let reason = finish_reason(completion.finish_reason).into();
+        format.choice(index, &completion, reason)
+    });
+    let choices: Vec<Value> = choices.collect();
+    let mut answer = format.envelope(choices);
+    answer["usage"] = usage(texts.prompt_tokens, texts.completion_tokens);
+    Ok(json_response(StatusCode::OK, &answer))
+}
+
+fn params(fields: &Fields, echo: bool) -> Result<GenerationParams, ApiError> {
+    let mut params = GenerationParams::of(fields)?;
+    params.options.max_new_tokens = Some(fields.get_or("max_tokens", DEFAULT_TOKENS)?);
+    let top = fields.get::<u32>("logprobs")?;
+    if let Some(top) = top.filter(|top| *top > MAX_TOP) {
+        let problem = format!("logprobs is {top}, but must be from 0 to {MAX_TOP}");
+        return Err(ApiError::parameter("logprobs", problem));
+    }
+    params.options.sampling.log_probs = top;
+    params.options.sampling.prompt_log_probs = echo;
+    let best_of = fields.get_or("best_of", params.choices)?;
+    match best_of == params.choices {
+        true => Ok(params),
+        false => Err(ApiError::unsupported("best_of")),
+    }
+}
+
+/// The prompt of a text, which an answer may begin with.
+#[derive(Clone)]
+struct Echo {
+    tokens: Vec<u32>,
+    text: String,
+    /// Whether the prompt has been sent, or is not to be.
+    is_sent: bool,
+    /// Characters of the tokens that were sent with their log-probabilities.
+    length: usize,
+}
+
+/// The format of completions.
+struct Format {
+    id: String,
+    created: u64,
+    /// The name under which the client asked for the model.
+    served: String,
+    model: Model,
+    /// The prompt of each text.
+    echoes: Vec<Echo>,
+    has_scores: bool,
+    include_usage: bool,
+}
+
+impl Format {
+    fn envelope(&self, choices: Vec<Value>) -> Value {
+        json!({
+            "id": self.id, "object": "text_completion", "created": self.created,
+            "model": self.served, "choices": choices,
+        })
+    }
+
+    /// Returns a choice of new tokens and their text, and of the prompt if that is to be sent first.
+    fn choice(&mut self, index: usize, new: &Completion, reason: Value) -> Value {
+        let echo = &mut self.echoes[index];
+        let with_prompt = !std::mem::replace(&mut echo.is_sent, true);
+        let text = match with_prompt {
+            true => std::mem::take(&mut echo.text) + &new.text,
+            false => new.text.clone(),
+        };
+        let scores = self.has_scores.then(|| {
+            let tokenizer = self.model.text().tokenizer().ok();
+            let scores = Logprobs::new(tokenizer, &echo.tokens, new, with_prompt, echo.length);
+            echo.length += scores.length;
+            scores
+        });
+        json!({ "index": index, "text": text, "logprobs": scores, "finish_reason": reason })
+    }
+
+    fn chunk(&self, choices: Vec<Value>) -> Value {
+        let mut chunk = self.envelope(choices);
+        if self.include_usage {
+            chunk["usage"] = Value::Null;
+        }
+        chunk
+    }
+}
+
+impl Chunks for Format {
+    fn begin(&mut self, text: usize) -> Option<Value> {
+        // The log-probabilities of the prompt come with the first token.
+        (!self.echoes[text].is_sent && !self.has_scores)
+            .then(|| self.more(text, Completion::default()))
+    }
+
+    fn more(&mut self, text: usize, new: Completion) -> Value {
+        let choice = self.choice(text, &new, Value::Null);
+        self.chunk(vec![choice])
+    }
+
+    fn end(&mut self, text: usize, reason: FinishReason) -> Value {
+        let reason = finish_reason(reason).into();
+        let choice = self.choice(text, &Completion::default(), reason);
+        self.chunk(vec![choice])
+    }
+
+    fn usage(&mut self, prompt_tokens: usize, completion_tokens: usize) -> Option<Value> {
+        self.include_usage.then(|| {
+            let mut chunk = self.chunk(Vec::new());
+            chunk["usage"] = usage(prompt_tokens, completion_tokens);
+            chunk
+        })
+    }
+}

@@ -1,0 +1,201 @@
+//! The texts of a request, which run in the model's scheduler at the same time.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_core::Stream;
+use serde_json::{Value, json};
+use wisp_engine::{
+    Completion, Error, Event, Events, FinishReason,
+    pipelines::{PipelineError, RequestError},
+};
+
+use super::{
+    admission::Slots, error::ApiError, models::ServedModel, sampling::GenerationParams,
+    state::Server,
+};
+
+/// The running texts of a request. Dropping them cancels them within one step.
+#[derive(Debug)]
+pub struct Texts {
+    texts: Vec<Text>,
+    /// The text that is polled first, so that none has to wait for others.
+    next: usize,
+    /// Tokens of all prompts.
+    pub prompt_tokens: usize,
+    /// Generated tokens of all texts.
+    pub completion_tokens: usize,
+    _slots: Slots,
+}
+
+#[derive(Debug)]
+struct Text {
+    events: Events,
+    /// An event that was received, but not returned yet.
+    early: Option<Result<Event, Error>>,
+    tokens: usize,
+    model: String,
+    server: Arc<Server>,
+}
+
+impl Texts {
+    /// Starts the texts of some prompts, `params.choices` of each, and waits for the first event, so that what is
+    /// wrong with the parameters is known before the answer begins.
+    ///
+    /// # Errors
+    ///
+    /// If a prompt does not fit the model, a parameter is out of range, or the queue is full.
+    pub async fn start(
+        server: &Arc<Server>,
+        served: &ServedModel,
+        prompts: Vec<Vec<u32>>,
+        params: &GenerationParams,
+    ) -> Result<Texts, ApiError> {
+        if served.model.info().is_encoder {
+            let model = served.id.clone();
+            return Err(ApiError::from(Error::NotAGenerator { model }).about("model"));
+        }
+        prompts
+            .iter()
+            .try_for_each(|prompt| check(served, prompt))?;
+        let biases = params.options.sampling.logit_bias.iter();
+        check_tokens(served, biases.map(|(token, _)| token))
+            .map_err(|error| error.about("logit_bias"))?;
+        let slots = served.admission.enter(prompts.len() * params.choices)?;
+        let prompt_tokens = prompts.iter().map(Vec::len).sum();
+        server.metrics.count_prompt(&served.id, prompt_tokens);
+        let mut texts = Vec::with_capacity(prompts.len() * params.choices);
+        for prompt in prompts {
+            for choice in 0..params.choices {
+                let mut options = params.options_of(choice);
+                options.adapter.clone_from(&served.adapter);
+                let request = served.model.generate_tokens(prompt.clone());
+                texts.push(Text {
+                    events: request.options(options).events(),
+                    early: None,
+                    tokens: 0,
+                    model: served.id.clone(),
+                    server: server.clone(),
+                });
+            }
+        }
+        if let Some(first) = texts.first_mut() {
+            match first.events.next().await {
+                Some(Err(error)) => return Err(error.into()),
+                event => first.early = event,
+            }
+        }
+        Ok(Texts {
+            texts,
+            next: 0,
+            prompt_tokens,
+            completion_tokens: 0,
+            _slots: slots,
+        })
+    }
+
+    /// Returns the number of texts.
+    pub fn count(&self) -> usize {
+        self.texts.len()
+    }
+
+    /// Returns the next event of any text with the text's number; `None` when all have ended.
+    pub fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<(usize, Result<Event, Error>)>> {
+        let count = self.texts.len();
+        let mut all_ended = true;
+        for at in (self.next..count).chain(0..self.next) {
+            let text = &mut self.texts[at];
+            let event = match text.early.take() {
+                Some(event) => Poll::Ready(Some(event)),
+                None => Pin::new(&mut text.events).poll_next(context),
+            };
+            match event {
+                Poll::Ready(Some(event)) => {
+                    if matches!(event, Ok(Event::Token { .. })) {
+                        text.tokens += 1;
+                        self.completion_tokens += 1;
+                    }
+                    self.next = at + 1;
+                    return Poll::Ready(Some((at, event)));
+                }
+                Poll::Ready(None) => {}
+                Poll::Pending => all_ended = false,
+            }
+        }
+        match all_ended {
+            true => Poll::Ready(None),
+            false => Poll::Pending,
+        }
+    }
+
+    /// Waits for the ends of all texts.
+    ///
+    /// # Errors
+    ///
+    /// If one fails; the others are cancelled.
+    pub async fn complete(&mut self) -> Result<Vec<Completion>, ApiError> {
+        let mut completions = vec![Completion::default(); self.count()];
+        while let Some((text, event)) =
+            std::future::poll_fn(|context| self.poll_next(context)).await
+        {
+            completions[text].push(event?);
+        }
+        Ok(completions)
+    }
+}
+
+impl Drop for Text {
+    fn drop(&mut self) {
+        let timings = self.events.timings();
+        self.server
+            .metrics
+            .count_text(&self.model, self.tokens, &timings);
+    }
+}
+
+/// Refuses a prompt that the engine would refuse: here, because the others of the request may wait for a long time.
+fn check(served: &ServedModel, prompt: &[u32]) -> Result<(), ApiError> {
+    let (tokens, max_length) = (prompt.len(), served.model.context_length() as usize);
+    if tokens > max_length {
+        return Err(Error::from(RequestError::TooLong { tokens, max_length }).into());
+    }
+    if tokens == 0 {
+        return Err(Error::EmptyPrompt.into());
+    }
+    check_tokens(served, prompt.iter())
+}
+
+/// Refuses tokens outside the vocabulary.
+fn check_tokens<'t>(
+    served: &ServedModel,
+    mut tokens: impl Iterator<Item = &'t u32>,
+) -> Result<(), ApiError> {
+    let vocab_size = served.model.info().vocab_size;
+    match tokens.find(|token| u64::from(**token) >= vocab_size) {
+        Some(&token) => Err(Error::from(PipelineError::UnknownToken { token, vocab_size }).into()),
+        None => Ok(()),
+    }
+}
+
+/// Returns OpenAI's name of a reason.
+pub fn finish_reason(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Length => "length",
+        _ => "stop",
+    }
+}
+
+/// Returns the object with the numbers of tokens.
+pub fn usage(prompt_tokens: usize, completion_tokens: usize) -> Value {
+    json!({
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    })
+}

@@ -1,0 +1,178 @@
+//! The life of the server: it listens, loads the models, answers, and ends in order.
+
+use std::{io, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime::{Builder, Runtime},
+    sync::Semaphore,
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+use wisp_engine::Canceller;
+
+use super::{
+    models::Models, options::Options, router::router, state::Server, write_timeout::WriteTimeout,
+};
+use crate::{
+    interrupt,
+    output::{self, message, print_line},
+};
+
+/// The time in which a client must send the head of a request, on a new connection and after an answer.
+const HEADER_TIME: Duration = Duration::from_secs(30);
+
+/// The time in which a client must read something of its answer.
+const WRITE_TIME: Duration = Duration::from_secs(60);
+
+/// The most headers of a request.
+const MAX_HEADERS: usize = 100;
+
+/// The longest head of a request in bytes.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+
+/// The most connections at the same time; others wait to be accepted.
+const MAX_CONNECTIONS: usize = 4096;
+
+/// Threads for work that blocks, such as tokenizing.
+const BLOCKING_THREADS: usize = 8;
+
+/// The time between two looks at whether a signal arrived, or whether the last request has ended.
+const TICK: Duration = Duration::from_millis(20);
+
+/// The time that connections have to close after the last request.
+const CLOSE_TIME: Duration = Duration::from_secs(1);
+
+/// Runs the server until a signal ends it. It listens before `load` loads the models, and prints its address first.
+///
+/// # Errors
+///
+/// If it cannot listen, a model cannot be loaded, or requests did not end in time after the signal.
+pub fn serve(options: Options, load: impl FnOnce() -> Result<Models>) -> Result<()> {
+    options.check()?;
+    let server = Arc::new(Server::new(options));
+    let runtime = Builder::new_multi_thread()
+        .enable_all()
+        .worker_threads(2)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_name("server")
+        .build()
+        .context("cannot start the server's threads")?;
+    let connections = Arc::new(GracefulShutdown::new());
+    let (address, accepting) = listen(&runtime, &server, &connections)?;
+    print_line!("{address}")?;
+    output::flush()?;
+    server.set_models(load()?);
+    message!("serving at {address}; Ctrl-C ends the server");
+    let canceller = Canceller::new();
+    interrupt::begin_server(canceller.clone());
+    let unfinished = runtime.block_on(async {
+        while !canceller.is_cancelled() {
+            sleep(TICK).await;
+        }
+        drain(&server).await
+    });
+    // The last bytes of answers are still on their way; what runs after that time is dropped, which cancels it.
+    runtime.block_on(async {
+        accepting.abort();
+        let _ = accepting.await;
+        if let Some(connections) = Arc::into_inner(connections) {
+            let _ = timeout(CLOSE_TIME, connections.shutdown()).await;
+        }
+    });
+    runtime.shutdown_timeout(CLOSE_TIME);
+    interrupt::end();
+    match unfinished {
+        0 => {
+            interrupt::handled();
+            Ok(())
+        }
+        count => bail!(
+            "{count} requests did not end within {} s and were cut off",
+            server.options.shutdown_time.as_secs()
+        ),
+    }
+}
+
+/// Refuses new requests and waits for the running ones. Returns the number of those that did not end in time.
+async fn drain(server: &Server) -> usize {
+    server.end();
+    let time = server.options.shutdown_time;
+    let running = server.active_requests();
+    if running > 0 {
+        message!(
+            "waiting at most {} s for {running} requests to end; press Ctrl-C again to exit at once",
+            time.as_secs()
+        );
+    }
+    let end = Instant::now() + time;
+    while server.active_requests() > 0 && Instant::now() < end {
+        sleep(TICK).await;
+    }
+    server.active_requests()
+}
+
+/// Begins to accept connections, and returns the server's address and the task that accepts.
+fn listen(
+    runtime: &Runtime,
+    server: &Arc<Server>,
+    connections: &Arc<GracefulShutdown>,
+) -> Result<(String, JoinHandle<()>)> {
+    let options = &server.options;
+    let host = options
+        .address()
+        .map_or_else(|| options.host.clone(), |ip| ip.to_string());
+    let listener = runtime.block_on(TcpListener::bind((host.as_str(), options.port)));
+    let listener =
+        listener.with_context(|| format!("cannot listen on {host}, port {}", options.port))?;
+    let address = listener.local_addr().context("the server has no address")?;
+    let accepting = runtime.spawn(accept(listener, server.clone(), connections.clone()));
+    Ok((format!("http://{address}"), accepting))
+}
+
+async fn accept(listener: TcpListener, server: Arc<Server>, connections: Arc<GracefulShutdown>) {
+    let router = router(server);
+    let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    // It is never closed.
+    while let Ok(permit) = free.clone().acquire_owned().await {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Too many open files, say: others may close soon.
+                tracing::warn!(%error, "cannot accept a connection");
+                sleep(TICK).await;
+                continue;
+            }
+        };
+        let service = TowerToHyperService::new(router.clone());
+        let connection = connection(stream).map(|io| {
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADER_TIME)
+                .max_headers(MAX_HEADERS)
+                .max_buf_size(MAX_HEAD_BYTES)
+                .serve_connection(io, service);
+            connections.watch(connection)
+        });
+        let Ok(connection) = connection else { continue };
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended");
+            }
+            drop(permit);
+        });
+    }
+}
+
+fn connection(stream: TcpStream) -> io::Result<TokioIo<WriteTimeout<TcpStream>>> {
+    // Each token is sent at once.
+    stream.set_nodelay(true)?;
+    Ok(TokioIo::new(WriteTimeout::new(stream, WRITE_TIME)))
+}

@@ -1,0 +1,36 @@
+//! The server of `wisp serve`: OpenAI's interface over HTTP.
+//!
+//! A request passes the [`guard`] (its host, origin and key), is read by its endpoint with [`fields`], becomes one or
+//! more generations ([`generation`]) in the model's scheduler, and is answered as a whole or as a stream of events
+//! ([`stream`]). What a client gets wrong is an [`error`] in OpenAI's format.
+
+mod admission;
+mod blocking;
+mod chat;
+mod completions;
+mod embeddings;
+mod error;
+mod fields;
+mod generation;
+mod guard;
+mod info;
+mod listener;
+mod messages;
+mod metrics;
+mod models;
+mod options;
+mod page;
+mod prompts;
+mod request_log;
+mod router;
+mod sampling;
+mod scores;
+mod state;
+mod stream;
+mod tokens;
+mod unsupported;
+mod write_timeout;
+
+pub use listener::serve;
+pub use models::{ModelArg, Models};
+pub use options::{Options, Origin};

@@ -1,0 +1,223 @@
+//! The models that the server has, by the names under which clients ask for them.
+
+use std::{collections::BTreeSet, path::Path, str::FromStr, sync::Arc};
+
+use anyhow::{Result, bail};
+use axum::http::StatusCode;
+use wisp_engine::Model;
+
+use super::{admission::Admission, error::ApiError};
+use crate::{
+    output::message,
+    settings::{Resolved, Settings},
+};
+
+/// A value of `--model`: `MODEL` or `NAME=MODEL`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelArg {
+    /// The name under which clients ask for the model.
+    name: Option<String>,
+    model: String,
+}
+
+impl FromStr for ModelArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ModelArg, String> {
+        // A path may contain the sign too.
+        let named = text
+            .split_once('=')
+            .filter(|(name, _)| !name.contains(['/', '\\']));
+        let (name, model) = match named {
+            Some((name, model)) => (Some(name.to_string()), model),
+            None => (None, text),
+        };
+        match name.as_deref() == Some("") || model.is_empty() {
+            true => Err("must be MODEL or NAME=MODEL".into()),
+            false => Ok(ModelArg {
+                name,
+                model: model.into(),
+            }),
+        }
+    }
+}
+
+/// A model, or one with an adapter, under the name by which clients ask for it.
+#[derive(Debug)]
+pub struct ServedModel {
+    /// The name.
+    pub id: String,
+    /// The loaded model, which those with its adapters share.
+    pub model: Model,
+    /// The name of the adapter.
+    pub adapter: Option<String>,
+    /// The bound on its texts, which those with its adapters share.
+    pub admission: Arc<Admission>,
+}
+
+/// All models, at least one.
+#[derive(Debug)]
+pub struct Models {
+    all: Vec<ServedModel>,
+}
+
+impl Models {
+    /// Loads models one after the other; without any the one that is built into the program.
+    ///
+    /// # Errors
+    ///
+    /// If one cannot be loaded, two have the same name, or a setting of a single model is given for several.
+    pub fn load<const GROUPS: u8>(
+        args: &[ModelArg],
+        settings: &Settings<GROUPS>,
+        max_queue: usize,
+    ) -> Result<Models> {
+        let mut all = Vec::new();
+        if args.is_empty() {
+            load(None, &settings.resolve()?, max_queue, &mut all)?;
+        }
+        for arg in args {
+            let mut settings = settings.clone();
+            settings.set_model(&arg.model)?;
+            let resolved = settings.resolve()?;
+            if args.len() > 1 {
+                check_shared(&resolved)?;
+            }
+            load(arg.name.as_deref(), &resolved, max_queue, &mut all)?;
+        }
+        let mut names = BTreeSet::new();
+        if let Some(twice) = all.iter().find(|served| !names.insert(&served.id)) {
+            bail!(
+                "two models are called {}: name one with --model NAME=MODEL",
+                twice.id
+            );
+        }
+        Ok(Models { all })
+    }
+
+    /// Returns all models.
+    pub fn all(&self) -> &[ServedModel] {
+        &self.all
+    }
+
+    /// Returns the model of a name; without one the first.
+    ///
+    /// # Errors
+    ///
+    /// If there is no model of that name.
+    pub fn find(&self, id: Option<&str>) -> Result<&ServedModel, ApiError> {
+        let found = match id {
+            Some(id) => self.all.iter().find(|served| served.id == id),
+            None => self.all.first(),
+        };
+        found.ok_or_else(|| {
+            let known: Vec<&str> = self.all.iter().map(|served| served.id.as_str()).collect();
+            let id = id.unwrap_or_default();
+            let message = format!("there is no model {id:?}; there are: {}", known.join(", "));
+            let error = ApiError::new(StatusCode::NOT_FOUND, message);
+            error.with_param("model").with_code("model_not_found")
+        })
+    }
+}
+
+/// Refuses settings that belong to a single model.
+fn check_shared(settings: &Resolved) -> Result<()> {
+    let config = &settings.config;
+    let revision = config.huggingface_revision != "main";
+    let single = [
+        ("--revision", revision),
+        ("--weight-path", !config.weight_path.is_empty()),
+        (
+            "--serialized-model-path",
+            config.serialized_model_path.is_some(),
+        ),
+        (
+            "--save-to-serialized-model-path",
+            config.save_to_serialized_model_path.is_some(),
+        ),
+        ("--lora", !config.lora_paths.is_empty()),
+    ];
+    match single.iter().find(|(_, is_set)| *is_set) {
+        Some((flag, _)) => bail!("{flag} belongs to a single model, but several are given"),
+        None => Ok(()),
+    }
+}
+
+/// Loads a model and adds it, and then an entry for each of its adapters.
+fn load(
+    name: Option<&str>,
+    settings: &Resolved,
+    max_queue: usize,
+    all: &mut Vec<ServedModel>,
+) -> Result<()> {
+    let model = settings.open()?.load()?;
+    let id = name.map_or_else(|| short(&settings.name()), String::from);
+    message!("{id} on {}", settings.device_of(&model));
+    let parallel = usize::try_from(model.limits().max_batch).unwrap_or(usize::MAX);
+    let base = ServedModel {
+        id,
+        admission: Admission::new(parallel, max_queue),
+        model,
+        adapter: None,
+    };
+    let adapters = settings.config.adapters().map(|(name, _)| ServedModel {
+        id: name.into(),
+        model: base.model.clone(),
+        adapter: Some(name.into()),
+        admission: base.admission.clone(),
+    });
+    let adapters: Vec<ServedModel> = adapters.collect();
+    all.push(base);
+    all.extend(adapters);
+    Ok(())
+}
+
+/// Returns the name of a file or folder without its path and its ending, so that clients do not learn the path; a
+/// repository's name as it is.
+fn short(name: &str) -> String {
+    let path = Path::new(name);
+    let is_file = path.extension().is_some_and(|ending| ending == "gguf");
+    let short = match is_file {
+        true => path.file_stem(),
+        false => path.file_name(),
+    };
+    match short {
+        Some(short) if path.exists() => short.to_string_lossy().into_owned(),
+        _ => name.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_may_have_names() {
+        let arg = |name: Option<&str>, model: &str| ModelArg {
+            name: name.map(Into::into),
+            model: model.into(),
+        };
+        for (text, expected) in [
+            ("org/name:q4_k", arg(None, "org/name:q4_k")),
+            ("a=org/name", arg(Some("a"), "org/name")),
+            ("a=b=c", arg(Some("a"), "b=c")),
+            ("./a=b.gguf", arg(None, "./a=b.gguf")),
+        ] {
+            assert_eq!(text.parse(), Ok(expected));
+        }
+        assert!("".parse::<ModelArg>().is_err());
+        assert!("a=".parse::<ModelArg>().is_err());
+        assert!("=a".parse::<ModelArg>().is_err());
+    }
+
+    #[test]
+    fn names_have_no_path_of_this_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("some.model.gguf");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(short(file.to_str().unwrap()), "some.model");
+        let last = folder.path().file_name().unwrap().to_string_lossy();
+        assert_eq!(short(folder.path().to_str().unwrap()), last);
+        assert_eq!(short("org/name:q4_k"), "org/name:q4_k");
+    }
+}

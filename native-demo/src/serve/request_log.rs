@@ -1,0 +1,155 @@
+//! The record of each request: its id, the metrics and the log.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use axum::{
+    body::{Body, Bytes, HttpBody},
+    extract::{MatchedPath, Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue},
+    middleware::Next,
+    response::Response,
+};
+use http_body::{Frame, SizeHint};
+use tracing::{Instrument, Span};
+
+use super::state::{ActiveRequest, Server};
+
+/// The header of a request's id, in requests and in answers.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The longest id that is taken from a client.
+const MAX_ID: usize = 64;
+
+/// The status in metrics and the log of a request whose client went away before the answer began.
+const CLIENT_CLOSED: u16 = 499;
+
+/// The id of a request: the client's own, or a random one.
+#[derive(Clone, Debug)]
+pub struct RequestId(String);
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl RequestId {
+    fn of(headers: &HeaderMap) -> RequestId {
+        let sent = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
+        let is_id = |id: &&str| {
+            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            (1..=MAX_ID).contains(&id.len()) && id.bytes().all(is_allowed)
+        };
+        match sent.filter(is_id) {
+            Some(id) => RequestId(id.into()),
+            // Ids only tell requests apart in logs: without random numbers they are all alike.
+            None => RequestId(format!("{:016x}", getrandom::u64().unwrap_or(0))),
+        }
+    }
+}
+
+/// Records a request from its arrival to the end of its answer.
+pub async fn record(
+    State(server): State<Arc<Server>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let id = RequestId::of(request.headers());
+    let endpoint = request.extensions().get::<MatchedPath>();
+    let mut record = Record {
+        start: Instant::now(),
+        endpoint: endpoint.map_or("other".into(), |path| path.as_str().to_string()),
+        status: CLIENT_CLOSED,
+        is_complete: false,
+        span: tracing::error_span!("request", id = %id),
+        _active: server.begin(),
+        server,
+    };
+    request.extensions_mut().insert(id.clone());
+    let mut response = next.run(request).instrument(record.span.clone()).await;
+    record.status = response.status().as_u16();
+    if let Ok(id) = HeaderValue::try_from(id.0) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response.map(|inner| Body::new(RecordedBody { inner, record }))
+}
+
+/// What is known of a request; dropping it counts and logs the request.
+struct Record {
+    start: Instant,
+    endpoint: String,
+    status: u16,
+    /// Whether the client received the whole answer.
+    is_complete: bool,
+    span: Span,
+    server: Arc<Server>,
+    _active: ActiveRequest,
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        let elapsed = self.start.elapsed();
+        let (endpoint, status, is_complete) = (&*self.endpoint, self.status, self.is_complete);
+        self.server.metrics.count_request(endpoint, status, elapsed);
+        let seconds = elapsed.as_secs_f64();
+        tracing::info!(parent: &self.span, endpoint, status, is_complete, seconds, "answered");
+    }
+}
+
+/// The body of an answer with the record of its request.
+struct RecordedBody {
+    inner: Body,
+    record: Record,
+}
+
+impl HttpBody for RecordedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let body = &mut *self;
+        let frame = body
+            .record
+            .span
+            .in_scope(|| Pin::new(&mut body.inner).poll_frame(context));
+        body.record.is_complete |= matches!(frame, Poll::Ready(None)) || body.inner.is_end_stream();
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_clients_are_kept_if_they_are_plain() {
+        let id = |sent: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(REQUEST_ID, HeaderValue::from_static(sent));
+            RequestId::of(&headers).0
+        };
+        assert_eq!(id("a-B_0.9"), "a-B_0.9");
+        const LONG: &str = "0123456789012345678901234567890123456789012345678901234567890123x";
+        for odd in ["", "a b", "<script>", "\"", LONG] {
+            let random = id(odd);
+            assert!(random != odd && random.len() == 16, "{odd}: {random}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What all requests share.
+
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use super::{error::ApiError, metrics::Metrics, models::Models, options::Options};
+
+/// The state of the server.
+#[derive(Debug)]
+pub struct Server {
+    /// The options.
+    pub options: Options,
+    /// The metrics.
+    pub metrics: Metrics,
+    /// When the server started, in seconds of Unix time.
+    pub started: u64,
+    /// Unset while they are loaded.
+    models: OnceLock<Models>,
+    is_ending: AtomicBool,
+    requests: AtomicUsize,
+}
+
+/// A request that is being answered, until it is dropped.
+#[derive(Debug)]
+pub struct ActiveRequest {
+    server: Arc<Server>,
+}
+
+impl Server {
+    /// Creates the state of a server whose models are not loaded yet.
+    pub fn new(options: Options) -> Server {
+        Server {
+            options,
+            metrics: Metrics::new(),
+            started: now(),
+            models: OnceLock::new(),
+            is_ending: AtomicBool::new(false),
+            requests: AtomicUsize::new(0),
+        }
+    }
+
+    /// Sets the models, once.
+    pub fn set_models(&self, models: Models) {
+        let _ = self.models.set(models);
+    }
+
+    /// Returns the models for a new request.
+    ///
+    /// # Errors
+    ///
+    /// If they are not loaded yet, or the server is about to end.
+    pub fn models(&self) -> Result<&Models, ApiError> {
+        match self.loaded_models() {
+            _ if self.is_ending.load(Ordering::Relaxed) => {
+                Err(ApiError::unavailable("the server is shutting down"))
+            }
+            Some(models) => Ok(models),
+            None => Err(ApiError::unavailable("the server is loading its models")),
+        }
+    }
+
+    /// Returns the models if they are loaded.
+    pub fn loaded_models(&self) -> Option<&Models> {
+        self.models.get()
+    }
+
+    /// Refuses new requests from now on.
+    pub fn end(&self) {
+        self.is_ending.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts a request until the returned value is dropped.
+    pub fn begin(self: &Arc<Server>) -> ActiveRequest {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        ActiveRequest {
+            server: self.clone(),
+        }
+    }
+
+    /// Returns the number of requests that are being answered.
+    pub fn active_requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for ActiveRequest {
+    fn drop(&mut self) {
+        self.server.requests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns the time in seconds of Unix time.
+pub fn now() -> u64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
+    elapsed.map_or(0, |elapsed| elapsed.as_secs())
+}

@@ -1,0 +1,142 @@
+//! Answers as a stream of server-sent events.
+
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::{
+    body::{Body, Bytes, HttpBody},
+    http::header,
+    response::{IntoResponse, Response},
+};
+use http_body::Frame;
+use serde_json::Value;
+use tokio::time::{Instant, Sleep, sleep};
+use wisp_engine::{Completion, Event, FinishReason};
+
+use super::{error::ApiError, generation::Texts};
+
+/// The time without an event after which a comment keeps the connection open.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// The format of an endpoint's chunks.
+pub trait Chunks: Send + Unpin + 'static {
+    /// Returns the chunk that begins a text, if the format has one.
+    fn begin(&mut self, text: usize) -> Option<Value>;
+
+    /// Returns the chunk of new tokens and their text.
+    fn more(&mut self, text: usize, new: Completion) -> Value;
+
+    /// Returns the chunk that ends a text.
+    fn end(&mut self, text: usize, reason: FinishReason) -> Value;
+
+    /// Returns the chunk with the numbers of tokens, if the client asked for it.
+    fn usage(&mut self, prompt_tokens: usize, completion_tokens: usize) -> Option<Value>;
+}
+
+/// Answers with a stream of the texts.
+pub fn response(texts: Texts, mut chunks: impl Chunks) -> Response {
+    let begin = (0..texts.count()).filter_map(|text| chunks.begin(text));
+    let body = EventBody {
+        ready: begin.map(|chunk| data(&chunk)).collect(),
+        new: vec![Completion::default(); texts.count()],
+        texts: Some(texts),
+        chunks,
+        idle: Box::pin(sleep(KEEP_ALIVE)),
+    };
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-cache"),
+    ];
+    (headers, Body::new(body)).into_response()
+}
+
+fn data(chunk: &Value) -> Bytes {
+    Bytes::from(format!("data: {chunk}\n\n"))
+}
+
+/// The body of a stream. When the client goes away it is dropped, which cancels the texts.
+struct EventBody<C> {
+    /// `None` after the end.
+    texts: Option<Texts>,
+    chunks: C,
+    /// Tokens and text of each text that no chunk has yet.
+    new: Vec<Completion>,
+    ready: VecDeque<Bytes>,
+    idle: Pin<Box<Sleep>>,
+}
+
+impl<C: Chunks> EventBody<C> {
+    fn take(&mut self, text: usize, event: Event) {
+        let new = &mut self.new[text];
+        let is_text = matches!(event, Event::Text(_));
+        let reason = match &event {
+            Event::End { reason, .. } => Some(*reason),
+            _ => None,
+        };
+        new.push(event);
+        // What no text came for, such as the log-probability of a token that is part of a character.
+        let has_rest = !new.scores.is_empty() || !new.prompt_scores.is_empty();
+        if is_text || (reason.is_some() && has_rest) {
+            let chunk = self.chunks.more(text, std::mem::take(new));
+            self.ready.push_back(data(&chunk));
+        }
+        if let Some(reason) = reason {
+            self.ready.push_back(data(&self.chunks.end(text, reason)));
+        }
+    }
+
+    /// Ends the stream in order.
+    fn end(&mut self, texts: &Texts) {
+        let usage = self
+            .chunks
+            .usage(texts.prompt_tokens, texts.completion_tokens);
+        self.ready.extend(usage.map(|chunk| data(&chunk)));
+        self.ready
+            .push_back(Bytes::from_static(b"data: [DONE]\n\n"));
+    }
+}
+
+impl<C: Chunks> HttpBody for EventBody<C> {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let body = &mut *self;
+        loop {
+            if let Some(bytes) = body.ready.pop_front() {
+                body.idle.as_mut().reset(Instant::now() + KEEP_ALIVE);
+                return Poll::Ready(Some(Ok(Frame::data(bytes))));
+            }
+            let Some(mut texts) = body.texts.take() else {
+                return Poll::Ready(None);
+            };
+            match texts.poll_next(context) {
+                Poll::Ready(Some((text, Ok(event)))) => {
+                    body.take(text, event);
+                    body.texts = Some(texts);
+                }
+                Poll::Ready(Some((_, Err(error)))) => {
+                    // The status has been sent. Without the final `[DONE]` clients see that the stream is incomplete.
+                    body.ready.push_back(data(&ApiError::from(error).body()));
+                }
+                Poll::Ready(None) => body.end(&texts),
+                Poll::Pending => {
+                    body.texts = Some(texts);
+                    if body.idle.as_mut().poll(context).is_pending() {
+                        return Poll::Pending;
+                    }
+                    body.ready
+                        .push_back(Bytes::from_static(b": keep-alive\n\n"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `POST /tokenize`, `/detokenize` and `/apply-template`, with the fields of both llama.cpp's server and vLLM's.
+
+use std::sync::Arc;
+
+use axum::{body::Body, extract::State, http::StatusCode, response::Response};
+use serde_json::json;
+use wisp_engine::{
+    Error, Message,
+    pipelines::{
+        PipelineError,
+        chat_template::{ChatTemplate, ChatTemplateError},
+        tokenizer::Tokenizer,
+    },
+};
+
+use super::{
+    blocking::run_blocking,
+    chat,
+    error::{ApiError, json_response},
+    fields::Fields,
+    messages,
+    models::ServedModel,
+    state::Server,
+};
+
+/// What is tokenized.
+enum Input {
+    Text { text: String, add_special: bool },
+    Chat(Vec<Message>),
+}
+
+/// Answers with the tokens of a text (`content`, as in llama.cpp, or `prompt`, as in vLLM) or of a chat (`messages`).
+///
+/// # Errors
+///
+/// If the request is invalid, or the model has no tokenizer.
+pub async fn tokenize(State(server): State<Arc<Server>>, body: Body) -> Result<Response, ApiError> {
+    let (fields, served) = read(&server, body).await?;
+    let input = input(&fields)?;
+    let with_pieces = fields.get_or("with_pieces", false)?;
+    let model = served.model.clone();
+    let answer = run_blocking(move || {
+        let tokenizer = tokenizer(model.text().tokenizer())?;
+        let tokens = match input {
+            Input::Chat(messages) => chat::prompt(&model, &messages)?,
+            Input::Text { text, add_special } => tokenizer
+                .encode(&text, add_special, true)
+                .map_err(Error::from)?,
+        };
+        let piece = |id: &u32| json!({ "id": id, "piece": tokenizer.label(*id) });
+        let listed = match with_pieces {
+            true => tokens.iter().map(piece).collect(),
+            false => json!(tokens),
+        };
+        let max = model.context_length();
+        Ok(json!({ "tokens": listed, "count": tokens.len(), "max_model_len": max }))
+    });
+    Ok(json_response(StatusCode::OK, &answer.await?))
+}
+
+fn input(fields: &Fields) -> Result<Input, ApiError> {
+    if fields.raw("messages").is_some() {
+        return Ok(Input::Chat(messages::of(fields)?));
+    }
+    // The defaults of the two servers differ.
+    let (name, flag, default) = match fields.raw("content") {
+        Some(_) => ("content", "add_special", false),
+        None => ("prompt", "add_special_tokens", true),
+    };
+    Ok(Input::Text {
+        text: fields.require(name)?,
+        add_special: fields.get_or(flag, default)?,
+    })
+}
+
+/// Answers with the text of tokens, under the names of both servers.
+///
+/// # Errors
+///
+/// If the request is invalid, or the model has no tokenizer.
+pub async fn detokenize(
+    State(server): State<Arc<Server>>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let (fields, served) = read(&server, body).await?;
+    let tokens: Vec<u32> = fields.require("tokens")?;
+    let text = tokenizer(served.model.text().tokenizer())?.decode(&tokens, false);
+    let answer = json!({ "content": text, "prompt": text });
+    Ok(json_response(StatusCode::OK, &answer))
+}
+
+/// Answers with a chat as the text that the model continues.
+///
+/// # Errors
+///
+/// If the request is invalid, or the template refuses the conversation.
+pub async fn apply_template(
+    State(server): State<Arc<Server>>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let (fields, served) = read(&server, body).await?;
+    let messages = messages::of(&fields)?;
+    let model = served.model.clone();
+    let prompt = run_blocking(move || {
+        let template = ChatTemplate::for_tokenizer(tokenizer(model.text().tokenizer())?);
+        let prompt =
+            template.and_then(|template| template.render(&messages, true, &Default::default()));
+        prompt.map_err(|error: ChatTemplateError| {
+            ApiError::parameter("messages", format!("the model's chat template: {error}"))
+        })
+    });
+    let answer = json!({ "prompt": prompt.await? });
+    Ok(json_response(StatusCode::OK, &answer))
+}
+
+/// Reads a request and finds its model.
+async fn read(server: &Server, body: Body) -> Result<(Fields, &ServedModel), ApiError> {
+    let models = server.models()?;
+    let fields = Fields::read(body, server.options.max_body_bytes).await?;
+    let served = models.find(fields.get::<String>("model")?.as_deref())?;
+    Ok((fields, served))
+}
+
+fn tokenizer(found: Result<&Tokenizer, PipelineError>) -> Result<&Tokenizer, ApiError> {
+    found.map_err(|error| ApiError::from(Error::from(error)).about("model"))
+}

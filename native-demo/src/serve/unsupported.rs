@@ -1,0 +1,97 @@
+//! Parameters of OpenAI's interface that this version does not support. A value that asks for nothing is accepted,
+//! because many clients send it; any other one is refused, so that no client relies on an effect that is missing.
+
+use serde_json::Value;
+
+use super::{error::ApiError, fields::Fields};
+
+/// A parameter and the test of whether a value asks for nothing.
+type Rule = (&'static str, fn(&Value) -> bool);
+
+/// The rules of all endpoints that generate.
+const RULES: &[Rule] = &[
+    ("audio", nothing),
+    ("function_call", |value| {
+        matches!(value.as_str(), Some("none" | "auto"))
+    }),
+    ("functions", nothing),
+    ("modalities", |value| *value == serde_json::json!(["text"])),
+    ("prediction", nothing),
+    ("response_format", |value| value["type"] == "text"),
+    ("suffix", nothing),
+    ("tool_choice", |value| {
+        matches!(value.as_str(), Some("none" | "auto"))
+    }),
+    ("tools", nothing),
+    ("web_search_options", |_| false),
+    // Of other servers, whose clients send them in `extra_body`.
+    ("grammar", nothing),
+    ("guided_choice", nothing),
+    ("guided_grammar", nothing),
+    ("guided_json", nothing),
+    ("guided_regex", nothing),
+    ("json_schema", nothing),
+    ("structured_outputs", nothing),
+];
+
+/// Returns whether a value is empty.
+fn nothing(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
+
+/// Refuses parameters that are not supported.
+///
+/// # Errors
+///
+/// The first such parameter.
+pub fn check(fields: &Fields) -> Result<(), ApiError> {
+    for (name, asks_for_nothing) in RULES {
+        if let Some(value) = fields.get::<Value>(name)?
+            && !asks_for_nothing(&value)
+        {
+            return Err(ApiError::unsupported(*name));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_refused_unless_they_ask_for_nothing() {
+        for (body, refused) in [
+            (
+                r#"{"tools": [], "tool_choice": "auto", "unknown": 1}"#,
+                None,
+            ),
+            (
+                r#"{"response_format": {"type": "text"}, "functions": null}"#,
+                None,
+            ),
+            (r#"{"tools": [{"type": "function"}]}"#, Some("tools")),
+            (r#"{"tool_choice": "required"}"#, Some("tool_choice")),
+            (
+                r#"{"response_format": {"type": "json_object"}}"#,
+                Some("response_format"),
+            ),
+            (r#"{"response_format": 5}"#, Some("response_format")),
+            (
+                r#"{"guided_json": {"type": "object"}}"#,
+                Some("guided_json"),
+            ),
+        ] {
+            let result = check(&Fields::parse(body.as_bytes()).unwrap());
+            let found = result
+                .err()
+                .map(|error| error.body()["error"]["param"].clone());
+            assert_eq!(found, refused.map(Value::from), "{body}");
+        }
+    }
+}

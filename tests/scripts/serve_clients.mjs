@@ -1,0 +1,56 @@
+// Talks to `wisp serve` at $WISP_TEST_SERVER with OpenAI's client for Node; the tests of the program start both.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import OpenAI from "openai";
+
+const client = new OpenAI({ baseURL: `${process.env.WISP_TEST_SERVER}/v1`, apiKey: "test-key", maxRetries: 0 });
+const chat = {
+  model: "tiny",
+  messages: [{ role: "user", content: "Tell me a story." }],
+  temperature: 0,
+  max_completion_tokens: 24,
+};
+
+const tests = {
+  async models() {
+    const names = [];
+    for await (const model of client.models.list()) names.push(model.id);
+    assert(names.includes("tiny"));
+    return names.join(", ");
+  },
+  async chat() {
+    const answer = await client.chat.completions.create(chat);
+    return answer.choices[0].message.content;
+  },
+  async streaming() {
+    let text = "";
+    for await (const chunk of await client.chat.completions.create({ ...chat, stream: true })) {
+      text += chunk.choices[0]?.delta.content ?? "";
+    }
+    assert.equal(text, await tests.chat());
+    return `${text.length} characters`;
+  },
+  async cancelling() {
+    const stream = await client.completions.create({ model: "tiny", prompt: "The dog", max_tokens: 400, stream: true });
+    for await (const chunk of stream) {
+      assert.equal(typeof chunk.choices[0].text, "string");
+      break;
+    }
+    return "ended after the first chunk";
+  },
+  async embeddings() {
+    const { data } = await client.embeddings.create({ model: "bert", input: ["the cat", "the kitten"] });
+    assert.equal(data[0].embedding.length, 15);
+    return `${data.length} vectors`;
+  },
+  async errors() {
+    const wrong = client.chat.completions.create({ ...chat, model: "gpt-5" });
+    await assert.rejects(wrong, OpenAI.NotFoundError);
+    return "404";
+  },
+};
+
+const { version } = JSON.parse(readFileSync(new URL("node_modules/openai/package.json", import.meta.url)));
+console.log(`openai ${version} for Node`);
+for (const [name, test] of Object.entries(tests)) console.log(`  ${name}: ${JSON.stringify(await test())}`);

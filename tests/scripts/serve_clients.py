@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Talks to `wisp serve` at $WISP_TEST_SERVER with OpenAI's client for Python; the tests of the program start both."""
+
+import asyncio
+import math
+import os
+
+import openai
+
+OPTIONS = {"base_url": os.environ["WISP_TEST_SERVER"] + "/v1", "api_key": "test-key", "max_retries": 0}
+CLIENT = openai.OpenAI(**OPTIONS)
+CHAT = {
+    "model": "tiny",
+    "messages": [{"role": "user", "content": "Tell me a story."}],
+    "temperature": 0,
+    "max_completion_tokens": 24,
+}
+
+
+def models():
+    names = [model.id for model in CLIENT.models.list()]
+    assert "tiny" in names, names
+    assert CLIENT.models.retrieve("tiny").id == "tiny"
+    return ", ".join(names)
+
+
+def chat():
+    answer = CLIENT.chat.completions.create(**CHAT)
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
+    return answer.choices[0].message.content
+
+
+def streaming():
+    chunks = list(CLIENT.chat.completions.create(**CHAT, stream=True, stream_options={"include_usage": True}))
+    text = "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
+    assert text == chat(), text
+    return f"{len(chunks)} chunks, {chunks[-1].usage.completion_tokens} tokens"
+
+
+def stream_helper():
+    # Its final answer must have ended by itself.
+    with CLIENT.chat.completions.stream(**CHAT, stop=".") as stream:
+        events = [event.type for event in stream]
+        final = stream.get_final_completion()
+    assert final.choices[0].message.content == chat().split(".")[0]
+    return f"{len(events)} events"
+
+
+def log_probabilities():
+    answer = CLIENT.chat.completions.create(**CHAT, logprobs=True, top_logprobs=3)
+    scores = answer.choices[0].logprobs.content
+    assert len(scores) == answer.usage.completion_tokens and len(scores[0].top_logprobs) == 3
+    return f"{scores[0].token!r} {scores[0].logprob:.3f}"
+
+
+def completions():
+    answer = CLIENT.completions.create(model="tiny", prompt=["Once upon a time", "The dog"], n=2, seed=7, max_tokens=8)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
+    parts = CLIENT.completions.create(model="tiny", prompt="The dog", seed=7, max_tokens=8, stream=True)
+    assert "".join(part.choices[0].text for part in parts) == answer.choices[2].text
+    return repr(answer.choices[2].text)
+
+
+def errors():
+    found = []
+    for kind, more in [
+        (openai.NotFoundError, {"model": "gpt-5"}),
+        (openai.BadRequestError, {"temperature": -1}),
+        (openai.BadRequestError, {"tools": [{"type": "function", "function": {"name": "f"}}]}),
+        (openai.BadRequestError, {"response_format": {"type": "json_object"}}),
+    ]:
+        try:
+            CLIENT.chat.completions.create(**{**CHAT, **more})
+        except kind as error:
+            found.append(f"{error.status_code} {error.param}")
+    try:
+        openai.OpenAI(**{**OPTIONS, "api_key": "wrong"}).models.list()
+    except openai.AuthenticationError as error:
+        found.append(f"{error.status_code} {error.code}")
+    assert len(found) == 5, found
+    return ", ".join(found)
+
+
+def concurrent():
+    async def run():
+        async with openai.AsyncOpenAI(**OPTIONS) as client:
+            each = [client.chat.completions.create(**{**CHAT, "temperature": 1, "seed": seed}) for seed in range(24)]
+            return await asyncio.gather(*each)
+
+    answers = asyncio.run(run())
+    again = CLIENT.chat.completions.create(**{**CHAT, "temperature": 1, "seed": 5})
+    assert again.choices[0].message.content == answers[5].choices[0].message.content
+    return f"{len(answers)} answers"
+
+
+def embeddings():
+    answer = CLIENT.embeddings.create(model="bert", input=["the cat", "the kitten", "the cat"])
+    a, b, again = (entry.embedding for entry in answer.data)
+    assert a == again and abs(math.hypot(*a) - 1) < 1e-5
+    floats = CLIENT.embeddings.create(model="bert", input="the cat", encoding_format="float")
+    assert max(abs(x - y) for x, y in zip(floats.data[0].embedding, a)) < 1e-6
+    return f"{len(a)} dimensions, similarity {sum(x * y for x, y in zip(a, b)):.3f}"
+
+
+print(f"openai {openai.VERSION} for Python")
+for test in [models, chat, streaming, stream_helper, log_probabilities, completions, errors, concurrent, embeddings]:
+    print(f"  {test.__name__}: {test()!r}")
