@@ -41,6 +41,15 @@ impl Row {
     pub fn set(&mut self, metric: Metric, value: f64) {
         self.values[metric as usize] = Some((value * 1000.0).round() / 1000.0);
     }
+
+    /// Drops the values of metrics that are no columns.
+    pub fn restrict(&mut self, columns: &[Metric]) {
+        for metric in Metric::ALL {
+            if !columns.contains(&metric) {
+                self.values[metric as usize] = None;
+            }
+        }
+    }
 }
 
 impl Table {
@@ -138,6 +147,16 @@ mod tests {
             Table::parse(&table().write(&Metric::AMD), &Metric::AMD),
             Ok(table())
         );
+    }
+
+    #[test]
+    fn a_row_is_restricted_to_the_columns() {
+        let mut row = Row::default();
+        row.set(Metric::Registers, 84.0);
+        row.set(Metric::LoopValu, 3.0);
+        row.restrict(&Metric::NVIDIA);
+        assert_eq!(row.get(Metric::Registers), Some(84.0));
+        assert_eq!(row.get(Metric::LoopValu), None);
     }
 
     #[test]

@@ -193,14 +193,15 @@ impl Compiler {
             .into_iter()
             .chain([instructions])
             .collect();
-        let compiler = work::Compiler::Nvrtc;
-        measure::row(
+        let mut row = measure::row(
             kernel.name,
             &compiled.parsed,
             &compiled.listing,
             &stated,
-            compiler,
-        )
+            work::Compiler::Nvrtc,
+        )?;
+        row.restrict(&Metric::NVIDIA);
+        Ok(row)
     }
 
     /// Compiles a kernel as sessions without runtime checks do it.
