@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# gpu-statistics.sh [COMMAND…]: compiles every kernel with Mesa's compiler for AMD GPUs, which needs no GPU, and compares
-# what becomes of it with the recorded table; tests/gpu-statistics/README.md explains both and names the commands.
+# gpu-statistics.sh [COMMAND…]: compiles kernels with Mesa's compiler for AMD GPUs and with NVIDIA's, which need no GPU, and
+# compares what becomes of them with the recorded tables; tests/gpu-statistics/README.md explains both and names the
+# commands.
 #
-# The numbers depend on the compiler, so it is the version of Mesa that the table names, from Debian's backports. It is
-# unpacked into the target folder; nothing is installed. Without it this prints one line, "skipped: …" with the reason.
+# The numbers depend on the compiler. Mesa's is the version that AMD's table names, from Debian's backports, unpacked into
+# the target folder; NVIDIA's is the one that nvrtc.sh fetches. Nothing is installed. Where one of them cannot be had, its
+# part prints one line, "skipped: …" with the reason.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 # shellcheck source=apt.sh
@@ -33,21 +35,42 @@ download() {
   (cd "$apt/packages" && apt_retry "${own[@]}" download "${packages[@]}") || skip "Mesa $VERSION cannot be downloaded"
 }
 
-if [ ! -f "$FOLDER/radeon.json" ]; then
-  [ "$(uname -sm)" = "Linux x86_64" ] || skip "Mesa $VERSION is fetched for Linux on x86-64 only"
-  grep -q '^VERSION_CODENAME=bookworm' /etc/os-release 2>/dev/null || skip "Mesa $VERSION is fetched for Debian 12 only"
-  rm -rf "$FOLDER"
-  download "$FOLDER/apt"
-  for package in "$FOLDER"/apt/packages/*.deb; do dpkg -x "$package" "$FOLDER"; done
-  rm -r "$FOLDER/apt"
-  cat >"$FOLDER/radeon.json" <<JSON
+amd() {
+  if [ ! -f "$FOLDER/radeon.json" ]; then
+    [ "$(uname -sm)" = "Linux x86_64" ] || skip "Mesa $VERSION is fetched for Linux on x86-64 only"
+    grep -q '^VERSION_CODENAME=bookworm' /etc/os-release 2>/dev/null || skip "Mesa $VERSION is fetched for Debian 12 only"
+    rm -rf "$FOLDER"
+    download "$FOLDER/apt"
+    for package in "$FOLDER"/apt/packages/*.deb; do dpkg -x "$package" "$FOLDER"; done
+    rm -r "$FOLDER/apt"
+    cat >"$FOLDER/radeon.json" <<JSON
 {"file_format_version": "1.0.0", "ICD": {"api_version": "1.3.0", "library_path": "$LIBRARIES/libvulkan_radeon.so"}}
 JSON
-fi
-export LD_LIBRARY_PATH=$LIBRARIES VK_DRIVER_FILES=$FOLDER/radeon.json
-missing=$(ldd "$LIBRARIES/libvulkan_radeon.so" | awk '/not found/ { print $1 }')
-# shellcheck disable=SC2086 # the names are to stand on one line
-[ -z "$missing" ] || skip "Mesa $VERSION needs" $missing: install the system\'s mesa-vulkan-drivers
+  fi
+  export LD_LIBRARY_PATH=$LIBRARIES VK_DRIVER_FILES=$FOLDER/radeon.json
+  local missing
+  missing=$(ldd "$LIBRARIES/libvulkan_radeon.so" | awk '/not found/ { print $1 }')
+  # shellcheck disable=SC2086 # the names are to stand on one line
+  [ -z "$missing" ] || skip "Mesa $VERSION needs" $missing: install the system\'s mesa-vulkan-drivers
+  "$TARGET_DIR/debug/gpu-statistics" amd "$@"
+}
 
-LD_LIBRARY_PATH='' cargo build --quiet --locked --workspace --features candle,wisp-engine/faults --bin gpu-statistics
-"$TARGET_DIR/debug/gpu-statistics" "$@"
+nvidia() {
+  local outcome
+  outcome=$(bash tests/scripts/nvrtc.sh nvrtc)
+  case $outcome in skipped:*) skip "${outcome#skipped: }" ;; esac
+  export NVRTC_LIBRARY=${outcome#*: }
+  outcome=$(bash tests/scripts/nvrtc.sh nvdisasm)
+  case $outcome in skipped:*) skip "${outcome#skipped: }" ;; esac
+  export NVDISASM=${outcome#*: }
+  "$TARGET_DIR/debug/gpu-statistics" nvidia "$@"
+}
+
+cargo build --quiet --locked --workspace --features candle,wisp-engine/faults --bin gpu-statistics
+# Each in a shell of its own, which may end by being skipped.
+set +e
+(set -e; amd "$@")
+of_amd=$?
+(set -e; nvidia "$@")
+of_nvidia=$?
+exit $((of_amd > of_nvidia ? of_amd : of_nvidia))

@@ -5,7 +5,9 @@ use crate::function::FunctionWriter;
 use crate::globals::is_writable;
 use naga::proc::index::{GuardedIndex, access_needs_check};
 use naga::proc::{BoundsCheckPolicy, IndexableLength};
-use naga::{ArraySize, CooperativeData, CooperativeRole, Expression, Handle, TypeInner};
+use naga::{
+    AddressSpace, ArraySize, CooperativeData, CooperativeRole, Expression, Handle, TypeInner,
+};
 
 impl FunctionWriter<'_> {
     /// Returns the load of a cooperative matrix.
@@ -121,7 +123,15 @@ impl FunctionWriter<'_> {
                 .choose_policy(array, &self.cx.module.types, self.info);
         let accessor = match policy {
             BoundsCheckPolicy::Unchecked => {
-                return Ok(format!("w_unchecked<{element}>{{{place}, {index}}}"));
+                let is_variable = matches!(
+                    self.function.expressions[array],
+                    Expression::GlobalVariable(_)
+                );
+                let accessor = match space {
+                    AddressSpace::WorkGroup if is_variable => "w_shared",
+                    _ => "w_unchecked",
+                };
+                return Ok(format!("{accessor}<{element}>{{{place}, {index}}}"));
             }
             BoundsCheckPolicy::Restrict => "w_restricted",
             BoundsCheckPolicy::ReadZeroSkipWrite => "w_guarded",

@@ -3,32 +3,33 @@
 use std::fmt::Write;
 
 use crate::{
-    measure::FAMILIES,
+    amd,
     metric::{Better, Metric},
+    nvidia,
     pattern::matches,
     table::Table,
 };
 
 /// A bound for a metric of some kernels.
-struct Goal {
+struct Goal<const FAMILIES: usize> {
     /// What the goal is about.
     about: &'static str,
     /// Names of kernels.
     pattern: &'static str,
     metric: Metric,
-    /// For each of [`FAMILIES`].
-    bounds: [f64; 3],
+    /// For each of the vendor's families.
+    bounds: [f64; FAMILIES],
     /// The families on which the goal is reached, and must stay so.
     reached: &'static [&'static str],
 }
 
-const fn goal(
+const fn goal<const FAMILIES: usize>(
     about: &'static str,
     pattern: &'static str,
     metric: Metric,
-    bounds: [f64; 3],
+    bounds: [f64; FAMILIES],
     reached: &'static [&'static str],
-) -> Goal {
+) -> Goal<FAMILIES> {
     Goal {
         about,
         pattern,
@@ -43,11 +44,11 @@ const fn same(bound: f64) -> [f64; 3] {
     [bound; 3]
 }
 
-const ALL: &[&str] = &FAMILIES;
+const ALL: &[&str] = &amd::FAMILIES;
 const NONE: &[&str] = &[];
 
 #[rustfmt::skip]
-const GOALS: &[Goal] = &[
+const AMD: &[Goal<3>] = &[
     goal("Q4_0, one token: VALU a weight", "matmul.q4_0.matvec1*", Metric::LoopValu, same(3.3), ALL),
     goal("Q4_K, one token: VALU a weight", "matmul.q4_k.matvec1*", Metric::LoopValu, same(4.0), ALL),
     goal("Q6_K, one token: VALU a weight", "matmul.q6_k.matvec1*", Metric::LoopValu, same(4.4), ALL),
@@ -81,6 +82,45 @@ const GOALS: &[Goal] = &[
     goal("norms: barriers, with subgroups", "*_norm.subgroup*", Metric::Barriers, same(2.0), ALL),
 ];
 
+const SM_80: &[&str] = &nvidia::FAMILIES;
+
+/// Instructions for a weight of so many bits, at three for a byte of weights: a quarter of what an A100 issues in the time in
+/// which its memory delivers a byte.
+const fn three_a_byte(bits: f64) -> [f64; 1] {
+    [3.0 * bits / 8.0]
+}
+
+#[rustfmt::skip]
+const NVIDIA: &[Goal<1>] = &[
+    goal("Q4_0, one token: three instructions a weight byte", "matmul.q4_0.matvec1", Metric::LoopInstructions, three_a_byte(4.5), NONE),
+    goal("Q4_K, one token: three instructions a weight byte", "matmul.q4_k.matvec1", Metric::LoopInstructions, three_a_byte(4.5), NONE),
+    goal("Q6_K, one token: three instructions a weight byte", "matmul.q6_k.matvec1", Metric::LoopInstructions, three_a_byte(6.5625), NONE),
+    goal("Q8_0, one token: three instructions a weight byte", "matmul.q8_0.matvec1", Metric::LoopInstructions, three_a_byte(8.5), NONE),
+    goal("F16, one token: three instructions a weight byte",  "matmul.f16.matvec1",  Metric::LoopInstructions, three_a_byte(16.0), SM_80),
+    goal("Q4_0, one token, int8: three instructions a weight byte", "matmul_int8.q4_0.matvec1", Metric::LoopInstructions, three_a_byte(4.5), SM_80),
+    goal("Q4_K, one token, int8: three instructions a weight byte", "matmul_int8.q4_k.matvec1", Metric::LoopInstructions, three_a_byte(4.5), NONE),
+    goal("Q6_K, one token, int8: three instructions a weight byte", "matmul_int8.q6_k.matvec1", Metric::LoopInstructions, three_a_byte(6.5625), SM_80),
+    goal("Q8_0, one token, int8: three instructions a weight byte", "matmul_int8.q8_0.matvec1", Metric::LoopInstructions, three_a_byte(8.5), SM_80),
+    goal("one token, exact: 16 bytes a load", "matmul.*.matvec1", Metric::LoadBytes, [16.0], NONE),
+    goal("one token, int8: 16 bytes a load", "matmul_int8.*.matvec1", Metric::LoadBytes, [16.0], NONE),
+    goal("many tokens: 16 bytes a load", "matmul*tile64x64", Metric::LoadBytes, [16.0], NONE),
+    goal("attention: 16 bytes a load", "attention_*", Metric::LoadBytes, [16.0], NONE),
+    // Four products of bytes each; the sums of the inputs are products as well.
+    goal("one token, int8: dot products a weight", "matmul_int8.*.matvec1", Metric::LoopDots, [0.25], SM_80),
+    goal("many tokens, int8: dot products a multiply-add", "matmul_int8.*.tile64x*", Metric::LoopDots, [0.25], SM_80),
+    // One m16n8k16 is 64 multiply-adds of each lane: rounded as the table is.
+    goal("cooperative: matrix products a multiply-add", "matmul.*.cooperative*", Metric::LoopMatrices, [0.016], SM_80),
+    goal("Q4_0, many tokens, f32: instructions a multiply-add", "matmul.q4_0.tile64x64", Metric::LoopInstructions, [1.4], SM_80),
+    goal("Q4_0, many tokens, int8: instructions a multiply-add", "matmul_int8.q4_0.tile64x64", Metric::LoopInstructions, [0.6], SM_80),
+    goal("Q4_0, many tokens, f16: instructions a multiply-add", "matmul.q4_0.f16_tile128x64", Metric::LoopInstructions, [1.0], NONE),
+    goal("Q4_0, many tokens, cooperative: instructions a multiply-add", "matmul.q4_0.cooperative16_patch64x32", Metric::LoopInstructions, [0.1], NONE),
+    goal("one token: warps", "matmul*.matvec1", Metric::Waves, [32.0], SM_80),
+    goal("products: spills", "matmul*", Metric::Spills, [0.0], NONE),
+    goal("products: local memory", "matmul*", Metric::Scratch, [0.0], NONE),
+    goal("attention: spills", "attention_*", Metric::Spills, [0.0], NONE),
+    goal("attention: local memory", "attention_*", Metric::Scratch, [0.0], NONE),
+];
+
 /// How the goals stand.
 #[derive(Debug, Default, PartialEq)]
 pub struct Standing {
@@ -92,15 +132,24 @@ pub struct Standing {
     pub newly_reached: Vec<String>,
 }
 
-/// Compares a table with the goals.
-pub fn check(table: &Table) -> Standing {
-    standing(GOALS, table)
+/// Compares AMD's table with the goals.
+pub fn check_amd(table: &Table) -> Standing {
+    standing(AMD, amd::FAMILIES, table)
 }
 
-fn standing(goals: &[Goal], table: &Table) -> Standing {
+/// Compares NVIDIA's table with the goals.
+pub fn check_nvidia(table: &Table) -> Standing {
+    standing(NVIDIA, nvidia::FAMILIES, table)
+}
+
+fn standing<const FAMILIES: usize>(
+    goals: &[Goal<FAMILIES>],
+    families: [&str; FAMILIES],
+    table: &Table,
+) -> Standing {
     let mut standing = Standing::default();
     for goal in goals {
-        for (family, bound) in FAMILIES.into_iter().zip(goal.bounds) {
+        for (family, bound) in families.into_iter().zip(goal.bounds) {
             let worst = worst(goal, family, table);
             let holds = worst.is_some_and(|(value, _)| !goal.metric.is_worse(value, bound, 0.0));
             let sign = match goal.metric.better() {
@@ -125,7 +174,11 @@ fn standing(goals: &[Goal], table: &Table) -> Standing {
 }
 
 /// The worst value of a goal's metric on a family, with the kernel's name.
-fn worst<'a>(goal: &Goal, family: &str, table: &'a Table) -> Option<(f64, &'a str)> {
+fn worst<'a, const FAMILIES: usize>(
+    goal: &Goal<FAMILIES>,
+    family: &str,
+    table: &'a Table,
+) -> Option<(f64, &'a str)> {
     let rows = table
         .rows
         .iter()
@@ -174,19 +227,19 @@ mod tests {
         let good = table(&[("matmul.a", 24.0), ("matmul.b", 32.0), ("rope", 8.0)]);
         let bad = table(&[("matmul.a", 16.0), ("matmul.b", 32.0)]);
 
-        let held = standing(&goals(&["navi31"]), &good);
+        let held = standing(&goals(&["navi31"]), amd::FAMILIES, &good);
         assert_eq!((held.missed.len(), held.newly_reached.len()), (0, 0));
-        let missed = standing(&goals(&["navi31"]), &bad);
+        let missed = standing(&goals(&["navi31"]), amd::FAMILIES, &bad);
         assert_eq!(
             missed.missed,
             ["waves (navi31): at least 24, 16 by matmul.a"]
         );
-        let reached = standing(&goals(&[]), &good);
+        let reached = standing(&goals(&[]), amd::FAMILIES, &good);
         assert_eq!(
             reached.newly_reached,
             ["waves (navi31): at least 24, 24 by matmul.a"]
         );
-        let open = standing(&goals(&[]), &bad);
+        let open = standing(&goals(&[]), amd::FAMILIES, &bad);
         assert_eq!((open.missed.len(), open.newly_reached.len()), (0, 0));
     }
 
@@ -199,6 +252,6 @@ mod tests {
             same(24.0),
             &["navi31"],
         )];
-        assert_eq!(standing(&goals, &table(&[])).missed.len(), 1);
+        assert_eq!(standing(&goals, amd::FAMILIES, &table(&[])).missed.len(), 1);
     }
 }

@@ -1,61 +1,43 @@
-//! What AMD's shader compiler makes of every kernel, compared with a recorded table; see README.md beside this
-//! folder. `bash tests/scripts/gpu-statistics.sh` fetches the compiler and runs this program.
+//! What AMD's and NVIDIA's shader compilers make of every kernel, compared with recorded tables; see README.md beside
+//! this folder. `bash tests/scripts/gpu-statistics.sh` fetches the compilers and runs this program.
 
+mod amd;
 mod assembly;
 mod compare;
-mod driver;
 mod goals;
 mod measure;
 mod metric;
+mod nvidia;
 mod pattern;
-mod spirv;
+mod selection;
 mod summary;
 mod table;
+mod vendor;
+mod wgsl;
 mod work;
 
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
-use measure::FAMILIES;
+use metric::Metric;
 use table::Table;
+use vendor::{VENDORS, Vendor};
 
-const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/table.tsv");
 const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
 const RECORD: &str = "bash tests/scripts/gpu-statistics.sh record";
 const USAGE: &str = "\
-usage: gpu-statistics compare             compare every kernel with the recorded table (the default)
-       gpu-statistics record              write the table and the summary in README.md anew
-       gpu-statistics summary             print the products and attention in Markdown
-       gpu-statistics goals               print how the goals stand
-       gpu-statistics loops NAME          print the loops of kernels; NAME may have stars
-       gpu-statistics assembly NAME       print the loops and the assembly of kernels";
+usage: gpu-statistics amd|nvidia COMMAND
+       compare [all]      compare kernels with the recorded table (the default)
+       record [all]       write the table and the summary in README.md anew
+       summary            print the products and attention in Markdown
+       goals [all]        print how the goals stand
+       loops NAME         print the loops of kernels; NAME may have stars
+       assembly NAME      print the loops and the assembly of kernels
+NVIDIA's compiler takes minutes for all kernels, so it compiles the chosen ones, unless `all` is given.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let outcome = match arguments[..] {
-        [] | ["compare"] => compare_with_recorded(),
-        ["record"] => record(),
-        ["summary"] => measure_all().map(|table| print!("{}", summary::markdown(&table))),
-        ["goals"] => {
-            measure_all().map(|table| println!("{}", goals::check(&table).lines.join("\n")))
-        }
-        ["loops", pattern] => {
-            for_all(&["loops-of", pattern]).map(|texts| print!("{}", texts.concat()))
-        }
-        ["assembly", pattern] => {
-            for_all(&["assembly-of", pattern]).map(|texts| print!("{}", texts.concat()))
-        }
-        // What this program runs for each family.
-        ["measure", family] => measure::measure(family).map(|table| print!("{}", table.write())),
-        ["loops-of", pattern, family] => {
-            measure::describe(family, pattern, false).map(|text| print!("{text}"))
-        }
-        ["assembly-of", pattern, family] => {
-            measure::describe(family, pattern, true).map(|text| print!("{text}"))
-        }
-        _ => Err(USAGE.into()),
-    };
-    match outcome {
+    match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gpu-statistics: {error}");
@@ -64,50 +46,53 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs this program for every family at once, with the family as the last argument, and returns what each printed.
-/// RADV reads the family from the environment, so each needs a process.
-fn for_all(arguments: &[&str]) -> Result<Vec<String>, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let start = |family: &str| {
-        Command::new(&program)
-            .args(arguments)
-            .arg(family)
-            .env(driver::FAMILY_VARIABLE, family)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
+fn run(arguments: &[&str]) -> Result<(), String> {
+    let [name, command @ ..] = arguments else {
+        return Err(USAGE.into());
     };
-    let children: Vec<Child> = FAMILIES
-        .into_iter()
-        .map(start)
-        .collect::<Result<_, _>>()
-        .map_err(|error| format!("{}: {error}", program.display()))?;
-    let outputs = children.into_iter().map(|child| {
-        let output = child
-            .wait_with_output()
-            .map_err(|error| error.to_string())?;
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).into()),
-            false => Err(String::from_utf8_lossy(&output.stderr).trim_end().into()),
+    let vendor = VENDORS.iter().find(|vendor| vendor.name == *name);
+    let vendor = vendor.ok_or(USAGE)?;
+    let (command, all) = match command {
+        [command @ .., "all"] => (command, true),
+        command => (command, false),
+    };
+    match (command, vendor.name) {
+        ([] | ["compare"], _) => compare_with_recorded(vendor, all),
+        (["record"], _) => record(vendor, all),
+        (["summary"], _) => {
+            (vendor.measure)(all).map(|table| print!("{}", (vendor.summary)(&table)))
         }
-    });
-    outputs.collect()
-}
-
-fn measure_all() -> Result<Table, String> {
-    let mut all = Table::default();
-    for text in for_all(&["measure"])? {
-        let table = Table::parse(&text)?;
-        all.version = table.version;
-        all.rows.extend(table.rows);
+        (["goals"], _) => (vendor.measure)(all)
+            .map(|table| println!("{}", (vendor.goals)(&table).lines.join("\n"))),
+        (["loops", pattern], _) => (vendor.describe)(pattern, false).map(|text| print!("{text}")),
+        (["assembly", pattern], _) => (vendor.describe)(pattern, true).map(|text| print!("{text}")),
+        // What this program runs for each of AMD's families.
+        (["measure", family], "amd") => {
+            amd::measure_family(family).map(|table| print!("{}", table.write(&Metric::AMD)))
+        }
+        (["loops", pattern, family], "amd") => {
+            amd::describe_family(family, pattern, false).map(|text| print!("{text}"))
+        }
+        (["assembly", pattern, family], "amd") => {
+            amd::describe_family(family, pattern, true).map(|text| print!("{text}"))
+        }
+        _ => Err(USAGE.into()),
     }
-    Ok(all)
 }
 
-fn compare_with_recorded() -> Result<(), String> {
-    let text = std::fs::read_to_string(TABLE).map_err(|error| format!("{TABLE}: {error}"))?;
-    let recorded = Table::parse(&text).map_err(|error| format!("{TABLE}: {error}"))?;
-    let measured = measure_all()?;
+/// Reads a vendor's recorded table.
+fn recorded(vendor: &Vendor) -> Result<Table, String> {
+    let path = vendor.path;
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    Table::parse(&text, vendor.metrics).map_err(|error| format!("{path}: {error}"))
+}
+
+fn compare_with_recorded(vendor: &Vendor, all: bool) -> Result<(), String> {
+    let mut recorded = recorded(vendor)?;
+    recorded
+        .rows
+        .retain(|key, _| all || (vendor.is_chosen)(&key.kernel));
+    let measured = (vendor.measure)(all)?;
     if measured.version != recorded.version {
         return Err(format!(
             "this is {}, but the table was recorded with {}: other compilers give other numbers. Run {RECORD}",
@@ -115,7 +100,7 @@ fn compare_with_recorded() -> Result<(), String> {
         ));
     }
     let differences = compare::compare(&recorded, &measured);
-    let goals = goals::check(&measured);
+    let goals = (vendor.goals)(&measured);
     let sections = [
         ("worse than recorded by more than 5%", &differences.worse),
         ("not as recorded", &differences.unrecorded),
@@ -152,13 +137,26 @@ fn compare_with_recorded() -> Result<(), String> {
     }
 }
 
-fn record() -> Result<(), String> {
-    let table = measure_all()?;
+/// Writes the rows of all kernels, or of the chosen ones and keeps the others.
+fn record(vendor: &Vendor, all: bool) -> Result<(), String> {
+    let mut table = (vendor.measure)(all)?;
+    let measured = table.rows.len();
+    // Rows of another version cannot be kept.
+    if let Ok(mut before) = recorded(vendor)
+        && before.version == table.version
+    {
+        before
+            .rows
+            .retain(|key, _| !all && !(vendor.is_chosen)(&key.kernel));
+        table.rows.extend(before.rows);
+    }
     let readme = std::fs::read_to_string(README).map_err(|error| format!("{README}: {error}"))?;
-    let readme = summary::replace(&readme, &table)?;
-    std::fs::write(TABLE, table.write()).map_err(|error| format!("{TABLE}: {error}"))?;
+    let readme = summary::replace(&readme, vendor.marks, &(vendor.summary)(&table))?;
+    let path = vendor.path;
+    std::fs::write(path, table.write(vendor.metrics))
+        .map_err(|error| format!("{path}: {error}"))?;
     std::fs::write(README, readme).map_err(|error| format!("{README}: {error}"))?;
-    println!("{} rows with {}", table.rows.len(), table.version);
+    println!("{measured} rows with {}", table.version);
     Ok(())
 }
 
@@ -167,13 +165,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_summary_in_the_readme_is_that_of_the_recorded_table() {
-        let recorded = Table::parse(include_str!("../table.tsv")).unwrap();
-        let readme = include_str!("../README.md");
-        assert_eq!(
-            summary::replace(readme, &recorded).as_deref(),
-            Ok(readme),
-            "run {RECORD}"
-        );
+    fn the_summaries_in_the_readme_are_those_of_the_recorded_tables() {
+        for vendor in VENDORS {
+            let readme = include_str!("../README.md");
+            let summary = (vendor.summary)(&recorded(&vendor).unwrap());
+            assert_eq!(
+                summary::replace(readme, vendor.marks, &summary).as_deref(),
+                Ok(readme),
+                "run {RECORD}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_recorded_tables_reach_the_goals_that_are_marked_as_reached() {
+        for vendor in VENDORS {
+            let standing = (vendor.goals)(&recorded(&vendor).unwrap());
+            assert_eq!(standing.missed, [""; 0], "{}", vendor.name);
+            assert_eq!(standing.newly_reached, [""; 0], "{}", vendor.name);
+        }
     }
 }

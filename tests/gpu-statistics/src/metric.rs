@@ -7,9 +7,9 @@ pub enum Metric {
     Subgroup,
     /// Vector registers of a lane.
     Registers,
-    /// Subgroups that a SIMD unit holds at once, by registers and workgroup memory.
+    /// Subgroups that a SIMD unit, or NVIDIA's multiprocessor, holds at once, by registers and workgroup memory.
     Waves,
-    /// Registers that are kept in memory for want of room.
+    /// Registers that are kept in memory for want of room; for NVIDIA the bytes that are stored and loaded for it.
     Spills,
     /// Bytes of memory for a lane's own arrays.
     Scratch,
@@ -31,6 +31,10 @@ pub enum Metric {
     LoadBytes,
     /// Percent of the lanes' turns that do work at 896 columns.
     BusyLanes,
+    /// Instructions for a unit of the hot loop's work that multiply four signed bytes by four others.
+    LoopDots,
+    /// Instructions for a unit of the hot loop's work that multiply matrices.
+    LoopMatrices,
 }
 
 /// Which of two values of a metric is better.
@@ -45,8 +49,8 @@ pub enum Better {
 }
 
 impl Metric {
-    /// All, in the order of the table's columns.
-    pub const ALL: [Metric; 14] = [
+    /// All.
+    pub const ALL: [Metric; 16] = [
         Metric::Subgroup,
         Metric::Registers,
         Metric::Waves,
@@ -61,6 +65,44 @@ impl Metric {
         Metric::LoopBytes,
         Metric::LoadBytes,
         Metric::BusyLanes,
+        Metric::LoopDots,
+        Metric::LoopMatrices,
+    ];
+
+    /// The columns of AMD's table, in their order.
+    pub const AMD: [Metric; 14] = [
+        Metric::Subgroup,
+        Metric::Registers,
+        Metric::Waves,
+        Metric::Spills,
+        Metric::Scratch,
+        Metric::Shared,
+        Metric::Barriers,
+        Metric::LoopBarriers,
+        Metric::Instructions,
+        Metric::LoopInstructions,
+        Metric::LoopValu,
+        Metric::LoopBytes,
+        Metric::LoadBytes,
+        Metric::BusyLanes,
+    ];
+
+    /// The columns of NVIDIA's table, in their order. Warps are of 32 lanes, and all instructions are issued by the same
+    /// schedulers, so that those of the vector ALUs need no count.
+    pub const NVIDIA: [Metric; 13] = [
+        Metric::Registers,
+        Metric::Waves,
+        Metric::Spills,
+        Metric::Scratch,
+        Metric::Shared,
+        Metric::Barriers,
+        Metric::LoopBarriers,
+        Metric::Instructions,
+        Metric::LoopInstructions,
+        Metric::LoopDots,
+        Metric::LoopMatrices,
+        Metric::LoopBytes,
+        Metric::LoadBytes,
     ];
 
     /// Returns the column's name.
@@ -80,13 +122,19 @@ impl Metric {
             Metric::LoopBytes => "loop_bytes",
             Metric::LoadBytes => "load_bytes",
             Metric::BusyLanes => "busy_lanes",
+            Metric::LoopDots => "loop_dots",
+            Metric::LoopMatrices => "loop_matrices",
         }
     }
 
     /// Returns which of two values is better.
     pub fn better(self) -> Better {
         match self {
-            Metric::Waves | Metric::LoadBytes | Metric::BusyLanes => Better::More,
+            Metric::Waves
+            | Metric::LoadBytes
+            | Metric::BusyLanes
+            | Metric::LoopDots
+            | Metric::LoopMatrices => Better::More,
             Metric::Subgroup => Better::Neither,
             _ => Better::Less,
         }

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use crate::{
-    measure::FAMILIES,
+    amd::FAMILIES,
     metric::Metric,
+    nvidia,
     table::{Key, Table},
 };
 
@@ -33,8 +34,8 @@ const PAIRS: &[Pair] = &[
     Pair { about: "attention, prefill", kernel: "attention_tiled.f16.head128", llama_cpp: "1.9" },
 ];
 
-/// Writes a line for each kernel: all instructions a unit of work, those on the vector ALUs, registers and waves.
-pub fn markdown(table: &Table) -> String {
+/// Writes a line for each kernel on AMD's GPUs: all instructions a unit of work, and those on the vector ALUs.
+pub fn amd(table: &Table) -> String {
     let mut text = format!(
         "| | unit | {} | llama.cpp, navi31 |\n|---|---|{}---|\n",
         FAMILIES.join(" | "),
@@ -70,31 +71,78 @@ pub fn markdown(table: &Table) -> String {
     text
 }
 
+/// The kernels of NVIDIA's summary, with the bits of a weight for products of one token: these are to be bound by memory.
+#[rustfmt::skip]
+const NVIDIA: &[(&str, &str, Option<f64>)] = &[
+    ("Q4_0, one token", "matmul.q4_0.matvec1", Some(4.5)),
+    ("Q4_K, one token", "matmul.q4_k.matvec1", Some(4.5)),
+    ("Q6_K, one token", "matmul.q6_k.matvec1", Some(6.5625)),
+    ("Q8_0, one token", "matmul.q8_0.matvec1", Some(8.5)),
+    ("F16, one token",  "matmul.f16.matvec1",  Some(16.0)),
+    ("Q4_0, one token, int8", "matmul_int8.q4_0.matvec1", Some(4.5)),
+    ("Q4_K, one token, int8", "matmul_int8.q4_k.matvec1", Some(4.5)),
+    ("Q6_K, one token, int8", "matmul_int8.q6_k.matvec1", Some(6.5625)),
+    ("Q8_0, one token, int8", "matmul_int8.q8_0.matvec1", Some(8.5)),
+    ("Q4_0, many tokens, f32", "matmul.q4_0.tile64x64", None),
+    ("Q4_0, many tokens, int8", "matmul_int8.q4_0.tile64x64", None),
+    ("Q4_0, many tokens, f16", "matmul.q4_0.f16_tile128x64", None),
+    ("Q4_0, many tokens, cooperative", "matmul.q4_0.cooperative16_patch64x32", None),
+    ("attention, decode", "attention_split.f16.heads4", None),
+    ("attention, prefill", "attention_tiled.f16.head128", None),
+];
+
+/// Writes a line for each kernel on NVIDIA's GPUs: instructions a unit of work and, for products of one token, for a byte
+/// of weights; the bytes of a load; registers, the warps of a multiprocessor, and bytes that are spilled.
+pub fn nvidia(table: &Table) -> String {
+    let [family] = nvidia::FAMILIES;
+    let mut text = format!(
+        "| {family} | unit | instructions | a weight byte | bytes a load | registers | warps of 64 | spills |\n|{}\n",
+        "---|".repeat(8)
+    );
+    for (about, kernel, bits) in NVIDIA {
+        let row = table.rows.get(&Key {
+            kernel: (*kernel).into(),
+            family: family.into(),
+        });
+        let get = |metric| row.and_then(|row| row.get(metric));
+        let cell = |value: Option<f64>| value.map_or("–".into(), three_digits);
+        let whole = |metric| get(metric).map_or("–".into(), |value| format!("{value}"));
+        let instructions = get(Metric::LoopInstructions);
+        let of_byte = instructions
+            .zip(*bits)
+            .map(|(instructions, bits)| instructions * 8.0 / bits);
+        let cells = [
+            row.map_or("", |row| row.unit.as_str()).into(),
+            cell(instructions),
+            cell(of_byte),
+            cell(get(Metric::LoadBytes)),
+            whole(Metric::Registers),
+            whole(Metric::Waves),
+            whole(Metric::Spills),
+        ];
+        let _ = writeln!(text, "| {about} | {} |", cells.join(" | "));
+    }
+    text
+}
+
 /// Writes a number with two digits after the point, or with none from 100 on.
 fn three_digits(value: f64) -> String {
     let digits = if value < 100.0 { 2 } else { 0 };
     format!("{value:.digits$}")
 }
 
-/// The lines of README.md around the summary.
-const MARKS: [&str; 2] = [
-    "<!-- begin of the summary -->\n",
-    "<!-- end of the summary -->\n",
-];
-
-/// Replaces the summary in the text of README.md.
+/// Replaces the summary between two lines in the text of README.md.
 ///
 /// # Errors
 ///
 /// If the text has no summary.
-pub fn replace(readme: &str, table: &Table) -> Result<String, String> {
-    let [begin, end] = MARKS;
+pub fn replace(readme: &str, [begin, end]: [&str; 2], summary: &str) -> Result<String, String> {
     let parts = readme.split_once(begin).and_then(|(before, rest)| {
         let (_, after) = rest.split_once(end)?;
         Some((before, after))
     });
     let (before, after) = parts.ok_or("README.md: no place for the summary")?;
-    Ok(format!("{before}{begin}{}{end}{after}", markdown(table)))
+    Ok(format!("{before}{begin}{summary}{end}{after}"))
 }
 
 #[cfg(test)]
@@ -104,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_summary_replaces_the_one_before() {
-        let [begin, end] = MARKS;
+        let marks @ [begin, end] = ["<!-- begin -->\n", "<!-- end -->\n"];
         let mut row = Row {
             unit: "64 positions".into(),
             ..Row::default()
@@ -119,13 +167,18 @@ mod tests {
             version: String::new(),
             rows: [(key, row)].into(),
         };
-        let readme = replace(&format!("before\n{begin}old\n{end}after\n"), &table).unwrap();
+        let readme = replace(
+            &format!("before\n{begin}old\n{end}after\n"),
+            marks,
+            &amd(&table),
+        )
+        .unwrap();
         assert!(
             readme.contains("| 64 positions | 1162 (5.44) | – (–) | – (–) |"),
             "{readme}"
         );
         assert!(readme.starts_with("before\n") && readme.ends_with("after\n"));
-        assert_eq!(replace(&readme, &table), Ok(readme));
-        assert!(replace("nothing", &table).is_err());
+        assert_eq!(replace(&readme, marks, &amd(&table)), Ok(readme));
+        assert!(replace("nothing", marks, "").is_err());
     }
 }

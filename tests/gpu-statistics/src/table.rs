@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use crate::metric::Metric;
 
-/// The version of Mesa whose compiler the numbers come from, and the rows by kernel and family.
+/// The version of the compiler that the numbers come from, and the rows by kernel and family.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// As the driver states it: `Mesa 25.0.7-2~bpo12+1`.
+    /// As the compiler states it: `Mesa 25.0.7-2~bpo12+1`.
     pub version: String,
     /// In the order in which they are written.
     pub rows: BTreeMap<Key, Row>,
@@ -18,7 +18,7 @@ pub struct Table {
 pub struct Key {
     /// The kernel's name, or that of a group of kernels.
     pub kernel: String,
-    /// The family of GPUs, as RADV names it.
+    /// The family of GPUs, as the compiler names it.
     pub family: String,
 }
 
@@ -41,17 +41,26 @@ impl Row {
     pub fn set(&mut self, metric: Metric, value: f64) {
         self.values[metric as usize] = Some((value * 1000.0).round() / 1000.0);
     }
+
+    /// Drops the values of metrics that are no columns.
+    pub fn restrict(&mut self, columns: &[Metric]) {
+        for metric in Metric::ALL {
+            if !columns.contains(&metric) {
+                self.values[metric as usize] = None;
+            }
+        }
+    }
 }
 
 impl Table {
-    /// Writes the table with its header.
-    pub fn write(&self) -> String {
-        let names = Metric::ALL.map(Metric::name).join("\t");
+    /// Writes the table with its header, and a column for each of the metrics.
+    pub fn write(&self, metrics: &[Metric]) -> String {
+        let names: Vec<&str> = metrics.iter().map(|metric| metric.name()).collect();
+        let names = names.join("\t");
         let mut text = format!("# {}\nkernel\tfamily\tunit\t{names}\n", self.version);
         for (Key { kernel, family }, row) in &self.rows {
-            let values = row
-                .values
-                .map(|value| value.map_or(String::new(), |v| v.to_string()));
+            let value = |metric: &Metric| row.get(*metric).map_or(String::new(), |v| v.to_string());
+            let values: Vec<String> = metrics.iter().map(value).collect();
             let _ = writeln!(
                 text,
                 "{kernel}\t{family}\t{}\t{}",
@@ -62,21 +71,22 @@ impl Table {
         text
     }
 
-    /// Reads what [`Self::write`] has written.
+    /// Reads what [`Self::write`] has written for the same metrics.
     ///
     /// # Errors
     ///
     /// If the header or a line is another, with the line's number.
-    pub fn parse(text: &str) -> Result<Table, String> {
+    pub fn parse(text: &str, metrics: &[Metric]) -> Result<Table, String> {
         let mut lines = text.lines().zip(1..);
         let version = lines.next().and_then(|(line, _)| line.strip_prefix("# "));
-        let version = version.ok_or("line 1: the version of Mesa is missing")?;
+        let version = version.ok_or("line 1: the version of the compiler is missing")?;
         let names = lines.next().map(|(line, _)| line.split('\t').skip(3));
-        if !names.is_some_and(|names| names.eq(Metric::ALL.map(Metric::name))) {
+        if !names.is_some_and(|names| names.eq(metrics.iter().map(|metric| metric.name()))) {
             return Err("line 2: other columns than those of this program".into());
         }
         let rows = lines.map(|(line, number)| {
-            parse_row(line).ok_or_else(|| format!("line {number}: not a row of statistics: {line}"))
+            parse_row(line, metrics)
+                .ok_or_else(|| format!("line {number}: not a row of statistics: {line}"))
         });
         Ok(Table {
             version: version.into(),
@@ -85,7 +95,7 @@ impl Table {
     }
 }
 
-fn parse_row(line: &str) -> Option<(Key, Row)> {
+fn parse_row(line: &str, metrics: &[Metric]) -> Option<(Key, Row)> {
     let fields: Vec<&str> = line.split('\t').collect();
     let [kernel, family, unit, values @ ..] = &fields[..] else {
         return None;
@@ -94,11 +104,11 @@ fn parse_row(line: &str) -> Option<(Key, Row)> {
         unit: (*unit).into(),
         ..Row::default()
     };
-    if values.len() != row.values.len() {
+    if values.len() != metrics.len() {
         return None;
     }
-    for (value, text) in row.values.iter_mut().zip(values) {
-        *value = match *text {
+    for (metric, text) in metrics.iter().zip(values) {
+        row.values[*metric as usize] = match *text {
             "" => None,
             text => Some(text.parse().ok()?),
         };
@@ -133,13 +143,26 @@ mod tests {
 
     #[test]
     fn a_written_table_is_read_back() {
-        assert_eq!(Table::parse(&table().write()), Ok(table()));
+        assert_eq!(
+            Table::parse(&table().write(&Metric::AMD), &Metric::AMD),
+            Ok(table())
+        );
+    }
+
+    #[test]
+    fn a_row_is_restricted_to_the_columns() {
+        let mut row = Row::default();
+        row.set(Metric::Registers, 84.0);
+        row.set(Metric::LoopValu, 3.0);
+        row.restrict(&Metric::NVIDIA);
+        assert_eq!(row.get(Metric::Registers), Some(84.0));
+        assert_eq!(row.get(Metric::LoopValu), None);
     }
 
     #[test]
     fn errors_name_the_line() {
-        let text = table().write();
-        let error = |text: &str| Table::parse(text).unwrap_err();
+        let text = table().write(&Metric::AMD);
+        let error = |text: &str| Table::parse(text, &Metric::AMD).unwrap_err();
         assert!(error("").contains("line 1"));
         assert!(error(&text.replace("waves", "wave")).contains("line 2"));
         assert!(error(&text.replace("84", "many")).contains("line 3"));

@@ -70,6 +70,30 @@ const WORK: &[Work] = &[
     },
 ];
 
+/// The rows of NVIDIA's compiler, which come before the others: its subgroups are of 32 lanes, and it unrolls other loops.
+#[rustfmt::skip]
+const NVIDIA: &[Work] = &[
+    // The last loop, in two halves.
+    Work { pattern: "matmul*.tile64x*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: &[&[], &["4", "4"]], columns: "" },
+    // 64 blocks of columns. All patches are computed at once, those of 64 by 64 by half of the subgroups: the others repeat
+    // the last. Results are stored after the blocks, in a loop for each matrix.
+    Work { pattern: "matmul*.cooperative*", unit: "multiply-add", units: "64*EDGE_ROWS*EDGE_TOKENS*32/WG", turns: &[
+        &["64", "0", "0", "0", "0", "0", "0", "0", "0"],
+        &["64", "0", "0", "0", "0", "0", "0", "0", "0", "0", "0", "0", "0", "0", "0", "0", "0"],
+    ], columns: "" },
+    // A half of a block, of two octets of columns. Both halves count with the sums in f32 that follow them, although
+    // blocks with one scale have those once.
+    Work { pattern: "matmul*.f16_tile*", unit: "multiply-add", units: "EDGE_ROWS*EDGE_TOKENS*32/WG", turns: &[&[], &["2", "2"]], columns: "" },
+    // The rest of the loop over the tile's tokens has a loop of its own.
+    Work {
+        pattern: "*attention_tiled.*", unit: "multiply-add", units: "64*ROWS*POSITIONS*VEC4S*8/WG", columns: "",
+        turns: &[
+            &["ROWS/4", "0", "64", "VEC4S/SLICE", "0", "POSITIONS/VALUES"],
+            &["ROWS/4", "0", "64", "VEC4S/SLICE", "0", "POSITIONS/VALUES", "VALUES/4"],
+        ],
+    },
+];
+
 /// The unit of kernels that are in no row of the table.
 pub const TURN: &str = "turn";
 
@@ -86,6 +110,15 @@ pub struct HotLoop {
     pub busy_lanes: Option<f64>,
 }
 
+/// Which compiler a listing is from: each unrolls other loops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compiler {
+    /// Mesa's for AMD's GPUs.
+    Aco,
+    /// NVIDIA's.
+    Nvrtc,
+}
+
 /// Finds a kernel's hot loop; none if the kernel has no loop.
 ///
 /// # Errors
@@ -95,8 +128,14 @@ pub fn hot_loop(
     kernel: &str,
     constants: &BTreeMap<String, u32>,
     listing: &Listing,
+    compiler: Compiler,
 ) -> Result<Option<HotLoop>, String> {
-    let Some(work) = WORK.iter().find(|work| matches(work.pattern, kernel)) else {
+    let own = match compiler {
+        Compiler::Aco => &[],
+        Compiler::Nvrtc => NVIDIA,
+    };
+    let mut rows = own.iter().chain(WORK);
+    let Some(work) = rows.find(|work| matches(work.pattern, kernel)) else {
         let turns = listing
             .loops
             .iter()
@@ -196,7 +235,7 @@ mod tests {
             loops: vec![single_loop(900.0, 4.0), single_loop(320.0, 208.0)],
             ..Listing::default()
         };
-        let hot = hot_loop("matmul.q4_0.matvec1", &constants(), &listing)
+        let hot = hot_loop("matmul.q4_0.matvec1", &constants(), &listing, Compiler::Aco)
             .unwrap()
             .unwrap();
         assert_eq!((hot.unit, hot.per_unit.instructions), ("weight", 5.0));
@@ -209,11 +248,16 @@ mod tests {
             loops: vec![single_loop(9.0, 4.0), single_loop(6.0, 208.0)],
             ..Listing::default()
         };
-        let hot = hot_loop("rope.baseline", &constants(), &listing)
+        let hot = hot_loop("rope.baseline", &constants(), &listing, Compiler::Aco)
             .unwrap()
             .unwrap();
         assert_eq!((hot.unit, hot.per_unit.instructions), (TURN, 9.0));
-        let none = hot_loop("rope.baseline", &constants(), &Listing::default());
+        let none = hot_loop(
+            "rope.baseline",
+            &constants(),
+            &Listing::default(),
+            Compiler::Aco,
+        );
         assert!(none.unwrap().is_none());
     }
 
@@ -227,9 +271,26 @@ mod tests {
             loops: vec![outer],
             ..Listing::default()
         };
-        let error = hot_loop("matmul.q4_0.matvec1", &constants(), &listing)
+        let error = hot_loop("matmul.q4_0.matvec1", &constants(), &listing, Compiler::Aco)
             .err()
             .unwrap();
         assert!(error.contains("inner loops"), "{error}");
+    }
+
+    #[test]
+    fn rows_of_a_compiler_come_before_the_others() {
+        let listing = Listing {
+            loops: vec![Loop {
+                inner: vec![single_loop(10.0, 0.0), single_loop(20.0, 0.0)],
+                ..single_loop(8.0, 64.0)
+            }],
+            ..Listing::default()
+        };
+        let constants = [("EDGE_ROWS", 64), ("EDGE_TOKENS", 64), ("WG", 128)];
+        let constants = constants.map(|(name, value)| (name.into(), value)).into();
+        let hot = |compiler| hot_loop("matmul.q4_0.tile64x64", &constants, &listing, compiler);
+        let instructions = hot(Compiler::Nvrtc).unwrap().unwrap().per_unit.instructions;
+        assert_eq!(instructions, (8.0 + 4.0 * 10.0 + 4.0 * 20.0) / 1024.0);
+        assert!(hot(Compiler::Aco).is_err());
     }
 }

@@ -23,6 +23,8 @@ template<class T> struct w_unchecked {
   W_FN auto read(unsigned i) const { return p[at + i]; }
   template<class V> W_FN void write(unsigned i, V v) const { p[at + i] = v; }
 };
+// The same of a variable in workgroup memory, which is aligned to 16 bytes.
+template<class T> struct w_shared : w_unchecked<T> {};
 template<class T> struct w_restricted {
   T* p; unsigned at, length;
   W_FN auto read(unsigned i) const { return p[w_clamp_index(at + i, length - 1u)]; }
@@ -38,9 +40,28 @@ template<class T> struct w_guarded {
 template<bool ROW_MAJOR> W_FN unsigned w_offset(unsigned row, unsigned column, unsigned stride) {
   return ROW_MAJOR ? row * stride + column : column * stride + row;
 }
+// Loads four matrices of 8 by 8, one to a register, whose rows (or columns) are aligned in workgroup memory: each lane
+// gives the place of one of them. Returns false where they are not.
+template<bool ROW_MAJOR, bool TRANSPOSE, class P> W_FN bool w_coop_load_rows(unsigned (&)[4], P, unsigned) { return false; }
+#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
+template<bool ROW_MAJOR, bool TRANSPOSE, class T> W_FN bool w_coop_load_rows(unsigned (&r)[4], w_shared<T> p, unsigned stride) {
+  if ((p.at | stride) % 8u != 0u) return false;
+  unsigned i = w_lane() / 8u, row = i % 2u * 8u, column = i / 2u * 8u, next = w_lane() % 8u;
+  unsigned at = p.at + w_offset<ROW_MAJOR>(ROW_MAJOR ? row + next : row, ROW_MAJOR ? column : column + next, stride);
+  unsigned address = (unsigned)__cvta_generic_to_shared(p.p + at);
+  if constexpr (TRANSPOSE)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+      : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+  return true;
+}
+#endif
 template<bool ROW_MAJOR, class P> W_FN w_coop_a w_coop_load_a(P p, unsigned stride) {
   unsigned row = w_lane() / 4u, column = w_lane() % 4u * 2u;
   w_coop_a m;
+  if (w_coop_load_rows<ROW_MAJOR, !ROW_MAJOR>(m.r, p, stride)) return m;
   for (unsigned i = 0u; i < 4u; i++) {
     unsigned r = row + i % 2u * 8u, c = column + i / 2u * 8u;
     m.r[i] = w_join(p.read(w_offset<ROW_MAJOR>(r, c, stride)).bits, p.read(w_offset<ROW_MAJOR>(r, c + 1u, stride)).bits);
@@ -50,6 +71,7 @@ template<bool ROW_MAJOR, class P> W_FN w_coop_a w_coop_load_a(P p, unsigned stri
 template<bool ROW_MAJOR, class P> W_FN w_coop_b w_coop_load_b(P p, unsigned stride) {
   unsigned row = w_lane() % 4u * 2u, column = w_lane() / 4u;
   w_coop_b m;
+  if (w_coop_load_rows<ROW_MAJOR, ROW_MAJOR>(m.r, p, stride)) return m;
   for (unsigned i = 0u; i < 4u; i++) {
     unsigned r = row + i % 2u * 8u, c = column + i / 2u * 8u;
     m.r[i] = w_join(p.read(w_offset<ROW_MAJOR>(r, c, stride)).bits, p.read(w_offset<ROW_MAJOR>(r + 1u, c, stride)).bits);

@@ -33,6 +33,11 @@ W_FN unsigned short cuda_f16_max(unsigned short a, unsigned short b) {
 W_FN unsigned w_join(unsigned short low, unsigned short high) { return (unsigned)low | (unsigned)high << 16; }
 
 struct w_half { unsigned short bits; };
+
+// Vectors also as words: a variable that a loop changes stays in as many registers as it has words, not components.
+template<> struct __align__(4) vec<w_half, 2> { union { struct { w_half x, y; }; unsigned xy; }; };
+template<> struct __align__(8) vec<w_half, 4> { union { struct { w_half x, y, z, w; }; struct { unsigned xy, zw; }; }; };
+
 W_1(w_f32, float, w_half, cuda_f16_to_f32(a.bits))
 W_FN w_half w_to_half(float a) { return {cuda_f32_to_f16(a)}; }
 #define W_HALF_1(NAME) W_FN w_half NAME(w_half a) { return w_to_half(NAME(w_f32(a))); }
@@ -66,25 +71,18 @@ W_FN w_half w_fma(w_half a, w_half b, w_half c) { return {cuda_f16_fma(a.bits, b
 // Two at a time.
 typedef vec<w_half, 2> w_half2;
 typedef vec<w_half, 4> w_half4;
-W_FN unsigned w_pair(w_half a, w_half b) { return w_join(a.bits, b.bits); }
-W_FN w_half2 w_unpair(unsigned a) { return {{(unsigned short)a}, {(unsigned short)(a >> 16)}}; }
-W_FN w_half4 w_unpair(unsigned a, unsigned b) {
-  return {{(unsigned short)a}, {(unsigned short)(a >> 16)}, {(unsigned short)b}, {(unsigned short)(b >> 16)}};
-}
+W_FN w_half2 w_words(unsigned xy) { w_half2 v; v.xy = xy; return v; }
+W_FN w_half4 w_words(unsigned xy, unsigned zw) { w_half4 v; v.xy = xy; v.zw = zw; return v; }
 #define W_HALF_PAIRS(NAME, OP) \
-  W_FN w_half2 NAME(w_half2 a, w_half2 b) { return w_unpair(OP(w_pair(a.x, a.y), w_pair(b.x, b.y))); } \
-  W_FN w_half4 NAME(w_half4 a, w_half4 b) { \
-    return w_unpair(OP(w_pair(a.x, a.y), w_pair(b.x, b.y)), OP(w_pair(a.z, a.w), w_pair(b.z, b.w))); }
+  W_FN w_half2 NAME(w_half2 a, w_half2 b) { return w_words(OP(a.xy, b.xy)); } \
+  W_FN w_half4 NAME(w_half4 a, w_half4 b) { return w_words(OP(a.xy, b.xy), OP(a.zw, b.zw)); }
 W_HALF_PAIRS(w_add, cuda_f16x2_add)
 W_HALF_PAIRS(w_mul, cuda_f16x2_mul)
 W_FN w_half2 w_mul(w_half2 a, w_half s) { return w_mul(a, w_half2{s, s}); }
 W_FN w_half2 w_mul(w_half s, w_half2 a) { return w_mul(w_half2{s, s}, a); }
 W_FN w_half4 w_mul(w_half4 a, w_half s) { return w_mul(a, w_half4{s, s, s, s}); }
 W_FN w_half4 w_mul(w_half s, w_half4 a) { return w_mul(w_half4{s, s, s, s}, a); }
-W_FN w_half2 w_fma(w_half2 a, w_half2 b, w_half2 c) {
-  return w_unpair(cuda_f16x2_fma(w_pair(a.x, a.y), w_pair(b.x, b.y), w_pair(c.x, c.y)));
-}
+W_FN w_half2 w_fma(w_half2 a, w_half2 b, w_half2 c) { return w_words(cuda_f16x2_fma(a.xy, b.xy, c.xy)); }
 W_FN w_half4 w_fma(w_half4 a, w_half4 b, w_half4 c) {
-  return w_unpair(cuda_f16x2_fma(w_pair(a.x, a.y), w_pair(b.x, b.y), w_pair(c.x, c.y)),
-                  cuda_f16x2_fma(w_pair(a.z, a.w), w_pair(b.z, b.w), w_pair(c.z, c.w)));
+  return w_words(cuda_f16x2_fma(a.xy, b.xy, c.xy), cuda_f16x2_fma(a.zw, b.zw, c.zw));
 }

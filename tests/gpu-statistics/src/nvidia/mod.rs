@@ -1,0 +1,264 @@
+//! NVIDIA's GPUs, through NVRTC and nvdisasm.
+
+mod nvrtc;
+mod resources;
+mod sass;
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::Command,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
+use naga_cuda::Options;
+use wisp_shaders::{Kernel, Needs};
+
+use crate::{
+    assembly::Listing,
+    measure,
+    metric::Metric,
+    pattern::matches,
+    selection::is_selected,
+    table::{Key, Row, Table},
+    wgsl::{self, Parsed},
+    work,
+};
+use nvrtc::Nvrtc;
+use resources::Resources;
+
+/// The architectures that kernels are measured on: the A100's (Ampere).
+pub const FAMILIES: [&str; 1] = ["sm_80"];
+
+/// The environment variable that names the library NVRTC.
+const NVRTC: &str = "NVRTC_LIBRARY";
+/// The environment variable that names the program nvdisasm.
+const NVDISASM: &str = "NVDISASM";
+
+/// The kernels that are measured unless all are asked for, which takes minutes: those that decide how fast models with
+/// the usual encodings run.
+#[rustfmt::skip]
+pub const CHOSEN: &[&str] = &[
+    "matmul.q4_0.*", "matmul.q4_k.*", "matmul.q6_k.*", "matmul.q8_0.*", "matmul.f16.*",
+    "matmul_int8.q4_0.*", "matmul_int8.q4_k.*", "matmul_int8.q6_k.*", "matmul_int8.q8_0.*",
+    "attention_split.f16.*", "attention_tiled.f16.*",
+];
+
+/// NVRTC and nvdisasm.
+struct Compiler {
+    nvrtc: Nvrtc,
+    nvdisasm: String,
+}
+
+/// A kernel in machine code.
+struct Compiled {
+    parsed: Parsed,
+    resources: Resources,
+    assembly: String,
+    listing: Listing,
+}
+
+/// Measures the kernels that an NVIDIA GPU selects: all of them, or those of [`CHOSEN`].
+///
+/// # Errors
+///
+/// If there is no compiler, or with a line for each kernel that it does not compile.
+pub fn measure(all: bool) -> Result<Table, String> {
+    let [architecture] = FAMILIES;
+    let is_wanted = |kernel: &&Kernel| {
+        is_selected(kernel) && has(&kernel.needs) && (all || is_chosen(kernel.name))
+    };
+    let kernels: Vec<&Kernel> = wisp_shaders::kernels().iter().filter(is_wanted).collect();
+    let compiler = Compiler::find()?;
+    let rows = in_parallel(&kernels, |kernel| {
+        let row = compiler.row(kernel, architecture);
+        row.map_err(|error| format!("{} on {architecture}: {error}", kernel.name))
+    });
+    let mut table = Table {
+        version: compiler.version()?,
+        ..Table::default()
+    };
+    let mut errors = Vec::new();
+    for (kernel, row) in kernels.iter().zip(rows) {
+        let key = Key {
+            kernel: kernel.name.into(),
+            family: architecture.into(),
+        };
+        match row {
+            Ok(row) => drop(table.rows.insert(key, row)),
+            Err(error) => errors.push(error),
+        }
+    }
+    match errors.is_empty() {
+        true => Ok(table),
+        false => Err(errors.join("\n")),
+    }
+}
+
+/// True if a kernel is measured by default.
+pub fn is_chosen(kernel: &str) -> bool {
+    CHOSEN.iter().any(|pattern| matches(pattern, kernel))
+}
+
+/// Describes the loops of the kernels whose names fit a pattern, with the whole assembly if `with_assembly`.
+///
+/// # Errors
+///
+/// As [`measure`].
+pub fn describe(pattern: &str, with_assembly: bool) -> Result<String, String> {
+    let compiler = Compiler::find()?;
+    let mut text = String::new();
+    let kernels = wisp_shaders::kernels().iter();
+    for kernel in kernels.filter(|kernel| has(&kernel.needs) && matches(pattern, kernel.name)) {
+        for architecture in FAMILIES {
+            let compiled = compiler.compile(kernel, architecture)?;
+            text += &format!(
+                "{} on {architecture}\n{:?}\n{}",
+                kernel.name, compiled.resources, compiled.listing
+            );
+            if with_assembly {
+                text += &compiled.assembly;
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// True if NVIDIA's GPUs have what a kernel needs: all but matrices of 8 rows, which are Apple's.
+fn has(needs: &Needs) -> bool {
+    needs.matrix_size != 8 && needs.min_subgroup_size <= 32
+}
+
+/// Calls a function for each item, on as many threads as the machine has cores.
+fn in_parallel<T: Sync, R: Send>(items: &[T], call: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some((at, item)) = {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    items.get(at).map(|item| (at, item))
+                } {
+                    let result = call(item);
+                    // Poisoning is harmless: results are pushed whole.
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    results.push((at, result));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+impl Compiler {
+    /// Loads NVRTC and finds nvdisasm, where the environment names them.
+    fn find() -> Result<Compiler, String> {
+        let variable = |name| {
+            std::env::var(name).map_err(|_| {
+                format!("{name} is not set; `bash tests/scripts/gpu-statistics.sh` sets it")
+            })
+        };
+        Ok(Compiler {
+            nvrtc: Nvrtc::load(&variable(NVRTC)?)?,
+            nvdisasm: variable(NVDISASM)?,
+        })
+    }
+
+    /// Returns the versions of both, such as `NVRTC 13.5, nvdisasm 13.5.37`.
+    fn version(&self) -> Result<String, String> {
+        let text = self.disassemble(&["--version"])?;
+        let version = text
+            .split_once(", V")
+            .and_then(|(_, rest)| rest.lines().next());
+        let version = version.ok_or_else(|| format!("nvdisasm states no version: {text}"))?;
+        Ok(format!("{}, nvdisasm {version}", self.nvrtc.version))
+    }
+
+    fn row(&self, kernel: &Kernel, architecture: &str) -> Result<Row, String> {
+        let compiled = self.compile(kernel, architecture)?;
+        let threads = kernel.workgroup_size.iter().product();
+        let instructions = (Metric::Instructions, compiled.listing.total.instructions);
+        let stated: Vec<_> = compiled
+            .resources
+            .metrics(threads)
+            .into_iter()
+            .chain([instructions])
+            .collect();
+        let mut row = measure::row(
+            kernel.name,
+            &compiled.parsed,
+            &compiled.listing,
+            &stated,
+            work::Compiler::Nvrtc,
+        )?;
+        row.restrict(&Metric::NVIDIA);
+        Ok(row)
+    }
+
+    /// Compiles a kernel as sessions without runtime checks do it.
+    fn compile(&self, kernel: &Kernel, architecture: &str) -> Result<Compiled, String> {
+        let parsed = wgsl::parse(kernel.wgsl)?;
+        let options = Options {
+            entry_point: Some("main"),
+            bounds_checks: BoundsCheckPolicies {
+                index: BoundsCheckPolicy::Unchecked,
+                buffer: BoundsCheckPolicy::Unchecked,
+                ..BoundsCheckPolicies::default()
+            },
+            bound_loops: false,
+            zero_workgroup_memory: false,
+            source: None,
+        };
+        let translation = naga_cuda::translate(&parsed.module, &parsed.info, &options)
+            .map_err(|error| error.to_string())?;
+        let architecture = format!("--gpu-architecture={architecture}");
+        let options = [&architecture, "--std=c++17", "--ptxas-options=-v"];
+        let output = self.nvrtc.compile(&translation.source, &options)?;
+        let file = TemporaryFile::write(kernel.name, &output.cubin)?;
+        let assembly = self.disassemble(&["--print-code", &file.0.to_string_lossy()])?;
+        Ok(Compiled {
+            resources: Resources::parse(&output.log)?,
+            listing: sass::parse(&assembly),
+            assembly,
+            parsed,
+        })
+    }
+
+    fn disassemble(&self, arguments: &[&str]) -> Result<String, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", self.nvdisasm);
+        let output = Command::new(&self.nvdisasm).args(arguments).output();
+        let output = output.map_err(|error| failed(&error))?;
+        match output.status.success() {
+            true => Ok(String::from_utf8_lossy(&output.stdout).into()),
+            false => Err(failed(&String::from_utf8_lossy(&output.stderr))),
+        }
+    }
+}
+
+/// A file that is deleted when this is dropped; nvdisasm reads machine code from files only.
+struct TemporaryFile(PathBuf);
+
+impl TemporaryFile {
+    fn write(name: &str, bytes: &[u8]) -> Result<TemporaryFile, String> {
+        let name = format!("gpu-statistics-{}-{name}.cubin", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, bytes).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(TemporaryFile(path))
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        // A file that stays is harmless.
+        let _ = fs::remove_file(&self.0);
+    }
+}
