@@ -100,12 +100,18 @@ fn block_inputs(b: &mut GraphBuilder<'_, '_>, layout: DecoderLayout) -> BlockInp
         lengths: b.graph.input("lengths", DType::U32, shape!["batch"]),
         caches: b.kv_caches(paging, format, ""),
     });
+    let rope_tables = b.rope_tables(layout.max_length, None);
+    let query_tables = match spec.query_scaling {
+        Some(scaling) => b.rope_tables(layout.max_length, Some(scaling)),
+        None => rope_tables.clone(),
+    };
     BlockInputs {
         index,
         paging,
         rings,
         encoder,
-        rope_tables: b.rope_tables(layout.max_length),
+        rope_tables,
+        query_tables,
         format,
         max_length: layout.max_length,
     }

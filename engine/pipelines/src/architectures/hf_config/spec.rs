@@ -6,7 +6,7 @@ use wisp_graph::Activation;
 use super::{fields::HfConfig, rope::LayerType};
 use crate::{
     architectures::error::ArchitectureError,
-    spec::{DecoderSizes, DecoderSpec, MoeSpec, check_layers},
+    spec::{DecoderSizes, DecoderSpec, ExpertScoring, MoeSpec, check_layers},
 };
 
 impl HfConfig {
@@ -106,7 +106,7 @@ impl HfConfig {
         }
     }
 
-    /// Returns the mixture of experts, whose width is in the field `width`.
+    /// Returns the mixture of experts of a softmax router, whose width is in the field `width`.
     ///
     /// # Errors
     ///
@@ -115,8 +115,12 @@ impl HfConfig {
         Ok(MoeSpec {
             experts: self.u32("num_local_experts")?,
             experts_per_token: self.u32("num_experts_per_tok")?,
+            scoring: ExpertScoring::Softmax,
+            selection_bias: false,
             normalize,
+            scale: 1.0,
             intermediate_size: self.u64(width)?,
+            shared: None,
         })
     }
 
