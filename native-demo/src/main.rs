@@ -55,6 +55,8 @@ enum Command {
     Convert(commands::convert::Convert),
     /// Compute embeddings of texts with an encoder such as BERT
     Encode(commands::encode::Encode),
+    /// Rank documents by their relevance to a query with a cross-encoder
+    Rerank(commands::rerank::Rerank),
     /// Show the tokens of a text
     Tokenize(commands::tokenize::Tokenize),
     /// Measure how well a model predicts a text
@@ -135,6 +137,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Logits(command) => command.run(),
         Command::Convert(command) => command.run(),
         Command::Encode(command) => command.run(),
+        Command::Rerank(command) => command.run(),
         Command::Tokenize(command) => command.run(),
         Command::Perplexity(command) => command.run(),
         Command::Bench(command) => command.run(),

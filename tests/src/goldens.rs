@@ -47,6 +47,13 @@ pub const NOT_IN_GGUF: &[&str] = &["smollm3", "glm4-moe"];
 /// The directories of encoders.
 pub const ENCODERS: &[&str] = &["bert", "xlm-roberta", "modernbert", "nomic-bert"];
 
+/// The directories of encoders with a head that scores pairs of texts.
+pub const RERANKERS: &[&str] = &[
+    "bert-reranker",
+    "xlm-roberta-reranker",
+    "modernbert-reranker",
+];
+
 /// Transformers' results for a decoder.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Golden {

@@ -15,6 +15,7 @@ pub mod logits;
 mod logprobs;
 pub mod man;
 pub mod perplexity;
+pub mod rerank;
 pub mod tokenize;
 pub mod tune;
 pub mod warm_cache;

@@ -136,7 +136,7 @@ fn checkpoints_with_task_heads_and_old_names_give_the_same_results() {
             "bert" => ("bert.", "BertForMaskedLM"),
             "modernbert" => ("model.", "ModernBertForMaskedLM"),
             "nomic-bert" => ("nomic_bert.", "NomicBertForMaskedLM"),
-            _ => ("roberta.", "XLMRobertaForSequenceClassification"),
+            _ => ("roberta.", "XLMRobertaForTokenClassification"),
         };
         let text = std::fs::read(directory.join("config.json")).unwrap();
         let mut config: Value = serde_json::from_slice(&text).unwrap();

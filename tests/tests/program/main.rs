@@ -16,6 +16,7 @@ mod layers;
 mod licenses;
 mod precision;
 mod real_model;
+mod rerank;
 mod settings;
 mod stories;
 mod tune;

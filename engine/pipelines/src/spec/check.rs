@@ -52,6 +52,9 @@ impl DecoderSpec {
                 kv_heads: self.kv_heads,
             });
         }
+        if let Some(score) = self.encoder.and_then(|encoder| encoder.score) {
+            check_size("the number of labels", score.labels, MAX_SIZE)?;
+        }
         self.check_ropes()?;
         self.check_numbers()?;
         self.check_experts()

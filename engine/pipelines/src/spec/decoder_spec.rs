@@ -102,6 +102,40 @@ pub struct EncoderSpec {
     /// The padding token, if learned positions start after its id (RoBERTa): the first token's
     /// position is `padding + 1`.
     pub padding: Option<u32>,
+    /// The head that scores a text, which classifiers and rerankers have.
+    pub score: Option<ScoreHead>,
+}
+
+/// A head that scores a text by the hidden state of its first token: a linear layer, an activation,
+/// perhaps a norm, and a linear layer with a row for each label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScoreHead {
+    /// The scores of a text: 1 for a reranker.
+    pub labels: u64,
+    /// The activation after the first linear layer.
+    pub activation: ScoreActivation,
+    /// True if there is a norm after it.
+    pub norm: bool,
+}
+
+impl ScoreHead {
+    /// Returns the head of BERT: without a norm, with the hyperbolic tangent.
+    pub fn bert(labels: u64) -> ScoreHead {
+        ScoreHead {
+            labels,
+            activation: ScoreActivation::Tanh,
+            norm: false,
+        }
+    }
+}
+
+/// The activation of a [`ScoreHead`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScoreActivation {
+    /// The hyperbolic tangent (BERT, RoBERTa).
+    Tanh,
+    /// GELU (ModernBERT).
+    Gelu,
 }
 
 /// How one block differs from another.

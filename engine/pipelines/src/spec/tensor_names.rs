@@ -88,6 +88,12 @@ pub struct TensorNames {
     pub final_norm: Cow<'static, str>,
     /// Output layer, `[vocab, hidden]`; not looked up where the embedding is the output layer.
     pub output: Cow<'static, str>,
+    /// First linear layer of a score head, `[hidden, hidden]`: the whole name, without a prefix.
+    pub score_dense: Cow<'static, str>,
+    /// Norm of a score head: the whole name.
+    pub score_norm: Cow<'static, str>,
+    /// Last linear layer of a score head, `[labels, hidden]`: the whole name.
+    pub score_output: Cow<'static, str>,
     /// True if the linear weights of the blocks are stored `[in, out]`.
     pub transposed: bool,
 }
@@ -144,6 +150,9 @@ impl TensorNames {
             shared_router: "".into(),
             final_norm: "norm".into(),
             output: "lm_head".into(),
+            score_dense: "".into(),
+            score_norm: "".into(),
+            score_output: "".into(),
             transposed: false,
         }
     }
@@ -205,6 +214,9 @@ fn gguf() -> TensorNames {
         shared_router: "blk.{}.ffn_gate_inp_shexp".into(),
         final_norm: "output_norm".into(),
         output: "output".into(),
+        score_dense: "cls".into(),
+        score_norm: "cls.norm".into(),
+        score_output: "cls.output".into(),
         transposed: false,
     }
 }

@@ -5,7 +5,7 @@ use wisp_weights::gguf::Value;
 
 use crate::{
     architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
-    spec::{DecoderSpec, EncoderSpec, NormPlacement, TensorNames},
+    spec::{DecoderSpec, EncoderSpec, NormPlacement, ScoreHead, TensorNames},
 };
 
 /// Fields have the names of transformers, or those of the first checkpoints, which follow GPT-2.
@@ -44,6 +44,8 @@ pub(super) fn architecture() -> Architecture {
             up: "encoder.layers.{}.mlp.fc11".into(),
             down: "encoder.layers.{}.mlp.fc2".into(),
             mlp_residual_norm: "encoder.layers.{}.norm2".into(),
+            score_dense: "nomic_bert.pooler.dense".into(),
+            score_output: "classifier".into(),
             ..TensorNames::hugging_face()
         })
         .encoder()
@@ -51,7 +53,8 @@ pub(super) fn architecture() -> Architecture {
         .gguf("nomic-bert")
         .spec_from_gguf(|metadata| {
             let mut spec = metadata.decoder_spec()?;
-            make_encoder(&mut spec, metadata.weight_rows("token_types").unwrap_or(0));
+            let token_types = metadata.weight_rows("token_types").unwrap_or(0);
+            make_encoder(&mut spec, token_types, metadata.score_labels());
             Ok(spec)
         })
         .gguf_key("attention.causal", |_| Some(Value::Bool(false)))
@@ -70,15 +73,17 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
         return Err(config.error("`rotary_scaling_factor` is not supported"));
     }
     let mut spec = config.decoder_spec()?;
-    make_encoder(&mut spec, config.u64("type_vocab_size")?);
+    let token_types = config.u64("type_vocab_size")?;
+    make_encoder(&mut spec, token_types, config.score_labels()?);
     Ok(spec)
 }
 
-fn make_encoder(spec: &mut DecoderSpec, token_types: u64) {
+fn make_encoder(spec: &mut DecoderSpec, token_types: u64, labels: Option<u64>) {
     spec.norm.kind = NormKind::Layer;
     spec.norm_placement = NormPlacement::PostResidual;
     spec.encoder = Some(EncoderSpec {
         token_types,
         padding: None,
+        score: labels.map(ScoreHead::bert),
     });
 }

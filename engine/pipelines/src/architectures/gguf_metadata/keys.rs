@@ -5,7 +5,10 @@ use wisp_weights::{
     gguf::{FromValue, Gguf},
 };
 
-use crate::{architectures::error::ArchitectureError, spec::DecoderSpec};
+use crate::{
+    architectures::error::ArchitectureError,
+    spec::{DecoderSpec, TensorNames},
+};
 
 /// The metadata of a GGUF file under its architecture's prefix, and the tensors beside it.
 #[derive(Clone, Copy, Debug)]
@@ -142,6 +145,11 @@ impl<'a> GgufMetadata<'a> {
     pub fn weight_rows(&self, name: &str) -> Option<u64> {
         let info = self.checkpoint.find(&format!("{name}.weight"))?;
         info.shape.first().copied()
+    }
+
+    /// Returns the labels of the head that scores texts; `None` if the file has no such head.
+    pub fn score_labels(&self) -> Option<u64> {
+        self.weight_rows(&TensorNames::gguf().score_output)
     }
 
     /// Returns the number of rows of the tensor `name.weight`, which must exist.

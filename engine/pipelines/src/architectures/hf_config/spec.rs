@@ -124,6 +124,23 @@ impl HfConfig {
         })
     }
 
+    /// Returns the number of labels of a checkpoint with a head that scores texts; `None` for other
+    /// checkpoints.
+    ///
+    /// # Errors
+    ///
+    /// If `num_labels` is not a whole number.
+    pub fn score_labels(&self) -> Result<Option<u64>, ArchitectureError> {
+        let classes = self.classes();
+        let mut classes = classes.iter();
+        if !classes.any(|class| class.ends_with("ForSequenceClassification")) {
+            return Ok(None);
+        }
+        let named = self.json.get("id2label").and_then(Value::as_object);
+        let labels = named.map_or(2, |labels| labels.len() as u64);
+        Ok(Some(self.optional_u64("num_labels")?.unwrap_or(labels)))
+    }
+
     fn activation(&self) -> Result<Activation, ArchitectureError> {
         let name = self.json.get("hidden_act").and_then(Value::as_str);
         match name.unwrap_or("silu") {

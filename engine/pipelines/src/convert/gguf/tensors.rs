@@ -78,6 +78,12 @@ pub(super) fn copy(
         plan.add_selection_bias(from, to, layer)?;
     }
     plan.add(&from.final_norm, &to.final_norm, Change::Norm)?;
+    let score = spec.encoder.and_then(|encoder| encoder.score);
+    if score.is_some() {
+        plan.add_whole(&from.score_dense, &to.score_dense, Change::None, false)?;
+        plan.add_whole(&from.score_norm, &to.score_norm, Change::None, false)?;
+        plan.add_whole(&from.score_output, &to.score_output, Change::None, false)?;
+    }
     if !spec.tied {
         plan.add_whole(&from.output, &to.output, Change::None, false)?;
     }
