@@ -165,6 +165,7 @@ mod logits;
 mod model;
 mod notes;
 mod open_model;
+mod rerank;
 mod timings;
 mod worker;
 
@@ -178,10 +179,11 @@ pub use events::{Canceller, Completion, Event, Events, Usage};
 pub use generate::Generate;
 pub use model::{Model, ModelInfo};
 pub use open_model::OpenModel;
+pub use rerank::Reranker;
 pub use timings::RequestTimings;
 pub use wisp_pipelines::{
-    Embeddings, FinishReason, KvCacheFormat, Pooling, Remedy, SamplingParams, SupportedEncoding,
-    TokenScore, Utilization, chat_template::Message,
+    Embeddings, FinishReason, KvCacheFormat, Pooling, Relevance, Remedy, SamplingParams,
+    SupportedEncoding, TokenScore, Utilization, chat_template::Message,
 };
 pub use wisp_session::Precision;
 

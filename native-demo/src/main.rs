@@ -57,6 +57,8 @@ enum Command {
     Convert(commands::convert::Convert),
     /// Compute embeddings of texts with an encoder such as BERT
     Encode(commands::encode::Encode),
+    /// Rank documents by their relevance to a query with a cross-encoder
+    Rerank(commands::rerank::Rerank),
     /// Serve models over HTTP with OpenAI's interface
     Serve(commands::serve::Serve),
     /// Show the tokens of a text
@@ -139,6 +141,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Logits(command) => command.run(),
         Command::Convert(command) => command.run(),
         Command::Encode(command) => command.run(),
+        Command::Rerank(command) => command.run(),
         Command::Serve(command) => command.run(),
         Command::Tokenize(command) => command.run(),
         Command::Perplexity(command) => command.run(),

@@ -1,4 +1,5 @@
-//! The tiny random checkpoints of the shared data, and their results in transformers in float32.
+//! Tiny random checkpoints and their results in transformers in float32: those of `fixtures/goldens`,
+//! which `scripts/goldens.py` makes, and those of the shared data.
 
 use std::path::{Path, PathBuf};
 
@@ -27,10 +28,31 @@ pub const CAUSAL: &[&str] = &[
     "starcoder2",
     "gpt2",
     "gpt-neox",
+    "olmo3",
+    "exaone4",
+    "glm4",
+    "glm4-moe",
+    "ministral3",
+    "cohere2",
+    "ernie4-5",
+    "ernie4-5-moe",
+    "hunyuan-dense",
+    "qwen2-moe",
+    "phi4-mini",
 ];
 
+/// Decoders that GGUF cannot express as they are here.
+pub const NOT_IN_GGUF: &[&str] = &["smollm3", "glm4-moe"];
+
 /// The directories of encoders.
-pub const ENCODERS: &[&str] = &["bert", "xlm-roberta", "modernbert"];
+pub const ENCODERS: &[&str] = &["bert", "xlm-roberta", "modernbert", "nomic-bert"];
+
+/// The directories of encoders with a head that scores pairs of texts.
+pub const RERANKERS: &[&str] = &[
+    "bert-reranker",
+    "xlm-roberta-reranker",
+    "modernbert-reranker",
+];
 
 /// Transformers' results for a decoder.
 #[derive(Clone, Debug, Deserialize)]
@@ -52,13 +74,23 @@ pub struct EncoderGolden {
     pub last_hidden_state: Vec<Vec<f32>>,
 }
 
+/// Returns a checkpoint's directory; prints a note and returns `None` if it belongs to the shared data and
+/// that is missing.
+pub fn directory(name: &str) -> Option<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/goldens");
+    match own.join(name) {
+        own if own.exists() => Some(own),
+        _ => shared_data(&format!("goldens/{name}")),
+    }
+}
+
 /// Returns a checkpoint's directory and its results; prints a note and returns `None` without shared data.
 ///
 /// # Panics
 ///
 /// If the results cannot be read.
 pub fn golden<T: for<'de> Deserialize<'de>>(name: &str) -> Option<(PathBuf, T)> {
-    let directory = shared_data(&format!("goldens/{name}"))?;
+    let directory = directory(name)?;
     let text = std::fs::read(directory.join("golden.json")).expect("the results");
     let golden = serde_json::from_slice(&text).expect("results of this kind");
     Some((directory, golden))
@@ -67,9 +99,8 @@ pub fn golden<T: for<'de> Deserialize<'de>>(name: &str) -> Option<(PathBuf, T)> 
 /// Runs a check on each of the named checkpoints that is available.
 pub fn for_each<T: for<'de> Deserialize<'de>>(names: &[&str], check: impl Fn(&str, &Path, &T)) {
     for name in names {
-        let Some((directory, golden)) = golden(name) else {
-            return;
-        };
-        check(name, &directory, &golden);
+        if let Some((directory, golden)) = golden(name) {
+            check(name, &directory, &golden);
+        }
     }
 }

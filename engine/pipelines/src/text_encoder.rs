@@ -2,6 +2,7 @@
 
 mod batches;
 mod error;
+mod rerank;
 mod tokens;
 
 use serde_json::Value;
@@ -24,6 +25,7 @@ use super::{
 };
 use batches::{batches, check, fit, learned_positions};
 pub use error::EncodeError;
+pub use rerank::{Relevance, RerankOptions};
 pub use tokens::{EncoderTokenizer, TokenizedText};
 
 /// How embeddings are computed.
@@ -241,6 +243,25 @@ impl TextEncoder {
     /// Runs texts that fit the limits as one ragged batch and returns the hidden states of all their
     /// tokens.
     async fn run<T: AsRef<[u32]>>(&mut self, texts: &[T]) -> Result<Vec<Vec<f32>>, PipelineError> {
+        self.execute(texts, &[]).await?;
+        let count: usize = texts.iter().map(|text| text.as_ref().len()).sum();
+        let elements = (count * self.width()) as u64;
+        let hidden: Vec<f32> = self.model.read("hidden", elements).await?;
+        let mut rest = hidden.as_slice();
+        let states = texts.iter().map(|text| {
+            let own = rest.split_off(..text.as_ref().len() * self.width());
+            own.unwrap_or_default().to_vec()
+        });
+        Ok(states.collect())
+    }
+
+    /// Runs texts that fit the limits as one ragged batch. `types` are the segment types of all their
+    /// tokens; none stand for 0 everywhere.
+    async fn execute<T: AsRef<[u32]>>(
+        &mut self,
+        texts: &[T],
+        types: &[u32],
+    ) -> Result<(), PipelineError> {
         let inputs = self.inputs(texts)?;
         let lengths: Vec<u32> = texts
             .iter()
@@ -261,7 +282,9 @@ impl TextEncoder {
                 .write("positions", &positions.collect::<Vec<_>>())?;
         }
         if self.encoder.token_types > 0 {
-            self.model.write("token_types", &vec![0u32; count])?;
+            let mut types = types.to_vec();
+            types.resize(count, 0);
+            self.model.write("token_types", &types)?;
         }
         let &[slots, pages] = inputs.page_table.shape() else {
             return Err(PipelineError::Batch);
@@ -272,15 +295,20 @@ impl TextEncoder {
             ("max_pages", pages),
             ("pages", self.limits.total_pages()),
         ];
+        if self.encoder.score.is_some() {
+            let mut next = 0;
+            let mut rows: Vec<u32> = lengths
+                .iter()
+                .map(|len| {
+                    next += len;
+                    next - len
+                })
+                .collect();
+            rows.resize(slots as usize, 0);
+            self.model.write("first_rows", &rows)?;
+        }
         self.model.run(&self.model.dims(&sizes)?)?;
-        let elements = (count * self.width()) as u64;
-        let hidden: Vec<f32> = self.model.read("hidden", elements).await?;
-        let mut rest = hidden.as_slice();
-        let states = texts.iter().map(|text| {
-            let own = rest.split_off(..text.as_ref().len() * self.width());
-            own.unwrap_or_default().to_vec()
-        });
-        Ok(states.collect())
+        Ok(())
     }
 
     /// Creates the inputs for whole texts, each with its own pages.

@@ -14,6 +14,7 @@ pub mod list;
 pub mod logits;
 pub mod man;
 pub mod perplexity;
+pub mod rerank;
 pub mod serve;
 pub mod tokenize;
 pub mod tune;

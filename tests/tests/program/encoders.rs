@@ -82,6 +82,16 @@ on_every_device_and_class!(
     batched_texts_match_single_texts
 );
 
+/// Fields of Nomic BERT's first checkpoints, and their names in transformers.
+const NOMIC_FIELDS: &[(&str, &str)] = &[
+    ("n_embd", "hidden_size"),
+    ("n_head", "num_attention_heads"),
+    ("n_inner", "intermediate_size"),
+    ("n_layer", "num_hidden_layers"),
+    ("n_positions", "max_position_embeddings"),
+    ("layer_norm_epsilon", "layer_norm_eps"),
+];
+
 #[test]
 fn configurations_of_transformers_4_give_the_same_results() {
     for_each_checkpoint(|name, directory, golden| {
@@ -90,7 +100,17 @@ fn configurations_of_transformers_4_give_the_same_results() {
         let fields = config.as_object_mut().unwrap();
         let dtype = fields.remove("dtype").unwrap();
         fields.insert("torch_dtype".into(), dtype);
-        if let Some(rope) = fields.remove("rope_parameters") {
+        if name == "nomic-bert" {
+            // The first checkpoints follow GPT-2's names.
+            let theta = fields.remove("rope_parameters").unwrap()["rope_theta"].clone();
+            fields.insert("rotary_emb_base".into(), theta);
+            for (old, new) in NOMIC_FIELDS {
+                let value = fields.remove(*new).unwrap();
+                fields.insert((*old).into(), value);
+            }
+            fields.remove("hidden_act");
+            fields.insert("activation_function".into(), json!("swiglu"));
+        } else if let Some(rope) = fields.remove("rope_parameters") {
             for (old, kind) in [("global", "full"), ("local", "sliding")] {
                 let theta = rope[format!("{kind}_attention")]["rope_theta"].clone();
                 fields.insert(format!("{old}_rope_theta"), theta);
@@ -115,7 +135,8 @@ fn checkpoints_with_task_heads_and_old_names_give_the_same_results() {
         let (root, class) = match name {
             "bert" => ("bert.", "BertForMaskedLM"),
             "modernbert" => ("model.", "ModernBertForMaskedLM"),
-            _ => ("roberta.", "XLMRobertaForSequenceClassification"),
+            "nomic-bert" => ("nomic_bert.", "NomicBertForMaskedLM"),
+            _ => ("roberta.", "XLMRobertaForTokenClassification"),
         };
         let text = std::fs::read(directory.join("config.json")).unwrap();
         let mut config: Value = serde_json::from_slice(&text).unwrap();
@@ -149,6 +170,13 @@ const GGUF_NAMES: &[(&str, &str)] = &[
     ("intermediate.dense", "ffn_up"),
     ("output.dense", "ffn_down"),
     ("output.LayerNorm", "layer_output_norm"),
+    ("emb_ln", "token_embd_norm"),
+    ("attn.out_proj", "attn_output"),
+    ("norm1", "attn_output_norm"),
+    ("mlp.fc11", "ffn_up"),
+    ("mlp.fc12", "ffn_gate"),
+    ("mlp.fc2", "ffn_down"),
+    ("norm2", "layer_output_norm"),
     ("tok_embeddings", "token_embd"),
     ("embeddings.norm", "token_embd_norm"),
     ("attn.Wqkv", "attn_qkv"),
@@ -177,7 +205,11 @@ fn encoders_in_gguf_match_transformers() {
         let text = std::fs::read(directory.join("config.json")).unwrap();
         let config: Value = serde_json::from_slice(&text).unwrap();
         let is_modern = name == "modernbert";
-        let architecture = if is_modern { "modern-bert" } else { "bert" };
+        let architecture = match name {
+            "modernbert" => "modern-bert",
+            "nomic-bert" => "nomic-bert",
+            _ => "bert",
+        };
         let mut file = GgufWriter::new(3, false);
         file = file.key(
             "general.architecture",
@@ -199,7 +231,7 @@ fn encoders_in_gguf_match_transformers() {
         let eps = if is_modern { 1e-5 } else { 1e-12 };
         let floats = [
             ("attention.layer_norm_epsilon", eps),
-            ("rope.freq_base", 160_000.0),
+            ("rope.freq_base", if is_modern { 160_000.0 } else { 1000.0 }),
         ];
         for (key, value) in floats {
             file = file.key(&format!("{architecture}.{key}"), gguf::Value::F32(value));

@@ -99,17 +99,24 @@ fn older_layout(mut config: Value, type_key: &str) -> Value {
     let Some(mut rope) = fields.remove("rope_parameters") else {
         return config;
     };
-    // If layers differ, only sliding-window layers had their own rotary base.
+    let model_type = fields["model_type"].as_str().unwrap_or("").to_string();
+    // If layers differ, only sliding-window layers had their own rotary base (Gemma 3), or they were not
+    // scaled (OLMo 3).
     if let Some(local) = rope.get("sliding_attention") {
-        fields.insert("rope_local_base_freq".into(), local["rope_theta"].clone());
-        fields.insert("sliding_window_pattern".into(), json!(6));
-        fields.remove("_sliding_window_pattern");
-        fields.remove("layer_types");
+        if model_type.starts_with("gemma3") {
+            fields.insert("rope_local_base_freq".into(), local["rope_theta"].clone());
+            fields.insert("sliding_window_pattern".into(), json!(6));
+            fields.remove("_sliding_window_pattern");
+            fields.remove("layer_types");
+        }
         rope = rope["full_attention"].take();
     }
+    if ["cohere2", "exaone4"].contains(&model_type.as_str()) {
+        fields.remove("layer_types");
+    }
     let rope = rope.as_object_mut().unwrap();
-    let (theta_key, partial_key) = match fields["model_type"].as_str() {
-        Some("gpt_neox") => ("rotary_emb_base", "rotary_pct"),
+    let (theta_key, partial_key) = match model_type.as_str() {
+        "gpt_neox" => ("rotary_emb_base", "rotary_pct"),
         _ => ("rope_theta", "partial_rotary_factor"),
     };
     if let Some(partial) = rope.remove("partial_rotary_factor") {

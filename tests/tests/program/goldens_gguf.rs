@@ -9,9 +9,9 @@ use serde_json::Value as Json;
 use wisp_engine::weights::{Encoding, gguf::Value};
 use wisp_tests::{
     gguf_writer::GgufWriter,
+    goldens::directory,
     on_every_device_and_class,
     program::{TestDevice, assert_rows_close, generate, logits},
-    shared::shared_data,
 };
 
 /// How the conversion of an architecture differs from the others.
@@ -42,6 +42,18 @@ const MOE: &[(&str, &str)] = &[
     ("expert_count", "num_local_experts"),
     ("expert_used_count", "num_experts_per_tok"),
     ("expert_feed_forward_length", "moe_intermediate_size"),
+];
+
+const QWEN2_MOE: &[(&str, &str)] = &[
+    ("expert_count", "num_experts"),
+    ("expert_used_count", "num_experts_per_tok"),
+    ("expert_feed_forward_length", "moe_intermediate_size"),
+];
+
+/// The exceptional layers of the period of windows are those that readers assume, or else in a key.
+const WINDOW: &[(&str, &str)] = &[
+    ("attention.sliding_window", "sliding_window"),
+    ("attention.sliding_window_pattern", "sliding_window_pattern"),
 ];
 
 #[rustfmt::skip]
@@ -78,6 +90,28 @@ const CONVERSIONS: &[Conversion] = &[
         ],
         ..PLAIN
     },
+    Conversion { golden: "olmo3", architecture: "olmo2", post_norms: true, keys: WINDOW, ..PLAIN },
+    Conversion { golden: "exaone4", architecture: "exaone4", post_norms: true, keys: WINDOW, ..PLAIN },
+    Conversion { golden: "glm4", architecture: "glm4", ..PLAIN },
+    Conversion { golden: "ministral3", architecture: "mistral3", permuted: true, ..PLAIN },
+    Conversion {
+        golden: "cohere2", architecture: "cohere2",
+        keys: &[("attention.sliding_window", "sliding_window"), ("logit_scale", "logit_scale")],
+        ..PLAIN
+    },
+    Conversion { golden: "ernie4-5", architecture: "ernie4_5", ..PLAIN },
+    Conversion {
+        golden: "ernie4-5-moe", architecture: "ernie4_5-moe",
+        keys: &[
+            ("expert_count", "moe_num_experts"),
+            ("expert_used_count", "moe_k"),
+            ("expert_feed_forward_length", "moe_intermediate_size"),
+        ],
+        ..PLAIN
+    },
+    Conversion { golden: "hunyuan-dense", architecture: "hunyuan-dense", ..PLAIN },
+    Conversion { golden: "qwen2-moe", architecture: "qwen2moe", keys: QWEN2_MOE, ..PLAIN },
+    Conversion { golden: "phi4-mini", architecture: "phi3", ..PLAIN },
     Conversion { golden: "starcoder2", architecture: "starcoder2", ..PLAIN },
     Conversion { golden: "gpt2", architecture: "gpt2", ..PLAIN },
     Conversion { golden: "gpt-neox", architecture: "gptneox", ..PLAIN },
@@ -105,6 +139,18 @@ const NAMES: &[(&str, &str)] = &[
     ("mlp.dense_h_to_4h", "ffn_up"),
     ("mlp.dense_4h_to_h", "ffn_down"),
     ("mlp.gate", "ffn_gate_inp"),
+    ("mlp.moe_statics", "exp_probs_b"),
+    ("shared_expert.gate_proj", "ffn_gate_shexp"),
+    ("shared_expert.up_proj", "ffn_up_shexp"),
+    ("shared_expert.down_proj", "ffn_down_shexp"),
+    ("shared_experts.gate_proj", "ffn_gate_shexp"),
+    ("shared_experts.up_proj", "ffn_up_shexp"),
+    ("shared_experts.down_proj", "ffn_down_shexp"),
+    ("shared_expert_gate", "ffn_gate_inp_shexp"),
+    ("self_attn.query_layernorm", "attn_q_norm"),
+    ("self_attn.key_layernorm", "attn_k_norm"),
+    ("post_self_attn_layernorm", "post_attention_norm"),
+    ("post_mlp_layernorm", "post_ffw_norm"),
     ("block_sparse_moe.gate", "ffn_gate_inp"),
     ("experts.gate_proj", "ffn_gate_exps"),
     ("experts.up_proj", "ffn_up_exps"),
@@ -164,6 +210,7 @@ impl Tensor {
 /// Returns the name in GGUF, without the number of an expert.
 fn gguf_name(conversion: &Conversion, name: &str) -> String {
     let (stem, kind) = name.rsplit_once('.').unwrap();
+    let kind = if kind == "weight" { kind } else { "bias" };
     let parts: Vec<&str> = stem.split('.').collect();
     let numbers: Vec<&str> = parts
         .iter()
@@ -224,6 +271,13 @@ fn converted(conversion: &Conversion, config: &Json, name: &str, tensor: Tensor)
     tensor
 }
 
+/// Returns the base of the frequencies. Hunyuan's `alpha` enlarges it.
+fn rope_base(rope: &Json, head_dim: u64) -> Option<f64> {
+    let dim = head_dim as f64;
+    let alpha = rope["alpha"].as_f64().unwrap_or(1.0);
+    Some(rope["rope_theta"].as_f64()? * alpha.powf(dim / (dim - 2.0)))
+}
+
 /// Converts the checkpoint of a golden to GGUF.
 fn gguf(conversion: &Conversion, directory: &Path) -> Vec<u8> {
     let config = std::fs::read(directory.join("config.json")).unwrap();
@@ -240,7 +294,11 @@ fn gguf(conversion: &Conversion, directory: &Path) -> Vec<u8> {
             shape: view.shape().iter().map(|size| *size as u64).collect(),
             values: bytemuck::pod_collect_to_vec(view.data()),
         };
-        let tensor = converted(conversion, &config, name, tensor);
+        let mut tensor = converted(conversion, &config, name, tensor);
+        // The bias by which ERNIE's experts are selected is a matrix of one row.
+        if tensor.shape[0] == 1 {
+            tensor.shape.remove(0);
+        }
         let name_in_gguf = gguf_name(conversion, name);
         if !name.contains(".experts.") {
             tensors.insert(name_in_gguf, tensor);
@@ -306,7 +364,7 @@ fn metadata(conversion: &Conversion, config: &Json) -> GgufWriter {
         ),
         ("attention.layer_norm_epsilon", &config["layer_norm_eps"]),
         ("attention.layer_norm_epsilon", &config["norm_epsilon"]),
-        ("rope.freq_base", &full["rope_theta"]),
+        ("rope.freq_base", &Json::from(rope_base(full, head_dim))),
     ];
     for (name, value) in norms {
         if let Some(value) = value.as_f64() {
@@ -317,6 +375,7 @@ fn metadata(conversion: &Conversion, config: &Json) -> GgufWriter {
         let rotated = (head_dim as f64 * part) as u32;
         writer = writer.key(&key("rope.dimension_count"), Value::U32(rotated));
     }
+    writer = scaling(writer, conversion.architecture, full);
     for (name, field) in conversion.keys {
         let value = match &config[*field] {
             Json::Null => continue,
@@ -324,6 +383,52 @@ fn metadata(conversion: &Conversion, config: &Json) -> GgufWriter {
             value => Value::F32(value.as_f64().unwrap() as f32),
         };
         writer = writer.key(&key(name), value);
+    }
+    writer
+}
+
+/// Writes the scaling of the rotary embedding, and the factor on queries, as llama.cpp does.
+fn scaling(mut writer: GgufWriter, architecture: &str, rope: &Json) -> GgufWriter {
+    let original = || rope["original_max_position_embeddings"].as_u64().unwrap() as u32;
+    let mut keys = Vec::new();
+    match rope["rope_type"].as_str() {
+        Some("yarn") => {
+            keys.extend([
+                ("rope.scaling.type", Value::String("yarn".into())),
+                (
+                    "rope.scaling.original_context_length",
+                    Value::U32(original()),
+                ),
+            ]);
+            let floats = [
+                ("rope.scaling.factor", "factor"),
+                ("rope.scaling.yarn_log_multiplier", "mscale_all_dim"),
+                ("attention.temperature_scale", "llama_4_scaling_beta"),
+            ];
+            for (key, field) in floats {
+                if let Some(value) = rope[field].as_f64() {
+                    keys.push((key, Value::F32(value as f32)));
+                }
+            }
+        }
+        Some("longrope") => {
+            keys.push((
+                "rope.scaling.original_context_length",
+                Value::U32(original()),
+            ));
+            for length in ["short", "long"] {
+                let factors = rope[format!("{length}_factor")].as_array().unwrap();
+                let factors: Vec<f32> =
+                    factors.iter().map(|x| x.as_f64().unwrap() as f32).collect();
+                let name = format!("rope_factors_{length}.weight");
+                let bytes: &[u8] = bytemuck::cast_slice(&factors);
+                writer = writer.tensor(&name, Encoding::F32, &[factors.len() as u64], bytes);
+            }
+        }
+        _ => {}
+    }
+    for (name, value) in keys {
+        writer = writer.key(&format!("{architecture}.{name}"), value);
     }
     writer
 }
@@ -338,8 +443,8 @@ struct Golden {
 
 fn gguf_logits_and_tokens_match_transformers(place: TestDevice) {
     for conversion in CONVERSIONS {
-        let Some(directory) = shared_data(&format!("goldens/{}", conversion.golden)) else {
-            return;
+        let Some(directory) = directory(conversion.golden) else {
+            continue;
         };
         let text = std::fs::read_to_string(directory.join("golden.json")).unwrap();
         let golden: Golden = serde_json::from_str(&text).unwrap();

@@ -17,6 +17,7 @@ mod layers;
 mod licenses;
 mod precision;
 mod real_model;
+mod rerank;
 mod serve;
 mod settings;
 mod stories;

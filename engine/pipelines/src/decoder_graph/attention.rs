@@ -70,7 +70,7 @@ impl GraphBuilder<'_, '_> {
         x: ValueId,
         inputs: &BlockInputs,
     ) -> Result<[ValueId; 3], DecoderError> {
-        let (spec, names) = (self.spec, self.names);
+        let spec = self.spec;
         let [heads, kv] = [spec.heads, spec.kv_heads].map(|heads| HeadSpec {
             heads,
             head_dim: spec.head_dim,
@@ -80,17 +80,13 @@ impl GraphBuilder<'_, '_> {
         let k = self.linear(x, &k, spec.hidden_size)?;
         let v = self.linear(x, &v, spec.hidden_size)?;
         let [mut q, mut k, v] = self.with_adapters(LoraGroup::Qkv, layer, x, [q, k, v])?;
-        let norm_cols = |heads: HeadSpec| match spec.qk_norm {
-            QkNorm::None => None,
-            QkNorm::PerHead => Some(u64::from(heads.head_dim)),
-            QkNorm::AllHeads => Some(heads.width()),
+        let cols = |heads: HeadSpec, after_rope: bool| match spec.qk_norm {
+            QkNorm::PerHead if !after_rope => Some(u64::from(heads.head_dim)),
+            QkNorm::AllHeads if !after_rope => Some(heads.width()),
+            QkNorm::PerRotatedHead if after_rope => Some(u64::from(heads.head_dim)),
+            _ => None,
         };
-        if let Some(cols) = norm_cols(heads) {
-            q = self.norm(spec.norm, q, self.layer_name(&names.q_norm, layer), cols)?;
-        }
-        if let Some(cols) = norm_cols(kv) {
-            k = self.norm(spec.norm, k, self.layer_name(&names.k_norm, layer), cols)?;
-        }
+        [q, k] = self.qk_norms(layer, [q, k], [heads, kv].map(|heads| cols(heads, false)))?;
         let settings = spec.layers[layer];
         let rotary_dim = settings.rope.map_or(0, |_| spec.rotated());
         let rope = |heads| {
@@ -100,10 +96,30 @@ impl GraphBuilder<'_, '_> {
                 interleaved: spec.rope_interleaved,
             })
         };
-        let table = inputs.rope_tables[settings.rope.unwrap_or(spec.ropes.len())];
-        let q = self.graph.add(rope(heads), &[q, inputs.index, table])?;
-        let k = self.graph.add(rope(kv), &[k, inputs.index, table])?;
+        let table = settings.rope.unwrap_or(spec.ropes.len());
+        let [q_table, k_table] = [&inputs.query_tables, &inputs.rope_tables].map(|all| all[table]);
+        q = self.graph.add(rope(heads), &[q, inputs.index, q_table])?;
+        k = self.graph.add(rope(kv), &[k, inputs.index, k_table])?;
+        [q, k] = self.qk_norms(layer, [q, k], [heads, kv].map(|heads| cols(heads, true)))?;
         Ok([q, k, v])
+    }
+
+    /// Adds the norms of queries and keys over rows of `cols` elements, where there are any.
+    fn qk_norms(
+        &mut self,
+        layer: usize,
+        [q, k]: [ValueId; 2],
+        [q_cols, k_cols]: [Option<u64>; 2],
+    ) -> Result<[ValueId; 2], DecoderError> {
+        let (spec, names) = (self.spec, self.names);
+        let mut norm = |x, name: &str, cols| match cols {
+            Some(cols) => self.norm(spec.norm, x, self.layer_name(name, layer), cols),
+            None => Ok(x),
+        };
+        Ok([
+            norm(q, &names.q_norm, q_cols)?,
+            norm(k, &names.k_norm, k_cols)?,
+        ])
     }
 
     /// Adds the buffers of keys and values, `[pages, page_size, kv_heads, words of a head]`.

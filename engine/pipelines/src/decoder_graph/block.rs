@@ -30,7 +30,10 @@ impl GraphBuilder<'_, '_> {
         };
         let between = self.norm_if(residual, layer, between, &names.attention_residual_norm)?;
 
-        let normed = self.norm_if(pre, layer, between, &names.mlp_norm)?;
+        let normed = match spec.parallel_residual && spec.shared_norm {
+            true => normed,
+            false => self.norm_if(pre, layer, between, &names.mlp_norm)?,
+        };
         let mut out = match spec.layers[layer].moe {
             true => self.mixture(layer, normed)?,
             false => self.feed_forward(layer, normed)?,

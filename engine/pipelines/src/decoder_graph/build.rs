@@ -33,7 +33,9 @@ use crate::{
 ///
 /// An encoder has `lengths: u32 [batch]` (tokens of each text) instead of `logit_rows`, and
 /// `positions` and `token_types: u32 [tokens]` if it has embeddings for them. Its blocks share the
-/// buffers `k` and `v`, and its output is `hidden: f32 [tokens, hidden]`.
+/// buffers `k` and `v`, and its output is `hidden: f32 [tokens, hidden]`. With a head that scores texts
+/// it has the input `first_rows: u32 [batch]`, each text's first token, and the output `scores: f32
+/// [batch, labels]`.
 ///
 /// # Errors
 ///
@@ -74,7 +76,13 @@ pub(crate) fn build(
         x = b.norm(spec.norm, x, name, spec.hidden_size)?;
     }
     match spec.encoder {
-        Some(_) => b.graph.output("hidden", x),
+        Some(encoder) => {
+            b.graph.output("hidden", x);
+            if let Some(head) = encoder.score {
+                let scores = b.scores(x, head)?;
+                b.graph.output("scores", scores);
+            }
+        }
         None => decoder_outputs(&mut b, [before_norm, x], embedding, layout)?,
     }
     Ok(b.graph)
@@ -100,12 +108,18 @@ fn block_inputs(b: &mut GraphBuilder<'_, '_>, layout: DecoderLayout) -> BlockInp
         lengths: b.graph.input("lengths", DType::U32, shape!["batch"]),
         caches: b.kv_caches(paging, format, ""),
     });
+    let rope_tables = b.rope_tables(layout.max_length, None);
+    let query_tables = match spec.query_scaling {
+        Some(scaling) => b.rope_tables(layout.max_length, Some(scaling)),
+        None => rope_tables.clone(),
+    };
     BlockInputs {
         index,
         paging,
         rings,
         encoder,
-        rope_tables: b.rope_tables(layout.max_length),
+        rope_tables,
+        query_tables,
         format,
         max_length: layout.max_length,
     }

@@ -1,15 +1,16 @@
 //! The mixture of experts (Shazeer et al. 2017, as in Mixtral and Qwen 3 MoE).
 
 use wisp_graph::{
-    ValueId,
-    ops::{CombineExperts, Gated, LinearExperts, Route},
+    Binary, Map, Reduction, Unary, ValueId,
+    ops::{CombineExperts, Gated, Gather, LinearExperts, Route, TopK},
 };
+use wisp_types::shape;
 
 use super::{
     builder::{GraphBuilder, outputs},
     error::DecoderError,
 };
-use crate::spec::SpecError;
+use crate::spec::{ExpertScoring, MoeSpec, SharedExpert, SpecError};
 
 impl GraphBuilder<'_, '_> {
     /// Adds the mixture of experts that replaces the feed-forward network, without the norms around
@@ -20,12 +21,10 @@ impl GraphBuilder<'_, '_> {
         let (experts, hidden) = (u64::from(moe.experts), spec.hidden_size);
         let name = self.layer_name(&names.router, layer);
         let logits = self.whole_linear(x, name, [experts, hidden])?;
-        let route = Route {
-            experts_per_token: moe.experts_per_token,
-            normalise: moe.normalize,
-        };
-        let routed = self.graph.add_all(route, &[logits])?;
-        let [ids, weights] = outputs(routed)?;
+        let [ids, mut weights] = self.route(layer, moe, logits)?;
+        if moe.scale != 1.0 {
+            weights = self.map(weights, Map::Scale(moe.scale))?;
+        }
         let up_shape = [experts, moe.intermediate_size, hidden];
         let gate = self.experts(&names.expert_gate, layer, up_shape)?;
         let gate = self.graph.add(LinearExperts, &[x, gate, ids])?;
@@ -36,6 +35,83 @@ impl GraphBuilder<'_, '_> {
         let down_shape = [experts, hidden, moe.intermediate_size];
         let down = self.experts(&names.expert_down, layer, down_shape)?;
         let down = self.graph.add(LinearExperts, &[activated, down, ids])?;
-        Ok(self.graph.add(CombineExperts, &[down, weights])?)
+        let routed = self.graph.add(CombineExperts, &[down, weights])?;
+        match moe.shared {
+            None => Ok(routed),
+            Some(shared) => {
+                let shared = self.shared_expert(layer, shared, x)?;
+                Ok(self.graph.add(Binary::Add, &[routed, shared])?)
+            }
+        }
+    }
+
+    /// Selects each token's experts. Returns them and their weights.
+    fn route(
+        &mut self,
+        layer: usize,
+        moe: MoeSpec,
+        logits: ValueId,
+    ) -> Result<[ValueId; 2], DecoderError> {
+        if moe.scoring == ExpertScoring::Softmax && !moe.selection_bias {
+            let route = Route {
+                experts_per_token: moe.experts_per_token,
+                normalise: moe.normalize,
+            };
+            return outputs(self.graph.add_all(route, &[logits])?);
+        }
+        let scores = match moe.scoring {
+            ExpertScoring::Softmax => self.graph.softmax(logits, 1)?,
+            ExpertScoring::Sigmoid => self.graph.unary(Unary::Sigmoid, logits)?,
+        };
+        let k = moe.experts_per_token;
+        let [ids, mut weights] = match moe.selection_bias {
+            false => {
+                let [weights, ids] = outputs(self.graph.add_all(TopK { k }, &[scores])?)?;
+                [ids, weights]
+            }
+            true => {
+                let name = self.layer_name(&self.names.selection_bias, layer);
+                let bias = self.weight(name, &[u64::from(moe.experts)])?;
+                let biased = self.graph.add(Binary::Add, &[scores, bias])?;
+                let [biased, ids] = outputs(self.graph.add_all(TopK { k }, &[biased])?)?;
+                let bias = self.graph.add(Gather { axis: 0 }, &[bias, ids])?;
+                [ids, self.graph.add(Binary::Sub, &[biased, bias])?]
+            }
+        };
+        if moe.normalize {
+            let sum = self.graph.reduce(Reduction::Sum, weights, 1)?;
+            let sum = self.graph.reshape(sum, shape!["tokens", 1u64])?;
+            weights = self.graph.add(Binary::Div, &[weights, sum])?;
+        }
+        Ok([ids, weights])
+    }
+
+    /// Adds the expert of every token.
+    fn shared_expert(
+        &mut self,
+        layer: usize,
+        shared: SharedExpert,
+        x: ValueId,
+    ) -> Result<ValueId, DecoderError> {
+        let (spec, names) = (self.spec, self.names);
+        let (hidden, inner) = (spec.hidden_size, shared.intermediate_size);
+        let name = |template: &str| self.layer_name(template, layer);
+        let [gate, up, down, router] = [
+            name(&names.shared_gate),
+            name(&names.shared_up),
+            name(&names.shared_down),
+            name(&names.shared_router),
+        ];
+        let gate = self.whole_linear(x, gate, [inner, hidden])?;
+        let up = self.whole_linear(x, up, [inner, hidden])?;
+        let activation = spec.activation;
+        let activated = self.graph.add(Gated { activation }, &[gate, up])?;
+        let out = self.whole_linear(activated, down, [hidden, inner])?;
+        if !shared.gated {
+            return Ok(out);
+        }
+        let factor = self.whole_linear(x, router, [1, hidden])?;
+        let factor = self.graph.unary(Unary::Sigmoid, factor)?;
+        Ok(self.graph.add(Binary::Mul, &[out, factor])?)
     }
 }

@@ -35,6 +35,9 @@ pub(super) struct BlockInputs {
     /// The tables of rotations, indexed like [`DecoderSpec::ropes`](crate::spec::DecoderSpec::ropes),
     /// and after them one that rotates nothing.
     pub rope_tables: Vec<ValueId>,
+    /// The tables of rotations of queries, which are those of keys unless queries are scaled by
+    /// their position.
+    pub query_tables: Vec<ValueId>,
     /// How the KV cache stores its elements.
     pub format: CacheFormat,
     /// Tokens of a sequence at most.

@@ -15,6 +15,7 @@ mod logits;
 mod lora;
 mod projections;
 mod rope_tables;
+mod score;
 
 pub(crate) use build::build;
 pub use error::DecoderError;

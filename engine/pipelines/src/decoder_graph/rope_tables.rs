@@ -6,25 +6,27 @@ use wisp_graph::ValueId;
 use wisp_types::{Encoding, shape};
 
 use super::builder::GraphBuilder;
-use crate::rope::Rotations;
+use crate::{rope::Rotations, spec::QueryScaling};
 
 impl GraphBuilder<'_, '_> {
     /// Adds the table of each rotary embedding for positions below `length`, and a small one for
-    /// layers that do not rotate.
-    pub fn rope_tables(&mut self, length: u64) -> Vec<ValueId> {
+    /// layers that do not rotate. With `scaling`, the tables are those of queries, which it scales
+    /// with the position.
+    pub fn rope_tables(&mut self, length: u64, scaling: Option<QueryScaling>) -> Vec<ValueId> {
         let spec = self.spec;
+        let suffix = scaling.map_or("", |_| ".queries");
         let mut tables = Vec::new();
         for (i, settings) in spec.ropes.iter().enumerate() {
             let used = spec.layers.iter().any(|layer| layer.rope == Some(i));
             let length = if used { length } else { 1 };
-            let (theta, scaling) = (settings.theta, &settings.scaling);
-            let rotations = Rotations::new(theta, spec.rotary_dim, scaling, length);
+            let (theta, rope_scaling) = (settings.theta, &settings.scaling);
+            let rotations = Rotations::new(theta, spec.rotary_dim, rope_scaling, length, scaling);
             let shape = [table_rows(length), spec.rotated().into()];
             let compute = move |range| rotations.elements(range);
-            tables.push(self.computed_table(&format!("rope.table.{i}"), shape, compute));
+            tables.push(self.computed_table(&format!("rope.table.{i}{suffix}"), shape, compute));
         }
         let identity = |range: Range<u64>| range.map(|i| (1 - i % 2) as f32).collect();
-        tables.push(self.computed_table("rope.none", [1, 2], identity));
+        tables.push(self.computed_table(&format!("rope.none{suffix}"), [1, 2], identity));
         tables
     }
 

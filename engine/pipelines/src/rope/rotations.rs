@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{frequencies::frequencies, scaling::RopeScaling};
+use crate::spec::QueryScaling;
 
 /// The rotations of every position, computed as they are read.
 #[derive(Clone, Debug)]
@@ -11,15 +12,25 @@ pub(crate) struct Rotations {
     frequencies: Vec<f32>,
     /// Factor on cosine and sine.
     factor: f64,
+    /// A further factor that grows with the position.
+    query_scaling: Option<QueryScaling>,
 }
 
 impl Rotations {
-    /// The rotations of a context of `length` positions.
-    pub fn new(theta: f32, rotary_dim: u32, scaling: &RopeScaling, length: u64) -> Rotations {
+    /// The rotations of a context of `length` positions; of queries, if these are scaled by their
+    /// position.
+    pub fn new(
+        theta: f32,
+        rotary_dim: u32,
+        scaling: &RopeScaling,
+        length: u64,
+        query_scaling: Option<QueryScaling>,
+    ) -> Rotations {
         let (frequencies, factor) = frequencies(theta, rotary_dim, scaling, length);
         Rotations {
             frequencies,
             factor,
+            query_scaling,
         }
     }
 
@@ -35,7 +46,8 @@ impl Rotations {
                 true => angle.cos(),
                 false => angle.sin(),
             };
-            (turn * self.factor) as f32
+            let growth = self.query_scaling.map(|scaling| scaling.factor(position));
+            (turn * self.factor * growth.unwrap_or(1.0)) as f32
         };
         range.map(element).collect()
     }
@@ -47,9 +59,24 @@ mod tests {
 
     #[test]
     fn first_position_does_not_rotate() {
-        let rotations = Rotations::new(10_000.0, 6, &RopeScaling::None, 2);
+        let rotations = Rotations::new(10_000.0, 6, &RopeScaling::None, 2, None);
         assert_eq!(rotations.elements(0..6), [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]);
         assert_eq!(rotations.elements(6..8), [1f32.cos(), 1f32.sin()]);
         assert_eq!(rotations.elements(4..9), rotations.elements(0..12)[4..9]);
+    }
+
+    #[test]
+    fn queries_grow_beyond_the_trained_context() {
+        let (beta, context) = (0.5, 3.0);
+        let scaling = Some(QueryScaling { beta, context });
+        let [keys, queries] = [None, scaling]
+            .map(|scaling| Rotations::new(10_000.0, 2, &RopeScaling::None, 8, scaling))
+            .map(|rotations| rotations.elements(0..16));
+        assert_eq!(queries[..6], keys[..6]);
+        for (position, factor) in [(3, 1.0 + 0.5 * 2f32.ln()), (7, 1.0 + 0.5 * 3f32.ln())] {
+            for i in [2 * position, 2 * position + 1] {
+                assert!((queries[i] - factor * keys[i]).abs() < 1e-6, "{position}");
+            }
+        }
     }
 }

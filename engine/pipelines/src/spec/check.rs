@@ -52,6 +52,9 @@ impl DecoderSpec {
                 kv_heads: self.kv_heads,
             });
         }
+        if let Some(score) = self.encoder.and_then(|encoder| encoder.score) {
+            check_size("the number of labels", score.labels, MAX_SIZE)?;
+        }
         self.check_ropes()?;
         self.check_numbers()?;
         self.check_experts()
@@ -69,9 +72,13 @@ impl DecoderSpec {
             });
         }
         let count = self.ropes.len();
-        match index < count {
-            true => Ok(()),
-            false => Err(SpecError::MissingRope { index, count }),
+        if index >= count {
+            return Err(SpecError::MissingRope { index, count });
+        }
+        // The factor is part of the rotation, so elements that do not rotate would not get it.
+        match self.query_scaling.is_some() && self.rotated() != self.head_dim {
+            true => Err(SpecError::PartialQueryScaling),
+            false => Ok(()),
         }
     }
 
@@ -99,6 +106,11 @@ impl DecoderSpec {
                 return Err(SpecError::Size { what, size: 0, max });
             }
         }
+        if let Some(scaling) = self.query_scaling {
+            check_number("the growth of queries", scaling.beta, 0.0..=1e6)?;
+            let what = "the context of the growth of queries";
+            check_number(what, scaling.context, 1.0..=1e15)?;
+        }
         for rope in &self.ropes {
             check_number("the rotary base", rope.theta, 1.0..=1e30)?;
             for (what, value) in rope.scaling.numbers() {
@@ -121,6 +133,11 @@ impl DecoderSpec {
                 experts_per_token: moe.experts_per_token,
                 experts: moe.experts,
             });
+        }
+        check_number("the factor on routing weights", moe.scale, FACTORS)?;
+        if let Some(shared) = moe.shared {
+            let what = "the width of the shared expert";
+            check_size(what, shared.intermediate_size, MAX_SIZE)?;
         }
         check_size("an expert's width", moe.intermediate_size, MAX_SIZE)
     }

@@ -29,7 +29,7 @@ pub struct DecoderSpec {
     pub norm: NormSpec,
     /// Where a block's norms stand.
     pub norm_placement: NormPlacement,
-    /// Whether queries and keys are normalized before rotation.
+    /// Whether queries and keys are normalized.
     pub qk_norm: QkNorm,
     /// The activation of the feed-forward network.
     pub activation: Activation,
@@ -44,6 +44,8 @@ pub struct DecoderSpec {
     pub rope_interleaved: bool,
     /// The rotary embeddings that layers select by index ([`LayerSpec::rope`]).
     pub ropes: Vec<RopeSettings>,
+    /// The factor on queries that grows with their position. Layers that use it rotate whole heads.
+    pub query_scaling: Option<QueryScaling>,
     /// The context length that the model was trained for.
     pub max_positions: u64,
     /// True if each position has a learned embedding that is added to the token's.
@@ -61,6 +63,9 @@ pub struct DecoderSpec {
     pub logit_multiplier: f32,
     /// True if attention and feed-forward read the same input and are added together (GPT-J).
     pub parallel_residual: bool,
+    /// True if the feed-forward of a parallel residual reads the norm before attention instead of
+    /// one of its own (Cohere).
+    pub shared_norm: bool,
     /// True if the embedding is also the output layer.
     pub tied: bool,
     /// Makes the model an encoder: attention is bidirectional and there is no output layer.
@@ -97,6 +102,40 @@ pub struct EncoderSpec {
     /// The padding token, if learned positions start after its id (RoBERTa): the first token's
     /// position is `padding + 1`.
     pub padding: Option<u32>,
+    /// The head that scores a text, which classifiers and rerankers have.
+    pub score: Option<ScoreHead>,
+}
+
+/// A head that scores a text by the hidden state of its first token: a linear layer, an activation,
+/// perhaps a norm, and a linear layer with a row for each label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScoreHead {
+    /// The scores of a text: 1 for a reranker.
+    pub labels: u64,
+    /// The activation after the first linear layer.
+    pub activation: ScoreActivation,
+    /// True if there is a norm after it.
+    pub norm: bool,
+}
+
+impl ScoreHead {
+    /// Returns the head of BERT: without a norm, with the hyperbolic tangent.
+    pub fn bert(labels: u64) -> ScoreHead {
+        ScoreHead {
+            labels,
+            activation: ScoreActivation::Tanh,
+            norm: false,
+        }
+    }
+}
+
+/// The activation of a [`ScoreHead`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScoreActivation {
+    /// The hyperbolic tangent (BERT, RoBERTa).
+    Tanh,
+    /// GELU (ModernBERT).
+    Gelu,
 }
 
 /// How one block differs from another.
@@ -124,6 +163,24 @@ pub struct RopeSettings {
     pub scaling: RopeScaling,
 }
 
+/// A factor on queries that grows with their position, as in Ministral 3:
+/// `1 + beta * ln(1 + floor(position / context))`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueryScaling {
+    /// How fast the factor grows.
+    pub beta: f32,
+    /// The trained context, in positions, within which the factor is 1.
+    pub context: f64,
+}
+
+impl QueryScaling {
+    /// Returns the factor at a position.
+    pub(crate) fn factor(self, position: u64) -> f64 {
+        let contexts = (position as f64 / self.context).floor();
+        1.0 + f64::from(self.beta) * (1.0 + contexts).ln()
+    }
+}
+
 /// Where a block's norms stand, relative to its sublayers (attention and feed-forward).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormPlacement {
@@ -137,7 +194,7 @@ pub enum NormPlacement {
     PostResidual,
 }
 
-/// Over what queries and keys are normalized before rotation.
+/// Over what queries and keys are normalized: before rotation, unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QkNorm {
     /// They are not.
@@ -146,19 +203,47 @@ pub enum QkNorm {
     PerHead,
     /// Over all heads together (OLMo 2).
     AllHeads,
+    /// Over the elements of each head after rotation (Hunyuan).
+    PerRotatedHead,
 }
 
 /// A mixture of experts in place of the feed-forward network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MoeSpec {
     /// Experts in a layer.
     pub experts: u32,
     /// Experts that each token is routed to.
     pub experts_per_token: u32,
+    /// How the router's logits become scores.
+    pub scoring: ExpertScoring,
+    /// True if a bias is added to the scores to select experts, but not to weight them (DeepSeek V3).
+    pub selection_bias: bool,
     /// True if the routing weights of the selected experts are rescaled to sum to 1.
     pub normalize: bool,
+    /// Factor on the routing weights.
+    pub scale: f32,
     /// Width of an expert's inner layer.
     pub intermediate_size: u64,
+    /// The expert that every token is routed to besides.
+    pub shared: Option<SharedExpert>,
+}
+
+/// How a router's logits become the scores of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpertScoring {
+    /// The softmax over all experts.
+    Softmax,
+    /// The sigmoid of each expert's logit.
+    Sigmoid,
+}
+
+/// The expert of a layer that every token is routed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedExpert {
+    /// Width of its inner layer.
+    pub intermediate_size: u64,
+    /// True if its output is multiplied by the sigmoid of a linear layer (Qwen 1.5 MoE).
+    pub gated: bool,
 }
 
 /// The most layers that a spec may have.
@@ -201,6 +286,7 @@ impl DecoderSpec {
                 theta: 10_000.0,
                 scaling: RopeScaling::None,
             }],
+            query_scaling: None,
             max_positions: sizes.max_positions,
             learned_positions: false,
             attention_softcap: 0.0,
@@ -209,6 +295,7 @@ impl DecoderSpec {
             residual_multiplier: 1.0,
             logit_multiplier: 1.0,
             parallel_residual: false,
+            shared_norm: false,
             tied: false,
             encoder: None,
         }

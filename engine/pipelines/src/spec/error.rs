@@ -38,6 +38,9 @@ pub enum SpecError {
         /// The number of rotary embeddings.
         count: usize,
     },
+    /// Occurs when queries grow with their position, but only a part of each head rotates.
+    #[error("queries are scaled by position, which is supported only where whole heads rotate")]
+    PartialQueryScaling,
     /// Occurs when there are more layers than any model has.
     #[error("the model has more than {max} layers")]
     TooManyLayers {

@@ -34,7 +34,8 @@ mod tensor_names;
 
 pub(crate) use check::check_layers;
 pub use decoder_spec::{
-    DecoderSizes, DecoderSpec, EncoderSpec, LayerSpec, MoeSpec, NormPlacement, QkNorm, RopeSettings,
+    DecoderSizes, DecoderSpec, EncoderSpec, ExpertScoring, LayerSpec, MoeSpec, NormPlacement,
+    QkNorm, QueryScaling, RopeSettings, ScoreActivation, ScoreHead, SharedExpert,
 };
 pub use error::SpecError;
 pub use lora_layout::LoraLayout;

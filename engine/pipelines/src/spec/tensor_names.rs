@@ -67,6 +67,8 @@ pub struct TensorNames {
     pub mlp_residual_norm: Cow<'static, str>,
     /// Router of the experts, `[experts, hidden]`.
     pub router: Cow<'static, str>,
+    /// The bias by which experts are selected, `[experts]`: the whole name, with its suffix.
+    pub selection_bias: Cow<'static, str>,
     /// Gate projections of the experts: one tensor `[experts, intermediate, hidden]`, or one for
     /// each expert if the name has a second `{}`.
     pub expert_gate: Cow<'static, str>,
@@ -74,10 +76,24 @@ pub struct TensorNames {
     pub expert_up: Cow<'static, str>,
     /// Down projections of the experts, like `expert_gate`.
     pub expert_down: Cow<'static, str>,
+    /// Gate projection of the shared expert.
+    pub shared_gate: Cow<'static, str>,
+    /// Up projection of the shared expert.
+    pub shared_up: Cow<'static, str>,
+    /// Down projection of the shared expert.
+    pub shared_down: Cow<'static, str>,
+    /// The linear layer `[1, hidden]` whose sigmoid is the factor on the shared expert's output.
+    pub shared_router: Cow<'static, str>,
     /// Norm after the last block.
     pub final_norm: Cow<'static, str>,
     /// Output layer, `[vocab, hidden]`; not looked up where the embedding is the output layer.
     pub output: Cow<'static, str>,
+    /// First linear layer of a score head, `[hidden, hidden]`: the whole name, without a prefix.
+    pub score_dense: Cow<'static, str>,
+    /// Norm of a score head: the whole name.
+    pub score_norm: Cow<'static, str>,
+    /// Last linear layer of a score head, `[labels, hidden]`: the whole name.
+    pub score_output: Cow<'static, str>,
     /// True if the linear weights of the blocks are stored `[in, out]`.
     pub transposed: bool,
 }
@@ -124,11 +140,19 @@ impl TensorNames {
             mlp_output_norm: "layers.{}.post_feedforward_layernorm".into(),
             mlp_residual_norm: "".into(),
             router: "layers.{}.mlp.gate".into(),
+            selection_bias: "layers.{}.mlp.gate.e_score_correction_bias".into(),
             expert_gate: "layers.{}.mlp.experts.{}.gate_proj".into(),
             expert_up: "layers.{}.mlp.experts.{}.up_proj".into(),
             expert_down: "layers.{}.mlp.experts.{}.down_proj".into(),
+            shared_gate: "layers.{}.mlp.shared_experts.gate_proj".into(),
+            shared_up: "layers.{}.mlp.shared_experts.up_proj".into(),
+            shared_down: "layers.{}.mlp.shared_experts.down_proj".into(),
+            shared_router: "".into(),
             final_norm: "norm".into(),
             output: "lm_head".into(),
+            score_dense: "".into(),
+            score_norm: "".into(),
+            score_output: "".into(),
             transposed: false,
         }
     }
@@ -180,11 +204,19 @@ fn gguf() -> TensorNames {
         mlp_output_norm: "blk.{}.post_ffw_norm".into(),
         mlp_residual_norm: "blk.{}.layer_output_norm".into(),
         router: "blk.{}.ffn_gate_inp".into(),
+        selection_bias: "blk.{}.exp_probs_b.bias".into(),
         expert_gate: "blk.{}.ffn_gate_exps".into(),
         expert_up: "blk.{}.ffn_up_exps".into(),
         expert_down: "blk.{}.ffn_down_exps".into(),
+        shared_gate: "blk.{}.ffn_gate_shexp".into(),
+        shared_up: "blk.{}.ffn_up_shexp".into(),
+        shared_down: "blk.{}.ffn_down_shexp".into(),
+        shared_router: "blk.{}.ffn_gate_inp_shexp".into(),
         final_norm: "output_norm".into(),
         output: "output".into(),
+        score_dense: "cls".into(),
+        score_norm: "cls.norm".into(),
+        score_output: "cls.output".into(),
         transposed: false,
     }
 }

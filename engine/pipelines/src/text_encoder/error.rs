@@ -38,6 +38,14 @@ pub enum EncodeError {
         /// The unsupported step.
         what: String,
     },
+    /// Occurs when documents are to be ranked by a model that does not score pairs of texts.
+    #[error(
+        "{problem}: documents are ranked by models such as BertForSequenceClassification with one label"
+    )]
+    NotAReranker {
+        /// What the model lacks.
+        problem: String,
+    },
     /// Occurs when the model computes NaN or infinity.
     #[error(
         "text {text}: the model computed no finite hidden states (NaN or infinity): its weights are damaged or its format is not what its file says"

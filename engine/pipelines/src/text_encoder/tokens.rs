@@ -1,5 +1,7 @@
 //! Tokenises texts for encoders.
 
+use wisp_text::tokenizer::{PairTokens, Tokenizer};
+
 use super::EncodeError;
 use crate::{ModelFiles, PipelineError, TextProcessor, model_files::SentenceTransformer};
 
@@ -76,6 +78,51 @@ impl EncoderTokenizer {
         Ok(tokenized)
     }
 
+    /// Returns the tokens of a query and a document as one text, with the special tokens and segment types
+    /// that the tokenizer gives to pairs; `number` counts the document in errors. With `truncate`, texts
+    /// that are too long for the model are cut, the longer one first.
+    ///
+    /// # Errors
+    ///
+    /// If there is no tokenizer, it has no template for pairs, or a text is empty or too long.
+    pub fn tokenize_pair(
+        &self,
+        number: usize,
+        query: &str,
+        document: &str,
+        truncate: bool,
+    ) -> Result<PairTokens, PipelineError> {
+        if query.trim().is_empty() || document.trim().is_empty() {
+            return Err(EncodeError::Empty { text: number }.into());
+        }
+        let most = self.settings.max_length.unwrap_or(u64::MAX);
+        let most = most.min(self.max_positions) as usize;
+        let texts = [query, document].map(|text| match self.settings.lowercases {
+            true => text.to_lowercase(),
+            false => text.to_string(),
+        });
+        let tokenizer = self.tokenizer()?;
+        let pair = tokenizer.encode_pair(&texts[0], &texts[1], Some(most))?;
+        let pair = pair.ok_or_else(|| EncodeError::NotAReranker {
+            problem: "the model's tokenizer does not say how two texts are joined".into(),
+        })?;
+        if pair.cut > 0 && !truncate {
+            let (tokens, most) = (pair.tokens.len() + pair.cut, most as u64);
+            let text = number;
+            return Err(EncodeError::TooLong { text, tokens, most }.into());
+        }
+        Ok(pair)
+    }
+
+    fn tokenizer(&self) -> Result<&Tokenizer, PipelineError> {
+        self.text.tokenizer().map_err(|error| match error {
+            PipelineError::NoTokenizer { model, problem } => {
+                EncodeError::NoTokenizer { model, problem }.into()
+            }
+            other => other,
+        })
+    }
+
     /// Returns a text's tokens with the special tokens that the tokenizer adds, cut to the maximum
     /// length in the model's files (as sentence-transformers does). Special tokens at the end are
     /// kept.
@@ -84,12 +131,7 @@ impl EncoderTokenizer {
     ///
     /// If there is no tokenizer, or it has no token for a part of the text.
     pub fn tokenize(&self, text: &str) -> Result<TokenizedText, PipelineError> {
-        let tokenizer = self.text.tokenizer().map_err(|error| match error {
-            PipelineError::NoTokenizer { model, problem } => {
-                EncodeError::NoTokenizer { model, problem }.into()
-            }
-            other => other,
-        })?;
+        let tokenizer = self.tokenizer()?;
         let text = match self.settings.lowercases {
             true => &text.to_lowercase(),
             false => text,

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::error::TokenizerError;
 use super::marks::Marks;
+use super::pair::PairTemplate;
 
 /// The name of the chat template that is used unless another one is asked for.
 pub const DEFAULT_TEMPLATE: &str = "default";
@@ -41,6 +42,9 @@ pub(crate) trait Backend {
         add_special: bool,
         parse_special: bool,
     ) -> Result<Vec<u32>, TokenizerError>;
+
+    /// Returns the template of two texts as one input; `None` if the tokenizer has none.
+    fn pair_template(&self) -> Option<PairTemplate>;
 
     /// Encodes text in which marks break the spelling of control tokens. Spellings without a mark
     /// become control tokens, and the marks are removed from all other text. No special tokens are

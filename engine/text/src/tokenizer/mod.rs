@@ -20,6 +20,7 @@ mod error;
 mod gguf;
 mod huggingface;
 mod marks;
+mod pair;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -36,6 +37,8 @@ pub use gguf::GgufMetadata;
 pub use gguf::pre_tokenizers;
 pub use huggingface::HuggingFaceFiles;
 pub(crate) use marks::Marks;
+pub use pair::PairTokens;
+pub(crate) use pair::{PairPart, PairTemplate};
 
 /// A tokenizer. Clones share their tables.
 #[derive(Clone)]
@@ -94,6 +97,26 @@ impl Tokenizer {
     ) -> Result<Vec<u32>, TokenizerError> {
         let backend = &self.inner.backend;
         backend.encode(text, add_special, parse_special)
+    }
+
+    /// Returns the tokens of two texts as one input, with the special tokens and segment types that
+    /// the tokenizer gives to pairs; `None` if it has no template for pairs. The longer text is cut
+    /// first if there are more than `most` tokens.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::encode`].
+    pub fn encode_pair(
+        &self,
+        first: &str,
+        second: &str,
+        most: Option<usize>,
+    ) -> Result<Option<PairTokens>, TokenizerError> {
+        let Some(template) = self.inner.backend.pair_template() else {
+            return Ok(None);
+        };
+        let [first, second] = [first, second].map(|text| self.encode(text, false, true));
+        Ok(Some(template.join(&first?, &second?, most)))
     }
 
     /// Encodes text in which marks break the spelling of control tokens: other spellings become

@@ -7,10 +7,10 @@ use wisp_weights::gguf::Value;
 use super::gpt2;
 use crate::{
     architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
-    spec::{DecoderSpec, EncoderSpec, NormPlacement, TensorNames},
+    spec::{DecoderSpec, EncoderSpec, NormPlacement, ScoreHead, TensorNames},
 };
 
-/// Heads for tasks, which some checkpoints have, are not used.
+/// Of the heads for tasks, which some checkpoints have, only the one that scores texts is used.
 pub(super) fn architecture() -> Architecture {
     Architecture::new("bert")
         .config_classes([
@@ -34,7 +34,8 @@ pub(super) fn architecture() -> Architecture {
         .gguf("bert")
         .spec_from_gguf(|metadata| {
             let mut spec = metadata.decoder_spec()?;
-            make_encoder(&mut spec, metadata.weight_rows("token_types").unwrap_or(0));
+            let token_types = metadata.weight_rows("token_types").unwrap_or(0);
+            make_encoder(&mut spec, token_types, metadata.score_labels());
             spec.activation = Activation::Gelu;
             // Converters of XLM-RoBERTa drop the rows before its first position.
             let positions = metadata.weight_rows("position_embd");
@@ -59,6 +60,8 @@ pub(super) fn tensor_names() -> TensorNames {
         up: "encoder.layer.{}.intermediate.dense".into(),
         down: "encoder.layer.{}.output.dense".into(),
         mlp_residual_norm: "encoder.layer.{}.output.LayerNorm".into(),
+        score_dense: "bert.pooler.dense".into(),
+        score_output: "classifier".into(),
         ..TensorNames::hugging_face()
     }
 }
@@ -67,15 +70,17 @@ pub(super) fn from_config(config: &HfConfig) -> Result<DecoderSpec, Architecture
     config.require_text("position_embedding_type", "absolute")?;
     config.require_bool("is_decoder", false)?;
     let mut spec = config.decoder_spec()?;
-    make_encoder(&mut spec, config.u64("type_vocab_size")?);
+    let token_types = config.u64("type_vocab_size")?;
+    make_encoder(&mut spec, token_types, config.score_labels()?);
     Ok(spec)
 }
 
-fn make_encoder(spec: &mut DecoderSpec, token_types: u64) {
+fn make_encoder(spec: &mut DecoderSpec, token_types: u64, labels: Option<u64>) {
     gpt2::use_gpt2_layers(spec);
     spec.norm_placement = NormPlacement::PostResidual;
     spec.encoder = Some(EncoderSpec {
         token_types,
         padding: None,
+        score: labels.map(ScoreHead::bert),
     });
 }

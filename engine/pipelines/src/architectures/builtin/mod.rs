@@ -1,19 +1,30 @@
 //! The built-in architectures, one file each.
 
 mod bert;
+mod cohere2;
+mod ernie4_5;
+mod ernie4_5_moe;
+mod exaone4;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod glm4;
+mod glm4_moe;
 mod gpt2;
 mod gpt_neox;
 mod granite;
+mod hunyuan_dense;
 mod llama;
+mod ministral3;
 mod mistral;
 mod mixtral;
 mod modernbert;
+mod nomic_bert;
 mod olmo2;
+mod olmo3;
 mod phi3;
 mod qwen2;
+mod qwen2_moe;
 mod qwen3;
 mod qwen3_moe;
 mod smollm3;
@@ -23,12 +34,14 @@ mod xlm_roberta;
 use super::architecture::Architecture;
 
 /// Makes the built-in architectures, in the order in which they are listed.
-pub(super) fn all() -> [Architecture; 19] {
+pub(super) fn all() -> [Architecture; 30] {
     [
         llama::architecture(),
         mistral::architecture(),
         mixtral::architecture(),
+        ministral3::architecture(),
         qwen2::architecture(),
+        qwen2_moe::architecture(),
         qwen3::architecture(),
         qwen3_moe::architecture(),
         gemma::architecture(),
@@ -36,13 +49,22 @@ pub(super) fn all() -> [Architecture; 19] {
         gemma3::architecture(),
         phi3::architecture(),
         olmo2::architecture(),
+        olmo3::architecture(),
         granite::architecture(),
         smollm3::architecture(),
+        cohere2::architecture(),
+        exaone4::architecture(),
+        glm4::architecture(),
+        glm4_moe::architecture(),
+        ernie4_5::architecture(),
+        ernie4_5_moe::architecture(),
+        hunyuan_dense::architecture(),
         starcoder2::architecture(),
         gpt2::architecture(),
         gpt_neox::architecture(),
         bert::architecture(),
         xlm_roberta::architecture(),
         modernbert::architecture(),
+        nomic_bert::architecture(),
     ]
 }

@@ -6,10 +6,14 @@ use wisp_weights::gguf::Value;
 
 use crate::{
     architectures::{architecture::Architecture, hf_config::LayerType},
-    spec::{DecoderSpec, EncoderSpec, RopeScaling, RopeSettings, TensorNames},
+    spec::{
+        DecoderSpec, EncoderSpec, RopeScaling, RopeSettings, ScoreActivation, ScoreHead,
+        TensorNames,
+    },
 };
 
-/// Heads for tasks, which some checkpoints have, are not used.
+/// Of the heads for tasks, which some checkpoints have, only the one that scores texts by their first
+/// token is used.
 pub(super) fn architecture() -> Architecture {
     Architecture::new("modernbert")
         .config_classes([
@@ -38,7 +42,11 @@ pub(super) fn architecture() -> Architecture {
             let every = config.optional_u32("global_attn_every_n_layers")?;
             let every = every.unwrap_or(3) as usize;
             config.set_windows(&mut spec, window, |layer| !layer.is_multiple_of(every))?;
-            make_encoder(&mut spec, config.rope(LayerType::SlidingAttention)?);
+            let labels = match config.optional_text("classifier_pooling") {
+                None | Some("cls") => config.score_labels()?,
+                Some(_) => None,
+            };
+            make_encoder(&mut spec, config.rope(LayerType::SlidingAttention)?, labels);
             Ok(spec)
         })
         .gguf("modern-bert")
@@ -57,7 +65,7 @@ pub(super) fn architecture() -> Architecture {
                 theta: theta.unwrap_or(10_000.0),
                 scaling: RopeScaling::None,
             };
-            make_encoder(&mut spec, local);
+            make_encoder(&mut spec, local, metadata.score_labels());
             Ok(spec)
         })
         .gguf_key("attention.causal", |_| Some(Value::Bool(false)))
@@ -91,6 +99,9 @@ fn tensor_names() -> TensorNames {
         gate_up: "layers.{}.mlp.Wi".into(),
         down: "layers.{}.mlp.Wo".into(),
         final_norm: "final_norm".into(),
+        score_dense: "head.dense".into(),
+        score_norm: "head.norm".into(),
+        score_output: "classifier".into(),
         ..TensorNames::hugging_face()
     }
 }
@@ -102,7 +113,7 @@ fn window(local_attention: u32) -> Option<u32> {
 }
 
 /// Makes an encoder of a decoder whose windows are set.
-fn make_encoder(spec: &mut DecoderSpec, local: RopeSettings) {
+fn make_encoder(spec: &mut DecoderSpec, local: RopeSettings, labels: Option<u64>) {
     spec.norm.kind = NormKind::Layer;
     spec.set_local_rope(local);
     // The embedding is normalized already.
@@ -112,5 +123,10 @@ fn make_encoder(spec: &mut DecoderSpec, local: RopeSettings) {
     spec.encoder = Some(EncoderSpec {
         token_types: 0,
         padding: None,
+        score: labels.map(|labels| ScoreHead {
+            labels,
+            activation: ScoreActivation::Gelu,
+            norm: true,
+        }),
     });
 }

@@ -1,11 +1,13 @@
 //! OLMo 2: Llama with norms on the outputs of attention and feed-forward instead of their inputs,
 //! and a norm over all queries and all keys.
 
+use super::olmo3;
 use crate::{
     architectures::architecture::Architecture,
     spec::{DecoderSpec, NormPlacement, QkNorm},
 };
 
+/// A GGUF file with a window is an OLMo 3.
 pub(super) fn architecture() -> Architecture {
     Architecture::new("olmo2")
         .config_classes(["Olmo2ForCausalLM"])
@@ -17,14 +19,15 @@ pub(super) fn architecture() -> Architecture {
         .spec_from_config(|config| Ok(with_norms(config.decoder_spec()?)))
         .gguf("olmo2")
         .spec_from_gguf(|metadata| {
+            let mut spec = with_norms(metadata.decoder_spec()?);
             if metadata.optional_u32("attention.sliding_window")?.is_some() {
-                return Err(metadata.error("it has a sliding window: OLMo 3 is not supported"));
+                olmo3::set_gguf_windows(&mut spec, metadata)?;
             }
-            Ok(with_norms(metadata.decoder_spec()?))
+            Ok(spec)
         })
 }
 
-fn with_norms(mut spec: DecoderSpec) -> DecoderSpec {
+pub(super) fn with_norms(mut spec: DecoderSpec) -> DecoderSpec {
     spec.norm_placement = NormPlacement::Output;
     spec.qk_norm = QkNorm::AllHeads;
     spec

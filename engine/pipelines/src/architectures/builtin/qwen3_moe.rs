@@ -1,7 +1,10 @@
 //! Qwen 3 MoE: Qwen 3 with a mixture of experts in some layers.
 
 use super::qwen3;
-use crate::{architectures::architecture::Architecture, spec::QkNorm};
+use crate::{
+    architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
+    spec::{DecoderSpec, QkNorm},
+};
 
 /// Every `decoder_sparse_step`th layer has experts, except `mlp_only_layers`. All layers have the
 /// same window, if any.
@@ -19,18 +22,27 @@ pub(super) fn architecture() -> Architecture {
             let mut spec = config.decoder_spec()?;
             spec.qk_norm = QkNorm::PerHead;
             spec.set_windows(config.optional_window()?, |_| true);
-            let step = config.u64("decoder_sparse_step")?;
-            if step == 0 {
-                return Err(config.error("`decoder_sparse_step` is 0"));
-            }
-            let dense = config.optional_list("mlp_only_layers")?.unwrap_or_default();
-            for (i, layer) in (0u64..).zip(&mut spec.layers) {
-                layer.moe = (i + 1).is_multiple_of(step) && !dense.contains(&i);
-            }
-            let normalize = config.optional_bool("norm_topk_prob")?.unwrap_or(false);
-            spec.moe = Some(config.moe("moe_intermediate_size", normalize)?);
+            set_experts(&mut spec, config)?;
             Ok(spec)
         })
         .gguf("qwen3moe")
         .spec_from_gguf(qwen3::from_gguf)
+}
+
+/// Sets the mixture of experts, and the layers that have it.
+pub(super) fn set_experts(
+    spec: &mut DecoderSpec,
+    config: &HfConfig,
+) -> Result<(), ArchitectureError> {
+    let step = config.u64("decoder_sparse_step")?;
+    if step == 0 {
+        return Err(config.error("`decoder_sparse_step` is 0"));
+    }
+    let dense = config.optional_list("mlp_only_layers")?.unwrap_or_default();
+    for (i, layer) in (0u64..).zip(&mut spec.layers) {
+        layer.moe = (i + 1).is_multiple_of(step) && !dense.contains(&i);
+    }
+    let normalize = config.optional_bool("norm_topk_prob")?.unwrap_or(false);
+    spec.moe = Some(config.moe("moe_intermediate_size", normalize)?);
+    Ok(())
 }

@@ -27,6 +27,8 @@ pub(super) fn architecture() -> Architecture {
         )
         .tensor_names(TensorNames {
             prefixes: vec!["".into(), "roberta.".into()],
+            score_dense: "classifier.dense".into(),
+            score_output: "classifier.out_proj".into(),
             ..bert::tensor_names()
         })
         .spec_from_config(|config| {

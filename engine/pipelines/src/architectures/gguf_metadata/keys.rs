@@ -5,7 +5,10 @@ use wisp_weights::{
     gguf::{FromValue, Gguf},
 };
 
-use crate::architectures::error::ArchitectureError;
+use crate::{
+    architectures::error::ArchitectureError,
+    spec::{DecoderSpec, TensorNames},
+};
 
 /// The metadata of a GGUF file under its architecture's prefix, and the tensors beside it.
 #[derive(Clone, Copy, Debug)]
@@ -103,15 +106,50 @@ impl<'a> GgufMetadata<'a> {
         self.optional(key)
     }
 
+    /// Sets the window of layers from `attention.sliding_window`. Which layers have it says
+    /// `attention.sliding_window_pattern`, for each layer or as the distance between layers without
+    /// a window, the first of which ends the first stretch; files without this key have the
+    /// distance `otherwise`.
+    ///
+    /// # Errors
+    ///
+    /// If a key has the wrong type.
+    pub fn set_windows(
+        &self,
+        spec: &mut DecoderSpec,
+        otherwise: u32,
+    ) -> Result<(), ArchitectureError> {
+        let window = self.optional_u32("attention.sliding_window")?;
+        let key = "attention.sliding_window_pattern";
+        if let Ok(Some(windowed)) = self.optional::<Vec<bool>>(key) {
+            let has_window = |layer| windowed.get(layer).copied().unwrap_or(false);
+            spec.set_windows(window, has_window);
+            return Ok(());
+        }
+        let every = self.optional_u32(key)?.unwrap_or(otherwise) as usize;
+        spec.set_windows(window, |layer| !(layer + 1).is_multiple_of(every));
+        Ok(())
+    }
+
+    /// True if the file has a tensor of this whole name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.checkpoint.find(name).is_some()
+    }
+
     /// True if the file has the tensor `name.weight`.
     pub fn has_weight(&self, name: &str) -> bool {
-        self.checkpoint.find(&format!("{name}.weight")).is_some()
+        self.has(&format!("{name}.weight"))
     }
 
     /// Returns the number of rows of the tensor `name.weight`; `None` if the file does not have it.
     pub fn weight_rows(&self, name: &str) -> Option<u64> {
         let info = self.checkpoint.find(&format!("{name}.weight"))?;
         info.shape.first().copied()
+    }
+
+    /// Returns the labels of the head that scores texts; `None` if the file has no such head.
+    pub fn score_labels(&self) -> Option<u64> {
+        self.weight_rows(&TensorNames::gguf().score_output)
     }
 
     /// Returns the number of rows of the tensor `name.weight`, which must exist.

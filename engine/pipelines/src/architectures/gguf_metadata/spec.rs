@@ -3,7 +3,10 @@
 use super::keys::GgufMetadata;
 use crate::{
     architectures::error::ArchitectureError,
-    spec::{DecoderSizes, DecoderSpec, MoeSpec, RopeSettings, TensorNames, check_layers, in_layer},
+    spec::{
+        DecoderSizes, DecoderSpec, ExpertScoring, MoeSpec, RopeSettings, SharedExpert, TensorNames,
+        check_layers, in_layer,
+    },
 };
 
 impl GgufMetadata<'_> {
@@ -42,7 +45,7 @@ impl GgufMetadata<'_> {
         let rms_eps = self.optional_f32("attention.layer_norm_rms_epsilon")?;
         let eps = rms_eps.or(self.optional_f32("attention.layer_norm_epsilon")?);
         spec.norm.eps = eps.unwrap_or(1e-5);
-        spec.moe = self.moe(spec.intermediate_size)?;
+        spec.moe = self.moe(spec.intermediate_size, spec.layers.len())?;
         for (i, layer) in spec.layers.iter_mut().enumerate() {
             layer.moe = spec.moe.is_some() && self.has_weight(&in_layer(&names.router, i));
         }
@@ -57,18 +60,53 @@ impl GgufMetadata<'_> {
     }
 
     /// Returns the mixture of experts; `None` if the model has none.
-    fn moe(&self, intermediate_size: u64) -> Result<Option<MoeSpec>, ArchitectureError> {
+    fn moe(
+        &self,
+        intermediate_size: u64,
+        layer_count: usize,
+    ) -> Result<Option<MoeSpec>, ArchitectureError> {
         let experts = self.optional_u32("expert_count")?.unwrap_or(0);
         if experts == 0 {
             return Ok(None);
         }
         let normalize = self.optional_bool("expert_weights_norm")?;
         let width = self.optional_u32("expert_feed_forward_length")?;
+        let names = TensorNames::gguf();
+        let mut layers = 0..layer_count;
+        let selection_bias = layers.any(|layer| self.has(&in_layer(&names.selection_bias, layer)));
         Ok(Some(MoeSpec {
             experts,
             experts_per_token: self.u32("expert_used_count")?,
+            scoring: match self.optional_u32("expert_gating_func")? {
+                None | Some(0 | 1) => ExpertScoring::Softmax,
+                Some(2) => ExpertScoring::Sigmoid,
+                Some(other) => {
+                    return Err(self.error(format!(
+                        "`expert_gating_func` is {other}; 1 (softmax) and 2 (sigmoid) are supported"
+                    )));
+                }
+            },
+            selection_bias,
             normalize: normalize.unwrap_or(true),
+            scale: match self.optional_f32("expert_weights_scale")? {
+                None | Some(0.0) => 1.0,
+                Some(scale) => scale,
+            },
             intermediate_size: width.map_or(intermediate_size, u64::from),
+            shared: self.shared_expert(layer_count),
         }))
+    }
+
+    /// Returns the shared expert of the first layer that has one.
+    fn shared_expert(&self, layers: usize) -> Option<SharedExpert> {
+        let names = TensorNames::gguf();
+        (0..layers).find_map(|layer| {
+            let intermediate_size = self.weight_rows(&in_layer(&names.shared_up, layer))?;
+            let gated = self.has_weight(&in_layer(&names.shared_router, layer));
+            Some(SharedExpert {
+                intermediate_size,
+                gated,
+            })
+        })
     }
 }

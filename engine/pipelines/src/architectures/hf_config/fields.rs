@@ -120,6 +120,28 @@ impl HfConfig {
         }
     }
 
+    /// Returns a whole number that may be negative; `None` if the field is missing or null.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub fn optional_i64(&self, key: &str) -> Result<Option<i64>, ArchitectureError> {
+        match self.json.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => match value.as_i64() {
+                Some(number) => Ok(Some(number)),
+                None => Err(error(format!(
+                    "`{key}` is {value}, expected a whole number"
+                ))),
+            },
+        }
+    }
+
+    /// Returns a text; `None` if the field is missing or is not a text.
+    pub fn optional_text(&self, key: &str) -> Option<&str> {
+        self.json.get(key).and_then(Value::as_str)
+    }
+
     /// Returns a whole number of 32 bits; `None` if the field is missing or null.
     ///
     /// # Errors

@@ -29,8 +29,8 @@ impl LayerType {
 
 impl HfConfig {
     /// Returns the rotary settings of layers of a type: those of `rope_parameters`, or of the older
-    /// `rope_theta` beside `rope_scaling`. In the older layout, layers with a window may have a
-    /// base of their own, `rope_local_base_freq`, and are not scaled.
+    /// `rope_theta` beside `rope_scaling`. In the older layout, layers with a window are not scaled
+    /// and may have a base of their own, `rope_local_base_freq`.
     ///
     /// # Errors
     ///
@@ -60,13 +60,23 @@ impl HfConfig {
         Ok(factor.unwrap_or(1.0))
     }
 
+    /// Returns a number of the rotary settings; `None` if it is missing or null.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub fn rope_number(&self, key: &str) -> Result<Option<f64>, ArchitectureError> {
+        number(self.rope_object(LayerType::FullAttention, false), key)
+    }
+
     /// Returns the object with the rotary settings; null if there is none.
     fn rope_object(&self, layer_type: LayerType, has_local_base: bool) -> &Value {
         let object = |key: &str| self.json.get(key).filter(|value| value.is_object());
         let parameters = object("rope_parameters");
+        let is_sliding = layer_type == LayerType::SlidingAttention;
         match parameters.and_then(|rope| rope.get(layer_type.name())) {
             Some(own) => own,
-            None if has_local_base => &Value::Null,
+            None if has_local_base || parameters.is_none() && is_sliding => &Value::Null,
             None => parameters
                 .or_else(|| object("rope_scaling"))
                 .unwrap_or(&Value::Null),

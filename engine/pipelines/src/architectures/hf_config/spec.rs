@@ -6,7 +6,7 @@ use wisp_graph::Activation;
 use super::{fields::HfConfig, rope::LayerType};
 use crate::{
     architectures::error::ArchitectureError,
-    spec::{DecoderSizes, DecoderSpec, MoeSpec, check_layers},
+    spec::{DecoderSizes, DecoderSpec, ExpertScoring, MoeSpec, check_layers},
 };
 
 impl HfConfig {
@@ -106,7 +106,7 @@ impl HfConfig {
         }
     }
 
-    /// Returns the mixture of experts, whose width is in the field `width`.
+    /// Returns the mixture of experts of a softmax router, whose width is in the field `width`.
     ///
     /// # Errors
     ///
@@ -115,9 +115,30 @@ impl HfConfig {
         Ok(MoeSpec {
             experts: self.u32("num_local_experts")?,
             experts_per_token: self.u32("num_experts_per_tok")?,
+            scoring: ExpertScoring::Softmax,
+            selection_bias: false,
             normalize,
+            scale: 1.0,
             intermediate_size: self.u64(width)?,
+            shared: None,
         })
+    }
+
+    /// Returns the number of labels of a checkpoint with a head that scores texts; `None` for other
+    /// checkpoints.
+    ///
+    /// # Errors
+    ///
+    /// If `num_labels` is not a whole number.
+    pub fn score_labels(&self) -> Result<Option<u64>, ArchitectureError> {
+        let classes = self.classes();
+        let mut classes = classes.iter();
+        if !classes.any(|class| class.ends_with("ForSequenceClassification")) {
+            return Ok(None);
+        }
+        let named = self.json.get("id2label").and_then(Value::as_object);
+        let labels = named.map_or(2, |labels| labels.len() as u64);
+        Ok(Some(self.optional_u64("num_labels")?.unwrap_or(labels)))
     }
 
     fn activation(&self) -> Result<Activation, ArchitectureError> {

@@ -10,7 +10,7 @@ use crate::{
     model_files::ModelFiles,
     pooling::Pooling,
     rope::{RopeScaling, yarn_attention_factor},
-    spec::DecoderSpec,
+    spec::{DecoderSpec, ExpertScoring, MoeSpec},
 };
 
 /// Keys that describe how the source is stored rather than the model.
@@ -81,9 +81,8 @@ pub(super) fn describe(files: &ModelFiles, header: &mut GgufHeaderBuilder) {
         let token_types = Value::U32(encoder.token_types as u32);
         header.key("tokenizer.ggml.token_type_count", token_types);
     }
-    if spec.moe.is_some_and(|moe| !moe.normalize) {
-        let key = ("expert_weights_norm", Value::Bool(false));
-        write(header, prefix, vec![key]);
+    if let Some(moe) = &spec.moe {
+        write(header, prefix, experts(moe));
     }
     write(header, prefix, architecture.gguf_metadata(spec));
     if let Some(rope) = spec.ropes.first() {
@@ -121,12 +120,32 @@ fn sizes(spec: &DecoderSpec) -> Vec<(&'static str, Value)> {
             ("expert_used_count", moe.experts_per_token.into()),
             ("expert_feed_forward_length", moe.intermediate_size),
         ]);
+        if let Some(shared) = moe.shared {
+            let inner = shared.intermediate_size;
+            sizes.push(("expert_shared_feed_forward_length", inner));
+            // Some readers count experts of the width of the others instead.
+            let count = inner.div_ceil(moe.intermediate_size.max(1));
+            sizes.push(("expert_shared_count", count));
+        }
     }
     // The format stores sizes in 32 bits. The spec was checked, so every size is at most 2^28.
     let sizes = sizes.into_iter();
     sizes
         .map(|(name, size)| (name, Value::U32(size as u32)))
         .collect()
+}
+
+/// Returns the keys that describe the routing to experts.
+fn experts(moe: &MoeSpec) -> Vec<(&'static str, Value)> {
+    // Without this key, readers assume what is usual for the architecture.
+    let mut keys = vec![("expert_weights_norm", Value::Bool(moe.normalize))];
+    if moe.scoring == ExpertScoring::Sigmoid {
+        keys.push(("expert_gating_func", Value::U32(2)));
+    }
+    if moe.scale != 1.0 {
+        keys.push(("expert_weights_scale", Value::F32(moe.scale)));
+    }
+    keys
 }
 
 /// Returns the keys that describe the scaling of a rotary embedding. Factors of individual

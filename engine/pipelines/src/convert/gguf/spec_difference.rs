@@ -68,6 +68,11 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
             "parallel residual",
             a.parallel_residual == b.parallel_residual,
         ),
+        ("norm of the feed-forward", a.shared_norm == b.shared_norm),
+        (
+            "scale of queries by position",
+            a.query_scaling == b.query_scaling,
+        ),
         ("output layer", a.tied == b.tied),
         ("segment types", a.encoder == b.encoder),
     ];

@@ -75,8 +75,15 @@ pub(super) fn copy(
                 plan.add_in_layer(select(from), select(to), layer, change)?;
             }
         }
+        plan.add_selection_bias(from, to, layer)?;
     }
     plan.add(&from.final_norm, &to.final_norm, Change::Norm)?;
+    let score = spec.encoder.and_then(|encoder| encoder.score);
+    if score.is_some() {
+        plan.add_whole(&from.score_dense, &to.score_dense, Change::None, false)?;
+        plan.add_whole(&from.score_norm, &to.score_norm, Change::None, false)?;
+        plan.add_whole(&from.score_output, &to.score_output, Change::None, false)?;
+    }
     if !spec.tied {
         plan.add_whole(&from.output, &to.output, Change::None, false)?;
     }
@@ -107,6 +114,10 @@ fn block(spec: &DecoderSpec) -> Vec<(SelectName, Change)> {
         (|names| &names.expert_gate, Change::Experts),
         (|names| &names.expert_up, Change::Experts),
         (|names| &names.expert_down, Change::Experts),
+        (|names| &names.shared_gate, Change::None),
+        (|names| &names.shared_up, Change::None),
+        (|names| &names.shared_down, Change::None),
+        (|names| &names.shared_router, Change::None),
     ];
     // Some names are those of the norm after attention in one placement and of the norm before the
     // feed-forward in another.
@@ -156,6 +167,25 @@ impl Plan<'_, '_, '_> {
     ) -> Result<(), ConvertError> {
         let from = format!("{}{}", self.prefix, in_layer(from, layer));
         self.add_whole(&from, &in_layer(to, layer), change, true)
+    }
+
+    /// Adds the bias by which a layer's experts are selected, if it exists. Some checkpoints store
+    /// it as a matrix of one row.
+    fn add_selection_bias(
+        &mut self,
+        from: &TensorNames,
+        to: &TensorNames,
+        layer: usize,
+    ) -> Result<(), ConvertError> {
+        let name = in_layer(&from.selection_bias, layer);
+        let name = format!("{}{name}", self.prefix);
+        let Some(info) = self.checkpoint.find(&name) else {
+            return Ok(());
+        };
+        let shape = vec![info.shape.iter().product()];
+        self.used.insert(name.clone());
+        let to = in_layer(&to.selection_bias, layer);
+        self.add_tensor(name, to, shape, Change::None, true)
     }
 
     /// Adds the weight and bias of a complete name, if they exist.

@@ -10,6 +10,7 @@ use crate::tokenizer::backend::Backend;
 use crate::tokenizer::byte_level;
 use crate::tokenizer::error::TokenizerError;
 use crate::tokenizer::marks::Marks;
+use crate::tokenizer::pair::PairTemplate;
 
 /// How text without added tokens becomes tokens.
 pub enum Algorithm {
@@ -77,6 +78,17 @@ impl Backend for GgufTokenizer {
         self.encode_fragments(self.special.split(text, parse_special), &mut out)?;
         out.extend(self.after.filter(|_| add_special));
         Ok(out)
+    }
+
+    /// GGUF does not say how texts are paired. The kinds of tokenizers that encoders have are those of
+    /// BERT and XLM-RoBERTa.
+    fn pair_template(&self) -> Option<PairTemplate> {
+        let (before, after) = (self.before?, self.after?);
+        match self.algorithm {
+            Algorithm::WordPiece(_) => Some(PairTemplate::bert(&[before], &[after])),
+            Algorithm::Unigram(_) => Some(PairTemplate::roberta(&[before], &[after])),
+            Algorithm::Spm { .. } | Algorithm::Bpe(_) => None,
+        }
     }
 
     fn encode_marked(&self, text: &str, marks: &Marks) -> Result<Vec<u32>, TokenizerError> {

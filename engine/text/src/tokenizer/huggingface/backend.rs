@@ -17,6 +17,7 @@ use super::pre_tokenizer::PreTokenizer;
 use crate::tokenizer::backend::Backend;
 use crate::tokenizer::error::TokenizerError;
 use crate::tokenizer::marks::Marks;
+use crate::tokenizer::pair::PairTemplate;
 
 /// The checked components of a `tokenizer.json`.
 pub struct Components {
@@ -153,7 +154,7 @@ impl HuggingFaceTokenizer {
 
     /// Puts the special tokens around those of a text.
     fn add_special(&self, ids: &mut Vec<u32>) {
-        let PostProcessor { before, after } = &self.components.post_processor;
+        let PostProcessor { before, after, .. } = &self.components.post_processor;
         let skipped = match (self.bos, self.add_bos) {
             (Some(bos), Some(false)) if before.first() == Some(&bos) => 1,
             _ => 0,
@@ -189,6 +190,10 @@ impl Backend for HuggingFaceTokenizer {
             self.add_special(&mut ids);
         }
         Ok(ids)
+    }
+
+    fn pair_template(&self) -> Option<PairTemplate> {
+        self.components.post_processor.pair.clone()
     }
 
     fn encode_marked(&self, text: &str, marks: &Marks) -> Result<Vec<u32>, TokenizerError> {

@@ -1,0 +1,56 @@
+//! GLM-4.5: Llama with heads that rotate in part, biases and norms on queries and keys in some models,
+//! and after some dense layers a mixture of experts with sigmoid scores, a bias that selects them, and
+//! shared experts.
+
+use crate::{
+    architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
+    spec::{DecoderSpec, ExpertScoring, QkNorm, SharedExpert},
+};
+
+/// The first `first_k_dense_replace` layers have no experts. Experts in groups are not supported.
+/// Layers beyond `num_hidden_layers`, which predict further tokens, are not used.
+pub(super) fn architecture() -> Architecture {
+    Architecture::new("glm4_moe")
+        .config_classes(["Glm4MoeForCausalLM"])
+        .config_defaults(
+            r#"{"vocab_size": 151552, "hidden_size": 4096, "intermediate_size": 10944,
+            "num_hidden_layers": 46, "num_attention_heads": 96, "num_key_value_heads": 8,
+            "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "partial_rotary_factor": 0.5,
+            "moe_intermediate_size": 1408, "num_experts_per_tok": 8, "num_local_experts": 128,
+            "n_shared_experts": 1, "routed_scaling_factor": 1.0, "first_k_dense_replace": 1,
+            "norm_topk_prob": true}"#,
+        )
+        .config_key("num_local_experts", "n_routed_experts")
+        .spec_from_config(from_config)
+}
+
+fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
+    let groups = config.optional_u32("n_group")?.unwrap_or(1);
+    if groups > 1 {
+        return Err(config.error(format!(
+            "`n_group` is {groups}; experts in groups are not supported"
+        )));
+    }
+    let mut spec = config.decoder_spec()?;
+    if config.optional_bool("use_qk_norm")? == Some(true) {
+        spec.qk_norm = QkNorm::PerHead;
+    }
+    let dense = config.u64("first_k_dense_replace")?;
+    for (i, layer) in (0u64..).zip(&mut spec.layers) {
+        layer.moe = i >= dense;
+    }
+    let normalize = config.optional_bool("norm_topk_prob")?.unwrap_or(true);
+    let mut moe = config.moe("moe_intermediate_size", normalize)?;
+    moe.scoring = ExpertScoring::Sigmoid;
+    moe.selection_bias = true;
+    moe.scale = config.optional_f32("routed_scaling_factor")?.unwrap_or(1.0);
+    let shared = config.u64("n_shared_experts")?;
+    if shared > 0 {
+        moe.shared = Some(SharedExpert {
+            intermediate_size: shared.saturating_mul(moe.intermediate_size),
+            gated: false,
+        });
+    }
+    spec.moe = Some(moe);
+    Ok(spec)
+}

@@ -1,0 +1,136 @@
+//! Ranks documents by their relevance to a query, with a model that scores both as one text (a
+//! cross-encoder).
+
+use wisp_text::tokenizer::PairTokens;
+
+use super::{
+    EncodeError, TextEncoder,
+    batches::{batches, check},
+};
+use crate::PipelineError;
+
+/// How documents are ranked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RerankOptions {
+    /// Whether a query and a document that are too long for the model together are cut, the longer one
+    /// first; by default they are an error.
+    pub truncate: bool,
+}
+
+/// How relevant a document is to a query.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Relevance {
+    /// The document's index among those given.
+    pub index: usize,
+    /// The model's score as it is.
+    pub logit: f32,
+    /// The sigmoid of the model's score, from 0 to 1.
+    pub score: f32,
+}
+
+impl TextEncoder {
+    /// Computes the scores `[labels]` of each text, which may be a pair of texts, with the model's head.
+    ///
+    /// # Errors
+    ///
+    /// If the model has no head that scores texts; if a text is empty, too long or has an unknown token;
+    /// if the device fails.
+    pub async fn scores(&mut self, texts: &[PairTokens]) -> Result<Vec<Vec<f32>>, PipelineError> {
+        let Some(head) = self.encoder.score else {
+            let problem = "the model has no head that scores texts".into();
+            return Err(EncodeError::NotAReranker { problem }.into());
+        };
+        let tokens: Vec<&[u32]> = texts.iter().map(|text| text.tokens.as_slice()).collect();
+        check(&self.spec, self.limits.max_length, &tokens)?;
+        let mut all = Vec::with_capacity(texts.len());
+        for batch in batches(&self.limits, &tokens) {
+            let types = texts[batch.clone()]
+                .iter()
+                .map(|text| text.types.as_slice());
+            let types: Vec<u32> = types.flatten().copied().collect();
+            let most =
+                u32::try_from(self.encoder.token_types.saturating_sub(1)).unwrap_or(u32::MAX);
+            let types: Vec<u32> = types.into_iter().map(|segment| segment.min(most)).collect();
+            self.execute(&tokens[batch.clone()], &types).await?;
+            let elements = batch.len() as u64 * head.labels;
+            let scores: Vec<f32> = self.model.read("scores", elements).await?;
+            all.extend(scores.chunks(head.labels as usize).map(<[f32]>::to_vec));
+        }
+        let is_finite = |scores: &Vec<f32>| scores.iter().all(|score| score.is_finite());
+        match all.iter().position(|scores| !is_finite(scores)) {
+            Some(at) => Err(EncodeError::NotFinite { text: at + 1 }.into()),
+            None => Ok(all),
+        }
+    }
+
+    /// Ranks documents by their relevance to a query: the most relevant first, and of equally relevant
+    /// ones the first given.
+    ///
+    /// # Errors
+    ///
+    /// If the model does not score pairs of texts with one label, a text is empty or too long, or the
+    /// device fails.
+    pub async fn rerank<T: AsRef<str>>(
+        &mut self,
+        query: &str,
+        documents: &[T],
+        options: RerankOptions,
+    ) -> Result<Vec<Relevance>, PipelineError> {
+        match self.encoder.score.map(|head| head.labels) {
+            Some(1) => {}
+            Some(labels) => {
+                let problem = format!("the model has {labels} labels instead of one score");
+                return Err(EncodeError::NotAReranker { problem }.into());
+            }
+            None => {
+                let problem = "the model has no head that scores texts".into();
+                return Err(EncodeError::NotAReranker { problem }.into());
+            }
+        }
+        let pairs = (1..).zip(documents).map(|(number, document)| {
+            let document = document.as_ref();
+            self.tokenizer
+                .tokenize_pair(number, query, document, options.truncate)
+        });
+        let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
+        let scores = self.scores(&pairs).await?;
+        let logits = scores.iter().flatten().enumerate();
+        let mut ranking: Vec<Relevance> = logits
+            .map(|(index, &logit)| Relevance {
+                index,
+                logit,
+                score: 1.0 / (1.0 + (-logit).exp()),
+            })
+            .collect();
+        ranking.sort_by(|a, b| b.logit.total_cmp(&a.logit));
+        Ok(ranking)
+    }
+
+    /// Like [`Self::rerank`], but blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::rerank`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn rerank_blocking<T: AsRef<str>>(
+        &mut self,
+        query: &str,
+        documents: &[T],
+        options: RerankOptions,
+    ) -> Result<Vec<Relevance>, PipelineError> {
+        pollster::block_on(self.rerank(query, documents, options))
+    }
+
+    /// Like [`Self::scores`], but blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::scores`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn scores_blocking(
+        &mut self,
+        texts: &[PairTokens],
+    ) -> Result<Vec<Vec<f32>>, PipelineError> {
+        pollster::block_on(self.scores(texts))
+    }
+}

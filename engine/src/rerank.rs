@@ -1,0 +1,67 @@
+//! Ranking of documents by their relevance to a query.
+
+use wisp_pipelines::{Relevance, RerankOptions, TextEncoder};
+
+use crate::{error::Error, model::Model};
+
+impl Model {
+    /// Returns the settings of ranking documents, for which the model must score pairs of texts: a
+    /// cross-encoder such as `BertForSequenceClassification` with one label.
+    pub fn reranker(&self) -> Reranker {
+        Reranker {
+            model: self.clone(),
+            options: RerankOptions::default(),
+        }
+    }
+}
+
+/// The settings of ranking documents, from [`Model::reranker`].
+#[derive(Clone, Debug)]
+#[must_use = "documents are ranked by `rank`"]
+pub struct Reranker {
+    model: Model,
+    options: RerankOptions,
+}
+
+impl Reranker {
+    /// Sets whether a query and a document that are too long together are cut, the longer one first; by
+    /// default they are an error.
+    pub fn truncate(mut self, truncate: bool) -> Reranker {
+        self.options.truncate = truncate;
+        self
+    }
+
+    /// Ranks documents by their relevance to a query, the most relevant first. [`Relevance::index`] is
+    /// a document's place among those given.
+    ///
+    /// # Errors
+    ///
+    /// If the model does not score pairs of texts, a text is empty or too long, or the device fails.
+    pub async fn rank_async<T: AsRef<str>>(
+        self,
+        query: &str,
+        documents: &[T],
+    ) -> Result<Vec<Relevance>, Error> {
+        let documents = documents.iter().map(|text| text.as_ref().to_string());
+        let documents: Vec<String> = documents.collect();
+        let (query, options) = (query.to_string(), self.options);
+        let work = self.model.encode(move |encoder: &mut TextEncoder| {
+            Box::pin(async move { Ok(encoder.rerank(&query, &documents, options).await?) })
+        });
+        work.await
+    }
+
+    /// Like [`Self::rank_async`], but blocks the thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::rank_async`].
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn rank<T: AsRef<str>>(
+        self,
+        query: &str,
+        documents: &[T],
+    ) -> Result<Vec<Relevance>, Error> {
+        pollster::block_on(self.rank_async(query, documents))
+    }
+}

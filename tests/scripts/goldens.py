@@ -1,0 +1,235 @@
+#!/usr/bin/env python3
+"""Makes the tiny random checkpoints under tests/fixtures/goldens with reference outputs.
+
+Usage: goldens.py [--out DIR] [NAME...]
+Needs torch (CPU) and transformers 5. Every NAME (by default all) gets a directory with
+  config.json, model.safetensors   a checkpoint in Hugging Face's layout, float32
+  golden.json                      transformers' results, with eager attention:
+    tokens              the token ids of the prompt or text
+    logits              a decoder's logits of every position, [tokens][vocab]
+    greedy              the 12 token ids that greedy decoding appends
+    last_hidden_state   an encoder's hidden states instead of logits, [tokens][hidden]
+    query, document     the parts of a reranker's text, without special tokens
+    types, scores       its segment types, and its score instead of logits
+
+The seed of a checkpoint depends on its name alone, so adding one does not change the others. Sizes
+are no multiples of 4, 32 or 64 where the architecture allows it, so that a kernel that assumes
+alignment fails.
+"""
+
+import argparse
+import json
+import pathlib
+import zlib
+
+import torch
+import transformers as T
+
+VOCAB = 67
+BASE = dict(
+    vocab_size=VOCAB,
+    hidden_size=28,
+    intermediate_size=44,
+    num_hidden_layers=3,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    head_dim=10,
+    max_position_embeddings=512,
+    bos_token_id=1,
+    eos_token_id=2,
+    pad_token_id=0,
+)
+# For classes whose heads always share the hidden size.
+NARROW = {
+    **BASE,
+    "hidden_size": 30,
+    "intermediate_size": 46,
+    "num_attention_heads": 5,
+    "num_key_value_heads": 1,
+    "head_dim": 6,
+}
+YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 128,
+}
+
+# Checkpoints that are drawn anew: with 0, a token of a test is near a tie of two experts, and half
+# precision sends it to the other one.
+SEEDS = {"qwen2-moe": 4, "glm4-moe": 1}
+
+# Name -> configuration of a decoder.
+DECODERS = {}
+# Name -> configuration of an encoder.
+ENCODERS = {}
+# Name -> configuration of an encoder with a head that scores pairs of texts.
+RERANKERS = {}
+
+
+def randomize(model):
+    """Draws weights large enough that every block changes the result."""
+    # The bias that only selects experts is a buffer in some classes.
+    biases = [pair for pair in model.named_buffers() if pair[0].endswith("_bias")]
+    with torch.no_grad():
+        for name, p in [*model.named_parameters(), *biases]:
+            if p.dim() >= 2:
+                p.normal_(0, 1.2 / p.shape[-1] ** 0.5)
+            elif "norm" in name:
+                p.add_(torch.randn_like(p) * 0.2)
+            else:
+                p.normal_(0, 0.1)
+
+
+def rows(tensor):
+    return [[round(float(value), 6) for value in row] for row in tensor[0].float()]
+
+
+def decoder_golden(model, length):
+    """Redraws the prompt until the greedy path passes no near tie."""
+    gap = 0.0
+    while gap < 0.01:
+        tokens = torch.randint(3, VOCAB, (1, length))
+        logits, current, gap = model(tokens).logits, tokens, 9.0
+        for _ in range(12):
+            top = model(current, use_cache=False).logits[0, -1].topk(2)
+            gap = min(gap, float(top.values[0] - top.values[1]))
+            current = torch.cat([current, top.indices[:1].view(1, 1)], 1)
+    greedy = current[0, length:].tolist()
+    return {"tokens": tokens[0].tolist(), "logits": rows(logits), "greedy": greedy}
+
+
+def encoder_golden(model, length):
+    tokens = torch.randint(3, VOCAB, (1, length))
+    return {"tokens": tokens[0].tolist(), "last_hidden_state": rows(model(tokens).last_hidden_state)}
+
+
+def reranker_golden(model, length):
+    """Joins a query and a document as the tokenizers of the model's family do: token 1 begins the text
+    and token 2 ends each part."""
+    family = model.config.model_type
+    query, document = torch.randint(3, VOCAB, (length,)).split([7, length - 7])
+    between = [2, 2] if family == "xlm-roberta" else [2]
+    first = [1, *query.tolist(), *between]
+    second = [*document.tolist(), 2]
+    tokens = torch.tensor([first + second])
+    types = torch.tensor([[0] * len(first) + [int(family == "bert")] * len(second)])
+    typed = {} if family == "modernbert" else {"token_type_ids": types}
+    scores = model(tokens, **typed).logits
+    return {
+        "query": query.tolist(),
+        "document": document.tolist(),
+        "tokens": tokens[0].tolist(),
+        "types": types[0].tolist(),
+        "scores": scores[0].tolist(),
+    }
+
+
+def make(name, out):
+    torch.manual_seed(zlib.crc32(name.encode()) + SEEDS.get(name, 0))
+    kind, configs, golden_of = next(
+        row for row in (
+            (T.AutoModelForCausalLM, DECODERS, decoder_golden),
+            (T.AutoModel, ENCODERS, encoder_golden),
+            (T.AutoModelForSequenceClassification, RERANKERS, reranker_golden),
+        ) if name in row[1]
+    )
+    eager = dict(attn_implementation="eager", experts_implementation="eager")
+    model = kind.from_config(configs[name], **eager).eval().float()
+    randomize(model)
+    with torch.no_grad():
+        golden = golden_of(model, 23)
+    directory = out / name
+    directory.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(directory, safe_serialization=True)
+    (directory / "generation_config.json").unlink(missing_ok=True)
+    (directory / "golden.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
+    size = sum(file.stat().st_size for file in directory.iterdir())
+    print(f"{name}: {size} bytes")
+
+
+def main():
+    here = pathlib.Path(__file__).resolve().parent
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--out", type=pathlib.Path, default=here.parent / "fixtures/goldens")
+    args = parser.parse_args()
+    for name in args.names or [*DECODERS, *ENCODERS, *RERANKERS]:
+        make(name, args.out)
+
+
+DECODERS["olmo3"] = T.Olmo3Config(
+    **{**NARROW, "num_hidden_layers": 4, "sliding_window": 5, "rope_parameters": {
+        "full_attention": YARN,
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+    }}
+)
+DECODERS["exaone4"] = T.Exaone4Config(
+    **{**BASE, "num_hidden_layers": 4, "intermediate_size": 36, "sliding_window": 5,
+       "sliding_window_pattern": 3}
+)
+DECODERS["glm4"] = T.Glm4Config(
+    **{**BASE, "head_dim": 12, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
+    }}
+)
+DECODERS["ministral3"] = T.Ministral3Config(
+    # A short trained context, so that the prompt passes it and queries are scaled.
+    **{**BASE, "rope_parameters": {
+        **YARN, "original_max_position_embeddings": 8, "factor": 16.0, "mscale": 1.0,
+        "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.4,
+    }}
+)
+DECODERS["cohere2"] = T.Cohere2Config(
+    **{**NARROW, "num_hidden_layers": 4, "sliding_window": 5, "logit_scale": 0.25}
+)
+DECODERS["ernie4-5"] = T.Ernie4_5Config(**BASE, use_bias=True)
+DECODERS["hunyuan-dense"] = T.HunYuanDenseV1Config(
+    **{**BASE, "rope_parameters": {
+        "rope_type": "dynamic", "rope_theta": 10000.0, "factor": 1.0, "alpha": 1000.0,
+    }}
+)
+DECODERS["qwen2-moe"] = T.Qwen2MoeConfig(
+    **{**NARROW, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 14,
+       "shared_expert_intermediate_size": 26, "mlp_only_layers": [1]}
+)
+DECODERS["phi4-mini"] = T.Phi3Config(
+    # A short trained context, so that the prompt passes it and the long factors apply.
+    **{**NARROW, "hidden_size": 40, "head_dim": 8, "tie_word_embeddings": True,
+       "max_position_embeddings": 256, "original_max_position_embeddings": 16, "rope_parameters": {
+           "rope_type": "longrope", "rope_theta": 10000.0, "partial_rotary_factor": 0.75,
+           "short_factor": [1.0, 1.1, 1.3], "long_factor": [1.2, 2.0, 3.5],
+           "original_max_position_embeddings": 16,
+       }}
+)
+DECODERS["ernie4-5-moe"] = T.Ernie4_5_MoeConfig(
+    **{**NARROW, "moe_num_experts": 5, "moe_k": 2, "moe_intermediate_size": 14,
+       "moe_num_shared_experts": 2}
+)
+DECODERS["glm4-moe"] = T.Glm4MoeConfig(
+    **{**BASE, "head_dim": 12, "num_attention_heads": 4, "n_routed_experts": 5, "num_experts_per_tok": 2,
+       "moe_intermediate_size": 14, "n_shared_experts": 1, "routed_scaling_factor": 1.5,
+       "attention_bias": True, "use_qk_norm": True}
+)
+ENCODERS["nomic-bert"] = T.NomicBertConfig(
+    **{key: NARROW[key] for key in (
+        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
+        "num_attention_heads", "max_position_embeddings", "pad_token_id",
+    )}
+)
+
+ENCODER = {key: NARROW[key] for key in (
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+    "pad_token_id",
+)}
+RERANKERS["bert-reranker"] = T.BertConfig(**ENCODER, max_position_embeddings=64, num_labels=1)
+RERANKERS["xlm-roberta-reranker"] = T.XLMRobertaConfig(
+    **ENCODER, max_position_embeddings=66, type_vocab_size=1, num_labels=1
+)
+RERANKERS["modernbert-reranker"] = T.ModernBertConfig(
+    **ENCODER, max_position_embeddings=64, local_attention=8, num_labels=1,
+    bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2, classifier_pooling="cls",
+)
+
+if __name__ == "__main__":
+    main()
