@@ -264,7 +264,7 @@ pub fn modules(checkpoint: &Path, transposed: bool) -> Vec<Module> {
         let [rows, cols] = *view.shape() else {
             continue;
         };
-        let is_expert = module.contains("experts");
+        let is_expert = module.contains("experts") || module.contains("shared_expert");
         if ends.iter().any(|end| module.ends_with(end)) && !is_expert {
             let shape = if transposed {
                 [cols, rows]

@@ -32,7 +32,7 @@ pub struct Architecture {
     spec_from_config: SpecFromConfig,
     spec_from_gguf: SpecFromGguf,
     gguf_written_as: Text,
-    gguf_interleaved_rope: bool,
+    pub(super) gguf_interleaved_rope: bool,
     gguf_keys: Vec<(Text, GgufValue)>,
 }
 

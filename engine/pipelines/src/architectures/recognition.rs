@@ -22,6 +22,9 @@ pub struct ModelSpec {
     pub spec: DecoderSpec,
     /// True if the checkpoint is in GGUF, which has tensor names of its own.
     is_gguf: bool,
+    /// True if the architecture itself rotates neighbours (GLM-4), so that no layout reorders the rows
+    /// of queries and keys.
+    rotates_neighbours: bool,
 }
 
 impl ModelSpec {
@@ -55,6 +58,7 @@ impl ModelSpec {
             spec: architecture.read_config(&config)?,
             architecture,
             is_gguf: false,
+            rotates_neighbours: false,
         })
     }
 
@@ -76,8 +80,10 @@ impl ModelSpec {
                 supported: supported.map(String::from).collect(),
             });
         };
+        let spec = architecture.read_gguf(&metadata)?;
         Ok(ModelSpec {
-            spec: architecture.read_gguf(&metadata)?,
+            rotates_neighbours: spec.rope_interleaved && !architecture.gguf_interleaved_rope,
+            spec,
             architecture,
             is_gguf: true,
         })
@@ -91,9 +97,10 @@ impl ModelSpec {
         }
     }
 
-    /// True if the rows of queries and keys are stored in the order of interleaved rotation.
+    /// True if the rows of queries and keys are stored in the order of interleaved rotation, although
+    /// they are not in Hugging Face's layout.
     pub(crate) fn has_interleaved_rows(&self) -> bool {
-        self.is_gguf && self.spec.rope_interleaved
+        self.is_gguf && self.spec.rope_interleaved && !self.rotates_neighbours
     }
 
     /// Returns the spec of a decoder.
