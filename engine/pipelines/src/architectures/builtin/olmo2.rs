@@ -1,10 +1,11 @@
 //! OLMo 2: Llama with norms on the outputs of attention and feed-forward instead of their inputs,
 //! and a norm over all queries and all keys.
 
-use super::olmo3;
 use crate::{
-    architectures::architecture::Architecture,
-    spec::{DecoderSpec, NormPlacement, QkNorm},
+    architectures::{
+        architecture::Architecture, error::ArchitectureError, gguf_metadata::GgufMetadata,
+    },
+    spec::{DecoderSpec, NormPlacement, QkNorm, RopeScaling, RopeSettings},
 };
 
 /// A GGUF file with a window is an OLMo 3.
@@ -21,7 +22,7 @@ pub(super) fn architecture() -> Architecture {
         .spec_from_gguf(|metadata| {
             let mut spec = with_norms(metadata.decoder_spec()?);
             if metadata.optional_u32("attention.sliding_window")?.is_some() {
-                olmo3::set_gguf_windows(&mut spec, metadata)?;
+                set_gguf_windows(&mut spec, metadata)?;
             }
             Ok(spec)
         })
@@ -31,4 +32,18 @@ pub(super) fn with_norms(mut spec: DecoderSpec) -> DecoderSpec {
     spec.norm_placement = NormPlacement::Output;
     spec.qk_norm = QkNorm::AllHeads;
     spec
+}
+
+/// Sets the windows of an OLMo 3 in GGUF, whose layers share the base of the frequencies.
+fn set_gguf_windows(
+    spec: &mut DecoderSpec,
+    metadata: &GgufMetadata<'_>,
+) -> Result<(), ArchitectureError> {
+    metadata.set_windows(spec, 4)?;
+    let theta = spec.ropes.first().map_or(10_000.0, |rope| rope.theta);
+    spec.set_local_rope(RopeSettings {
+        theta,
+        scaling: RopeScaling::None,
+    });
+    Ok(())
 }

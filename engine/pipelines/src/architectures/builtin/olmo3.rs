@@ -4,11 +4,8 @@ use wisp_weights::gguf::Value;
 
 use super::olmo2;
 use crate::{
-    architectures::{
-        architecture::Architecture, error::ArchitectureError, gguf_metadata::GgufMetadata,
-        hf_config::LayerType,
-    },
-    spec::{DecoderSpec, RopeScaling, RopeSettings},
+    architectures::{architecture::Architecture, hf_config::LayerType},
+    spec::DecoderSpec,
 };
 
 /// Every fourth layer has no window, unless `layer_types` says otherwise. GGUF files name `olmo2`.
@@ -29,20 +26,6 @@ pub(super) fn architecture() -> Architecture {
             Ok(spec)
         })
         .gguf_key("attention.sliding_window_pattern", window_pattern)
-}
-
-/// Sets the windows of an OLMo 3 in GGUF, whose layers share the base of the frequencies.
-pub(super) fn set_gguf_windows(
-    spec: &mut DecoderSpec,
-    metadata: &GgufMetadata<'_>,
-) -> Result<(), ArchitectureError> {
-    metadata.set_windows(spec, 4)?;
-    let theta = spec.ropes.first().map_or(10_000.0, |rope| rope.theta);
-    spec.set_local_rope(RopeSettings {
-        theta,
-        scaling: RopeScaling::None,
-    });
-    Ok(())
 }
 
 /// Returns GGUF's distance between layers without a window, the first of which ends the first stretch;
