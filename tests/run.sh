@@ -99,8 +99,7 @@ step_tests() {
 
 # The kernels on the emulated CUDA device, a sample of them in each order of threads, and some models.
 step_cuda() {
-  on_emulator 24 \
-    'binary(program) and test(/^(goldens|stories).*vulkan_gpu/)' 'binary(engine) and test(/batching.*vulkan$/)'
+  on_emulator 48 'binary(program) and test(/^(goldens_gguf|stories::q8_0).*vulkan_gpu/)'
 }
 
 step_cuda-all() { on_emulator 1 'binary(program) and test(/^(goldens|stories|int8)/)' 'binary(engine)'; }
