@@ -222,6 +222,8 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("reduce",         "baseline", "reduce",        &[],         &[("WG", 64)],  DeviceClass::Any, ANY),
     variant("batch_matmul",   "baseline", "batch_matmul",  &[],         &[("WG", 64)],  DeviceClass::Any, ANY),
     variant("conv2d",         "baseline", "conv2d",        &[],         &[("WG", 64)],  DeviceClass::Any, ANY),
+    variant("causal_conv",    "baseline", "causal_conv",   &[],         &[("WG", 64)],  DeviceClass::Any, ANY),
+    variant("gated_causal_conv", "baseline", "causal_conv", &["gated"], &[("WG", 64)],  DeviceClass::Any, ANY),
     variant("top_k",          "baseline", "top_k",         &[],         &[("WG", 256)], DeviceClass::Any, ANY),
     variant("measure_read",   "baseline", "measure_read",  &[],         &[("WG", 64)],  DeviceClass::Any, ANY),
     variant("measure_fma",    "baseline", "measure_fma",   &[],         &[("WG", 64)],  DeviceClass::Any, ANY),

@@ -211,6 +211,16 @@ DECODERS["glm4-moe"] = T.Glm4MoeConfig(
        "moe_intermediate_size": 14, "n_shared_experts": 1, "routed_scaling_factor": 1.5,
        "attention_bias": True, "use_qk_norm": True}
 )
+# The prompt is longer than the convolution's window, which is no multiple of anything.
+LFM2 = {**NARROW, "num_hidden_layers": 4, "conv_L_cache": 4,
+        "layer_types": ["conv", "full_attention", "conv", "conv"]}
+DECODERS["lfm2"] = T.Lfm2Config(
+    **{**LFM2, "block_multiple_of": 7, "block_ffn_dim_multiplier": 1.1, "conv_bias": True}
+)
+DECODERS["lfm2-moe"] = T.Lfm2MoeConfig(
+    **{**LFM2, "conv_L_cache": 3, "num_dense_layers": 1, "num_experts": 5, "num_experts_per_tok": 2,
+       "moe_intermediate_size": 14, "routed_scaling_factor": 1.5}
+)
 ENCODERS["nomic-bert"] = T.NomicBertConfig(
     **{key: NARROW[key] for key in (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",

@@ -39,6 +39,8 @@ pub const CAUSAL: &[&str] = &[
     "hunyuan-dense",
     "qwen2-moe",
     "phi4-mini",
+    "lfm2",
+    "lfm2-moe",
 ];
 
 /// Decoders that GGUF cannot express as they are here.

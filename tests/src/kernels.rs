@@ -59,6 +59,14 @@ pub fn close(len: usize, bound: f64) -> Memory {
     }
 }
 
+/// Floats that a kernel reads and replaces, which must be within `bound` of the twin's afterwards.
+pub fn replaced(data: &[f32], bound: f64) -> Memory {
+    Memory {
+        bound: Some(bound),
+        ..exact(data)
+    }
+}
+
 /// `len` zeros, in which a kernel may leave some as they are.
 pub fn zeros(len: usize, bound: f64) -> Memory {
     Memory {

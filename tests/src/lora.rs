@@ -253,6 +253,10 @@ pub fn modules(checkpoint: &Path, transposed: bool) -> Vec<Module> {
         "attention.dense",
         "dense_h_to_4h",
         "dense_4h_to_h",
+        "self_attn.out_proj",
+        "feed_forward.w1",
+        "feed_forward.w2",
+        "feed_forward.w3",
     ];
     let file = std::fs::read(checkpoint.join("model.safetensors")).expect("the weights");
     let file = SafeTensors::deserialize(&file).expect("a safetensors file");

@@ -20,12 +20,14 @@ mod integer_panel;
 mod math;
 mod paged;
 mod panel;
+mod spans;
 
 mod argmax;
 mod attention;
 mod batch_matmul;
 mod binary;
 mod binary_contiguous;
+mod causal_conv;
 mod combine_experts;
 mod conv2d;
 mod copy;
@@ -111,6 +113,7 @@ pub fn twin(op: &str) -> Option<Twin> {
         "batch_matmul" => batch_matmul::batch_matmul,
         "binary" => binary::binary,
         "select" => select::select,
+        "causal_conv" | "gated_causal_conv" => causal_conv::causal_conv,
         "conv2d" => conv2d::conv2d,
         "copy" => copy::copy,
         "quantize" => quantize::quantize,

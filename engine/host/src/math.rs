@@ -38,6 +38,12 @@ pub(super) fn exp(x: f32) -> f32 {
     if x > 88.722_84 { f32::INFINITY } else { y }
 }
 
+/// Computes SiLU, `x * sigmoid(x)`.
+#[inline(always)]
+pub(super) fn silu(x: f32) -> f32 {
+    x / (1.0 + exp(-x))
+}
+
 simd! {
     /// Returns the sum of `a[i] * b[i]` over the shorter length.
     pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {

@@ -124,10 +124,10 @@ pub enum PipelineError {
         /// The shape of the returned tensor.
         found: Vec<u64>,
     },
-    /// Occurs when the KV cache of one layer, or the table of rotations, is larger than the device
-    /// can bind.
+    /// Occurs when the KV cache or the recurrent state of one layer, or the table of rotations, is larger
+    /// than the device can bind.
     #[error(
-        "a KV cache for {max_batch} sequences of {max_length} tokens is too large for this device: {}",
+        "the cache for {max_batch} sequences of {max_length} tokens is too large for this device: {}",
         remedy::list(.remedies)
     )]
     CacheTooLarge {

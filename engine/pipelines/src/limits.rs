@@ -194,6 +194,11 @@ impl ModelLimits {
         }
     }
 
+    /// Returns the number of rows of a recurrent state: one for each sequence that runs.
+    pub fn state_rows(&self) -> u64 {
+        self.max_batch
+    }
+
     /// Returns the length of the longest sequence that the cache can hold.
     pub fn longest_sequence(&self) -> u64 {
         let positions = self.total_pages().saturating_mul(self.page_size.into());

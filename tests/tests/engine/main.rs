@@ -20,6 +20,7 @@ mod lifecycle;
 mod lora;
 mod pipeline_model;
 mod profiling;
+mod recurrent_state;
 mod repository;
 mod sampling;
 mod session;

@@ -5,6 +5,7 @@ mod attention;
 mod batch_matmul;
 mod binary;
 mod binary_contiguous;
+mod causal_conv;
 mod combine_experts;
 mod conv2d;
 mod copy;
@@ -39,6 +40,7 @@ mod lora;
 mod measure;
 mod paged;
 mod rows;
+mod spans;
 mod strided;
 
 use wisp_engine::{device::host::twin, weights::Encoding};
@@ -55,6 +57,7 @@ const TESTED: &[&str] = &[
     "batch_matmul",
     "binary",
     "binary_contiguous",
+    "causal_conv",
     "combine_experts",
     "conv2d",
     "copy",
@@ -62,6 +65,7 @@ const TESTED: &[&str] = &[
     "full_attention",
     "full_attention_tiled",
     "gated",
+    "gated_causal_conv",
     "gather",
     "kv_write",
     "layer_norm",

@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, path::Path};
 use safetensors::SafeTensors;
 use serde::Deserialize;
 use serde_json::Value as Json;
-use wisp_engine::weights::{Encoding, gguf::Value};
+use wisp_engine::weights::{
+    Encoding,
+    gguf::{Array, Value},
+};
 use wisp_tests::{
     gguf_writer::GgufWriter,
     goldens::directory,
@@ -48,6 +51,16 @@ const QWEN2_MOE: &[(&str, &str)] = &[
     ("expert_count", "num_experts"),
     ("expert_used_count", "num_experts_per_tok"),
     ("expert_feed_forward_length", "moe_intermediate_size"),
+];
+
+const LFM2: &[(&str, &str)] = &[("shortconv.l_cache", "conv_L_cache")];
+
+const LFM2_MOE: &[(&str, &str)] = &[
+    ("shortconv.l_cache", "conv_L_cache"),
+    ("expert_count", "num_experts"),
+    ("expert_used_count", "num_experts_per_tok"),
+    ("expert_feed_forward_length", "moe_intermediate_size"),
+    ("expert_weights_scale", "routed_scaling_factor"),
 ];
 
 /// The exceptional layers of the period of windows are those that readers assume, or else in a key.
@@ -112,6 +125,8 @@ const CONVERSIONS: &[Conversion] = &[
     Conversion { golden: "hunyuan-dense", architecture: "hunyuan-dense", ..PLAIN },
     Conversion { golden: "qwen2-moe", architecture: "qwen2moe", keys: QWEN2_MOE, ..PLAIN },
     Conversion { golden: "phi4-mini", architecture: "phi3", ..PLAIN },
+    Conversion { golden: "lfm2", architecture: "lfm2", keys: LFM2, ..PLAIN },
+    Conversion { golden: "lfm2-moe", architecture: "lfm2moe", keys: LFM2_MOE, ..PLAIN },
     Conversion { golden: "starcoder2", architecture: "starcoder2", ..PLAIN },
     Conversion { golden: "gpt2", architecture: "gpt2", ..PLAIN },
     Conversion { golden: "gpt-neox", architecture: "gptneox", ..PLAIN },
@@ -130,6 +145,23 @@ const NAMES: &[(&str, &str)] = &[
     ("attention.query_key_value", "attn_qkv"),
     ("attn.c_proj", "attn_output"),
     ("attention.dense", "attn_output"),
+    ("self_attn.out_proj", "attn_output"),
+    ("self_attn.q_layernorm", "attn_q_norm"),
+    ("self_attn.k_layernorm", "attn_k_norm"),
+    ("conv.in_proj", "shortconv.in_proj"),
+    ("conv.conv", "shortconv.conv"),
+    ("conv.out_proj", "shortconv.out_proj"),
+    ("operator_norm", "attn_norm"),
+    ("ffn_norm", "ffn_norm"),
+    ("embedding_norm", "token_embd_norm"),
+    ("feed_forward.w1", "ffn_gate"),
+    ("feed_forward.w3", "ffn_up"),
+    ("feed_forward.w2", "ffn_down"),
+    ("feed_forward.experts.w1", "ffn_gate_exps"),
+    ("feed_forward.experts.w3", "ffn_up_exps"),
+    ("feed_forward.experts.w2", "ffn_down_exps"),
+    ("feed_forward.gate", "ffn_gate_inp"),
+    ("feed_forward", "exp_probs_b"),
     ("mlp.gate_proj", "ffn_gate"),
     ("mlp.up_proj", "ffn_up"),
     ("mlp.down_proj", "ffn_down"),
@@ -278,6 +310,17 @@ fn rope_base(rope: &Json, head_dim: u64) -> Option<f64> {
     Some(rope["rope_theta"].as_f64()? * alpha.powf(dim / (dim - 2.0)))
 }
 
+/// Returns the width of the feed-forward network. LFM2's is adjusted.
+fn feed_forward_width(config: &Json) -> Option<u64> {
+    let width = number(config, &["intermediate_size"])?;
+    if config["block_auto_adjust_ff_dim"] != true {
+        return Some(width);
+    }
+    let factor = config["block_ffn_dim_multiplier"].as_f64()?;
+    let scaled = (factor * (2 * width / 3) as f64) as u64;
+    Some(scaled.next_multiple_of(config["block_multiple_of"].as_u64()?))
+}
+
 /// Converts the checkpoint of a golden to GGUF.
 fn gguf(conversion: &Conversion, directory: &Path) -> Vec<u8> {
     let config = std::fs::read(directory.join("config.json")).unwrap();
@@ -296,6 +339,9 @@ fn gguf(conversion: &Conversion, directory: &Path) -> Vec<u8> {
         };
         let mut tensor = converted(conversion, &config, name, tensor);
         // The bias by which ERNIE's experts are selected is a matrix of one row.
+        if name.contains("conv.conv.weight") {
+            tensor.shape.remove(1);
+        }
         if tensor.shape[0] == 1 {
             tensor.shape.remove(0);
         }
@@ -323,6 +369,7 @@ fn metadata(conversion: &Conversion, config: &Json) -> GgufWriter {
     let heads = number(config, &["num_attention_heads", "n_head"]).unwrap();
     let hidden = number(config, &["hidden_size", "n_embd"]).unwrap();
     let head_dim = number(config, &["head_dim"]).unwrap_or(hidden / heads);
+    let kv_heads = number(config, &["num_key_value_heads"]);
     let whole = [
         (
             "block_count",
@@ -331,12 +378,12 @@ fn metadata(conversion: &Conversion, config: &Json) -> GgufWriter {
         ("embedding_length", Some(hidden)),
         (
             "feed_forward_length",
-            number(config, &["intermediate_size"]).or(Some(4 * hidden)),
+            feed_forward_width(config).or(Some(4 * hidden)),
         ),
         ("attention.head_count", Some(heads)),
         (
             "attention.head_count_kv",
-            number(config, &["num_key_value_heads"]),
+            kv_heads.filter(|_| conversion.keys.first() != LFM2.first()),
         ),
         ("attention.key_length", Some(head_dim)),
         (
@@ -354,10 +401,24 @@ fn metadata(conversion: &Conversion, config: &Json) -> GgufWriter {
             writer = writer.key(&key(name), Value::U32(value as u32));
         }
     }
+    if conversion.keys.first() == LFM2.first() {
+        // Layers without attention have no KV heads.
+        let layers = config["layer_types"].as_array().unwrap().iter();
+        let heads = layers.map(|layer| match layer.as_str() {
+            Some("full_attention") => kv_heads.unwrap() as i32,
+            _ => 0,
+        });
+        let heads = Value::Array(Array::I32(heads.collect()));
+        writer = writer.key(&key("attention.head_count_kv"), heads);
+    }
+    if conversion.golden == "lfm2-moe" {
+        writer = writer.key(&key("expert_gating_func"), Value::U32(2));
+    }
     let rope = &config["rope_parameters"];
     let full = rope.get("full_attention").unwrap_or(rope);
     let norms = [
         ("attention.layer_norm_rms_epsilon", &config["rms_norm_eps"]),
+        ("attention.layer_norm_rms_epsilon", &config["norm_eps"]),
         (
             "attention.layer_norm_epsilon",
             &config["layer_norm_epsilon"],

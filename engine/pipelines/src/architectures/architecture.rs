@@ -31,6 +31,7 @@ pub struct Architecture {
     tensor_names: TensorNames,
     spec_from_config: SpecFromConfig,
     spec_from_gguf: SpecFromGguf,
+    gguf_tensor_names: Option<TensorNames>,
     gguf_written_as: Text,
     pub(super) gguf_interleaved_rope: bool,
     gguf_keys: Vec<(Text, GgufValue)>,
@@ -63,6 +64,7 @@ impl Architecture {
             tensor_names: TensorNames::hugging_face(),
             spec_from_config: Arc::new(HfConfig::decoder_spec),
             spec_from_gguf: Arc::new(|metadata| metadata.decoder_spec()),
+            gguf_tensor_names: None,
             gguf_written_as: "llama".into(),
             gguf_interleaved_rope: true,
             gguf_keys: Vec::new(),
@@ -144,6 +146,13 @@ impl Architecture {
         self
     }
 
+    /// Sets what a GGUF file calls the tensors, where that is not as in [`TensorNames::gguf`].
+    #[must_use]
+    pub fn gguf_tensor_names(mut self, names: TensorNames) -> Self {
+        self.gguf_tensor_names = Some(names);
+        self
+    }
+
     /// Makes conversion write another architecture's GGUF files, which other programs can read.
     #[must_use]
     pub fn gguf_written_as(mut self, name: impl Into<Text>) -> Self {
@@ -210,6 +219,12 @@ impl Architecture {
     /// What a checkpoint in Hugging Face's layout calls its tensors.
     pub fn hf_tensor_names(&self) -> &TensorNames {
         &self.tensor_names
+    }
+
+    /// What a GGUF file calls the tensors.
+    pub fn gguf_names(&self) -> &TensorNames {
+        let own = self.gguf_tensor_names.as_ref();
+        own.unwrap_or_else(|| TensorNames::gguf())
     }
 
     /// True if the architecture has this name, in Wisp or among the classes of `config.json`.

@@ -3,7 +3,7 @@
 use wisp_graph::{Binary, ValueId};
 
 use super::{builder::GraphBuilder, error::DecoderError, inputs::BlockInputs};
-use crate::spec::NormPlacement;
+use crate::spec::{Mixer, NormPlacement};
 
 impl GraphBuilder<'_, '_> {
     /// Adds a block: attention and feed-forward, each between its norms and added to the residual
@@ -22,7 +22,7 @@ impl GraphBuilder<'_, '_> {
 
         let normed_before = pre && spec.layers[layer].attention_norm;
         let normed = self.norm_if(normed_before, layer, x, &names.attention_norm)?;
-        let attended = self.attention(layer, normed, inputs)?;
+        let attended = self.mixer(layer, normed, inputs)?;
         let attended = self.norm_if(output, layer, attended, &names.attention_output_norm)?;
         let between = match spec.parallel_residual {
             true => x,
@@ -44,6 +44,19 @@ impl GraphBuilder<'_, '_> {
         }
         let sum = self.residual_sum(between, out)?;
         self.norm_if(residual, layer, sum, &names.mlp_residual_norm)
+    }
+
+    /// Adds a layer's mixer, without the norms around it.
+    fn mixer(
+        &mut self,
+        layer: usize,
+        x: ValueId,
+        inputs: &BlockInputs,
+    ) -> Result<ValueId, DecoderError> {
+        match self.spec.layers[layer].mixer {
+            Mixer::Attention => self.attention(layer, x, inputs),
+            Mixer::ShortConv { width } => self.short_conv(layer, width, x, inputs),
+        }
     }
 
     /// Adds the output `y` of a sublayer, times the model's factor, to the residual stream `x`.

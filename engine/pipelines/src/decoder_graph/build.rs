@@ -21,15 +21,18 @@ use crate::{
 /// - `tokens: u32 [tokens]`,
 /// - `index: u32 [tokens, 2]`, the sequence and position of each token,
 /// - `page_table: u32 [batch, max_pages]`,
+/// - `spans: u32 [batch, 4]`, if layers have a recurrent state: the part of each sequence in the batch and
+///   the rows of its state, as [`CausalConv`](wisp_graph::ops::CausalConv) takes them,
 /// - `window_table: u32 [batch, max_window_pages]`, if layers have rings,
 /// - `adapters: u32 [batch]`, if there are buffers for low-rank adapters: each sequence's adapter,
 ///   counted from 1, or 0 for none,
 /// - `logit_rows: u32 [logit_rows]`, the tokens whose logits are computed,
 ///
-/// the buffers `k.N` and `v.N: [pages or window_pages, page_size, kv_heads, words of a head]` and
-/// those that [`LoraGroup::buffers`](crate::spec::LoraGroup::buffers) names, and the outputs
-/// `logits: f32 [logit_rows, vocab]` and, if the layout asks for them, `hidden_states: f32
-/// [logit_rows or tokens, hidden]`.
+/// the buffers `k.N` and `v.N: [pages or window_pages, page_size, kv_heads, words of a head]` of layers
+/// with attention, `state.NAME.N: [state_rows, ..]` of others, and those that
+/// [`LoraGroup::buffers`](crate::spec::LoraGroup::buffers) names, and the outputs `logits: f32
+/// [logit_rows, vocab]` and, if the layout asks for them, `hidden_states: f32 [logit_rows or tokens,
+/// hidden]`.
 ///
 /// An encoder has `lengths: u32 [batch]` (tokens of each text) instead of `logit_rows`, and
 /// `positions` and `token_types: u32 [tokens]` if it has embeddings for them. Its blocks share the
@@ -92,6 +95,10 @@ pub(crate) fn build(
 fn block_inputs(b: &mut GraphBuilder<'_, '_>, layout: DecoderLayout) -> BlockInputs {
     let spec = b.spec;
     let index = b.graph.input("index", DType::U32, shape!["tokens", 2u64]);
+    let spans = spec.has_state().then(|| {
+        let shape = shape!["batch", 4u64];
+        b.graph.input("spans", DType::U32, shape)
+    });
     let mut table = |name, entries| b.graph.input(name, DType::U32, shape!["batch", entries]);
     let paging = Paging {
         table: table("page_table", "max_pages"),
@@ -115,6 +122,7 @@ fn block_inputs(b: &mut GraphBuilder<'_, '_>, layout: DecoderLayout) -> BlockInp
     };
     BlockInputs {
         index,
+        spans,
         paging,
         rings,
         encoder,

@@ -2,6 +2,9 @@
 
 use wisp_graph::{CacheFormat, ValueId};
 
+use super::error::DecoderError;
+use crate::spec::SpecError;
+
 /// How a layer's KV cache is paged.
 #[derive(Clone, Copy)]
 pub(super) struct Paging {
@@ -26,6 +29,9 @@ pub(super) struct EncoderInputs {
 pub(super) struct BlockInputs {
     /// The sequence and position of each token, `u32 [tokens, 2]`.
     pub index: ValueId,
+    /// The part of each sequence in the batch and the rows of its recurrent state, `u32 [batch, 4]`, if
+    /// layers have one.
+    pub spans: Option<ValueId>,
     /// The paging of layers that cache whole texts.
     pub paging: Paging,
     /// The paging of layers with a window, if they have rings.
@@ -42,4 +48,11 @@ pub(super) struct BlockInputs {
     pub format: CacheFormat,
     /// Tokens of a sequence at most.
     pub max_length: u64,
+}
+
+impl BlockInputs {
+    /// Returns the spans, which a decoder has if layers have a recurrent state.
+    pub fn spans(&self) -> Result<ValueId, DecoderError> {
+        self.spans.ok_or(SpecError::RecurrentEncoder.into())
+    }
 }

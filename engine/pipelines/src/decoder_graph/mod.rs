@@ -16,6 +16,7 @@ mod lora;
 mod projections;
 mod rope_tables;
 mod score;
+mod short_conv;
 
 pub(crate) use build::build;
 pub use error::DecoderError;

@@ -1,8 +1,9 @@
 //! One step of the decoder: checks its inputs, writes them and runs the program.
 
 use wisp_session::{Dims, Tensor};
+use wisp_shaders::params::NO_STATE;
 
-use super::DecoderModel;
+use super::{DecoderModel, state_dims};
 use crate::{ModelInputs, ModelOutputs, PipelineError, ReturnHiddenStates};
 
 /// True if all words of a tensor that is in host memory hold; what is on the device is bounded by the
@@ -38,9 +39,22 @@ impl DecoderModel {
             && slots <= limits.max_batch
             && pages <= limits.pages_per_sequence()
             && all_words(&inputs.page_table, |page| page < limits.total_pages())
+            && self.has_sound_spans(inputs, [slots, count])
             && inputs.adapters.shape() == [slots]
             && all_words(&inputs.adapters, |adapter| adapter <= limits.max_num_loras);
         sound.then_some(()).ok_or(PipelineError::Batch)
+    }
+
+    /// True if the spans of a batch lie within its tokens and the rows of the recurrent state.
+    fn has_sound_spans(&self, inputs: &ModelInputs, [slots, tokens]: [u64; 2]) -> bool {
+        let rows = self.limits.state_rows();
+        let mut spans = inputs.spans.as_u32().unwrap_or_default().chunks_exact(4);
+        inputs.spans.shape() == [slots, 4]
+            && spans.all(|span| {
+                let [first, len, _, written] = [span[0], span[1], span[2], span[3]].map(u64::from);
+                let reads = span[2] == NO_STATE || u64::from(span[2]) < rows;
+                len == 0 || first + len <= tokens && written < rows && reads
+            })
     }
 
     /// Writes the inputs that differ from what the device has.
@@ -54,6 +68,9 @@ impl DecoderModel {
         ];
         if self.limits.max_num_loras > 0 {
             seldom.push(("adapters", &inputs.adapters, &mut written.adapters));
+        }
+        if self.spec.has_state() {
+            seldom.push(("spans", &inputs.spans, &mut written.spans));
         }
         for (name, tensor, last) in seldom {
             if last.as_ref() != Some(tensor) {
@@ -104,6 +121,7 @@ impl DecoderModel {
             ("logit_rows", size(&inputs.logit_rows, 0)),
             ("pages", self.limits.total_pages()),
         ];
+        sizes.extend(state_dims(&self.spec, self.limits));
         sizes.extend(self.rings.iter().flat_map(|rings| rings.dims(&self.limits)));
         sizes
     }

@@ -23,7 +23,7 @@ pub(super) fn cache_bytes(
         (windowed.count(), positions)
     });
     let of = |layers: usize| layer.saturating_mul(layers as u64);
-    let whole = spec.layers.len() - ringed;
+    let whole = spec.attention_layers().saturating_sub(ringed);
     [of(ringed).saturating_mul(positions), of(whole)]
 }
 
@@ -112,6 +112,30 @@ pub(super) fn fit_memory(
     })
 }
 
+/// Checks that a binding holds the largest tensor of the recurrent state for all sequences.
+fn check_state(
+    spec: &DecoderSpec,
+    limits: &ModelLimits,
+    binding: u64,
+) -> Result<(), PipelineError> {
+    let row = spec.state_tensors().map(|tensor| tensor.bytes()).max();
+    let most = binding / row.unwrap_or(0).max(1);
+    if row.is_none() || limits.state_rows() <= most {
+        return Ok(());
+    }
+    Err(PipelineError::CacheTooLarge {
+        max_length: limits.max_length,
+        max_batch: limits.max_batch,
+        remedies: vec![match most {
+            0 => Remedy::AnotherDevice,
+            limit => Remedy::AtMost {
+                field: "max_cache_batch_size",
+                limit,
+            },
+        }],
+    })
+}
+
 /// Limits that the device and the model can keep: a binding must hold a layer's cache and the logits.
 pub(super) fn fit(
     capabilities: &Capabilities,
@@ -129,6 +153,8 @@ pub(super) fn fit(
     // of another length are the same.
     let longest = u32::try_from(spec.max_positions).unwrap_or(u32::MAX);
     limits.page_size = limits.page_size.min(longest.max(1));
+    // A page holds no recurrent state, which sequences that share one would need.
+    limits.prefix_caching &= !spec.has_state();
     limits.max_logit_rows = limits.max_logit_rows.max(limits.max_batch);
     limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
     // Some kernels have a row of workgroups for each token, or for each of its experts.
@@ -163,6 +189,7 @@ pub(super) fn fit(
             remedies: cache_remedies(positions, &limits),
         });
     }
+    check_state(spec, &limits, binding)?;
     if let Some(layout) = limits.lora() {
         check_lora_buffers(layout, spec, capabilities)?;
     }

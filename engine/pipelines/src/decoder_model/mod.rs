@@ -76,7 +76,7 @@ impl CheckpointModel for DecoderModel {
         let needs = footprint(&compiled, capabilities, &spec, limits, rings)?;
         let limits = fit::fit_memory(&spec, limits, rings, needs)?;
         let options = InitOptions {
-            max_dims: max_dims(limits, rings),
+            max_dims: max_dims(&spec, limits, rings),
             progress,
             ..Default::default()
         };
@@ -197,10 +197,21 @@ pub(crate) fn base_dims(limits: ModelLimits) -> HashMap<String, u64> {
 }
 
 /// The largest sizes of a decoder's symbolic dimensions.
-fn max_dims(limits: ModelLimits, rings: Option<WindowRings>) -> HashMap<String, u64> {
+fn max_dims(
+    spec: &DecoderSpec,
+    limits: ModelLimits,
+    rings: Option<WindowRings>,
+) -> HashMap<String, u64> {
     let own = rings.iter().flat_map(|rings| rings.dims(&limits));
+    let own = own.chain(state_dims(spec, limits));
     let own = own.map(|(name, size)| (name.to_string(), size));
     base_dims(limits).into_iter().chain(own).collect()
+}
+
+/// The size of the symbolic dimension of a decoder's recurrent state, if it has one.
+fn state_dims(spec: &DecoderSpec, limits: ModelLimits) -> Option<(&'static str, u64)> {
+    let rows = limits.state_rows();
+    spec.has_state().then_some(("state_rows", rows))
 }
 
 /// Bytes that the decoder and its sampler take together.
@@ -211,7 +222,9 @@ fn footprint(
     limits: ModelLimits,
     rings: Option<WindowRings>,
 ) -> Result<Footprint, PipelineError> {
-    let decoder = decoder.program().footprint(&max_dims(limits, rings), &[]);
+    let decoder = decoder
+        .program()
+        .footprint(&max_dims(spec, limits, rings), &[]);
     let sampler = sampler::footprint(target, spec.vocab_size, limits)?;
     Ok(decoder.and(sampler))
 }

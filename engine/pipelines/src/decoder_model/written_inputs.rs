@@ -7,6 +7,7 @@ use wisp_session::Tensor;
 #[derive(Debug, Default)]
 pub(super) struct WrittenInputs {
     pub logit_rows: Option<Tensor>,
+    pub spans: Option<Tensor>,
     pub page_table: Option<Tensor>,
     pub adapters: Option<Tensor>,
 }

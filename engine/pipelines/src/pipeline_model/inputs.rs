@@ -2,6 +2,7 @@
 
 use wisp_device::Buffer;
 use wisp_session::Tensor;
+use wisp_shaders::params::NO_STATE;
 
 use crate::{Batch, ModelLimits, PipelineError};
 
@@ -19,6 +20,11 @@ pub struct ModelInputs {
     /// `[max_batch, pages_per_sequence]`. Rows of slots that are not in the batch, and entries beyond a
     /// sequence's pages, are 0.
     pub page_table: Tensor,
+    /// `[slots, 4]`: each slot's part of the batch and its rows of the recurrent state: the index of its
+    /// first token, its number of tokens, the row that it continues
+    /// ([`NO_STATE`](wisp_shaders::params::NO_STATE) at the beginning of a sequence), and the row that its
+    /// new state is written to. Slots that are not in the batch have 0 tokens.
+    pub spans: Tensor,
     /// `[slots]`: the number of each slot's adapter, counted from 1; 0 for no adapter.
     pub adapters: Tensor,
     /// `[sequences + 1]`: the index of each sequence's first token, then the number of tokens.
@@ -113,7 +119,7 @@ impl ModelInputs {
         let page_table = ModelInputs::block_tables(batch, limits)?;
         let [slots, _] = page_table_shape(batch, limits);
         let (mut tokens, mut index, mut rows) = (Vec::new(), Vec::new(), Vec::new());
-        let mut adapters = vec![0; slots];
+        let (mut adapters, mut spans) = (vec![0; slots], vec![0; 4 * slots]);
         let (mut row_offsets, mut logit_offsets) = (vec![0], vec![0]);
         for part in &batch.sequences {
             let slot = part.slot as usize;
@@ -121,6 +127,17 @@ impl ModelInputs {
             if part.tokens.is_empty() || u32::try_from(end).is_err() {
                 return Err(PipelineError::Batch);
             }
+            let state = match part.start {
+                0 => NO_STATE,
+                _ => part.slot,
+            };
+            let span = [
+                tokens.len() as u32,
+                part.tokens.len() as u32,
+                state,
+                part.slot,
+            ];
+            spans[4 * slot..][..4].copy_from_slice(&span);
             tokens.extend(&part.tokens);
             index.extend((part.start..end as u32).flat_map(|at| [part.slot, at]));
             let logits = part.logit_rows.min(part.tokens.len());
@@ -134,6 +151,7 @@ impl ModelInputs {
             index: words(&[tokens.len(), 2], &index),
             logit_rows: words(&[rows.len()], &rows),
             page_table,
+            spans: words(&[slots, 4], &spans),
             adapters: words(&[slots], &adapters),
             row_offsets,
             logit_offsets,
@@ -181,16 +199,30 @@ impl ModelInputs {
             Some(index) => index.clone(),
             None => self.positions_after()?,
         };
+        let spans = self.spans_after()?;
         let rows: Vec<u32> = (0..sequences as u32).collect();
         let offsets: Vec<u32> = (0..=sequences as u32).collect();
         Ok(ModelInputs {
             tokens: next.tokens.clone(),
             index,
+            spans,
             logit_rows: words(&[sequences], &rows),
             row_offsets: offsets.clone(),
             logit_offsets: offsets,
             ..self
         })
+    }
+
+    /// Returns the spans of a step with one token for each sequence, which continues the state that the
+    /// last step wrote.
+    fn spans_after(&self) -> Result<Tensor, PipelineError> {
+        let mut spans = self.spans.as_u32().ok_or(PipelineError::Batch)?.to_vec();
+        for span in spans.chunks_exact_mut(4).filter(|span| span[1] > 0) {
+            let sequence = self.row_offsets.iter().position(|first| *first == span[0]);
+            let sequence = sequence.ok_or(PipelineError::Batch)?;
+            span.copy_from_slice(&[sequence as u32, 1, span[3], span[3]]);
+        }
+        Ok(words(&[spans.len() / 4, 4], &spans))
     }
 
     /// Returns the slot of each sequence and the position after its last token, `[sequences, 2]`.
@@ -239,6 +271,8 @@ mod tests {
         assert_eq!(of(&inputs.index), [2, 3, 2, 4, 2, 5, 0, 0]);
         assert_eq!(of(&inputs.logit_rows), [1, 2, 3]);
         assert_eq!(of(&inputs.page_table), [5, 0, 0, 0, 4, 3]);
+        let spans = [[3, 1, NO_STATE, 0], [0; 4], [0, 3, 2, 2]];
+        assert_eq!(of(&inputs.spans), spans.concat());
         assert_eq!(
             (inputs.row_offsets, inputs.logit_offsets),
             (vec![0, 3, 4], vec![0, 2, 3])
@@ -255,6 +289,8 @@ mod tests {
         assert_eq!(next.index.as_u32(), Some(&[2, 6, 0, 1][..]));
         assert_eq!(next.logit_rows.as_u32(), Some(&[0, 1][..]));
         assert_eq!(next.page_table, inputs.page_table);
+        let spans = [[1, 1, 0, 0], [0; 4], [0, 1, 2, 2]];
+        assert_eq!(next.spans.as_u32(), Some(&spans.concat()[..]));
         let wrong = inputs.followed_by(&NextTokens::new(&[40]));
         assert!(matches!(wrong, Err(PipelineError::Batch)));
     }

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use super::{
     decoder_spec::{DecoderSpec, MAX_LAYERS},
     error::SpecError,
+    mixer::Mixer,
 };
 
 /// The largest size of any kind. Products of two sizes then fit 64 bits.
@@ -15,6 +16,9 @@ const MAX_HEADS: u64 = 4096;
 
 /// The widest head that the attention kernels support.
 const MAX_HEAD_DIM: u64 = 256;
+
+/// The widest filter of a short convolution.
+const MAX_CONV_WIDTH: u64 = 64;
 
 /// The most experts of a layer.
 const MAX_EXPERTS: u64 = 4096;
@@ -55,9 +59,25 @@ impl DecoderSpec {
         if let Some(score) = self.encoder.and_then(|encoder| encoder.score) {
             check_size("the number of labels", score.labels, MAX_SIZE)?;
         }
+        self.check_mixers()?;
         self.check_ropes()?;
         self.check_numbers()?;
         self.check_experts()
+    }
+
+    fn check_mixers(&self) -> Result<(), SpecError> {
+        for layer in &self.layers {
+            match layer.mixer {
+                Mixer::Attention => {}
+                _ if self.encoder.is_some() => return Err(SpecError::RecurrentEncoder),
+                Mixer::ShortConv { width } => {
+                    let what = "the width of a short convolution, less 1";
+                    let before = u64::from(width).saturating_sub(1);
+                    check_size(what, before, MAX_CONV_WIDTH - 1)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_ropes(&self) -> Result<(), SpecError> {

@@ -2,6 +2,7 @@
 
 use wisp_graph::{Activation, CacheFormat, NormKind, NormSpec};
 
+use super::mixer::Mixer;
 use crate::rope::RopeScaling;
 
 /// What a transformer computes: its sizes, and how it differs from Llama.
@@ -141,6 +142,8 @@ pub enum ScoreActivation {
 /// How one block differs from another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerSpec {
+    /// How the layer's tokens take in those before them.
+    pub mixer: Mixer,
     /// Positions that a token attends to, itself included; `None` for all before it.
     pub window: Option<u32>,
     /// The index in [`DecoderSpec::ropes`] of the rotary embedding of queries and keys; `None` if
@@ -254,6 +257,7 @@ impl DecoderSpec {
     /// over whole heads with base 10,000, a gated SiLU feed-forward network, an untied output layer.
     pub fn llama(sizes: DecoderSizes) -> DecoderSpec {
         let layer = LayerSpec {
+            mixer: Mixer::Attention,
             window: None,
             rope: Some(0),
             attention_scale: 1.0 / (sizes.head_dim as f32).sqrt(),
@@ -346,12 +350,20 @@ impl DecoderSpec {
         self.max_positions + padding.map_or(0, |padding| u64::from(padding) + 1)
     }
 
-    /// Bytes of KV cache that one position takes over all layers. The layers of an encoder share
-    /// one cache.
+    /// Returns the number of layers with attention.
+    pub fn attention_layers(&self) -> usize {
+        let layers = self.layers.iter();
+        layers
+            .filter(|layer| layer.mixer == Mixer::Attention)
+            .count()
+    }
+
+    /// Bytes of KV cache that one position takes over all layers with attention. The layers of an
+    /// encoder share one cache.
     pub fn kv_bytes_per_position(&self, format: CacheFormat) -> u64 {
         let caches = match self.encoder {
             Some(_) => 1,
-            None => self.layers.len() as u64,
+            None => self.attention_layers() as u64,
         };
         caches * 2 * self.kv_row_bytes(format)
     }

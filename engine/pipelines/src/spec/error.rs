@@ -62,6 +62,9 @@ pub enum SpecError {
         /// The least and the largest supported number.
         range: (f64, f64),
     },
+    /// Occurs when an encoder has a layer that takes in only the tokens before a token.
+    #[error("an encoder has a layer without attention, which is supported only in decoders")]
+    RecurrentEncoder,
     /// Occurs when a layer has experts, but the spec has no mixture of experts.
     #[error("a layer has experts, but the model has none")]
     MissingExperts,

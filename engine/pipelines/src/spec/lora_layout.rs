@@ -1,6 +1,6 @@
 //! The device buffers that hold low-rank adapters.
 
-use super::decoder_spec::DecoderSpec;
+use super::{decoder_spec::DecoderSpec, mixer::Mixer};
 
 /// The size of the buffers that hold low-rank adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +56,15 @@ pub(crate) const LORA_GROUPS: [LoraGroup; 4] = [
 
 impl LoraGroup {
     /// True if a layer has the group's projections. A layer with experts has no dense feed-forward
-    /// network.
+    /// network, and one with another mixer no attention.
     pub fn is_in(self, spec: &DecoderSpec, layer: usize) -> bool {
-        let moe = spec.layers.get(layer).is_none_or(|layer| layer.moe);
-        matches!(self, LoraGroup::Qkv | LoraGroup::O) || !moe
+        let Some(layer) = spec.layers.get(layer) else {
+            return false;
+        };
+        match self {
+            LoraGroup::Qkv | LoraGroup::O => layer.mixer == Mixer::Attention,
+            LoraGroup::GateUp | LoraGroup::Down => !layer.moe,
+        }
     }
 
     /// Returns the width of the input that the projections share and the width of each one's output.

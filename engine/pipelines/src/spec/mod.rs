@@ -29,6 +29,7 @@ mod check;
 mod decoder_spec;
 mod error;
 mod lora_layout;
+mod mixer;
 pub(crate) mod row_order;
 mod tensor_names;
 
@@ -40,6 +41,7 @@ pub use decoder_spec::{
 pub use error::SpecError;
 pub use lora_layout::LoraLayout;
 pub(crate) use lora_layout::{LORA_GROUPS, LoraGroup};
+pub use mixer::Mixer;
 pub(crate) use tensor_names::in_layer;
 pub use tensor_names::{QkvLayout, TensorNames};
 pub use wisp_graph::{Activation, CacheFormat, NormKind, NormSpec};

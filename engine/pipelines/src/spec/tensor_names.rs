@@ -47,6 +47,12 @@ pub struct TensorNames {
     pub k_norm: Cow<'static, str>,
     /// Attention's output projection, `[hidden, heads * head_dim]`.
     pub o: Cow<'static, str>,
+    /// Input projection of a short convolution, `[3 * hidden, hidden]`.
+    pub conv_in: Cow<'static, str>,
+    /// Filters of a short convolution, `[hidden, width]`.
+    pub conv: Cow<'static, str>,
+    /// Output projection of a short convolution, `[hidden, hidden]`.
+    pub conv_out: Cow<'static, str>,
     /// Norm of attention's output, before the residual sum.
     pub attention_output_norm: Cow<'static, str>,
     /// Norm of the residual sum after attention.
@@ -128,6 +134,9 @@ impl TensorNames {
             q_norm: "layers.{}.self_attn.q_norm".into(),
             k_norm: "layers.{}.self_attn.k_norm".into(),
             o: "layers.{}.self_attn.o_proj".into(),
+            conv_in: "layers.{}.conv.in_proj".into(),
+            conv: "layers.{}.conv.conv".into(),
+            conv_out: "layers.{}.conv.out_proj".into(),
             // One name stands for the norm after attention or for the one before the feed-forward
             // network, as the norms are placed.
             attention_output_norm: "layers.{}.post_attention_layernorm".into(),
@@ -193,6 +202,9 @@ fn gguf() -> TensorNames {
         q_norm: "blk.{}.attn_q_norm".into(),
         k_norm: "blk.{}.attn_k_norm".into(),
         o: "blk.{}.attn_output".into(),
+        conv_in: "blk.{}.shortconv.in_proj".into(),
+        conv: "blk.{}.shortconv.conv".into(),
+        conv_out: "blk.{}.shortconv.out_proj".into(),
         attention_output_norm: "blk.{}.post_attention_norm".into(),
         attention_residual_norm: "blk.{}.attn_output_norm".into(),
         mlp_norm: "blk.{}.ffn_norm".into(),

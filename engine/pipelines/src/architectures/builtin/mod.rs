@@ -14,6 +14,8 @@ mod gpt2;
 mod gpt_neox;
 mod granite;
 mod hunyuan_dense;
+mod lfm2;
+mod lfm2_moe;
 mod llama;
 mod ministral3;
 mod mistral;
@@ -34,7 +36,7 @@ mod xlm_roberta;
 use super::architecture::Architecture;
 
 /// Makes the built-in architectures, in the order in which they are listed.
-pub(super) fn all() -> [Architecture; 30] {
+pub(super) fn all() -> [Architecture; 32] {
     [
         llama::architecture(),
         mistral::architecture(),
@@ -59,6 +61,8 @@ pub(super) fn all() -> [Architecture; 30] {
         ernie4_5::architecture(),
         ernie4_5_moe::architecture(),
         hunyuan_dense::architecture(),
+        lfm2::architecture(),
+        lfm2_moe::architecture(),
         starcoder2::architecture(),
         gpt2::architecture(),
         gpt_neox::architecture(),

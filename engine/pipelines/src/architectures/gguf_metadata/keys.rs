@@ -106,6 +106,28 @@ impl<'a> GgufMetadata<'a> {
         self.optional(key)
     }
 
+    /// Returns the KV heads of each layer, if `attention.head_count_kv` says so for each: 0 stands for a
+    /// layer without attention.
+    ///
+    /// # Errors
+    ///
+    /// If layers with attention have different numbers.
+    pub fn layer_kv_heads(&self) -> Result<Option<Vec<u32>>, ArchitectureError> {
+        let key = "attention.head_count_kv";
+        let Ok(Some(heads)) = self.optional::<Vec<u32>>(key) else {
+            return Ok(None);
+        };
+        let mut some = heads.iter().filter(|heads| **heads > 0);
+        let first = some.next();
+        match some.find(|heads| Some(*heads) != first) {
+            None => Ok(Some(heads)),
+            Some(other) => Err(self.error(format!(
+                "`{key}` has layers with {} and with {other} KV heads, which is not supported",
+                first.unwrap_or(other)
+            ))),
+        }
+    }
+
     /// Sets the window of layers from `attention.sliding_window`. Which layers have it says
     /// `attention.sliding_window_pattern`, for each layer or as the distance between layers without
     /// a window, the first of which ends the first stretch; files without this key have the

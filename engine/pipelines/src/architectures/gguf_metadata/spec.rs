@@ -35,9 +35,12 @@ impl GgufMetadata<'_> {
             intermediate_size: self.u32("feed_forward_length")?.into(),
             layers,
             heads,
-            kv_heads: self
-                .optional_u32("attention.head_count_kv")?
-                .unwrap_or(heads),
+            kv_heads: match self.layer_kv_heads()? {
+                Some(each) => each.into_iter().max().unwrap_or(heads),
+                None => self
+                    .optional_u32("attention.head_count_kv")?
+                    .unwrap_or(heads),
+            },
             head_dim,
             max_positions,
         });

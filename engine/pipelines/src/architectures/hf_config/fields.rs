@@ -162,7 +162,16 @@ impl HfConfig {
     ///
     /// If it is something else.
     pub fn optional_f32(&self, key: &str) -> Result<Option<f32>, ArchitectureError> {
-        Ok(number(&self.json, key)?.map(|number| number as f32))
+        Ok(self.optional_f64(key)?.map(|number| number as f32))
+    }
+
+    /// Returns a number in double precision; `None` if the field is missing or null.
+    ///
+    /// # Errors
+    ///
+    /// If it is something else.
+    pub fn optional_f64(&self, key: &str) -> Result<Option<f64>, ArchitectureError> {
+        number(&self.json, key)
     }
 
     /// Returns a boolean; `None` if the field is missing or null.

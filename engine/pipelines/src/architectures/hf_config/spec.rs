@@ -66,31 +66,55 @@ impl HfConfig {
         window: Option<u32>,
         otherwise: impl Fn(usize) -> bool,
     ) -> Result<(), ArchitectureError> {
-        let windowed = match self.json.get("layer_types") {
-            None | Some(Value::Null) => (0..spec.layers.len()).map(otherwise).collect(),
-            Some(types) => self.windowed(types, spec.layers.len())?,
+        let layers = spec.layers.len();
+        let types = self.layer_types(["sliding_attention", "full_attention"], layers)?;
+        let windowed: Vec<bool> = match types {
+            None => (0..layers).map(otherwise).collect(),
+            Some(types) => types
+                .into_iter()
+                .map(|layer_type| layer_type == 0)
+                .collect(),
         };
         spec.set_windows(window, |layer| windowed[layer]);
         Ok(())
     }
 
-    /// Returns which layers `layer_types` calls `sliding_attention`.
-    fn windowed(&self, types: &Value, layers: usize) -> Result<Vec<bool>, ArchitectureError> {
-        let types = types.as_array().map_or(&[][..], Vec::as_slice);
+    /// Returns for each layer which of two `kinds` `layer_types` calls it; `None` without
+    /// `layer_types`.
+    ///
+    /// # Errors
+    ///
+    /// If `layer_types` has fewer layers or another type.
+    pub fn layer_types(
+        &self,
+        kinds: [&str; 2],
+        layers: usize,
+    ) -> Result<Option<Vec<usize>>, ArchitectureError> {
+        let types = match self.json.get("layer_types") {
+            None | Some(Value::Null) => return Ok(None),
+            Some(types) => types.as_array().map_or(&[][..], Vec::as_slice),
+        };
         if types.len() < layers {
             return Err(self.error(format!(
                 "`layer_types` has {} entries for {layers} layers",
                 types.len()
             )));
         }
-        let windowed = types.iter().map(|layer_type| match layer_type.as_str() {
-            Some("sliding_attention") => Ok(true),
-            Some("full_attention") => Ok(false),
-            _ => Err(self.error(format!(
-                "`layer_types` has {layer_type}; full_attention and sliding_attention are supported"
-            ))),
-        });
-        windowed.collect()
+        let kind_of = |layer_type: &Value| {
+            let text = layer_type.as_str();
+            let found = kinds.iter().position(|kind| text == Some(kind));
+            found.ok_or_else(|| {
+                let [one, other] = kinds;
+                self.error(format!(
+                    "`layer_types` has {layer_type}; {other} and {one} are supported"
+                ))
+            })
+        };
+        types
+            .iter()
+            .map(kind_of)
+            .collect::<Result<_, _>>()
+            .map(Some)
     }
 
     /// Returns the window of a class that has `use_sliding_window`: `sliding_window` if that is

@@ -76,6 +76,8 @@ pub(super) fn describe(files: &ModelFiles, header: &mut GgufHeaderBuilder) {
         };
         keys.push(("pooling_type", Value::U32(pooling_type)));
     }
+    let own = architecture.gguf_metadata(spec);
+    keys.retain(|(key, _)| own.iter().all(|(own, _)| own != key));
     write(header, prefix, keys);
     if let Some(encoder) = &spec.encoder {
         let token_types = Value::U32(encoder.token_types as u32);
@@ -84,7 +86,7 @@ pub(super) fn describe(files: &ModelFiles, header: &mut GgufHeaderBuilder) {
     if let Some(moe) = &spec.moe {
         write(header, prefix, experts(moe));
     }
-    write(header, prefix, architecture.gguf_metadata(spec));
+    write(header, prefix, own);
     if let Some(rope) = spec.ropes.first() {
         let base = ("rope.freq_base", Value::F32(rope.theta));
         write(header, prefix, vec![base]);

@@ -17,6 +17,7 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
         ("vocabulary", a.vocab_size == b.vocab_size),
         ("width", a.hidden_size == b.hidden_size),
         ("feed-forward", a.intermediate_size == b.intermediate_size),
+        ("mixers of layers", layers(|a, b| a.mixer == b.mixer)),
         ("number of layers", a.layers.len() == b.layers.len()),
         ("heads", heads(a) == heads(b)),
         ("kind of norms", a.norm.kind == b.norm.kind),

@@ -47,7 +47,11 @@ pub(super) fn copy(
     views: &mut Views<'_>,
 ) -> Result<CopiedTensors, ConvertError> {
     let model = &files.model_spec;
-    let (spec, from, to) = (&model.spec, model.tensor_names(), TensorNames::gguf());
+    let (spec, from, to) = (
+        &model.spec,
+        model.tensor_names(),
+        model.architecture.gguf_names(),
+    );
     let checkpoint = &files.checkpoint;
     let mut plan = Plan {
         spec,
@@ -106,6 +110,9 @@ fn block(spec: &DecoderSpec) -> Vec<(SelectName, Change)> {
         (|names| &names.q_norm, Change::Norm),
         (|names| &names.k_norm, Change::Norm),
         (|names| &names.o, Change::None),
+        (|names| &names.conv_in, Change::None),
+        (|names| &names.conv, Change::None),
+        (|names| &names.conv_out, Change::None),
         (|names| &names.gate, Change::None),
         (|names| &names.up, Change::None),
         (|names| &names.gate_up, Change::None),

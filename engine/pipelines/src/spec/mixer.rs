@@ -1,0 +1,70 @@
+//! How a layer's tokens take in those before them, and the state that it keeps of a sequence.
+
+use super::decoder_spec::DecoderSpec;
+
+/// How a layer's tokens take in those before them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mixer {
+    /// Attention over the KV cache.
+    Attention,
+    /// A gated short convolution (LFM2): a linear layer makes a gate, a second gate and a value of
+    /// [`DecoderSpec::hidden_size`] elements each; `gate * value` is convolved with the tokens before
+    /// it, multiplied by the second gate, and projected.
+    ShortConv {
+        /// Tokens that an element depends on, its own included.
+        width: u32,
+    },
+}
+
+/// One tensor of a layer's recurrent state, as one sequence has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StateTensor {
+    /// The name of the buffer that holds it for all sequences, without the layer.
+    pub name: &'static str,
+    /// Its shape: `f32`.
+    pub shape: [u64; 2],
+}
+
+impl StateTensor {
+    /// Returns the name of a layer's buffer.
+    pub fn buffer(&self, layer: usize) -> String {
+        format!("state.{}.{layer}", self.name)
+    }
+
+    /// Returns the bytes of one sequence's tensor.
+    pub fn bytes(&self) -> u64 {
+        self.shape.into_iter().fold(4, u64::saturating_mul)
+    }
+}
+
+impl Mixer {
+    /// Returns the tensors of a sequence's state in one layer; none for attention.
+    pub(crate) fn state(self, spec: &DecoderSpec) -> Vec<StateTensor> {
+        match self {
+            Mixer::Attention => Vec::new(),
+            Mixer::ShortConv { width } => vec![StateTensor {
+                name: "conv",
+                shape: [u64::from(width).saturating_sub(1), spec.hidden_size],
+            }],
+        }
+    }
+}
+
+impl DecoderSpec {
+    /// Returns whether layers keep a recurrent state of a sequence beside the KV cache.
+    pub fn has_state(&self) -> bool {
+        self.attention_layers() < self.layers.len()
+    }
+
+    /// Returns the bytes of one sequence's recurrent state over all layers.
+    pub fn state_bytes(&self) -> u64 {
+        let tensors = self.state_tensors();
+        tensors.fold(0, |bytes, tensor| bytes.saturating_add(tensor.bytes()))
+    }
+
+    /// Returns the tensors of a sequence's recurrent state in all layers.
+    pub(crate) fn state_tensors(&self) -> impl Iterator<Item = StateTensor> + '_ {
+        let layers = self.layers.iter();
+        layers.flat_map(|layer| layer.mixer.state(self))
+    }
+}
