@@ -39,6 +39,8 @@ pub const CAUSAL: &[&str] = &[
     "hunyuan-dense",
     "qwen2-moe",
     "phi4-mini",
+    "gpt-oss",
+    "gpt-oss-mxfp4",
 ];
 
 /// Decoders that GGUF cannot express as they are here.

@@ -5,6 +5,7 @@ mod attention;
 mod batch_matmul;
 mod binary;
 mod binary_contiguous;
+mod clamped_swiglu;
 mod combine_experts;
 mod conv2d;
 mod copy;
@@ -55,6 +56,7 @@ const TESTED: &[&str] = &[
     "batch_matmul",
     "binary",
     "binary_contiguous",
+    "clamped_swiglu",
     "combine_experts",
     "conv2d",
     "copy",

@@ -10,6 +10,7 @@ mod argmax;
 mod attention;
 mod binary;
 mod cast;
+mod clamped_swiglu;
 mod combine_experts;
 mod concat;
 mod conv2d;
@@ -44,6 +45,7 @@ pub use argmax::Argmax;
 pub use attention::AttentionSpec;
 pub use binary::Binary;
 pub use cast::Cast;
+pub use clamped_swiglu::ClampedSwiglu;
 pub use combine_experts::CombineExperts;
 pub use concat::Concat;
 pub use conv2d::ConvSpec;
@@ -127,6 +129,8 @@ pub enum Op {
     Binary(Binary),
     /// Conversion of elements to another type.
     Cast(Cast),
+    /// A product with a gate, both limited.
+    ClampedSwiglu(ClampedSwiglu),
     /// Weighted sum of the outputs of a token's experts.
     CombineExperts(CombineExperts),
     /// Tensors one after the other along a dimension.
@@ -192,6 +196,7 @@ impl Op {
             Op::Attention(op) => op,
             Op::Binary(op) => op,
             Op::Cast(op) => op,
+            Op::ClampedSwiglu(op) => op,
             Op::CombineExperts(op) => op,
             Op::Concat(op) => op,
             Op::Conv2d(op) => op,

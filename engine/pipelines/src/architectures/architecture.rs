@@ -29,6 +29,7 @@ pub struct Architecture {
     pub(super) gguf_name: Option<Text>,
     is_encoder: bool,
     tensor_names: TensorNames,
+    gguf_tensor_names: Option<TensorNames>,
     spec_from_config: SpecFromConfig,
     spec_from_gguf: SpecFromGguf,
     gguf_written_as: Text,
@@ -61,6 +62,7 @@ impl Architecture {
             gguf_name: None,
             is_encoder: false,
             tensor_names: TensorNames::hugging_face(),
+            gguf_tensor_names: None,
             spec_from_config: Arc::new(HfConfig::decoder_spec),
             spec_from_gguf: Arc::new(|metadata| metadata.decoder_spec()),
             gguf_written_as: "llama".into(),
@@ -144,6 +146,13 @@ impl Architecture {
         self
     }
 
+    /// Sets what a GGUF file calls its tensors, if not as [`TensorNames::gguf`].
+    #[must_use]
+    pub fn gguf_tensor_names(mut self, names: TensorNames) -> Self {
+        self.gguf_tensor_names = Some(names);
+        self
+    }
+
     /// Makes conversion write another architecture's GGUF files, which other programs can read.
     #[must_use]
     pub fn gguf_written_as(mut self, name: impl Into<Text>) -> Self {
@@ -210,6 +219,13 @@ impl Architecture {
     /// What a checkpoint in Hugging Face's layout calls its tensors.
     pub fn hf_tensor_names(&self) -> &TensorNames {
         &self.tensor_names
+    }
+
+    /// What a GGUF file calls its tensors.
+    pub fn tensor_names_in_gguf(&self) -> &TensorNames {
+        self.gguf_tensor_names
+            .as_ref()
+            .unwrap_or(TensorNames::gguf())
     }
 
     /// True if the architecture has this name, in Wisp or among the classes of `config.json`.

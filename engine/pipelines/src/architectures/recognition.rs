@@ -92,7 +92,7 @@ impl ModelSpec {
     /// Returns what the checkpoint calls its tensors.
     pub fn tensor_names(&self) -> &TensorNames {
         match self.is_gguf {
-            true => TensorNames::gguf(),
+            true => self.architecture.tensor_names_in_gguf(),
             false => self.architecture.hf_tensor_names(),
         }
     }

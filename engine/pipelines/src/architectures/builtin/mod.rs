@@ -12,6 +12,7 @@ mod glm4;
 mod glm4_moe;
 mod gpt2;
 mod gpt_neox;
+mod gpt_oss;
 mod granite;
 mod hunyuan_dense;
 mod llama;
@@ -34,7 +35,7 @@ mod xlm_roberta;
 use super::architecture::Architecture;
 
 /// Makes the built-in architectures, in the order in which they are listed.
-pub(super) fn all() -> [Architecture; 30] {
+pub(super) fn all() -> [Architecture; 31] {
     [
         llama::architecture(),
         mistral::architecture(),
@@ -59,6 +60,7 @@ pub(super) fn all() -> [Architecture; 30] {
         ernie4_5::architecture(),
         ernie4_5_moe::architecture(),
         hunyuan_dense::architecture(),
+        gpt_oss::architecture(),
         starcoder2::architecture(),
         gpt2::architecture(),
         gpt_neox::architecture(),
