@@ -4,7 +4,7 @@
 // values are summed: each invocation sums one vec4 of a head, and if a head has fewer than WG vec4s, the
 // positions are distributed over the remaining invocations as well.
 import package::attention_io::{index, cache_pages, capped_score, load_query, visible_kv_row, visible_range};
-import package::attention_params::{p, store_out, LOWEST};
+import package::attention_params::{p, store_out, with_sink, LOWEST};
 import package::cache::{head_offset, value_vec4};
 import package::query::{query, MAX_VEC4S};
 import package::workgroup_reduce::{workgroup_sum, workgroup_max};
@@ -71,6 +71,6 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
         for (var i = 1u; i < lanes; i++) {
             acc += lane_sums[lid + i * vec4s];
         }
-        store_out(base, lid, acc, total);
+        store_out(base, lid, acc, with_sink(head, row_max, total));
     }
 }

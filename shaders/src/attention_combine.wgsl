@@ -1,7 +1,7 @@
 // Merges the parts of attention_split.wgsl. A workgroup computes one head of one token: each invocation sums
 // one vec4 of a head, over every chunk or, if a head has fewer than WG vec4s, over some of them.
 import package::attention_chunks::{chunk_count, part_offset, MAX_PARTS};
-import package::attention_params::{p, store_out, LOWEST};
+import package::attention_params::{p, store_out, with_sink, LOWEST};
 import package::query::MAX_VEC4S;
 import package::workgroup_reduce::{workgroup_sum, workgroup_max};
 import constants::WG;
@@ -50,6 +50,6 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
         for (var i = 1u; i < lanes; i++) {
             acc += lane_sums[lid + i * vec4s];
         }
-        store_out((t * p.heads + head) * p.head_dim, lid, acc, total);
+        store_out((t * p.heads + head) * p.head_dim, lid, acc, with_sink(head, row_max, total));
     }
 }

@@ -8,7 +8,7 @@ import package::paged::{has_table_entry, kv_row, page_count, sequence_capacity};
 // Bindings 2 and 3 are the cache.
 @group(0) @binding(4) var<storage, read> index: array<vec2<u32>>; // [tokens], of (sequence, position)
 @group(0) @binding(5) var<storage, read> page_table: array<u32>; // [batch, max_pages]
-@if(bidirectional) @group(0) @binding(7) var<storage, read> lengths: array<u32>; // [batch]
+@if(bidirectional) @group(0) @binding(8) var<storage, read> lengths: array<u32>; // [batch]
 
 // Loads vec4 `i` of the query at `base`, times `p.scale`; elements past the head's end are 0.
 fn load_query(base: u32, i: u32) -> vec4<f32> {

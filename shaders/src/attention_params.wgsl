@@ -20,6 +20,8 @@ import constants::OUT;
 /// `attention_combine`: merges the parts that `attention_split` has written with the same parameters;
 /// writes nothing if there is one chunk. Grid: `[heads, tokens]`.
 ///
+/// A head may have a sink, a score in `sinks` that joins the softmax as another position does, but has no value.
+///
 /// All write zeros for a token whose sequence or position is outside the page table, and read the
 /// cache's last page where the table names a page outside the cache. A length is clamped to the
 /// positions that the table can hold. The host's twin returns an error in all of these cases.
@@ -42,11 +44,14 @@ struct AttentionParams {
     scale: f32,
     /// Scores become `softcap * tanh(score / softcap)`; 0 for no cap.
     softcap: f32,
+    /// 1 if heads have sinks; 0 if they have none, and any buffer may be bound as `sinks`.
+    has_sinks: u32,
 }
 
 @group(0) @binding(0) var<uniform> p: AttentionParams;
 
 @group(0) @binding(OUT) var<storage, read_write> out: array<f32>; // [tokens, heads, head_dim]
+@group(0) @binding(OUT + 1u) var<storage, read> sinks: array<f32>; // [heads]
 
 // Lower than every actual score, and finite, so that differences of scores are finite.
 const LOWEST: f32 = -3.0e38;
@@ -63,6 +68,15 @@ fn store_out(base: u32, i: u32, weighted: vec4<f32>, total: f32) {
             out[base + 4u * i + j] = v[j];
         }
     }
+}
+
+// A head's total weight with that of its sink, where a score of `row_max` has the weight 1. The exponent is limited so
+// that the total is finite; beyond the limit the results are 0 in any case.
+fn with_sink(head: u32, row_max: f32, total: f32) -> f32 {
+    if p.has_sinks == 0u {
+        return total;
+    }
+    return total + exp(min(sinks[head] - row_max, 80.0));
 }
 
 // A score after the soft cap. With one exponential, tanh(x) = 1 - 2 / (exp(2x) + 1), which is cheaper than the

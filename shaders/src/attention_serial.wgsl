@@ -1,7 +1,7 @@
 // Attention as in attention.wgsl, but one invocation computes a head of a token, position by position.
 // It uses no workgroup memory and no barriers, because both are slow on software adapters.
 import package::attention_io::{index, cache_pages, capped_score, load_query, visible_kv_row, visible_range};
-import package::attention_params::{p, store_out, LOWEST};
+import package::attention_params::{p, store_out, with_sink, LOWEST};
 import package::cache::{head_offset, value_vec4};
 import package::query::{query, MAX_VEC4S};
 import constants::WG;
@@ -54,6 +54,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
             row += p.kv_heads;
         }
     }
+    total = with_sink(head, row_max, total);
     for (var i = 0u; i < vec4s; i++) {
         store_out(base, i, acc[i], total);
     }

@@ -5,7 +5,7 @@
 // summed as in attention.wgsl, eight positions at a time.
 import package::attention_chunks::{chunk_count, chunk_positions, part_offset, CHUNK_STEP};
 import package::attention_io::{index, add_dot, cache_pages, load_query, visible_kv_row, visible_range};
-import package::attention_params::{p, capped, store_out, LOWEST, MASKED};
+import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
 import package::cache::{head_offset, key_vec4, key_vec4s, value_vec4};
 import package::query::MAX_VEC4S;
 import constants::HEADS;
@@ -16,7 +16,7 @@ const OWN_WEIGHTS: u32 = CHUNK_STEP * HEADS / WG;
 // The grid counts positions.
 const TILE = vec2<u32>(CHUNK_STEP, 1u);
 
-@group(0) @binding(7) var<storage, read_write> parts: array<vec4<f32>>; // [MAX_PARTS, heads, vec4s of a head + 1], where several chunks are
+@group(0) @binding(8) var<storage, read_write> parts: array<vec4<f32>>; // [MAX_PARTS, heads, vec4s of a head + 1], where several chunks are
 // [HEADS, MAX_VEC4S] queries; in the end [HEADS, WG] sums of values.
 var<workgroup> queries: array<vec4<f32>, HEADS * MAX_VEC4S>;
 // [CHUNK_STEP, HEADS] scores, then weights.
@@ -163,7 +163,7 @@ fn main(
         }
         let head = first_head + h;
         if chunks == 1u {
-            store_out((t * p.heads + head) * p.head_dim, i % vec4s, sum, all);
+            store_out((t * p.heads + head) * p.head_dim, i % vec4s, sum, with_sink(head, partials[h], all));
         } else {
             let part = part_offset(t, chunk, head, vec4s);
             // Zeros beyond the head, whatever the cache is padded with.

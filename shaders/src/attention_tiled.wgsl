@@ -9,7 +9,7 @@
 // sums the values of four rows, OWN_VEC4S vec4s of each. A weight stays with the invocation that computed its
 // score until the values of its position are in workgroup memory.
 import package::attention_io::{index, add_dot, cache_pages, load_query, visible_kv_row, visible_range};
-import package::attention_params::{p, capped, store_out, LOWEST, MASKED};
+import package::attention_params::{p, capped, store_out, with_sink, LOWEST, MASKED};
 import package::cache::{head_offset, key_vec4, value_vec4};
 import constants::OWN_VEC4S;
 
@@ -210,6 +210,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(local_invocation_index) 
             for (var i = 0u; i < LANES; i++) {
                 all += kv[quad * LANES + i][r];
             }
+            all = with_sink(kv_head * group + (first_row + row) % group, row_max[r], all);
             for (var c = 0u; c < OWN_VEC4S; c++) {
                 if lane + LANES * c < vec4s {
                     store_out(bases[row], lane + LANES * c, acc[r * OWN_VEC4S + c], all);

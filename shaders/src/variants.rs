@@ -206,6 +206,7 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("attention_split.", "baseline", "attention_split", &[], &[("CACHE", 2), ("OUT", 6), ("HEADS", 8)], DeviceClass::Any, ANY),
     variant("attention_combine", "baseline", "attention_combine", &[], &[("WG", 64), ("OUT", 2)], DeviceClass::Any, ANY),
     variant("gated",          "baseline", "gated",         &[],         &[("WG", 256)], DeviceClass::Any, ANY),
+    variant("clamped_swiglu", "baseline", "clamped_swiglu", &[],        &[("WG", 256)], DeviceClass::Any, ANY),
     variant("binary_contiguous", "baseline", "binary_contiguous",  &[],         &[("WG", 256)], DeviceClass::Any, ANY),
     variant("map",            "baseline", "map",           &[],         &[("WG", 256)], DeviceClass::Any, ANY),
     variant("route",          "baseline", "route",         &[],         &[("WG", 64)],  DeviceClass::Any, ANY),

@@ -22,6 +22,7 @@ import json
 import pathlib
 import zlib
 
+import safetensors.torch
 import torch
 import transformers as T
 
@@ -59,6 +60,9 @@ YARN = {
 # precision sends it to the other one.
 SEEDS = {"qwen2-moe": 4, "glm4-moe": 1}
 
+# Decoders whose experts are in MXFP4.
+PACKED = {"gpt-oss-mxfp4"}
+
 # Name -> configuration of a decoder.
 DECODERS = {}
 # Name -> configuration of an encoder.
@@ -79,6 +83,40 @@ def randomize(model):
                 p.add_(torch.randn_like(p) * 0.2)
             else:
                 p.normal_(0, 0.1)
+
+
+# The values of FP4 E2M1 (OCP Microscaling Formats v1.0, table 5).
+FP4 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
+FP4 = torch.cat([FP4, -FP4])
+
+
+def pack_experts(model):
+    """Draws the experts of gpt-oss as its checkpoints store them, in MXFP4. Returns the tensors."""
+    packed = {}
+    for name, p in model.named_parameters():
+        if not name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            continue
+        experts, cols, rows_ = p.shape
+        blocks = torch.randint(0, 256, (experts, rows_, cols // 32, 16), dtype=torch.uint8)
+        scales = torch.randint(122, 125, (experts, rows_, cols // 32), dtype=torch.uint8)
+        pairs = torch.stack([FP4[(blocks & 15).long()], FP4[(blocks >> 4).long()]], -1)
+        values = pairs.flatten(-2) * torch.exp2(scales.float() - 127)[..., None]
+        with torch.no_grad():
+            p.copy_(values.flatten(-2).transpose(1, 2))
+        packed |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+    return packed
+
+
+def save_packed(directory, packed):
+    """Replaces the experts of a saved checkpoint."""
+    file = directory / "model.safetensors"
+    tensors = safetensors.torch.load_file(file)
+    for name in packed:
+        tensors.pop(name.removesuffix("_blocks").removesuffix("_scales"), None)
+    safetensors.torch.save_file({**tensors, **packed}, file, {"format": "pt"})
+    config = json.loads((directory / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4"}
+    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
 def rows(tensor):
@@ -137,11 +175,14 @@ def make(name, out):
     eager = dict(attn_implementation="eager", experts_implementation="eager")
     model = kind.from_config(configs[name], **eager).eval().float()
     randomize(model)
+    packed = pack_experts(model) if name in PACKED else {}
     with torch.no_grad():
         golden = golden_of(model, 23)
     directory = out / name
     directory.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(directory, safe_serialization=True)
+    if packed:
+        save_packed(directory, packed)
     (directory / "generation_config.json").unlink(missing_ok=True)
     (directory / "golden.json").write_text(json.dumps(golden, separators=(",", ":")) + "\n")
     size = sum(file.stat().st_size for file in directory.iterdir())
@@ -221,6 +262,13 @@ DECODERS["lfm2-moe"] = T.Lfm2MoeConfig(
     **{**LFM2, "conv_L_cache": 3, "num_dense_layers": 1, "num_experts": 5, "num_experts_per_tok": 2,
        "moe_intermediate_size": 14, "routed_scaling_factor": 1.5}
 )
+GPT_OSS = {
+    **BASE, "num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 5, "rope_parameters": {
+        **YARN, "rope_theta": 150000.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+    },
+}
+DECODERS["gpt-oss"] = T.GptOssConfig(**GPT_OSS)
+DECODERS["gpt-oss-mxfp4"] = T.GptOssConfig(**{**GPT_OSS, "hidden_size": 32, "intermediate_size": 64})
 ENCODERS["nomic-bert"] = T.NomicBertConfig(
     **{key: NARROW[key] for key in (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",

@@ -41,6 +41,8 @@ pub const CAUSAL: &[&str] = &[
     "phi4-mini",
     "lfm2",
     "lfm2-moe",
+    "gpt-oss",
+    "gpt-oss-mxfp4",
 ];
 
 /// Decoders that GGUF cannot express as they are here.

@@ -79,7 +79,7 @@ pub fn checkpoint(tensors: &[Tensor<'_>]) -> Vec<u8> {
     zip(&entries)
 }
 
-/// Converts a safetensors file with tensors in F32, F16 and BF16 to a checkpoint.
+/// Converts a safetensors file with tensors in F32, F16, BF16 and U8 to a checkpoint.
 ///
 /// # Panics
 ///
@@ -93,6 +93,7 @@ pub fn from_safetensors(file: &[u8]) -> Vec<u8> {
                 safetensors::Dtype::F32 => "Float",
                 safetensors::Dtype::F16 => "Half",
                 safetensors::Dtype::BF16 => "BFloat16",
+                safetensors::Dtype::U8 => "Byte",
                 other => panic!("{name} is {other:?}"),
             };
             let shape = view.shape().iter().map(|size| *size as u64).collect();

@@ -28,6 +28,7 @@ mod batch_matmul;
 mod binary;
 mod binary_contiguous;
 mod causal_conv;
+mod clamped_swiglu;
 mod combine_experts;
 mod conv2d;
 mod copy;
@@ -122,6 +123,7 @@ pub fn twin(op: &str) -> Option<Twin> {
         "top_k" => top_k::top_k,
         "argmax" => argmax::argmax,
         "attention_combine" => attention::attention_combine,
+        "clamped_swiglu" => clamped_swiglu::clamped_swiglu,
         "combine_experts" => combine_experts::combine_experts,
         "binary_contiguous" => binary_contiguous::binary_contiguous,
         "gated" => gated::gated,

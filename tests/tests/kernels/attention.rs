@@ -8,34 +8,34 @@ use wisp_shaders::{
     params::{AttentionParams, CHUNK_STEP, MAX_PARTS},
 };
 use wisp_tests::guarded::{Hostile, check_hostile, invalid_indices};
-use wisp_tests::kernels::{Case, cache, case, check, check_fitting, close, exact, noise};
+use wisp_tests::kernels::{Case, Memory, cache, case, check, check_fitting, close, exact, noise};
 
 use crate::kv_write::kv_write;
 use crate::paged::{
     BATCHES, Batch, HALF, HOSTILE_BATCH, HOSTILE_TOKENS, batch, hostile_index, moved_index,
-    moved_pages,
+    moved_pages, sink_batch,
 };
 
 /// Batches for kernels that compute tiles and chunks: several tiles of rows and of positions, and several
 /// sequences in one tile.
 const TILED: &[Batch] = &[
     batch([9, 3, 64, 16], 0, 0.0, &[(0, 70)]),
-    batch([8, 2, 128, 32], 0, 0.0, &[(90, 20), (0, 3), (33, 9)]),
+    sink_batch([8, 2, 128, 32], 0, 0.0, &[(90, 20), (0, 3), (33, 9)]),
     batch([2, 1, 256, 16], 0, 5.0, &[(40, 50), (0, 1)]),
     batch([128, 16, 64, 16], 0, 0.0, &[(5, 9)]),
-    batch([16, 1, 100, 3], 0, 0.0, &[(7, 5), (50, 1), (64, 2)]),
-    batch([3, 3, 36, 16], 40, 5.0, &[(100, 67), (3, 2)]),
+    sink_batch([16, 1, 100, 3], 0, 0.0, &[(7, 5), (50, 1), (64, 2)]),
+    sink_batch([3, 3, 36, 16], 40, 5.0, &[(100, 67), (3, 2)]),
 ];
 
 /// Batches with long sequences for kernels that compute chunks.
 const LONG: &[Batch] = &[
     // Chunks of one step, some of them empty.
-    batch([32, 8, 128, 16], 0, 0.0, &[(699, 1), (150, 1)]),
+    sink_batch([32, 8, 128, 16], 0, 0.0, &[(699, 1), (150, 1)]),
     batch([128, 16, 64, 32], 0, 0.0, &[(300, 1)]),
     // More positions than whole steps.
     batch([7, 1, 80, 3], 0, 5.0, &[(449, 2)]),
     // Two blocks of query heads, the second one incomplete.
-    batch([24, 2, 36, 16], 0, 0.0, &[(290, 1), (10, 3)]),
+    sink_batch([24, 2, 36, 16], 0, 0.0, &[(290, 1), (10, 3)]),
     batch([2, 1, 256, 16], 300, 0.0, &[(900, 1), (40, 1)]),
     // So many tokens that chunks are several steps.
     batch([1, 1, 5, 64], 0, 0.0, &[(2000, 47), (1000, 1)]),
@@ -60,6 +60,7 @@ fn attention_of(b: &Batch, format: CacheFormat, index: &[[u32; 2]], table: &[u32
         window: b.window,
         scale: 1.0 / (b.head_dim as f32).sqrt(),
         softcap: b.softcap,
+        has_sinks: b.sinks.into(),
     };
     let len = tokens * b.heads * b.head_dim;
     let memory = vec![
@@ -69,8 +70,15 @@ fn attention_of(b: &Batch, format: CacheFormat, index: &[[u32; 2]], table: &[u32
         exact(index),
         exact(table),
         close(len, 4e-6),
+        sinks(b),
     ];
     case(params, memory, &[b.heads, tokens], b.head_dim)
+}
+
+/// Sinks above and below most scores.
+fn sinks(b: &Batch) -> Memory {
+    let sinks = noise(7, b.heads);
+    exact(&sinks.iter().map(|sink| 6.0 * sink).collect::<Vec<_>>())
 }
 
 /// Makes a case of `attention` or `full_attention` one of a sibling.
@@ -130,7 +138,11 @@ fn combine(b: &Batch) -> Case {
         *total = if i % 5 == 3 { 0.0 } else { total.abs() + 1.0 };
     }
     Case {
-        memory: vec![exact(&parts), close(tokens * b.heads * b.head_dim, 4e-6)],
+        memory: vec![
+            exact(&parts),
+            close(tokens * b.heads * b.head_dim, 4e-6),
+            sinks(b),
+        ],
         ..attention
     }
 }
@@ -203,7 +215,7 @@ proptest! {
         (group, kv_heads) in (1usize..6, 1usize..4),
         head_dim in 1usize..=256,
         page_size in prop::sample::select(vec![1usize, 3, 16]),
-        (window, softcap) in (0u32..9, prop::sample::select(vec![0.0f32, 5.0])),
+        (window, softcap, sinks) in (0u32..9, prop::sample::select(vec![0.0f32, 5.0]), any::<bool>()),
         sequences in prop::collection::vec((0usize..100, 1usize..20), 1..4),
     ) {
         let batch = Batch {
@@ -213,6 +225,7 @@ proptest! {
             page_size,
             window,
             softcap,
+            sinks,
             sequences: Cow::Owned(sequences),
         };
         for format in CacheFormat::ALL {
@@ -229,9 +242,10 @@ proptest! {
 
 /// The hostile batch with a window, without one, and with a soft cap.
 fn hostile_batches() -> [Batch; 3] {
-    [(0, 0.0), (5, 0.0), (0, 5.0)].map(|(window, softcap)| Batch {
+    [(0, 0.0, true), (5, 0.0, false), (0, 5.0, true)].map(|(window, softcap, sinks)| Batch {
         window,
         softcap,
+        sinks,
         ..HOSTILE_BATCH
     })
 }
@@ -314,7 +328,7 @@ fn causal_tokens_outside_the_page_table_or_cache_stay_within_bounds() {
                 first..first + room.heads
             }) {
                 let end = 4 * (i + 1) * part_len;
-                case.overrides.push((7, end - 16, vec![0; 16]));
+                case.overrides.push((8, end - 16, vec![0; 16]));
             }
         }
         check_hostile(&format.op("attention_split"), &cases);

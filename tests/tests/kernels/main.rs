@@ -6,6 +6,7 @@ mod batch_matmul;
 mod binary;
 mod binary_contiguous;
 mod causal_conv;
+mod clamped_swiglu;
 mod combine_experts;
 mod conv2d;
 mod copy;
@@ -58,6 +59,7 @@ const TESTED: &[&str] = &[
     "binary",
     "binary_contiguous",
     "causal_conv",
+    "clamped_swiglu",
     "combine_experts",
     "conv2d",
     "copy",

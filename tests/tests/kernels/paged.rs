@@ -14,14 +14,36 @@ pub(crate) struct Batch {
     pub page_size: usize,
     pub window: u32,
     pub softcap: f32,
+    /// Whether heads have sinks.
+    pub sinks: bool,
     /// For each sequence: positions before the batch, and tokens in the batch.
     pub sequences: Cow<'static, [(usize, usize)]>,
 }
 
 pub(crate) const fn batch(
+    sizes: [usize; 4],
+    window: u32,
+    softcap: f32,
+    sequences: &'static [(usize, usize)],
+) -> Batch {
+    batch_of(sizes, window, softcap, false, sequences)
+}
+
+/// A batch whose heads have sinks.
+pub(crate) const fn sink_batch(
+    sizes: [usize; 4],
+    window: u32,
+    softcap: f32,
+    sequences: &'static [(usize, usize)],
+) -> Batch {
+    batch_of(sizes, window, softcap, true, sequences)
+}
+
+const fn batch_of(
     [heads, kv_heads, head_dim, page_size]: [usize; 4],
     window: u32,
     softcap: f32,
+    sinks: bool,
     sequences: &'static [(usize, usize)],
 ) -> Batch {
     Batch {
@@ -31,6 +53,7 @@ pub(crate) const fn batch(
         page_size,
         window,
         softcap,
+        sinks,
         sequences: Cow::Borrowed(sequences),
     }
 }
@@ -39,13 +62,13 @@ pub(crate) const fn batch(
 pub(crate) const BATCHES: &[Batch] = &[
     batch([1, 1, 2, 1], 0, 0.0, &[(0, 1)]),
     batch([5, 1, 12, 3], 5, 0.0, &[(0, 9)]),
-    batch([7, 1, 20, 16], 0, 5.0, &[(40, 1), (0, 8)]),
+    sink_batch([7, 1, 20, 16], 0, 5.0, &[(40, 1), (0, 8)]),
     batch([4, 4, 64, 16], 1, 0.0, &[(0, 3), (17, 2), (65, 1)]),
-    batch([10, 2, 80, 3], 0, 0.0, &[(33, 5)]),
+    sink_batch([10, 2, 80, 3], 0, 0.0, &[(33, 5)]),
     batch([7, 1, 128, 16], 5, 5.0, &[(130, 1), (7, 1)]),
     batch([2, 2, 256, 1], 0, 0.0, &[(10, 2)]),
     batch([5, 1, 64, 16], 0, 0.0, &[(0, 65)]),
-    batch([6, 2, 7, 3], 0, 0.0, &[(4, 3), (0, 1), (11, 1)]),
+    sink_batch([6, 2, 7, 3], 5, 0.0, &[(4, 3), (0, 1), (11, 1)]),
 ];
 
 /// Batches for rotation, and how many elements of a head rotate.

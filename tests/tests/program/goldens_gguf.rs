@@ -124,6 +124,16 @@ const CONVERSIONS: &[Conversion] = &[
     },
     Conversion { golden: "hunyuan-dense", architecture: "hunyuan-dense", ..PLAIN },
     Conversion { golden: "qwen2-moe", architecture: "qwen2moe", keys: QWEN2_MOE, ..PLAIN },
+    Conversion {
+        golden: "gpt-oss", architecture: "gpt-oss", post_norms: true,
+        keys: &[
+            ("attention.sliding_window", "sliding_window"),
+            ("expert_count", "num_local_experts"),
+            ("expert_used_count", "num_experts_per_tok"),
+            ("expert_feed_forward_length", "intermediate_size"),
+        ],
+        ..PLAIN
+    },
     Conversion { golden: "phi4-mini", architecture: "phi3", ..PLAIN },
     Conversion { golden: "lfm2", architecture: "lfm2", keys: LFM2, ..PLAIN },
     Conversion { golden: "lfm2-moe", architecture: "lfm2moe", keys: LFM2_MOE, ..PLAIN },
@@ -171,6 +181,7 @@ const NAMES: &[(&str, &str)] = &[
     ("mlp.dense_h_to_4h", "ffn_up"),
     ("mlp.dense_4h_to_h", "ffn_down"),
     ("mlp.gate", "ffn_gate_inp"),
+    ("mlp.router", "ffn_gate_inp"),
     ("mlp.moe_statics", "exp_probs_b"),
     ("shared_expert.gate_proj", "ffn_gate_shexp"),
     ("shared_expert.up_proj", "ffn_up_shexp"),
@@ -337,6 +348,10 @@ fn gguf(conversion: &Conversion, directory: &Path) -> Vec<u8> {
             shape: view.shape().iter().map(|size| *size as u64).collect(),
             values: bytemuck::pod_collect_to_vec(view.data()),
         };
+        if let Some(parts) = of_gpt_oss(name, &tensor) {
+            tensors.extend(parts);
+            continue;
+        }
         let mut tensor = converted(conversion, &config, name, tensor);
         // The bias by which ERNIE's experts are selected is a matrix of one row.
         if name.contains("conv.conv.weight") {
@@ -363,6 +378,59 @@ fn gguf(conversion: &Conversion, directory: &Path) -> Vec<u8> {
         writer = writer.tensor(name, Encoding::F32, &tensor.shape, bytes);
     }
     writer.write()
+}
+
+/// Converts the tensors of gpt-oss that have no suffix: sinks, and experts, which are transposed and of which
+/// gate and up projection alternate.
+fn of_gpt_oss(name: &str, tensor: &Tensor) -> Option<Vec<(String, Tensor)>> {
+    let (block, part) = name.strip_prefix("model.layers.")?.split_once('.')?;
+    let named = |part: &str| format!("blk.{block}.{part}");
+    if part == "self_attn.sinks" {
+        return Some(vec![(named("attn_sinks.weight"), tensor.clone())]);
+    }
+    let part = part.strip_prefix("mlp.experts.")?;
+    let (part, kind) = match part.strip_suffix("_bias") {
+        Some(part) => (part, "bias"),
+        None => (part, "weight"),
+    };
+    let columns: Vec<(&str, usize, usize)> = match part {
+        "gate_up_proj" => vec![("ffn_gate_exps", 0, 2), ("ffn_up_exps", 1, 2)],
+        "down_proj" => vec![("ffn_down_exps", 0, 1)],
+        _ => return None,
+    };
+    let width = *tensor.shape.last().unwrap() as usize;
+    let parts = columns.into_iter().map(|(new, first, step)| {
+        let columns: Vec<usize> = (first..width).step_by(step).collect();
+        let (experts, count) = (tensor.shape[0], columns.len() as u64);
+        let tensor = match kind {
+            "bias" => Tensor {
+                shape: vec![experts, count],
+                values: tensor
+                    .values
+                    .chunks(width)
+                    .flat_map(|row| columns.iter().map(|c| row[*c]))
+                    .collect(),
+            },
+            _ => {
+                let height = tensor.shape[1] as usize;
+                let experts_values = tensor.values.chunks(width * height);
+                let rows = experts_values.flat_map(|expert| {
+                    let row = move |c: &usize| {
+                        (0..height)
+                            .map(|r| expert[r * width + c])
+                            .collect::<Vec<_>>()
+                    };
+                    columns.iter().flat_map(row).collect::<Vec<_>>()
+                });
+                Tensor {
+                    shape: vec![experts, count, height as u64],
+                    values: rows.collect(),
+                }
+            }
+        };
+        (named(&format!("{new}.{kind}")), tensor)
+    });
+    Some(parts.collect())
 }
 
 fn metadata(conversion: &Conversion, config: &Json) -> GgufWriter {

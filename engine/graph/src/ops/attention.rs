@@ -29,8 +29,9 @@ use crate::{
 ///
 /// Operands: `q f32 [tokens, heads * head_dim]`; `k_cache`, `v_cache`, buffers as [`KvWrite`] writes them;
 /// `index u32 [tokens, 2]`, each token's sequence and position; `page_table u32 [batch, max_pages]`. If
-/// the attention is not causal, also `lengths u32 [batch]`, the number of tokens of each sequence. Result:
-/// as `q`.
+/// the attention is not causal, also `lengths u32 [batch]`, the number of tokens of each sequence. Optionally
+/// `sinks f32 [heads]`, a score of each head that joins its softmax but has no value (Xiao et al. 2023, "Efficient
+/// Streaming Language Models with Attention Sinks"; learned in gpt-oss). Result: as `q`.
 ///
 /// The op is called `attention` where it is causal and `full_attention` where it is not. For attention
 /// on plain tensors see [`Graph::attention`].
@@ -73,17 +74,21 @@ impl OpRules for AttentionSpec {
     }
 
     fn infer(&self, operands: &[&Value]) -> Inferred {
-        let (q, k_cache, v_cache, index, page_table) = match (operands, self.causal) {
-            (&[q, k, v, index, pages], true) | (&[q, k, v, index, pages, _], false) => {
-                (q, k, v, index, pages)
-            }
-            _ => {
-                let expected = match self.causal {
-                    true => "q, k_cache, v_cache, index and page_table",
-                    false => "q, k_cache, v_cache, index, page_table and lengths",
-                };
-                return Err(OpProblem::operand_count(expected, operands.len()));
-            }
+        let wrong_count = || {
+            let expected = match self.causal {
+                true => "q, k_cache, v_cache, index, page_table and optionally sinks",
+                false => "q, k_cache, v_cache, index, page_table, lengths and optionally sinks",
+            };
+            OpProblem::operand_count(expected, operands.len())
+        };
+        let (required, others) = operands.split_first_chunk().ok_or_else(wrong_count)?;
+        let [q, k_cache, v_cache, index, page_table] = *required;
+        let (lengths, sinks) = match (others, self.causal) {
+            ([], true) => (None, None),
+            ([sinks], true) => (None, Some(sinks)),
+            ([lengths], false) => (Some(lengths), None),
+            ([lengths, sinks], false) => (Some(lengths), Some(sinks)),
+            _ => return Err(wrong_count()),
         };
         expect_page_size(self.page_size)?;
         expect(q, "q", DType::F32, 2)?;
@@ -93,8 +98,12 @@ impl OpRules for AttentionSpec {
         }
         expect(index, "the index", DType::U32, 2)?;
         expect(page_table, "the page table", DType::U32, 2)?;
-        if let Some(lengths) = operands.get(5) {
+        if let Some(lengths) = lengths {
             expect(lengths, "the lengths", DType::U32, 1)?;
+        }
+        if let Some(sinks) = sinks {
+            expect(sinks, "the sinks", DType::F32, 1)?;
+            expect_width(sinks, "the sinks", self.heads.into())?;
         }
         if self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
             return Err(OpProblem::Settings(format!(
@@ -109,8 +118,12 @@ impl OpRules for AttentionSpec {
         let tokens = op.rows(node.inputs[0]);
         let [batch, max_pages] = [0, 1].map(|i| op.size(&op.dims(node.inputs[4])[i..=i]));
         let mut bindings = op.operands(node.inputs)?;
-        // The sequences' lengths, if there are any, are bound after the result.
-        bindings.insert(5, op.result(node.outputs[0]));
+        let others = bindings.split_off(5);
+        let (lengths, sinks) = others.split_at(usize::from(!self.causal));
+        bindings.push(op.result(node.outputs[0]));
+        // Kernels bind sinks in any case; without any, they do not read the queries as sinks.
+        bindings.push(sinks.first().copied().unwrap_or(bindings[0]));
+        bindings.extend(lengths);
         let fixed = AttentionParams {
             heads: self.heads,
             kv_heads: self.kv_heads,
@@ -119,6 +132,7 @@ impl OpRules for AttentionSpec {
             window: self.window,
             scale: self.scale,
             softcap: self.softcap,
+            has_sinks: (!sinks.is_empty()).into(),
             ..Default::default()
         };
         let params = params(
@@ -209,7 +223,7 @@ impl AttentionSpec {
 
         let part = head_dim.next_multiple_of(4) + 4;
         let parts = op.scratch(Size::fixed(u64::from(MAX_PARTS) * heads * part));
-        let out = bindings[5];
+        let [out, sinks] = [bindings[5], bindings[6]];
         bindings.push(parts);
         let split = self.format.op("attention_split");
         let blocks = Size::fixed(kv_heads * group.div_ceil(SPLIT_HEADS.into()));
@@ -221,13 +235,19 @@ impl AttentionSpec {
         }
         let grid = [Size::fixed(heads), run.tokens.clone()];
         let combine = "attention_combine".to_string();
-        op.add_call(call(combine, 0, grid, &[parts, out], vec![few, long]))
+        op.add_call(call(
+            combine,
+            0,
+            grid,
+            &[parts, out, sinks],
+            vec![few, long],
+        ))
     }
 }
 
 impl Graph {
     /// Attends from each query to its sequence's keys and values in a paged KV cache; see
-    /// [`AttentionSpec`]. `lengths` are for attention that is not causal.
+    /// [`AttentionSpec`]. `lengths` are for attention that is not causal; heads may have `sinks`.
     ///
     /// # Errors
     ///
@@ -237,6 +257,7 @@ impl Graph {
         q: ValueId,
         cache: PagedCache,
         lengths: Option<ValueId>,
+        sinks: Option<ValueId>,
         spec: AttentionSpec,
     ) -> Result<ValueId, GraphError> {
         let PagedCache {
@@ -245,7 +266,10 @@ impl Graph {
             k,
             v,
         } = cache;
-        let operands = [q, k, v, index, page_table].into_iter().chain(lengths);
+        let operands = [q, k, v, index, page_table]
+            .into_iter()
+            .chain(lengths)
+            .chain(sinks);
         self.add(spec, &operands.collect::<Vec<_>>())
     }
 }

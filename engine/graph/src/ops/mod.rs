@@ -11,6 +11,7 @@ mod attention;
 mod binary;
 mod cast;
 mod causal_conv;
+mod clamped_swiglu;
 mod combine_experts;
 mod concat;
 mod conv2d;
@@ -46,6 +47,7 @@ pub use attention::AttentionSpec;
 pub use binary::Binary;
 pub use cast::Cast;
 pub use causal_conv::CausalConv;
+pub use clamped_swiglu::ClampedSwiglu;
 pub use combine_experts::CombineExperts;
 pub use concat::Concat;
 pub use conv2d::ConvSpec;
@@ -131,6 +133,8 @@ pub enum Op {
     Cast(Cast),
     /// Causal depthwise convolution over the sequences of a ragged batch.
     CausalConv(CausalConv),
+    /// A product with a gate, both limited.
+    ClampedSwiglu(ClampedSwiglu),
     /// Weighted sum of the outputs of a token's experts.
     CombineExperts(CombineExperts),
     /// Tensors one after the other along a dimension.
@@ -197,6 +201,7 @@ impl Op {
             Op::Binary(op) => op,
             Op::Cast(op) => op,
             Op::CausalConv(op) => op,
+            Op::ClampedSwiglu(op) => op,
             Op::CombineExperts(op) => op,
             Op::Concat(op) => op,
             Op::Conv2d(op) => op,

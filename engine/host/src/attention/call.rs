@@ -12,6 +12,7 @@ pub(super) struct Attention<'a> {
     pub(super) q: &'a [f32],
     pub(super) k_cache: &'a [f32],
     pub(super) v_cache: &'a [f32],
+    pub(super) sinks: Option<&'a [f32]>,
     pub(super) pages: Pages<'a>,
 }
 
@@ -63,6 +64,12 @@ impl Attention<'_> {
         self.pages.row(sequence as u32, position + i) + kv_head * self.pages.heads.words
     }
 
+    /// Returns the sum of a head's weights with that of its sink. `state` is the largest score and the sum.
+    #[inline(always)]
+    pub(super) fn total(&self, head: usize, state: [f32; 2]) -> f32 {
+        with_sink(self.sinks, head, state)
+    }
+
     /// Splits the tokens into blocks of consecutive positions of one sequence, each with at most
     /// `max_rows` queries per KV head.
     pub(super) fn blocks(&self, max_rows: usize) -> Vec<Range<usize>> {
@@ -101,6 +108,15 @@ impl Rows<'_> {
             None => &self.cache[self.call.head(self.at, i)..][..head_dim],
             Some(decoded) => &decoded[i * head_dim..][..head_dim],
         }
+    }
+}
+
+/// Adds the weight of a head's sink, a score without a value, to the sum of its weights.
+#[inline(always)]
+pub(super) fn with_sink(sinks: Option<&[f32]>, head: usize, [row_max, total]: [f32; 2]) -> f32 {
+    match sinks {
+        Some(sinks) => total + (sinks[head] - row_max).exp(),
+        None => total,
     }
 }
 

@@ -4,7 +4,8 @@ use rayon::prelude::*;
 use wisp_shaders::params::{AttentionParams, CHUNK_STEP, MAX_PARTS};
 
 use super::{
-    checked,
+    call::with_sink,
+    checked, sinks,
     token::{one_token, sum_positions},
 };
 use crate::{
@@ -56,7 +57,7 @@ pub(crate) fn attention_split(args: &Args) -> Result<(), HostError> {
     let p = &call.p;
     let out: &mut [f32] = args.write(6, size(&[p.tokens, p.heads, p.head_dim]))?;
     let chunks = Chunks::of(p);
-    let parts: &mut [f32] = args.write(7, chunks.words(p))?;
+    let parts: &mut [f32] = args.write(8, chunks.words(p))?;
     let (group, part_words) = (call.group(), Chunks::part_words(p));
     if chunks.count == 1 {
         let heads = out.par_chunks_exact_mut(group * call.head_dim());
@@ -96,6 +97,7 @@ pub(crate) fn attention_combine(args: &Args) -> Result<(), HostError> {
     let chunks = Chunks::of(&p);
     let parts: &[f32] = args.read(1, chunks.words(&p))?;
     let out: &mut [f32] = args.write(2, size(&[p.tokens, p.heads, p.head_dim]))?;
+    let sinks = sinks(args, &p, 3)?;
     if chunks.count == 1 || p.head_dim == 0 {
         return Ok(());
     }
@@ -119,6 +121,7 @@ pub(crate) fn attention_combine(args: &Args) -> Result<(), HostError> {
                 .zip(part)
                 .for_each(|(out, sum)| *out += weight * sum);
         }
+        let all = with_sink(sinks, i % heads, [row_max, all]);
         if all > 0.0 {
             out.iter_mut().for_each(|out| *out /= all);
         }

@@ -90,9 +90,11 @@ simd! {
             add_rows(&s.scores, rows, &s.values, count, head_dim, &mut sums);
         }
         for (i, sums) in s.sums.chunks_exact(head_dim).take(rows).enumerate() {
-            let at = i / group * call.token() + (kv_head * group + i % group) * head_dim;
+            let query_head = kv_head * group + i % group;
+            let at = i / group * call.token() + query_head * head_dim;
+            let total = call.total(query_head, state[i]);
             for (out, sum) in out[at..at + head_dim].iter_mut().zip(sums) {
-                *out = sum / state[i][1];
+                *out = sum / total;
             }
         }
     }

@@ -54,7 +54,7 @@ fn checked<'a>(args: &'a Args, bidirectional: bool) -> Result<Attention<'a>, Hos
     let cache = k_cache.len().min(v_cache.len());
     let visibility = Visibility {
         window: p.window,
-        lengths: bidirectional.then(|| args.read_all(7)).transpose()?,
+        lengths: bidirectional.then(|| args.read_all(8)).transpose()?,
     };
     let pages = Pages::take(args, [4, 5], shape, cache, visibility)?;
     Ok(Attention {
@@ -62,8 +62,21 @@ fn checked<'a>(args: &'a Args, bidirectional: bool) -> Result<Attention<'a>, Hos
         q,
         k_cache,
         v_cache,
+        sinks: sinks(args, &p, 7)?,
         pages,
     })
+}
+
+/// Reads the sinks of a call, if it has any.
+fn sinks<'a>(
+    args: &'a Args,
+    p: &AttentionParams,
+    binding: usize,
+) -> Result<Option<&'a [f32]>, HostError> {
+    match p.has_sinks {
+        0 => Ok(None),
+        _ => args.read(binding, size(&[p.heads])).map(Some),
+    }
 }
 
 fn attend(args: &Args, bidirectional: bool) -> Result<(), HostError> {

@@ -14,7 +14,9 @@ simd! {
         let [sequence, position] = call.pages.index[t].map(|i| i as usize);
         let visible = call.pages.visible_range(sequence, position);
         let state = with_simd!(S => sum_in::<S>(call, [t, kv_head], visible, out));
-        for (out, [_, total]) in out.chunks_exact_mut(call.head_dim()).zip(state) {
+        let heads = kv_head * call.group()..;
+        for ((out, state), head) in out.chunks_exact_mut(call.head_dim()).zip(state).zip(heads) {
+            let total = call.total(head, state);
             out.iter_mut().for_each(|out| *out /= total);
         }
     }

@@ -130,7 +130,22 @@ fn stored(b: &Batch, format: CacheFormat, padded: &[f32]) -> (Vec<u32>, Vec<f32>
     (words, decoded)
 }
 
-fn check_attention(b: &Batch, format: CacheFormat, window: u32, softcap: f32, bidirectional: bool) {
+/// What an attention may have.
+#[derive(Clone, Copy, Debug)]
+struct Options {
+    window: u32,
+    softcap: f32,
+    bidirectional: bool,
+    sinks: bool,
+}
+
+fn check_attention(b: &Batch, format: CacheFormat, options: Options) {
+    let Options {
+        window,
+        softcap,
+        bidirectional,
+        sinks: has_sinks,
+    } = options;
     let index = b.index();
     let (heads, head_dim) = (b.heads(), b.head_dim);
     let q = numbers(b.seed, index.len() * heads * head_dim);
@@ -146,7 +161,9 @@ fn check_attention(b: &Batch, format: CacheFormat, window: u32, softcap: f32, bi
         window,
         scale: 0.7,
         softcap,
+        has_sinks: has_sinks.into(),
     };
+    let sinks = numbers(b.seed + 3, heads);
     let out = zeros::<f32>(q.len());
     let ends = b.sequences.iter().map(|(before, count)| before + count);
     let lengths: Vec<usize> = ends.collect();
@@ -158,11 +175,12 @@ fn check_attention(b: &Batch, format: CacheFormat, window: u32, softcap: f32, bi
         &buffer(&index),
         &buffer(&b.table()),
         &out,
+        &buffer(&sinks),
         &buffer(&words),
     ];
     match bidirectional {
         true => run(&format.op("full_attention"), params, &bound).unwrap(),
-        false => run(&format.op("attention"), params, &bound[..6]).unwrap(),
+        false => run(&format.op("attention"), params, &bound[..7]).unwrap(),
     }
     let mut expected = Vec::new();
     for (t, [sequence, position]) in index.iter().map(|i| i.map(|i| i as usize)).enumerate() {
@@ -195,7 +213,10 @@ fn check_attention(b: &Batch, format: CacheFormat, window: u32, softcap: f32, bi
                     .exp()
                 })
                 .collect();
-            let total: f64 = weights.iter().sum();
+            let mut total: f64 = weights.iter().sum();
+            if has_sinks {
+                total += f64::from(sinks[head]).exp();
+            }
             weights.iter_mut().for_each(|w| *w /= total);
             for d in 0..head_dim {
                 let pairs = weights.iter().zip(&rows);
@@ -215,9 +236,16 @@ proptest! {
         window in 0u32..50,
         softcap in 0u32..2,
         bidirectional in any::<bool>(),
+        sinks in any::<bool>(),
     ) {
+        let options = Options {
+            window: window.saturating_sub(10),
+            softcap: softcap as f32 * 5.0,
+            bidirectional,
+            sinks,
+        };
         for format in CacheFormat::ALL {
-            check_attention(&b, format, window.saturating_sub(10), softcap as f32 * 5.0, bidirectional);
+            check_attention(&b, format, options);
         }
     }
 

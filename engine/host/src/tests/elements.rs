@@ -179,6 +179,21 @@ proptest! {
     }
 
     #[test]
+    fn clamped_swiglu_matches_f64_arithmetic(len in 1usize..600, limit in 0u32..9, seed in 0u32..1000) {
+        let [gate, up] = [0, 1].map(|i| numbers(seed + i, len).iter().map(|x| x * 30.0).collect::<Vec<f32>>());
+        let params = ClampedSwigluParams { len: len as u32, alpha: 1.702, limit: limit as f32 };
+        let out = zeros::<f32>(len);
+        run("clamped_swiglu", params, &[&buffer(&gate), &buffer(&up), &out]).unwrap();
+        let limit = f64::from(limit);
+        for (i, actual) in contents::<f32>(&out).into_iter().enumerate() {
+            let (gate, up) = (f64::from(gate[i]).min(limit), f64::from(up[i]).clamp(-limit, limit));
+            let expected = (up + 1.0) * gate / (1.0 + (-f64::from(1.702f32) * gate).exp());
+            let error = (f64::from(actual) - expected).abs();
+            prop_assert!(error <= 1e-6 * ((up.abs() + 1.0) * gate).abs() + 1e-35, "{actual}, expected {expected}");
+        }
+    }
+
+    #[test]
     fn binary_contiguous_repeats_the_second_operand(len in 1usize..40_000, b_len in 1usize..2000, op in 0u32..3, seed in 0u32..1000) {
         let (a, b) = (numbers(seed, len), numbers(seed + 1, b_len));
         let params = BinaryContiguousParams { len: len as u32, b_len: b_len as u32, kind: op, scale: 0.7 };

@@ -29,9 +29,9 @@ pub struct Architecture {
     pub(super) gguf_name: Option<Text>,
     is_encoder: bool,
     tensor_names: TensorNames,
+    gguf_tensor_names: Option<TensorNames>,
     spec_from_config: SpecFromConfig,
     spec_from_gguf: SpecFromGguf,
-    gguf_tensor_names: Option<TensorNames>,
     gguf_written_as: Text,
     pub(super) gguf_interleaved_rope: bool,
     gguf_keys: Vec<(Text, GgufValue)>,
@@ -62,9 +62,9 @@ impl Architecture {
             gguf_name: None,
             is_encoder: false,
             tensor_names: TensorNames::hugging_face(),
+            gguf_tensor_names: None,
             spec_from_config: Arc::new(HfConfig::decoder_spec),
             spec_from_gguf: Arc::new(|metadata| metadata.decoder_spec()),
-            gguf_tensor_names: None,
             gguf_written_as: "llama".into(),
             gguf_interleaved_rope: true,
             gguf_keys: Vec::new(),
@@ -224,7 +224,7 @@ impl Architecture {
     /// What a GGUF file calls the tensors.
     pub fn gguf_names(&self) -> &TensorNames {
         let own = self.gguf_tensor_names.as_ref();
-        own.unwrap_or_else(|| TensorNames::gguf())
+        own.unwrap_or_else(TensorNames::gguf)
     }
 
     /// True if the architecture has this name, in Wisp or among the classes of `config.json`.

@@ -13,7 +13,7 @@ use safetensors::{
 use serde_json::Value;
 use wisp_files::{FileKind, read_small, temporary_folder};
 use wisp_types::Encoding;
-use wisp_weights::{StoredEncoding, Views};
+use wisp_weights::{StoredEncoding, Views, WeightSource};
 
 use super::{
     error::{ConvertError, write_error},
@@ -22,7 +22,10 @@ use super::{
     report::ConvertReport,
     tensor_data::{TensorJob, jobs, write_tensors},
 };
-use crate::model_files::{COMPANIONS, ModelFiles};
+use crate::{
+    model_files::{COMPANIONS, ModelFiles},
+    spec::{ExpertPart, FusedExperts},
+};
 
 /// Prefixes of the names of integer types.
 const INTEGERS: [&str; 3] = ["I", "U", "BOOL"];
@@ -57,6 +60,11 @@ pub fn to_safetensors(
     if out.exists() && !is_empty() {
         return Err(ConvertError::NotEmpty { path: out.clone() });
     }
+    // Experts in MXFP4 are stored as integers, which are otherwise left out.
+    if packed_experts(files) {
+        let encoding = Encoding::MXFP4;
+        return Err(ConvertError::Quantized { encoding });
+    }
     let mut report = ConvertReport::default();
     let tensors = float_tensors(files, &mut report.notes);
     let folder = temporary_folder(out).map_err(&failed)?;
@@ -81,6 +89,18 @@ pub fn to_safetensors(
     // The folder has its final name and must not be deleted.
     folder.keep();
     Ok(report)
+}
+
+/// Returns whether experts are in MXFP4.
+fn packed_experts(files: &ModelFiles) -> bool {
+    let model = &files.model_spec;
+    let exists = |name: &str| files.checkpoint.find(name).is_some();
+    let prefix = model.tensor_names().prefix(exists);
+    (0..model.spec.layers.len()).any(|layer| {
+        let names = (&model.spec, model.tensor_names(), prefix);
+        let fused = FusedExperts::find(names, layer, ExpertPart::Down);
+        fused.is_some_and(|fused| fused.is_packed(exists))
+    })
 }
 
 /// Plans to write all tensors unchanged, except for integer tensors, which some checkpoints

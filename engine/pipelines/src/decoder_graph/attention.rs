@@ -56,6 +56,10 @@ impl GraphBuilder<'_, '_> {
         });
         let mut operands = vec![q, k_cache, v_cache, inputs.index, paging.table];
         operands.extend(inputs.encoder.map(|encoder| encoder.lengths));
+        if settings.sinks {
+            let name = self.layer_name(&names.sinks, layer);
+            operands.push(self.weight(name, &[spec.heads.into()])?);
+        }
         let attended = self.graph.add(attention, &operands)?;
         let name = self.layer_name(&names.o, layer);
         let out = self.whole_linear(attended, name, [spec.hidden_size, heads.width()])?;

@@ -10,7 +10,7 @@ use super::{
     builder::{GraphBuilder, outputs},
     error::DecoderError,
 };
-use crate::spec::{ExpertScoring, MoeSpec, SharedExpert, SpecError};
+use crate::spec::{ExpertPart, ExpertScoring, MoeSpec, SharedExpert, SpecError};
 
 impl GraphBuilder<'_, '_> {
     /// Adds the mixture of experts that replaces the feed-forward network, without the norms around
@@ -26,15 +26,15 @@ impl GraphBuilder<'_, '_> {
             weights = self.map(weights, Map::Scale(moe.scale))?;
         }
         let up_shape = [experts, moe.intermediate_size, hidden];
-        let gate = self.experts(&names.expert_gate, layer, up_shape)?;
-        let gate = self.graph.add(LinearExperts, &[x, gate, ids])?;
-        let up = self.experts(&names.expert_up, layer, up_shape)?;
-        let up = self.graph.add(LinearExperts, &[x, up, ids])?;
+        let gate = self.expert_linear(layer, ExpertPart::Gate, up_shape, [x, ids])?;
+        let up = self.expert_linear(layer, ExpertPart::Up, up_shape, [x, ids])?;
         let activation = spec.activation;
-        let activated = self.graph.add(Gated { activation }, &[gate, up])?;
+        let activated = match moe.clamped {
+            Some(clamped) => self.graph.add(clamped, &[gate, up])?,
+            None => self.graph.add(Gated { activation }, &[gate, up])?,
+        };
         let down_shape = [experts, hidden, moe.intermediate_size];
-        let down = self.experts(&names.expert_down, layer, down_shape)?;
-        let down = self.graph.add(LinearExperts, &[activated, down, ids])?;
+        let down = self.expert_linear(layer, ExpertPart::Down, down_shape, [activated, ids])?;
         let routed = self.graph.add(CombineExperts, &[down, weights])?;
         match moe.shared {
             None => Ok(routed),
@@ -43,6 +43,24 @@ impl GraphBuilder<'_, '_> {
                 Ok(self.graph.add(Binary::Add, &[routed, shared])?)
             }
         }
+    }
+
+    /// Adds the products of `x` with a projection of each token's experts `ids`, `[experts, rows, cols]`, with
+    /// biases if the checkpoint has them.
+    fn expert_linear(
+        &mut self,
+        layer: usize,
+        part: ExpertPart,
+        shape: [u64; 3],
+        [x, ids]: [ValueId; 2],
+    ) -> Result<ValueId, DecoderError> {
+        let (weight, bias) = self.experts(layer, part, shape)?;
+        let product = self.graph.add(LinearExperts, &[x, weight, ids])?;
+        let Some(bias) = bias else {
+            return Ok(product);
+        };
+        let bias = self.graph.add(Gather { axis: 0 }, &[bias, ids])?;
+        Ok(self.graph.add(Binary::Add, &[product, bias])?)
     }
 
     /// Selects each token's experts. Returns them and their weights.

@@ -6,7 +6,7 @@ use wisp_graph::{ValueId, ops::Linear};
 use wisp_weights::{View, WeightError, WeightSource};
 
 use super::{builder::GraphBuilder, error::DecoderError};
-use crate::spec::{QkvLayout, row_order};
+use crate::spec::{ExpertPart, FusedExperts, QkvLayout, row_order};
 
 /// The rows of a tensor that make up a projection.
 pub(super) struct Rows {
@@ -93,7 +93,7 @@ impl GraphBuilder<'_, '_> {
         let first = rows.ranges.first().cloned().unwrap_or(0..0);
         let view_name = format!("{name}[{}..]", first.start);
         let view = match transposed {
-            true => View::Transposed(name, first),
+            true => View::transposed(name, rows.total, first),
             false => {
                 let parts = rows
                     .ranges
@@ -103,8 +103,7 @@ impl GraphBuilder<'_, '_> {
             }
         };
         let shape = shape(rows.count());
-        self.weights.add(&view_name, view, &shape)?;
-        self.weight(view_name, &shape)
+        self.view(view_name, view, &shape)
     }
 
     /// True if a projection is part of a fused one: the architecture has no single projection, or
@@ -158,31 +157,66 @@ impl GraphBuilder<'_, '_> {
         [0..inner, inner..2 * inner].map(|rows| Rows::part(fused.clone(), rows, 2 * inner))
     }
 
-    /// Adds the weights `[experts, rows, cols]` of a layer's experts, which a checkpoint stores in
-    /// one tensor or in one for each expert.
+    /// Adds the weights `[experts, rows, cols]` of a projection of a layer's experts, and the biases `[experts, rows]`
+    /// if the checkpoint has them. It stores them in one tensor, in one for each expert, or fused with others.
     pub fn experts(
         &mut self,
-        template: &str,
         layer: usize,
+        part: ExpertPart,
         shape: [u64; 3],
-    ) -> Result<ValueId, DecoderError> {
-        let name = self.layer_name(template, layer);
-        if !name.contains("{}") {
-            return self.weight(format!("{name}.weight"), &shape);
+    ) -> Result<(ValueId, Option<ValueId>), DecoderError> {
+        let model = (self.spec, self.names, self.prefix);
+        if let Some(fused) = FusedExperts::find(model, layer, part) {
+            return self.fused_experts(&fused, part);
         }
+        let name = self.layer_name(part.name(self.names), layer);
+        if name.contains("{}") {
+            return Ok((self.stacked_experts(&name, shape)?, None));
+        }
+        let weight = self.weight(format!("{name}.weight"), &shape)?;
+        let bias = format!("{name}.bias");
+        let bias = match self.has(&bias) {
+            true => Some(self.weight(bias, &shape[..2])?),
+            false => None,
+        };
+        Ok((weight, bias))
+    }
+
+    /// Stacks the weights of experts that have a tensor each.
+    fn stacked_experts(&mut self, name: &str, shape: [u64; 3]) -> Result<ValueId, DecoderError> {
         let parts = (0..shape[0])
             .map(|expert| {
                 let tensor = format!("{}.weight", name.replacen("{}", &expert.to_string(), 1));
                 (tensor, 0..shape[1])
             })
             .collect();
-        let view_name = format!("{name}.weight");
+        self.view(format!("{name}.weight"), View::Rows(parts), &shape)
+    }
+
+    /// Adds a projection of experts that is a part of a tensor.
+    fn fused_experts(
+        &mut self,
+        fused: &FusedExperts,
+        part: ExpertPart,
+    ) -> Result<(ValueId, Option<ValueId>), DecoderError> {
+        let (_, view) = fused.weight(|name| self.has(name));
+        let weight = self.view(format!("{}[{part:?}]", fused.name), view, &fused.shape)?;
+        let (name, view) = fused.bias();
+        let bias = match self.has(&name) {
+            true => Some(self.view(format!("{name}[{part:?}]"), view, &fused.shape[..2])?),
+            false => None,
+        };
+        Ok((weight, bias))
+    }
+
+    /// Adds a view of the checkpoint's tensors to the graph.
+    fn view(&mut self, name: String, view: View, shape: &[u64]) -> Result<ValueId, DecoderError> {
         self.weights
-            .add(&view_name, View::Rows(parts), &shape)
+            .add(&name, view, shape)
             .map_err(|error| match error {
                 WeightError::MissingTensor { name } => DecoderError::MissingTensor(name),
                 other => other.into(),
             })?;
-        self.weight(view_name, &shape)
+        self.weight(name, shape)
     }
 }

@@ -155,6 +155,10 @@ impl DecoderSpec {
             });
         }
         check_number("the factor on routing weights", moe.scale, FACTORS)?;
+        if let Some(gate) = moe.clamped {
+            check_number("the factor on gates of experts", gate.alpha, FACTORS)?;
+            check_number("the limit of gates of experts", gate.limit, FACTORS)?;
+        }
         if let Some(shared) = moe.shared {
             let what = "the width of the shared expert";
             check_size(what, shared.intermediate_size, MAX_SIZE)?;

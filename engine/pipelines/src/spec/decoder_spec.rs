@@ -1,6 +1,6 @@
 //! The spec of a decoder or encoder: how it differs from Llama.
 
-use wisp_graph::{Activation, CacheFormat, NormKind, NormSpec};
+use wisp_graph::{Activation, CacheFormat, NormKind, NormSpec, ops::ClampedSwiglu};
 
 use super::mixer::Mixer;
 use crate::rope::RopeScaling;
@@ -151,6 +151,8 @@ pub struct LayerSpec {
     pub rope: Option<usize>,
     /// Factor on attention scores.
     pub attention_scale: f32,
+    /// True if each query head has a sink: a learned score that joins its softmax (gpt-oss).
+    pub sinks: bool,
     /// True if the feed-forward network is [`DecoderSpec::moe`].
     pub moe: bool,
     /// False if the norm before attention is missing (ModernBERT's first block).
@@ -229,6 +231,8 @@ pub struct MoeSpec {
     pub intermediate_size: u64,
     /// The expert that every token is routed to besides.
     pub shared: Option<SharedExpert>,
+    /// The gated product of experts that replaces the one with the model's activation (gpt-oss).
+    pub clamped: Option<ClampedSwiglu>,
 }
 
 /// How a router's logits become the scores of experts.
@@ -261,6 +265,7 @@ impl DecoderSpec {
             window: None,
             rope: Some(0),
             attention_scale: 1.0 / (sizes.head_dim as f32).sqrt(),
+            sinks: false,
             moe: false,
             attention_norm: true,
         };

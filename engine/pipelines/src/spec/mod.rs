@@ -28,6 +28,7 @@
 mod check;
 mod decoder_spec;
 mod error;
+mod fused_experts;
 mod lora_layout;
 mod mixer;
 pub(crate) mod row_order;
@@ -39,11 +40,12 @@ pub use decoder_spec::{
     QkNorm, QueryScaling, RopeSettings, ScoreActivation, ScoreHead, SharedExpert,
 };
 pub use error::SpecError;
+pub(crate) use fused_experts::{ExpertPart, FusedExperts};
 pub use lora_layout::LoraLayout;
 pub(crate) use lora_layout::{LORA_GROUPS, LoraGroup};
 pub use mixer::Mixer;
 pub(crate) use tensor_names::in_layer;
-pub use tensor_names::{QkvLayout, TensorNames};
-pub use wisp_graph::{Activation, CacheFormat, NormKind, NormSpec};
+pub use tensor_names::{GateUpOrder, QkvLayout, TensorNames};
+pub use wisp_graph::{Activation, CacheFormat, NormKind, NormSpec, ops::ClampedSwiglu};
 
 pub use crate::rope::RopeScaling;

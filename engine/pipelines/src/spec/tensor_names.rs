@@ -45,6 +45,8 @@ pub struct TensorNames {
     pub q_norm: Cow<'static, str>,
     /// Norm of keys.
     pub k_norm: Cow<'static, str>,
+    /// The sinks of query heads, `[heads]`: the whole name, with its suffix.
+    pub sinks: Cow<'static, str>,
     /// Attention's output projection, `[hidden, heads * head_dim]`.
     pub o: Cow<'static, str>,
     /// Input projection of a short convolution, `[3 * hidden, hidden]`.
@@ -78,9 +80,14 @@ pub struct TensorNames {
     /// Gate projections of the experts: one tensor `[experts, intermediate, hidden]`, or one for
     /// each expert if the name has a second `{}`.
     pub expert_gate: Cow<'static, str>,
+    /// The fused gate and up projections of the experts, transposed: `[experts, hidden, 2 * intermediate]`, used where
+    /// `expert_gate` is empty; the whole name, to which MXFP4 checkpoints add `_blocks` and `_scales`, and biases `_bias`.
+    pub expert_gate_up: Cow<'static, str>,
+    /// The order of the columns of `expert_gate_up`.
+    pub gate_up_order: GateUpOrder,
     /// Up projections of the experts, like `expert_gate`.
     pub expert_up: Cow<'static, str>,
-    /// Down projections of the experts, like `expert_gate`.
+    /// Down projections of the experts, like `expert_gate`, or like `expert_gate_up` where that is used.
     pub expert_down: Cow<'static, str>,
     /// Gate projection of the shared expert.
     pub shared_gate: Cow<'static, str>,
@@ -113,6 +120,15 @@ pub enum QkvLayout {
     PerHead,
 }
 
+/// The order of a fused gate and up projection of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateUpOrder {
+    /// The whole gate, then the whole up projection.
+    Stacked,
+    /// Neighbours: an element of the gate, then one of the up projection.
+    Interleaved,
+}
+
 /// GGUF's names, made once.
 static GGUF: LazyLock<TensorNames> = LazyLock::new(gguf);
 
@@ -133,6 +149,7 @@ impl TensorNames {
             qkv_layout: QkvLayout::Stacked,
             q_norm: "layers.{}.self_attn.q_norm".into(),
             k_norm: "layers.{}.self_attn.k_norm".into(),
+            sinks: "layers.{}.self_attn.sinks".into(),
             o: "layers.{}.self_attn.o_proj".into(),
             conv_in: "layers.{}.conv.in_proj".into(),
             conv: "layers.{}.conv.conv".into(),
@@ -151,6 +168,8 @@ impl TensorNames {
             router: "layers.{}.mlp.gate".into(),
             selection_bias: "layers.{}.mlp.gate.e_score_correction_bias".into(),
             expert_gate: "layers.{}.mlp.experts.{}.gate_proj".into(),
+            expert_gate_up: "".into(),
+            gate_up_order: GateUpOrder::Stacked,
             expert_up: "layers.{}.mlp.experts.{}.up_proj".into(),
             expert_down: "layers.{}.mlp.experts.{}.down_proj".into(),
             shared_gate: "layers.{}.mlp.shared_experts.gate_proj".into(),
@@ -201,6 +220,7 @@ fn gguf() -> TensorNames {
         qkv_layout: QkvLayout::Stacked,
         q_norm: "blk.{}.attn_q_norm".into(),
         k_norm: "blk.{}.attn_k_norm".into(),
+        sinks: "blk.{}.attn_sinks.weight".into(),
         o: "blk.{}.attn_output".into(),
         conv_in: "blk.{}.shortconv.in_proj".into(),
         conv: "blk.{}.shortconv.conv".into(),
@@ -218,6 +238,8 @@ fn gguf() -> TensorNames {
         router: "blk.{}.ffn_gate_inp".into(),
         selection_bias: "blk.{}.exp_probs_b.bias".into(),
         expert_gate: "blk.{}.ffn_gate_exps".into(),
+        expert_gate_up: "".into(),
+        gate_up_order: GateUpOrder::Stacked,
         expert_up: "blk.{}.ffn_up_exps".into(),
         expert_down: "blk.{}.ffn_down_exps".into(),
         shared_gate: "blk.{}.ffn_gate_shexp".into(),

@@ -1,14 +1,15 @@
-//! Views: tensors that a checkpoint does not have as such, but that are stacked or transposed parts of its
-//! tensors, or are computed. Nothing is copied or computed until it is read, and then only what is read.
+//! Views: tensors that a checkpoint does not have as such, but that are stacked, strided or differently packed parts
+//! of its tensors, or are computed. Nothing is copied or computed until it is read, and then only what is read.
 
+mod mxfp4;
 mod rows;
-mod transposed;
+mod strided;
 
 use std::{borrow::Cow, collections::HashMap, ops::Range};
 
 use wisp_types::{BoxFuture, Encoding};
 
-use self::{rows::StackedRows, transposed::TransposedColumns};
+use self::{mxfp4::Mxfp4Rows, rows::StackedRows, strided::StridedElements};
 use crate::{
     error::WeightError,
     source::WeightSource,
@@ -23,8 +24,38 @@ pub enum View {
     /// Rows of one or several tensors of equal width, stacked: the names of the tensors and the ranges of
     /// rows.
     Rows(Vec<(String, Range<u64>)>),
-    /// A range of columns of a float tensor `[cols, rows]`, as rows `[rows, cols]`.
-    Transposed(String, Range<u64>),
+    /// Elements of a float tensor at regular distances, as at most three dimensions.
+    Strided {
+        /// The name of the tensor.
+        tensor: String,
+        /// The element of the tensor that is the view's first.
+        offset: u64,
+        /// The distance from an element to the next one of each dimension, outermost first.
+        strides: Vec<u64>,
+    },
+    /// Rows of MXFP4 weights in two tensors of bytes, as gpt-oss stores them: `[matrices, rows, blocks, 16]` and
+    /// `[matrices, rows, blocks]`. The view is `[matrices, rows, cols]`.
+    Mxfp4 {
+        /// The tensor of the weights, two in a byte.
+        blocks: String,
+        /// The tensor of the blocks' exponents.
+        scales: String,
+        /// The first row of each matrix.
+        first: u64,
+        /// The distance from a row to the next.
+        step: u64,
+    },
+}
+
+impl View {
+    /// Returns the view of a range of columns of a float tensor `[cols, width]` as rows `[rows, cols]`.
+    pub fn transposed(tensor: String, width: u64, columns: Range<u64>) -> View {
+        View::Strided {
+            tensor,
+            offset: columns.start,
+            strides: vec![1, width],
+        }
+    }
 }
 
 /// Computes a range of elements of a tensor.
@@ -33,7 +64,8 @@ type Compute = Box<dyn Fn(Range<u64>) -> Vec<f32> + Send + Sync>;
 /// The origin of a view's data.
 enum Origin {
     Rows(StackedRows),
-    Transposed(TransposedColumns),
+    Strided(StridedElements),
+    Mxfp4(Mxfp4Rows),
     Computed(Compute),
 }
 
@@ -78,10 +110,24 @@ impl<'a> Views<'a> {
                 let rows = StackedRows::new(self.source, name, &parts, shape)?;
                 (rows.encoding(), rows.byte_len(), Origin::Rows(rows))
             }
-            View::Transposed(tensor, columns) => {
-                let columns = TransposedColumns::new(self.source, name, tensor, columns, shape)?;
-                let encoding = columns.encoding();
-                (encoding, columns.byte_len(), Origin::Transposed(columns))
+            View::Strided {
+                tensor,
+                offset,
+                strides,
+            } => {
+                let layout = (offset, &strides[..]);
+                let view = StridedElements::new(self.source, name, tensor, layout, shape)?;
+                (view.encoding(), view.byte_len(), Origin::Strided(view))
+            }
+            View::Mxfp4 {
+                blocks,
+                scales,
+                first,
+                step,
+            } => {
+                let tensors = [blocks, scales];
+                let view = Mxfp4Rows::new(self.source, name, tensors, [first, step], shape)?;
+                (view.encoding(), view.byte_len(), Origin::Mxfp4(view))
             }
         };
         self.insert(name, encoding, shape, len, origin);
@@ -160,10 +206,8 @@ impl WeightSource for Views<'_> {
             }
             match origin {
                 Origin::Rows(rows) => rows.read(self.source, range).await,
-                Origin::Transposed(columns) => {
-                    let bytes = columns.read(self.source, range).await?;
-                    Ok(Cow::Owned(bytes))
-                }
+                Origin::Strided(view) => view.read(self.source, range).await.map(Cow::Owned),
+                Origin::Mxfp4(view) => view.read(self.source, range).await.map(Cow::Owned),
                 Origin::Computed(compute) => Ok(Cow::Owned(computed_bytes(compute, range))),
             }
         })
@@ -173,7 +217,8 @@ impl WeightSource for Views<'_> {
         match self.views.get(name) {
             None => self.source.release(name, range),
             Some((_, Origin::Rows(rows))) => rows.release(self.source, &range),
-            Some((_, Origin::Transposed(columns))) => columns.release(self.source, &range),
+            Some((_, Origin::Strided(view))) => view.release(self.source, &range),
+            Some((_, Origin::Mxfp4(view))) => view.release(self.source, &range),
             Some((_, Origin::Computed(_))) => {}
         }
     }

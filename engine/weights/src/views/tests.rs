@@ -42,7 +42,7 @@ fn transposed_columns_are_read_in_any_range() {
     let checkpoint = checkpoint();
     let mut views = Views::new(&checkpoint);
     views
-        .add("v", View::Transposed("a".into(), 1..3), &[2, 4])
+        .add("v", View::transposed("a".into(), 3, 1..3), &[2, 4])
         .unwrap();
     let all = [1., 4., 7., 10., 2., 5., 8., 11.];
     for start in 0..=8 {
@@ -78,6 +78,118 @@ fn parts_that_do_not_fit_are_refused() {
     refuse(rows("a", 0..2), &[3, 3], "2 rows, expected 3");
     refuse(rows("c", 0..2), &[2, 3], "c");
     refuse(View::Rows(Vec::new()), &[2, 3], "0 rows");
-    refuse(View::Transposed("a".into(), 0..4), &[4, 4], "[4, 3]");
-    refuse(View::Transposed("a".into(), 0..2), &[2, 3], "[4, 3]");
+    refuse(View::transposed("a".into(), 3, 0..4), &[4, 4], "[4, 3]");
+    let strided = |strides: &[u64]| View::Strided {
+        tensor: "a".into(),
+        offset: 1,
+        strides: strides.to_vec(),
+    };
+    refuse(strided(&[3, 1]), &[4, 3], "[4, 3]");
+    refuse(strided(&[1]), &[4, 2], "[4, 3]");
+    refuse(strided(&[u64::MAX, 1]), &[3, 1], "[4, 3]");
+    refuse(strided(&[1; 4]), &[1; 4], "three dimensions");
+}
+
+#[test]
+fn strided_elements_are_read_in_any_range() {
+    let checkpoint = checkpoint();
+    let mut views = Views::new(&checkpoint);
+    // `a` as two matrices [2, 3]: the second and third column of each, as rows; and every other element.
+    let mut check = |offset: u64, strides: &[u64], shape: &[u64], all: &[f32]| {
+        let tensor = "a".to_string();
+        let strides = strides.to_vec();
+        let view = View::Strided {
+            tensor,
+            offset,
+            strides,
+        };
+        views.add("v", view, shape).unwrap();
+        for start in 0..=all.len() {
+            for end in start..=all.len() {
+                let expected = &all[start..end];
+                assert_eq!(read(&views, "v", start as u64..end as u64), expected);
+            }
+        }
+    };
+    check(
+        1,
+        &[6, 1, 3],
+        &[2, 2, 2],
+        &[1., 4., 2., 5., 7., 10., 8., 11.],
+    );
+    check(1, &[6, 2], &[2, 3], &[1., 3., 5., 7., 9., 11.]);
+    check(2, &[3], &[3], &[2., 5., 8.]);
+}
+
+/// A safetensors file of MXFP4 weights `[2, 3, 64]`: the bytes of their tensors count up.
+fn mxfp4_checkpoint() -> Checkpoint {
+    let header = r#"{"w_blocks":{"dtype":"U8","shape":[2,3,2,16],"data_offsets":[0,192]},
+        "w_scales":{"dtype":"U8","shape":[2,3,2],"data_offsets":[192,204]}}"#;
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend_from_slice(header.as_bytes());
+    file.extend(0..192u8);
+    file.extend(120..132u8);
+    Checkpoint::from_bytes("test.safetensors", file).unwrap()
+}
+
+fn mxfp4_view(first: u64, step: u64) -> View {
+    View::Mxfp4 {
+        blocks: "w_blocks".into(),
+        scales: "w_scales".into(),
+        first,
+        step,
+    }
+}
+
+#[test]
+fn mxfp4_rows_are_read_in_any_range() {
+    let checkpoint = mxfp4_checkpoint();
+    let mut views = Views::new(&checkpoint);
+    views.add("v", mxfp4_view(0, 2), &[2, 2, 64]).unwrap();
+    let info = views.find("v").unwrap();
+    assert_eq!((info.encoding().unwrap(), info.len), (Encoding::MXFP4, 136));
+    let read = |range| {
+        pollster::block_on(views.read("v", range))
+            .unwrap()
+            .into_owned()
+    };
+    let all = read(0..136);
+    let values = crate::encodings::dequantize(Encoding::MXFP4, &all, 4, 64).unwrap();
+    // Values of FP4 E2M1 (OCP Microscaling Formats v1.0, table 5).
+    let table = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+    for (i, value) in values.into_iter().enumerate() {
+        let (row, block, weight) = ([0, 2, 3, 5][i / 64], i % 64 / 32, i % 32);
+        let byte = (row * 2 + block) * 16 + weight / 2;
+        let code = byte >> (weight % 2 * 4) & 15;
+        let sign = if code < 8 { 1.0 } else { -1.0 };
+        let power = 2f32.powi(120 + row as i32 * 2 + block as i32 - 127);
+        assert_eq!(value, sign * table[code % 8] * power, "{i}");
+    }
+    for start in (0..=136).step_by(7) {
+        for end in (start..=136).step_by(5) {
+            assert_eq!(read(start..end), all[start as usize..end as usize]);
+        }
+    }
+}
+
+#[test]
+fn mxfp4_tensors_that_do_not_fit_are_refused() {
+    let checkpoint = mxfp4_checkpoint();
+    let mut views = Views::new(&checkpoint);
+    let mut refuse = |view: View, shape: &[u64], what: &str| {
+        let error = views.add("v", view, shape).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    };
+    refuse(mxfp4_view(0, 2), &[2, 3, 64], "[2, 3, 2, 16]");
+    refuse(mxfp4_view(0, u64::MAX), &[2, 3, 64], "[2, 3, 2, 16]");
+    refuse(mxfp4_view(0, 1), &[3, 3, 64], "[3, 3, 2, 16]");
+    refuse(mxfp4_view(0, 1), &[2, 3, 32], "[2, 3, 1, 16]");
+    refuse(mxfp4_view(0, 1), &[6, 64], "the view has shape [6, 64]");
+    let swapped = View::Mxfp4 {
+        blocks: "w_scales".into(),
+        scales: "w_blocks".into(),
+        first: 0,
+        step: 1,
+    };
+    refuse(swapped, &[2, 3, 64], "U8 of shape [2, 3, 2]");
 }

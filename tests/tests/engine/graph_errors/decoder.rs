@@ -135,6 +135,17 @@ fn attention_needs_matching_heads_and_caches() {
         &[x, narrow, cache, index, page_table],
         "attention: the key cache must be [.., 4], but $1 is [pages, 16, 2, 3]",
     );
+    b.assert_refused(
+        attention,
+        &[x, cache, cache, index, page_table, x],
+        "attention: the sinks must be f32 with 1 dimension, but $0 is f32[n, 8]",
+    );
+    let three = b.weight(shape![3u64]);
+    b.assert_refused(
+        attention,
+        &[x, cache, cache, index, page_table, three],
+        "attention: the sinks must be [.., 2], but $5 is [3]",
+    );
     let shared = Op::Attention(AttentionSpec {
         kv_heads: 3,
         ..ATTENTION
@@ -174,7 +185,7 @@ fn full_attention_needs_the_lengths() {
     b.assert_refused(
         full,
         &[x, cache, cache, index, page_table],
-        "full_attention: expected q, k_cache, v_cache, index, page_table and lengths, got 5 operands",
+        "full_attention: expected q, k_cache, v_cache, index, page_table, lengths and optionally sinks, got 5 operands",
     );
 }
 

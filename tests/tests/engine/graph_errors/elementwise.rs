@@ -3,7 +3,7 @@
 use wisp_engine::{
     graph::{
         Activation, Binary, DType, Dim, Map, Op, Shape,
-        ops::{Argmax, Cast, Custom, Gated, Select, Softmax},
+        ops::{Argmax, Cast, ClampedSwiglu, Custom, Gated, Select, Softmax},
     },
     shape,
 };
@@ -35,6 +35,17 @@ fn elementwise_operands_must_have_matching_types_and_shapes() {
         "gated: gate [n, 6] and up [n, 4] must have the same shape",
     );
     b.assert_refused(gated, &[u, u], "gated: the gate must be f32, but $1 is u32");
+    let clamped = |limit| ClampedSwiglu { alpha: 1.0, limit };
+    b.assert_refused(
+        clamped(7.0),
+        &[x, y],
+        "clamped_swiglu: gate [n, 6] and up [n, 4] must have the same shape",
+    );
+    b.assert_refused(
+        clamped(-1.0),
+        &[x, x],
+        "clamped_swiglu: the limit must be at least 0, but is -1",
+    );
     b.assert_refused(
         Op::Map(Map::Scale(2.0)),
         &[u],

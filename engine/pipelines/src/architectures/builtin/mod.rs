@@ -12,6 +12,7 @@ mod glm4;
 mod glm4_moe;
 mod gpt2;
 mod gpt_neox;
+mod gpt_oss;
 mod granite;
 mod hunyuan_dense;
 mod lfm2;
@@ -36,7 +37,7 @@ mod xlm_roberta;
 use super::architecture::Architecture;
 
 /// Makes the built-in architectures, in the order in which they are listed.
-pub(super) fn all() -> [Architecture; 32] {
+pub(super) fn all() -> [Architecture; 33] {
     [
         llama::architecture(),
         mistral::architecture(),
@@ -63,6 +64,7 @@ pub(super) fn all() -> [Architecture; 32] {
         hunyuan_dense::architecture(),
         lfm2::architecture(),
         lfm2_moe::architecture(),
+        gpt_oss::architecture(),
         starcoder2::architecture(),
         gpt2::architecture(),
         gpt_neox::architecture(),

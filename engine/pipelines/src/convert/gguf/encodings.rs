@@ -9,7 +9,8 @@ use crate::convert::planned_tensor::PlannedTensor;
 
 /// Substrings of the names of tensors that are always stored as floats, because they are small or
 /// quantization would harm the model's quality.
-const ALWAYS_FLOAT: [&str; 6] = [
+const ALWAYS_FLOAT: [&str; 7] = [
+    ".bias",
     "position_embd.",
     "token_types.",
     "ffn_gate_inp.",

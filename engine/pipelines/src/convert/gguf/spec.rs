@@ -58,13 +58,6 @@ pub(super) fn in_gguf(
                 what: "dynamic rope scaling",
             });
         }
-        RopeScaling::Yarn {
-            truncate: false, ..
-        } => {
-            return Err(ConvertError::Inexpressible {
-                what: "YaRN scaling with a ramp that ends between dimensions",
-            });
-        }
         _ => {}
     }
     Ok((spec, factors))

@@ -27,6 +27,7 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
         ("activation", a.activation == b.activation),
         ("gate of the feed-forward", a.gated == b.gated),
         ("experts", a.moe == b.moe),
+        ("attention sinks", layers(|a, b| a.sinks == b.sinks)),
         ("layers with experts", layers(|a, b| a.moe == b.moe)),
         ("sliding windows", layers(|a, b| a.window == b.window)),
         ("layers without rotation", layers(|a, b| a.rope == b.rope)),

@@ -7,7 +7,10 @@ use wisp_weights::{Checkpoint, View, Views, WeightError, WeightSource};
 use crate::{
     convert::{error::ConvertError, planned_tensor::PlannedTensor},
     model_files::ModelFiles,
-    spec::{DecoderSpec, NormPlacement, QkvLayout, TensorNames, in_layer, row_order},
+    spec::{
+        DecoderSpec, ExpertPart, FusedExperts, NormPlacement, QkvLayout, TensorNames, in_layer,
+        row_order,
+    },
 };
 
 /// How a tensor changes apart from its name.
@@ -79,7 +82,11 @@ pub(super) fn copy(
                 plan.add_in_layer(select(from), select(to), layer, change)?;
             }
         }
-        plan.add_selection_bias(from, to, layer)?;
+        let vectors: [SelectName; 2] = [|names| &names.selection_bias, |names| &names.sinks];
+        for select in vectors {
+            plan.add_vector(select(from), select(to), layer)?;
+        }
+        plan.add_fused_experts(to, layer)?;
     }
     plan.add(&from.final_norm, &to.final_norm, Change::Norm)?;
     let score = spec.encoder.and_then(|encoder| encoder.score);
@@ -176,23 +183,49 @@ impl Plan<'_, '_, '_> {
         self.add_whole(&from, &in_layer(to, layer), change, true)
     }
 
-    /// Adds the bias by which a layer's experts are selected, if it exists. Some checkpoints store
-    /// it as a matrix of one row.
-    fn add_selection_bias(
-        &mut self,
-        from: &TensorNames,
-        to: &TensorNames,
-        layer: usize,
-    ) -> Result<(), ConvertError> {
-        let name = in_layer(&from.selection_bias, layer);
-        let name = format!("{}{name}", self.prefix);
+    /// Adds a vector of a complete name in a layer's block, if it exists. Some checkpoints store the bias by
+    /// which experts are selected as a matrix of one row.
+    fn add_vector(&mut self, from: &str, to: &str, layer: usize) -> Result<(), ConvertError> {
+        let name = format!("{}{}", self.prefix, in_layer(from, layer));
         let Some(info) = self.checkpoint.find(&name) else {
             return Ok(());
         };
         let shape = vec![info.shape.iter().product()];
         self.used.insert(name.clone());
-        let to = in_layer(&to.selection_bias, layer);
-        self.add_tensor(name, to, shape, Change::None, true)
+        self.add_tensor(name, in_layer(to, layer), shape, Change::None, true)
+    }
+
+    /// Adds the projections of a layer's experts that are parts of other tensors.
+    fn add_fused_experts(&mut self, to: &TensorNames, layer: usize) -> Result<(), ConvertError> {
+        let model = (self.spec, self.names, self.prefix);
+        for part in [ExpertPart::Gate, ExpertPart::Up, ExpertPart::Down] {
+            let Some(fused) = FusedExperts::find(model, layer, part) else {
+                continue;
+            };
+            let to = in_layer(part.name(to), layer);
+            let (tensors, view) = fused.weight(|name| self.checkpoint.find(name).is_some());
+            self.used.extend(tensors);
+            self.add_view(format!("{to}.weight"), view, &fused.shape)?;
+            let (bias, view) = fused.bias();
+            if self.checkpoint.find(&bias).is_some() {
+                self.used.insert(bias);
+                self.add_view(format!("{to}.bias"), view, &fused.shape[..2])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a view of the source's tensors under its new name.
+    fn add_view(&mut self, to: String, view: View, shape: &[u64]) -> Result<(), ConvertError> {
+        let source = format!("view {to}");
+        self.views.add(&source, view, shape)?;
+        self.planned.push(PlannedTensor {
+            name: to,
+            source,
+            shape: shape.to_vec(),
+            add_one: false,
+        });
+        Ok(())
     }
 
     /// Adds the weight and bias of a complete name, if they exist.
@@ -238,7 +271,7 @@ impl Plan<'_, '_, '_> {
         } else if self.names.transposed && in_block && shape.len() == 2 {
             source = format!("{from} transposed");
             shape.reverse();
-            let view = View::Transposed(from, 0..shape[0]);
+            let view = View::transposed(from, shape[0], 0..shape[0]);
             self.views.add(&source, view, &shape)?;
         }
         self.planned.push(PlannedTensor {
