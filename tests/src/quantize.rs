@@ -37,6 +37,7 @@ pub fn quantize(encoding: Encoding, weights: &[f32]) -> Vec<u8> {
             Encoding::Q3_K => q3_k(block, &mut out),
             Encoding::Q5_K => q5_k(block, &mut out),
             Encoding::IQ4_NL => iq4_nl(block, &mut out),
+            Encoding::IQ4_XS => iq4_xs(block, &mut out),
             Encoding::MXFP4 => mxfp4(block, &mut out),
             other => unreachable!("{other} is the engine's"),
         }
@@ -141,6 +142,31 @@ fn iq4_nl(block: &[f32], out: &mut Vec<u8>) {
         .map(|x| nearest(&IQ4_NL_VALUES, scaled(x)))
         .collect();
     push_nibbles(&levels, out);
+}
+
+fn iq4_xs(block: &[f32], out: &mut Vec<u8>) {
+    let wanted: Vec<f32> = block
+        .chunks_exact(32)
+        .map(|sub| -extreme(sub) / 127.0)
+        .collect();
+    let d = push_half(-extreme(&wanted) / 32.0, out);
+    let scales: Vec<_> = wanted
+        .iter()
+        .map(|&scale| level(scale, d, -32, 31))
+        .collect();
+    let bits = |b: usize| (scales[b] + 32) as u32;
+    let top = (0..8).fold(0, |top, b| top | (bits(b) >> 4) << (2 * b));
+    out.extend((top as u16).to_le_bytes());
+    out.extend((0..4).map(|i| (bits(2 * i) & 15 | (bits(2 * i + 1) & 15) << 4) as u8));
+    for (sub, scale) in block.chunks_exact(32).zip(&scales) {
+        let d = d * *scale as f32;
+        let scaled = |&x: &f32| if d == 0.0 { 0.0 } else { x / d };
+        let levels: Vec<_> = sub
+            .iter()
+            .map(|x| nearest(&IQ4_NL_VALUES, scaled(x)))
+            .collect();
+        push_nibbles(&levels, out);
+    }
 }
 
 /// The values of E2M1, the 4-bit float of the OCP microscaling formats.

@@ -51,6 +51,9 @@ pub enum Encoding {
     Q6_K,
     /// 4 bits that index a table of 16 unevenly spaced values, times `d`; 4.5 bits per weight.
     IQ4_NL,
+    /// The values of [`Self::IQ4_NL`], times `d * (scale - 32)` for each 32 weights; 4.25 bits per
+    /// weight.
+    IQ4_XS,
     /// 4-bit floats (E2M1) with a power of two as scale, as in OCP's Microscaling Formats
     /// specification v1.0; 4.25 bits per weight.
     MXFP4,
@@ -114,7 +117,7 @@ const fn layout(
 }
 
 #[rustfmt::skip]
-const TABLE: [Layout; 16] = [
+const TABLE: [Layout; 17] = [
     layout(Encoding::F32,     "f32",     0,            (1, 4),     [each(128), NONE,    NONE]),
     layout(Encoding::F16,     "f16",     1,            (1, 2),     [each(64),  NONE,    NONE]),
     layout(Encoding::BF16,    "bf16",    30,           (1, 2),     [each(64),  NONE,    NONE]),
@@ -129,6 +132,7 @@ const TABLE: [Layout; 16] = [
     layout(Encoding::Q5_K,    "q5_k",    13,           (256, 176), [each(16),  each(4), super_block(16)]),
     layout(Encoding::Q6_K,    "q6_k",    14,           (256, 210), [each(16),  each(8), super_block(20)]),
     layout(Encoding::IQ4_NL,  "iq4_nl",  20,           (32, 18),   [each(16),  NONE,    each(2)]),
+    layout(Encoding::IQ4_XS,  "iq4_xs",  23,           (256, 136), [each(16),  NONE,    super_block(8)]),
     layout(Encoding::MXFP4,   "mxfp4",   39,           (32, 17),   [each(16),  NONE,    each(1)]),
     layout(Encoding::F8_E4M3, "f8_e4m3", NOT_IN_FILES, (32, 36),   [each(32),  NONE,    each(4)]),
 ];

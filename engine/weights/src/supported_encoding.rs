@@ -24,6 +24,7 @@ choices! {
         q5_k = "q5_k",
         q6_k = "q6_k",
         iq4_nl = "iq4_nl",
+        iq4_xs = "iq4_xs",
         mxfp4 = "mxfp4",
     }
 }
@@ -69,6 +70,7 @@ impl SupportedEncoding {
             SupportedEncoding::q5_k => Encoding::Q5_K,
             SupportedEncoding::q6_k => Encoding::Q6_K,
             SupportedEncoding::iq4_nl => Encoding::IQ4_NL,
+            SupportedEncoding::iq4_xs => Encoding::IQ4_XS,
             SupportedEncoding::mxfp4 => Encoding::MXFP4,
         }
     }
@@ -184,7 +186,8 @@ mod tests {
             ("Q4_K_M/model-bf16.gguf", Some(bfloat16)),
             ("gpt-oss-20b-mxfp4.gguf", Some(mxfp4)),
             ("model-IQ4_NL.gguf", Some(iq4_nl)),
-            ("model-IQ4_XS.gguf", None),
+            ("model-IQ4_XS.gguf", Some(iq4_xs)),
+            ("model-IQ3_XS.gguf", None),
             ("model-Q4_0_4_4.gguf", None),
             ("model-Q40.gguf", None),
             ("leaf16.gguf", None),

@@ -1,10 +1,17 @@
-//! Blocks of 32 nibbles that index a table of sixteen values: `IQ4_NL`, `MXFP4`.
+//! Blocks of 32 nibbles that index a table of sixteen values: `IQ4_NL`, `IQ4_XS`, `MXFP4`.
 
 use wisp_types::encoding::Encoding;
 
-use super::{block_encoding::BlockEncoding, formulas::lookup, planes::Planes, scales, simd::Simd};
+use super::{
+    block_encoding::BlockEncoding,
+    formulas::lookup,
+    k_quants::{SUPER_BLOCK, load_super_blocks, word},
+    planes::Planes,
+    scales::{self, half_at},
+    simd::Simd,
+};
 
-/// The values of `IQ4_NL` (ggml's `kvalues_iq4nl`).
+/// The values of `IQ4_NL` and `IQ4_XS` (ggml's `kvalues_iq4nl`).
 pub(super) const IQ4_NL_VALUES: [f32; 16] = [
     -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0,
     89.0, 113.0,
@@ -26,6 +33,36 @@ impl BlockEncoding for IQ4_NL {
     #[inline(always)]
     fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [f32]) {
         scales::load_scales::<S>(planes, first, scales);
+    }
+
+    #[inline(always)]
+    fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
+        lookup::<S>(&IQ4_NL_VALUES, planes.main(block), *d)
+    }
+}
+
+/// 4 bits, unevenly spaced: `d * (scale - 32) * table[q]`, with scales of 6 bits for each 32 weights.
+#[allow(non_camel_case_types)]
+pub struct IQ4_XS;
+
+impl BlockEncoding for IQ4_XS {
+    const ENCODING: Encoding = Encoding::IQ4_XS;
+    type Scales = f32;
+
+    // File: half d, the high two bits of the scales in bits 2b and 2b + 1 of two bytes, their low four bits
+    // in the nibbles of four bytes, 128 bytes of weights.
+    #[inline(always)]
+    fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [f32]) {
+        load_super_blocks::<8, _>(planes, first, scales, |bytes| {
+            let d = half_at::<S, _>(bytes, 0);
+            let (top, low) = (word(bytes, 0) >> 16, word(bytes, 1));
+            let mut scales = [0.0; SUPER_BLOCK];
+            for (b, scale) in scales.iter_mut().enumerate() {
+                let bits = (low >> (4 * b) & 15) | (top >> (2 * b) & 3) << 4;
+                *scale = d * (bits as i32 - 32) as f32;
+            }
+            scales
+        });
     }
 
     #[inline(always)]

@@ -2,8 +2,8 @@
 
 use super::{
     block_encoding::BlockEncoding,
-    codebook::{IQ4_NL, IQ4_NL_VALUES, MXFP4, MXFP4_VALUES, half_of_power},
-    k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K},
+    codebook::{IQ4_NL, IQ4_NL_VALUES, IQ4_XS, MXFP4, MXFP4_VALUES, half_of_power},
+    k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, word},
     legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0},
     scales::half_at,
     simd::{IntegerSimd, Simd},
@@ -64,7 +64,7 @@ pub trait IntegerEncoding: BlockEncoding {
 macro_rules! with_integer_encoding {
     ($encoding:expr, $E:ident => $body:expr, else $other:expr) => {
         $crate::blocks::with_integer_encoding!(@ $encoding, $E => $body, $other;
-            Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL MXFP4)
+            Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4)
     };
     (@ $encoding:expr, $E:ident => $body:expr, $other:expr; $($name:ident)*) => {
         match $encoding {
@@ -96,35 +96,36 @@ fn f16_scales<S: IntegerSimd>(scales: &[u8]) -> [Floats<S>; 2] {
 #[inline(always)]
 fn six_bit_factors<S: IntegerSimd>(scales: &[u8]) -> [Floats<S>; 2] {
     const LOW_PAIRS: [u32; 16] = [0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14];
-    const HIGH_PAIRS: [u32; 16] = [
-        16, 18, 20, 22, 24, 26, 28, 30, 16, 18, 20, 22, 24, 26, 28, 30,
-    ];
     let blocks = [first::<16>(scales), first::<16>(&scales[16..])];
-    let scale = six_bits::<S>(blocks, 1, &LOW_PAIRS);
-    let minimum = six_bits::<S>(blocks, 2, &HIGH_PAIRS);
+    let scale = six_bits::<S, 16>(blocks, [1, 3], &LOW_PAIRS);
+    let minimum = six_bits::<S, 16>(blocks, [2, 3], &HIGH_PAIRS);
     let minus = S::Floats::splat(-1.0);
-    let dmin = S::Floats::mul(f16_of_two::<S>(blocks, 2), minus);
+    let dmin = S::Floats::mul(f16_of_two::<S, 16>(blocks, 2), minus);
     [
-        S::Floats::mul(f16_of_two::<S>(blocks, 0), scale),
+        S::Floats::mul(f16_of_two::<S, 16>(blocks, 0), scale),
         S::Floats::mul(dmin, minimum),
     ]
 }
 
 // Functions rather than closures, which are compiled for the caller's instruction set only if they are inlined.
 
-/// Returns numbers of 6 bits of two super-blocks: nibbles of word `low`, and above them pairs of bits of word 3.
+/// Returns numbers of 6 bits of two super-blocks: nibbles of word `low`, and above them pairs of bits of word `top`.
 #[inline(always)]
-fn six_bits<S: IntegerSimd>([a, b]: [&[u8; 16]; 2], low: usize, pairs: &[u32; 16]) -> Floats<S> {
+fn six_bits<S: IntegerSimd, const N: usize>(
+    [a, b]: [&[u8; N]; 2],
+    [low, top]: [usize; 2],
+    pairs: &[u32; 16],
+) -> Floats<S> {
     let low = S::words_of_two(word(a, low), word(b, low));
     let low = S::mask(S::shift_right(low, &NIBBLES), 15);
-    let top = S::words_of_two(word(a, 3), word(b, 3));
+    let top = S::words_of_two(word(a, top), word(b, top));
     let top = S::mask(S::shift_right(top, pairs), 3);
     S::to_f32(S::or_shifted_words::<4>(low, top))
 }
 
 /// Returns the numbers in half precision at byte `at` of two super-blocks, each eight times.
 #[inline(always)]
-fn f16_of_two<S: IntegerSimd>([a, b]: [&[u8; 16]; 2], at: usize) -> Floats<S> {
+fn f16_of_two<S: IntegerSimd, const N: usize>([a, b]: [&[u8; N]; 2], at: usize) -> Floats<S> {
     let (a, b) = (
         half_at::<S::Floats, _>(a, at),
         half_at::<S::Floats, _>(b, at),
@@ -132,14 +133,13 @@ fn f16_of_two<S: IntegerSimd>([a, b]: [&[u8; 16]; 2], at: usize) -> Floats<S> {
     S::Floats::load(&[a, a, a, a, a, a, a, a, b, b, b, b, b, b, b, b])
 }
 
+/// The shifts of the upper eight pairs of bits of two words.
+const HIGH_PAIRS: [u32; 16] = [
+    16, 18, 20, 22, 24, 26, 28, 30, 16, 18, 20, 22, 24, 26, 28, 30,
+];
+
 /// The shifts of the nibbles of two words.
 const NIBBLES: [u32; 16] = [0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28];
-
-/// Returns word `i` of the bytes of a super-block's scales.
-#[inline(always)]
-fn word(bytes: &[u8; 16], i: usize) -> u32 {
-    u32::from_le_bytes(bytes.as_chunks().0[i])
-}
 
 /// Returns a table of integers to which `zero` is added, so that they have no sign.
 const fn unsigned(values: [f32; 16], zero: i32) -> [u8; 16] {
@@ -196,6 +196,14 @@ integers!(Q8_0, 32 { MAIN_BYTES = 32, ZERO = 128, WIDE = true },
 integers!(IQ4_NL, 32 { MAIN_BYTES = 16, ZERO = 127, WIDE = true },
     |main, _high| S::lookup(&const { unsigned(IQ4_NL_VALUES, 127) }, S::unpack_4bit(first(main))),
     |scales| f16_scales::<S>(scales));
+integers!(IQ4_XS, 16 { MAIN_BYTES = 16, ZERO = 127, WIDE = true },
+|main, high| IQ4_NL::load_integers::<S>(main, high),
+|scales| {
+    let blocks = [first::<8>(scales), first::<8>(&scales[8..])];
+    let scale = S::Floats::add(six_bits::<S, 8>(blocks, [1, 0], &HIGH_PAIRS), S::Floats::splat(-32.0));
+    let scales = S::Floats::mul(f16_of_two::<S, 8>(blocks, 0), scale);
+    [scales, scales]
+});
 integers!(MXFP4, 16 { MAIN_BYTES = 16, ZERO = 12 },
 |main, _high| S::lookup(&const { unsigned(MXFP4_VALUES, 12) }, S::unpack_4bit(first(main))),
 |scales| {
@@ -298,6 +306,6 @@ mod tests {
                 checked += 1;
             }, else {});
         }
-        assert_eq!(checked, 12);
+        assert_eq!(checked, 13);
     }
 }

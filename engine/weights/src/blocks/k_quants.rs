@@ -15,11 +15,11 @@ use super::{
 };
 
 /// The number of packed blocks in a super-block.
-const BLOCKS: usize = 8;
+pub(super) const SUPER_BLOCK: usize = 8;
 
 /// Returns the part of a super-block's plane that belongs to packed block `b`.
 fn part(plane: &mut [u8], b: usize) -> &mut [u8] {
-    let bytes = plane.len() / BLOCKS;
+    let bytes = plane.len() / SUPER_BLOCK;
     &mut plane[b * bytes..(b + 1) * bytes]
 }
 
@@ -44,28 +44,28 @@ fn file_1bit(bytes: &[u8], b: usize) -> Integers {
 /// Reads the scales of the packed blocks from `first` on. `read` reads those of a super-block from its `N`
 /// bytes of the scales plane.
 #[inline(always)]
-fn load_super_blocks<const N: usize, F: Copy>(
+pub(super) fn load_super_blocks<const N: usize, F: Copy>(
     planes: Planes,
     first: usize,
     scales: &mut [F],
-    read: impl Fn(&[u8; N]) -> [F; BLOCKS],
+    read: impl Fn(&[u8; N]) -> [F; SUPER_BLOCK],
 ) {
-    if first.is_multiple_of(BLOCKS) && scales.len().is_multiple_of(BLOCKS) {
+    if first.is_multiple_of(SUPER_BLOCK) && scales.len().is_multiple_of(SUPER_BLOCK) {
         let (super_blocks, _) = scales.as_chunks_mut();
-        let bytes = planes.many_scales(first / BLOCKS, super_blocks.len());
+        let bytes = planes.many_scales(first / SUPER_BLOCK, super_blocks.len());
         for (scales, bytes) in super_blocks.iter_mut().zip(bytes) {
             *scales = read(bytes);
         }
     } else {
         for (i, scales) in (first..).zip(scales) {
-            *scales = read(planes.scales(i / BLOCKS))[i % BLOCKS];
+            *scales = read(planes.scales(i / SUPER_BLOCK))[i % SUPER_BLOCK];
         }
     }
 }
 
 /// Returns word `i` of the bytes of a super-block's scales.
 #[inline(always)]
-fn word<const N: usize>(bytes: &[u8; N], i: usize) -> u32 {
+pub(super) fn word<const N: usize>(bytes: &[u8; N], i: usize) -> u32 {
     u32::from_le_bytes(bytes.as_chunks().0[i])
 }
 
@@ -80,7 +80,7 @@ impl BlockEncoding for Q2_K {
 
     // File: 16 bytes of scales and minima, 64 bytes of weights, half d, half dmin.
     fn pack(file: &[u8], [main, _, scales]: [&mut [u8]; 3]) {
-        for b in 0..BLOCKS {
+        for b in 0..SUPER_BLOCK {
             pack_2bit(&file_2bit(&file[16..80], b), part(main, b));
         }
         scales[..4].copy_from_slice(&file[80..84]);
@@ -92,8 +92,8 @@ impl BlockEncoding for Q2_K {
         load_super_blocks::<20, _>(planes, first, scales, |bytes| {
             let (d, dmin) = (half_at::<S, _>(bytes, 0), half_at::<S, _>(bytes, 2));
             let pairs: &[[u8; 2]] = bytes[4..].as_chunks().0;
-            let mut scales = [[[0.0; 2]; 2]; BLOCKS];
-            for b in 0..BLOCKS {
+            let mut scales = [[[0.0; 2]; 2]; SUPER_BLOCK];
+            for b in 0..SUPER_BLOCK {
                 for half in 0..2 {
                     scales[b][0][half] = d * f32::from(pairs[b][half] & 15);
                     scales[b][1][half] = dmin * f32::from(pairs[b][half] >> 4);
@@ -129,7 +129,7 @@ impl BlockEncoding for Q3_K {
     // File: 32 bytes of third bits, 64 bytes of weights, 12 bytes of scales, half d. Scale i has its low
     // four bits in nibble i / 8 of byte i % 8, and its high two in bits 2 (i / 4) of byte 8 + i % 4.
     fn pack(file: &[u8], [main, high, scales]: [&mut [u8]; 3]) {
-        for b in 0..BLOCKS {
+        for b in 0..SUPER_BLOCK {
             pack_2bit(&file_2bit(&file[32..96], b), part(main, b));
             pack_1bit(&file_1bit(&file[..32], b), part(high, b));
         }
@@ -148,8 +148,8 @@ impl BlockEncoding for Q3_K {
         load_super_blocks::<16, _>(planes, first, scales, |bytes| {
             let d = half_at::<S, _>(bytes, 0);
             let (low, top) = ([word(bytes, 1), word(bytes, 2)], word(bytes, 3));
-            let mut scales = [0.0; 2 * BLOCKS];
-            for i in 0..2 * BLOCKS {
+            let mut scales = [0.0; 2 * SUPER_BLOCK];
+            for i in 0..2 * SUPER_BLOCK {
                 let bits = (low[i / 8] >> (4 * (i % 8)) & 15) | (top >> (2 * i) & 3) << 4;
                 scales[i] = d * (bits as i32 - 32) as f32;
             }
@@ -176,7 +176,7 @@ fn pack_six_bit_scales(file: &[u8], scales: &mut [u8]) {
     scales.fill(0);
     scales[..4].copy_from_slice(&file[..4]);
     let bytes = &file[4..16];
-    for j in 0..BLOCKS {
+    for j in 0..SUPER_BLOCK {
         let (scale, minimum) = if j < 4 {
             (bytes[j] & 63, bytes[j + 4] & 63)
         } else {
@@ -198,7 +198,7 @@ fn load_six_bit_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [[f32
     load_super_blocks::<16, _>(planes, first, scales, |bytes| {
         let (d, dmin) = (half_at::<S, _>(bytes, 0), half_at::<S, _>(bytes, 2));
         let (scales, minima, top) = (word(bytes, 1), word(bytes, 2), word(bytes, 3));
-        let mut pairs = [[0.0; 2]; BLOCKS];
+        let mut pairs = [[0.0; 2]; SUPER_BLOCK];
         for (b, pair) in pairs.iter_mut().enumerate() {
             let scale = (scales >> (4 * b) & 15) | (top >> (2 * b) & 3) << 4;
             let minimum = (minima >> (4 * b) & 15) | (top >> (16 + 2 * b) & 3) << 4;
@@ -220,7 +220,7 @@ impl BlockEncoding for Q4_K {
     // File: 16 bytes of scales and minima, 128 bytes of weights.
     fn pack(file: &[u8], [main, _, scales]: [&mut [u8]; 3]) {
         pack_six_bit_scales(file, scales);
-        for b in 0..BLOCKS {
+        for b in 0..SUPER_BLOCK {
             pack_4bit(&file_4bit(&file[16..], b), part(main, b));
         }
     }
@@ -248,7 +248,7 @@ impl BlockEncoding for Q5_K {
     // File: 16 bytes of scales and minima, 32 bytes of fifth bits, 128 bytes of weights.
     fn pack(file: &[u8], [main, high, scales]: [&mut [u8]; 3]) {
         pack_six_bit_scales(file, scales);
-        for b in 0..BLOCKS {
+        for b in 0..SUPER_BLOCK {
             pack_4bit(&file_4bit(&file[48..], b), part(main, b));
             pack_1bit(&file_1bit(&file[16..48], b), part(high, b));
         }
@@ -282,7 +282,7 @@ impl BlockEncoding for Q6_K {
     // File: 128 bytes of low nibbles, 64 bytes of high pairs of bits, 16 bytes of scales, half d. Weight
     // 128n + 32s + l is nibble s / 2 of byte 64n + 32 (s % 2) + l, and pair s of byte 128 + 32n + l.
     fn pack(file: &[u8], [main, high, scales]: [&mut [u8]; 3]) {
-        for b in 0..BLOCKS {
+        for b in 0..SUPER_BLOCK {
             let (n, s) = (b / 4, b % 4);
             let low = &file[64 * n + 32 * (s % 2)..][..BLOCK];
             let low = std::array::from_fn(|l| low[l] >> (4 * (s / 2)));
@@ -298,7 +298,7 @@ impl BlockEncoding for Q6_K {
     fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [[f32; 2]]) {
         load_super_blocks::<20, _>(planes, first, scales, |bytes| {
             let d = half_at::<S, _>(bytes, 0);
-            let mut scales = [0.0; 2 * BLOCKS];
+            let mut scales = [0.0; 2 * SUPER_BLOCK];
             for (scale, byte) in scales.iter_mut().zip(&bytes[4..]) {
                 *scale = d * f32::from(*byte as i8);
             }

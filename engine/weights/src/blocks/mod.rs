@@ -24,7 +24,7 @@ mod scales;
 mod simd;
 
 pub use block_encoding::BlockEncoding;
-pub use codebook::{IQ4_NL, MXFP4};
+pub use codebook::{IQ4_NL, IQ4_XS, MXFP4};
 pub use dequantize::{SCALES_AHEAD, dequantize_blocks, dequantize_blocks_inline};
 pub use dispatch::with_encoding;
 pub use f8::F8_E4M3;

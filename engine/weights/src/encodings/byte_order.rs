@@ -21,7 +21,7 @@ fn fields(encoding: Encoding) -> &'static [(usize, usize)] {
         Encoding::F32 => &[(0, 4)],
         Encoding::F16 | Encoding::BF16 => &[(0, 2)],
         Encoding::Q4_0 | Encoding::IQ4_NL | Encoding::Q8_0 => &[(0, 2)],
-        Encoding::Q4_1 | Encoding::Q4_K | Encoding::Q5_K => &[(0, 2), (2, 2)],
+        Encoding::Q4_1 | Encoding::Q4_K | Encoding::Q5_K | Encoding::IQ4_XS => &[(0, 2), (2, 2)],
         Encoding::Q5_0 => &[(0, 2), (2, 4)],
         Encoding::Q5_1 => &[(0, 2), (2, 2), (4, 4)],
         Encoding::Q2_K => &[(80, 2), (82, 2)],

@@ -52,7 +52,7 @@ fn dequantised_values_are_ggmls() {
         }
         checked += 1;
     }
-    assert_eq!(checked, 14, "all encodings but F32");
+    assert_eq!(checked, 15, "all encodings but F32");
 }
 
 /// Checks the weights of a block: `others`, except for those in `some`, which are `(index, value)`.
@@ -145,6 +145,23 @@ fn super_blocks_have_the_values_computed_by_hand() {
         &[&scales[..], &[(48 + 64 + 4, 0x97), (16 + 4, 0x20)]].concat(),
     );
     check(Q5_K, &q5_k, 0.0, &values(25.0));
+    // Block 5 (weights 160..192) has scale 5 + 16 * 3 - 32, the others have scale 0: their low nibbles are 0, and
+    // their high bits 2. Byte 8 + 80 + 4 has the weights 164 and 180.
+    let iq4_xs = block(
+        IQ4_XS,
+        &[
+            (1, ONE),
+            (2, 0xaa),
+            (3, 0xae),
+            (6, 0x50),
+            (8 + 80 + 4, 0xfa),
+        ],
+    );
+    let values: Vec<_> = (160..192)
+        .map(|i| (i, 21.0 * -127.0))
+        .chain([(164, 21.0 * 25.0), (180, 21.0 * 113.0)])
+        .collect();
+    check(IQ4_XS, &iq4_xs, 0.0, &values);
     // Sub-block 13 (weights 208..224) has scale -2. Weight 128 + 64 + 20 = 212 is the high nibble of byte
     // 64 + 20, and bits 4 and 5 of byte 32 + 20 of the high bits.
     let q6_k = block(

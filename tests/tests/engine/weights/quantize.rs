@@ -17,7 +17,9 @@ fn bound(encoding: Encoding) -> f64 {
         Encoding::Q8_0 => 0.008,
         Encoding::Q6_K => 0.025,
         Encoding::Q5_0 | Encoding::Q5_1 | Encoding::Q5_K => 0.05,
-        Encoding::Q4_0 | Encoding::Q4_1 | Encoding::Q4_K | Encoding::IQ4_NL => 0.1,
+        Encoding::Q4_0 | Encoding::Q4_1 | Encoding::Q4_K | Encoding::IQ4_NL | Encoding::IQ4_XS => {
+            0.1
+        }
         Encoding::MXFP4 => 0.15,
         Encoding::F8_E4M3 => 0.04,
         Encoding::Q3_K => 0.2,

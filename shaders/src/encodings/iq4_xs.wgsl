@@ -1,0 +1,51 @@
+// IQ4_XS: super-blocks of 8 blocks of 32 nibbles, each an index into the table of IQ4_NL, with a 6-bit scale for each
+// block. A weight is `value * d * (scale - 32)`.
+import package::iq4_values::{values, packed_values};
+import package::unpack::{Part, PackedPart, bytes, low_nibbles, high_nibbles};
+import constants::PLANES;
+
+@group(0) @binding(PLANES) var<storage, read> plane_main: array<vec2<u32>>; // [blocks, 2]
+@group(0) @binding(PLANES + 1) var<storage, read> plane_scales: array<vec2<u32>>; // [blocks / 8]
+
+const ZERO: f32 = 0.0;
+const PACKED_ZERO: i32 = 0;
+// The largest magnitude of `q - ZERO`.
+const MAX_MAGNITUDE: f32 = 127.0;
+// Scales of a part, and offsets if there are any.
+const SCALES: u32 = 1u;
+const HAS_OFFSETS: bool = false;
+// Blocks that share one `Scales` value.
+const BLOCKS_PER_SCALES: u32 = 8u;
+
+struct Scales {
+    d: f32,
+    // The high two bits of the scales in the upper half of the first word, their low nibbles in the second.
+    words: vec2<u32>,
+}
+
+fn load_scales(super_block: u32) -> Scales {
+    let words = plane_scales[super_block];
+    return Scales(unpack2x16float(words.x).x, words);
+}
+
+// The scale of block `sub` of a super-block.
+fn scale_of(sub: u32, s: Scales) -> f32 {
+    let bits = ((s.words.y >> (4u * sub)) & 15u) | (((s.words.x >> (16u + 2u * sub)) & 3u) << 4u);
+    return s.d * f32(i32(bits) - 32);
+}
+
+fn load_part(part: u32, sub: u32, half: u32, s: Scales) -> Part {
+    let w = plane_main[part];
+    let low = low_nibbles(w);
+    let high = high_nibbles(w);
+    let q = array(
+        values(bytes(low.x)), values(bytes(low.y)), values(bytes(high.x)), values(bytes(high.y)),
+    );
+    return Part(q, vec2(scale_of(sub, s)), vec2(0.0));
+}
+
+fn load_packed(part: u32, block: u32, sub: u32, half: u32, s: Scales) -> PackedPart {
+    let w = plane_main[part];
+    let q = vec4(packed_values(w), packed_values(w >> vec2(4u)));
+    return PackedPart(q, vec2(scale_of(sub, s)), vec2(0.0));
+}
