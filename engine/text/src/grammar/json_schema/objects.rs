@@ -11,6 +11,13 @@ use crate::grammar::error::GrammarError;
 /// The largest number of patterns of an object: each pair is checked for overlaps.
 const MAX_PATTERNS: usize = 16;
 
+/// The largest number of properties that an object names: `llguidance` recurses once for each.
+const MAX_PROPERTIES: usize = if cfg!(target_arch = "wasm32") {
+    100
+} else {
+    1000
+};
+
 /// The largest bound on the number of properties or items.
 const MAX_COUNT: u64 = 1 << 16;
 
@@ -59,6 +66,16 @@ impl Rewriter<'_> {
             let reason =
                 "is supported only up to one more than the number of `required` properties";
             return Err(scope.refuse("minProperties", reason));
+        }
+        let named = names.len()
+            + required
+                .iter()
+                .filter(|name| !names.contains_key(*name))
+                .count();
+        if named > MAX_PROPERTIES {
+            let reason =
+                format!("names {named} properties, but at most {MAX_PROPERTIES} are supported");
+            return Err(scope.refuse("properties", reason));
         }
         let has_names = !names.is_empty() || !patterns.is_empty() || !required.is_empty();
         self.has_open_names |= has_names && !(is_closed && patterns.is_empty());

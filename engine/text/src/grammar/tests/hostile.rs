@@ -22,7 +22,6 @@ fn check(name: &str, constraint: Constraint) {
         }
     }
     let time = started.elapsed();
-    eprintln!("{name} {time:?}");
     assert!(time < Duration::from_secs(10), "{name} took {time:?}");
 }
 
@@ -43,7 +42,7 @@ fn hostile_schemas_are_bounded() {
     let options = |count: usize| -> Vec<Value> {
         (0..count).map(|at| json!({"properties": {(at.to_string()): {"type": "string"}}, "minProperties": 1})).collect()
     };
-    let properties: Map<String, Value> = (0..5000)
+    let properties: Map<String, Value> = (0..1000)
         .map(|at| (format!("name{at}"), json!({"type": "integer"})))
         .collect();
     let patterns: Map<String, Value> = (0..16)
