@@ -3,6 +3,7 @@
 use wisp_pipelines::{
     GenerateOptions, SamplingParams,
     chat_template::{ControlTokens, Message},
+    grammar::Constraint,
 };
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -60,6 +61,8 @@ pub struct Generate {
     model: Model,
     prompt: Prompt,
     options: GenerateOptions,
+    /// Compiled when the request starts.
+    pub(crate) constraint: Option<Constraint>,
     canceller: Canceller,
 }
 
@@ -97,6 +100,7 @@ impl Generate {
             model: model.clone(),
             prompt,
             options: GenerateOptions::default(),
+            constraint: None,
             canceller: Canceller::new(),
         }
     }
@@ -190,11 +194,19 @@ impl Generate {
 
     /// Starts the request and returns its events as a stream. Errors are events too.
     pub fn events(self) -> Events {
-        let prompt = self.prompt.tokens(&self.model);
-        match prompt {
-            Ok(prompt) => self.model.submit(prompt, self.options, self.canceller),
+        match self.prepare() {
+            Ok((prompt, options)) => self.model.submit(prompt, options, self.canceller),
             Err(error) => Events::failed(error),
         }
+    }
+
+    /// Returns the prompt's tokens and the settings.
+    fn prepare(&self) -> Result<(Vec<u32>, GenerateOptions), Error> {
+        let mut options = self.options.clone();
+        if let Some(constraint) = &self.constraint {
+            options.constraint = Some(self.model.grammar(constraint)?);
+        }
+        Ok((self.prompt.tokens(&self.model)?, options))
     }
 
     /// Starts the request and returns an iterator over pieces of its text, which blocks the thread

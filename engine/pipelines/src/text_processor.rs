@@ -1,9 +1,13 @@
 //! The text side of a model: tokenizer, chat template and stop tokens.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+};
 
 use wisp_text::{
     chat_template::{ControlTokens, Message},
+    grammar::{Constraint, Grammar, GrammarCompiler, GrammarError},
     tokenizer::{Detokenizer, Tokenizer},
 };
 
@@ -17,6 +21,8 @@ pub struct TextProcessor {
     /// The tokenizer, or why there is none.
     tokenizer: Result<Tokenizer, String>,
     stop_tokens: BTreeSet<u32>,
+    /// Compiles constraints for the tokenizer; made when the first one is compiled.
+    grammars: Arc<OnceLock<Result<GrammarCompiler, GrammarError>>>,
 }
 
 impl TextProcessor {
@@ -32,6 +38,7 @@ impl TextProcessor {
             name: name.into(),
             stop_tokens: own.into_iter().chain(stop_tokens).collect(),
             tokenizer: Ok(tokenizer),
+            grammars: Arc::default(),
         }
     }
 
@@ -53,6 +60,7 @@ impl TextProcessor {
             name: name.into(),
             tokenizer: Err(problem.into()),
             stop_tokens: stop_tokens.into_iter().collect(),
+            grammars: Arc::default(),
         }
     }
 
@@ -63,6 +71,7 @@ impl TextProcessor {
             name: files.name.clone(),
             tokenizer: tokenizer.cloned().map_err(ToString::to_string),
             stop_tokens: files.stop_tokens.clone(),
+            grammars: Arc::default(),
         }
     }
 
@@ -87,6 +96,22 @@ impl TextProcessor {
     /// Returns the tokens that end a text.
     pub fn stop_tokens(&self) -> &BTreeSet<u32> {
         &self.stop_tokens
+    }
+
+    /// Compiles a constraint for the model's tokens. This takes time, the first call a fraction of a second more, so
+    /// it should not run where other requests wait for it. The result can be used for any number of requests.
+    ///
+    /// # Errors
+    ///
+    /// If the model has no tokenizer, or the constraint is invalid, too large or not supported.
+    pub fn grammar(&self, constraint: &Constraint) -> Result<Grammar, PipelineError> {
+        let tokenizer = self.tokenizer()?;
+        let compiler = self.grammars.get_or_init(|| {
+            let stop_tokens: Vec<u32> = self.stop_tokens.iter().copied().collect();
+            GrammarCompiler::new(tokenizer, &stop_tokens)
+        });
+        let compiler = compiler.as_ref().map_err(GrammarError::clone)?;
+        Ok(compiler.compile(constraint)?)
     }
 
     /// Returns whether the model has a chat template.
