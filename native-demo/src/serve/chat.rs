@@ -20,7 +20,7 @@ use super::{
     scores,
     state::{Server, now},
     stream::{self, Chunks},
-    unsupported,
+    structured, unsupported,
 };
 
 /// Answers a chat.
@@ -38,7 +38,8 @@ pub async fn answer(
     unsupported::check(&fields)?;
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
     let messages = messages::of(&fields)?;
-    let params = params(&fields)?;
+    let mut params = params(&fields)?;
+    structured::apply(&fields, &served.model, &mut params).await?;
     let model = served.model.clone();
     let prompt = run_blocking(move || prompt(&model, &messages)).await?;
     let started = Texts::start(&server, served, vec![prompt], &params).await;

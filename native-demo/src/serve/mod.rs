@@ -27,6 +27,7 @@ mod sampling;
 mod scores;
 mod state;
 mod stream;
+mod structured;
 mod tokens;
 mod unsupported;
 mod write_timeout;

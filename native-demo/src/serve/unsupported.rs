@@ -17,7 +17,6 @@ const RULES: &[Rule] = &[
     ("functions", nothing),
     ("modalities", |value| *value == serde_json::json!(["text"])),
     ("prediction", nothing),
-    ("response_format", |value| value["type"] == "text"),
     ("suffix", nothing),
     ("tool_choice", |value| {
         matches!(value.as_str(), Some("none" | "auto"))
@@ -26,12 +25,6 @@ const RULES: &[Rule] = &[
     ("web_search_options", |_| false),
     // Of other servers, whose clients send them in `extra_body`.
     ("grammar", nothing),
-    ("guided_choice", nothing),
-    ("guided_grammar", nothing),
-    ("guided_json", nothing),
-    ("guided_regex", nothing),
-    ("json_schema", nothing),
-    ("structured_outputs", nothing),
 ];
 
 /// Returns whether a value is empty.
@@ -71,21 +64,10 @@ mod tests {
                 r#"{"tools": [], "tool_choice": "auto", "unknown": 1}"#,
                 None,
             ),
-            (
-                r#"{"response_format": {"type": "text"}, "functions": null}"#,
-                None,
-            ),
+            (r#"{"grammar": "", "functions": null}"#, None),
             (r#"{"tools": [{"type": "function"}]}"#, Some("tools")),
             (r#"{"tool_choice": "required"}"#, Some("tool_choice")),
-            (
-                r#"{"response_format": {"type": "json_object"}}"#,
-                Some("response_format"),
-            ),
-            (r#"{"response_format": 5}"#, Some("response_format")),
-            (
-                r#"{"guided_json": {"type": "object"}}"#,
-                Some("guided_json"),
-            ),
+            (r#"{"grammar": "root ::= x"}"#, Some("grammar")),
         ] {
             let result = check(&Fields::parse(body.as_bytes()).unwrap());
             let found = result
