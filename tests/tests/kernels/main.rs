@@ -11,6 +11,7 @@ mod conv2d;
 mod copy;
 mod embed;
 mod gated;
+mod gated_delta_rule;
 mod gather;
 mod half_precision;
 mod kv_write;
@@ -66,6 +67,7 @@ const TESTED: &[&str] = &[
     "full_attention_tiled",
     "gated",
     "gated_causal_conv",
+    "gated_delta_rule",
     "gather",
     "kv_write",
     "layer_norm",
