@@ -225,6 +225,10 @@ pub(crate) const VARIANTS: &[Variant] = &[
     variant("conv2d",         "baseline", "conv2d",        &[],         &[("WG", 64)],  DeviceClass::Any, ANY),
     variant("causal_conv",    "baseline", "causal_conv",   &[],         &[("WG", 64)],  DeviceClass::Any, ANY),
     variant("gated_causal_conv", "baseline", "causal_conv", &["gated"], &[("WG", 64)],  DeviceClass::Any, ANY),
+    // Software: no barriers, an invocation for each column.
+    variant("gated_delta_rule", "serial", "linear_recurrence", &["serial"], &[("WG", 8), ("COLS", 8), ("ROWS", 256)], DeviceClass::Software, ANY),
+    variant("gated_delta_rule", "head128", "linear_recurrence", &[], &[("WG", 64), ("COLS", 8), ("ROWS", 16), ("MAX_COLS", 128)], DeviceClass::Gpu, ANY),
+    variant("gated_delta_rule", "baseline", "linear_recurrence", &[], &[("WG", 64), ("COLS", 8), ("ROWS", 32)], DeviceClass::Any, ANY),
     variant("top_k",          "baseline", "top_k",         &[],         &[("WG", 256)], DeviceClass::Any, ANY),
     variant("measure_read",   "baseline", "measure_read",  &[],         &[("WG", 64)],  DeviceClass::Any, ANY),
     variant("measure_fma",    "baseline", "measure_fma",   &[],         &[("WG", 64)],  DeviceClass::Any, ANY),

@@ -269,6 +269,20 @@ GPT_OSS = {
 }
 DECODERS["gpt-oss"] = T.GptOssConfig(**GPT_OSS)
 DECODERS["gpt-oss-mxfp4"] = T.GptOssConfig(**{**GPT_OSS, "hidden_size": 32, "intermediate_size": 64})
+# Two heads of values share a head of keys.
+DELTA_NET = {
+    **NARROW, "num_hidden_layers": 4, "linear_conv_kernel_dim": 3, "linear_key_head_dim": 7,
+    "linear_value_head_dim": 9, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"],
+    "head_dim": 12, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
+    },
+}
+SPARSE = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 14,
+          "shared_expert_intermediate_size": 26}
+DECODERS["qwen3-next"] = T.Qwen3NextConfig(**{**DELTA_NET, **SPARSE, "mlp_only_layers": [1]})
+DECODERS["qwen3-5"] = T.Qwen3_5TextConfig(**DELTA_NET)
+DECODERS["qwen3-5-moe"] = T.Qwen3_5MoeTextConfig(**{**DELTA_NET, **SPARSE})
 ENCODERS["nomic-bert"] = T.NomicBertConfig(
     **{key: NARROW[key] for key in (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",

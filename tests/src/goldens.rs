@@ -43,10 +43,19 @@ pub const CAUSAL: &[&str] = &[
     "lfm2-moe",
     "gpt-oss",
     "gpt-oss-mxfp4",
+    "qwen3-next",
+    "qwen3-5",
+    "qwen3-5-moe",
 ];
 
 /// Decoders that GGUF cannot express as they are here.
-pub const NOT_IN_GGUF: &[&str] = &["smollm3", "glm4-moe"];
+pub const NOT_IN_GGUF: &[&str] = &[
+    "smollm3",
+    "glm4-moe",
+    "qwen3-next",
+    "qwen3-5",
+    "qwen3-5-moe",
+];
 
 /// The directories of encoders.
 pub const ENCODERS: &[&str] = &["bert", "xlm-roberta", "modernbert", "nomic-bert"];

@@ -36,6 +36,7 @@ mod embed;
 mod gated;
 mod gather;
 mod kv_write;
+mod linear_recurrence;
 mod lora_expand;
 mod lora_shrink;
 mod map;
@@ -127,6 +128,7 @@ pub fn twin(op: &str) -> Option<Twin> {
         "combine_experts" => combine_experts::combine_experts,
         "binary_contiguous" => binary_contiguous::binary_contiguous,
         "gated" => gated::gated,
+        "gated_delta_rule" => linear_recurrence::gated_delta_rule,
         "gather" => gather::gather,
         "layer_norm" => norm::layer_norm,
         "lora_expand" => lora_expand::lora_expand,

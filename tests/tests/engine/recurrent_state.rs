@@ -16,7 +16,7 @@ use wisp_tests::{
 };
 
 /// The checkpoints of architectures with a recurrent state.
-const HYBRID: &[&str] = &["lfm2", "lfm2-moe"];
+const HYBRID: &[&str] = &["lfm2", "lfm2-moe", "qwen3-next", "qwen3-5"];
 
 fn load(place: TestDevice, name: &str, limits: ModelLimits) -> TextGenerator {
     let directory = goldens::directory(name).expect("the checkpoint belongs to the tests");

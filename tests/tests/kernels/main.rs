@@ -12,6 +12,7 @@ mod conv2d;
 mod copy;
 mod embed;
 mod gated;
+mod gated_delta_rule;
 mod gather;
 mod half_precision;
 mod kv_write;
@@ -68,6 +69,7 @@ const TESTED: &[&str] = &[
     "full_attention_tiled",
     "gated",
     "gated_causal_conv",
+    "gated_delta_rule",
     "gather",
     "kv_write",
     "layer_norm",

@@ -40,10 +40,8 @@ pub(crate) fn hostile_spans() -> Vec<(Vec<[u32; 2]>, Vec<[u32; 4]>)> {
     let (index, spans) = ragged(HOSTILE);
     let [first, len, read, written] = spans[1];
     let mut wrong = vec![
-        [0, first, read, written],
         [index.len() as u32, len, read, written],
         [first, u32::MAX, read, written],
-        [first, 0, read, written],
     ];
     let firsts = invalid_indices(index.len() as u32).into_iter();
     wrong.extend(firsts.map(|first| [first, len, read, written]));

@@ -71,7 +71,9 @@ impl OpRules for CausalConv {
         }
         let parts = if self.gated { 3 } else { 1 };
         expect_width(x, "x", channels.saturating_mul(parts))?;
-        expect_spans(index, spans)?;
+        expect(index, "the index", DType::U32, 2)?;
+        expect_width(index, "the index", 2)?;
+        expect_spans(spans)?;
         expect(state, "the state", DType::F32, 3)?;
         expect_buffer(state, "the state")?;
         expect_width(state, "the state", channels)?;

@@ -18,6 +18,7 @@ mod conv2d;
 mod custom;
 mod embed;
 mod gated;
+mod gated_delta_rule;
 mod gather;
 mod kv_write;
 mod linear;
@@ -54,6 +55,7 @@ pub use conv2d::ConvSpec;
 pub use custom::Custom;
 pub use embed::Embed;
 pub use gated::Gated;
+pub use gated_delta_rule::GatedDeltaRule;
 pub use gather::Gather;
 pub use kv_write::{KvWrite, PagedCache};
 pub use linear::Linear;
@@ -147,6 +149,8 @@ pub enum Op {
     Embed(Embed),
     /// An activation times another tensor: `activation(gate) * up`.
     Gated(Gated),
+    /// The recurrence of a gated delta net over the sequences of a ragged batch.
+    GatedDeltaRule(GatedDeltaRule),
     /// Slices along a dimension, by their indices.
     Gather(Gather),
     /// Writes keys and values into a paged KV cache.
@@ -208,6 +212,7 @@ impl Op {
             Op::Custom(op) => op,
             Op::Embed(op) => op,
             Op::Gated(op) => op,
+            Op::GatedDeltaRule(op) => op,
             Op::Gather(op) => op,
             Op::KvWrite(op) => op,
             Op::Linear(op) => op,

@@ -111,14 +111,11 @@ pub(super) fn expect_same_rows(a: &Value, b: &Value) -> Checked {
     }
 }
 
-/// Checks the operands that say which tokens of a batch belong to which sequence, and which rows of a state
+/// Checks the operand that says which tokens of a batch belong to which sequence, and which rows of a state
 /// a sequence reads and writes.
-pub(super) fn expect_spans(index: &Value, spans: &Value) -> Checked {
-    for (operand, role, width) in [(index, "the index", 2), (spans, "the spans", 4)] {
-        expect(operand, role, DType::U32, 2)?;
-        expect_width(operand, role, width)?;
-    }
-    Ok(())
+pub(super) fn expect_spans(spans: &Value) -> Checked {
+    expect(spans, "the spans", DType::U32, 2)?;
+    expect_width(spans, "the spans", 4)
 }
 
 /// Checks what every op on tensors of any rank requires: no buffers, and at most [`MAX_RANK`] dimensions.

@@ -1,6 +1,8 @@
 //! Attention with its projections and its KV cache.
 
-use wisp_graph::{AttentionSpec, CacheFormat, HeadSpec, Op, RopeSpec, ValueId, ops::KvWrite};
+use wisp_graph::{
+    AttentionSpec, Binary, CacheFormat, HeadSpec, Op, RopeSpec, Unary, ValueId, ops::KvWrite,
+};
 use wisp_types::{DType, Shape, shape};
 
 use super::{
@@ -30,7 +32,7 @@ impl GraphBuilder<'_, '_> {
             Some(encoder) => encoder.caches,
             None => self.kv_caches(paging, inputs.format, &format!(".{layer}")),
         };
-        let [q, k, v] = self.rotated_qkv(layer, x, inputs)?;
+        let ([q, k, v], gate) = self.rotated_qkv(layer, x, inputs)?;
         self.graph.add(
             KvWrite {
                 heads: kv,
@@ -60,20 +62,25 @@ impl GraphBuilder<'_, '_> {
             let name = self.layer_name(&names.sinks, layer);
             operands.push(self.weight(name, &[spec.heads.into()])?);
         }
-        let attended = self.graph.add(attention, &operands)?;
+        let mut attended = self.graph.add(attention, &operands)?;
+        if let Some(gate) = gate {
+            let gate = self.graph.unary(Unary::Sigmoid, gate)?;
+            attended = self.graph.add(Binary::Mul, &[attended, gate])?;
+        }
         let name = self.layer_name(&names.o, layer);
         let out = self.whole_linear(attended, name, [spec.hidden_size, heads.width()])?;
         let [out] = self.with_adapters(LoraGroup::O, layer, attended, [out])?;
         Ok(out)
     }
 
-    /// Adds the projections of queries, keys and values, their norms and their rotation.
+    /// Adds the projections of queries, keys and values, their norms and their rotation. Returns them and
+    /// the gate of attention's output, if there is one.
     fn rotated_qkv(
         &mut self,
         layer: usize,
         x: ValueId,
         inputs: &BlockInputs,
-    ) -> Result<[ValueId; 3], DecoderError> {
+    ) -> Result<([ValueId; 3], Option<ValueId>), DecoderError> {
         let spec = self.spec;
         let [heads, kv] = [spec.heads, spec.kv_heads].map(|heads| HeadSpec {
             heads,
@@ -84,6 +91,14 @@ impl GraphBuilder<'_, '_> {
         let k = self.linear(x, &k, spec.hidden_size)?;
         let v = self.linear(x, &v, spec.hidden_size)?;
         let [mut q, mut k, v] = self.with_adapters(LoraGroup::Qkv, layer, x, [q, k, v])?;
+        let gate = match spec.attention_gate {
+            true => {
+                let gate = self.head_part(q, 1)?;
+                q = self.head_part(q, 0)?;
+                Some(gate)
+            }
+            false => None,
+        };
         let cols = |heads: HeadSpec, after_rope: bool| match spec.qk_norm {
             QkNorm::PerHead if !after_rope => Some(u64::from(heads.head_dim)),
             QkNorm::AllHeads if !after_rope => Some(heads.width()),
@@ -105,7 +120,16 @@ impl GraphBuilder<'_, '_> {
         q = self.graph.add(rope(heads), &[q, inputs.index, q_table])?;
         k = self.graph.add(rope(kv), &[k, inputs.index, k_table])?;
         [q, k] = self.qk_norms(layer, [q, k], [heads, kv].map(|heads| cols(heads, true)))?;
-        Ok([q, k, v])
+        Ok(([q, k, v], gate))
+    }
+
+    /// Adds the queries (part 0) or gates (part 1) of a projection that makes both for each head.
+    fn head_part(&mut self, x: ValueId, part: u64) -> Result<ValueId, DecoderError> {
+        let (heads, head_dim) = (u64::from(self.spec.heads), u64::from(self.spec.head_dim));
+        let by_head = shape!["tokens", heads, 2 * head_dim];
+        let x = self.graph.reshape(x, by_head)?;
+        let x = self.graph.slice(x, 2, part * head_dim, head_dim, 1)?;
+        Ok(self.graph.reshape(x, shape!["tokens", heads * head_dim])?)
     }
 
     /// Adds the norms of queries and keys over rows of `cols` elements, where there are any.

@@ -55,6 +55,7 @@ impl GraphBuilder<'_, '_> {
     ) -> Result<ValueId, DecoderError> {
         match self.spec.layers[layer].mixer {
             Mixer::Attention => self.attention(layer, x, inputs),
+            Mixer::DeltaNet(net) => self.delta_net(layer, net, x, inputs),
             Mixer::ShortConv { width } => self.short_conv(layer, width, x, inputs),
         }
     }

@@ -5,6 +5,7 @@ mod attention;
 mod block;
 mod build;
 mod builder;
+mod delta_net;
 mod embedding;
 mod error;
 mod experts;

@@ -106,6 +106,27 @@ impl GraphBuilder<'_, '_> {
         self.view(view_name, view, &shape)
     }
 
+    /// Adds the linear layer whose weight is made of rows of several tensors of the names without
+    /// `.weight`, in this order.
+    pub fn stacked_linear(
+        &mut self,
+        x: ValueId,
+        parts: Vec<(String, Range<u64>)>,
+        cols: u64,
+    ) -> Result<ValueId, DecoderError> {
+        let rows = parts.iter().map(|(_, rows)| rows.end - rows.start).sum();
+        let parts = parts.into_iter();
+        let parts: Vec<_> = parts
+            .map(|(name, rows)| (format!("{name}.weight"), rows))
+            .collect();
+        let first = parts.first().map_or("", |(name, _)| name);
+        let view_name = format!("{first}[{rows} rows]");
+        self.weights
+            .add(&view_name, View::Rows(parts), &[rows, cols])?;
+        let weight = self.weight(view_name, &[rows, cols])?;
+        Ok(self.graph.add(Linear, &[x, weight])?)
+    }
+
     /// True if a projection is part of a fused one: the architecture has no single projection, or
     /// the checkpoint has only the fused one.
     fn is_fused(&self, single: &str, fused: &str, template: &str) -> bool {
@@ -117,7 +138,7 @@ impl GraphBuilder<'_, '_> {
     pub fn qkv(&self, layer: usize) -> [Rows; 3] {
         let (spec, names) = (self.spec, self.names);
         let head_dim = u64::from(spec.head_dim);
-        let [q, kv] = [spec.heads, spec.kv_heads].map(|heads| u64::from(heads) * head_dim);
+        let (q, kv) = (spec.query_rows(), u64::from(spec.kv_heads) * head_dim);
         let single = self.layer_name(&names.q, layer);
         let fused = self.layer_name(&names.qkv, layer);
         if !self.is_fused(&single, &fused, &names.q) {

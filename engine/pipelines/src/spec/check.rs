@@ -70,10 +70,37 @@ impl DecoderSpec {
             match layer.mixer {
                 Mixer::Attention => {}
                 _ if self.encoder.is_some() => return Err(SpecError::RecurrentEncoder),
-                Mixer::ShortConv { width } => {
-                    let what = "the width of a short convolution, less 1";
-                    let before = u64::from(width).saturating_sub(1);
-                    check_size(what, before, MAX_CONV_WIDTH - 1)?;
+                Mixer::ShortConv { width } => check_width(width)?,
+                Mixer::DeltaNet(net) => {
+                    check_width(net.width)?;
+                    for (what, size, max) in [
+                        (
+                            "the number of a delta net's key heads",
+                            net.k_heads,
+                            MAX_HEADS,
+                        ),
+                        (
+                            "the number of a delta net's value heads",
+                            net.v_heads,
+                            MAX_HEADS,
+                        ),
+                        (
+                            "the width of a delta net's key head",
+                            net.k_dim,
+                            MAX_HEAD_DIM,
+                        ),
+                        (
+                            "the width of a delta net's value head",
+                            net.v_dim,
+                            MAX_HEAD_DIM,
+                        ),
+                    ] {
+                        check_size(what, size.into(), max)?;
+                    }
+                    if !net.v_heads.is_multiple_of(net.k_heads) {
+                        let (heads, kv_heads) = (net.v_heads, net.k_heads);
+                        return Err(SpecError::UnevenHeads { heads, kv_heads });
+                    }
                 }
             }
         }
@@ -186,6 +213,13 @@ fn check_number(
             range: range.into_inner(),
         }),
     }
+}
+
+/// Checks how many tokens an element of a short convolution depends on.
+fn check_width(width: u32) -> Result<(), SpecError> {
+    let before = u64::from(width).saturating_sub(1);
+    let what = "the width of a short convolution, less 1";
+    check_size(what, before, MAX_CONV_WIDTH - 1)
 }
 
 fn check_size(what: &'static str, size: u64, max: u64) -> Result<(), SpecError> {

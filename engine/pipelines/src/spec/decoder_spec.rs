@@ -32,6 +32,9 @@ pub struct DecoderSpec {
     pub norm_placement: NormPlacement,
     /// Whether queries and keys are normalized.
     pub qk_norm: QkNorm,
+    /// True if the query projection also makes a gate for each head, behind its query, whose sigmoid
+    /// multiplies the output of attention (Qwen3-Next).
+    pub attention_gate: bool,
     /// The activation of the feed-forward network.
     pub activation: Activation,
     /// True for `down(activation(gate(x)) * up(x))`, false for `down(activation(up(x)))`.
@@ -286,6 +289,7 @@ impl DecoderSpec {
             },
             norm_placement: NormPlacement::Pre,
             qk_norm: QkNorm::None,
+            attention_gate: false,
             activation: Activation::Silu,
             gated: true,
             moe: None,
@@ -308,6 +312,12 @@ impl DecoderSpec {
             tied: false,
             encoder: None,
         }
+    }
+
+    /// Outputs of the query projection: queries and, where there are any, gates.
+    pub(crate) fn query_rows(&self) -> u64 {
+        let parts = if self.attention_gate { 2 } else { 1 };
+        parts * u64::from(self.heads) * u64::from(self.head_dim)
     }
 
     /// Elements of a head that rotate: [`Self::rotary_dim`], rounded up to an even number.

@@ -73,7 +73,7 @@ impl LoraGroup {
         let [q, kv] = [spec.heads, spec.kv_heads].map(|heads| u64::from(heads) * head_dim);
         let (hidden, inner) = (spec.hidden_size, spec.intermediate_size);
         match self {
-            LoraGroup::Qkv => (hidden, vec![q, kv, kv]),
+            LoraGroup::Qkv => (hidden, vec![spec.query_rows(), kv, kv]),
             LoraGroup::O => (q, vec![hidden]),
             LoraGroup::GateUp if spec.gated => (hidden, vec![inner, inner]),
             LoraGroup::GateUp => (hidden, vec![inner]),

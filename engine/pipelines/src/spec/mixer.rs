@@ -14,6 +14,37 @@ pub enum Mixer {
         /// Tokens that an element depends on, its own included.
         width: u32,
     },
+    /// A gated delta net (Qwen3-Next).
+    DeltaNet(DeltaNetSpec),
+}
+
+/// A gated delta net: queries, keys and values are convolved with those before them, and go through
+/// the [gated delta rule](wisp_graph::ops::GatedDeltaRule). Each head's result is normalized, multiplied
+/// by the SiLU of a gate, and projected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeltaNetSpec {
+    /// Heads of queries and keys. Each serves `v_heads / k_heads` heads of values.
+    pub k_heads: u32,
+    /// Heads of values.
+    pub v_heads: u32,
+    /// Elements of a head of queries or keys, at most 256.
+    pub k_dim: u32,
+    /// Elements of a head of values.
+    pub v_dim: u32,
+    /// Tokens that an element of the convolution depends on, its own included.
+    pub width: u32,
+}
+
+impl DeltaNetSpec {
+    /// Returns the elements of all queries, which are as many as those of all keys.
+    pub(crate) fn keys(&self) -> u64 {
+        u64::from(self.k_heads) * u64::from(self.k_dim)
+    }
+
+    /// Returns the elements of all values.
+    pub(crate) fn values(&self) -> u64 {
+        u64::from(self.v_heads) * u64::from(self.v_dim)
+    }
 }
 
 /// One tensor of a layer's recurrent state, as one sequence has it.
@@ -37,15 +68,30 @@ impl StateTensor {
     }
 }
 
+/// Returns the tokens that a convolution of `channels` channels keeps.
+fn conv_state(width: u32, channels: u64) -> StateTensor {
+    StateTensor {
+        name: "conv",
+        shape: [u64::from(width).saturating_sub(1), channels],
+    }
+}
+
 impl Mixer {
     /// Returns the tensors of a sequence's state in one layer; none for attention.
     pub(crate) fn state(self, spec: &DecoderSpec) -> Vec<StateTensor> {
         match self {
             Mixer::Attention => Vec::new(),
-            Mixer::ShortConv { width } => vec![StateTensor {
-                name: "conv",
-                shape: [u64::from(width).saturating_sub(1), spec.hidden_size],
-            }],
+            Mixer::ShortConv { width } => vec![conv_state(width, spec.hidden_size)],
+            Mixer::DeltaNet(net) => vec![
+                conv_state(net.width, 2 * net.keys() + net.values()),
+                StateTensor {
+                    name: "delta",
+                    shape: [
+                        u64::from(net.v_heads) * u64::from(net.k_dim),
+                        net.v_dim.into(),
+                    ],
+                },
+            ],
         }
     }
 }

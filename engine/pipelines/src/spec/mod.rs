@@ -43,7 +43,7 @@ pub use error::SpecError;
 pub(crate) use fused_experts::{ExpertPart, FusedExperts};
 pub use lora_layout::LoraLayout;
 pub(crate) use lora_layout::{LORA_GROUPS, LoraGroup};
-pub use mixer::Mixer;
+pub use mixer::{DeltaNetSpec, Mixer};
 pub(crate) use tensor_names::in_layer;
 pub use tensor_names::{GateUpOrder, QkvLayout, TensorNames};
 pub use wisp_graph::{Activation, CacheFormat, NormKind, NormSpec, ops::ClampedSwiglu};

@@ -55,6 +55,30 @@ pub struct TensorNames {
     pub conv: Cow<'static, str>,
     /// Output projection of a short convolution, `[hidden, hidden]`.
     pub conv_out: Cow<'static, str>,
+    /// Projection of a delta net's queries, keys and values, `[2 * keys + values, hidden]`.
+    pub delta_qkv: Cow<'static, str>,
+    /// Projection of a delta net's output gates, `[values, hidden]`.
+    pub delta_gate: Cow<'static, str>,
+    /// The fused projection of queries, keys, values and output gates, for each head of keys the rows
+    /// of its heads, used where `delta_qkv` does not exist.
+    pub delta_fused: Cow<'static, str>,
+    /// Projection of the logits of a delta net's corrections, `[v_heads, hidden]`.
+    pub delta_beta: Cow<'static, str>,
+    /// Projection of the steps of a delta net's decay, `[v_heads, hidden]`.
+    pub delta_step: Cow<'static, str>,
+    /// The fused projection of both, for each head of keys the rows of its heads, used where
+    /// `delta_beta` does not exist.
+    pub delta_fused_gates: Cow<'static, str>,
+    /// Filters of a delta net, `[2 * keys + values, width]`.
+    pub delta_conv: Cow<'static, str>,
+    /// The logarithm of the decay's rate, `[v_heads]`: the whole name.
+    pub delta_a_log: Cow<'static, str>,
+    /// The bias of the decay's steps, `[v_heads]`: the whole name.
+    pub delta_step_bias: Cow<'static, str>,
+    /// Norm of each head of a delta net, `[v_dim]`.
+    pub delta_norm: Cow<'static, str>,
+    /// Output projection of a delta net, `[hidden, values]`.
+    pub delta_out: Cow<'static, str>,
     /// Norm of attention's output, before the residual sum.
     pub attention_output_norm: Cow<'static, str>,
     /// Norm of the residual sum after attention.
@@ -154,6 +178,17 @@ impl TensorNames {
             conv_in: "layers.{}.conv.in_proj".into(),
             conv: "layers.{}.conv.conv".into(),
             conv_out: "layers.{}.conv.out_proj".into(),
+            delta_qkv: "layers.{}.linear_attn.in_proj_qkv".into(),
+            delta_gate: "layers.{}.linear_attn.in_proj_z".into(),
+            delta_fused: "layers.{}.linear_attn.in_proj_qkvz".into(),
+            delta_beta: "layers.{}.linear_attn.in_proj_b".into(),
+            delta_step: "layers.{}.linear_attn.in_proj_a".into(),
+            delta_fused_gates: "layers.{}.linear_attn.in_proj_ba".into(),
+            delta_conv: "layers.{}.linear_attn.conv1d".into(),
+            delta_a_log: "layers.{}.linear_attn.A_log".into(),
+            delta_step_bias: "layers.{}.linear_attn.dt_bias".into(),
+            delta_norm: "layers.{}.linear_attn.norm".into(),
+            delta_out: "layers.{}.linear_attn.out_proj".into(),
             // One name stands for the norm after attention or for the one before the feed-forward
             // network, as the norms are placed.
             attention_output_norm: "layers.{}.post_attention_layernorm".into(),
@@ -225,6 +260,17 @@ fn gguf() -> TensorNames {
         conv_in: "blk.{}.shortconv.in_proj".into(),
         conv: "blk.{}.shortconv.conv".into(),
         conv_out: "blk.{}.shortconv.out_proj".into(),
+        delta_qkv: "".into(),
+        delta_gate: "".into(),
+        delta_fused: "".into(),
+        delta_beta: "".into(),
+        delta_step: "".into(),
+        delta_fused_gates: "".into(),
+        delta_conv: "".into(),
+        delta_a_log: "".into(),
+        delta_step_bias: "".into(),
+        delta_norm: "".into(),
+        delta_out: "".into(),
         attention_output_norm: "blk.{}.post_attention_norm".into(),
         attention_residual_norm: "blk.{}.attn_output_norm".into(),
         mlp_norm: "blk.{}.ffn_norm".into(),

@@ -29,7 +29,9 @@ mod phi3;
 mod qwen2;
 mod qwen2_moe;
 mod qwen3;
+mod qwen3_5;
 mod qwen3_moe;
+mod qwen3_next;
 mod smollm3;
 mod starcoder2;
 mod xlm_roberta;
@@ -37,7 +39,7 @@ mod xlm_roberta;
 use super::architecture::Architecture;
 
 /// Makes the built-in architectures, in the order in which they are listed.
-pub(super) fn all() -> [Architecture; 33] {
+pub(super) fn all() -> [Architecture; 35] {
     [
         llama::architecture(),
         mistral::architecture(),
@@ -47,6 +49,9 @@ pub(super) fn all() -> [Architecture; 33] {
         qwen2_moe::architecture(),
         qwen3::architecture(),
         qwen3_moe::architecture(),
+        qwen3_next::architecture(),
+        qwen3_5::architecture(),
+        qwen3_5::with_experts(),
         gemma::architecture(),
         gemma2::architecture(),
         gemma3::architecture(),

@@ -20,13 +20,7 @@ pub(super) fn architecture() -> Architecture {
             "num_local_experts": 60, "shared_expert_intermediate_size": 5632}"#,
         )
         .config_key("num_local_experts", "num_experts")
-        .tensor_names(TensorNames {
-            shared_gate: "layers.{}.mlp.shared_expert.gate_proj".into(),
-            shared_up: "layers.{}.mlp.shared_expert.up_proj".into(),
-            shared_down: "layers.{}.mlp.shared_expert.down_proj".into(),
-            shared_router: "layers.{}.mlp.shared_expert_gate".into(),
-            ..TensorNames::hugging_face()
-        })
+        .tensor_names(tensor_names())
         .spec_from_config(|config| {
             let mut spec = qwen2::from_config(config)?;
             qwen3_moe::set_experts(&mut spec, config)?;
@@ -47,4 +41,15 @@ pub(super) fn architecture() -> Architecture {
             }
             Ok(spec)
         })
+}
+
+/// Returns what checkpoints with a gated shared expert call their tensors.
+pub(super) fn tensor_names() -> TensorNames {
+    TensorNames {
+        shared_gate: "layers.{}.mlp.shared_expert.gate_proj".into(),
+        shared_up: "layers.{}.mlp.shared_expert.up_proj".into(),
+        shared_down: "layers.{}.mlp.shared_expert.down_proj".into(),
+        shared_router: "layers.{}.mlp.shared_expert_gate".into(),
+        ..TensorNames::hugging_face()
+    }
 }

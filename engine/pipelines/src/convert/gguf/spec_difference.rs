@@ -24,6 +24,7 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
         ("epsilon of norms", close_field(|spec| spec.norm.eps)),
         ("placement of norms", a.norm_placement == b.norm_placement),
         ("norms of queries and keys", a.qk_norm == b.qk_norm),
+        ("gate of attention", a.attention_gate == b.attention_gate),
         ("activation", a.activation == b.activation),
         ("gate of the feed-forward", a.gated == b.gated),
         ("experts", a.moe == b.moe),

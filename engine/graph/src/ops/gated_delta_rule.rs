@@ -1,0 +1,124 @@
+//! `gated_delta_rule`: the recurrence of a gated delta net over the sequences of a batch.
+
+use serde::{Deserialize, Serialize};
+use wisp_shaders::params::LinearRecurrenceParams;
+use wisp_types::{DType, Shape};
+
+use super::{
+    Inferred, Op, OpRules,
+    operands::{expect, expect_buffer, expect_spans, expect_width},
+};
+use crate::{
+    error::OpProblem,
+    lowering::{LoweringError, NodeValues, OpLowering, Size, params},
+    runtime_fields,
+    value::{TensorType, Value},
+};
+
+/// The most elements of a head of queries and keys.
+const MAX_K_DIM: u32 = 256;
+
+/// The gated delta rule (Yang et al. 2024, "Gated Delta Networks"): each head of a sequence has a matrix of
+/// `k_dim` rows and `v_dim` columns. A token decays it, moves what it answers to the token's key towards the
+/// token's value, and reads it with its query. Queries and keys are normalized to length 1.
+///
+/// Operands: `qkv f32 [tokens, 2 * k_heads * k_dim + v_heads * v_dim]`, queries, keys and values; `gates f32
+/// [tokens, 2 * v_heads]`, for each head the logit of how far the answer moves, and for each head the step
+/// of the decay before its bias and softplus; `a_log` and `dt_bias`, `f32 [v_heads]`, the logarithm of the
+/// decay's rate and the bias of the step; `spans u32 [batch, 4]` as in [`CausalConv`](super::CausalConv); `state`, a buffer `f32 [rows, v_heads * k_dim, v_dim]`. Result: `f32
+/// [tokens, v_heads * v_dim]`; the op also writes the state.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GatedDeltaRule {
+    /// Heads of queries and keys. Each serves `v_heads / k_heads` heads of values.
+    pub k_heads: u32,
+    /// Heads of values.
+    pub v_heads: u32,
+    /// Elements of a head of queries or keys, at most 256.
+    pub k_dim: u32,
+    /// Elements of a head of values.
+    pub v_dim: u32,
+    /// Added to the sums of squares by which queries and keys are normalized.
+    pub eps: f32,
+}
+
+impl From<GatedDeltaRule> for Op {
+    fn from(op: GatedDeltaRule) -> Op {
+        Op::GatedDeltaRule(op)
+    }
+}
+
+impl OpRules for GatedDeltaRule {
+    fn name(&self) -> &'static str {
+        "gated_delta_rule"
+    }
+
+    fn infer(&self, operands: &[&Value]) -> Inferred {
+        let &[qkv, gates, a_log, dt_bias, spans, state] = operands else {
+            let expected = "qkv, gates, a_log, dt_bias, spans and state";
+            return Err(OpProblem::operand_count(expected, operands.len()));
+        };
+        let sizes = [self.k_heads, self.v_heads, self.k_dim, self.v_dim];
+        let [k_heads, v_heads, k_dim, v_dim] = sizes.map(u64::from);
+        if sizes.contains(&0) || !v_heads.is_multiple_of(k_heads) || self.k_dim > MAX_K_DIM {
+            return Err(OpProblem::Settings(format!(
+                "{v_heads} heads of {v_dim} elements need a divisor of keys' heads of 1 to {MAX_K_DIM} \
+                 elements, but there are {k_heads} of {k_dim}"
+            )));
+        }
+        let width = v_heads * v_dim;
+        expect(qkv, "qkv", DType::F32, 2)?;
+        expect_width(qkv, "qkv", 2 * k_heads * k_dim + width)?;
+        expect(gates, "the gates", DType::F32, 2)?;
+        expect_width(gates, "the gates", 2 * v_heads)?;
+        for (operand, role) in [(a_log, "a_log"), (dt_bias, "dt_bias")] {
+            expect(operand, role, DType::F32, 1)?;
+            expect_width(operand, role, v_heads)?;
+        }
+        expect_spans(spans)?;
+        expect(state, "the state", DType::F32, 3)?;
+        expect_buffer(state, "the state")?;
+        expect_width(state, "the state", v_dim)?;
+        if state.shape.0[1] != (v_heads * k_dim).into() {
+            return Err(OpProblem::Mismatch(format!(
+                "the state {} must have {} rows of a sequence",
+                state.shape,
+                v_heads * k_dim
+            )));
+        }
+        let tokens = qkv.shape.0[0].clone();
+        Ok(vec![TensorType::f32(Shape(vec![tokens, width.into()]))])
+    }
+
+    fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
+        let (qkv, spans) = (node.inputs[0], node.inputs[4]);
+        let tokens = op.rows(qkv);
+        let batch = op.rows(spans);
+        let fixed = LinearRecurrenceParams {
+            k_heads: self.k_heads,
+            v_heads: self.v_heads,
+            k_dim: self.k_dim,
+            v_dim: self.v_dim,
+            eps: self.eps,
+            scale: 1.0 / (self.k_dim as f32).sqrt(),
+            ..Default::default()
+        };
+        let mut bindings = op.operands(node.inputs)?;
+        bindings.push(op.result(node.outputs[0]));
+        let width = u64::from(self.v_heads) * u64::from(self.v_dim);
+        let params = params(
+            &fixed,
+            runtime_fields!(
+                LinearRecurrenceParams,
+                tokens = tokens,
+                batch = batch.clone()
+            ),
+        );
+        op.call_over_rows(
+            op.op(),
+            self.k_dim,
+            [Size::fixed(width), batch],
+            params,
+            bindings,
+        )
+    }
+}
