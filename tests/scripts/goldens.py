@@ -58,7 +58,7 @@ YARN = {
 
 # Checkpoints that are drawn anew: with 0, a token of a test is near a tie of two experts, and half
 # precision sends it to the other one.
-SEEDS = {"qwen2-moe": 4, "glm4-moe": 1}
+SEEDS = {"qwen2-moe": 4, "glm4-moe": 1, "gpt-oss": 1, "gpt-oss-mxfp4": 10}
 
 # Decoders whose experts are in MXFP4.
 PACKED = {"gpt-oss-mxfp4"}
