@@ -224,7 +224,7 @@ impl Architecture {
     /// What a GGUF file calls the tensors.
     pub fn gguf_names(&self) -> &TensorNames {
         let own = self.gguf_tensor_names.as_ref();
-        own.unwrap_or_else(TensorNames::gguf)
+        own.unwrap_or_else(|| TensorNames::gguf())
     }
 
     /// True if the architecture has this name, in Wisp or among the classes of `config.json`.

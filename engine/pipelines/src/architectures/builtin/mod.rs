@@ -39,7 +39,7 @@ mod xlm_roberta;
 use super::architecture::Architecture;
 
 /// Makes the built-in architectures, in the order in which they are listed.
-pub(super) fn all() -> [Architecture; 35] {
+pub(super) fn all() -> [Architecture; 36] {
     [
         llama::architecture(),
         mistral::architecture(),
