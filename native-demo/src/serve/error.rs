@@ -147,6 +147,12 @@ impl From<Error> for ApiError {
             Error::ContextFull { .. } => {
                 return ApiError::invalid(message).with_code("context_length_exceeded");
             }
+            // What the server knows about it is at `/health`.
+            Error::DeviceLost { .. } | Error::WorkerEnded => {
+                let message = "the model's device was lost: the server has to be restarted";
+                let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message);
+                return error.with_code("model_lost");
+            }
             Error::EmptyPrompt
             | Error::EmptyText { .. }
             | Error::TextTooLong { .. }

@@ -151,20 +151,15 @@ fn check_key(options: &Options, headers: &HeaderMap) -> Result<(), ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn options(host: &str) -> Options {
         Options {
             host: host.into(),
-            port: 8000,
             api_keys: vec!["first".into(), "second".into()],
-            no_auth: false,
             allowed_hosts: vec!["llm.example.org".into()],
             allowed_origins: vec![Origin::One("https://app.example.org".into())],
-            max_body_bytes: 1,
-            shutdown_time: Duration::ZERO,
+            ..Options::default()
         }
     }
 

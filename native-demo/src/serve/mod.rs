@@ -4,6 +4,7 @@
 //! more generations ([`generation`]) in the model's scheduler, and is answered as a whole or as a stream of events
 //! ([`stream`]). What a client gets wrong is an [`error`] in OpenAI's format.
 
+mod adapters;
 mod admission;
 mod blocking;
 mod chat;
@@ -13,6 +14,7 @@ mod error;
 mod fields;
 mod generation;
 mod guard;
+mod health;
 mod info;
 mod listener;
 mod messages;
@@ -22,6 +24,7 @@ mod options;
 mod page;
 mod prompts;
 mod request_log;
+mod rerank;
 mod router;
 mod sampling;
 mod scores;
@@ -29,6 +32,7 @@ mod state;
 mod stream;
 mod tokens;
 mod unsupported;
+mod vllm_metrics;
 mod write_timeout;
 
 pub use listener::serve;

@@ -18,7 +18,10 @@ use serde_json::Value;
 use tokio::time::{Instant, Sleep, sleep};
 use wisp_engine::{Completion, Event, FinishReason};
 
-use super::{error::ApiError, generation::Texts};
+use super::{
+    error::ApiError,
+    generation::{Texts, TokenCounts},
+};
 
 /// The time without an event after which a comment keeps the connection open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -35,7 +38,7 @@ pub trait Chunks: Send + Unpin + 'static {
     fn end(&mut self, text: usize, reason: FinishReason) -> Value;
 
     /// Returns the chunk with the numbers of tokens, if the client asked for it.
-    fn usage(&mut self, prompt_tokens: usize, completion_tokens: usize) -> Option<Value>;
+    fn usage(&mut self, counts: TokenCounts) -> Option<Value>;
 }
 
 /// Answers with a stream of the texts.
@@ -92,9 +95,7 @@ impl<C: Chunks> EventBody<C> {
 
     /// Ends the stream in order.
     fn end(&mut self, texts: &Texts) {
-        let usage = self
-            .chunks
-            .usage(texts.prompt_tokens, texts.completion_tokens);
+        let usage = self.chunks.usage(texts.counts);
         self.ready.extend(usage.map(|chunk| data(&chunk)));
         self.ready
             .push_back(Bytes::from_static(b"data: [DONE]\n\n"));

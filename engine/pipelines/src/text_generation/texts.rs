@@ -99,6 +99,8 @@ impl TextGenerator {
             text: String::new(),
             score: sampled.score,
             prompt_scores: sampled.prompt_scores,
+            cached_tokens: sampled.cached_tokens,
+            stop_string: None,
             finish: sampled.finish,
         };
         let Some(stream) = self.streams.get_mut(&sampled.id) else {
@@ -113,7 +115,8 @@ impl TextGenerator {
         } else {
             event.score = None;
         }
-        if stream.text.stopped {
+        event.stop_string.clone_from(&stream.text.stopped);
+        if event.stop_string.is_some() {
             event.finish = Some(FinishReason::Stop);
         }
         if event.finish.is_some() {
@@ -278,6 +281,8 @@ impl TextGenerator {
             text: String::new(),
             score: None,
             prompt_scores: Vec::new(),
+            cached_tokens: 0,
+            stop_string: None,
             finish: Some(FinishReason::Failed),
         }));
     }
