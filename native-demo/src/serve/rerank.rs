@@ -238,7 +238,10 @@ fn failed(served: &ServedModel, error: Error, before: usize, param: &str) -> Api
             ApiError::parameter("model", message)
         }
         error if is_wrong_model => served.failed(error).about("model"),
-        Error::EmptyText { text } => ApiError::from(Error::EmptyText { text: text + before }).about(param),
+        Error::EmptyText { text } => ApiError::from(Error::EmptyText {
+            text: text + before,
+        })
+        .about(param),
         error => served.failed(error).about(param),
     }
 }
@@ -255,9 +258,18 @@ mod tests {
     fn texts_are_paired_one_to_one_one_to_many_and_each_to_its_partner() {
         for (body, expected) in [
             (r#"{"text_1": "a", "text_2": "b"}"#, &[("a", "b")][..]),
-            (r#"{"text_1": "a", "text_2": ["b", "c"]}"#, &[("a", "b"), ("a", "c")]),
-            (r#"{"text_1": ["a"], "text_2": ["b", "c"]}"#, &[("a", "b"), ("a", "c")]),
-            (r#"{"text_1": ["a", "d"], "text_2": ["b", "c"]}"#, &[("a", "b"), ("d", "c")]),
+            (
+                r#"{"text_1": "a", "text_2": ["b", "c"]}"#,
+                &[("a", "b"), ("a", "c")],
+            ),
+            (
+                r#"{"text_1": ["a"], "text_2": ["b", "c"]}"#,
+                &[("a", "b"), ("a", "c")],
+            ),
+            (
+                r#"{"text_1": ["a", "d"], "text_2": ["b", "c"]}"#,
+                &[("a", "b"), ("d", "c")],
+            ),
         ] {
             let found = of(body).unwrap();
             let found: Vec<(&str, &str)> = found.iter().map(|(a, b)| (&**a, &**b)).collect();
@@ -265,7 +277,10 @@ mod tests {
         }
         for (body, param) in [
             (r#"{"text_1": ["a", "d"], "text_2": "b"}"#, "text_1"),
-            (r#"{"text_1": ["a", "d"], "text_2": ["b", "c", "e"]}"#, "text_1"),
+            (
+                r#"{"text_1": ["a", "d"], "text_2": ["b", "c", "e"]}"#,
+                "text_1",
+            ),
             (r#"{"text_1": "a"}"#, "text_2"),
             (r#"{"text_1": "a", "text_2": []}"#, "text_2"),
             (r#"{"text_1": "a", "text_2": ["b", " "]}"#, "text_2[1]"),

@@ -12,7 +12,10 @@ fn server() -> (Server, tempfile::TempDir) {
     let tiny = bundled::folder().join("wisp-tiny.gguf");
     let ranker = format!("ranker={}", folder.path().display());
     let tiny = format!("tiny={}", tiny.display());
-    (Server::start(&["--model", &ranker, "--model", &tiny]), folder)
+    (
+        Server::start(&["--model", &ranker, "--model", &tiny]),
+        folder,
+    )
 }
 
 #[test]
@@ -20,7 +23,9 @@ fn rankings_and_scores_equal_those_of_rerank() {
     let (server, folder) = server();
     let path = folder.path().to_str().expect("UTF-8");
     let query = "the cat runs";
-    let fixed = ["rerank", "--json", "--device", "host", "--query", query, "--model", path];
+    let fixed = [
+        "rerank", "--json", "--device", "host", "--query", query, "--model", path,
+    ];
     let expected = run([&fixed[..], &["--document"], &DOCUMENTS].concat()).json();
     let expected = expected["results"].as_array().expect("results");
     let body = json!({ "model": "ranker", "query": query, "documents": DOCUMENTS });
@@ -33,10 +38,16 @@ fn rankings_and_scores_equal_those_of_rerank() {
             assert_eq!(found["relevance_score"], expected["score"]);
             assert_eq!(found["document"]["text"], expected["document"]);
         }
-        assert!(answer["usage"]["total_tokens"].as_u64() > Some(9), "{answer}");
+        assert!(
+            answer["usage"]["total_tokens"].as_u64() > Some(9),
+            "{answer}"
+        );
     }
     // Objects, the best only, and without texts.
-    let objects: Vec<Value> = DOCUMENTS.iter().map(|text| json!({ "text": text })).collect();
+    let objects: Vec<Value> = DOCUMENTS
+        .iter()
+        .map(|text| json!({ "text": text }))
+        .collect();
     let more = json!({ "documents": objects, "top_n": 1, "return_documents": false });
     let answer = server.json("/v1/rerank", &super::merged(body, &more));
     let best = json!([{
@@ -48,7 +59,8 @@ fn rankings_and_scores_equal_those_of_rerank() {
         let body = json!({ "model": "ranker", "text_1": first, "text_2": second });
         let answer = server.json("/v1/score", &body);
         let data = answer["data"].as_array().expect("scores").iter();
-        data.map(|entry| entry["score"].clone()).collect::<Vec<Value>>()
+        data.map(|entry| entry["score"].clone())
+            .collect::<Vec<Value>>()
     };
     let in_order = |index: usize| {
         let found = expected.iter().find(|result| result["index"] == index);
@@ -62,9 +74,15 @@ fn rankings_and_scores_equal_those_of_rerank() {
     assert_ne!(pairs[1], all[1]);
     // More than go through the model at a time: the indices are those of the request.
     let many = vec![DOCUMENTS[0]; 70];
-    let answer = server.json("/rerank", &json!({ "model": "ranker", "query": query, "documents": many }));
+    let answer = server.json(
+        "/rerank",
+        &json!({ "model": "ranker", "query": query, "documents": many }),
+    );
     let results = answer["results"].as_array().expect("results");
-    let mut indices: Vec<u64> = results.iter().filter_map(|result| result["index"].as_u64()).collect();
+    let mut indices: Vec<u64> = results
+        .iter()
+        .filter_map(|result| result["index"].as_u64())
+        .collect();
     indices.sort_unstable();
     assert_eq!(indices, (0..70).collect::<Vec<u64>>());
 }
@@ -77,7 +95,10 @@ fn invalid_requests_name_the_parameter() {
         ("/v1/rerank", super::merged(fixed, &more))
     };
     let score = |first: Value, second: Value| {
-        ("/v1/score", json!({ "model": "ranker", "text_1": first, "text_2": second }))
+        (
+            "/v1/score",
+            json!({ "model": "ranker", "text_1": first, "text_2": second }),
+        )
     };
     for ((path, body), param) in [
         (rerank(json!({ "query": null })), "query"),
@@ -88,17 +109,28 @@ fn invalid_requests_name_the_parameter() {
         (rerank(json!({ "documents": "a" })), "documents"),
         (rerank(json!({ "documents": ["a", ""] })), "documents[1]"),
         (rerank(json!({ "documents": ["a", 5] })), "documents[1]"),
-        (rerank(json!({ "documents": [{ "title": "a" }] })), "documents[0]"),
+        (
+            rerank(json!({ "documents": [{ "title": "a" }] })),
+            "documents[0]",
+        ),
         (rerank(json!({ "documents": vec!["a"; 3000] })), "documents"),
         (rerank(json!({ "top_n": -1 })), "top_n"),
-        (rerank(json!({ "return_documents": "no" })), "return_documents"),
+        (
+            rerank(json!({ "return_documents": "no" })),
+            "return_documents",
+        ),
         (rerank(json!({ "model": "tiny" })), "model"),
         (score(json!(["a", "b"]), json!(["a"])), "text_1"),
         (score(json!("a"), json!(null)), "text_2"),
     ] {
         let response = server.post(path, &body);
         assert_eq!(response.status, 400, "{body}: {}", response.body);
-        assert_eq!(response.json()["error"]["param"], param, "{}", response.body);
+        assert_eq!(
+            response.json()["error"]["param"],
+            param,
+            "{}",
+            response.body
+        );
     }
     let response = server.post("/v1/rerank", &rerank(json!({ "model": "none" })).1);
     assert_eq!(response.status, 404);
