@@ -73,7 +73,8 @@ impl Serve {
     pub fn run(mut self) -> Result<()> {
         if let Some(folder) = &mut self.allow_adapter_loading {
             let found = folder.canonicalize();
-            *folder = found.with_context(|| format!("--allow-adapter-loading {}", folder.display()))?;
+            *folder =
+                found.with_context(|| format!("--allow-adapter-loading {}", folder.display()))?;
             self.settings.reserve_adapters()?;
         }
         let max_queue = self.max_queue as usize;

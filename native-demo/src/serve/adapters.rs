@@ -101,8 +101,7 @@ async fn changed(
 /// Reads a request, if adapters may be changed.
 async fn read(server: &Server, body: Body) -> Result<Fields, ApiError> {
     if server.options.adapter_folder.is_none() {
-        let message =
-            "adapters cannot be loaded or unloaded: the server was started without --allow-adapter-loading";
+        let message = "adapters cannot be loaded or unloaded: the server was started without --allow-adapter-loading";
         return Err(ApiError::new(StatusCode::FORBIDDEN, message));
     }
     Fields::read(body, server.options.max_body_bytes).await
@@ -214,10 +213,22 @@ mod tests {
         let outside = outer.join("other").display().to_string();
         let twin = format!("{}-2", folder.display());
         std::fs::create_dir_all(&twin).unwrap();
-        for path in ["../other", "absent", "link", &outside, &twin, "/", "good/../..", "a\0b"] {
+        for path in [
+            "../other",
+            "absent",
+            "link",
+            &outside,
+            &twin,
+            "/",
+            "good/../..",
+            "a\0b",
+        ] {
             let error = files(&folder, path).unwrap_err().body();
             let message = error["error"]["message"].as_str().unwrap();
-            assert!(message.starts_with("lora_path is no folder in"), "{path}: {message}");
+            assert!(
+                message.starts_with("lora_path is no folder in"),
+                "{path}: {message}"
+            );
             assert_eq!(error["error"]["param"], "lora_path");
         }
         let error = files(&folder, "good").unwrap_err().body();

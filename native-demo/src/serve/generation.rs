@@ -94,11 +94,7 @@ impl Texts {
                 let mut options = params.options_of(choice);
                 options.adapter.clone_from(&served.adapter);
                 let request = served.model.generate_tokens(prompt.clone());
-                texts.push(Text::new(
-                    server,
-                    served,
-                    request.options(options).events(),
-                ));
+                texts.push(Text::new(server, served, request.options(options).events()));
             }
         }
         if let Some(first) = texts.first_mut() {

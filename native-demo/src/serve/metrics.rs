@@ -210,7 +210,10 @@ impl Metrics {
         for served in all.iter().filter(|served| served.adapter.is_none()) {
             self.read(served);
         }
-        let registries = [Some(&self.registry), self.vllm.as_ref().map(VllmMetrics::registry)];
+        let registries = [
+            Some(&self.registry),
+            self.vllm.as_ref().map(VllmMetrics::registry),
+        ];
         let mut text = String::new();
         // Writing to a string does not fail.
         for registry in registries.into_iter().flatten() {

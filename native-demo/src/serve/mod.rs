@@ -6,6 +6,7 @@
 
 mod adapters;
 mod admission;
+mod batch;
 mod blocking;
 mod chat;
 mod completions;
@@ -35,6 +36,7 @@ mod unsupported;
 mod vllm_metrics;
 mod write_timeout;
 
+pub use batch::{BatchFiles, run as run_batch};
 pub use listener::serve;
 pub use models::{ModelArg, Models};
 pub use options::{Options, Origin};

@@ -227,7 +227,9 @@ impl VllmMetrics {
             return;
         }
         let adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = adapters.iter().filter(|((base, _), _)| *base == served.base);
+        let own = adapters
+            .iter()
+            .filter(|((base, _), _)| *base == served.base);
         let (mut waiting, mut running) = (Vec::new(), Vec::new());
         for ((_, adapter), texts) in own {
             if texts.waiting > 0 {

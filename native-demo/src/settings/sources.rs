@@ -23,7 +23,7 @@ use crate::{flags::Flag, output::message};
 /// Flags that are no settings, but what a single run reads, writes or asks for.
 #[rustfmt::skip]
 const NOT_SETTINGS: &[&str] = &[
-    "config", "file", "force", "graph", "graph-text", "help", "out", "prompt", "prompt-file", "target", "text",
+    "config", "errors", "file", "force", "graph", "graph-text", "help", "out", "prompt", "prompt-file", "target", "text",
     "tokens", "trace", "version",
 ];
 

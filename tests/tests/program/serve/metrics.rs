@@ -43,10 +43,17 @@ fn usage_tells_the_tokens_that_the_prefix_cache_held() {
 /// Checks that the metrics have a row of this name, with exactly these labels.
 #[track_caller]
 fn assert_row(metrics: &str, name: &str, labels: &[&str]) {
-    let mut rows = metrics.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
-    let row = rows.next().unwrap_or_else(|| panic!("no {name}: {metrics}"));
+    let mut rows = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
+    let row = rows
+        .next()
+        .unwrap_or_else(|| panic!("no {name}: {metrics}"));
     let (found, _) = row.split_once('}').expect("labels");
-    let mut found: Vec<&str> = found.split("\",").map(|label| label.split('=').next().expect("a name")).collect();
+    let mut found: Vec<&str> = found
+        .split("\",")
+        .map(|label| label.split('=').next().expect("a name"))
+        .collect();
     found.retain(|label| *label != "le");
     assert_eq!(found, labels, "{name}");
 }
@@ -60,16 +67,32 @@ fn metrics_of_vllm_have_its_names_and_labels() {
     let server = Server::start(&["--metrics-compat", "vllm", "--lora", &adapter]);
     let body = completion(&json!({ "prompt": long_prompt(), "max_tokens": 8, "ignore_eos": true }));
     for model in ["wisp-tiny", "wisp-tiny", "poet"] {
-        server.json("/v1/completions", &super::merged(body.clone(), &json!({ "model": model })));
+        server.json(
+            "/v1/completions",
+            &super::merged(body.clone(), &json!({ "model": model })),
+        );
     }
     let own = "{model_name=\"wisp-tiny\"}";
-    let by_length = "vllm:request_success_total{model_name=\"wisp-tiny\",finished_reason=\"length\"}";
+    let by_length =
+        "vllm:request_success_total{model_name=\"wisp-tiny\",finished_reason=\"length\"}";
     server.wait_until("all are counted", || server.metric(by_length) == 3.0);
-    assert_eq!(server.metric(&format!("vllm:generation_tokens_total{own}")), 24.0);
-    assert_eq!(server.metric(&format!("vllm:e2e_request_latency_seconds_count{own}")), 3.0);
-    assert_eq!(server.metric(&format!("vllm:time_to_first_token_seconds_count{own}")), 3.0);
+    assert_eq!(
+        server.metric(&format!("vllm:generation_tokens_total{own}")),
+        24.0
+    );
+    assert_eq!(
+        server.metric(&format!("vllm:e2e_request_latency_seconds_count{own}")),
+        3.0
+    );
+    assert_eq!(
+        server.metric(&format!("vllm:time_to_first_token_seconds_count{own}")),
+        3.0
+    );
     let prompt = server.metric(&format!("vllm:prompt_tokens_total{own}"));
-    assert_eq!(server.metric(&format!("vllm:prefix_cache_queries_total{own}")), prompt);
+    assert_eq!(
+        server.metric(&format!("vllm:prefix_cache_queries_total{own}")),
+        prompt
+    );
     assert!(server.metric(&format!("vllm:prefix_cache_hits_total{own}")) >= 32.0);
     assert!(server.metric(&format!("vllm:inter_token_latency_seconds_count{own}")) >= 3.0);
     let metrics = server.get("/metrics").body;
@@ -91,18 +114,38 @@ fn metrics_of_vllm_have_its_names_and_labels() {
     ] {
         assert_row(&metrics, &format!("vllm:{name}"), &["model_name"]);
     }
-    assert_row(&metrics, "vllm:cache_config_info", &["model_name", "block_size", "num_gpu_blocks"]);
-    let labels = ["model_name", "max_lora", "running_lora_adapters", "waiting_lora_adapters"];
+    assert_row(
+        &metrics,
+        "vllm:cache_config_info",
+        &["model_name", "block_size", "num_gpu_blocks"],
+    );
+    let labels = [
+        "model_name",
+        "max_lora",
+        "running_lora_adapters",
+        "waiting_lora_adapters",
+    ];
     assert_row(&metrics, "vllm:lora_requests_info", &labels);
     // While a text of the adapter runs, its name is there.
-    let long = json!({ "model": "poet", "prompt": "a", "n": 40, "max_tokens": 500, "stream": true });
-    let stream = server.send("POST /v1/completions", &[], &super::merged(body, &long).to_string());
+    let long =
+        json!({ "model": "poet", "prompt": "a", "n": 40, "max_tokens": 500, "stream": true });
+    let stream = server.send(
+        "POST /v1/completions",
+        &[],
+        &super::merged(body, &long).to_string(),
+    );
     server.wait_until("the adapter runs", || {
-        server.get("/metrics").body.contains("running_lora_adapters=\"poet\"")
+        server
+            .get("/metrics")
+            .body
+            .contains("running_lora_adapters=\"poet\"")
     });
     drop(stream);
     server.wait_until("no adapter runs", || {
-        server.get("/metrics").body.contains("running_lora_adapters=\"\"")
+        server
+            .get("/metrics")
+            .body
+            .contains("running_lora_adapters=\"\"")
     });
     // Without the flag, only the server's own names.
     assert!(!Server::start(&[]).get("/metrics").body.contains("vllm:"));
