@@ -6,6 +6,7 @@
 
 mod adapters;
 mod admission;
+mod anthropic;
 mod batch;
 mod blocking;
 mod chat;
@@ -21,11 +22,14 @@ mod listener;
 mod messages;
 mod metrics;
 mod models;
+mod openapi;
 mod options;
 mod page;
+mod parts;
 mod prompts;
 mod request_log;
 mod rerank;
+mod responses;
 mod router;
 mod sampling;
 mod scores;

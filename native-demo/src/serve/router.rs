@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::{
     Router,
     http::{Method, StatusCode, Uri},
-    middleware::from_fn_with_state,
+    middleware::{from_fn, from_fn_with_state},
     routing::{get, post},
 };
 
 use super::{
-    adapters, chat, completions, embeddings, error::ApiError, guard, info, page, request_log,
-    rerank, state::Server, tokens,
+    adapters, anthropic, chat, completions, embeddings, error::ApiError, guard, info, openapi,
+    page, request_log, rerank, responses, state::Server, tokens,
 };
 
 /// Defines the endpoints: the method, the path and the function that answers.
@@ -32,10 +32,14 @@ endpoints! {
     get "/health" info::health;
     get "/version" info::version;
     get "/metrics" info::metrics;
+    get "/openapi.json" openapi::description;
     get "/v1/models" info::models;
     get "/v1/models/{*id}" info::model;
     post "/v1/chat/completions" chat::answer;
     post "/v1/completions" completions::answer;
+    post "/v1/responses" responses::answer;
+    post "/v1/messages" anthropic::answer;
+    post "/v1/messages/count_tokens" anthropic::count_tokens;
     post "/v1/embeddings" embeddings::answer;
     post "/v1/rerank" rerank::rerank;
     post "/v2/rerank" rerank::rerank;
@@ -55,6 +59,7 @@ pub fn router(server: Arc<Server>) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown)
         .layer(from_fn_with_state(server.clone(), guard::check))
+        .layer(from_fn(anthropic::describe_errors))
         .layer(from_fn_with_state(server.clone(), request_log::record))
         .with_state(server)
 }
