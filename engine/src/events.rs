@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// An event of a request. Events come in this order: prefill progress, the prompt's log-probabilities,
-/// tokens and texts, and the end. When the KV cache is full, a request may give up its pages and
+/// tokens and texts, a stop string, and the end. When the KV cache is full, a request may give up its pages and
 /// compute its tokens again; its prefill progress then comes again, between tokens.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -43,6 +43,8 @@ pub enum Event {
     /// Text that is final. It may lag behind the tokens while a character or a possible stop string is
     /// incomplete.
     Text(String),
+    /// A stop string was found, which ends the text; the last event before the end.
+    StopString(String),
     /// The request has ended, and no further event follows. A cancelled request ends with this event
     /// too.
     End {
@@ -61,6 +63,9 @@ pub struct Usage {
     pub prompt_tokens: usize,
     /// Generated tokens.
     pub completion_tokens: usize,
+    /// Tokens of the prompt whose keys and values the prefix cache held, as far as the first step has told; 0 without
+    /// [prefix caching](crate::pipelines::PipelineConfig::enable_prefix_caching).
+    pub cached_tokens: usize,
 }
 
 /// A whole generated text.
@@ -77,6 +82,8 @@ pub struct Completion {
     pub prompt_scores: Vec<TokenScore>,
     /// Why the text ended.
     pub finish_reason: FinishReason,
+    /// The stop string that ended the text, if one did.
+    pub stop_string: Option<String>,
     /// Tokens that the request used.
     pub usage: Usage,
 }
@@ -89,6 +96,7 @@ impl Default for Completion {
             scores: Vec::new(),
             prompt_scores: Vec::new(),
             finish_reason: FinishReason::Cancelled,
+            stop_string: None,
             usage: Usage::default(),
         }
     }
@@ -105,6 +113,7 @@ impl Completion {
                 self.scores.extend(score);
             }
             Event::Text(text) => self.text.push_str(&text),
+            Event::StopString(stop) => self.stop_string = Some(stop),
             Event::End { reason, usage } => {
                 self.finish_reason = reason;
                 self.usage = usage;

@@ -51,6 +51,24 @@ impl Reranker {
         work.await
     }
 
+    /// Computes how relevant the second text of each pair is to the first, in the order of the pairs:
+    /// [`Relevance::index`] is a pair's place.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::rank_async`].
+    pub async fn score_async(self, pairs: Vec<(String, String)>) -> Result<Vec<Relevance>, Error> {
+        let options = self.options;
+        let work = self.model.encode(move |encoder: &mut TextEncoder| {
+            Box::pin(async move {
+                let pairs = pairs.iter().map(|(a, b)| (a.as_str(), b.as_str()));
+                let pairs: Vec<(&str, &str)> = pairs.collect();
+                Ok(encoder.relevances(&pairs, options).await?)
+            })
+        });
+        work.await
+    }
+
     /// Like [`Self::rank_async`], but blocks the thread.
     ///
     /// # Errors

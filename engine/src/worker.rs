@@ -154,7 +154,7 @@ impl Worker {
                 Ok(id) => {
                     let usage = Usage {
                         prompt_tokens: prompt.len(),
-                        completion_tokens: 0,
+                        ..Usage::default()
                     };
                     let scores_prompt =
                         options.sampling.log_probs.is_some() && options.sampling.prompt_log_probs;
@@ -190,7 +190,7 @@ impl Worker {
             Command::Generate { prompt, events, .. } if events.is_cancelled() => {
                 let usage = Usage {
                     prompt_tokens: prompt.len(),
-                    completion_tokens: 0,
+                    ..Usage::default()
                 };
                 let reason = FinishReason::Cancelled;
                 events.send(Ok(Event::End { reason, usage }));
@@ -204,7 +204,7 @@ impl Worker {
         for id in cancelled {
             let rest = self.generator.finish_text(id);
             if let Some(running) = self.running.remove(&id) {
-                running.end(rest, FinishReason::Cancelled);
+                running.end(rest, None, FinishReason::Cancelled);
             }
         }
     }
@@ -270,23 +270,27 @@ impl Running {
         if !event.prompt_scores.is_empty() {
             self.events.send(Ok(Event::Prompt(event.prompt_scores)));
         }
+        self.usage.cached_tokens = event.cached_tokens;
         if let Some(token) = event.token {
             self.usage.completion_tokens += 1;
             let score = event.score;
             self.events.send(Ok(Event::Token { token, score }));
         }
         match event.finish {
-            Some(reason) => self.end(event.text, reason),
+            Some(reason) => self.end(event.text, event.stop_string, reason),
             None if event.text.is_empty() => {}
             None => self.events.send(Ok(Event::Text(event.text))),
         }
         event.finish.is_some()
     }
 
-    /// Sends the last text and the end.
-    fn end(&self, text: String, reason: FinishReason) {
+    /// Sends the last text, the stop string that ended it, and the end.
+    fn end(&self, text: String, stop: Option<String>, reason: FinishReason) {
         if !text.is_empty() {
             self.events.send(Ok(Event::Text(text)));
+        }
+        if let Some(stop) = stop {
+            self.events.send(Ok(Event::StopString(stop)));
         }
         let usage = self.usage;
         self.events.send(Ok(Event::End { reason, usage }));

@@ -23,12 +23,17 @@ pub enum Contents {
     Tuning,
     /// A model, which replaces another file only with `--force`.
     Model,
+    /// The answers of `wisp batch`, to which it appends.
+    Answers,
     /// Compiled programs. The engine replaces no other file with them.
     Compiled,
 }
 
 /// The number of bytes at the start of a file that tell what it holds.
 const HEAD_BYTES: u64 = 4096;
+
+/// The start of an answer of `wisp batch`.
+const ANSWER: &[u8] = b"{\"id\":\"batch_req_";
 
 /// The depth of the folders of a model that are searched for its files.
 const DEPTH: usize = 3;
@@ -41,6 +46,8 @@ impl Contents {
             Contents::Trace => head.starts_with(b"{\"traceEvents\""),
             Contents::Tuning => head.starts_with(b"{\"format\":") && contains(head, "\"tuning\":"),
             Contents::ManPage => contains(head, ".TH wisp"),
+            // The first line may have been cut off.
+            Contents::Answers => head.starts_with(ANSWER) || ANSWER.starts_with(head),
             Contents::Model | Contents::Compiled => true,
         }
     }

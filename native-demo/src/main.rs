@@ -62,6 +62,8 @@ enum Command {
     Rerank(commands::rerank::Rerank),
     /// Serve models over HTTP with OpenAI's interface
     Serve(commands::serve::Serve),
+    /// Answer the requests of a file, in OpenAI's format of batches
+    Batch(commands::batch::Batch),
     /// Show the tokens of a text
     Tokenize(commands::tokenize::Tokenize),
     /// Measure how well a model predicts a text
@@ -144,6 +146,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Encode(command) => command.run(),
         Command::Rerank(command) => command.run(),
         Command::Serve(command) => command.run(),
+        Command::Batch(command) => command.run(),
         Command::Tokenize(command) => command.run(),
         Command::Perplexity(command) => command.run(),
         Command::Bench(command) => command.run(),

@@ -36,7 +36,12 @@ pub fn emulator() -> Option<&'static Path> {
 /// Runs the program with libraries of a folder and these variables.
 pub fn run_in(folder: &Path, args: &[&str], variables: &[(&str, &str)]) -> Run {
     let mut command = command(args);
+    find_in(&mut command, folder, variables);
+    run_command(command, "")
+}
+
+/// Lets a program find the libraries of a folder, and sets these variables.
+pub fn find_in(command: &mut Command, folder: &Path, variables: &[(&str, &str)]) {
     command.env("LD_LIBRARY_PATH", folder);
     command.envs(variables.iter().copied());
-    run_command(command, "")
 }

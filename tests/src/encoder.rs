@@ -65,6 +65,31 @@ pub fn config() -> Value {
 
 /// Writes the model with its tokenizer.
 pub fn bert(directory: &Path) {
+    write(directory, &config(), &tensors());
+    write_json(directory, "tokenizer.json", &tokenizer());
+}
+
+/// Writes the model with a head that scores pairs of texts, and its tokenizer.
+pub fn cross_encoder(directory: &Path) {
+    let named = |(name, tensor)| (format!("bert.{name}"), tensor);
+    let mut all: Tensors = tensors().into_iter().map(named).collect();
+    for (at, name, shape) in [
+        (900, "bert.pooler.dense.weight", &[HIDDEN, HIDDEN][..]),
+        (901, "bert.pooler.dense.bias", &[HIDDEN]),
+        (902, "classifier.weight", &[1, HIDDEN]),
+        (903, "classifier.bias", &[1]),
+    ] {
+        let values = noise(at, shape.iter().product());
+        all.insert(name.into(), (shape.to_vec(), values));
+    }
+    let mut config = config();
+    config["architectures"] = json!(["BertForSequenceClassification"]);
+    config["id2label"] = json!({ "0": "LABEL_0" });
+    write(directory, &config, &all);
+    write_json(directory, "tokenizer.json", &tokenizer());
+}
+
+fn tensors() -> Tensors {
     let mut tensors = Tensors::new();
     let mut add = |name: String, shape: &[usize], norm: bool| {
         let len = shape.iter().product();
@@ -98,8 +123,7 @@ pub fn bert(directory: &Path) {
         let name = format!("embeddings.{name}_embeddings.weight");
         add(name, &[rows, HIDDEN], false);
     }
-    write(directory, &config(), &tensors);
-    write_json(directory, "tokenizer.json", &tokenizer());
+    tensors
 }
 
 fn tokenizer() -> Value {

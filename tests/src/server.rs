@@ -61,8 +61,11 @@ impl Server {
     /// Starts a server as [`Self::start_loading`] does, with a changed environment.
     #[track_caller]
     pub fn start_with(flags: &[&str], configure: impl FnOnce(&mut Command)) -> Server {
-        let fixed = ["serve", "--port", "0", "--device", "host"];
-        let mut command = command([&fixed[..], flags].concat());
+        let device = match flags.contains(&"--device") {
+            true => &[][..],
+            false => &["--device", "host"],
+        };
+        let mut command = command([&["serve", "--port", "0"], device, flags].concat());
         configure(&mut command);
         let mut child = command.spawn().expect("wisp starts");
         // It is read all the time, so that the server can go on writing.

@@ -46,6 +46,8 @@ pub(crate) struct Sequence {
     pub slot: u32,
     /// Positions whose keys and values are in the cache.
     pub cached: usize,
+    /// Tokens of the prompt that the prefix cache held at the first admission; `None` before it.
+    pub prefix_hit: Option<usize>,
     /// The pages of the KV cache.
     pub table: BlockTable,
     /// True once the sampler knows the sequence's tokens and biases.
@@ -72,6 +74,7 @@ impl Sequence {
             adapter: request.adapter,
             slot: 0,
             cached: 0,
+            prefix_hit: None,
             table: BlockTable::default(),
             in_sampler: false,
             prompt_scores: Vec::new(),

@@ -36,6 +36,8 @@ pub struct SampledToken {
     /// With the first token, if requested: the log-probabilities of the prompt's tokens from the
     /// second on.
     pub prompt_scores: Vec<TokenScore>,
+    /// Tokens of the prompt that the prefix cache held when the request was first admitted.
+    pub cached_tokens: usize,
     /// Why the sequence ended with this token, if it did.
     pub finish: Option<FinishReason>,
 }
@@ -285,6 +287,7 @@ impl Scheduler {
                 sequence.slot = slot;
                 sequence.table = table;
                 sequence.cached = found;
+                sequence.prefix_hit.get_or_insert(found);
                 sequence.in_sampler = false;
                 self.running.push(sequence);
             }

@@ -11,7 +11,8 @@ pub(crate) struct StoppableText {
     stop: BTreeSet<String>,
     /// Text that is held back because it may be the beginning of a stop string.
     held: String,
-    pub(crate) stopped: bool,
+    /// The stop string that was found, which ends the text.
+    pub(crate) stopped: Option<String>,
 }
 
 impl StoppableText {
@@ -21,7 +22,7 @@ impl StoppableText {
             detokenizer,
             stop,
             held: String::new(),
-            stopped: false,
+            stopped: None,
         }
     }
 
@@ -32,13 +33,13 @@ impl StoppableText {
             .as_mut()
             .and_then(|detokenizer| detokenizer.push(token));
         self.held.push_str(piece.as_deref().unwrap_or_default());
-        if let Some(at) = self
+        let found = self
             .stop
             .iter()
-            .filter_map(|stop| self.held.find(stop.as_str()))
-            .min()
-        {
-            self.stopped = true;
+            .filter_map(|stop| Some((self.held.find(stop.as_str())?, stop)))
+            .min();
+        if let Some((at, stop)) = found {
+            self.stopped = Some(stop.clone());
             self.held.truncate(at);
             return std::mem::take(&mut self.held);
         }
@@ -59,7 +60,7 @@ impl StoppableText {
 
     /// Ends the text and returns the text that was held back.
     pub(crate) fn finish(&mut self) -> String {
-        if self.stopped {
+        if self.stopped.is_some() {
             return String::new();
         }
         let mut text = std::mem::take(&mut self.held);
@@ -73,14 +74,14 @@ mod tests {
     use super::*;
 
     /// Feeds pieces of text past the detokenizer.
-    fn feed(pieces: &[&str], stop: &[&str]) -> (String, bool) {
+    fn feed(pieces: &[&str], stop: &[&str]) -> (String, Option<String>) {
         let stop = stop.iter().map(|stop| stop.to_string()).collect();
         let mut text = StoppableText::new(None, stop);
         let mut got = String::new();
         for piece in pieces {
             text.held.push_str(piece);
             got.push_str(&text.push(0));
-            if text.stopped {
+            if text.stopped.is_some() {
                 break;
             }
         }
@@ -90,13 +91,21 @@ mod tests {
 
     #[test]
     fn stop_strings_are_found_across_pieces() {
-        assert_eq!(
-            feed(&["one ", "tw", "o three"], &["two"]),
-            ("one ".into(), true)
-        );
-        assert_eq!(feed(&["a", "a", "b"], &["aab"]), ("".into(), true));
-        assert_eq!(feed(&["ab", "ac"], &["abad"]), ("abac".into(), false));
-        assert_eq!(feed(&["é", "à la"], &["à"]), ("é".into(), true));
-        assert_eq!(feed(&["text"], &[]), ("text".into(), false));
+        for (pieces, stop, text, stopped) in [
+            (
+                &["one ", "tw", "o three"][..],
+                &["two"][..],
+                "one ",
+                Some("two"),
+            ),
+            (&["a", "a", "b"], &["aab"], "", Some("aab")),
+            (&["ab", "ac"], &["abad"], "abac", None),
+            (&["é", "à la"], &["à"], "é", Some("à")),
+            (&["a b c"], &["c", "b"], "a ", Some("b")),
+            (&["text"], &[], "text", None),
+        ] {
+            let expected = (text.to_string(), stopped.map(String::from));
+            assert_eq!(feed(pieces, stop), expected);
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The commands, one module each.
 
+pub mod batch;
 pub mod bench;
 pub mod chat;
 pub mod completions;

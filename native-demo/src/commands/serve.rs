@@ -1,9 +1,9 @@
 //! `wisp serve`.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
-use anyhow::Result;
-use clap::Args;
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
 
 use crate::{
     serve::{ModelArg, Models, Options, Origin, serve},
@@ -51,12 +51,32 @@ pub struct Serve {
     /// The seconds that running requests have to end after Ctrl-C or SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole(0, 86400))]
     shutdown_timeout: u32,
+    /// Write the metrics under the names of another server too
+    #[arg(long, value_name = "SERVER")]
+    metrics_compat: Option<MetricsCompat>,
+    /// Let clients load and unload adapters in this folder (/v1/load_lora_adapter, /v1/unload_lora_adapter); reserves
+    /// memory for --max-num-loras of them
+    #[arg(long, value_name = "DIR")]
+    allow_adapter_loading: Option<PathBuf>,
     #[command(flatten)]
     settings: Settings<{ MODEL | DEVICE | LIMITS | LORA | SERVER }>,
 }
 
+/// A server whose metrics others read.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MetricsCompat {
+    /// The names of vLLM, such as vllm:num_requests_waiting
+    Vllm,
+}
+
 impl Serve {
-    pub fn run(self) -> Result<()> {
+    pub fn run(mut self) -> Result<()> {
+        if let Some(folder) = &mut self.allow_adapter_loading {
+            let found = folder.canonicalize();
+            *folder =
+                found.with_context(|| format!("--allow-adapter-loading {}", folder.display()))?;
+            self.settings.reserve_adapters()?;
+        }
         let max_queue = self.max_queue as usize;
         let options = Options {
             host: self.host,
@@ -67,6 +87,8 @@ impl Serve {
             allowed_origins: self.allow_origin,
             max_body_bytes: self.max_body_bytes as usize,
             shutdown_time: Duration::from_secs(self.shutdown_timeout.into()),
+            vllm_metrics: self.metrics_compat == Some(MetricsCompat::Vllm),
+            adapter_folder: self.allow_adapter_loading,
         };
         serve(options, || {
             Models::load(&self.model, &self.settings, max_queue)

@@ -13,7 +13,7 @@ use super::{
     blocking::run_blocking,
     error::{ApiError, json_response},
     fields::Fields,
-    generation::{Texts, finish_reason, usage},
+    generation::{Texts, TokenCounts, finish_reason, usage},
     messages,
     request_log::RequestId,
     sampling::GenerationParams,
@@ -42,7 +42,7 @@ pub async fn answer(
     structured::apply(&fields, &served.model, &mut params).await?;
     let model = served.model.clone();
     let prompt = run_blocking(move || prompt(&model, &messages)).await?;
-    let started = Texts::start(&server, served, vec![prompt], &params).await;
+    let started = Texts::start(&server, &served, vec![prompt], &params).await;
     let mut texts = started.map_err(|error| error.about("messages"))?;
     let format = Format {
         id: format!("chatcmpl-{id}"),
@@ -59,7 +59,7 @@ pub async fn answer(
     let choices = completions.into_iter().enumerate();
     let choices: Vec<Value> = choices.map(|choice| format.choice(choice)).collect();
     let mut answer = format.envelope("chat.completion", choices);
-    answer["usage"] = usage(texts.prompt_tokens, texts.completion_tokens);
+    answer["usage"] = usage(texts.counts);
     Ok(json_response(StatusCode::OK, &answer))
 }
 
@@ -167,10 +167,10 @@ impl Chunks for Format {
         self.delta(text, json!({}), Value::Null, reason)
     }
 
-    fn usage(&mut self, prompt_tokens: usize, completion_tokens: usize) -> Option<Value> {
+    fn usage(&mut self, counts: TokenCounts) -> Option<Value> {
         self.include_usage.then(|| {
             let mut chunk = self.chunk(Vec::new());
-            chunk["usage"] = usage(prompt_tokens, completion_tokens);
+            chunk["usage"] = usage(counts);
             chunk
         })
     }

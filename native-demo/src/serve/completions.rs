@@ -10,7 +10,7 @@ use super::{
     blocking::run_blocking,
     error::{ApiError, json_response},
     fields::Fields,
-    generation::{Texts, finish_reason, usage},
+    generation::{Texts, TokenCounts, finish_reason, usage},
     prompts::Prompt,
     request_log::RequestId,
     sampling::GenerationParams,
@@ -55,7 +55,7 @@ pub async fn answer(
     });
     let prepared = prepared.await.map_err(|error| error.about("prompt"))?;
     let prompts = prepared.iter().map(|(tokens, _)| tokens.clone()).collect();
-    let started = Texts::start(&server, served, prompts, &params).await;
+    let started = Texts::start(&server, &served, prompts, &params).await;
     let mut texts = started.map_err(|error| error.about("prompt"))?;
     let echoes = prepared.into_iter().map(|(tokens, text)| Echo {
         tokens,
@@ -84,7 +84,7 @@ pub async fn answer(
     });
     let choices: Vec<Value> = choices.collect();
     let mut answer = format.envelope(choices);
-    answer["usage"] = usage(texts.prompt_tokens, texts.completion_tokens);
+    answer["usage"] = usage(texts.counts);
     Ok(json_response(StatusCode::OK, &answer))
 }
 
@@ -181,10 +181,10 @@ impl Chunks for Format {
         self.chunk(vec![choice])
     }
 
-    fn usage(&mut self, prompt_tokens: usize, completion_tokens: usize) -> Option<Value> {
+    fn usage(&mut self, counts: TokenCounts) -> Option<Value> {
         self.include_usage.then(|| {
             let mut chunk = self.chunk(Vec::new());
-            chunk["usage"] = usage(prompt_tokens, completion_tokens);
+            chunk["usage"] = usage(counts);
             chunk
         })
     }

@@ -33,14 +33,14 @@ pub async fn answer(State(server): State<Arc<Server>>, body: Body) -> Result<Res
     // A request is one text here: the encoder runs its texts as one batch.
     let _slots = served.admission.enter(1)?;
     let embedded = embed(&served.model, inputs).await;
-    let (vectors, tokens) = embedded.map_err(|error| ApiError::from(error).about("input"))?;
+    let (vectors, tokens) = embedded.map_err(|error| served.failed(error).about("input"))?;
     let width = vectors.first().map_or(0, Vec::len);
     if dimensions.is_some_and(|wanted| wanted != width) {
         let problem =
             format!("the model's embeddings have {width} dimensions, and cannot have others");
         return Err(ApiError::parameter("dimensions", problem));
     }
-    server.metrics.count_prompt(&served.id, tokens);
+    server.metrics.count_prompt(&served, tokens);
     let embeddings = vectors.iter().enumerate().map(|(index, vector)| {
         json!({ "object": "embedding", "index": index, "embedding": encoding(vector) })
     });

@@ -11,7 +11,7 @@ use wisp_engine::{
 };
 
 /// An error as a client receives it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ApiError {
     status: StatusCode,
     message: String,
@@ -90,6 +90,24 @@ impl ApiError {
         }
     }
 
+    /// Returns the status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Returns what has happened.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Names the parameter as another interface does, which calls it `to` and not `from`.
+    pub fn renamed(self, from: &str, to: &str) -> ApiError {
+        match self.param.as_deref() == Some(from) {
+            true => self.with_param(to),
+            false => self,
+        }
+    }
+
     /// Returns the object that describes the error.
     pub fn body(&self) -> Value {
         let kind = match self.status.as_u16() {
@@ -119,6 +137,8 @@ impl IntoResponse for ApiError {
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, scheme);
         }
+        // For formats that describe errors in another way.
+        response.extensions_mut().insert(self);
         response
     }
 }
@@ -146,6 +166,12 @@ impl From<Error> for ApiError {
         let is_invalid = match &error {
             Error::ContextFull { .. } => {
                 return ApiError::invalid(message).with_code("context_length_exceeded");
+            }
+            // What the server knows about it is at `/health`.
+            Error::DeviceLost { .. } | Error::WorkerEnded => {
+                let message = "the model's device was lost: the server has to be restarted";
+                let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message);
+                return error.with_code("model_lost");
             }
             Error::EmptyPrompt
             | Error::EmptyText { .. }

@@ -50,6 +50,17 @@ impl Fields {
         Ok(Fields { values })
     }
 
+    /// Returns only the fields of these names.
+    pub fn only(&self, names: &[&str]) -> Fields {
+        let values = self.values.iter();
+        let values = values.filter(|(name, _)| names.contains(&name.as_str()));
+        Fields {
+            values: values
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect(),
+        }
+    }
+
     /// Returns a field as the client wrote it; `None` if it is absent or null.
     pub fn raw(&self, name: &str) -> Option<&str> {
         let value = self.values.get(name).map(|value| value.get());

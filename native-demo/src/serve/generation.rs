@@ -4,6 +4,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
 use futures_core::Stream;
@@ -14,9 +15,25 @@ use wisp_engine::{
 };
 
 use super::{
-    admission::Slots, error::ApiError, models::ServedModel, sampling::GenerationParams,
+    admission::Slots,
+    error::ApiError,
+    metrics::{TextPhase, TextRecord},
+    models::ServedModel,
+    sampling::GenerationParams,
     state::Server,
 };
+
+/// The tokens of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenCounts {
+    /// Tokens of all prompts.
+    pub prompt: usize,
+    /// Tokens of the prompts that the prefix cache held when the first text of each prompt began; known once those
+    /// have ended.
+    pub cached: usize,
+    /// Generated tokens of all texts.
+    pub completion: usize,
+}
 
 /// The running texts of a request. Dropping them cancels them within one step.
 #[derive(Debug)]
@@ -24,10 +41,10 @@ pub struct Texts {
     texts: Vec<Text>,
     /// The text that is polled first, so that none has to wait for others.
     next: usize,
-    /// Tokens of all prompts.
-    pub prompt_tokens: usize,
-    /// Generated tokens of all texts.
-    pub completion_tokens: usize,
+    /// Texts of each prompt.
+    choices: usize,
+    /// The tokens so far.
+    pub counts: TokenCounts,
     _slots: Slots,
 }
 
@@ -37,7 +54,11 @@ struct Text {
     /// An event that was received, but not returned yet.
     early: Option<Result<Event, Error>>,
     tokens: usize,
-    model: String,
+    started: Instant,
+    phase: TextPhase,
+    /// Whether the model has begun to compute it.
+    has_run: bool,
+    served: Arc<ServedModel>,
     server: Arc<Server>,
 }
 
@@ -50,7 +71,7 @@ impl Texts {
     /// If a prompt does not fit the model, a parameter is out of range, or the queue is full.
     pub async fn start(
         server: &Arc<Server>,
-        served: &ServedModel,
+        served: &Arc<ServedModel>,
         prompts: Vec<Vec<u32>>,
         params: &GenerationParams,
     ) -> Result<Texts, ApiError> {
@@ -66,33 +87,33 @@ impl Texts {
             .map_err(|error| error.about("logit_bias"))?;
         let slots = served.admission.enter(prompts.len() * params.choices)?;
         let prompt_tokens = prompts.iter().map(Vec::len).sum();
-        server.metrics.count_prompt(&served.id, prompt_tokens);
+        server.metrics.count_prompt(served, prompt_tokens);
         let mut texts = Vec::with_capacity(prompts.len() * params.choices);
         for prompt in prompts {
             for choice in 0..params.choices {
                 let mut options = params.options_of(choice);
                 options.adapter.clone_from(&served.adapter);
                 let request = served.model.generate_tokens(prompt.clone());
-                texts.push(Text {
-                    events: request.options(options).events(),
-                    early: None,
-                    tokens: 0,
-                    model: served.id.clone(),
-                    server: server.clone(),
-                });
+                texts.push(Text::new(server, served, request.options(options).events()));
             }
         }
         if let Some(first) = texts.first_mut() {
             match first.events.next().await {
-                Some(Err(error)) => return Err(error.into()),
+                Some(Err(error)) => {
+                    first.enter(TextPhase::Failed);
+                    return Err(served.failed(error));
+                }
                 event => first.early = event,
             }
         }
         Ok(Texts {
             texts,
             next: 0,
-            prompt_tokens,
-            completion_tokens: 0,
+            choices: params.choices,
+            counts: TokenCounts {
+                prompt: prompt_tokens,
+                ..TokenCounts::default()
+            },
             _slots: slots,
         })
     }
@@ -117,9 +138,13 @@ impl Texts {
             };
             match event {
                 Poll::Ready(Some(event)) => {
-                    if matches!(event, Ok(Event::Token { .. })) {
-                        text.tokens += 1;
-                        self.completion_tokens += 1;
+                    text.note(&event);
+                    match &event {
+                        Ok(Event::Token { .. }) => self.counts.completion += 1,
+                        Ok(Event::End { usage, .. }) if at % self.choices == 0 => {
+                            self.counts.cached += usage.cached_tokens;
+                        }
+                        _ => {}
                     }
                     self.next = at + 1;
                     return Poll::Ready(Some((at, event)));
@@ -150,12 +175,56 @@ impl Texts {
     }
 }
 
+impl Text {
+    fn new(server: &Arc<Server>, served: &Arc<ServedModel>, events: Events) -> Text {
+        server.metrics.begin_text(served);
+        Text {
+            events,
+            early: None,
+            tokens: 0,
+            started: Instant::now(),
+            phase: TextPhase::Waiting,
+            has_run: false,
+            served: served.clone(),
+            server: server.clone(),
+        }
+    }
+
+    /// Takes note of what an event says about the text's progress.
+    fn note(&mut self, event: &Result<Event, Error>) {
+        match event {
+            Ok(Event::Token { .. }) => self.tokens += 1,
+            Ok(Event::End { reason, .. }) => return self.enter(TextPhase::Ended(*reason)),
+            Err(error) => {
+                self.served.health.note(error);
+                return self.enter(TextPhase::Failed);
+            }
+            _ => {}
+        }
+        if self.phase == TextPhase::Waiting {
+            self.enter(TextPhase::Running);
+        }
+    }
+
+    fn enter(&mut self, phase: TextPhase) {
+        if phase == TextPhase::Running {
+            self.has_run = true;
+            self.server.metrics.run_text(&self.served);
+        }
+        self.phase = phase;
+    }
+}
+
 impl Drop for Text {
     fn drop(&mut self) {
-        let timings = self.events.timings();
-        self.server
-            .metrics
-            .count_text(&self.model, self.tokens, &timings);
+        self.server.metrics.end_text(&TextRecord {
+            served: &self.served,
+            tokens: self.tokens,
+            timings: self.events.timings(),
+            elapsed: self.started.elapsed(),
+            phase: self.phase,
+            has_run: self.has_run,
+        });
     }
 }
 
@@ -192,10 +261,11 @@ pub fn finish_reason(reason: FinishReason) -> &'static str {
 }
 
 /// Returns the object with the numbers of tokens.
-pub fn usage(prompt_tokens: usize, completion_tokens: usize) -> Value {
+pub fn usage(counts: TokenCounts) -> Value {
     json!({
-        "prompt_tokens": prompt_tokens,
-        "completion_tokens": completion_tokens,
-        "total_tokens": prompt_tokens + completion_tokens,
+        "prompt_tokens": counts.prompt,
+        "completion_tokens": counts.completion,
+        "total_tokens": counts.prompt + counts.completion,
+        "prompt_tokens_details": { "cached_tokens": counts.cached },
     })
 }

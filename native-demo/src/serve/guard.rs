@@ -130,16 +130,19 @@ fn check_key(options: &Options, headers: &HeaderMap) -> Result<(), ApiError> {
     let value = headers
         .get(header::AUTHORIZATION)
         .map(HeaderValue::as_bytes);
-    let (scheme, given) = value
+    let bearer = value
         .and_then(|value| value.split_at_checked(7))
-        .unwrap_or_default();
-    let is_bearer = scheme.eq_ignore_ascii_case(b"bearer ");
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
+        .map(|(_, key)| key);
+    // Anthropic's clients send this header.
+    let other = headers.get("x-api-key").map(HeaderValue::as_bytes);
+    let given = bearer.or(other).unwrap_or_default();
     // All keys are compared, so that the time does not depend on which one is right.
     let keys = options.api_keys.iter();
     let known = keys.fold(Choice::from(0), |known, key| {
         known | key.as_bytes().ct_eq(given)
     });
-    match is_bearer && bool::from(known) {
+    match bool::from(known) {
         true => Ok(()),
         false => {
             let message = "the API key is missing or wrong: send it as Authorization: Bearer KEY";
@@ -151,20 +154,15 @@ fn check_key(options: &Options, headers: &HeaderMap) -> Result<(), ApiError> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn options(host: &str) -> Options {
         Options {
             host: host.into(),
-            port: 8000,
             api_keys: vec!["first".into(), "second".into()],
-            no_auth: false,
             allowed_hosts: vec!["llm.example.org".into()],
             allowed_origins: vec![Origin::One("https://app.example.org".into())],
-            max_body_bytes: 1,
-            shutdown_time: Duration::ZERO,
+            ..Options::default()
         }
     }
 
@@ -242,5 +240,10 @@ mod tests {
             assert!(!check(Some(wrong)), "{wrong}");
         }
         assert!(!check(None));
+        let mut headers = HeaderMap::new();
+        headers.insert("x-api-key", HeaderValue::from_static("second"));
+        assert!(check_key(&options("127.0.0.1"), &headers).is_ok());
+        headers.insert("x-api-key", HeaderValue::from_static("third"));
+        assert!(check_key(&options("127.0.0.1"), &headers).is_err());
     }
 }

@@ -20,9 +20,11 @@ use super::{
 ///
 /// # Errors
 ///
-/// While the models are loaded, and once the server is about to end.
+/// While the models are loaded, once the server is about to end, and if the device of a model was lost.
 pub async fn health(State(server): State<Arc<Server>>) -> Result<Response, ApiError> {
-    server.models()?;
+    for served in server.models()?.all() {
+        served.health.check(&served.id)?;
+    }
     Ok(json_response(StatusCode::OK, &json!({ "status": "ok" })))
 }
 
@@ -60,7 +62,7 @@ pub async fn model(
     Path(id): Path<String>,
 ) -> Result<Response, ApiError> {
     let served = server.models()?.find(Some(&id))?;
-    Ok(json_response(StatusCode::OK, &describe(&server, served)))
+    Ok(json_response(StatusCode::OK, &describe(&server, &served)))
 }
 
 fn describe(server: &Server, served: &ServedModel) -> Value {

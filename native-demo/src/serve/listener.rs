@@ -58,13 +58,7 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 pub fn serve(options: Options, load: impl FnOnce() -> Result<Models>) -> Result<()> {
     options.check()?;
     let server = Arc::new(Server::new(options));
-    let runtime = Builder::new_multi_thread()
-        .enable_all()
-        .worker_threads(2)
-        .max_blocking_threads(BLOCKING_THREADS)
-        .thread_name("server")
-        .build()
-        .context("cannot start the server's threads")?;
+    let runtime = runtime()?;
     let connections = Arc::new(GracefulShutdown::new());
     let (address, accepting) = listen(&runtime, &server, &connections)?;
     print_line!("{address}")?;
@@ -99,6 +93,21 @@ pub fn serve(options: Options, load: impl FnOnce() -> Result<Models>) -> Result<
             server.options.shutdown_time.as_secs()
         ),
     }
+}
+
+/// Starts the threads of a server.
+///
+/// # Errors
+///
+/// If the system has none left.
+pub fn runtime() -> Result<Runtime> {
+    Builder::new_multi_thread()
+        .enable_all()
+        .worker_threads(2)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_name("server")
+        .build()
+        .context("cannot start the server's threads")
 }
 
 /// Refuses new requests and waits for the running ones. Returns the number of those that did not end in time.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use prometheus_client::{
-    encoding::text::encode,
+    encoding::text::{encode_eof, encode_registry},
     metrics::{
         counter::Counter,
         family::Family,
@@ -15,9 +15,12 @@ use prometheus_client::{
     },
     registry::Registry,
 };
-use wisp_engine::RequestTimings;
+use wisp_engine::{FinishReason, RequestTimings};
 
-use super::models::{Models, ServedModel};
+use super::{
+    models::{Models, ServedModel},
+    vllm_metrics::VllmMetrics,
+};
 
 /// The type of the content.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -27,6 +30,36 @@ type Labels = Vec<(&'static str, String)>;
 
 /// A gauge of a fraction from 0 to 1.
 type FractionGauge = Gauge<f64, AtomicU64>;
+
+/// How far a text is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextPhase {
+    /// The model has computed nothing of it.
+    Waiting,
+    /// It is being computed.
+    Running,
+    /// It has ended.
+    Ended(FinishReason),
+    /// It has ended with an error.
+    Failed,
+}
+
+/// A text that has ended, or whose client went away.
+#[derive(Debug)]
+pub struct TextRecord<'t> {
+    /// Its model.
+    pub served: &'t ServedModel,
+    /// Its generated tokens.
+    pub tokens: usize,
+    /// The times of its tokens.
+    pub timings: RequestTimings,
+    /// The time since it was queued.
+    pub elapsed: Duration,
+    /// How far it came.
+    pub phase: TextPhase,
+    /// Whether the model had begun to compute it.
+    pub has_run: bool,
+}
 
 /// The metrics of the server.
 #[derive(Debug)]
@@ -43,6 +76,8 @@ pub struct Metrics {
     generated_tokens: Family<Labels, Counter>,
     first_token_seconds: Family<Labels, Histogram>,
     token_seconds: Family<Labels, Histogram>,
+    /// The same under vLLM's names.
+    vllm: Option<VllmMetrics>,
 }
 
 /// Seconds of a whole request, or to its first token: from a millisecond to half an hour.
@@ -56,8 +91,8 @@ fn token_seconds() -> Histogram {
 }
 
 impl Metrics {
-    /// Creates metrics that are all zero.
-    pub fn new() -> Metrics {
+    /// Creates metrics that are all zero, with those of vLLM beside them if these are wanted.
+    pub fn new(with_vllm: bool) -> Metrics {
         let histograms = |new: fn() -> Histogram| Family::<Labels, _>::new_with_constructor(new);
         let metrics = Metrics {
             registry: Registry::with_prefix("wisp"),
@@ -72,6 +107,7 @@ impl Metrics {
             generated_tokens: Family::default(),
             first_token_seconds: histograms(seconds),
             token_seconds: histograms(token_seconds),
+            vllm: with_vllm.then(VllmMetrics::new),
         };
         metrics.registered()
     }
@@ -103,19 +139,36 @@ impl Metrics {
     }
 
     /// Counts the tokens of prompts.
-    pub fn count_prompt(&self, model: &str, tokens: usize) {
-        let labels = of_model(model);
+    pub fn count_prompt(&self, served: &ServedModel, tokens: usize) {
+        let labels = of_model(&served.id);
         self.prompt_tokens
             .get_or_create(&labels)
             .inc_by(tokens as u64);
+        if let Some(vllm) = &self.vllm {
+            vllm.count_prompt(served, tokens);
+        }
+    }
+
+    /// Takes note of a text that was queued.
+    pub fn begin_text(&self, served: &ServedModel) {
+        if let Some(vllm) = &self.vllm {
+            vllm.begin_text(served);
+        }
+    }
+
+    /// Takes note of the first progress of a text.
+    pub fn run_text(&self, served: &ServedModel) {
+        if let Some(vllm) = &self.vllm {
+            vllm.run_text(served);
+        }
     }
 
     /// Counts the tokens of a text that has ended, and their times.
-    pub fn count_text(&self, model: &str, tokens: usize, timings: &RequestTimings) {
-        let labels = of_model(model);
+    pub fn end_text(&self, text: &TextRecord<'_>) {
+        let (labels, timings) = (of_model(&text.served.id), &text.timings);
         self.generated_tokens
             .get_or_create(&labels)
-            .inc_by(tokens as u64);
+            .inc_by(text.tokens as u64);
         if let Some(first) = timings.first_token {
             let histogram = self.first_token_seconds.get_or_create(&labels);
             histogram.observe(first.as_secs_f64());
@@ -123,6 +176,9 @@ impl Metrics {
         if timings.decoded_tokens > 0 {
             let mean = timings.decode.as_secs_f64() / timings.decoded_tokens as f64;
             self.token_seconds.get_or_create(&labels).observe(mean);
+        }
+        if let Some(vllm) = &self.vllm {
+            vllm.end_text(text);
         }
     }
 
@@ -139,18 +195,31 @@ impl Metrics {
         preemptions
             .inner()
             .store(used.preemptions, Ordering::Relaxed);
+        if let Some(vllm) = &self.vllm {
+            vllm.read(served, &used);
+        }
     }
 
     /// Returns all metrics as text, with the gauges of these models.
     pub fn text(&self, models: Option<&Models>) -> String {
         // Adapters run in their model.
-        let all = models.map_or(&[][..], Models::all).iter();
-        for served in all.filter(|served| served.adapter.is_none()) {
+        let all = models.map(Models::all).unwrap_or_default();
+        if let Some(vllm) = &self.vllm {
+            vllm.forget_rows();
+        }
+        for served in all.iter().filter(|served| served.adapter.is_none()) {
             self.read(served);
         }
+        let registries = [
+            Some(&self.registry),
+            self.vllm.as_ref().map(VllmMetrics::registry),
+        ];
         let mut text = String::new();
         // Writing to a string does not fail.
-        let _ = encode(&mut text, &self.registry);
+        for registry in registries.into_iter().flatten() {
+            let _ = encode_registry(&mut text, registry);
+        }
+        let _ = encode_eof(&mut text);
         text
     }
 }

@@ -4,7 +4,10 @@
 //! more generations ([`generation`]) in the model's scheduler, and is answered as a whole or as a stream of events
 //! ([`stream`]). What a client gets wrong is an [`error`] in OpenAI's format.
 
+mod adapters;
 mod admission;
+mod anthropic;
+mod batch;
 mod blocking;
 mod chat;
 mod completions;
@@ -13,15 +16,20 @@ mod error;
 mod fields;
 mod generation;
 mod guard;
+mod health;
 mod info;
 mod listener;
 mod messages;
 mod metrics;
 mod models;
+mod openapi;
 mod options;
 mod page;
+mod parts;
 mod prompts;
 mod request_log;
+mod rerank;
+mod responses;
 mod router;
 mod sampling;
 mod scores;
@@ -30,8 +38,10 @@ mod stream;
 mod structured;
 mod tokens;
 mod unsupported;
+mod vllm_metrics;
 mod write_timeout;
 
+pub use batch::{BatchFiles, run as run_batch};
 pub use listener::serve;
 pub use models::{ModelArg, Models};
 pub use options::{Options, Origin};

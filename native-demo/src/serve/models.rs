@@ -1,12 +1,17 @@
 //! The models that the server has, by the names under which clients ask for them.
 
-use std::{collections::BTreeSet, path::Path, str::FromStr, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    path::Path,
+    str::FromStr,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
 
 use anyhow::{Result, bail};
 use axum::http::StatusCode;
-use wisp_engine::Model;
+use wisp_engine::{Error, Model};
 
-use super::{admission::Admission, error::ApiError};
+use super::{admission::Admission, error::ApiError, health::Health};
 use crate::{
     output::message,
     settings::{Resolved, Settings},
@@ -49,16 +54,40 @@ pub struct ServedModel {
     pub id: String,
     /// The loaded model, which those with its adapters share.
     pub model: Model,
+    /// The name of the model itself, which those with its adapters share.
+    pub base: String,
     /// The name of the adapter.
     pub adapter: Option<String>,
+    /// Whether the model still works, which those with its adapters share.
+    pub health: Arc<Health>,
     /// The bound on its texts, which those with its adapters share.
     pub admission: Arc<Admission>,
 }
 
-/// All models, at least one.
+impl ServedModel {
+    /// Returns the same model with an adapter, whose name is the model's.
+    pub fn with_adapter(&self, name: &str) -> ServedModel {
+        ServedModel {
+            id: name.into(),
+            model: self.model.clone(),
+            base: self.base.clone(),
+            adapter: Some(name.into()),
+            health: self.health.clone(),
+            admission: self.admission.clone(),
+        }
+    }
+
+    /// Returns what the client is told of an error of the model, and takes note if the model is lost.
+    pub fn failed(&self, error: Error) -> ApiError {
+        self.health.note(&error);
+        ApiError::from(error)
+    }
+}
+
+/// All models, at least one. Adapters may come and go.
 #[derive(Debug)]
 pub struct Models {
-    all: Vec<ServedModel>,
+    all: RwLock<Vec<Arc<ServedModel>>>,
 }
 
 impl Models {
@@ -92,12 +121,35 @@ impl Models {
                 twice.id
             );
         }
-        Ok(Models { all })
+        let all = all.into_iter().map(Arc::new).collect();
+        Ok(Models {
+            all: RwLock::new(all),
+        })
+    }
+
+    /// Poisoning is harmless: entries are added and removed whole.
+    fn read(&self) -> RwLockReadGuard<'_, Vec<Arc<ServedModel>>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Vec<Arc<ServedModel>>> {
+        self.all.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns all models.
-    pub fn all(&self) -> &[ServedModel] {
-        &self.all
+    pub fn all(&self) -> Vec<Arc<ServedModel>> {
+        self.read().clone()
+    }
+
+    /// Adds a model with an adapter that was loaded.
+    pub fn add(&self, served: ServedModel) {
+        self.write().push(Arc::new(served));
+    }
+
+    /// Removes a model with an adapter. Requests that use it already keep it.
+    pub fn remove(&self, id: &str) {
+        self.write()
+            .retain(|served| served.id != id || served.adapter.is_none());
     }
 
     /// Returns the model of a name; without one the first.
@@ -105,13 +157,14 @@ impl Models {
     /// # Errors
     ///
     /// If there is no model of that name.
-    pub fn find(&self, id: Option<&str>) -> Result<&ServedModel, ApiError> {
+    pub fn find(&self, id: Option<&str>) -> Result<Arc<ServedModel>, ApiError> {
+        let all = self.read();
         let found = match id {
-            Some(id) => self.all.iter().find(|served| served.id == id),
-            None => self.all.first(),
+            Some(id) => all.iter().find(|served| served.id == id),
+            None => all.first(),
         };
-        found.ok_or_else(|| {
-            let known: Vec<&str> = self.all.iter().map(|served| served.id.as_str()).collect();
+        found.cloned().ok_or_else(|| {
+            let known: Vec<&str> = all.iter().map(|served| served.id.as_str()).collect();
             let id = id.unwrap_or_default();
             let message = format!("there is no model {id:?}; there are: {}", known.join(", "));
             let error = ApiError::new(StatusCode::NOT_FOUND, message);
@@ -155,17 +208,15 @@ fn load(
     message!("{id} on {}", settings.device_of(&model));
     let parallel = usize::try_from(model.limits().max_batch).unwrap_or(usize::MAX);
     let base = ServedModel {
+        base: id.clone(),
         id,
         admission: Admission::new(parallel, max_queue),
         model,
         adapter: None,
+        health: Arc::default(),
     };
-    let adapters = settings.config.adapters().map(|(name, _)| ServedModel {
-        id: name.into(),
-        model: base.model.clone(),
-        adapter: Some(name.into()),
-        admission: base.admission.clone(),
-    });
+    let adapters = settings.config.adapters();
+    let adapters = adapters.map(|(name, _)| base.with_adapter(name));
     let adapters: Vec<ServedModel> = adapters.collect();
     all.push(base);
     all.extend(adapters);

@@ -1,6 +1,6 @@
 //! The options of the server.
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use anyhow::{Result, bail};
 
@@ -23,6 +23,28 @@ pub struct Options {
     pub max_body_bytes: usize,
     /// The time that running requests have to end after a signal.
     pub shutdown_time: Duration,
+    /// Whether the metrics are written under vLLM's names too.
+    pub vllm_metrics: bool,
+    /// The folder from which clients may load adapters; none may without one.
+    pub adapter_folder: Option<PathBuf>,
+}
+
+impl Default for Options {
+    /// Returns the options of a server that only this machine reaches, on any free port.
+    fn default() -> Options {
+        Options {
+            host: "127.0.0.1".into(),
+            port: 0,
+            api_keys: Vec::new(),
+            no_auth: false,
+            allowed_hosts: Vec::new(),
+            allowed_origins: Vec::new(),
+            max_body_bytes: 8 << 20,
+            shutdown_time: Duration::ZERO,
+            vllm_metrics: false,
+            adapter_folder: None,
+        }
+    }
 }
 
 /// The origin of a web page, such as `https://example.org`.
@@ -96,13 +118,9 @@ mod tests {
     fn options(host: &str, keys: &[&str], no_auth: bool) -> Options {
         Options {
             host: host.into(),
-            port: 0,
             api_keys: keys.iter().map(ToString::to_string).collect(),
             no_auth,
-            allowed_hosts: Vec::new(),
-            allowed_origins: Vec::new(),
-            max_body_bytes: 0,
-            shutdown_time: Duration::ZERO,
+            ..Options::default()
         }
     }
 

@@ -5,33 +5,61 @@ use std::sync::Arc;
 use axum::{
     Router,
     http::{Method, StatusCode, Uri},
-    middleware::from_fn_with_state,
+    middleware::{from_fn, from_fn_with_state},
     routing::{get, post},
 };
 
 use super::{
-    chat, completions, embeddings, error::ApiError, guard, info, page, request_log, state::Server,
-    tokens,
+    adapters, anthropic, chat, completions, embeddings, error::ApiError, guard, info, openapi,
+    page, request_log, rerank, responses, state::Server, tokens,
 };
+
+/// Defines the endpoints: the method, the path and the function that answers.
+macro_rules! endpoints {
+    ($($method:ident $path:literal $answer:path;)*) => {
+        fn endpoints() -> Router<Arc<Server>> {
+            Router::new()$(.route($path, $method($answer)))*
+        }
+
+        /// The methods and paths, for the test of their description.
+        #[cfg(test)]
+        pub const ENDPOINTS: &[(&str, &str)] = &[$((stringify!($method), $path)),*];
+    };
+}
+
+endpoints! {
+    get "/" page::page;
+    get "/health" info::health;
+    get "/version" info::version;
+    get "/metrics" info::metrics;
+    get "/openapi.json" openapi::description;
+    get "/v1/models" info::models;
+    get "/v1/models/{*id}" info::model;
+    post "/v1/chat/completions" chat::answer;
+    post "/v1/completions" completions::answer;
+    post "/v1/responses" responses::answer;
+    post "/v1/messages" anthropic::answer;
+    post "/v1/messages/count_tokens" anthropic::count_tokens;
+    post "/v1/embeddings" embeddings::answer;
+    post "/v1/rerank" rerank::rerank;
+    post "/v2/rerank" rerank::rerank;
+    post "/rerank" rerank::rerank;
+    post "/v1/score" rerank::score;
+    post "/score" rerank::score;
+    post "/v1/load_lora_adapter" adapters::load;
+    post "/v1/unload_lora_adapter" adapters::unload;
+    post "/tokenize" tokens::tokenize;
+    post "/detokenize" tokens::detokenize;
+    post "/apply-template" tokens::apply_template;
+}
 
 /// Returns the service that answers all requests.
 pub fn router(server: Arc<Server>) -> Router {
-    Router::new()
-        .route("/", get(page::page))
-        .route("/health", get(info::health))
-        .route("/version", get(info::version))
-        .route("/metrics", get(info::metrics))
-        .route("/v1/models", get(info::models))
-        .route("/v1/models/{*id}", get(info::model))
-        .route("/v1/chat/completions", post(chat::answer))
-        .route("/v1/completions", post(completions::answer))
-        .route("/v1/embeddings", post(embeddings::answer))
-        .route("/tokenize", post(tokens::tokenize))
-        .route("/detokenize", post(tokens::detokenize))
-        .route("/apply-template", post(tokens::apply_template))
+    endpoints()
         .method_not_allowed_fallback(wrong_method)
         .fallback(unknown)
         .layer(from_fn_with_state(server.clone(), guard::check))
+        .layer(from_fn(anthropic::describe_errors))
         .layer(from_fn_with_state(server.clone(), request_log::record))
         .with_state(server)
 }

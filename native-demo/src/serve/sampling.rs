@@ -58,7 +58,7 @@ impl GenerationParams {
         }
         let options = GenerateOptions {
             sampling: sampling(fields)?,
-            stop: stop(fields)?,
+            stop: stops(fields, "stop")?,
             ignore_eos: fields.get_or("ignore_eos", false)?,
             ..GenerateOptions::default()
         };
@@ -126,14 +126,18 @@ fn logit_bias(fields: &Fields) -> Result<Vec<(u32, f32)>, ApiError> {
     biases.into_iter().map(bias).collect()
 }
 
-/// Returns the stop strings: one string or a list.
-fn stop(fields: &Fields) -> Result<Vec<String>, ApiError> {
-    let stops: Vec<String> = match fields.raw("stop") {
+/// Returns the stop strings of a field: one string or a list.
+///
+/// # Errors
+///
+/// If it has another type, or too many or too long strings.
+pub fn stops(fields: &Fields, name: &str) -> Result<Vec<String>, ApiError> {
+    let stops: Vec<String> = match fields.raw(name) {
         None => Vec::new(),
-        Some(json) if json.starts_with('"') => vec![parse("stop", json)?],
-        Some(json) => parse("stop", json)?,
+        Some(json) if json.starts_with('"') => vec![parse(name, json)?],
+        Some(json) => parse(name, json)?,
     };
-    let refuse = |problem: String| Err(ApiError::parameter("stop", format!("stop {problem}")));
+    let refuse = |problem: String| Err(ApiError::parameter(name, format!("{name} {problem}")));
     if stops.len() > MAX_STOPS {
         return refuse(format!(
             "has {} strings, but at most {MAX_STOPS} are allowed",

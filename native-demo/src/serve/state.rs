@@ -8,6 +8,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use tokio::sync::Mutex;
+
 use super::{error::ApiError, metrics::Metrics, models::Models, options::Options};
 
 /// The state of the server.
@@ -21,6 +23,8 @@ pub struct Server {
     pub started: u64,
     /// Unset while they are loaded.
     models: OnceLock<Models>,
+    /// Held while an adapter is loaded or unloaded.
+    pub changing_adapters: Mutex<()>,
     is_ending: AtomicBool,
     requests: AtomicUsize,
 }
@@ -35,10 +39,11 @@ impl Server {
     /// Creates the state of a server whose models are not loaded yet.
     pub fn new(options: Options) -> Server {
         Server {
+            metrics: Metrics::new(options.vllm_metrics),
             options,
-            metrics: Metrics::new(),
             started: now(),
             models: OnceLock::new(),
+            changing_adapters: Mutex::new(()),
             is_ending: AtomicBool::new(false),
             requests: AtomicUsize::new(0),
         }

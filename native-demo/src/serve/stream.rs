@@ -18,7 +18,10 @@ use serde_json::Value;
 use tokio::time::{Instant, Sleep, sleep};
 use wisp_engine::{Completion, Event, FinishReason};
 
-use super::{error::ApiError, generation::Texts};
+use super::{
+    error::ApiError,
+    generation::{Texts, TokenCounts},
+};
 
 /// The time without an event after which a comment keeps the connection open.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -35,14 +38,45 @@ pub trait Chunks: Send + Unpin + 'static {
     fn end(&mut self, text: usize, reason: FinishReason) -> Value;
 
     /// Returns the chunk with the numbers of tokens, if the client asked for it.
-    fn usage(&mut self, prompt_tokens: usize, completion_tokens: usize) -> Option<Value>;
+    fn usage(&mut self, counts: TokenCounts) -> Option<Value>;
+
+    /// Takes note of the stop string that ends a text.
+    fn stopped_at(&mut self, _stop: String) {}
+
+    /// Returns the chunk of an error, after which the stream ends.
+    fn error(&mut self, error: &ApiError) -> Value {
+        error.body()
+    }
+
+    /// Writes a chunk as it is sent.
+    fn encode(&self, chunk: &Value) -> Bytes {
+        Bytes::from(format!("data: {chunk}\n\n"))
+    }
+
+    /// Returns what follows the last chunk of a stream that is complete.
+    fn done(&self) -> &'static [u8] {
+        b"data: [DONE]\n\n"
+    }
+}
+
+/// Writes the events of a list, each under its type: for formats whose chunks are lists of events.
+pub fn named_events(events: &Value) -> Bytes {
+    let mut text = String::new();
+    for event in events.as_array().into_iter().flatten() {
+        let name = event["type"].as_str().unwrap_or_default();
+        text += &format!("event: {name}\ndata: {event}\n\n");
+    }
+    Bytes::from(text)
 }
 
 /// Answers with a stream of the texts.
 pub fn response(texts: Texts, mut chunks: impl Chunks) -> Response {
-    let begin = (0..texts.count()).filter_map(|text| chunks.begin(text));
+    let begin = (0..texts.count()).filter_map(|text| {
+        let chunk = chunks.begin(text)?;
+        Some(chunks.encode(&chunk))
+    });
     let body = EventBody {
-        ready: begin.map(|chunk| data(&chunk)).collect(),
+        ready: begin.collect(),
         new: vec![Completion::default(); texts.count()],
         texts: Some(texts),
         chunks,
@@ -53,10 +87,6 @@ pub fn response(texts: Texts, mut chunks: impl Chunks) -> Response {
         (header::CACHE_CONTROL, "no-cache"),
     ];
     (headers, Body::new(body)).into_response()
-}
-
-fn data(chunk: &Value) -> Bytes {
-    Bytes::from(format!("data: {chunk}\n\n"))
 }
 
 /// The body of a stream. When the client goes away it is dropped, which cancels the texts.
@@ -78,26 +108,33 @@ impl<C: Chunks> EventBody<C> {
             Event::End { reason, .. } => Some(*reason),
             _ => None,
         };
+        if let Event::StopString(stop) = &event {
+            self.chunks.stopped_at(stop.clone());
+        }
         new.push(event);
         // What no text came for, such as the log-probability of a token that is part of a character.
         let has_rest = !new.scores.is_empty() || !new.prompt_scores.is_empty();
         if is_text || (reason.is_some() && has_rest) {
             let chunk = self.chunks.more(text, std::mem::take(new));
-            self.ready.push_back(data(&chunk));
+            self.send(&chunk);
         }
         if let Some(reason) = reason {
-            self.ready.push_back(data(&self.chunks.end(text, reason)));
+            let chunk = self.chunks.end(text, reason);
+            self.send(&chunk);
         }
     }
 
     /// Ends the stream in order.
     fn end(&mut self, texts: &Texts) {
-        let usage = self
-            .chunks
-            .usage(texts.prompt_tokens, texts.completion_tokens);
-        self.ready.extend(usage.map(|chunk| data(&chunk)));
-        self.ready
-            .push_back(Bytes::from_static(b"data: [DONE]\n\n"));
+        let usage = self.chunks.usage(texts.counts);
+        if let Some(chunk) = usage {
+            self.send(&chunk);
+        }
+        self.ready.push_back(Bytes::from_static(self.chunks.done()));
+    }
+
+    fn send(&mut self, chunk: &Value) {
+        self.ready.push_back(self.chunks.encode(chunk));
     }
 }
 
@@ -125,7 +162,8 @@ impl<C: Chunks> HttpBody for EventBody<C> {
                 }
                 Poll::Ready(Some((_, Err(error)))) => {
                     // The status has been sent. Without the final `[DONE]` clients see that the stream is incomplete.
-                    body.ready.push_back(data(&ApiError::from(error).body()));
+                    let chunk = body.chunks.error(&ApiError::from(error));
+                    body.send(&chunk);
                 }
                 Poll::Ready(None) => body.end(&texts),
                 Poll::Pending => {

@@ -114,7 +114,7 @@ pub async fn apply_template(
 }
 
 /// Reads a request and finds its model.
-async fn read(server: &Server, body: Body) -> Result<(Fields, &ServedModel), ApiError> {
+async fn read(server: &Server, body: Body) -> Result<(Fields, Arc<ServedModel>), ApiError> {
     let models = server.models()?;
     let fields = Fields::read(body, server.options.max_body_bytes).await?;
     let served = models.find(fields.get::<String>("model")?.as_deref())?;

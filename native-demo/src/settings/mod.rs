@@ -165,6 +165,11 @@ impl<const GROUPS: u8> Settings<GROUPS> {
         Ok(self.flags.set("huggingface_repo_id", model.into())?)
     }
 
+    /// Reserves memory for adapters even if none is loaded at the start.
+    pub fn reserve_adapters(&mut self) -> Result<()> {
+        Ok(self.flags.set("enable_lora", true.into())?)
+    }
+
     /// Merges the flags with the defaults.
     pub fn resolve(&self) -> Result<Resolved> {
         let mut defaults = Layer::new("the program");

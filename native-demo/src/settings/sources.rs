@@ -23,7 +23,7 @@ use crate::{flags::Flag, output::message};
 /// Flags that are no settings, but what a single run reads, writes or asks for.
 #[rustfmt::skip]
 const NOT_SETTINGS: &[&str] = &[
-    "choices", "config", "file", "force", "grammar", "graph", "graph-text", "help", "json-schema", "out", "prompt",
+    "choices", "config", "errors", "file", "force", "grammar", "graph", "graph-text", "help", "json-schema", "out", "prompt",
     "prompt-file", "regex", "target", "text", "tokens", "trace", "version",
 ];
 

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use wisp_tests::{
-    cuda::{emulator, run_in},
+    cuda::{emulator, find_in, run_in},
     program::{Run, run},
+    server::Server,
 };
 
 const PROMPT: &str = "Once upon a time";
@@ -147,6 +148,28 @@ mod emulated {
             );
             assert!(!run.stderr.contains("panicked"), "{}", run.stderr);
             assert_eq!(run.stdout, "", "{variable}={value}");
+        }
+    }
+
+    #[test]
+    fn server_tells_that_its_device_was_lost() {
+        let Some(folder) = emulator() else { return };
+        let failing = ("CUDA_EMULATOR_FAIL", "kernel:5:ILLEGAL_ADDRESS");
+        let server = Server::start_with(&["--device", "cuda"], |command| {
+            find_in(command, folder, &[failing]);
+        });
+        server.wait_until_ready();
+        let body = serde_json::json!({ "prompt": PROMPT, "max_tokens": 8 });
+        for _ in 0..2 {
+            let response = server.post("/v1/completions", &body);
+            assert_eq!(response.status, 503, "{}", response.body);
+            assert_eq!(response.json()["error"]["code"], "model_lost");
+        }
+        let health = server.get("/health");
+        assert_eq!(health.status, 503, "{}", health.body);
+        assert_eq!(health.json()["error"]["code"], "model_lost");
+        for path in ["/version", "/v1/models", "/metrics"] {
+            assert_eq!(server.get(path).status, 200, "{path}");
         }
     }
 

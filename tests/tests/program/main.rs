@@ -2,6 +2,7 @@
 //!
 //! One test binary; a module tests one concept.
 
+mod batch;
 mod broken;
 mod command_line;
 mod completions;

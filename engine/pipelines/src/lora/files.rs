@@ -22,6 +22,9 @@ pub struct AdapterFiles {
 }
 
 impl AdapterFiles {
+    /// The names of the files in an adapter's folder.
+    pub const NAMES: [&str; 2] = [CONFIG, WEIGHTS];
+
     /// Opens a folder with `adapter_config.json` and `adapter_model.safetensors`. The weights are
     /// mapped, so the file must not change before the adapter is loaded.
     ///
@@ -40,7 +43,7 @@ impl AdapterFiles {
         if !path.is_dir() {
             return Err(invalid("it is not a folder".into()));
         }
-        for file in [CONFIG, WEIGHTS] {
+        for file in AdapterFiles::NAMES {
             if !path.join(file).exists() {
                 return Err(invalid(format!("{file} is missing")));
             }

@@ -62,6 +62,7 @@ impl Scheduler {
                 token,
                 score: scores.next(),
                 prompt_scores,
+                cached_tokens: sequence.prefix_hit.unwrap_or_default(),
                 finish,
             });
             if finish.is_some() {
@@ -132,6 +133,7 @@ impl Scheduler {
                 token: NO_TOKEN,
                 score: None,
                 prompt_scores: Vec::new(),
+                cached_tokens: sequence.prefix_hit.unwrap_or_default(),
                 finish: Some(FinishReason::Stop),
             });
         }
@@ -174,6 +176,7 @@ fn report_forced(sequence: &mut Sequence, events: &mut StepEvents) {
             token: *token,
             score: None,
             prompt_scores: std::mem::take(&mut sequence.prompt_scores),
+            cached_tokens: sequence.prefix_hit.unwrap_or_default(),
             finish: None,
         });
     }

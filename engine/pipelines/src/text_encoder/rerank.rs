@@ -26,6 +26,8 @@ pub struct Relevance {
     pub logit: f32,
     /// The sigmoid of the model's score, from 0 to 1.
     pub score: f32,
+    /// Tokens of the query and the document together.
+    pub tokens: usize,
 }
 
 impl TextEncoder {
@@ -63,17 +65,15 @@ impl TextEncoder {
         }
     }
 
-    /// Ranks documents by their relevance to a query: the most relevant first, and of equally relevant
-    /// ones the first given.
+    /// Computes how relevant the second text of each pair is to the first, in the order of the pairs.
     ///
     /// # Errors
     ///
     /// If the model does not score pairs of texts with one label, a text is empty or too long, or the
     /// device fails.
-    pub async fn rerank<T: AsRef<str>>(
+    pub async fn relevances(
         &mut self,
-        query: &str,
-        documents: &[T],
+        pairs: &[(&str, &str)],
         options: RerankOptions,
     ) -> Result<Vec<Relevance>, PipelineError> {
         match self.encoder.score.map(|head| head.labels) {
@@ -87,21 +87,37 @@ impl TextEncoder {
                 return Err(EncodeError::NotAReranker { problem }.into());
             }
         }
-        let pairs = (1..).zip(documents).map(|(number, document)| {
-            let document = document.as_ref();
+        let pairs = (1..).zip(pairs).map(|(number, (query, document))| {
             self.tokenizer
                 .tokenize_pair(number, query, document, options.truncate)
         });
         let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
         let scores = self.scores(&pairs).await?;
-        let logits = scores.iter().flatten().enumerate();
-        let mut ranking: Vec<Relevance> = logits
-            .map(|(index, &logit)| Relevance {
-                index,
-                logit,
-                score: 1.0 / (1.0 + (-logit).exp()),
-            })
-            .collect();
+        let logits = scores.iter().flatten().zip(&pairs).enumerate();
+        let relevance = logits.map(|(index, (&logit, pair))| Relevance {
+            index,
+            logit,
+            score: 1.0 / (1.0 + (-logit).exp()),
+            tokens: pair.tokens.len(),
+        });
+        Ok(relevance.collect())
+    }
+
+    /// Ranks documents by their relevance to a query: the most relevant first, and of equally relevant
+    /// ones the first given.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::relevances`].
+    pub async fn rerank<T: AsRef<str>>(
+        &mut self,
+        query: &str,
+        documents: &[T],
+        options: RerankOptions,
+    ) -> Result<Vec<Relevance>, PipelineError> {
+        let pairs = documents.iter().map(|document| (query, document.as_ref()));
+        let pairs: Vec<(&str, &str)> = pairs.collect();
+        let mut ranking = self.relevances(&pairs, options).await?;
         ranking.sort_by(|a, b| b.logit.total_cmp(&a.logit));
         Ok(ranking)
     }

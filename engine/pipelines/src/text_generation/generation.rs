@@ -30,6 +30,10 @@ pub struct TextEvent {
     /// With the first event, if requested: the log-probabilities of the prompt's tokens from the
     /// second on.
     pub prompt_scores: Vec<TokenScore>,
+    /// Tokens of the prompt that the prefix cache held.
+    pub cached_tokens: usize,
+    /// The stop string that ended the text with this event, if one did.
+    pub stop_string: Option<String>,
     /// Why the text ended with this event, if it did.
     pub finish: Option<FinishReason>,
 }

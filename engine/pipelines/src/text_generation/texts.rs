@@ -105,6 +105,8 @@ impl TextGenerator {
             text: String::new(),
             score: sampled.score,
             prompt_scores: sampled.prompt_scores,
+            cached_tokens: sampled.cached_tokens,
+            stop_string: None,
             finish: sampled.finish,
         };
         let Some(stream) = self.streams.get_mut(&sampled.id) else {
@@ -119,7 +121,8 @@ impl TextGenerator {
         } else {
             event.score = None;
         }
-        if stream.text.stopped {
+        event.stop_string.clone_from(&stream.text.stopped);
+        if event.stop_string.is_some() {
             event.finish = Some(FinishReason::Stop);
         }
         if event.finish.is_some() {
@@ -284,6 +287,8 @@ impl TextGenerator {
             text: String::new(),
             score: None,
             prompt_scores: Vec::new(),
+            cached_tokens: 0,
+            stop_string: None,
             finish: Some(FinishReason::Failed),
         }));
     }

@@ -1,11 +1,14 @@
 //! `wisp serve`: a live server, compared with `wisp generate` and `wisp encode`.
 
+mod adapters;
 mod chat;
 mod clients;
 mod completions;
 mod embeddings;
 mod errors;
 mod lifecycle;
+mod metrics;
+mod rerank;
 mod safety;
 mod structured;
 mod tokens;

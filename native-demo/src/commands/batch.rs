@@ -1,0 +1,56 @@
+//! `wisp batch`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::{
+    destination::{self, Contents, Inputs},
+    serve::{BatchFiles, ModelArg, Models, run_batch},
+    settings::{DEVICE, LIMITS, LORA, MODEL, SERVER, Settings},
+};
+
+/// Answer the requests of a file, in OpenAI's format of batches.
+///
+/// Each line of IN is an object with custom_id, method (POST), url (/v1/chat/completions, /v1/completions,
+/// /v1/embeddings, /v1/rerank or /v1/score) and body. Each becomes one line of OUT, in the order in which they end. The
+/// same command goes on after an interruption: requests that have an answer in OUT or in the file of --errors are
+/// skipped.
+#[derive(Args)]
+pub struct Batch {
+    /// The file of requests
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// The file that the answers are appended to
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    /// A file for the answers to requests that failed, which are in OUT otherwise
+    #[arg(long, value_name = "F")]
+    errors: Option<PathBuf>,
+    /// A model, as in wisp serve; may be given several times [default: the model inside the program]
+    #[arg(long, short, value_name = "[NAME=]MODEL")]
+    model: Vec<ModelArg>,
+    #[command(flatten)]
+    settings: Settings<{ MODEL | DEVICE | LIMITS | LORA | SERVER }>,
+}
+
+impl Batch {
+    pub fn run(self) -> Result<()> {
+        let files = BatchFiles {
+            input: self.input,
+            output: self.output,
+            errors: self.errors,
+        };
+        let inputs = Inputs::none().with(Some(&files.input));
+        destination::check(&files.output, Contents::Answers, &inputs)?;
+        if let Some(errors) = &files.errors {
+            let inputs = inputs.with(Some(&files.output));
+            destination::check(errors, Contents::Answers, &inputs)?;
+        }
+        run_batch(&files, || {
+            // All requests are queued at some time.
+            Models::load(&self.model, &self.settings, usize::MAX)
+        })
+    }
+}

@@ -1,0 +1,255 @@
+//! The run of a batch.
+
+use std::{
+    fs::File,
+    io::BufReader,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::{self, StatusCode, header},
+};
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use indicatif::ProgressBar;
+use serde_json::value::RawValue;
+use tokio::{task::JoinSet, time::timeout};
+use wisp_engine::Canceller;
+
+use super::{
+    super::{listener, models::Models, options::Options, router::router, state::Server},
+    input::{self, Lines},
+    output::{Answered, Output},
+    request::{Reader, Request, Task, answered},
+};
+use crate::{interrupt, open::progress_bar, output::message};
+
+/// The longest line of the input in bytes.
+const MAX_LINE: usize = 16 << 20;
+
+/// The requests that run and wait at the same time, for each text that a model generates at the same time.
+const REQUESTS_PER_TEXT: u64 = 2;
+
+/// The least and the most requests that run and wait at the same time.
+const REQUESTS: (u64, u64) = (8, 4096);
+
+/// The time between two looks at whether a signal arrived.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The files of a batch.
+#[derive(Clone, Debug)]
+pub struct BatchFiles {
+    /// The requests.
+    pub input: PathBuf,
+    /// The answers.
+    pub output: PathBuf,
+    /// The answers to requests that failed; they are in the output too without it.
+    pub errors: Option<PathBuf>,
+}
+
+/// An answer of the server.
+struct Answer {
+    request: Request,
+    status: StatusCode,
+    request_id: String,
+    body: Box<RawValue>,
+}
+
+/// Answers the requests of a file that have no answer yet. A signal ends it after the current step.
+///
+/// # Errors
+///
+/// If a file cannot be read or written, or the device of a model is lost.
+pub fn run(files: &BatchFiles, load: impl FnOnce() -> Result<Models>) -> Result<()> {
+    let mut batch = Batch::open(files)?;
+    let total = input::count(&files.input, MAX_LINE);
+    let models = load()?;
+    let parallel: u64 = models
+        .all()
+        .iter()
+        .map(|served| served.model.limits().max_batch)
+        .sum();
+    let window = parallel.saturating_mul(REQUESTS_PER_TEXT);
+    let window = window.clamp(REQUESTS.0, REQUESTS.1) as usize;
+    let options = Options {
+        max_body_bytes: MAX_LINE,
+        ..Options::default()
+    };
+    let server = Arc::new(Server::new(options));
+    server.set_models(models);
+    let service = TowerToHyperService::new(router(server));
+    batch.bar = progress_bar("{bar:32} {pos}/{len} requests {per_sec} {eta}");
+    batch.bar.set_length(total.unwrap_or_default());
+    let canceller = Canceller::new();
+    interrupt::begin(canceller.clone());
+    let runtime = listener::runtime()?;
+    let result = runtime.block_on(batch.run(&service, window, &canceller));
+    runtime.shutdown_timeout(TICK);
+    interrupt::end();
+    let synced = batch.sync();
+    batch.bar.finish_and_clear();
+    batch.report(canceller.is_cancelled());
+    result.and(synced)
+}
+
+struct Batch {
+    lines: Lines<BufReader<File>>,
+    reader: Reader,
+    /// What earlier runs have answered.
+    before: Answered,
+    output: Output,
+    errors: Option<Output>,
+    bar: ProgressBar,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    answered: u64,
+    failed: u64,
+    before: u64,
+}
+
+impl Batch {
+    fn open(files: &BatchFiles) -> Result<Batch> {
+        let lines = Lines::open(&files.input, MAX_LINE)?;
+        let mut before = Answered::default();
+        let output = Output::open(&files.output, &mut before)?;
+        let errors = files.errors.as_deref();
+        let errors = errors.map(|path: &Path| Output::open(path, &mut before));
+        Ok(Batch {
+            lines,
+            reader: Reader::default(),
+            before,
+            output,
+            errors: errors.transpose()?,
+            bar: ProgressBar::hidden(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// Answers requests, up to `window` at the same time.
+    async fn run(
+        &mut self,
+        service: &TowerToHyperService<Router>,
+        window: usize,
+        canceller: &Canceller,
+    ) -> Result<()> {
+        // Dropping it cancels what runs; those requests are answered by the next run.
+        let mut running = JoinSet::new();
+        let mut has_more = true;
+        while !canceller.is_cancelled() {
+            while has_more && running.len() < window && !canceller.is_cancelled() {
+                has_more = match self.next()? {
+                    Some(request) => {
+                        running.spawn(answer(service.clone(), request));
+                        true
+                    }
+                    None => false,
+                };
+            }
+            match timeout(TICK, running.join_next()).await {
+                Ok(Some(answer)) => self.take(answer.context("a request has no answer")??)?,
+                Ok(None) => return Ok(()),
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the next request to answer, and answers the lines before it that are none.
+    fn next(&mut self) -> Result<Option<Request>> {
+        while let Some(line) = self.lines.next().context("cannot read the input")? {
+            match self.reader.task(&line, &self.before) {
+                Task::Answer(request) => return Ok(Some(request)),
+                Task::Done => {
+                    self.counts.before += 1;
+                    self.bar.inc(1);
+                }
+                Task::Bad(answer) => self.write(&answer, true)?,
+            }
+            if interrupt::happened() {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    fn take(&mut self, answer: Answer) -> Result<()> {
+        let body = &*answer.body;
+        if answer.status == StatusCode::SERVICE_UNAVAILABLE {
+            // It says nothing about the request, which is answered by the next run.
+            bail!("the model has stopped, and the rest of the requests is left: {body}");
+        }
+        let line = answered(
+            &answer.request,
+            answer.status.as_u16(),
+            &answer.request_id,
+            body,
+        );
+        self.write(&line, !answer.status.is_success())
+    }
+
+    fn write(&mut self, line: &str, has_failed: bool) -> Result<()> {
+        let count = match has_failed {
+            true => &mut self.counts.failed,
+            false => &mut self.counts.answered,
+        };
+        *count += 1;
+        self.bar.inc(1);
+        match &mut self.errors {
+            Some(errors) if has_failed => errors.write(line),
+            _ => self.output.write(line),
+        }
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.output.sync()?;
+        self.errors.as_mut().map_or(Ok(()), Output::sync)
+    }
+
+    fn report(&self, is_cancelled: bool) {
+        let Counts {
+            answered,
+            failed,
+            before,
+        } = self.counts;
+        let rest = match is_cancelled {
+            true => "; the same command answers the rest",
+            false => "",
+        };
+        message!("{answered} answered, {failed} failed, {before} answered before{rest}");
+    }
+}
+
+/// Answers a request through the server's endpoints.
+async fn answer(service: TowerToHyperService<Router>, request: Request) -> Result<Answer> {
+    let call = http::Request::post(&request.url)
+        .header(header::HOST, "localhost")
+        .header("x-request-id", format!("batch-{}", request.line))
+        .body(Body::from(request.body.get().to_string()))
+        .context("the request cannot be sent")?;
+    let response = match service.call(call).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    let (status, id) = (
+        response.status(),
+        response.headers().get("x-request-id").cloned(),
+    );
+    let body = to_bytes(response.into_body(), usize::MAX).await;
+    let body = body.context("the answer cannot be read")?;
+    Ok(Answer {
+        request,
+        status,
+        request_id: id
+            .and_then(|id| Some(id.to_str().ok()?.to_string()))
+            .unwrap_or_default(),
+        body: serde_json::from_slice(&body).context("the answer is no JSON")?,
+    })
+}

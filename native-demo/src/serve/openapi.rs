@@ -1,0 +1,53 @@
+//! `GET /openapi.json`: the description of all endpoints in the format of OpenAPI 3.1.
+
+use axum::{
+    http::header,
+    response::{IntoResponse, Response},
+};
+
+/// The description, in which one line describes a path or a schema.
+const DESCRIPTION: &str = include_str!("openapi.json");
+
+/// What stands in the description where the program's version belongs.
+const VERSION: &str = "VERSION";
+
+/// Answers with the description.
+pub async fn description() -> Response {
+    let json = [(header::CONTENT_TYPE, "application/json")];
+    let description = DESCRIPTION.replacen(VERSION, env!("CARGO_PKG_VERSION"), 1);
+    (json, description).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value;
+
+    use super::{super::router::ENDPOINTS, *};
+
+    #[test]
+    fn every_endpoint_is_described_and_nothing_else() {
+        let description: Value = serde_json::from_str(DESCRIPTION).unwrap();
+        let paths = description["paths"].as_object().unwrap().iter();
+        let described = paths.flat_map(|(path, methods)| {
+            let methods = methods.as_object().unwrap().keys();
+            methods.map(|method| (method.clone(), path.clone()))
+        });
+        let described: BTreeSet<(String, String)> = described.collect();
+        let plain = |path: &str| path.replace("{*", "{");
+        let endpoints = ENDPOINTS.iter();
+        let endpoints = endpoints.map(|(method, path)| (method.to_string(), plain(path)));
+        assert_eq!(described, endpoints.collect());
+    }
+
+    #[test]
+    fn every_reference_leads_to_a_schema_and_every_schema_is_used() {
+        let description: Value = serde_json::from_str(DESCRIPTION).unwrap();
+        let schemas = description["components"]["schemas"].as_object().unwrap();
+        let names: BTreeSet<&str> = schemas.keys().map(String::as_str).collect();
+        let parts = DESCRIPTION.split("\"#/components/schemas/").skip(1);
+        let used: BTreeSet<&str> = parts.map(|part| part.split('"').next().unwrap()).collect();
+        assert_eq!(names, used);
+    }
+}

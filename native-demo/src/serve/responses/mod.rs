@@ -1,0 +1,53 @@
+//! `POST /v1/responses`: OpenAI's newer format of chats. No response is kept.
+
+mod format;
+mod request;
+
+use std::sync::Arc;
+
+use axum::{Extension, body::Body, extract::State, http::StatusCode, response::Response};
+use format::Format;
+
+use super::{
+    blocking::run_blocking,
+    chat,
+    error::{ApiError, json_response},
+    fields::Fields,
+    generation::Texts,
+    request_log::RequestId,
+    state::Server,
+    stream,
+};
+
+/// Answers a chat.
+///
+/// # Errors
+///
+/// If the request is invalid, the model cannot chat, or the queue is full.
+pub async fn answer(
+    State(server): State<Arc<Server>>,
+    Extension(id): Extension<RequestId>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let models = server.models()?;
+    let fields = Fields::read(body, server.options.max_body_bytes).await?;
+    let messages = request::messages(&fields)?;
+    let params = request::params(&fields)?;
+    let served = models.find(fields.get::<String>("model")?.as_deref())?;
+    let model = served.model.clone();
+    let prompt = run_blocking(move || chat::prompt(&model, &messages)).await;
+    let prompt = prompt.map_err(|error| error.renamed("messages", "input"))?;
+    let started = Texts::start(&server, &served, vec![prompt], &params).await;
+    let mut texts = started.map_err(|error| error.about("input"))?;
+    let mut format = Format::new(
+        &id.to_string(),
+        &served.id,
+        request::echoed(&fields, &params)?,
+    );
+    if params.stream {
+        return Ok(stream::response(texts, format));
+    }
+    let completion = texts.complete().await?.pop().unwrap_or_default();
+    let answer = format.whole(completion, texts.counts);
+    Ok(json_response(StatusCode::OK, &answer))
+}
