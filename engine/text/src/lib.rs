@@ -5,6 +5,8 @@
 //! - [`tokenizer`] rebuilds a model's own tokenizer from a GGUF file or from a folder in Hugging
 //!   Face's layout, and turns text into tokens and back.
 //! - [`chat_template`] runs the Jinja programs that checkpoints carry, and encodes what they write.
+//! - [`chat`] prepares conversations with tools, and splits answers into thoughts ([`reasoning`]), content
+//!   and calls ([`tools`]).
 //!
 //! ```
 //! use wisp_text::chat_template::{ChatTemplate, ControlTokens, Message};
@@ -35,5 +37,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod chat;
 pub mod chat_template;
+mod json_depth;
+pub mod reasoning;
 pub mod tokenizer;
+pub mod tools;

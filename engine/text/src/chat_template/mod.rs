@@ -22,5 +22,5 @@ mod tests;
 
 pub use error::ChatTemplateError;
 pub use message::Message;
-pub use prompt::ControlTokens;
+pub use prompt::{ControlTokens, RenderedPrompt};
 pub use template::ChatTemplate;

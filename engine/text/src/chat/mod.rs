@@ -1,0 +1,17 @@
+//! Chats with a model: a conversation with tools becomes a prompt, and the model's text becomes thoughts,
+//! content and calls of tools.
+//!
+//! [`ChatRequest::prepare`] renders the conversation with the model's chat template, and chooses by the
+//! template how thoughts and calls are found in the answer. Conversations with tools work with templates
+//! that know no tools too: then the system message describes them.
+
+mod history;
+mod parser;
+mod prepare;
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub use parser::{ChatEvent, ChatParser};
+pub use prepare::ChatPrompt;
+pub use request::ChatRequest;

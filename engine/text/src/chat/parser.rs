@@ -1,0 +1,65 @@
+//! Splits the text of an answer as it arrives.
+
+use crate::reasoning::{Part, ReasoningParser};
+use crate::tools::{ToolCallDelta, ToolEvent, ToolParser};
+
+/// A part of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChatEvent {
+    /// Text of a thought.
+    Reasoning(String),
+    /// Text of the answer.
+    Content(String),
+    /// A part of a call of a tool.
+    Call(ToolCallDelta),
+}
+
+/// Splits the text of an answer into thoughts, content and calls. The default one splits nothing.
+#[derive(Debug, Default)]
+pub struct ChatParser {
+    pub(super) reasoning: Option<ReasoningParser>,
+    pub(super) tools: Option<ToolParser>,
+}
+
+impl ChatParser {
+    /// Takes the next piece of the text and returns what is clear by now.
+    pub fn push(&mut self, text: &str) -> Vec<ChatEvent> {
+        let parts = match &mut self.reasoning {
+            Some(reasoning) => reasoning.push(text),
+            None => vec![Part::Content(text.into())],
+        };
+        self.parts(parts)
+    }
+
+    /// Ends the text and returns the rest.
+    pub fn finish(&mut self) -> Vec<ChatEvent> {
+        let parts = self.reasoning.as_mut().map(ReasoningParser::finish);
+        let mut events = self.parts(parts.unwrap_or_default());
+        let rest = self.tools.as_mut().map(ToolParser::finish);
+        events.extend(rest.unwrap_or_default().into_iter().map(ChatEvent::from));
+        events
+    }
+
+    fn parts(&mut self, parts: Vec<Part>) -> Vec<ChatEvent> {
+        let mut events = Vec::new();
+        for part in parts {
+            match (part, &mut self.tools) {
+                (Part::Reasoning(text), _) => events.push(ChatEvent::Reasoning(text)),
+                (Part::Content(text), None) => events.push(ChatEvent::Content(text)),
+                (Part::Content(text), Some(tools)) => {
+                    events.extend(tools.push(&text).into_iter().map(ChatEvent::from));
+                }
+            }
+        }
+        events
+    }
+}
+
+impl From<ToolEvent> for ChatEvent {
+    fn from(event: ToolEvent) -> ChatEvent {
+        match event {
+            ToolEvent::Content(text) => ChatEvent::Content(text),
+            ToolEvent::Call(call) => ChatEvent::Call(call),
+        }
+    }
+}
