@@ -183,7 +183,7 @@ pub use rerank::Reranker;
 pub use timings::RequestTimings;
 pub use wisp_pipelines::{
     Embeddings, FinishReason, KvCacheFormat, Pooling, Relevance, Remedy, SamplingParams,
-    SupportedEncoding, TokenScore, Utilization, chat_template::Message,
+    SupportedEncoding, TokenScore, Utilization, chat, chat_template::Message, tools,
 };
 pub use wisp_session::Precision;
 

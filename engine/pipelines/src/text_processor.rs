@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use wisp_text::{
+    chat::{ChatPrompt, ChatRequest},
     chat_template::{ControlTokens, Message},
     tokenizer::{Detokenizer, Tokenizer},
 };
@@ -105,18 +106,32 @@ impl TextProcessor {
         messages: &[Message],
         control_tokens: ControlTokens,
     ) -> Result<Vec<u32>, PipelineError> {
+        let mut request = ChatRequest::new(messages);
+        request.control_tokens = control_tokens;
+        Ok(self.prepare_chat(&request)?.tokens)
+    }
+
+    /// Formats a conversation, with tools if it has any, up to the beginning of the model's answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::chat_prompt`].
+    pub fn prepare_chat(&self, request: &ChatRequest) -> Result<ChatPrompt, PipelineError> {
         let tokenizer = self.tokenizer()?;
-        Ok(super::model_files::render_chat(
-            &self.name,
-            tokenizer,
-            messages,
-            control_tokens,
+        Ok(super::model_files::prepare_chat(
+            &self.name, tokenizer, request,
         )?)
     }
 
-    /// Returns a detokenizer for tokens that continue a prompt; `None` if there is no tokenizer.
-    pub(crate) fn detokenizer(&self, prompt: &[u32]) -> Option<Detokenizer> {
-        let mut detokenizer = self.tokenizer.as_ref().ok()?.detokenizer(true);
+    /// Returns a detokenizer for tokens that continue a prompt; `None` if there is no tokenizer. Of the
+    /// control tokens, only visible ones have text.
+    pub(crate) fn detokenizer(
+        &self,
+        prompt: &[u32],
+        visible: &BTreeSet<u32>,
+    ) -> Option<Detokenizer> {
+        let detokenizer = self.tokenizer.as_ref().ok()?.detokenizer(true);
+        let mut detokenizer = detokenizer.with_visible(visible);
         detokenizer.skip(prompt);
         Some(detokenizer)
     }

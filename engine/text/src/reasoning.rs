@@ -68,7 +68,7 @@ pub enum Part {
 
 /// Splits a text that arrives in pieces into the thought at its beginning and the answer. White space
 /// around the thought is dropped.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ReasoningParser {
     format: &'static ReasoningFormat,
     state: State,

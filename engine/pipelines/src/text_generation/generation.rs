@@ -1,5 +1,7 @@
 //! Options, events and results of requests for text.
 
+use std::collections::BTreeSet;
+
 use crate::{
     FinishReason, PrefillProgress, RequestId, SamplingParams, TokenScore,
     stoppable_text::StoppableText,
@@ -54,6 +56,8 @@ pub struct GenerateOptions {
     pub ignore_eos: bool,
     /// The name of the low-rank adapter to apply.
     pub adapter: Option<String>,
+    /// Control tokens that have text, such as markers of tool calls; others have none.
+    pub visible_tokens: BTreeSet<u32>,
 }
 
 /// A generated text.

@@ -38,7 +38,7 @@ impl TextGenerator {
             stop_tokens,
             adapter,
         })?;
-        let detokenizer = self.text.detokenizer(prompt);
+        let detokenizer = self.text.detokenizer(prompt, &options.visible_tokens);
         let stream = Stream {
             text: StoppableText::new(detokenizer, options.stop.clone()),
             empty: options.max_new_tokens == Some(0),

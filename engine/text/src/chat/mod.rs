@@ -12,6 +12,6 @@ mod request;
 #[cfg(test)]
 mod tests;
 
-pub use parser::{ChatEvent, ChatParser};
+pub use parser::{ChatEvent, ChatFormat, ChatParser};
 pub use prepare::ChatPrompt;
 pub use request::ChatRequest;

@@ -1,7 +1,7 @@
 //! Splits the text of an answer as it arrives.
 
 use crate::reasoning::{Part, ReasoningParser};
-use crate::tools::{ToolCallDelta, ToolEvent, ToolParser};
+use crate::tools::{ToolCallDelta, ToolEvent, ToolFormat, ToolParser, Tools};
 
 /// A part of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,11 +14,30 @@ pub enum ChatEvent {
     Call(ToolCallDelta),
 }
 
-/// Splits the text of an answer into thoughts, content and calls. The default one splits nothing.
-#[derive(Debug, Default)]
-pub struct ChatParser {
+/// How thoughts and calls are found in the answers to a prompt. By default, there are none.
+#[derive(Debug, Clone, Default)]
+pub struct ChatFormat {
     pub(super) reasoning: Option<ReasoningParser>,
-    pub(super) tools: Option<ToolParser>,
+    /// The format of calls, the tools, and whether several calls are allowed.
+    pub(super) tools: Option<(&'static ToolFormat, Tools, bool)>,
+}
+
+impl ChatFormat {
+    /// Returns a parser for one answer.
+    pub fn parser(&self) -> ChatParser {
+        let tools = self.tools.clone();
+        ChatParser {
+            reasoning: self.reasoning.clone(),
+            tools: tools.map(|(format, tools, parallel)| ToolParser::new(format, tools, parallel)),
+        }
+    }
+}
+
+/// Splits the text of an answer into thoughts, content and calls.
+#[derive(Debug)]
+pub struct ChatParser {
+    reasoning: Option<ReasoningParser>,
+    tools: Option<ToolParser>,
 }
 
 impl ChatParser {

@@ -5,26 +5,26 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 
 use super::history::{self, TemplateTraits};
-use super::parser::ChatParser;
+use super::parser::ChatFormat;
 use super::request::ChatRequest;
 use crate::chat_template::{ChatTemplate, ChatTemplateError, Message, RenderedPrompt};
 use crate::reasoning::{ReasoningFormat, ReasoningParser};
 use crate::tokenizer::Tokenizer;
-use crate::tools::{AnswerSyntax, Thought, ToolFormat, ToolParser};
+use crate::tools::{AnswerSyntax, Thought, ToolFormat};
 
 /// The name of the template for conversations with tools, where a model has several.
 const TOOL_TEMPLATE: &str = "tool_use";
 
 /// A conversation as a prompt, and what is needed to understand the answer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ChatPrompt {
     /// The prompt.
     pub text: String,
     /// Its tokens.
     pub tokens: Vec<u32>,
-    /// Splits the answer.
-    pub parser: ChatParser,
-    /// Control tokens that must be in the answer's text, because the parser looks for them.
+    /// How its answers are split.
+    pub format: ChatFormat,
+    /// Control tokens that must be in the answer's text, because they mark its parts.
     pub visible_tokens: BTreeSet<u32>,
     /// A grammar in llguidance's dialect of Lark that keeps calls within the tools' schemas; `None` if
     /// there are no tools. Only with [`ToolChoice::Auto`](crate::tools::ToolChoice::Auto) may an answer
@@ -82,13 +82,12 @@ impl ChatRequest {
             };
             format.grammar(tools, &syntax)
         });
-        let tools = format
-            .zip(self.tools())
-            .map(|(format, tools)| ToolParser::new(format, tools.clone(), self.parallel_calls()));
+        let tools = format.zip(self.tools());
+        let tools = tools.map(|(format, tools)| (format, tools.clone(), self.parallel_calls()));
         Ok(ChatPrompt {
             tokens: prompt.encode(tokenizer)?,
             text,
-            parser: ChatParser { reasoning, tools },
+            format: ChatFormat { reasoning, tools },
             visible_tokens,
             grammar,
         })

@@ -127,9 +127,10 @@ fn with_tools(messages: Vec<Message>) -> ChatRequest {
 }
 
 /// Splits an answer.
-fn split(mut prompt: ChatPrompt, answer: &str) -> (String, String, Vec<ToolCall>) {
-    let mut events = prompt.parser.push(answer);
-    events.extend(prompt.parser.finish());
+fn split(prompt: ChatPrompt, answer: &str) -> (String, String, Vec<ToolCall>) {
+    let mut parser = prompt.format.parser();
+    let mut events = parser.push(answer);
+    events.extend(parser.finish());
     let (mut reasoning, mut content, mut calls) = (String::new(), String::new(), Vec::new());
     for event in events {
         match event {
