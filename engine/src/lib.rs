@@ -155,7 +155,7 @@
 
 mod adapters;
 mod builder;
-mod chat;
+mod conversation;
 mod embed;
 mod error;
 mod events;
@@ -170,7 +170,7 @@ mod timings;
 mod worker;
 
 pub use builder::{DEFAULT_CONTEXT_LENGTH, LoadProgress, ModelBuilder};
-pub use chat::{Answer, Chat};
+pub use conversation::{Answer, Chat};
 pub use embed::Embedder;
 pub use error::Error;
 #[cfg(not(target_arch = "wasm32"))]

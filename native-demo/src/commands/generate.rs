@@ -146,6 +146,7 @@ impl Generate {
             stop: self.stop.clone(),
             ignore_eos: self.ignore_eos,
             adapter: self.adapter.choose(&model)?,
+            ..GenerateOptions::default()
         };
         let shown = match echo {
             true => text.unwrap_or_else(|| shown_tokens(model.text(), &prompt)),

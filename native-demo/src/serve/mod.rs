@@ -7,6 +7,8 @@
 mod admission;
 mod blocking;
 mod chat;
+mod chat_format;
+mod chat_request;
 mod completions;
 mod embeddings;
 mod error;
@@ -28,6 +30,7 @@ mod scores;
 mod state;
 mod stream;
 mod tokens;
+mod tools;
 mod unsupported;
 mod write_timeout;
 

@@ -19,10 +19,6 @@ const RULES: &[Rule] = &[
     ("prediction", nothing),
     ("response_format", |value| value["type"] == "text"),
     ("suffix", nothing),
-    ("tool_choice", |value| {
-        matches!(value.as_str(), Some("none" | "auto"))
-    }),
-    ("tools", nothing),
     ("web_search_options", |_| false),
     // Of other servers, whose clients send them in `extra_body`.
     ("grammar", nothing),
@@ -68,15 +64,15 @@ mod tests {
     fn parameters_are_refused_unless_they_ask_for_nothing() {
         for (body, refused) in [
             (
-                r#"{"tools": [], "tool_choice": "auto", "unknown": 1}"#,
+                r#"{"functions": [], "function_call": "auto", "unknown": 1}"#,
                 None,
             ),
             (
                 r#"{"response_format": {"type": "text"}, "functions": null}"#,
                 None,
             ),
-            (r#"{"tools": [{"type": "function"}]}"#, Some("tools")),
-            (r#"{"tool_choice": "required"}"#, Some("tool_choice")),
+            (r#"{"functions": [{"name": "f"}]}"#, Some("functions")),
+            (r#"{"function_call": {"name": "f"}}"#, Some("function_call")),
             (
                 r#"{"response_format": {"type": "json_object"}}"#,
                 Some("response_format"),

@@ -5,6 +5,7 @@
 //! template how thoughts and calls are found in the answer. Conversations with tools work with templates
 //! that know no tools too: then the system message describes them.
 
+mod answer;
 mod history;
 mod parser;
 mod prepare;
@@ -12,6 +13,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+pub use answer::{answer_message, result_messages};
 pub use parser::{ChatEvent, ChatFormat, ChatParser};
 pub use prepare::ChatPrompt;
 pub use request::ChatRequest;

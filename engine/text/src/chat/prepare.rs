@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::history::{self, TemplateTraits};
 use super::parser::ChatFormat;
 use super::request::ChatRequest;
-use crate::chat_template::{ChatTemplate, ChatTemplateError, Message, RenderedPrompt};
+use crate::chat_template::{ChatTemplate, ChatTemplateError, Message, RenderedPrompt, TOKEN};
 use crate::reasoning::{ReasoningFormat, ReasoningParser};
 use crate::tokenizer::Tokenizer;
 use crate::tools::{AnswerSyntax, Thought, ToolFormat};
@@ -139,6 +139,8 @@ impl ChatRequest {
 
     fn template_variables(&self) -> Map<String, Value> {
         let mut variables = self.variables.clone();
+        // Which text is a control token is not for the conversation to say.
+        variables.retain(|name, _| !name.ends_with(TOKEN));
         if let Some(tools) = self.tools() {
             variables.insert("tools".into(), tools.to_json());
         }

@@ -324,3 +324,26 @@ fn choices_are_checked() {
         "{error}"
     );
 }
+
+#[test]
+fn answers_and_results_are_messages() {
+    let call = |city: &str| ToolCall {
+        name: "get_weather".into(),
+        arguments: format!("{{\"city\": \"{city}\"}}"),
+    };
+    let answer = answer_message("", "Hm.", &[call("Paris"), call("Rome")], 1);
+    let results = result_messages(&answer, ["sunny", "rainy", "?"].map(String::from));
+    assert_eq!(results.len(), 2);
+    let mut messages = vec![Message::new("user", "Weather?"), answer];
+    messages.extend(results);
+    let prompt = prepared(QWEN, with_tools(messages));
+    let (_, calls) = prompt.text.split_once("Weather?").unwrap();
+    for text in [
+        "{\"city\": \"Paris\"}",
+        "{\"city\": \"Rome\"}",
+        "\nsunny\n",
+        "\nrainy\n",
+    ] {
+        assert!(calls.contains(text), "{text}: {calls}");
+    }
+}

@@ -22,5 +22,6 @@ mod tests;
 
 pub use error::ChatTemplateError;
 pub use message::Message;
+pub(crate) use prompt::TOKEN;
 pub use prompt::{ControlTokens, RenderedPrompt};
 pub use template::ChatTemplate;

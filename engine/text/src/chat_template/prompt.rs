@@ -7,8 +7,8 @@ use super::message::Message;
 use super::template::{ChatTemplate, check_depth};
 use crate::tokenizer::{Marks, Tokenizer, TokenizerError};
 
-/// The variables of a template's context that hold text from outside, like the messages.
-const UNTRUSTED_VARIABLES: [&str; 2] = ["tools", "documents"];
+/// The end of the names of variables that spell a token, such as `unk_token`.
+pub(crate) const TOKEN: &str = "_token";
 
 /// Which text of a rendered conversation may become control tokens, such as `<|im_end|>`.
 ///
@@ -19,7 +19,8 @@ const UNTRUSTED_VARIABLES: [&str; 2] = ["tools", "documents"];
 /// messages consist of the same tokens again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlTokens {
-    /// Only what the template writes. Text of messages, tools and documents is plain text even where
+    /// Only what the template writes. Text of messages, tools, documents and other variables, but for
+    /// those whose name ends in `_token`, is plain text even where
     /// it spells a control token, so that nobody can end a turn or begin another one by typing.
     ///
     /// Text that spells no control token gives the same tokens as with `Anywhere`. In other text,
@@ -179,10 +180,10 @@ impl ChatTemplate {
             protector.map(&mut message.extra)?;
         }
         let mut extra = extra.clone();
-        for name in UNTRUSTED_VARIABLES {
-            if let Some(value) = extra.get_mut(name) {
-                protector.value(value)?;
-            }
+        // Only the spellings of tokens are not from outside.
+        let untrusted = extra.iter_mut().filter(|(name, _)| !name.ends_with(TOKEN));
+        for (_, value) in untrusted {
+            protector.value(value)?;
         }
         Ok(protector.changed.then_some(Protected {
             messages,
