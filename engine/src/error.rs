@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use wisp_device::DeviceError;
-use wisp_pipelines::{EncodeError, PipelineError, Remedy, RequestError};
+use wisp_pipelines::{
+    EncodeError, FinishReason, PipelineError, Remedy, RequestError, grammar::GrammarError,
+};
 use wisp_session::SessionError;
 
 /// The errors of models. Common cases are variants to match on; [`Error::Failed`] holds all others
@@ -29,6 +31,29 @@ pub enum Error {
     NonFinite {
         /// The number of the request; see [`Events::request`](crate::Events::request).
         request: u64,
+    },
+    /// Occurs when a constraint is invalid, too large or not supported, before anything is generated.
+    #[error("{0}")]
+    Grammar(#[source] GrammarError),
+    /// Occurs when a text cannot follow its constraint any further. Other requests continue.
+    #[error(
+        "request {request}: the constraint cannot be followed any further: it is too complex for the limits of a step, or the vocabulary has no token for what must follow"
+    )]
+    ConstraintFailed {
+        /// The number of the request; see [`Events::request`](crate::Events::request).
+        request: u64,
+    },
+    /// Occurs when a text that is read as JSON did not end by itself, such as at the limit on tokens.
+    #[error(
+        "the text is not the JSON that was asked for: {problem}; it ended because of: {reason:?}"
+    )]
+    IncompleteJson {
+        /// Why the text ended.
+        reason: FinishReason,
+        /// Why it cannot be read.
+        problem: String,
+        /// The text.
+        text: String,
     },
     /// Occurs when the prompt is empty.
     #[error("the prompt has no tokens: give a text")]
@@ -129,6 +154,9 @@ impl Error {
             Error::DeviceLost { .. } | Error::WorkerEnded => vec![Remedy::LoadAgain],
             Error::TextTooLong { max, .. } => vec![Remedy::ShortenPrompt { max_tokens: *max }],
             Error::NonFinite { .. }
+            | Error::Grammar(_)
+            | Error::ConstraintFailed { .. }
+            | Error::IncompleteJson { .. }
             | Error::EmptyPrompt
             | Error::EmptyText { .. }
             | Error::Cancelled
@@ -153,6 +181,10 @@ impl Error {
                 }
             }
             PipelineError::NotFinite { request: Some(id) } => Error::NonFinite { request: id.0 },
+            PipelineError::ConstraintFailed { request } => {
+                Error::ConstraintFailed { request: request.0 }
+            }
+            PipelineError::Grammar(error) => Error::Grammar(error.clone()),
             PipelineError::NoTokenizer { model, problem }
             | PipelineError::Encode(EncodeError::NoTokenizer { model, problem }) => {
                 Error::NoTokenizer {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use wisp_pipelines::{
     GenerateOptions, SamplingParams,
     chat::{ChatFormat, ChatPrompt, ChatRequest},
+    grammar::{Constraint, Grammar},
 };
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -53,6 +54,7 @@ impl Model {
         request.chat = Some(Box::new(Split {
             format: prompt.format.clone(),
             visible_tokens: prompt.visible_tokens.clone(),
+            grammar: prompt.grammar.clone(),
         }));
         request
     }
@@ -93,6 +95,8 @@ pub struct Generate {
     model: Model,
     prompt: Prompt,
     options: GenerateOptions,
+    /// Compiled when the request starts.
+    pub(crate) constraint: Option<Constraint>,
     canceller: Canceller,
     chat: Option<Box<Split>>,
 }
@@ -102,6 +106,7 @@ pub struct Generate {
 struct Split {
     format: ChatFormat,
     visible_tokens: BTreeSet<u32>,
+    grammar: Option<Grammar>,
 }
 
 /// The prompt of a request.
@@ -129,6 +134,7 @@ impl Generate {
             model: model.clone(),
             prompt,
             options: GenerateOptions::default(),
+            constraint: None,
             canceller: Canceller::new(),
             chat: None,
         }
@@ -222,19 +228,30 @@ impl Generate {
     }
 
     /// Starts the request and returns its events as a stream. Errors are events too.
-    pub fn events(mut self) -> Events {
-        let prompt = match self.prompt.tokens(&self.model) {
-            Ok(prompt) => prompt,
-            Err(error) => return Events::failed(error),
-        };
+    pub fn events(self) -> Events {
+        match self.prepare() {
+            Ok((prompt, options)) => {
+                let events = self.model.submit(prompt, options, self.canceller);
+                match self.chat {
+                    Some(chat) => events.split(&chat.format),
+                    None => events,
+                }
+            }
+            Err(error) => Events::failed(error),
+        }
+    }
+
+    /// Returns the prompt's tokens and the settings.
+    fn prepare(&self) -> Result<(Vec<u32>, GenerateOptions), Error> {
+        let mut options = self.options.clone();
+        if let Some(constraint) = &self.constraint {
+            options.constraint = Some(self.model.grammar(constraint)?);
+        }
         if let Some(chat) = &self.chat {
-            self.options.visible_tokens.extend(&chat.visible_tokens);
+            options.visible_tokens.extend(&chat.visible_tokens);
+            options.constraint = options.constraint.or(chat.grammar.clone());
         }
-        let events = self.model.submit(prompt, self.options, self.canceller);
-        match self.chat {
-            Some(chat) => events.split(&chat.format),
-            None => events,
-        }
+        Ok((self.prompt.tokens(&self.model)?, options))
     }
 
     /// Starts the request and returns an iterator over pieces of its text, which blocks the thread

@@ -144,6 +144,7 @@
 //! | `hub` | no | opens models of Hugging Face's hub by name; native only |
 //! | `targets` | no | checks a program against GPUs that are not attached, by translating its kernels to their shader languages; native only |
 //! | `candle` | no | runs architectures that Wisp lacks with Hugging Face's candle on the host CPU; native only |
+//! | `schemars` | no | `Generate::json`: generates values of types, by their JSON Schemas |
 //! | `faults` | no | devices that fail when a test says so |
 //!
 //! Without `wgpu` the only device is the host CPU.
@@ -166,6 +167,7 @@ mod model;
 mod notes;
 mod open_model;
 mod rerank;
+mod structured;
 mod timings;
 mod worker;
 
@@ -183,7 +185,7 @@ pub use rerank::Reranker;
 pub use timings::RequestTimings;
 pub use wisp_pipelines::{
     Embeddings, FinishReason, KvCacheFormat, Pooling, Relevance, Remedy, SamplingParams,
-    SupportedEncoding, TokenScore, Utilization, chat, chat_template::Message, tools,
+    SupportedEncoding, TokenScore, Utilization, chat, chat_template::Message, grammar, tools,
 };
 pub use wisp_session::Precision;
 

@@ -257,9 +257,14 @@ impl Worker {
 impl Running {
     /// Forwards a step's event to its request; returns true if it was the last one.
     fn take(&mut self, event: TextEvent) -> bool {
-        if event.finish == Some(FinishReason::NonFinite) {
-            let request = self.number;
-            self.events.send(Err(Error::NonFinite { request }));
+        let request = self.number;
+        let failure = match event.finish {
+            Some(FinishReason::NonFinite) => Some(Error::NonFinite { request }),
+            Some(FinishReason::ConstraintFailed) => Some(Error::ConstraintFailed { request }),
+            _ => None,
+        };
+        if let Some(failure) = failure {
+            self.events.send(Err(failure));
             return true;
         }
         if !event.prompt_scores.is_empty() {

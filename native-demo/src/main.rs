@@ -9,6 +9,7 @@
 
 mod adapter;
 mod commands;
+mod constraint;
 mod destination;
 mod error_line;
 mod escape;

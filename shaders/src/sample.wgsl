@@ -7,6 +7,8 @@
 //    infinities.
 // 2. If the temperature is 0 (or below, or NaN), the token with the largest z is selected, the lowest id
 //    among equals, and the remaining steps are skipped.
+//    In a row with a mask, z[i] of allowed tokens is at least `LEAST_ALLOWED`, and that of all others the lowest
+//    float, here and in the next step.
 // 3. z[i] = to_finite(z[i] / temperature); its weight is w[i] = exp(max(z[i] - max z, -1000)).
 // 4. Top-k keeps z[i] >= the k-th largest z, including all that equal it. With `plain_top_k` and k up to
 //    256, the k-th largest z is found by taking the maximum of the remaining z k times; otherwise it is
@@ -374,9 +376,12 @@ fn main(
         index[row] = vec2(s.sequence, s.position);
         // The selected logit is infinite or NaN only if no logit is finite or one is infinite.
         let exponent = bitcast<u32>(logits[row * p.vocab + token]) & 0x7f800000u;
+        // The best token is in a chunk without an allowed one only if no token is allowed.
+        let is_forbidden = is_sampled && s.masked != 0u
+            && summary_float(row, token / SAMPLE_CHUNK, CHUNK_MAX) <= -MAX_FLOAT;
         // Invalid step: nothing is written.
         if s.step < arrayLength(&out) / p.rows {
-            out[s.step * p.rows + row] = select(token, 0xffffffffu, exponent == 0x7f800000u);
+            out[s.step * p.rows + row] = select(token, 0xffffffffu, exponent == 0x7f800000u || is_forbidden);
         }
         if is_sampled && has_penalties(s) {
             counts[s.sequence * p.vocab + token] += 1u;

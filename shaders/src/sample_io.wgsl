@@ -5,7 +5,7 @@
 /// of [`SAMPLE_CHUNK_WORDS`] words for each chunk of [`SAMPLE_CHUNK`] tokens of a row, then two words for each
 /// token of the row.
 ///
-/// `sample_scan` applies biases, penalties and the temperature, stores the resulting value of each token, and
+/// `sample_scan` applies biases, penalties, the temperature and masks, stores the resulting value of each token, and
 /// summarises each chunk. Grid: `[vocab, rows]`.
 ///
 /// `sample_compact` drops the tokens that top-k, top-p and min-p certainly exclude: it moves the values of the
@@ -15,12 +15,13 @@
 /// `sample` selects one of the remaining tokens, writes it and its log-probability, and prepares the inputs of
 /// the next step. `tokens` and `index` receive the sampled token and its `(sequence, position)`, the inputs of
 /// the next step; in `settings`, `step` and `position` grow by one. Where no logit is finite, or one is
-/// infinite, `u32::MAX` is written to `out` instead of the token. Grid: `[rows]`, one workgroup each.
+/// infinite, or the mask forbids all tokens, `u32::MAX` is written to `out` instead of the token. Grid: `[rows]`,
+/// one workgroup each.
 ///
 /// Out-of-range numbers in the settings of a row have these effects; for those marked with * the host's
 /// twin returns an error:
 ///
-/// - `sequence`*: no penalties and biases apply, and the sampled token is not counted;
+/// - `sequence`*: no penalties, biases and masks apply, and the sampled token is not counted;
 /// - `step`*: nothing is written to `out` and `logprobs`;
 /// - `biases`*: only the first `max_biases` apply;
 /// - `forced_token` and [`LogitBias::token`]: they are clamped to the last token of the vocabulary.
@@ -47,7 +48,7 @@ struct LogitBias {
 }
 
 /// The sampling settings of one row. Applied in this order: biases, repetition penalty, frequency and
-/// presence penalty, temperature, top-k, top-p, min-p, then the Gumbel-max draw.
+/// presence penalty, temperature, mask, top-k, top-p, min-p, then the Gumbel-max draw.
 struct SampleSettings {
     /// Divides the logits; 0 selects the token with the largest logit (greedy).
     temperature: f32,
@@ -80,6 +81,9 @@ struct SampleSettings {
     biases: u32,
     /// 0, or 1 plus the number of most probable tokens to write to `logprobs`.
     logprobs: u32,
+    /// 1 if only the tokens of the sequence's mask may be sampled, 0 if all may. Log-probabilities are those of all
+    /// tokens either way.
+    masked: u32,
 }
 
 /// The bit of a token's count that is set if the token is in the prompt. The lower bits count how often
@@ -88,6 +92,9 @@ const IN_PROMPT: u32 = 0x80000000u;
 
 /// The [`SampleSettings::forced_token`] of a row whose token is to be sampled.
 const NOT_FORCED: u32 = 0xffffffffu;
+
+// The least value of a token that a mask allows: above that of all that it forbids, the lowest finite float.
+const LEAST_ALLOWED: f32 = -1.70141173e38;
 
 /// Tokens of a chunk of a row of logits, which one workgroup of `sample_scan` and `sample_compact` handles.
 const SAMPLE_CHUNK: u32 = 512u;

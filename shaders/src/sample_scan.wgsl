@@ -4,7 +4,7 @@ import package::order::{to_finite, ordered_key, workgroup_best, Candidate, MAX_F
 import package::sample_io::{
     chunk_count, has_penalties, is_random, scratch_row, scratch_values, weight_of, LogitBias, SampleParams,
     SampleSettings, CHUNK_COUNT, CHUNK_LOGIT_MAX, CHUNK_LOGIT_WEIGHT, CHUNK_MAX, CHUNK_MAX_TOKEN, CHUNK_WEIGHT,
-    IN_PROMPT, NOT_FORCED, SAMPLE_CHUNK, SAMPLE_CHUNK_WORDS,
+    IN_PROMPT, LEAST_ALLOWED, NOT_FORCED, SAMPLE_CHUNK, SAMPLE_CHUNK_WORDS,
 };
 import package::workgroup_reduce::{workgroup_max, workgroup_sum};
 import constants::WG;
@@ -14,14 +14,20 @@ import constants::WG;
 @group(0) @binding(2) var<storage, read> settings: array<SampleSettings>; // [rows]
 @group(0) @binding(3) var<storage, read> counts: array<u32>; // [batch, vocab]: how often each token was sampled, and IN_PROMPT; used with penalties only
 @group(0) @binding(4) var<storage, read> biases: array<LogitBias>; // [batch, max_biases]; of distinct tokens in each row
-@group(0) @binding(5) var<storage, read_write> scratch: array<u32>; // [rows, words of a row]
+@group(0) @binding(5) var<storage, read> masks: array<u32>; // [batch, words of a mask]: bit i % 32 of word i / 32 allows token i; used with `masked` only
+@group(0) @binding(6) var<storage, read_write> scratch: array<u32>; // [rows, words of a row]
 
 const TILE = vec2<u32>(SAMPLE_CHUNK, 1u);
 
 var<workgroup> shared_settings: SampleSettings;
 var<workgroup> values: array<f32, SAMPLE_CHUNK>;
 
-// A row's settings; penalties and biases that an invalid number would take from elsewhere are switched off.
+// The number of words of a mask.
+fn mask_words() -> u32 {
+    return (p.vocab + 31u) / 32u;
+}
+
+// A row's settings; penalties, biases and masks that an invalid number would take from elsewhere are switched off.
 fn valid_settings(row: u32) -> SampleSettings {
     var s = settings[row];
     if s.sequence >= arrayLength(&counts) / p.vocab {
@@ -31,6 +37,7 @@ fn valid_settings(row: u32) -> SampleSettings {
     }
     let batch = arrayLength(&biases) / max(p.max_biases, 1u);
     s.biases = select(0u, min(s.biases, p.max_biases), s.sequence < batch);
+    s.masked = select(0u, s.masked, s.sequence < arrayLength(&masks) / mask_words());
     return s;
 }
 
@@ -49,6 +56,12 @@ fn value_of(logit: f32, i: u32, s: SampleSettings) -> f32 {
         l = to_finite(l / s.temperature);
     }
     return l;
+}
+
+// The value of token `i` after the mask: forbidden tokens are below all allowed ones.
+fn masked_value(z: f32, i: u32, s: SampleSettings) -> f32 {
+    let word = masks[s.sequence * mask_words() + i / 32u];
+    return select(-MAX_FLOAT, max(z, LEAST_ALLOWED), ((word >> (i % 32u)) & 1u) != 0u);
 }
 
 // Adds the biases of tokens of this chunk, `count` tokens from `first` on, to their logits. The biased tokens
@@ -117,7 +130,10 @@ fn main(
     }
     var best = Candidate(0u, first);
     for (var i = lid; i < count; i += WG) {
-        let z = value_of(values[i], first + i, s);
+        var z = value_of(values[i], first + i, s);
+        if s.masked != 0u {
+            z = masked_value(z, first + i, s);
+        }
         values[i] = z;
         let key = ordered_key(z);
         if key > best.key {

@@ -93,7 +93,9 @@ impl From<Error> for Failure {
             | Error::TextTooLong { .. }
             | Error::NotAGenerator { .. }
             | Error::NotAnEncoder { .. }
-            | Error::NoTokenizer { .. } => "InvalidRequest",
+            | Error::NoTokenizer { .. }
+            | Error::Grammar(_)
+            | Error::ConstraintFailed { .. } => "InvalidRequest",
             Error::NonFinite { .. } => "ModelFormat",
             Error::Cancelled => "Aborted",
             Error::OutOfMemory(_) => "OutOfMemory",

@@ -155,7 +155,7 @@ impl From<RequestOptions> for GenerateOptions {
             max_new_tokens: options.max_tokens,
             stop: options.stop,
             ignore_eos: options.ignore_eos,
-            adapter: None,
+            ..GenerateOptions::default()
         }
     }
 }

@@ -41,6 +41,8 @@ pub struct BatchSequence {
     pub logit_rows: usize,
     /// True if a token is sampled from the last token's logits.
     pub samples: bool,
+    /// True if only tokens that the request's constraint allows may be sampled.
+    pub constrained: bool,
     /// The token after the last one, if it is already known.
     pub following: Option<u32>,
     /// How tokens are sampled.

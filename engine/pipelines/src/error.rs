@@ -5,7 +5,7 @@ use wisp_graph::GraphError;
 #[cfg(not(target_arch = "wasm32"))]
 use wisp_hub::RepoError;
 use wisp_session::SessionError;
-use wisp_text::{tokenizer::TokenizerError, tools::ToolError};
+use wisp_text::{grammar::GrammarError, tokenizer::TokenizerError, tools::ToolError};
 use wisp_weights::WeightError;
 
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
@@ -179,6 +179,19 @@ pub enum PipelineError {
     NotFinite {
         /// The request at fault; `None` if the logits of a text were computed.
         request: Option<RequestId>,
+    },
+    /// Occurs when a constraint is invalid, too large or not supported.
+    #[error(transparent)]
+    Grammar(#[from] GrammarError),
+    /// Occurs when a text cannot follow its constraint any further. Other requests continue.
+    #[error(
+        "request {}: the constraint cannot be followed any further: it is too complex for the limits of a step, or \
+         the vocabulary has no token for what must follow",
+        request.0
+    )]
+    ConstraintFailed {
+        /// The request at fault.
+        request: RequestId,
     },
 }
 

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use wisp_text::grammar::Grammar;
+
 use super::{
-    kv_cache::BlockTable, log_probabilities::TokenScore, lora::Adapter, sampling::SamplingParams,
+    constrained::Constrained, kv_cache::BlockTable, log_probabilities::TokenScore, lora::Adapter,
+    sampling::SamplingParams,
 };
 
 /// Identifies a request; unique within a generator.
@@ -23,6 +26,8 @@ pub struct Request {
     pub stop_tokens: Vec<u32>,
     /// The low-rank adapter to apply.
     pub adapter: Option<Adapter>,
+    /// What the answer must match. Tokens that it forces are not sampled, unless log-probabilities are requested.
+    pub constraint: Option<Grammar>,
 }
 
 /// A waiting or running request.
@@ -47,10 +52,16 @@ pub(crate) struct Sequence {
     pub in_sampler: bool,
     /// Log-probabilities of the prompt's tokens from the second on that no event has reported yet.
     pub prompt_scores: Vec<TokenScore>,
+    /// What the answer must match.
+    pub constraint: Option<Constrained>,
+    /// The number of last tokens that the constraint forced and no event has reported yet.
+    pub unreported: usize,
 }
 
 impl Sequence {
     pub fn new(id: RequestId, request: Request) -> Sequence {
+        let jumps = request.sampling.log_probs.is_none();
+        let constraint = request.constraint;
         Sequence {
             id,
             prompt_tokens: request.tokens.len(),
@@ -64,6 +75,8 @@ impl Sequence {
             table: BlockTable::default(),
             in_sampler: false,
             prompt_scores: Vec::new(),
+            constraint: constraint.map(|grammar| Constrained::new(&grammar, jumps)),
+            unreported: 0,
         }
     }
 
@@ -91,6 +104,9 @@ pub enum FinishReason {
     Cancelled,
     /// The model computed no finite logits, so no token can be sampled.
     NonFinite,
+    /// The tokens that the constraint allows cannot be computed within its limits, or the vocabulary has no token for
+    /// what must follow.
+    ConstraintFailed,
     /// A step failed that another call ran, which returned the error.
     Failed,
 }

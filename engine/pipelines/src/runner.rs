@@ -6,7 +6,7 @@ use wisp_session::InferenceSession;
 use wisp_shaders::params::SampleSettings;
 
 use super::{
-    ModelInputs, ModelOutputs, PipelineError, PipelineModel,
+    ModelInputs, ModelOutputs, PipelineError, PipelineModel, RequestId,
     batch::{Batch, SequenceOutput},
     log_probabilities::TokenScore,
     pace::Timer,
@@ -79,15 +79,20 @@ impl Runner {
         self.model.execute(&inputs).await
     }
 
-    /// Submits all steps of a batch, feeding sampled tokens to the next step on the device.
+    /// Submits all steps of a batch, feeding sampled tokens to the next step on the device. `mask` computes which
+    /// tokens a constrained request may continue with, while the device computes the logits.
     ///
     /// # Errors
     ///
     /// If the batch does not fit the model, or the device fails.
-    pub(crate) async fn submit(&mut self, batch: Batch) -> Result<SubmittedBatch, PipelineError> {
+    pub(crate) async fn submit(
+        &mut self,
+        batch: Batch,
+        mask: impl FnMut(RequestId, &mut [u32]),
+    ) -> Result<SubmittedBatch, PipelineError> {
         let settings = self.sampler.begin(&batch)?;
         let inputs = self.model.prepare_initial_token_inputs(&batch)?;
-        self.submit_steps(batch, settings, inputs).await
+        self.submit_steps(batch, settings, inputs, mask).await
     }
 
     /// Submits a batch from [`Scheduler::schedule_after`](super::scheduler::Scheduler::schedule_after) behind
@@ -109,7 +114,8 @@ impl Runner {
             ..previous
         };
         let inputs = self.model.prepare_next_token_inputs(&sampled, previous)?;
-        self.submit_steps(batch, settings, inputs).await
+        // A batch with a constrained sequence follows no other.
+        self.submit_steps(batch, settings, inputs, |_, _| {}).await
     }
 
     async fn submit_steps(
@@ -117,6 +123,7 @@ impl Runner {
         batch: Batch,
         settings: Vec<SampleSettings>,
         mut inputs: ModelInputs,
+        mut mask: impl FnMut(RequestId, &mut [u32]),
     ) -> Result<SubmittedBatch, PipelineError> {
         let timer = Timer::start();
         let steps = batch.steps.max(1);
@@ -128,6 +135,7 @@ impl Runner {
             let outputs = self.model.execute(&inputs).await?;
             if !settings.is_empty() {
                 self.check_logits(&outputs, settings.len() as u64)?;
+                self.sampler.write_masks(&batch, &mut mask)?;
                 self.sampler.sample(&outputs.logits).await?;
             }
         }

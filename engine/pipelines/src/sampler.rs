@@ -10,7 +10,7 @@ use wisp_types::{BoxFuture, Capabilities, DType, shape};
 use wisp_weights::MemoryWeights;
 
 use super::{
-    ModelLimits, NextTokens, PipelineError, SamplingBuffers, SamplingParams,
+    ModelLimits, NextTokens, PipelineError, RequestId, SamplingBuffers, SamplingParams,
     batch::{Batch, BatchSequence},
     log_probabilities::{MAX_TOP, SCORE_WORDS, TokenScore},
     sampling::MAX_BIASES,
@@ -28,7 +28,7 @@ pub(crate) const NO_TOKEN: u32 = u32::MAX;
 const _: () = assert!(SCORE_WORDS == 1 + 2 * MAX_TOP as u64);
 
 /// Builds the sampler's graph: input `logits: f32 [logit_rows, vocab]`; buffers `settings`, `counts`,
-/// `tokens`, `index`, `out: u32 [draws]`, `biases` and `scores: u32 [draws, SCORE_WORDS]`, where
+/// `tokens`, `index`, `out: u32 [draws]`, `biases`, `scores: u32 [draws, SCORE_WORDS]` and `masks`, where
 /// `draws` are the rows of all steps of a submission. See [`wisp_shaders::params::SampleParams`].
 pub(crate) fn build(vocab: u64) -> Result<Graph, GraphError> {
     let mut graph = Graph::new("sampler");
@@ -41,11 +41,19 @@ pub(crate) fn build(vocab: u64) -> Result<Graph, GraphError> {
     let out = graph.buffer("out", u32s, shape!["draws"]);
     let biases = graph.buffer("biases", u32s, shape!["batch", MAX_BIASES, BIAS_WORDS]);
     let scores = graph.buffer("scores", u32s, shape!["draws", SCORE_WORDS]);
+    let masks = graph.buffer("masks", u32s, shape!["batch", mask_words(vocab)]);
     graph.add(
         Sample,
-        &[logits, settings, counts, tokens, index, out, biases, scores],
+        &[
+            logits, settings, counts, tokens, index, out, biases, scores, masks,
+        ],
     )?;
     Ok(graph)
+}
+
+/// Returns the words of a mask of the tokens of a vocabulary.
+fn mask_words(vocab: u64) -> u64 {
+    vocab.div_ceil(32)
 }
 
 /// Returns the largest sizes of the sampler's symbolic dimensions.
@@ -139,7 +147,9 @@ impl Sampler {
         let rows = |part: &BatchSequence| {
             let rows = part.logit_positions();
             let settings = rows.map(|(position, following)| {
-                part.sampling.settings(part.slot, position + 1, following)
+                let masked = part.constrained && following.is_none();
+                let sampling = &part.sampling;
+                sampling.settings(part.slot, position + 1, following, masked)
             });
             settings.collect::<Vec<_>>()
         };
@@ -171,6 +181,24 @@ impl Sampler {
         Ok(self
             .model
             .write_at("biases", slot * MAX_BIASES, &sampling.biases())?)
+    }
+
+    /// Writes which tokens may be sampled in the constrained sequences of a batch. `mask` computes a bit for each
+    /// token of a request's sequence.
+    pub(crate) fn write_masks(
+        &self,
+        batch: &Batch,
+        mut mask: impl FnMut(RequestId, &mut [u32]),
+    ) -> Result<(), PipelineError> {
+        let words = mask_words(self.vocab);
+        let constrained = batch.sequences.iter().filter(|part| part.constrained);
+        for part in constrained {
+            let mut bits = vec![0; words as usize];
+            mask(part.id, &mut bits);
+            let first = u64::from(part.slot) * words;
+            self.model.write_at("masks", first, &bits)?;
+        }
+        Ok(())
     }
 
     /// Samples from logits `f32 [rows, vocab]`. Each run advances the step counter among the

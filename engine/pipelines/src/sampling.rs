@@ -128,8 +128,15 @@ impl SamplingParams {
     }
 
     /// Returns the settings in the sampling kernel's format, for the token at `position` of the
-    /// sequence in `slot`. The token is sampled, or only scored if it is `known`.
-    pub(crate) fn settings(&self, slot: u32, position: u32, known: Option<u32>) -> SampleSettings {
+    /// sequence in `slot`. The token is sampled, of those that the sequence's mask allows if it is `masked`, or only
+    /// scored if it is `known`.
+    pub(crate) fn settings(
+        &self,
+        slot: u32,
+        position: u32,
+        known: Option<u32>,
+        masked: bool,
+    ) -> SampleSettings {
         SampleSettings {
             temperature: self.temperature,
             top_k: self.top_k,
@@ -145,6 +152,7 @@ impl SamplingParams {
             forced_token: known.unwrap_or(NOT_FORCED),
             biases: self.biases().len() as u32,
             logprobs: self.log_probs.map_or(0, |top| top + 1),
+            masked: masked.into(),
         }
     }
 }
@@ -182,6 +190,6 @@ mod tests {
         };
         let biases: Vec<(u32, f32)> = params.biases().iter().map(|b| (b.token, b.value)).collect();
         assert_eq!(biases, [(2, 3.0), (7, 2.0)]);
-        assert_eq!(params.settings(0, 0, None).biases, 2);
+        assert_eq!(params.settings(0, 0, None, false).biases, 2);
     }
 }

@@ -4,27 +4,32 @@
 //! It implements continuous batching (Orca, Yu et al. 2022) with chunked prefill (Sarathi, Agrawal et
 //! al. 2023): every decoding sequence takes one token of the step's budget, and the rest of the budget
 //! goes to prompts, in chunks. Decode and prefill are one ragged batch.
+//!
+//! A sequence with a constraint needs its last token before the tokens that may follow are known, so a batch with
+//! one has one decode step, and nothing is submitted behind it. Tokens that the constraint forces are not sampled:
+//! they go through the model with the sequence's next token, as a prompt does.
+
+mod accept;
 
 use std::collections::VecDeque;
 
 use super::{
-    batch::{Batch, BatchSequence, SequenceOutput, TokenHistory},
+    batch::{Batch, BatchSequence, TokenHistory},
     kv_cache::{BlockTable, PagePool, PrefixHits},
     limits::ModelLimits,
     log_probabilities::TokenScore,
     pace::Pace,
     request::{FinishReason, Request, RequestError, RequestId, Sequence},
-    sampler::NO_TOKEN,
     utilization::Utilization,
 };
 
-/// A token that a step sampled.
+/// A token that a step sampled, or that a constraint forced.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampledToken {
     /// The request that the token was sampled for.
     pub id: RequestId,
     /// The token. A token that ended the text ([`FinishReason::Stop`]) is not part of it; with
-    /// [`FinishReason::NonFinite`] the value has no meaning.
+    /// [`FinishReason::NonFinite`] and [`FinishReason::ConstraintFailed`] the value has no meaning.
     pub token: u32,
     /// Its log-probability, if requested.
     pub score: Option<TokenScore>,
@@ -115,7 +120,9 @@ impl Scheduler {
         }
         let id = RequestId(self.next_id);
         self.next_id += 1;
-        self.waiting.push_back(Sequence::new(id, request));
+        let mut sequence = Sequence::new(id, request);
+        self.begin_constraint(&mut sequence);
+        self.waiting.push_back(sequence);
         Ok(id)
     }
 
@@ -312,6 +319,11 @@ impl Scheduler {
     /// At least 1 if nothing is in flight.
     fn decode_steps(&mut self, in_flight: usize) -> usize {
         let least = usize::from(in_flight == 0);
+        let is_constrained = |sequence: &Sequence| sequence.constraint.is_some();
+        let most = match self.running.iter().any(is_constrained) {
+            true => 1,
+            false => self.pace.decode_steps(),
+        };
         let room = self
             .running
             .iter()
@@ -319,7 +331,7 @@ impl Scheduler {
             .min();
         let mut steps = room
             .unwrap_or(1)
-            .min(self.pace.decode_steps())
+            .min(most)
             .saturating_sub(in_flight)
             .clamp(least, self.limits.max_steps.max(1) as usize);
         let needed = |pool: &PagePool, steps: usize| -> usize {
@@ -345,77 +357,6 @@ impl Scheduler {
         self.free_slots.push(sequence.slot);
         sequence.cached = 0;
         sequence.prompt_scores.clear();
-    }
-
-    /// Applies the results of a batch to its sequences and removes those that ended.
-    pub fn accept(&mut self, batch: &Batch, outputs: Vec<SequenceOutput>) -> StepEvents {
-        let mut events = StepEvents::default();
-        for (part, output) in batch.sequences.iter().zip(outputs) {
-            let mut running = self.running.iter();
-            let Some(at) = running.position(|sequence| sequence.id == part.id) else {
-                continue;
-            };
-            let ended = self.accept_part(at, part, output, &mut events);
-            let sequence = &mut self.running[at];
-            self.pool
-                .enter(&mut sequence.table, &sequence.tokens[..sequence.cached]);
-            if ended {
-                let mut ended = self.running.remove(at);
-                self.retire(&mut ended);
-            }
-        }
-        events
-    }
-
-    /// Applies one sequence's results; returns true if the sequence ended.
-    fn accept_part(
-        &mut self,
-        at: usize,
-        part: &BatchSequence,
-        output: SequenceOutput,
-        events: &mut StepEvents,
-    ) -> bool {
-        let sequence = &mut self.running[at];
-        sequence.cached = part.start as usize + part.tokens.len();
-        sequence.prompt_scores.extend(output.prompt_scores);
-        if !part.samples {
-            events.prefill.push(PrefillProgress {
-                id: sequence.id,
-                done: sequence.cached.min(sequence.prompt_tokens),
-                total: sequence.prompt_tokens,
-            });
-        }
-        let mut scores = output.scores.into_iter();
-        let tokens = match output.not_finite {
-            true => vec![NO_TOKEN],
-            false => output.tokens,
-        };
-        for token in tokens {
-            let sequence = &mut self.running[at];
-            let prompt_scores = std::mem::take(&mut sequence.prompt_scores);
-            let finish = if token == NO_TOKEN {
-                Some(FinishReason::NonFinite)
-            } else if sequence.stop_tokens.contains(&token) {
-                Some(FinishReason::Stop)
-            } else {
-                sequence.tokens.push(token);
-                (self.room(&self.running[at]) == 0).then_some(FinishReason::Length)
-            };
-            let sequence = &mut self.running[at];
-            events.tokens.push(SampledToken {
-                id: sequence.id,
-                token,
-                score: scores.next(),
-                prompt_scores,
-                finish,
-            });
-            if finish.is_some() {
-                return true;
-            }
-            // All tokens except the newest have been through the model.
-            sequence.cached = sequence.tokens.len() - 1;
-        }
-        false
     }
 
     /// Ends the requests of a batch that failed, and frees their pages. Returns those that had not ended.
@@ -469,6 +410,7 @@ impl Sequence {
             adapter: self.adapter,
             logit_rows,
             samples,
+            constrained: samples && self.constraint.is_some(),
             following: self.tokens.get(end).copied(),
             sampling: self.sampling.clone(),
             history: begins.then(history),

@@ -216,7 +216,9 @@ impl TextGenerator {
                 return Ok(StepEvents::default());
             }
             let requests = batch.requests();
-            match self.runner.submit(batch).await {
+            let scheduler = &mut self.scheduler;
+            let mask = |id, words: &mut [u32]| scheduler.mask(id, words);
+            match self.runner.submit(batch, mask).await {
                 Ok(submitted) => self.submitted.push_back(submitted),
                 Err(source) => return Err(self.fail(&requests, source)),
             }

@@ -1,11 +1,16 @@
 //! The text side of a model: tokenizer, chat template and stop tokens.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, OnceLock},
+};
 
 use wisp_text::{
     chat::{ChatPrompt, ChatRequest},
     chat_template::{ControlTokens, Message},
+    grammar::{Constraint, Grammar, GrammarCompiler, GrammarError},
     tokenizer::{Detokenizer, Tokenizer},
+    tools::ToolChoice,
 };
 
 use super::{ModelFiles, PipelineError};
@@ -18,6 +23,8 @@ pub struct TextProcessor {
     /// The tokenizer, or why there is none.
     tokenizer: Result<Tokenizer, String>,
     stop_tokens: BTreeSet<u32>,
+    /// Compiles constraints for the tokenizer; made when the first one is compiled.
+    grammars: Arc<OnceLock<Result<GrammarCompiler, GrammarError>>>,
 }
 
 impl TextProcessor {
@@ -33,6 +40,7 @@ impl TextProcessor {
             name: name.into(),
             stop_tokens: own.into_iter().chain(stop_tokens).collect(),
             tokenizer: Ok(tokenizer),
+            grammars: Arc::default(),
         }
     }
 
@@ -54,6 +62,7 @@ impl TextProcessor {
             name: name.into(),
             tokenizer: Err(problem.into()),
             stop_tokens: stop_tokens.into_iter().collect(),
+            grammars: Arc::default(),
         }
     }
 
@@ -64,6 +73,7 @@ impl TextProcessor {
             name: files.name.clone(),
             tokenizer: tokenizer.cloned().map_err(ToString::to_string),
             stop_tokens: files.stop_tokens.clone(),
+            grammars: Arc::default(),
         }
     }
 
@@ -90,6 +100,22 @@ impl TextProcessor {
         &self.stop_tokens
     }
 
+    /// Compiles a constraint for the model's tokens. This takes time, the first call a fraction of a second more, so
+    /// it should not run where other requests wait for it. The result can be used for any number of requests.
+    ///
+    /// # Errors
+    ///
+    /// If the model has no tokenizer, or the constraint is invalid, too large or not supported.
+    pub fn grammar(&self, constraint: &Constraint) -> Result<Grammar, PipelineError> {
+        let tokenizer = self.tokenizer()?;
+        let compiler = self.grammars.get_or_init(|| {
+            let stop_tokens: Vec<u32> = self.stop_tokens.iter().copied().collect();
+            GrammarCompiler::new(tokenizer, &stop_tokens)
+        });
+        let compiler = compiler.as_ref().map_err(GrammarError::clone)?;
+        Ok(compiler.compile(constraint)?)
+    }
+
     /// Returns whether the model has a chat template.
     pub fn has_chat_template(&self) -> bool {
         let tokenizer = self.tokenizer.as_ref();
@@ -111,16 +137,24 @@ impl TextProcessor {
         Ok(self.prepare_chat(&request)?.tokens)
     }
 
-    /// Formats a conversation, with tools if it has any, up to the beginning of the model's answer.
+    /// Formats a conversation, with tools if it has any, up to the beginning of the model's answer, and
+    /// compiles the grammar of calls.
     ///
     /// # Errors
     ///
-    /// As [`Self::chat_prompt`].
+    /// As [`Self::chat_prompt`], or if a tool must be called whose schema is not supported.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<ChatPrompt, PipelineError> {
         let tokenizer = self.tokenizer()?;
-        Ok(super::model_files::prepare_chat(
-            &self.name, tokenizer, request,
-        )?)
+        let mut prompt = super::model_files::prepare_chat(&self.name, tokenizer, request)?;
+        if let Some(constraint) = &prompt.constraint {
+            prompt.grammar = match self.grammar(constraint) {
+                Ok(grammar) => Some(grammar),
+                // Where no call is demanded, a schema that cannot be enforced only describes the tool.
+                Err(_) if *request.tool_choice() == ToolChoice::Auto => None,
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(prompt)
     }
 
     /// Returns a detokenizer for tokens that continue a prompt; `None` if there is no tokenizer. Of the

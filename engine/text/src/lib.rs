@@ -1,9 +1,11 @@
-//! Text for language models: tokenizers, and the chat templates that turn conversations into
-//! prompts. The crate depends on no other crate of Wisp: it knows bytes, tokens and messages, and
+//! Text for language models: tokenizers, the chat templates that turn conversations into prompts, and
+//! the grammars that generated texts follow. The crate depends on no other crate of Wisp: it knows bytes, tokens and messages, and
 //! neither models nor devices, so that it can be tested and used alone.
 //!
 //! - [`tokenizer`] rebuilds a model's own tokenizer from a GGUF file or from a folder in Hugging
 //!   Face's layout, and turns text into tokens and back.
+//! - [`grammar`] says which tokens may follow in a text that must be JSON, a match of a regular
+//!   expression or a sentence of a grammar.
 //! - [`chat_template`] runs the Jinja programs that checkpoints carry, and encodes what they write.
 //! - [`chat`] prepares conversations with tools, and splits answers into thoughts ([`reasoning`]), content
 //!   and calls ([`tools`]).
@@ -39,6 +41,7 @@
 
 pub mod chat;
 pub mod chat_template;
+pub mod grammar;
 mod json_depth;
 pub mod reasoning;
 pub mod tokenizer;

@@ -14,6 +14,7 @@ use wisp_engine::{
 use super::{ControlTokens, TokenList, length_limit::LengthLimit, read_text};
 use crate::{
     adapter::AdapterArgs,
+    constraint::ConstraintArgs,
     interrupt,
     logprobs::Logprobs,
     open::{load, tokenizer},
@@ -38,6 +39,8 @@ pub struct Generate {
     control_tokens: ControlTokens,
     #[command(flatten)]
     sampling: SamplingArgs,
+    #[command(flatten)]
+    constraint: ConstraintArgs,
     /// Stop at this text; may be given several times
     #[arg(long, value_name = "S")]
     stop: Vec<String>,
@@ -135,6 +138,9 @@ impl Generate {
         let seed = (sampling.temperature > 0.0).then_some(sampling.seed);
         let open = settings.open()?;
         let limit = LengthLimit::new(&open, max_new_tokens);
+        let constraint = self.constraint.read()?;
+        let grammar = constraint.map(|constraint| open.text().grammar(&constraint));
+        let grammar = grammar.transpose()?;
         let text = self.text()?;
         let prompt = self.prompt_tokens(open.text(), text.as_deref())?;
         let start = Instant::now();
@@ -146,6 +152,7 @@ impl Generate {
             stop: self.stop.clone(),
             ignore_eos: self.ignore_eos,
             adapter: self.adapter.choose(&model)?,
+            constraint: grammar,
             ..GenerateOptions::default()
         };
         let shown = match echo {

@@ -23,8 +23,8 @@ use crate::{flags::Flag, output::message};
 /// Flags that are no settings, but what a single run reads, writes or asks for.
 #[rustfmt::skip]
 const NOT_SETTINGS: &[&str] = &[
-    "config", "file", "force", "graph", "graph-text", "help", "out", "prompt", "prompt-file", "target", "text",
-    "tokens", "trace", "version",
+    "choices", "config", "file", "force", "grammar", "graph", "graph-text", "help", "json-schema", "out", "prompt",
+    "prompt-file", "regex", "target", "text", "tokens", "trace", "version",
 ];
 
 /// Variables of the program and the library that are no flags.

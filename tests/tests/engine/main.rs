@@ -26,4 +26,5 @@ mod session;
 mod stages;
 mod steps_ahead;
 mod switches;
+mod tools;
 mod weights;

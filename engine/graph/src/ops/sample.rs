@@ -40,6 +40,8 @@ pub struct SampleBuffers {
     pub biases: ValueId,
     /// The log-probabilities of each step, `[draws, words]`.
     pub scores: ValueId,
+    /// Which tokens each sequence may draw, a bit for each, `[batch, vocab / 32 rounded up]`.
+    pub masks: ValueId,
 }
 
 impl From<Sample> for Op {
@@ -54,8 +56,19 @@ impl OpRules for Sample {
     }
 
     fn infer(&self, operands: &[&Value]) -> Inferred {
-        let &[logits, settings, counts, tokens, index, out, biases, scores] = operands else {
-            let expected = "logits, settings, counts, tokens, index, out, biases and scores";
+        let &[
+            logits,
+            settings,
+            counts,
+            tokens,
+            index,
+            out,
+            biases,
+            scores,
+            masks,
+        ] = operands
+        else {
+            let expected = "logits, settings, counts, tokens, index, out, biases, scores and masks";
             return Err(OpProblem::operand_count(expected, operands.len()));
         };
         expect(logits, "logits", DType::F32, 2)?;
@@ -67,6 +80,7 @@ impl OpRules for Sample {
             (out, "out"),
             (biases, "biases"),
             (scores, "scores"),
+            (masks, "masks"),
         ] {
             expect_buffer(buffer, role)?;
         }
@@ -79,6 +93,14 @@ impl OpRules for Sample {
         }
         expect(biases, "biases", DType::U32, 3)?;
         expect(scores, "scores", DType::U32, 2)?;
+        expect(masks, "masks", DType::U32, 2)?;
+        let words = expect_fixed(&masks.shape.0[1], "the words of a mask")?;
+        if words != vocab.div_ceil(32) {
+            return Err(OpProblem::Settings(format!(
+                "a mask of {vocab} tokens must have {} words, but has {words}",
+                vocab.div_ceil(32)
+            )));
+        }
         Ok(Vec::new())
     }
 
@@ -98,7 +120,7 @@ impl OpRules for Sample {
         let [logits, settings, counts] = [operands[0], operands[1], operands[2]];
         let params = params(&fixed, runtime_fields!(SampleParams, rows = rows));
         let tokens = [Size::fixed(vocab), rows.clone()];
-        let bindings = vec![logits, settings, counts, operands[6], scratch];
+        let bindings = vec![logits, settings, counts, operands[6], operands[8], scratch];
         op.call("sample_scan", tokens.clone(), params.clone(), bindings)?;
         let bindings = vec![settings, scratch];
         op.call("sample_compact", tokens, params.clone(), bindings)?;
@@ -123,8 +145,11 @@ impl Graph {
             out,
             biases,
             scores,
+            masks,
         } = buffers;
-        let operands = [logits, settings, counts, tokens, index, out, biases, scores];
+        let operands = [
+            logits, settings, counts, tokens, index, out, biases, scores, masks,
+        ];
         self.add(Sample, &operands)?;
         Ok(())
     }

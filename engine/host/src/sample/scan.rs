@@ -14,6 +14,9 @@ use crate::{
     error::HostError,
 };
 
+/// The least value of a token that a mask allows: above that of all that it forbids, the lowest finite float.
+const LEAST_ALLOWED: f32 = f32::MIN / 2.0;
+
 /// The twin of `sample_scan.wgsl`.
 pub(crate) fn sample_scan(args: &Args) -> Result<(), HostError> {
     let p = params(args)?;
@@ -22,12 +25,15 @@ pub(crate) fn sample_scan(args: &Args) -> Result<(), HostError> {
     let settings: &[SampleSettings] = args.read(2, rows)?;
     let counts: &[u32] = args.read_all(3)?;
     let biases: &[LogitBias] = args.read_all(4)?;
-    let scratch: &mut [u32] = args.write(5, rows.saturating_mul(row_words(vocab)))?;
+    let masks: &[u32] = args.read_all(5)?;
+    let scratch: &mut [u32] = args.write(6, rows.saturating_mul(row_words(vocab)))?;
     let batch = counts.len() / vocab;
+    let mask_words = vocab.div_ceil(32);
     for s in settings {
         check_sequence(args, s, batch)?;
         let end = (s.sequence as usize + 1).saturating_mul(p.max_biases as usize);
         args.read::<LogitBias>(4, end)?;
+        args.read::<u32>(5, (s.sequence as usize + 1).saturating_mul(mask_words))?;
         if s.biases > p.max_biases {
             return Err(args.value("biases", format!("at most {}", p.max_biases), s.biases));
         }
@@ -39,6 +45,7 @@ pub(crate) fn sample_scan(args: &Args) -> Result<(), HostError> {
             s,
             counts: &counts[s.sequence as usize * vocab..][..vocab],
             biases: &biases[first_bias..first_bias + s.biases as usize],
+            mask: &masks[s.sequence as usize * mask_words..][..mask_words],
         };
         let (chunks, values, _) = split_mut(words, vocab);
         let logits = logits.par_chunks(SAMPLE_CHUNK as usize);
@@ -55,6 +62,8 @@ struct Scan<'a> {
     /// How often the sequence has each token, `[vocab]`.
     counts: &'a [u32],
     biases: &'a [LogitBias],
+    /// Which tokens are allowed, if the settings say that a mask applies: bit i % 32 of word i / 32.
+    mask: &'a [u32],
 }
 
 impl Scan<'_> {
@@ -78,6 +87,14 @@ impl Scan<'_> {
         }
         for (z, count) in z.iter_mut().zip(&self.counts[first..]) {
             *z = self.value(*z, *count);
+        }
+        if self.s.masked != 0 {
+            for (z, token) in z.iter_mut().zip(first..) {
+                *z = match self.mask[token / 32] >> (token % 32) & 1 {
+                    0 => f32::MIN,
+                    _ => z.max(LEAST_ALLOWED),
+                };
+            }
         }
         let (token, max) = best(z.iter().copied());
         (chunk.max, chunk.max_token, chunk.count) = (max, (first + token) as u32, 0);

@@ -45,8 +45,12 @@ pub(crate) fn sample(args: &Args) -> Result<(), HostError> {
         };
         let at = s.step as usize * rows + row;
         // The sampled logit is not finite only if no logit is finite or one is infinite; this is
-        // reported.
-        let is_finite = logits[token as usize].is_finite();
+        // reported. The chunk of the sampled token has no allowed one only if the row has none.
+        let (chunks, _, _) = split(values, vocab);
+        let is_forbidden = s.forced_token == NOT_FORCED
+            && s.masked != 0
+            && chunks[(token / SAMPLE_CHUNK) as usize].max <= f32::MIN;
+        let is_finite = logits[token as usize].is_finite() && !is_forbidden;
         tokens[row] = token;
         index[row] = [s.sequence, s.position];
         out[at] = if is_finite { token } else { u32::MAX };

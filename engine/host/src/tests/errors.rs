@@ -225,7 +225,8 @@ fn invalid_sampling_settings_are_errors() {
     let scan = |params: SampleParams, settings: SampleSettings, biases: usize| {
         let (settings, biases) = (words(settings), vec![0; 4 * biases]);
         // Room for two sequences.
-        let given: [(usize, &[u32]); 3] = [(2, &settings), (3, &[0; 8]), (4, &biases)];
+        let given: [(usize, &[u32]); 4] =
+            [(2, &settings), (3, &[0; 8]), (4, &biases), (5, &[0; 2])];
         message("sample_scan", params, &given)
     };
     let select = |params: SampleParams, settings: SampleSettings| {

@@ -11,6 +11,8 @@ use super::zeros;
 struct Draw {
     logits: Vec<f32>,
     seen: Vec<u32>,
+    /// The tokens that the mask allows, if the settings say that it applies.
+    allowed: Vec<u32>,
     settings: SampleSettings,
 }
 
@@ -39,7 +41,19 @@ fn sampled(draw: &Draw) -> u32 {
     let chunks = vocab.div_ceil(SAMPLE_CHUNK as usize);
     let scratch = zeros::<u32>(chunks * SAMPLE_CHUNK_WORDS as usize + 2 * vocab);
     let biases = zeros::<[u32; 4]>(2);
-    let bound = [&logits, &settings_buffer, &counts_buffer, &biases, &scratch];
+    let mut masks = vec![0u32; 2 * vocab.div_ceil(32)];
+    for token in &draw.allowed {
+        masks[vocab.div_ceil(32) + *token as usize / 32] |= 1 << (token % 32);
+    }
+    let masks = buffer(&masks);
+    let bound = [
+        &logits,
+        &settings_buffer,
+        &counts_buffer,
+        &biases,
+        &masks,
+        &scratch,
+    ];
     run("sample_scan", params, &bound).unwrap();
     run("sample_compact", params, &[&settings_buffer, &scratch]).unwrap();
     let bound = [
@@ -57,6 +71,7 @@ fn sampled(draw: &Draw) -> u32 {
     assert_eq!(contents::<u32>(&index), [1, 9]);
     // A logit that is not finite is reported.
     let finite = draw.logits[token as usize].is_finite();
+    let finite = finite && (settings.masked == 0 || draw.allowed.contains(&token));
     let reported = if finite { token } else { u32::MAX };
     assert_eq!(contents::<u32>(&out), [0, 0, reported]);
     if settings.repetition_penalty != 1.0 {
@@ -89,6 +104,7 @@ const NEUTRAL: SampleSettings = SampleSettings {
     forced_token: NOT_FORCED,
     biases: 0,
     logprobs: 0,
+    masked: 0,
 };
 
 /// The relative frequency of each token over 20,000 seeds.
@@ -100,6 +116,7 @@ fn frequencies(logits: &[f32], seen: &[u32], settings: SampleSettings) -> Vec<f6
         let draw = Draw {
             logits: logits.to_vec(),
             seen: seen.to_vec(),
+            allowed: vec![1, 2],
             settings,
         };
         counts[sampled(&draw) as usize] += 1.0 / f64::from(DRAWS);
@@ -169,6 +186,15 @@ fn frequencies_follow_the_filtered_distribution() {
         &frequencies(&logits, &[1, 4], penalty),
         &[0.1, 0.16, 0.25, 0.05, 0.04],
     );
+    // The mask allows tokens 1 and 2.
+    let masked = SampleSettings {
+        masked: 1,
+        ..NEUTRAL
+    };
+    assert_frequencies(
+        &frequencies(&logits, &[], masked),
+        &[0.0, 0.4, 0.25, 0.0, 0.0],
+    );
 }
 
 #[test]
@@ -182,6 +208,7 @@ fn greedy_sampling_takes_the_first_largest_penalised_logit() {
         sampled(&Draw {
             logits: logits.to_vec(),
             seen: seen.to_vec(),
+            allowed: vec![1, 2],
             settings: greedy,
         })
     };
@@ -208,11 +235,16 @@ proptest! {
         min_p in prop_oneof![Just(f32::NAN), -1f32..2.0],
         repetition_penalty in prop_oneof![Just(0f32), Just(f32::NAN), any::<f32>()],
         seed: u32,
+        masked in 0u32..2,
+        allowed in proptest::collection::vec(0u32..70, 0..9),
     ) {
         let settings =
-            SampleSettings { temperature, top_k, top_p, min_p, repetition_penalty, seed, ..NEUTRAL };
+            SampleSettings { temperature, top_k, top_p, min_p, repetition_penalty, seed, masked, ..NEUTRAL };
         let len = logits.len();
-        let token = sampled(&Draw { logits, seen: vec![0], settings });
+        let allowed: Vec<u32> = allowed.into_iter().filter(|token| (*token as usize) < len).collect();
+        let is_free = masked == 0 || allowed.is_empty();
+        let token = sampled(&Draw { logits, seen: vec![0], allowed: allowed.clone(), settings });
         prop_assert!((token as usize) < len);
+        prop_assert!(is_free || allowed.contains(&token));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use wisp_text::grammar::Grammar;
+
 use crate::{
     FinishReason, PrefillProgress, RequestId, SamplingParams, TokenScore,
     stoppable_text::StoppableText,
@@ -58,6 +60,10 @@ pub struct GenerateOptions {
     pub adapter: Option<String>,
     /// Control tokens that have text, such as markers of tool calls; others have none.
     pub visible_tokens: BTreeSet<u32>,
+    /// What the text must match: [`TextProcessor::grammar`](crate::TextProcessor::grammar) compiles it. Tokens that
+    /// end a text end it where it may end, also with [`Self::ignore_eos`], and it ends where nothing else can
+    /// follow. A text that reaches the token limit or a stop string may be incomplete.
+    pub constraint: Option<Grammar>,
 }
 
 /// A generated text.

@@ -31,17 +31,19 @@ impl TextGenerator {
         };
         let adapter = options.adapter.as_deref();
         let adapter = adapter.map(|name| self.adapter(name)).transpose()?;
+        let empty = options.max_new_tokens == Some(0);
         let id = self.add(Request {
             tokens: prompt.to_vec(),
             sampling: options.sampling.clone(),
             max_new_tokens: options.max_new_tokens.unwrap_or(max_length),
             stop_tokens,
             adapter,
+            constraint: options.constraint.clone().filter(|_| !empty),
         })?;
         let detokenizer = self.text.detokenizer(prompt, &options.visible_tokens);
         let stream = Stream {
             text: StoppableText::new(detokenizer, options.stop.clone()),
-            empty: options.max_new_tokens == Some(0),
+            empty,
         };
         self.streams.insert(id, stream);
         Ok(id)
@@ -91,7 +93,7 @@ impl TextGenerator {
     fn event(&mut self, sampled: SampledToken) -> TextEvent {
         let ends = matches!(
             sampled.finish,
-            Some(FinishReason::Stop | FinishReason::NonFinite)
+            Some(FinishReason::Stop | FinishReason::NonFinite | FinishReason::ConstraintFailed)
         );
         let mut event = TextEvent {
             id: sampled.id,
@@ -297,9 +299,16 @@ impl TextGenerator {
             return;
         };
         let id = event.id;
-        if event.finish == Some(FinishReason::NonFinite) {
-            let request = Some(id);
-            many.generations[number] = Err(PipelineError::NotFinite { request });
+        let request = Some(id);
+        let failure = match event.finish {
+            Some(FinishReason::NonFinite) => Some(PipelineError::NotFinite { request }),
+            Some(FinishReason::ConstraintFailed) => {
+                Some(PipelineError::ConstraintFailed { request: id })
+            }
+            _ => None,
+        };
+        if let Some(failure) = failure {
+            many.generations[number] = Err(failure);
             many.running.remove(&id);
             return;
         }

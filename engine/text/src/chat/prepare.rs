@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use super::history::{self, TemplateTraits};
 use super::parser::ChatFormat;
 use super::request::ChatRequest;
-use crate::chat_template::{ChatTemplate, ChatTemplateError, Message, RenderedPrompt, TOKEN};
+use crate::chat_template::{ChatTemplate, ChatTemplateError, Message, RenderedPrompt};
+use crate::grammar::{Constraint, Grammar};
 use crate::reasoning::{ReasoningFormat, ReasoningParser};
 use crate::tokenizer::Tokenizer;
 use crate::tools::{AnswerSyntax, Thought, ToolFormat};
@@ -26,10 +27,11 @@ pub struct ChatPrompt {
     pub format: ChatFormat,
     /// Control tokens that must be in the answer's text, because they mark its parts.
     pub visible_tokens: BTreeSet<u32>,
-    /// A grammar in llguidance's dialect of Lark that keeps calls within the tools' schemas; `None` if
-    /// there are no tools. Only with [`ToolChoice::Auto`](crate::tools::ToolChoice::Auto) may an answer
-    /// without grammar do.
-    pub grammar: Option<String>,
+    /// What keeps calls within the tools' schemas, and demands them if the model must call; `None` if
+    /// there are no tools.
+    pub constraint: Option<Constraint>,
+    /// The constraint, compiled for the tokenizer by whoever prepares the prompt for a model.
+    pub grammar: Option<Grammar>,
 }
 
 impl ChatRequest {
@@ -69,7 +71,7 @@ impl ChatRequest {
             .filter_map(control_token)
             .collect();
         let reasoning = thoughts.map(|format| ReasoningParser::new(format, &text));
-        let grammar = format.zip(self.tools()).map(|(format, tools)| {
+        let constraint = format.zip(self.tools()).map(|(format, tools)| {
             let thought = thoughts.filter(|format| !format.is_closed_in(&text));
             let syntax = AnswerSyntax {
                 choice: self.tool_choice(),
@@ -80,7 +82,7 @@ impl ChatRequest {
                 }),
                 control_token: &control_token,
             };
-            format.grammar(tools, &syntax)
+            Constraint::Lark(format.grammar(tools, &syntax))
         });
         let tools = format.zip(self.tools());
         let tools = tools.map(|(format, tools)| (format, tools.clone(), self.parallel_calls()));
@@ -89,7 +91,8 @@ impl ChatRequest {
             text,
             format: ChatFormat { reasoning, tools },
             visible_tokens,
-            grammar,
+            constraint,
+            grammar: None,
         })
     }
 
@@ -120,7 +123,7 @@ impl ChatRequest {
         let variables = self.template_variables();
         let render = |messages: &[Message]| {
             let policy = self.control_tokens;
-            template.render_prompt(tokenizer, messages, true, &variables, policy)
+            template.render_prompt(tokenizer, messages, true, &variables, policy, |_| true)
         };
         match render(&messages) {
             // Some templates take no system message.
@@ -140,7 +143,7 @@ impl ChatRequest {
     fn template_variables(&self) -> Map<String, Value> {
         let mut variables = self.variables.clone();
         // Which text is a control token is not for the conversation to say.
-        variables.retain(|name, _| !name.ends_with(TOKEN));
+        variables.retain(|name, _| !name.ends_with("_token"));
         if let Some(tools) = self.tools() {
             variables.insert("tools".into(), tools.to_json());
         }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::chat_template::{ChatTemplate, ChatTemplateError, ControlTokens, Message};
+use crate::grammar::Constraint;
 use crate::tokenizer::{HuggingFaceFiles, Tokenizer};
 use crate::tools::{Tool, ToolCall, ToolChoice, ToolError, Tools};
 
@@ -247,7 +248,7 @@ fn conversations_without_tools_are_rendered_as_before() {
         for request in [ChatRequest::new(messages.to_vec()), none.unwrap()] {
             let prompt = request.prepare(&tokenizer).unwrap();
             assert_eq!(prompt.tokens, *expected.as_ref().unwrap());
-            assert_eq!(prompt.grammar, None);
+            assert_eq!(prompt.constraint, None);
             let (_, content, calls) = split(prompt, CALL);
             assert_eq!((&*content, calls.len()), (CALL, 0));
         }
@@ -262,13 +263,10 @@ fn ids_and_arguments_have_the_form_that_templates_demand() {
     assert_eq!(id.len(), 9, "{}", prompt.text);
     let control = tokenizer(MISTRAL).id("[TOOL_CALLS]").unwrap();
     assert_eq!(prompt.visible_tokens, [control].into());
-    assert!(
-        prompt
-            .grammar
-            .as_deref()
-            .unwrap()
-            .contains(&format!("<[{control}]>"))
-    );
+    let Some(Constraint::Lark(grammar)) = &prompt.constraint else {
+        panic!("{prompt:?}");
+    };
+    assert!(grammar.contains(&format!("<[{control}]>")), "{grammar}");
     let prompt = prepared(R1, ChatRequest::new(messages()));
     assert!(
         prompt.text.contains("<｜tool▁sep｜>{\"city\":\"Paris\"}"),

@@ -22,6 +22,6 @@ mod tests;
 
 pub use error::ChatTemplateError;
 pub use message::Message;
-pub(crate) use prompt::TOKEN;
-pub use prompt::{ControlTokens, RenderedPrompt};
+pub use prompt::ControlTokens;
+pub(crate) use prompt::RenderedPrompt;
 pub use template::ChatTemplate;

@@ -7,8 +7,8 @@ use super::message::Message;
 use super::template::{ChatTemplate, check_depth};
 use crate::tokenizer::{Marks, Tokenizer, TokenizerError};
 
-/// The end of the names of variables that spell a token, such as `unk_token`.
-pub(crate) const TOKEN: &str = "_token";
+/// The variables of a template's context that hold text from outside, like the messages.
+const UNTRUSTED_VARIABLES: [&str; 2] = ["tools", "documents"];
 
 /// Which text of a rendered conversation may become control tokens, such as `<|im_end|>`.
 ///
@@ -19,8 +19,7 @@ pub(crate) const TOKEN: &str = "_token";
 /// messages consist of the same tokens again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlTokens {
-    /// Only what the template writes. Text of messages, tools, documents and other variables, but for
-    /// those whose name ends in `_token`, is plain text even where
+    /// Only what the template writes. Text of messages, tools and documents is plain text even where
     /// it spells a control token, so that nobody can end a turn or begin another one by typing.
     ///
     /// Text that spells no control token gives the same tokens as with `Anywhere`. In other text,
@@ -108,25 +107,26 @@ impl ChatTemplate {
             add_generation_prompt,
             extra,
             control_tokens,
+            |name| UNTRUSTED_VARIABLES.contains(&name),
         )?;
         prompt.encode(tokenizer)
     }
 
-    /// Renders a conversation as [`Self::render_and_encode`] does, but does not encode it yet.
-    ///
-    /// # Errors
-    ///
-    /// If the template refuses the conversation, fails or exceeds its limits.
-    pub fn render_prompt(
+    /// Renders a conversation as [`Self::render_and_encode`] does, but does not encode it yet. The text of
+    /// variables for which `is_untrusted` returns true is plain text, like that of messages.
+    pub(crate) fn render_prompt(
         &self,
         tokenizer: &Tokenizer,
         messages: &[Message],
         add_generation_prompt: bool,
         extra: &Map<String, Value>,
         control_tokens: ControlTokens,
+        is_untrusted: impl Fn(&str) -> bool,
     ) -> Result<RenderedPrompt, ChatTemplateError> {
         let protected = match control_tokens {
-            ControlTokens::FromTemplateOnly => self.protect(tokenizer, messages, extra)?,
+            ControlTokens::FromTemplateOnly => {
+                self.protect(tokenizer, messages, extra, is_untrusted)?
+            }
             ControlTokens::Anywhere => None,
         };
         Ok(match protected {
@@ -151,6 +151,7 @@ impl ChatTemplate {
         tokenizer: &Tokenizer,
         messages: &[Message],
         extra: &Map<String, Value>,
+        is_untrusted: impl Fn(&str) -> bool,
     ) -> Result<Option<Protected>, ChatTemplateError> {
         check_depth(messages, extra)?;
         let mut texts = vec![self.source()];
@@ -180,8 +181,7 @@ impl ChatTemplate {
             protector.map(&mut message.extra)?;
         }
         let mut extra = extra.clone();
-        // Only the spellings of tokens are not from outside.
-        let untrusted = extra.iter_mut().filter(|(name, _)| !name.ends_with(TOKEN));
+        let untrusted = extra.iter_mut().filter(|(name, _)| is_untrusted(name));
         for (_, value) in untrusted {
             protector.value(value)?;
         }
@@ -195,7 +195,7 @@ impl ChatTemplate {
 
 /// A conversation as the text of a prompt.
 #[derive(Debug, Clone)]
-pub struct RenderedPrompt {
+pub(crate) struct RenderedPrompt {
     text: String,
     /// Marks in the text where it must not become control tokens.
     marks: Option<Marks>,

@@ -172,11 +172,12 @@ impl Rules<'_> {
                 arguments,
             } => {
                 let head = format!("{{\"{name_key}\": \"{name}\", \"{arguments}\": ");
+                let schema = closed(schema);
                 format!("{} %json {schema} \"}}\"", Value::from(head))
             }
             Syntax::Headed { separator, .. } => {
                 let head = self.literal(&format!("{name}{separator}"));
-                format!("{head} %json {schema}")
+                format!("{head} %json {}", closed(schema))
             }
             Syntax::Pythonic => {
                 let parts = parameters(schema).map(|parameter| {
@@ -244,6 +245,26 @@ impl Rules<'_> {
         }
         body
     }
+}
+
+/// Returns a schema of arguments that allows no others than it lists, unless it says so: what a model
+/// adds is of no use.
+fn closed(schema: &Value) -> Value {
+    const OTHERS: [&str; 8] = [
+        "additionalProperties",
+        "unevaluatedProperties",
+        "patternProperties",
+        "$ref",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "if",
+    ];
+    let mut schema = schema.clone();
+    if OTHERS.iter().all(|keyword| schema.get(keyword).is_none()) {
+        schema["additionalProperties"] = false.into();
+    }
+    schema
 }
 
 /// A parameter of a tool.

@@ -19,6 +19,8 @@
 mod calls;
 mod format;
 mod grammar;
+#[cfg(test)]
+mod grammar_tests;
 mod headed_json;
 mod json_calls;
 mod json_scanner;

@@ -165,6 +165,10 @@ fn object_schema(name: &str, mut schema: Map<String, Value>) -> Result<Value, To
     if !is_object || properties.is_some_and(|properties| !properties.is_object()) {
         return Err(ToolError::Schema { tool: name.into() });
     }
+    // Without a list of parameters, all are allowed.
+    if properties.is_none() {
+        schema.entry("additionalProperties").or_insert(true.into());
+    }
     // Templates read both.
     schema.entry("type").or_insert("object".into());
     schema.entry("properties").or_insert(json!({}));

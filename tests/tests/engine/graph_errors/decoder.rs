@@ -203,7 +203,9 @@ fn sample_needs_its_settings_in_a_buffer() {
     let x = b.f32(shape!["n", 8u64]);
     let index = b.u32(shape!["n", 2u64]);
     let page_table = b.u32(shape!["b", "p"]);
-    let sample = [x, index, page_table, index, index, index, index, index];
+    let sample = [
+        x, index, page_table, index, index, index, index, index, index,
+    ];
     b.assert_refused(
         Sample,
         &sample,

@@ -24,6 +24,7 @@ const GREEDY: SampleSettings = SampleSettings {
     forced_token: NOT_FORCED,
     biases: 0,
     logprobs: 0,
+    masked: 0,
 };
 
 const fn random(
@@ -72,6 +73,23 @@ pub(super) const SETTINGS: &[SampleSettings] = &[
         biases: 1,
         frequency_penalty: 2.0,
         ..GREEDY
+    },
+    SampleSettings {
+        masked: 1,
+        ..GREEDY
+    },
+    SampleSettings {
+        masked: 1,
+        ..random(1.0, 0, 1.0, 0.0, 1.2)
+    },
+    SampleSettings {
+        masked: 1,
+        biases: 1,
+        ..random(0.7, 4, 0.9, 0.0, 1.0)
+    },
+    SampleSettings {
+        masked: 1,
+        ..random(1.5, 0, 1.0, 0.05, 1.0)
     },
 ];
 
@@ -124,12 +142,17 @@ pub(super) fn row_words(vocab: usize) -> usize {
 
 /// A case of `sample_scan`.
 pub(super) fn scan(vocab: usize, logits: &[f32], settings: &[SampleSettings]) -> Case {
+    scan_masked(vocab, logits, settings, &masks(settings.len() + 1, vocab))
+}
+
+fn scan_masked(vocab: usize, logits: &[f32], settings: &[SampleSettings], masks: &[u32]) -> Case {
     let rows = settings.len();
     let memory = vec![
         exact(logits),
         exact(settings),
         exact(&counts(rows, vocab)),
         biases(rows + 1, vocab),
+        exact(masks),
         // Ids are far smaller than every value if they are read as floats.
         zeros(rows * row_words(vocab), 1e-5),
     ];
@@ -138,8 +161,12 @@ pub(super) fn scan(vocab: usize, logits: &[f32], settings: &[SampleSettings]) ->
 
 /// A case of `sample_compact`, on what the twin of `sample_scan` writes.
 pub(super) fn compact(vocab: usize, logits: &[f32], settings: &[SampleSettings]) -> Case {
-    let mut outputs = twin_outputs("sample_scan", &scan(vocab, logits, settings));
-    let scratch: Vec<u32> = bytemuck::pod_collect_to_vec(&outputs.swap_remove(4));
+    compact_scanned(vocab, settings, &scan(vocab, logits, settings))
+}
+
+fn compact_scanned(vocab: usize, settings: &[SampleSettings], scan: &Case) -> Case {
+    let mut outputs = twin_outputs("sample_scan", scan);
+    let scratch: Vec<u32> = bytemuck::pod_collect_to_vec(&outputs.swap_remove(5));
     let rows = settings.len();
     let memory = vec![exact(settings), any(&scratch)];
     case(params(rows, vocab), memory, &[vocab, rows], vocab)
@@ -157,7 +184,18 @@ pub(super) fn sample_with_logprobs(vocab: usize, logits: &[f32], top: u32) -> Ca
 }
 
 pub(super) fn sample_with(vocab: usize, logits: &[f32], settings: &[SampleSettings]) -> Case {
-    let mut outputs = twin_outputs("sample_compact", &compact(vocab, logits, settings));
+    sample_masked(vocab, logits, settings, &masks(settings.len() + 1, vocab))
+}
+
+/// A case of `sample` with masks `[rows + 1, words]`.
+pub(super) fn sample_masked(
+    vocab: usize,
+    logits: &[f32],
+    settings: &[SampleSettings],
+    masks: &[u32],
+) -> Case {
+    let scan = scan_masked(vocab, logits, settings, masks);
+    let mut outputs = twin_outputs("sample_compact", &compact_scanned(vocab, settings, &scan));
     let scratch: Vec<u32> = bytemuck::pod_collect_to_vec(&outputs.swap_remove(1));
     let rows = settings.len();
     let logprobs = vec![7u32; (STEPS + 1) * rows * LOGPROB_WORDS];
@@ -178,6 +216,21 @@ pub(super) fn sample_with(vocab: usize, logits: &[f32], settings: &[SampleSettin
         dispatches: STEPS,
         ..case(params(rows, vocab), memory, &[rows], vocab)
     }
+}
+
+/// Masks that allow about half of the tokens, in every third sequence only one.
+pub(super) fn masks(batch: usize, vocab: usize) -> Vec<u32> {
+    let words = vocab.div_ceil(32);
+    let noise = noise(5, batch * words);
+    let mut masks: Vec<u32> = noise.iter().map(|x| x.to_bits() << 9).collect();
+    for (sequence, mask) in masks.chunks_mut(words).enumerate() {
+        if sequence % 3 == 0 {
+            mask.fill(0);
+        }
+        let token = sequence * 7 % vocab;
+        mask[token / 32] |= 1 << (token % 32);
+    }
+    masks
 }
 
 /// Biases of distinct tokens, large enough to matter.

@@ -71,14 +71,14 @@ fn invalid(row: usize) -> u32 {
 }
 
 #[test]
-fn settings_of_an_invalid_sequence_apply_no_penalties_and_biases() {
+fn settings_of_an_invalid_sequence_apply_no_penalties_biases_and_masks() {
     let without = |_: usize, s: &mut SampleSettings| {
         (
             s.repetition_penalty,
             s.presence_penalty,
             s.frequency_penalty,
         ) = (1.0, 0.0, 0.0);
-        s.biases = 0;
+        (s.biases, s.masked) = (0, 0);
     };
     let sequence = |row: usize, s: &mut SampleSettings| s.sequence = invalid(row);
     check_hostile("sample_scan", &[hostile_scan(sequence, without)]);

@@ -9,8 +9,8 @@ use wisp_shaders::params::{LogitBias, NOT_FORCED, SAMPLE_CHUNK, SAMPLE_CHUNK_WOR
 use wisp_tests::kernels::{Case, check, check_outputs, twin_outputs};
 
 use cases::{
-    LOGPROB_WORDS, MAX_BIASES, SETTINGS, STEPS, biases, compact, counts, inputs, logits, row_words,
-    sample, sample_with, sample_with_logprobs, scan,
+    LOGPROB_WORDS, MAX_BIASES, SETTINGS, STEPS, biases, compact, counts, inputs, logits, masks,
+    row_words, sample, sample_masked, sample_with, sample_with_logprobs, scan,
 };
 
 #[test]
@@ -49,11 +49,11 @@ fn scanning_kernels_match_the_twin() {
     check("sample_scan", &cases);
     let expected: Vec<Vec<u32>> = cases
         .iter()
-        .map(|case| bytemuck::pod_collect_to_vec(&twin_outputs("sample_scan", case)[4]))
+        .map(|case| bytemuck::pod_collect_to_vec(&twin_outputs("sample_scan", case)[5]))
         .collect();
     check_outputs("sample_scan", &cases, |case, outputs| {
         let (vocab, _, settings) = &inputs[case];
-        let actual: Vec<u32> = bytemuck::pod_collect_to_vec(&outputs[4]);
+        let actual: Vec<u32> = bytemuck::pod_collect_to_vec(&outputs[5]);
         let rows = actual
             .chunks(row_words(*vocab))
             .zip(expected[case].chunks(row_words(*vocab)));
@@ -141,6 +141,7 @@ fn the_calls_together_follow_the_documented_algorithm() {
         let counts = counts(settings.len(), vocab);
         let all_biases: Vec<LogitBias> =
             bytemuck::pod_collect_to_vec(biases(settings.len() + 1, vocab).bytes());
+        let (masks, words) = (masks(settings.len() + 1, vocab), vocab.div_ceil(32));
         for (row, s) in settings.iter().enumerate() {
             let first = s.sequence as usize * MAX_BIASES as usize;
             let expected = match s.forced_token {
@@ -148,6 +149,7 @@ fn the_calls_together_follow_the_documented_algorithm() {
                     &logits[row * vocab..][..vocab],
                     &counts[s.sequence as usize * vocab..][..vocab],
                     &all_biases[first..first + s.biases as usize],
+                    &masks[s.sequence as usize * words..][..words],
                     s,
                 ),
                 token => token.min(vocab as u32 - 1),
@@ -190,6 +192,55 @@ fn rows_without_a_finite_logit_are_reported() {
         }
         wrong
     });
+}
+
+/// Where a mask allows tokens, one of them is sampled, however unlikely it is; where it allows none, that is reported.
+#[test]
+fn only_allowed_tokens_are_sampled() {
+    let rows = 3 * SETTINGS.len();
+    for vocab in [1usize, 33, 515, 1100] {
+        let words = vocab.div_ceil(32);
+        let mut settings = cases::settings(rows, vocab, 0);
+        for s in &mut settings {
+            (s.masked, s.forced_token) = (1, NOT_FORCED);
+        }
+        let mut masks = masks(rows + 1, vocab);
+        // Every fifth sequence allows nothing, whatever stands after the last token.
+        for mask in masks.chunks_mut(words).step_by(5) {
+            mask.fill(0);
+            mask[words - 1] = u32::MAX.checked_shl(vocab as u32 % 32).unwrap_or(0);
+            if vocab % 32 == 0 {
+                mask[words - 1] = 0;
+            }
+        }
+        let allows = |sequence: u32, token: usize| {
+            masks[sequence as usize * words + token / 32] >> (token % 32) & 1 == 1
+        };
+        // Allowed tokens are the least likely ones.
+        let mut logits = logits(rows, vocab);
+        for (s, logits) in settings.iter().zip(logits.chunks_mut(vocab)) {
+            for (token, logit) in logits.iter_mut().enumerate() {
+                *logit -= if allows(s.sequence, token) { 1e4 } else { 0.0 };
+            }
+        }
+        let cases = [sample_masked(vocab, &logits, &settings, &masks)];
+        check("sample", &cases);
+        check_outputs("sample", &cases, |_, outputs| {
+            let out: &[u32] = &bytemuck::pod_collect_to_vec(&outputs[6]);
+            let mut wrong = Vec::new();
+            for (row, s) in settings.iter().enumerate() {
+                let token = out[s.step as usize * rows + row];
+                let is_allowed = match s.sequence % 5 {
+                    0 => token == u32::MAX,
+                    _ => (token as usize) < vocab && allows(s.sequence, token as usize),
+                };
+                if !is_allowed {
+                    wrong.push(format!("{vocab} tokens, row {row}: {token}"));
+                }
+            }
+            wrong
+        });
+    }
 }
 
 /// Log-probabilities are the log-softmax of the given logits, however a token is sampled from them.

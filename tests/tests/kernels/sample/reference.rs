@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use wisp_shaders::params::{IN_PROMPT, LogitBias, SampleSettings};
 
+/// The least value of a token that a mask allows.
+const LEAST_ALLOWED: f32 = f32::MIN / 2.0;
+
 fn penalises(s: &SampleSettings) -> bool {
     s.repetition_penalty != 1.0 || s.presence_penalty != 0.0 || s.frequency_penalty != 0.0
 }
@@ -13,8 +16,14 @@ pub(super) fn draw(
     logits: &[f32],
     counts: &[u32],
     biases: &[LogitBias],
+    mask: &[u32],
     s: &SampleSettings,
 ) -> u32 {
+    let masked = |i: usize, z: f32| match mask[i / 32] >> (i % 32) & 1 {
+        _ if s.masked == 0 => z,
+        0 => f32::MIN,
+        _ => z.max(LEAST_ALLOWED),
+    };
     let mut biased = Cow::Borrowed(logits);
     for bias in biases {
         biased.to_mut()[(bias.token as usize).min(logits.len() - 1)] += bias.value;
@@ -39,9 +48,10 @@ pub(super) fn draw(
         s.temperature.partial_cmp(&0.0),
         Some(std::cmp::Ordering::Greater)
     ) {
-        return best_kept(penalised);
+        return best_kept(penalised.enumerate().map(|(i, z)| masked(i, z)));
     }
-    let z: Vec<f32> = penalised.map(|z| finite(z / s.temperature)).collect();
+    let tempered = penalised.map(|z| finite(z / s.temperature)).enumerate();
+    let z: Vec<f32> = tempered.map(|(i, z)| masked(i, z)).collect();
     let max = z.iter().fold(f32::MIN, |a, b| a.max(*b));
     let weight = |z: f32| (z - max).max(-1000.0).exp();
     let mut least = f32::MIN;

@@ -48,7 +48,8 @@ fn invalid_requests_name_the_parameter() {
         (CHAT, chat(&json!({ "messages": [{ "role": "user", "content": "a story ".repeat(400) }] })), "messages", json!("context_length_exceeded")),
         (CHAT, chat(&json!({ "top_logprobs": 2 })), "top_logprobs", Value::Null),
         (CHAT, chat(&json!({ "logprobs": true, "top_logprobs": 21 })), "top_logprobs", Value::Null),
-        (CHAT, chat(&json!({ "tools": [{ "type": "function" }] })), "tools", unsupported.clone()),
+        (CHAT, chat(&json!({ "tools": [{ "type": "function" }] })), "tools[0].function", Value::Null),
+        (CHAT, chat(&json!({ "functions": [{ "name": "f" }] })), "functions", unsupported.clone()),
         (CHAT, chat(&json!({ "response_format": { "type": "json_object" } })), "response_format", unsupported),
         (CHAT, chat(&json!({ "stream_options": { "include_usage": true } })), "stream_options", Value::Null),
     ];

@@ -8,6 +8,7 @@ mod errors;
 mod lifecycle;
 mod safety;
 mod tokens;
+mod tools;
 
 use serde_json::{Value, json};
 use wisp_tests::program::run;

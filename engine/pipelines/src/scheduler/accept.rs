@@ -1,0 +1,180 @@
+//! What a step's results do to its sequences, and the constraints of sequences.
+
+use super::{PrefillProgress, SampledToken, Scheduler, StepEvents};
+use crate::{
+    batch::{Batch, BatchSequence, SequenceOutput},
+    request::{FinishReason, RequestId, Sequence},
+    sampler::NO_TOKEN,
+};
+
+impl Scheduler {
+    /// Applies the results of a batch to its sequences and removes those that ended.
+    pub fn accept(&mut self, batch: &Batch, outputs: Vec<SequenceOutput>) -> StepEvents {
+        let mut events = StepEvents::default();
+        for (part, output) in batch.sequences.iter().zip(outputs) {
+            let mut running = self.running.iter();
+            let Some(at) = running.position(|sequence| sequence.id == part.id) else {
+                continue;
+            };
+            let ended = self.accept_part(at, part, output, &mut events);
+            let sequence = &mut self.running[at];
+            self.pool
+                .enter(&mut sequence.table, &sequence.tokens[..sequence.cached]);
+            if ended {
+                let mut ended = self.running.remove(at);
+                self.retire(&mut ended);
+            }
+        }
+        events
+    }
+
+    /// Applies one sequence's results; returns true if the sequence ended.
+    fn accept_part(
+        &mut self,
+        at: usize,
+        part: &BatchSequence,
+        output: SequenceOutput,
+        events: &mut StepEvents,
+    ) -> bool {
+        let sequence = &mut self.running[at];
+        sequence.cached = part.start as usize + part.tokens.len();
+        sequence.prompt_scores.extend(output.prompt_scores);
+        if !part.samples {
+            events.prefill.push(PrefillProgress {
+                id: sequence.id,
+                done: sequence.cached.min(sequence.prompt_tokens),
+                total: sequence.prompt_tokens,
+            });
+        }
+        let mut scores = output.scores.into_iter();
+        let tokens = match output.not_finite {
+            true => vec![NO_TOKEN],
+            false => output.tokens,
+        };
+        for token in tokens {
+            let sequence = &mut self.running[at];
+            report_forced(sequence, events);
+            let prompt_scores = std::mem::take(&mut sequence.prompt_scores);
+            let finish = self.append(at, token);
+            let sequence = &mut self.running[at];
+            events.tokens.push(SampledToken {
+                id: sequence.id,
+                token,
+                score: scores.next(),
+                prompt_scores,
+                finish,
+            });
+            if finish.is_some() {
+                return true;
+            }
+            // All tokens except the newest have been through the model.
+            sequence.cached = sequence.tokens.len() - 1;
+            if self.jump_ahead(at, events) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Appends a sampled token to a sequence, unless it ends it. Returns why the sequence ends with it.
+    fn append(&mut self, at: usize, token: u32) -> Option<FinishReason> {
+        let sequence = &mut self.running[at];
+        if let Some(constraint) = &mut sequence.constraint {
+            if token == NO_TOKEN && constraint.has_failed() {
+                return Some(FinishReason::ConstraintFailed);
+            }
+            let is_other_end =
+                sequence.stop_tokens.contains(&token) && !constraint.ends_with(token);
+            if token != NO_TOKEN && !is_other_end {
+                match constraint.consume(token) {
+                    false => return Some(FinishReason::ConstraintFailed),
+                    true if constraint.ends_with(token) => return Some(FinishReason::Stop),
+                    true => {}
+                }
+            }
+        }
+        if token == NO_TOKEN {
+            return Some(FinishReason::NonFinite);
+        }
+        if sequence.stop_tokens.contains(&token) {
+            return Some(FinishReason::Stop);
+        }
+        sequence.tokens.push(token);
+        let is_complete = sequence
+            .constraint
+            .as_ref()
+            .is_some_and(|c| c.is_complete());
+        // A complete text ends by itself, also where there is no room for more.
+        (!is_complete && self.room(&self.running[at]) == 0).then_some(FinishReason::Length)
+    }
+
+    /// Appends the tokens that a sequence's constraint forces; returns true if the sequence ended because nothing
+    /// else can follow.
+    fn jump_ahead(&mut self, at: usize, events: &mut StepEvents) -> bool {
+        let room = self.room(&self.running[at]);
+        let sequence = &mut self.running[at];
+        let Some(constraint) = &mut sequence.constraint else {
+            return false;
+        };
+        // The last token is always sampled, so that the sequence ends where others do.
+        let forced = constraint.take_forced(room.saturating_sub(1));
+        let is_complete = constraint.is_complete();
+        if !forced.is_empty() {
+            // The sampler has not counted these tokens.
+            sequence.in_sampler = false;
+        }
+        sequence.unreported = forced.len();
+        sequence.tokens.extend(forced);
+        report_forced(sequence, events);
+        if is_complete {
+            events.tokens.push(SampledToken {
+                id: sequence.id,
+                token: NO_TOKEN,
+                score: None,
+                prompt_scores: Vec::new(),
+                finish: Some(FinishReason::Stop),
+            });
+        }
+        is_complete
+    }
+
+    /// Appends the tokens with which the texts of a new sequence's constraint begin: they go through the model with
+    /// the prompt.
+    pub(super) fn begin_constraint(&mut self, sequence: &mut Sequence) {
+        let room = self.room(sequence);
+        if let Some(constraint) = &mut sequence.constraint {
+            let pages = self.pool.total_pages() as usize * self.limits.page_size as usize;
+            let room = room.min(pages.saturating_sub(sequence.tokens.len()));
+            let forced = constraint.take_first_forced(room.saturating_sub(1));
+            sequence.unreported = forced.len();
+            sequence.tokens.extend(forced);
+        }
+    }
+
+    /// Computes which tokens may follow in a sequence, a bit for each; all if it has no constraint, and none if that
+    /// fails.
+    pub fn mask(&mut self, id: RequestId, words: &mut [u32]) {
+        let sequence = self.running.iter_mut().find(|sequence| sequence.id == id);
+        match sequence
+            .and_then(|sequence| Some((sequence.constraint.as_mut()?, &sequence.stop_tokens)))
+        {
+            Some((constraint, stop_tokens)) => constraint.mask(words, stop_tokens),
+            None => words.fill(u32::MAX),
+        }
+    }
+}
+
+/// Reports tokens that were forced, and not sampled.
+fn report_forced(sequence: &mut Sequence, events: &mut StepEvents) {
+    let unreported = std::mem::take(&mut sequence.unreported);
+    let first = sequence.tokens.len() - unreported;
+    for token in &sequence.tokens[first..] {
+        events.tokens.push(SampledToken {
+            id: sequence.id,
+            token: *token,
+            score: None,
+            prompt_scores: std::mem::take(&mut sequence.prompt_scores),
+            finish: None,
+        });
+    }
+}
