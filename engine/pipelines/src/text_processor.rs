@@ -146,11 +146,13 @@ impl TextProcessor {
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<ChatPrompt, PipelineError> {
         let tokenizer = self.tokenizer()?;
         let mut prompt = super::model_files::prepare_chat(&self.name, tokenizer, request)?;
+        let choice = request.tool_choice();
+        let is_optional = request.tools().is_some() && *choice == ToolChoice::Auto;
         if let Some(constraint) = &prompt.constraint {
             prompt.grammar = match self.grammar(constraint) {
                 Ok(grammar) => Some(grammar),
                 // Where no call is demanded, a schema that cannot be enforced only describes the tool.
-                Err(_) if *request.tool_choice() == ToolChoice::Auto => None,
+                Err(_) if is_optional => None,
                 Err(error) => return Err(error),
             };
         }

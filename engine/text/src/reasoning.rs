@@ -111,6 +111,11 @@ impl ReasoningParser {
         }
     }
 
+    /// Returns the markers.
+    pub(crate) fn markers(&self) -> [&'static str; 2] {
+        [self.format.open, self.format.close]
+    }
+
     /// Takes the next piece of the text and returns what is clear by now.
     pub fn push(&mut self, text: &str) -> Vec<Part> {
         self.held.push_str(text);

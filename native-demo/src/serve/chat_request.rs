@@ -8,6 +8,9 @@ use super::{error::ApiError, fields::Fields, messages, tools};
 /// The efforts of reasoning in OpenAI's interface.
 const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
 
+/// The characters of a token in most texts.
+const TOKEN_CHARACTERS: usize = 4;
+
 /// Reads the request of a chat.
 ///
 /// # Errors
@@ -32,6 +35,10 @@ pub fn of(fields: &Fields) -> Result<ChatRequest, ApiError> {
                 .variables
                 .insert("reasoning_effort".into(), effort.into());
         }
+    }
+    if let Some(tokens) = fields.get::<usize>("thinking_budget")? {
+        request.thinking_limit = Some(tokens.saturating_mul(TOKEN_CHARACTERS));
+        request.thinking = request.thinking.or((tokens == 0).then_some(false));
     }
     if let Some(documents) = fields.get::<Vec<Value>>("documents")? {
         request

@@ -6,6 +6,7 @@
 //! that know no tools too: then the system message describes them.
 
 mod answer;
+mod harmony;
 mod history;
 mod parser;
 mod prepare;

@@ -1,5 +1,6 @@
 //! Splits the text of an answer as it arrives.
 
+use super::harmony::{HarmonyParser, MARKERS};
 use crate::reasoning::{Part, ReasoningParser};
 use crate::tools::{ToolCallDelta, ToolEvent, ToolFormat, ToolParser, Tools};
 
@@ -20,15 +21,26 @@ pub struct ChatFormat {
     pub(super) reasoning: Option<ReasoningParser>,
     /// The format of calls, the tools, and whether several calls are allowed.
     pub(super) tools: Option<(&'static ToolFormat, Tools, bool)>,
+    /// Parses all of an answer in the format of gpt-oss.
+    pub(super) harmony: Option<HarmonyParser>,
 }
 
 impl ChatFormat {
+    /// Returns the texts that mark the parts of answers.
+    pub(super) fn markers(&self) -> impl Iterator<Item = &'static str> {
+        let thoughts = self.reasoning.iter().flat_map(ReasoningParser::markers);
+        let calls = self.tools.iter().flat_map(|(format, ..)| format.markers());
+        let harmony = self.harmony.iter().flat_map(|_| MARKERS);
+        thoughts.chain(calls).chain(harmony)
+    }
+
     /// Returns a parser for one answer.
     pub fn parser(&self) -> ChatParser {
         let tools = self.tools.clone();
         ChatParser {
             reasoning: self.reasoning.clone(),
             tools: tools.map(|(format, tools, parallel)| ToolParser::new(format, tools, parallel)),
+            harmony: self.harmony.clone(),
         }
     }
 }
@@ -38,11 +50,15 @@ impl ChatFormat {
 pub struct ChatParser {
     reasoning: Option<ReasoningParser>,
     tools: Option<ToolParser>,
+    harmony: Option<HarmonyParser>,
 }
 
 impl ChatParser {
     /// Takes the next piece of the text and returns what is clear by now.
     pub fn push(&mut self, text: &str) -> Vec<ChatEvent> {
+        if let Some(harmony) = &mut self.harmony {
+            return harmony.push(text);
+        }
         let parts = match &mut self.reasoning {
             Some(reasoning) => reasoning.push(text),
             None => vec![Part::Content(text.into())],
@@ -52,6 +68,9 @@ impl ChatParser {
 
     /// Ends the text and returns the rest.
     pub fn finish(&mut self) -> Vec<ChatEvent> {
+        if let Some(harmony) = &mut self.harmony {
+            return harmony.finish();
+        }
         let parts = self.reasoning.as_mut().map(ReasoningParser::finish);
         let mut events = self.parts(parts.unwrap_or_default());
         let rest = self.tools.as_mut().map(ToolParser::finish);

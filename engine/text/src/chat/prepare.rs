@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::harmony::{self, HarmonyParser};
 use super::history::{self, TemplateTraits};
 use super::parser::ChatFormat;
 use super::request::ChatRequest;
@@ -11,7 +12,7 @@ use crate::chat_template::{ChatTemplate, ChatTemplateError, Message, RenderedPro
 use crate::grammar::{Constraint, Grammar};
 use crate::reasoning::{ReasoningFormat, ReasoningParser};
 use crate::tokenizer::Tokenizer;
-use crate::tools::{AnswerSyntax, Thought, ToolFormat};
+use crate::tools::{self, AnswerSyntax, Thought, ToolFormat};
 
 /// The name of the template for conversations with tools, where a model has several.
 const TOOL_TEMPLATE: &str = "tool_use";
@@ -27,8 +28,8 @@ pub struct ChatPrompt {
     pub format: ChatFormat,
     /// Control tokens that must be in the answer's text, because they mark its parts.
     pub visible_tokens: BTreeSet<u32>,
-    /// What keeps calls within the tools' schemas, and demands them if the model must call; `None` if
-    /// there are no tools.
+    /// What keeps calls within the tools' schemas and thoughts within their limit, and demands calls if the
+    /// model must call; `None` if answers are free.
     pub constraint: Option<Constraint>,
     /// The constraint, compiled for the tokenizer by whoever prepares the prompt for a model.
     pub grammar: Option<Grammar>,
@@ -47,9 +48,11 @@ impl ChatRequest {
             }
             _ => ChatTemplate::for_tokenizer(tokenizer)?,
         };
-        let thoughts = ReasoningFormat::of_template(template.source());
         let mut prompt = self.render(&template, tokenizer)?;
         let mut text = prompt.text();
+        let source = template.source();
+        let is_harmony = harmony::is_shown_in(source);
+        let thoughts = ReasoningFormat::of_template(source).filter(|_| !is_harmony);
         if let (Some(format), Some(false)) = (thoughts, self.thinking)
             && format.is_open_in(&text)
         {
@@ -57,59 +60,83 @@ impl ChatRequest {
             prompt.push_trusted(&closing);
             text += &closing;
         }
-        let format = self.tool_format(&template, tokenizer);
         let control_token = |text: &str| {
             let id = tokenizer.id(text)?;
             tokenizer.is_special(id).then_some(id)
         };
-        let markers = thoughts
-            .iter()
-            .flat_map(|format| [format.open, format.close]);
-        let tool_markers = format.iter().flat_map(|format| format.markers());
-        let visible_tokens = markers
-            .chain(tool_markers)
-            .filter_map(control_token)
-            .collect();
-        let reasoning = thoughts.map(|format| ReasoningParser::new(format, &text));
-        let constraint = format.zip(self.tools()).map(|(format, tools)| {
-            let thought = thoughts.filter(|format| !format.is_closed_in(&text));
-            let syntax = AnswerSyntax {
-                choice: self.tool_choice(),
-                parallel: self.parallel_calls(),
-                thought: thought.map(|format| Thought {
-                    open: (!format.is_open_in(&text)).then_some(format.open),
-                    close: format.close,
-                }),
-                control_token: &control_token,
-            };
-            Constraint::Lark(format.grammar(tools, &syntax))
-        });
-        let tools = format.zip(self.tools());
-        let tools = tools.map(|(format, tools)| (format, tools.clone(), self.parallel_calls()));
+        let parallel = self.parallel_calls();
+        let tools = self.tools().cloned();
+        let (format, constraint) = match is_harmony {
+            true => {
+                let parser = HarmonyParser::new(tools.clone().unwrap_or_default(), parallel);
+                let choice = self.tool_choice();
+                let rules =
+                    tools.and_then(|tools| harmony::grammar(&tools, choice, &control_token));
+                let format = ChatFormat {
+                    harmony: Some(parser),
+                    ..ChatFormat::default()
+                };
+                (format, rules)
+            }
+            false => {
+                let calls =
+                    tools.map(|tools| (self.tool_format(source, tokenizer), tools, parallel));
+                let format = ChatFormat {
+                    reasoning: thoughts.map(|format| ReasoningParser::new(format, &text)),
+                    tools: calls,
+                    harmony: None,
+                };
+                let rules = self.rules(&format, thoughts, &text, &control_token);
+                (format, rules)
+            }
+        };
         Ok(ChatPrompt {
             tokens: prompt.encode(tokenizer)?,
+            visible_tokens: format.markers().filter_map(control_token).collect(),
             text,
-            format: ChatFormat { reasoning, tools },
-            visible_tokens,
-            constraint,
+            format,
+            constraint: constraint.map(Constraint::Lark),
             grammar: None,
         })
     }
 
-    /// Returns the format of calls, if there may be any.
-    fn tool_format(
+    /// Returns the grammar of answers, if they must follow one.
+    fn rules(
         &self,
-        template: &ChatTemplate,
-        tokenizer: &Tokenizer,
-    ) -> Option<&'static ToolFormat> {
-        self.tools()?;
-        let source = template.source();
+        format: &ChatFormat,
+        thoughts: Option<&ReasoningFormat>,
+        prompt: &str,
+        control_token: &dyn Fn(&str) -> Option<u32>,
+    ) -> Option<String> {
+        let thought = thoughts.filter(|format| !format.is_closed_in(prompt));
+        let thought = thought.map(|format| Thought {
+            open: (!format.is_open_in(prompt)).then_some(format.open),
+            close: format.close,
+            limit: self.thinking_limit,
+        });
+        match &format.tools {
+            Some((format, tools, parallel)) => {
+                let syntax = AnswerSyntax {
+                    choice: self.tool_choice(),
+                    parallel: *parallel,
+                    thought,
+                    control_token,
+                };
+                Some(format.grammar(tools, &syntax))
+            }
+            None => {
+                let limited = thought.filter(|thought| thought.limit.is_some());
+                limited.map(|thought| tools::thought_grammar(thought, control_token))
+            }
+        }
+    }
+
+    /// Returns the format of calls.
+    fn tool_format(&self, source: &str, tokenizer: &Tokenizer) -> &'static ToolFormat {
         match TemplateTraits::of(source).describes_tools {
-            true => Some(ToolFormat::of_model(source, |token| {
-                tokenizer.id(token).is_some()
-            })),
+            true => ToolFormat::of_model(source, |token| tokenizer.id(token).is_some()),
             // The prompt asks for it.
-            false => Some(&crate::tools::GENERIC),
+            false => &tools::GENERIC,
         }
     }
 

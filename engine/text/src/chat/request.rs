@@ -16,6 +16,8 @@ pub struct ChatRequest {
     pub messages: Vec<Message>,
     /// Whether the model thinks before it answers, if it can do both; `None` leaves it to the template.
     pub thinking: Option<bool>,
+    /// The most characters of a thought, after which the model must answer.
+    pub thinking_limit: Option<usize>,
     /// Further variables for the template, such as `documents`.
     pub variables: Map<String, Value>,
     /// Which text of the conversation may become control tokens.
@@ -31,6 +33,7 @@ impl ChatRequest {
         ChatRequest {
             messages: messages.into(),
             thinking: None,
+            thinking_limit: None,
             variables: Map::new(),
             control_tokens: ControlTokens::FromTemplateOnly,
             tools: Tools::default(),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::format::{Syntax, ToolFormat};
+use super::format::{GENERIC, Syntax, ToolFormat};
 use super::tagged::Tags;
 use super::tool::{Tool, ToolChoice, Tools};
 
@@ -28,6 +28,32 @@ pub struct Thought {
     pub open: Option<&'static str>,
     /// What ends it.
     pub close: &'static str,
+    /// Its most characters.
+    pub limit: Option<usize>,
+}
+
+/// Returns the grammar of any answer behind a thought of limited length.
+pub fn thought_grammar(thought: Thought, control_token: &dyn Fn(&str) -> Option<u32>) -> String {
+    let mut rules = Rules {
+        format: &GENERIC,
+        control_token,
+        text: String::new(),
+        count: 0,
+    };
+    // Without a thought, the answer does not begin like one.
+    let other = match thought.open {
+        Some(open) if control_token(open).is_none() => {
+            let first = open.chars().next().unwrap_or('<');
+            format!(" | /[^\\s\\x{{{:x}}}](.|\\n)*/", u32::from(first))
+        }
+        Some(_) => " | ANY_TEXT".to_owned(),
+        None => String::new(),
+    };
+    let head = rules.required_thought(thought);
+    format!(
+        "start: {head} ANY_TEXT{other}\nANY_TEXT: /(.|\\n)*/\n{}",
+        rules.text
+    )
 }
 
 impl ToolFormat {
@@ -64,7 +90,7 @@ impl ToolFormat {
                 let marker = self.begins.iter().find(|marker| open.starts_with(**marker));
                 match marker {
                     Some(marker) => {
-                        let head = rules.until(marker);
+                        let head = rules.until(marker, None);
                         let calls = rest(&rules, &open[marker.len()..]);
                         let thought = rules.any_thought(syntax.thought);
                         format!("{thought} (ANY_TEXT | {head} {calls})")
@@ -124,30 +150,37 @@ impl Rules<'_> {
         }
     }
 
-    /// Returns any text up to a marker, and the marker.
-    fn until(&mut self, marker: &str) -> String {
+    /// Returns any text up to a marker, of at most `limit` characters, and the marker.
+    fn until(&mut self, marker: &str, limit: Option<usize>) -> String {
+        let text = match limit {
+            Some(limit) => format!("/(.|\\n){{0,{limit}}}/"),
+            None => "ANY_TEXT".to_owned(),
+        };
         match (self.control_token)(marker) {
-            Some(id) => format!("ANY_TEXT <[{id}]>"),
-            None => self.add_with("[lazy]", &format!("ANY_TEXT {}", Value::from(marker))),
+            Some(id) => format!("{text} <[{id}]>"),
+            None => self.add_with("[lazy]", &format!("{text} {}", Value::from(marker))),
         }
     }
 
     /// Returns the thought that precedes calls.
     fn thought(&mut self, thought: Option<Thought>) -> String {
-        let Some(thought) = thought else {
-            return String::new();
-        };
-        let close = self.until(thought.close);
-        match thought.open {
-            None => format!("{close} /[ \\n]*/"),
-            Some(open) => {
-                let open = match (self.control_token)(open) {
-                    Some(id) => format!("<[{id}]>"),
-                    None => Value::from(open).to_string(),
-                };
-                format!("(/[ \\n]*/ {open} {close} /[ \\n]*/)?")
-            }
+        match thought {
+            None => String::new(),
+            Some(thought) if thought.open.is_none() => self.required_thought(thought),
+            Some(thought) => format!("({})?", self.required_thought(thought)),
         }
+    }
+
+    fn required_thought(&mut self, thought: Thought) -> String {
+        let close = self.until(thought.close, thought.limit);
+        let open = match thought.open {
+            None => String::new(),
+            Some(open) => match (self.control_token)(open) {
+                Some(id) => format!("/[ \\n]*/ <[{id}]> "),
+                None => format!("/[ \\n]*/ {} ", Value::from(open)),
+            },
+        };
+        format!("{open}{close} /[ \\n]*/")
     }
 
     /// Returns the thought that precedes any text: nothing, where the text may contain it.
@@ -156,6 +189,7 @@ impl Rules<'_> {
             Some(Thought {
                 open: Some(open),
                 close,
+                limit: None,
             }) if (self.control_token)(open).is_none() && (self.control_token)(close).is_none() => {
                 String::new()
             }
@@ -172,12 +206,12 @@ impl Rules<'_> {
                 arguments,
             } => {
                 let head = format!("{{\"{name_key}\": \"{name}\", \"{arguments}\": ");
-                let schema = closed(schema);
+                let schema = tool.closed_parameters();
                 format!("{} %json {schema} \"}}\"", Value::from(head))
             }
             Syntax::Headed { separator, .. } => {
                 let head = self.literal(&format!("{name}{separator}"));
-                format!("{head} %json {}", closed(schema))
+                format!("{head} %json {}", tool.closed_parameters())
             }
             Syntax::Pythonic => {
                 let parts = parameters(schema).map(|parameter| {
@@ -245,26 +279,6 @@ impl Rules<'_> {
         }
         body
     }
-}
-
-/// Returns a schema of arguments that allows no others than it lists, unless it says so: what a model
-/// adds is of no use.
-fn closed(schema: &Value) -> Value {
-    const OTHERS: [&str; 8] = [
-        "additionalProperties",
-        "unevaluatedProperties",
-        "patternProperties",
-        "$ref",
-        "allOf",
-        "anyOf",
-        "oneOf",
-        "if",
-    ];
-    let mut schema = schema.clone();
-    if OTHERS.iter().all(|keyword| schema.get(keyword).is_none()) {
-        schema["additionalProperties"] = false.into();
-    }
-    schema
 }
 
 /// A parameter of a tool.

@@ -251,6 +251,7 @@ fn thoughts_precede_calls() {
         Some(Thought {
             open,
             close: "</think>",
+            limit: None,
         })
     };
     let (_, _, call, _) = TEXTS[0];
@@ -271,4 +272,30 @@ fn thoughts_precede_calls() {
     assert!(answers.accepts(&auto, "<think>\nHm.\n</think>\n\nWell."));
     let auto = answers.grammar("hermes", ToolChoice::Auto, true, thought(None));
     assert!(answers.accepts(&auto, &format!("Hm.\n</think>\n\nWell.\n{call}")));
+}
+
+#[test]
+fn thoughts_are_limited() {
+    let answers = Answers::new();
+    for (open, prefix) in [(None, ""), (Some("<think>"), "<think>")] {
+        let thought = Thought {
+            open,
+            close: "</think>",
+            limit: Some(8),
+        };
+        let lark = thought_grammar(thought, &|_| None);
+        let grammar = answers.compiler.compile(&Constraint::Lark(lark.clone()));
+        let grammar = grammar.unwrap_or_else(|error| panic!("{error}: {lark}"));
+        let accepts = |text: &str| answers.accepts(&grammar, &format!("{prefix}{text}"));
+        assert!(accepts("12345678</think>\n\nYes."), "{lark}");
+        assert!(accepts("</think>Yes </think>."));
+        assert!(!accepts("123456789</think>Yes."));
+        assert!(!accepts("12345678"));
+        let is_free = answers.accepts(&grammar, "Yes, all of it.");
+        assert_eq!(is_free, open.is_some());
+        let required = answers.grammar("hermes", ToolChoice::Required, true, Some(thought));
+        let call = TEXTS[0].1;
+        assert!(answers.accepts(&required, &format!("{prefix}Hm.</think>\n\n{call}")));
+        assert!(!answers.accepts(&required, &format!("{prefix}Hm. Hm. Hm.</think>\n\n{call}")));
+    }
 }

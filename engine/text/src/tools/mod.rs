@@ -34,6 +34,6 @@ mod tool;
 
 pub use calls::ToolEvent;
 pub use format::{GENERIC, ToolFormat};
-pub use grammar::{AnswerSyntax, Thought};
+pub use grammar::{AnswerSyntax, Thought, thought_grammar};
 pub use parser::ToolParser;
 pub use tool::{Tool, ToolCall, ToolCallDelta, ToolChoice, ToolError, Tools};

@@ -142,6 +142,26 @@ impl Tool {
         &self.parameters
     }
 
+    /// Returns a schema of arguments that allows no others than the tool's lists, unless that says so: what a
+    /// model adds is of no use.
+    pub(crate) fn closed_parameters(&self) -> Value {
+        const OTHERS: [&str; 8] = [
+            "additionalProperties",
+            "unevaluatedProperties",
+            "patternProperties",
+            "$ref",
+            "allOf",
+            "anyOf",
+            "oneOf",
+            "if",
+        ];
+        let mut schema = self.parameters.clone();
+        if OTHERS.iter().all(|keyword| schema.get(keyword).is_none()) {
+            schema["additionalProperties"] = false.into();
+        }
+        schema
+    }
+
     /// Returns the tool as OpenAI's interface and chat templates write it.
     pub fn to_json(&self) -> Value {
         let mut function = Map::new();
