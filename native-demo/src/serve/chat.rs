@@ -8,6 +8,7 @@ use wisp_engine::{
     Error, Model,
     chat::{ChatPrompt, ChatRequest},
     pipelines::log_probabilities::MAX_TOP,
+    tools::ToolChoice,
 };
 
 use super::{
@@ -20,7 +21,7 @@ use super::{
     request_log::RequestId,
     sampling::GenerationParams,
     state::{Server, now},
-    stream,
+    stream, structured,
     tools::CallIds,
     unsupported,
 };
@@ -40,8 +41,13 @@ pub async fn answer(
     unsupported::check(&fields)?;
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
     let request = chat_request::of(&fields)?;
-    let params = params(&fields)?;
+    let mut params = params(&fields)?;
+    structured::apply(&fields, &served.model, &mut params).await?;
     let has_tools = request.tools().is_some();
+    // Calls that must be made are no text of another format.
+    if has_tools && *request.tool_choice() != ToolChoice::Auto {
+        params.options.constraint = None;
+    }
     let model = served.model.clone();
     let prompt = run_blocking(move || prompt(&model, &request)).await?;
     let source = vec![Source::Chat(prompt)];

@@ -16,7 +16,7 @@ use super::{
     sampling::GenerationParams,
     state::{Server, now},
     stream::{self, Chunks},
-    unsupported,
+    structured, unsupported,
 };
 use crate::logprobs::Logprobs;
 
@@ -39,7 +39,8 @@ pub async fn answer(
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
     let prompts = Prompt::all_of(&fields, "prompt")?;
     let echo = fields.get_or("echo", false)?;
-    let params = params(&fields, echo)?;
+    let mut params = params(&fields, echo)?;
+    structured::apply(&fields, &served.model, &mut params).await?;
     let model = served.model.clone();
     let prepared = run_blocking(move || {
         let each = prompts.into_iter().map(|prompt| {

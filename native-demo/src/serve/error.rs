@@ -152,6 +152,8 @@ impl From<Error> for ApiError {
             | Error::TextTooLong { .. }
             | Error::NotAGenerator { .. }
             | Error::NotAnEncoder { .. }
+            | Error::Grammar(_)
+            | Error::ConstraintFailed { .. }
             | Error::NoTokenizer { .. } => true,
             error => match error.pipeline_error() {
                 Some(PipelineError::Sampling(error)) => {

@@ -29,6 +29,7 @@ mod sampling;
 mod scores;
 mod state;
 mod stream;
+mod structured;
 mod tokens;
 mod tools;
 mod unsupported;

@@ -17,17 +17,10 @@ const RULES: &[Rule] = &[
     ("functions", nothing),
     ("modalities", |value| *value == serde_json::json!(["text"])),
     ("prediction", nothing),
-    ("response_format", |value| value["type"] == "text"),
     ("suffix", nothing),
     ("web_search_options", |_| false),
     // Of other servers, whose clients send them in `extra_body`.
     ("grammar", nothing),
-    ("guided_choice", nothing),
-    ("guided_grammar", nothing),
-    ("guided_json", nothing),
-    ("guided_regex", nothing),
-    ("json_schema", nothing),
-    ("structured_outputs", nothing),
 ];
 
 /// Returns whether a value is empty.
@@ -67,21 +60,10 @@ mod tests {
                 r#"{"functions": [], "function_call": "auto", "unknown": 1}"#,
                 None,
             ),
-            (
-                r#"{"response_format": {"type": "text"}, "functions": null}"#,
-                None,
-            ),
+            (r#"{"grammar": "", "functions": null}"#, None),
             (r#"{"functions": [{"name": "f"}]}"#, Some("functions")),
             (r#"{"function_call": {"name": "f"}}"#, Some("function_call")),
-            (
-                r#"{"response_format": {"type": "json_object"}}"#,
-                Some("response_format"),
-            ),
-            (r#"{"response_format": 5}"#, Some("response_format")),
-            (
-                r#"{"guided_json": {"type": "object"}}"#,
-                Some("guided_json"),
-            ),
+            (r#"{"grammar": "root ::= x"}"#, Some("grammar")),
         ] {
             let result = check(&Fields::parse(body.as_bytes()).unwrap());
             let found = result

@@ -58,7 +58,7 @@ fn request(tokens: &[u32], sampling: SamplingParams) -> Request {
         sampling,
         max_new_tokens: NEW_TOKENS,
         stop_tokens: Vec::new(),
-        adapter: None,
+        ..Request::default()
     }
 }
 

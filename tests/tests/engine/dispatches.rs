@@ -55,7 +55,7 @@ fn dense_layers_take_eight_dispatches_each() {
         sampling: SamplingParams::default(),
         max_new_tokens: 2,
         stop_tokens: Vec::new(),
-        adapter: None,
+        ..Request::default()
     };
     generator.add(request).unwrap();
     while !generator.is_idle() {

@@ -242,11 +242,11 @@ fn requests_that_compete_for_pages_get_their_own_tokens(place: TestDevice) {
                     *last = (*last + i) % 50;
                 }
                 let request = Request {
-                    adapter: None,
                     tokens,
                     sampling: SamplingParams::default(),
                     max_new_tokens: 1 + picked[1],
                     stop_tokens: Vec::new(),
+                    ..Request::default()
                 };
                 (request, (picked[2] == 0).then_some(picked[1]))
             };

@@ -6,6 +6,7 @@ mod architectures;
 mod artefacts;
 mod batching;
 mod bundled_model;
+mod constraints;
 mod custom_ops;
 mod debugging;
 mod device;

@@ -45,7 +45,7 @@ fn options(sampling: SamplingParams) -> GenerateOptions {
         max_new_tokens: Some(16),
         stop: Vec::new(),
         ignore_eos: true,
-        adapter: None,
+        ..GenerateOptions::default()
     }
 }
 
@@ -356,8 +356,7 @@ fn tokens_outside_the_vocabulary_are_refused() {
             ..SamplingParams::default()
         },
         max_new_tokens: 1,
-        stop_tokens: vec![],
-        adapter: None,
+        ..Request::default()
     };
     for request in [
         request(vec![1024], vec![]),

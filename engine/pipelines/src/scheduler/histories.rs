@@ -7,7 +7,7 @@
 use proptest::{prelude::*, sample::Index};
 
 use super::{mock::*, tests::*, *};
-use crate::{Adapter, ModelLimits, RequestId};
+use crate::{Adapter, ModelLimits, RequestId, sampler::NO_TOKEN};
 
 /// One event of a history.
 #[derive(Clone, Debug)]

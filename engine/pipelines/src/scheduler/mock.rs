@@ -5,7 +5,7 @@ use std::{collections::HashMap, ops::Range};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Adapter, ModelLimits, window_rings::WindowRings};
+use crate::{Adapter, ModelLimits, SequenceOutput, window_rings::WindowRings};
 
 /// The next token of a mock model, a function of all tokens before it and of the adapter.
 pub(super) fn next(adapter: Option<Adapter>, tokens: &[u32]) -> u32 {

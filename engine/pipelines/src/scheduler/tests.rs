@@ -5,7 +5,7 @@ use std::{collections::HashMap, ops::Range};
 use proptest::prelude::*;
 
 use super::{mock::*, *};
-use crate::{Adapter, ModelLimits};
+use crate::{Adapter, ModelLimits, SequenceOutput, sampler::NO_TOKEN};
 
 pub(super) fn request(tokens: Vec<u32>, max_new_tokens: usize) -> Request {
     Request {

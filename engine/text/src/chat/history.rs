@@ -233,14 +233,16 @@ fn is_merged(last: &Message, message: &Message) -> bool {
 
 /// Describes tools to a model whose template does not, and the generic format of calls.
 fn description(tools: &Tools) -> String {
-    let each = tools.to_json();
-    let each = each.as_array().into_iter().flatten();
-    let lines: String = each.map(|tool| format!("{}\n", tool["function"])).collect();
+    let lines = tools.iter().map(|tool| {
+        let mut function = tool.to_json()["function"].take();
+        if let (None, Some(fields)) = (tool.description(), function.as_object_mut()) {
+            fields.shift_remove("description");
+        }
+        format!("{function}\n")
+    });
     format!(
-        "You can call these functions, described with JSON schemas:\n<tools>\n{lines}</tools>\n\n\
-         To call a function, answer with its name and arguments as JSON between <tool_call> and </tool_call>:\n\
-         <tool_call>\n{{\"name\": \"function name\", \"arguments\": {{\"parameter\": \"value\"}}}}\n</tool_call>\n\
-         Repeat this for further calls. The results come between <tool_response> and </tool_response>. \
-         If no function helps, answer as usual."
+        "You can call these functions:\n<tools>\n{}</tools>\nTo call one, answer with\n\
+         <tool_call>\n{{\"name\": \"…\", \"arguments\": {{…}}}}\n</tool_call>",
+        lines.collect::<String>()
     )
 }

@@ -95,7 +95,7 @@ impl ChatRequest {
             visible_tokens: format.markers().filter_map(control_token).collect(),
             text,
             format,
-            constraint: constraint.map(Constraint::Lark),
+            constraint: constraint.map(Constraint::ToolCalls),
             grammar: None,
         })
     }

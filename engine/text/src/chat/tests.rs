@@ -263,7 +263,7 @@ fn ids_and_arguments_have_the_form_that_templates_demand() {
     assert_eq!(id.len(), 9, "{}", prompt.text);
     let control = tokenizer(MISTRAL).id("[TOOL_CALLS]").unwrap();
     assert_eq!(prompt.visible_tokens, [control].into());
-    let Some(Constraint::Lark(grammar)) = &prompt.constraint else {
+    let Some(Constraint::ToolCalls(grammar)) = &prompt.constraint else {
         panic!("{prompt:?}");
     };
     assert!(grammar.contains(&format!("<[{control}]>")), "{grammar}");

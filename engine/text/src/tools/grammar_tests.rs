@@ -93,7 +93,7 @@ impl Answers {
         };
         let format = ToolFormat::named(format).unwrap();
         let lark = format.grammar(&tools(), &syntax);
-        let compiled = self.compiler.compile(&Constraint::Lark(lark.clone()));
+        let compiled = self.compiler.compile(&Constraint::ToolCalls(lark.clone()));
         compiled.unwrap_or_else(|error| panic!("{}: {error}\n{lark}", format.name))
     }
 
@@ -212,6 +212,7 @@ fn calls_are_accepted_and_other_texts_are_not() {
             weather.replace('3', "x"),
             weather.replace("days", "year"),
             weather.replace("get_weather", "get_time"),
+            weather.replace("Rome\", ", "Rome\",\n"),
             format!("Hi. {weather}"),
             "Hi.".to_owned(),
         ] {
@@ -284,7 +285,9 @@ fn thoughts_are_limited() {
             limit: Some(8),
         };
         let lark = thought_grammar(thought, &|_| None);
-        let grammar = answers.compiler.compile(&Constraint::Lark(lark.clone()));
+        let grammar = answers
+            .compiler
+            .compile(&Constraint::ToolCalls(lark.clone()));
         let grammar = grammar.unwrap_or_else(|error| panic!("{error}: {lark}"));
         let accepts = |text: &str| answers.accepts(&grammar, &format!("{prefix}{text}"));
         assert!(accepts("12345678</think>\n\nYes."), "{lark}");

@@ -58,9 +58,8 @@ impl ToolParser {
         match std::mem::replace(&mut self.state, State::Content) {
             State::Content => self.calls.content(&held),
             State::Payload { text, .. } => self.calls.content(&text),
-            // White space behind a call is no content.
-            State::After if held.trim().is_empty() => {}
-            State::After => self.calls.content(&held),
+            // White space behind a call is no content, nor is a marker that was cut off.
+            State::After => {}
         }
         self.calls.take()
     }

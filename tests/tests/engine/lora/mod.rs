@@ -116,6 +116,7 @@ fn request(generator: &TextGenerator, tokens: &[u32], adapter: Option<&str>) -> 
         max_new_tokens: NEW_TOKENS,
         stop_tokens: Vec::new(),
         adapter: adapter.map(|name| generator.adapter(name).unwrap()),
+        ..Request::default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The command line: its flags, its JSON, its exit status.
 
+mod constraints;
 mod inspection;
 mod sampling;
 mod streams;

@@ -50,7 +50,10 @@ fn invalid_requests_name_the_parameter() {
         (CHAT, chat(&json!({ "logprobs": true, "top_logprobs": 21 })), "top_logprobs", Value::Null),
         (CHAT, chat(&json!({ "tools": [{ "type": "function" }] })), "tools[0].function", Value::Null),
         (CHAT, chat(&json!({ "functions": [{ "name": "f" }] })), "functions", unsupported.clone()),
-        (CHAT, chat(&json!({ "response_format": { "type": "json_object" } })), "response_format", unsupported),
+        (CHAT, chat(&json!({ "response_format": { "type": "xml" } })), "response_format.type", Value::Null),
+        (CHAT, chat(&json!({ "guided_json": { "uniqueItems": true } })), "guided_json", Value::Null),
+        (COMPLETIONS, completion(&json!({ "guided_regex": "a(" })), "guided_regex", Value::Null),
+        (COMPLETIONS, completion(&json!({ "grammar": "root ::= x" })), "grammar", unsupported),
         (CHAT, chat(&json!({ "stream_options": { "include_usage": true } })), "stream_options", Value::Null),
     ];
     for (path, body, param, code) in table {

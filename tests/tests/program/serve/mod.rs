@@ -7,6 +7,7 @@ mod embeddings;
 mod errors;
 mod lifecycle;
 mod safety;
+mod structured;
 mod tokens;
 mod tools;
 

@@ -4,6 +4,7 @@ mod constraints;
 mod hostile;
 mod random_texts;
 mod schemas;
+mod suite;
 
 use serde_json::{Map, Value, json};
 

@@ -1,0 +1,264 @@
+//! What an answer must match: OpenAI's `response_format`, and the parameters of vLLM and llama.cpp for the same.
+
+use serde_json::Value;
+use wisp_engine::{Error, Model, grammar::Constraint};
+
+use super::{
+    blocking::run_blocking,
+    error::ApiError,
+    fields::{Fields, parse},
+    sampling::GenerationParams,
+};
+
+/// Reads what an answer must match, and compiles it for the model's tokens.
+///
+/// # Errors
+///
+/// If a parameter is invalid, or its schema, expression or grammar is not supported. The error names the parameter.
+pub async fn apply(
+    fields: &Fields,
+    model: &Model,
+    params: &mut GenerationParams,
+) -> Result<(), ApiError> {
+    let Some((name, constraint)) = constraint(fields)? else {
+        return Ok(());
+    };
+    if model.info().is_encoder {
+        // Refused where the texts start.
+        return Ok(());
+    }
+    let model = model.clone();
+    let compile = move || match model.grammar(&constraint) {
+        Ok(grammar) => Ok(grammar),
+        Err(Error::Grammar(error)) => Err(ApiError::parameter(name, format!("{name}: {error}"))),
+        Err(error) => Err(ApiError::from(error)),
+    };
+    params.options.constraint = Some(run_blocking(compile).await?);
+    Ok(())
+}
+
+/// Returns what an answer must match and the parameter that says so; `None` if it is free.
+fn constraint(fields: &Fields) -> Result<Option<(&'static str, Constraint)>, ApiError> {
+    let readers: [(&'static str, fn(&Fields, &'static str) -> Read); 7] = [
+        ("response_format", response_format),
+        ("structured_outputs", structured_outputs),
+        ("guided_json", |fields, name| schema(name, fields.raw(name))),
+        ("json_schema", |fields, name| schema(name, fields.raw(name))),
+        ("guided_regex", |fields, name| {
+            Ok(fields.get(name)?.map(Constraint::Regex))
+        }),
+        ("guided_choice", |fields, name| {
+            Ok(fields.get(name)?.map(Constraint::Choices))
+        }),
+        ("guided_grammar", |fields, name| {
+            Ok(fields.get(name)?.map(Constraint::Lark))
+        }),
+    ];
+    let mut found: Option<(&'static str, Constraint)> = None;
+    for (name, read) in readers {
+        let Some(constraint) = read(fields, name)? else {
+            continue;
+        };
+        if let Some((other, _)) = found {
+            let message = format!("{name} and {other} cannot be combined");
+            return Err(ApiError::parameter(name, message));
+        }
+        found = Some((name, constraint));
+    }
+    Ok(found)
+}
+
+/// What a parameter asks for.
+type Read = Result<Option<Constraint>, ApiError>;
+
+/// Reads a JSON Schema: as an object, or as a string that holds one. An empty string is none.
+fn schema(name: &str, json: Option<&str>) -> Read {
+    let Some(json) = json else {
+        return Ok(None);
+    };
+    let schema = match parse(name, json)? {
+        Value::String(text) if text.is_empty() => return Ok(None),
+        Value::String(text) => parse(name, &text)?,
+        schema => schema,
+    };
+    match schema {
+        Value::Object(_) | Value::Bool(_) => Ok(Some(Constraint::JsonSchema(schema))),
+        _ => Err(ApiError::parameter(
+            name,
+            format!("{name} must be a JSON Schema"),
+        )),
+    }
+}
+
+/// Reads OpenAI's `response_format`.
+fn response_format(fields: &Fields, name: &'static str) -> Read {
+    let Some(format) = fields.get::<serde_json::Map<String, Value>>(name)? else {
+        return Ok(None);
+    };
+    let kind = format.get("type").and_then(Value::as_str);
+    match kind.unwrap_or_default() {
+        "text" => Ok(None),
+        "json_object" => Ok(Some(Constraint::JsonObject)),
+        "json_schema" => {
+            let path = "response_format.json_schema.schema";
+            let schema = format
+                .get("json_schema")
+                .and_then(|format| format.get("schema"));
+            let schema = schema
+                .filter(|schema| schema.is_object() || schema.is_boolean())
+                .ok_or_else(|| {
+                    ApiError::parameter(path, format!("{path} must be a JSON Schema"))
+                })?;
+            Ok(Some(Constraint::JsonSchema(schema.clone())))
+        }
+        _ => {
+            let path = "response_format.type";
+            let message = format!("{path} must be text, json_object or json_schema");
+            Err(ApiError::parameter(path, message))
+        }
+    }
+}
+
+/// Reads vLLM's `structured_outputs`: an object with one of `json`, `json_object`, `regex`, `choice` and `grammar`.
+fn structured_outputs(fields: &Fields, name: &'static str) -> Read {
+    let Some(raw) = fields.raw(name) else {
+        return Ok(None);
+    };
+    let inner = Fields::parse(raw.as_bytes()).map_err(|error| error.about(name))?;
+    let kinds: [(&str, Read); 5] = [
+        ("json", schema("structured_outputs.json", inner.raw("json"))),
+        (
+            "json_object",
+            inner
+                .get_or("json_object", false)
+                .map(|wants| wants.then_some(Constraint::JsonObject)),
+        ),
+        (
+            "regex",
+            inner.get("regex").map(|regex| regex.map(Constraint::Regex)),
+        ),
+        (
+            "choice",
+            inner
+                .get("choice")
+                .map(|choices| choices.map(Constraint::Choices)),
+        ),
+        (
+            "grammar",
+            inner
+                .get("grammar")
+                .map(|grammar| grammar.map(Constraint::Lark)),
+        ),
+    ];
+    if inner.raw("structural_tag").is_some() {
+        return Err(ApiError::unsupported("structured_outputs.structural_tag"));
+    }
+    let mut found = None;
+    for (kind, read) in kinds {
+        let read = read.map_err(|error| error.with_param(&format!("{name}.{kind}")))?;
+        if read.is_some() && found.is_some() {
+            let message =
+                format!("{name} must have one of json, json_object, regex, choice and grammar");
+            return Err(ApiError::parameter(name, message));
+        }
+        found = found.or(read);
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn read(body: &Value) -> Result<Option<(&'static str, Constraint)>, ApiError> {
+        constraint(&Fields::parse(body.to_string().as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn constraints_come_from_the_parameters_of_several_servers() {
+        let schema = json!({"type": "object"});
+        let json = Constraint::JsonSchema(schema.clone());
+        let choices = Constraint::Choices(vec!["a".into(), "b".into()]);
+        for (body, expected) in [
+            (json!({}), None),
+            (
+                json!({"response_format": {"type": "text"}, "guided_regex": null}),
+                None,
+            ),
+            (
+                json!({"response_format": {"type": "json_object"}}),
+                Some(Constraint::JsonObject),
+            ),
+            (
+                json!({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": true}}}),
+                Some(json.clone()),
+            ),
+            (json!({"guided_json": schema}), Some(json.clone())),
+            (
+                json!({"guided_json": schema.to_string()}),
+                Some(json.clone()),
+            ),
+            (json!({"json_schema": schema}), Some(json.clone())),
+            (
+                json!({"guided_regex": "a+"}),
+                Some(Constraint::Regex("a+".into())),
+            ),
+            (json!({"guided_choice": ["a", "b"]}), Some(choices.clone())),
+            (
+                json!({"guided_grammar": "start: \"a\""}),
+                Some(Constraint::Lark("start: \"a\"".into())),
+            ),
+            (json!({"structured_outputs": {"json": schema}}), Some(json)),
+            (
+                json!({"structured_outputs": {"choice": ["a", "b"], "regex": null}}),
+                Some(choices),
+            ),
+            (
+                json!({"structured_outputs": {"json_object": true}}),
+                Some(Constraint::JsonObject),
+            ),
+            (json!({"structured_outputs": {}}), None),
+        ] {
+            let found = read(&body).unwrap_or_else(|error| panic!("{body}: {}", error.body()));
+            assert_eq!(found.map(|(_, constraint)| constraint), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn invalid_constraints_are_named() {
+        for (body, param) in [
+            (
+                json!({"response_format": {"type": "xml"}}),
+                "response_format.type",
+            ),
+            (
+                json!({"response_format": {"type": "json_schema"}}),
+                "response_format.json_schema.schema",
+            ),
+            (json!({"response_format": 5}), "response_format"),
+            (json!({"guided_json": 5}), "guided_json"),
+            (json!({"guided_json": "{"}), "guided_json"),
+            (json!({"guided_choice": "a"}), "guided_choice"),
+            (
+                json!({"guided_regex": "a", "guided_json": {}}),
+                "guided_regex",
+            ),
+            (
+                json!({"structured_outputs": {"json": {}, "regex": "a"}}),
+                "structured_outputs",
+            ),
+            (
+                json!({"structured_outputs": {"regex": 5}}),
+                "structured_outputs.regex",
+            ),
+            (
+                json!({"structured_outputs": {"structural_tag": "x"}}),
+                "structured_outputs.structural_tag",
+            ),
+        ] {
+            let error = read(&body).unwrap_err().body();
+            assert_eq!(error["error"]["param"], param, "{body}: {error}");
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Constrained texts of the built-in model: what they match, alone and in batches with others.
+
+use std::ops::ControlFlow;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use wisp_engine::{
+    Error, FinishReason, Model,
+    grammar::Constraint,
+    pipelines::{
+        ModelLimits, SamplingParams,
+        text_generation::{GenerateOptions, Generation, TextGenerator},
+    },
+};
+use wisp_tests::{
+    bundled::{files, folder, session},
+    on_every_device_and_class,
+    program::TestDevice,
+};
+
+fn load(place: TestDevice, limits: ModelLimits) -> TextGenerator {
+    TextGenerator::load_blocking(&session(place), &files(), limits).unwrap()
+}
+
+fn limits() -> ModelLimits {
+    ModelLimits {
+        max_length: 128,
+        max_batch: 4,
+        max_step_tokens: 24,
+        max_logit_rows: 16,
+        page_size: 8,
+        max_steps: 4,
+        ..ModelLimits::default()
+    }
+}
+
+/// The constraints of these tests.
+fn constraints() -> [Constraint; 4] {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 5},
+            "kind": {"enum": ["cat", "dog"]},
+            "ages": {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 99}, "maxItems": 2}
+        },
+        "required": ["name", "kind"],
+        "additionalProperties": false
+    });
+    [
+        Constraint::JsonSchema(schema),
+        Constraint::Regex("[a-c]{2,5}(, [a-c]{2})*".into()),
+        Constraint::Choices(["yes", "no", "maybe not"].map(String::from).to_vec()),
+        Constraint::Lark("start: (WORD \" \")+ \"end\"\nWORD: /[xyz]{1,3}/".into()),
+    ]
+}
+
+/// Whether a complete text matches a constraint of [`constraints`].
+fn matches(number: usize, text: &str) -> bool {
+    let words = |text: &str, letters: &str, most: usize| {
+        (1..=most).contains(&text.len()) && text.chars().all(|c| letters.contains(c))
+    };
+    match number {
+        0 => {
+            let Ok(Value::Object(object)) = serde_json::from_str(text) else {
+                return false;
+            };
+            let known = ["name", "kind", "ages"];
+            let ages = object.get("ages").map(|ages| ages.as_array().unwrap());
+            object.keys().all(|name| known.contains(&name.as_str()))
+                && object["name"]
+                    .as_str()
+                    .is_some_and(|name| name.chars().count() <= 5)
+                && ["cat", "dog"].contains(&object["kind"].as_str().unwrap_or_default())
+                && ages.is_none_or(|ages| {
+                    ages.len() <= 2
+                        && ages
+                            .iter()
+                            .all(|age| age.as_u64().is_some_and(|age| age <= 99))
+                })
+        }
+        1 => {
+            let mut parts = text.split(", ");
+            let first = parts.next().unwrap_or_default();
+            words(first, "abc", 5)
+                && first.len() >= 2
+                && parts.all(|part| part.len() == 2 && words(part, "abc", 2))
+        }
+        2 => ["yes", "no", "maybe not"].contains(&text),
+        _ => text
+            .strip_suffix(" end")
+            .is_some_and(|text| text.split(' ').all(|word| words(word, "xyz", 3))),
+    }
+}
+
+fn options(generator: &TextGenerator, number: Option<usize>, seed: u32) -> GenerateOptions {
+    let constraint = number.map(|number| generator.text().grammar(&constraints()[number]).unwrap());
+    GenerateOptions {
+        sampling: SamplingParams {
+            temperature: [0.0, 0.9, 1.6][seed as usize % 3],
+            top_k: [0, 40][seed as usize / 3 % 2],
+            presence_penalty: [0.0, 0.5][seed as usize / 6 % 2],
+            seed,
+            ..SamplingParams::default()
+        },
+        max_new_tokens: Some(60),
+        constraint,
+        ..GenerateOptions::default()
+    }
+}
+
+fn generate(
+    generator: &mut TextGenerator,
+    prompt: &[u32],
+    options: &GenerateOptions,
+) -> Generation {
+    let on_text = |_: &str| ControlFlow::Continue(());
+    generator
+        .generate_blocking(prompt, options, on_text)
+        .unwrap()
+}
+
+fn texts_that_end_match_their_constraint(place: TestDevice) {
+    let mut generator = load(place, limits());
+    for number in 0..constraints().len() {
+        let mut ended = 0;
+        for seed in 0..9 {
+            let options = options(&generator, Some(number), seed);
+            let got = generate(&mut generator, &[1, 50, 7], &options);
+            match got.finish_reason {
+                FinishReason::Stop => {
+                    assert!(
+                        matches(number, &got.text),
+                        "{number}, seed {seed}: {:?}",
+                        got.text
+                    );
+                    ended += 1;
+                }
+                FinishReason::Length => assert_eq!(got.tokens.len(), 60),
+                reason => panic!("{reason:?}"),
+            }
+        }
+        assert!(ended >= 3, "{number}: only {ended} texts ended");
+    }
+}
+
+on_every_device_and_class!(texts_that_end_match_their_constraint);
+
+/// The tokens of a request do not depend on which other requests run in its batch, on chunks of prompts, or on
+/// whether it is preempted.
+#[test]
+fn batches_mix_constrained_and_free_texts() {
+    let request = (0usize..5, 0u32..12, 1u32..40).prop_map(|(number, seed, length)| {
+        (
+            number.checked_sub(1),
+            seed,
+            (0..length)
+                .map(|i| (i * 37 + seed) % 1024)
+                .collect::<Vec<u32>>(),
+        )
+    });
+    let all = prop::collection::vec(request, 2..6);
+    let config = ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(10)
+    };
+    proptest!(config, |(all in all, pages in 16u64..30, max_steps in 1u64..5, prefix_caching: bool)| {
+        let together = ModelLimits { pages, max_steps, prefix_caching, ..limits() };
+        let mut together = load(TestDevice::Host, together);
+        let mut alone = load(TestDevice::Host, limits());
+        let options: Vec<GenerateOptions> =
+            all.iter().map(|(number, seed, _)| options(&together, *number, *seed)).collect();
+        let requests: Vec<(&[u32], &GenerateOptions)> =
+            all.iter().map(|(_, _, prompt)| prompt.as_slice()).zip(&options).collect();
+        let got = together.generate_many_blocking(&requests, |_, _| ControlFlow::Continue(())).unwrap();
+        for ((got, (prompt, options)), (number, _, _)) in got.into_iter().zip(&requests).zip(&all) {
+            let got = got.unwrap();
+            let expected = generate(&mut alone, prompt, options);
+            prop_assert_eq!(&got.tokens, &expected.tokens);
+            prop_assert_eq!(got.finish_reason, expected.finish_reason);
+            if let (Some(number), FinishReason::Stop) = (number, got.finish_reason) {
+                prop_assert!(matches(*number, &got.text), "{:?}", got.text);
+            }
+        }
+    });
+}
+
+#[test]
+fn forced_tokens_need_no_step_of_their_own() {
+    let mut generator = load(TestDevice::Host, limits());
+    let long = "Once upon a time there was a little ";
+    let pattern = Constraint::Regex(format!("{long}(cat|dog)"));
+    let mut options = options(&generator, None, 0);
+    options.constraint = Some(generator.text().grammar(&pattern).unwrap());
+    let mut run = |options: &GenerateOptions| {
+        generator.add_request(&[1, 2, 3], options).unwrap();
+        let (mut steps, mut text, mut tokens, mut scores) = (0, String::new(), 0, 0);
+        while !generator.is_idle() {
+            steps += 1;
+            for event in generator.next_events_blocking().unwrap().texts {
+                text += &event.text;
+                tokens += usize::from(event.token.is_some());
+                scores += usize::from(event.score.is_some());
+                assert!(
+                    event
+                        .finish
+                        .is_none_or(|reason| reason == FinishReason::Stop)
+                );
+            }
+        }
+        (steps, text, tokens, scores)
+    };
+    let (steps, text, tokens, _) = run(&options);
+    assert!(
+        [format!("{long}cat"), format!("{long}dog")].contains(&text),
+        "{text}"
+    );
+    assert!(steps < tokens / 2, "{steps} steps for {tokens} tokens");
+    // With log-probabilities every token is sampled, and has one.
+    options.sampling.log_probs = Some(1);
+    let (steps, scored_text, tokens, scores) = run(&options);
+    assert_eq!((scored_text, scores), (text, tokens));
+    assert!(steps >= tokens);
+}
+
+#[test]
+fn texts_at_the_token_limit_say_so() {
+    let mut generator = load(TestDevice::Host, limits());
+    let pattern = Constraint::Regex("Once upon a time(!|, )[a-z]{50}".into());
+    for most in [1, 2, 5, 12] {
+        let mut options = options(&generator, None, 0);
+        options.constraint = Some(generator.text().grammar(&pattern).unwrap());
+        options.max_new_tokens = Some(most);
+        let got = generate(&mut generator, &[1], &options);
+        assert_eq!(
+            (got.tokens.len(), got.finish_reason),
+            (most, FinishReason::Length)
+        );
+    }
+    // A text that is complete with its last token has ended by itself.
+    let mut options = options(&generator, None, 0);
+    options.constraint = Some(
+        generator
+            .text()
+            .grammar(&Constraint::Choices(vec!["cat".into()]))
+            .unwrap(),
+    );
+    let whole = generate(&mut generator, &[1], &options);
+    assert_eq!(whole.finish_reason, FinishReason::Stop);
+    options.max_new_tokens = Some(whole.tokens.len());
+    assert_eq!(generate(&mut generator, &[1], &options), whole);
+    options.max_new_tokens = Some(0);
+    assert_eq!(
+        generate(&mut generator, &[1], &options).finish_reason,
+        FinishReason::Length
+    );
+}
+
+#[test]
+fn a_text_that_cannot_go_on_is_an_error_of_its_request() {
+    let mut generator = load(TestDevice::Host, limits());
+    // The states of this expression are too many for the limits of a step.
+    let pattern = Constraint::Regex("(a|b)*a(a|b){14}c".repeat(12));
+    let mut failing = options(&generator, None, 1);
+    match generator.text().grammar(&pattern) {
+        Ok(grammar) => failing.constraint = Some(grammar),
+        // Refusing it is as good.
+        Err(error) => return assert!(error.to_string().contains("regular expression"), "{error}"),
+    }
+    let free = options(&generator, None, 4);
+    let requests = [(&[1u32][..], &failing), (&[1][..], &free)];
+    let got = generator
+        .generate_many_blocking(&requests, |_, _| ControlFlow::Continue(()))
+        .unwrap();
+    if let Err(error) = &got[0] {
+        assert!(
+            error
+                .to_string()
+                .contains("the constraint cannot be followed"),
+            "{error}"
+        );
+    }
+    assert!(got[1].is_ok());
+}
+
+#[test]
+fn applications_get_values_and_errors() {
+    #[derive(Debug, PartialEq, serde::Deserialize, schemars::JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Color {
+        Red,
+        Blue,
+    }
+    #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+    #[serde(deny_unknown_fields)]
+    struct Thing {
+        color: Color,
+        count: u8,
+        large: Option<bool>,
+    }
+    let path = folder().join("wisp-tiny.gguf");
+    let model = Model::builder(path.to_str().unwrap())
+        .device("host")
+        .unwrap()
+        .load()
+        .unwrap();
+    let thing: Thing = model.generate("A thing: ").max_tokens(100).json().unwrap();
+    assert!([Color::Red, Color::Blue].contains(&thing.color));
+    let _ = (thing.count, thing.large);
+
+    let cut = model
+        .generate("A thing: ")
+        .max_tokens(3)
+        .json::<Thing>()
+        .unwrap_err();
+    assert!(
+        matches!(
+            cut,
+            Error::IncompleteJson {
+                reason: FinishReason::Length,
+                ..
+            }
+        ),
+        "{cut}"
+    );
+    let refused = model
+        .generate("x")
+        .json_schema(json!({"uniqueItems": true}))
+        .complete()
+        .unwrap_err();
+    let Error::Grammar(refused) = refused else {
+        panic!("{refused}")
+    };
+    assert_eq!(refused.keyword(), Some("uniqueItems"));
+    let text = model
+        .generate("x")
+        .regex("[0-9]{3}")
+        .complete()
+        .unwrap()
+        .text;
+    assert!(text.len() == 3 && text.parse::<u32>().is_ok(), "{text}");
+}
