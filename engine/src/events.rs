@@ -1,6 +1,7 @@
 //! Events of a running request, as an iterator and as a stream.
 
 use std::{
+    collections::VecDeque,
     pin::Pin,
     sync::{
         Arc,
@@ -11,7 +12,11 @@ use std::{
 
 use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures_core::Stream;
-use wisp_pipelines::{FinishReason, TokenScore};
+use wisp_pipelines::{
+    FinishReason, TokenScore,
+    chat::{ChatEvent, ChatFormat, ChatParser},
+    tools::{ToolCall, ToolCallDelta},
+};
 
 use crate::{
     Error,
@@ -45,6 +50,11 @@ pub enum Event {
     Text(String),
     /// A stop string was found, which ends the text; the last event before the end.
     StopString(String),
+    /// Text of the model's thoughts, which precede its answer in a chat.
+    Reasoning(String),
+    /// A part of a call of a tool in a chat: the first part has the tool's name, and the arguments of all
+    /// parts together are an object of JSON.
+    ToolCall(ToolCallDelta),
     /// The request has ended, and no further event follows. A cancelled request ends with this event
     /// too.
     End {
@@ -72,8 +82,12 @@ pub struct Usage {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Completion {
-    /// The text; empty if the model has no tokenizer.
+    /// The text; empty if the model has no tokenizer. In a chat, it has neither thoughts nor calls.
     pub text: String,
+    /// The model's thoughts before its answer in a chat.
+    pub reasoning: String,
+    /// The calls of tools in a chat.
+    pub tool_calls: Vec<ToolCall>,
     /// The tokens, without the one that ended the text.
     pub tokens: Vec<u32>,
     /// The tokens' log-probabilities, if requested.
@@ -92,6 +106,8 @@ impl Default for Completion {
     fn default() -> Completion {
         Completion {
             text: String::new(),
+            reasoning: String::new(),
+            tool_calls: Vec::new(),
             tokens: Vec::new(),
             scores: Vec::new(),
             prompt_scores: Vec::new(),
@@ -114,6 +130,8 @@ impl Completion {
             }
             Event::Text(text) => self.text.push_str(&text),
             Event::StopString(stop) => self.stop_string = Some(stop),
+            Event::Reasoning(text) => self.reasoning.push_str(&text),
+            Event::ToolCall(call) => call.append_to(&mut self.tool_calls),
             Event::End { reason, usage } => {
                 self.finish_reason = reason;
                 self.usage = usage;
@@ -158,6 +176,10 @@ pub struct Events {
     clock: Clock,
     request: u64,
     ended: bool,
+    /// Splits the text, if the request is a chat.
+    parser: Option<ChatParser>,
+    /// Events that were received, but not returned yet.
+    ready: VecDeque<Event>,
 }
 
 /// The sender of [`Events`].
@@ -201,6 +223,8 @@ impl Events {
             clock,
             request,
             ended: false,
+            parser: None,
+            ready: VecDeque::new(),
         };
         (sender, events)
     }
@@ -210,6 +234,30 @@ impl Events {
         let (sender, events) = Events::channel(0, Canceller::new());
         sender.send(Err(error));
         events
+    }
+
+    /// Splits the text as a format says.
+    pub(crate) fn split(mut self, format: &ChatFormat) -> Events {
+        self.parser = Some(format.parser());
+        self
+    }
+
+    /// Makes an event ready to be returned, after its text has been split.
+    fn take(&mut self, event: Event) {
+        let Some(parser) = &mut self.parser else {
+            return self.ready.push_back(event);
+        };
+        let (events, rest) = match event {
+            Event::Text(text) => (parser.push(&text), None),
+            end @ Event::End { .. } => (parser.finish(), Some(end)),
+            other => (Vec::new(), Some(other)),
+        };
+        let events = events.into_iter().map(|event| match event {
+            ChatEvent::Reasoning(text) => Event::Reasoning(text),
+            ChatEvent::Content(text) => Event::Text(text),
+            ChatEvent::Call(call) => Event::ToolCall(call),
+        });
+        self.ready.extend(events.chain(rest));
     }
 
     /// Returns the number of the request, unique within the model; [`Error::NonFinite`] contains it.
@@ -274,11 +322,17 @@ impl Stream for Events {
         if self.ended {
             return Poll::Ready(None);
         }
-        let event = match Pin::new(&mut self.receiver).poll_next(context) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(Some(event)) => event,
-            // A request ends with an event; without one, the worker has ended.
-            Poll::Ready(None) => Err(Error::WorkerEnded),
+        let event = loop {
+            if let Some(event) = self.ready.pop_front() {
+                break Ok(event);
+            }
+            match Pin::new(&mut self.receiver).poll_next(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Some(Ok(event))) => self.take(event),
+                Poll::Ready(Some(Err(error))) => break Err(error),
+                // A request ends with an event; without one, the worker has ended.
+                Poll::Ready(None) => break Err(Error::WorkerEnded),
+            }
         };
         self.ended = matches!(event, Err(_) | Ok(Event::End { .. }));
         Poll::Ready(Some(event))

@@ -1,9 +1,11 @@
 //! Generation requests: a prompt, its settings, and the ways to receive its events.
 
+use std::collections::BTreeSet;
+
 use wisp_pipelines::{
     GenerateOptions, SamplingParams,
-    chat_template::{ControlTokens, Message},
-    grammar::Constraint,
+    chat::{ChatFormat, ChatPrompt, ChatRequest},
+    grammar::{Constraint, Grammar},
 };
 
 #[cfg(not(target_arch = "wasm32"))]
@@ -23,6 +25,38 @@ impl Model {
     /// Creates a request to continue tokens, which are used unchanged.
     pub fn generate_tokens(&self, tokens: impl Into<Vec<u32>>) -> Generate {
         Generate::new(self, Prompt::Tokens(tokens.into()))
+    }
+
+    /// Formats a conversation with the model's chat template; [`Self::answer`] starts the answer.
+    ///
+    /// # Errors
+    ///
+    /// If the model has no tokenizer or no chat template, or the template refuses the conversation.
+    pub fn prepare_chat(&self, request: &ChatRequest) -> Result<ChatPrompt, Error> {
+        Ok(self.text().prepare_chat(request)?)
+    }
+
+    /// Creates a request to answer a conversation. Thoughts and calls of tools are events of their own.
+    ///
+    /// ```no_run
+    /// use wisp_engine::{Message, Model, chat::ChatRequest};
+    ///
+    /// # fn main() -> Result<(), wisp_engine::Error> {
+    /// let model = Model::load("Qwen/Qwen3-0.6B")?;
+    /// let request = ChatRequest::new([Message::new("user", "Why is the sky blue?")]);
+    /// let answer = model.answer(&model.prepare_chat(&request)?).complete()?;
+    /// println!("{}\n---\n{}", answer.reasoning, answer.text);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn answer(&self, prompt: &ChatPrompt) -> Generate {
+        let mut request = Generate::new(self, Prompt::Tokens(prompt.tokens.clone()));
+        request.chat = Some(Box::new(Split {
+            format: prompt.format.clone(),
+            visible_tokens: prompt.visible_tokens.clone(),
+            grammar: prompt.grammar.clone(),
+        }));
+        request
     }
 
     /// Runs many requests of this or other models at once, blocking the thread. Returns the completion
@@ -64,6 +98,15 @@ pub struct Generate {
     /// Compiled when the request starts.
     pub(crate) constraint: Option<Constraint>,
     canceller: Canceller,
+    chat: Option<Box<Split>>,
+}
+
+/// How the text of an answer is split.
+#[derive(Clone, Debug)]
+struct Split {
+    format: ChatFormat,
+    visible_tokens: BTreeSet<u32>,
+    grammar: Option<Grammar>,
 }
 
 /// The prompt of a request.
@@ -73,11 +116,6 @@ pub(crate) enum Prompt {
     Text(String),
     /// Tokens, which are used unchanged.
     Tokens(Vec<u32>),
-    /// A conversation, which the model's chat template formats.
-    Chat {
-        messages: Vec<Message>,
-        control_tokens: ControlTokens,
-    },
 }
 
 impl Prompt {
@@ -86,10 +124,6 @@ impl Prompt {
         match self {
             Prompt::Text(text) => model.tokenize(text),
             Prompt::Tokens(tokens) => Ok(tokens.clone()),
-            Prompt::Chat {
-                messages,
-                control_tokens,
-            } => Ok(model.text().chat_prompt(messages, *control_tokens)?),
         }
     }
 }
@@ -102,6 +136,7 @@ impl Generate {
             options: GenerateOptions::default(),
             constraint: None,
             canceller: Canceller::new(),
+            chat: None,
         }
     }
 
@@ -195,7 +230,13 @@ impl Generate {
     /// Starts the request and returns its events as a stream. Errors are events too.
     pub fn events(self) -> Events {
         match self.prepare() {
-            Ok((prompt, options)) => self.model.submit(prompt, options, self.canceller),
+            Ok((prompt, options)) => {
+                let events = self.model.submit(prompt, options, self.canceller);
+                match self.chat {
+                    Some(chat) => events.split(&chat.format),
+                    None => events,
+                }
+            }
             Err(error) => Events::failed(error),
         }
     }
@@ -205,6 +246,10 @@ impl Generate {
         let mut options = self.options.clone();
         if let Some(constraint) = &self.constraint {
             options.constraint = Some(self.model.grammar(constraint)?);
+        }
+        if let Some(chat) = &self.chat {
+            options.visible_tokens.extend(&chat.visible_tokens);
+            options.constraint = options.constraint.or(chat.grammar.clone());
         }
         Ok((self.prompt.tokens(&self.model)?, options))
     }

@@ -156,7 +156,7 @@
 
 mod adapters;
 mod builder;
-mod chat;
+mod conversation;
 mod embed;
 mod error;
 mod events;
@@ -172,7 +172,7 @@ mod timings;
 mod worker;
 
 pub use builder::{DEFAULT_CONTEXT_LENGTH, LoadProgress, ModelBuilder};
-pub use chat::{Answer, Chat};
+pub use conversation::{Answer, Chat};
 pub use embed::Embedder;
 pub use error::Error;
 #[cfg(not(target_arch = "wasm32"))]
@@ -185,7 +185,7 @@ pub use rerank::Reranker;
 pub use timings::RequestTimings;
 pub use wisp_pipelines::{
     Embeddings, FinishReason, KvCacheFormat, Pooling, Relevance, Remedy, SamplingParams,
-    SupportedEncoding, TokenScore, Utilization, chat_template::Message, grammar,
+    SupportedEncoding, TokenScore, Utilization, chat, chat_template::Message, grammar, tools,
 };
 pub use wisp_session::Precision;
 

@@ -39,6 +39,24 @@ const tests = {
     }
     return "ended after the first chunk";
   },
+  async tools() {
+    const parameters = { type: "object", properties: { city: { enum: ["Oslo", "Rome"] } }, required: ["city"] };
+    const asked = [];
+    const runner = client.chat.completions.runTools({
+      ...chat,
+      max_completion_tokens: 96,
+      stream: true,
+      parallel_tool_calls: false,
+      tool_choice: { type: "function", function: { name: "weather" } },
+      tools: [{ type: "function", function: {
+        name: "weather", description: "Returns the weather of a city.", parameters, parse: JSON.parse,
+        function: ({ city }) => { asked.push(city); return "Sunny."; },
+      } }],
+    });
+    await runner.done();
+    assert(asked.length === 1 && ["Oslo", "Rome"].includes(asked[0]), `${asked}`);
+    return asked[0];
+  },
   async embeddings() {
     const { data } = await client.embeddings.create({ model: "bert", input: ["the cat", "the kitten"] });
     assert.equal(data[0].embedding.length, 15);

@@ -2,6 +2,7 @@
 """Talks to `wisp serve` at $WISP_TEST_SERVER with OpenAI's client for Python; the tests of the program start both."""
 
 import asyncio
+import json
 import math
 import os
 
@@ -53,6 +54,46 @@ def log_probabilities():
     return f"{scores[0].token!r} {scores[0].logprob:.3f}"
 
 
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Returns the weather of a city.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "enum": ["Oslo", "Rome"]}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+        "strict": True,
+    },
+}
+TOOLS = {**CHAT, "max_completion_tokens": 96, "tools": [WEATHER], "tool_choice": "required", "parallel_tool_calls": False}
+
+
+def tools():
+    answer = CLIENT.chat.completions.create(**TOOLS).choices[0]
+    assert answer.finish_reason == "tool_calls" and answer.message.content is None, answer
+    (call,) = answer.message.tool_calls
+    assert call.type == "function" and json.loads(call.function.arguments)["city"] in ["Oslo", "Rome"]
+    # The result, and an answer to it.
+    result = {"role": "tool", "tool_call_id": call.id, "content": "Sunny."}
+    messages = [*CHAT["messages"], answer.message, result]
+    after = CLIENT.chat.completions.create(**{**TOOLS, "messages": messages, "tool_choice": "auto"})
+    assert after.choices[0].message.role == "assistant"
+    return f"{call.function.name}({call.function.arguments})"
+
+
+def streamed_tools():
+    # The helper joins the parts and parses the arguments.
+    with CLIENT.chat.completions.stream(**TOOLS) as stream:
+        deltas = [event for event in stream if event.type == "tool_calls.function.arguments.delta"]
+        final = stream.get_final_completion().choices[0]
+    (call,) = final.message.tool_calls
+    assert final.finish_reason == "tool_calls" and call.function.parsed_arguments["city"] in ["Oslo", "Rome"], final
+    return f"{len(deltas)} parts"
+
+
 def completions():
     answer = CLIENT.completions.create(model="tiny", prompt=["Once upon a time", "The dog"], n=2, seed=7, max_tokens=8)
     assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
@@ -66,7 +107,7 @@ def errors():
     for kind, more in [
         (openai.NotFoundError, {"model": "gpt-5"}),
         (openai.BadRequestError, {"temperature": -1}),
-        (openai.BadRequestError, {"tools": [{"type": "function", "function": {"name": "f"}}]}),
+        (openai.BadRequestError, {"tools": [{"type": "function", "function": {"name": "not a name"}}]}),
         (openai.BadRequestError, {"response_format": {"type": "json_object"}}),
     ]:
         try:
@@ -103,5 +144,5 @@ def embeddings():
 
 
 print(f"openai {openai.VERSION} for Python")
-for test in [models, chat, streaming, stream_helper, log_probabilities, completions, errors, concurrent, embeddings]:
+for test in [models, chat, streaming, stream_helper, log_probabilities, tools, streamed_tools, completions, errors, concurrent, embeddings]:
     print(f"  {test.__name__}: {test()!r}")

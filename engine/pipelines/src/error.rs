@@ -5,7 +5,7 @@ use wisp_graph::GraphError;
 #[cfg(not(target_arch = "wasm32"))]
 use wisp_hub::RepoError;
 use wisp_session::SessionError;
-use wisp_text::{grammar::GrammarError, tokenizer::TokenizerError};
+use wisp_text::{grammar::GrammarError, tokenizer::TokenizerError, tools::ToolError};
 use wisp_weights::WeightError;
 
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
@@ -148,6 +148,9 @@ pub enum PipelineError {
     /// Occurs when a text cannot be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
+    /// Occurs when tools are offered that no model can call.
+    #[error(transparent)]
+    Tools(#[from] ToolError),
     /// Occurs when an adapter that the configuration names cannot be loaded.
     #[error("adapter {name}: {source}")]
     Adapter {

@@ -11,14 +11,14 @@
 //! | [`model_files`], [`config`] | a model's files; [`PipelineConfig`], the settings of model, device, cache and lengths |
 //! | [`architectures`], [`spec`] | which architecture a checkpoint has, and what its decoder computes |
 //! | [`kv_cache`], [`sampling`], [`lora`] | pages of the KV cache, sampling settings, low-rank adapters |
-//! | [`chat_template`], [`grammar`], [`tokenizer`] | of [`wisp_text`] |
+//! | [`chat`], [`chat_template`], [`grammar`], [`reasoning`], [`tokenizer`], [`tools`] | of [`wisp_text`] |
 //!
 //! A [`TextGenerator`] owns a scheduler, a model and a sampler. Each step the scheduler makes a batch, the
 //! model executes it, and the sampler draws the tokens on the device; see [`text_generation`] for an
 //! example. Applications use the `Model` of the crate `wisp-engine`, which runs a generator on a thread of
 //! its own.
 
-pub use wisp_text::{chat_template, grammar, tokenizer};
+pub use wisp_text::{chat, chat_template, grammar, reasoning, tokenizer, tools};
 
 pub mod architectures;
 mod batch;

@@ -6,9 +6,11 @@ use std::{
 };
 
 use wisp_text::{
+    chat::{ChatPrompt, ChatRequest},
     chat_template::{ControlTokens, Message},
     grammar::{Constraint, Grammar, GrammarCompiler, GrammarError},
     tokenizer::{Detokenizer, Tokenizer},
+    tools::ToolChoice,
 };
 
 use super::{ModelFiles, PipelineError};
@@ -130,18 +132,42 @@ impl TextProcessor {
         messages: &[Message],
         control_tokens: ControlTokens,
     ) -> Result<Vec<u32>, PipelineError> {
-        let tokenizer = self.tokenizer()?;
-        Ok(super::model_files::render_chat(
-            &self.name,
-            tokenizer,
-            messages,
-            control_tokens,
-        )?)
+        let mut request = ChatRequest::new(messages);
+        request.control_tokens = control_tokens;
+        Ok(self.prepare_chat(&request)?.tokens)
     }
 
-    /// Returns a detokenizer for tokens that continue a prompt; `None` if there is no tokenizer.
-    pub(crate) fn detokenizer(&self, prompt: &[u32]) -> Option<Detokenizer> {
-        let mut detokenizer = self.tokenizer.as_ref().ok()?.detokenizer(true);
+    /// Formats a conversation, with tools if it has any, up to the beginning of the model's answer, and
+    /// compiles the grammar of calls.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::chat_prompt`], or if a tool must be called whose schema is not supported.
+    pub fn prepare_chat(&self, request: &ChatRequest) -> Result<ChatPrompt, PipelineError> {
+        let tokenizer = self.tokenizer()?;
+        let mut prompt = super::model_files::prepare_chat(&self.name, tokenizer, request)?;
+        let choice = request.tool_choice();
+        let is_optional = request.tools().is_some() && *choice == ToolChoice::Auto;
+        if let Some(constraint) = &prompt.constraint {
+            prompt.grammar = match self.grammar(constraint) {
+                Ok(grammar) => Some(grammar),
+                // Where no call is demanded, a schema that cannot be enforced only describes the tool.
+                Err(_) if is_optional => None,
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(prompt)
+    }
+
+    /// Returns a detokenizer for tokens that continue a prompt; `None` if there is no tokenizer. Of the
+    /// control tokens, only visible ones have text.
+    pub(crate) fn detokenizer(
+        &self,
+        prompt: &[u32],
+        visible: &BTreeSet<u32>,
+    ) -> Option<Detokenizer> {
+        let detokenizer = self.tokenizer.as_ref().ok()?.detokenizer(true);
+        let mut detokenizer = detokenizer.with_visible(visible);
         detokenizer.skip(prompt);
         Some(detokenizer)
     }

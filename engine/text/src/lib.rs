@@ -7,6 +7,8 @@
 //! - [`grammar`] says which tokens may follow in a text that must be JSON, a match of a regular
 //!   expression or a sentence of a grammar.
 //! - [`chat_template`] runs the Jinja programs that checkpoints carry, and encodes what they write.
+//! - [`chat`] prepares conversations with tools, and splits answers into thoughts ([`reasoning`]), content
+//!   and calls ([`tools`]).
 //!
 //! ```
 //! use wisp_text::chat_template::{ChatTemplate, ControlTokens, Message};
@@ -37,6 +39,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod chat;
 pub mod chat_template;
 pub mod grammar;
+mod json_depth;
+pub mod reasoning;
 pub mod tokenizer;
+pub mod tools;

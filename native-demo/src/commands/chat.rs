@@ -176,10 +176,19 @@ impl Conversation {
             .chat
             .send_with(text, |answer| answer.options(options.clone()));
         interrupt::begin(answer.events().canceller());
-        let mut note = None;
+        let (mut note, mut has_thought) = (None, false);
         for event in answer {
             match event? {
-                Event::Text(piece) => print_generated(&piece)?,
+                Event::Reasoning(piece) => {
+                    has_thought = true;
+                    print_generated(&piece)?;
+                }
+                Event::Text(piece) => {
+                    if std::mem::take(&mut has_thought) {
+                        print_generated("\n\n")?;
+                    }
+                    print_generated(&piece)?;
+                }
                 Event::End {
                     reason: FinishReason::Length,
                     usage,

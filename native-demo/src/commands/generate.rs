@@ -153,6 +153,7 @@ impl Generate {
             ignore_eos: self.ignore_eos,
             adapter: self.adapter.choose(&model)?,
             constraint: grammar,
+            ..GenerateOptions::default()
         };
         let shown = match echo {
             true => text.unwrap_or_else(|| shown_tokens(model.text(), &prompt)),

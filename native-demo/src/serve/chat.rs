@@ -3,24 +3,27 @@
 use std::sync::Arc;
 
 use axum::{Extension, body::Body, extract::State, http::StatusCode, response::Response};
-use serde_json::{Value, json};
+use serde_json::Value;
 use wisp_engine::{
-    Completion, Error, FinishReason, Message, Model,
-    pipelines::{chat_template::ControlTokens, log_probabilities::MAX_TOP},
+    Error, Model,
+    chat::{ChatPrompt, ChatRequest},
+    pipelines::log_probabilities::MAX_TOP,
+    tools::ToolChoice,
 };
 
 use super::{
     blocking::run_blocking,
+    chat_format::Format,
+    chat_request,
     error::{ApiError, json_response},
     fields::Fields,
-    generation::{Texts, TokenCounts, finish_reason, usage},
-    messages,
+    generation::{Source, Texts, usage},
     request_log::RequestId,
     sampling::GenerationParams,
-    scores,
     state::{Server, now},
-    stream::{self, Chunks},
-    structured, unsupported,
+    stream, structured,
+    tools::CallIds,
+    unsupported,
 };
 
 /// Answers a chat.
@@ -37,12 +40,18 @@ pub async fn answer(
     let fields = Fields::read(body, server.options.max_body_bytes).await?;
     unsupported::check(&fields)?;
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
-    let messages = messages::of(&fields)?;
+    let request = chat_request::of(&fields)?;
     let mut params = params(&fields)?;
     structured::apply(&fields, &served.model, &mut params).await?;
+    let has_tools = request.tools().is_some();
+    // Calls that must be made are no text of another format.
+    if has_tools && *request.tool_choice() != ToolChoice::Auto {
+        params.options.constraint = None;
+    }
     let model = served.model.clone();
-    let prompt = run_blocking(move || prompt(&model, &messages)).await?;
-    let started = Texts::start(&server, &served, vec![prompt], &params).await;
+    let prompt = run_blocking(move || prompt(&model, &request)).await?;
+    let source = vec![Source::Chat(prompt)];
+    let started = Texts::start(&server, &served, source, &params).await;
     let mut texts = started.map_err(|error| error.about("messages"))?;
     let format = Format {
         id: format!("chatcmpl-{id}"),
@@ -51,6 +60,9 @@ pub async fn answer(
         model: served.model.clone(),
         has_scores: params.options.sampling.log_probs.is_some(),
         include_usage: params.include_usage,
+        has_tools,
+        call_ids: CallIds::new(),
+        has_called: vec![false; texts.count()],
     };
     if params.stream {
         return Ok(stream::response(texts, format));
@@ -84,94 +96,16 @@ fn params(fields: &Fields) -> Result<GenerationParams, ApiError> {
     Ok(params)
 }
 
-/// Returns the tokens of a conversation.
+/// Returns the prompt of a conversation.
 ///
 /// # Errors
 ///
 /// If the model has no chat template, or the template refuses the conversation.
-pub fn prompt(model: &Model, messages: &[Message]) -> Result<Vec<u32>, ApiError> {
+pub fn prompt(model: &Model, request: &ChatRequest) -> Result<ChatPrompt, ApiError> {
     if model.info().is_encoder {
         let model = model.name().to_string();
         return Err(ApiError::from(Error::NotAGenerator { model }).about("model"));
     }
-    let tokens = model
-        .text()
-        .chat_prompt(messages, ControlTokens::FromTemplateOnly);
-    tokens.map_err(|error| ApiError::from(Error::from(error)).about("messages"))
-}
-
-/// The format of answers to chats.
-struct Format {
-    id: String,
-    created: u64,
-    /// The name under which the client asked for the model.
-    served: String,
-    model: Model,
-    has_scores: bool,
-    include_usage: bool,
-}
-
-impl Format {
-    fn envelope(&self, object: &str, choices: Vec<Value>) -> Value {
-        json!({
-            "id": self.id, "object": object, "created": self.created, "model": self.served,
-            "choices": choices,
-        })
-    }
-
-    fn scores(&self, completion: &Completion) -> Value {
-        let tokenizer = self.model.text().tokenizer().ok();
-        match self.has_scores {
-            true => scores::content(tokenizer, completion),
-            false => Value::Null,
-        }
-    }
-
-    fn choice(&self, (index, completion): (usize, Completion)) -> Value {
-        json!({
-            "index": index,
-            "message": { "role": "assistant", "content": completion.text, "refusal": null },
-            "logprobs": self.scores(&completion),
-            "finish_reason": finish_reason(completion.finish_reason),
-        })
-    }
-
-    fn chunk(&self, choices: Vec<Value>) -> Value {
-        let mut chunk = self.envelope("chat.completion.chunk", choices);
-        if self.include_usage {
-            chunk["usage"] = Value::Null;
-        }
-        chunk
-    }
-
-    fn delta(&self, index: usize, delta: Value, scores: Value, reason: Value) -> Value {
-        self.chunk(vec![json!({
-            "index": index, "delta": delta, "logprobs": scores, "finish_reason": reason,
-        })])
-    }
-}
-
-impl Chunks for Format {
-    fn begin(&mut self, text: usize) -> Option<Value> {
-        let delta = json!({ "role": "assistant", "content": "", "refusal": null });
-        Some(self.delta(text, delta, Value::Null, Value::Null))
-    }
-
-    fn more(&mut self, text: usize, new: Completion) -> Value {
-        let scores = self.scores(&new);
-        self.delta(text, json!({ "content": new.text }), scores, Value::Null)
-    }
-
-    fn end(&mut self, text: usize, reason: FinishReason) -> Value {
-        let reason = finish_reason(reason).into();
-        self.delta(text, json!({}), Value::Null, reason)
-    }
-
-    fn usage(&mut self, counts: TokenCounts) -> Option<Value> {
-        self.include_usage.then(|| {
-            let mut chunk = self.chunk(Vec::new());
-            chunk["usage"] = usage(counts);
-            chunk
-        })
-    }
+    let prompt = model.prepare_chat(request);
+    prompt.map_err(|error| ApiError::from(error).about("messages"))
 }

@@ -10,7 +10,7 @@ use super::{
     blocking::run_blocking,
     error::{ApiError, json_response},
     fields::Fields,
-    generation::{Texts, TokenCounts, finish_reason, usage},
+    generation::{Source, Texts, TokenCounts, finish_reason, usage},
     prompts::Prompt,
     request_log::RequestId,
     sampling::GenerationParams,
@@ -54,7 +54,10 @@ pub async fn answer(
         each.collect::<Result<Vec<_>, ApiError>>()
     });
     let prepared = prepared.await.map_err(|error| error.about("prompt"))?;
-    let prompts = prepared.iter().map(|(tokens, _)| tokens.clone()).collect();
+    let prompts = prepared
+        .iter()
+        .map(|(tokens, _)| Source::Tokens(tokens.clone()));
+    let prompts = prompts.collect();
     let started = Texts::start(&server, &served, prompts, &params).await;
     let mut texts = started.map_err(|error| error.about("prompt"))?;
     let echoes = prepared.into_iter().map(|(tokens, text)| Echo {

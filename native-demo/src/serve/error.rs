@@ -195,6 +195,7 @@ impl From<Error> for ApiError {
                     | PipelineError::UnknownToken { .. }
                     | PipelineError::Tokenizer(_)
                     | PipelineError::Encode(_)
+                    | PipelineError::Tools(_)
                     | PipelineError::ModelFiles(_)
                     | PipelineError::Lora(LoraError::Nonexistent { .. }),
                 ) => true,

@@ -10,7 +10,8 @@ use std::{
 use futures_core::Stream;
 use serde_json::{Value, json};
 use wisp_engine::{
-    Completion, Error, Event, Events, FinishReason,
+    Completion, Error, Event, Events, FinishReason, Generate, Model,
+    chat::ChatPrompt,
     pipelines::{PipelineError, RequestError},
 };
 
@@ -33,6 +34,31 @@ pub struct TokenCounts {
     pub cached: usize,
     /// Generated tokens of all texts.
     pub completion: usize,
+}
+
+/// What a text continues.
+#[derive(Debug)]
+pub enum Source {
+    /// Tokens.
+    Tokens(Vec<u32>),
+    /// A conversation.
+    Chat(ChatPrompt),
+}
+
+impl Source {
+    fn tokens(&self) -> &[u32] {
+        match self {
+            Source::Tokens(tokens) => tokens,
+            Source::Chat(prompt) => &prompt.tokens,
+        }
+    }
+
+    fn request(&self, model: &Model) -> Generate {
+        match self {
+            Source::Tokens(tokens) => model.generate_tokens(tokens.clone()),
+            Source::Chat(prompt) => model.answer(prompt),
+        }
+    }
 }
 
 /// The running texts of a request. Dropping them cancels them within one step.
@@ -72,7 +98,7 @@ impl Texts {
     pub async fn start(
         server: &Arc<Server>,
         served: &Arc<ServedModel>,
-        prompts: Vec<Vec<u32>>,
+        prompts: Vec<Source>,
         params: &GenerationParams,
     ) -> Result<Texts, ApiError> {
         if served.model.info().is_encoder {
@@ -81,19 +107,19 @@ impl Texts {
         }
         prompts
             .iter()
-            .try_for_each(|prompt| check(served, prompt))?;
+            .try_for_each(|prompt| check(served, prompt.tokens()))?;
         let biases = params.options.sampling.logit_bias.iter();
         check_tokens(served, biases.map(|(token, _)| token))
             .map_err(|error| error.about("logit_bias"))?;
         let slots = served.admission.enter(prompts.len() * params.choices)?;
-        let prompt_tokens = prompts.iter().map(Vec::len).sum();
+        let prompt_tokens = prompts.iter().map(|prompt| prompt.tokens().len()).sum();
         server.metrics.count_prompt(served, prompt_tokens);
         let mut texts = Vec::with_capacity(prompts.len() * params.choices);
         for prompt in prompts {
             for choice in 0..params.choices {
                 let mut options = params.options_of(choice);
                 options.adapter.clone_from(&served.adapter);
-                let request = served.model.generate_tokens(prompt.clone());
+                let request = prompt.request(&served.model);
                 texts.push(Text::new(server, served, request.options(options).events()));
             }
         }

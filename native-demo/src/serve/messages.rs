@@ -1,7 +1,7 @@
 //! The messages of a chat.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use wisp_engine::Message;
 
 use super::{error::ApiError, fields::Fields};
@@ -13,7 +13,32 @@ struct Sent {
     #[serde(default)]
     content: Option<Value>,
     #[serde(default)]
-    tool_calls: Option<Value>,
+    name: Option<String>,
+    #[serde(default)]
+    tool_calls: Option<Vec<SentCall>>,
+    #[serde(default)]
+    tool_call_id: Option<String>,
+    #[serde(default)]
+    function_call: Option<Value>,
+    /// The thoughts of an earlier answer, under the names of several servers.
+    #[serde(default, alias = "reasoning")]
+    reasoning_content: Option<String>,
+}
+
+/// A call of a tool in an earlier answer.
+#[derive(Deserialize)]
+struct SentCall {
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    function: SentFunction,
+}
+
+#[derive(Deserialize)]
+struct SentFunction {
+    name: String,
+    arguments: String,
 }
 
 /// Reads the messages of a request.
@@ -31,30 +56,70 @@ pub fn of(fields: &Fields) -> Result<Vec<Message>, ApiError> {
 
 fn message((at, sent): (usize, Sent)) -> Result<Message, ApiError> {
     let role = match sent.role.as_str() {
-        role @ ("system" | "user" | "assistant") => role,
+        role @ ("system" | "user" | "assistant" | "tool") => role,
         // What newer models of OpenAI call the system message.
         "developer" => "system",
-        "tool" | "function" => {
-            let message = format!(
-                "a message of role {} is not supported by this version",
-                sent.role
-            );
+        "function" => {
+            let message = "a message of role function is not supported by this version: use tools";
             let error = ApiError::parameter(format!("messages[{at}].role"), message);
             return Err(error.with_code("unsupported_parameter"));
         }
         _ => {
-            let message = "the role must be system, developer, user or assistant";
+            let message = "the role must be system, developer, user, assistant or tool";
             return Err(ApiError::parameter(format!("messages[{at}].role"), message));
         }
     };
-    let calls = sent
-        .tool_calls
-        .filter(|calls| calls != &Value::Array(Vec::new()));
-    if calls.is_some_and(|calls| !calls.is_null()) {
-        return Err(ApiError::unsupported(format!("messages[{at}].tool_calls")));
+    if sent.function_call.is_some() {
+        let param = format!("messages[{at}].function_call");
+        return Err(ApiError::unsupported(param));
+    }
+    let calls = sent.tool_calls.filter(|calls| !calls.is_empty());
+    if calls.is_some() && role != "assistant" {
+        let param = format!("messages[{at}].tool_calls");
+        let message = format!("{param}: only a message of the assistant has calls");
+        return Err(ApiError::parameter(param, message));
     }
     let param = format!("messages[{at}].content");
-    Ok(Message::new(role, text(&param, sent.content)?))
+    let content = match sent.content {
+        // An answer of calls or thoughts alone.
+        None if calls.is_some() || sent.reasoning_content.is_some() => String::new(),
+        content => text(&param, content)?,
+    };
+    let mut message = Message::new(role, content);
+    let mut add = |name: &str, value: Value| message.extra.insert(name.into(), value);
+    if let Some(reasoning) = sent.reasoning_content.filter(|_| role == "assistant") {
+        add("reasoning_content", reasoning.into());
+    }
+    if let Some(calls) = calls {
+        add("tool_calls", self::calls(at, calls)?);
+    }
+    if role == "tool" {
+        let param = format!("messages[{at}].tool_call_id");
+        let missing = || ApiError::parameter(&param, format!("{param} is missing"));
+        add(
+            "tool_call_id",
+            sent.tool_call_id.ok_or_else(missing)?.into(),
+        );
+        sent.name.map(|name| add("name", name.into()));
+    }
+    Ok(message)
+}
+
+/// Returns the calls of an answer as templates read them.
+fn calls(at: usize, calls: Vec<SentCall>) -> Result<Value, ApiError> {
+    let calls = calls.into_iter().enumerate().map(|(number, call)| {
+        let param = format!("messages[{at}].tool_calls[{number}]");
+        if let Some(kind) = call.kind.filter(|kind| kind != "function") {
+            let message = format!("a call of type {kind} is not supported by this version");
+            let error = ApiError::parameter(format!("{param}.type"), message);
+            return Err(error.with_code("unsupported_parameter"));
+        }
+        let (name, arguments) = (call.function.name, call.function.arguments);
+        Ok(json!({
+            "id": call.id, "type": "function", "function": { "name": name, "arguments": arguments },
+        }))
+    });
+    calls.collect()
 }
 
 /// Returns a content's text: a string, or a list of parts of text.
@@ -104,6 +169,22 @@ mod tests {
     }
 
     #[test]
+    fn calls_and_results_are_read() {
+        let messages = r#"[
+            {"role": "assistant", "content": null, "reasoning": "hm", "refusal": null, "tool_calls": [
+                {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "call_1", "content": [{"type": "text", "text": "5"}]}]"#;
+        let read = read(messages).unwrap();
+        let calls = json!([{
+            "id": "call_1", "type": "function", "function": { "name": "f", "arguments": "{}" },
+        }]);
+        assert_eq!(read[0].extra["tool_calls"], calls);
+        assert_eq!(read[0].extra["reasoning_content"], "hm");
+        assert_eq!((&*read[0].content, &*read[1].content), ("", "5"));
+        assert_eq!(read[1].extra["tool_call_id"], "call_1");
+    }
+
+    #[test]
     fn unsupported_messages_are_named() {
         for (messages, param) in [
             ("[]", "messages"),
@@ -111,7 +192,26 @@ mod tests {
             (r#"[{"role": "user", "content": 5}]"#, "messages[0].content"),
             (r#"[{"content": "a"}]"#, "messages[0]"),
             (r#"[{"role": "king", "content": "a"}]"#, "messages[0].role"),
-            (r#"[{"role": "tool", "content": "a"}]"#, "messages[0].role"),
+            (
+                r#"[{"role": "function", "content": "a"}]"#,
+                "messages[0].role",
+            ),
+            (
+                r#"[{"role": "tool", "content": "a"}]"#,
+                "messages[0].tool_call_id",
+            ),
+            (
+                r#"[{"role": "user", "content": "a", "tool_calls": [{"function": {"name": "f", "arguments": ""}}]}]"#,
+                "messages[0].tool_calls",
+            ),
+            (
+                r#"[{"role": "assistant", "function_call": {"name": "f"}}]"#,
+                "messages[0].function_call",
+            ),
+            (
+                r#"[{"role": "assistant", "tool_calls": [{"type": "custom", "function": {"name": "f", "arguments": ""}}]}]"#,
+                "messages[0].tool_calls[0].type",
+            ),
             (
                 r#"[{"role": "user", "content": [{"type": "image_url"}]}]"#,
                 "messages[0].content[0].type",
@@ -122,7 +222,7 @@ mod tests {
             ),
             (
                 r#"[{"role": "assistant", "content": "", "tool_calls": [1]}]"#,
-                "messages[0].tool_calls",
+                "messages[0].tool_calls[0]",
             ),
         ] {
             let error = read(messages).unwrap_err().body();

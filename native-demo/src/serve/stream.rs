@@ -16,7 +16,7 @@ use axum::{
 use http_body::Frame;
 use serde_json::Value;
 use tokio::time::{Instant, Sleep, sleep};
-use wisp_engine::{Completion, Event, FinishReason};
+use wisp_engine::{Completion, Event, FinishReason, tools::ToolCallDelta};
 
 use super::{
     error::ApiError,
@@ -33,6 +33,11 @@ pub trait Chunks: Send + Unpin + 'static {
 
     /// Returns the chunk of new tokens and their text.
     fn more(&mut self, text: usize, new: Completion) -> Value;
+
+    /// Returns the chunk of a part of a call of a tool, and of new tokens. Only chats have calls.
+    fn call(&mut self, text: usize, _call: ToolCallDelta, new: Completion) -> Value {
+        self.more(text, new)
+    }
 
     /// Returns the chunk that ends a text.
     fn end(&mut self, text: usize, reason: FinishReason) -> Value;
@@ -103,7 +108,14 @@ struct EventBody<C> {
 impl<C: Chunks> EventBody<C> {
     fn take(&mut self, text: usize, event: Event) {
         let new = &mut self.new[text];
-        let is_text = matches!(event, Event::Text(_));
+        let event = match event {
+            Event::ToolCall(call) => {
+                let chunk = self.chunks.call(text, call, std::mem::take(new));
+                return self.send(&chunk);
+            }
+            event => event,
+        };
+        let is_text = matches!(event, Event::Text(_) | Event::Reasoning(_));
         let reason = match &event {
             Event::End { reason, .. } => Some(*reason),
             _ => None,

@@ -5,20 +5,16 @@ use std::sync::Arc;
 use axum::{body::Body, extract::State, http::StatusCode, response::Response};
 use serde_json::json;
 use wisp_engine::{
-    Error, Message,
-    pipelines::{
-        PipelineError,
-        chat_template::{ChatTemplate, ChatTemplateError},
-        tokenizer::Tokenizer,
-    },
+    Error,
+    chat::ChatRequest,
+    pipelines::{PipelineError, tokenizer::Tokenizer},
 };
 
 use super::{
     blocking::run_blocking,
-    chat,
+    chat, chat_request,
     error::{ApiError, json_response},
     fields::Fields,
-    messages,
     models::ServedModel,
     state::Server,
 };
@@ -26,7 +22,7 @@ use super::{
 /// What is tokenized.
 enum Input {
     Text { text: String, add_special: bool },
-    Chat(Vec<Message>),
+    Chat(ChatRequest),
 }
 
 /// Answers with the tokens of a text (`content`, as in llama.cpp, or `prompt`, as in vLLM) or of a chat (`messages`).
@@ -42,7 +38,7 @@ pub async fn tokenize(State(server): State<Arc<Server>>, body: Body) -> Result<R
     let answer = run_blocking(move || {
         let tokenizer = tokenizer(model.text().tokenizer())?;
         let tokens = match input {
-            Input::Chat(messages) => chat::prompt(&model, &messages)?,
+            Input::Chat(request) => chat::prompt(&model, &request)?.tokens,
             Input::Text { text, add_special } => tokenizer
                 .encode(&text, add_special, true)
                 .map_err(Error::from)?,
@@ -60,7 +56,7 @@ pub async fn tokenize(State(server): State<Arc<Server>>, body: Body) -> Result<R
 
 fn input(fields: &Fields) -> Result<Input, ApiError> {
     if fields.raw("messages").is_some() {
-        return Ok(Input::Chat(messages::of(fields)?));
+        return Ok(Input::Chat(chat_request::of(fields)?));
     }
     // The defaults of the two servers differ.
     let (name, flag, default) = match fields.raw("content") {
@@ -99,17 +95,14 @@ pub async fn apply_template(
     body: Body,
 ) -> Result<Response, ApiError> {
     let (fields, served) = read(&server, body).await?;
-    let messages = messages::of(&fields)?;
+    let request = chat_request::of(&fields)?;
     let model = served.model.clone();
     let prompt = run_blocking(move || {
-        let template = ChatTemplate::for_tokenizer(tokenizer(model.text().tokenizer())?);
-        let prompt =
-            template.and_then(|template| template.render(&messages, true, &Default::default()));
-        prompt.map_err(|error: ChatTemplateError| {
-            ApiError::parameter("messages", format!("the model's chat template: {error}"))
-        })
+        tokenizer(model.text().tokenizer())?;
+        let prompt = model.prepare_chat(&request);
+        prompt.map_err(|error| ApiError::from(error).about("messages"))
     });
-    let answer = json!({ "prompt": prompt.await? });
+    let answer = json!({ "prompt": prompt.await?.text });
     Ok(json_response(StatusCode::OK, &answer))
 }
 

@@ -18,10 +18,6 @@ const RULES: &[Rule] = &[
     ("modalities", |value| *value == serde_json::json!(["text"])),
     ("prediction", nothing),
     ("suffix", nothing),
-    ("tool_choice", |value| {
-        matches!(value.as_str(), Some("none" | "auto"))
-    }),
-    ("tools", nothing),
     ("web_search_options", |_| false),
     // Of other servers, whose clients send them in `extra_body`.
     ("grammar", nothing),
@@ -61,12 +57,12 @@ mod tests {
     fn parameters_are_refused_unless_they_ask_for_nothing() {
         for (body, refused) in [
             (
-                r#"{"tools": [], "tool_choice": "auto", "unknown": 1}"#,
+                r#"{"functions": [], "function_call": "auto", "unknown": 1}"#,
                 None,
             ),
             (r#"{"grammar": "", "functions": null}"#, None),
-            (r#"{"tools": [{"type": "function"}]}"#, Some("tools")),
-            (r#"{"tool_choice": "required"}"#, Some("tool_choice")),
+            (r#"{"functions": [{"name": "f"}]}"#, Some("functions")),
+            (r#"{"function_call": {"name": "f"}}"#, Some("function_call")),
             (r#"{"grammar": "root ::= x"}"#, Some("grammar")),
         ] {
             let result = check(&Fields::parse(body.as_bytes()).unwrap());

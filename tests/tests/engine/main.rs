@@ -28,4 +28,5 @@ mod session;
 mod stages;
 mod steps_ahead;
 mod switches;
+mod tools;
 mod weights;

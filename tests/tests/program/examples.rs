@@ -203,6 +203,8 @@ fn examples_of_the_facade_run() {
     );
     let text = printed("batch", &[]);
     assert!(text.lines().count() >= 3, "{text}");
+    let text = printed("tools", &[]);
+    assert!(text.starts_with("weather({"), "{text}");
     let text = printed("event_loop", &[]);
     assert!(text.contains("\nLength"), "{text}");
     let text = printed("own_pipeline_model", &[]);

@@ -1,8 +1,8 @@
 //! A conversation as a model's prompt.
 
-use serde_json::Map;
 use wisp_text::{
-    chat_template::{ChatTemplate, ChatTemplateError, ControlTokens, Message},
+    chat::{ChatPrompt, ChatRequest},
+    chat_template::ChatTemplateError,
     tokenizer::Tokenizer,
 };
 
@@ -14,17 +14,12 @@ use super::error::ModelFilesError;
 /// # Errors
 ///
 /// If there is no chat template, or it refuses the conversation.
-pub(crate) fn render_chat(
+pub(crate) fn prepare_chat(
     name: &str,
     tokenizer: &Tokenizer,
-    messages: &[Message],
-    control_tokens: ControlTokens,
-) -> Result<Vec<u32>, ModelFilesError> {
-    let template = ChatTemplate::for_tokenizer(tokenizer);
-    let prompt = template.and_then(|template| {
-        template.render_and_encode(tokenizer, messages, true, &Map::new(), control_tokens)
-    });
-    prompt.map_err(|error| match error {
+    request: &ChatRequest,
+) -> Result<ChatPrompt, ModelFilesError> {
+    request.prepare(tokenizer).map_err(|error| match error {
         ChatTemplateError::Tokenizer(error) => error.into(),
         error => ModelFilesError::File {
             file: name.into(),

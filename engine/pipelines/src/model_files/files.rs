@@ -6,13 +6,14 @@ use serde_json::Value;
 #[cfg(not(target_arch = "wasm32"))]
 use wisp_files::{FileKind, read_small_text};
 use wisp_text::{
-    chat_template::{ControlTokens, Message},
+    chat::ChatRequest,
+    chat_template::Message,
     tokenizer::{HuggingFaceFiles, Tokenizer, TokenizerError},
 };
 use wisp_weights::{Checkpoint, FileBytes, WeightSource};
 
 use super::{
-    chat_prompt::render_chat, error::ModelFilesError, gguf_tokenizer::tokenizer,
+    chat_prompt::prepare_chat, error::ModelFilesError, gguf_tokenizer::tokenizer,
     sentence_transformer::SentenceTransformer, stop_tokens::stop_tokens,
 };
 use crate::architectures::{GgufMetadata, ModelSpec};
@@ -204,12 +205,8 @@ impl ModelFiles {
             file: self.name.clone(),
             problem: error.to_string(),
         })?;
-        render_chat(
-            &self.name,
-            tokenizer,
-            messages,
-            ControlTokens::FromTemplateOnly,
-        )
+        let prompt = prepare_chat(&self.name, tokenizer, &ChatRequest::new(messages))?;
+        Ok(prompt.tokens)
     }
 }
 

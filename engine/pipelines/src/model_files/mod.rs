@@ -26,7 +26,7 @@ mod gguf_tokenizer;
 mod sentence_transformer;
 mod stop_tokens;
 
-pub(crate) use chat_prompt::render_chat;
+pub(crate) use chat_prompt::prepare_chat;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use companions::{COMPANIONS, PYTORCH_INDEX, SAFETENSORS_INDEX};
 pub use error::ModelFilesError;

@@ -1,5 +1,7 @@
 //! Options, events and results of requests for text.
 
+use std::collections::BTreeSet;
+
 use wisp_text::grammar::Grammar;
 
 use crate::{
@@ -60,6 +62,8 @@ pub struct GenerateOptions {
     pub ignore_eos: bool,
     /// The name of the low-rank adapter to apply.
     pub adapter: Option<String>,
+    /// Control tokens that have text, such as markers of tool calls; others have none.
+    pub visible_tokens: BTreeSet<u32>,
     /// What the text must match: [`TextProcessor::grammar`](crate::TextProcessor::grammar) compiles it. Tokens that
     /// end a text end it where it may end, also with [`Self::ignore_eos`], and it ends where nothing else can
     /// follow. A text that reaches the token limit or a stop string may be incomplete.

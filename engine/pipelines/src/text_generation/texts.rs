@@ -40,7 +40,7 @@ impl TextGenerator {
             adapter,
             constraint: options.constraint.clone().filter(|_| !empty),
         })?;
-        let mut detokenizer = self.text.detokenizer(prompt);
+        let mut detokenizer = self.text.detokenizer(prompt, &options.visible_tokens);
         if let (Some(detokenizer), Some(_)) = (&mut detokenizer, &options.constraint) {
             // The text is the constraint's from its first byte on.
             detokenizer.drop_incomplete();

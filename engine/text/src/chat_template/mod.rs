@@ -23,4 +23,5 @@ mod tests;
 pub use error::ChatTemplateError;
 pub use message::Message;
 pub use prompt::ControlTokens;
+pub(crate) use prompt::RenderedPrompt;
 pub use template::ChatTemplate;

@@ -49,7 +49,16 @@ impl ChatTemplate {
     ///
     /// If the tokenizer has none, or it is not valid Jinja.
     pub fn for_tokenizer(tokenizer: &Tokenizer) -> Result<Self, ChatTemplateError> {
-        let source = tokenizer.chat_template(None);
+        Self::named(tokenizer, None)
+    }
+
+    /// Compiles a tokenizer's chat template of this name; `None` asks for the default one.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer has none, or it is not valid Jinja.
+    pub fn named(tokenizer: &Tokenizer, name: Option<&str>) -> Result<Self, ChatTemplateError> {
+        let source = tokenizer.chat_template(name);
         let source = source.ok_or(ChatTemplateError::Missing)?;
         let text = |id: Option<u32>| id.and_then(|id| tokenizer.token(id)).unwrap_or_default();
         Self::new(source, &text(tokenizer.bos()), &text(tokenizer.eos()))
@@ -92,29 +101,48 @@ impl ChatTemplate {
         extra: &Map<String, Value>,
         control_tokens: ControlTokens,
     ) -> Result<Vec<u32>, ChatTemplateError> {
+        let prompt = self.render_prompt(
+            tokenizer,
+            messages,
+            add_generation_prompt,
+            extra,
+            control_tokens,
+            |name| UNTRUSTED_VARIABLES.contains(&name),
+        )?;
+        prompt.encode(tokenizer)
+    }
+
+    /// Renders a conversation as [`Self::render_and_encode`] does, but does not encode it yet. The text of
+    /// variables for which `is_untrusted` returns true is plain text, like that of messages.
+    pub(crate) fn render_prompt(
+        &self,
+        tokenizer: &Tokenizer,
+        messages: &[Message],
+        add_generation_prompt: bool,
+        extra: &Map<String, Value>,
+        control_tokens: ControlTokens,
+        is_untrusted: impl Fn(&str) -> bool,
+    ) -> Result<RenderedPrompt, ChatTemplateError> {
         let protected = match control_tokens {
-            ControlTokens::FromTemplateOnly => self.protect(tokenizer, messages, extra)?,
+            ControlTokens::FromTemplateOnly => {
+                self.protect(tokenizer, messages, extra, is_untrusted)?
+            }
             ControlTokens::Anywhere => None,
         };
-        let mut tokens = match protected {
+        Ok(match protected {
             Some(Protected {
                 messages,
                 extra,
                 marks,
-            }) => {
-                let text = self.render(&messages, add_generation_prompt, &extra)?;
-                tokenizer.encode_marked(&text, &marks)?
-            }
-            None => {
-                let text = self.render(messages, add_generation_prompt, extra)?;
-                tokenizer.encode(&text, false, true)?
-            }
-        };
-        let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
-        if let Some(bos) = bos.filter(|bos| tokens.first() != Some(bos)) {
-            tokens.insert(0, bos);
-        }
-        Ok(tokens)
+            }) => RenderedPrompt {
+                text: self.render(&messages, add_generation_prompt, &extra)?,
+                marks: Some(marks),
+            },
+            None => RenderedPrompt {
+                text: self.render(messages, add_generation_prompt, extra)?,
+                marks: None,
+            },
+        })
     }
 
     /// Marks the spellings of control tokens in a conversation; `None` if there is nothing to mark.
@@ -123,6 +151,7 @@ impl ChatTemplate {
         tokenizer: &Tokenizer,
         messages: &[Message],
         extra: &Map<String, Value>,
+        is_untrusted: impl Fn(&str) -> bool,
     ) -> Result<Option<Protected>, ChatTemplateError> {
         check_depth(messages, extra)?;
         let mut texts = vec![self.source()];
@@ -152,16 +181,55 @@ impl ChatTemplate {
             protector.map(&mut message.extra)?;
         }
         let mut extra = extra.clone();
-        for name in UNTRUSTED_VARIABLES {
-            if let Some(value) = extra.get_mut(name) {
-                protector.value(value)?;
-            }
+        let untrusted = extra.iter_mut().filter(|(name, _)| is_untrusted(name));
+        for (_, value) in untrusted {
+            protector.value(value)?;
         }
         Ok(protector.changed.then_some(Protected {
             messages,
             extra,
             marks: protector.marks,
         }))
+    }
+}
+
+/// A conversation as the text of a prompt.
+#[derive(Debug, Clone)]
+pub(crate) struct RenderedPrompt {
+    text: String,
+    /// Marks in the text where it must not become control tokens.
+    marks: Option<Marks>,
+}
+
+impl RenderedPrompt {
+    /// Returns the text.
+    pub fn text(&self) -> String {
+        match &self.marks {
+            Some(marks) => marks.remove(&self.text),
+            None => self.text.clone(),
+        }
+    }
+
+    /// Appends text in which control tokens may be spelled.
+    pub fn push_trusted(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+
+    /// Encodes the prompt. It begins with BOS if the tokenizer adds it to texts.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer has no token for a part of it.
+    pub fn encode(&self, tokenizer: &Tokenizer) -> Result<Vec<u32>, ChatTemplateError> {
+        let mut tokens = match &self.marks {
+            Some(marks) => tokenizer.encode_marked(&self.text, marks)?,
+            None => tokenizer.encode(&self.text, false, true)?,
+        };
+        let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());
+        if let Some(bos) = bos.filter(|bos| tokens.first() != Some(bos)) {
+            tokens.insert(0, bos);
+        }
+        Ok(tokens)
     }
 }
 

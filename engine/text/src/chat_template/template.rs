@@ -8,6 +8,7 @@ use serde_json::Value as Json;
 use super::error::ChatTemplateError;
 use super::jinja::{self, Fault, Limits, Meter, Program, Reason, Value};
 use super::message::Message;
+use crate::json_depth::depth;
 
 /// The steps of work that a rendering may take. The longest conversations take some million.
 const MAX_STEPS: u64 = 20_000_000;
@@ -64,7 +65,7 @@ impl ChatTemplate {
     }
 
     /// Returns the template's source.
-    pub(super) fn source(&self) -> &str {
+    pub fn source(&self) -> &str {
         &self.source
     }
 
@@ -137,7 +138,7 @@ pub(super) fn check_depth(
     let fields = messages.iter().flat_map(|message| message.extra.values());
     match fields
         .chain(extra.values())
-        .all(|json| jinja::depth(json) <= MAX_DEPTH)
+        .all(|json| depth(json) <= MAX_DEPTH)
     {
         true => Ok(()),
         false => Err(ChatTemplateError::Failed {

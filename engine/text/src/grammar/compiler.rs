@@ -86,9 +86,10 @@ impl GrammarCompiler {
                 let parsed = self.parse(TopLevelGrammar::from_regex(pattern));
                 parsed.map_err(|problem| invalid("regular expression", &problem))
             }
-            Constraint::Lark(grammar) => {
+            Constraint::Lark(grammar) | Constraint::ToolCalls(grammar) => {
                 check_size("the grammar", grammar.len())?;
-                let rewritten = lark::rewrite(grammar)?;
+                let is_compact = matches!(constraint, Constraint::ToolCalls(_));
+                let rewritten = lark::rewrite(grammar, is_compact)?;
                 let parsed = self.parse(TopLevelGrammar::from_lark(rewritten));
                 parsed.map_err(|problem| match lark::schema_problem(&problem) {
                     Some(problem) => json_schema::error_of(problem, &Value::Null),

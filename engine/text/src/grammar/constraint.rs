@@ -18,6 +18,9 @@ pub enum Constraint {
     /// terminals are capitals; `%json {…}` is a JSON Schema, to which the rules of [`Self::JsonSchema`] apply;
     /// `<|name|>` is a control token.
     Lark(String),
+    /// A grammar like that of [`Self::Lark`], whose JSON has a space after colons and commas and no other white
+    /// space, as models write the arguments of calls.
+    ToolCalls(String),
     /// One of these texts.
     Choices(Vec<String>),
 }

@@ -15,8 +15,9 @@ const MAX_DEFINITIONS: usize = if cfg!(target_arch = "wasm32") {
 /// The deepest nesting of parentheses.
 const MAX_NESTING: usize = 64;
 
-/// Checks the size of a Lark grammar, and rewrites its inline JSON Schemas by [`json_schema::rewrite`].
-pub(super) fn rewrite(grammar: &str) -> Result<String, GrammarError> {
+/// Checks the size of a Lark grammar, and rewrites its inline JSON Schemas by [`json_schema::rewrite`]. With
+/// `is_compact`, their JSON has hardly any white space.
+pub(super) fn rewrite(grammar: &str, is_compact: bool) -> Result<String, GrammarError> {
     let mut out = String::with_capacity(grammar.len());
     let (mut definitions, mut nesting) = (0_usize, 0_usize);
     let mut rest = grammar;
@@ -30,7 +31,11 @@ pub(super) fn rewrite(grammar: &str) -> Result<String, GrammarError> {
             };
             let end = values.byte_offset();
             out.push_str("%json ");
-            out.push_str(&json_schema::rewrite(&schema)?.to_string());
+            let mut schema = json_schema::rewrite(&schema)?;
+            if is_compact {
+                json_schema::make_compact(&mut schema);
+            }
+            out.push_str(&schema.to_string());
             rest = after.get(end..).unwrap_or_default();
             continue;
         }
@@ -104,7 +109,7 @@ mod tests {
     #[test]
     fn inline_schemas_are_rewritten_and_strings_are_not() {
         let grammar = "start: \"%json {\" a // %json {\na: %json {\"title\": \"x\", \"type\": \"null\"} /%json {/\n";
-        let rewritten = rewrite(grammar).unwrap();
+        let rewritten = rewrite(grammar, false).unwrap();
         assert!(rewritten.starts_with("start: \"%json {\" a // %json {\na: %json {"));
         assert!(!rewritten.contains("title"), "{rewritten}");
         assert!(rewritten.ends_with(" /%json {/\n"), "{rewritten}");
@@ -112,13 +117,13 @@ mod tests {
 
     #[test]
     fn refused_keywords_and_sizes_are_named() {
-        let refused = rewrite("start: %json {\"uniqueItems\": true}").unwrap_err();
+        let refused = rewrite("start: %json {\"uniqueItems\": true}", false).unwrap_err();
         assert_eq!(refused.keyword(), Some("uniqueItems"));
-        assert!(rewrite("start: %json {").is_err());
+        assert!(rewrite("start: %json {", false).is_err());
         let deep = format!("start: {}", "(".repeat(100));
         let long = "a: b\n".repeat(3000);
         for large in [deep, long] {
-            let error = rewrite(&large).unwrap_err();
+            let error = rewrite(&large, false).unwrap_err();
             assert!(matches!(error, GrammarError::TooLarge { .. }), "{error}");
         }
     }

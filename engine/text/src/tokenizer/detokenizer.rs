@@ -1,6 +1,6 @@
 //! Turns tokens back into text while they arrive.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::backend::LoadedTokenizer;
 
@@ -13,6 +13,8 @@ use super::backend::LoadedTokenizer;
 pub struct Detokenizer {
     tokenizer: Arc<LoadedTokenizer>,
     skip_special: bool,
+    /// Special tokens that have text although others are skipped.
+    visible: BTreeSet<u32>,
     /// Whether no character was decoded yet.
     at_start: bool,
     /// Up to three bytes of an incomplete character.
@@ -25,9 +27,17 @@ impl Detokenizer {
         Self {
             tokenizer,
             skip_special,
+            visible: BTreeSet::new(),
             at_start: true,
             pending: Vec::new(),
         }
+    }
+
+    /// Gives special tokens text although others are skipped.
+    #[must_use]
+    pub fn with_visible(mut self, tokens: &BTreeSet<u32>) -> Self {
+        self.visible.clone_from(tokens);
+        self
     }
 
     /// Decodes tokens without returning their text, such as the prompt before a generation. If its
@@ -47,7 +57,7 @@ impl Detokenizer {
     /// vocabulary has no text.
     pub fn push(&mut self, id: u32) -> Option<String> {
         let backend = &self.tokenizer.backend;
-        if self.skip_special && backend.is_special(id) {
+        if self.skip_special && backend.is_special(id) && !self.visible.contains(&id) {
             return None;
         }
         let start = self.pending.len();

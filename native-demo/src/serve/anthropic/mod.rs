@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::{Extension, body::Body, extract::State, http::StatusCode, response::Response};
 use serde_json::json;
+use wisp_engine::chat::ChatRequest;
 
 pub use error::describe_errors;
 use format::Format;
@@ -17,7 +18,7 @@ use super::{
     chat,
     error::{ApiError, json_response},
     fields::Fields,
-    generation::Texts,
+    generation::{Source, Texts},
     request_log::RequestId,
     state::Server,
     stream,
@@ -35,12 +36,12 @@ pub async fn answer(
 ) -> Result<Response, ApiError> {
     let models = server.models()?;
     let fields = Fields::read(body, server.options.max_body_bytes).await?;
-    let messages = request::messages(&fields)?;
+    let request = ChatRequest::new(request::messages(&fields)?);
     let params = request::params(&fields)?;
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
     let model = served.model.clone();
-    let prompt = run_blocking(move || chat::prompt(&model, &messages)).await?;
-    let started = Texts::start(&server, &served, vec![prompt], &params).await;
+    let prompt = run_blocking(move || chat::prompt(&model, &request)).await?;
+    let started = Texts::start(&server, &served, vec![Source::Chat(prompt)], &params).await;
     let mut texts = started.map_err(|error| error.about("messages"))?;
     let mut format = Format::new(format!("msg_{id}"), &served.id, texts.counts);
     if params.stream {
@@ -62,10 +63,10 @@ pub async fn count_tokens(
 ) -> Result<Response, ApiError> {
     let models = server.models()?;
     let fields = Fields::read(body, server.options.max_body_bytes).await?;
-    let messages = request::messages(&fields)?;
+    let request = ChatRequest::new(request::messages(&fields)?);
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
     let model = served.model.clone();
-    let prompt = run_blocking(move || chat::prompt(&model, &messages)).await?;
-    let answer = json!({ "input_tokens": prompt.len() });
+    let prompt = run_blocking(move || chat::prompt(&model, &request)).await?;
+    let answer = json!({ "input_tokens": prompt.tokens.len() });
     Ok(json_response(StatusCode::OK, &answer))
 }

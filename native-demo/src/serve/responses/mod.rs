@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use axum::{Extension, body::Body, extract::State, http::StatusCode, response::Response};
 use format::Format;
+use wisp_engine::chat::ChatRequest;
 
 use super::{
     blocking::run_blocking,
     chat,
     error::{ApiError, json_response},
     fields::Fields,
-    generation::Texts,
+    generation::{Source, Texts},
     request_log::RequestId,
     state::Server,
     stream,
@@ -31,13 +32,13 @@ pub async fn answer(
 ) -> Result<Response, ApiError> {
     let models = server.models()?;
     let fields = Fields::read(body, server.options.max_body_bytes).await?;
-    let messages = request::messages(&fields)?;
+    let request = ChatRequest::new(request::messages(&fields)?);
     let params = request::params(&fields)?;
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
     let model = served.model.clone();
-    let prompt = run_blocking(move || chat::prompt(&model, &messages)).await;
+    let prompt = run_blocking(move || chat::prompt(&model, &request)).await;
     let prompt = prompt.map_err(|error| error.renamed("messages", "input"))?;
-    let started = Texts::start(&server, &served, vec![prompt], &params).await;
+    let started = Texts::start(&server, &served, vec![Source::Chat(prompt)], &params).await;
     let mut texts = started.map_err(|error| error.about("input"))?;
     let mut format = Format::new(
         &id.to_string(),

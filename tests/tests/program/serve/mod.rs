@@ -12,6 +12,7 @@ mod rerank;
 mod safety;
 mod structured;
 mod tokens;
+mod tools;
 
 use serde_json::{Value, json};
 use wisp_tests::program::run;

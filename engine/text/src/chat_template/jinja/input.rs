@@ -7,7 +7,7 @@ use super::meter::Meter;
 use super::text::Text;
 use super::value::{Key, ListBuilder, Map, Value};
 
-/// Copies JSON. Its depth must be bounded; see [`depth`].
+/// Copies JSON. Its depth must be bounded.
 pub fn from_json(meter: &Rc<Meter>, json: &serde_json::Value) -> Result<Value> {
     Ok(match json {
         serde_json::Value::Null => Value::None,
@@ -51,23 +51,4 @@ pub fn object<'k>(
         map.insert(Key::Text(Text::new(meter, key)?), value)?;
     }
     Ok(Value::Map(Rc::new(map)))
-}
-
-/// Returns how deep JSON is nested, without recursion.
-pub fn depth(json: &serde_json::Value) -> usize {
-    let mut deepest = 0;
-    let mut open = vec![(json, 1)];
-    while let Some((json, depth)) = open.pop() {
-        deepest = deepest.max(depth);
-        match json {
-            serde_json::Value::Array(items) => {
-                open.extend(items.iter().map(|item| (item, depth + 1)));
-            }
-            serde_json::Value::Object(entries) => {
-                open.extend(entries.values().map(|value| (value, depth + 1)));
-            }
-            _ => {}
-        }
-    }
-    deepest
 }

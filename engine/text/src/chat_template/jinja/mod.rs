@@ -33,7 +33,7 @@ mod write;
 use std::rc::Rc;
 
 pub use fault::{Fault, Reason, Result};
-pub use input::{depth, from_json, list, object};
+pub use input::{from_json, list, object};
 pub use meter::{Limits, Meter};
 pub use value::Value;
 

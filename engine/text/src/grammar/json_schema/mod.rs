@@ -74,3 +74,12 @@ pub(super) fn rewrite(schema: &Value) -> Result<Value, GrammarError> {
     root.insert("x-guidance".into(), options);
     Ok(Value::Object(root))
 }
+
+/// Makes a rewritten schema accept a space after colons and commas and no other white space.
+pub(super) fn make_compact(schema: &mut Value) {
+    let options = &mut schema["x-guidance"];
+    options["whitespace_pattern"] = Value::Null;
+    options["whitespace_flexible"] = false.into();
+    options["item_separator"] = ", ".into();
+    options["key_separator"] = ": ".into();
+}

@@ -1,0 +1,20 @@
+//! Chats with a model: a conversation with tools becomes a prompt, and the model's text becomes thoughts,
+//! content and calls of tools.
+//!
+//! [`ChatRequest::prepare`] renders the conversation with the model's chat template, and chooses by the
+//! template how thoughts and calls are found in the answer. Conversations with tools work with templates
+//! that know no tools too: then the system message describes them.
+
+mod answer;
+mod harmony;
+mod history;
+mod parser;
+mod prepare;
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub use answer::{answer_message, result_messages};
+pub use parser::{ChatEvent, ChatFormat, ChatParser};
+pub use prepare::ChatPrompt;
+pub use request::ChatRequest;

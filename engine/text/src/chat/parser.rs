@@ -1,0 +1,103 @@
+//! Splits the text of an answer as it arrives.
+
+use super::harmony::{HarmonyParser, MARKERS};
+use crate::reasoning::{Part, ReasoningParser};
+use crate::tools::{ToolCallDelta, ToolEvent, ToolFormat, ToolParser, Tools};
+
+/// A part of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChatEvent {
+    /// Text of a thought.
+    Reasoning(String),
+    /// Text of the answer.
+    Content(String),
+    /// A part of a call of a tool.
+    Call(ToolCallDelta),
+}
+
+/// How thoughts and calls are found in the answers to a prompt. By default, there are none.
+#[derive(Debug, Clone, Default)]
+pub struct ChatFormat {
+    pub(super) reasoning: Option<ReasoningParser>,
+    /// The format of calls, the tools, and whether several calls are allowed.
+    pub(super) tools: Option<(&'static ToolFormat, Tools, bool)>,
+    /// Parses all of an answer in the format of gpt-oss.
+    pub(super) harmony: Option<HarmonyParser>,
+}
+
+impl ChatFormat {
+    /// Returns the texts that mark the parts of answers.
+    pub(super) fn markers(&self) -> impl Iterator<Item = &'static str> {
+        let thoughts = self.reasoning.iter().flat_map(ReasoningParser::markers);
+        let calls = self.tools.iter().flat_map(|(format, ..)| format.markers());
+        let harmony = self.harmony.iter().flat_map(|_| MARKERS);
+        thoughts.chain(calls).chain(harmony)
+    }
+
+    /// Returns a parser for one answer.
+    pub fn parser(&self) -> ChatParser {
+        let tools = self.tools.clone();
+        ChatParser {
+            reasoning: self.reasoning.clone(),
+            tools: tools.map(|(format, tools, parallel)| ToolParser::new(format, tools, parallel)),
+            harmony: self.harmony.clone(),
+        }
+    }
+}
+
+/// Splits the text of an answer into thoughts, content and calls.
+#[derive(Debug)]
+pub struct ChatParser {
+    reasoning: Option<ReasoningParser>,
+    tools: Option<ToolParser>,
+    harmony: Option<HarmonyParser>,
+}
+
+impl ChatParser {
+    /// Takes the next piece of the text and returns what is clear by now.
+    pub fn push(&mut self, text: &str) -> Vec<ChatEvent> {
+        if let Some(harmony) = &mut self.harmony {
+            return harmony.push(text);
+        }
+        let parts = match &mut self.reasoning {
+            Some(reasoning) => reasoning.push(text),
+            None => vec![Part::Content(text.into())],
+        };
+        self.parts(parts)
+    }
+
+    /// Ends the text and returns the rest.
+    pub fn finish(&mut self) -> Vec<ChatEvent> {
+        if let Some(harmony) = &mut self.harmony {
+            return harmony.finish();
+        }
+        let parts = self.reasoning.as_mut().map(ReasoningParser::finish);
+        let mut events = self.parts(parts.unwrap_or_default());
+        let rest = self.tools.as_mut().map(ToolParser::finish);
+        events.extend(rest.unwrap_or_default().into_iter().map(ChatEvent::from));
+        events
+    }
+
+    fn parts(&mut self, parts: Vec<Part>) -> Vec<ChatEvent> {
+        let mut events = Vec::new();
+        for part in parts {
+            match (part, &mut self.tools) {
+                (Part::Reasoning(text), _) => events.push(ChatEvent::Reasoning(text)),
+                (Part::Content(text), None) => events.push(ChatEvent::Content(text)),
+                (Part::Content(text), Some(tools)) => {
+                    events.extend(tools.push(&text).into_iter().map(ChatEvent::from));
+                }
+            }
+        }
+        events
+    }
+}
+
+impl From<ToolEvent> for ChatEvent {
+    fn from(event: ToolEvent) -> ChatEvent {
+        match event {
+            ToolEvent::Content(text) => ChatEvent::Content(text),
+            ToolEvent::Call(call) => ChatEvent::Call(call),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Grammars of answers: what they accept, and that parsers find it.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::grammar::{Constraint, Grammar, GrammarCompiler};
+use crate::tokenizer::{HuggingFaceFiles, Tokenizer};
+
+const CONTROL: [&str; 6] = [
+    "<|end|>",
+    "[TOOL_CALLS]",
+    "[ARGS]",
+    "<|tool_call_start|>",
+    "<|tool_call_end|>",
+    "<|tool_call|>",
+];
+
+/// Returns a tokenizer of single characters with control tokens.
+fn tokenizer() -> Tokenizer {
+    let characters = (' '..='~').chain(['\n', '｜', '▁']);
+    let vocab: serde_json::Map<String, Value> = characters
+        .zip(0..)
+        .map(|(c, id)| (c.into(), Value::from(id)))
+        .collect();
+    let count = vocab.len();
+    let added = CONTROL.iter().enumerate().map(|(at, text)| {
+        json!({
+            "id": count + at, "content": text, "special": true, "normalized": false,
+            "single_word": false, "lstrip": false, "rstrip": false,
+        })
+    });
+    let added: Vec<Value> = added.collect();
+    let model = json!({ "type": "BPE", "vocab": vocab, "merges": [] });
+    let decoder = json!({ "type": "Fuse" });
+    let json = json!({ "model": model, "decoder": decoder, "added_tokens": added });
+    Tokenizer::from_files(&HuggingFaceFiles {
+        tokenizer: json.to_string().as_bytes(),
+        ..HuggingFaceFiles::default()
+    })
+    .unwrap()
+}
+
+fn tools() -> Tools {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "city": { "type": "string" },
+            "days": { "$ref": "#/$defs/count" },
+            "unit": { "enum": ["C", "F"] },
+        },
+        "required": ["city"],
+        "$defs": { "count": { "type": "integer" } },
+    });
+    Tools::new([
+        Tool::new("get_weather", schema).unwrap(),
+        Tool::new("now", Value::Null).unwrap(),
+    ])
+    .unwrap()
+}
+
+/// Compiles grammars of answers.
+struct Answers {
+    tokenizer: Tokenizer,
+    compiler: GrammarCompiler,
+}
+
+impl Answers {
+    fn new() -> Answers {
+        let tokenizer = tokenizer();
+        let end = tokenizer.id(CONTROL[0]).unwrap();
+        Answers {
+            compiler: GrammarCompiler::new(&tokenizer, &[end]).unwrap(),
+            tokenizer,
+        }
+    }
+
+    fn grammar(
+        &self,
+        format: &str,
+        choice: ToolChoice,
+        parallel: bool,
+        thought: Option<Thought>,
+    ) -> Grammar {
+        let control_token = |text: &str| {
+            let id = self.tokenizer.id(text)?;
+            self.tokenizer.is_special(id).then_some(id)
+        };
+        let syntax = AnswerSyntax {
+            choice: &choice,
+            parallel,
+            thought,
+            control_token: &control_token,
+        };
+        let format = ToolFormat::named(format).unwrap();
+        let lark = format.grammar(&tools(), &syntax);
+        let compiled = self.compiler.compile(&Constraint::ToolCalls(lark.clone()));
+        compiled.unwrap_or_else(|error| panic!("{}: {error}\n{lark}", format.name))
+    }
+
+    /// Returns whether a whole text follows a grammar.
+    fn accepts(&self, grammar: &Grammar, text: &str) -> bool {
+        let mut matcher = grammar.matcher();
+        let tokens = self.tokenizer.encode(text, false, true).unwrap();
+        for (at, token) in tokens.iter().enumerate() {
+            if matcher.is_complete() || matcher.consume(*token).is_err() {
+                let accepted = self.tokenizer.decode(&tokens[..at], false);
+                println!("refused after {accepted:?}");
+                return false;
+            }
+        }
+        let is_accepting = matcher.is_accepting();
+        println!("ends: {is_accepting}");
+        is_accepting
+    }
+}
+
+/// The formats with one call of each tool, and both.
+const TEXTS: [(&str, &str, &str, &str); 11] = [
+    (
+        "hermes",
+        "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": 3}}\n</tool_call>",
+        "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
+        "\n",
+    ),
+    (
+        "generic",
+        "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": 3}}\n</tool_call>",
+        "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
+        "\n",
+    ),
+    (
+        "llama3",
+        "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Rome\", \"days\": 3}}",
+        "{\"name\": \"now\", \"parameters\": {}}",
+        "; ",
+    ),
+    (
+        "qwen3-coder",
+        "<tool_call>\n<function=get_weather>\n<parameter=city>\nRome\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>",
+        "<tool_call>\n<function=now>\n</function>\n</tool_call>",
+        "\n",
+    ),
+    (
+        "glm",
+        "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>",
+        "<tool_call>now\n</tool_call>",
+        "\n",
+    ),
+    (
+        "mistral",
+        "[TOOL_CALLS]get_weather[ARGS]{\"city\": \"Rome\", \"days\": 3}",
+        "[TOOL_CALLS]now[ARGS]{}",
+        "",
+    ),
+    (
+        "mistral-list",
+        "[TOOL_CALLS] [{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": 3}}]",
+        "[TOOL_CALLS] [{\"name\": \"now\", \"arguments\": {}}]",
+        "\u{0}",
+    ),
+    (
+        "granite",
+        "<|tool_call|>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": 3}}]",
+        "<|tool_call|>[{\"name\": \"now\", \"arguments\": {}}]",
+        "\u{0}",
+    ),
+    (
+        "phi4",
+        "<|tool_call|>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": 3}}<|/tool_call|>",
+        "<|tool_call|>{\"name\": \"now\", \"arguments\": {}}<|/tool_call|>",
+        "",
+    ),
+    (
+        "lfm2",
+        "<|tool_call_start|>[get_weather(city=\"Rome\", days=3)]<|tool_call_end|>",
+        "<|tool_call_start|>[now()]<|tool_call_end|>",
+        "\u{0}",
+    ),
+    (
+        "deepseek",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \"Rome\", \"days\": 3}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        "\u{0}",
+    ),
+];
+
+#[test]
+fn calls_are_accepted_and_other_texts_are_not() {
+    let answers = Answers::new();
+    let now = ToolChoice::Function("now".into());
+    for (format, weather, clock, between) in TEXTS {
+        let required = answers.grammar(format, ToolChoice::Required, true, None);
+        let single = answers.grammar(format, ToolChoice::Required, false, None);
+        let named = answers.grammar(format, now.clone(), true, None);
+        let auto = answers.grammar(format, ToolChoice::Auto, true, None);
+        for text in [weather, clock] {
+            assert!(answers.accepts(&required, text), "{format}: {text}");
+            assert!(answers.accepts(&single, text), "{format}: {text}");
+            assert!(answers.accepts(&auto, text), "{format}: {text}");
+        }
+        let without = weather.replace(", \"days\": 3", "").replace(", days=3", "");
+        assert!(answers.accepts(&required, &without), "{format}: {without}");
+        assert!(answers.accepts(&named, clock), "{format}");
+        assert!(!answers.accepts(&named, weather), "{format}");
+        let both = format!("{weather}{between}{clock}");
+        if between != "\u{0}" {
+            assert!(answers.accepts(&required, &both), "{format}: {both}");
+            assert!(!answers.accepts(&single, &both), "{format}: {both}");
+        }
+        // Arguments of another type, or of no parameter, and other text.
+        for wrong in [
+            weather.replace('3', "x"),
+            weather.replace("days", "year"),
+            weather.replace("get_weather", "get_time"),
+            weather.replace("Rome\", ", "Rome\",\n"),
+            format!("Hi. {weather}"),
+            "Hi.".to_owned(),
+        ] {
+            assert!(!answers.accepts(&required, &wrong), "{format}: {wrong}");
+        }
+        assert!(answers.accepts(&auto, "Hi {there}.\n"), "{format}");
+        if !weather.starts_with('{') {
+            let after = format!("Hi.\n{weather}");
+            assert!(answers.accepts(&auto, &after), "{format}: {after}");
+        }
+        let wrong = weather.replace("get_weather", "get_time");
+        assert!(!answers.accepts(&auto, &wrong), "{format}: {wrong}");
+        // What is accepted is what the parser finds.
+        let format = ToolFormat::named(format).unwrap();
+        let mut parser = ToolParser::new(format, tools(), true);
+        let mut calls = Vec::new();
+        for event in parser.push(weather).into_iter().chain(parser.finish()) {
+            match event {
+                ToolEvent::Call(call) => call.append_to(&mut calls),
+                ToolEvent::Content(text) => panic!("{}: {text}", format.name),
+            }
+        }
+        let arguments: Value = serde_json::from_str(&calls[0].arguments).unwrap();
+        assert_eq!(
+            arguments,
+            json!({ "city": "Rome", "days": 3 }),
+            "{}",
+            format.name
+        );
+    }
+}
+
+#[test]
+fn thoughts_precede_calls() {
+    let answers = Answers::new();
+    let thought = |open| {
+        Some(Thought {
+            open,
+            close: "</think>",
+            limit: None,
+        })
+    };
+    let (_, _, call, _) = TEXTS[0];
+    let opened = answers.grammar("hermes", ToolChoice::Required, true, thought(None));
+    assert!(answers.accepts(&opened, &format!("Hm. <a>\n</think>\n\n{call}")));
+    assert!(!answers.accepts(&opened, call));
+    let free = answers.grammar(
+        "hermes",
+        ToolChoice::Required,
+        true,
+        thought(Some("<think>")),
+    );
+    assert!(answers.accepts(&free, &format!("<think>\nHm.\n</think>\n\n{call}")));
+    assert!(answers.accepts(&free, call));
+    assert!(!answers.accepts(&free, &format!("Hm.\n</think>\n\n{call}")));
+    let auto = answers.grammar("hermes", ToolChoice::Auto, true, thought(Some("<think>")));
+    assert!(answers.accepts(&auto, &format!("<think>\nHm.\n</think>\n\nWell.\n{call}")));
+    assert!(answers.accepts(&auto, "<think>\nHm.\n</think>\n\nWell."));
+    let auto = answers.grammar("hermes", ToolChoice::Auto, true, thought(None));
+    assert!(answers.accepts(&auto, &format!("Hm.\n</think>\n\nWell.\n{call}")));
+}
+
+#[test]
+fn thoughts_are_limited() {
+    let answers = Answers::new();
+    for (open, prefix) in [(None, ""), (Some("<think>"), "<think>")] {
+        let thought = Thought {
+            open,
+            close: "</think>",
+            limit: Some(8),
+        };
+        let lark = thought_grammar(thought, &|_| None);
+        let grammar = answers
+            .compiler
+            .compile(&Constraint::ToolCalls(lark.clone()));
+        let grammar = grammar.unwrap_or_else(|error| panic!("{error}: {lark}"));
+        let accepts = |text: &str| answers.accepts(&grammar, &format!("{prefix}{text}"));
+        assert!(accepts("12345678</think>\n\nYes."), "{lark}");
+        assert!(accepts("</think>Yes </think>."));
+        assert!(!accepts("123456789</think>Yes."));
+        assert!(!accepts("12345678"));
+        let is_free = answers.accepts(&grammar, "Yes, all of it.");
+        assert_eq!(is_free, open.is_some());
+        let required = answers.grammar("hermes", ToolChoice::Required, true, Some(thought));
+        let call = TEXTS[0].1;
+        assert!(answers.accepts(&required, &format!("{prefix}Hm.</think>\n\n{call}")));
+        assert!(!answers.accepts(&required, &format!("{prefix}Hm. Hm. Hm.</think>\n\n{call}")));
+    }
+}

@@ -1,0 +1,465 @@
+//! Parsers of calls: every format, in pieces of any size.
+
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::json_scanner::tests::any_json;
+use super::*;
+
+/// The formats and how each writes calls.
+const FORMATS: [(&str, fn(&[ToolCall]) -> String); 13] = [
+    ("generic", hermes),
+    ("hermes", hermes),
+    ("qwen3-coder", qwen),
+    ("glm", glm),
+    ("deepseek", |calls| {
+        let each = calls.iter().map(|call| {
+            format!(
+                "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{}\n```json\n{}\n```<｜tool▁call▁end｜>",
+                call.name, call.arguments
+            )
+        });
+        let calls: Vec<String> = each.collect();
+        format!(
+            "<｜tool▁calls▁begin｜>{}<｜tool▁calls▁end｜>",
+            calls.join("\n")
+        )
+    }),
+    ("lfm2", |calls| {
+        let each = calls.iter().map(|call| {
+            let Value::Object(arguments) = serde_json::from_str(&call.arguments).unwrap() else {
+                panic!("{call:?} has no object");
+            };
+            let each = arguments
+                .iter()
+                .map(|(key, value)| format!("{key}={value}"));
+            format!("{}({})", call.name, each.collect::<Vec<_>>().join(", "))
+        });
+        let calls: Vec<String> = each.collect();
+        format!("<|tool_call_start|>[{}]<|tool_call_end|>", calls.join(", "))
+    }),
+    ("mistral", |calls| {
+        let each = calls
+            .iter()
+            .map(|call| format!("[TOOL_CALLS]{}[ARGS]{}", call.name, call.arguments));
+        each.collect()
+    }),
+    ("mistral-list", |calls| {
+        format!("[TOOL_CALLS] {}", list(calls))
+    }),
+    ("cohere", |calls| {
+        let list = list(calls).replace("\"name\"", "\"tool_name\"");
+        format!("<|START_ACTION|>{list}<|END_ACTION|>")
+    }),
+    ("phi4", |calls| {
+        let each = calls
+            .iter()
+            .map(|call| format!("<|tool_call|>{}<|/tool_call|>", object(call, "arguments")));
+        each.collect()
+    }),
+    ("granite", |calls| format!("<|tool_call|>{}", list(calls))),
+    ("llama3", |calls| {
+        let each = calls.iter().map(|call| object(call, "parameters"));
+        each.collect::<Vec<_>>().join("; ")
+    }),
+    ("llama3", |calls| {
+        let each = calls
+            .iter()
+            .map(|call| format!("<|python_tag|>{}", object(call, "parameters")));
+        each.collect()
+    }),
+];
+
+fn object(call: &ToolCall, arguments: &str) -> String {
+    format!(
+        "{{\"name\": \"{}\", \"{arguments}\": {}}}",
+        call.name, call.arguments
+    )
+}
+
+fn list(calls: &[ToolCall]) -> String {
+    let each = calls.iter().map(|call| object(call, "arguments"));
+    format!("[{}]", each.collect::<Vec<_>>().join(", "))
+}
+
+fn hermes(calls: &[ToolCall]) -> String {
+    let each = calls
+        .iter()
+        .map(|call| format!("<tool_call>\n{}\n</tool_call>", object(call, "arguments")));
+    each.collect::<Vec<_>>().join("\n")
+}
+
+fn tagged(calls: &[ToolCall], argument: fn(&str, String) -> String) -> Vec<(String, String)> {
+    let each = calls.iter().map(|call| {
+        let Value::Object(arguments) = serde_json::from_str(&call.arguments).unwrap() else {
+            panic!("{call:?} has no object");
+        };
+        let each = arguments.iter().map(|(key, value)| match value {
+            Value::String(text) if key == "text" => argument(key, text.clone()),
+            value => argument(key, value.to_string()),
+        });
+        (call.name.clone(), each.collect())
+    });
+    each.collect()
+}
+
+fn qwen(calls: &[ToolCall]) -> String {
+    let calls = tagged(calls, |key, value| {
+        format!("<parameter={key}>\n{value}\n</parameter>\n")
+    });
+    let each = calls.iter().map(|(name, arguments)| {
+        format!("<tool_call>\n<function={name}>\n{arguments}</function>\n</tool_call>")
+    });
+    each.collect::<Vec<_>>().join("\n")
+}
+
+fn glm(calls: &[ToolCall]) -> String {
+    let calls = tagged(calls, |key, value| {
+        format!("<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n")
+    });
+    let each = calls
+        .iter()
+        .map(|(name, arguments)| format!("<tool_call>{name}\n{arguments}</tool_call>"));
+    each.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns three tools, each with a parameter `text` of type string and others of any type.
+fn tools() -> Tools {
+    let schema = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
+    let names = ["get_weather", "add", "f-1"];
+    Tools::new(names.map(|name| Tool::new(name, schema.clone()).unwrap())).unwrap()
+}
+
+/// Returns a strategy for calls whose arguments every format can write.
+fn any_call() -> impl Strategy<Value = ToolCall> {
+    let name = prop_oneof![Just("get_weather"), Just("add"), Just("f-1")];
+    let text = "[^<\\x00-\\x1f]{0,12}".prop_map(Value::from);
+    let arguments = (
+        proptest::option::of(text),
+        proptest::collection::btree_map("[a-z]{1,3}", any_json(), 0..3),
+    );
+    (name, arguments).prop_map(|(name, (text, more))| {
+        let mut arguments: Map<String, Value> = more.into_iter().collect();
+        arguments.extend(text.map(|text| ("text".to_owned(), text)));
+        ToolCall {
+            name: name.into(),
+            arguments: Value::Object(arguments).to_string(),
+        }
+    })
+}
+
+/// Parses a text that arrives in pieces of these lengths, and again from the first.
+fn parse(format: &str, text: &str, lengths: &[usize]) -> (String, Vec<ToolCall>) {
+    let format = ToolFormat::named(format).expect("a format");
+    let mut parser = ToolParser::new(format, tools(), true);
+    let mut events = Vec::new();
+    let characters: Vec<char> = text.chars().collect();
+    let (mut rest, mut lengths) = (&characters[..], lengths.iter().cycle());
+    while !rest.is_empty() {
+        let length = lengths
+            .next()
+            .map_or(rest.len(), |length| (*length).min(rest.len()));
+        let (piece, after) = rest.split_at(length);
+        events.extend(parser.push(&piece.iter().collect::<String>()));
+        rest = after;
+    }
+    events.extend(parser.finish());
+    let (mut content, mut calls) = (String::new(), Vec::new());
+    for event in events {
+        match event {
+            ToolEvent::Content(text) => content.push_str(&text),
+            ToolEvent::Call(call) => {
+                assert!(call.index == calls.len() - usize::from(call.name.is_none()));
+                call.append_to(&mut calls);
+            }
+        }
+    }
+    (content, calls)
+}
+
+/// Compares calls by what their arguments mean.
+fn values(calls: &[ToolCall]) -> Vec<(String, Value)> {
+    let each = calls.iter().map(|call| {
+        let arguments = serde_json::from_str(&call.arguments);
+        (call.name.clone(), arguments.unwrap_or(Value::Null))
+    });
+    each.collect()
+}
+
+proptest! {
+    #[test]
+    fn written_calls_are_found(
+        calls in proptest::collection::vec(any_call(), 1..4),
+        lengths in proptest::collection::vec(1..20usize, 1..6),
+        content in "([A-Za-z][a-z. ]{0,8}[a-z.])?",
+    ) {
+        for (format, write) in FORMATS {
+            // Tags hold anything but their own end, and a string only as its text.
+            let is_tagged = ["qwen3-coder", "glm"].contains(&format);
+            if is_tagged && calls.iter().any(|call| call.arguments.contains('<')) {
+                continue;
+            }
+            let is_bare = write(&calls).starts_with('{');
+            let content = if is_bare { "" } else { &content };
+            let text = format!("{content}\n{}", write(&calls));
+            let (found, parsed) = parse(format, &text, &lengths);
+            prop_assert_eq!(values(&parsed), values(&calls), "{}: {}", format, text);
+            prop_assert_eq!(found, content, "{}: {}", format, text);
+        }
+    }
+
+    #[test]
+    fn pieces_do_not_matter(
+        text in "(<tool_call>|</tool_call>|[{}\\[\\]\",:a ]|\\{\"name\": ?\"add\"|, ?\"arguments\": ?\\{|<function=add>|<parameter=a>|</parameter>|\\[TOOL_CALLS\\]|add|\\[ARGS\\]|<\\|tool_call_start\\|>|add\\(|a=1|\\)|<arg_key>|\n|é){0,12}",
+        lengths in proptest::collection::vec(1..7usize, 1..4),
+    ) {
+        for (format, _) in FORMATS {
+            let whole = parse(format, &text, &[]);
+            prop_assert_eq!(&parse(format, &text, &lengths), &whole, "{}: {}", format, text);
+            if whole.1.is_empty() {
+                prop_assert_eq!(&whole.0, &text, "{}", format);
+            }
+        }
+    }
+
+    #[test]
+    fn text_without_calls_is_unchanged(text in ".{0,60}", lengths in proptest::collection::vec(1..9usize, 1..4)) {
+        for (format, _) in FORMATS {
+            let (content, calls) = parse(format, &text, &lengths);
+            prop_assert!(calls.is_empty());
+            prop_assert_eq!(&content, &text);
+        }
+    }
+}
+
+#[test]
+fn malformed_calls_stay_text() {
+    for (format, text) in [
+        (
+            "hermes",
+            "<tool_call>{\"name\": \"unknown\", \"arguments\": {}}</tool_call>",
+        ),
+        (
+            "hermes",
+            "<tool_call>{\"name\": \"add\", \"arguments\": [1]}</tool_call>",
+        ),
+        ("hermes", "<tool_call>{\"arguments\": {}}</tool_call>"),
+        ("hermes", "<tool_call>{\"name\": add}</tool_call>"),
+        ("hermes", "<tool_call>[]</tool_call> <tool_call>"),
+        ("hermes", "{\"name\": \"add\", \"arguments\": {}}"),
+        ("llama3", "{\"name\": \"Anna\", \"age\": 5}"),
+        (
+            "llama3",
+            "The answer is {\"name\": \"add\", \"parameters\": {}}",
+        ),
+        ("mistral", "[TOOL_CALLS]unknown[ARGS]{}"),
+        ("lfm2", "<|tool_call_start|>[unknown(a=1)]<|tool_call_end|>"),
+        (
+            "qwen3-coder",
+            "<tool_call>\n<function=unknown>\n</function>\n</tool_call>",
+        ),
+        ("glm", "<tool_call>unknown\n</tool_call>"),
+    ] {
+        let (content, calls) = parse(format, text, &[3]);
+        assert_eq!(calls, [], "{format}: {text}");
+        assert_eq!(content, text, "{format}");
+    }
+}
+
+#[test]
+fn variants_of_calls_are_found() {
+    let weather = |arguments: &str| ToolCall {
+        name: "get_weather".into(),
+        arguments: arguments.into(),
+    };
+    let city = weather("{\"city\": \"Paris\"}");
+    for (format, text, content, call) in [
+        // The arguments first, or as a string, or absent.
+        (
+            "hermes",
+            "<tool_call>{\"arguments\": {\"city\": \"Paris\"}, \"name\": \"get_weather\"}</tool_call>",
+            "",
+            &city,
+        ),
+        (
+            "hermes",
+            "<tool_call>{\"name\": \"get_weather\", \"arguments\": \"{\\\"city\\\": \\\"Paris\\\"}\"}</tool_call>",
+            "",
+            &city,
+        ),
+        (
+            "hermes",
+            "<tool_call>{\"name\": \"get_weather\"}</tool_call>",
+            "",
+            &weather("{}"),
+        ),
+        // A line break in a string, and content on both sides.
+        (
+            "hermes",
+            "Yes.\n<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"a\": \"b\nc\"}}</tool_call>\nDone.",
+            "Yes.\nDone.",
+            &weather("{\"a\": \"b\\nc\"}"),
+        ),
+        // Cut off.
+        (
+            "hermes",
+            "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"a\": \"b",
+            "",
+            &weather("{\"a\": \"b"),
+        ),
+        // A list in the format of single calls, further keys, no end.
+        (
+            "hermes",
+            "<tool_call>[{\"id\": 5, \"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]",
+            "",
+            &city,
+        ),
+        (
+            "llama3",
+            "{\"type\": \"function\", \"name\": \"get_weather\", \"parameters\": {\"city\": \"Paris\"}}",
+            "",
+            &city,
+        ),
+        (
+            "mistral",
+            "[TOOL_CALLS]get_weather[CALL_ID]abc123def[ARGS]{\"city\": \"Paris\"}",
+            "",
+            &city,
+        ),
+        (
+            "mistral",
+            "[TOOL_CALLS]get_weather{\"city\": \"Paris\"}",
+            "",
+            &city,
+        ),
+        (
+            "mistral",
+            "[TOOL_CALLS] [{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]",
+            "",
+            &city,
+        ),
+        (
+            "deepseek",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{\"city\": \"Paris\"}<｜tool▁call▁end｜>",
+            "",
+            &city,
+        ),
+        (
+            "lfm2",
+            "<|tool_call_start|>[get_weather(city='Paris')]<|tool_call_end|>Wait.",
+            "Wait.",
+            &city,
+        ),
+        // Without the outer tag.
+        (
+            "qwen3-coder",
+            "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
+            "",
+            &city,
+        ),
+        (
+            "glm",
+            "<tool_call>get_weather</tool_call>",
+            "",
+            &weather("{}"),
+        ),
+    ] {
+        let (found, calls) = parse(format, text, &[5]);
+        assert_eq!(
+            values(&calls),
+            values(std::slice::from_ref(call)),
+            "{format}: {text}"
+        );
+        if serde_json::from_str::<Value>(&call.arguments).is_err() {
+            assert_eq!(calls[0].arguments, call.arguments, "{format}: {text}");
+        }
+        assert_eq!(found, content, "{format}: {text}");
+    }
+}
+
+#[test]
+fn typed_arguments_follow_the_schema() {
+    let schema = json!({ "properties": {
+        "text": { "type": "string" }, "count": { "type": "integer" }, "maybe": { "type": ["string", "null"] },
+        "flag": { "type": "boolean" }, "list": { "type": "array" },
+    } });
+    let tools = Tools::new([Tool::new("f", schema).unwrap()]).unwrap();
+    let format = ToolFormat::named("qwen3-coder").unwrap();
+    let mut parser = ToolParser::new(format, tools, true);
+    let arguments = [
+        ("text", "5"),
+        ("count", "5"),
+        ("maybe", "null"),
+        ("flag", "True"),
+        ("list", "[1]"),
+        ("new", "a b"),
+    ];
+    let each = arguments.map(|(key, value)| format!("<parameter={key}>{value}</parameter>"));
+    let text = format!(
+        "<tool_call><function=f>{}</function></tool_call>",
+        each.concat()
+    );
+    let mut calls = Vec::new();
+    for event in parser.push(&text) {
+        match event {
+            ToolEvent::Call(call) => call.append_to(&mut calls),
+            ToolEvent::Content(text) => panic!("{text}"),
+        }
+    }
+    let expected =
+        json!({ "text": "5", "count": 5, "maybe": null, "flag": true, "list": [1], "new": "a b" });
+    assert_eq!(values(&calls), [("f".to_owned(), expected)]);
+}
+
+#[test]
+fn only_the_first_call_is_passed_on_without_parallel_calls() {
+    let mut parser = ToolParser::new(&GENERIC, tools(), false);
+    let call = |name: &str| ToolCall {
+        name: name.into(),
+        arguments: "{\"a\": 1}".into(),
+    };
+    let mut events = parser.push(&hermes(&[call("add"), call("f-1")]));
+    events.extend(parser.finish());
+    let delta = ToolCallDelta {
+        index: 0,
+        name: Some("add".into()),
+        arguments: "{\"a\": 1}".into(),
+    };
+    assert_eq!(events, [ToolEvent::Call(delta)]);
+}
+
+#[test]
+fn formats_are_recognised_by_templates() {
+    for (source, name) in [
+        ("{{ '<tool_call>\\n' + tool_call.name }}", "hermes"),
+        (
+            "<tool_call>\n<function=example>\n<parameter=a>",
+            "qwen3-coder",
+        ),
+        ("'<tool_call>' + name <arg_key>", "glm"),
+        ("{{ '[TOOL_CALLS] [' }}", "mistral-list"),
+        ("'[TOOL_CALLS]' + name + '[ARGS]'", "mistral"),
+        ("<|python_tag|>", "llama3"),
+        ("<|tool_list_start|>", "lfm2"),
+        ("<|start_of_role|>available_tools<|end_of_role|>", "granite"),
+        ("<|tool|>{{ message['tools'] }}<|/tool|>", "phi4"),
+        ("{{ message.content }}", "generic"),
+    ] {
+        assert_eq!(
+            ToolFormat::of_model(source, |_| false).name,
+            name,
+            "{source}"
+        );
+    }
+    for (marker, name) in [
+        ("<|tool_call_start|>", "lfm2"),
+        ("<tool_call>", "hermes"),
+        ("<s>", "generic"),
+    ] {
+        assert_eq!(
+            ToolFormat::of_model("", |token| token == marker).name,
+            name,
+            "{marker}"
+        );
+    }
+}

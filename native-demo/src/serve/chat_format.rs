@@ -1,0 +1,153 @@
+//! The format of answers to chats.
+
+use serde_json::{Value, json};
+use wisp_engine::{Completion, FinishReason, Model, tools::ToolCallDelta};
+
+use super::{
+    generation::{TokenCounts, finish_reason, usage},
+    scores,
+    stream::Chunks,
+    tools::CallIds,
+};
+
+/// The format of answers to chats.
+pub struct Format {
+    /// The id of the answer.
+    pub id: String,
+    /// When it was begun, in seconds of Unix time.
+    pub created: u64,
+    /// The name under which the client asked for the model.
+    pub served: String,
+    /// The model.
+    pub model: Model,
+    /// Whether the client asked for log-probabilities.
+    pub has_scores: bool,
+    /// Whether a stream ends with the numbers of tokens.
+    pub include_usage: bool,
+    /// Whether the model may call tools.
+    pub has_tools: bool,
+    /// The ids of calls.
+    pub call_ids: CallIds,
+    /// Whether each text has a call.
+    pub has_called: Vec<bool>,
+}
+
+impl Format {
+    /// Returns an answer or a chunk of one.
+    pub fn envelope(&self, object: &str, choices: Vec<Value>) -> Value {
+        json!({
+            "id": self.id, "object": object, "created": self.created, "model": self.served,
+            "choices": choices,
+        })
+    }
+
+    fn scores(&self, completion: &Completion) -> Value {
+        let tokenizer = self.model.text().tokenizer().ok();
+        match self.has_scores {
+            true => scores::content(tokenizer, completion),
+            false => Value::Null,
+        }
+    }
+
+    /// Returns a whole answer.
+    pub fn choice(&self, (index, completion): (usize, Completion)) -> Value {
+        let has_called = !completion.tool_calls.is_empty();
+        let content = match has_called && completion.text.is_empty() {
+            true => Value::Null,
+            false => completion.text.clone().into(),
+        };
+        let mut message = json!({ "role": "assistant", "content": content, "refusal": null });
+        if !completion.reasoning.is_empty() {
+            message["reasoning_content"] = completion.reasoning.clone().into();
+        }
+        if has_called {
+            let calls = completion.tool_calls.iter().enumerate();
+            let calls = calls.map(|(number, call)| {
+                json!({
+                    "id": self.call_ids.id(index, number), "type": "function",
+                    "function": { "name": call.name, "arguments": call.arguments },
+                })
+            });
+            message["tool_calls"] = calls.collect();
+        }
+        json!({
+            "index": index,
+            "message": message,
+            "logprobs": self.scores(&completion),
+            "finish_reason": reason_of(completion.finish_reason, has_called),
+        })
+    }
+
+    fn chunk(&self, choices: Vec<Value>) -> Value {
+        let mut chunk = self.envelope("chat.completion.chunk", choices);
+        if self.include_usage {
+            chunk["usage"] = Value::Null;
+        }
+        chunk
+    }
+
+    fn delta(&self, index: usize, delta: Value, scores: Value, reason: Value) -> Value {
+        self.chunk(vec![json!({
+            "index": index, "delta": delta, "logprobs": scores, "finish_reason": reason,
+        })])
+    }
+}
+
+/// Returns OpenAI's name of a reason.
+fn reason_of(reason: FinishReason, has_called: bool) -> &'static str {
+    match finish_reason(reason) {
+        "stop" if has_called => "tool_calls",
+        reason => reason,
+    }
+}
+
+impl Chunks for Format {
+    fn begin(&mut self, text: usize) -> Option<Value> {
+        // An answer of calls has no content.
+        let content = if self.has_tools {
+            Value::Null
+        } else {
+            "".into()
+        };
+        let delta = json!({ "role": "assistant", "content": content, "refusal": null });
+        Some(self.delta(text, delta, Value::Null, Value::Null))
+    }
+
+    fn more(&mut self, text: usize, new: Completion) -> Value {
+        let scores = self.scores(&new);
+        let delta = match new.reasoning.is_empty() {
+            true => json!({ "content": new.text }),
+            false => json!({ "reasoning_content": new.reasoning }),
+        };
+        self.delta(text, delta, scores, Value::Null)
+    }
+
+    fn call(&mut self, text: usize, call: ToolCallDelta, new: Completion) -> Value {
+        let scores = self.scores(&new);
+        let mut part = json!({
+            "index": call.index, "function": { "arguments": call.arguments },
+        });
+        // Clients join what is repeated.
+        if let Some(name) = call.name {
+            self.has_called[text] = true;
+            part = json!({
+                "index": call.index, "id": self.call_ids.id(text, call.index), "type": "function",
+                "function": { "name": name, "arguments": call.arguments },
+            });
+        }
+        self.delta(text, json!({ "tool_calls": [part] }), scores, Value::Null)
+    }
+
+    fn end(&mut self, text: usize, reason: FinishReason) -> Value {
+        let reason = reason_of(reason, self.has_called[text]).into();
+        self.delta(text, json!({}), Value::Null, reason)
+    }
+
+    fn usage(&mut self, counts: TokenCounts) -> Option<Value> {
+        self.include_usage.then(|| {
+            let mut chunk = self.chunk(Vec::new());
+            chunk["usage"] = usage(counts);
+            chunk
+        })
+    }
+}
