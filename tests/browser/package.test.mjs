@@ -81,6 +81,34 @@ test("log-probabilities of a stream are those of the whole answer", async () => 
   assert.deepEqual(refused, ["InvalidRequest", "InvalidRequest", "InvalidRequest"]);
 });
 
+test("answers match a schema, an expression or a choice", async () => {
+  const { answers, refused } = await run(site.page, async ({ Wisp }) => {
+    const wisp = await Wisp.load({});
+    const schema = {
+      type: "object", properties: { ok: { type: "boolean" }, kind: { enum: ["cat", "dog"] } },
+      required: ["ok", "kind"], additionalProperties: false,
+    };
+    const format = (schema) => ({ response_format: { type: "json_schema", json_schema: { name: "thing", schema } } });
+    const answers = [];
+    for (const more of [format(schema), { structured_outputs: { regex: "[0-9]{3}" } }, { structured_outputs: { choice: ["red", "blue"] } }]) {
+      const { text, finish_reason } = (await wisp.completions.create({ prompt: "A thing: ", max_tokens: 200, ...more })).choices[0];
+      answers.push([text, finish_reason]);
+    }
+    const wrong = wisp.completions.create({ prompt: "x", ...format({ uniqueItems: true }) });
+    const refused = await wrong.then(() => "accepted", ({ code, message }) => [code, message.includes("uniqueItems")]);
+    await wisp.unload();
+    return { answers, refused };
+  });
+  const [[object, ...reason], [number], [choice]] = answers;
+  assert.deepEqual(reason, ["stop"]);
+  const { ok, kind, ...others } = JSON.parse(object);
+  assert.ok(typeof ok === "boolean" && ["cat", "dog"].includes(kind));
+  assert.deepEqual(others, {});
+  assert.match(number, /^[0-9]{3}$/);
+  assert.ok(["red", "blue"].includes(choice));
+  assert.deepEqual(refused, ["InvalidRequest", true]);
+});
+
 for (const deviceClass of ["gpu", "software"]) test(`stories260K as a File matches its reference in class ${deviceClass}`, async (t) => {
   const path = shared("models/stories260K/golden.json");
   if (!path) return t.skip("no ../shared");

@@ -308,7 +308,11 @@ impl JsModel {
         let canceller = canceller.canceller.clone();
         promise(async move {
             let options: RequestOptions = serde_json::from_str(&options)?;
-            let request = model.generate_tokens(prompt).options(options.into());
+            let constraint = options.constraint();
+            let mut request = model.generate_tokens(prompt).options(options.into());
+            if let Some(constraint) = constraint {
+                request = request.constraint(constraint);
+            }
             let mut events = request.canceller(&canceller).events();
             let tokenizer = model.text().tokenizer().ok().cloned();
             // A running request does not prevent unloading the model.

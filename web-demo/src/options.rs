@@ -4,6 +4,7 @@ use serde::Deserialize;
 use wisp_engine::{
     ModelBuilder, SamplingParams,
     device::{DeviceClassChoice, DeviceOptions, FeatureLevel},
+    grammar::Constraint,
     pipelines::{CacheStrategy, GenerateOptions, PipelineConfig, config::KvCacheFormat},
     session::{Precision, tuning_file},
 };
@@ -114,6 +115,31 @@ pub struct RequestOptions {
     max_tokens: Option<usize>,
     stop: Vec<String>,
     ignore_eos: bool,
+    constraint: Option<ConstraintOption>,
+}
+
+/// What a text must match.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum ConstraintOption {
+    JsonSchema(serde_json::Value),
+    JsonObject(bool),
+    Regex(String),
+    Grammar(String),
+    Choices(Vec<String>),
+}
+
+impl RequestOptions {
+    /// Returns what the text must match.
+    pub fn constraint(&self) -> Option<Constraint> {
+        match self.constraint.as_ref()? {
+            ConstraintOption::JsonSchema(schema) => Some(Constraint::JsonSchema(schema.clone())),
+            ConstraintOption::JsonObject(wanted) => wanted.then_some(Constraint::JsonObject),
+            ConstraintOption::Regex(pattern) => Some(Constraint::Regex(pattern.clone())),
+            ConstraintOption::Grammar(grammar) => Some(Constraint::Lark(grammar.clone())),
+            ConstraintOption::Choices(choices) => Some(Constraint::Choices(choices.clone())),
+        }
+    }
 }
 
 impl Default for RequestOptions {
@@ -132,6 +158,7 @@ impl Default for RequestOptions {
             max_tokens: None,
             stop: Vec::new(),
             ignore_eos: false,
+            constraint: None,
         }
     }
 }

@@ -12,6 +12,11 @@ export async function main(file: File): Promise<string> {
   for await (const piece of await engine.completions.create(request, { signal: controller.signal })) {
     streamed += piece.choices[0]?.text ?? "";
   }
+  await engine.completions.create({ prompt: "A year: ", structured_outputs: { regex: "[0-9]{4}" }, response_format: null });
+  const json_schema = { name: "thing", schema: { type: "object" }, strict: true };
+  await engine.chat.completions.create({ messages: [], response_format: { type: "json_schema", json_schema } });
+  // @ts-expect-error: a schema is missing
+  engine.completions.create({ prompt: "", response_format: { type: "json_schema" } });
   // @ts-expect-error: an unknown role
   engine.chat.completions.create({ messages: [{ role: "wizard", content: "" }] });
   // @ts-expect-error: no messages

@@ -26,6 +26,26 @@ function scored(params: Params): number | undefined {
   return logprobs ? top ?? 0 : undefined;
 }
 
+/** Returns what the answer must match, in the engine's form; undefined if it is free. */
+function constraint(params: Params): object | undefined {
+  const { response_format: format, structured_outputs: outputs } = params;
+  const given: object[] = [];
+  if (format?.type === "json_object") given.push({ jsonObject: true });
+  else if (format?.type === "json_schema") given.push({ jsonSchema: format.json_schema.schema });
+  else if (format != null && format.type !== "text") {
+    throw new WispError("InvalidRequest", "response_format.type must be text, json_object or json_schema");
+  }
+  if (outputs?.json != null) given.push({ jsonSchema: outputs.json });
+  if (outputs?.json_object) given.push({ jsonObject: true });
+  if (outputs?.regex != null) given.push({ regex: outputs.regex });
+  if (outputs?.choice != null) given.push({ choices: outputs.choice });
+  if (outputs?.grammar != null) given.push({ grammar: outputs.grammar });
+  if (given.length > 1) {
+    throw new WispError("InvalidRequest", "an answer can match one of response_format and structured_outputs only");
+  }
+  return given[0];
+}
+
 /** Converts OpenAI's parameters to those of the engine. */
 function engineOptions(params: Params): object {
   if (params.n != null && params.n !== 1) throw new WispError("InvalidRequest", "n must be 1");
@@ -45,6 +65,7 @@ function engineOptions(params: Params): object {
     maxTokens: ("max_completion_tokens" in params ? params.max_completion_tokens : undefined) ?? params.max_tokens,
     stop,
     ignoreEos: params.ignore_eos,
+    constraint: constraint(params),
   };
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value != null));
 }

@@ -7,6 +7,29 @@ export interface ChatMessage {
   [key: string]: unknown;
 }
 
+/** What an answer must be: text, any JSON object, or JSON that a JSON Schema accepts. */
+export type ResponseFormat =
+  | { type: "text" }
+  | { type: "json_object" }
+  | {
+      type: "json_schema";
+      /** The schema is enforced, with or without `strict`; one that cannot be enforced whole is refused. */
+      json_schema: { name: string; description?: string; schema: object | boolean; strict?: boolean | null };
+    };
+
+/** What an answer must match, as in vLLM's API: exactly one of these. */
+export interface StructuredOutputs {
+  /** A JSON Schema. */
+  json?: object | boolean | null;
+  json_object?: boolean | null;
+  /** A regular expression, which the whole answer matches. */
+  regex?: string | null;
+  /** The answers from which to choose. */
+  choice?: string[] | null;
+  /** A Lark grammar. */
+  grammar?: string | null;
+}
+
 /** Parameters of sampling and stopping. */
 export interface GenerateParams {
   /** 0, the default, is greedy: always the most likely token, the same on every device. */
@@ -25,6 +48,9 @@ export interface GenerateParams {
   seed?: number | null;
   max_tokens?: number | null;
   stop?: string | string[] | null;
+  response_format?: ResponseFormat | null;
+  /** Extension of vLLM: what the answer must match. */
+  structured_outputs?: StructuredOutputs | null;
   /** Extension: continue after end-of-text tokens. */
   ignore_eos?: boolean;
   /** Extension of vLLM: return the tokens as `token_ids` of each choice. */

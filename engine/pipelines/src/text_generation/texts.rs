@@ -40,7 +40,11 @@ impl TextGenerator {
             adapter,
             constraint: options.constraint.clone().filter(|_| !empty),
         })?;
-        let detokenizer = self.text.detokenizer(prompt, &options.visible_tokens);
+        let mut detokenizer = self.text.detokenizer(prompt, &options.visible_tokens);
+        if let (Some(detokenizer), Some(_)) = (&mut detokenizer, &options.constraint) {
+            // The text is the constraint's from its first byte on.
+            detokenizer.drop_incomplete();
+        }
         let stream = Stream {
             text: StoppableText::new(detokenizer, options.stop.clone()),
             empty,

@@ -48,6 +48,11 @@ impl Detokenizer {
         }
     }
 
+    /// Drops the bytes of an incomplete character: what follows does not complete it.
+    pub fn drop_incomplete(&mut self) {
+        self.pending.clear();
+    }
+
     /// Decodes a token and returns the text that is complete with it, if any. An id outside the
     /// vocabulary has no text.
     pub fn push(&mut self, id: u32) -> Option<String> {

@@ -18,8 +18,7 @@ fn answers_match_what_a_request_says() {
         "additionalProperties": false
     });
     let format = json!({"type": "json_schema", "json_schema": {"name": "thing", "schema": schema, "strict": true}});
-    let more =
-        json!({"response_format": format, "max_tokens": 100, "temperature": 1, "seed": 5, "n": 2});
+    let more = json!({"response_format": format, "max_completion_tokens": 250, "temperature": 1, "seed": 5, "n": 2});
     let answer = server.json(CHAT, &chat(&more));
     let mut body = chat(&more);
     body["stream"] = true.into();
@@ -43,7 +42,7 @@ fn answers_match_what_a_request_says() {
 
     let object = server.json(
         CHAT,
-        &chat(&json!({"response_format": {"type": "json_object"}, "max_tokens": 3})),
+        &chat(&json!({"response_format": {"type": "json_object"}, "max_completion_tokens": 3})),
     );
     assert_eq!(object["choices"][0]["finish_reason"], "length");
     let text = object["choices"][0]["message"]["content"]

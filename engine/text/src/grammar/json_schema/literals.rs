@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::numbers::is_exact;
+use super::exact::is_exact;
 
 /// What the values of `enum` or `const` need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

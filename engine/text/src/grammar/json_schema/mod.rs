@@ -15,10 +15,12 @@
 //! - `not`, `if` and others where their value makes them trivial.
 //!
 //! All others are refused; keywords that the draft does not define are ignored, as it says. A text has the
-//! properties of an object in the order in which the schema names them, then further ones; at most 32 characters of
+//! properties of an object in the order in which the schema names them, then further ones; at most 20 characters of
 //! white space between tokens; integers without a fraction; and no `\u` escapes but those of control characters.
 
+mod definitions;
 mod draft;
+mod exact;
 mod formats;
 mod groups;
 mod limits;
@@ -29,6 +31,7 @@ mod objects;
 mod pattern;
 mod references;
 mod rewriter;
+mod scope;
 mod strings;
 
 pub(super) use message::error_of;
@@ -39,7 +42,7 @@ use super::error::GrammarError;
 use rewriter::Rewriter;
 
 /// The white space between two tokens of JSON.
-const WHITE_SPACE: &str = r"[\x20\x0A\x0D\x09]{1,32}";
+const WHITE_SPACE: &str = r"[\x20\x0A\x0D\x09]{1,20}";
 
 /// Returns an equivalent schema that `llguidance` enforces exactly.
 ///

@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 use super::draft::Draft;
 use super::pattern;
-use super::rewriter::{Rewriter, Scope, triviality};
+use super::rewriter::{Rewriter, triviality};
+use super::scope::Scope;
 use crate::grammar::error::GrammarError;
 
 /// The largest number of patterns of an object: each pair is checked for overlaps.

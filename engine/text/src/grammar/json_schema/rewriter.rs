@@ -1,101 +1,23 @@
 //! Rewrites schemas keyword by keyword.
 
-use std::collections::HashMap;
-
 use serde_json::{Map, Value, json};
 
+use super::definitions::Definitions;
 use super::draft::Draft;
+use super::exact::{Multiple, can_be_combined};
 use super::groups::Group;
 use super::limits;
 use super::literals;
-use super::numbers::{Multiple, can_be_combined};
 use super::references::{child, resolve};
+use super::scope::{Scope, check_type, kind};
 use crate::grammar::error::GrammarError;
-
-/// The types of JSON Schema.
-const TYPES: [&str; 7] = [
-    "null", "boolean", "number", "integer", "string", "array", "object",
-];
-
-/// Keywords that apply other schemas to the same value.
-const IN_PLACE: [&str; 9] = [
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "not",
-    "if",
-    "then",
-    "else",
-    "$ref",
-    "$dynamicRef",
-];
-
-/// A schema that is being rewritten.
-pub(super) struct Scope<'s> {
-    pub schema: &'s Map<String, Value>,
-    /// Its JSON pointer.
-    pub place: &'s str,
-    /// How many schemas it lies in, references included.
-    pub depth: usize,
-}
-
-impl Scope<'_> {
-    /// Makes the error of a keyword of the schema.
-    pub fn refuse(&self, keyword: &str, reason: impl Into<String>) -> GrammarError {
-        GrammarError::refused(keyword, self.place, reason)
-    }
-
-    /// Reads a keyword whose value is a whole number of at most `max`.
-    pub fn count(&self, keyword: &str, max: u64) -> Result<Option<u64>, GrammarError> {
-        let Some(value) = self.schema.get(keyword) else {
-            return Ok(None);
-        };
-        let whole = value
-            .as_f64()
-            .filter(|number| number.fract() == 0.0 && *number >= 0.0);
-        match whole {
-            Some(number) if number <= max as f64 => Ok(Some(number as u64)),
-            Some(_) => Err(self.refuse(
-                keyword,
-                format!("is {value}, but at most {max} is supported"),
-            )),
-            None => Err(self.refuse(
-                keyword,
-                format!("is {value}, but must be a whole number of at least 0"),
-            )),
-        }
-    }
-
-    /// Returns whether the schema's `type` excludes all of some types.
-    pub fn excludes(&self, types: &[&str]) -> bool {
-        match self.schema.get("type") {
-            Some(Value::String(name)) => !types.contains(&name.as_str()),
-            Some(Value::Array(names)) => {
-                let mut names = names.iter().filter_map(Value::as_str);
-                !names.any(|name| types.contains(&name))
-            }
-            _ => false,
-        }
-    }
-
-    /// Returns whether the schema applies others to the same value.
-    pub fn applies_others(&self) -> bool {
-        IN_PLACE
-            .iter()
-            .any(|keyword| self.schema.contains_key(*keyword))
-            || self.schema.contains_key("dependentSchemas")
-    }
-}
 
 /// The state of rewriting one document.
 pub(super) struct Rewriter<'a> {
     root: &'a Value,
     pub draft: Draft,
     id: Option<&'a str>,
-    /// The numbers of referenced schemas, by their JSON pointers.
-    numbers: HashMap<String, usize>,
-    /// The referenced schemas, by number.
-    definitions: Vec<Value>,
+    definitions: Definitions,
     /// Each `multipleOf` and its place.
     pub multiples: Vec<(Multiple, String)>,
     /// An object may have names beside those that the schema spells.
@@ -115,8 +37,7 @@ impl<'a> Rewriter<'a> {
             root,
             draft,
             id: root.get(keyword).and_then(Value::as_str),
-            numbers: HashMap::new(),
-            definitions: Vec::new(),
+            definitions: Definitions::default(),
             multiples: Vec::new(),
             has_open_names: false,
             unicode_escape: None,
@@ -154,10 +75,7 @@ impl<'a> Rewriter<'a> {
 
     /// Returns the referenced schemas, named by their numbers.
     pub fn definitions(self) -> Map<String, Value> {
-        let named = self.definitions.into_iter().enumerate();
-        named
-            .map(|(number, schema)| (number.to_string(), schema))
-            .collect()
+        self.definitions.into_map()
     }
 
     /// Rewrites a schema.
@@ -362,46 +280,18 @@ impl<'a> Rewriter<'a> {
             .ok_or_else(|| scope.refuse("$ref", "must be a string"))?;
         let pointer = resolve(self.root, self.id, name)
             .map_err(|problem| scope.refuse("$ref", format!("{name:?} {problem}")))?;
-        let number = match self.numbers.get(&pointer) {
-            Some(number) => *number,
-            None => {
-                let number = self.definitions.len();
-                self.numbers.insert(pointer.clone(), number);
-                // Schemas may refer to themselves: the number is known before the schema.
-                self.definitions.push(Value::Null);
-                let root = self.root;
-                let target = root.pointer(&pointer).unwrap_or(&Value::Null);
-                let schema = self.schema(target, &pointer, scope.depth + 1)?;
-                if let Some(definition) = self.definitions.get_mut(number) {
-                    *definition = schema;
-                }
-                number
-            }
-        };
-        if self.refers_to_itself(number) {
+        let (number, is_new) = self.definitions.number_of(&pointer);
+        if is_new {
+            let root = self.root;
+            let target = root.pointer(&pointer).unwrap_or(&Value::Null);
+            let schema = self.schema(target, &pointer, scope.depth + 1)?;
+            self.definitions.set(number, schema);
+        }
+        if self.definitions.refers_to_itself(number) {
             return Err(scope.refuse("$ref", format!("{name:?} leads back to itself")));
         }
-        out.insert("$ref".into(), format!("#/$defs/{number}").into());
+        out.insert("$ref".into(), Definitions::reference(number).into());
         Ok(())
-    }
-
-    /// Returns whether a definition is nothing but references, in a circle.
-    fn refers_to_itself(&self, start: usize) -> bool {
-        let mut number = start;
-        for _ in 0..=self.definitions.len() {
-            let target = self.definitions.get(number).and_then(Value::as_object);
-            let reference = target
-                .filter(|schema| schema.len() == 1)
-                .and_then(|schema| schema.get("$ref"));
-            let reference = reference
-                .and_then(Value::as_str)
-                .and_then(|name| name.strip_prefix("#/$defs/"));
-            match reference.and_then(|number| number.parse().ok()) {
-                Some(next) => number = next,
-                None => return false,
-            }
-        }
-        true
     }
 
     /// Rewrites a keyword whose value is an array of schemas.
@@ -463,35 +353,5 @@ pub(super) fn triviality(schema: &Value) -> Option<bool> {
         Value::Bool(accepts) => Some(*accepts),
         Value::Object(members) if members.is_empty() => Some(true),
         _ => None,
-    }
-}
-
-fn check_type(scope: &Scope<'_>, value: &Value) -> Result<(), GrammarError> {
-    let is_type = |name: &Value| name.as_str().is_some_and(|name| TYPES.contains(&name));
-    let is_valid = match value {
-        Value::Array(names) => !names.is_empty() && names.iter().all(is_type),
-        name => is_type(name),
-    };
-    match is_valid {
-        true => Ok(()),
-        false => Err(scope.refuse(
-            "type",
-            format!(
-                "is {value}, but must be one or several of {}",
-                TYPES.join(", ")
-            ),
-        )),
-    }
-}
-
-/// Returns the name of a value's kind.
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a Boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a string",
-        Value::Array(_) => "an array",
-        Value::Object(_) => "an object",
     }
 }

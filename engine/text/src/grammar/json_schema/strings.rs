@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::formats::{Format, format};
 use super::pattern;
-use super::rewriter::{Rewriter, Scope};
+use super::rewriter::Rewriter;
+use super::scope::Scope;
 use crate::grammar::error::GrammarError;
 
 /// The largest bound on the length of a string.

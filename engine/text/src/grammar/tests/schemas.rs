@@ -112,8 +112,8 @@ fn formats_and_patterns_apply_together() {
 #[test]
 fn white_space_is_limited() {
     let schema = json!({"type": "array", "items": {"type": "null"}});
-    let fits = format!("[{}null]", " ".repeat(32));
-    let long = format!("[{}null]", " ".repeat(33));
+    let fits = format!("[{}null]", " ".repeat(20));
+    let long = format!("[{}null]", " ".repeat(21));
     check(schema, &[&fits], &[&long]);
 }
 
