@@ -212,12 +212,17 @@ fn calls_are_accepted_and_other_texts_are_not() {
             weather.replace('3', "x"),
             weather.replace("days", "year"),
             weather.replace("get_weather", "get_time"),
-            weather.replace("Rome\", ", "Rome\",\n"),
             format!("Hi. {weather}"),
             "Hi.".to_owned(),
         ] {
             assert!(!answers.accepts(&required, &wrong), "{format}: {wrong}");
         }
+        let spaced = weather.replace("Rome\", ", "Rome\",\n");
+        assert_eq!(
+            answers.accepts(&required, &spaced),
+            spaced == weather,
+            "{format}"
+        );
         assert!(answers.accepts(&auto, "Hi {there}.\n"), "{format}");
         if !weather.starts_with('{') {
             let after = format!("Hi.\n{weather}");
