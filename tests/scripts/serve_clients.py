@@ -102,13 +102,16 @@ def completions():
     return repr(answer.choices[2].text)
 
 
+UNSUPPORTED = {"name": "set", "schema": {"type": "array", "uniqueItems": True}}
+
+
 def errors():
     found = []
     for kind, more in [
         (openai.NotFoundError, {"model": "gpt-5"}),
         (openai.BadRequestError, {"temperature": -1}),
         (openai.BadRequestError, {"tools": [{"type": "function", "function": {"name": "not a name"}}]}),
-        (openai.BadRequestError, {"response_format": {"type": "json_object"}}),
+        (openai.BadRequestError, {"response_format": {"type": "json_schema", "json_schema": UNSUPPORTED}}),
     ]:
         try:
             CLIENT.chat.completions.create(**{**CHAT, **more})

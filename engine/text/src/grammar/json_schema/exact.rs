@@ -21,6 +21,46 @@ pub(super) fn is_exact(number: &Number) -> bool {
     is_same && format!("{value}").len() <= MAX_CHARACTERS
 }
 
+/// A bound on numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Bound {
+    pub keyword: &'static str,
+    pub value: f64,
+    /// The JSON pointer of the schema.
+    pub place: String,
+}
+
+impl Bound {
+    fn is_lower(&self) -> bool {
+        self.keyword.ends_with("inimum")
+    }
+
+    fn is_exclusive(&self) -> bool {
+        self.keyword.starts_with("exclusive")
+    }
+
+    /// Returns whether another bound leaves less than one beside this one, a whole number that is excluded:
+    /// `llguidance` would accept that number.
+    fn is_lost_beside(&self, other: &Bound) -> bool {
+        let width = match self.is_lower() {
+            true => other.value - self.value,
+            false => self.value - other.value,
+        };
+        let is_opposite = self.is_lower() != other.is_lower();
+        self.is_exclusive()
+            && self.value.fract() == 0.0
+            && is_opposite
+            && 0.0 < width
+            && width < 1.0
+    }
+}
+
+/// Returns a bound that `llguidance` would not enforce if it met another one of the document.
+pub(super) fn lost_bound(bounds: &[Bound]) -> Option<&Bound> {
+    let is_lost = |bound: &&Bound| bounds.iter().any(|other| bound.is_lost_beside(other));
+    bounds.iter().find(is_lost)
+}
+
 /// A `multipleOf`: `coefficient · 10^-exponent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Multiple {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::draft::Draft;
-use super::exact::{MAX_EXACT, Multiple, is_exact};
+use super::exact::{Bound, MAX_EXACT, Multiple, is_exact};
 use super::rewriter::Rewriter;
 use super::scope::Scope;
 use crate::grammar::error::GrammarError;
@@ -28,10 +28,10 @@ impl Rewriter<'_> {
                     Some(true) => exclusive,
                     _ => bound,
                 };
-                out.insert(name.into(), bound_of(scope, bound, value)?);
+                self.bound(scope, name, value, out)?;
             }
             if let (Some(value), None) = (scope.schema.get(exclusive), is_exclusive) {
-                out.insert(exclusive.into(), bound_of(scope, exclusive, value)?);
+                self.bound(scope, exclusive, value, out)?;
             }
         }
         if let Some(value) = scope.schema.get("multipleOf") {
@@ -44,23 +44,31 @@ impl Rewriter<'_> {
         }
         Ok(())
     }
-}
 
-/// Reads a bound.
-fn bound_of(scope: &Scope<'_>, keyword: &str, value: &Value) -> Result<Value, GrammarError> {
-    let Value::Number(number) = value else {
-        return Err(scope.refuse(keyword, format!("is {value}, but must be a number")));
-    };
-    let is_small = number
-        .as_f64()
-        .is_some_and(|value| value.abs() <= MAX_EXACT);
-    match is_exact(number) && is_small {
-        true => Ok(value.clone()),
-        false => {
+    /// Rewrites a bound.
+    fn bound(
+        &mut self,
+        scope: &Scope<'_>,
+        keyword: &'static str,
+        value: &Value,
+        out: &mut Map<String, Value>,
+    ) -> Result<(), GrammarError> {
+        let Value::Number(number) = value else {
+            return Err(scope.refuse(keyword, format!("is {value}, but must be a number")));
+        };
+        let exact = number.as_f64().filter(|exact| exact.abs() <= MAX_EXACT);
+        let Some(exact) = exact.filter(|_| is_exact(number)) else {
             let reason = format!(
                 "is {value}, but numbers are compared exactly only up to 2^53, and with few digits"
             );
-            Err(scope.refuse(keyword, reason))
-        }
+            return Err(scope.refuse(keyword, reason));
+        };
+        self.bounds.push(Bound {
+            keyword,
+            value: exact,
+            place: scope.place.to_owned(),
+        });
+        out.insert(keyword.into(), value.clone());
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::definitions::Definitions;
 use super::draft::Draft;
-use super::exact::{Multiple, can_be_combined};
+use super::exact::{Bound, Multiple, can_be_combined, lost_bound};
 use super::groups::Group;
 use super::limits;
 use super::literals;
@@ -18,6 +18,8 @@ pub(super) struct Rewriter<'a> {
     pub draft: Draft,
     id: Option<&'a str>,
     definitions: Definitions,
+    /// Each bound on numbers.
+    pub bounds: Vec<Bound>,
     /// Each `multipleOf` and its place.
     pub multiples: Vec<(Multiple, String)>,
     /// An object may have names beside those that the schema spells.
@@ -38,6 +40,7 @@ impl<'a> Rewriter<'a> {
             draft,
             id: root.get(keyword).and_then(Value::as_str),
             definitions: Definitions::default(),
+            bounds: Vec::new(),
             multiples: Vec::new(),
             has_open_names: false,
             unicode_escape: None,
@@ -50,6 +53,10 @@ impl<'a> Rewriter<'a> {
         if let (Some(place), false) = (&self.inner_id, self.definitions.is_empty()) {
             let reason = "within a schema with references is not supported";
             return Err(GrammarError::refused("$id", place, reason));
+        }
+        if let Some(bound) = lost_bound(&self.bounds) {
+            let reason = "leaves less than one to an opposite bound, which is not supported";
+            return Err(GrammarError::refused(bound.keyword, &bound.place, reason));
         }
         let multiples: Vec<Multiple> = self
             .multiples

@@ -167,6 +167,8 @@ fn unsupported_keywords_are_refused_by_name() {
         ("multipleOf", json!({"multipleOf": 0.01})),
         ("multipleOf", json!({"allOf": [{"multipleOf": 65537}, {"multipleOf": 65539}]})),
         ("minimum", json!({"minimum": 1e300})),
+        ("exclusiveMinimum", json!({"exclusiveMinimum": 0, "maximum": 0.5})),
+        ("exclusiveMaximum", json!({"allOf": [{"exclusiveMaximum": -1}, {"minimum": -1.25}]})),
         ("const", json!({"const": 9007199254740993_u64})),
         ("enum", json!({"enum": []})),
         ("enum", json!({"type": "object", "properties": {"a": {"enum": ["\u{1}"]}}})),
