@@ -2,6 +2,7 @@
 
 mod bert;
 mod cohere2;
+mod embedding_gemma;
 mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone4;
@@ -35,7 +36,7 @@ mod xlm_roberta;
 use super::architecture::Architecture;
 
 /// Makes the built-in architectures, in the order in which they are listed.
-pub(super) fn all() -> [Architecture; 31] {
+pub(super) fn all() -> [Architecture; 33] {
     [
         llama::architecture(),
         mistral::architecture(),
@@ -64,6 +65,8 @@ pub(super) fn all() -> [Architecture; 31] {
         starcoder2::architecture(),
         gpt2::architecture(),
         gpt_neox::architecture(),
+        qwen3::classifier(),
+        embedding_gemma::architecture(),
         bert::architecture(),
         xlm_roberta::architecture(),
         modernbert::architecture(),
