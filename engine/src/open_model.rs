@@ -116,6 +116,27 @@ impl OpenModel {
         self
     }
 
+    /// Makes a decoder embed texts, as an encoder does. Decoders whose files list the modules of embeddings do so by
+    /// themselves.
+    pub fn for_embeddings(mut self) -> OpenModel {
+        if let Files::Max(files) = &mut self.files {
+            files.model_spec.spec.embed_texts();
+        }
+        self
+    }
+
+    /// Makes a decoder rank documents by its answers `yes` and `no`, as Qwen3-Reranker does.
+    ///
+    /// # Errors
+    ///
+    /// If its tokenizer lacks the answers.
+    pub fn for_reranking(mut self) -> Result<OpenModel, Error> {
+        if let Files::Max(files) = &mut self.files {
+            files.score_by_answers().map_err(PipelineError::from)?;
+        }
+        Ok(self)
+    }
+
     /// Sizes an encoder for texts of these lengths, with memory for no more.
     pub fn for_texts(mut self, lengths: impl IntoIterator<Item = usize>) -> OpenModel {
         self.texts = Some(lengths.into_iter().map(|len| len as u64).collect());

@@ -11,6 +11,7 @@ Needs torch (CPU) and transformers 5. Every NAME (by default all) gets a directo
     last_hidden_state   an encoder's hidden states instead of logits, [tokens][hidden]
     query, document     the parts of a reranker's text, without special tokens
     types, scores       its segment types, and its score instead of logits
+    embedding           the embedding of a model that embeds texts, beside last_hidden_state
 
 The seed of a checkpoint depends on its name alone, so adding one does not change the others. Sizes
 are no multiples of 4, 32 or 64 where the architecture allows it, so that a kernel that assumes
@@ -69,6 +70,10 @@ DECODERS = {}
 ENCODERS = {}
 # Name -> configuration of an encoder with a head that scores pairs of texts.
 RERANKERS = {}
+# Name -> configuration of a decoder with a head that scores texts.
+CLASSIFIERS = {}
+# Name -> configuration of a model that embeds texts, its pooling, and the widths of its dense layers.
+EMBEDDERS = {}
 
 
 def randomize(model):
@@ -163,13 +168,66 @@ def reranker_golden(model, length):
     }
 
 
+def classifier_golden(model, length):
+    tokens = torch.randint(3, VOCAB, (1, length))
+    return {"tokens": tokens[0].tolist(), "scores": model(tokens).logits[0].tolist()}
+
+
+def make_embedder(name, out):
+    """Makes a checkpoint in the layout of sentence-transformers."""
+    torch.manual_seed(zlib.crc32(name.encode()))
+    config, pooling, widths = EMBEDDERS[name]
+    model = T.AutoModel.from_config(config, attn_implementation="eager").eval().float()
+    randomize(model)
+    directory = out / name
+    directory.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(directory, safe_serialization=True)
+
+    def write(path, value):
+        (directory / path).parent.mkdir(exist_ok=True)
+        (directory / path).write_text(json.dumps(value, indent=2) + "\n")
+
+    modules = ["Transformer", "Pooling", *["Dense"] * len(widths), "Normalize"]
+    write("modules.json", [
+        {"idx": i, "name": str(i), "path": f"{i}_{kind}" if i else "",
+         "type": f"sentence_transformers.models.{kind}"}
+        for i, kind in enumerate(modules)
+    ])
+    write("1_Pooling/config.json", {f"pooling_mode_{pooling}": True})
+    tokens = torch.randint(3, VOCAB, (1, 23))
+    with torch.no_grad():
+        hidden = model(tokens).last_hidden_state
+        embedding = hidden[0, -1] if pooling == "lasttoken" else hidden[0].mean(0)
+        for i, width in enumerate(widths):
+            linear = torch.nn.Linear(embedding.shape[0], width, bias=False)
+            embedding = linear(embedding)
+            write(f"{i + 2}_Dense/config.json", {
+                "in_features": linear.in_features, "out_features": width, "bias": False,
+                "activation_function": "torch.nn.modules.linear.Identity",
+            })
+            file = directory / f"{i + 2}_Dense/model.safetensors"
+            safetensors.torch.save_file({"linear.weight": linear.weight.detach()}, file)
+    saved = json.loads((directory / "config.json").read_text())
+    if saved["architectures"] == ["Qwen3Model"]:
+        # As the published checkpoints say, whose tensors have no prefix nevertheless.
+        saved["architectures"] = ["Qwen3ForCausalLM"]
+        write("config.json", saved)
+    write("golden.json", {
+        "tokens": tokens[0].tolist(), "last_hidden_state": rows(hidden),
+        "embedding": torch.nn.functional.normalize(embedding, dim=0).tolist(),
+    })
+
+
 def make(name, out):
+    if name in EMBEDDERS:
+        return make_embedder(name, out)
     torch.manual_seed(zlib.crc32(name.encode()) + SEEDS.get(name, 0))
     kind, configs, golden_of = next(
         row for row in (
             (T.AutoModelForCausalLM, DECODERS, decoder_golden),
             (T.AutoModel, ENCODERS, encoder_golden),
             (T.AutoModelForSequenceClassification, RERANKERS, reranker_golden),
+            (T.AutoModelForSequenceClassification, CLASSIFIERS, classifier_golden),
         ) if name in row[1]
     )
     eager = dict(attn_implementation="eager", experts_implementation="eager")
@@ -195,7 +253,7 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--out", type=pathlib.Path, default=here.parent / "fixtures/goldens")
     args = parser.parse_args()
-    for name in args.names or [*DECODERS, *ENCODERS, *RERANKERS]:
+    for name in args.names or [*DECODERS, *ENCODERS, *RERANKERS, *CLASSIFIERS, *EMBEDDERS]:
         make(name, args.out)
 
 
@@ -301,6 +359,16 @@ RERANKERS["xlm-roberta-reranker"] = T.XLMRobertaConfig(
 RERANKERS["modernbert-reranker"] = T.ModernBertConfig(
     **ENCODER, max_position_embeddings=64, local_attention=8, num_labels=1,
     bos_token_id=1, eos_token_id=2, cls_token_id=1, sep_token_id=2, classifier_pooling="cls",
+)
+
+CLASSIFIERS["qwen3-classifier"] = T.Qwen3Config(**BASE, num_labels=3)
+EMBEDDERS["qwen3-embedding"] = (T.Qwen3Config(**BASE, tie_word_embeddings=True), "lasttoken", [])
+EMBEDDERS["embedding-gemma"] = (
+    T.Gemma3TextConfig(
+        **{**NARROW, "num_hidden_layers": 6, "sliding_window": 8, "query_pre_attn_scalar": 6,
+           "use_bidirectional_attention": True}
+    ),
+    "mean_tokens", [44, 26],
 )
 
 if __name__ == "__main__":

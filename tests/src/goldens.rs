@@ -67,6 +67,9 @@ pub const RERANKERS: &[&str] = &[
     "modernbert-reranker",
 ];
 
+/// The directories of models that embed texts, in the layout of sentence-transformers.
+pub const EMBEDDERS: &[&str] = &["qwen3-embedding", "embedding-gemma"];
+
 /// Transformers' results for a decoder.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Golden {
@@ -85,6 +88,9 @@ pub struct EncoderGolden {
     pub tokens: Vec<u32>,
     /// `[tokens, hidden]`.
     pub last_hidden_state: Vec<Vec<f32>>,
+    /// The embedding, if the model has a pooling.
+    #[serde(default)]
+    pub embedding: Vec<f32>,
 }
 
 /// Returns a checkpoint's directory; prints a note and returns `None` if it belongs to the shared data and

@@ -7,14 +7,18 @@ pub enum Pooling {
     Mean,
     /// The first token's.
     Cls,
+    /// The last token's.
+    Last,
 }
 
 impl Pooling {
     /// The embedding of one text from its hidden states, `[tokens, width]`, of which there are some.
     pub fn apply(self, hidden: &[f32], width: usize) -> Vec<f32> {
         let rows = hidden.chunks_exact(width.max(1));
-        if self == Pooling::Cls {
-            return rows.take(1).flatten().copied().collect();
+        match self {
+            Pooling::Cls => return rows.take(1).flatten().copied().collect(),
+            Pooling::Last => return rows.last().unwrap_or_default().to_vec(),
+            Pooling::Mean => {}
         }
         let count = rows.len() as f64;
         let mut sums = vec![0.0; width];
@@ -41,10 +45,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pooling_is_the_mean_or_the_first() {
+    fn pooling_is_the_mean_the_first_or_the_last() {
         let hidden = [1.0, 2.0, 3.0, 6.0, 5.0, 1.0];
         assert_eq!(Pooling::Mean.apply(&hidden, 2), [3.0, 3.0]);
         assert_eq!(Pooling::Cls.apply(&hidden, 2), [1.0, 2.0]);
+        assert_eq!(Pooling::Last.apply(&hidden, 2), [5.0, 1.0]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod batches;
 mod error;
+mod judge;
 mod rerank;
 mod tokens;
 
@@ -19,7 +20,7 @@ use super::{
     architectures::ModelSpec,
     decoder_model,
     kv_cache::{BlockTable, PagePool},
-    model_files::ModelFiles,
+    model_files::{Dense, ModelFiles},
     normalize,
     spec::EncoderSpec,
 };
@@ -32,7 +33,7 @@ pub use tokens::{EncoderTokenizer, TokenizedText};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncodeOptions {
     /// How the tokens' hidden states are combined into one vector. `None` uses the method that the
-    /// model's files specify, or else the mean.
+    /// model's files specify, or else the mean; a decoder's are those of the last token.
     pub pooling: Option<Pooling>,
     /// Whether embeddings are scaled to length 1.
     pub normalize: bool,
@@ -179,11 +180,27 @@ impl TextEncoder {
             (None, Some(what)) => {
                 return Err(EncodeError::Unsupported { what: what.clone() }.into());
             }
-            (None, None) => self.tokenizer.settings().pooling.unwrap_or(Pooling::Mean),
+            (None, None) => match (self.tokenizer.settings().pooling, self.encoder.causal) {
+                (Some(pooling), _) => pooling,
+                (None, true) => Pooling::Last,
+                (None, false) => Pooling::Mean,
+            },
         };
+        let layers = &self.tokenizer.settings().dense;
+        let mut width = self.width();
+        for [inputs, outputs] in layers.iter().map(Dense::widths) {
+            if inputs != width {
+                let what = format!("a linear layer of {inputs} instead of {width} numbers");
+                return Err(EncodeError::Unsupported { what }.into());
+            }
+            width = outputs;
+        }
         let states = self.hidden_states(texts).await?;
         let embedding = |hidden: Vec<f32>| {
             let mut embedding = pooling.apply(&hidden, self.width());
+            for layer in &self.tokenizer.settings().dense {
+                embedding = layer.apply(&embedding);
+            }
             if options.normalize {
                 normalize(&mut embedding);
             }
@@ -273,7 +290,9 @@ impl TextEncoder {
         self.model
             .write_tensor("page_table", &inputs.page_table)
             .await?;
-        self.model.write("lengths", &lengths)?;
+        if !self.encoder.causal {
+            self.model.write("lengths", &lengths)?;
+        }
         if self.spec.learned_positions {
             let positions = texts
                 .iter()
@@ -301,11 +320,15 @@ impl TextEncoder {
                 .iter()
                 .map(|len| {
                     next += len;
-                    next - len
+                    // Texts have at least one token.
+                    match self.encoder.causal {
+                        true => next - 1,
+                        false => next - len,
+                    }
                 })
                 .collect();
             rows.resize(slots as usize, 0);
-            self.model.write("first_rows", &rows)?;
+            self.model.write("score_rows", &rows)?;
         }
         self.model.run(&self.model.dims(&sizes)?)?;
         Ok(())

@@ -17,7 +17,7 @@ use crate::{
     settings::{DEVICE, MODEL, Settings},
 };
 
-/// Compute embeddings of texts with an encoder such as BERT.
+/// Compute embeddings of texts with an encoder such as BERT, or with a decoder such as Qwen3-Embedding.
 ///
 /// All texts run as one batch. Texts that exceed the length limit of the model's files are truncated, as in
 /// sentence-transformers.
@@ -26,7 +26,7 @@ pub struct Encode {
     #[command(flatten)]
     input: Input,
     /// How the hidden states of a text are pooled into one embedding; none returns them all unchanged
-    /// [default: the pooling in the model's files, otherwise mean]
+    /// [default: the pooling in the model's files, otherwise mean, or last for a decoder]
     #[arg(long, value_enum)]
     pooling: Option<PoolingChoice>,
     /// Do not scale embeddings to length 1
@@ -73,6 +73,8 @@ enum PoolingChoice {
     Mean,
     /// The hidden state of the first token
     Cls,
+    /// The hidden state of the last token
+    Last,
     /// The hidden states of all tokens
     None,
 }
@@ -80,9 +82,8 @@ enum PoolingChoice {
 impl Encode {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
-        let open = settings.open()?;
+        let open = settings.open()?.for_embeddings();
         let files = open::files(&open)?;
-        files.model_spec.encoder()?;
         let texts = self.tokens(files)?;
         TextEncoder::check(&files.model_spec, &texts)?;
         let pooling = match self.pooling {
@@ -95,6 +96,7 @@ impl Encode {
             }
             Some(PoolingChoice::Mean) => Some(Pooling::Mean),
             Some(PoolingChoice::Cls) => Some(Pooling::Cls),
+            Some(PoolingChoice::Last) => Some(Pooling::Last),
             None => None,
         };
         let normalize = !self.no_normalize;

@@ -14,7 +14,8 @@ use crate::{
     settings::{DEVICE, MODEL, Settings},
 };
 
-/// Rank documents by their relevance to a query with a cross-encoder such as bge-reranker.
+/// Rank documents by their relevance to a query with a cross-encoder such as bge-reranker, or with a language model
+/// such as Qwen3-Reranker.
 ///
 /// Prints the documents, the most relevant first, each after its score from 0 to 1. A query and a document that
 /// exceed the model's length together are truncated, the longer one first.
@@ -50,9 +51,8 @@ struct Input {
 impl Rerank {
     pub fn run(self) -> Result<()> {
         let settings = self.settings.resolve()?;
-        let open = settings.open()?;
+        let open = settings.open()?.for_reranking()?;
         let files = open::files(&open)?;
-        files.model_spec.encoder()?;
         let read = self.input.document_file.iter().map(|path| read_text(path));
         let given = self.input.document.iter().cloned().map(Ok);
         let documents: Vec<String> = given.chain(read).collect::<Result<_>>()?;

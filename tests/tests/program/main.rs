@@ -8,6 +8,7 @@ mod command_line;
 mod completions;
 mod convert;
 mod cuda;
+mod embedders;
 mod encoders;
 mod examples;
 mod goldens;

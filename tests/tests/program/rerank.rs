@@ -231,6 +231,6 @@ fn models_that_do_not_rank_are_named() {
         "b",
     ];
     let line = run(args).failed("a decoder");
-    assert!(line.contains("not an encoder"), "{line}");
+    assert!(line.contains("no token \"yes\""), "{line}");
     assert_eq!(run(["rerank", "--query", "a"]).status, Some(2));
 }

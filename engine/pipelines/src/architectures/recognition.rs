@@ -80,7 +80,14 @@ impl ModelSpec {
                 supported: supported.map(String::from).collect(),
             });
         };
-        let spec = architecture.read_gguf(&metadata)?;
+        let mut spec = architecture.read_gguf(&metadata)?;
+        // Only models that embed texts have a pooling.
+        if metadata
+            .optional_u32("pooling_type")?
+            .is_some_and(|pooling| pooling != 0)
+        {
+            spec.embed_texts();
+        }
         Ok(ModelSpec {
             rotates_neighbours: spec.rope_interleaved && !architecture.gguf_interleaved_rope,
             spec,

@@ -45,6 +45,7 @@ impl GraphBuilder<'_, '_> {
         let window = settings
             .window
             .filter(|window| u64::from(*window) < inputs.max_length);
+        let lengths = inputs.encoder.and_then(|encoder| encoder.lengths);
         let attention = Op::Attention(AttentionSpec {
             heads: spec.heads,
             kv_heads: spec.kv_heads,
@@ -54,10 +55,10 @@ impl GraphBuilder<'_, '_> {
             window: window.unwrap_or(0),
             scale: settings.attention_scale,
             softcap: spec.attention_softcap,
-            causal: inputs.encoder.is_none(),
+            causal: lengths.is_none(),
         });
         let mut operands = vec![q, k_cache, v_cache, inputs.index, paging.table];
-        operands.extend(inputs.encoder.map(|encoder| encoder.lengths));
+        operands.extend(lengths);
         if settings.sinks {
             let name = self.layer_name(&names.sinks, layer);
             operands.push(self.weight(name, &[spec.heads.into()])?);

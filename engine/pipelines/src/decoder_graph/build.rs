@@ -34,10 +34,10 @@ use crate::{
 /// [logit_rows, vocab]` and, if the layout asks for them, `hidden_states: f32 [logit_rows or tokens,
 /// hidden]`.
 ///
-/// An encoder has `lengths: u32 [batch]` (tokens of each text) instead of `logit_rows`, and
+/// An encoder has `lengths: u32 [batch]` (tokens of each text, unless it is causal) instead of `logit_rows`, and
 /// `positions` and `token_types: u32 [tokens]` if it has embeddings for them. Its blocks share the
 /// buffers `k` and `v`, and its output is `hidden: f32 [tokens, hidden]`. With a head that scores texts
-/// it has the input `first_rows: u32 [batch]`, each text's first token, and the output `scores: f32
+/// it has the input `score_rows: u32 [batch]`, each text's first or last token, and the output `scores: f32
 /// [batch, labels]`.
 ///
 /// # Errors
@@ -111,8 +111,8 @@ fn block_inputs(b: &mut GraphBuilder<'_, '_>, layout: DecoderLayout) -> BlockInp
         pages: "window_pages",
     });
     let format = spec.cache_format(layout.cache_format);
-    let encoder = spec.encoder.map(|_| EncoderInputs {
-        lengths: b.graph.input("lengths", DType::U32, shape!["batch"]),
+    let encoder = spec.encoder.map(|encoder| EncoderInputs {
+        lengths: (!encoder.causal).then(|| b.graph.input("lengths", DType::U32, shape!["batch"])),
         caches: b.kv_caches(paging, format, ""),
     });
     let rope_tables = b.rope_tables(layout.max_length, None);

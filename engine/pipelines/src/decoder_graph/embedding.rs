@@ -32,6 +32,9 @@ impl GraphBuilder<'_, '_> {
                 .input("token_types", DType::U32, shape!["tokens"]);
             x = self.add_embedding(x, types, &names.token_types, encoder.token_types)?;
         }
+        if !encoder.embedding_norm {
+            return Ok(x);
+        }
         let name = self.name(&names.embedding_norm);
         self.norm(spec.norm, x, name, spec.hidden_size)
     }

@@ -19,8 +19,8 @@ pub(super) struct Paging {
 /// What an encoder's blocks read.
 #[derive(Clone, Copy)]
 pub(super) struct EncoderInputs {
-    /// Tokens of each text, `u32 [batch]`.
-    pub lengths: ValueId,
+    /// Tokens of each text, `u32 [batch]`, if tokens attend to later ones.
+    pub lengths: Option<ValueId>,
     /// The cache of keys and values that all blocks share.
     pub caches: [ValueId; 2],
 }

@@ -231,7 +231,12 @@ impl GraphBuilder<'_, '_> {
     }
 
     /// Adds a view of the checkpoint's tensors to the graph.
-    fn view(&mut self, name: String, view: View, shape: &[u64]) -> Result<ValueId, DecoderError> {
+    pub fn view(
+        &mut self,
+        name: String,
+        view: View,
+        shape: &[u64],
+    ) -> Result<ValueId, DecoderError> {
         self.weights
             .add(&name, view, shape)
             .map_err(|error| match error {

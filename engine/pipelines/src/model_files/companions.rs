@@ -9,6 +9,10 @@ pub(crate) const PYTORCH_INDEX: &str = "pytorch_model.bin.index.json";
 /// Files beside the weights that describe a model and its tokenizer.
 pub(crate) const COMPANIONS: &[&str] = &[
     "1_Pooling/config.json",
+    "2_Dense/config.json",
+    "2_Dense/model.safetensors",
+    "3_Dense/config.json",
+    "3_Dense/model.safetensors",
     "added_tokens.json",
     "chat_template.jinja",
     "chat_template.json",

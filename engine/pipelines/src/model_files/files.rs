@@ -13,10 +13,13 @@ use wisp_text::{
 use wisp_weights::{Checkpoint, FileBytes, WeightSource};
 
 use super::{
-    chat_prompt::prepare_chat, error::ModelFilesError, gguf_tokenizer::tokenizer,
+    chat_prompt::prepare_chat, dense::Dense, error::ModelFilesError, gguf_tokenizer::tokenizer,
     sentence_transformer::SentenceTransformer, stop_tokens::stop_tokens,
 };
-use crate::architectures::{GgufMetadata, ModelSpec};
+use crate::{
+    architectures::{GgufMetadata, ModelSpec},
+    spec::{EncoderSpec, ScoreHead},
+};
 
 /// What a model's files say, before anything is loaded to a device.
 #[derive(Debug)]
@@ -36,7 +39,7 @@ pub struct ModelFiles {
     pub tokenizer: Result<Tokenizer, TokenizerError>,
     /// Tokens that end a text.
     pub stop_tokens: BTreeSet<u32>,
-    /// How an encoder's embeddings are computed. The default for a decoder.
+    /// How embeddings are computed.
     pub sentence_transformer: SentenceTransformer,
 }
 
@@ -123,7 +126,14 @@ impl ModelFiles {
             &config,
             text("generation_config.json").as_deref(),
             tokenizer,
-            || SentenceTransformer::from_files(&|name| Ok(text(name).map(Into::into))),
+            || {
+                let read = |name: &str| Ok(text(name).map(Into::into));
+                SentenceTransformer::from_files(&read, &|folder| {
+                    let name = format!("{folder}/model.safetensors");
+                    let weights = files.get(&name).cloned().unwrap_or_default();
+                    Ok(Checkpoint::from_bytes(&name, weights)?)
+                })
+            },
         )
     }
 
@@ -148,14 +158,15 @@ impl ModelFiles {
         tokenizer: Result<Tokenizer, TokenizerError>,
         sentence_transformer: impl FnOnce() -> Result<SentenceTransformer, ModelFilesError>,
     ) -> Result<ModelFiles, ModelFilesError> {
-        let model_spec = ModelSpec::from_config(config)?;
+        let mut model_spec = ModelSpec::from_config(config)?;
         if let Some((from, to)) = tied_name(&model_spec, &checkpoint) {
             checkpoint.rename(&from, &to);
         }
-        let sentence_transformer = match model_spec.spec.encoder {
-            Some(_) => sentence_transformer()?,
-            None => SentenceTransformer::default(),
-        };
+        let sentence_transformer = sentence_transformer()?;
+        // Only the files of models that embed texts list modules.
+        if sentence_transformer.normalizes.is_some() {
+            model_spec.spec.embed_texts();
+        }
         let stop_tokens = stop_tokens(&tokenizer, config, generation_config);
         Ok(ModelFiles {
             name,
@@ -172,10 +183,18 @@ impl ModelFiles {
     fn from_gguf(name: String, checkpoint: Checkpoint) -> Result<ModelFiles, ModelFilesError> {
         let file = checkpoint.file_names().next().unwrap_or(&name).to_string();
         let model_spec = ModelSpec::from_gguf(&checkpoint, &file)?;
-        let pooling_type = match model_spec.spec.encoder {
-            Some(_) => GgufMetadata::new(&checkpoint, &file)?.optional_u32("pooling_type")?,
-            None => None,
-        };
+        let metadata = GgufMetadata::new(&checkpoint, &file)?;
+        let pooling_type = metadata.optional_u32("pooling_type")?;
+        let mut sentence_transformer = SentenceTransformer::from_gguf(pooling_type);
+        // EmbeddingGemma's, under the numbers of their modules.
+        for name in ["dense_2.weight", "dense_3.weight"] {
+            let layer = Dense::plain(&checkpoint, name);
+            let problem = |problem| ModelFilesError::File {
+                file: file.clone(),
+                problem,
+            };
+            sentence_transformer.dense.extend(layer.map_err(problem)?);
+        }
         let tokenizer = tokenizer(&checkpoint);
         let stop_tokens = match &tokenizer {
             Ok(tokenizer) => tokenizer.end_of_generation().clone(),
@@ -189,8 +208,44 @@ impl ModelFiles {
             huggingface_config: None,
             tokenizer,
             stop_tokens,
-            sentence_transformer: SentenceTransformer::from_gguf(pooling_type),
+            sentence_transformer,
         })
+    }
+
+    /// Makes a decoder judge documents: the scores are the logits of the answers `yes` and `no`, as Qwen3-Reranker
+    /// was trained to give them. An encoder stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// If the tokenizer lacks one of the answers.
+    pub fn score_by_answers(&mut self) -> Result<(), ModelFilesError> {
+        if self
+            .model_spec
+            .spec
+            .encoder
+            .is_some_and(|encoder| !encoder.causal || encoder.score.is_some())
+        {
+            return Ok(());
+        }
+        let file_error = |problem: String| ModelFilesError::File {
+            file: self.name.clone(),
+            problem,
+        };
+        let tokenizer = self.tokenizer.as_ref();
+        let tokenizer = tokenizer.map_err(|error| file_error(error.to_string()))?;
+        let token = |answer: &str| match tokenizer.encode(answer, false, false).as_deref() {
+            // Not the token for unknown words.
+            Ok([token]) if tokenizer.decode(&[*token], false).trim() == answer => Ok(*token),
+            _ => Err(file_error(format!(
+                "the vocabulary has no token {answer:?}, with which documents are judged"
+            ))),
+        };
+        let answers = [token("yes")?, token("no")?];
+        self.model_spec.spec.encoder = Some(EncoderSpec {
+            score: Some(ScoreHead::answers(answers)),
+            ..EncoderSpec::causal()
+        });
+        Ok(())
     }
 
     /// Renders a conversation with the model's chat template, up to where its answer starts, and

@@ -20,6 +20,7 @@
 mod chat_prompt;
 #[cfg(not(target_arch = "wasm32"))]
 mod companions;
+mod dense;
 mod error;
 mod files;
 mod gguf_tokenizer;
@@ -29,6 +30,7 @@ mod stop_tokens;
 pub(crate) use chat_prompt::prepare_chat;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use companions::{COMPANIONS, PYTORCH_INDEX, SAFETENSORS_INDEX};
+pub use dense::Dense;
 pub use error::ModelFilesError;
 pub use files::ModelFiles;
 #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]

@@ -6,15 +6,19 @@ use serde_json::Value;
 #[cfg(not(target_arch = "wasm32"))]
 use wisp_files::{FileKind, read_small_text};
 
-use super::error::ModelFilesError;
+use wisp_weights::Checkpoint;
+
+use super::{dense::Dense, error::ModelFilesError};
 use crate::pooling::Pooling;
 
-/// How an encoder's embeddings are computed, as far as its files say.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// How a model's embeddings are computed, as far as its files say.
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SentenceTransformer {
     /// How the hidden states of a text's tokens are pooled.
     pub pooling: Option<Pooling>,
+    /// The linear layers that are applied to pooled embeddings, one after the other.
+    pub dense: Vec<Dense>,
     /// A step of the computation that is not supported, in words.
     pub unsupported: Option<String>,
     /// Whether embeddings are scaled to length 1.
@@ -27,6 +31,9 @@ pub struct SentenceTransformer {
 
 /// Reads a file beside the weights; `None` if it does not exist.
 type ReadFile<'a> = &'a dyn Fn(&str) -> Result<Option<String>, ModelFilesError>;
+
+/// Opens the weights of a module in a folder beside the model's.
+pub(super) type OpenWeights<'a> = &'a dyn Fn(&str) -> Result<Checkpoint, ModelFilesError>;
 
 fn error(file: &str, problem: String) -> ModelFilesError {
     ModelFilesError::File {
@@ -64,6 +71,7 @@ impl SentenceTransformer {
             None | Some(0) => (None, None),
             Some(1) => (Some(Pooling::Mean), None),
             Some(2) => (Some(Pooling::Cls), None),
+            Some(3) => (Some(Pooling::Last), None),
             Some(other) => (None, Some(format!("pooling of type {other}"))),
         };
         SentenceTransformer {
@@ -76,13 +84,17 @@ impl SentenceTransformer {
     /// [`Self::from_files`] of a directory.
     #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn from_directory(directory: &Path) -> Result<SentenceTransformer, ModelFilesError> {
-        SentenceTransformer::from_files(&|name| {
+        let read = |name: &str| {
             let path = directory.join(name);
             match read_small_text(&path, FileKind::Config) {
                 Ok(text) => Ok(Some(text)),
                 Err(problem) if problem.kind() == std::io::ErrorKind::NotFound => Ok(None),
                 Err(problem) => Err(error(&path.display().to_string(), problem.to_string())),
             }
+        };
+        SentenceTransformer::from_files(&read, &|folder| {
+            let path = directory.join(folder);
+            Ok(Checkpoint::open(&path)?)
         })
     }
 
@@ -92,13 +104,13 @@ impl SentenceTransformer {
     /// # Errors
     ///
     /// If one exists and cannot be read.
-    pub(super) fn from_files(read: ReadFile<'_>) -> Result<SentenceTransformer, ModelFilesError> {
+    pub(super) fn from_files(
+        read: ReadFile<'_>,
+        open: OpenWeights<'_>,
+    ) -> Result<SentenceTransformer, ModelFilesError> {
         let mut found = SentenceTransformer::default();
-        let pooling_folder = found.read_modules(read)?;
-        // The file names a folder, which must not be outside of the model's own.
-        let is_inside = Path::new(&pooling_folder)
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)));
+        let pooling_folder = found.read_modules(read, open)?;
+        let is_inside = is_inside(&pooling_folder);
         let pooling_config = match pooling_folder.as_str() {
             "" => "config.json".into(),
             folder => format!("{folder}/config.json"),
@@ -108,6 +120,7 @@ impl SentenceTransformer {
                 [] => {}
                 ["mean"] => found.pooling = Some(Pooling::Mean),
                 ["cls" | "cls_token"] => found.pooling = Some(Pooling::Cls),
+                ["lasttoken"] => found.pooling = Some(Pooling::Last),
                 ref others => {
                     found.unsupported = Some(format!("pooling by {}", others.join(" and ")));
                 }
@@ -123,7 +136,11 @@ impl SentenceTransformer {
     }
 
     /// Reads `modules.json`, and returns the folder of its pooling module.
-    fn read_modules(&mut self, read: ReadFile<'_>) -> Result<String, ModelFilesError> {
+    fn read_modules(
+        &mut self,
+        read: ReadFile<'_>,
+        open: OpenWeights<'_>,
+    ) -> Result<String, ModelFilesError> {
         let mut pooling_folder = "1_Pooling".to_string();
         let Some(modules) = json(read, "modules.json")? else {
             return Ok(pooling_folder);
@@ -140,11 +157,36 @@ impl SentenceTransformer {
                 "Transformer" => {}
                 "Pooling" => pooling_folder = text("path").into(),
                 "Normalize" => self.normalizes = Some(true),
+                "Dense" if is_inside(text("path")) && !text("path").is_empty() => {
+                    match dense(text("path"), read, open) {
+                        Ok(layer) => self.dense.push(layer),
+                        Err(problem) => {
+                            self.unsupported = Some(format!("a module \"Dense\" ({problem})"));
+                        }
+                    }
+                }
                 other => self.unsupported = Some(format!("a module {other:?}")),
             }
         }
         Ok(pooling_folder)
     }
+}
+
+/// True if a file names a folder that is inside of the model's own.
+fn is_inside(folder: &str) -> bool {
+    let mut parts = Path::new(folder).components();
+    parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// Reads the module of a linear layer.
+fn dense(
+    folder: &str,
+    read: ReadFile<'_>,
+    open: OpenWeights<'_>,
+) -> Result<Dense, ModelFilesError> {
+    let name = format!("{folder}/config.json");
+    let config = json(read, &name)?.unwrap_or(Value::Null);
+    Dense::read(&config, &open(folder)?).map_err(|problem| error(folder, problem))
 }
 
 #[cfg(test)]
@@ -191,6 +233,17 @@ mod tests {
     }
 
     #[test]
+    fn last_token_is_pooled() {
+        for config in [
+            r#"{"pooling_mode_lasttoken": true, "pooling_mode_mean_tokens": false, "include_prompt": true}"#,
+            r#"{"pooling_mode": "lasttoken"}"#,
+        ] {
+            let found = read(&[("modules.json", MODULES), ("1_Pooling/config.json", config)]);
+            assert_eq!(found.unwrap().pooling, Some(Pooling::Last));
+        }
+    }
+
+    #[test]
     fn later_versions_name_one_mode_and_leave_the_length_to_the_tokenizer() {
         let found = read(&[
             ("modules.json", MODULES),
@@ -205,9 +258,13 @@ mod tests {
 
     #[test]
     fn unsupported_steps_and_damaged_files_are_named() {
+        let other = MODULES.replace("models.Normalize", "models.LSTM");
+        let found = read(&[("modules.json", &other)]).unwrap();
+        assert!(found.unsupported.unwrap().contains("LSTM"));
+        // A linear layer needs its weights.
         let dense = MODULES.replace("models.Normalize", "models.Dense");
         let found = read(&[("modules.json", &dense)]).unwrap();
-        assert!(found.unsupported.unwrap().contains("Dense"));
+        assert!(found.unsupported.unwrap().contains("2_Normalize"));
         let max = r#"{"pooling_mode_max_tokens": true, "pooling_mode_mean_tokens": true}"#;
         let found = read(&[("1_Pooling/config.json", max)]).unwrap();
         assert_eq!(found.unsupported.unwrap(), "pooling by max and mean");

@@ -58,6 +58,13 @@ impl DecoderSpec {
         }
         if let Some(score) = self.encoder.and_then(|encoder| encoder.score) {
             check_size("the number of labels", score.labels, MAX_SIZE)?;
+            for token in score.answers.into_iter().flatten() {
+                check_size(
+                    "the token of an answer",
+                    u64::from(token) + 1,
+                    self.vocab_size,
+                )?;
+            }
         }
         self.check_mixers()?;
         self.check_ropes()?;

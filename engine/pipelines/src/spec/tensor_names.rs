@@ -160,7 +160,8 @@ impl TensorNames {
     /// Returns the names of Llama in Hugging Face's layout, which most architectures share.
     pub fn hugging_face() -> TensorNames {
         TensorNames {
-            prefixes: vec!["model.".into()],
+            // Models without a head are saved without the prefix.
+            prefixes: vec!["model.".into(), "".into()],
             embedding: "embed_tokens".into(),
             positions: "".into(),
             token_types: "".into(),
@@ -215,7 +216,7 @@ impl TensorNames {
             output: "lm_head".into(),
             score_dense: "".into(),
             score_norm: "".into(),
-            score_output: "".into(),
+            score_output: "score".into(),
             transposed: false,
         }
     }

@@ -125,7 +125,7 @@ mod tests {
             let encoder = EncoderSpec {
                 token_types: 1,
                 padding,
-                score: None,
+                ..EncoderSpec::bidirectional()
             };
             learned_positions(encoder, tokens).collect::<Vec<_>>()
         };

@@ -32,7 +32,7 @@ pub enum EncodeError {
     },
     /// Occurs when a model's embeddings need a step that Wisp does not support.
     #[error(
-        "the model's embeddings are made with {what}, which is not supported: choose mean, cls or no pooling yourself"
+        "the model's embeddings are made with {what}, which is not supported: choose mean, cls, last or no pooling yourself"
     )]
     Unsupported {
         /// The unsupported step.
@@ -40,7 +40,7 @@ pub enum EncodeError {
     },
     /// Occurs when documents are to be ranked by a model that does not score pairs of texts.
     #[error(
-        "{problem}: documents are ranked by models such as BertForSequenceClassification with one label"
+        "{problem}: documents are ranked by models such as BertForSequenceClassification with one label, or Qwen3-Reranker"
     )]
     NotAReranker {
         /// What the model lacks.

@@ -76,8 +76,13 @@ impl TextEncoder {
         pairs: &[(&str, &str)],
         options: RerankOptions,
     ) -> Result<Vec<Relevance>, PipelineError> {
+        let judges = self
+            .encoder
+            .score
+            .is_some_and(|head| head.answers.is_some());
         match self.encoder.score.map(|head| head.labels) {
             Some(1) => {}
+            Some(2) if judges => {}
             Some(labels) => {
                 let problem = format!("the model has {labels} labels instead of one score");
                 return Err(EncodeError::NotAReranker { problem }.into());
@@ -93,8 +98,13 @@ impl TextEncoder {
         });
         let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
         let scores = self.scores(&pairs).await?;
-        let logits = scores.iter().flatten().zip(&pairs).enumerate();
-        let relevance = logits.map(|(index, (&logit, pair))| Relevance {
+        // The sigmoid of the difference is the probability of `yes` among both answers.
+        let logits = scores.iter().map(|scores| match scores[..] {
+            [yes, no] => yes - no,
+            _ => scores.first().copied().unwrap_or_default(),
+        });
+        let relevance = logits.zip(&pairs).enumerate();
+        let relevance = relevance.map(|(index, (logit, pair))| Relevance {
             index,
             logit,
             score: 1.0 / (1.0 + (-logit).exp()),

@@ -2,7 +2,7 @@
 
 use wisp_text::tokenizer::{PairTokens, Tokenizer};
 
-use super::EncodeError;
+use super::{EncodeError, judge};
 use crate::{ModelFiles, PipelineError, TextProcessor, model_files::SentenceTransformer};
 
 /// The tokens of a text, ready for an encoder.
@@ -21,6 +21,8 @@ pub struct EncoderTokenizer {
     text: TextProcessor,
     settings: SentenceTransformer,
     max_positions: u64,
+    /// True if a query and a document are joined by a prompt instead of the tokenizer's template.
+    judges: bool,
 }
 
 impl EncoderTokenizer {
@@ -30,6 +32,7 @@ impl EncoderTokenizer {
             text: TextProcessor::of(files),
             settings: files.sentence_transformer.clone(),
             max_positions: files.model_spec.spec.max_positions,
+            judges: judge::judges(&files.model_spec.spec),
         }
     }
 
@@ -102,7 +105,10 @@ impl EncoderTokenizer {
             false => text.to_string(),
         });
         let tokenizer = self.tokenizer()?;
-        let pair = tokenizer.encode_pair(&texts[0], &texts[1], Some(most))?;
+        let pair = match self.judges {
+            true => Some(judge::prompt(tokenizer, &texts[0], &texts[1], most)?),
+            false => tokenizer.encode_pair(&texts[0], &texts[1], Some(most))?,
+        };
         let pair = pair.ok_or_else(|| EncodeError::NotAReranker {
             problem: "the model's tokenizer does not say how two texts are joined".into(),
         })?;

@@ -82,5 +82,6 @@ fn make_encoder(spec: &mut DecoderSpec, token_types: u64, labels: Option<u64>) {
         token_types,
         padding: None,
         score: labels.map(ScoreHead::bert),
+        ..EncoderSpec::bidirectional()
     });
 }

@@ -5,7 +5,12 @@ use wisp_weights::gguf::Value;
 
 use super::{gemma, gemma2};
 use crate::{
-    architectures::{architecture::Architecture, hf_config::LayerType},
+    architectures::{
+        architecture::Architecture,
+        error::ArchitectureError,
+        gguf_metadata::GgufMetadata,
+        hf_config::{HfConfig, LayerType},
+    },
     spec::{DecoderSpec, NormPlacement, QkNorm, RopeScaling, RopeSettings, TensorNames},
 };
 
@@ -28,41 +33,45 @@ pub(super) fn architecture() -> Architecture {
                 .into(),
             ..gemma2::tensor_names()
         })
-        .spec_from_config(|config| {
-            let mut spec = gemma2::from_config(config)?;
-            let window = config.optional_u32("sliding_window")?;
-            let pattern = config.optional_u32("sliding_window_pattern")?.unwrap_or(6) as usize;
-            config.set_windows(&mut spec, window, |layer| {
-                !(layer + 1).is_multiple_of(pattern)
-            })?;
-            // The class has the field, but its attention does not use it.
-            spec.attention_softcap = 0.0;
-            use_local_rope(&mut spec, config.rope(LayerType::SlidingAttention)?);
-            Ok(spec)
-        })
+        .spec_from_config(from_config)
         .gguf("gemma3")
-        .spec_from_gguf(|metadata| {
-            let mut spec = gemma::from_gguf(metadata)?;
-            spec.norm_placement = NormPlacement::Sandwich;
-            let softcap = metadata.optional_f32("final_logit_softcapping")?;
-            spec.logit_softcap = softcap.unwrap_or(0.0);
-            let window = metadata.optional_u32("attention.sliding_window")?;
-            spec.set_windows(window, |layer| !(layer + 1).is_multiple_of(6));
-            let theta = metadata.optional_f32("rope.freq_base_swa")?;
-            let local = RopeSettings {
-                theta: theta.unwrap_or(10_000.0),
-                scaling: RopeScaling::None,
-            };
-            use_local_rope(&mut spec, local);
-            gemma2::scale_largest_model(&mut spec, 62);
-            Ok(spec)
-        })
+        .spec_from_gguf(from_gguf)
         .gguf_key("final_logit_softcapping", |spec| {
             Some(Value::F32(spec.logit_softcap))
         })
         .gguf_key("rope.freq_base_swa", |spec| {
             Some(Value::F32(spec.ropes.get(1)?.theta))
         })
+}
+
+pub(super) fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = gemma2::from_config(config)?;
+    let window = config.optional_u32("sliding_window")?;
+    let pattern = config.optional_u32("sliding_window_pattern")?.unwrap_or(6) as usize;
+    config.set_windows(&mut spec, window, |layer| {
+        !(layer + 1).is_multiple_of(pattern)
+    })?;
+    // The class has the field, but its attention does not use it.
+    spec.attention_softcap = 0.0;
+    use_local_rope(&mut spec, config.rope(LayerType::SlidingAttention)?);
+    Ok(spec)
+}
+
+pub(super) fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = gemma::from_gguf(metadata)?;
+    spec.norm_placement = NormPlacement::Sandwich;
+    let softcap = metadata.optional_f32("final_logit_softcapping")?;
+    spec.logit_softcap = softcap.unwrap_or(0.0);
+    let window = metadata.optional_u32("attention.sliding_window")?;
+    spec.set_windows(window, |layer| !(layer + 1).is_multiple_of(6));
+    let theta = metadata.optional_f32("rope.freq_base_swa")?;
+    let local = RopeSettings {
+        theta: theta.unwrap_or(10_000.0),
+        scaling: RopeScaling::None,
+    };
+    use_local_rope(&mut spec, local);
+    gemma2::scale_largest_model(&mut spec, 62);
+    Ok(spec)
 }
 
 /// Layers with a window use the second rotary embedding.

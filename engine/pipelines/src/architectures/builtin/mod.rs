@@ -2,6 +2,7 @@
 
 mod bert;
 mod cohere2;
+mod embedding_gemma;
 mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone4;
@@ -73,6 +74,8 @@ pub(super) fn all() -> [Architecture; 36] {
         starcoder2::architecture(),
         gpt2::architecture(),
         gpt_neox::architecture(),
+        qwen3::classifier(),
+        embedding_gemma::architecture(),
         bert::architecture(),
         xlm_roberta::architecture(),
         modernbert::architecture(),

@@ -125,8 +125,10 @@ fn make_encoder(spec: &mut DecoderSpec, local: RopeSettings, labels: Option<u64>
         padding: None,
         score: labels.map(|labels| ScoreHead {
             labels,
-            activation: ScoreActivation::Gelu,
+            activation: Some(ScoreActivation::Gelu),
             norm: true,
+            answers: None,
         }),
+        ..EncoderSpec::bidirectional()
     });
 }

@@ -4,8 +4,9 @@ use super::qwen2;
 use crate::{
     architectures::{
         architecture::Architecture, error::ArchitectureError, gguf_metadata::GgufMetadata,
+        hf_config::HfConfig,
     },
-    spec::{DecoderSpec, QkNorm},
+    spec::{DecoderSpec, EncoderSpec, QkNorm, ScoreHead},
 };
 
 /// The width of a head is a field of its own. Windows are those of Qwen 2.
@@ -18,13 +19,31 @@ pub(super) fn architecture() -> Architecture {
             "head_dim": 128, "max_position_embeddings": 32768, "sliding_window": 4096,
             "max_window_layers": 28}"#,
         )
-        .spec_from_config(|config| {
-            let mut spec = qwen2::from_config(config)?;
-            spec.qk_norm = QkNorm::PerHead;
-            Ok(spec)
-        })
+        .spec_from_config(from_config)
         .gguf("qwen3")
         .spec_from_gguf(from_gguf)
+}
+
+/// Qwen 3 with a linear layer that scores the last token.
+pub(super) fn classifier() -> Architecture {
+    architecture()
+        .derived("qwen3_classifier")
+        .encoder()
+        .config_classes(["Qwen3ForSequenceClassification"])
+        .spec_from_config(|config| {
+            let mut spec = from_config(config)?;
+            spec.encoder = Some(EncoderSpec {
+                score: config.score_labels()?.map(ScoreHead::linear),
+                ..EncoderSpec::causal()
+            });
+            Ok(spec)
+        })
+}
+
+fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = qwen2::from_config(config)?;
+    spec.qk_norm = QkNorm::PerHead;
+    Ok(spec)
 }
 
 pub(super) fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {

@@ -72,6 +72,7 @@ pub(super) fn describe(files: &ModelFiles, header: &mut GgufHeaderBuilder) {
         let pooling_type = match files.sentence_transformer.pooling {
             Some(Pooling::Mean) => 1,
             Some(Pooling::Cls) => 2,
+            Some(Pooling::Last) => 3,
             None => 0,
         };
         keys.push(("pooling_type", Value::U32(pooling_type)));

@@ -28,7 +28,7 @@ pub(super) fn in_gguf(
     if let Some(encoder) = &mut spec.encoder {
         // Rows before the first position are not written, and an encoder has no output layer.
         encoder.padding = None;
-        spec.tied = true;
+        spec.tied |= !encoder.causal;
     }
     let mut others = spec.ropes.iter().skip(1);
     if others.any(|rope| rope.scaling != RopeScaling::None) {

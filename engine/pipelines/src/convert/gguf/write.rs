@@ -82,6 +82,10 @@ fn describe(
     views: &mut Views<'_>,
     notes: &mut Vec<String>,
 ) -> Result<(Vec<PlannedTensor>, DecoderSpec), ConvertError> {
+    if !files.sentence_transformer.dense.is_empty() {
+        let what = "linear layers after the pooling";
+        return Err(ConvertError::Inexpressible { what });
+    }
     let architecture = &files.model_spec.architecture;
     let (spec, factors) = spec::in_gguf(architecture, &files.model_spec.spec)?;
     metadata::describe(files, header);
