@@ -43,6 +43,10 @@ pub(crate) struct Sequence {
     pub cached: usize,
     /// The pages of the KV cache.
     pub table: BlockTable,
+    /// The row of the recurrent state that the next part continues, if it is not the sequence's own.
+    pub state: Option<u32>,
+    /// The row of the snapshot that the last part of the prompt writes, until its results are accepted.
+    pub snapshot: Option<u32>,
     /// True once the sampler knows the sequence's tokens and biases.
     pub in_sampler: bool,
     /// Log-probabilities of the prompt's tokens from the second on that no event has reported yet.
@@ -62,6 +66,8 @@ impl Sequence {
             slot: 0,
             cached: 0,
             table: BlockTable::default(),
+            state: None,
+            snapshot: None,
             in_sampler: false,
             prompt_scores: Vec::new(),
         }
