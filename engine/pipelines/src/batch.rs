@@ -34,6 +34,12 @@ pub struct BatchSequence {
     /// The sequence's block table: the pages of its KV cache in position order, enough for all tokens
     /// of the batch's steps.
     pub pages: Vec<u32>,
+    /// The row of the recurrent state that the part continues, if it is not the sequence's own, which is
+    /// that of its slot. At position 0 no row is read.
+    pub state_read: Option<u32>,
+    /// The row that the state after the part's tokens is written to, if it is not the sequence's own:
+    /// that of a snapshot. Further steps of the batch continue from it, and write to the own row.
+    pub state_written: Option<u32>,
     /// The low-rank adapter of the request.
     pub adapter: Option<Adapter>,
     /// The number of last tokens that need logits: 0 within a prompt, 1 at its end and in decode, all

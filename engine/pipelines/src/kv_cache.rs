@@ -14,11 +14,14 @@
 
 #[cfg(test)]
 mod invariants;
+mod snapshots;
 
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
 };
+
+use snapshots::Snapshots;
 
 /// The content of a full page.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +40,8 @@ struct Page {
     content: Option<(Arc<Content>, u64)>,
     /// The time at which its last owner released it.
     left: u64,
+    /// The row of the recurrent state after its last position, if the page has content.
+    snapshot: Option<u32>,
 }
 
 /// Hit statistics of the prefix cache.
@@ -70,6 +75,8 @@ pub struct PagePool {
     /// without an adapter.
     next: u64,
     hits: PrefixHits,
+    /// The rows for snapshots of recurrent states; none for models without.
+    snapshots: Snapshots,
 }
 
 /// The pages of one sequence, in position order.
@@ -111,6 +118,7 @@ impl PagePool {
             unused: BTreeMap::new(),
             next: 1,
             hits: PrefixHits::default(),
+            snapshots: Snapshots::default(),
         }
     }
 
@@ -158,6 +166,7 @@ impl PagePool {
             Some(page) => page,
             None => {
                 let (_, page) = self.unused.pop_first()?;
+                self.drop_snapshot_of(page);
                 if let Some((content, _)) = self.pages[page as usize].content.take() {
                     self.known.remove(&content);
                 }
@@ -182,20 +191,30 @@ impl PagePool {
     }
 
     /// Gives an empty table the cached pages with the longest prefix of `tokens`, excluding the last
-    /// token, which must be computed for its logits. Returns the number of tokens on these pages.
+    /// token, which must be computed for its logits. With snapshots, the last page has one. Returns the
+    /// number of tokens on these pages.
     pub fn reuse(&mut self, table: &mut BlockTable, tokens: &[u32]) -> usize {
         if !self.caches || !table.pages.is_empty() {
             return 0;
         }
         let reusable = &tokens[..tokens.len().saturating_sub(1)];
+        let mut found = Vec::new();
+        let mut before = table.content;
         for tokens in reusable.chunks_exact(self.page_size as usize) {
-            let content = Content {
-                before: table.content,
-                tokens: tokens.into(),
-            };
-            let Some(at) = self.known.get(&content).copied() else {
+            let tokens = tokens.into();
+            let known = self.known.get(&Content { before, tokens });
+            let Some(at) = known.copied() else {
                 break;
             };
+            let content = self.pages[at as usize].content.as_ref();
+            before = content.map_or(0, |(_, number)| *number);
+            found.push(at);
+        }
+        if self.has_snapshots() {
+            let usable = |at: &u32| self.pages[*at as usize].snapshot.is_some();
+            found.truncate(found.iter().rposition(usable).map_or(0, |last| last + 1));
+        }
+        for at in found {
             let page = &mut self.pages[at as usize];
             if page.owners == 0 {
                 self.unused.remove(&page.left);
@@ -264,6 +283,7 @@ impl PagePool {
     /// Forgets the content of pages without an owner.
     pub fn forget(&mut self) {
         for page in std::mem::take(&mut self.unused).into_values() {
+            self.drop_snapshot_of(page);
             if let Some((content, _)) = self.pages[page as usize].content.take() {
                 self.known.remove(&content);
             }

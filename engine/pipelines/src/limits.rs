@@ -72,6 +72,9 @@ pub struct ModelLimits {
     pub memory: u64,
     /// Whether sequences with a common prefix share pages.
     pub prefix_caching: bool,
+    /// Rows for snapshots of a recurrent state, which prefix caching needs in models that have one. A model
+    /// sets it when it is loaded.
+    pub state_snapshots: u64,
     /// Low-rank adapters that can be loaded at the same time; 0: none.
     pub max_num_loras: u64,
     /// The highest rank of an adapter.
@@ -97,6 +100,7 @@ impl Default for ModelLimits {
             max_steps: 8,
             memory: 0,
             prefix_caching: false,
+            state_snapshots: 0,
             max_num_loras: 0,
             max_lora_rank: 16,
             cache_format: CacheFormat::F32,
@@ -194,9 +198,10 @@ impl ModelLimits {
         }
     }
 
-    /// Returns the number of rows of a recurrent state: one for each sequence that runs.
+    /// Returns the number of rows of a recurrent state: one for each sequence that runs, and those for
+    /// snapshots.
     pub fn state_rows(&self) -> u64 {
-        self.max_batch
+        self.max_batch.saturating_add(self.state_snapshots)
     }
 
     /// Returns the length of the longest sequence that the cache can hold.

@@ -50,6 +50,10 @@ pub(crate) struct Sequence {
     pub prefix_hit: Option<usize>,
     /// The pages of the KV cache.
     pub table: BlockTable,
+    /// The row of the recurrent state that the next part continues, if it is not the sequence's own.
+    pub state: Option<u32>,
+    /// The row of the snapshot that the last part of the prompt writes, until its results are accepted.
+    pub snapshot: Option<u32>,
     /// True once the sampler knows the sequence's tokens and biases.
     pub in_sampler: bool,
     /// Log-probabilities of the prompt's tokens from the second on that no event has reported yet.
@@ -76,6 +80,8 @@ impl Sequence {
             cached: 0,
             prefix_hit: None,
             table: BlockTable::default(),
+            state: None,
+            snapshot: None,
             in_sampler: false,
             prompt_scores: Vec::new(),
             constraint: constraint.map(|grammar| Constrained::new(&grammar, jumps)),

@@ -80,10 +80,13 @@ impl Scheduler {
     pub fn new(limits: ModelLimits) -> Scheduler {
         let pages = u32::try_from(limits.total_pages()).unwrap_or(u32::MAX);
         let pool = PagePool::new(pages, limits.page_size);
+        let [slots, snapshots] = [limits.max_batch, limits.state_snapshots].map(|rows| rows as u32);
         Scheduler {
             limits,
             pace: Pace::unlimited(),
-            pool: pool.with_prefix_caching(limits.prefix_caching),
+            pool: pool
+                .with_prefix_caching(limits.prefix_caching)
+                .with_snapshots(slots, snapshots),
             waiting: VecDeque::new(),
             running: Vec::new(),
             free_slots: (0..limits.max_batch as u32).rev().collect(),
@@ -185,6 +188,7 @@ impl Scheduler {
     /// and none is free, it preempts the youngest sequence, which releases its pages and later starts
     /// over with the tokens it has.
     pub fn schedule(&mut self) -> Batch {
+        self.pool.begin_batch();
         self.admit();
         self.make_room();
         let mut budget = self.limits.max_step_tokens as usize;
@@ -205,16 +209,24 @@ impl Scheduler {
         for at in decoding.into_iter().chain(prompts) {
             let sequence = &mut self.running[at];
             let mut len = sequence.missing().min(budget);
-            if len > 1 {
+            let is_chunk = len > 1;
+            if is_chunk {
                 len = len.min(prompt_budget);
+            }
+            let scores = sequence.scores_prompt() && len > 0;
+            if scores {
+                len = len.min(rows + 1);
+            }
+            let start = sequence.cached;
+            len = self.pool.snapshot_boundary(start, start + len) - start;
+            if is_chunk {
                 prompt_budget -= len;
             }
-            if sequence.scores_prompt() && len > 0 {
-                len = len.min(rows + 1);
+            if scores {
                 rows -= len - 1;
             }
             if len > 0 {
-                sequences.push(sequence.part(len));
+                sequences.push(sequence.part(len, steps, &mut self.pool));
                 budget -= len;
             }
         }
@@ -239,12 +251,19 @@ impl Scheduler {
         if steps == 0 {
             return None;
         }
-        let following = |(at, part): (usize, &BatchSequence)| BatchSequence {
-            start: part.start + (part.tokens.len() + in_flight) as u32 - 1,
-            tokens: vec![0],
-            pages: self.running[at].table.pages().to_vec(),
-            history: None,
-            ..part.clone()
+        let following = |(at, part): (usize, &BatchSequence)| {
+            let sequence: &mut Sequence = &mut self.running[at];
+            let state_read = sequence.state.take();
+            self.pool.release_read_snapshot(state_read);
+            BatchSequence {
+                start: part.start + (part.tokens.len() + in_flight) as u32 - 1,
+                tokens: vec![0],
+                pages: sequence.table.pages().to_vec(),
+                state_read,
+                state_written: None,
+                history: None,
+                ..part.clone()
+            }
         };
         let sequences = order.into_iter().zip(&batch.sequences);
         Some(Batch {
@@ -285,6 +304,10 @@ impl Scheduler {
             self.free_slots.pop();
             if let Some(mut sequence) = self.waiting.pop_front() {
                 sequence.slot = slot;
+                sequence.state = match found {
+                    0 => None,
+                    _ => self.pool.hold_reused_snapshot(&table, found),
+                };
                 sequence.table = table;
                 sequence.cached = found;
                 sequence.prefix_hit.get_or_insert(found);
@@ -357,6 +380,8 @@ impl Scheduler {
 
     fn retire(&mut self, sequence: &mut Sequence) {
         self.pool.release(&mut sequence.table);
+        self.pool.release_snapshot(sequence.state.take());
+        self.pool.release_snapshot(sequence.snapshot.take());
         self.free_slots.push(sequence.slot);
         sequence.cached = 0;
         sequence.prompt_scores.clear();
@@ -390,9 +415,16 @@ impl Sequence {
         self.tokens.len() - self.cached
     }
 
-    /// Returns the batch part of the next `len` tokens.
-    fn part(&mut self, len: usize) -> BatchSequence {
+    /// Returns the part of the next `len` tokens of a batch of `steps` steps. A prompt's part that ends a page
+    /// leaves a snapshot, unless further steps change the state.
+    fn part(&mut self, len: usize, steps: usize, pool: &mut PagePool) -> BatchSequence {
         let (start, end) = (self.cached, self.cached + len);
+        let state_read = self.state.take();
+        pool.release_read_snapshot(state_read);
+        if steps == 1 && (len > 1 || end <= self.prompt_tokens) {
+            self.snapshot = pool.take_snapshot(end);
+            self.state = self.snapshot;
+        }
         let samples = end == self.tokens.len();
         let logit_rows = match self.scores_prompt() {
             true => len,
@@ -410,6 +442,8 @@ impl Sequence {
             start: start as u32,
             tokens: self.tokens[start..end].to_vec(),
             pages: self.table.pages().to_vec(),
+            state_read,
+            state_written: self.snapshot,
             adapter: self.adapter,
             logit_rows,
             samples,

@@ -206,6 +206,7 @@ fn report(
         "head_dim": spec.head_dim,
         "context": spec.max_positions,
         "kv_bytes_per_position": spec.kv_bytes_per_position(limits.cache_format),
+        "state_bytes": spec.state_bytes(),
         "tokenizer": files.tokenizer.is_ok(),
         "chat_template": has_chat_template(files),
         "stop_tokens": files.stop_tokens,
@@ -260,6 +261,10 @@ fn model_rows(
     let layers = spec.layers.len();
     let (width, feed_forward) = (spec.hidden_size, spec.intermediate_size);
     let (heads, head_dim, kv_heads) = (spec.heads, spec.head_dim, spec.kv_heads);
+    let state = match spec.state_bytes() {
+        0 => String::new(),
+        bytes => format!(", {} of state for each text", format_bytes(bytes)),
+    };
     let position_bytes = format_bytes(spec.kv_bytes_per_position(limits.cache_format));
     [
         ("model", files.name.clone()),
@@ -277,7 +282,7 @@ fn model_rows(
         (
             "context",
             format!(
-                "{} tokens, {position_bytes} of KV cache each",
+                "{} tokens, {position_bytes} of KV cache each{state}",
                 spec.max_positions
             ),
         ),

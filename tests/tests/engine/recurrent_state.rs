@@ -110,4 +110,23 @@ fn batches_match_transformers(place: TestDevice) {
     }
 }
 
-on_every_device!(batches_match_transformers);
+/// A prompt continues from the snapshot of another one with the same beginning.
+fn prefixes_continue_from_snapshots(place: TestDevice) {
+    for name in HYBRID {
+        let (_, golden): (_, Golden) = goldens::golden(name).unwrap();
+        let limits = ModelLimits {
+            prefix_caching: true,
+            ..limits()
+        };
+        let mut generator = load(place, name, limits);
+        for (round, hits) in [0, 20, 40].into_iter().enumerate() {
+            let request = (golden.tokens.clone(), golden.greedy.len());
+            let got = generate(&mut generator, &[request]);
+            assert_eq!(got[0], golden.greedy, "{name} on {place:?}, round {round}");
+            // All whole pages of the prompt's 23 tokens.
+            assert_eq!(generator.prefix_hits().hits, hits, "{name} on {place:?}");
+        }
+    }
+}
+
+on_every_device!(batches_match_transformers, prefixes_continue_from_snapshots);

@@ -112,15 +112,25 @@ pub(super) fn fit_memory(
     })
 }
 
-/// Checks that a binding holds the largest tensor of the recurrent state for all sequences.
+/// Checks that a binding holds the largest tensor of the recurrent state for all sequences, and sets the
+/// number of snapshots, without which prefixes cannot be shared.
 fn check_state(
     spec: &DecoderSpec,
-    limits: &ModelLimits,
+    limits: &mut ModelLimits,
     binding: u64,
 ) -> Result<(), PipelineError> {
+    limits.state_snapshots = 0;
     let row = spec.state_tensors().map(|tensor| tensor.bytes()).max();
     let most = binding / row.unwrap_or(0).max(1);
-    if row.is_none() || limits.state_rows() <= most {
+    if row.is_none() {
+        return Ok(());
+    }
+    if limits.max_batch <= most {
+        if limits.prefix_caching {
+            let wanted = limits.max_batch.saturating_mul(2).saturating_add(6);
+            limits.state_snapshots = wanted.min(most - limits.max_batch);
+            limits.prefix_caching = limits.state_snapshots > 0;
+        }
         return Ok(());
     }
     Err(PipelineError::CacheTooLarge {
@@ -153,8 +163,6 @@ pub(super) fn fit(
     // of another length are the same.
     let longest = u32::try_from(spec.max_positions).unwrap_or(u32::MAX);
     limits.page_size = limits.page_size.min(longest.max(1));
-    // A page holds no recurrent state, which sequences that share one would need.
-    limits.prefix_caching &= !spec.has_state();
     limits.max_logit_rows = limits.max_logit_rows.max(limits.max_batch);
     limits.max_step_tokens = limits.max_step_tokens.max(limits.max_logit_rows);
     // Some kernels have a row of workgroups for each token, or for each of its experts.
@@ -189,7 +197,7 @@ pub(super) fn fit(
             remedies: cache_remedies(positions, &limits),
         });
     }
-    check_state(spec, &limits, binding)?;
+    check_state(spec, &mut limits, binding)?;
     if let Some(layout) = limits.lora() {
         check_lora_buffers(layout, spec, capabilities)?;
     }

@@ -129,13 +129,13 @@ impl ModelInputs {
             }
             let state = match part.start {
                 0 => NO_STATE,
-                _ => part.slot,
+                _ => part.state_read.unwrap_or(part.slot),
             };
             let span = [
                 tokens.len() as u32,
                 part.tokens.len() as u32,
                 state,
-                part.slot,
+                part.state_written.unwrap_or(part.slot),
             ];
             spans[4 * slot..][..4].copy_from_slice(&span);
             tokens.extend(&part.tokens);
@@ -214,13 +214,14 @@ impl ModelInputs {
     }
 
     /// Returns the spans of a step with one token for each sequence, which continues the state that the
-    /// last step wrote.
+    /// last step wrote, in the sequence's own row.
     fn spans_after(&self) -> Result<Tensor, PipelineError> {
         let mut spans = self.spans.as_u32().ok_or(PipelineError::Batch)?.to_vec();
-        for span in spans.chunks_exact_mut(4).filter(|span| span[1] > 0) {
+        let slots = (0..).zip(spans.chunks_exact_mut(4));
+        for (slot, span) in slots.filter(|(_, span)| span[1] > 0) {
             let sequence = self.row_offsets.iter().position(|first| *first == span[0]);
             let sequence = sequence.ok_or(PipelineError::Batch)?;
-            span.copy_from_slice(&[sequence as u32, 1, span[3], span[3]]);
+            span.copy_from_slice(&[sequence as u32, 1, span[3], slot]);
         }
         Ok(words(&[spans.len() / 4, 4], &spans))
     }

@@ -20,6 +20,13 @@ impl Scheduler {
             let sequence = &mut self.running[at];
             self.pool
                 .enter(&mut sequence.table, &sequence.tokens[..sequence.cached]);
+            if let Some(row) = sequence
+                .snapshot
+                .take_if(|row| part.state_written == Some(*row))
+            {
+                let positions = part.start as usize + part.tokens.len();
+                self.pool.enter_snapshot(&sequence.table, positions, row);
+            }
             if ended {
                 let mut ended = self.running.remove(at);
                 self.retire(&mut ended);

@@ -178,11 +178,16 @@ impl World {
             .pool
             .check(tables)
             .map_err(TestCaseError::fail)?;
-        prop_assert!(
-            waiting
-                .iter()
-                .all(|sequence| sequence.table.pages().is_empty())
-        );
+        let held = running
+            .iter()
+            .flat_map(|sequence| sequence.state.into_iter().chain(sequence.snapshot));
+        let pool = &self.scheduler.pool;
+        pool.check_snapshots(held).map_err(TestCaseError::fail)?;
+        let is_bare = |sequence: &Sequence| {
+            let state = sequence.state.or(sequence.snapshot);
+            sequence.table.pages().is_empty() && state.is_none()
+        };
+        prop_assert!(waiting.iter().all(is_bare));
         let used = running.iter().map(|sequence| sequence.slot);
         let mut slots: Vec<u32> = used
             .chain(self.scheduler.free_slots.iter().copied())

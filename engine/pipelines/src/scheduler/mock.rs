@@ -31,6 +31,9 @@ pub(super) struct Cache {
     entries: usize,
     /// The positions of the rings.
     ring: Vec<Vec<u32>>,
+    /// The rows of a recurrent state, each the [`origin`] of the last position before it. Empty for a model
+    /// that has none.
+    states: Vec<Vec<u32>>,
 }
 
 impl Cache {
@@ -49,6 +52,11 @@ impl Cache {
                 .map_or(0, |(_, rings, _)| rings.entries(limits)) as usize,
             rings,
             ring: vec![Vec::new(); (positions * limits.max_batch) as usize],
+            // Prefix caching without snapshots is for models without a recurrent state.
+            states: match limits.prefix_caching && limits.state_snapshots == 0 {
+                true => Vec::new(),
+                false => vec![Vec::new(); limits.state_rows() as usize],
+            },
         }
     }
 
@@ -59,6 +67,30 @@ impl Cache {
         for at in start..start + part.tokens.len() + steps.max(1) - 1 {
             self.pages[part.pages[at / size] as usize][at % size] = vec![u32::MAX];
         }
+        for row in [part.slot, part.state_written.unwrap_or(part.slot)] {
+            if let Some(state) = self.states.get_mut(row as usize) {
+                *state = vec![u32::MAX];
+            }
+        }
+    }
+
+    /// Continues the recurrent state of one row in another one, and checks what it was.
+    fn mix(
+        &mut self,
+        part: &BatchSequence,
+        tokens: &[u32],
+        positions: Range<usize>,
+        [read, written]: [u32; 2],
+    ) -> Result<(), TestCaseError> {
+        if self.states.is_empty() {
+            return Ok(());
+        }
+        if positions.start > 0 {
+            let expected = origin(part.adapter, &tokens[..positions.start]);
+            prop_assert_eq!(&self.states[read as usize], &expected);
+        }
+        self.states[written as usize] = origin(part.adapter, &tokens[..positions.end]);
+        Ok(())
     }
 
     /// Computes `positions` of a sequence, and checks all positions that they read.
@@ -103,11 +135,23 @@ fn run(
     cache: &mut Cache,
 ) -> Result<Vec<SequenceOutput>, TestCaseError> {
     let mut outputs = Vec::new();
+    // The parts of a batch run at the same time: what one writes, no other may read or write.
+    for (at, part) in batch.sequences.iter().enumerate() {
+        let written = part.state_written.unwrap_or(part.slot);
+        for (other, part) in batch.sequences.iter().enumerate() {
+            let read = part.state_read.unwrap_or(part.slot);
+            let also_written = part.state_written.unwrap_or(part.slot);
+            prop_assert!(at == other || written != read && written != also_written);
+        }
+    }
     for part in &batch.sequences {
         let tokens = texts.get_mut(&part.id).unwrap();
         let (start, end) = (part.start as usize, part.start as usize + part.tokens.len());
         prop_assert_eq!(&part.tokens[..], &tokens[start..end]);
         cache.compute(part, tokens, start..end)?;
+        let mut state = part.state_written.unwrap_or(part.slot);
+        let read = part.state_read.unwrap_or(part.slot);
+        cache.mix(part, tokens, start..end, [read, state])?;
         let mut output = SequenceOutput::default();
         for (at, following) in part.logit_positions() {
             let known = tokens.get(at as usize + 1).copied();
@@ -121,7 +165,10 @@ fn run(
         if part.samples {
             for step in 0..batch.steps {
                 if step > 0 {
-                    cache.compute(part, tokens, tokens.len() - 1..tokens.len())?;
+                    let last = tokens.len() - 1..tokens.len();
+                    cache.compute(part, tokens, last.clone())?;
+                    cache.mix(part, tokens, last, [state, part.slot])?;
+                    state = part.slot;
                 }
                 let token = next(part.adapter, tokens);
                 tokens.push(token);

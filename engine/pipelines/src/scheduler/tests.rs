@@ -96,10 +96,10 @@ fn request_cases() -> impl Strategy<Value = Vec<RequestCase>> {
 
 pub(super) fn model_limits() -> impl Strategy<Value = ModelLimits> {
     let page_size = prop_oneof![4 => 1u32..9, 1 => Just(64), 1 => Just(512)];
-    let batch = (1u64..6, 1u64..40, 1u64..5, 1u64..4, 0u64..20);
+    let batch = (1u64..6, 1u64..40, 1u64..5, 1u64..4, 0u64..20, 0u64..7);
     (batch, 5u32..30, page_size, any::<bool>()).prop_map(
         |(batch, pages, page_size, prefix_caching)| {
-            let (max_batch, max_step_tokens, max_steps, max_prefill, spare_rows) = batch;
+            let (max_batch, max_step_tokens, max_steps, max_prefill, spare_rows, snapshots) = batch;
             ModelLimits {
                 max_batch,
                 max_step_tokens,
@@ -110,6 +110,7 @@ pub(super) fn model_limits() -> impl Strategy<Value = ModelLimits> {
                 pages: pages.into(),
                 page_size,
                 prefix_caching,
+                state_snapshots: if prefix_caching { snapshots } else { 0 },
                 ..ModelLimits::default()
             }
         },

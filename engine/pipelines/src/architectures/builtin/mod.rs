@@ -40,8 +40,8 @@ mod xlm_roberta;
 use super::architecture::Architecture;
 
 /// Makes the built-in architectures, in the order in which they are listed.
-pub(super) fn all() -> [Architecture; 36] {
-    [
+pub(super) fn all() -> Vec<Architecture> {
+    vec![
         llama::architecture(),
         mistral::architecture(),
         mixtral::architecture(),
