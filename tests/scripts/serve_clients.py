@@ -108,7 +108,7 @@ def errors():
         (openai.NotFoundError, {"model": "gpt-5"}),
         (openai.BadRequestError, {"temperature": -1}),
         (openai.BadRequestError, {"tools": [{"type": "function", "function": {"name": "not a name"}}]}),
-        (openai.BadRequestError, {"response_format": {"type": "json_object"}}),
+        (openai.BadRequestError, {"response_format": {"type": "xml"}}),
     ]:
         try:
             CLIENT.chat.completions.create(**{**CHAT, **more})
