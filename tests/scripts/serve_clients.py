@@ -112,6 +112,7 @@ def errors():
         (openai.BadRequestError, {"temperature": -1}),
         (openai.BadRequestError, {"tools": [{"type": "function", "function": {"name": "not a name"}}]}),
         (openai.BadRequestError, {"response_format": {"type": "json_schema", "json_schema": UNSUPPORTED}}),
+        (openai.BadRequestError, {"response_format": {"type": "xml"}}),
     ]:
         try:
             CLIENT.chat.completions.create(**{**CHAT, **more})

@@ -1,7 +1,7 @@
 //! Harmony, the format of gpt-oss: an answer is a sequence of messages on channels, as in
 //! `<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…`.
 
-use super::parser::ChatEvent;
+use super::event::ChatEvent;
 use crate::tools::{Tool, ToolCallDelta, ToolChoice, Tools};
 
 /// The texts of the format's control tokens.

@@ -6,6 +6,7 @@
 //! that know no tools too: then the system message describes them.
 
 mod answer;
+mod event;
 mod harmony;
 mod history;
 mod parser;
@@ -15,6 +16,7 @@ mod request;
 mod tests;
 
 pub use answer::{answer_message, result_messages};
-pub use parser::{ChatEvent, ChatFormat, ChatParser};
+pub use event::ChatEvent;
+pub use parser::{ChatFormat, ChatParser};
 pub use prepare::ChatPrompt;
 pub use request::ChatRequest;

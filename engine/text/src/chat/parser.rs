@@ -1,19 +1,9 @@
 //! Splits the text of an answer as it arrives.
 
+use super::event::ChatEvent;
 use super::harmony::{HarmonyParser, MARKERS};
 use crate::reasoning::{Part, ReasoningParser};
-use crate::tools::{ToolCallDelta, ToolEvent, ToolFormat, ToolParser, Tools};
-
-/// A part of an answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ChatEvent {
-    /// Text of a thought.
-    Reasoning(String),
-    /// Text of the answer.
-    Content(String),
-    /// A part of a call of a tool.
-    Call(ToolCallDelta),
-}
+use crate::tools::{ToolFormat, ToolParser, Tools};
 
 /// How thoughts and calls are found in the answers to a prompt. By default, there are none.
 #[derive(Debug, Clone, Default)]
@@ -90,14 +80,5 @@ impl ChatParser {
             }
         }
         events
-    }
-}
-
-impl From<ToolEvent> for ChatEvent {
-    fn from(event: ToolEvent) -> ChatEvent {
-        match event {
-            ToolEvent::Content(text) => ChatEvent::Content(text),
-            ToolEvent::Call(call) => ChatEvent::Call(call),
-        }
     }
 }

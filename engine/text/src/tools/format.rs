@@ -235,7 +235,7 @@ impl ToolFormat {
             _ => &[],
         };
         let markers = self.begins.iter().chain(self.ends).copied();
-        markers.chain(inner.iter().copied().collect::<Vec<_>>())
+        markers.chain(inner.to_vec())
     }
 
     /// Returns a parser of what stands behind the marker.
