@@ -250,6 +250,19 @@ impl Response {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
+    /// Returns the data of named events, whose names are their types.
+    #[track_caller]
+    pub fn named_events(&self) -> Vec<Value> {
+        let events = self.body.split_terminator("\n\n").map(|event| {
+            let (name, data) = event.split_once('\n').expect("a name and data");
+            let data = data.strip_prefix("data: ").expect("data");
+            let data: Value = serde_json::from_str(data).expect("JSON");
+            assert_eq!(name.strip_prefix("event: "), data["type"].as_str());
+            data
+        });
+        events.collect()
+    }
+
     /// Returns the data of the events, the final `[DONE]` checked and removed.
     #[track_caller]
     pub fn events(&self) -> Vec<Value> {

@@ -1,8 +1,16 @@
 //! `GET /openapi.json`: the description of all endpoints in the format of OpenAPI 3.1.
 
+use std::sync::Arc;
+
 use axum::{
+    extract::State,
     http::header,
     response::{IntoResponse, Response},
+};
+
+use super::{
+    models::{Models, ServedModel},
+    state::Server,
 };
 
 /// The description, in which one line describes a path or a schema.
@@ -11,11 +19,28 @@ const DESCRIPTION: &str = include_str!("openapi.json");
 /// What stands in the description where the program's version belongs.
 const VERSION: &str = "VERSION";
 
+/// What stands in the description where the names of the models belong.
+const MODELS: &str = "\"MODELS\"";
+
 /// Answers with the description.
-pub async fn description() -> Response {
+pub async fn description(State(server): State<Arc<Server>>) -> Response {
     let json = [(header::CONTENT_TYPE, "application/json")];
-    let description = DESCRIPTION.replacen(VERSION, env!("CARGO_PKG_VERSION"), 1);
-    (json, description).into_response()
+    let models = server.loaded_models().map(Models::all).unwrap_or_default();
+    (json, describe(&models)).into_response()
+}
+
+/// Returns the description of a server with these models.
+fn describe(models: &[Arc<ServedModel>]) -> String {
+    let names = models.iter().map(|served| served.id.as_str());
+    // Requests without a name have the first model.
+    let names = names
+        .map(|name| serde_json::json!(name))
+        .chain([serde_json::Value::Null]);
+    let names: Vec<String> = names.map(|name| name.to_string()).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    DESCRIPTION
+        .replacen(VERSION, version, 1)
+        .replacen(MODELS, &names.join(", "), 1)
 }
 
 #[cfg(test)]
@@ -28,7 +53,8 @@ mod tests {
 
     #[test]
     fn every_endpoint_is_described_and_nothing_else() {
-        let description: Value = serde_json::from_str(DESCRIPTION).unwrap();
+        let description: Value = serde_json::from_str(&describe(&[])).unwrap();
+        assert_eq!(description["info"]["version"], env!("CARGO_PKG_VERSION"));
         let paths = description["paths"].as_object().unwrap().iter();
         let described = paths.flat_map(|(path, methods)| {
             let methods = methods.as_object().unwrap().keys();

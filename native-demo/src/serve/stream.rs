@@ -58,9 +58,9 @@ pub trait Chunks: Send + Unpin + 'static {
         Bytes::from(format!("data: {chunk}\n\n"))
     }
 
-    /// Returns what follows the last chunk of a stream that is complete.
-    fn done(&self) -> &'static [u8] {
-        b"data: [DONE]\n\n"
+    /// Returns what follows the last chunk of a stream that is complete, if anything does.
+    fn done(&self) -> Option<&'static [u8]> {
+        Some(b"data: [DONE]\n\n")
     }
 }
 
@@ -142,7 +142,8 @@ impl<C: Chunks> EventBody<C> {
         if let Some(chunk) = usage {
             self.send(&chunk);
         }
-        self.ready.push_back(Bytes::from_static(self.chunks.done()));
+        let done = self.chunks.done();
+        self.ready.extend(done.map(Bytes::from_static));
     }
 
     fn send(&mut self, chunk: &Value) {

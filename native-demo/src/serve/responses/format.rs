@@ -160,7 +160,7 @@ impl Chunks for Format {
         named_events(chunk)
     }
 
-    fn done(&self) -> &'static [u8] {
-        b""
+    fn done(&self) -> Option<&'static [u8]> {
+        None
     }
 }

@@ -1,6 +1,7 @@
 //! `wisp serve`: a live server, compared with `wisp generate` and `wisp encode`.
 
 mod adapters;
+mod anthropic;
 mod chat;
 mod clients;
 mod completions;
@@ -9,6 +10,7 @@ mod errors;
 mod lifecycle;
 mod metrics;
 mod rerank;
+mod responses;
 mod safety;
 mod structured;
 mod tokens;

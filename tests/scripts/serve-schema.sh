@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# serve-schema.sh [SECONDS]: runs schemathesis, which makes requests from /openapi.json, against a live `wisp serve` with the
+# built-in model: no request may be answered with a status that the description does not allow, with a body of another form,
+# or with an internal error. Parses the files of native-demo/deploy too.
+#
+# Without pip or its registry, it prints `skipped: …`.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+readonly SECONDS_TO_RUN=${1:-60}
+TARGET_DIR=$(cargo metadata --format-version 1 --no-deps --locked | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+readonly VENV=$TARGET_DIR/serve-clients/venv
+
+mkdir -p "${VENV%/*}"
+[ -x "$VENV/bin/python" ] || python3 -m venv "$VENV" || { echo "skipped: no Python with venv"; exit 0; }
+"$VENV/bin/python" -m pip install --quiet --disable-pip-version-check schemathesis pyyaml ||
+  { echo "skipped: pip cannot install schemathesis"; exit 0; }
+
+"$VENV/bin/python" - native-demo/deploy <<'PYTHON'
+import ast, configparser, pathlib, sys, yaml
+
+folder = pathlib.Path(sys.argv[1])
+for path in sorted(folder.glob("*.yaml")):
+    documents = list(yaml.safe_load_all(path.read_text()))
+    assert all(document["apiVersion"] and document["metadata"]["name"] for document in documents), path
+    print(path.name + ":", ", ".join(document["kind"] for document in documents))
+unit = configparser.ConfigParser(strict=False, interpolation=None)
+unit.optionxform = str
+unit.read_string((folder / "wisp.service").read_text())
+assert unit["Service"]["ExecStart"].split()[1] == "serve"
+ast.parse((folder / "ray_serve.py").read_text())
+PYTHON
+
+cargo build --locked -p wisp-llm
+FOLDER=$(mktemp -d)
+mkdir "$FOLDER/adapters"
+"$TARGET_DIR/debug/wisp" serve --port 0 --device host --max-length 256 --allow-adapter-loading "$FOLDER/adapters" >"$FOLDER/address" &
+SERVER=$!
+trap 'kill "$SERVER" 2>/dev/null || true; rm -rf "$FOLDER"' EXIT
+until [ -s "$FOLDER/address" ]; do sleep 0.1; done
+ADDRESS=$(head -1 "$FOLDER/address")
+until curl --silent --fail "$ADDRESS/health" >"$FOLDER/health"; do sleep 0.1; done
+
+"$VENV/bin/st" run "$ADDRESS/openapi.json" --workers 2 --max-examples 20 --max-time "$SECONDS_TO_RUN" \
+  --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance
+curl --silent --fail "$ADDRESS/health"

@@ -1,0 +1,172 @@
+//! `/v1/messages` and `/v1/messages/count_tokens`.
+
+use serde_json::{Value, json};
+use wisp_tests::server::Server;
+
+use super::{generated, merged};
+
+const PATH: &str = "/v1/messages";
+
+/// Returns a greedy request with further fields.
+fn request(more: &Value) -> Value {
+    let messages = json!([{ "role": "user", "content": "Tell me a story." }]);
+    let fixed =
+        json!({ "model": "wisp-tiny", "messages": messages, "temperature": 0, "max_tokens": 24 });
+    merged(fixed, more)
+}
+
+fn types(events: &[Value]) -> Vec<&str> {
+    events
+        .iter()
+        .filter_map(|event| event["type"].as_str())
+        .collect()
+}
+
+#[test]
+fn answers_equal_those_of_generate_whole_and_as_events() {
+    let server = Server::start(&[]);
+    let flags = [
+        "--max-new-tokens",
+        "24",
+        "--chat",
+        "Tell me a story.",
+        "--system",
+        "Be brief.",
+    ];
+    let expected = generated(&flags);
+    let body = request(&json!({ "system": "Be brief." }));
+    let answer = server.json(PATH, &body);
+    assert_eq!(answer["type"], "message");
+    assert_eq!(
+        answer["content"],
+        json!([{ "type": "text", "text": expected["text"] }])
+    );
+    assert_eq!(answer["stop_reason"], "max_tokens");
+    let prompt = expected["prompt_tokens"].as_array().expect("tokens").len();
+    let count = server.json("/v1/messages/count_tokens", &body);
+    assert_eq!(count, json!({ "input_tokens": prompt }));
+    let response = server.post(PATH, &merged(body, &json!({ "stream": true })));
+    assert_eq!(response.header("content-type"), Some("text/event-stream"));
+    let events = response.named_events();
+    let found = types(&events);
+    assert_eq!(found[..3], ["message_start", "content_block_start", "ping"]);
+    let end = found.len() - 3;
+    assert_eq!(
+        found[end..],
+        ["content_block_stop", "message_delta", "message_stop"]
+    );
+    let deltas = &events[3..end];
+    assert!(
+        deltas
+            .iter()
+            .all(|event| event["type"] == "content_block_delta")
+    );
+    let text: String = deltas
+        .iter()
+        .filter_map(|event| event["delta"]["text"].as_str())
+        .collect();
+    assert_eq!(text, expected["text"].as_str().expect("text"));
+    let delta = &events[end + 1];
+    assert_eq!(delta["delta"]["stop_reason"], "max_tokens");
+    assert_eq!(
+        delta["usage"]["output_tokens"],
+        answer["usage"]["output_tokens"]
+    );
+    let usage = &events[0]["message"]["usage"];
+    assert_eq!(usage["input_tokens"], prompt);
+    // Tokens of the prefix cache are counted apart.
+    let long = json!([{ "role": "user", "content": "a story ".repeat(60) }]);
+    let long = request(&json!({ "messages": long, "max_tokens": 2 }));
+    let first = server.json(PATH, &long)["usage"].clone();
+    let second = server.json(PATH, &long)["usage"].clone();
+    let sum = |usage: &Value| {
+        let number = |name: &str| usage[name].as_u64().expect("a number");
+        (
+            number("cache_read_input_tokens"),
+            number("cache_read_input_tokens") + number("input_tokens"),
+        )
+    };
+    assert_eq!(sum(&first).0, 0);
+    assert!(sum(&second).0 >= 32, "{second}");
+    assert_eq!(sum(&first).1, sum(&second).1);
+}
+
+#[test]
+fn stop_sequences_are_named() {
+    let server = Server::start(&[]);
+    let whole = server.json(PATH, &request(&json!({})));
+    let text = whole["content"][0]["text"].as_str().expect("text");
+    let (stop, expected) = (
+        &text[8..11],
+        text[..text.find(&text[8..11]).expect("it")].to_string(),
+    );
+    let body = request(&json!({ "stop_sequences": ["never said", stop] }));
+    let answer = server.json(PATH, &body);
+    assert_eq!(answer["stop_reason"], "stop_sequence");
+    assert_eq!(answer["stop_sequence"], stop);
+    assert_eq!(answer["content"][0]["text"], expected);
+    let events = server
+        .post(PATH, &merged(body, &json!({ "stream": true })))
+        .named_events();
+    let delta = &events[events.len() - 2]["delta"];
+    assert_eq!(
+        *delta,
+        json!({ "stop_reason": "stop_sequence", "stop_sequence": stop })
+    );
+}
+
+#[test]
+fn errors_have_the_format_of_the_interface() {
+    let server = Server::start(&["--api-key", "key", "--max-body-bytes", "10000"]);
+    let post = |key: &str, path: &str, body: &str| {
+        server.request(
+            &format!("POST {path}"),
+            &[&format!("x-api-key: {key}"), "X-Request-Id: my-id"],
+            body,
+        )
+    };
+    let hello = request(&json!({}));
+    let bad = request(&json!({ "max_tokens": null })).to_string();
+    let unknown = request(&json!({ "model": "gpt-5" })).to_string();
+    let tools = request(&json!({ "tools": [{ "name": "f" }] })).to_string();
+    let long = request(&json!({ "system": "a".repeat(20_000) })).to_string();
+    for (key, path, body, status, kind) in [
+        (
+            "wrong",
+            PATH,
+            &hello.to_string(),
+            401,
+            "authentication_error",
+        ),
+        ("key", PATH, &bad, 400, "invalid_request_error"),
+        ("key", PATH, &tools, 400, "invalid_request_error"),
+        ("key", PATH, &"{".to_string(), 400, "invalid_request_error"),
+        ("key", PATH, &unknown, 404, "not_found_error"),
+        ("key", PATH, &long, 413, "request_too_large"),
+        ("key", "/v1/messages/batches", &bad, 404, "not_found_error"),
+        (
+            "key",
+            "/v1/messages/count_tokens",
+            &"{}".to_string(),
+            400,
+            "invalid_request_error",
+        ),
+    ] {
+        let response = post(key, path, body);
+        assert_eq!(response.status, status, "{body}: {}", response.body);
+        let error = response.json();
+        assert_eq!(error["type"], "error", "{error}");
+        assert_eq!(error["error"]["type"], kind, "{error}");
+        assert_eq!(error["request_id"], "my-id");
+        assert!(
+            !error["error"]["message"]
+                .as_str()
+                .expect("a message")
+                .is_empty()
+        );
+    }
+    assert_eq!(post("key", PATH, &hello.to_string()).status, 200);
+    // Other endpoints keep OpenAI's format.
+    let other = post("key", "/v1/completions", "{}").json();
+    assert_eq!(other["error"]["param"], "prompt");
+}
