@@ -26,9 +26,20 @@ impl GraphBuilder<'_, '_> {
             weights = self.map(weights, Map::Scale(moe.scale))?;
         }
         let up_shape = [experts, moe.intermediate_size, hidden];
-        let gate = self.experts(&names.expert_gate, layer, up_shape)?;
+        let [gate, up] = match names.expert_gate.is_empty() {
+            true => {
+                let fused = &names.expert_gate_up;
+                [
+                    self.fused_experts(fused, layer, 0, up_shape)?,
+                    self.fused_experts(fused, layer, 1, up_shape)?,
+                ]
+            }
+            false => [
+                self.experts(&names.expert_gate, layer, up_shape)?,
+                self.experts(&names.expert_up, layer, up_shape)?,
+            ],
+        };
         let gate = self.graph.add(LinearExperts, &[x, gate, ids])?;
-        let up = self.experts(&names.expert_up, layer, up_shape)?;
         let up = self.graph.add(LinearExperts, &[x, up, ids])?;
         let activation = spec.activation;
         let activated = self.graph.add(Gated { activation }, &[gate, up])?;
@@ -102,8 +113,20 @@ impl GraphBuilder<'_, '_> {
             name(&names.shared_down),
             name(&names.shared_router),
         ];
-        let gate = self.whole_linear(x, gate, [inner, hidden])?;
-        let up = self.whole_linear(x, up, [inner, hidden])?;
+        let [gate, up] = match names.shared_gate.is_empty() {
+            true => {
+                let fused = self.layer_name(&names.shared_gate_up, layer);
+                let size = [2 * inner, hidden];
+                [
+                    self.part_linear(x, &fused, 0..inner, size)?,
+                    self.part_linear(x, &fused, inner..2 * inner, size)?,
+                ]
+            }
+            false => [
+                self.whole_linear(x, gate, [inner, hidden])?,
+                self.whole_linear(x, up, [inner, hidden])?,
+            ],
+        };
         let activation = spec.activation;
         let activated = self.graph.add(Gated { activation }, &[gate, up])?;
         let out = self.whole_linear(activated, down, [hidden, inner])?;

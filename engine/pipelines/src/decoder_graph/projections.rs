@@ -107,6 +107,17 @@ impl GraphBuilder<'_, '_> {
         self.weight(view_name, &shape)
     }
 
+    /// Adds the linear layer of some of a tensor's rows, of which there are `total`.
+    pub fn part_linear(
+        &mut self,
+        x: ValueId,
+        name: &str,
+        range: Range<u64>,
+        [total, cols]: [u64; 2],
+    ) -> Result<ValueId, DecoderError> {
+        self.linear(x, &Rows::part(name.into(), range, total), cols)
+    }
+
     /// Adds the linear layer whose weight is made of rows of several tensors of the names without
     /// `.weight`, in this order.
     pub fn stacked_linear(
@@ -204,6 +215,27 @@ impl GraphBuilder<'_, '_> {
                 WeightError::MissingTensor { name } => DecoderError::MissingTensor(name),
                 other => other.into(),
             })?;
+        self.weight(view_name, &shape)
+    }
+
+    /// Adds the gate projections (part 0) or up projections (part 1) `[experts, rows, cols]` of a layer's
+    /// experts, which a checkpoint stores in one tensor `[experts, 2 * rows, cols]`.
+    pub fn fused_experts(
+        &mut self,
+        template: &str,
+        layer: usize,
+        part: u64,
+        shape: [u64; 3],
+    ) -> Result<ValueId, DecoderError> {
+        let name = format!("{}.weight", self.layer_name(template, layer));
+        let rows = shape[1];
+        let parts = (0..shape[0]).map(|expert| {
+            let first = (2 * expert + part) * rows;
+            (name.clone(), first..first + rows)
+        });
+        let view_name = format!("{name}[part {part}]");
+        let view = View::Rows(parts.collect());
+        self.weights.add(&view_name, view, &shape)?;
         self.weight(view_name, &shape)
     }
 }

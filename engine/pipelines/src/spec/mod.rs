@@ -41,7 +41,7 @@ pub use decoder_spec::{
 pub use error::SpecError;
 pub use lora_layout::LoraLayout;
 pub(crate) use lora_layout::{LORA_GROUPS, LoraGroup};
-pub use mixer::{DeltaNetSpec, Mixer};
+pub use mixer::{DeltaNetSpec, Mamba2Spec, Mixer};
 pub(crate) use tensor_names::in_layer;
 pub use tensor_names::{QkvLayout, TensorNames};
 pub use wisp_graph::{Activation, CacheFormat, NormKind, NormSpec};

@@ -77,6 +77,21 @@ pub struct TensorNames {
     pub delta_norm: Cow<'static, str>,
     /// Output projection of a delta net, `[hidden, values]`.
     pub delta_out: Cow<'static, str>,
+    /// Input projection of Mamba, `[2 * inner + 2 * groups * state + heads, hidden]`: gates, what is
+    /// convolved, and steps.
+    pub mamba_in: Cow<'static, str>,
+    /// Filters of Mamba, `[inner + 2 * groups * state, width]`.
+    pub mamba_conv: Cow<'static, str>,
+    /// The logarithm of the decay's rate, `[heads]`: the whole name.
+    pub mamba_a_log: Cow<'static, str>,
+    /// The bias of the decay's steps, `[heads]`: the whole name.
+    pub mamba_step_bias: Cow<'static, str>,
+    /// The factor on inputs that are added to the result, `[heads]`: the whole name.
+    pub mamba_d: Cow<'static, str>,
+    /// Norm of Mamba's result, `[inner]`.
+    pub mamba_norm: Cow<'static, str>,
+    /// Output projection of Mamba, `[hidden, inner]`.
+    pub mamba_out: Cow<'static, str>,
     /// Norm of attention's output, before the residual sum.
     pub attention_output_norm: Cow<'static, str>,
     /// Norm of the residual sum after attention.
@@ -104,12 +119,17 @@ pub struct TensorNames {
     pub expert_gate: Cow<'static, str>,
     /// Up projections of the experts, like `expert_gate`.
     pub expert_up: Cow<'static, str>,
+    /// The fused gate and up projections of the experts, `[experts, 2 * intermediate, hidden]`, used if
+    /// `expert_gate` is empty.
+    pub expert_gate_up: Cow<'static, str>,
     /// Down projections of the experts, like `expert_gate`.
     pub expert_down: Cow<'static, str>,
     /// Gate projection of the shared expert.
     pub shared_gate: Cow<'static, str>,
     /// Up projection of the shared expert.
     pub shared_up: Cow<'static, str>,
+    /// The fused gate and up projection of the shared expert, used if `shared_gate` is empty.
+    pub shared_gate_up: Cow<'static, str>,
     /// Down projection of the shared expert.
     pub shared_down: Cow<'static, str>,
     /// The linear layer `[1, hidden]` whose sigmoid is the factor on the shared expert's output.
@@ -172,6 +192,13 @@ impl TensorNames {
             delta_step_bias: "layers.{}.linear_attn.dt_bias".into(),
             delta_norm: "layers.{}.linear_attn.norm".into(),
             delta_out: "layers.{}.linear_attn.out_proj".into(),
+            mamba_in: "layers.{}.mamba.in_proj".into(),
+            mamba_conv: "layers.{}.mamba.conv1d".into(),
+            mamba_a_log: "layers.{}.mamba.A_log".into(),
+            mamba_step_bias: "layers.{}.mamba.dt_bias".into(),
+            mamba_d: "layers.{}.mamba.D".into(),
+            mamba_norm: "layers.{}.mamba.norm".into(),
+            mamba_out: "layers.{}.mamba.out_proj".into(),
             // One name stands for the norm after attention or for the one before the feed-forward
             // network, as the norms are placed.
             attention_output_norm: "layers.{}.post_attention_layernorm".into(),
@@ -187,9 +214,11 @@ impl TensorNames {
             selection_bias: "layers.{}.mlp.gate.e_score_correction_bias".into(),
             expert_gate: "layers.{}.mlp.experts.{}.gate_proj".into(),
             expert_up: "layers.{}.mlp.experts.{}.up_proj".into(),
+            expert_gate_up: "".into(),
             expert_down: "layers.{}.mlp.experts.{}.down_proj".into(),
             shared_gate: "layers.{}.mlp.shared_experts.gate_proj".into(),
             shared_up: "layers.{}.mlp.shared_experts.up_proj".into(),
+            shared_gate_up: "".into(),
             shared_down: "layers.{}.mlp.shared_experts.down_proj".into(),
             shared_router: "".into(),
             final_norm: "norm".into(),
@@ -251,6 +280,13 @@ fn gguf() -> TensorNames {
         delta_step_bias: "".into(),
         delta_norm: "".into(),
         delta_out: "".into(),
+        mamba_in: "".into(),
+        mamba_conv: "".into(),
+        mamba_a_log: "".into(),
+        mamba_step_bias: "".into(),
+        mamba_d: "".into(),
+        mamba_norm: "".into(),
+        mamba_out: "".into(),
         attention_output_norm: "blk.{}.post_attention_norm".into(),
         attention_residual_norm: "blk.{}.attn_output_norm".into(),
         mlp_norm: "blk.{}.ffn_norm".into(),
@@ -265,9 +301,11 @@ fn gguf() -> TensorNames {
         selection_bias: "blk.{}.exp_probs_b.bias".into(),
         expert_gate: "blk.{}.ffn_gate_exps".into(),
         expert_up: "blk.{}.ffn_up_exps".into(),
+        expert_gate_up: "".into(),
         expert_down: "blk.{}.ffn_down_exps".into(),
         shared_gate: "blk.{}.ffn_gate_shexp".into(),
         shared_up: "blk.{}.ffn_up_shexp".into(),
+        shared_gate_up: "".into(),
         shared_down: "blk.{}.ffn_down_shexp".into(),
         shared_router: "blk.{}.ffn_gate_inp_shexp".into(),
         final_norm: "output_norm".into(),

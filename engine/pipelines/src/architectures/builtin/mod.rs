@@ -13,6 +13,7 @@ mod glm4_moe;
 mod gpt2;
 mod gpt_neox;
 mod granite;
+mod granite_hybrid;
 mod hunyuan_dense;
 mod lfm2;
 mod lfm2_moe;
@@ -38,7 +39,7 @@ mod xlm_roberta;
 use super::architecture::Architecture;
 
 /// Makes the built-in architectures, in the order in which they are listed.
-pub(super) fn all() -> [Architecture; 35] {
+pub(super) fn all() -> [Architecture; 36] {
     [
         llama::architecture(),
         mistral::architecture(),
@@ -58,6 +59,7 @@ pub(super) fn all() -> [Architecture; 35] {
         olmo2::architecture(),
         olmo3::architecture(),
         granite::architecture(),
+        granite_hybrid::architecture(),
         smollm3::architecture(),
         cohere2::architecture(),
         exaone4::architecture(),
