@@ -1,14 +1,12 @@
 //! How a layer's tokens take in those before them, and the state that it keeps of a sequence.
 
-use super::decoder_spec::DecoderSpec;
-
 /// How a layer's tokens take in those before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mixer {
     /// Attention over the KV cache.
     Attention,
     /// A gated short convolution (LFM2): a linear layer makes a gate, a second gate and a value of
-    /// [`DecoderSpec::hidden_size`] elements each; `gate * value` is convolved with the tokens before
+    /// [`DecoderSpec::hidden_size`](super::DecoderSpec::hidden_size) elements each; `gate * value` is convolved with the tokens before
     /// it, multiplied by the second gate, and projected.
     ShortConv {
         /// Tokens that an element depends on, its own included.
@@ -117,11 +115,11 @@ fn matrices(heads: u32, [rows, cols]: [u32; 2]) -> StateTensor {
 }
 
 impl Mixer {
-    /// Returns the tensors of a sequence's state in one layer; none for attention.
-    pub(crate) fn state(self, spec: &DecoderSpec) -> Vec<StateTensor> {
+    /// Returns the tensors of a sequence's state in one layer of a model of this width; none for attention.
+    pub(crate) fn state(self, hidden_size: u64) -> Vec<StateTensor> {
         match self {
             Mixer::Attention => Vec::new(),
-            Mixer::ShortConv { width } => vec![conv_state(width, spec.hidden_size)],
+            Mixer::ShortConv { width } => vec![conv_state(width, hidden_size)],
             Mixer::DeltaNet(net) => vec![
                 conv_state(net.width, 2 * net.keys() + net.values()),
                 matrices(net.v_heads, [net.k_dim, net.v_dim]),
@@ -131,24 +129,5 @@ impl Mixer {
                 matrices(mamba.heads, [mamba.state_dim, mamba.head_dim]),
             ],
         }
-    }
-}
-
-impl DecoderSpec {
-    /// Returns whether layers keep a recurrent state of a sequence beside the KV cache.
-    pub fn has_state(&self) -> bool {
-        self.attention_layers() < self.layers.len()
-    }
-
-    /// Returns the bytes of one sequence's recurrent state over all layers.
-    pub fn state_bytes(&self) -> u64 {
-        let tensors = self.state_tensors();
-        tensors.fold(0, |bytes, tensor| bytes.saturating_add(tensor.bytes()))
-    }
-
-    /// Returns the tensors of a sequence's recurrent state in all layers.
-    pub(crate) fn state_tensors(&self) -> impl Iterator<Item = StateTensor> + '_ {
-        let layers = self.layers.iter();
-        layers.flat_map(|layer| layer.mixer.state(self))
     }
 }

@@ -31,6 +31,7 @@ mod error;
 mod lora_layout;
 mod mixer;
 pub(crate) mod row_order;
+mod state;
 mod tensor_names;
 
 pub(crate) use check::check_layers;
