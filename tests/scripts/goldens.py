@@ -341,6 +341,17 @@ SPARSE = {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 1
 DECODERS["qwen3-next"] = T.Qwen3NextConfig(**{**DELTA_NET, **SPARSE, "mlp_only_layers": [1]})
 DECODERS["qwen3-5"] = T.Qwen3_5TextConfig(**DELTA_NET)
 DECODERS["qwen3-5-moe"] = T.Qwen3_5MoeTextConfig(**{**DELTA_NET, **SPARSE})
+MAMBA = {
+    **NARROW, "num_hidden_layers": 4, "layer_types": ["mamba", "attention", "mamba", "mamba"],
+    "embedding_multiplier": 3.0, "logits_scaling": 2.0, "residual_multiplier": 0.6,
+    "attention_multiplier": 0.3, "shared_intermediate_size": 26, "mamba_n_heads": 6,
+    "mamba_n_groups": 2, "mamba_d_state": 7, "mamba_d_head": 10, "mamba_d_conv": 3, "mamba_expand": 2,
+}
+DECODERS["granite-hybrid"] = T.GraniteMoeHybridConfig(**MAMBA, num_local_experts=0)
+DECODERS["granite-hybrid-moe"] = T.GraniteMoeHybridConfig(
+    **{**MAMBA, "intermediate_size": 14}, num_local_experts=5, num_experts_per_tok=2,
+    position_embedding_type="rope",
+)
 ENCODERS["nomic-bert"] = T.NomicBertConfig(
     **{key: NARROW[key] for key in (
         "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",

@@ -46,6 +46,8 @@ pub const CAUSAL: &[&str] = &[
     "qwen3-next",
     "qwen3-5",
     "qwen3-5-moe",
+    "granite-hybrid",
+    "granite-hybrid-moe",
 ];
 
 /// Decoders that GGUF cannot express as they are here.
@@ -55,6 +57,8 @@ pub const NOT_IN_GGUF: &[&str] = &[
     "qwen3-next",
     "qwen3-5",
     "qwen3-5-moe",
+    "granite-hybrid",
+    "granite-hybrid-moe",
 ];
 
 /// The directories of encoders.

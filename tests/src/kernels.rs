@@ -34,9 +34,8 @@ pub struct Memory {
 
 /// Memory that is only read, or that a kernel must write exactly as the twin does.
 pub fn exact<T: bytemuck::NoUninit>(data: &[T]) -> Memory {
-    let bytes = bytemuck::cast_slice(data).to_vec();
     Memory {
-        bytes,
+        bytes: bytemuck::cast_slice(data).to_vec(),
         bound: None,
         cache: None,
     }
@@ -53,10 +52,7 @@ pub fn cache(format: CacheFormat, head_dim: usize, heads: &[f32], bound: Option<
 
 /// `len` floats to be written. They hold noise, which shows elements that are not written.
 pub fn close(len: usize, bound: f64) -> Memory {
-    Memory {
-        bound: Some(bound),
-        ..exact(&noise(99, len))
-    }
+    replaced(&noise(99, len), bound)
 }
 
 /// Floats that a kernel reads and replaces, which must be within `bound` of the twin's afterwards.
@@ -69,10 +65,7 @@ pub fn replaced(data: &[f32], bound: f64) -> Memory {
 
 /// `len` zeros, in which a kernel may leave some as they are.
 pub fn zeros(len: usize, bound: f64) -> Memory {
-    Memory {
-        bound: Some(bound),
-        ..exact(&vec![0f32; len])
-    }
+    replaced(&vec![0f32; len], bound)
 }
 
 /// Memory in which a kernel may write anything.

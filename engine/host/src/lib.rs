@@ -128,7 +128,7 @@ pub fn twin(op: &str) -> Option<Twin> {
         "combine_experts" => combine_experts::combine_experts,
         "binary_contiguous" => binary_contiguous::binary_contiguous,
         "gated" => gated::gated,
-        "gated_delta_rule" => linear_recurrence::gated_delta_rule,
+        "gated_delta_rule" | "mamba2_scan" => linear_recurrence::linear_recurrence,
         "gather" => gather::gather,
         "layer_norm" => norm::layer_norm,
         "lora_expand" => lora_expand::lora_expand,

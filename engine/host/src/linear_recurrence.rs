@@ -1,4 +1,4 @@
-//! `gated_delta_rule`: a linear recurrence over the sequences of a batch.
+//! `gated_delta_rule` and `mamba2_scan`: linear recurrences over the sequences of a batch.
 
 use rayon::prelude::*;
 use wisp_shaders::params::LinearRecurrenceParams;
@@ -13,15 +13,18 @@ struct Inputs<'a> {
     p: LinearRecurrenceParams,
     /// `[tokens, 2 * k_heads * k_dim + v_heads * v_dim]`.
     qkv: &'a [f32],
-    /// `[tokens, 2, v_heads]`.
+    /// `[tokens, 2, v_heads]`, or `[tokens, v_heads]` for `mamba2_scan`.
     gates: &'a [f32],
     a_log: &'a [f32],
     dt_bias: &'a [f32],
+    /// Only for `mamba2_scan`.
+    d: Option<&'a [f32]>,
 }
 
 /// The twin of `linear_recurrence.wgsl`.
-pub(super) fn gated_delta_rule(args: &Args) -> Result<(), HostError> {
+pub(super) fn linear_recurrence(args: &Args) -> Result<(), HostError> {
     let p: LinearRecurrenceParams = args.params()?;
+    let is_mamba = args.op() == "mamba2_scan";
     if p.k_heads == 0 || !p.v_heads.is_multiple_of(p.k_heads) || p.v_heads == 0 {
         let expected = format!("a multiple of {} and not 0", p.k_heads);
         return Err(args.value("v_heads", expected, p.v_heads));
@@ -35,9 +38,16 @@ pub(super) fn gated_delta_rule(args: &Args) -> Result<(), HostError> {
     let inputs = Inputs {
         p,
         qkv: args.read(1, tokens.saturating_mul(keys.saturating_add(values)))?,
-        gates: args.read(2, size(&[p.tokens, 2, p.v_heads]))?,
+        gates: args.read(
+            2,
+            size(&[p.tokens, if is_mamba { 1 } else { 2 }, p.v_heads]),
+        )?,
         a_log: args.read(3, p.v_heads as usize)?,
         dt_bias: args.read(4, p.v_heads as usize)?,
+        d: match is_mamba {
+            true => Some(args.read(8, p.v_heads as usize)?),
+            false => None,
+        },
     };
     let state: &mut [f32] = args.write_all(6)?;
     let out: &mut [f32] = args.write(7, tokens.saturating_mul(values))?;
@@ -76,35 +86,63 @@ impl Inputs<'_> {
         let (keys, k_head) = (k_heads * k_dim, head / (v_heads / k_heads));
         let stride = 2 * keys + v_heads * v_dim;
         let mut out = vec![0f32; span.len * v_dim];
-        let mut correction = vec![0f32; v_dim];
+        let mut added = vec![0f32; v_dim];
+        let values = v_heads * v_dim;
         for (t, out) in (span.first..).zip(out.chunks_exact_mut(v_dim)) {
             let token = &self.qkv[t * stride..][..stride];
-            let q = &token[k_head * k_dim..][..k_dim];
-            let k = &token[keys + k_head * k_dim..][..k_dim];
-            let v = &token[2 * keys + head * v_dim..][..v_dim];
-            let norm = |x: &[f32]| 1.0 / (x.iter().map(|x| x * x).sum::<f32>() + p.eps).sqrt();
-            let (k_scale, q_scale) = (norm(k), norm(q) * p.scale);
-            let gates = &self.gates[t * 2 * v_heads..][..2 * v_heads];
-            let dt = softplus(gates[v_heads + head] + self.dt_bias[head]);
-            let decay = exp(-exp(self.a_log[head]) * dt);
-            let beta = 1.0 / (1.0 + exp(-gates[head]));
-            correction.fill(0.0);
-            for (row, k) in matrix.chunks_exact(v_dim).zip(k) {
-                add(*k, row, &mut correction);
-            }
-            for (correction, v) in correction.iter_mut().zip(v) {
-                *correction = beta * (v - decay * *correction * k_scale) * k_scale;
+            let key = k_head * k_dim;
+            let [q, k, v] = match self.d {
+                None => [key, keys + key, 2 * keys + head * v_dim],
+                Some(_) => [values + keys + key, values + key, head * v_dim],
+            };
+            let (q, k, v) = (
+                &token[q..][..k_dim],
+                &token[k..][..k_dim],
+                &token[v..][..v_dim],
+            );
+            let gate = match self.d {
+                None => (2 * t + 1) * v_heads + head,
+                Some(_) => t * v_heads + head,
+            };
+            let step = softplus(self.gates[gate] + self.dt_bias[head]);
+            let decay = exp(-exp(self.a_log[head]) * step);
+            let mut q_scale = p.scale;
+            match self.d {
+                Some(_) => added
+                    .iter_mut()
+                    .zip(v)
+                    .for_each(|(added, v)| *added = step * v),
+                None => {
+                    q_scale *= inverse_length(q, p.eps);
+                    let k_scale = inverse_length(k, p.eps);
+                    let beta = 1.0 / (1.0 + exp(-self.gates[gate - v_heads]));
+                    added.fill(0.0);
+                    for (row, k) in matrix.chunks_exact(v_dim).zip(k) {
+                        add(*k, row, &mut added);
+                    }
+                    for (added, v) in added.iter_mut().zip(v) {
+                        *added = beta * (v - decay * *added * k_scale) * k_scale;
+                    }
+                }
             }
             for ((row, k), q) in matrix.chunks_exact_mut(v_dim).zip(k).zip(q) {
-                for (s, correction) in row.iter_mut().zip(&correction) {
-                    *s = *s * decay + k * correction;
+                for (s, added) in row.iter_mut().zip(&added) {
+                    *s = *s * decay + k * added;
                 }
                 add(*q, row, out);
             }
             out.iter_mut().for_each(|x| *x *= q_scale);
+            if let Some(d) = self.d {
+                add(d[head], v, out);
+            }
         }
         out
     }
+}
+
+/// Returns the factor that makes a vector's length 1, with `eps` added to its square.
+fn inverse_length(x: &[f32], eps: f32) -> f32 {
+    1.0 / (x.iter().map(|x| x * x).sum::<f32>() + eps).sqrt()
 }
 
 /// Adds `factor * from` to `to`.

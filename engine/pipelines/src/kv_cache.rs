@@ -14,6 +14,7 @@
 
 #[cfg(test)]
 mod invariants;
+mod page_snapshots;
 mod snapshots;
 
 use std::{

@@ -14,7 +14,7 @@ mod accept;
 use std::collections::VecDeque;
 
 use super::{
-    batch::{Batch, BatchSequence, TokenHistory},
+    batch::{Batch, BatchSequence},
     kv_cache::{BlockTable, PagePool, PrefixHits},
     limits::ModelLimits,
     log_probabilities::TokenScore,
@@ -409,51 +409,7 @@ impl Scheduler {
     }
 }
 
-impl Sequence {
-    /// Returns the number of tokens that have not been through the model.
-    fn missing(&self) -> usize {
-        self.tokens.len() - self.cached
-    }
-
-    /// Returns the part of the next `len` tokens of a batch of `steps` steps. A prompt's part that ends a page
-    /// leaves a snapshot, unless further steps change the state.
-    fn part(&mut self, len: usize, steps: usize, pool: &mut PagePool) -> BatchSequence {
-        let (start, end) = (self.cached, self.cached + len);
-        let state_read = self.state.take();
-        pool.release_read_snapshot(state_read);
-        if steps == 1 && (len > 1 || end <= self.prompt_tokens) {
-            self.snapshot = pool.take_snapshot(end);
-            self.state = self.snapshot;
-        }
-        let samples = end == self.tokens.len();
-        let logit_rows = match self.scores_prompt() {
-            true => len,
-            false => samples.into(),
-        };
-        let begins = logit_rows > 0 && !self.in_sampler;
-        self.in_sampler |= begins;
-        let history = || TokenHistory {
-            tokens: self.tokens.clone(),
-            prompt_tokens: self.prompt_tokens,
-        };
-        BatchSequence {
-            id: self.id,
-            slot: self.slot,
-            start: start as u32,
-            tokens: self.tokens[start..end].to_vec(),
-            pages: self.table.pages().to_vec(),
-            state_read,
-            state_written: self.snapshot,
-            adapter: self.adapter,
-            logit_rows,
-            samples,
-            constrained: samples && self.constraint.is_some(),
-            following: self.tokens.get(end).copied(),
-            sampling: self.sampling.clone(),
-            history: begins.then(history),
-        }
-    }
-}
+mod part;
 
 #[cfg(test)]
 mod histories;

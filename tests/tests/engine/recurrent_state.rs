@@ -16,7 +16,13 @@ use wisp_tests::{
 };
 
 /// The checkpoints of architectures with a recurrent state.
-const HYBRID: &[&str] = &["lfm2", "lfm2-moe", "qwen3-next", "qwen3-5"];
+const HYBRID: &[&str] = &[
+    "lfm2",
+    "lfm2-moe",
+    "qwen3-next",
+    "qwen3-5",
+    "granite-hybrid",
+];
 
 fn load(place: TestDevice, name: &str, limits: ModelLimits) -> TextGenerator {
     let directory = goldens::directory(name).expect("the checkpoint belongs to the tests");

@@ -12,10 +12,10 @@ mod conv2d;
 mod copy;
 mod embed;
 mod gated;
-mod gated_delta_rule;
 mod gather;
 mod half_precision;
 mod kv_write;
+mod linear_recurrence;
 mod lora_expand;
 mod lora_shrink;
 mod map;
@@ -75,6 +75,7 @@ const TESTED: &[&str] = &[
     "layer_norm",
     "lora_expand",
     "lora_shrink",
+    "mamba2_scan",
     "map",
     "matmul",
     "matmul_experts",

@@ -1,8 +1,11 @@
 //! The tiny checkpoints as llama.cpp converts them to GGUF, with other tensor names and for some
 //! architectures other weights. The results must equal those of the originals.
 
+mod names;
+
 use std::{collections::BTreeMap, path::Path};
 
+use names::NAMES;
 use safetensors::SafeTensors;
 use serde::Deserialize;
 use serde_json::Value as Json;
@@ -140,82 +143,6 @@ const CONVERSIONS: &[Conversion] = &[
     Conversion { golden: "starcoder2", architecture: "starcoder2", ..PLAIN },
     Conversion { golden: "gpt2", architecture: "gpt2", ..PLAIN },
     Conversion { golden: "gpt-neox", architecture: "gptneox", ..PLAIN },
-];
-
-/// Suffixes of tensor names in Hugging Face's layout, and the names in GGUF.
-const NAMES: &[(&str, &str)] = &[
-    ("self_attn.q_proj", "attn_q"),
-    ("self_attn.k_proj", "attn_k"),
-    ("self_attn.v_proj", "attn_v"),
-    ("self_attn.o_proj", "attn_output"),
-    ("self_attn.q_norm", "attn_q_norm"),
-    ("self_attn.k_norm", "attn_k_norm"),
-    ("self_attn.qkv_proj", "attn_qkv"),
-    ("attn.c_attn", "attn_qkv"),
-    ("attention.query_key_value", "attn_qkv"),
-    ("attn.c_proj", "attn_output"),
-    ("attention.dense", "attn_output"),
-    ("self_attn.out_proj", "attn_output"),
-    ("self_attn.q_layernorm", "attn_q_norm"),
-    ("self_attn.k_layernorm", "attn_k_norm"),
-    ("conv.in_proj", "shortconv.in_proj"),
-    ("conv.conv", "shortconv.conv"),
-    ("conv.out_proj", "shortconv.out_proj"),
-    ("operator_norm", "attn_norm"),
-    ("ffn_norm", "ffn_norm"),
-    ("embedding_norm", "token_embd_norm"),
-    ("feed_forward.w1", "ffn_gate"),
-    ("feed_forward.w3", "ffn_up"),
-    ("feed_forward.w2", "ffn_down"),
-    ("feed_forward.experts.w1", "ffn_gate_exps"),
-    ("feed_forward.experts.w3", "ffn_up_exps"),
-    ("feed_forward.experts.w2", "ffn_down_exps"),
-    ("feed_forward.gate", "ffn_gate_inp"),
-    ("feed_forward", "exp_probs_b"),
-    ("mlp.gate_proj", "ffn_gate"),
-    ("mlp.up_proj", "ffn_up"),
-    ("mlp.down_proj", "ffn_down"),
-    ("mlp.gate_up_proj", "ffn_up"),
-    ("mlp.c_fc", "ffn_up"),
-    ("mlp.c_proj", "ffn_down"),
-    ("mlp.dense_h_to_4h", "ffn_up"),
-    ("mlp.dense_4h_to_h", "ffn_down"),
-    ("mlp.gate", "ffn_gate_inp"),
-    ("mlp.router", "ffn_gate_inp"),
-    ("mlp.moe_statics", "exp_probs_b"),
-    ("shared_expert.gate_proj", "ffn_gate_shexp"),
-    ("shared_expert.up_proj", "ffn_up_shexp"),
-    ("shared_expert.down_proj", "ffn_down_shexp"),
-    ("shared_experts.gate_proj", "ffn_gate_shexp"),
-    ("shared_experts.up_proj", "ffn_up_shexp"),
-    ("shared_experts.down_proj", "ffn_down_shexp"),
-    ("shared_expert_gate", "ffn_gate_inp_shexp"),
-    ("self_attn.query_layernorm", "attn_q_norm"),
-    ("self_attn.key_layernorm", "attn_k_norm"),
-    ("post_self_attn_layernorm", "post_attention_norm"),
-    ("post_mlp_layernorm", "post_ffw_norm"),
-    ("block_sparse_moe.gate", "ffn_gate_inp"),
-    ("experts.gate_proj", "ffn_gate_exps"),
-    ("experts.up_proj", "ffn_up_exps"),
-    ("experts.down_proj", "ffn_down_exps"),
-    ("experts.w1", "ffn_gate_exps"),
-    ("experts.w3", "ffn_up_exps"),
-    ("experts.w2", "ffn_down_exps"),
-    ("input_layernorm", "attn_norm"),
-    ("ln_1", "attn_norm"),
-    ("ln_2", "ffn_norm"),
-    ("pre_feedforward_layernorm", "ffn_norm"),
-    ("post_feedforward_layernorm", "post_ffw_norm"),
-    ("post_attention_layernorm", "ffn_norm"),
-    ("embed_tokens", "token_embd"),
-    ("wte", "token_embd"),
-    ("embed_in", "token_embd"),
-    ("wpe", "position_embd"),
-    ("final_layer_norm", "output_norm"),
-    ("ln_f", "output_norm"),
-    ("model.norm", "output_norm"),
-    ("lm_head", "output"),
-    ("embed_out", "output"),
 ];
 
 /// A tensor of floats.

@@ -10,13 +10,13 @@ use super::{
 };
 use crate::{
     error::OpProblem,
-    lowering::{LoweringError, NodeValues, OpLowering, Size, params},
+    lowering::{LoweringError, Memory, NodeValues, OpLowering, Size, params},
     runtime_fields,
-    value::{TensorType, Value},
+    value::{TensorType, Value, ValueId},
 };
 
 /// The most elements of a head of queries and keys.
-const MAX_K_DIM: u32 = 256;
+pub(super) const MAX_K_DIM: u32 = 256;
 
 /// The gated delta rule (Yang et al. 2024, "Gated Delta Networks"): each head of a sequence has a matrix of
 /// `k_dim` rows and `v_dim` columns. A token decays it, moves what it answers to the token's key towards the
@@ -25,8 +25,9 @@ const MAX_K_DIM: u32 = 256;
 /// Operands: `qkv f32 [tokens, 2 * k_heads * k_dim + v_heads * v_dim]`, queries, keys and values; `gates f32
 /// [tokens, 2 * v_heads]`, for each head the logit of how far the answer moves, and for each head the step
 /// of the decay before its bias and softplus; `a_log` and `dt_bias`, `f32 [v_heads]`, the logarithm of the
-/// decay's rate and the bias of the step; `spans u32 [batch, 4]` as in [`CausalConv`](super::CausalConv); `state`, a buffer `f32 [rows, v_heads * k_dim, v_dim]`. Result: `f32
-/// [tokens, v_heads * v_dim]`; the op also writes the state.
+/// decay's rate and the bias of the step; `spans u32 [batch, 4]` as in [`CausalConv`](super::CausalConv);
+/// `state`, a buffer `f32 [rows, v_heads * k_dim, v_dim]`. Result: `f32 [tokens, v_heads * v_dim]`; the op
+/// also writes the state.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GatedDeltaRule {
     /// Heads of queries and keys. Each serves `v_heads / k_heads` heads of values.
@@ -75,24 +76,12 @@ impl OpRules for GatedDeltaRule {
             expect_width(operand, role, v_heads)?;
         }
         expect_spans(spans)?;
-        expect(state, "the state", DType::F32, 3)?;
-        expect_buffer(state, "the state")?;
-        expect_width(state, "the state", v_dim)?;
-        if state.shape.0[1] != (v_heads * k_dim).into() {
-            return Err(OpProblem::Mismatch(format!(
-                "the state {} must have {} rows of a sequence",
-                state.shape,
-                v_heads * k_dim
-            )));
-        }
+        expect_matrices(state, [v_heads * k_dim, v_dim])?;
         let tokens = qkv.shape.0[0].clone();
         Ok(vec![TensorType::f32(Shape(vec![tokens, width.into()]))])
     }
 
     fn lower(&self, node: NodeValues<'_>, op: &mut OpLowering<'_>) -> Result<(), LoweringError> {
-        let (qkv, spans) = (node.inputs[0], node.inputs[4]);
-        let tokens = op.rows(qkv);
-        let batch = op.rows(spans);
         let fixed = LinearRecurrenceParams {
             k_heads: self.k_heads,
             v_heads: self.v_heads,
@@ -104,21 +93,37 @@ impl OpRules for GatedDeltaRule {
         };
         let mut bindings = op.operands(node.inputs)?;
         bindings.push(op.result(node.outputs[0]));
-        let width = u64::from(self.v_heads) * u64::from(self.v_dim);
-        let params = params(
-            &fixed,
-            runtime_fields!(
-                LinearRecurrenceParams,
-                tokens = tokens,
-                batch = batch.clone()
-            ),
-        );
-        op.call_over_rows(
-            op.op(),
-            self.k_dim,
-            [Size::fixed(width), batch],
-            params,
-            bindings,
-        )
+        lower_recurrence(op, fixed, [node.inputs[0], node.inputs[4]], bindings)
     }
+}
+
+/// Checks that an operand is a buffer `f32 [rows, ..]` of matrices of this size.
+pub(super) fn expect_matrices(state: &Value, [rows, cols]: [u64; 2]) -> Result<(), OpProblem> {
+    expect(state, "the state", DType::F32, 3)?;
+    expect_buffer(state, "the state")?;
+    expect_width(state, "the state", cols)?;
+    match state.shape.0[1] == rows.into() {
+        true => Ok(()),
+        false => Err(OpProblem::Mismatch(format!(
+            "the state {} must have {rows} rows of a sequence",
+            state.shape
+        ))),
+    }
+}
+
+/// Adds the call of a linear recurrence over a value of one row for each token, and spans.
+pub(super) fn lower_recurrence(
+    op: &mut OpLowering<'_>,
+    fixed: LinearRecurrenceParams,
+    [x, spans]: [ValueId; 2],
+    bindings: Vec<Memory>,
+) -> Result<(), LoweringError> {
+    let [tokens, batch] = [x, spans].map(|id| op.rows(id));
+    let width = u64::from(fixed.v_heads) * u64::from(fixed.v_dim);
+    let grid = [Size::fixed(width), batch.clone()];
+    let params = params(
+        &fixed,
+        runtime_fields!(LinearRecurrenceParams, tokens = tokens, batch = batch),
+    );
+    op.call_over_rows(op.op(), fixed.k_dim, grid, params, bindings)
 }

@@ -24,6 +24,7 @@ mod kv_write;
 mod linear;
 mod linear_experts;
 mod lora;
+mod mamba2_scan;
 mod map;
 mod matmul;
 mod norm;
@@ -61,6 +62,7 @@ pub use kv_write::{KvWrite, PagedCache};
 pub use linear::Linear;
 pub use linear_experts::LinearExperts;
 pub use lora::{Lora, LoraOperands};
+pub use mamba2_scan::Mamba2Scan;
 pub use map::{Activation, Map};
 pub use matmul::MatMul;
 pub use norm::{NormKind, NormSpec};
@@ -161,6 +163,8 @@ pub enum Op {
     LinearExperts(LinearExperts),
     /// Adds low-rank adapters' contributions to linear layers.
     Lora(Lora),
+    /// The recurrence of Mamba 2 over the sequences of a ragged batch.
+    Mamba2Scan(Mamba2Scan),
     /// A function of each element with a parameter, or an activation.
     Map(Map),
     /// Product of matrices that are values.
@@ -218,6 +222,7 @@ impl Op {
             Op::Linear(op) => op,
             Op::LinearExperts(op) => op,
             Op::Lora(op) => op,
+            Op::Mamba2Scan(op) => op,
             Op::Map(op) => op,
             Op::MatMul(op) => op,
             Op::Norm(op) => op,

@@ -56,6 +56,7 @@ impl GraphBuilder<'_, '_> {
         match self.spec.layers[layer].mixer {
             Mixer::Attention => self.attention(layer, x, inputs),
             Mixer::DeltaNet(net) => self.delta_net(layer, net, x, inputs),
+            Mixer::Mamba2(mamba) => self.mamba2(layer, mamba, x, inputs),
             Mixer::ShortConv { width } => self.short_conv(layer, width, x, inputs),
         }
     }

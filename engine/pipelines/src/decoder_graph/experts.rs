@@ -120,8 +120,20 @@ impl GraphBuilder<'_, '_> {
             name(&names.shared_down),
             name(&names.shared_router),
         ];
-        let gate = self.whole_linear(x, gate, [inner, hidden])?;
-        let up = self.whole_linear(x, up, [inner, hidden])?;
+        let [gate, up] = match names.shared_gate.is_empty() {
+            true => {
+                let fused = self.layer_name(&names.shared_gate_up, layer);
+                let size = [2 * inner, hidden];
+                [
+                    self.part_linear(x, &fused, 0..inner, size)?,
+                    self.part_linear(x, &fused, inner..2 * inner, size)?,
+                ]
+            }
+            false => [
+                self.whole_linear(x, gate, [inner, hidden])?,
+                self.whole_linear(x, up, [inner, hidden])?,
+            ],
+        };
         let activation = spec.activation;
         let activated = self.graph.add(Gated { activation }, &[gate, up])?;
         let out = self.whole_linear(activated, down, [hidden, inner])?;

@@ -14,6 +14,7 @@ mod inputs;
 mod layout;
 mod logits;
 mod lora;
+mod mamba2;
 mod projections;
 mod rope_tables;
 mod score;

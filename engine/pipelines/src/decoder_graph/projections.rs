@@ -106,6 +106,17 @@ impl GraphBuilder<'_, '_> {
         self.view(view_name, view, &shape)
     }
 
+    /// Adds the linear layer of some of a tensor's rows, of which there are `total`.
+    pub fn part_linear(
+        &mut self,
+        x: ValueId,
+        name: &str,
+        range: Range<u64>,
+        [total, cols]: [u64; 2],
+    ) -> Result<ValueId, DecoderError> {
+        self.linear(x, &Rows::part(name.into(), range, total), cols)
+    }
+
     /// Adds the linear layer whose weight is made of rows of several tensors of the names without
     /// `.weight`, in this order.
     pub fn stacked_linear(
@@ -190,6 +201,9 @@ impl GraphBuilder<'_, '_> {
         if let Some(fused) = FusedExperts::find(model, layer, part) {
             return self.fused_experts(&fused, part);
         }
+        if part != ExpertPart::Down && self.names.expert_gate.is_empty() {
+            return Ok((self.expert_rows(layer, part, shape)?, None));
+        }
         let name = self.layer_name(part.name(self.names), layer);
         if name.contains("{}") {
             return Ok((self.stacked_experts(&name, shape)?, None));
@@ -214,7 +228,27 @@ impl GraphBuilder<'_, '_> {
         self.view(format!("{name}.weight"), View::Rows(parts), &shape)
     }
 
-    /// Adds a projection of experts that is a part of a tensor.
+    /// Adds the gate or up projections of experts whose rows a checkpoint stores in one tensor
+    /// `[experts, 2 * rows, cols]`.
+    fn expert_rows(
+        &mut self,
+        layer: usize,
+        part: ExpertPart,
+        shape: [u64; 3],
+    ) -> Result<ValueId, DecoderError> {
+        let name = self.layer_name(&self.names.expert_gate_up, layer);
+        let name = format!("{name}.weight");
+        let rows = shape[1];
+        let half = u64::from(part == ExpertPart::Up);
+        let parts = (0..shape[0]).map(|expert| {
+            let first = (2 * expert + half) * rows;
+            (name.clone(), first..first + rows)
+        });
+        let parts = parts.collect();
+        self.view(format!("{name}[{part:?}]"), View::Rows(parts), &shape)
+    }
+
+    /// Adds a projection of experts that is a part of a transposed tensor.
     fn fused_experts(
         &mut self,
         fused: &FusedExperts,

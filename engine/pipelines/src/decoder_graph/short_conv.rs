@@ -39,7 +39,7 @@ impl GraphBuilder<'_, '_> {
 
     /// Adds the buffers of a layer's recurrent state, `[state_rows, ..]`.
     pub fn states(&mut self, layer: usize) -> Vec<ValueId> {
-        let tensors = self.spec.layers[layer].mixer.state(self.spec);
+        let tensors = self.spec.layers[layer].mixer.state(self.spec.hidden_size);
         let buffers = tensors.into_iter().map(|tensor| {
             let [rows, cols] = tensor.shape;
             let shape = shape!["state_rows", rows, cols];

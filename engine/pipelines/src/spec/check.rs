@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use super::{
     decoder_spec::{DecoderSpec, MAX_LAYERS},
     error::SpecError,
-    mixer::Mixer,
+    mixer::{Mamba2Spec, Mixer},
 };
 
 /// The largest size of any kind. Products of two sizes then fit 64 bits.
@@ -80,34 +80,18 @@ impl DecoderSpec {
                 Mixer::ShortConv { width } => check_width(width)?,
                 Mixer::DeltaNet(net) => {
                     check_width(net.width)?;
-                    for (what, size, max) in [
-                        (
-                            "the number of a delta net's key heads",
-                            net.k_heads,
-                            MAX_HEADS,
-                        ),
-                        (
-                            "the number of a delta net's value heads",
-                            net.v_heads,
-                            MAX_HEADS,
-                        ),
-                        (
-                            "the width of a delta net's key head",
-                            net.k_dim,
-                            MAX_HEAD_DIM,
-                        ),
-                        (
-                            "the width of a delta net's value head",
-                            net.v_dim,
-                            MAX_HEAD_DIM,
-                        ),
-                    ] {
-                        check_size(what, size.into(), max)?;
-                    }
-                    if !net.v_heads.is_multiple_of(net.k_heads) {
-                        let (heads, kv_heads) = (net.v_heads, net.k_heads);
-                        return Err(SpecError::UnevenHeads { heads, kv_heads });
-                    }
+                    check_matrices([net.k_heads, net.v_heads, net.k_dim, net.v_dim])?;
+                }
+                Mixer::Mamba2(mamba) => {
+                    check_width(mamba.width)?;
+                    let Mamba2Spec {
+                        groups,
+                        heads,
+                        state_dim,
+                        head_dim,
+                        ..
+                    } = mamba;
+                    check_matrices([groups, heads, state_dim, head_dim])?;
                 }
             }
         }
@@ -218,6 +202,29 @@ fn check_number(
             what,
             value,
             range: range.into_inner(),
+        }),
+    }
+}
+
+/// Checks the sizes of a recurrence that keeps a matrix for each head.
+fn check_matrices([groups, heads, rows, cols]: [u32; 4]) -> Result<(), SpecError> {
+    for (what, size, max) in [
+        (
+            "the number of a mixer's key heads or groups",
+            groups,
+            MAX_HEADS,
+        ),
+        ("the number of a mixer's heads", heads, MAX_HEADS),
+        ("the number of a state's rows", rows, MAX_HEAD_DIM),
+        ("the width of a mixer's head", cols, MAX_HEAD_DIM),
+    ] {
+        check_size(what, size.into(), max)?;
+    }
+    match heads.is_multiple_of(groups) {
+        true => Ok(()),
+        false => Err(SpecError::UnevenHeads {
+            heads,
+            kv_heads: groups,
         }),
     }
 }

@@ -54,16 +54,20 @@ impl FusedExperts {
         part: ExpertPart,
     ) -> Option<FusedExperts> {
         let moe = spec.moe.filter(|_| names.expert_gate.is_empty())?;
+        let (columns, step) = match names.gate_up_order {
+            GateUpOrder::Rows => return None,
+            GateUpOrder::Stacked => (moe.intermediate_size, 1),
+            GateUpOrder::Interleaved => (1, 2),
+        };
         let (hidden, inner) = (spec.hidden_size, moe.intermediate_size);
         let (template, rows, cols) = match part {
             ExpertPart::Gate | ExpertPart::Up => (&names.expert_gate_up, inner, hidden),
             ExpertPart::Down => (&names.expert_down, hidden, inner),
         };
-        let half = u64::from(part == ExpertPart::Up);
-        let (total, first, step) = match (part, names.gate_up_order) {
-            (ExpertPart::Down, _) => (rows, 0, 1),
-            (_, GateUpOrder::Stacked) => (2 * rows, half * rows, 1),
-            (_, GateUpOrder::Interleaved) => (2 * rows, half, 2),
+        let (total, first, step) = match part {
+            ExpertPart::Down => (rows, 0, 1),
+            ExpertPart::Gate => (2 * rows, 0, step),
+            ExpertPart::Up => (2 * rows, columns, step),
         };
         Some(FusedExperts {
             name: format!("{prefix}{}", in_layer(template, layer)),

@@ -1,14 +1,12 @@
 //! How a layer's tokens take in those before them, and the state that it keeps of a sequence.
 
-use super::decoder_spec::DecoderSpec;
-
 /// How a layer's tokens take in those before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mixer {
     /// Attention over the KV cache.
     Attention,
     /// A gated short convolution (LFM2): a linear layer makes a gate, a second gate and a value of
-    /// [`DecoderSpec::hidden_size`] elements each; `gate * value` is convolved with the tokens before
+    /// [`DecoderSpec::hidden_size`](super::DecoderSpec::hidden_size) elements each; `gate * value` is convolved with the tokens before
     /// it, multiplied by the second gate, and projected.
     ShortConv {
         /// Tokens that an element depends on, its own included.
@@ -16,6 +14,38 @@ pub enum Mixer {
     },
     /// A gated delta net (Qwen3-Next).
     DeltaNet(DeltaNetSpec),
+    /// Mamba 2 (Granite 4).
+    Mamba2(Mamba2Spec),
+}
+
+/// A Mamba 2 mixer: inputs and their uses are convolved with those before them, and go through the
+/// [scan](wisp_graph::ops::Mamba2Scan). The result is multiplied by the SiLU of a gate, normalized in as
+/// many parts as there are groups, and projected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mamba2Spec {
+    /// Groups of heads that are added and read alike.
+    pub groups: u32,
+    /// Heads, a multiple of the groups.
+    pub heads: u32,
+    /// Rows of a head's matrix, at most 256.
+    pub state_dim: u32,
+    /// Elements of a head.
+    pub head_dim: u32,
+    /// Tokens that an element of the convolution depends on, its own included.
+    pub width: u32,
+}
+
+impl Mamba2Spec {
+    /// Returns the elements of all heads.
+    pub(crate) fn inner(&self) -> u64 {
+        u64::from(self.heads) * u64::from(self.head_dim)
+    }
+
+    /// Returns the channels that are convolved: all heads, and for each group where it is added and how it
+    /// is read.
+    pub(crate) fn channels(&self) -> u64 {
+        self.inner() + 2 * u64::from(self.groups) * u64::from(self.state_dim)
+    }
 }
 
 /// A gated delta net: queries, keys and values are convolved with those before them, and go through
@@ -76,41 +106,28 @@ fn conv_state(width: u32, channels: u64) -> StateTensor {
     }
 }
 
-impl Mixer {
-    /// Returns the tensors of a sequence's state in one layer; none for attention.
-    pub(crate) fn state(self, spec: &DecoderSpec) -> Vec<StateTensor> {
-        match self {
-            Mixer::Attention => Vec::new(),
-            Mixer::ShortConv { width } => vec![conv_state(width, spec.hidden_size)],
-            Mixer::DeltaNet(net) => vec![
-                conv_state(net.width, 2 * net.keys() + net.values()),
-                StateTensor {
-                    name: "delta",
-                    shape: [
-                        u64::from(net.v_heads) * u64::from(net.k_dim),
-                        net.v_dim.into(),
-                    ],
-                },
-            ],
-        }
+/// Returns a matrix for each head.
+fn matrices(heads: u32, [rows, cols]: [u32; 2]) -> StateTensor {
+    StateTensor {
+        name: "matrices",
+        shape: [u64::from(heads) * u64::from(rows), cols.into()],
     }
 }
 
-impl DecoderSpec {
-    /// Returns whether layers keep a recurrent state of a sequence beside the KV cache.
-    pub fn has_state(&self) -> bool {
-        self.attention_layers() < self.layers.len()
-    }
-
-    /// Returns the bytes of one sequence's recurrent state over all layers.
-    pub fn state_bytes(&self) -> u64 {
-        let tensors = self.state_tensors();
-        tensors.fold(0, |bytes, tensor| bytes.saturating_add(tensor.bytes()))
-    }
-
-    /// Returns the tensors of a sequence's recurrent state in all layers.
-    pub(crate) fn state_tensors(&self) -> impl Iterator<Item = StateTensor> + '_ {
-        let layers = self.layers.iter();
-        layers.flat_map(|layer| layer.mixer.state(self))
+impl Mixer {
+    /// Returns the tensors of a sequence's state in one layer of a model of this width; none for attention.
+    pub(crate) fn state(self, hidden_size: u64) -> Vec<StateTensor> {
+        match self {
+            Mixer::Attention => Vec::new(),
+            Mixer::ShortConv { width } => vec![conv_state(width, hidden_size)],
+            Mixer::DeltaNet(net) => vec![
+                conv_state(net.width, 2 * net.keys() + net.values()),
+                matrices(net.v_heads, [net.k_dim, net.v_dim]),
+            ],
+            Mixer::Mamba2(mamba) => vec![
+                conv_state(mamba.width, mamba.channels()),
+                matrices(mamba.heads, [mamba.state_dim, mamba.head_dim]),
+            ],
+        }
     }
 }

@@ -32,6 +32,7 @@ mod fused_experts;
 mod lora_layout;
 mod mixer;
 pub(crate) mod row_order;
+mod state;
 mod tensor_names;
 
 pub(crate) use check::check_layers;
@@ -43,7 +44,7 @@ pub use error::SpecError;
 pub(crate) use fused_experts::{ExpertPart, FusedExperts};
 pub use lora_layout::LoraLayout;
 pub(crate) use lora_layout::{LORA_GROUPS, LoraGroup};
-pub use mixer::{DeltaNetSpec, Mixer};
+pub use mixer::{DeltaNetSpec, Mamba2Spec, Mixer};
 pub(crate) use tensor_names::in_layer;
 pub use tensor_names::{GateUpOrder, QkvLayout, TensorNames};
 pub use wisp_graph::{Activation, CacheFormat, NormKind, NormSpec, ops::ClampedSwiglu};

@@ -79,6 +79,21 @@ pub struct TensorNames {
     pub delta_norm: Cow<'static, str>,
     /// Output projection of a delta net, `[hidden, values]`.
     pub delta_out: Cow<'static, str>,
+    /// Input projection of Mamba, `[2 * inner + 2 * groups * state + heads, hidden]`: gates, what is
+    /// convolved, and steps.
+    pub mamba_in: Cow<'static, str>,
+    /// Filters of Mamba, `[inner + 2 * groups * state, width]`.
+    pub mamba_conv: Cow<'static, str>,
+    /// The logarithm of the decay's rate, `[heads]`: the whole name.
+    pub mamba_a_log: Cow<'static, str>,
+    /// The bias of the decay's steps, `[heads]`: the whole name.
+    pub mamba_step_bias: Cow<'static, str>,
+    /// The factor on inputs that are added to the result, `[heads]`: the whole name.
+    pub mamba_d: Cow<'static, str>,
+    /// Norm of Mamba's result, `[inner]`.
+    pub mamba_norm: Cow<'static, str>,
+    /// Output projection of Mamba, `[hidden, inner]`.
+    pub mamba_out: Cow<'static, str>,
     /// Norm of attention's output, before the residual sum.
     pub attention_output_norm: Cow<'static, str>,
     /// Norm of the residual sum after attention.
@@ -104,19 +119,21 @@ pub struct TensorNames {
     /// Gate projections of the experts: one tensor `[experts, intermediate, hidden]`, or one for
     /// each expert if the name has a second `{}`.
     pub expert_gate: Cow<'static, str>,
-    /// The fused gate and up projections of the experts, transposed: `[experts, hidden, 2 * intermediate]`, used where
-    /// `expert_gate` is empty; the whole name, to which MXFP4 checkpoints add `_blocks` and `_scales`, and biases `_bias`.
+    /// The fused gate and up projections of the experts, used where `expert_gate` is empty; [`GateUpOrder`] tells their
+    /// shape.
     pub expert_gate_up: Cow<'static, str>,
-    /// The order of the columns of `expert_gate_up`.
+    /// The order of `expert_gate_up`.
     pub gate_up_order: GateUpOrder,
     /// Up projections of the experts, like `expert_gate`.
     pub expert_up: Cow<'static, str>,
-    /// Down projections of the experts, like `expert_gate`, or like `expert_gate_up` where that is used.
+    /// Down projections of the experts, like `expert_gate`, or transposed like `expert_gate_up` where that is.
     pub expert_down: Cow<'static, str>,
     /// Gate projection of the shared expert.
     pub shared_gate: Cow<'static, str>,
     /// Up projection of the shared expert.
     pub shared_up: Cow<'static, str>,
+    /// The fused gate and up projection of the shared expert, used if `shared_gate` is empty.
+    pub shared_gate_up: Cow<'static, str>,
     /// Down projection of the shared expert.
     pub shared_down: Cow<'static, str>,
     /// The linear layer `[1, hidden]` whose sigmoid is the factor on the shared expert's output.
@@ -147,9 +164,12 @@ pub enum QkvLayout {
 /// The order of a fused gate and up projection of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateUpOrder {
-    /// The whole gate, then the whole up projection.
+    /// Rows `[experts, 2 * intermediate, hidden]`: those of the gate, then those of the up projection (Granite).
+    Rows,
+    /// Transposed, `[experts, hidden, 2 * intermediate]`: the gate, then the up projection (Llama 4). The name is the
+    /// whole name, to which MXFP4 checkpoints add `_blocks` and `_scales`, and biases `_bias`.
     Stacked,
-    /// Neighbours: an element of the gate, then one of the up projection.
+    /// Transposed and named likewise, in neighbours: a column of the gate, then one of the up projection (gpt-oss).
     Interleaved,
 }
 
@@ -190,6 +210,13 @@ impl TensorNames {
             delta_step_bias: "layers.{}.linear_attn.dt_bias".into(),
             delta_norm: "layers.{}.linear_attn.norm".into(),
             delta_out: "layers.{}.linear_attn.out_proj".into(),
+            mamba_in: "layers.{}.mamba.in_proj".into(),
+            mamba_conv: "layers.{}.mamba.conv1d".into(),
+            mamba_a_log: "layers.{}.mamba.A_log".into(),
+            mamba_step_bias: "layers.{}.mamba.dt_bias".into(),
+            mamba_d: "layers.{}.mamba.D".into(),
+            mamba_norm: "layers.{}.mamba.norm".into(),
+            mamba_out: "layers.{}.mamba.out_proj".into(),
             // One name stands for the norm after attention or for the one before the feed-forward
             // network, as the norms are placed.
             attention_output_norm: "layers.{}.post_attention_layernorm".into(),
@@ -210,6 +237,7 @@ impl TensorNames {
             expert_down: "layers.{}.mlp.experts.{}.down_proj".into(),
             shared_gate: "layers.{}.mlp.shared_experts.gate_proj".into(),
             shared_up: "layers.{}.mlp.shared_experts.up_proj".into(),
+            shared_gate_up: "".into(),
             shared_down: "layers.{}.mlp.shared_experts.down_proj".into(),
             shared_router: "".into(),
             final_norm: "norm".into(),
@@ -272,6 +300,13 @@ fn gguf() -> TensorNames {
         delta_step_bias: "".into(),
         delta_norm: "".into(),
         delta_out: "".into(),
+        mamba_in: "".into(),
+        mamba_conv: "".into(),
+        mamba_a_log: "".into(),
+        mamba_step_bias: "".into(),
+        mamba_d: "".into(),
+        mamba_norm: "".into(),
+        mamba_out: "".into(),
         attention_output_norm: "blk.{}.post_attention_norm".into(),
         attention_residual_norm: "blk.{}.attn_output_norm".into(),
         mlp_norm: "blk.{}.ffn_norm".into(),
@@ -291,6 +326,7 @@ fn gguf() -> TensorNames {
         expert_down: "blk.{}.ffn_down_exps".into(),
         shared_gate: "blk.{}.ffn_gate_shexp".into(),
         shared_up: "blk.{}.ffn_up_shexp".into(),
+        shared_gate_up: "".into(),
         shared_down: "blk.{}.ffn_down_shexp".into(),
         shared_router: "blk.{}.ffn_gate_inp_shexp".into(),
         final_norm: "output_norm".into(),

@@ -2,7 +2,10 @@
 
 use wisp_weights::gguf::Value;
 
-use crate::architectures::{architecture::Architecture, error::ArchitectureError};
+use crate::{
+    architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
+    spec::DecoderSpec,
+};
 
 /// `logits_scaling` divides. GGUF stores queries and keys in the same order as Llama's.
 pub(super) fn architecture() -> Architecture {
@@ -14,17 +17,7 @@ pub(super) fn architecture() -> Architecture {
             "embedding_multiplier": 1.0, "residual_multiplier": 1.0, "attention_multiplier": 1.0,
             "logits_scaling": 1.0}"#,
         )
-        .spec_from_config(|config| {
-            let mut spec = config.decoder_spec()?;
-            let number = |key| -> Result<f32, ArchitectureError> {
-                Ok(config.optional_f32(key)?.unwrap_or(1.0))
-            };
-            spec.embedding_multiplier = number("embedding_multiplier")?;
-            spec.residual_multiplier = number("residual_multiplier")?;
-            spec.logit_multiplier = 1.0 / number("logits_scaling")?;
-            spec.set_attention_scale(number("attention_multiplier")?);
-            Ok(spec)
-        })
+        .spec_from_config(with_multipliers)
         .gguf("granite")
         .gguf_interleaved_rope()
         .spec_from_gguf(|metadata| {
@@ -52,4 +45,16 @@ pub(super) fn architecture() -> Architecture {
         .gguf_key("attention.scale", |spec| {
             Some(Value::F32(spec.layers.first()?.attention_scale))
         })
+}
+
+/// Makes a spec with the multipliers of a `config.json`.
+pub(super) fn with_multipliers(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = config.decoder_spec()?;
+    let number =
+        |key| -> Result<f32, ArchitectureError> { Ok(config.optional_f32(key)?.unwrap_or(1.0)) };
+    spec.embedding_multiplier = number("embedding_multiplier")?;
+    spec.residual_multiplier = number("residual_multiplier")?;
+    spec.logit_multiplier = 1.0 / number("logits_scaling")?;
+    spec.set_attention_scale(number("attention_multiplier")?);
+    Ok(spec)
 }

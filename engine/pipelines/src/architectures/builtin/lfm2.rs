@@ -69,7 +69,7 @@ pub(super) fn with_mixers(config: &HfConfig) -> Result<DecoderSpec, Architecture
     let mut spec = config.decoder_spec()?;
     spec.qk_norm = QkNorm::PerHead;
     let layers = spec.layers.len();
-    let is_conv: Vec<bool> = match config.layer_types(["full_attention", "conv"], layers)? {
+    let is_conv: Vec<bool> = match config.layer_types(&["full_attention", "conv"], layers)? {
         Some(types) => types.into_iter().map(|kind| kind == 1).collect(),
         None => match config.optional_list("full_attn_idxs")? {
             Some(list) => (0..layers as u64).map(|i| !list.contains(&i)).collect(),

@@ -15,6 +15,7 @@ mod gpt2;
 mod gpt_neox;
 mod gpt_oss;
 mod granite;
+mod granite_hybrid;
 mod hunyuan_dense;
 mod lfm2;
 mod lfm2_moe;
@@ -60,6 +61,7 @@ pub(super) fn all() -> Vec<Architecture> {
         olmo2::architecture(),
         olmo3::architecture(),
         granite::architecture(),
+        granite_hybrid::architecture(),
         smollm3::architecture(),
         cohere2::architecture(),
         exaone4::architecture(),

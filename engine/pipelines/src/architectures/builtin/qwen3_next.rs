@@ -36,7 +36,7 @@ pub(super) fn with_delta_nets(config: &HfConfig) -> Result<DecoderSpec, Architec
     spec.qk_norm = QkNorm::PerHead;
     spec.attention_gate = true;
     let layers = spec.layers.len();
-    let kinds = ["full_attention", "linear_attention"];
+    let kinds = &["full_attention", "linear_attention"];
     let types = match config.layer_types(kinds, layers)? {
         Some(types) => types,
         None => {

@@ -67,19 +67,19 @@ impl HfConfig {
         otherwise: impl Fn(usize) -> bool,
     ) -> Result<(), ArchitectureError> {
         let layers = spec.layers.len();
-        let types = self.layer_types(["sliding_attention", "full_attention"], layers)?;
+        let types = self.layer_types(&["full_attention", "sliding_attention"], layers)?;
         let windowed: Vec<bool> = match types {
             None => (0..layers).map(otherwise).collect(),
             Some(types) => types
                 .into_iter()
-                .map(|layer_type| layer_type == 0)
+                .map(|layer_type| layer_type == 1)
                 .collect(),
         };
         spec.set_windows(window, |layer| windowed[layer]);
         Ok(())
     }
 
-    /// Returns for each layer which of two `kinds` `layer_types` calls it; `None` without
+    /// Returns for each layer which of some `kinds` `layer_types` calls it; `None` without
     /// `layer_types`.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl HfConfig {
     /// If `layer_types` has fewer layers or another type.
     pub fn layer_types(
         &self,
-        kinds: [&str; 2],
+        kinds: &[&str],
         layers: usize,
     ) -> Result<Option<Vec<usize>>, ArchitectureError> {
         let types = match self.json.get("layer_types") {
@@ -104,9 +104,9 @@ impl HfConfig {
             let text = layer_type.as_str();
             let found = kinds.iter().position(|kind| text == Some(kind));
             found.ok_or_else(|| {
-                let [one, other] = kinds;
+                let kinds = kinds.join(" and ");
                 self.error(format!(
-                    "`layer_types` has {layer_type}; {other} and {one} are supported"
+                    "`layer_types` has {layer_type}; {kinds} are supported"
                 ))
             })
         };
