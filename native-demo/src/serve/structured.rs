@@ -78,7 +78,8 @@ fn schema(name: &str, json: Option<&str>) -> Read {
     };
     let schema = match parse(name, json)? {
         Value::String(text) if text.is_empty() => return Ok(None),
-        Value::String(text) => parse(name, &text)?,
+        Value::String(text) => serde_json::from_str(&text)
+            .map_err(|error| ApiError::parameter(name, format!("{name} holds no JSON: {error}")))?,
         schema => schema,
     };
     match schema {

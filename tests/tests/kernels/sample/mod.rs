@@ -209,7 +209,7 @@ fn only_allowed_tokens_are_sampled() {
         for mask in masks.chunks_mut(words).step_by(5) {
             mask.fill(0);
             mask[words - 1] = u32::MAX.checked_shl(vocab as u32 % 32).unwrap_or(0);
-            if vocab % 32 == 0 {
+            if vocab.is_multiple_of(32) {
                 mask[words - 1] = 0;
             }
         }

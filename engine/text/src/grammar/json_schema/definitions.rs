@@ -42,20 +42,43 @@ impl Definitions {
         format!("#/$defs/{number}")
     }
 
-    /// Returns whether a schema is nothing but references, in a circle.
-    pub fn refers_to_itself(&self, start: usize) -> bool {
-        let mut number = start;
-        for _ in 0..=self.schemas.len() {
-            let target = self.schemas.get(number).and_then(Value::as_object);
-            let only = target.filter(|schema| schema.len() == 1);
-            let reference = only.and_then(|schema| schema.get("$ref")?.as_str());
-            let next = reference.and_then(|name| name.strip_prefix("#/$defs/")?.parse().ok());
-            match next {
-                Some(next) => number = next,
-                None => return false,
+    /// Returns the JSON pointer of a schema whose references lead back to it without entering a property or an item, so
+    /// that no validation would end.
+    pub fn circle(&self) -> Option<&str> {
+        let count = self.schemas.len();
+        // Whether a schema is being visited, and whether it has been.
+        let (mut is_open, mut is_done) = (vec![false; count], vec![false; count]);
+        for start in 0..count {
+            let mut stack = vec![(start, false)];
+            while let Some((number, is_left)) = stack.pop() {
+                if is_left {
+                    (is_open[number], is_done[number]) = (false, true);
+                    continue;
+                }
+                if is_open[number] {
+                    return self.pointer(number);
+                }
+                if is_done[number] {
+                    continue;
+                }
+                is_open[number] = true;
+                stack.push((number, true));
+                let targets = in_place_references(&self.schemas[number]);
+                stack.extend(
+                    targets
+                        .into_iter()
+                        .filter(|to| *to < count)
+                        .map(|to| (to, false)),
+                );
             }
         }
-        true
+        None
+    }
+
+    fn pointer(&self, number: usize) -> Option<&str> {
+        let mut numbers = self.numbers.iter();
+        let found = numbers.find(|(_, own)| **own == number);
+        found.map(|(pointer, _)| pointer.as_str())
     }
 
     /// Returns the schemas, named by their numbers.
@@ -65,4 +88,19 @@ impl Definitions {
             .map(|(number, schema)| (number.to_string(), schema))
             .collect()
     }
+}
+
+/// Returns the numbers of the schemas to which a rewritten schema refers for the same value.
+fn in_place_references(schema: &Value) -> Vec<usize> {
+    let own = schema.get("$ref").and_then(Value::as_str);
+    let own = own.and_then(|name| name.strip_prefix("#/$defs/")?.parse().ok());
+    let lists = ["allOf", "anyOf", "oneOf"].map(|keyword| schema.get(keyword));
+    let inner = lists
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_array)
+        .flatten();
+    own.into_iter()
+        .chain(inner.flat_map(in_place_references))
+        .collect()
 }

@@ -54,6 +54,10 @@ impl<'a> Rewriter<'a> {
             let reason = "within a schema with references is not supported";
             return Err(GrammarError::refused("$id", place, reason));
         }
+        if let Some(place) = self.definitions.circle() {
+            let reason = "leads back to its own schema without entering a property or an item";
+            return Err(GrammarError::refused("$ref", place, reason));
+        }
         if let Some(bound) = lost_bound(&self.bounds) {
             let reason = "leaves less than one to an opposite bound, which is not supported";
             return Err(GrammarError::refused(bound.keyword, &bound.place, reason));
@@ -293,9 +297,6 @@ impl<'a> Rewriter<'a> {
             let target = root.pointer(&pointer).unwrap_or(&Value::Null);
             let schema = self.schema(target, &pointer, scope.depth + 1)?;
             self.definitions.set(number, schema);
-        }
-        if self.definitions.refers_to_itself(number) {
-            return Err(scope.refuse("$ref", format!("{name:?} leads back to itself")));
         }
         out.insert("$ref".into(), Definitions::reference(number).into());
         Ok(())

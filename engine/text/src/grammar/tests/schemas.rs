@@ -155,6 +155,7 @@ fn unsupported_keywords_are_refused_by_name() {
         ("$ref", json!({"$ref": "http://example.com/other"})),
         ("$ref", json!({"$ref": "#"})),
         ("$ref", json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}})),
+        ("$ref", json!({"anyOf": [{"type": "null"}, {"allOf": [{"$ref": "#"}]}]})),
         ("$id", json!({"properties": {"a": {"$id": "x"}, "b": {"$ref": "#/$defs/c"}}, "$defs": {"c": {}}})),
         ("$schema", json!({"$schema": "http://example.com/schema"})),
         ("oneOf", json!({"oneOf": [{"type": "integer"}, {"minimum": 2}]})),

@@ -176,12 +176,12 @@ fn random_text(compiler: &Compiler, matcher: &GrammarMatcher, seed: u32) -> Opti
             .copied()
             .filter(|token| *token < 127)
             .collect();
-        let choices = if plain.is_empty() || state % 16 == 0 {
+        let choices = if plain.is_empty() || state.is_multiple_of(16) {
             &allowed
         } else {
             &plain
         };
-        let token = match allowed.contains(&compiler.end) && state % 2 == 0 {
+        let token = match allowed.contains(&compiler.end) && state.is_multiple_of(2) {
             true => compiler.end,
             false => choices[(state / 16) as usize % choices.len()],
         };
