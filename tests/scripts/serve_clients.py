@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Talks to `wisp serve` at $WISP_TEST_SERVER with OpenAI's client for Python; the tests of the program start both."""
+"""Talks to `wisp serve` at $WISP_TEST_SERVER with the clients of OpenAI and Anthropic for Python; the tests of the program
+start both."""
 
 import asyncio
 import json
 import math
 import os
 
+import anthropic
 import openai
 
 OPTIONS = {"base_url": os.environ["WISP_TEST_SERVER"] + "/v1", "api_key": "test-key", "max_retries": 0}
@@ -102,12 +104,16 @@ def completions():
     return repr(answer.choices[2].text)
 
 
+UNSUPPORTED = {"name": "set", "schema": {"type": "array", "uniqueItems": True}}
+
+
 def errors():
     found = []
     for kind, more in [
         (openai.NotFoundError, {"model": "gpt-5"}),
         (openai.BadRequestError, {"temperature": -1}),
         (openai.BadRequestError, {"tools": [{"type": "function", "function": {"name": "not a name"}}]}),
+        (openai.BadRequestError, {"response_format": {"type": "json_schema", "json_schema": UNSUPPORTED}}),
         (openai.BadRequestError, {"response_format": {"type": "xml"}}),
     ]:
         try:
@@ -143,6 +149,79 @@ def embeddings():
     return f"{len(a)} dimensions, similarity {sum(x * y for x, y in zip(a, b)):.3f}"
 
 
-print(f"openai {openai.VERSION} for Python")
-for test in [models, chat, streaming, stream_helper, log_probabilities, tools, streamed_tools, completions, errors, concurrent, embeddings]:
+RESPONSE = {"model": "tiny", "input": "Tell me a story.", "temperature": 0, "max_output_tokens": 24}
+
+
+def responses():
+    answer = CLIENT.responses.create(**RESPONSE)
+    assert answer.output_text == chat(), answer.output_text
+    events = list(CLIENT.responses.create(**RESPONSE, stream=True))
+    assert events[-1].response.output_text == answer.output_text
+    assert events[-1].response.usage.total_tokens == answer.usage.total_tokens
+    with CLIENT.responses.stream(**RESPONSE) as stream:
+        kinds = [event.type for event in stream]
+    try:
+        CLIENT.responses.create(**RESPONSE, previous_response_id=answer.id)
+    except openai.BadRequestError as error:
+        assert error.param == "previous_response_id"
+        return f"{len(kinds)} events, {answer.status}"
+
+
+ANTHROPIC = anthropic.Anthropic(base_url=os.environ["WISP_TEST_SERVER"], api_key="test-key", max_retries=0)
+MESSAGE = {
+    "model": "tiny",
+    "messages": [{"role": "user", "content": "Tell me a story."}],
+    "max_tokens": 24,
+    "temperature": 0,
+}
+
+
+def messages():
+    answer = ANTHROPIC.messages.create(**MESSAGE)
+    assert answer.content[0].text == chat() and answer.stop_reason in ("max_tokens", "end_turn")
+    with ANTHROPIC.messages.stream(**MESSAGE, stop_sequences=["."]) as stream:
+        text = "".join(stream.text_stream)
+        final = stream.get_final_message()
+    assert text == chat().split(".")[0] and final.stop_reason == "stop_sequence" and final.stop_sequence == "."
+    counted = ANTHROPIC.messages.count_tokens(model="tiny", messages=MESSAGE["messages"]).input_tokens
+    assert counted == answer.usage.input_tokens + answer.usage.cache_read_input_tokens
+    return f"{counted} tokens in, {answer.usage.output_tokens} out"
+
+
+def message_errors():
+    found = []
+    for kind, more in [
+        (anthropic.NotFoundError, {"model": "claude-0"}),
+        (anthropic.BadRequestError, {"temperature": -1}),
+        (anthropic.BadRequestError, {"tools": [{"name": "f", "input_schema": {"type": "object"}}]}),
+    ]:
+        try:
+            ANTHROPIC.messages.create(**{**MESSAGE, **more})
+        except kind as error:
+            found.append(f"{error.status_code} {error.body['error']['type']}")
+    try:
+        ANTHROPIC.with_options(api_key="wrong").messages.create(**MESSAGE)
+    except anthropic.AuthenticationError as error:
+        found.append(f"{error.status_code}")
+    assert len(found) == 4, found
+    return ", ".join(found)
+
+
+print(f"openai {openai.VERSION} and anthropic {anthropic.__version__} for Python")
+for test in [
+    models,
+    chat,
+    streaming,
+    stream_helper,
+    log_probabilities,
+    tools,
+    streamed_tools,
+    completions,
+    errors,
+    concurrent,
+    embeddings,
+    responses,
+    messages,
+    message_errors,
+]:
     print(f"  {test.__name__}: {test()!r}")
