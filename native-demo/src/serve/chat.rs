@@ -50,7 +50,7 @@ pub async fn answer(
     }
     let model = served.model.clone();
     let prompt = run_blocking(move || prompt(&model, &request)).await?;
-    let source = vec![Source::Chat(prompt)];
+    let source = vec![Source::Chat(Box::new(prompt))];
     let started = Texts::start(&server, &served, source, &params).await;
     let mut texts = started.map_err(|error| error.about("messages"))?;
     let format = Format {

@@ -42,7 +42,7 @@ pub enum Source {
     /// Tokens.
     Tokens(Vec<u32>),
     /// A conversation.
-    Chat(ChatPrompt),
+    Chat(Box<ChatPrompt>),
 }
 
 impl Source {

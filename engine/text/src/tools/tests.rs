@@ -6,8 +6,11 @@ use serde_json::{Map, Value, json};
 use super::json_scanner::tests::any_json;
 use super::*;
 
+/// Writes calls as a model does.
+type Writer = fn(&[ToolCall]) -> String;
+
 /// The formats and how each writes calls.
-const FORMATS: [(&str, fn(&[ToolCall]) -> String); 13] = [
+const FORMATS: [(&str, Writer); 13] = [
     ("generic", hermes),
     ("hermes", hermes),
     ("qwen3-coder", qwen),
