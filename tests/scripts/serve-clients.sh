@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# serve-clients.sh: runs clients that others wrote against a live `wisp serve`: OpenAI's for Python and for Node. They
+# serve-clients.sh: runs clients that others wrote against a live `wisp serve`: OpenAI's for Python and for Node, and
+# Anthropic's for Python. They
 # are installed into the target folder, where the tests of the program find them from then on (`serve::clients`).
 #
 # Without pip or npm, or without their registries, it prints `skipped: …`.
@@ -12,8 +13,8 @@ mkdir -p "$CLIENTS"
 
 install_python() {
   [ -x "$CLIENTS/venv/bin/python" ] || python3 -m venv "$CLIENTS/venv" || { echo "skipped: no Python with venv"; return; }
-  "$CLIENTS/venv/bin/python" -m pip install --quiet --disable-pip-version-check openai ||
-    echo "skipped: pip cannot install openai"
+  "$CLIENTS/venv/bin/python" -m pip install --quiet --disable-pip-version-check openai anthropic ||
+    echo "skipped: pip cannot install openai and anthropic"
 }
 
 install_node() {

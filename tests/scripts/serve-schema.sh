@@ -41,6 +41,8 @@ until [ -s "$FOLDER/address" ]; do sleep 0.1; done
 ADDRESS=$(head -1 "$FOLDER/address")
 until curl --silent --fail "$ADDRESS/health" >"$FOLDER/health"; do sleep 0.1; done
 
+# It leaves a folder of its own where it runs.
+cd "$FOLDER"
 "$VENV/bin/st" run "$ADDRESS/openapi.json" --workers 2 --max-examples 20 --max-time "$SECONDS_TO_RUN" \
   --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance
 curl --silent --fail "$ADDRESS/health"

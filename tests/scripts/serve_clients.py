@@ -172,7 +172,8 @@ MESSAGE = {
     "model": "tiny",
     "messages": [{"role": "user", "content": "Tell me a story."}],
     "max_tokens": 24,
-    "temperature": 0,
+    # Not among the parameters of the client's newest versions.
+    "extra_body": {"temperature": 0},
 }
 
 
@@ -192,7 +193,7 @@ def message_errors():
     found = []
     for kind, more in [
         (anthropic.NotFoundError, {"model": "claude-0"}),
-        (anthropic.BadRequestError, {"temperature": -1}),
+        (anthropic.BadRequestError, {"extra_body": {"temperature": -1}}),
         (anthropic.BadRequestError, {"tools": [{"name": "f", "input_schema": {"type": "object"}}]}),
     ]:
         try:

@@ -18,10 +18,10 @@ use wisp_engine::{
 use super::{
     admission::Slots,
     error::ApiError,
-    metrics::{TextPhase, TextRecord},
     models::ServedModel,
     sampling::GenerationParams,
     state::Server,
+    text_record::{TextPhase, TextRecord},
 };
 
 /// The tokens of a request.

@@ -5,6 +5,11 @@ use std::{
     time::Duration,
 };
 
+use super::{
+    models::{Models, ServedModel},
+    text_record::TextRecord,
+    vllm_metrics::VllmMetrics,
+};
 use prometheus_client::{
     encoding::text::{encode_eof, encode_registry},
     metrics::{
@@ -15,12 +20,6 @@ use prometheus_client::{
     },
     registry::Registry,
 };
-use wisp_engine::{FinishReason, RequestTimings};
-
-use super::{
-    models::{Models, ServedModel},
-    vllm_metrics::VllmMetrics,
-};
 
 /// The type of the content.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -30,36 +29,6 @@ type Labels = Vec<(&'static str, String)>;
 
 /// A gauge of a fraction from 0 to 1.
 type FractionGauge = Gauge<f64, AtomicU64>;
-
-/// How far a text is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TextPhase {
-    /// The model has computed nothing of it.
-    Waiting,
-    /// It is being computed.
-    Running,
-    /// It has ended.
-    Ended(FinishReason),
-    /// It has ended with an error.
-    Failed,
-}
-
-/// A text that has ended, or whose client went away.
-#[derive(Debug)]
-pub struct TextRecord<'t> {
-    /// Its model.
-    pub served: &'t ServedModel,
-    /// Its generated tokens.
-    pub tokens: usize,
-    /// The times of its tokens.
-    pub timings: RequestTimings,
-    /// The time since it was queued.
-    pub elapsed: Duration,
-    /// How far it came.
-    pub phase: TextPhase,
-    /// Whether the model had begun to compute it.
-    pub has_run: bool,
-}
 
 /// The metrics of the server.
 #[derive(Debug)]

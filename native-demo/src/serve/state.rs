@@ -1,15 +1,13 @@
 //! What all requests share.
 
-use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::{SystemTime, UNIX_EPOCH},
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use tokio::sync::Mutex;
 
+pub use super::clock::now;
 use super::{error::ApiError, metrics::Metrics, models::Models, options::Options};
 
 /// The state of the server.
@@ -97,10 +95,4 @@ impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.server.requests.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// Returns the time in seconds of Unix time.
-pub fn now() -> u64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
-    elapsed.map_or(0, |elapsed| elapsed.as_secs())
 }

@@ -16,9 +16,9 @@ use prometheus_client::{
 use wisp_engine::{FinishReason, pipelines::Utilization};
 
 use super::{
-    metrics::{TextPhase, TextRecord},
+    clock::now,
     models::ServedModel,
-    state::now,
+    text_record::{TextPhase, TextRecord},
 };
 
 /// Names and values that tell the rows of a metric apart.

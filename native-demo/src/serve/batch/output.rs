@@ -11,7 +11,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-use super::request::ID;
+/// The beginning of the ids of answers.
+pub const ID: &str = "batch_req_";
 
 /// The time after which lines are on the disk even if the machine loses power.
 const SYNC_TIME: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     super::{error::ApiError, fields::Fields},
     input::Line,
-    output::Answered,
+    output::{Answered, ID},
 };
 
 /// The endpoints that a batch may call.
@@ -146,9 +146,6 @@ fn refused(line: u64, custom_id: Option<&str>, error: &ApiError) -> String {
     });
     format!("{answer}\n")
 }
-
-/// The beginning of the ids of answers.
-pub const ID: &str = "batch_req_";
 
 /// Returns the id of the answer to a line.
 fn id(line: u64) -> String {
