@@ -39,12 +39,14 @@ pub const CAUSAL: &[&str] = &[
     "hunyuan-dense",
     "qwen2-moe",
     "phi4-mini",
+    "deepseek-v2",
+    "deepseek-v3",
     "gpt-oss",
     "gpt-oss-mxfp4",
 ];
 
 /// Decoders that GGUF cannot express as they are here.
-pub const NOT_IN_GGUF: &[&str] = &["smollm3", "glm4-moe"];
+pub const NOT_IN_GGUF: &[&str] = &["smollm3", "glm4-moe", "deepseek-v2", "deepseek-v3"];
 
 /// The directories of encoders.
 pub const ENCODERS: &[&str] = &["bert", "xlm-roberta", "modernbert", "nomic-bert"];

@@ -56,10 +56,14 @@ pub(crate) const LORA_GROUPS: [LoraGroup; 4] = [
 
 impl LoraGroup {
     /// True if a layer has the group's projections. A layer with experts has no dense feed-forward
-    /// network.
+    /// network, and latent attention has other projections of queries, keys and values.
     pub fn is_in(self, spec: &DecoderSpec, layer: usize) -> bool {
         let moe = spec.layers.get(layer).is_none_or(|layer| layer.moe);
-        matches!(self, LoraGroup::Qkv | LoraGroup::O) || !moe
+        match self {
+            LoraGroup::Qkv => spec.latent.is_none(),
+            LoraGroup::O => true,
+            LoraGroup::GateUp | LoraGroup::Down => !moe,
+        }
     }
 
     /// Returns the width of the input that the projections share and the width of each one's output.
@@ -69,7 +73,11 @@ impl LoraGroup {
         let (hidden, inner) = (spec.hidden_size, spec.intermediate_size);
         match self {
             LoraGroup::Qkv => (hidden, vec![q, kv, kv]),
-            LoraGroup::O => (q, vec![hidden]),
+            LoraGroup::O => {
+                let value = spec.latent.map_or(spec.head_dim, |latent| latent.value_dim);
+                let width = u64::from(spec.heads) * u64::from(value);
+                (width, vec![hidden])
+            }
             LoraGroup::GateUp if spec.gated => (hidden, vec![inner, inner]),
             LoraGroup::GateUp => (hidden, vec![inner]),
             LoraGroup::Down => (inner, vec![hidden]),

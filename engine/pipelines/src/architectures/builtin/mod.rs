@@ -2,6 +2,8 @@
 
 mod bert;
 mod cohere2;
+mod deepseek_v2;
+mod deepseek_v3;
 mod embedding_gemma;
 mod ernie4_5;
 mod ernie4_5_moe;
@@ -36,7 +38,7 @@ mod xlm_roberta;
 use super::architecture::Architecture;
 
 /// Makes the built-in architectures, in the order in which they are listed.
-pub(super) fn all() -> [Architecture; 33] {
+pub(super) fn all() -> [Architecture; 35] {
     [
         llama::architecture(),
         mistral::architecture(),
@@ -62,6 +64,8 @@ pub(super) fn all() -> [Architecture; 33] {
         ernie4_5_moe::architecture(),
         hunyuan_dense::architecture(),
         gpt_oss::architecture(),
+        deepseek_v2::architecture(),
+        deepseek_v3::architecture(),
         starcoder2::architecture(),
         gpt2::architecture(),
         gpt_neox::architecture(),
