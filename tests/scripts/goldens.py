@@ -59,7 +59,7 @@ YARN = {
 
 # Checkpoints that are drawn anew: with 0, a token of a test is near a tie of two experts, and half
 # precision sends it to the other one.
-SEEDS = {"qwen2-moe": 4, "glm4-moe": 1, "gpt-oss": 1, "gpt-oss-mxfp4": 10}
+SEEDS = {"qwen2-moe": 4, "glm4-moe": 1, "gpt-oss": 1, "gpt-oss-mxfp4": 10, "deepseek-v3": 3}
 
 # Decoders whose experts are in MXFP4.
 PACKED = {"gpt-oss-mxfp4"}
@@ -351,6 +351,21 @@ DECODERS["granite-hybrid"] = T.GraniteMoeHybridConfig(**MAMBA, num_local_experts
 DECODERS["granite-hybrid-moe"] = T.GraniteMoeHybridConfig(
     **{**MAMBA, "intermediate_size": 14}, num_local_experts=5, num_experts_per_tok=2,
     position_embedding_type="rope",
+)
+LATENT = {
+    **BASE, "num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 18, "qk_rope_head_dim": 6,
+    "qk_nope_head_dim": 10, "v_head_dim": 9, "n_routed_experts": 6, "num_experts_per_tok": 2,
+    "moe_intermediate_size": 14, "first_k_dense_replace": 1,
+}
+LATENT.pop("head_dim")
+DECODERS["deepseek-v2"] = T.DeepseekV2Config(
+    **{**LATENT, "q_lora_rank": None, "n_shared_experts": 2, "topk_method": "group_limited_greedy",
+       "n_group": 3, "topk_group": 2}
+)
+DECODERS["deepseek-v3"] = T.DeepseekV3Config(
+    **{**LATENT, "q_lora_rank": 13, "n_shared_experts": 1, "n_group": 2, "topk_group": 1,
+       "routed_scaling_factor": 1.5, "num_nextn_predict_layers": 0,
+       "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 1.0}}
 )
 ENCODERS["nomic-bert"] = T.NomicBertConfig(
     **{key: NARROW[key] for key in (

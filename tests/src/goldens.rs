@@ -41,6 +41,8 @@ pub const CAUSAL: &[&str] = &[
     "phi4-mini",
     "lfm2",
     "lfm2-moe",
+    "deepseek-v2",
+    "deepseek-v3",
     "gpt-oss",
     "gpt-oss-mxfp4",
     "qwen3-next",
@@ -59,6 +61,8 @@ pub const NOT_IN_GGUF: &[&str] = &[
     "qwen3-5-moe",
     "granite-hybrid",
     "granite-hybrid-moe",
+    "deepseek-v2",
+    "deepseek-v3",
 ];
 
 /// The directories of encoders.

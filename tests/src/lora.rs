@@ -139,7 +139,7 @@ impl Adapter {
     ///
     /// # Panics
     ///
-    /// If the checkpoint is not in F32 or lacks a module.
+    /// If the checkpoint lacks a module, or one is not in F32.
     pub fn merge(&self, checkpoint: &Path, transposed: bool, folder: &Path) {
         let config = "config.json";
         std::fs::copy(checkpoint.join(config), folder.join(config)).expect("a configuration");
@@ -147,7 +147,13 @@ impl Adapter {
         let file = SafeTensors::deserialize(&file).expect("a safetensors file");
         let mut tensors = Vec::new();
         for (name, view) in file.tensors() {
-            assert_eq!(view.dtype(), Dtype::F32, "{name}");
+            let dtype = view.dtype();
+            // Packed experts stay as they are.
+            if dtype == Dtype::U8 {
+                tensors.push((name, dtype, view.shape().to_vec(), view.data().to_vec()));
+                continue;
+            }
+            assert_eq!(dtype, Dtype::F32, "{name}");
             let mut values: Vec<f32> = bytemuck::pod_collect_to_vec(view.data());
             let module = name.strip_suffix(".weight").unwrap_or(&name);
             if let Some(pair) = self.pairs.iter().find(|pair| pair.module.0 == module) {
@@ -161,12 +167,12 @@ impl Adapter {
                 }
             }
             let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-            tensors.push((name, view.shape().to_vec(), bytes));
+            tensors.push((name, dtype, view.shape().to_vec(), bytes));
         }
-        let views = tensors.iter().map(|(name, shape, bytes)| {
+        let views = tensors.iter().map(|(name, dtype, shape, bytes)| {
             (
                 name,
-                TensorView::new(Dtype::F32, shape.clone(), bytes).expect("a tensor"),
+                TensorView::new(*dtype, shape.clone(), bytes).expect("a tensor"),
             )
         });
         safetensors::serialize_to_file(views, None, &folder.join("model.safetensors"))

@@ -69,7 +69,14 @@ impl GraphBuilder<'_, '_> {
             attended = self.graph.add(Binary::Mul, &[attended, gate])?;
         }
         let name = self.layer_name(&names.o, layer);
-        let out = self.whole_linear(attended, name, [spec.hidden_size, heads.width()])?;
+        let (attended, width) = match spec.latent {
+            Some(latent) => {
+                let width = u64::from(spec.heads) * u64::from(latent.value_dim);
+                (self.latent_values(attended, latent)?, width)
+            }
+            None => (attended, heads.width()),
+        };
+        let out = self.whole_linear(attended, name, [spec.hidden_size, width])?;
         let [out] = self.with_adapters(LoraGroup::O, layer, attended, [out])?;
         Ok(out)
     }
@@ -87,10 +94,16 @@ impl GraphBuilder<'_, '_> {
             heads,
             head_dim: spec.head_dim,
         });
-        let [q, k, v] = self.qkv(layer);
-        let q = self.linear(x, &q, spec.hidden_size)?;
-        let k = self.linear(x, &k, spec.hidden_size)?;
-        let v = self.linear(x, &v, spec.hidden_size)?;
+        let [q, k, v] = match spec.latent {
+            Some(latent) => self.latent_qkv(layer, x, latent, inputs)?,
+            None => {
+                let hidden = spec.hidden_size;
+                let [q, k, v] = self.qkv(layer);
+                let q = self.linear(x, &q, hidden)?;
+                let k = self.linear(x, &k, hidden)?;
+                [q, k, self.linear(x, &v, hidden)?]
+            }
+        };
         let [mut q, mut k, v] = self.with_adapters(LoraGroup::Qkv, layer, x, [q, k, v])?;
         let gate = match spec.attention_gate {
             true => {
@@ -119,7 +132,9 @@ impl GraphBuilder<'_, '_> {
         let table = settings.rope.unwrap_or(spec.ropes.len());
         let [q_table, k_table] = [&inputs.query_tables, &inputs.rope_tables].map(|all| all[table]);
         q = self.graph.add(rope(heads), &[q, inputs.index, q_table])?;
-        k = self.graph.add(rope(kv), &[k, inputs.index, k_table])?;
+        if spec.latent.is_none() {
+            k = self.graph.add(rope(kv), &[k, inputs.index, k_table])?;
+        }
         [q, k] = self.qk_norms(layer, [q, k], [heads, kv].map(|heads| cols(heads, true)))?;
         Ok(([q, k, v], gate))
     }

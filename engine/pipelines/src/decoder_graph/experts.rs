@@ -2,7 +2,7 @@
 
 use wisp_graph::{
     Binary, Map, Reduction, Unary, ValueId,
-    ops::{CombineExperts, Gated, Gather, LinearExperts, Route, TopK},
+    ops::{CombineExperts, Gated, Gather, LinearExperts, Route, Select, TopK},
 };
 use wisp_types::shape;
 
@@ -70,7 +70,7 @@ impl GraphBuilder<'_, '_> {
         moe: MoeSpec,
         logits: ValueId,
     ) -> Result<[ValueId; 2], DecoderError> {
-        if moe.scoring == ExpertScoring::Softmax && !moe.selection_bias {
+        if moe.scoring == ExpertScoring::Softmax && !moe.selection_bias && moe.groups.is_none() {
             let route = Route {
                 experts_per_token: moe.experts_per_token,
                 normalise: moe.normalize,
@@ -84,6 +84,7 @@ impl GraphBuilder<'_, '_> {
         let k = moe.experts_per_token;
         let [ids, mut weights] = match moe.selection_bias {
             false => {
+                let scores = self.of_best_groups(moe, scores)?;
                 let [weights, ids] = outputs(self.graph.add_all(TopK { k }, &[scores])?)?;
                 [ids, weights]
             }
@@ -91,6 +92,7 @@ impl GraphBuilder<'_, '_> {
                 let name = self.layer_name(&self.names.selection_bias, layer);
                 let bias = self.weight(name, &[u64::from(moe.experts)])?;
                 let biased = self.graph.add(Binary::Add, &[scores, bias])?;
+                let biased = self.of_best_groups(moe, biased)?;
                 let [biased, ids] = outputs(self.graph.add_all(TopK { k }, &[biased])?)?;
                 let bias = self.graph.add(Gather { axis: 0 }, &[bias, ids])?;
                 [ids, self.graph.add(Binary::Sub, &[biased, bias])?]
@@ -102,6 +104,31 @@ impl GraphBuilder<'_, '_> {
             weights = self.graph.add(Binary::Div, &[weights, sum])?;
         }
         Ok([ids, weights])
+    }
+
+    /// Replaces the scores `[tokens, experts]` of experts that are not in a token's best groups by one below all
+    /// others.
+    fn of_best_groups(&mut self, moe: MoeSpec, scores: ValueId) -> Result<ValueId, DecoderError> {
+        let Some(groups) = moe.groups else {
+            return Ok(scores);
+        };
+        let (count, experts) = (u64::from(groups.groups), u64::from(moe.experts));
+        let grouped = shape!["tokens", count, experts / count];
+        let scores = self.graph.reshape(scores, grouped)?;
+        let best = TopK { k: groups.best };
+        let [best, _] = outputs(self.graph.add_all(best, &[scores])?)?;
+        let of_groups = self.graph.reduce(Reduction::Sum, best, 2)?;
+        let chosen = TopK { k: groups.chosen };
+        let [chosen, _] = outputs(self.graph.add_all(chosen, &[of_groups])?)?;
+        let least = self.graph.reduce(Reduction::Min, chosen, 1)?;
+        let least = self.graph.reshape(least, shape!["tokens", 1u64])?;
+        let is_chosen = self.graph.add(Binary::GreaterEqual, &[of_groups, least])?;
+        let is_chosen = self
+            .graph
+            .reshape(is_chosen, shape!["tokens", count, 1u64])?;
+        let lowest = self.graph.scalar(-1e30);
+        let scores = self.graph.add(Select, &[is_chosen, scores, lowest])?;
+        Ok(self.graph.reshape(scores, shape!["tokens", experts])?)
     }
 
     /// Adds the expert of every token.

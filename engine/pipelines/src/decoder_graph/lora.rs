@@ -42,7 +42,7 @@ impl GraphBuilder<'_, '_> {
         x: ValueId,
         products: [ValueId; N],
     ) -> Result<[ValueId; N], DecoderError> {
-        let Some(loras) = self.loras else {
+        let Some(loras) = self.loras.filter(|_| group.is_in(self.spec, layer)) else {
             return Ok(products);
         };
         let shapes = group.shapes(self.spec, loras.layout);

@@ -11,6 +11,7 @@ mod error;
 mod experts;
 mod feed_forward;
 mod inputs;
+mod latent;
 mod layout;
 mod logits;
 mod lora;

@@ -19,17 +19,21 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    fn whole(name: String, rows: u64) -> Rows {
-        Rows::part(name, 0..rows, rows)
-    }
-
-    fn part(name: String, range: Range<u64>, total: u64) -> Rows {
-        let ranges = vec![range];
+    /// Returns some rows of a tensor of `total` rows, in this order.
+    pub fn of(name: String, ranges: Vec<Range<u64>>, total: u64) -> Rows {
         Rows {
             name,
             ranges,
             total,
         }
+    }
+
+    fn whole(name: String, rows: u64) -> Rows {
+        Rows::part(name, 0..rows, rows)
+    }
+
+    fn part(name: String, range: Range<u64>, total: u64) -> Rows {
+        Rows::of(name, vec![range], total)
     }
 
     fn count(&self) -> u64 {

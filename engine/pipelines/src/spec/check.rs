@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::{
-    decoder_spec::{DecoderSpec, MAX_LAYERS},
+    decoder_spec::{DecoderSpec, ExpertGroups, MAX_LAYERS},
     error::SpecError,
     mixer::{Mamba2Spec, Mixer},
 };
@@ -68,6 +68,7 @@ impl DecoderSpec {
         }
         self.check_mixers()?;
         self.check_ropes()?;
+        self.check_latent()?;
         self.check_numbers()?;
         self.check_experts()
     }
@@ -117,6 +118,29 @@ impl DecoderSpec {
         match self.query_scaling.is_some() && self.rotated() != self.head_dim {
             true => Err(SpecError::PartialQueryScaling),
             false => Ok(()),
+        }
+    }
+
+    fn check_latent(&self) -> Result<(), SpecError> {
+        let Some(latent) = self.latent else {
+            return Ok(());
+        };
+        check_size("the rank of queries", latent.q_rank.unwrap_or(1), MAX_SIZE)?;
+        check_size("the rank of keys and values", latent.kv_rank, MAX_SIZE)?;
+        let (value_dim, head_dim, rotary_dim) = (latent.value_dim, self.head_dim, self.rotary_dim);
+        // What a value lacks to a key's width is filled with elements of the key.
+        let fits = (1..=head_dim).contains(&value_dim)
+            && rotary_dim < head_dim
+            && rotary_dim.is_multiple_of(2)
+            && rotary_dim <= 2 * value_dim
+            && self.heads == self.kv_heads;
+        match fits {
+            true => Ok(()),
+            false => Err(SpecError::LatentValues {
+                value_dim,
+                head_dim,
+                rotary_dim,
+            }),
         }
     }
 
@@ -171,6 +195,28 @@ impl DecoderSpec {
                 experts_per_token: moe.experts_per_token,
                 experts: moe.experts,
             });
+        }
+        if let Some(ExpertGroups {
+            groups,
+            chosen,
+            best,
+        }) = moe.groups
+        {
+            let (experts, experts_per_token) = (moe.experts, moe.experts_per_token);
+            let size = experts / groups.max(1);
+            let fits = groups > 0
+                && experts.is_multiple_of(groups)
+                && (1..=groups).contains(&chosen)
+                && (1..=size).contains(&best)
+                && u64::from(experts_per_token) <= u64::from(chosen) * u64::from(size);
+            if !fits {
+                return Err(SpecError::ExpertGroups {
+                    experts_per_token,
+                    experts,
+                    chosen,
+                    groups,
+                });
+            }
         }
         check_number("the factor on routing weights", moe.scale, FACTORS)?;
         if let Some(gate) = moe.clamped {

@@ -26,6 +26,8 @@ pub struct DecoderSpec {
     pub kv_heads: u32,
     /// Elements of a query, key or value head, at most 256.
     pub head_dim: u32,
+    /// Projects queries, keys and values through low ranks (DeepSeek V2). Each head has keys and values of its own.
+    pub latent: Option<LatentAttention>,
     /// All norms except those over queries and keys, which share the kind and epsilon.
     pub norm: NormSpec,
     /// Where a block's norms stand.
@@ -236,6 +238,18 @@ impl QueryScaling {
     }
 }
 
+/// Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2"): keys and values come from one vector of a low rank,
+/// but for the elements of keys that rotate, which all heads share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LatentAttention {
+    /// The rank of queries; `None` if they are projected at once.
+    pub q_rank: Option<u64>,
+    /// The rank of keys and values.
+    pub kv_rank: u64,
+    /// Elements of a value's head, at most those of a key's.
+    pub value_dim: u32,
+}
+
 /// Where a block's norms stand, relative to its sublayers (attention and feed-forward).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NormPlacement {
@@ -281,6 +295,8 @@ pub struct MoeSpec {
     pub intermediate_size: u64,
     /// The expert that every token is routed to besides.
     pub shared: Option<SharedExpert>,
+    /// The groups of experts, of which a token goes only to the experts of the best (DeepSeek V2).
+    pub groups: Option<ExpertGroups>,
     /// The gated product of experts that replaces the one with the model's activation (gpt-oss).
     pub clamped: Option<ClampedSwiglu>,
 }
@@ -292,6 +308,17 @@ pub enum ExpertScoring {
     Softmax,
     /// The sigmoid of each expert's logit.
     Sigmoid,
+}
+
+/// Groups of consecutive experts of equal number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertGroups {
+    /// The number of groups, a divisor of the number of experts.
+    pub groups: u32,
+    /// The groups whose experts a token may go to.
+    pub chosen: u32,
+    /// How many of a group's best experts are added up to the score of the group.
+    pub best: u32,
 }
 
 /// The expert of a layer that every token is routed to.
@@ -329,6 +356,7 @@ impl DecoderSpec {
             heads: sizes.heads,
             kv_heads: sizes.kv_heads,
             head_dim: sizes.head_dim,
+            latent: None,
             norm: NormSpec {
                 kind: NormKind::Rms,
                 eps: 1e-6,

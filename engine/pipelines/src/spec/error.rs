@@ -41,6 +41,32 @@ pub enum SpecError {
     /// Occurs when queries grow with their position, but only a part of each head rotates.
     #[error("queries are scaled by position, which is supported only where whole heads rotate")]
     PartialQueryScaling,
+    /// Occurs when the values of latent attention have more elements than its keys, or far fewer.
+    #[error(
+        "values of {value_dim} elements do not fit keys of {head_dim}, of which {rotary_dim} rotate"
+    )]
+    LatentValues {
+        /// Elements of a value's head.
+        value_dim: u32,
+        /// Elements of a key's head.
+        head_dim: u32,
+        /// Elements of a key's head that rotate.
+        rotary_dim: u32,
+    },
+    /// Occurs when experts cannot be divided evenly into groups, or a token's experts are more than its groups have.
+    #[error(
+        "{experts_per_token} of {experts} experts cannot be chosen from {chosen} of {groups} groups"
+    )]
+    ExpertGroups {
+        /// Experts of each token.
+        experts_per_token: u32,
+        /// Experts of a layer.
+        experts: u32,
+        /// Groups of each token.
+        chosen: u32,
+        /// Groups of a layer.
+        groups: u32,
+    },
     /// Occurs when there are more layers than any model has.
     #[error("the model has more than {max} layers")]
     TooManyLayers {

@@ -56,13 +56,16 @@ pub(crate) const LORA_GROUPS: [LoraGroup; 4] = [
 
 impl LoraGroup {
     /// True if a layer has the group's projections. A layer with experts has no dense feed-forward
-    /// network, and one with another mixer no attention.
+    /// network, one with another mixer no attention, and latent attention has other projections of queries, keys and
+    /// values.
     pub fn is_in(self, spec: &DecoderSpec, layer: usize) -> bool {
         let Some(layer) = spec.layers.get(layer) else {
             return false;
         };
+        let attends = layer.mixer == Mixer::Attention;
         match self {
-            LoraGroup::Qkv | LoraGroup::O => layer.mixer == Mixer::Attention,
+            LoraGroup::Qkv => attends && spec.latent.is_none(),
+            LoraGroup::O => attends,
             LoraGroup::GateUp | LoraGroup::Down => !layer.moe,
         }
     }
@@ -70,11 +73,15 @@ impl LoraGroup {
     /// Returns the width of the input that the projections share and the width of each one's output.
     pub fn widths(self, spec: &DecoderSpec) -> (u64, Vec<u64>) {
         let head_dim = u64::from(spec.head_dim);
-        let [q, kv] = [spec.heads, spec.kv_heads].map(|heads| u64::from(heads) * head_dim);
+        let kv = u64::from(spec.kv_heads) * head_dim;
         let (hidden, inner) = (spec.hidden_size, spec.intermediate_size);
         match self {
             LoraGroup::Qkv => (hidden, vec![spec.query_rows(), kv, kv]),
-            LoraGroup::O => (q, vec![hidden]),
+            LoraGroup::O => {
+                let value = spec.latent.map_or(spec.head_dim, |latent| latent.value_dim);
+                let width = u64::from(spec.heads) * u64::from(value);
+                (width, vec![hidden])
+            }
             LoraGroup::GateUp if spec.gated => (hidden, vec![inner, inner]),
             LoraGroup::GateUp => (hidden, vec![inner]),
             LoraGroup::Down => (inner, vec![hidden]),

@@ -37,8 +37,9 @@ mod tensor_names;
 
 pub(crate) use check::check_layers;
 pub use decoder_spec::{
-    DecoderSizes, DecoderSpec, EncoderSpec, ExpertScoring, LayerSpec, MoeSpec, NormPlacement,
-    QkNorm, QueryScaling, RopeSettings, ScoreActivation, ScoreHead, SharedExpert,
+    DecoderSizes, DecoderSpec, EncoderSpec, ExpertGroups, ExpertScoring, LatentAttention,
+    LayerSpec, MoeSpec, NormPlacement, QkNorm, QueryScaling, RopeSettings, ScoreActivation,
+    ScoreHead, SharedExpert,
 };
 pub use error::SpecError;
 pub(crate) use fused_experts::{ExpertPart, FusedExperts};

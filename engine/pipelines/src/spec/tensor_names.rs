@@ -41,6 +41,18 @@ pub struct TensorNames {
     pub qkv: Cow<'static, str>,
     /// The order of the rows of `qkv`.
     pub qkv_layout: QkvLayout,
+    /// Projection of queries to a low rank, `[q_rank, hidden]`.
+    pub q_a: Cow<'static, str>,
+    /// Norm of the queries' low rank.
+    pub q_a_norm: Cow<'static, str>,
+    /// Projection of queries from their low rank, `[heads * head_dim, q_rank]`.
+    pub q_b: Cow<'static, str>,
+    /// Projection of keys and values to a low rank and of the keys that rotate, `[kv_rank + rotary_dim, hidden]`.
+    pub kv_a: Cow<'static, str>,
+    /// Norm of the low rank of keys and values.
+    pub kv_a_norm: Cow<'static, str>,
+    /// Projection of keys and values from their low rank: of each head its key, then its value.
+    pub kv_b: Cow<'static, str>,
     /// Norm of queries.
     pub q_norm: Cow<'static, str>,
     /// Norm of keys.
@@ -192,6 +204,12 @@ impl TensorNames {
             v: "layers.{}.self_attn.v_proj".into(),
             qkv: "layers.{}.self_attn.qkv_proj".into(),
             qkv_layout: QkvLayout::Stacked,
+            q_a: "layers.{}.self_attn.q_a_proj".into(),
+            q_a_norm: "layers.{}.self_attn.q_a_layernorm".into(),
+            q_b: "layers.{}.self_attn.q_b_proj".into(),
+            kv_a: "layers.{}.self_attn.kv_a_proj_with_mqa".into(),
+            kv_a_norm: "layers.{}.self_attn.kv_a_layernorm".into(),
+            kv_b: "layers.{}.self_attn.kv_b_proj".into(),
             q_norm: "layers.{}.self_attn.q_norm".into(),
             k_norm: "layers.{}.self_attn.k_norm".into(),
             sinks: "layers.{}.self_attn.sinks".into(),
@@ -282,6 +300,12 @@ fn gguf() -> TensorNames {
         v: "blk.{}.attn_v".into(),
         qkv: "blk.{}.attn_qkv".into(),
         qkv_layout: QkvLayout::Stacked,
+        q_a: "blk.{}.attn_q_a".into(),
+        q_a_norm: "blk.{}.attn_q_a_norm".into(),
+        q_b: "blk.{}.attn_q_b".into(),
+        kv_a: "blk.{}.attn_kv_a_mqa".into(),
+        kv_a_norm: "blk.{}.attn_kv_a_norm".into(),
+        kv_b: "blk.{}.attn_kv_b".into(),
         q_norm: "blk.{}.attn_q_norm".into(),
         k_norm: "blk.{}.attn_k_norm".into(),
         sinks: "blk.{}.attn_sinks.weight".into(),

@@ -41,7 +41,13 @@ pub async fn answer(
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
     let model = served.model.clone();
     let prompt = run_blocking(move || chat::prompt(&model, &request)).await?;
-    let started = Texts::start(&server, &served, vec![Source::Chat(Box::new(prompt))], &params).await;
+    let started = Texts::start(
+        &server,
+        &served,
+        vec![Source::Chat(Box::new(prompt))],
+        &params,
+    )
+    .await;
     let mut texts = started.map_err(|error| error.about("messages"))?;
     let mut format = Format::new(format!("msg_{id}"), &served.id, texts.counts);
     if params.stream {

@@ -38,7 +38,13 @@ pub async fn answer(
     let model = served.model.clone();
     let prompt = run_blocking(move || chat::prompt(&model, &request)).await;
     let prompt = prompt.map_err(|error| error.renamed("messages", "input"))?;
-    let started = Texts::start(&server, &served, vec![Source::Chat(Box::new(prompt))], &params).await;
+    let started = Texts::start(
+        &server,
+        &served,
+        vec![Source::Chat(Box::new(prompt))],
+        &params,
+    )
+    .await;
     let mut texts = started.map_err(|error| error.about("input"))?;
     let mut format = Format::new(
         &id.to_string(),

@@ -42,7 +42,9 @@ fn adapters_match_merged_checkpoints(place: TestDevice) {
             continue;
         };
         let transposed = *name == "gpt2";
-        let modules = lora::modules(&directory, transposed);
+        let mut modules = lora::modules(&directory, transposed);
+        // Latent attention has other projections.
+        modules.retain(|(module, _)| !name.starts_with("deepseek") || !module.ends_with("q_proj"));
         assert!(!modules.is_empty(), "{name}");
         let config = json!({"r": 5, "lora_alpha": 4, "fan_in_fan_out": transposed});
         let adapter = Adapter::random(9, &modules, config, |_| (5, 4.0 / 5.0));

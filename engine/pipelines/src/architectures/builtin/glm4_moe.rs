@@ -35,6 +35,15 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     if config.optional_bool("use_qk_norm")? == Some(true) {
         spec.qk_norm = QkNorm::PerHead;
     }
+    set_experts(&mut spec, config)?;
+    Ok(spec)
+}
+
+/// Sets the mixture of experts, and the layers that have it.
+pub(super) fn set_experts(
+    spec: &mut DecoderSpec,
+    config: &HfConfig,
+) -> Result<(), ArchitectureError> {
     let dense = config.u64("first_k_dense_replace")?;
     for (i, layer) in (0u64..).zip(&mut spec.layers) {
         layer.moe = i >= dense;
@@ -52,5 +61,5 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
         });
     }
     spec.moe = Some(moe);
-    Ok(spec)
+    Ok(())
 }

@@ -2,6 +2,8 @@
 
 mod bert;
 mod cohere2;
+mod deepseek_v2;
+mod deepseek_v3;
 mod embedding_gemma;
 mod ernie4_5;
 mod ernie4_5_moe;
@@ -73,6 +75,8 @@ pub(super) fn all() -> Vec<Architecture> {
         lfm2::architecture(),
         lfm2_moe::architecture(),
         gpt_oss::architecture(),
+        deepseek_v2::architecture(),
+        deepseek_v3::architecture(),
         starcoder2::architecture(),
         gpt2::architecture(),
         gpt_neox::architecture(),

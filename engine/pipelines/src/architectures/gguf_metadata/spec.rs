@@ -97,6 +97,7 @@ impl GgufMetadata<'_> {
             },
             intermediate_size: width.map_or(intermediate_size, u64::from),
             shared: self.shared_expert(layer_count),
+            groups: None,
             clamped: None,
         }))
     }

@@ -145,6 +145,7 @@ impl HfConfig {
             scale: 1.0,
             intermediate_size: self.u64(width)?,
             shared: None,
+            groups: None,
             clamped: None,
         })
     }

@@ -14,6 +14,7 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
     let heads = |spec: &DecoderSpec| (spec.heads, spec.kv_heads, spec.head_dim);
     let close_field = |field: fn(&DecoderSpec) -> f32| -> bool { close(field(a), field(b)) };
     let same = [
+        ("latent attention", a.latent == b.latent),
         ("vocabulary", a.vocab_size == b.vocab_size),
         ("width", a.hidden_size == b.hidden_size),
         ("feed-forward", a.intermediate_size == b.intermediate_size),

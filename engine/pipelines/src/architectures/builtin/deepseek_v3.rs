@@ -1,0 +1,73 @@
+//! DeepSeek V3 and R1: multi-head latent attention, and GLM-4.5's experts in groups.
+
+use super::glm4_moe;
+use crate::{
+    architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
+    rope::yarn_scale,
+    spec::{DecoderSpec, ExpertGroups, LatentAttention},
+};
+
+/// Layers beyond `num_hidden_layers`, which predict further tokens, are not used.
+pub(super) fn architecture() -> Architecture {
+    Architecture::new("deepseek_v3")
+        .config_classes(["DeepseekV3ForCausalLM"])
+        .config_defaults(
+            r#"{"vocab_size": 129280, "hidden_size": 7168, "intermediate_size": 18432,
+            "num_hidden_layers": 61, "num_attention_heads": 128, "max_position_embeddings": 4096,
+            "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "v_head_dim": 128,
+            "qk_nope_head_dim": 128, "rope_interleave": true, "moe_intermediate_size": 2048,
+            "num_experts_per_tok": 8, "num_local_experts": 256, "n_shared_experts": 1,
+            "routed_scaling_factor": 2.5, "first_k_dense_replace": 3, "norm_topk_prob": true,
+            "n_group": 8, "topk_group": 4}"#,
+        )
+        .config_key("num_local_experts", "n_routed_experts")
+        .spec_from_config(|config| {
+            let mut spec = with_latent_attention(config)?;
+            glm4_moe::set_experts(&mut spec, config)?;
+            set_groups(&mut spec, config, 2)?;
+            Ok(spec)
+        })
+}
+
+/// Makes the spec of a Llama with multi-head latent attention.
+pub(super) fn with_latent_attention(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = config.decoder_spec()?;
+    spec.latent = Some(LatentAttention {
+        q_rank: config.optional_u64("q_lora_rank")?,
+        kv_rank: config.u64("kv_lora_rank")?,
+        value_dim: config.u32("v_head_dim")?,
+    });
+    spec.rotary_dim = config.u32("qk_rope_head_dim")?;
+    spec.head_dim = config
+        .u32("qk_nope_head_dim")?
+        .saturating_add(spec.rotary_dim);
+    spec.kv_heads = spec.heads;
+    spec.rope_interleaved = config.optional_bool("rope_interleave")?.unwrap_or(true);
+    let mut scale = 1.0 / f64::from(spec.head_dim).sqrt();
+    let numbers = (
+        config.rope_number("factor")?,
+        config.rope_number("mscale_all_dim")?,
+    );
+    if let (Some(factor), Some(mscale)) = numbers {
+        scale *= yarn_scale(factor, mscale).powi(2);
+    }
+    spec.set_attention_scale(scale as f32);
+    Ok(spec)
+}
+
+/// Sets the groups of experts, each of which is as good as the `best` experts in it together.
+pub(super) fn set_groups(
+    spec: &mut DecoderSpec,
+    config: &HfConfig,
+    best: u32,
+) -> Result<(), ArchitectureError> {
+    let groups = config.optional_u32("n_group")?.unwrap_or(1);
+    if let Some(moe) = spec.moe.as_mut().filter(|_| groups > 1) {
+        moe.groups = Some(ExpertGroups {
+            groups,
+            chosen: config.optional_u32("topk_group")?.unwrap_or(1),
+            best,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! Projections of multi-head latent attention.
+
+use std::ops::Range;
+
+use wisp_graph::{
+    Binary, HeadSpec, Op, RopeSpec, ValueId,
+    ops::{Concat, Slice},
+};
+use wisp_types::shape;
+
+use super::{builder::GraphBuilder, error::DecoderError, inputs::BlockInputs, projections::Rows};
+use crate::spec::LatentAttention;
+
+impl GraphBuilder<'_, '_> {
+    /// Adds the queries, keys and values of latent attention (DeepSeek-AI 2024, "DeepSeek-V2"), all `[tokens, heads *
+    /// head_dim]`. Keys are rotated, queries are not yet. The elements of a head that rotate come first. Values have fewer elements, after which others follow
+    /// that [`Self::latent_values`] drops: the cache stores keys and values alike.
+    pub fn latent_qkv(
+        &mut self,
+        layer: usize,
+        x: ValueId,
+        latent: LatentAttention,
+        inputs: &BlockInputs,
+    ) -> Result<[ValueId; 3], DecoderError> {
+        let (spec, names) = (self.spec, self.names);
+        let (hidden, heads) = (spec.hidden_size, u64::from(spec.heads));
+        let [width, rope, value] =
+            [spec.head_dim, spec.rotary_dim, latent.value_dim].map(u64::from);
+        let still = width - rope;
+        let name = |template: &str| self.layer_name(template, layer);
+        let [q_a, q_a_norm, q_b, q] =
+            [&names.q_a, &names.q_a_norm, &names.q_b, &names.q].map(|template| name(template));
+        let [kv_a, kv_a_norm, kv_b] =
+            [&names.kv_a, &names.kv_a_norm, &names.kv_b].map(|template| name(template));
+        // The parts of each head among the rows of a projection, in another order.
+        let per_head = |name: String, size: u64, parts: &[Range<u64>]| {
+            let heads = (0..heads).map(|head| head * size);
+            let ranges =
+                heads.flat_map(|at| parts.iter().map(move |part| at + part.start..at + part.end));
+            Rows::of(name, ranges.collect(), size * u64::from(spec.heads))
+        };
+        let rotated_first = [still..width, 0..still];
+        let q = match latent.q_rank {
+            Some(rank) => {
+                let low = self.whole_linear(x, q_a, [rank, hidden])?;
+                let low = self.norm(spec.norm, low, q_a_norm, rank)?;
+                self.linear(low, &per_head(q_b, width, &rotated_first), rank)?
+            }
+            None => self.linear(x, &per_head(q, width, &rotated_first), hidden)?,
+        };
+        let rank = latent.kv_rank;
+        let both = [0..rank, rank..rank + rope];
+        let [low, k_rope] = both.map(|rows| Rows::of(kv_a.clone(), vec![rows], rank + rope));
+        let low = self.linear(x, &low, hidden)?;
+        let low = self.norm(spec.norm, low, kv_a_norm, rank)?;
+        let k_rope = self.linear(x, &k_rope, hidden)?;
+        let k_rope = self.rotated_key(layer, k_rope, inputs)?;
+        let k = per_head(
+            kv_b.clone(),
+            still + value,
+            std::slice::from_ref(&(0..still)),
+        );
+        let k = self.linear(low, &k, rank)?;
+        let v = per_head(
+            kv_b,
+            still + value,
+            &[still..still + value, 0..width - value],
+        );
+        let v = self.linear(low, &v, rank)?;
+        // All heads share the elements that rotate.
+        let k_rope = self.graph.reshape(k_rope, shape!["tokens", 1u64, rope])?;
+        let zeros = vec![0.0; (heads * rope) as usize];
+        let zeros = self.graph.constant(&zeros, shape![heads, rope])?;
+        let k_rope = self.graph.add(Binary::Add, &[k_rope, zeros])?;
+        let k = self.graph.reshape(k, shape!["tokens", heads, still])?;
+        let k = self.graph.add(Concat { axis: 2 }, &[k_rope, k])?;
+        let k = self.graph.reshape(k, shape!["tokens", heads * width])?;
+        Ok([q, k, v])
+    }
+
+    /// Adds the rotation of the part of a key that all heads share.
+    fn rotated_key(
+        &mut self,
+        layer: usize,
+        key: ValueId,
+        inputs: &BlockInputs,
+    ) -> Result<ValueId, DecoderError> {
+        let (spec, settings) = (self.spec, self.spec.layers[layer]);
+        let rope = Op::Rope(RopeSpec {
+            heads: HeadSpec {
+                heads: 1,
+                head_dim: spec.rotary_dim,
+            },
+            rotary_dim: settings.rope.map_or(0, |_| spec.rotary_dim),
+            interleaved: spec.rope_interleaved,
+        });
+        let table = inputs.rope_tables[settings.rope.unwrap_or(spec.ropes.len())];
+        Ok(self.graph.add(rope, &[key, inputs.index, table])?)
+    }
+
+    /// Drops the elements of attended values `[tokens, heads * head_dim]` that are none: `[tokens, heads *
+    /// value_dim]`.
+    pub fn latent_values(
+        &mut self,
+        x: ValueId,
+        latent: LatentAttention,
+    ) -> Result<ValueId, DecoderError> {
+        let [heads, width, value] =
+            [self.spec.heads, self.spec.head_dim, latent.value_dim].map(u64::from);
+        if value == width {
+            return Ok(x);
+        }
+        let x = self.graph.reshape(x, shape!["tokens", heads, width])?;
+        let slice = Slice {
+            axis: 2,
+            start: 0,
+            len: value,
+            step: 1,
+        };
+        let x = self.graph.add(slice, &[x])?;
+        Ok(self.graph.reshape(x, shape!["tokens", heads * value])?)
+    }
+}
