@@ -307,7 +307,7 @@ impl Model {
         let command = Command::Generate {
             request,
             prompt,
-            options,
+            options: Box::new(options),
             events: sender,
         };
         // If the worker has ended, the command is dropped and the events end with

@@ -35,7 +35,7 @@ pub(crate) enum Command {
         /// The number of the request.
         request: u64,
         prompt: Vec<u32>,
-        options: GenerateOptions,
+        options: Box<GenerateOptions>,
         events: EventSender,
     },
     /// Runs work when no request runs.
