@@ -39,7 +39,7 @@ pub async fn apply(
 
 /// Returns what an answer must match and the parameter that says so; `None` if it is free.
 fn constraint(fields: &Fields) -> Result<Option<(&'static str, Constraint)>, ApiError> {
-    let readers: [(&'static str, fn(&Fields, &'static str) -> Read); 7] = [
+    let readers: [(&'static str, Reader); 7] = [
         ("response_format", response_format),
         ("structured_outputs", structured_outputs),
         ("guided_json", |fields, name| schema(name, fields.raw(name))),
@@ -70,6 +70,9 @@ fn constraint(fields: &Fields) -> Result<Option<(&'static str, Constraint)>, Api
 
 /// What a parameter asks for.
 type Read = Result<Option<Constraint>, ApiError>;
+
+/// Reads the parameter of a name.
+type Reader = fn(&Fields, &'static str) -> Read;
 
 /// Reads a JSON Schema: as an object, or as a string that holds one. An empty string is none.
 fn schema(name: &str, json: Option<&str>) -> Read {
