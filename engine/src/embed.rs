@@ -2,7 +2,11 @@
 
 use wisp_pipelines::{Embeddings, EncodeOptions, Pooling, TextEncoder};
 
-use crate::{error::Error, model::Model};
+use crate::{
+    error::Error,
+    model::Model,
+    open_model::{Files, OpenModel},
+};
 
 impl Model {
     /// Computes an embedding of each text with default settings, blocking the thread.
@@ -28,6 +32,17 @@ impl Model {
     /// Returns the settings of embeddings.
     pub fn embedder(&self) -> Embedder {
         Embedder::new(self)
+    }
+}
+
+impl OpenModel {
+    /// Makes a decoder embed texts, as an encoder does. Decoders whose files list the modules of embeddings do so by
+    /// themselves.
+    pub fn for_embeddings(mut self) -> OpenModel {
+        if let Files::Max(files) = &mut self.files {
+            files.model_spec.spec.embed_texts();
+        }
+        self
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) enum Files {
 #[must_use = "a model is loaded by `load`"]
 pub struct OpenModel {
     builder: ModelBuilder,
-    files: Files,
+    pub(crate) files: Files,
     text: TextProcessor,
     /// Tokens of the only prompt that the model is loaded for.
     prompt_tokens: Option<u64>,
@@ -114,27 +114,6 @@ impl OpenModel {
             self.builder = self.builder.context_length(tokens);
         }
         self
-    }
-
-    /// Makes a decoder embed texts, as an encoder does. Decoders whose files list the modules of embeddings do so by
-    /// themselves.
-    pub fn for_embeddings(mut self) -> OpenModel {
-        if let Files::Max(files) = &mut self.files {
-            files.model_spec.spec.embed_texts();
-        }
-        self
-    }
-
-    /// Makes a decoder rank documents by its answers `yes` and `no`, as Qwen3-Reranker does.
-    ///
-    /// # Errors
-    ///
-    /// If its tokenizer lacks the answers.
-    pub fn for_reranking(mut self) -> Result<OpenModel, Error> {
-        if let Files::Max(files) = &mut self.files {
-            files.score_by_answers().map_err(PipelineError::from)?;
-        }
-        Ok(self)
     }
 
     /// Sizes an encoder for texts of these lengths, with memory for no more.

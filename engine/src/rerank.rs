@@ -1,8 +1,12 @@
 //! Ranking of documents by their relevance to a query.
 
-use wisp_pipelines::{Relevance, RerankOptions, TextEncoder};
+use wisp_pipelines::{PipelineError, Relevance, RerankOptions, TextEncoder};
 
-use crate::{error::Error, model::Model};
+use crate::{
+    error::Error,
+    model::Model,
+    open_model::{Files, OpenModel},
+};
 
 impl Model {
     /// Returns the settings of ranking documents, for which the model must score pairs of texts: a
@@ -12,6 +16,20 @@ impl Model {
             model: self.clone(),
             options: RerankOptions::default(),
         }
+    }
+}
+
+impl OpenModel {
+    /// Makes a decoder rank documents by its answers `yes` and `no`, as Qwen3-Reranker does.
+    ///
+    /// # Errors
+    ///
+    /// If its tokenizer lacks the answers.
+    pub fn for_reranking(mut self) -> Result<OpenModel, Error> {
+        if let Files::Max(files) = &mut self.files {
+            files.score_by_answers().map_err(PipelineError::from)?;
+        }
+        Ok(self)
     }
 }
 

@@ -89,7 +89,7 @@ fn decoders_embed_texts_by_their_last_token() {
             for flags in [&[][..], &["--pooling", "last"]] {
                 let flags = [&["--tokens", &text], flags].concat();
                 let got = embeddings(folder.path(), TestDevice::Host, &flags);
-                assert_rows_close(name, &got, &[golden.embedding.clone()]);
+                assert_rows_close(name, &got, std::slice::from_ref(&golden.embedding));
             }
         },
     );
@@ -139,7 +139,7 @@ fn embedders_in_gguf_keep_their_pooling() {
         }
         run(convert).succeeded();
         let got = embeddings(&out, TestDevice::Host, &["--tokens", &ids(&golden.tokens)]);
-        assert_rows_close(name, &got, &[golden.embedding.clone()]);
+        assert_rows_close(name, &got, std::slice::from_ref(&golden.embedding));
     });
 }
 

@@ -20,6 +20,8 @@ use wisp_tests::{
     program::{TestDevice, assert_rows_close, generate, logits},
 };
 
+use crate::gpt_oss_gguf::of_gpt_oss;
+
 /// How the conversion of an architecture differs from the others.
 struct Conversion {
     golden: &'static str,
@@ -147,9 +149,9 @@ const CONVERSIONS: &[Conversion] = &[
 
 /// A tensor of floats.
 #[derive(Clone)]
-struct Tensor {
-    shape: Vec<u64>,
-    values: Vec<f32>,
+pub(crate) struct Tensor {
+    pub shape: Vec<u64>,
+    pub values: Vec<f32>,
 }
 
 impl Tensor {
@@ -305,59 +307,6 @@ fn gguf(conversion: &Conversion, directory: &Path) -> Vec<u8> {
         writer = writer.tensor(name, Encoding::F32, &tensor.shape, bytes);
     }
     writer.write()
-}
-
-/// Converts the tensors of gpt-oss that have no suffix: sinks, and experts, which are transposed and of which
-/// gate and up projection alternate.
-fn of_gpt_oss(name: &str, tensor: &Tensor) -> Option<Vec<(String, Tensor)>> {
-    let (block, part) = name.strip_prefix("model.layers.")?.split_once('.')?;
-    let named = |part: &str| format!("blk.{block}.{part}");
-    if part == "self_attn.sinks" {
-        return Some(vec![(named("attn_sinks.weight"), tensor.clone())]);
-    }
-    let part = part.strip_prefix("mlp.experts.")?;
-    let (part, kind) = match part.strip_suffix("_bias") {
-        Some(part) => (part, "bias"),
-        None => (part, "weight"),
-    };
-    let columns: Vec<(&str, usize, usize)> = match part {
-        "gate_up_proj" => vec![("ffn_gate_exps", 0, 2), ("ffn_up_exps", 1, 2)],
-        "down_proj" => vec![("ffn_down_exps", 0, 1)],
-        _ => return None,
-    };
-    let width = *tensor.shape.last().unwrap() as usize;
-    let parts = columns.into_iter().map(|(new, first, step)| {
-        let columns: Vec<usize> = (first..width).step_by(step).collect();
-        let (experts, count) = (tensor.shape[0], columns.len() as u64);
-        let tensor = match kind {
-            "bias" => Tensor {
-                shape: vec![experts, count],
-                values: tensor
-                    .values
-                    .chunks(width)
-                    .flat_map(|row| columns.iter().map(|c| row[*c]))
-                    .collect(),
-            },
-            _ => {
-                let height = tensor.shape[1] as usize;
-                let experts_values = tensor.values.chunks(width * height);
-                let rows = experts_values.flat_map(|expert| {
-                    let row = move |c: &usize| {
-                        (0..height)
-                            .map(|r| expert[r * width + c])
-                            .collect::<Vec<_>>()
-                    };
-                    columns.iter().flat_map(row).collect::<Vec<_>>()
-                });
-                Tensor {
-                    shape: vec![experts, count, height as u64],
-                    values: rows.collect(),
-                }
-            }
-        };
-        (named(&format!("{new}.{kind}")), tensor)
-    });
-    Some(parts.collect())
 }
 
 fn metadata(conversion: &Conversion, config: &Json) -> GgufWriter {

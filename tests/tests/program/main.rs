@@ -13,6 +13,7 @@ mod encoders;
 mod examples;
 mod goldens;
 mod goldens_gguf;
+mod gpt_oss_gguf;
 mod hub;
 mod int8;
 mod layers;
