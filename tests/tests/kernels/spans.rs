@@ -22,9 +22,12 @@ pub(crate) const BATCHES: &[Sequences] = &[
 /// A batch whose second of three sequences a hostile case spoils.
 pub(crate) const HOSTILE: Sequences = &[(4, Some(3)), (3, Some(1)), (2, None)];
 
+/// The index of a batch, `[tokens]` of (sequence, position), and the spans of its sequences.
+pub(crate) type Spans = (Vec<[u32; 2]>, Vec<[u32; 4]>);
+
 /// Returns the index, `[tokens]` of (sequence, position), and the spans. Sequence `i` writes row `i`. The
 /// last sequence's tokens come first.
-pub(crate) fn ragged(sequences: Sequences) -> (Vec<[u32; 2]>, Vec<[u32; 4]>) {
+pub(crate) fn ragged(sequences: Sequences) -> Spans {
     let mut index = Vec::new();
     let mut spans = vec![[0; 4]; sequences.len()];
     for (sequence, (tokens, read)) in sequences.iter().enumerate().rev() {
@@ -36,7 +39,7 @@ pub(crate) fn ragged(sequences: Sequences) -> (Vec<[u32; 2]>, Vec<[u32; 4]>) {
 }
 
 /// Returns the index and the spans of hostile cases, in which no token of the second sequence is valid.
-pub(crate) fn hostile_spans() -> Vec<(Vec<[u32; 2]>, Vec<[u32; 4]>)> {
+pub(crate) fn hostile_spans() -> Vec<Spans> {
     let (index, spans) = ragged(HOSTILE);
     let [first, len, read, written] = spans[1];
     let mut wrong = vec![
