@@ -177,7 +177,7 @@ pub struct Events {
     request: u64,
     ended: bool,
     /// Splits the text, if the request is a chat.
-    parser: Option<ChatParser>,
+    parser: Option<Box<ChatParser>>,
     /// Events that were received, but not returned yet.
     ready: VecDeque<Event>,
 }
@@ -238,7 +238,7 @@ impl Events {
 
     /// Splits the text as a format says.
     pub(crate) fn split(mut self, format: &ChatFormat) -> Events {
-        self.parser = Some(format.parser());
+        self.parser = Some(Box::new(format.parser()));
         self
     }
 
