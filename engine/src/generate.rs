@@ -231,10 +231,12 @@ impl Generate {
     pub fn events(self) -> Events {
         match self.prepare() {
             Ok((prompt, options)) => {
+                // A constraint holds from the first byte on: the text is neither a thought nor a call.
+                let is_free = self.constraint.is_none() && self.options.constraint.is_none();
                 let events = self.model.submit(prompt, options, self.canceller);
                 match self.chat {
-                    Some(chat) => events.split(&chat.format),
-                    None => events,
+                    Some(chat) if is_free => events.split(&chat.format),
+                    _ => events,
                 }
             }
             Err(error) => Events::failed(error),

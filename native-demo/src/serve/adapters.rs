@@ -179,7 +179,7 @@ fn inside(folder: &Path, path: &Path) -> Option<PathBuf> {
     found.starts_with(folder).then_some(found)
 }
 
-/// Returns what the client is told of an error of the engine.
+/// Returns the answer to an error of the engine.
 fn failed(served: &ServedModel, error: Error) -> ApiError {
     match error.pipeline_error() {
         Some(PipelineError::Lora(LoraError::Session(_))) | None => served.failed(error),

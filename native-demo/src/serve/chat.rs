@@ -40,13 +40,17 @@ pub async fn answer(
     let fields = Fields::read(body, server.options.max_body_bytes).await?;
     unsupported::check(&fields)?;
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
-    let request = chat_request::of(&fields)?;
+    let mut request = chat_request::of(&fields)?;
     let mut params = params(&fields)?;
     structured::apply(&fields, &served.model, &mut params).await?;
     let has_tools = request.tools().is_some();
-    // Calls that must be made are no text of another format.
+    // A demanded call is not in the format of the text.
     if has_tools && *request.tool_choice() != ToolChoice::Auto {
         params.options.constraint = None;
+    }
+    if params.options.constraint.is_some() {
+        // The format holds from the first byte on, which leaves no room for thoughts.
+        request.thinking = Some(false);
     }
     let model = served.model.clone();
     let prompt = run_blocking(move || prompt(&model, &request)).await?;

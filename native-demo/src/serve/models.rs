@@ -77,7 +77,7 @@ impl ServedModel {
         }
     }
 
-    /// Returns what the client is told of an error of the model, and takes note if the model is lost.
+    /// Returns the answer to an error of the model, and takes note if the model is lost.
     pub fn failed(&self, error: Error) -> ApiError {
         self.health.note(&error);
         ApiError::from(error)

@@ -222,7 +222,7 @@ async fn relevances(
     Ok(all)
 }
 
-/// Returns what the client is told of an error in a part of the pairs, before which there are others.
+/// Returns the answer to an error in a part of the pairs, which follows `before` others.
 fn failed(served: &ServedModel, error: Error, before: usize, param: &str) -> ApiError {
     let is_wrong_model = matches!(
         error.pipeline_error(),

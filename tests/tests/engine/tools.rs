@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use wisp_engine::{
     Event, Message, Model,
     chat::ChatRequest,
+    grammar::Constraint,
     tools::{Tool, ToolChoice, ToolError, Tools},
 };
 use wisp_tests::bundled;
@@ -88,4 +89,19 @@ fn events_have_the_parts_of_calls_in_order() {
             .unwrap()
             .is_object()
     );
+}
+
+#[test]
+fn text_that_a_constraint_demands_is_no_call() {
+    let model = model();
+    let tools = Tools::new([weather()]).unwrap();
+    let request = ChatRequest::new([Message::new("user", "How is it?")]);
+    let request = request.with_tools(tools, ToolChoice::Auto, true).unwrap();
+    let prompt = model.prepare_chat(&request).unwrap();
+    let call = r#"<tool_call>{"name": "weather", "arguments": {"city": "Rome"}}</tool_call>"#;
+    let demanded = Constraint::Choices(vec![call.into()]);
+    let answer = model.answer(&prompt).constraint(demanded);
+    let answer = answer.max_tokens(200).complete().unwrap();
+    assert_eq!(answer.text, call);
+    assert!(answer.tool_calls.is_empty());
 }

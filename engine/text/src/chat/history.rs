@@ -158,7 +158,8 @@ fn native(message: &Message, before: &[Message], traits: TemplateTraits) -> Mess
     }
     if message.role == "tool"
         && !message.extra.contains_key("name")
-        && let Some(name) = called(&message.extra["tool_call_id"], before)
+        && let Some(id) = message.extra.get("tool_call_id")
+        && let Some(name) = called(id, before)
     {
         message.extra.insert("name".into(), name);
     }

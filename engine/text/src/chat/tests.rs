@@ -345,3 +345,13 @@ fn answers_and_results_are_messages() {
         assert!(calls.contains(text), "{text}: {calls}");
     }
 }
+
+#[test]
+fn results_of_tools_need_no_id() {
+    let messages = vec![
+        Message::new("user", "a"),
+        Message::new("tool", "12 degrees"),
+    ];
+    let prompt = prepared(QWEN, with_tools(messages));
+    assert!(prompt.text.contains("12 degrees"));
+}

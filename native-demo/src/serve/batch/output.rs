@@ -102,14 +102,23 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// If it cannot be written; what is there of it then is dropped by the next run.
+    /// If it cannot be written; the next run drops the part that was.
     pub fn write(&mut self, line: &str) -> Result<()> {
         let written = self.file.write_all(line.as_bytes());
         written.with_context(|| format!("cannot write {}", self.path.display()))?;
-        let first = *self.unsynced.get_or_insert_with(Instant::now);
-        match first.elapsed() >= SYNC_TIME {
-            true => self.sync(),
-            false => Ok(()),
+        self.unsynced.get_or_insert_with(Instant::now);
+        self.sync_due()
+    }
+
+    /// Waits until all lines are on the disk, if the first of them was written a second ago.
+    ///
+    /// # Errors
+    ///
+    /// If the disk fails.
+    pub fn sync_due(&mut self) -> Result<()> {
+        match self.unsynced {
+            Some(first) if first.elapsed() >= SYNC_TIME => self.sync(),
+            _ => Ok(()),
         }
     }
 

@@ -17,7 +17,7 @@ use axum::{
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use indicatif::ProgressBar;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use tokio::{task::JoinSet, time::timeout};
 use wisp_engine::Canceller;
 
@@ -156,7 +156,7 @@ impl Batch {
             match timeout(TICK, running.join_next()).await {
                 Ok(Some(answer)) => self.take(answer.context("a request has no answer")??)?,
                 Ok(None) => return Ok(()),
-                Err(_) => {}
+                Err(_) => self.sync_due()?,
             }
         }
         Ok(())
@@ -182,7 +182,7 @@ impl Batch {
 
     fn take(&mut self, answer: Answer) -> Result<()> {
         let body = &*answer.body;
-        if answer.status == StatusCode::SERVICE_UNAVAILABLE {
+        if answer.status == StatusCode::SERVICE_UNAVAILABLE && is_model_lost(body) {
             // It says nothing about the request, which is answered by the next run.
             bail!("the model has stopped, and the rest of the requests is left: {body}");
         }
@@ -208,6 +208,12 @@ impl Batch {
         }
     }
 
+    /// Brings lines to the disk that have waited for long enough.
+    fn sync_due(&mut self) -> Result<()> {
+        self.output.sync_due()?;
+        self.errors.as_mut().map_or(Ok(()), Output::sync_due)
+    }
+
     fn sync(&mut self) -> Result<()> {
         self.output.sync()?;
         self.errors.as_mut().map_or(Ok(()), Output::sync)
@@ -225,6 +231,11 @@ impl Batch {
         };
         message!("{answered} answered, {failed} failed, {before} answered before{rest}");
     }
+}
+
+/// Returns whether an error is that the device of a model was lost.
+fn is_model_lost(body: &RawValue) -> bool {
+    serde_json::from_str(body.get()).is_ok_and(|body: Value| body["error"]["code"] == "model_lost")
 }
 
 /// Answers a request through the server's endpoints.
