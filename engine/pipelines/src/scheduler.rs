@@ -218,7 +218,10 @@ impl Scheduler {
                 len = len.min(rows + 1);
             }
             let start = sequence.cached;
-            len = self.pool.snapshot_boundary(start, start + len) - start;
+            len = self
+                .pool
+                .snapshot_boundary(&sequence.table, start, start + len)
+                - start;
             if is_chunk {
                 prompt_budget -= len;
             }
@@ -417,3 +420,5 @@ mod histories;
 mod mock;
 #[cfg(test)]
 mod tests;
+mod shared_prefixes;
+#[cfg(test)]
