@@ -303,7 +303,9 @@ impl Scheduler {
                 self.pool.release(&mut table);
                 break;
             }
-            self.pool.count_hits(tokens, found);
+            // The tokens that a constraint forces, or that were generated before a preemption, are not the prompt's.
+            let hits = found.min(next.prompt_tokens);
+            self.pool.count_hits(next.prompt_tokens, hits);
             self.free_slots.pop();
             if let Some(mut sequence) = self.waiting.pop_front() {
                 sequence.slot = slot;
@@ -313,7 +315,7 @@ impl Scheduler {
                 };
                 sequence.table = table;
                 sequence.cached = found;
-                sequence.prefix_hit.get_or_insert(found);
+                sequence.prefix_hit.get_or_insert(hits);
                 sequence.in_sampler = false;
                 self.running.push(sequence);
             }

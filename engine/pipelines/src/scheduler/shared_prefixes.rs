@@ -1,8 +1,14 @@
 //! Tests of prefixes that sequences share: what the cache finds of a prompt, with and without a recurrent state.
 
 use proptest::prelude::TestCaseError;
+use serde_json::json;
+use wisp_text::{
+    grammar::Constraint,
+    tokenizer::{HuggingFaceFiles, Tokenizer},
+};
 
 use super::{mock::*, tests::request, *};
+use crate::{SequenceOutput, TextProcessor};
 
 /// A scheduler with prefix caching, and a mock of a model with so many snapshots.
 struct World {
@@ -77,4 +83,48 @@ fn a_page_whose_snapshot_was_dropped_gets_another_one() -> Result<(), TestCaseEr
     assert_eq!(world.run(&prompt(1))?.0, 0);
     assert_eq!(world.run(&prompt(1))?.0, 40);
     Ok(())
+}
+
+#[test]
+fn tokens_that_a_constraint_forces_are_no_hits_of_the_prompt() {
+    let control = json!({"id": 3, "content": "<|end|>", "special": true, "normalized": false,
+                         "single_word": false, "lstrip": false, "rstrip": false});
+    let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+    let file = json!({
+        "added_tokens": [control], "pre_tokenizer": bytes, "decoder": bytes,
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2}, "merges": []}
+    });
+    let tokenizer = Tokenizer::from_files(&HuggingFaceFiles {
+        tokenizer: file.to_string().as_bytes(),
+        ..HuggingFaceFiles::default()
+    });
+    let text = TextProcessor::new("letters", tokenizer.unwrap(), [3]);
+
+    let mut world = World::new(0);
+    let mut first = |request: Request| {
+        world.scheduler.add(request).unwrap();
+        let batch = world.scheduler.schedule();
+        let output = SequenceOutput {
+            tokens: vec![0],
+            ..SequenceOutput::default()
+        };
+        let events = world.scheduler.accept(&batch, vec![output]).tokens;
+        world.scheduler.cancel(batch.sequences[0].id);
+        (batch.sequences[0].start, events[0].cached_tokens)
+    };
+    let prompt = vec![1, 2];
+    let forced = [0; 30];
+    assert_eq!(first(request([&prompt[..], &forced].concat(), 1)), (0, 0));
+    let (start, cached) = first(Request {
+        constraint: Some(
+            text.grammar(&Constraint::Regex("a{30}(b|c)".into()))
+                .unwrap(),
+        ),
+        ..request(prompt, 40)
+    });
+    // Their keys and values were found, but they are no part of the prompt.
+    assert!(start > 2, "{start}");
+    assert_eq!(cached, 2);
+    let hits = world.scheduler.prefix_hits();
+    assert_eq!((hits.tokens, hits.hits), (32 + 2, 2));
 }
