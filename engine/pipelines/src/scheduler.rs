@@ -337,10 +337,27 @@ impl Scheduler {
             let positions = self.running[at].tokens.len() as u64;
             if self.pool.grow(&mut self.running[at].table, positions) {
                 at += 1;
-            } else if let Some(mut youngest) = self.running.pop() {
-                self.retire(&mut youngest);
-                self.waiting.push_front(youngest);
-                self.preemptions += 1;
+            } else if let Some(youngest) = self.running.pop() {
+                self.preempt(youngest);
+            }
+        }
+    }
+
+    /// Lets a sequence that ran start over later with the tokens it has.
+    fn preempt(&mut self, mut sequence: Sequence) {
+        self.retire(&mut sequence);
+        self.waiting.push_front(sequence);
+        self.preemptions += 1;
+    }
+
+    /// Lets the requests of a batch start over that may have run in part, without results. Its tokens could go
+    /// through the model again, but it may have changed a recurrent state and what the sampler counts.
+    pub fn start_over(&mut self, requests: &[RequestId]) {
+        // The oldest last, so that it is the first to run again.
+        for at in (0..self.running.len()).rev() {
+            if requests.contains(&self.running[at].id) {
+                let sequence = self.running.remove(at);
+                self.preempt(sequence);
             }
         }
     }
@@ -421,6 +438,6 @@ mod histories;
 #[cfg(test)]
 mod mock;
 #[cfg(test)]
-mod tests;
 mod shared_prefixes;
 #[cfg(test)]
+mod tests;
