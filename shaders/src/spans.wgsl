@@ -2,6 +2,9 @@
 // token in the batch, its number of tokens, the row of the state that it continues, the row that its new
 // state is written to).
 //
+// The sequences of a batch run at the same time: no two write the same row, and none reads a row that another
+// one writes. The host's twins refuse others; here their results depend on which sequence is first.
+//
 // Users can write spans, so each is checked before it is used as an address.
 
 /// The row read of a span whose sequence begins: its state is all zeros.

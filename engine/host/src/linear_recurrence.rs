@@ -54,7 +54,7 @@ pub(super) fn linear_recurrence(args: &Args) -> Result<(), HostError> {
     let matrix = size(&[p.k_dim, p.v_dim]);
     let row = matrix.saturating_mul(p.v_heads as usize);
     let spans = spans(args, 5, p.batch, tokens, state.len() / row)?;
-    // Every row is read before one is written, which may be another sequence's.
+    // The order does not matter: no sequence reads a row that another one writes.
     for span in spans.iter().flatten() {
         match span.read {
             Some(read) if read == span.written => {}

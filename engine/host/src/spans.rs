@@ -20,7 +20,7 @@ pub(super) struct Span {
 
 /// Reads the spans of `batch` sequences, `[batch]` of (first token, tokens, row read, row written); `None` for a
 /// sequence without tokens. Checks that they lie within a batch of `tokens` tokens and a state of `rows`
-/// rows, and that no two have tokens or a written row in common.
+/// rows, that no two have tokens or a written row in common, and that none reads a row that another one writes.
 pub(super) fn spans(
     args: &Args,
     binding: usize,
@@ -61,6 +61,16 @@ pub(super) fn spans(
             }
         }
         spans.push(Some(span));
+    }
+    // A device runs the sequences at the same time.
+    for span in spans.iter().flatten() {
+        if let Some(read) = span
+            .read
+            .filter(|row| *row != span.written && written[*row])
+        {
+            let expected = "a row that no other sequence writes";
+            return Err(args.value("a row read", expected, read as u64));
+        }
     }
     Ok(spans)
 }

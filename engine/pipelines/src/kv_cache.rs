@@ -88,6 +88,11 @@ pub struct BlockTable {
     full: usize,
     /// The number of the content of the last full page, or the sequence's starting number.
     content: u64,
+    /// The page that has this content: the last full page, or another one with the same content.
+    holder: Option<u32>,
+    /// With snapshots, the number of pages that the cache had of the sequence's prefix. Those after the last one
+    /// with a snapshot could not be reused.
+    known: usize,
 }
 
 impl BlockTable {
@@ -212,6 +217,7 @@ impl PagePool {
             found.push(at);
         }
         if self.has_snapshots() {
+            table.known = found.len();
             let usable = |at: &u32| self.pages[*at as usize].snapshot.is_some();
             found.truncate(found.iter().rposition(usable).map_or(0, |last| last + 1));
         }
@@ -224,6 +230,7 @@ impl PagePool {
             table.pages.push(at);
             table.full += 1;
             table.content = page.content.as_ref().map_or(0, |(_, number)| *number);
+            table.holder = Some(at);
         }
         table.full * self.page_size as usize
     }
@@ -246,9 +253,10 @@ impl PagePool {
                 before: table.content,
                 tokens: tokens.into(),
             });
-            let known = self.known.get(&content);
+            let known = self.known.get(&content).copied();
             // If another page has the same content, later sequences find that page and not this one.
-            let other = known.and_then(|other| self.pages[*other as usize].content.as_ref());
+            let other = known.and_then(|other| self.pages[other as usize].content.as_ref());
+            table.holder = Some(known.unwrap_or(page));
             table.content = match other {
                 Some((_, number)) => *number,
                 None => {

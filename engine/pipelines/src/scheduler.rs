@@ -218,7 +218,10 @@ impl Scheduler {
                 len = len.min(rows + 1);
             }
             let start = sequence.cached;
-            len = self.pool.snapshot_boundary(start, start + len) - start;
+            len = self
+                .pool
+                .snapshot_boundary(&sequence.table, start, start + len)
+                - start;
             if is_chunk {
                 prompt_budget -= len;
             }
@@ -300,7 +303,9 @@ impl Scheduler {
                 self.pool.release(&mut table);
                 break;
             }
-            self.pool.count_hits(tokens, found);
+            // The tokens that a constraint forces, or that were generated before a preemption, are not the prompt's.
+            let hits = found.min(next.prompt_tokens);
+            self.pool.count_hits(next.prompt_tokens, hits);
             self.free_slots.pop();
             if let Some(mut sequence) = self.waiting.pop_front() {
                 sequence.slot = slot;
@@ -310,7 +315,7 @@ impl Scheduler {
                 };
                 sequence.table = table;
                 sequence.cached = found;
-                sequence.prefix_hit.get_or_insert(found);
+                sequence.prefix_hit.get_or_insert(hits);
                 sequence.in_sampler = false;
                 self.running.push(sequence);
             }
@@ -332,10 +337,27 @@ impl Scheduler {
             let positions = self.running[at].tokens.len() as u64;
             if self.pool.grow(&mut self.running[at].table, positions) {
                 at += 1;
-            } else if let Some(mut youngest) = self.running.pop() {
-                self.retire(&mut youngest);
-                self.waiting.push_front(youngest);
-                self.preemptions += 1;
+            } else if let Some(youngest) = self.running.pop() {
+                self.preempt(youngest);
+            }
+        }
+    }
+
+    /// Lets a sequence that ran start over later with the tokens it has.
+    fn preempt(&mut self, mut sequence: Sequence) {
+        self.retire(&mut sequence);
+        self.waiting.push_front(sequence);
+        self.preemptions += 1;
+    }
+
+    /// Lets the requests of a batch start over that may have run in part, without results. Its tokens could go
+    /// through the model again, but it may have changed a recurrent state and what the sampler counts.
+    pub fn start_over(&mut self, requests: &[RequestId]) {
+        // The oldest last, so that it is the first to run again.
+        for at in (0..self.running.len()).rev() {
+            if requests.contains(&self.running[at].id) {
+                let sequence = self.running.remove(at);
+                self.preempt(sequence);
             }
         }
     }
@@ -415,5 +437,7 @@ mod part;
 mod histories;
 #[cfg(test)]
 mod mock;
+#[cfg(test)]
+mod shared_prefixes;
 #[cfg(test)]
 mod tests;

@@ -42,6 +42,9 @@ pub struct TextGenerator {
     /// The batches that the device works on, the oldest first: at most the one whose tokens are awaited and the
     /// one after it.
     submitted: VecDeque<SubmittedBatch>,
+    /// The requests of the batch whose submission has begun and not ended. If the future that submits it is
+    /// dropped, nobody knows how far the device came.
+    submitting: Vec<RequestId>,
     text: TextProcessor,
     /// The texts of requests from [`Self::add_request`].
     streams: HashMap<RequestId, Stream>,
@@ -100,6 +103,7 @@ impl TextGenerator {
             scheduler: Scheduler::new(*runner.model.limits()),
             runner,
             submitted: VecDeque::new(),
+            submitting: Vec::new(),
             text,
             streams: HashMap::new(),
             pace: Pace::new(splits_prompts),
@@ -201,6 +205,9 @@ impl TextGenerator {
     /// [executes asynchronously](PipelineModel::executes_asynchronously) and the next step will run the same
     /// requests, that one is submitted before the results of this one are awaited.
     ///
+    /// The future may be dropped: no token is lost. If a step was being submitted, its requests start over with
+    /// the tokens they have.
+    ///
     /// # Errors
     ///
     /// If the device or the model fails. The requests that took part in the step have then ended, and
@@ -211,17 +218,21 @@ impl TextGenerator {
         self.submitted
             .retain(|submitted| self.scheduler.runs_any(&submitted.batch));
         if self.submitted.is_empty() {
+            self.scheduler
+                .start_over(&std::mem::take(&mut self.submitting));
             let batch = self.scheduler.schedule();
             if batch.is_empty() {
                 return Ok(StepEvents::default());
             }
             let requests = batch.requests();
+            self.submitting.clone_from(&requests);
             let scheduler = &mut self.scheduler;
             let mask = |id, words: &mut [u32]| scheduler.mask(id, words);
             match self.runner.submit(batch, mask).await {
                 Ok(submitted) => self.submitted.push_back(submitted),
                 Err(source) => return Err(self.fail(&requests, source)),
             }
+            self.submitting.clear();
         }
         self.submit_ahead().await?;
         let Some(oldest) = self.submitted.front_mut() else {
@@ -261,8 +272,12 @@ impl TextGenerator {
             awaited.last_inputs = Some(inputs);
             return Ok(());
         };
+        self.submitting = batch.requests();
         match self.runner.submit_after(inputs, batch).await {
-            Ok(next) => self.submitted.push_back(next),
+            Ok(next) => {
+                self.submitted.push_back(next);
+                self.submitting.clear();
+            }
             Err(source) => {
                 let requests = awaited.batch.requests();
                 return Err(self.fail(&requests, source));
@@ -274,6 +289,7 @@ impl TextGenerator {
     /// Ends requests because a step of theirs failed.
     fn fail(&mut self, requests: &[RequestId], source: PipelineError) -> StepError {
         self.submitted.clear();
+        self.submitting.clear();
         let requests = self.scheduler.fail(requests);
         for id in &requests {
             self.streams.remove(id);

@@ -8,13 +8,14 @@ use wisp_engine::{
     Error, FinishReason, Model,
     grammar::Constraint,
     pipelines::{
-        ModelLimits, SamplingParams,
+        CheckpointModel, DecoderModel, ModelFiles, ModelLimits, SamplingParams, TextProcessor,
         text_generation::{GenerateOptions, Generation, TextGenerator},
+        tokenizer::{HuggingFaceFiles, Tokenizer},
     },
 };
 use wisp_tests::{
     bundled::{files, folder, session},
-    on_every_device_and_class,
+    goldens, on_every_device_and_class,
     program::TestDevice,
 };
 
@@ -149,12 +150,61 @@ on_every_device_and_class!(texts_that_end_match_their_constraint);
 /// whether it is preempted.
 #[test]
 fn batches_mix_constrained_and_free_texts() {
+    mix_constrained_and_free_texts(1024, |limits| load(TestDevice::Host, limits));
+}
+
+/// Nor do they on the snapshots of a recurrent state.
+#[test]
+fn batches_mix_constrained_and_free_texts_over_a_recurrent_state() {
+    let files = ModelFiles::open(&goldens::directory("lfm2").unwrap()).unwrap();
+    let session = session(TestDevice::Host);
+    let tokenizer = tokenizer_of_67();
+    mix_constrained_and_free_texts(67, |limits| {
+        let model = DecoderModel::load(&session, &files, limits, None);
+        let model = pollster::block_on(model).unwrap();
+        let text = TextProcessor::new("lfm2", tokenizer.clone(), [2]);
+        TextGenerator::new_blocking(&session, model, text).unwrap()
+    });
+}
+
+/// A tokenizer with 67 tokens, for a checkpoint that has none: three control tokens, characters, and two merges.
+fn tokenizer_of_67() -> Tokenizer {
+    let control = ["<pad>", "<s>", "</s>"];
+    let characters = "abcdefghijklmnopqrstuvwxyz\u{120}0123456789{}[]\":,!.ABCDEFGHIJKLMNOP";
+    let merges = [["a", "b"], ["c", "a"]];
+    let tokens = control.iter().map(ToString::to_string);
+    let tokens = tokens.chain(characters.chars().map(String::from));
+    let tokens = tokens.chain(merges.iter().map(|pair| pair.concat()));
+    let vocab: serde_json::Map<String, Value> = (0..)
+        .zip(tokens)
+        .map(|(id, token): (u32, _)| (token, id.into()))
+        .collect();
+    assert_eq!(vocab.len(), 67);
+    let added = control.iter().enumerate().map(|(id, content)| {
+        json!({"id": id, "content": content, "special": true, "normalized": false,
+               "single_word": false, "lstrip": false, "rstrip": false})
+    });
+    let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+    let file = json!({
+        "added_tokens": added.collect::<Vec<_>>(), "pre_tokenizer": bytes, "decoder": bytes,
+        "model": {"type": "BPE", "vocab": vocab, "merges": merges}
+    });
+    let file = file.to_string();
+    let files = HuggingFaceFiles {
+        tokenizer: file.as_bytes(),
+        ..HuggingFaceFiles::default()
+    };
+    Tokenizer::from_files(&files).unwrap()
+}
+
+/// Checks random batches of the generators that `load` loads, of a model with so many tokens.
+fn mix_constrained_and_free_texts(vocab: u32, load: impl Fn(ModelLimits) -> TextGenerator) {
     let request = (0usize..5, 0u32..12, 1u32..40).prop_map(|(number, seed, length)| {
         (
             number.checked_sub(1),
             seed,
             (0..length)
-                .map(|i| (i * 37 + seed) % 1024)
+                .map(|i| (i * 37 + seed % 4) % vocab)
                 .collect::<Vec<u32>>(),
         )
     });
@@ -165,8 +215,8 @@ fn batches_mix_constrained_and_free_texts() {
     };
     proptest!(config, |(all in all, pages in 24u64..40, max_steps in 1u64..5, prefix_caching: bool)| {
         let together = ModelLimits { pages, max_steps, prefix_caching, ..limits() };
-        let mut together = load(TestDevice::Host, together);
-        let mut alone = load(TestDevice::Host, limits());
+        let mut together = load(together);
+        let mut alone = load(limits());
         let options: Vec<GenerateOptions> =
             all.iter().map(|(number, seed, _)| options(&together, *number, *seed)).collect();
         let requests: Vec<(&[u32], &GenerateOptions)> =

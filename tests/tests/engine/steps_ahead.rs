@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker},
 };
@@ -21,13 +21,15 @@ use wisp_tests::{bundled, on_every_device_and_class, program::TestDevice};
 
 use crate::facade::bigram::{Bigram, VOCAB};
 
-/// A bigram model in which token t is followed by t + 1, and which counts its steps.
+/// A bigram model in which token t is followed by t + 1, and which counts its steps. One of them may never end.
 #[derive(Debug)]
 struct Counting {
     model: Bigram,
     limits: ModelLimits,
     asynchronous: bool,
     steps: Arc<AtomicUsize>,
+    /// Whether the next step never ends, although the device runs it.
+    hangs: Arc<AtomicBool>,
 }
 
 impl PipelineModel for Counting {
@@ -48,12 +50,28 @@ impl PipelineModel for Counting {
         inputs: &'a ModelInputs,
     ) -> BoxFuture<'a, Result<ModelOutputs, PipelineError>> {
         self.steps.fetch_add(1, Relaxed);
-        self.model.execute(inputs)
+        let hangs = self.hangs.swap(false, Relaxed);
+        Box::pin(async move {
+            let outputs = self.model.execute(inputs).await;
+            if hangs {
+                std::future::pending::<()>().await;
+            }
+            outputs
+        })
     }
 }
 
 /// Returns a generator with so many steps a submission, and the number of steps that its model has run.
 fn counting(asynchronous: bool, max_steps: u64) -> (TextGenerator, Arc<AtomicUsize>) {
+    hanging(asynchronous, max_steps, Arc::default())
+}
+
+/// Like [`counting`]; the step after `hangs` is set never ends.
+fn hanging(
+    asynchronous: bool,
+    max_steps: u64,
+    hangs: Arc<AtomicBool>,
+) -> (TextGenerator, Arc<AtomicUsize>) {
     let follows = |at: u64| (at % VOCAB == (at / VOCAB + 1) % VOCAB) as u32 as f32;
     let table: Vec<f32> = (0..VOCAB * VOCAB).map(follows).collect();
     let session = InferenceSession::new(Device::host(1).unwrap());
@@ -67,6 +85,7 @@ fn counting(asynchronous: bool, max_steps: u64) -> (TextGenerator, Arc<AtomicUsi
         model,
         asynchronous,
         steps: steps.clone(),
+        hangs,
     };
     let text = TextProcessor::without_tokenizer("bigram", []);
     let generator = TextGenerator::new_blocking(&session, model, text).unwrap();
@@ -164,6 +183,31 @@ fn requests_may_come_and_go_while_a_step_is_ahead() {
     assert_eq!(first, following(0, first.len() as u32));
     assert!(first.len() < 40);
     assert_eq!(of(second.expect("a step was ahead")), following(5, 30));
+}
+
+/// The device may have changed a recurrent state, so nothing continues from it.
+#[test]
+fn requests_start_over_if_the_submission_of_their_step_is_dropped() {
+    for asynchronous in [true, false] {
+        let hangs = Arc::new(AtomicBool::new(false));
+        let (mut generator, steps) = hanging(asynchronous, 1, hangs.clone());
+        generator.add(request(0, 20, vec![])).unwrap();
+        let mut tokens = Vec::new();
+        while !generator.is_idle() {
+            if tokens.len() == 7 && generator.preemptions() == 0 && !hangs.load(Relaxed) {
+                hangs.store(true, Relaxed);
+                let before = steps.load(Relaxed);
+                let mut step = Box::pin(generator.step());
+                let mut context = Context::from_waker(Waker::noop());
+                assert!(step.as_mut().poll(&mut context).is_pending());
+                assert_eq!(steps.load(Relaxed), before + 1);
+            }
+            let events = generator.step_blocking().unwrap().tokens.into_iter();
+            tokens.extend(events.map(|event| event.token));
+        }
+        assert_eq!(tokens, following(0, 20));
+        assert_eq!(generator.preemptions(), 1);
+    }
 }
 
 on_every_device_and_class!(a_step_that_is_dropped_loses_no_tokens);

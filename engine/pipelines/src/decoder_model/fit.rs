@@ -50,13 +50,31 @@ fn cache_remedies(positions: u64, limits: &ModelLimits) -> Vec<Remedy> {
     length.into_iter().chain(sequences).collect()
 }
 
+/// Drops as many snapshots of the recurrent state as free `missing` bytes, or all. Without any, sequences share no
+/// prefixes.
+fn drop_snapshots(
+    spec: &DecoderSpec,
+    limits: &mut ModelLimits,
+    needs: &mut Footprint,
+    missing: u64,
+) {
+    let row = spec.state_bytes();
+    let dropped = missing.div_ceil(row.max(1)).min(limits.state_snapshots);
+    if dropped > 0 {
+        limits.state_snapshots -= dropped;
+        limits.prefix_caching = limits.state_snapshots > 0;
+        let freed = dropped.saturating_mul(row);
+        needs.buffers = needs.buffers.saturating_sub(freed);
+    }
+}
+
 /// Limits that keep to the memory that a model may take: a cache of pages becomes smaller, down to
-/// what one sequence needs. Else the error says what to change.
+/// what one sequence needs; then there are fewer snapshots of a recurrent state. Else the error says what to change.
 pub(super) fn fit_memory(
     spec: &DecoderSpec,
-    limits: ModelLimits,
+    mut limits: ModelLimits,
     rings: Option<WindowRings>,
-    needs: Footprint,
+    mut needs: Footprint,
 ) -> Result<ModelLimits, PipelineError> {
     let memory = limits.memory;
     if memory == 0 || needs.total() <= memory {
@@ -64,8 +82,17 @@ pub(super) fn fit_memory(
     }
     let page_size = u64::from(limits.page_size.max(1));
     let [_, per_position] = cache_bytes(spec, limits, rings);
-    let pages = limits.total_pages().saturating_mul(page_size);
-    let pages = pages.saturating_mul(per_position);
+    let bytes_of = |pages: u64| pages.saturating_mul(page_size).saturating_mul(per_position);
+    let pages = bytes_of(limits.total_pages());
+    let spare = match limits.is_paged() {
+        true => pages.saturating_sub(bytes_of(limits.pages_per_sequence())),
+        false => 0,
+    };
+    let missing = needs.total().saturating_sub(spare).saturating_sub(memory);
+    drop_snapshots(spec, &mut limits, &mut needs, missing);
+    if needs.total() <= memory {
+        return Ok(limits);
+    }
     // The pages' workspace is what everything else leaves.
     let workspace = memory.saturating_sub(needs.total().saturating_sub(pages));
     let all_positions = workspace / per_position.max(1);
@@ -221,4 +248,62 @@ pub(super) fn fit(
     limits.max_logit_rows = limits.max_logit_rows.min(rows);
     limits.max_batch = limits.max_batch.min(rows);
     Ok(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{DecoderSizes, Mixer};
+
+    #[test]
+    fn snapshots_take_only_memory_that_nothing_else_needs() {
+        let mut spec = DecoderSpec::llama(DecoderSizes {
+            vocab_size: 16,
+            hidden_size: 32,
+            intermediate_size: 48,
+            layers: 2,
+            heads: 2,
+            kv_heads: 2,
+            head_dim: 16,
+            max_positions: 64,
+        });
+        spec.layers[0].mixer = Mixer::ShortConv { width: 4 };
+        let limits = ModelLimits {
+            max_length: 64,
+            max_batch: 2,
+            page_size: 8,
+            prefix_caching: true,
+            state_snapshots: 10,
+            ..ModelLimits::default()
+        };
+        let [_, per_position] = cache_bytes(&spec, limits, None);
+        let (row, page) = (spec.state_bytes(), 8 * per_position);
+        let needs = Footprint {
+            weights: 1000,
+            buffers: limits.state_rows() * row + limits.total_pages() * page,
+            working: 100,
+        };
+        let fitted = |memory| {
+            let limits = ModelLimits { memory, ..limits };
+            let fitted = fit_memory(&spec, limits, None, needs)?;
+            let counts = [fitted.total_pages(), fitted.state_snapshots];
+            Ok::<_, PipelineError>((counts, fitted.prefix_caching))
+        };
+        // The pages of one sequence, and the rows of two.
+        let least = 1100 + 2 * row + 8 * page;
+        for (memory, expected) in [
+            (needs.total(), ([16, 10], true)),
+            (needs.total() - 1, ([15, 10], true)),
+            (least + 10 * row, ([8, 10], true)),
+            (least + 10 * row - 1, ([8, 9], true)),
+            (least + 3 * row, ([8, 3], true)),
+            (least + row, ([8, 1], true)),
+            (least + row - 1, ([8, 0], false)),
+            (least, ([8, 0], false)),
+        ] {
+            assert_eq!(fitted(memory).unwrap(), expected, "{memory} bytes");
+        }
+        let error = fitted(least - 1).unwrap_err();
+        assert!(matches!(error, PipelineError::DoesNotFit { .. }), "{error}");
+    }
 }

@@ -22,10 +22,16 @@ impl PagePool {
         self.caches && !self.snapshots.rows.is_empty()
     }
 
-    /// Returns the number of the first positions after which a chunk of a prompt from `start` to `end` should
-    /// end, so that it can leave a snapshot: the last boundary of a page within it, or else `end`.
-    pub fn snapshot_boundary(&self, start: usize, end: usize) -> usize {
+    /// Returns the number of the first positions after which a chunk of a sequence from `start` to `end` should
+    /// end, so that it can leave a snapshot. That is where the prefix ends that the cache knew of the sequence:
+    /// others are likely to share just this prefix, as prompts do that begin with the same instructions. If that
+    /// is not within the chunk, it is the last boundary of a page within it, or else `end`.
+    pub fn snapshot_boundary(&self, table: &BlockTable, start: usize, end: usize) -> usize {
         let page = self.page_size as usize;
+        let known = table.known.saturating_mul(page);
+        if start < known && known < end {
+            return known;
+        }
         match end - end % page {
             boundary if self.has_snapshots() && boundary > start => boundary,
             _ => end,
@@ -67,14 +73,15 @@ impl PagePool {
         Some(row)
     }
 
-    /// Gives a snapshot of a sequence's first `positions` positions to the page that they end at, if that page
-    /// was entered and has none.
+    /// Gives a snapshot of a sequence's first `positions` positions, which have just been entered, to the page
+    /// that later sequences find for the last of them, if it has none. It may be another sequence's with the same
+    /// content.
     pub fn enter_snapshot(&mut self, table: &BlockTable, positions: usize, row: u32) {
         let pages = positions / self.page_size as usize;
-        let page = table.pages.get(pages.wrapping_sub(1)).copied();
-        if let Some(at) = page.filter(|_| pages <= table.full) {
+        if let Some(at) = table.holder.filter(|_| pages == table.full) {
             let page = &mut self.pages[at as usize];
-            if page.content.is_some() && page.snapshot.is_none() {
+            let has_content = |(_, number): &(_, u64)| *number == table.content;
+            if page.content.as_ref().is_some_and(has_content) && page.snapshot.is_none() {
                 page.snapshot = Some(row);
                 if let Some(row) = self.snapshots.row(row) {
                     row.holders += 1;

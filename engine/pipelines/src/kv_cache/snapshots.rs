@@ -5,6 +5,9 @@
 //! a snapshot costs no copy; the sequence's next part reads that row. Once the page is entered, the snapshot
 //! belongs to it, and other sequences that reuse the page as their last one continue from the row.
 //!
+//! Chunks end where snapshots are likely to be of use: at the last whole page of a prompt, and where the pages that
+//! the cache knows of its prefix end, because what two prompts have in common a third one is likely to have too.
+//!
 //! A row is reused when nothing holds it: neither a page nor a sequence that has yet to read it. Batches run
 //! in the order in which they are scheduled, so a row may be written by any batch after the one that reads it.
 //! Where rows are short, the snapshot that was not used for longest is dropped; its page remains, but prefixes

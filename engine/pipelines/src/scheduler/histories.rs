@@ -7,7 +7,7 @@
 use proptest::{prelude::*, sample::Index};
 
 use super::{mock::*, tests::*, *};
-use crate::{Adapter, ModelLimits, RequestId, sampler::NO_TOKEN};
+use crate::{Adapter, ModelLimits, RequestId, SequenceOutput, sampler::NO_TOKEN};
 
 /// One event of a history.
 #[derive(Clone, Debug)]
@@ -20,6 +20,9 @@ enum Act {
     Step(bool),
     /// The device fails in the middle of a step, which leaves anything in the cache.
     FailingStep,
+    /// The caller drops a step whose batch, or the one that follows it, runs in part: that leaves anything in the
+    /// cache.
+    DroppedStep(bool),
     /// The logits of a sequence are not finite, in one of the step's decode steps.
     NonFinite(Index, Index),
     /// Another adapter takes a slot.
@@ -36,6 +39,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => any::<Index>().prop_map(Act::Cancel),
         8 => any::<bool>().prop_map(Act::Step),
         1 => Just(Act::FailingStep),
+        1 => any::<bool>().prop_map(Act::DroppedStep),
         1 => any::<(Index, Index)>().prop_map(|(part, step)| Act::NonFinite(part, step)),
         1 => (0usize..2).prop_map(Act::Reload),
         1 => Just(Act::Forget),
@@ -92,6 +96,9 @@ impl World {
             Act::Cancel(index) => self.cancel(index)?,
             Act::Step(ahead) => self.step(ahead, None)?,
             Act::FailingStep => self.failing_step()?,
+            // Behind a batch that is ahead, nothing is submitted.
+            Act::DroppedStep(_) if self.model.is_ahead() => {}
+            Act::DroppedStep(after) => self.dropped_step(after)?,
             Act::NonFinite(part, step) => self.step(true, Some((part, step)))?,
             // An adapter that a request uses keeps its slot.
             Act::Reload(slot) if self.scheduler.uses_adapter(slot as u32) => {}
@@ -139,7 +146,11 @@ impl World {
                 tokens[at] = NO_TOKEN;
             }
         }
-        for event in self.scheduler.accept(&batch, outputs).tokens {
+        self.accept(&batch, outputs)
+    }
+
+    fn accept(&mut self, batch: &Batch, outputs: Vec<SequenceOutput>) -> Result<(), TestCaseError> {
+        for event in self.scheduler.accept(batch, outputs).tokens {
             let mut requests = self.requests.iter_mut();
             let request = requests.find(|request| request.id == event.id).unwrap();
             prop_assert_eq!(request.end, None);
@@ -156,9 +167,7 @@ impl World {
 
     fn failing_step(&mut self) -> Result<(), TestCaseError> {
         let batch = self.model.next_batch(&mut self.scheduler);
-        for part in &batch.sequences {
-            self.model.cache.spoil(part, batch.steps);
-        }
+        self.spoil(&batch);
         for id in self.scheduler.fail(&batch.requests()) {
             let mut requests = self.requests.iter_mut();
             let request = requests.find(|request| request.id == id).unwrap();
@@ -166,6 +175,34 @@ impl World {
             request.end = Some(End::Failed);
         }
         Ok(())
+    }
+
+    /// Drops a step in the middle of its submission or, with `after`, in the middle of the submission of the one
+    /// after it.
+    fn dropped_step(&mut self, after: bool) -> Result<(), TestCaseError> {
+        let dropped = if after {
+            let (batch, outputs) = self.model.step(&mut self.scheduler, false)?;
+            let next = self.scheduler.schedule_after(&batch);
+            if let Some(next) = &next {
+                self.spoil(next);
+            }
+            self.accept(&batch, outputs)?;
+            next.unwrap_or_default()
+        } else {
+            let batch = self.model.next_batch(&mut self.scheduler);
+            self.spoil(&batch);
+            batch
+        };
+        self.check()?;
+        self.scheduler.start_over(&dropped.requests());
+        Ok(())
+    }
+
+    /// Leaves anything where a batch writes.
+    fn spoil(&mut self, batch: &Batch) {
+        for part in &batch.sequences {
+            self.model.cache.spoil(part, batch.steps);
+        }
     }
 
     /// Checks what holds after every change.

@@ -207,6 +207,11 @@ impl MockModel {
         }
     }
 
+    /// Returns whether a batch ran whose outputs are accepted later.
+    pub fn is_ahead(&self) -> bool {
+        self.ahead.is_some()
+    }
+
     /// Runs the next batch and, with `ahead`, the one that follows it if the scheduler has one. Returns the
     /// first one with its outputs.
     pub fn step(

@@ -2,7 +2,7 @@
 
 use wisp_shaders::params::*;
 
-use super::message;
+use super::{buffer, message, run, zeros};
 
 /// Asserts the message for each change of one field of valid parameters.
 macro_rules! assert_rejected {
@@ -252,4 +252,34 @@ fn selections_need_enough_columns() {
     let (route, top_k) = (RouteParams::default(), TopKParams::default());
     assert_rejected!("route", route, experts_per_token = 1 => "experts_per_token must be at most 0, it is 1",);
     assert_rejected!("top_k", top_k, k = 1 => "k must be at most 0, it is 1",);
+}
+
+#[test]
+fn sequences_may_not_read_a_row_of_state_that_another_one_writes() {
+    let params = LinearRecurrenceParams {
+        tokens: 2,
+        batch: 2,
+        k_heads: 1,
+        v_heads: 1,
+        k_dim: 1,
+        v_dim: 1,
+        eps: 1e-6,
+        scale: 1.0,
+    };
+    let run = |rows: [[u32; 2]; 2]| {
+        let spans = [0u32, 1].map(|at| [at, 1, rows[at as usize][0], rows[at as usize][1]]);
+        let [keys, gates, head, out] = [6, 4, 1, 2].map(zeros::<f32>);
+        let (spans, state) = (buffer(&spans), zeros::<f32>(4));
+        let bindings = [&keys, &gates, &head, &head, &spans, &state, &out];
+        run("gated_delta_rule", params, &bindings)
+    };
+    // Sequences continue their own rows, one that both read, or one that nothing writes.
+    for rows in [[[0, 0], [1, 1]], [[2, 0], [2, 1]], [[3, 0], [1, 1]]] {
+        assert_eq!(run(rows), Ok(()), "{rows:?}");
+    }
+    for (rows, read) in [([[1, 0], [1, 1]], 1), ([[0, 0], [0, 1]], 0)] {
+        let expected = "a row read must be a row that no other sequence writes, it is";
+        let error = run(rows).unwrap_err().to_string();
+        assert_eq!(error, format!("gated_delta_rule: {expected} {read}"));
+    }
 }
