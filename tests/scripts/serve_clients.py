@@ -124,7 +124,7 @@ def errors():
         openai.OpenAI(**{**OPTIONS, "api_key": "wrong"}).models.list()
     except openai.AuthenticationError as error:
         found.append(f"{error.status_code} {error.code}")
-    assert len(found) == 5, found
+    assert len(found) == 6, found
     return ", ".join(found)
 
 
