@@ -124,7 +124,7 @@ def errors():
         openai.OpenAI(**{**OPTIONS, "api_key": "wrong"}).models.list()
     except openai.AuthenticationError as error:
         found.append(f"{error.status_code} {error.code}")
-    assert len(found) == 5, found
+    assert len(found) == 6, found
     return ", ".join(found)
 
 
@@ -167,6 +167,24 @@ def responses():
         return f"{len(kinds)} events, {answer.status}"
 
 
+def response_tools():
+    function = {"type": "function", **WEATHER["function"]}
+    tools = {"tools": [function], "tool_choice": "required", "parallel_tool_calls": False, "max_output_tokens": 96}
+    (call,) = CLIENT.responses.create(**{**RESPONSE, **tools}).output
+    assert call.type == "function_call" and json.loads(call.arguments)["city"] in ["Oslo", "Rome"], call
+    # The helper joins the parts and parses the arguments.
+    with CLIENT.responses.stream(**{**RESPONSE, **tools}) as stream:
+        kinds = [event.type for event in stream]
+        (final,) = stream.get_final_response().output
+    assert "response.function_call_arguments.delta" in kinds and final.arguments == call.arguments, kinds
+    # The result, and an answer to it.
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "Sunny."}
+    items = [{"role": "user", "content": RESPONSE["input"]}, call, result]
+    after = CLIENT.responses.create(**{**RESPONSE, **tools, "input": items, "tool_choice": "auto"})
+    assert after.output[0].type == "message", after
+    return f"{call.name}({call.arguments})"
+
+
 ANTHROPIC = anthropic.Anthropic(base_url=os.environ["WISP_TEST_SERVER"], api_key="test-key", max_retries=0)
 MESSAGE = {
     "model": "tiny",
@@ -189,12 +207,34 @@ def messages():
     return f"{counted} tokens in, {answer.usage.output_tokens} out"
 
 
+def message_tools():
+    function = WEATHER["function"]
+    tool = {"name": function["name"], "description": function["description"], "input_schema": function["parameters"]}
+    choice = {"type": "any", "disable_parallel_tool_use": True}
+    tools = {**MESSAGE, "tools": [tool], "tool_choice": choice, "max_tokens": 96}
+    answer = ANTHROPIC.messages.create(**tools)
+    (call,) = answer.content
+    assert answer.stop_reason == "tool_use" and call.input["city"] in ["Oslo", "Rome"], answer
+    # The helper joins the parts of the input.
+    with ANTHROPIC.messages.stream(**tools) as stream:
+        deltas = [event for event in stream if event.type == "input_json"]
+        final = stream.get_final_message()
+    assert final.content[0].input == call.input and final.stop_reason == "tool_use", final
+    # The result, and an answer to it.
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": [{"type": "text", "text": "Sunny."}]}
+    turns = [{"role": "assistant", "content": answer.content}, {"role": "user", "content": [result]}]
+    messages = MESSAGE["messages"] + turns
+    after = ANTHROPIC.messages.create(**{**tools, "messages": messages, "tool_choice": {"type": "auto"}})
+    assert after.content[0].type == "text", after
+    return f"{call.name}({call.input}), {len(deltas)} parts"
+
+
 def message_errors():
     found = []
     for kind, more in [
         (anthropic.NotFoundError, {"model": "claude-0"}),
         (anthropic.BadRequestError, {"extra_body": {"temperature": -1}}),
-        (anthropic.BadRequestError, {"tools": [{"name": "f", "input_schema": {"type": "object"}}]}),
+        (anthropic.BadRequestError, {"tools": [{"name": "not a name", "input_schema": {"type": "object"}}]}),
     ]:
         try:
             ANTHROPIC.messages.create(**{**MESSAGE, **more})
@@ -222,7 +262,9 @@ for test in [
     concurrent,
     embeddings,
     responses,
+    response_tools,
     messages,
+    message_tools,
     message_errors,
 ]:
     print(f"  {test.__name__}: {test()!r}")

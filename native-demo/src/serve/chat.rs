@@ -13,17 +13,17 @@ use wisp_engine::{
 
 use super::{
     blocking::run_blocking,
+    call_ids::CallIds,
     chat_format::Format,
     chat_request,
     error::{ApiError, json_response},
     fields::Fields,
     generation::{Source, Texts, usage},
+    models::ServedModel,
     request_log::RequestId,
     sampling::GenerationParams,
     state::{Server, now},
-    stream, structured,
-    tools::CallIds,
-    unsupported,
+    stream, structured, unsupported,
 };
 
 /// Answers a chat.
@@ -40,23 +40,11 @@ pub async fn answer(
     let fields = Fields::read(body, server.options.max_body_bytes).await?;
     unsupported::check(&fields)?;
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
-    let mut request = chat_request::of(&fields)?;
+    let request = chat_request::of(&fields)?;
     let mut params = params(&fields)?;
     structured::apply(&fields, &served.model, &mut params).await?;
     let has_tools = request.tools().is_some();
-    // A demanded call is not in the format of the text.
-    if has_tools && *request.tool_choice() != ToolChoice::Auto {
-        params.options.constraint = None;
-    }
-    if params.options.constraint.is_some() {
-        // The format holds from the first byte on, which leaves no room for thoughts.
-        request.thinking = Some(false);
-    }
-    let model = served.model.clone();
-    let prompt = run_blocking(move || prompt(&model, &request)).await?;
-    let source = vec![Source::Chat(Box::new(prompt))];
-    let started = Texts::start(&server, &served, source, &params).await;
-    let mut texts = started.map_err(|error| error.about("messages"))?;
+    let mut texts = start(&server, &served, request, &params).await?;
     let format = Format {
         id: format!("chatcmpl-{id}"),
         created: now(),
@@ -65,7 +53,7 @@ pub async fn answer(
         has_scores: params.options.sampling.log_probs.is_some(),
         include_usage: params.include_usage,
         has_tools,
-        call_ids: CallIds::new(),
+        call_ids: CallIds::new("call_"),
         has_called: vec![false; texts.count()],
     };
     if params.stream {
@@ -98,6 +86,33 @@ fn params(fields: &Fields) -> Result<GenerationParams, ApiError> {
         top => params.options.sampling.log_probs = wants.then(|| top.unwrap_or(0)),
     }
     Ok(params)
+}
+
+/// Starts the texts of a chat.
+///
+/// # Errors
+///
+/// If the model cannot chat, its template refuses the conversation, a parameter is out of range, or the queue is full.
+pub async fn start(
+    server: &Arc<Server>,
+    served: &Arc<ServedModel>,
+    mut request: ChatRequest,
+    params: &GenerationParams,
+) -> Result<Texts, ApiError> {
+    let mut params = params.clone();
+    // A demanded call is not in the format of the text.
+    if request.tools().is_some() && *request.tool_choice() != ToolChoice::Auto {
+        params.options.constraint = None;
+    }
+    if params.options.constraint.is_some() {
+        // The format holds from the first byte on, which leaves no room for thoughts.
+        request.thinking = Some(false);
+    }
+    let model = served.model.clone();
+    let prompt = run_blocking(move || prompt(&model, &request)).await?;
+    let source = vec![Source::Chat(Box::new(prompt))];
+    let started = Texts::start(server, served, source, &params).await;
+    started.map_err(|error| error.about("messages"))
 }
 
 /// Returns the prompt of a conversation.

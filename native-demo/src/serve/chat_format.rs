@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use wisp_engine::{Completion, FinishReason, Model, tools::ToolCallDelta};
 
 use super::{
+    call_ids::CallIds,
     generation::{TokenCounts, finish_reason, usage},
     scores,
     stream::Chunks,
-    tools::CallIds,
 };
 
 /// The format of answers to chats.

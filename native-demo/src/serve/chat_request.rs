@@ -1,9 +1,14 @@
 //! What a chat asks of the model: its messages, tools and template.
 
 use serde_json::{Map, Value};
-use wisp_engine::{chat::ChatRequest, tools::ToolError};
+use wisp_engine::chat::ChatRequest;
 
-use super::{error::ApiError, fields::Fields, messages, tools};
+use super::{
+    error::ApiError,
+    fields::Fields,
+    messages,
+    tools::{self, Interface},
+};
 
 /// The efforts of reasoning in OpenAI's interface.
 const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
@@ -22,22 +27,10 @@ pub fn of(fields: &Fields) -> Result<ChatRequest, ApiError> {
     request.thinking = kwargs.get("enable_thinking").and_then(Value::as_bool);
     request.variables = kwargs;
     if let Some(effort) = fields.get::<String>("reasoning_effort")? {
-        if !EFFORTS.contains(&&*effort) {
-            let message = format!(
-                "reasoning_effort is {effort:?}, but must be one of {}",
-                EFFORTS.join(", ")
-            );
-            return Err(ApiError::parameter("reasoning_effort", message));
-        }
-        request.thinking = request.thinking.or(Some(effort != "none"));
-        if effort != "none" {
-            request
-                .variables
-                .insert("reasoning_effort".into(), effort.into());
-        }
+        set_effort(&mut request, "reasoning_effort", &effort)?;
     }
     if let Some(tokens) = fields.get::<usize>("thinking_budget")? {
-        request.thinking_limit = Some(tokens.saturating_mul(TOKEN_CHARACTERS));
+        limit_thoughts(&mut request, tokens);
         request.thinking = request.thinking.or((tokens == 0).then_some(false));
     }
     if let Some(documents) = fields.get::<Vec<Value>>("documents")? {
@@ -45,10 +38,32 @@ pub fn of(fields: &Fields) -> Result<ChatRequest, ApiError> {
             .variables
             .insert("documents".into(), documents.into());
     }
-    let (tools, choice) = (tools::of(fields)?, tools::choice(fields)?);
-    let parallel = fields.get_or("parallel_tool_calls", true)?;
-    let request = request.with_tools(tools, choice, parallel);
-    request.map_err(|error: ToolError| ApiError::parameter("tool_choice", error.to_string()))
+    tools::offer(request, fields, Interface::Chat)
+}
+
+/// Sets how much the model thinks, unless its template's variables say whether it does.
+///
+/// # Errors
+///
+/// If the effort, which stands in `param`, is none of OpenAI's.
+pub fn set_effort(request: &mut ChatRequest, param: &str, effort: &str) -> Result<(), ApiError> {
+    if !EFFORTS.contains(&effort) {
+        let efforts = EFFORTS.join(", ");
+        let message = format!("{param} is {effort:?}, but must be one of {efforts}");
+        return Err(ApiError::parameter(param, message));
+    }
+    request.thinking = request.thinking.or(Some(effort != "none"));
+    if effort != "none" {
+        request
+            .variables
+            .insert("reasoning_effort".into(), effort.into());
+    }
+    Ok(())
+}
+
+/// Limits the model's thoughts to about this many tokens.
+pub fn limit_thoughts(request: &mut ChatRequest, tokens: usize) {
+    request.thinking_limit = Some(tokens.saturating_mul(TOKEN_CHARACTERS));
 }
 
 #[cfg(test)]

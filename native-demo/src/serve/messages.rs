@@ -1,10 +1,15 @@
 //! The messages of a chat.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use wisp_engine::Message;
 
-use super::{error::ApiError, fields::Fields};
+use super::{
+    error::ApiError,
+    fields::Fields,
+    parts,
+    turns::{self, Turn},
+};
 
 /// A message as clients send it.
 #[derive(Deserialize)]
@@ -83,30 +88,31 @@ fn message((at, sent): (usize, Sent)) -> Result<Message, ApiError> {
     let content = match sent.content {
         // An answer of calls or thoughts alone.
         None if calls.is_some() || sent.reasoning_content.is_some() => String::new(),
-        content => text(&param, content)?,
+        content => parts::text(&param, &content.unwrap_or_default(), &["text"])?,
     };
-    let mut message = Message::new(role, content);
-    let mut add = |name: &str, value: Value| message.extra.insert(name.into(), value);
-    if let Some(reasoning) = sent.reasoning_content.filter(|_| role == "assistant") {
-        add("reasoning_content", reasoning.into());
+    match role {
+        "assistant" => {
+            let turn = Turn {
+                thoughts: sent.reasoning_content,
+                text: content,
+                calls: self::calls(at, calls.unwrap_or_default())?,
+            };
+            Ok(turn.message())
+        }
+        "tool" => {
+            let param = format!("messages[{at}].tool_call_id");
+            let missing = || ApiError::parameter(&param, format!("{param} is missing"));
+            let mut message = turns::result(sent.tool_call_id.ok_or_else(missing)?, content);
+            let name = sent.name.map(|name| ("name".into(), name.into()));
+            message.extra.extend(name);
+            Ok(message)
+        }
+        _ => Ok(Message::new(role, content)),
     }
-    if let Some(calls) = calls {
-        add("tool_calls", self::calls(at, calls)?);
-    }
-    if role == "tool" {
-        let param = format!("messages[{at}].tool_call_id");
-        let missing = || ApiError::parameter(&param, format!("{param} is missing"));
-        add(
-            "tool_call_id",
-            sent.tool_call_id.ok_or_else(missing)?.into(),
-        );
-        sent.name.map(|name| add("name", name.into()));
-    }
-    Ok(message)
 }
 
 /// Returns the calls of an answer as templates read them.
-fn calls(at: usize, calls: Vec<SentCall>) -> Result<Value, ApiError> {
+fn calls(at: usize, calls: Vec<SentCall>) -> Result<Vec<Value>, ApiError> {
     let calls = calls.into_iter().enumerate().map(|(number, call)| {
         let param = format!("messages[{at}].tool_calls[{number}]");
         if let Some(kind) = call.kind.filter(|kind| kind != "function") {
@@ -114,45 +120,16 @@ fn calls(at: usize, calls: Vec<SentCall>) -> Result<Value, ApiError> {
             let error = ApiError::parameter(format!("{param}.type"), message);
             return Err(error.with_code("unsupported_parameter"));
         }
-        let (name, arguments) = (call.function.name, call.function.arguments);
-        Ok(json!({
-            "id": call.id, "type": "function", "function": { "name": name, "arguments": arguments },
-        }))
+        let function = call.function;
+        Ok(turns::call(call.id, &function.name, &function.arguments))
     });
     calls.collect()
 }
 
-/// Returns a content's text: a string, or a list of parts of text.
-fn text(param: &str, content: Option<Value>) -> Result<String, ApiError> {
-    let wrong = |param: &str| {
-        let message = format!("{param} must be a string or a list of parts of type text");
-        ApiError::parameter(param, message)
-    };
-    match content {
-        Some(Value::String(text)) => Ok(text),
-        Some(Value::Array(parts)) => {
-            let mut whole = String::new();
-            for (at, part) in parts.iter().enumerate() {
-                let param = format!("{param}[{at}]");
-                match (part["type"].as_str(), part["text"].as_str()) {
-                    (Some("text"), Some(text)) => whole += text,
-                    (Some("text") | None, _) => return Err(wrong(&param)),
-                    (Some(kind), _) => {
-                        let message =
-                            format!("a part of type {kind} is not supported by this version");
-                        let error = ApiError::parameter(format!("{param}.type"), message);
-                        return Err(error.with_code("unsupported_parameter"));
-                    }
-                }
-            }
-            Ok(whole)
-        }
-        _ => Err(wrong(param)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn read(messages: &str) -> Result<Vec<Message>, ApiError> {
@@ -218,7 +195,7 @@ mod tests {
             ),
             (
                 r#"[{"role": "user", "content": [{"type": "text"}]}]"#,
-                "messages[0].content[0]",
+                "messages[0].content[0].text",
             ),
             (
                 r#"[{"role": "assistant", "content": "", "tool_calls": [1]}]"#,

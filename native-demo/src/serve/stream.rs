@@ -147,7 +147,11 @@ impl<C: Chunks> EventBody<C> {
     }
 
     fn send(&mut self, chunk: &Value) {
-        self.ready.push_back(self.chunks.encode(chunk));
+        let bytes = self.chunks.encode(chunk);
+        // A list of no events.
+        if !bytes.is_empty() {
+            self.ready.push_back(bytes);
+        }
     }
 }
 
@@ -188,6 +192,27 @@ impl<C: Chunks> HttpBody for EventBody<C> {
                         .push_back(Bytes::from_static(b": keep-alive\n\n"));
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// Returns what events make of an answer.
+    pub fn completed(events: impl IntoIterator<Item = Event>) -> Completion {
+        let mut completion = Completion::default();
+        events.into_iter().for_each(|event| completion.push(event));
+        completion
+    }
+
+    /// Returns a part of a call.
+    pub fn part(index: usize, name: Option<&str>, arguments: &str) -> ToolCallDelta {
+        ToolCallDelta {
+            index,
+            name: name.map(Into::into),
+            arguments: arguments.into(),
         }
     }
 }

@@ -20,7 +20,28 @@ pub async fn apply(
     model: &Model,
     params: &mut GenerationParams,
 ) -> Result<(), ApiError> {
-    let Some((name, constraint)) = constraint(fields)? else {
+    compile(constraint(fields)?, model, params).await
+}
+
+/// Reads what a response must match, `text.format` in OpenAI's interface, and compiles it for the model's tokens.
+///
+/// # Errors
+///
+/// If the format is invalid, or its schema is not supported.
+pub async fn apply_text_format(
+    fields: &Fields,
+    model: &Model,
+    params: &mut GenerationParams,
+) -> Result<(), ApiError> {
+    compile(text_format(fields)?, model, params).await
+}
+
+async fn compile(
+    constraint: Option<(&'static str, Constraint)>,
+    model: &Model,
+    params: &mut GenerationParams,
+) -> Result<(), ApiError> {
+    let Some((name, constraint)) = constraint else {
         return Ok(());
     };
     if model.info().is_encoder {
@@ -99,24 +120,42 @@ fn response_format(fields: &Fields, name: &'static str) -> Read {
     let Some(format) = fields.get::<serde_json::Map<String, Value>>(name)? else {
         return Ok(None);
     };
-    let kind = format.get("type").and_then(Value::as_str);
-    match kind.unwrap_or_default() {
+    let schema = format
+        .get("json_schema")
+        .and_then(|format| format.get("schema"));
+    json_format(
+        name,
+        format.get("type"),
+        ("response_format.json_schema.schema", schema),
+    )
+}
+
+/// Reads the `format` in the `text` of a request for a response.
+fn text_format(fields: &Fields) -> Result<Option<(&'static str, Constraint)>, ApiError> {
+    const NAME: &str = "text.format";
+    let text: serde_json::Map<String, Value> = fields.get_or("text", serde_json::Map::new())?;
+    let Some(format) = text.get("format").filter(|format| !format.is_null()) else {
+        return Ok(None);
+    };
+    let schema = ("text.format.schema", format.get("schema"));
+    let constraint = json_format(NAME, format.get("type"), schema)?;
+    Ok(constraint.map(|constraint| (NAME, constraint)))
+}
+
+/// Reads a format that has one of OpenAI's types, and a schema with its path.
+fn json_format(name: &str, kind: Option<&Value>, (path, schema): (&str, Option<&Value>)) -> Read {
+    match kind.and_then(Value::as_str).unwrap_or_default() {
         "text" => Ok(None),
         "json_object" => Ok(Some(Constraint::JsonObject)),
         "json_schema" => {
-            let path = "response_format.json_schema.schema";
-            let schema = format
-                .get("json_schema")
-                .and_then(|format| format.get("schema"));
-            let schema = schema
-                .filter(|schema| schema.is_object() || schema.is_boolean())
-                .ok_or_else(|| {
-                    ApiError::parameter(path, format!("{path} must be a JSON Schema"))
-                })?;
-            Ok(Some(Constraint::JsonSchema(schema.clone())))
+            let schema = schema.filter(|schema| schema.is_object() || schema.is_boolean());
+            let wrong = || ApiError::parameter(path, format!("{path} must be a JSON Schema"));
+            Ok(Some(Constraint::JsonSchema(
+                schema.ok_or_else(wrong)?.clone(),
+            )))
         }
         _ => {
-            let path = "response_format.type";
+            let path = format!("{name}.type");
             let message = format!("{path} must be text, json_object or json_schema");
             Err(ApiError::parameter(path, message))
         }
@@ -226,6 +265,42 @@ mod tests {
         ] {
             let found = read(&body).unwrap_or_else(|error| panic!("{body}: {}", error.body()));
             assert_eq!(found.map(|(_, constraint)| constraint), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn formats_of_responses_are_those_of_chats() {
+        let read = |text: Value| {
+            let body = json!({ "text": text }).to_string();
+            text_format(&Fields::parse(body.as_bytes()).unwrap())
+        };
+        let schema = json!({"type": "object"});
+        for (text, expected) in [
+            (json!(null), None),
+            (json!({"verbosity": "low", "format": null}), None),
+            (json!({"format": {"type": "text"}}), None),
+            (
+                json!({"format": {"type": "json_object"}}),
+                Some(Constraint::JsonObject),
+            ),
+            (
+                json!({"format": {"type": "json_schema", "name": "x", "schema": schema}}),
+                Some(Constraint::JsonSchema(schema.clone())),
+            ),
+        ] {
+            let found = read(text).unwrap().map(|(_, constraint)| constraint);
+            assert_eq!(found, expected);
+        }
+        for (text, param) in [
+            (json!(5), "text"),
+            (json!({"format": "text"}), "text.format.type"),
+            (
+                json!({"format": {"type": "json_schema", "schema": 5}}),
+                "text.format.schema",
+            ),
+        ] {
+            let error = read(text).unwrap_err().body();
+            assert_eq!(error["error"]["param"], param, "{error}");
         }
     }
 

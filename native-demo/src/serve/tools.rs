@@ -1,21 +1,59 @@
-//! The tools of a chat, and the ids of calls.
+//! The tools that a request offers, in the formats of all interfaces.
 
 use serde::Deserialize;
 use serde_json::Value;
-use wisp_engine::tools::{Tool, ToolChoice, ToolError, Tools};
+use wisp_engine::{
+    chat::ChatRequest,
+    tools::{Tool, ToolChoice, ToolError, Tools},
+};
 
 use super::{
     error::ApiError,
     fields::{Fields, parse},
 };
 
-/// A tool as clients send it.
+/// The field that says whether a tool must be called.
+const CHOICE: &str = "tool_choice";
+
+/// An interface, which has its own way to write tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interface {
+    /// OpenAI's chat completions.
+    Chat,
+    /// OpenAI's responses.
+    Responses,
+    /// Anthropic's messages.
+    Messages,
+}
+
+impl Interface {
+    /// Returns what the interface calls the type of a function.
+    fn function(self) -> &'static str {
+        match self {
+            Interface::Chat | Interface::Responses => "function",
+            Interface::Messages => "custom",
+        }
+    }
+
+    /// Returns what the interface calls the schema of a function.
+    fn schema(self) -> &'static str {
+        match self {
+            Interface::Chat | Interface::Responses => "parameters",
+            Interface::Messages => "input_schema",
+        }
+    }
+}
+
+/// A tool as clients send it: with a function of its own in chat completions, and itself a function elsewhere.
 #[derive(Deserialize)]
 struct Sent {
     #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
+    kind: Option<String>,
     function: Option<Function>,
+    name: Option<String>,
+    description: Option<String>,
+    #[serde(default, alias = "input_schema")]
+    parameters: Value,
 }
 
 #[derive(Deserialize)]
@@ -27,13 +65,14 @@ struct Function {
     parameters: Value,
 }
 
-/// A tool that must be called.
+/// What is said of calls, as clients send it.
 #[derive(Deserialize)]
 struct Chosen {
     #[serde(rename = "type")]
     kind: String,
-    #[serde(default)]
     function: Option<Named>,
+    name: Option<String>,
+    disable_parallel_tool_use: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -41,31 +80,37 @@ struct Named {
     name: String,
 }
 
-/// Reads the tools of a request.
+/// Offers the tools of a request to the model.
 ///
 /// # Errors
 ///
-/// If one is no function, or its name or schema is invalid.
-pub fn of(fields: &Fields) -> Result<Tools, ApiError> {
+/// If a tool is no function, its name or schema is invalid, or it must be called and is not offered.
+pub fn offer(
+    request: ChatRequest,
+    fields: &Fields,
+    interface: Interface,
+) -> Result<ChatRequest, ApiError> {
+    let tools = tools(fields, interface)?;
+    let (choice, parallel) = match interface {
+        Interface::Messages => choice_of_messages(fields)?,
+        _ => (
+            choice(fields, interface)?,
+            fields.get_or("parallel_tool_calls", true)?,
+        ),
+    };
+    let offered = request.with_tools(tools, choice, parallel);
+    offered.map_err(|error| ApiError::parameter(CHOICE, error.to_string()))
+}
+
+/// Reads the tools of a request.
+fn tools(fields: &Fields, interface: Interface) -> Result<Tools, ApiError> {
     let sent: Vec<Sent> = fields.get_or("tools", Vec::new())?;
     let tools = sent.into_iter().enumerate().map(|(at, sent)| {
-        let param = format!("tools[{at}]");
-        if sent.kind != "function" {
-            let message = format!(
-                "a tool of type {} is not supported by this version",
-                sent.kind
-            );
-            let error = ApiError::parameter(format!("{param}.type"), message);
-            return Err(error.with_code("unsupported_parameter"));
-        }
-        let param = format!("{param}.function");
-        let Some(function) = sent.function else {
-            return Err(ApiError::parameter(&param, format!("{param} is missing")));
-        };
+        let (param, function) = function(format!("tools[{at}]"), sent, interface)?;
         let tool = Tool::new(function.name, function.parameters).map_err(|error| {
             let field = match error {
                 ToolError::Name { .. } => "name",
-                _ => "parameters",
+                _ => interface.schema(),
             };
             ApiError::parameter(format!("{param}.{field}"), error.to_string())
         })?;
@@ -78,18 +123,44 @@ pub fn of(fields: &Fields) -> Result<Tools, ApiError> {
     Tools::new(tools).map_err(|error| ApiError::parameter("tools", error.to_string()))
 }
 
-/// Reads whether a tool must be called.
-///
-/// # Errors
-///
-/// If the value is none of OpenAI's.
-pub fn choice(fields: &Fields) -> Result<ToolChoice, ApiError> {
-    const NAME: &str = "tool_choice";
-    let Some(json) = fields.raw(NAME) else {
+/// Returns the function of a tool and where it stands in the request.
+fn function(
+    param: String,
+    sent: Sent,
+    interface: Interface,
+) -> Result<(String, Function), ApiError> {
+    let missing = |param: String| ApiError::parameter(&param, format!("{param} is missing"));
+    match sent.kind.as_deref() {
+        Some(kind) if kind == interface.function() => {}
+        None if interface == Interface::Messages => {}
+        None => return Err(missing(format!("{param}.type"))),
+        Some(kind) => {
+            let message = format!("a tool of type {kind} is not supported by this version");
+            let error = ApiError::parameter(format!("{param}.type"), message);
+            return Err(error.with_code("unsupported_parameter"));
+        }
+    }
+    if interface == Interface::Chat {
+        let param = format!("{param}.function");
+        let function = sent.function.ok_or_else(|| missing(param.clone()))?;
+        return Ok((param, function));
+    }
+    let name = sent.name.ok_or_else(|| missing(format!("{param}.name")))?;
+    let function = Function {
+        name,
+        description: sent.description,
+        parameters: sent.parameters,
+    };
+    Ok((param, function))
+}
+
+/// Reads whether a tool must be called, as OpenAI's clients say it.
+fn choice(fields: &Fields, interface: Interface) -> Result<ToolChoice, ApiError> {
+    let Some(json) = fields.raw(CHOICE) else {
         return Ok(ToolChoice::Auto);
     };
     if json.starts_with('"') {
-        return match parse::<String>(NAME, json)?.as_str() {
+        return match parse::<String>(CHOICE, json)?.as_str() {
             "none" => Ok(ToolChoice::None),
             "auto" => Ok(ToolChoice::Auto),
             "required" => Ok(ToolChoice::Required),
@@ -97,65 +168,47 @@ pub fn choice(fields: &Fields) -> Result<ToolChoice, ApiError> {
                 let message = format!(
                     "tool_choice is {other:?}, but must be none, auto, required or a function"
                 );
-                Err(ApiError::parameter(NAME, message))
+                Err(ApiError::parameter(CHOICE, message))
             }
         };
     }
-    let chosen: Chosen = parse(NAME, json)?;
-    match (chosen.kind.as_str(), chosen.function) {
-        ("function", Some(function)) => Ok(ToolChoice::Function(function.name)),
-        ("function", None) => {
-            let param = "tool_choice.function";
-            Err(ApiError::parameter(param, format!("{param} is missing")))
+    let chosen: Chosen = parse(CHOICE, json)?;
+    if chosen.kind != interface.function() {
+        let kind = chosen.kind;
+        let message = format!("a tool_choice of type {kind} is not supported by this version");
+        let error = ApiError::parameter("tool_choice.type", message);
+        return Err(error.with_code("unsupported_parameter"));
+    }
+    let (param, name) = match interface {
+        Interface::Chat => (
+            "tool_choice.function",
+            chosen.function.map(|function| function.name),
+        ),
+        _ => ("tool_choice.name", chosen.name),
+    };
+    let name = name.ok_or_else(|| ApiError::parameter(param, format!("{param} is missing")))?;
+    Ok(ToolChoice::Function(name))
+}
+
+/// Reads whether a tool must be called and whether several may be, as Anthropic's clients say it.
+fn choice_of_messages(fields: &Fields) -> Result<(ToolChoice, bool), ApiError> {
+    let Some(chosen) = fields.get::<Chosen>(CHOICE)? else {
+        return Ok((ToolChoice::Auto, true));
+    };
+    let choice = match (chosen.kind.as_str(), chosen.name) {
+        ("auto", _) => ToolChoice::Auto,
+        ("none", _) => ToolChoice::None,
+        ("any", _) => ToolChoice::Required,
+        ("tool", Some(name)) => ToolChoice::Function(name),
+        ("tool", None) => {
+            let param = "tool_choice.name";
+            return Err(ApiError::parameter(param, format!("{param} is missing")));
         }
         (kind, _) => {
-            let message = format!("a tool_choice of type {kind} is not supported by this version");
-            let error = ApiError::parameter("tool_choice.type", message);
-            Err(error.with_code("unsupported_parameter"))
+            let param = "tool_choice.type";
+            let message = format!("{param} is {kind:?}, but must be auto, any, tool or none");
+            return Err(ApiError::parameter(param, message));
         }
-    }
-}
-
-/// The ids of the calls of an answer.
-#[derive(Debug)]
-pub struct CallIds {
-    seed: u64,
-}
-
-impl CallIds {
-    /// Draws ids that differ from those of other answers.
-    pub fn new() -> CallIds {
-        // Ids need only differ within a conversation: without random numbers, they may repeat.
-        CallIds {
-            seed: getrandom::u64().unwrap_or(0),
-        }
-    }
-
-    /// Returns the id of a call by its number, in a text by its number.
-    pub fn id(&self, text: usize, call: usize) -> String {
-        let number = (text as u64) << 32 | call as u64;
-        // A permutation of 64 bits (splitmix64): the last digits differ too, which some templates cut off.
-        let mut mixed = self
-            .seed
-            .wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        format!("call_{:08x}{mixed:016x}", (self.seed >> 32) as u32)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_differ_in_their_last_digits() {
-        let ids = CallIds::new();
-        let all = (0..4).flat_map(|text| (0..16).map(move |call| (text, call)));
-        let tails = all.map(|(text, call)| ids.id(text, call)[20..].to_owned());
-        let tails: std::collections::BTreeSet<String> = tails.collect();
-        assert_eq!(tails.len(), 64);
-        assert_eq!(ids.id(0, 0).len(), "call_".len() + 24);
-    }
+    };
+    Ok((choice, chosen.disable_parallel_tool_use != Some(true)))
 }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use axum::{Extension, body::Body, extract::State, http::StatusCode, response::Response};
 use serde_json::json;
-use wisp_engine::chat::ChatRequest;
 
 pub use error::describe_errors;
 use format::Format;
@@ -18,7 +17,6 @@ use super::{
     chat,
     error::{ApiError, json_response},
     fields::Fields,
-    generation::{Source, Texts},
     request_log::RequestId,
     state::Server,
     stream,
@@ -36,19 +34,10 @@ pub async fn answer(
 ) -> Result<Response, ApiError> {
     let models = server.models()?;
     let fields = Fields::read(body, server.options.max_body_bytes).await?;
-    let request = ChatRequest::new(request::messages(&fields)?);
+    let request = request::chat(&fields)?;
     let params = request::params(&fields)?;
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
-    let model = served.model.clone();
-    let prompt = run_blocking(move || chat::prompt(&model, &request)).await?;
-    let started = Texts::start(
-        &server,
-        &served,
-        vec![Source::Chat(Box::new(prompt))],
-        &params,
-    )
-    .await;
-    let mut texts = started.map_err(|error| error.about("messages"))?;
+    let mut texts = chat::start(&server, &served, request, &params).await?;
     let mut format = Format::new(format!("msg_{id}"), &served.id, texts.counts);
     if params.stream {
         return Ok(stream::response(texts, format));
@@ -69,7 +58,7 @@ pub async fn count_tokens(
 ) -> Result<Response, ApiError> {
     let models = server.models()?;
     let fields = Fields::read(body, server.options.max_body_bytes).await?;
-    let request = ChatRequest::new(request::messages(&fields)?);
+    let request = request::chat(&fields)?;
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
     let model = served.model.clone();
     let prompt = run_blocking(move || chat::prompt(&model, &request)).await?;

@@ -2,23 +2,20 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use wisp_engine::Message;
+use wisp_engine::{Message, chat::ChatRequest};
 
 use super::super::{
+    chat_request,
     error::ApiError,
     fields::Fields,
     parts,
     sampling::{GenerationParams, stops},
+    tools::{self, Interface},
+    turns::{self, Turn},
 };
 
 /// Fields that this version does not support, each with the values that ask for nothing.
 const UNSUPPORTED: &[(&str, &[&str])] = &[
-    ("tools", &[]),
-    ("tool_choice", &[r#"{"type":"auto"}"#, r#"{"type":"none"}"#]),
-    (
-        "thinking",
-        &[r#"{"type":"disabled"}"#, r#"{"type": "disabled"}"#],
-    ),
     ("mcp_servers", &[]),
     ("container", &[]),
     ("output_format", &[]),
@@ -35,13 +32,57 @@ struct Sent {
     content: Value,
 }
 
-/// Reads the system prompt and the messages of a request.
+/// What is said of thoughts, as clients send it.
+#[derive(Deserialize)]
+struct Thinking {
+    #[serde(rename = "type")]
+    kind: String,
+    budget_tokens: Option<usize>,
+}
+
+/// Reads what a request asks of the model: its system prompt, messages, tools and thoughts.
 ///
 /// # Errors
 ///
-/// If there are none, the last is not the user's, or one has a role or a content that the server does not support.
-pub fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
+/// If there are no messages, the last is not the user's, or one has a role or a content that the server does not
+/// support, or a tool is invalid.
+pub fn chat(fields: &Fields) -> Result<ChatRequest, ApiError> {
     parts::refuse(fields, UNSUPPORTED)?;
+    let mut request = ChatRequest::new(messages(fields)?);
+    set_thinking(&mut request, fields)?;
+    tools::offer(request, fields, Interface::Messages)
+}
+
+fn set_thinking(request: &mut ChatRequest, fields: &Fields) -> Result<(), ApiError> {
+    let Some(thinking) = fields.get::<Thinking>("thinking")? else {
+        return Ok(());
+    };
+    request.thinking = match thinking.kind.as_str() {
+        "enabled" => Some(true),
+        "disabled" => Some(false),
+        // The model decides.
+        "adaptive" => None,
+        kind => {
+            let param = "thinking.type";
+            let message = format!("{param} is {kind:?}, but must be enabled, disabled or adaptive");
+            return Err(ApiError::parameter(param, message));
+        }
+    };
+    match thinking.budget_tokens {
+        Some(0) => {
+            let param = "thinking.budget_tokens";
+            let message = format!("{param} must be 1 or more");
+            Err(ApiError::parameter(param, message))
+        }
+        Some(tokens) if request.thinking == Some(true) => {
+            chat_request::limit_thoughts(request, tokens);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
     let system: Option<Value> = fields.get("system")?;
     let system = system
         .map(|system| parts::text("system", &system, TEXT))
@@ -51,15 +92,16 @@ pub fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
     let mut messages: Vec<Message> = Vec::with_capacity(sent.len() + 1);
     messages.extend(system.map(|system| Message::new("system", system)));
     for (at, sent) in sent.iter().enumerate() {
-        if !["user", "assistant"].contains(&sent.role.as_str()) {
-            let param = format!("messages[{at}].role");
-            return Err(ApiError::parameter(
-                &param,
-                format!("{param} must be user or assistant"),
-            ));
+        let param = format!("messages[{at}].content");
+        match sent.role.as_str() {
+            "user" => user(&param, &sent.content, &mut messages)?,
+            "assistant" => messages.push(assistant(&param, &sent.content)?),
+            _ => {
+                let param = format!("messages[{at}].role");
+                let message = format!("{param} must be user or assistant");
+                return Err(ApiError::parameter(param, message));
+            }
         }
-        let content = parts::text(&format!("messages[{at}].content"), &sent.content, TEXT)?;
-        messages.push(Message::new(&sent.role, content));
     }
     match sent.last() {
         None => Err(ApiError::parameter("messages", "messages is empty")),
@@ -70,6 +112,68 @@ pub fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
         }
         Some(_) => Ok(messages),
     }
+}
+
+/// Reads a turn of the user: texts and results of calls, which are messages of their own.
+fn user(param: &str, content: &Value, messages: &mut Vec<Message>) -> Result<(), ApiError> {
+    let Value::Array(blocks) = content else {
+        messages.push(Message::new("user", parts::text(param, content, TEXT)?));
+        return Ok(());
+    };
+    let mut text: Option<String> = blocks.is_empty().then(String::new);
+    for (at, block) in blocks.iter().enumerate() {
+        let param = format!("{param}[{at}]");
+        if block["type"] != "tool_result" {
+            *text.get_or_insert_default() += parts::part_text(&param, block, TEXT)?;
+            continue;
+        }
+        messages.extend(text.take().map(|text| Message::new("user", text)));
+        let id = parts::string(&param, block, "tool_use_id")?;
+        let result = match &block["content"] {
+            Value::Null => String::new(),
+            content => parts::text(&format!("{param}.content"), content, TEXT)?,
+        };
+        // Templates know of no failed calls.
+        let result = match block["is_error"] == true {
+            true => format!("Error: {result}"),
+            false => result,
+        };
+        messages.push(turns::result(id.into(), result));
+    }
+    messages.extend(text.map(|text| Message::new("user", text)));
+    Ok(())
+}
+
+/// Reads a turn of the model: thoughts, texts and calls.
+fn assistant(param: &str, content: &Value) -> Result<Message, ApiError> {
+    let Value::Array(blocks) = content else {
+        let content = parts::text(param, content, TEXT)?;
+        return Ok(Message::new("assistant", content));
+    };
+    let mut turn = Turn::default();
+    for (at, block) in blocks.iter().enumerate() {
+        let param = format!("{param}[{at}]");
+        match block["type"].as_str() {
+            Some("thinking") => {
+                let thoughts = parts::string(&param, block, "thinking")?;
+                *turn.thoughts.get_or_insert_default() += thoughts;
+            }
+            Some("tool_use") => {
+                let id = parts::string(&param, block, "id")?;
+                let name = parts::string(&param, block, "name")?;
+                let input = &block["input"];
+                if !input.is_object() {
+                    let param = format!("{param}.input");
+                    let message = format!("{param} must be an object");
+                    return Err(ApiError::parameter(param, message));
+                }
+                let call = turns::call(Some(id.into()), name, &input.to_string());
+                turn.calls.push(call);
+            }
+            _ => turn.text += parts::part_text(&param, block, TEXT)?,
+        }
+    }
+    Ok(turn.message())
 }
 
 /// Reads the parameters of generation.
@@ -94,11 +198,13 @@ pub fn params(fields: &Fields) -> Result<GenerationParams, ApiError> {
 
 #[cfg(test)]
 mod tests {
+    use wisp_engine::tools::ToolChoice;
+
     use super::*;
 
     fn error(body: &str) -> Value {
         let fields = Fields::parse(body.as_bytes()).unwrap();
-        let error = messages(&fields)
+        let error = chat(&fields)
             .map(drop)
             .and_then(|()| params(&fields).map(drop));
         error.unwrap_err().body()["error"]["param"].clone()
@@ -121,6 +227,70 @@ mod tests {
     }
 
     #[test]
+    fn calls_and_results_are_messages_as_templates_read_them() {
+        let body = r#"{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "hm", "signature": ""}, {"type": "text", "text": "b"},
+            {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"x": 1}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "is_error": true,
+            "content": [{"type": "text", "text": "c"}]}, {"type": "tool_result", "tool_use_id": "toolu_2"},
+            {"type": "text", "text": "d"}, {"type": "text", "text": "e"}]}]}"#;
+        let turn = Turn {
+            thoughts: Some("hm".into()),
+            text: "b".into(),
+            calls: vec![turns::call(Some("toolu_1".into()), "f", r#"{"x":1}"#)],
+        };
+        let expected = [
+            Message::new("user", "a"),
+            turn.message(),
+            turns::result("toolu_1".into(), "Error: c".into()),
+            turns::result("toolu_2".into(), String::new()),
+            Message::new("user", "de"),
+        ];
+        let fields = Fields::parse(body.as_bytes()).unwrap();
+        assert_eq!(chat(&fields).unwrap().messages, expected);
+    }
+
+    #[test]
+    fn tools_and_thoughts_are_read() {
+        let read = |more: &str| {
+            let hello = r#""messages": [{"role": "user", "content": "a"}]"#;
+            let body = format!(r#"{{{hello}, "tools": [{{"name": "f"}}], {more}}}"#);
+            chat(&Fields::parse(body.as_bytes()).unwrap()).unwrap()
+        };
+        for (choice, expected) in [
+            ("null", ToolChoice::Auto),
+            (r#"{"type": "auto"}"#, ToolChoice::Auto),
+            (r#"{"type": "none"}"#, ToolChoice::None),
+            (r#"{"type": "any"}"#, ToolChoice::Required),
+            (
+                r#"{"type": "tool", "name": "f"}"#,
+                ToolChoice::Function("f".into()),
+            ),
+        ] {
+            let request = read(&format!("\"tool_choice\": {choice}"));
+            assert_eq!(
+                (request.tool_choice(), request.parallel_calls()),
+                (&expected, true)
+            );
+        }
+        let single = r#""tool_choice": {"type": "any", "disable_parallel_tool_use": true}"#;
+        assert!(!read(single).parallel_calls());
+        for (thinking, switch, limit) in [
+            ("null", None, None),
+            (r#"{"type": "adaptive"}"#, None, None),
+            (r#"{"type": "disabled"}"#, Some(false), None),
+            (
+                r#"{"type": "enabled", "budget_tokens": 100}"#,
+                Some(true),
+                Some(400),
+            ),
+        ] {
+            let request = read(&format!("\"thinking\": {thinking}"));
+            assert_eq!((request.thinking, request.thinking_limit), (switch, limit));
+        }
+    }
+
+    #[test]
     fn what_is_wrong_or_unsupported_is_named() {
         let hello = r#""messages": [{"role": "user", "content": "a"}]"#;
         for (body, param) in [
@@ -131,12 +301,44 @@ mod tests {
                 "stop_sequences",
             ),
             (
-                format!("{{{hello}, \"max_tokens\": 5, \"tools\": [{{\"name\": \"f\"}}]}}"),
-                "tools",
+                format!("{{{hello}, \"tools\": [{{\"name\": \"a b\"}}]}}"),
+                "tools[0].name",
             ),
             (
-                format!("{{{hello}, \"thinking\": {{\"type\": \"enabled\"}}}}"),
-                "thinking",
+                format!("{{{hello}, \"tools\": [{{\"name\": \"f\", \"input_schema\": 5}}]}}"),
+                "tools[0].input_schema",
+            ),
+            (
+                format!("{{{hello}, \"tools\": [{{\"type\": \"bash_20250124\", \"name\": \"bash\"}}]}}"),
+                "tools[0].type",
+            ),
+            (
+                format!("{{{hello}, \"tool_choice\": {{\"type\": \"any\"}}}}"),
+                "tool_choice",
+            ),
+            (
+                format!("{{{hello}, \"tool_choice\": {{\"type\": \"tool\"}}}}"),
+                "tool_choice.name",
+            ),
+            (
+                format!("{{{hello}, \"thinking\": {{\"type\": \"always\"}}}}"),
+                "thinking.type",
+            ),
+            (
+                format!("{{{hello}, \"thinking\": {{\"type\": \"enabled\", \"budget_tokens\": 0}}}}"),
+                "thinking.budget_tokens",
+            ),
+            (
+                r#"{"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}"#.into(),
+                "messages[0].content[0].tool_use_id",
+            ),
+            (
+                r#"{"messages": [{"role": "user", "content": [{"type": "tool_use"}]}]}"#.into(),
+                "messages[0].content[0].type",
+            ),
+            (
+                r#"{"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": "{}"}]}]}"#.into(),
+                "messages[0].content[0].input",
             ),
             (format!("{{{hello}, \"system\": 5}}"), "system"),
             (r#"{"messages": []}"#.into(), "messages"),

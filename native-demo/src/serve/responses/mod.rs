@@ -1,23 +1,21 @@
 //! `POST /v1/responses`: OpenAI's newer format of chats. No response is kept.
 
 mod format;
+mod item;
 mod request;
 
 use std::sync::Arc;
 
 use axum::{Extension, body::Body, extract::State, http::StatusCode, response::Response};
 use format::Format;
-use wisp_engine::chat::ChatRequest;
 
 use super::{
-    blocking::run_blocking,
     chat,
     error::{ApiError, json_response},
     fields::Fields,
-    generation::{Source, Texts},
     request_log::RequestId,
     state::Server,
-    stream,
+    stream, structured,
 };
 
 /// Answers a chat.
@@ -32,20 +30,12 @@ pub async fn answer(
 ) -> Result<Response, ApiError> {
     let models = server.models()?;
     let fields = Fields::read(body, server.options.max_body_bytes).await?;
-    let request = ChatRequest::new(request::messages(&fields)?);
-    let params = request::params(&fields)?;
+    let request = request::chat(&fields)?;
+    let mut params = request::params(&fields)?;
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
-    let model = served.model.clone();
-    let prompt = run_blocking(move || chat::prompt(&model, &request)).await;
-    let prompt = prompt.map_err(|error| error.renamed("messages", "input"))?;
-    let started = Texts::start(
-        &server,
-        &served,
-        vec![Source::Chat(Box::new(prompt))],
-        &params,
-    )
-    .await;
-    let mut texts = started.map_err(|error| error.about("input"))?;
+    structured::apply_text_format(&fields, &served.model, &mut params).await?;
+    let started = chat::start(&server, &served, request, &params).await;
+    let mut texts = started.map_err(|error| error.renamed("messages", "input"))?;
     let mut format = Format::new(
         &id.to_string(),
         &served.id,

@@ -2,9 +2,17 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use wisp_engine::Message;
+use wisp_engine::{Message, chat::ChatRequest};
 
-use super::super::{error::ApiError, fields::Fields, parts, sampling::GenerationParams};
+use super::super::{
+    chat_request,
+    error::ApiError,
+    fields::Fields,
+    parts,
+    sampling::GenerationParams,
+    tools::{self, Interface},
+    turns::{self, Turn},
+};
 
 /// Fields that this version does not support, each with the values that ask for nothing.
 const UNSUPPORTED: &[(&str, &[&str])] = &[
@@ -12,10 +20,7 @@ const UNSUPPORTED: &[(&str, &[&str])] = &[
     ("conversation", &[]),
     ("store", &["false"]),
     ("background", &["false"]),
-    ("tools", &[]),
-    ("tool_choice", &["\"auto\"", "\"none\""]),
     ("prompt", &[]),
-    ("reasoning", &[]),
     ("include", &[]),
     ("top_logprobs", &["0"]),
     ("truncation", &["\"disabled\""]),
@@ -29,22 +34,48 @@ const TEXT: &[&str] = &["input_text", "output_text"];
 const MAX_METADATA: usize = 16;
 
 /// An item of the input as clients send it.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Sent {
     #[serde(rename = "type")]
     kind: Option<String>,
     role: Option<String>,
-    content: Option<Value>,
+    content: Value,
+    summary: Value,
+    call_id: Option<String>,
+    name: Option<String>,
+    arguments: Option<String>,
+    output: Value,
 }
 
-/// Reads the instructions and the input of a request.
+/// What is said of thoughts, as clients send it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Reasoning {
+    effort: Option<String>,
+    summary: Option<String>,
+}
+
+/// Reads what a request asks of the model: its instructions, input, tools and thoughts.
 ///
 /// # Errors
 ///
-/// If there is no input, or an item of it is not supported.
-pub fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
+/// If there is no input, an item of it is not supported, or a tool is invalid.
+pub fn chat(fields: &Fields) -> Result<ChatRequest, ApiError> {
     parts::refuse(fields, UNSUPPORTED)?;
-    check_format(fields)?;
+    let mut request = ChatRequest::new(messages(fields)?);
+    let reasoning = fields.get_or("reasoning", Reasoning::default())?;
+    if let Some(effort) = reasoning.effort {
+        chat_request::set_effort(&mut request, "reasoning.effort", &effort)?;
+    }
+    // Thoughts are not summarised: they are in the answer as they are.
+    if reasoning.summary.is_some_and(|summary| summary != "auto") {
+        return Err(ApiError::unsupported("reasoning.summary"));
+    }
+    tools::offer(request, fields, Interface::Responses)
+}
+
+fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
     let instructions: Option<String> = fields.get("instructions")?;
     let instructions = instructions.filter(|text| !text.is_empty());
     let mut messages: Vec<Message> = Vec::new();
@@ -59,39 +90,93 @@ pub fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
     if items.is_empty() {
         return Err(ApiError::parameter("input", "input is empty"));
     }
+    // Thoughts, a message and calls that follow one another are one turn of the model.
+    let mut turn: Option<Turn> = None;
     for (at, item) in items.into_iter().enumerate() {
-        messages.push(message(at, item)?);
+        let param = format!("input[{at}]");
+        let is_own = match item.kind.as_deref() {
+            Some("reasoning" | "function_call") => true,
+            None | Some("message") => item.role.as_deref() == Some("assistant"),
+            Some(_) => false,
+        };
+        if is_own {
+            add_to_turn(&param, item, &mut turn, &mut messages)?;
+        } else {
+            messages.extend(turn.take().map(Turn::message));
+            messages.push(other(&param, item)?);
+        }
     }
+    messages.extend(turn.map(Turn::message));
     Ok(messages)
 }
 
-fn message(at: usize, item: Sent) -> Result<Message, ApiError> {
-    if let Some(kind) = item.kind.filter(|kind| kind != "message") {
-        let message = format!("an item of type {kind} is not supported by this version");
-        let error = ApiError::parameter(format!("input[{at}].type"), message);
-        return Err(error.with_code("unsupported_parameter"));
+/// Adds an item of the model to its turn. A turn that can have no such item any more becomes a message.
+fn add_to_turn(
+    param: &str,
+    item: Sent,
+    turn: &mut Option<Turn>,
+    messages: &mut Vec<Message>,
+) -> Result<(), ApiError> {
+    if item.kind.as_deref() == Some("function_call") {
+        let call = turns::call(
+            Some(required(param, "call_id", item.call_id)?),
+            &required(param, "name", item.name)?,
+            &required(param, "arguments", item.arguments)?,
+        );
+        turn.get_or_insert_default().calls.push(call);
+        return Ok(());
+    }
+    let is_past = |turn: &mut Turn| !turn.text.is_empty() || !turn.calls.is_empty();
+    messages.extend(turn.take_if(is_past).map(Turn::message));
+    let turn = turn.get_or_insert_default();
+    if item.kind.as_deref() != Some("reasoning") {
+        turn.text = parts::text(&format!("{param}.content"), &item.content, TEXT)?;
+        return Ok(());
+    }
+    let thoughts = match (&item.content, &item.summary) {
+        (Value::Null, Value::Null) => String::new(),
+        (Value::Null, summary) => {
+            parts::text(&format!("{param}.summary"), summary, &["summary_text"])?
+        }
+        (content, _) => parts::text(&format!("{param}.content"), content, &["reasoning_text"])?,
+    };
+    *turn.thoughts.get_or_insert_default() += &thoughts;
+    Ok(())
+}
+
+/// Reads an item that is not the model's.
+fn other(param: &str, item: Sent) -> Result<Message, ApiError> {
+    match item.kind.as_deref() {
+        None | Some("message") => {}
+        Some("function_call_output") => {
+            let id = required(param, "call_id", item.call_id)?;
+            let output = parts::text(&format!("{param}.output"), &item.output, TEXT)?;
+            return Ok(turns::result(id, output));
+        }
+        Some(kind) => {
+            let message = format!("an item of type {kind} is not supported by this version");
+            let error = ApiError::parameter(format!("{param}.type"), message);
+            return Err(error.with_code("unsupported_parameter"));
+        }
     }
     let role = match item.role.as_deref() {
-        Some(role @ ("system" | "user" | "assistant")) => role,
+        Some(role @ ("system" | "user")) => role,
         Some("developer") => "system",
         _ => {
             let message = "the role must be system, developer, user or assistant";
-            return Err(ApiError::parameter(format!("input[{at}].role"), message));
+            return Err(ApiError::parameter(format!("{param}.role"), message));
         }
     };
-    let param = format!("input[{at}].content");
-    let content = parts::text(&param, &item.content.unwrap_or_default(), TEXT)?;
+    let content = parts::text(&format!("{param}.content"), &item.content, TEXT)?;
     Ok(Message::new(role, content))
 }
 
-/// Refuses formats of text other than plain text.
-fn check_format(fields: &Fields) -> Result<(), ApiError> {
-    let text: Option<Value> = fields.get("text")?;
-    let format = text.as_ref().map_or(&Value::Null, |text| &text["format"]);
-    match format.is_null() || format["type"] == "text" {
-        true => Ok(()),
-        false => Err(ApiError::unsupported("text.format")),
-    }
+fn required(param: &str, name: &str, value: Option<String>) -> Result<String, ApiError> {
+    let missing = || {
+        let param = format!("{param}.{name}");
+        ApiError::parameter(&param, format!("{param} is missing"))
+    };
+    value.ok_or_else(missing)
 }
 
 /// Reads the parameters of generation.
@@ -122,18 +207,21 @@ pub fn echoed(fields: &Fields, params: &GenerationParams) -> Result<Value, ApiEr
         return Err(ApiError::parameter("metadata", message));
     }
     let sampling = &params.options.sampling;
+    let reasoning = fields.get_or("reasoning", Reasoning::default())?;
+    let text: Map<String, Value> = fields.get_or("text", Map::new())?;
+    let format = text.get("format").filter(|format| !format.is_null());
     Ok(json!({
         "instructions": fields.get::<String>("instructions")?,
         "max_output_tokens": params.options.max_new_tokens,
         "metadata": metadata,
         "parallel_tool_calls": fields.get_or("parallel_tool_calls", true)?,
         "previous_response_id": null,
-        "reasoning": { "effort": null, "summary": null },
+        "reasoning": { "effort": reasoning.effort, "summary": reasoning.summary },
         "store": false,
         "temperature": sampling.temperature,
-        "text": { "format": { "type": "text" } },
-        "tool_choice": "auto",
-        "tools": [],
+        "text": { "format": format.cloned().unwrap_or_else(|| json!({ "type": "text" })) },
+        "tool_choice": fields.get_or("tool_choice", json!("auto"))?,
+        "tools": fields.get_or("tools", json!([]))?,
         "top_p": sampling.top_p,
         "truncation": "disabled",
     }))
@@ -141,11 +229,17 @@ pub fn echoed(fields: &Fields, params: &GenerationParams) -> Result<Value, ApiEr
 
 #[cfg(test)]
 mod tests {
+    use wisp_engine::tools::ToolChoice;
+
     use super::*;
+
+    fn read(body: &str) -> ChatRequest {
+        chat(&Fields::parse(body.as_bytes()).unwrap()).unwrap()
+    }
 
     #[test]
     fn input_is_a_text_or_messages() {
-        let read = |body: &str| messages(&Fields::parse(body.as_bytes()).unwrap()).unwrap();
+        let read = |body: &str| read(body).messages;
         let expected = [Message::new("system", "a"), Message::new("user", "b")];
         assert_eq!(
             read(r#"{"instructions": "a", "input": "b", "store": false}"#),
@@ -154,6 +248,50 @@ mod tests {
         let body = r#"{"input": [{"role": "developer", "content": "a"},
             {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "b"}]}]}"#;
         assert_eq!(read(body), expected);
+    }
+
+    #[test]
+    fn items_of_the_model_are_its_turns() {
+        let body = r#"{"input": [{"role": "user", "content": "a"},
+            {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "b"}]},
+            {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}", "status": "completed"},
+            {"type": "function_call", "call_id": "call_2", "name": "g", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "call_1", "output": "c"},
+            {"type": "function_call_output", "call_id": "call_2", "output": [{"type": "input_text", "text": "d"}]},
+            {"type": "reasoning", "summary": [{"type": "summary_text", "text": "so"}]},
+            {"type": "function_call", "call_id": "call_3", "name": "f", "arguments": "{}"},
+            {"role": "assistant", "content": "e"}]}"#;
+        let call = |id: &str, name: &str| turns::call(Some(id.into()), name, "{}");
+        let turn = |thoughts: Option<&str>, text: &str, calls: Vec<Value>| Turn {
+            thoughts: thoughts.map(Into::into),
+            text: text.into(),
+            calls,
+        };
+        let calls = vec![call("call_1", "f"), call("call_2", "g")];
+        let expected = [
+            Message::new("user", "a"),
+            turn(Some("hm"), "b", calls).message(),
+            turns::result("call_1".into(), "c".into()),
+            turns::result("call_2".into(), "d".into()),
+            turn(Some("so"), "", vec![call("call_3", "f")]).message(),
+            turn(None, "e", Vec::new()).message(),
+        ];
+        assert_eq!(read(body).messages, expected);
+    }
+
+    #[test]
+    fn tools_and_efforts_are_read() {
+        let body = r#"{"input": "a", "tools": [{"type": "function", "name": "f", "strict": true}],
+            "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": false,
+            "reasoning": {"effort": "none", "summary": "auto"}}"#;
+        let request = read(body);
+        assert_eq!(*request.tool_choice(), ToolChoice::Function("f".into()));
+        assert!(!request.parallel_calls());
+        assert_eq!(request.thinking, Some(false));
+        let request = read(r#"{"input": "a", "reasoning": {"effort": "low"}}"#);
+        assert_eq!(request.thinking, Some(true));
+        assert_eq!(request.variables["reasoning_effort"], "low");
     }
 
     #[test]
@@ -169,11 +307,35 @@ mod tests {
             ),
             (
                 r#"{"input": "a", "tools": [{"type": "web_search"}]}"#,
-                "tools",
+                "tools[0].type",
             ),
             (
-                r#"{"input": "a", "text": {"format": {"type": "json_object"}}}"#,
-                "text.format",
+                r#"{"input": "a", "tools": [{"type": "function"}]}"#,
+                "tools[0].name",
+            ),
+            (
+                r#"{"input": "a", "tools": [{"type": "function", "name": "f", "parameters": 5}]}"#,
+                "tools[0].parameters",
+            ),
+            (
+                r#"{"input": "a", "tool_choice": {"type": "function"}}"#,
+                "tool_choice.name",
+            ),
+            (
+                r#"{"input": "a", "reasoning": {"effort": "huge"}}"#,
+                "reasoning.effort",
+            ),
+            (
+                r#"{"input": "a", "reasoning": {"summary": "detailed"}}"#,
+                "reasoning.summary",
+            ),
+            (
+                r#"{"input": [{"type": "function_call", "name": "f", "arguments": ""}]}"#,
+                "input[0].call_id",
+            ),
+            (
+                r#"{"input": [{"type": "function_call_output", "call_id": "a"}]}"#,
+                "input[0].output",
             ),
             (
                 r#"{"input": "a", "max_output_tokens": 0}"#,
@@ -194,7 +356,7 @@ mod tests {
             ),
         ] {
             let fields = Fields::parse(body.as_bytes()).unwrap();
-            let error = messages(&fields)
+            let error = chat(&fields)
                 .map(drop)
                 .and_then(|()| params(&fields).map(drop));
             let error = error.unwrap_err().body();

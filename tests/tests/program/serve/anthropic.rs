@@ -49,7 +49,7 @@ fn answers_equal_those_of_generate_whole_and_as_events() {
     assert_eq!(response.header("content-type"), Some("text/event-stream"));
     let events = response.named_events();
     let found = types(&events);
-    assert_eq!(found[..3], ["message_start", "content_block_start", "ping"]);
+    assert_eq!(found[..3], ["message_start", "ping", "content_block_start"]);
     let end = found.len() - 3;
     assert_eq!(
         found[end..],
@@ -91,6 +91,132 @@ fn answers_equal_those_of_generate_whole_and_as_events() {
     assert_eq!(sum(&first).1, sum(&second).1);
 }
 
+/// Returns a request with two tools, one of which must be called.
+fn with_tools(more: &Value) -> Value {
+    let city = json!({ "enum": ["Rome", "Oslo"] });
+    let weather = json!({ "type": "object", "properties": { "city": city }, "required": ["city"] });
+    let tools = json!([
+        { "name": "weather", "description": "The weather.", "input_schema": weather },
+        { "type": "custom", "name": "now", "input_schema": { "type": "object", "properties": {} } },
+    ]);
+    let choice = json!({ "type": "any", "disable_parallel_tool_use": true });
+    let fixed = json!({ "tools": tools, "tool_choice": choice, "max_tokens": 96 });
+    request(&merged(fixed, more))
+}
+
+#[test]
+fn demanded_calls_are_blocks() {
+    let server = Server::start(&[]);
+    let named = |name: &str| {
+        let choice = json!({ "type": "tool", "name": name, "disable_parallel_tool_use": true });
+        json!({ "tool_choice": choice })
+    };
+    for (more, names) in [
+        (json!({}), &["weather", "now"][..]),
+        (named("weather"), &["weather"]),
+        (named("now"), &["now"]),
+    ] {
+        let body = with_tools(&more);
+        let answer = server.json(PATH, &body);
+        assert_eq!(answer["stop_reason"], "tool_use", "{answer}");
+        let content = answer["content"].as_array().expect("blocks");
+        let [call] = &content[..] else {
+            panic!("one block was expected: {answer}");
+        };
+        assert_eq!(call["type"], "tool_use");
+        let id = call["id"].as_str().expect("an id");
+        assert!(id.starts_with("toolu_"), "{id}");
+        let name = call["name"].as_str().expect("a name");
+        assert!(names.contains(&name), "{name}");
+        let city = &call["input"]["city"];
+        match name {
+            "weather" => assert!(["Rome", "Oslo"].iter().any(|name| city == name), "{call}"),
+            _ => assert_eq!(call["input"], json!({})),
+        }
+        let events = server
+            .post(PATH, &merged(body, &json!({ "stream": true })))
+            .named_events();
+        let mut found = types(&events);
+        found.dedup();
+        let expected = [
+            "message_start",
+            "ping",
+            "content_block_start",
+            "content_block_delta",
+            "content_block_stop",
+            "message_delta",
+            "message_stop",
+        ];
+        assert_eq!(found, expected);
+        let begun = &events[2]["content_block"];
+        assert_eq!(
+            (&begun["type"], &begun["name"]),
+            (&call["type"], &call["name"])
+        );
+        assert_eq!(begun["input"], json!({}));
+        let deltas = events.iter().map(|event| &event["delta"]);
+        let deltas = deltas.filter(|delta| delta["type"] == "input_json_delta");
+        let json: String = deltas
+            .filter_map(|delta| delta["partial_json"].as_str())
+            .collect();
+        let input: Value = serde_json::from_str(&json).expect("JSON");
+        assert_eq!(input, call["input"]);
+        let end = &events[events.len() - 2];
+        assert_eq!(end["delta"]["stop_reason"], "tool_use");
+    }
+    // A call that is cut off has begun, but is not to be run.
+    let cut = server.json(
+        PATH,
+        &with_tools(&merged(named("weather"), &json!({ "max_tokens": 12 }))),
+    );
+    assert_eq!(cut["stop_reason"], "max_tokens", "{cut}");
+}
+
+#[test]
+fn calls_results_and_tools_are_in_the_prompt() {
+    let server = Server::start(&[]);
+    let count = |body: &Value| {
+        let counted = server.json("/v1/messages/count_tokens", body);
+        counted["input_tokens"].as_u64().expect("a number")
+    };
+    let call = json!({ "type": "tool_use", "id": "toolu_1", "name": "weather", "input": { "city": "Rome" } });
+    let result = json!({ "type": "tool_result", "tool_use_id": "toolu_1", "content": "Sunny." });
+    let messages = json!([
+        { "role": "user", "content": "How is it?" },
+        { "role": "assistant", "content": [{ "type": "text", "text": "Wait." }, call] },
+        { "role": "user", "content": [result] },
+    ]);
+    let body = with_tools(&json!({ "messages": messages, "tool_choice": { "type": "auto" } }));
+    // The same conversation in the other interface.
+    let call = json!({
+        "id": "toolu_1", "type": "function",
+        "function": { "name": "weather", "arguments": "{\"city\":\"Rome\"}" },
+    });
+    let messages = json!([
+        { "role": "user", "content": "How is it?" },
+        { "role": "assistant", "content": "Wait.", "tool_calls": [call] },
+        { "role": "tool", "tool_call_id": "toolu_1", "content": "Sunny." },
+    ]);
+    let tools = body["tools"].as_array().expect("tools").iter();
+    let tools = tools.map(|tool| {
+        let function = json!({
+            "name": tool["name"], "description": tool["description"],
+            "parameters": tool["input_schema"],
+        });
+        json!({ "type": "function", "function": function })
+    });
+    let chat = json!({ "messages": messages, "tools": tools.collect::<Vec<Value>>() });
+    let expected = server.json("/tokenize", &chat)["count"]
+        .as_u64()
+        .expect("a number");
+    assert_eq!(count(&body), expected);
+    let none = merged(body.clone(), &json!({ "tool_choice": { "type": "none" } }));
+    assert!(count(&none) < expected);
+    let answer = server.json(PATH, &body);
+    assert_eq!(answer["usage"]["input_tokens"], expected);
+    assert_eq!(answer["content"][0]["type"], "text", "{answer}");
+}
+
 #[test]
 fn stop_sequences_are_named() {
     let server = Server::start(&[]);
@@ -128,7 +254,7 @@ fn errors_have_the_format_of_the_interface() {
     let hello = request(&json!({}));
     let bad = request(&json!({ "max_tokens": null })).to_string();
     let unknown = request(&json!({ "model": "gpt-5" })).to_string();
-    let tools = request(&json!({ "tools": [{ "name": "f" }] })).to_string();
+    let tools = request(&json!({ "tools": [{ "name": "a b" }] })).to_string();
     let long = request(&json!({ "system": "a".repeat(20_000) })).to_string();
     for (key, path, body, status, kind) in [
         (

@@ -13,6 +13,7 @@ mod rerank;
 mod responses;
 mod safety;
 mod structured;
+mod thoughts;
 mod tokens;
 mod tools;
 

@@ -87,7 +87,7 @@ fn responses_equal_those_of_generate_whole_and_as_events() {
 }
 
 #[test]
-fn state_and_tools_are_refused_by_name() {
+fn what_is_not_supported_is_refused_by_name() {
     let server = Server::start(&[]);
     for (more, param) in [
         (json!({ "store": true }), "store"),
@@ -96,10 +96,15 @@ fn state_and_tools_are_refused_by_name() {
             "previous_response_id",
         ),
         (
-            json!({ "tools": [{ "type": "function", "name": "f" }] }),
-            "tools",
+            json!({ "tools": [{ "type": "web_search" }] }),
+            "tools[0].type",
         ),
         (json!({ "background": true }), "background"),
+        (json!({ "tool_choice": "required" }), "tool_choice"),
+        (
+            json!({ "text": { "format": { "type": "json_schema", "schema": { "type": "array", "uniqueItems": true } } } }),
+            "text.format",
+        ),
         (json!({ "temperature": -1 }), "temperature"),
         (json!({ "input": "a story ".repeat(400) }), "input"),
         (json!({ "metadata": 5 }), "metadata"),
@@ -117,4 +122,98 @@ fn state_and_tools_are_refused_by_name() {
     let nothing =
         json!({ "tools": [], "tool_choice": "auto", "previous_response_id": null, "include": [] });
     server.json(PATH, &request(&nothing));
+}
+
+/// Returns a request with a tool that must be called.
+fn with_tools(more: &Value) -> Value {
+    let city = json!({ "enum": ["Rome", "Oslo"] });
+    let weather = json!({ "type": "object", "properties": { "city": city }, "required": ["city"] });
+    let tools = json!([{ "type": "function", "name": "weather", "parameters": weather }]);
+    let fixed = json!({
+        "tools": tools, "tool_choice": "required", "parallel_tool_calls": false,
+        "max_output_tokens": 96,
+    });
+    request(&merged(fixed, more))
+}
+
+#[test]
+fn demanded_calls_are_items() {
+    let server = Server::start(&[]);
+    let named = json!({ "tool_choice": { "type": "function", "name": "weather" } });
+    for more in [json!({}), named] {
+        let body = with_tools(&more);
+        let response = server.json(PATH, &body);
+        assert_eq!(response["status"], "completed", "{response}");
+        assert_eq!(response["tools"], body["tools"]);
+        assert_eq!(response["tool_choice"], body["tool_choice"]);
+        let output = response["output"].as_array().expect("items");
+        let [call] = &output[..] else {
+            panic!("one item was expected: {response}");
+        };
+        assert_eq!(
+            (&call["type"], &call["name"]),
+            (&json!("function_call"), &json!("weather"))
+        );
+        let id = call["call_id"].as_str().expect("an id");
+        assert!(id.starts_with("call_"), "{id}");
+        let arguments = call["arguments"].as_str().expect("text");
+        let parsed: Value = serde_json::from_str(arguments).expect("JSON");
+        assert!(
+            ["Rome", "Oslo"].iter().any(|city| parsed["city"] == *city),
+            "{call}"
+        );
+        let events = server
+            .post(PATH, &merged(body, &json!({ "stream": true })))
+            .named_events();
+        let mut types: Vec<&str> = events
+            .iter()
+            .filter_map(|event| event["type"].as_str())
+            .collect();
+        types.dedup();
+        let sequence = [
+            "created",
+            "in_progress",
+            "output_item.added",
+            "function_call_arguments.delta",
+            "function_call_arguments.done",
+            "output_item.done",
+            "completed",
+        ];
+        assert_eq!(types, sequence.map(|name| format!("response.{name}")));
+        for (number, event) in events.iter().enumerate() {
+            assert_eq!(event["sequence_number"], number);
+        }
+        let deltas = events.iter().filter_map(|event| event["delta"].as_str());
+        assert_eq!(deltas.collect::<String>(), arguments);
+        // The call and its result go on the conversation.
+        let last = &events.last().expect("events")["response"]["output"][0];
+        let result = json!({ "type": "function_call_output", "call_id": last["call_id"], "output": "Sunny." });
+        let input = json!([{ "role": "user", "content": "How is it?" }, last, result]);
+        let after = with_tools(&json!({ "input": input, "tool_choice": "auto" }));
+        let answer = server.json(PATH, &after);
+        assert_eq!(answer["output"][0]["type"], "message", "{answer}");
+    }
+}
+
+#[test]
+fn text_follows_its_format() {
+    let server = Server::start(&[]);
+    let city = json!({ "enum": ["Rome", "Oslo"] });
+    let schema = json!({
+        "type": "object", "properties": { "city": city }, "required": ["city"],
+        "additionalProperties": false,
+    });
+    let format =
+        json!({ "type": "json_schema", "name": "place", "schema": schema, "strict": true });
+    let body = request(&json!({ "text": { "format": format }, "max_output_tokens": 96 }));
+    let response = server.json(PATH, &body);
+    assert_eq!(response["text"]["format"], format);
+    let text = response["output"][0]["content"][0]["text"]
+        .as_str()
+        .expect("text");
+    let parsed: Value = serde_json::from_str(text).expect("JSON");
+    assert!(
+        ["Rome", "Oslo"].iter().any(|city| parsed["city"] == *city),
+        "{text}"
+    );
 }
