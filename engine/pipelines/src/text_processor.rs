@@ -138,11 +138,11 @@ impl TextProcessor {
     }
 
     /// Formats a conversation, with tools if it has any, up to the beginning of the model's answer, and
-    /// compiles the grammar of calls.
+    /// compiles the grammar of calls. The arguments of a tool whose schema cannot be enforced are free.
     ///
     /// # Errors
     ///
-    /// As [`Self::chat_prompt`], or if a tool must be called whose schema is not supported.
+    /// As [`Self::chat_prompt`], or if a tool must be called and the grammar of calls is too large.
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<ChatPrompt, PipelineError> {
         let tokenizer = self.tokenizer()?;
         let mut prompt = super::model_files::prepare_chat(&self.name, tokenizer, request)?;
@@ -151,8 +151,11 @@ impl TextProcessor {
         if let Some(constraint) = &prompt.constraint {
             prompt.grammar = match self.grammar(constraint) {
                 Ok(grammar) => Some(grammar),
-                // Where no call is demanded, a schema that cannot be enforced only describes the tool.
-                Err(_) if is_optional => None,
+                // Where no call is demanded, answers can be free.
+                Err(error) if is_optional => {
+                    tracing::warn!("calls of tools are not constrained: {error}");
+                    None
+                }
                 Err(error) => return Err(error),
             };
         }

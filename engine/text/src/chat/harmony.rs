@@ -2,7 +2,8 @@
 //! `<|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…`.
 
 use super::event::ChatEvent;
-use crate::tools::{Tool, ToolCallDelta, ToolChoice, Tools};
+use crate::grammar::ToolCalls;
+use crate::tools::{Tool, ToolCallDelta, ToolChoice, Tools, json_call, rules_of_calls};
 
 /// The texts of the format's control tokens.
 pub(super) const MARKERS: [&str; 7] = [
@@ -28,7 +29,7 @@ pub(super) fn grammar(
     tools: &Tools,
     choice: &ToolChoice,
     control_token: &dyn Fn(&str) -> Option<u32>,
-) -> Option<String> {
+) -> Option<ToolCalls> {
     let token = |marker: &str| Some(format!("<[{}]>", control_token(marker)?));
     let [channel, message, constrain, start, end] = [
         token(MARKERS[0])?,
@@ -44,19 +45,19 @@ pub(super) fn grammar(
     if *choice == ToolChoice::Auto {
         return None;
     }
-    let calls = tools.iter().filter(chosen).map(|tool| {
-        format!(
-            "{channel} \"commentary to=functions.{} \" {constrain} \"json\" {message} %json {}",
-            tool.name(),
-            tool.closed_parameters()
-        )
+    let calls = rules_of_calls(tools.iter().filter(chosen), |tool, rule, limit| {
+        let name = tool.name();
+        let head =
+            format!("{channel} \"commentary to=functions.{name} \" {constrain} \"json\" {message}");
+        json_call(tool, rule, limit, (&head, ""))
     });
-    let calls: Vec<String> = calls.collect();
-    Some(format!(
+    let items: Vec<&str> = calls.iter().map(|call| call.rule.as_str()).collect();
+    let rules = format!(
         "start: ({channel} \"analysis\" {message} ANY_TEXT {end} {start} \"assistant\")? call\n\
-         call: {}\nANY_TEXT: /(.|\\n)*/\n",
-        calls.join(" | ")
-    ))
+         call: {}\n",
+        items.join(" | ")
+    );
+    Some(ToolCalls { rules, calls })
 }
 
 /// Splits a text into the thoughts of the channel `analysis`, calls of functions, and content. Text

@@ -9,7 +9,7 @@ use super::history::{self, TemplateTraits};
 use super::parser::ChatFormat;
 use super::request::ChatRequest;
 use crate::chat_template::{ChatTemplate, ChatTemplateError, Message, RenderedPrompt};
-use crate::grammar::{Constraint, Grammar};
+use crate::grammar::{Constraint, Grammar, ToolCalls};
 use crate::reasoning::{ReasoningFormat, ReasoningParser};
 use crate::tokenizer::Tokenizer;
 use crate::tools::{self, AnswerSyntax, Thought, ToolFormat};
@@ -107,7 +107,7 @@ impl ChatRequest {
         thoughts: Option<&ReasoningFormat>,
         prompt: &str,
         control_token: &dyn Fn(&str) -> Option<u32>,
-    ) -> Option<String> {
+    ) -> Option<ToolCalls> {
         let thought = thoughts.filter(|format| !format.is_closed_in(prompt));
         let thought = thought.map(|format| Thought {
             open: (!format.is_open_in(prompt)).then_some(format.open),
@@ -125,7 +125,7 @@ impl ChatRequest {
                 Some(format.grammar(tools, &syntax))
             }
             None => {
-                let limited = thought.filter(|thought| thought.limit.is_some());
+                let limited = thought.filter(|thought| thought.countable().is_some());
                 limited.map(|thought| tools::thought_grammar(thought, control_token))
             }
         }

@@ -266,6 +266,7 @@ fn ids_and_arguments_have_the_form_that_templates_demand() {
     let Some(Constraint::ToolCalls(grammar)) = &prompt.constraint else {
         panic!("{prompt:?}");
     };
+    let grammar = grammar.text();
     assert!(grammar.contains(&format!("<[{control}]>")), "{grammar}");
     let prompt = prepared(R1, ChatRequest::new(messages()));
     assert!(

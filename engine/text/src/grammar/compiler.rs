@@ -2,21 +2,31 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use llguidance::api::TopLevelGrammar;
 use llguidance::toktrie::{InferenceCapabilities, TokEnv};
 use llguidance::{Matcher, ParserFactory};
 use serde_json::{Value, json};
+use web_time::Instant;
 
+use super::cache::{self, Cache};
 use super::constraint::Constraint;
 use super::error::GrammarError;
 use super::matcher::Grammar;
+use super::tool_calls::{MAX_CALLS, ToolCalls};
 use super::vocabulary::Vocabulary;
 use super::{json_schema, lark};
 use crate::tokenizer::Tokenizer;
 
 /// The longest regular expression and Lark grammar, in bytes.
 const MAX_TEXT: usize = 64 << 10;
+
+/// The most items of the parser at one place of a text: an optional property that may come next takes about four.
+const MAX_ITEMS: usize = 8000;
+
+/// How long the tools whose schemas cannot be enforced are searched for.
+const MAX_SEARCH: Duration = Duration::from_secs(2);
 
 /// The largest number of choices.
 const MAX_CHOICES: usize = 4096;
@@ -31,6 +41,7 @@ const STACK_BYTES: usize = 256 << 20;
 #[derive(Clone)]
 pub struct GrammarCompiler {
     factory: Arc<ParserFactory>,
+    cache: Arc<Cache>,
 }
 
 impl GrammarCompiler {
@@ -53,20 +64,29 @@ impl GrammarCompiler {
             problem: error.to_string(),
         })?;
         factory.quiet();
-        factory.limits_mut().verbose_errors = false;
+        let limits = factory.limits_mut();
+        limits.verbose_errors = false;
+        limits.max_items_in_row = MAX_ITEMS;
         Ok(GrammarCompiler {
             factory: Arc::new(factory),
+            cache: Arc::default(),
         })
     }
 
-    /// Compiles a constraint.
+    /// Compiles a constraint. The grammars that were used last are kept, and not compiled again.
     ///
     /// # Errors
     ///
     /// If the constraint is invalid, too large, or not supported. The error names the keyword of a JSON Schema that
     /// is the reason.
     pub fn compile(&self, constraint: &Constraint) -> Result<Grammar, GrammarError> {
-        on_large_stack(|| self.compile_here(constraint))
+        let key = cache::key(constraint);
+        if let Some(grammar) = self.cache.get(&key) {
+            return Ok(grammar);
+        }
+        let grammar = on_large_stack(|| self.compile_here(constraint))?;
+        self.cache.insert(key, grammar.clone());
+        Ok(grammar)
     }
 
     fn compile_here(&self, constraint: &Constraint) -> Result<Grammar, GrammarError> {
@@ -82,25 +102,84 @@ impl GrammarCompiler {
                 parsed.map_err(|problem| json_schema::error_of(&problem, &Value::Null))
             }
             Constraint::Regex(pattern) => {
-                check_size("the regular expression", pattern.len())?;
+                check_size("the regular expression", pattern.len(), MAX_TEXT)?;
                 let parsed = self.parse(TopLevelGrammar::from_regex(pattern));
                 parsed.map_err(|problem| invalid("regular expression", &problem))
             }
-            Constraint::Lark(grammar) | Constraint::ToolCalls(grammar) => {
-                check_size("the grammar", grammar.len())?;
-                let is_compact = matches!(constraint, Constraint::ToolCalls(_));
-                let rewritten = lark::rewrite(grammar, is_compact)?;
-                let parsed = self.parse(TopLevelGrammar::from_lark(rewritten));
-                parsed.map_err(|problem| match lark::schema_problem(&problem) {
-                    Some(problem) => json_schema::error_of(problem, &Value::Null),
-                    None => invalid("Lark grammar", &problem),
-                })
+            Constraint::Lark(grammar) => {
+                check_size("the grammar", grammar.len(), MAX_TEXT)?;
+                self.parse_lark(lark::rewrite(grammar, false)?)
             }
+            Constraint::ToolCalls(calls) => self.compile_calls(calls),
             Constraint::Choices(choices) => {
                 let parsed = self.parse(TopLevelGrammar::from_lark(choice_rules(choices)?));
                 parsed.map_err(|problem| invalid("list of choices", &problem))
             }
         }
+    }
+
+    /// Compiles the grammar of calls, with free arguments for those tools whose schemas cannot be enforced.
+    fn compile_calls(&self, calls: &ToolCalls) -> Result<Grammar, GrammarError> {
+        check_size("the grammar of calls", calls.text().len(), MAX_CALLS)?;
+        let head = lark::rewrite(&calls.head(), true)?;
+        let free = calls
+            .calls
+            .iter()
+            .map(|call| lark::rewrite(&call.free, true));
+        let free: Vec<String> = free.collect::<Result<_, _>>()?;
+        let exact = calls.calls.iter().map(|call| {
+            let exact = call.exact.as_ref().map_err(GrammarError::clone);
+            exact.and_then(|rules| lark::rewrite(rules, true))
+        });
+        let mut exact: Vec<Result<String, GrammarError>> = exact.collect();
+        let parse = |exact: &[Result<String, GrammarError>]| {
+            let rules = exact.iter().zip(&free);
+            let rules = rules.map(|(exact, free)| exact.as_ref().unwrap_or(free).as_str());
+            self.parse_lark(head.clone() + &rules.collect::<String>())
+        };
+        let mut parsed = parse(&exact);
+        if parsed.is_err() {
+            let started = Instant::now();
+            for (call, exact) in calls.calls.iter().zip(&mut exact) {
+                if let Ok(rules) = exact {
+                    let alone = match started.elapsed() < MAX_SEARCH {
+                        true => self.parse_lark(call.alone(rules)).map(|_| ()),
+                        false => Err(too_complex("the tools' schemas are")),
+                    };
+                    if let Err(error) = alone {
+                        *exact = Err(error);
+                    }
+                }
+            }
+            parsed = parse(&exact);
+        }
+        if parsed.is_err() {
+            // Each can be enforced, but not all together.
+            for exact in exact.iter_mut().filter(|exact| exact.is_ok()) {
+                *exact = Err(too_complex("the tools' schemas together are"));
+            }
+            parsed = parse(&exact);
+        }
+        for (call, exact) in calls.calls.iter().zip(&exact) {
+            if let Err(error) = exact {
+                let (tool, keyword) = (&*call.tool, error.keyword());
+                tracing::warn!(
+                    tool,
+                    keyword,
+                    "the arguments of calls of {tool} are free: {error}"
+                );
+            }
+        }
+        parsed
+    }
+
+    /// Parses a rewritten Lark grammar.
+    fn parse_lark(&self, grammar: String) -> Result<Grammar, GrammarError> {
+        let parsed = self.parse(TopLevelGrammar::from_lark(grammar));
+        parsed.map_err(|problem| match lark::schema_problem(&problem) {
+            Some(problem) => json_schema::error_of(problem, &Value::Null),
+            None => invalid("Lark grammar", &problem),
+        })
     }
 
     /// Parses a grammar. The error is the parser's message.
@@ -149,10 +228,17 @@ fn invalid(kind: &'static str, problem: &str) -> GrammarError {
     }
 }
 
-fn check_size(what: &str, bytes: usize) -> Result<(), GrammarError> {
-    match bytes > MAX_TEXT {
+/// Makes the error of schemas that are not compiled for a lack of time.
+fn too_complex(what: &str) -> GrammarError {
+    GrammarError::TooLarge {
+        problem: format!("{what} too complex"),
+    }
+}
+
+fn check_size(what: &str, bytes: usize, max: usize) -> Result<(), GrammarError> {
+    match bytes > max {
         true => Err(GrammarError::TooLarge {
-            problem: format!("{what} has {bytes} bytes, but at most {MAX_TEXT} are allowed"),
+            problem: format!("{what} has {bytes} bytes, but at most {max} are allowed"),
         }),
         false => Ok(()),
     }
@@ -171,7 +257,8 @@ fn choice_rules(choices: &[String]) -> Result<String, GrammarError> {
             ),
         });
     }
-    check_size("the list of choices", choices.iter().map(String::len).sum())?;
+    let bytes = choices.iter().map(String::len).sum();
+    check_size("the list of choices", bytes, MAX_TEXT)?;
     let mut rules = String::from("start: CHOICE\nCHOICE: /(?:");
     for (at, choice) in choices.iter().enumerate() {
         if at > 0 {
@@ -184,4 +271,41 @@ fn choice_rules(choices: &[String]) -> Result<String, GrammarError> {
     }
     rules.push_str(")/\n");
     Ok(rules)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokenizer::HuggingFaceFiles;
+
+    #[test]
+    fn grammars_are_kept_by_their_constraints() {
+        let json = r#"{"model": {"type": "BPE", "vocab": {"0": 0, "1": 1, "e": 2}, "merges": []}}"#;
+        let files = HuggingFaceFiles {
+            tokenizer: json.as_bytes(),
+            ..HuggingFaceFiles::default()
+        };
+        let tokenizer = Tokenizer::from_files(&files).unwrap();
+        let compiler = GrammarCompiler::new(&tokenizer, &[2]).unwrap();
+        let regex = |count: usize| Constraint::Regex("1".repeat(count));
+        let is_kept = |constraint| compiler.cache.get(&cache::key(&constraint)).is_some();
+        for count in 1..=33 {
+            assert!(!is_kept(regex(count)));
+            compiler.compile(&regex(count)).unwrap();
+            assert!(is_kept(regex(1)), "it is used again and again");
+        }
+        assert!(is_kept(regex(33)) && is_kept(regex(3)) && !is_kept(regex(2)));
+        assert!(compiler.compile(&Constraint::Regex("(".into())).is_err());
+        let choice = Constraint::Choices(vec!["1".into()]);
+        assert!(!is_kept(choice));
+        // Another order of properties is another grammar.
+        let schema = |text: &str| Constraint::JsonSchema(serde_json::from_str(text).unwrap());
+        let keys =
+            [r#"{"a": 1, "b": 1}"#, r#"{"b": 1, "a": 1}"#].map(|text| cache::key(&schema(text)));
+        assert_ne!(keys[0], keys[1]);
+        let long = Constraint::Regex("1".repeat(5 << 20));
+        let grammar = compiler.compile(&regex(1)).unwrap();
+        compiler.cache.insert(cache::key(&long), grammar);
+        assert!(!is_kept(long));
+    }
 }

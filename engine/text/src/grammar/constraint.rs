@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use super::tool_calls::ToolCalls;
+
 /// What a generated text must match. Sizes are limited, because constraints come from outside: see
 /// [`GrammarError::TooLarge`](super::GrammarError::TooLarge).
 #[derive(Clone, Debug, PartialEq)]
@@ -18,9 +20,9 @@ pub enum Constraint {
     /// terminals are capitals; `%json {…}` is a JSON Schema, to which the rules of [`Self::JsonSchema`] apply;
     /// `<|name|>` is a control token.
     Lark(String),
-    /// A grammar like that of [`Self::Lark`], whose JSON has a space after colons and commas and no other white
-    /// space, as models write the arguments of calls.
-    ToolCalls(String),
+    /// An answer that may call tools. Arguments follow the tools' schemas; those of a tool whose schema cannot be
+    /// enforced are any object, and the log says so.
+    ToolCalls(ToolCalls),
     /// One of these texts.
     Choices(Vec<String>),
 }

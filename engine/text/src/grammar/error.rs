@@ -71,7 +71,7 @@ impl GrammarError {
     }
 
     /// Makes the error of a keyword in the schema at a place.
-    pub(super) fn refused(keyword: &str, place: &str, reason: impl Into<String>) -> GrammarError {
+    pub(crate) fn refused(keyword: &str, place: &str, reason: impl Into<String>) -> GrammarError {
         GrammarError::Keyword {
             keyword: keyword.into(),
             place: Some(place.into()),

@@ -32,6 +32,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod cache;
 mod compiler;
 mod constraint;
 mod error;
@@ -40,9 +41,13 @@ mod lark;
 mod matcher;
 #[cfg(test)]
 mod tests;
+mod tool_calls;
 mod vocabulary;
 
 pub use compiler::GrammarCompiler;
 pub use constraint::Constraint;
 pub use error::GrammarError;
+pub(crate) use json_schema::MAX_PROPERTIES;
 pub use matcher::{Grammar, GrammarMatcher};
+pub use tool_calls::ToolCalls;
+pub(crate) use tool_calls::{CallRules, MAX_CALLS};

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::grammar::{Constraint, Grammar, GrammarCompiler};
+use crate::grammar::{Constraint, Grammar, GrammarCompiler, GrammarError, ToolCalls};
 use crate::tokenizer::{HuggingFaceFiles, Tokenizer};
 
 const CONTROL: [&str; 6] = [
@@ -59,13 +59,13 @@ fn tools() -> Tools {
 }
 
 /// Compiles grammars of answers.
-struct Answers {
+pub(super) struct Answers {
     tokenizer: Tokenizer,
     compiler: GrammarCompiler,
 }
 
 impl Answers {
-    fn new() -> Answers {
+    pub(super) fn new() -> Answers {
         let tokenizer = tokenizer();
         let end = tokenizer.id(CONTROL[0]).unwrap();
         Answers {
@@ -81,10 +81,7 @@ impl Answers {
         parallel: bool,
         thought: Option<Thought>,
     ) -> Grammar {
-        let control_token = |text: &str| {
-            let id = self.tokenizer.id(text)?;
-            self.tokenizer.is_special(id).then_some(id)
-        };
+        let control_token = |text: &str| self.control_token(text);
         let syntax = AnswerSyntax {
             choice: &choice,
             parallel,
@@ -93,14 +90,29 @@ impl Answers {
         };
         let format = ToolFormat::named(format).unwrap();
         let lark = format.grammar(&tools(), &syntax);
-        let compiled = self.compiler.compile(&Constraint::ToolCalls(lark.clone()));
-        compiled.unwrap_or_else(|error| panic!("{}: {error}\n{lark}", format.name))
+        let text = lark.text();
+        let compiled = self.compile(lark);
+        compiled.unwrap_or_else(|error| panic!("{}: {error}\n{text}", format.name))
+    }
+
+    /// Returns the id of a control token.
+    pub(super) fn control_token(&self, text: &str) -> Option<u32> {
+        let id = self.tokenizer.id(text)?;
+        self.tokenizer.is_special(id).then_some(id)
+    }
+
+    pub(super) fn encode(&self, text: &str) -> Vec<u32> {
+        self.tokenizer.encode(text, false, true).unwrap()
+    }
+
+    pub(super) fn compile(&self, calls: ToolCalls) -> Result<Grammar, GrammarError> {
+        self.compiler.compile(&Constraint::ToolCalls(calls))
     }
 
     /// Returns whether a whole text follows a grammar.
-    fn accepts(&self, grammar: &Grammar, text: &str) -> bool {
+    pub(super) fn accepts(&self, grammar: &Grammar, text: &str) -> bool {
         let mut matcher = grammar.matcher();
-        let tokens = self.tokenizer.encode(text, false, true).unwrap();
+        let tokens = self.encode(text);
         for (at, token) in tokens.iter().enumerate() {
             if matcher.is_complete() || matcher.consume(*token).is_err() {
                 let accepted = self.tokenizer.decode(&tokens[..at], false);
@@ -293,6 +305,7 @@ fn thoughts_are_limited() {
         let grammar = answers
             .compiler
             .compile(&Constraint::ToolCalls(lark.clone()));
+        let lark = lark.text();
         let grammar = grammar.unwrap_or_else(|error| panic!("{error}: {lark}"));
         let accepts = |text: &str| answers.accepts(&grammar, &format!("{prefix}{text}"));
         assert!(accepts("12345678</think>\n\nYes."), "{lark}");

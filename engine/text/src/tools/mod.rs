@@ -16,6 +16,9 @@
 //! # Ok::<(), wisp_text::tools::ToolError>(())
 //! ```
 
+mod call_rules;
+#[cfg(test)]
+mod call_tests;
 mod calls;
 mod format;
 mod grammar;
@@ -24,14 +27,17 @@ mod grammar_tests;
 mod headed_json;
 mod json_calls;
 mod json_scanner;
+mod parameters;
 mod parser;
 mod python_value;
 mod pythonic;
+mod rules;
 mod tagged;
 #[cfg(test)]
 mod tests;
 mod tool;
 
+pub(crate) use call_rules::{json_call, rules_of_calls};
 pub use calls::ToolEvent;
 pub use format::{GENERIC, ToolFormat};
 pub use grammar::{AnswerSyntax, Thought, thought_grammar};

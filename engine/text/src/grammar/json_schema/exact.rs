@@ -39,26 +39,32 @@ impl Bound {
         self.keyword.starts_with("exclusive")
     }
 
-    /// Returns whether another bound leaves less than one beside this one, a whole number that is excluded:
-    /// `llguidance` would accept that number.
-    fn is_lost_beside(&self, other: &Bound) -> bool {
-        let width = match self.is_lower() {
-            true => other.value - self.value,
-            false => self.value - other.value,
+    /// Returns whether an opposite bound leaves less than one beside this one, a whole number that is excluded:
+    /// `llguidance` would accept that number. `opposites` are the values of all opposite bounds in ascending order.
+    fn is_lost_beside(&self, opposites: &[f64]) -> bool {
+        let nearest = match self.is_lower() {
+            true => opposites.get(opposites.partition_point(|other| *other <= self.value)),
+            false => opposites[..opposites.partition_point(|other| *other < self.value)].last(),
         };
-        let is_opposite = self.is_lower() != other.is_lower();
         self.is_exclusive()
             && self.value.fract() == 0.0
-            && is_opposite
-            && 0.0 < width
-            && width < 1.0
+            && nearest.is_some_and(|other| (other - self.value).abs() < 1.0)
     }
 }
 
 /// Returns a bound that `llguidance` would not enforce if it met another one of the document.
 pub(super) fn lost_bound(bounds: &[Bound]) -> Option<&Bound> {
-    let is_lost = |bound: &&Bound| bounds.iter().any(|other| bound.is_lost_beside(other));
-    bounds.iter().find(is_lost)
+    let sorted = |is_lower: bool| {
+        let values = bounds.iter().filter(|bound| bound.is_lower() == is_lower);
+        let mut values: Vec<f64> = values.map(|bound| bound.value).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        values
+    };
+    let (lower, upper) = (sorted(true), sorted(false));
+    bounds.iter().find(|bound| match bound.is_lower() {
+        true => bound.is_lost_beside(&upper),
+        false => bound.is_lost_beside(&lower),
+    })
 }
 
 /// A `multipleOf`: `coefficient · 10^-exponent`.
@@ -128,6 +134,30 @@ mod tests {
         ] {
             assert!(!is_exact(&number(inexact)), "{inexact}");
         }
+    }
+
+    #[test]
+    fn the_first_bound_that_is_lost_beside_another_is_found() {
+        let bound = |keyword, value| Bound {
+            keyword,
+            value,
+            place: String::new(),
+        };
+        let (inner, outer) = ("exclusiveMinimum", "exclusiveMaximum");
+        let lost = |bounds: &[Bound]| lost_bound(bounds).map(|bound| (bound.keyword, bound.value));
+        let kept = [
+            bound(inner, 1.0),
+            bound("maximum", 2.0),
+            bound("minimum", 1.5),
+            bound(outer, 1.0),
+        ];
+        assert_eq!(lost(&kept), None);
+        let lower = [bound("maximum", 5.0), bound("maximum", 1.5)];
+        let lower: Vec<Bound> = kept.iter().cloned().chain(lower).collect();
+        assert_eq!(lost(&lower), Some((inner, 1.0)));
+        let upper = [bound("minimum", -0.25), bound("minimum", 0.5)];
+        let upper: Vec<Bound> = kept.iter().cloned().chain(upper).collect();
+        assert_eq!(lost(&upper), Some((outer, 1.0)));
     }
 
     #[test]

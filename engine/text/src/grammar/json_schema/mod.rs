@@ -35,6 +35,7 @@ mod scope;
 mod strings;
 
 pub(super) use message::error_of;
+pub(crate) use objects::MAX_PROPERTIES;
 
 use serde_json::{Value, json};
 

@@ -13,7 +13,7 @@ use crate::grammar::error::GrammarError;
 const MAX_PATTERNS: usize = 16;
 
 /// The largest number of properties that an object names: `llguidance` recurses once for each.
-const MAX_PROPERTIES: usize = if cfg!(target_arch = "wasm32") {
+pub(crate) const MAX_PROPERTIES: usize = if cfg!(target_arch = "wasm32") {
     100
 } else {
     1000

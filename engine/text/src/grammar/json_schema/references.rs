@@ -1,12 +1,19 @@
 //! References within a schema.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::groups::{SCHEMA_LISTS, SCHEMA_MAPS, SCHEMAS};
 
-/// Returns the JSON pointer that a reference names in a schema with the identifier `id`; an error says why there is
-/// none.
-pub(super) fn resolve(root: &Value, id: Option<&str>, reference: &str) -> Result<String, String> {
+/// Returns the JSON pointer that a reference names in a schema with the identifier `id` and these
+/// [anchors]; an error says why there is none.
+pub(super) fn resolve(
+    root: &Value,
+    id: Option<&str>,
+    anchors: &HashMap<String, String>,
+    reference: &str,
+) -> Result<String, String> {
     let id = id.map(|id| id.trim_end_matches('#'));
     let own = id.and_then(|id| reference.strip_prefix(id));
     let fragment = match own.unwrap_or(reference) {
@@ -25,16 +32,24 @@ pub(super) fn resolve(root: &Value, id: Option<&str>, reference: &str) -> Result
             )),
         };
     }
-    let mut found = None;
-    find_anchor(root, &fragment, String::new(), &mut found);
+    let found = anchors.get(&*fragment).cloned();
     found.ok_or_else(|| format!("refers to `#{fragment}`, which the schema does not have"))
 }
 
 /// Returns whether a pointer leads through a schema with an identifier of its own.
 fn leaves_resource(root: &Value, pointer: &str) -> bool {
-    let ends = pointer.match_indices('/').skip(1).map(|(at, _)| at);
-    let mut inner = ends.filter_map(|end| root.pointer(&pointer[..end]));
-    inner.any(|value| value.get("$id").is_some_and(Value::is_string))
+    let mut value = root;
+    let (inner, _) = pointer.rsplit_once('/').unwrap_or_default();
+    for name in inner.split('/').skip(1) {
+        let Some(member) = value.pointer(&format!("/{name}")) else {
+            return false;
+        };
+        if member.get("$id").is_some_and(Value::is_string) {
+            return true;
+        }
+        value = member;
+    }
+    false
 }
 
 fn percent_decode(text: &str) -> Option<String> {
@@ -50,21 +65,25 @@ fn percent_decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Finds the schema with an anchor. Schemas with an identifier of their own have anchors of their own.
-fn find_anchor(schema: &Value, anchor: &str, place: String, found: &mut Option<String>) {
+/// Returns the JSON pointers of the schemas that have an anchor, by its name; of several with one name, the first.
+/// Schemas with an identifier of their own have anchors of their own.
+pub(super) fn anchors(root: &Value) -> HashMap<String, String> {
+    let mut found = HashMap::new();
+    find_anchors(root, String::new(), &mut found);
+    found
+}
+
+fn find_anchors(schema: &Value, place: String, found: &mut HashMap<String, String>) {
     let Value::Object(members) = schema else {
         return;
     };
     let named = |keyword: &str| members.get(keyword).and_then(Value::as_str);
     let (id, older_id) = (named("$id"), named("id"));
-    let is_anchor = [named("$anchor"), named("$dynamicAnchor")].contains(&Some(anchor))
-        || [id, older_id]
-            .iter()
-            .flatten()
-            .any(|id| id.strip_prefix('#') == Some(anchor));
-    if is_anchor {
-        found.get_or_insert(place);
-        return;
+    let older = [id, older_id].map(|id| id.and_then(|id| id.strip_prefix('#')));
+    let own = [named("$anchor"), named("$dynamicAnchor")];
+    for anchor in own.into_iter().chain(older).flatten() {
+        let entry = found.entry(anchor.to_owned());
+        entry.or_insert_with(|| place.clone());
     }
     if !place.is_empty() && id.is_some_and(|id| !id.starts_with('#')) {
         return;
@@ -74,18 +93,18 @@ fn find_anchor(schema: &Value, anchor: &str, place: String, found: &mut Option<S
         match value {
             Value::Object(schemas) if SCHEMA_MAPS.contains(&keyword.as_str()) => {
                 for (name, schema) in schemas {
-                    find_anchor(schema, anchor, child(&place, name), found);
+                    find_anchors(schema, child(&place, name), found);
                 }
             }
             Value::Array(schemas)
                 if SCHEMA_LISTS.contains(&keyword.as_str()) || keyword == "items" =>
             {
                 for (at, schema) in schemas.iter().enumerate() {
-                    find_anchor(schema, anchor, child(&place, &at.to_string()), found);
+                    find_anchors(schema, child(&place, &at.to_string()), found);
                 }
             }
             schema if SCHEMAS.contains(&keyword.as_str()) => {
-                find_anchor(schema, anchor, place, found);
+                find_anchors(schema, place, found);
             }
             _ => {}
         }
@@ -110,7 +129,8 @@ mod tests {
             "$defs": {"a/b": {"$anchor": "here"}, "c": {"$id": "z", "$defs": {"d": {"$anchor": "there"}}}},
             "const": {"$anchor": "nowhere"}
         });
-        let resolve = |reference| resolve(&root, Some("http://x/y"), reference);
+        let anchors = anchors(&root);
+        let resolve = |reference| resolve(&root, Some("http://x/y"), &anchors, reference);
         assert_eq!(resolve("#"), Ok("".into()));
         assert_eq!(resolve("http://x/y"), Ok("".into()));
         assert_eq!(resolve("#/$defs/a~1b"), Ok("/$defs/a~1b".into()));

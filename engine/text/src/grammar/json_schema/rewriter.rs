@@ -1,5 +1,7 @@
 //! Rewrites schemas keyword by keyword.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 
 use super::definitions::Definitions;
@@ -8,7 +10,7 @@ use super::exact::{Bound, Multiple, can_be_combined, lost_bound};
 use super::groups::Group;
 use super::limits;
 use super::literals;
-use super::references::{child, resolve};
+use super::references::{anchors, child, resolve};
 use super::scope::{Scope, check_type, kind};
 use crate::grammar::error::GrammarError;
 
@@ -17,6 +19,8 @@ pub(super) struct Rewriter<'a> {
     root: &'a Value,
     pub draft: Draft,
     id: Option<&'a str>,
+    /// The JSON pointers of the document's anchors.
+    anchors: HashMap<String, String>,
     definitions: Definitions,
     /// Each bound on numbers.
     pub bounds: Vec<Bound>,
@@ -39,6 +43,7 @@ impl<'a> Rewriter<'a> {
             root,
             draft,
             id: root.get(keyword).and_then(Value::as_str),
+            anchors: anchors(root),
             definitions: Definitions::default(),
             bounds: Vec::new(),
             multiples: Vec::new(),
@@ -289,7 +294,7 @@ impl<'a> Rewriter<'a> {
         let name = value
             .as_str()
             .ok_or_else(|| scope.refuse("$ref", "must be a string"))?;
-        let pointer = resolve(self.root, self.id, name)
+        let pointer = resolve(self.root, self.id, &self.anchors, name)
             .map_err(|problem| scope.refuse("$ref", format!("{name:?} {problem}")))?;
         let (number, is_new) = self.definitions.number_of(&pointer);
         if is_new {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::grammar::json_schema;
 
 /// Compiles constraints, and computes a few masks of those that are accepted, within bounded time.
 fn check(name: &str, constraint: Constraint) {
@@ -94,6 +95,39 @@ fn hostile_schemas_are_bounded() {
     ];
     for (name, schema) in cases {
         check(name, Constraint::JsonSchema(schema));
+    }
+}
+
+#[test]
+fn bounds_and_references_are_cheap_to_check() {
+    let bounds = |key: &str, width: u32| {
+        let each =
+            (0..16_000).map(|at| json!({"exclusiveMinimum": at, "exclusiveMaximum": at + width}));
+        json!({"properties": {key: {"anyOf": each.collect::<Vec<_>>()}}})
+    };
+    let references: Vec<Value> = (0..20_000).map(|_| json!({"$ref": "#far"})).collect();
+    let others: Vec<Value> = (0..9000).map(|_| json!({})).collect();
+    let nested = (0..400).fold(json!({"type": "null"}), |inner, _| json!({"": inner}));
+    let deep: Vec<Value> = (0..900)
+        .map(|_| json!({"$ref": format!("#{}", "/".repeat(401))}))
+        .collect();
+    let cases = [
+        ("long names", bounds(&"x".repeat(300_000), 9)),
+        ("bounds", bounds("x", 1)),
+        (
+            "anchors",
+            json!({"$defs": {"others": {"anyOf": others}, "z": {"$anchor": "far", "type": "null"}}, "anyOf": references}),
+        ),
+        ("pointers", json!({"": nested, "anyOf": deep})),
+    ];
+    for (name, schema) in cases {
+        let started = Instant::now();
+        let result = json_schema::rewrite(&schema);
+        let time = started.elapsed();
+        assert!(time < Duration::from_secs(3), "{name} took {time:?}");
+        let is_long = name == "long names";
+        let is_refused = matches!(result, Err(GrammarError::TooLarge { .. }));
+        assert_eq!(is_refused, is_long, "{name}");
     }
 }
 

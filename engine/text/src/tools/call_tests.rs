@@ -1,0 +1,253 @@
+//! Rules of calls: large and hostile schemas, and those that cannot be enforced.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use super::grammar_tests::Answers;
+use super::*;
+use crate::grammar::{Grammar, ToolCalls};
+
+/// The formats whose rules differ.
+const FORMATS: [&str; 5] = ["hermes", "mistral", "qwen3-coder", "glm", "lfm2"];
+
+fn rules(answers: &Answers, format: &str, tools: &Tools) -> ToolCalls {
+    let control_token = |text: &str| answers.control_token(text);
+    let syntax = AnswerSyntax {
+        choice: &ToolChoice::Required,
+        parallel: false,
+        thought: None,
+        control_token: &control_token,
+    };
+    ToolFormat::named(format).unwrap().grammar(tools, &syntax)
+}
+
+fn compile(answers: &Answers, format: &str, tools: &Tools) -> Grammar {
+    let compiled = answers.compile(rules(answers, format, tools));
+    compiled.unwrap_or_else(|error| panic!("{format}: {error}"))
+}
+
+/// Writes a call with one argument of JSON, or none.
+fn call(format: &str, name: &str, argument: Option<(&str, &str)>) -> String {
+    let object = argument.map(|(key, value)| format!("\"{key}\": {value}"));
+    let object = object.unwrap_or_default();
+    let tagged = |[before, between, after]: [&str; 3]| {
+        let argument = argument.map(|(key, value)| format!("{before}{key}{between}{value}{after}"));
+        argument.unwrap_or_default()
+    };
+    match format {
+        "hermes" => format!(
+            "<tool_call>\n{{\"name\": \"{name}\", \"arguments\": {{{object}}}}}\n</tool_call>"
+        ),
+        "mistral" => format!("[TOOL_CALLS]{name}[ARGS]{{{object}}}"),
+        "qwen3-coder" => format!(
+            "<tool_call>\n<function={name}>\n{}</function>\n</tool_call>",
+            tagged(["<parameter=", ">\n", "\n</parameter>\n"])
+        ),
+        "glm" => format!(
+            "<tool_call>{name}\n{}</tool_call>",
+            tagged(["<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n"])
+        ),
+        "lfm2" => format!(
+            "<|tool_call_start|>[{name}({})]<|tool_call_end|>",
+            tagged(["", "=", ""])
+        ),
+        _ => panic!("{format}"),
+    }
+}
+
+/// Returns a tool with these properties and definitions.
+fn tool(name: &str, properties: Map<String, Value>, definitions: Map<String, Value>) -> Tool {
+    let schema = json!({"type": "object", "properties": properties, "$defs": definitions});
+    Tool::new(name, schema).unwrap()
+}
+
+fn properties(count: usize, schema: &Value) -> Map<String, Value> {
+    let names = (0..count).map(|at| format!("p{at}"));
+    names.map(|name| (name, schema.clone())).collect()
+}
+
+#[test]
+fn the_rules_of_hostile_tools_are_bounded() {
+    let answers = Answers::new();
+    let long = json!({"enum": ["x".repeat(300_000)]});
+    let long: Map<String, Value> = [("long".to_owned(), long)].into_iter().collect();
+    let reference = json!({"$ref": "#/$defs/long"});
+    let cases = [
+        (
+            "unused definitions",
+            tool("t", properties(20_000, &json!({})), long.clone()),
+        ),
+        (
+            "used definitions",
+            tool("t", properties(900, &reference), long),
+        ),
+        (
+            "many parameters",
+            tool(
+                "t",
+                properties(20_000, &json!({"type": "integer"})),
+                Map::new(),
+            ),
+        ),
+    ];
+    for (name, tool) in cases {
+        let tools = Tools::new([tool]).unwrap();
+        for format in FORMATS {
+            let started = Instant::now();
+            let rules = rules(&answers, format, &tools);
+            let bytes = rules.text().len();
+            let grammar = answers.compile(rules).unwrap();
+            let time = started.elapsed();
+            assert!(bytes <= 2 << 20, "{format}, {name}: {bytes} bytes");
+            assert!(time < Duration::from_secs(5), "{format}, {name}: {time:?}");
+            let call = call(format, "t", None);
+            assert!(answers.accepts(&grammar, &call), "{format}, {name}");
+        }
+    }
+}
+
+#[test]
+fn any_of_many_optional_parameters_may_follow_another() {
+    let answers = Answers::new();
+    let integers = properties(300, &json!({"type": "integer"}));
+    let tools = Tools::new([tool("t", integers, Map::new())]).unwrap();
+    let rules = rules(&answers, "lfm2", &tools);
+    assert!(rules.text().len() < 64 << 10, "{}", rules.text().len());
+    let grammar = answers.compile(rules).unwrap();
+    let accepts = |arguments: &str| {
+        let call = format!("<|tool_call_start|>[t({arguments})]<|tool_call_end|>");
+        answers.accepts(&grammar, &call)
+    };
+    for right in [
+        "",
+        "p0=1",
+        "p299=1",
+        "p0=1, p1=2, p299=3",
+        "p7=1, p8=2",
+        "p150=1, p151=2",
+    ] {
+        assert!(accepts(right), "{right}");
+    }
+    for wrong in [
+        "p1=1, p0=1",
+        "p299=1, p298=1",
+        "p5=1, p5=1",
+        "p0=1,",
+        ", p0=1",
+        "p0=x",
+        "p300=1",
+    ] {
+        assert!(!accepts(wrong), "{wrong}");
+    }
+}
+
+#[test]
+fn definitions_reach_the_parameters_that_refer_to_them() {
+    let answers = Answers::new();
+    let definitions = json!({
+        "list": {"type": "array", "items": {"$ref": "#/$defs/a~1b/properties/x"}},
+        "a/b": {"properties": {"x": {"type": "integer"}}},
+        "unused": {"enum": ["unused"]},
+    });
+    let Value::Object(definitions) = definitions else {
+        panic!("{definitions}");
+    };
+    let list = properties(2, &json!({"$ref": "#/$defs/list"}));
+    let tools = Tools::new([tool("t", list, definitions)]).unwrap();
+    for format in ["qwen3-coder", "glm", "lfm2"] {
+        let rules = rules(&answers, format, &tools);
+        assert!(!rules.text().contains("unused"), "{format}");
+        let grammar = answers.compile(rules).unwrap();
+        let accepts = |value| answers.accepts(&grammar, &call(format, "t", Some(("p0", value))));
+        assert!(accepts("[1, 2]"), "{format}");
+        assert!(!accepts("[true]"), "{format}");
+    }
+}
+
+#[test]
+fn a_schema_that_cannot_be_enforced_frees_only_its_own_tool() {
+    let answers = Answers::new();
+    let one = |schema: Value| properties(1, &schema);
+    let tools = [
+        tool("exact", one(json!({"type": "integer"})), Map::new()),
+        // What is refused before and after the schema is rewritten, and what has no place in other formats.
+        tool(
+            "unique",
+            one(json!({"type": "array", "uniqueItems": true})),
+            Map::new(),
+        ),
+        tool(
+            "overlapping",
+            one(json!({"oneOf": [{"type": "integer"}, {"type": "integer", "minimum": 1}]})),
+            Map::new(),
+        ),
+        tool(
+            "remote",
+            one(json!({"$ref": "https://example.com/"})),
+            Map::new(),
+        ),
+    ];
+    let tools = Tools::new(tools).unwrap();
+    for format in FORMATS {
+        let grammar = compile(&answers, format, &tools);
+        let accepts = |name, argument| answers.accepts(&grammar, &call(format, name, argument));
+        for name in ["exact", "unique", "overlapping", "remote"] {
+            assert!(accepts(name, None), "{format}: {name}");
+            assert!(accepts(name, Some(("p0", "1"))), "{format}: {name}");
+            let is_free = name != "exact";
+            for other in [Some(("p0", "[{}, {}]")), Some(("other", "\"x\""))] {
+                assert_eq!(accepts(name, other), is_free, "{format}: {name} {other:?}");
+            }
+        }
+        assert!(!accepts("other", None), "{format}");
+    }
+}
+
+#[test]
+fn as_many_tools_as_are_allowed_are_enforced() {
+    let answers = Answers::new();
+    let described = json!({"type": "integer", "description": "d".repeat(350)});
+    let tools = (0..128).map(|at| tool(&format!("t{at}"), properties(20, &described), Map::new()));
+    let tools = Tools::new(tools).unwrap();
+    assert!(tools.to_json().to_string().len() > 900_000);
+    for format in FORMATS {
+        let started = Instant::now();
+        let grammar = compile(&answers, format, &tools);
+        let time = started.elapsed();
+        println!("{format}: {time:?}");
+        assert!(time < Duration::from_secs(10), "{format}: {time:?}");
+        let accepts =
+            |value| answers.accepts(&grammar, &call(format, "t127", Some(("p19", value))));
+        assert!(accepts("1"), "{format}");
+        assert!(!accepts("true"), "{format}");
+    }
+}
+
+#[test]
+fn limits_of_thoughts_are_never_too_large() {
+    let answers = Answers::new();
+    for limit in [1 << 12, 1 << 14, (1 << 14) + 1, usize::MAX] {
+        let thought = Thought {
+            open: None,
+            close: "</think>",
+            limit: Some(limit),
+        };
+        let grammar = answers
+            .compile(thought_grammar(thought, &|_| None))
+            .unwrap();
+        let text = "a<b".repeat(5461);
+        let fits = text.len() <= limit;
+        let mut matcher = grammar.matcher();
+        let mut mask = [0; 8];
+        let started = Instant::now();
+        let tokens = answers.encode(&format!("{text}</think>"));
+        let mut tokens = tokens.iter();
+        let is_accepted = tokens.all(|token| {
+            matcher.mask(&mut mask).unwrap();
+            matcher.consume(*token).is_ok()
+        });
+        println!("{limit}: {:?}", started.elapsed());
+        assert_eq!(is_accepted, fits, "{limit}");
+    }
+}
