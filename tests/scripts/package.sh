@@ -20,7 +20,7 @@ own_paths() {
     wisp-shaders) echo 'build/.*\.rs|src/.*\.wgsl' ;;
     naga-cuda) echo 'src/prelude/.*\.cuh' ;;
     wisp-engine) echo 'README\.md|examples/.*\.(rs|wgsl|toml|json|py|safetensors)' ;;
-    wisp-llm) echo 'src/serve/page\.html|README\.md|THIRD-PARTY-NOTICES|model/(wisp-tiny\.gguf|MODEL_CARD\.md)' ;;
+    wisp-llm) echo 'src/serve/(page\.html|openapi\.json)|README\.md|THIRD-PARTY-NOTICES|model/(wisp-tiny\.gguf|MODEL_CARD\.md)' ;;
     wisp-web) echo 'package/README\.md' ;;
     *) echo 'nothing-else' ;;
   esac
