@@ -14,7 +14,10 @@
 //! use wisp_text::grammar::{Constraint, GrammarCompiler};
 //! use wisp_text::tokenizer::{HuggingFaceFiles, Tokenizer};
 //!
-//! let json = r#"{"model": {"type": "BPE", "vocab": {"y": 0, "e": 1, "s": 2, "n": 3, "o": 4, "</s>": 5}, "merges": []}}"#;
+//! let json = r#"{
+//!     "model": {"type": "BPE", "vocab": {"y": 0, "e": 1, "s": 2, "n": 3, "o": 4, "</s>": 5}, "merges": []},
+//!     "decoder": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}
+//! }"#;
 //! let files = HuggingFaceFiles { tokenizer: json.as_bytes(), ..HuggingFaceFiles::default() };
 //! let tokenizer = Tokenizer::from_files(&files)?;
 //! let compiler = GrammarCompiler::new(&tokenizer, &[5])?;
