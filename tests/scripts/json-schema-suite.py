@@ -5,8 +5,8 @@ Every schema must be refused by the name of a keyword, or accept exactly the sui
 accepted schemas must be valid by Python's jsonschema, formats included. Run it in an environment with jsonschema
 and its formats, such as:
 
-    python3 -m venv /tmp/venv && /tmp/venv/bin/pip install 'jsonschema[format]'
-    /tmp/venv/bin/python tests/scripts/json-schema-suite.py
+    python3 -m venv venv && venv/bin/pip install 'jsonschema[format]'
+    venv/bin/python tests/scripts/json-schema-suite.py
 
 The suite is taken from jsonschema's source distribution, or from the folder given as an argument, such as
 JSON-Schema-Test-Suite/tests/draft2020-12.
