@@ -11,15 +11,25 @@ use wisp_weights::blocks::{
 /// The largest number of vectors at once, so that their sums stay in registers.
 pub(super) const MAX_VECTORS: usize = 4;
 
+/// [`dots`] for one encoding.
+pub(super) type Dots = fn(Planes, usize, &[&[f32]], &mut [[f32; MAX_VECTORS]]);
+
 simd! {
-    /// Computes `out[i][t] = dot(row first + i, x[t])` for vectors of whole blocks.
-    pub(super) fn dots<E: BlockEncoding, const T: usize>(
+    /// Computes `out[i][t] = dot(row first + i, x[t])` for at most [`MAX_VECTORS`] vectors of whole blocks.
+    pub(super) fn dots<E: BlockEncoding>(
         planes: Planes,
         first: usize,
-        x: [&[f32]; T],
-        out: &mut [[f32; T]],
+        x: &[&[f32]],
+        out: &mut [[f32; MAX_VECTORS]],
     ) {
-        with_simd!(S => dots_in::<E, S, T>(planes, first, x, out))
+        with_simd!(S => match *x {
+            [] => {}
+            [a] => dots_in::<E, S, 1>(planes, first, [a], out),
+            [a, b] => dots_in::<E, S, 2>(planes, first, [a, b], out),
+            // A fourth product costs less than code of its own for three.
+            [a, b, c] => dots_in::<E, S, 4>(planes, first, [a, b, c, c], out),
+            [a, b, c, d, ..] => dots_in::<E, S, 4>(planes, first, [a, b, c, d], out),
+        })
     }
 }
 
@@ -52,7 +62,7 @@ fn dots_in<E: BlockEncoding, S: Simd, const T: usize>(
     planes: Planes,
     first: usize,
     x: [&[f32]; T],
-    out: &mut [[f32; T]],
+    out: &mut [[f32; MAX_VECTORS]],
 ) {
     let width = x[0].len();
     let parts = width.div_ceil(PART * BLOCK);
@@ -67,11 +77,11 @@ fn dots_in<E: BlockEncoding, S: Simd, const T: usize>(
     }
 }
 
-/// Computes `out[i][t]`, the sum of the elements of `sums[i][t]`.
+/// Computes `out[i][t]`, the sum of the elements of `sums[i][t]`, for `t` below `T`.
 #[inline(always)]
 pub(super) fn store_totals<S: Simd, const T: usize>(
     sums: &[[S::Floats; T]; LANES],
-    out: &mut [[f32; T]],
+    out: &mut [[f32; MAX_VECTORS]],
 ) {
     for t in 0..T {
         let mut of_token = [S::splat(0.0); LANES];

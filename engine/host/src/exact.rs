@@ -1,17 +1,32 @@
 //! Activations as `f32`.
 
-use std::{borrow::Cow, marker::PhantomData, ops::Range};
+use std::{borrow::Cow, ops::Range};
 
 use super::args::Args;
-use super::dot::dots;
+use super::dot::{self, MAX_VECTORS};
 use super::error::HostError;
 use super::matmul::Activations;
 use super::panel::{self, Part};
 use wisp_types::{Encoding, encoding::BLOCK};
 use wisp_weights::blocks::{BlockEncoding, Planes};
 
-/// Activations as `f32`, for weights of encoding `E`.
-pub(super) struct Exact<E>(PhantomData<E>);
+/// Activations as `f32`, and how they are multiplied with weights of one encoding.
+pub(super) struct Exact {
+    encoding: Encoding,
+    dots: dot::Dots,
+}
+
+impl Exact {
+    /// Returns the activations for weights of encoding `E`.
+    pub(super) const fn of<E: BlockEncoding>() -> &'static Exact {
+        &const {
+            Exact {
+                encoding: E::ENCODING,
+                dots: dot::dots::<E>,
+            }
+        }
+    }
+}
 
 /// Rows, each padded with zeros to whole blocks.
 pub(super) struct Rows<'a> {
@@ -26,14 +41,17 @@ impl Rows<'_> {
     }
 }
 
-impl<E: BlockEncoding> Activations for Exact<E> {
-    const ENCODING: Encoding = E::ENCODING;
+impl Activations for Exact {
     const PLANES: usize = 4;
     type Rows<'a> = Rows<'a>;
     type Panels = Vec<[f32; panel::TOKENS]>;
     type Scratch = Vec<f32>;
 
-    fn read<'a>(args: &'a Args, rows: usize, cols: usize) -> Result<Rows<'a>, HostError> {
+    fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    fn read<'a>(&self, args: &'a Args, rows: usize, cols: usize) -> Result<Rows<'a>, HostError> {
         let x: &[f32] = args.read(1, rows.saturating_mul(cols))?;
         let width = cols.next_multiple_of(BLOCK);
         if width == cols {
@@ -49,17 +67,22 @@ impl<E: BlockEncoding> Activations for Exact<E> {
         })
     }
 
-    fn dots<const T: usize>(
+    fn dots(
+        &self,
         x: &Rows,
-        rows: [usize; T],
+        rows: Range<usize>,
         planes: Planes,
         first: usize,
-        out: &mut [[f32; T]],
+        out: &mut [[f32; MAX_VECTORS]],
     ) {
-        dots::<E, T>(planes, first, rows.map(|i| x.row(i)), out);
+        let mut vectors = [&[][..]; MAX_VECTORS];
+        for (vector, i) in vectors.iter_mut().zip(rows.clone()) {
+            *vector = x.row(i);
+        }
+        (self.dots)(planes, first, &vectors[..rows.len()], out);
     }
 
-    fn pack(x: &Rows, rows: Range<usize>, start: usize, depth: usize) -> Self::Panels {
+    fn pack(&self, x: &Rows, rows: Range<usize>, start: usize, depth: usize) -> Self::Panels {
         let rows: Vec<&[f32]> = rows.map(|i| x.row(i)).collect();
         panel::pack(&rows, start, depth)
     }
@@ -69,12 +92,13 @@ impl<E: BlockEncoding> Activations for Exact<E> {
     }
 
     fn add_products(
+        &self,
         part: Part,
         panels: &Self::Panels,
         depth: usize,
         scratch: &mut Vec<f32>,
         outs: &mut [&mut [f32]],
     ) {
-        panel::multiply::<E>(part, panels, depth, scratch, outs);
+        panel::multiply(self.encoding, part, panels, depth, scratch, outs);
     }
 }

@@ -1,10 +1,11 @@
-//! Products of activations in 8 bits.
+//! Activations in 8 bits.
 
-use std::{marker::PhantomData, ops::Range};
+use std::ops::Range;
 
 use super::args::Args;
+use super::dot::MAX_VECTORS;
 use super::error::HostError;
-use super::int8_rows::Rows;
+use super::int8_rows::{Row, Rows};
 use super::integer_dot;
 use super::integer_panel::{self, Panels, Scratch};
 use super::matmul::Activations;
@@ -12,32 +13,65 @@ use super::panel::Part;
 use wisp_types::Encoding;
 use wisp_weights::blocks::{IntegerEncoding, Planes};
 
-/// Activations in 8 bits, for weights of encoding `E`.
-pub(super) struct Int8<E>(PhantomData<E>);
+/// Activations in 8 bits, and how they are multiplied with weights of one encoding.
+pub(super) struct Int8 {
+    encoding: Encoding,
+    /// Whether each half of a block has a scale.
+    halves: bool,
+    /// The integer that stands for the weight 0.
+    zero: i32,
+    dots: integer_dot::Dots,
+    decode: integer_panel::Decode,
+    multiply: integer_panel::Multiply,
+}
 
-impl<E: IntegerEncoding> Activations for Int8<E> {
-    const ENCODING: Encoding = E::ENCODING;
+impl Int8 {
+    /// Returns the activations for weights of encoding `E`.
+    pub(super) const fn of<E: IntegerEncoding>() -> &'static Int8 {
+        &const {
+            Int8 {
+                encoding: E::ENCODING,
+                halves: E::HALVES,
+                zero: E::ZERO,
+                dots: integer_dot::dots::<E>,
+                decode: integer_panel::decode::<E>,
+                multiply: const { integer_panel::multiply_of::<E>() },
+            }
+        }
+    }
+}
+
+impl Activations for Int8 {
     const PLANES: usize = 5;
     type Rows<'a> = Rows<'a>;
     type Panels = Panels;
     type Scratch = Scratch;
 
-    fn read<'a>(args: &'a Args, rows: usize, cols: usize) -> Result<Rows<'a>, HostError> {
-        Rows::read::<E>(args, rows, cols)
+    fn encoding(&self) -> Encoding {
+        self.encoding
     }
 
-    fn dots<const T: usize>(
+    fn read<'a>(&self, args: &'a Args, rows: usize, cols: usize) -> Result<Rows<'a>, HostError> {
+        Rows::read(args, rows, cols, self.halves)
+    }
+
+    fn dots(
+        &self,
         x: &Rows,
-        rows: [usize; T],
+        rows: Range<usize>,
         planes: Planes,
         first: usize,
-        out: &mut [[f32; T]],
+        out: &mut [[f32; MAX_VECTORS]],
     ) {
-        integer_dot::dots::<E, T>(planes, first, x.blocks, rows.map(|i| x.row::<E>(i)), out);
+        let mut vectors = [Row::default(); MAX_VECTORS];
+        for (vector, i) in vectors.iter_mut().zip(rows.clone()) {
+            *vector = x.row(i);
+        }
+        (self.dots)(planes, first, x.blocks, &vectors[..rows.len()], out);
     }
 
-    fn pack(x: &Rows, rows: Range<usize>, start: usize, depth: usize) -> Panels {
-        integer_panel::pack::<E>(x, rows, start, depth)
+    fn pack(&self, x: &Rows, rows: Range<usize>, start: usize, depth: usize) -> Panels {
+        integer_panel::pack(x, self.halves, self.zero, rows, start, depth)
     }
 
     fn scratch() -> Scratch {
@@ -45,12 +79,13 @@ impl<E: IntegerEncoding> Activations for Int8<E> {
     }
 
     fn add_products(
+        &self,
         part: Part,
         panels: &Panels,
         depth: usize,
         scratch: &mut Scratch,
         outs: &mut [&mut [f32]],
     ) {
-        integer_panel::multiply::<E>(part, panels, depth, scratch, outs);
+        (self.multiply)(self.decode, part, panels, depth, scratch, outs);
     }
 }

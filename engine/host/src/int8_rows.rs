@@ -6,9 +6,9 @@ use super::args::Args;
 use super::error::HostError;
 use super::quantize::BlockFactors;
 use wisp_types::encoding::BLOCK;
-use wisp_weights::blocks::IntegerEncoding;
 #[cfg(doc)]
 use wisp_weights::blocks::IntegerSimd;
+use wisp_weights::blocks::group_blocks;
 
 /// Bytes of two blocks.
 pub(super) type Pair = [u8; 2 * BLOCK];
@@ -20,6 +20,8 @@ pub(super) struct Rows<'a> {
     pub(super) factors: &'a [BlockFactors],
     /// Blocks of a row.
     pub(super) blocks: usize,
+    /// Groups of blocks of a row.
+    groups: usize,
     /// The scales of blocks, or of their halves, padded with zeros to whole groups.
     scales: Vec<[f32; 16]>,
     /// The sums of the activations of each block or half, likewise: its scale times the sum of its bytes.
@@ -37,22 +39,23 @@ impl Rows<'_> {
         &self.bytes[i * self.pairs()..][..self.pairs()]
     }
 
-    pub(super) fn row<E: IntegerEncoding>(&self, i: usize) -> Row<'_> {
-        let groups = self.blocks.div_ceil(E::GROUP_BLOCKS);
+    pub(super) fn row(&self, i: usize) -> Row<'_> {
         Row {
             bytes: self.bytes(i),
-            scales: &self.scales[i * groups..][..groups],
-            sums: &self.sums[i * groups..][..groups],
+            scales: &self.scales[i * self.groups..][..self.groups],
+            sums: &self.sums[i * self.groups..][..self.groups],
         }
     }
 }
 
 impl<'a> Rows<'a> {
-    /// Reads `rows` rows of `cols` elements from a call's bindings, with factors for weights of encoding `E`.
-    pub(super) fn read<E: IntegerEncoding>(
+    /// Reads `rows` rows of `cols` elements from a call's bindings, with factors for weights whose halves of blocks have
+    /// scales of their own, or do not.
+    pub(super) fn read(
         args: &'a Args,
         rows: usize,
         cols: usize,
+        halves: bool,
     ) -> Result<Rows<'a>, HostError> {
         let blocks = cols.div_ceil(BLOCK);
         let all = rows.saturating_mul(blocks);
@@ -70,21 +73,23 @@ impl<'a> Rows<'a> {
                 Cow::Owned(padded)
             }
         };
-        let groups = blocks.div_ceil(E::GROUP_BLOCKS);
+        let group_blocks = group_blocks(halves);
+        let groups = blocks.div_ceil(group_blocks);
         let (mut scales, mut sums) = (Vec::new(), Vec::new());
         scales.resize(rows * groups, [0.0; 16]);
         sums.resize(rows * groups, [0.0; 16]);
         let rows = factors.chunks_exact(blocks.max(1));
         for (row, factors) in rows.enumerate() {
-            let groups = factors.chunks(E::GROUP_BLOCKS);
+            let groups = factors.chunks(group_blocks);
             for (i, factors) in (row * groups.len()..).zip(groups) {
-                write_factors::<E>(factors, &mut scales[i], &mut sums[i]);
+                write_factors(factors, halves, &mut scales[i], &mut sums[i]);
             }
         }
         Ok(Rows {
             bytes,
             factors,
             blocks,
+            groups,
             scales,
             sums,
         })
@@ -92,7 +97,7 @@ impl<'a> Rows<'a> {
 }
 
 /// A row of activations in 8 bits.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Row<'a> {
     /// Its blocks, two at a time.
     pub(super) bytes: &'a [Pair],
@@ -103,14 +108,15 @@ pub(super) struct Row<'a> {
 }
 
 /// Writes the scales of a group's blocks, or of their halves, and the sums of their activations.
-fn write_factors<E: IntegerEncoding>(
+fn write_factors(
     factors: &[BlockFactors],
+    halves: bool,
     scales: &mut [f32; 16],
     sums: &mut [f32; 16],
 ) {
     for (i, BlockFactors { scale, sums: bytes }) in factors.iter().enumerate() {
         let [low, high] = bytes.map(i32::from);
-        if E::HALVES {
+        if halves {
             (scales[2 * i], scales[2 * i + 1]) = (*scale, *scale);
             (sums[2 * i], sums[2 * i + 1]) = (scale * low as f32, scale * high as f32);
         } else {

@@ -1,23 +1,32 @@
 //! Products of encoded rows with a few rows of bytes. They are limited by memory bandwidth, so each block is read
 //! once, and its integers are multiplied with every row.
 
-use super::dot::{LANES, row_prefetcher, store_totals};
+use super::dot::{LANES, MAX_VECTORS, row_prefetcher, store_totals};
 use super::int8_rows::{Pair, Row};
 use wisp_types::encoding::BLOCK;
 use wisp_weights::blocks::{
     Floats, IntegerEncoding, IntegerSimd, Planes, Prefetcher, Simd, integer_simd, with_integer_simd,
 };
 
+/// [`dots`] for one encoding.
+pub(super) type Dots = fn(Planes, usize, usize, &[Row], &mut [[f32; MAX_VECTORS]]);
+
 integer_simd! {
-    /// Computes `out[i][t] = dot(row first + i, x[t])` for rows of `blocks` blocks.
-    pub(super) fn dots<E: IntegerEncoding, const T: usize>(
+    /// Computes `out[i][t] = dot(row first + i, x[t])` for at most [`MAX_VECTORS`] rows of `blocks` blocks.
+    pub(super) fn dots<E: IntegerEncoding>(
         planes: Planes,
         first: usize,
         blocks: usize,
-        x: [Row; T],
-        out: &mut [[f32; T]],
+        x: &[Row],
+        out: &mut [[f32; MAX_VECTORS]],
     ) {
-        with_integer_simd!(S => dots_in::<E, S, T>(planes, first, blocks, x, out))
+        with_integer_simd!(S => match *x {
+            [] => {}
+            [a] => dots_in::<E, S, 1>(planes, first, blocks, [a], out),
+            [a, b] => dots_in::<E, S, 2>(planes, first, blocks, [a, b], out),
+            [a, b, c] => dots_in::<E, S, 4>(planes, first, blocks, [a, b, c, c], out),
+            [a, b, c, d, ..] => dots_in::<E, S, 4>(planes, first, blocks, [a, b, c, d], out),
+        })
     }
 }
 
@@ -35,7 +44,7 @@ fn dots_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     first: usize,
     blocks: usize,
     x: [Row; T],
-    out: &mut [[f32; T]],
+    out: &mut [[f32; MAX_VECTORS]],
 ) {
     // A part for every second whole group.
     let parts = (blocks / E::GROUP_BLOCKS).div_ceil(2);

@@ -10,7 +10,9 @@ use rayon::prelude::*;
 use super::int8_rows::Rows;
 use super::panel::{DEPTH, Part, ROWS};
 use wisp_types::encoding::BLOCK;
-use wisp_weights::blocks::{Floats, IntegerEncoding, IntegerSimd, Simd, integer_simd};
+use wisp_weights::blocks::{
+    Floats, IntegerEncoding, IntegerSimd, Simd, integer_simd, with_integer_simd,
+};
 
 /// Tokens of a panel: a multiple of the tokens of every tile.
 const TOKENS: usize = 12;
@@ -35,9 +37,12 @@ pub(super) struct Panels {
     zeros: Vec<[i32; TOKENS]>,
 }
 
-/// Packs `depth` columns of some rows.
-pub(super) fn pack<E: IntegerEncoding>(
+/// Packs `depth` columns of some rows, for weights whose halves of blocks have scales of their own or do not, and whose
+/// integer `zero` stands for the weight 0.
+pub(super) fn pack(
     x: &Rows,
+    halves: bool,
+    zero: i32,
     rows: Range<usize>,
     start: usize,
     depth: usize,
@@ -45,7 +50,7 @@ pub(super) fn pack<E: IntegerEncoding>(
     let tokens = rows.len();
     let count = tokens.div_ceil(TOKENS);
     let (first, blocks) = (start / BLOCK, depth / BLOCK);
-    let parts = blocks * if E::HALVES { 2 } else { 1 };
+    let parts = blocks * if halves { 2 } else { 1 };
     let mut panels = Panels {
         tokens,
         quads: vec![[[0; 4]; TOKENS]; count * depth / 4],
@@ -75,9 +80,9 @@ pub(super) fn pack<E: IntegerEncoding>(
                     let [low, high] = factors.sums.map(i32::from);
                     let mut add = |part: usize, sum: i32| {
                         sums[part][t] = factors.scale * sum as f32;
-                        zeros[part][t] = -E::ZERO * sum;
+                        zeros[part][t] = -zero * sum;
                     };
-                    if E::HALVES {
+                    if halves {
                         add(2 * b, low);
                         add(2 * b + 1, high);
                     } else {
@@ -111,9 +116,26 @@ impl Scratch {
     }
 }
 
+/// [`multiply`] for the encodings that have the same const parameters.
+pub(super) type Multiply = fn(Decode, Part, &Panels, usize, &mut Scratch, &mut [&mut [f32]]);
+
+/// Returns [`multiply`] for an encoding.
+pub(super) const fn multiply_of<E: IntegerEncoding>() -> Multiply {
+    match (E::HALVES, E::HAS_OFFSETS, E::WIDE) {
+        (false, false, false) => multiply::<false, false, false>,
+        (false, false, true) => multiply::<false, false, true>,
+        (false, true, false) => multiply::<false, true, false>,
+        (true, false, false) => multiply::<true, false, false>,
+        (true, true, false) => multiply::<true, true, false>,
+        (false, true, true) | (true, _, true) => panic!("no encoding has these"),
+    }
+}
+
 integer_simd! {
-    /// Adds to `outs[t][i]` the product of row `part.first + i` and token `t`, over `depth` columns.
-    pub(super) fn multiply<E: IntegerEncoding>(
+    /// Adds to `outs[t][i]` the product of row `part.first + i` and token `t`, over `depth` columns. The parameters are
+    /// constants of [`IntegerEncoding`].
+    pub(super) fn multiply<const HALVES: bool, const HAS_OFFSETS: bool, const WIDE: bool>(
+        decode: Decode,
         part: Part,
         panels: &Panels,
         depth: usize,
@@ -122,22 +144,29 @@ integer_simd! {
     ) {
         multiversion::target::match_target! {
             "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx512vnni+avx2+fma+f16c" => {
-                multiply_in::<E, wisp_weights::blocks::Avx512Vnni, 12>(part, panels, depth, scratch, outs)
+                multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::Avx512Vnni, 12>(decode, part, panels, depth, scratch, outs)
             },
             "x86_64+avxvnni+avx2+fma+f16c" => {
-                multiply_in::<E, wisp_weights::blocks::AvxVnni, 4>(part, panels, depth, scratch, outs)
+                multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::AvxVnni, 4>(decode, part, panels, depth, scratch, outs)
             },
             "x86_64+avx2+fma+f16c" => {
-                multiply_in::<E, wisp_weights::blocks::Avx2, 4>(part, panels, depth, scratch, outs)
+                multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::Avx2, 4>(decode, part, panels, depth, scratch, outs)
             },
-            _ => multiply_in::<E, wisp_weights::blocks::Portable, 1>(part, panels, depth, scratch, outs),
+            _ => multiply_in::<HALVES, HAS_OFFSETS, WIDE, wisp_weights::blocks::Portable, 1>(decode, part, panels, depth, scratch, outs),
         }
     }
 }
 
 /// [`multiply`] with tiles of `T` tokens.
 #[inline(always)]
-fn multiply_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
+fn multiply_in<
+    const HALVES: bool,
+    const HAS_OFFSETS: bool,
+    const WIDE: bool,
+    S: IntegerSimd,
+    const T: usize,
+>(
+    decode: Decode,
     part: Part,
     panels: &Panels,
     depth: usize,
@@ -145,14 +174,14 @@ fn multiply_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     outs: &mut [&mut [f32]],
 ) {
     let blocks = depth / BLOCK;
-    let parts = blocks * if E::HALVES { 2 } else { 1 };
+    let parts = blocks * if HALVES { 2 } else { 1 };
     let rows = outs[0].len();
     for at in (0..rows).step_by(ROWS) {
         let count = ROWS.min(rows - at);
         let vectors = count.div_ceil(LANES);
         for v in 0..vectors {
             let first = at + v * LANES;
-            decode::<E, S>(part, first, LANES.min(rows - first), blocks, v, scratch);
+            decode(part, first, LANES.min(rows - first), blocks, v, scratch);
         }
         for i in 0..panels.tokens.div_ceil(TOKENS) {
             let panel = Panel {
@@ -172,7 +201,7 @@ fn multiply_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
                 for (t, outs) in outs.chunks_mut(T).enumerate() {
                     let first = at + v * LANES;
                     let range = first..rows.min(first + LANES);
-                    let tile = tile::<E, S, T>(&weights, &panel, t * T);
+                    let tile = tile::<HALVES, HAS_OFFSETS, WIDE, S, T>(&weights, &panel, t * T);
                     for (out, sums) in outs.iter_mut().zip(&tile) {
                         for (out, sum) in out[range.clone()].iter_mut().zip(sums) {
                             *out += sum;
@@ -184,9 +213,25 @@ fn multiply_in<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
     }
 }
 
-/// Reads `count` rows of a vector, from row `part.first + first` on, into vector `v` of the scratch.
+/// [`decode`] for one encoding.
+pub(super) type Decode = fn(Part, usize, usize, usize, usize, &mut Scratch);
+
+integer_simd! {
+    /// Reads `blocks` blocks of each of `count` rows, from row `part.first + first` on, into vector `v` of the scratch.
+    pub(super) fn decode<E: IntegerEncoding>(
+        part: Part,
+        first: usize,
+        count: usize,
+        blocks: usize,
+        v: usize,
+        scratch: &mut Scratch,
+    ) {
+        with_integer_simd!(S => decode_in::<E, S>(part, first, count, blocks, v, scratch))
+    }
+}
+
 #[inline(always)]
-fn decode<E: IntegerEncoding, S: IntegerSimd>(
+fn decode_in<E: IntegerEncoding, S: IntegerSimd>(
     part: Part,
     first: usize,
     count: usize,
@@ -277,18 +322,24 @@ struct Decoded<'a> {
 
 /// Returns the products of the rows of a vector and `T` tokens of a panel, from token `first` on.
 #[inline(always)]
-fn tile<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
+fn tile<
+    const HALVES: bool,
+    const HAS_OFFSETS: bool,
+    const WIDE: bool,
+    S: IntegerSimd,
+    const T: usize,
+>(
     weights: &Decoded,
     panel: &Panel,
     first: usize,
 ) -> [[f32; LANES]; T] {
-    let halves = if E::HALVES { 2 } else { 1 };
+    let halves = if HALVES { 2 } else { 1 };
     let steps = 8 / halves;
     let mut sums = [S::Floats::splat(0.0); T];
     for (i, scales) in weights.scales.iter().enumerate() {
         let zeros = &panel.zeros[i][first..first + T];
         let mut products = [S::splat_words(0); T];
-        if !E::HAS_OFFSETS {
+        if !HAS_OFFSETS {
             for t in 0..T {
                 products[t] = S::splat_words(zeros[t]);
             }
@@ -300,10 +351,7 @@ fn tile<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
             let quads = &quads[k][first..first + T];
             for t in 0..T {
                 let x = S::splat_bytes(quads[t]);
-                products[t] = match E::WIDE {
-                    true => S::dot::<true>(products[t], q, x),
-                    false => S::dot::<false>(products[t], q, x),
-                };
+                products[t] = S::dot::<WIDE>(products[t], q, x);
             }
         }
         let scale = S::Floats::load(scales);
@@ -312,7 +360,7 @@ fn tile<E: IntegerEncoding, S: IntegerSimd, const T: usize>(
             let scaled = S::Floats::mul(S::to_f32(products[t]), scale);
             sums[t] = S::Floats::mul_add(scaled, S::Floats::splat(x_scales[t]), sums[t]);
         }
-        if E::HAS_OFFSETS {
+        if HAS_OFFSETS {
             let offset = S::Floats::load(&weights.offsets[i]);
             let x_sums = &panel.sums[i][first..first + T];
             for t in 0..T {

@@ -92,19 +92,23 @@ pub fn twin(op: &str) -> Option<Twin> {
         let encoding = Encoding::device_encodings().find(|encoding| encoding.name() == name)?;
         return match op {
             "embed" => Some(with_encoding!(encoding, E => embed::embed::<E>)),
-            "matmul" => Some(with_encoding!(encoding, E => matmul::matmul::<Exact<E>>)),
-            "matmul_gated" => Some(with_encoding!(encoding, E => matmul::matmul_gated::<Exact<E>>)),
-            "matmul_experts" => {
-                Some(with_encoding!(encoding, E => matmul_experts::matmul_experts::<Exact<E>>))
-            }
+            "matmul" => Some(
+                with_encoding!(encoding, E => |args: &Args| matmul::matmul(Exact::of::<E>(), args)),
+            ),
+            "matmul_gated" => Some(
+                with_encoding!(encoding, E => |args: &Args| matmul::matmul_gated(Exact::of::<E>(), args)),
+            ),
+            "matmul_experts" => Some(
+                with_encoding!(encoding, E => |args: &Args| matmul_experts::matmul_experts(Exact::of::<E>(), args)),
+            ),
             "matmul_int8" => {
-                with_integer_encoding!(encoding, E => Some(matmul::matmul::<Int8<E>>), else None)
+                with_integer_encoding!(encoding, E => Some(|args: &Args| matmul::matmul(Int8::of::<E>(), args)), else None)
             }
             "matmul_gated_int8" => {
-                with_integer_encoding!(encoding, E => Some(matmul::matmul_gated::<Int8<E>>), else None)
+                with_integer_encoding!(encoding, E => Some(|args: &Args| matmul::matmul_gated(Int8::of::<E>(), args)), else None)
             }
             "matmul_experts_int8" => {
-                with_integer_encoding!(encoding, E => Some(matmul_experts::matmul_experts::<Int8<E>>), else None)
+                with_integer_encoding!(encoding, E => Some(|args: &Args| matmul_experts::matmul_experts(Int8::of::<E>(), args)), else None)
             }
             _ => None,
         };

@@ -23,10 +23,9 @@ const FEW_TOKENS: usize = 8;
 /// Tokens whose panels are packed at once; the panels take at most 4 MiB.
 const MANY_TOKENS: usize = 1024;
 
-/// A format of the rows that a weight is multiplied by, with the products for one encoding of weights.
-pub(super) trait Activations {
-    /// The weight's encoding.
-    const ENCODING: Encoding;
+/// A format of the rows that a weight is multiplied by. A value holds the functions for one encoding of weights, so that
+/// what does not depend on the encoding is compiled once for each format.
+pub(super) trait Activations: Sync {
     /// The number of the binding of the weight's first plane.
     const PLANES: usize;
     /// The rows of a call.
@@ -36,20 +35,36 @@ pub(super) trait Activations {
     /// Memory in which a task decodes rows of the weight.
     type Scratch: Send;
 
-    /// Reads `rows` rows of `cols` elements from a call's bindings.
-    fn read<'a>(args: &'a Args, rows: usize, cols: usize) -> Result<Self::Rows<'a>, HostError>;
+    /// Returns the weight's encoding.
+    fn encoding(&self) -> Encoding;
 
-    /// Computes `out[i][t]`, the product of row `first + i` of the weight and row `rows[t]` of `x`.
-    fn dots<const T: usize>(
+    /// Reads `rows` rows of `cols` elements from a call's bindings.
+    fn read<'a>(
+        &self,
+        args: &'a Args,
+        rows: usize,
+        cols: usize,
+    ) -> Result<Self::Rows<'a>, HostError>;
+
+    /// Computes `out[i][t]`, the product of row `first + i` of the weight and row `rows.start + t` of `x`, for at most
+    /// [`MAX_VECTORS`] rows of `x`.
+    fn dots(
+        &self,
         x: &Self::Rows<'_>,
-        rows: [usize; T],
+        rows: Range<usize>,
         planes: Planes,
         first: usize,
-        out: &mut [[f32; T]],
+        out: &mut [[f32; MAX_VECTORS]],
     );
 
     /// Packs `depth` columns, at most [`panel::DEPTH`], of some rows.
-    fn pack(x: &Self::Rows<'_>, rows: Range<usize>, start: usize, depth: usize) -> Self::Panels;
+    fn pack(
+        &self,
+        x: &Self::Rows<'_>,
+        rows: Range<usize>,
+        start: usize,
+        depth: usize,
+    ) -> Self::Panels;
 
     /// Allocates the scratch of a task.
     fn scratch() -> Self::Scratch;
@@ -57,6 +72,7 @@ pub(super) trait Activations {
     /// Adds to `outs[t][i]` the product of the weight's row `part.first + i` and the packed row `t`, over `depth`
     /// columns.
     fn add_products(
+        &self,
         part: Part,
         panels: &Self::Panels,
         depth: usize,
@@ -66,7 +82,7 @@ pub(super) trait Activations {
 }
 
 /// The twin of `matmul.wgsl`.
-pub(super) fn matmul<A: Activations>(args: &Args) -> Result<(), HostError> {
+pub(super) fn matmul<A: Activations>(activations: &A, args: &Args) -> Result<(), HostError> {
     let p: MatmulParams = args.params()?;
     let (rows, cols) = (p.rows as usize, p.cols as usize);
     let blocks = cols.div_ceil(BLOCK);
@@ -78,9 +94,9 @@ pub(super) fn matmul<A: Activations>(args: &Args) -> Result<(), HostError> {
         let least = format!("at least {}", offset + rows);
         return Err(args.value("out_stride", least, p.out_stride));
     }
-    let x = A::read(args, p.tokens as usize, cols)?;
+    let x = activations.read(args, p.tokens as usize, cols)?;
     let out: &mut [f32] = args.write(2, size(&[p.tokens, p.out_stride]))?;
-    let planes = args.planes(A::ENCODING, A::PLANES, rows, cols)?;
+    let planes = args.planes(activations.encoding(), A::PLANES, rows, cols)?;
     let bias = match p.has_bias {
         0 => None,
         _ => {
@@ -93,7 +109,8 @@ pub(super) fn matmul<A: Activations>(args: &Args) -> Result<(), HostError> {
     }
     let out = out.chunks_exact_mut(stride);
     let out = out.map(|out| &mut out[offset..offset + rows]).collect();
-    let product = Product::<A> {
+    let product = Product {
+        activations,
         x,
         planes,
         blocks,
@@ -105,17 +122,17 @@ pub(super) fn matmul<A: Activations>(args: &Args) -> Result<(), HostError> {
 }
 
 /// The twin of `matmul.wgsl` with `gated`.
-pub(super) fn matmul_gated<A: Activations>(args: &Args) -> Result<(), HostError> {
+pub(super) fn matmul_gated<A: Activations>(activations: &A, args: &Args) -> Result<(), HostError> {
     let p: MatmulGatedParams = args.params()?;
     let (rows, cols) = (p.rows as usize, p.cols as usize);
     let blocks = cols.div_ceil(BLOCK);
     if p.blocks as usize != blocks {
         return Err(args.value("blocks", blocks, p.blocks));
     }
-    let x = A::read(args, p.tokens as usize, cols)?;
+    let x = activations.read(args, p.tokens as usize, cols)?;
     let out: &mut [f32] = args.write(2, size(&[p.tokens, p.rows]))?;
     let both_rows = size(&[2, p.rows]);
-    let planes = args.planes(A::ENCODING, A::PLANES, both_rows, cols)?;
+    let planes = args.planes(activations.encoding(), A::PLANES, both_rows, cols)?;
     let bias = match p.has_bias {
         0 => None,
         _ => Some(args.read::<f32>(3, both_rows)?),
@@ -126,7 +143,8 @@ pub(super) fn matmul_gated<A: Activations>(args: &Args) -> Result<(), HostError>
         return Ok(());
     }
     let mut both = vec![0.0; p.tokens as usize * both_rows];
-    let product = Product::<A> {
+    let product = Product {
+        activations,
         x,
         planes,
         blocks,
@@ -143,6 +161,7 @@ pub(super) fn matmul_gated<A: Activations>(args: &Args) -> Result<(), HostError>
 
 /// One product with checked arguments.
 struct Product<'a, A: Activations> {
+    activations: &'a A,
     x: A::Rows<'a>,
     planes: Planes<'a>,
     /// Blocks of a row.
@@ -165,7 +184,7 @@ impl<A: Activations> Product<'_, A> {
     fn few_tokens(&self, mut out: Vec<&mut [f32]>) {
         if let [out] = &mut out[..] {
             let tasks = out.par_chunks_mut(ROWS).enumerate();
-            return tasks.for_each(|(task, out)| self.dots(task * ROWS, [0], &mut [out]));
+            return tasks.for_each(|(task, out)| self.dots(task * ROWS, 0, &mut [out]));
         }
         let mut tasks: Vec<Vec<&mut [f32]>> = Vec::new();
         tasks.resize_with(self.rows.div_ceil(ROWS), Vec::new);
@@ -180,21 +199,18 @@ impl<A: Activations> Product<'_, A> {
             .for_each(|(task, mut outs)| {
                 let first = task * ROWS;
                 for (i, outs) in outs.chunks_mut(MAX_VECTORS).enumerate() {
-                    let t = i * MAX_VECTORS;
-                    match outs.len() {
-                        1 => self.dots(first, [t], outs),
-                        2 => self.dots(first, [t, t + 1], outs),
-                        3 => self.dots(first, [t, t + 1, t + 2], outs),
-                        _ => self.dots(first, [t, t + 1, t + 2, t + 3], outs),
-                    }
+                    self.dots(first, i * MAX_VECTORS, outs);
                 }
             });
     }
 
-    fn dots<const T: usize>(&self, first: usize, x: [usize; T], outs: &mut [&mut [f32]]) {
-        let mut values = [[0.0; T]; ROWS];
+    /// Computes rows of the product, from row `first` on, for tokens from `token` on.
+    fn dots(&self, first: usize, token: usize, outs: &mut [&mut [f32]]) {
+        let mut values = [[0.0; MAX_VECTORS]; ROWS];
         let values = &mut values[..outs[0].len()];
-        A::dots(&self.x, x, self.planes, first, values);
+        let tokens = token..token + outs.len();
+        self.activations
+            .dots(&self.x, tokens, self.planes, first, values);
         for (t, out) in outs.iter_mut().enumerate() {
             for (i, out) in out.iter_mut().enumerate() {
                 *out = values[i][t] + self.bias.map_or(0.0, |bias| bias[first + i]);
@@ -223,7 +239,7 @@ impl<A: Activations> Product<'_, A> {
             }
             for start in (0..width).step_by(panel::DEPTH) {
                 let depth = panel::DEPTH.min(width - start);
-                let panels = A::pack(&self.x, tokens.clone(), start, depth);
+                let panels = self.activations.pack(&self.x, tokens.clone(), start, depth);
                 tasks.par_iter_mut().enumerate().for_each_init(
                     A::scratch,
                     |scratch, (task, outs)| {
@@ -233,7 +249,8 @@ impl<A: Activations> Product<'_, A> {
                             start,
                             width,
                         };
-                        A::add_products(part, &panels, depth, scratch, outs);
+                        self.activations
+                            .add_products(part, &panels, depth, scratch, outs);
                     },
                 );
             }

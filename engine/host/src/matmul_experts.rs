@@ -5,12 +5,16 @@ use rayon::prelude::*;
 use wisp_shaders::params::MatmulExpertsParams;
 
 use super::args::{Args, size};
+use super::dot::MAX_VECTORS;
 use super::error::HostError;
 use super::matmul::{Activations, ROWS};
 use wisp_types::encoding::BLOCK;
 
 /// The twin of `matmul.wgsl` with `experts`.
-pub(super) fn matmul_experts<A: Activations>(args: &Args) -> Result<(), HostError> {
+pub(super) fn matmul_experts<A: Activations>(
+    activations: &A,
+    args: &Args,
+) -> Result<(), HostError> {
     let p: MatmulExpertsParams = args.params()?;
     let (rows, cols, share) = (p.rows as usize, p.cols as usize, p.pairs_per_row as usize);
     let blocks = cols.div_ceil(BLOCK);
@@ -21,10 +25,15 @@ pub(super) fn matmul_experts<A: Activations>(args: &Args) -> Result<(), HostErro
         let divisor = format!("a divisor of {} pairs", p.pairs);
         return Err(args.value("pairs_per_row", divisor, p.pairs_per_row));
     }
-    let x = A::read(args, (p.pairs / p.pairs_per_row) as usize, cols)?;
+    let x = activations.read(args, (p.pairs / p.pairs_per_row) as usize, cols)?;
     let out: &mut [f32] = args.write(2, size(&[p.pairs, p.rows]))?;
     let ids: &[u32] = args.read(3, p.pairs as usize)?;
-    let planes = args.planes(A::ENCODING, A::PLANES, p.chunk_rows as usize, cols)?;
+    let planes = args.planes(
+        activations.encoding(),
+        A::PLANES,
+        p.chunk_rows as usize,
+        cols,
+    )?;
     if let Some(id) = ids.iter().find(|id| **id >= p.experts) {
         return Err(args.value("an expert id", format!("less than {}", p.experts), *id));
     }
@@ -41,11 +50,14 @@ pub(super) fn matmul_experts<A: Activations>(args: &Args) -> Result<(), HostErro
             .par_chunks_mut(ROWS)
             .enumerate()
             .for_each(|(task, out)| {
-                let mut values = [[0.0; 1]; ROWS];
+                let mut values = [[0.0; MAX_VECTORS]; ROWS];
                 let values = &mut values[..out.len()];
                 let first = from - chunk.start + task * ROWS;
-                A::dots(&x, [t / share], planes, first, values);
-                out.copy_from_slice(values.as_flattened());
+                let row = t / share;
+                activations.dots(&x, row..row + 1, planes, first, values);
+                for (out, [value, ..]) in out.iter_mut().zip(values) {
+                    *out = *value;
+                }
             });
     });
     Ok(())

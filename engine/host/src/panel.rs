@@ -6,8 +6,8 @@
 
 use rayon::prelude::*;
 
-use wisp_types::encoding::BLOCK;
-use wisp_weights::blocks::{BlockEncoding, Planes, Simd, dequantize_blocks_inline, simd};
+use wisp_types::{Encoding, encoding::BLOCK};
+use wisp_weights::blocks::{Planes, Simd, dequantize_blocks, simd};
 
 /// Columns that are multiplied at once.
 pub(super) const DEPTH: usize = 1024;
@@ -59,7 +59,8 @@ pub(super) struct Part<'a> {
 
 simd! {
     /// Adds to `outs[t][i]` the product of row `first + i` and token `t`, over `depth` columns.
-    pub(super) fn multiply<E: BlockEncoding>(
+    pub(super) fn multiply(
+        encoding: Encoding,
         part: Part,
         packed: &[[f32; TOKENS]],
         depth: usize,
@@ -68,19 +69,20 @@ simd! {
     ) {
         multiversion::target::match_target! {
             "x86_64+avx512f+avx512bw+avx512dq+avx512vl+avx2+fma+f16c" => {
-                multiply_in::<E, wisp_weights::blocks::Avx512, 12, 2, 24>(part, packed, depth, scratch, outs)
+                multiply_in::<wisp_weights::blocks::Avx512, 12, 2, 24>(encoding, part, packed, depth, scratch, outs)
             },
             "x86_64+avx2+fma+f16c" => {
-                multiply_in::<E, wisp_weights::blocks::Avx2, 6, 1, 6>(part, packed, depth, scratch, outs)
+                multiply_in::<wisp_weights::blocks::Avx2, 6, 1, 6>(encoding, part, packed, depth, scratch, outs)
             },
-            _ => multiply_in::<E, wisp_weights::blocks::Portable, 2, 1, 2>(part, packed, depth, scratch, outs),
+            _ => multiply_in::<wisp_weights::blocks::Portable, 2, 1, 2>(encoding, part, packed, depth, scratch, outs),
         }
     }
 }
 
 /// [`multiply`] with tiles of `R` rows and `V` vectors of 16 tokens, or of `R1` rows and the last vector alone.
 #[inline(always)]
-fn multiply_in<E: BlockEncoding, S: Simd, const R: usize, const V: usize, const R1: usize>(
+fn multiply_in<S: Simd, const R: usize, const V: usize, const R1: usize>(
+    encoding: Encoding,
     part: Part,
     packed: &[[f32; TOKENS]],
     depth: usize,
@@ -94,9 +96,9 @@ fn multiply_in<E: BlockEncoding, S: Simd, const R: usize, const V: usize, const 
             let start = (part.first + at + i) * part.width + part.start;
             let ahead = start + ROWS_AHEAD * part.width;
             let ahead = ahead..ahead + depth;
-            let mut prefetcher = part.planes.prefetcher(E::ENCODING, ahead, 1);
+            let mut prefetcher = part.planes.prefetcher(encoding, ahead, 1);
             prefetcher.prefetch::<S>();
-            dequantize_blocks_inline::<E, S>(part.planes, start / BLOCK, &mut row[..depth]);
+            dequantize_blocks(encoding, part.planes, start / BLOCK, &mut row[..depth]);
         }
         for (panel, outs) in packed.chunks_exact(depth).zip(outs.chunks_mut(TOKENS)) {
             // All rows of the scratch before any is added to `outs`, whose tokens may lie a power of two apart, so

@@ -26,17 +26,12 @@ pub fn dequantize_blocks(encoding: Encoding, planes: Planes, first: usize, out: 
 
 simd! {
     fn dequantize_blocks_of<E: BlockEncoding>(planes: Planes, first: usize, out: &mut [f32]) {
-        with_simd!(S => dequantize_blocks_inline::<E, S>(planes, first, out))
+        with_simd!(S => dequantize_blocks_in::<E, S>(planes, first, out))
     }
 }
 
-/// [`dequantize_blocks`], to be inlined into a function of `simd!`.
 #[inline(always)]
-pub fn dequantize_blocks_inline<E: BlockEncoding, S: Simd>(
-    planes: Planes,
-    first: usize,
-    out: &mut [f32],
-) {
+fn dequantize_blocks_in<E: BlockEncoding, S: Simd>(planes: Planes, first: usize, out: &mut [f32]) {
     let (blocks, _) = out.as_chunks_mut::<BLOCK>();
     let mut scales = [E::Scales::default(); SCALES_AHEAD];
     for (i, group) in blocks.chunks_mut(SCALES_AHEAD).enumerate() {

@@ -15,6 +15,14 @@ pub type Floats<S> = <<S as IntegerSimd>::Floats as Simd>::Floats;
 /// The number of blocks of the largest group that shares a call of [`IntegerEncoding::load_factors`].
 const GROUP: usize = 16;
 
+/// Returns [`IntegerEncoding::GROUP_BLOCKS`] of an encoding, whose blocks' halves have scales of their own or not.
+pub const fn group_blocks(halves: bool) -> usize {
+    match halves {
+        true => GROUP / 2,
+        false => GROUP,
+    }
+}
+
 /// An encoding whose weights are `scale * (q - ZERO) + offset` with integers `q`, without a sign.
 ///
 /// The scales and offsets are read for a group at once: those of 16 blocks or, where the halves of a block
@@ -36,10 +44,7 @@ pub trait IntegerEncoding: BlockEncoding {
     const HAS_OFFSETS: bool = false;
 
     /// Blocks of a group.
-    const GROUP_BLOCKS: usize = match Self::HALVES {
-        true => GROUP / 2,
-        false => GROUP,
-    };
+    const GROUP_BLOCKS: usize = group_blocks(Self::HALVES);
 
     /// Reads the integers of two blocks from their bytes of the main and high planes.
     ///

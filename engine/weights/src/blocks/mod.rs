@@ -25,11 +25,11 @@ mod simd;
 
 pub use block_encoding::BlockEncoding;
 pub use codebook::{IQ4_NL, IQ4_XS, MXFP4};
-pub use dequantize::{SCALES_AHEAD, dequantize_blocks, dequantize_blocks_inline};
+pub use dequantize::{SCALES_AHEAD, dequantize_blocks};
 pub use dispatch::with_encoding;
 pub use f8::F8_E4M3;
 pub use float::{BF16, F16, F32};
-pub use integers::{Floats, IntegerEncoding, with_integer_encoding};
+pub use integers::{Floats, IntegerEncoding, group_blocks, with_integer_encoding};
 pub use k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 pub use planes::{Planes, Prefetcher, plane_bytes};
