@@ -15,15 +15,25 @@ use wisp_engine::{
 /// The number of tokens of a text.
 const TOKENS: usize = 60;
 
-/// A tokenizer of the printable characters of ASCII and a token that ends texts, and its compiler.
+/// A tokenizer of all bytes and a token that ends texts, and its compiler.
 fn compiler() -> &'static (Tokenizer, GrammarCompiler) {
     static COMPILER: OnceLock<(Tokenizer, GrammarCompiler)> = OnceLock::new();
     COMPILER.get_or_init(|| {
+        // GPT-2's letters for bytes: those that are no printable characters are the letters from U+0100 on.
+        let is_printable = |byte: &u8| matches!(byte, 0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff);
+        let mut others = (0x100..).filter_map(char::from_u32);
+        let mut letter = |byte: u8| match is_printable(&byte) {
+            true => char::from(byte),
+            false => others.next().expect("more letters than bytes"),
+        };
         let vocab: serde_json::Map<String, Value> =
-            (' '..='~').enumerate().map(|(id, character)| (character.to_string(), id.into())).collect();
+            (0..=255).map(|byte| (letter(byte).to_string(), byte.into())).collect();
         let end = json!({"id": vocab.len(), "content": "<|end|>", "special": true, "normalized": false,
                          "single_word": false, "lstrip": false, "rstrip": false});
-        let file = json!({"model": {"type": "BPE", "vocab": vocab, "merges": []}, "added_tokens": [end]}).to_string();
+        let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false});
+        let file = json!({"model": {"type": "BPE", "vocab": vocab, "merges": []}, "pre_tokenizer": bytes,
+                          "decoder": bytes, "added_tokens": [end]});
+        let file = file.to_string();
         let files = HuggingFaceFiles { tokenizer: file.as_bytes(), ..HuggingFaceFiles::default() };
         let tokenizer = Tokenizer::from_files(&files).expect("a tokenizer");
         let end = tokenizer.id("<|end|>").expect("the last token");
