@@ -2,11 +2,7 @@
 
 use wisp_pipelines::{Embeddings, EncodeOptions, Pooling, TextEncoder};
 
-use crate::{
-    error::Error,
-    model::Model,
-    open_model::{Files, OpenModel},
-};
+use crate::{error::Error, model::Model, open_model::OpenModel};
 
 impl Model {
     /// Computes an embedding of each text with default settings, blocking the thread.
@@ -39,7 +35,7 @@ impl OpenModel {
     /// Makes a decoder embed texts, as an encoder does. Decoders whose files list the modules of embeddings do so by
     /// themselves.
     pub fn for_embeddings(mut self) -> OpenModel {
-        if let Files::Max(files) = &mut self.files {
+        if let Some(files) = self.files.max_mut() {
             files.model_spec.spec.embed_texts();
         }
         self

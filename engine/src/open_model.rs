@@ -45,6 +45,17 @@ pub(crate) enum Files {
     Candle(Box<CandleFiles>),
 }
 
+impl Files {
+    /// Returns the files for Wisp's own engine, if they are for it.
+    pub(crate) fn max_mut(&mut self) -> Option<&mut ModelFiles> {
+        match self {
+            Files::Max(files) => Some(files),
+            #[cfg(all(feature = "candle", not(target_arch = "wasm32")))]
+            Files::Candle(_) => None,
+        }
+    }
+}
+
 /// A model whose files are open, but which is not loaded yet. It gives access to the contents of the
 /// files and to the model's memory requirements, and it can be loaded.
 #[must_use = "a model is loaded by `load`"]

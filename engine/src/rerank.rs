@@ -2,11 +2,7 @@
 
 use wisp_pipelines::{PipelineError, Relevance, RerankOptions, TextEncoder};
 
-use crate::{
-    error::Error,
-    model::Model,
-    open_model::{Files, OpenModel},
-};
+use crate::{error::Error, model::Model, open_model::OpenModel};
 
 impl Model {
     /// Returns the settings of ranking documents, for which the model must score pairs of texts: a
@@ -26,7 +22,7 @@ impl OpenModel {
     ///
     /// If its tokenizer lacks the answers.
     pub fn for_reranking(mut self) -> Result<OpenModel, Error> {
-        if let Files::Max(files) = &mut self.files {
+        if let Some(files) = self.files.max_mut() {
             files.score_by_answers().map_err(PipelineError::from)?;
         }
         Ok(self)
