@@ -200,9 +200,10 @@ fn strftime_now_formats_the_present_date() {
 #[test]
 fn endless_templates_are_stopped() {
     let loops = "{% for a in range(100000) %}{% for b in range(100000) %}{% set x = a %}{% endfor %}{% endfor %}";
+    // Whichever limit a busy machine comes to first.
     assert!(matches!(
         render(loops),
-        Err(ChatTemplateError::TooManySteps { .. })
+        Err(ChatTemplateError::TooManySteps { .. } | ChatTemplateError::TooSlow { .. })
     ));
     let recursion = "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}";
     assert!(matches!(
