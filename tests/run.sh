@@ -8,13 +8,14 @@
 # supported Rust compiles everything, if rustup has it; `faults`, the whole fault list with the faults that take minutes;
 # or `classes`, the tests of models and of the browser with the kernels for GPUs on every adapter, and again with those
 # for software adapters, where an ordinary run takes a spread of both; or `cuda-all`, every kernel on the emulated CUDA
-# device in three orders of threads, and all tests of models on it, where an ordinary run takes a sample.
+# device in three orders of threads, and all tests of models on it, where an ordinary run takes a sample; or `kernels`,
+# the tests of kernels with every encoding, where an ordinary run takes a third of them in some tests.
 set -euo pipefail
 exec </dev/null
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly STEPS="vulkan fmt package deny clippy build tests cuda doctests docs gpu-statistics fuzz browser"
-readonly MORE="wasm32 msrv faults classes cuda-all"
+readonly MORE="wasm32 msrv faults classes kernels cuda-all"
 readonly FAILURE_LINES=150
 
 command -v cargo >/dev/null || { echo "run.sh: cargo is not on PATH: install Rust from https://rustup.rs" >&2; exit 1; }
@@ -96,6 +97,8 @@ step_tests() {
   case $outcome in skipped:*) ;; *) export NVRTC_LIBRARY=${outcome#*: } ;; esac
   run_tests --lib --bins --tests
 }
+
+step_kernels() { WISP_TEST_ALL=1 run_tests --test kernels; }
 
 # The kernels on the emulated CUDA device, a sample of them in each order of threads, and some models.
 step_cuda() {

@@ -410,6 +410,16 @@ pub fn check_outputs(op: &str, cases: &[Case], judge: impl Fn(usize, &Outputs) -
     check_each(op, cases, |_, i, outputs| judge(i, outputs));
 }
 
+/// The encodings of tests whose point hardly depends on the encoding: a third of them, others with each seed of the
+/// property tests, and all with `WISP_TEST_ALL=1`.
+pub fn some_encodings() -> impl Iterator<Item = Encoding> {
+    let is_all = std::env::var_os("WISP_TEST_ALL").is_some_and(|value| value == "1");
+    let seed = std::env::var("PROPTEST_RNG_SEED").ok();
+    let seed: usize = seed.and_then(|seed| seed.parse().ok()).unwrap_or_default();
+    let (first, step) = if is_all { (0, 1) } else { (seed % 3, 3) };
+    Encoding::device_encodings().skip(first).step_by(step)
+}
+
 /// Whether a kernel is one of those that run: all, or with `WISP_TEST_SAMPLE=N:K` every Nth, from the Kth on. An emulated
 /// device compiles each kernel for half a second.
 fn is_sampled(kernel: &Kernel) -> bool {

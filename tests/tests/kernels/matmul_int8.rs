@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use wisp_engine::weights::Encoding;
 use wisp_tests::guarded::{Hostile, check_hostile, spoiled};
-use wisp_tests::kernels::{Case, check, check_fitting, exact, twin_outputs};
+use wisp_tests::kernels::{Case, check, check_fitting, exact, some_encodings, twin_outputs};
 
 use crate::{matmul, matmul_experts, matmul_gated, quantize::quantize};
 
@@ -106,7 +106,7 @@ proptest! {
 #[test]
 fn invalid_ids_select_the_last_expert() {
     let experts = 3u32;
-    for encoding in encodings() {
+    for encoding in encodings().filter(|encoding| some_encodings().any(|some| some == *encoding)) {
         let mut cases = Vec::new();
         for pairs in [11usize, 17] {
             let valid: Vec<u32> = (0..pairs as u32).map(|i| i * 7 % experts).collect();
