@@ -25,6 +25,10 @@ const MAX_TEXT: usize = 64 << 10;
 /// The most items of the parser at one place of a text: an optional property that may come next takes about four.
 const MAX_ITEMS: usize = 8000;
 
+/// The most states of a text's lexer. Every byte that must follow may take one, so that this also bounds how long a text such
+/// as `(a{1000}){1000}` holds up the others of a batch; JSON takes a few hundred.
+const MAX_LEXER_STATES: usize = 50_000;
+
 /// How long the tools whose schemas cannot be enforced are searched for.
 const MAX_SEARCH: Duration = Duration::from_secs(2);
 
@@ -67,6 +71,7 @@ impl GrammarCompiler {
         let limits = factory.limits_mut();
         limits.verbose_errors = false;
         limits.max_items_in_row = MAX_ITEMS;
+        limits.max_lexer_states = MAX_LEXER_STATES;
         Ok(GrammarCompiler {
             factory: Arc::new(factory),
             cache: Arc::default(),

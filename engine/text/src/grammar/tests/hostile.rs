@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use super::*;
 use crate::grammar::json_schema;
 
-/// Compiles constraints, and computes a few masks of those that are accepted, within bounded time.
+/// Compiles constraints, and computes a few masks and forced tokens of those that are accepted, within bounded time.
 fn check(name: &str, constraint: Constraint) {
     let compiler = Compiler::new();
     let started = Instant::now();
     if let Ok(mut matcher) = compiler.matcher(&constraint) {
         let mut mask = vec![0; compiler.tokenizer.vocab_size().div_ceil(32)];
         for _ in 0..4 {
+            matcher.forced_tokens();
             if matcher.is_complete() || matcher.mask(&mut mask).is_err() {
                 break;
             }
@@ -148,6 +149,7 @@ fn hostile_expressions_and_grammars_are_bounded() {
             "alternatives",
             Constraint::Regex("(a|aa|aaa)*(b|bb)*".repeat(500)),
         ),
+        ("one long word", Constraint::Regex("(a{1000}){1000}".into())),
         ("subsets", Constraint::Regex("(a|b)*a(a|b){30}".into())),
         ("parentheses", Constraint::Regex("(".repeat(30_000))),
         ("long", Constraint::Regex("a".repeat(100_000))),
