@@ -35,6 +35,9 @@ pub struct Serve {
     /// Let everyone who reaches the address use the server
     #[arg(long, conflicts_with = "api_key")]
     no_auth: bool,
+    /// Let clients without a key read /metrics, as Prometheus and the endpoint pickers of Kubernetes do
+    #[arg(long)]
+    open_metrics: bool,
     /// Accept requests to this host name too; may be given several times
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
@@ -83,6 +86,7 @@ impl Serve {
             port: self.port,
             api_keys: self.api_key,
             no_auth: self.no_auth,
+            open_metrics: self.open_metrics,
             allowed_hosts: self.allow_host,
             allowed_origins: self.allow_origin,
             max_body_bytes: self.max_body_bytes as usize,

@@ -20,6 +20,9 @@ use super::{
 /// Paths without a key: the page, which asks for one, and what load balancers poll.
 const OPEN_PATHS: &[&str] = &["/", "/health"];
 
+/// The path that [`Options::open_metrics`] opens.
+const METRICS: &str = "/metrics";
+
 /// Names that mean this machine, whatever address the server listens on.
 const LOCAL_HOSTS: &[&str] = &["localhost", "127.0.0.1", "[::1]"];
 
@@ -40,7 +43,8 @@ pub async fn check(State(server): State<Arc<Server>>, request: Request, next: Ne
         Err(error) => return error.into_response(),
     };
     let is_preflight = request.method() == Method::OPTIONS && origin.is_some();
-    let is_open = OPEN_PATHS.contains(&request.uri().path());
+    let path = request.uri().path();
+    let is_open = OPEN_PATHS.contains(&path) || (options.open_metrics && path == METRICS);
     let mut response = match check_key(options, request.headers()) {
         _ if is_preflight => StatusCode::NO_CONTENT.into_response(),
         Err(error) if !is_open => error.into_response(),

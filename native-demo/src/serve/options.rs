@@ -15,6 +15,8 @@ pub struct Options {
     pub api_keys: Vec<String>,
     /// Whether a server without keys may listen on an address that other machines reach.
     pub no_auth: bool,
+    /// Whether clients without a key may read the metrics.
+    pub open_metrics: bool,
     /// Further names by which clients may call the server.
     pub allowed_hosts: Vec<String>,
     /// The origins of web pages that may use the server.
@@ -37,6 +39,7 @@ impl Default for Options {
             port: 0,
             api_keys: Vec::new(),
             no_auth: false,
+            open_metrics: false,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             max_body_bytes: 8 << 20,

@@ -34,6 +34,15 @@ fn keys_are_required_where_they_are_set() {
 }
 
 #[test]
+fn metrics_are_open_to_all_with_a_flag() {
+    let server = Server::start(&["--api-key", "key", "--open-metrics"]);
+    assert_eq!(server.get("/metrics").status, 200);
+    for path in ["/v1/models", "/metrics/", "/version"] {
+        assert_eq!(server.get(path).status, 401, "{path}");
+    }
+}
+
+#[test]
 fn keys_are_never_logged() {
     let variables = [("WISP_API_KEY", "very-secret"), ("WISP_LOG", "trace")];
     let server = Server::start_with(&[], |command| _ = command.envs(variables));
