@@ -165,6 +165,16 @@ impl Server {
         value.map_or(0.0, |value| value.parse().expect("a number"))
     }
 
+    /// Returns the resident memory of the server in bytes; `None` where the system has no `/proc`.
+    pub fn resident_bytes(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kibibytes: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+        Some(kibibytes << 10)
+    }
+
     /// Sends a signal.
     #[cfg(unix)]
     pub fn signal(&self, signal: nix::sys::signal::Signal) {

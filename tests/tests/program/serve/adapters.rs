@@ -11,7 +11,7 @@ const LOAD: &str = "/v1/load_lora_adapter";
 const UNLOAD: &str = "/v1/unload_lora_adapter";
 
 /// Writes an adapter of the built-in model.
-fn write(folder: &Path, seed: u32) {
+pub fn write(folder: &Path, seed: u32) {
     let modules = [("model.layers.0.self_attn.q_proj".to_string(), [256, 256])];
     lora::Adapter::plain(seed, &modules, 8, 64.0).write(folder);
 }

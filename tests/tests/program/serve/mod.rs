@@ -8,6 +8,7 @@ mod completions;
 mod embeddings;
 mod errors;
 mod lifecycle;
+mod load;
 mod metrics;
 mod rerank;
 mod responses;
