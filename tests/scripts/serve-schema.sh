@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # serve-schema.sh [SECONDS]: runs schemathesis, which makes requests from /openapi.json, against a live `wisp serve` with the
 # built-in model: no request may be answered with a status that the description does not allow, with a body of another form,
-# or with an internal error. Parses the files of native-demo/deploy too.
+# or with an internal error.
 #
 # Without pip or its registry, it prints `skipped: …`.
 set -euo pipefail
@@ -13,23 +13,8 @@ readonly VENV=$TARGET_DIR/serve-clients/venv
 
 mkdir -p "${VENV%/*}"
 [ -x "$VENV/bin/python" ] || python3 -m venv "$VENV" || { echo "skipped: no Python with venv"; exit 0; }
-"$VENV/bin/python" -m pip install --quiet --disable-pip-version-check schemathesis pyyaml ||
+"$VENV/bin/python" -m pip install --quiet --disable-pip-version-check schemathesis ||
   { echo "skipped: pip cannot install schemathesis"; exit 0; }
-
-"$VENV/bin/python" - native-demo/deploy <<'PYTHON'
-import ast, configparser, pathlib, sys, yaml
-
-folder = pathlib.Path(sys.argv[1])
-for path in sorted(folder.glob("*.yaml")):
-    documents = list(yaml.safe_load_all(path.read_text()))
-    assert all(document["apiVersion"] and document["metadata"]["name"] for document in documents), path
-    print(path.name + ":", ", ".join(document["kind"] for document in documents))
-unit = configparser.ConfigParser(strict=False, interpolation=None)
-unit.optionxform = str
-unit.read_string((folder / "wisp.service").read_text())
-assert unit["Service"]["ExecStart"].split()[1] == "serve"
-ast.parse((folder / "ray_serve.py").read_text())
-PYTHON
 
 cargo build --locked -p wisp-llm
 FOLDER=$(mktemp -d)
