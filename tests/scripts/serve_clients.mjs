@@ -57,6 +57,16 @@ const tests = {
     assert(asked.length === 1 && ["Oslo", "Rome"].includes(asked[0]), `${asked}`);
     return asked[0];
   },
+  async structuredOutput() {
+    const schema = {
+      type: "object", additionalProperties: false, required: ["city"], properties: { city: { enum: ["Oslo", "Rome"] } },
+    };
+    const format = { type: "json_schema", json_schema: { name: "answer", schema, strict: true } };
+    const answer = await client.chat.completions.parse({ ...chat, max_completion_tokens: 96, response_format: format });
+    const { content } = answer.choices[0].message;
+    assert(["Oslo", "Rome"].includes(JSON.parse(content).city), content);
+    return content;
+  },
   async embeddings() {
     const { data } = await client.embeddings.create({ model: "bert", input: ["the cat", "the kitten"] });
     assert.equal(data[0].embedding.length, 15);

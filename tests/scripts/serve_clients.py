@@ -6,9 +6,11 @@ import asyncio
 import json
 import math
 import os
+from typing import Literal
 
 import anthropic
 import openai
+import pydantic
 
 OPTIONS = {"base_url": os.environ["WISP_TEST_SERVER"] + "/v1", "api_key": "test-key", "max_retries": 0}
 CLIENT = openai.OpenAI(**OPTIONS)
@@ -94,6 +96,22 @@ def streamed_tools():
     (call,) = final.message.tool_calls
     assert final.finish_reason == "tool_calls" and call.function.parsed_arguments["city"] in ["Oslo", "Rome"], final
     return f"{len(deltas)} parts"
+
+
+class City(pydantic.BaseModel):
+    name: Literal["Oslo", "Rome"]
+    coastal: bool
+
+
+def structured_output():
+    # The helpers make a schema of the type, and parse the answers.
+    parsed = CLIENT.chat.completions.parse(**{**CHAT, "max_completion_tokens": 96}, response_format=City)
+    with CLIENT.chat.completions.stream(**{**CHAT, "max_completion_tokens": 96}, response_format=City) as stream:
+        streamed = stream.get_final_completion()
+    response = CLIENT.responses.parse(**{**RESPONSE, "max_output_tokens": 96}, text_format=City)
+    found = [parsed.choices[0].message.parsed, streamed.choices[0].message.parsed, response.output_parsed]
+    assert all(isinstance(city, City) for city in found), found
+    return repr(found[0])
 
 
 def completions():
@@ -257,6 +275,7 @@ for test in [
     log_probabilities,
     tools,
     streamed_tools,
+    structured_output,
     completions,
     errors,
     concurrent,

@@ -1,4 +1,5 @@
-//! Clients that others wrote, which `tests/scripts/serve-clients.sh` installs: OpenAI's for Python and for Node.
+//! Clients that others wrote, which `tests/scripts/serve-clients.sh` installs: OpenAI's for Python and Node, Anthropic's,
+//! LangChain's and LiteLLM's for Python, and async-openai.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,20 +24,24 @@ fn installed(path: &str) -> Option<PathBuf> {
 }
 
 /// Runs a client against a server with a model that generates (`tiny`), an encoder (`bert`) and a key.
-fn runs_against_a_server(mut client: Command) {
+fn runs_against_a_server(client: Command) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     encoder::bert(folder.path());
     let tiny = bundled::folder().join("wisp-tiny.gguf");
-    let models = [("tiny", tiny.as_path()), ("bert", folder.path())];
-    let models = models.map(|(name, path)| format!("{name}={}", path.display()));
-    let flags = [
-        "--model",
-        &models[0],
-        "--model",
-        &models[1],
-        "--api-key",
-        "test-key",
-    ];
+    runs_against(client, &[("tiny", &tiny), ("bert", folder.path())]);
+}
+
+/// Runs a client against a server with these models and a key.
+fn runs_against(mut client: Command, models: &[(&str, &Path)]) {
+    let model = |(name, path): &(&str, &Path)| {
+        [
+            String::from("--model"),
+            format!("{name}={}", path.display()),
+        ]
+    };
+    let models: Vec<String> = models.iter().flat_map(model).collect();
+    let mut flags = vec!["--api-key", "test-key"];
+    flags.extend(models.iter().map(String::as_str));
     let server = Server::start(&flags);
     let output = client
         .env("WISP_TEST_SERVER", format!("http://{}", server.address))
@@ -65,6 +70,34 @@ fn python_client_of_openai_works() {
         client.arg(script("serve_clients.py"));
         runs_against_a_server(client);
     }
+}
+
+#[test]
+fn clients_of_langchain_and_litellm_work() {
+    if let Some(python) = installed("frameworks/bin/python") {
+        let mut client = Command::new(python);
+        client.arg(script("serve_frameworks.py"));
+        runs_against_a_server(client);
+    }
+}
+
+#[test]
+fn async_openai_works() {
+    if let Some(client) = installed("rust/debug/wisp-clients") {
+        runs_against_a_server(Command::new(client));
+    }
+}
+
+/// A model that people use, with the template that it was trained with.
+#[test]
+fn smollm2_calls_tools_and_follows_schemas() {
+    let python = installed("venv/bin/python");
+    let Some((python, model)) = python.zip(installed("smollm2.gguf")) else {
+        return;
+    };
+    let mut client = Command::new(python);
+    client.arg(script("serve_smollm2.py"));
+    runs_against(client, &[("smollm2", &model)]);
 }
 
 #[test]
