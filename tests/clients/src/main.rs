@@ -121,7 +121,9 @@ impl Tests {
     async fn structured_output(&self) -> Outcome {
         let format = json!({ "type": "json_schema", "json_schema": { "name": "answer", "schema": schema(), "strict": true } });
         let text = self
-            .text_of(request(json!({ "response_format": format, "max_completion_tokens": 96 })))
+            .text_of(request(
+                json!({ "response_format": format, "max_completion_tokens": 96 }),
+            ))
             .await?;
         assert!(is_city(&text), "{text}");
         Ok(text)
