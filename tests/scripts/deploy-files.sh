@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # deploy-files.sh [--image]: checks the files of native-demo/deploy: the manifests against the schemas of Kubernetes (PyPI's
 # kubernetes-validate) and of the Gateway API (npm's @kubernetes-models/gateway-api), which objects they name of each other, the
-# unit with systemd, and the container file with --image, which builds the image and runs it (podman, buildah or docker).
+# unit with systemd, and the container file with --image, which builds the image and runs it (podman, buildah or docker; a release build).
 #
 # What is not installed and cannot be is a line `skipped: …`. No package carries the schema of InferencePool.
 set -euo pipefail
@@ -50,13 +50,15 @@ check_image() {
   tool=$(command -v podman || command -v buildah || command -v docker) ||
     { echo "skipped: no podman, buildah or docker"; return; }
   "$tool" build -f "$DEPLOY/Containerfile" -t wisp .
+  # The model inside, and whether its user may write where downloads go.
+  local check='wisp generate --device host --max-new-tokens 8 "Once upon a time" && touch /models/file && id --user'
   case $tool in
     *buildah)
       local container
       container=$(buildah from --pull-never wisp)
-      buildah run "$container" -- wisp generate --device host --max-new-tokens 8 "Once upon a time"
-      buildah rm "$container" ;;
-    *) "$tool" run --rm --entrypoint wisp wisp generate --device host --max-new-tokens 8 "Once upon a time" ;;
+      buildah run "$container" -- sh -c "$check"
+      buildah rm "$container" >/dev/null ;;
+    *) "$tool" run --rm --entrypoint sh wisp -c "$check" ;;
   esac
 }
 
