@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use wisp_pipelines::{
-    GenerateOptions, SamplingParams,
+    ClientId, GenerateOptions, SamplingParams,
     chat::{ChatFormat, ChatPrompt, ChatRequest},
     grammar::{Constraint, Grammar},
 };
@@ -218,6 +218,12 @@ impl Generate {
     /// Applies the low-rank adapter that is loaded under this name.
     pub fn adapter(mut self, name: impl Into<String>) -> Generate {
         self.options.adapter = Some(name.into());
+        self
+    }
+
+    /// Names who asks: the model is shared so that all clients with waiting requests get about as many tokens.
+    pub fn client(mut self, client: ClientId) -> Generate {
+        self.options.client = client;
         self
     }
 

@@ -81,7 +81,7 @@ pub use pipeline_model::{
 };
 pub use pooling::{Pooling, normalize};
 pub use remedy::Remedy;
-pub use request::{FinishReason, Request, RequestError, RequestId};
+pub use request::{ClientId, FinishReason, Request, RequestError, RequestId};
 pub use sampling::{SamplingError, SamplingParams};
 pub use scheduler::{PrefillProgress, SampledToken, StepEvents};
 pub use spec::DecoderSpec;

@@ -13,9 +13,15 @@ use super::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RequestId(pub u64);
 
+/// Identifies who sent a request. Waiting requests are admitted so that all clients are served about as many tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(pub u64);
+
 /// A request to continue tokens.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
+    /// Who sent it.
+    pub client: ClientId,
     /// The prompt, at least one token.
     pub tokens: Vec<u32>,
     /// How tokens are sampled.
@@ -34,6 +40,8 @@ pub struct Request {
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
     pub id: RequestId,
+    /// Who sent the request.
+    pub client: ClientId,
     /// Prompt and generated tokens.
     pub tokens: Vec<u32>,
     /// The number of prompt tokens among them.
@@ -70,6 +78,7 @@ impl Sequence {
         let constraint = request.constraint;
         Sequence {
             id,
+            client: request.client,
             prompt_tokens: request.tokens.len(),
             tokens: request.tokens,
             sampling: Arc::new(request.sampling),

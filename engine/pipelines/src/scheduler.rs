@@ -10,8 +10,7 @@
 //! they go through the model with the sequence's next token, as a prompt does.
 
 mod accept;
-
-use std::collections::VecDeque;
+mod queue;
 
 use super::{
     batch::{Batch, BatchSequence},
@@ -22,6 +21,7 @@ use super::{
     request::{FinishReason, Request, RequestError, RequestId, Sequence},
     utilization::Utilization,
 };
+use queue::Queue;
 
 /// A token that a step sampled, or that a constraint forced.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,7 @@ pub(crate) struct Scheduler {
     limits: ModelLimits,
     pace: Pace,
     pool: PagePool,
-    waiting: VecDeque<Sequence>,
+    waiting: Queue,
     running: Vec<Sequence>,
     free_slots: Vec<u32>,
     next_id: u64,
@@ -87,7 +87,7 @@ impl Scheduler {
             pool: pool
                 .with_prefix_caching(limits.prefix_caching)
                 .with_snapshots(slots, snapshots),
-            waiting: VecDeque::new(),
+            waiting: Queue::default(),
             running: Vec::new(),
             free_slots: (0..limits.max_batch as u32).rev().collect(),
             next_id: 0,
@@ -127,7 +127,7 @@ impl Scheduler {
         self.next_id += 1;
         let mut sequence = Sequence::new(id, request);
         self.begin_constraint(&mut sequence);
-        self.waiting.push_back(sequence);
+        self.waiting.push(sequence);
         Ok(id)
     }
 
@@ -184,7 +184,8 @@ impl Scheduler {
 
     /// Schedules the next batch; it is empty when no request can run.
     ///
-    /// Waiting requests are admitted while there are free slots and pages. If a sequence needs a page
+    /// Waiting requests are admitted while there are free slots and pages, those of the client that was served least
+    /// first. If a sequence needs a page
     /// and none is free, it preempts the youngest sequence, which releases its pages and later starts
     /// over with the tokens it has.
     pub fn schedule(&mut self) -> Batch {
@@ -283,7 +284,8 @@ impl Scheduler {
 
     /// Admits waiting requests while there are free slots and pages.
     fn admit(&mut self) {
-        while let (Some(next), Some(slot)) = (self.waiting.front(), self.free_slots.last().copied())
+        while let Some(slot) = self.free_slots.last().copied()
+            && let Some(next) = self.waiting.peek()
         {
             // Pages for its current tokens and the next sampled one.
             let positions = (next.tokens.len() + 1).min(self.max_length()) as u64;
@@ -307,7 +309,8 @@ impl Scheduler {
             let hits = found.min(next.prompt_tokens);
             self.pool.count_hits(next.prompt_tokens, hits);
             self.free_slots.pop();
-            if let Some(mut sequence) = self.waiting.pop_front() {
+            let computed = next.prompt_tokens - hits;
+            if let Some(mut sequence) = self.waiting.pop(computed) {
                 sequence.slot = slot;
                 sequence.state = match found {
                     0 => None,
@@ -346,7 +349,7 @@ impl Scheduler {
     /// Lets a sequence that ran start over later with the tokens it has.
     fn preempt(&mut self, mut sequence: Sequence) {
         self.retire(&mut sequence);
-        self.waiting.push_front(sequence);
+        self.waiting.push_resumed(sequence);
         self.preemptions += 1;
     }
 
@@ -418,21 +421,28 @@ impl Scheduler {
     /// Ends a waiting or running request and frees its pages at once. Returns false if there is no
     /// such request.
     pub fn cancel(&mut self, id: RequestId) -> bool {
-        if let Some(at) = self.waiting.iter().position(|sequence| sequence.id == id) {
-            self.waiting.remove(at);
+        if self.waiting.remove(id) {
             return true;
         }
         let Some(at) = self.running.iter().position(|sequence| sequence.id == id) else {
             return false;
         };
+        self.end(at);
+        true
+    }
+
+    /// Ends a running request.
+    fn end(&mut self, at: usize) {
         let mut ended = self.running.remove(at);
         self.retire(&mut ended);
-        true
+        self.waiting.end(ended.client);
     }
 }
 
 mod part;
 
+#[cfg(test)]
+mod fairness;
 #[cfg(test)]
 mod histories;
 #[cfg(test)]

@@ -16,8 +16,11 @@ impl Scheduler {
             let Some(at) = running.position(|sequence| sequence.id == part.id) else {
                 continue;
             };
+            let reported = events.tokens.len();
             let ended = self.accept_part(at, part, output, &mut events);
+            let generated = events.tokens.len() - reported;
             let sequence = &mut self.running[at];
+            self.waiting.charge(sequence.client, generated);
             self.pool
                 .enter(&mut sequence.table, &sequence.tokens[..sequence.cached]);
             if let Some(row) = sequence
@@ -28,8 +31,7 @@ impl Scheduler {
                 self.pool.enter_snapshot(&sequence.table, positions, row);
             }
             if ended {
-                let mut ended = self.running.remove(at);
-                self.retire(&mut ended);
+                self.end(at);
             }
         }
         events

@@ -231,7 +231,7 @@ impl World {
             .collect();
         slots.sort_unstable();
         prop_assert!(slots.into_iter().eq(0..self.limits.max_batch as u32));
-        let mut ids: Vec<RequestId> = running.iter().chain(waiting).map(|s| s.id).collect();
+        let mut ids: Vec<RequestId> = running.iter().chain(waiting.iter()).map(|s| s.id).collect();
         ids.sort_unstable();
         let open = self.requests.iter().filter(|request| request.end.is_none());
         prop_assert!(ids.into_iter().eq(open.map(|request| request.id)));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use wisp_text::grammar::Grammar;
 
 use crate::{
-    FinishReason, PrefillProgress, RequestId, SamplingParams, TokenScore,
+    ClientId, FinishReason, PrefillProgress, RequestId, SamplingParams, TokenScore,
     stoppable_text::StoppableText,
 };
 
@@ -52,6 +52,8 @@ pub struct TextEvents {
 /// The options of one generated text.
 #[derive(Clone, Debug, Default)]
 pub struct GenerateOptions {
+    /// Who asks for the text: clients share the model fairly.
+    pub client: ClientId,
     /// How tokens are sampled.
     pub sampling: SamplingParams,
     /// The largest number of tokens to generate; `None` means until the context is full.

@@ -33,6 +33,7 @@ impl TextGenerator {
         let adapter = adapter.map(|name| self.adapter(name)).transpose()?;
         let empty = options.max_new_tokens == Some(0);
         let id = self.add(Request {
+            client: options.client,
             tokens: prompt.to_vec(),
             sampling: options.sampling.clone(),
             max_new_tokens: options.max_new_tokens.unwrap_or(max_length),
