@@ -2,16 +2,16 @@
 
 use wisp_pipelines::{AdapterFiles, LoraManager};
 
-use crate::{error::Error, model::Model};
+use crate::{error::Error, model::Model, worker::Command};
 
 impl Model {
-    /// Returns the names of the loaded low-rank adapters. Waits until no request runs.
+    /// Returns the names of the loaded low-rank adapters.
     ///
     /// # Errors
     ///
     /// If the model is an encoder.
     pub async fn adapters_async(&self) -> Result<Vec<String>, Error> {
-        let work = self.exclusive(move |generator| {
+        let work = self.run_as(Command::BetweenSteps, move |generator| {
             let loras = generator.lora_manager().map(LoraManager::loras);
             let names = loras.into_iter().flatten().map(String::from).collect();
             Box::pin(async move { Ok(names) })
@@ -29,8 +29,8 @@ impl Model {
         pollster::block_on(self.adapters_async())
     }
 
-    /// Loads a low-rank adapter under a name by which requests can [use it](crate::Generate::adapter).
-    /// Waits until no request runs.
+    /// Loads a low-rank adapter under a name by which requests can [use it](crate::Generate::adapter). Running requests
+    /// go on. If all room is taken by adapters that were unloaded, this waits until one of them has no requests.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl Model {
     /// ([`ModelBuilder::adapters`](crate::ModelBuilder::adapters)), or the adapter does not fit it.
     pub async fn load_adapter_async(&self, name: &str, files: AdapterFiles) -> Result<(), Error> {
         let name = name.to_string();
-        let work = self.exclusive(move |generator| {
+        let work = self.run_as(Command::LoadAdapter, move |generator| {
             Box::pin(async move { Ok(generator.load_adapter(&name, &files)?) })
         });
         work.await
@@ -60,14 +60,15 @@ impl Model {
         pollster::block_on(self.load_adapter_async(name, files))
     }
 
-    /// Unloads an adapter. Waits until no request runs.
+    /// Unloads an adapter: new requests cannot use it. Running and waiting requests keep it, and its room becomes free
+    /// when the last of them has ended.
     ///
     /// # Errors
     ///
     /// If no adapter of that name is loaded.
     pub async fn unload_adapter_async(&self, name: &str) -> Result<(), Error> {
         let name = name.to_string();
-        let work = self.exclusive(move |generator| {
+        let work = self.run_as(Command::BetweenSteps, move |generator| {
             Box::pin(async move { Ok(generator.unload_adapter(&name)?) })
         });
         work.await

@@ -86,10 +86,18 @@ impl Embedder {
     pub async fn embed_async<T: AsRef<str>>(self, texts: &[T]) -> Result<Embeddings, Error> {
         let texts: Vec<String> = texts.iter().map(|text| text.as_ref().to_string()).collect();
         let options = self.options;
-        let work = self.model.encode(move |encoder: &mut TextEncoder| {
-            Box::pin(async move { Ok(encoder.encode(&texts, options).await?) })
-        });
-        work.await
+        let work = self
+            .model
+            .encode(texts, move |encoder: &mut TextEncoder, texts| {
+                Box::pin(async move { encoder.encode(&texts, options).await })
+            });
+        let mut all = Embeddings::default();
+        for part in work.await? {
+            all.vectors.extend(part.vectors);
+            all.cut.extend(part.cut);
+            all.tokens += part.tokens;
+        }
+        Ok(all)
     }
 
     /// Like [`Self::embed_async`], but blocks the thread.
@@ -110,10 +118,12 @@ impl Embedder {
     /// device fails.
     pub async fn embed_tokens_async(self, texts: Vec<Vec<u32>>) -> Result<Vec<Vec<f32>>, Error> {
         let options = self.options;
-        let work = self.model.encode(move |encoder: &mut TextEncoder| {
-            Box::pin(async move { Ok(encoder.embed(&texts, options).await?) })
-        });
-        work.await
+        let work = self
+            .model
+            .encode(texts, move |encoder: &mut TextEncoder, texts| {
+                Box::pin(async move { encoder.embed(&texts, options).await })
+            });
+        Ok(work.await?.into_iter().flatten().collect())
     }
 
     /// Like [`Self::embed_tokens_async`], but blocks the thread.
@@ -132,10 +142,12 @@ impl Embedder {
     ///
     /// As [`Self::embed_tokens_async`].
     pub async fn hidden_states_async(self, texts: Vec<Vec<u32>>) -> Result<Vec<Vec<f32>>, Error> {
-        let work = self.model.encode(move |encoder: &mut TextEncoder| {
-            Box::pin(async move { Ok(encoder.hidden_states(&texts).await?) })
-        });
-        work.await
+        let work = self
+            .model
+            .encode(texts, move |encoder: &mut TextEncoder, texts| {
+                Box::pin(async move { encoder.hidden_states(&texts).await })
+            });
+        Ok(work.await?.into_iter().flatten().collect())
     }
 
     /// Like [`Self::hidden_states_async`], but blocks the thread.

@@ -20,7 +20,7 @@ use wisp_pipelines::{
 
 use crate::{
     Error,
-    timings::{Clock, RequestTimings},
+    timings::{Clock, Moment, RequestTimings},
 };
 
 /// An event of a request. Events come in this order: prefill progress, the prompt's log-probabilities,
@@ -73,6 +73,8 @@ pub struct Usage {
     pub prompt_tokens: usize,
     /// Generated tokens.
     pub completion_tokens: usize,
+    /// Generated tokens of the thoughts in a chat.
+    pub reasoning_tokens: usize,
     /// Tokens of the prompt whose keys and values the prefix cache held, as far as the first step has told; 0 without
     /// [prefix caching](crate::pipelines::PipelineConfig::enable_prefix_caching).
     pub cached_tokens: usize,
@@ -178,8 +180,28 @@ pub struct Events {
     ended: bool,
     /// Splits the text, if the request is a chat.
     parser: Option<Box<ChatParser>>,
+    thoughts: ThoughtTokens,
     /// Events that were received, but not returned yet.
     ready: VecDeque<Event>,
+}
+
+/// Counts the tokens of thoughts.
+#[derive(Debug, Default)]
+struct ThoughtTokens {
+    count: usize,
+    /// Tokens whose text has not arrived.
+    open: usize,
+}
+
+impl ThoughtTokens {
+    /// Decides about the tokens of a piece of text, from which these events came and which ends within a thought or not.
+    fn settle(&mut self, events: &[ChatEvent], is_thinking: bool) {
+        let open = std::mem::take(&mut self.open);
+        let has_thought = |event: &ChatEvent| matches!(event, ChatEvent::Reasoning(_));
+        if is_thinking || events.iter().any(has_thought) {
+            self.count += open;
+        }
+    }
 }
 
 /// The sender of [`Events`].
@@ -194,6 +216,11 @@ impl EventSender {
     /// Sends an event; it is discarded if the receiver has been dropped.
     pub fn send(&self, event: Result<Event, Error>) {
         let _ = self.sender.unbounded_send(event);
+    }
+
+    /// Notes that a step which began at this moment computed something of the request.
+    pub fn note_begin(&self, step: Moment) {
+        self.clock.note_begin(step);
     }
 
     /// Notes a step that gave the request `tokens` tokens.
@@ -224,6 +251,7 @@ impl Events {
             request,
             ended: false,
             parser: None,
+            thoughts: ThoughtTokens::default(),
             ready: VecDeque::new(),
         };
         (sender, events)
@@ -248,9 +276,22 @@ impl Events {
             return self.ready.push_back(event);
         };
         let (events, rest) = match event {
-            Event::Text(text) => (parser.push(&text), None),
-            end @ Event::End { .. } => (parser.finish(), Some(end)),
-            other => (Vec::new(), Some(other)),
+            Event::Text(text) => {
+                let events = parser.push(&text);
+                self.thoughts.settle(&events, parser.is_thinking());
+                (events, None)
+            }
+            Event::End { reason, mut usage } => {
+                let is_thinking = parser.is_thinking();
+                let events = parser.finish();
+                self.thoughts.settle(&events, is_thinking);
+                usage.reasoning_tokens = self.thoughts.count;
+                (events, Some(Event::End { reason, usage }))
+            }
+            other => {
+                self.thoughts.open += usize::from(matches!(other, Event::Token { .. }));
+                (Vec::new(), Some(other))
+            }
         };
         let events = events.into_iter().map(|event| match event {
             ChatEvent::Reasoning(text) => Event::Reasoning(text),

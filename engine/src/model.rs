@@ -10,8 +10,8 @@ use std::{
 
 use futures_channel::{mpsc::UnboundedSender, oneshot};
 use wisp_pipelines::{
-    GenerateOptions, ModelLimits, PipelineModel, TextEncoder, TextGenerator, TextProcessor,
-    Utilization,
+    GenerateOptions, ModelLimits, PipelineError, PipelineModel, TextEncoder, TextGenerator,
+    TextProcessor, Utilization,
 };
 use wisp_session::InferenceSession;
 use wisp_types::{BoxFuture, DeviceInfo};
@@ -61,6 +61,9 @@ pub struct ModelInfo {
     /// Size of the weights in their files, in bytes.
     pub weight_bytes: u64,
 }
+
+/// Work of an encoder.
+pub(crate) type EncoderFuture<'a, T> = BoxFuture<'a, Result<T, PipelineError>>;
 
 /// The channel to the worker that owns the model.
 enum Worker {
@@ -234,6 +237,17 @@ impl Model {
         + Send
         + 'static,
     ) -> Result<T, Error> {
+        self.run_as(Command::Exclusive, work).await
+    }
+
+    /// Runs work on the generator itself, as this command.
+    pub(crate) async fn run_as<T: Send + 'static>(
+        &self,
+        command: fn(Job<TextGenerator>) -> Command,
+        work: impl for<'a> FnOnce(&'a mut TextGenerator) -> BoxFuture<'a, Result<T, Error>>
+        + Send
+        + 'static,
+    ) -> Result<T, Error> {
         let Worker::Generator(commands, _) = &self.inner.worker else {
             return Err(self.not_a_generator());
         };
@@ -244,7 +258,7 @@ impl Model {
                 let _ = sender.send(work.await);
             })
         });
-        let _ = commands.unbounded_send(Command::Exclusive(job));
+        let _ = commands.unbounded_send(command(job));
         reply(receiver).await
     }
 
@@ -263,12 +277,34 @@ impl Model {
         pollster::block_on(self.exclusive(work))
     }
 
-    /// Runs work on the encoder.
-    pub(crate) async fn encode<T: Send + 'static>(
+    /// Runs work on the encoder with each part of a list, at most as many items as one batch has. Requests of others
+    /// run between the parts.
+    pub(crate) async fn encode<I: Send + 'static, T: Send + 'static>(
         &self,
-        work: impl for<'a> FnOnce(&'a mut TextEncoder) -> BoxFuture<'a, Result<T, Error>>
+        items: Vec<I>,
+        work: impl for<'a> Fn(&'a mut TextEncoder, Vec<I>) -> EncoderFuture<'a, T>
+        + Clone
         + Send
         + 'static,
+    ) -> Result<Vec<T>, Error> {
+        let most = usize::try_from(self.limits().max_batch).unwrap_or(usize::MAX);
+        let (mut results, mut before) = (Vec::new(), 0);
+        let mut items = items.into_iter().peekable();
+        while results.is_empty() || items.peek().is_some() {
+            let part: Vec<I> = items.by_ref().take(most.max(1)).collect();
+            let (count, work) = (part.len(), work.clone());
+            results.push(self.encode_part(part, before, work).await?);
+            before += count;
+        }
+        Ok(results)
+    }
+
+    /// Runs work on the encoder with items that follow `before` others.
+    async fn encode_part<I: Send + 'static, T: Send + 'static>(
+        &self,
+        items: Vec<I>,
+        before: usize,
+        work: impl for<'a> Fn(&'a mut TextEncoder, Vec<I>) -> EncoderFuture<'a, T> + Send + 'static,
     ) -> Result<T, Error> {
         let Worker::Encoder(jobs) = &self.inner.worker else {
             let model = self.name().to_string();
@@ -279,7 +315,11 @@ impl Model {
             Box::pin(async move {
                 // The caller may have gone while other work ran.
                 if !sender.is_canceled() {
-                    let _ = sender.send(work(encoder).await);
+                    let result = work(encoder, items).await.map_err(|error| match error {
+                        PipelineError::Encode(error) => error.behind(before).into(),
+                        error => error,
+                    });
+                    let _ = sender.send(result.map_err(Error::from));
                 }
             })
         });

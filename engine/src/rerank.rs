@@ -1,5 +1,7 @@
 //! Ranking of documents by their relevance to a query.
 
+use std::sync::Arc;
+
 use wisp_pipelines::{PipelineError, Relevance, RerankOptions, TextEncoder};
 
 use crate::{error::Error, model::Model, open_model::OpenModel};
@@ -56,13 +58,14 @@ impl Reranker {
         query: &str,
         documents: &[T],
     ) -> Result<Vec<Relevance>, Error> {
-        let documents = documents.iter().map(|text| text.as_ref().to_string());
-        let documents: Vec<String> = documents.collect();
-        let (query, options) = (query.to_string(), self.options);
-        let work = self.model.encode(move |encoder: &mut TextEncoder| {
-            Box::pin(async move { Ok(encoder.rerank(&query, &documents, options).await?) })
-        });
-        work.await
+        let query: Arc<str> = query.into();
+        let pair = |text: &T| (query.clone(), Arc::<str>::from(text.as_ref()));
+        let mut ranking = self
+            .score_async(documents.iter().map(pair).collect())
+            .await?;
+        // Equally relevant ones stay in the order given.
+        ranking.sort_by(|a, b| b.logit.total_cmp(&a.logit));
+        Ok(ranking)
     }
 
     /// Computes how relevant the second text of each pair is to the first, in the order of the pairs:
@@ -71,16 +74,23 @@ impl Reranker {
     /// # Errors
     ///
     /// As [`Self::rank_async`].
-    pub async fn score_async(self, pairs: Vec<(String, String)>) -> Result<Vec<Relevance>, Error> {
+    pub async fn score_async<S: AsRef<str> + Send + 'static>(
+        self,
+        pairs: Vec<(S, S)>,
+    ) -> Result<Vec<Relevance>, Error> {
         let options = self.options;
-        let work = self.model.encode(move |encoder: &mut TextEncoder| {
-            Box::pin(async move {
-                let pairs = pairs.iter().map(|(a, b)| (a.as_str(), b.as_str()));
-                let pairs: Vec<(&str, &str)> = pairs.collect();
-                Ok(encoder.relevances(&pairs, options).await?)
-            })
-        });
-        work.await
+        let work = self
+            .model
+            .encode(pairs, move |encoder: &mut TextEncoder, pairs| {
+                Box::pin(async move {
+                    let pairs = pairs.iter().map(|(a, b): &(S, S)| (a.as_ref(), b.as_ref()));
+                    let pairs: Vec<(&str, &str)> = pairs.collect();
+                    encoder.relevances(&pairs, options).await
+                })
+            });
+        let parts = work.await?.into_iter().flatten().enumerate();
+        let numbered = parts.map(|(index, relevance)| Relevance { index, ..relevance });
+        Ok(numbered.collect())
     }
 
     /// Like [`Self::rank_async`], but blocks the thread.

@@ -11,6 +11,8 @@ use std::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestTimings {
+    /// From the start of the request to the first step that computed something of it.
+    pub queued: Option<Duration>,
     /// From the start of the request to its first token.
     pub first_token: Option<Duration>,
     /// From the first token to the last one so far.
@@ -50,6 +52,23 @@ impl RequestTimings {
     }
 }
 
+/// A moment, which a browser does not know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    #[cfg(not(target_arch = "wasm32"))]
+    at: std::time::Instant,
+}
+
+impl Moment {
+    /// Returns the current moment.
+    pub fn now() -> Moment {
+        Moment {
+            #[cfg(not(target_arch = "wasm32"))]
+            at: std::time::Instant::now(),
+        }
+    }
+}
+
 /// The timings of a request, which the worker writes and the receiver of its events reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
@@ -66,6 +85,16 @@ impl Clock {
             start: std::time::Instant::now(),
             timings: Arc::default(),
         }
+    }
+
+    /// Notes that a step which began at this moment computed something of the request.
+    pub fn note_begin(&self, step: Moment) {
+        #[cfg(not(target_arch = "wasm32"))]
+        self.lock()
+            .queued
+            .get_or_insert(step.at.saturating_duration_since(self.start));
+        #[cfg(target_arch = "wasm32")]
+        let Moment {} = step;
     }
 
     /// Notes a step that gave the request `tokens` tokens.

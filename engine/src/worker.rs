@@ -23,6 +23,7 @@ use wisp_types::BoxFuture;
 use crate::{
     error::Error,
     events::{Event, EventSender, Usage},
+    timings::Moment,
 };
 
 /// Work with exclusive access to a generator or an encoder.
@@ -40,6 +41,10 @@ pub(crate) enum Command {
     },
     /// Runs work when no request runs.
     Exclusive(Job<TextGenerator>),
+    /// Runs short work between two steps.
+    BetweenSteps(Job<TextGenerator>),
+    /// Loads an adapter between two steps, once its slot is free.
+    LoadAdapter(Job<TextGenerator>),
 }
 
 /// A running request.
@@ -87,6 +92,7 @@ pub(crate) fn start(generator: TextGenerator) -> (UnboundedSender<Command>, Shar
         utilization: utilization.clone(),
         receiver,
         waiting: Vec::new(),
+        loads: Vec::new(),
         running: HashMap::new(),
     };
     spawn(worker.run());
@@ -99,22 +105,25 @@ struct Worker {
     receiver: UnboundedReceiver<Command>,
     /// Exclusive work and the commands after it, held back until no request runs.
     waiting: Vec<Command>,
+    /// Adapters to load that wait for the slot of one that was unloaded, until its texts have ended.
+    loads: Vec<Job<TextGenerator>>,
     running: HashMap<RequestId, Running>,
 }
 
 impl Worker {
     async fn run(mut self) {
         loop {
+            self.load_adapters().await;
             if self.running.is_empty() && !self.run_waiting().await {
                 self.utilization.set(self.generator.utilization());
                 // Nothing runs: wait for a command, or until all clones are dropped.
                 match next(&mut self.receiver).await {
-                    Some(command) => self.take(command),
+                    Some(command) => self.take(command).await,
                     None => return,
                 }
             }
             while let Ok(command) = self.receiver.try_recv() {
-                self.take(command);
+                self.take(command).await;
             }
             self.cancel();
             if !self.running.is_empty() {
@@ -134,13 +143,25 @@ impl Worker {
                 Command::Exclusive(work) if self.running.is_empty() => {
                     work(&mut self.generator).await;
                 }
-                command => self.take(command),
+                command => self.take(command).await,
             }
         }
         any
     }
 
-    fn take(&mut self, command: Command) {
+    /// Loads the adapters that have waited for a slot, as far as slots are free now.
+    async fn load_adapters(&mut self) {
+        let mut loads = std::mem::take(&mut self.loads).into_iter();
+        while !self.generator.awaits_adapter_slot()
+            && let Some(load) = loads.next()
+        {
+            self.utilization.set(self.generator.utilization());
+            load(&mut self.generator).await;
+        }
+        self.loads = loads.collect();
+    }
+
+    async fn take(&mut self, command: Command) {
         // Commands after exclusive work wait behind it, so that it gets its turn.
         let wait = !self.waiting.is_empty() || matches!(command, Command::Exclusive(_));
         match command {
@@ -168,7 +189,12 @@ impl Worker {
                 }
                 Err(error) => events.send(Err(error.into())),
             },
-            command => self.waiting.push(command),
+            Command::BetweenSteps(work) => work(&mut self.generator).await,
+            Command::LoadAdapter(load) => {
+                self.loads.push(load);
+                self.load_adapters().await;
+            }
+            command @ Command::Exclusive(_) => self.waiting.push(command),
         }
     }
 
@@ -210,6 +236,7 @@ impl Worker {
     }
 
     async fn step(&mut self) {
+        let begin = Moment::now();
         let step = match self.generator.next_events().await {
             Ok(step) => step,
             Err(error) => return self.fail(error),
@@ -217,6 +244,7 @@ impl Worker {
         for progress in step.prefill {
             if let Some(running) = self.running.get(&progress.id) {
                 let (done, total) = (progress.done, progress.total);
+                running.events.note_begin(begin);
                 running.events.send(Ok(Event::Prefill { done, total }));
             }
         }
@@ -226,6 +254,7 @@ impl Worker {
                 continue;
             };
             let id = event.id;
+            running.events.note_begin(begin);
             if running.take(event) {
                 self.running.remove(&id);
             }

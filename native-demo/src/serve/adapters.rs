@@ -55,7 +55,7 @@ pub async fn load(State(server): State<Arc<Server>>, body: Body) -> Result<Respo
         let files = run_blocking(move || files(&folder, &path)).await?;
         let loaded = base.model.load_adapter_async(&name, files).await;
         loaded.map_err(|error| failed(&base, error))?;
-        server.models()?.add(base.with_adapter(&name));
+        server.models()?.add(base.with_adapter(&name).into());
         tracing::info!(adapter = %name, model = %base.base, "loaded an adapter");
         Ok(answer)
     }))
@@ -80,9 +80,14 @@ pub async fn unload(State(server): State<Arc<Server>>, body: Body) -> Result<Res
             let error = ApiError::new(StatusCode::NOT_FOUND, message);
             return Err(error.with_param("lora_name").with_code("adapter_not_found"));
         };
+        // Nobody may ask for it from now on. If it stays loaded, it can be unloaded later.
         models.remove(&name);
         let unloaded = served.model.unload_adapter_async(&name).await;
-        unloaded.map_err(|error| failed(&served, error))?;
+        if let Err(error) = unloaded {
+            let error = failed(&served, error);
+            models.add(served);
+            return Err(error);
+        }
         tracing::info!(adapter = %name, model = %served.base, "unloaded an adapter");
         Ok(answer)
     }))

@@ -142,8 +142,8 @@ impl Models {
     }
 
     /// Adds a model with an adapter that was loaded.
-    pub fn add(&self, served: ServedModel) {
-        self.write().push(Arc::new(served));
+    pub fn add(&self, served: Arc<ServedModel>) {
+        self.write().push(served);
     }
 
     /// Removes a model with an adapter. Requests that use it already keep it.

@@ -80,14 +80,22 @@ impl LoraManager {
         if self.is_lora(name) {
             return Err(LoraError::NameExists { name: name.into() });
         }
-        let is_free = |slot: &u32| {
-            !in_use(*slot) && self.loaded.values().all(|adapter| adapter.slot != *slot)
-        };
-        let slot = (0..self.layout.slots as u32).find(is_free);
-        slot.ok_or_else(|| LoraError::Full {
+        self.free_slot(in_use).ok_or_else(|| LoraError::Full {
             slots: self.layout.slots,
             loaded: self.loras().map(String::from).collect(),
         })
+    }
+
+    fn free_slot(&self, in_use: impl Fn(u32) -> bool) -> Option<u32> {
+        let is_free = |slot: &u32| {
+            !in_use(*slot) && self.loaded.values().all(|adapter| adapter.slot != *slot)
+        };
+        (0..self.layout.slots as u32).find(is_free)
+    }
+
+    /// Returns whether running sequences use all slots that no loaded adapter has.
+    pub(crate) fn awaits_slot(&self, in_use: impl Fn(u32) -> bool) -> bool {
+        (self.loaded.len() as u64) < self.layout.slots && self.free_slot(in_use).is_none()
     }
 
     /// Writes an adapter's weights to its slot.

@@ -55,3 +55,19 @@ pub enum EncodeError {
         text: usize,
     },
 }
+
+impl EncodeError {
+    /// Returns the same error of a text that follows `before` others.
+    #[must_use]
+    pub fn behind(mut self, before: usize) -> EncodeError {
+        match &mut self {
+            EncodeError::Empty { text }
+            | EncodeError::TooLong { text, .. }
+            | EncodeError::NotFinite { text } => *text += before,
+            EncodeError::NoTokenizer { .. }
+            | EncodeError::Unsupported { .. }
+            | EncodeError::NotAReranker { .. } => {}
+        }
+        self
+    }
+}

@@ -43,6 +43,14 @@ impl TextGenerator {
         self.runner.model.unload_adapter(name)
     }
 
+    /// Returns whether an adapter can be loaded only after requests have ended: the slots that no loaded adapter has are
+    /// those of adapters that were unloaded while requests use them.
+    pub fn awaits_adapter_slot(&self) -> bool {
+        let in_use = |slot| self.scheduler.uses_adapter(slot);
+        self.lora_manager()
+            .is_some_and(|loras| loras.awaits_slot(in_use))
+    }
+
     /// Rejects an adapter that was unloaded after it was looked up.
     pub(super) fn check_adapter(&self, adapter: Adapter) -> Result<(), LoraError> {
         let loras = self.lora_manager().ok_or(LoraError::Disabled)?;

@@ -3,9 +3,12 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
-use wisp_tests::{lora, server::Server};
+use wisp_tests::{
+    lora,
+    server::{Response, Server},
+};
 
-use super::completion;
+use super::{completion, joined, long, merged};
 
 const LOAD: &str = "/v1/load_lora_adapter";
 const UNLOAD: &str = "/v1/unload_lora_adapter";
@@ -129,6 +132,59 @@ fn adapters_come_and_go_while_the_server_runs() {
     assert_eq!(load("poet", &other).status, 200);
     let again = text_of(&server, "poet");
     assert!(again != plain && again != changed, "{again}");
+}
+
+#[test]
+fn running_texts_go_on_while_adapters_change() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for (name, seed) in [("poet", 1), ("other", 2), ("third", 3)] {
+        write(&folder.path().join(name), seed);
+    }
+    let path = folder.path().to_str().expect("UTF-8");
+    let server = Server::start(&["--allow-adapter-loading", path, "--max-num-loras", "2"]);
+    let load = |name: &str| {
+        let loaded = server.post(LOAD, &json!({ "lora_name": name, "lora_path": name }));
+        assert_eq!(loaded.status, 200, "{}", loaded.body);
+    };
+    let running = || server.metric("wisp_texts_running{model=\"wisp-tiny\"}");
+    load("poet");
+    let body = merged(long(4), &json!({ "model": "poet", "max_tokens": 256 }));
+    let texts = server.send("POST /v1/completions", &[], &body.to_string());
+    server.wait_until("the texts run", || running() == 4.0);
+    // Another adapter is loaded, and the one in use unloaded, at once.
+    load("other");
+    let unloaded = server.post(UNLOAD, &json!({ "lora_name": "poet" }));
+    assert_eq!(unloaded.status, 200, "{}", unloaded.body);
+    assert_eq!(names(&server), ["wisp-tiny", "other"]);
+    let gone = server.post("/v1/completions", &completion(&json!({ "model": "poet" })));
+    assert_eq!(gone.status, 404, "{}", gone.body);
+    let changed = text_of(&server, "other");
+    assert_eq!(running(), 4.0, "the texts still run");
+    // A third one waits for the room of the one that the texts use.
+    load("third");
+    assert_eq!(running(), 0.0, "the texts have ended");
+    assert_ne!(text_of(&server, "third"), changed);
+    let events = Response::read(texts).events();
+    load_again_and_compare(&server, &events);
+}
+
+/// Asserts that the texts of a stream are those of its adapter alone.
+fn load_again_and_compare(server: &Server, events: &[Value]) {
+    let unloaded = server.post(UNLOAD, &json!({ "lora_name": "other" }));
+    assert_eq!(unloaded.status, 200, "{}", unloaded.body);
+    let loaded = server.post(LOAD, &json!({ "lora_name": "poet", "lora_path": "poet" }));
+    assert_eq!(loaded.status, 200, "{}", loaded.body);
+    let alone = merged(long(1), &json!({ "model": "poet", "max_tokens": 256 }));
+    let alone = server.stream("/v1/completions", &alone);
+    let (expected, _) = joined(&alone, 0, |choice| &choice["text"]);
+    for index in 0..4 {
+        let (text, reason) = joined(events, index, |choice| &choice["text"]);
+        assert_eq!(
+            (text, &*reason),
+            (expected.clone(), "length"),
+            "text {index}"
+        );
+    }
 }
 
 #[test]
