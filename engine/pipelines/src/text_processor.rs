@@ -10,7 +10,6 @@ use wisp_text::{
     chat_template::{ControlTokens, Message},
     grammar::{Constraint, Grammar, GrammarCompiler, GrammarError},
     tokenizer::{Detokenizer, Tokenizer},
-    tools::ToolChoice,
 };
 
 use super::{ModelFiles, PipelineError};
@@ -146,8 +145,8 @@ impl TextProcessor {
     pub fn prepare_chat(&self, request: &ChatRequest) -> Result<ChatPrompt, PipelineError> {
         let tokenizer = self.tokenizer()?;
         let mut prompt = super::model_files::prepare_chat(&self.name, tokenizer, request)?;
-        let choice = request.tool_choice();
-        let is_optional = request.tools().is_some() && *choice == ToolChoice::Auto;
+        let may_call = request.tools().is_some() && !request.demands_call();
+        let is_optional = may_call && request.answer.is_none();
         if let Some(constraint) = &prompt.constraint {
             prompt.grammar = match self.grammar(constraint) {
                 Ok(grammar) => Some(grammar),

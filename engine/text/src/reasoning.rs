@@ -116,6 +116,11 @@ impl ReasoningParser {
         [self.format.open, self.format.close]
     }
 
+    /// Returns whether the text so far ends within a thought.
+    pub fn is_thinking(&self) -> bool {
+        matches!(self.state, State::Opened | State::Inside)
+    }
+
     /// Takes the next piece of the text and returns what is clear by now.
     pub fn push(&mut self, text: &str) -> Vec<Part> {
         self.held.push_str(text);

@@ -3,7 +3,7 @@
 
 use super::event::ChatEvent;
 use crate::grammar::ToolCalls;
-use crate::tools::{Tool, ToolCallDelta, ToolChoice, Tools, json_call, rules_of_calls};
+use crate::tools::{Tool, ToolCallDelta, ToolChoice, Tools, countable, json_call, rules_of_calls};
 
 /// The texts of the format's control tokens.
 pub(super) const MARKERS: [&str; 7] = [
@@ -23,13 +23,31 @@ pub(super) fn is_shown_in(template: &str) -> bool {
         .all(|marker| template.contains(marker))
 }
 
-/// Returns the grammar of answers that call tools, in llguidance's dialect of Lark; `None` if the model may
-/// answer otherwise, or the markers are no tokens.
-pub(super) fn grammar(
-    tools: &Tools,
-    choice: &ToolChoice,
-    control_token: &dyn Fn(&str) -> Option<u32>,
-) -> Option<ToolCalls> {
+/// What the grammar of an answer depends on.
+pub(super) struct Syntax<'a> {
+    /// The tools that may be called.
+    pub tools: Option<&'a Tools>,
+    /// Whether and which of them must be called.
+    pub choice: &'a ToolChoice,
+    /// Whether the model may think.
+    pub thinks: bool,
+    /// The most characters of its thoughts.
+    pub limit: Option<usize>,
+    /// The rule of the text to the user; any text without one.
+    pub answer: Option<&'a str>,
+    /// Returns the id of a text that is a control token.
+    pub control_token: &'a dyn Fn(&str) -> Option<u32>,
+}
+
+/// Returns the grammar of answers in llguidance's dialect of Lark; `None` if they are free, or the markers are no
+/// tokens.
+pub(super) fn grammar(syntax: &Syntax<'_>) -> Option<ToolCalls> {
+    let (choice, control_token) = (syntax.choice, syntax.control_token);
+    let limit = countable(syntax.limit);
+    let demands_call = syntax.tools.is_some() && *choice != ToolChoice::Auto;
+    if !demands_call && limit.is_none() && syntax.thinks && syntax.answer.is_none() {
+        return None;
+    }
     let token = |marker: &str| Some(format!("<[{}]>", control_token(marker)?));
     let [channel, message, constrain, start, end] = [
         token(MARKERS[0])?,
@@ -42,21 +60,35 @@ pub(super) fn grammar(
         ToolChoice::Function(name) => tool.name() == name,
         _ => true,
     };
-    if *choice == ToolChoice::Auto {
-        return None;
-    }
-    let calls = rules_of_calls(tools.iter().filter(chosen), |tool, rule, limit| {
+    let tools = syntax.tools.into_iter().flat_map(Tools::iter);
+    let calls = rules_of_calls(tools.filter(chosen), |tool, rule, limit| {
         let name = tool.name();
         let head =
             format!("{channel} \"commentary to=functions.{name} \" {constrain} \"json\" {message}");
         json_call(tool, rule, limit, (&head, ""))
     });
-    let items: Vec<&str> = calls.iter().map(|call| call.rule.as_str()).collect();
-    let rules = format!(
-        "start: ({channel} \"analysis\" {message} ANY_TEXT {end} {start} \"assistant\")? call\n\
-         call: {}\n",
-        items.join(" | ")
-    );
+    let next = format!("{end} {start} \"assistant\"");
+    let thought = match (syntax.thinks, limit) {
+        (false, _) | (_, Some(0)) => String::new(),
+        (_, Some(limit)) => {
+            format!("({channel} \"analysis\" {message} /(.|\\n){{0,{limit}}}/ {next})?")
+        }
+        (_, None) => format!("({channel} \"analysis\" {message} ANY_TEXT {next})?"),
+    };
+    let answer = syntax.answer.unwrap_or("ANY_TEXT");
+    let last = format!("{channel} \"final\" {message} {answer}");
+    // What the model says before it calls.
+    let preamble = format!("({channel} \"commentary\" {message} ANY_TEXT {next})?");
+    let rest = match (demands_call, calls.is_empty()) {
+        (true, _) => "call".to_owned(),
+        (false, true) => last,
+        (false, false) => format!("({preamble} call | {last})"),
+    };
+    let mut rules = format!("start: {thought} {rest}\n");
+    if !calls.is_empty() {
+        let items: Vec<&str> = calls.iter().map(|call| call.rule.as_str()).collect();
+        rules += &format!("call: {}\n", items.join(" | "));
+    }
     Some(ToolCalls { rules, calls })
 }
 
@@ -95,6 +127,18 @@ impl HarmonyParser {
             calls: 0,
             has_message: false,
         }
+    }
+
+    /// Makes the text begin within a message to the user.
+    pub fn within_content(mut self) -> HarmonyParser {
+        self.state = State::Content;
+        self.has_message = true;
+        self
+    }
+
+    /// Returns whether the text so far ends within a thought.
+    pub fn is_thinking(&self) -> bool {
+        self.state == State::Reasoning
     }
 
     /// Takes the next piece of the text and returns what is clear by now.

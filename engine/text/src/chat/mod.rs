@@ -6,6 +6,9 @@
 //! that know no tools too: then the system message describes them.
 
 mod answer;
+#[cfg(test)]
+mod channel_tests;
+mod continuation;
 mod event;
 mod harmony;
 mod history;
@@ -16,6 +19,7 @@ mod request;
 mod tests;
 
 pub use answer::{answer_message, result_messages};
+pub use continuation::AnswerStart;
 pub use event::ChatEvent;
 pub use parser::{ChatFormat, ChatParser};
 pub use prepare::ChatPrompt;

@@ -44,6 +44,15 @@ pub struct ChatParser {
 }
 
 impl ChatParser {
+    /// Returns whether the text so far ends within a thought.
+    pub fn is_thinking(&self) -> bool {
+        match (&self.harmony, &self.reasoning) {
+            (Some(harmony), _) => harmony.is_thinking(),
+            (None, Some(reasoning)) => reasoning.is_thinking(),
+            (None, None) => false,
+        }
+    }
+
     /// Takes the next piece of the text and returns what is clear by now.
     pub fn push(&mut self, text: &str) -> Vec<ChatEvent> {
         if let Some(harmony) = &mut self.harmony {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::continuation::{AnswerStart, cut_at, mark_end};
 use super::harmony::{self, HarmonyParser};
 use super::history::{self, TemplateTraits};
 use super::parser::ChatFormat;
@@ -49,38 +50,30 @@ impl ChatRequest {
             _ => ChatTemplate::for_tokenizer(tokenizer)?,
         };
         let mut prompt = self.render(&template, tokenizer)?;
-        let mut text = prompt.text();
         let source = template.source();
         let is_harmony = harmony::is_shown_in(source);
         let thoughts = ReasoningFormat::of_template(source).filter(|_| !is_harmony);
-        if let (Some(format), Some(false)) = (thoughts, self.thinking)
-            && format.is_open_in(&text)
+        if let (Some(format), Some(false)) = (thoughts, self.thinking())
+            && format.is_open_in(&prompt.text())
         {
-            let closing = format.closing(&text);
+            let closing = format.closing(&prompt.text());
             prompt.push_trusted(&closing);
-            text += &closing;
         }
+        let text = prompt.text();
         let control_token = |text: &str| {
             let id = tokenizer.id(text)?;
             tokenizer.is_special(id).then_some(id)
         };
-        let parallel = self.parallel_calls();
-        let tools = self.tools().cloned();
         let (format, constraint) = match is_harmony {
-            true => {
-                let parser = HarmonyParser::new(tools.clone().unwrap_or_default(), parallel);
-                let choice = self.tool_choice();
-                let rules =
-                    tools.and_then(|tools| harmony::grammar(&tools, choice, &control_token));
-                let format = ChatFormat {
-                    harmony: Some(parser),
-                    ..ChatFormat::default()
-                };
-                (format, rules)
-            }
+            true => self.harmony(&control_token),
             false => {
-                let calls =
-                    tools.map(|tools| (self.tool_format(source, tokenizer), tools, parallel));
+                let calls = self.callable_tools().cloned();
+                let calls = calls.map(|tools| {
+                    let format = self.tool_format(source, tokenizer);
+                    (format, tools, self.parallel_calls())
+                });
+                // A text that is continued has no thoughts.
+                let thoughts = thoughts.filter(|_| self.start != AnswerStart::Continued);
                 let format = ChatFormat {
                     reasoning: thoughts.map(|format| ReasoningParser::new(format, &text)),
                     tools: calls,
@@ -90,14 +83,69 @@ impl ChatRequest {
                 (format, rules)
             }
         };
+        let has_rules = is_harmony && constraint.is_some();
+        let constraint = constraint.map(Constraint::ToolCalls);
+        // Elsewhere than in a channel, what the answer must match holds from its first byte on.
+        let (format, constraint) = match self.whole_answer(has_rules) {
+            Some(answer) => (ChatFormat::default(), Some(answer.clone())),
+            None => (format, constraint),
+        };
         Ok(ChatPrompt {
             tokens: prompt.encode(tokenizer)?,
             visible_tokens: format.markers().filter_map(control_token).collect(),
             text,
             format,
-            constraint: constraint.map(Constraint::ToolCalls),
+            constraint,
             grammar: None,
         })
+    }
+
+    /// Returns whether the model thinks; `None` leaves it to the template.
+    fn thinking(&self) -> Option<bool> {
+        match self.answer.is_some() && !self.demands_call() {
+            true => Some(false),
+            false => self.thinking,
+        }
+    }
+
+    /// Returns what the whole answer must match, if it is not a message whose channel has rules.
+    fn whole_answer(&self, has_rules: bool) -> Option<&Constraint> {
+        let answer = self.answer.as_ref().filter(|_| !self.demands_call())?;
+        (!has_rules || answer.rule().is_none()).then_some(answer)
+    }
+
+    /// Returns the format of answers on channels and their grammar.
+    fn harmony(
+        &self,
+        control_token: &dyn Fn(&str) -> Option<u32>,
+    ) -> (ChatFormat, Option<ToolCalls>) {
+        let tools = self.callable_tools();
+        let parser = HarmonyParser::new(tools.cloned().unwrap_or_default(), self.parallel_calls());
+        let is_continued = self.start == AnswerStart::Continued;
+        let answer = self.answer.as_ref().filter(|_| !self.demands_call());
+        let answer = answer.and_then(Constraint::rule);
+        let syntax = harmony::Syntax {
+            tools,
+            choice: self.tool_choice(),
+            thinks: self.thinking != Some(false),
+            limit: self.thinking_limit,
+            answer: answer.as_deref(),
+            control_token,
+        };
+        let rules = match is_continued {
+            // The message goes on.
+            true => None,
+            false => harmony::grammar(&syntax),
+        };
+        let parser = match is_continued {
+            true => parser.within_content(),
+            false => parser,
+        };
+        let format = ChatFormat {
+            harmony: Some(parser),
+            ..ChatFormat::default()
+        };
+        (format, rules)
     }
 
     /// Returns the grammar of answers, if they must follow one.
@@ -146,11 +194,29 @@ impl ChatRequest {
         tokenizer: &Tokenizer,
     ) -> Result<RenderedPrompt, ChatTemplateError> {
         let traits = TemplateTraits::of(template.source());
-        let messages = history::messages(&self.messages, self.tools(), traits);
+        let mut messages = self.messages.clone();
+        let mark = match self.start {
+            AnswerStart::Continued => Some(mark_end(&mut messages)?),
+            _ => None,
+        };
+        let messages = history::messages(&messages, self.tools(), traits);
         let variables = self.template_variables();
+        let is_prompted = self.start == AnswerStart::Prompted;
         let render = |messages: &[Message]| {
             let policy = self.control_tokens;
-            template.render_prompt(tokenizer, messages, true, &variables, policy, |_| true)
+            let rendered = template.render_prompt(
+                tokenizer,
+                messages,
+                is_prompted,
+                &variables,
+                policy,
+                |_| true,
+            );
+            let mut rendered = rendered?;
+            if let Some(mark) = mark {
+                cut_at(&mut rendered, mark)?;
+            }
+            Ok(rendered)
         };
         match render(&messages) {
             // Some templates take no system message.
@@ -174,7 +240,7 @@ impl ChatRequest {
         if let Some(tools) = self.tools() {
             variables.insert("tools".into(), tools.to_json());
         }
-        if let Some(thinking) = self.thinking {
+        if let Some(thinking) = self.thinking() {
             for name in ["enable_thinking", "thinking"] {
                 variables.entry(name).or_insert(thinking.into());
             }

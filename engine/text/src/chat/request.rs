@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
+use super::continuation::AnswerStart;
 use crate::chat_template::{ControlTokens, Message};
+use crate::grammar::Constraint;
 use crate::tools::{ToolChoice, ToolError, Tools};
 
 /// A conversation that a model continues, and what it may do.
@@ -22,7 +24,14 @@ pub struct ChatRequest {
     pub variables: Map<String, Value>,
     /// Which text of the conversation may become control tokens.
     pub control_tokens: ControlTokens,
+    /// Where the answer begins.
+    pub start: AnswerStart,
+    /// What the text of the answer must match, unless a call is demanded. Of models with channels, this is the message
+    /// to the user; others do not think then.
+    pub answer: Option<Constraint>,
     tools: Tools,
+    /// The tools that the model may call, if these are not all.
+    callable: Option<Tools>,
     tool_choice: ToolChoice,
     parallel_calls: bool,
 }
@@ -36,7 +45,10 @@ impl ChatRequest {
             thinking_limit: None,
             variables: Map::new(),
             control_tokens: ControlTokens::FromTemplateOnly,
+            start: AnswerStart::default(),
+            answer: None,
             tools: Tools::default(),
+            callable: None,
             tool_choice: ToolChoice::Auto,
             parallel_calls: true,
         }
@@ -60,15 +72,39 @@ impl ChatRequest {
         Ok(self)
     }
 
-    /// Returns the tools that the model may call: none if it must not call any.
+    /// Lets the model call the tools of these names only. The prompt describes the others too.
+    ///
+    /// # Errors
+    ///
+    /// If a tool is not offered, or none is left.
+    pub fn with_allowed_tools<'n>(
+        mut self,
+        names: impl IntoIterator<Item = &'n str>,
+    ) -> Result<ChatRequest, ToolError> {
+        self.callable = Some(self.tools.only(names)?);
+        Ok(self)
+    }
+
+    /// Returns the tools that the prompt describes: none if the model must not call any.
     pub fn tools(&self) -> Option<&Tools> {
         let may_call = !self.tools.is_empty() && self.tool_choice != ToolChoice::None;
         may_call.then_some(&self.tools)
     }
 
+    /// Returns the tools that the model may call.
+    pub fn callable_tools(&self) -> Option<&Tools> {
+        let tools = self.tools()?;
+        Some(self.callable.as_ref().unwrap_or(tools))
+    }
+
     /// Returns whether the model must call a tool.
     pub fn tool_choice(&self) -> &ToolChoice {
         &self.tool_choice
+    }
+
+    /// Returns whether the model must call a tool, so that its answer has no text.
+    pub fn demands_call(&self) -> bool {
+        self.tools().is_some() && self.tool_choice != ToolChoice::Auto
     }
 
     /// Returns whether an answer may have several calls.

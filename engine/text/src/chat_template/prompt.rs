@@ -215,6 +215,15 @@ impl RenderedPrompt {
         self.text.push_str(text);
     }
 
+    /// Cuts the prompt at the last of some marks, and removes the others; returns false if it has none.
+    pub fn cut_at(&mut self, mark: char) -> bool {
+        let Some((before, _)) = self.text.rsplit_once(mark) else {
+            return false;
+        };
+        self.text = before.replace(mark, "");
+        true
+    }
+
     /// Encodes the prompt. It begins with BOS if the tokenizer adds it to texts.
     ///
     /// # Errors

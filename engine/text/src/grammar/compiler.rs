@@ -117,7 +117,8 @@ impl GrammarCompiler {
             }
             Constraint::ToolCalls(calls) => self.compile_calls(calls),
             Constraint::Choices(choices) => {
-                let parsed = self.parse(TopLevelGrammar::from_lark(choice_rules(choices)?));
+                let rules = format!("start: CHOICE\nCHOICE: {}\n", choice_pattern(choices)?);
+                let parsed = self.parse(TopLevelGrammar::from_lark(rules));
                 parsed.map_err(|problem| invalid("list of choices", &problem))
             }
         }
@@ -249,8 +250,8 @@ fn check_size(what: &str, bytes: usize, max: usize) -> Result<(), GrammarError> 
     }
 }
 
-/// Returns the Lark grammar of some choices.
-fn choice_rules(choices: &[String]) -> Result<String, GrammarError> {
+/// Returns the regular expression of some choices, between slashes.
+pub(super) fn choice_pattern(choices: &[String]) -> Result<String, GrammarError> {
     if choices.is_empty() || choices.iter().any(String::is_empty) {
         return Err(GrammarError::Choices);
     }
@@ -264,18 +265,18 @@ fn choice_rules(choices: &[String]) -> Result<String, GrammarError> {
     }
     let bytes = choices.iter().map(String::len).sum();
     check_size("the list of choices", bytes, MAX_TEXT)?;
-    let mut rules = String::from("start: CHOICE\nCHOICE: /(?:");
+    let mut pattern = String::from("/(?:");
     for (at, choice) in choices.iter().enumerate() {
         if at > 0 {
-            rules.push('|');
+            pattern.push('|');
         }
         for character in choice.chars() {
             // Every character by its number, so that none has a meaning.
-            let _ = write!(rules, "\\x{{{:x}}}", u32::from(character));
+            let _ = write!(pattern, "\\x{{{:x}}}", u32::from(character));
         }
     }
-    rules.push_str(")/\n");
-    Ok(rules)
+    pattern.push_str(")/");
+    Ok(pattern)
 }
 
 #[cfg(test)]

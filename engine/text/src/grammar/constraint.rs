@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::compiler::choice_pattern;
 use super::tool_calls::ToolCalls;
 
 /// What a generated text must match. Sizes are limited, because constraints come from outside: see
@@ -25,6 +26,44 @@ pub enum Constraint {
     ToolCalls(ToolCalls),
     /// One of these texts.
     Choices(Vec<String>),
+}
+
+impl Constraint {
+    /// Returns the constraint as a part of a rule in `llguidance`'s dialect of Lark; `None` if it is not one, or
+    /// invalid.
+    pub(crate) fn rule(&self) -> Option<String> {
+        match self {
+            Constraint::JsonSchema(Value::Bool(true)) => Some("%json {}".into()),
+            Constraint::JsonSchema(Value::Bool(false)) => None,
+            Constraint::JsonSchema(schema) => Some(format!("%json {schema}")),
+            Constraint::JsonObject => Some("%json {\"type\": \"object\"}".into()),
+            Constraint::Regex(pattern) => Some(format!("/{}/", escaped(pattern))),
+            Constraint::Choices(choices) => choice_pattern(choices).ok(),
+            Constraint::Lark(_) | Constraint::ToolCalls(_) => None,
+        }
+    }
+}
+
+/// Returns a regular expression without slashes and line breaks, which end one in a grammar.
+fn escaped(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '/' => out.push_str("\\x2f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\\' => match characters.next() {
+                Some('/') => out.push_str("\\x2f"),
+                next => {
+                    out.push(character);
+                    out.extend(next);
+                }
+            },
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 impl From<Value> for Constraint {

@@ -38,8 +38,13 @@ pub struct Thought {
 impl Thought {
     /// Returns the most characters that can be counted, `None` if the thought is not limited.
     pub(crate) fn countable(&self) -> Option<usize> {
-        self.limit.filter(|limit| *limit <= MAX_THOUGHT)
+        countable(self.limit)
     }
+}
+
+/// Returns a limit on the characters of a thought if so many can be counted.
+pub(crate) fn countable(limit: Option<usize>) -> Option<usize> {
+    limit.filter(|limit| *limit <= MAX_THOUGHT)
 }
 
 /// Returns the grammar of any answer behind a thought of limited length.

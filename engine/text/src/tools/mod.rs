@@ -25,6 +25,7 @@ mod grammar;
 #[cfg(test)]
 mod grammar_tests;
 mod headed_json;
+mod json;
 mod json_calls;
 mod json_scanner;
 mod parameters;
@@ -40,6 +41,7 @@ mod tool;
 pub(crate) use call_rules::{json_call, rules_of_calls};
 pub use calls::ToolEvent;
 pub use format::{GENERIC, ToolFormat};
+pub(crate) use grammar::countable;
 pub use grammar::{AnswerSyntax, Thought, thought_grammar};
 pub use parser::ToolParser;
 pub use tool::{Tool, ToolCall, ToolCallDelta, ToolChoice, ToolError, Tools};

@@ -30,6 +30,23 @@ pub enum ToolError {
         /// The name, cut off if it is long.
         name: String,
     },
+    /// Occurs when tools in JSON are no list.
+    #[error("the tools are no JSON list")]
+    NoList,
+    /// Occurs when a tool in JSON cannot be read.
+    #[error("tool {at} {problem}")]
+    Json {
+        /// Its place in the list, from 0.
+        at: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Occurs when a choice in JSON cannot be read.
+    #[error("the choice of tools is {choice}, but must be auto, none, required or a function")]
+    Choice {
+        /// The choice, cut off if it is long.
+        choice: String,
+    },
     /// Occurs when parameters are not described by a JSON object.
     #[error("the parameters of the tool {tool} are no JSON schema of an object")]
     Schema {
@@ -66,6 +83,9 @@ pub enum ToolError {
         /// The name.
         name: String,
     },
+    /// Occurs when the list of the tools that may be called is empty.
+    #[error("the list of allowed tools is empty: set tool_choice to none if no tool may be called")]
+    NoneAllowed,
     /// Occurs when a tool is to be called, and there is none.
     #[error("a tool must be called, but there are no tools")]
     None,
@@ -241,6 +261,29 @@ impl Tools {
     /// Returns the tool of this name.
     pub fn get(&self, name: &str) -> Option<&Tool> {
         self.tools.iter().find(|tool| tool.name == name)
+    }
+
+    /// Returns the tools of these names, in the order of all tools.
+    ///
+    /// # Errors
+    ///
+    /// If there is no name, or no tool of one.
+    pub(crate) fn only<'n>(
+        &self,
+        names: impl IntoIterator<Item = &'n str>,
+    ) -> Result<Tools, ToolError> {
+        let names: Vec<&str> = names.into_iter().collect();
+        if names.is_empty() {
+            return Err(ToolError::NoneAllowed);
+        }
+        if let Some(name) = names.iter().find(|name| self.get(name).is_none()) {
+            let name = (*name).to_owned();
+            return Err(ToolError::Unknown { name });
+        }
+        let tools = self.iter().filter(|tool| names.contains(&tool.name()));
+        Ok(Tools {
+            tools: tools.cloned().collect(),
+        })
     }
 
     /// Returns the tools as OpenAI's interface and chat templates write them.
