@@ -1,12 +1,17 @@
 //! `wisp generate`.
 
+mod tools;
+
 use std::{path::PathBuf, time::Instant};
 
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use serde::Serialize;
+use serde_json::Value;
 use wisp_engine::{
     Completion, Event, FinishReason, Message, Model, RequestTimings,
+    chat::{ChatPrompt, ChatRequest},
+    grammar::Constraint,
     pipelines::{GenerateOptions, TextProcessor, log_probabilities::MAX_TOP},
     session::{GpuProfiling, StartTimes},
 };
@@ -18,22 +23,24 @@ use crate::{
     interrupt,
     logprobs::Logprobs,
     open::{load, tokenizer},
-    output::{message, print, print_generated, print_json},
+    output::{message, print, print_generated, print_json, print_line},
     sampling::SamplingArgs,
     settings::{DEVICE, GENERATION, LIMITS, LORA, MODEL, Settings},
     values::whole,
 };
+use tools::ToolArgs;
 
 /// Continue a text, or answer a prompt with --chat.
 #[derive(Args)]
+#[command(group(ArgGroup::new("conversation").args(["chat", "tools"]).multiple(true)))]
 pub struct Generate {
     #[command(flatten)]
     prompt: Prompt,
     /// Answer the prompt through the model's chat template instead of continuing it
     #[arg(long, conflicts_with = "tokens")]
     chat: bool,
-    /// The system message for --chat
-    #[arg(long, value_name = "TEXT", requires = "chat")]
+    /// The system message for --chat and --tools
+    #[arg(long, value_name = "TEXT", requires = "conversation")]
     system: Option<String>,
     #[command(flatten)]
     control_tokens: ControlTokens,
@@ -41,6 +48,8 @@ pub struct Generate {
     sampling: SamplingArgs,
     #[command(flatten)]
     constraint: ConstraintArgs,
+    #[command(flatten)]
+    tools: ToolArgs,
     /// Stop at this text; may be given several times
     #[arg(long, value_name = "S")]
     stop: Vec<String>,
@@ -90,6 +99,12 @@ struct Report<'a> {
     prompt_tokens: &'a [u32],
     tokens: &'a [u32],
     text: &'a str,
+    /// The model's thoughts before the answer, which are not part of the text; absent if the text is not split.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    reasoning: &'a str,
+    /// The calls of tools; absent without tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_calls: Option<Vec<Value>>,
     finish_reason: FinishReason,
     /// The seed of sampling; absent if sampling is greedy.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,6 +134,29 @@ struct Timings {
     prefix_cache_hit_rate: Option<f64>,
 }
 
+/// What the model continues.
+enum Source {
+    Tokens(Vec<u32>),
+    /// A chat, whose answer is split into thoughts, text and calls.
+    Chat(Box<ChatPrompt>),
+}
+
+impl Source {
+    fn tokens(&self) -> &[u32] {
+        match self {
+            Source::Tokens(tokens) => tokens,
+            Source::Chat(prompt) => &prompt.tokens,
+        }
+    }
+
+    fn request(&self, model: &Model) -> wisp_engine::Generate {
+        match self {
+            Source::Tokens(tokens) => model.generate_tokens(tokens.clone()),
+            Source::Chat(prompt) => model.answer(prompt),
+        }
+    }
+}
+
 /// The generated text and its times.
 struct Generated {
     completion: Completion,
@@ -138,11 +176,12 @@ impl Generate {
         let seed = (sampling.temperature > 0.0).then_some(sampling.seed);
         let open = settings.open()?;
         let limit = LengthLimit::new(&open, max_new_tokens);
-        let constraint = self.constraint.read()?;
+        let mut constraint = self.constraint.read()?;
+        let text = self.text()?;
+        let source = self.source(open.text(), text.as_deref(), &mut constraint)?;
         let grammar = constraint.map(|constraint| open.text().grammar(&constraint));
         let grammar = grammar.transpose()?;
-        let text = self.text()?;
-        let prompt = self.prompt_tokens(open.text(), text.as_deref())?;
+        let prompt = source.tokens();
         let start = Instant::now();
         let model = load(open.for_prompt(prompt.len(), max_new_tokens))?;
         let load_seconds = start.elapsed().as_secs_f64();
@@ -156,12 +195,12 @@ impl Generate {
             ..GenerateOptions::default()
         };
         let shown = match echo {
-            true => text.unwrap_or_else(|| shown_tokens(model.text(), &prompt)),
+            true => text.unwrap_or_else(|| shown_tokens(model.text(), prompt)),
             false => String::new(),
         };
-        let generated = self.write(&model, &shown, &prompt, options)?;
+        let generated = self.write(&model, &shown, &source, options)?;
         print_profile(&model)?;
-        let mut timings = timings(&prompt, &generated);
+        let mut timings = timings(prompt, &generated);
         timings.load_seconds = load_seconds;
         timings.start = model.session().start_times();
         if settings.config.enable_prefix_caching {
@@ -178,14 +217,16 @@ impl Generate {
             return print_json(&Report {
                 model: settings.name(),
                 device: settings.device_of(&model),
-                prompt_tokens: &prompt,
+                prompt_tokens: prompt,
                 tokens: &completion.tokens,
                 text: &text,
+                reasoning: &completion.reasoning,
+                tool_calls: self.tools.calls(completion),
                 finish_reason: completion.finish_reason,
                 seed,
                 logprobs: self
                     .logprobs
-                    .map(|_| Logprobs::new(tokenizer, &prompt, completion, echo, 0)),
+                    .map(|_| Logprobs::new(tokenizer, prompt, completion, echo, 0)),
                 timings,
             });
         }
@@ -209,14 +250,14 @@ impl Generate {
         &self,
         model: &Model,
         shown: &str,
-        prompt: &[u32],
+        source: &Source,
         options: GenerateOptions,
     ) -> Result<Generated> {
         if !self.json {
             print_generated(shown)?;
         }
         let mut completion = Completion::default();
-        let events = model.generate_tokens(prompt).options(options).events();
+        let events = source.request(model).options(options).events();
         interrupt::begin(events.canceller());
         let mut events = events.blocking();
         for event in &mut events {
@@ -231,7 +272,13 @@ impl Generate {
             if model.text().tokenizer().is_err() {
                 print(format_args!("{}", ids(&completion.tokens)))?;
             }
-            print_generated("\n")?;
+            // Calls alone have no line of text before them.
+            if completion.tool_calls.is_empty() || !completion.text.is_empty() {
+                print_generated("\n")?;
+            }
+            for call in self.tools.calls(&completion).into_iter().flatten() {
+                print_line!("{call}")?;
+            }
         }
         Ok(Generated {
             completion,
@@ -251,20 +298,35 @@ impl Generate {
         }
     }
 
-    fn prompt_tokens(&self, model: &TextProcessor, text: Option<&str>) -> Result<Vec<u32>> {
+    /// Returns what the model continues. Of a chat that has tools or a constraint, it takes the constraint.
+    fn source(
+        &self,
+        model: &TextProcessor,
+        text: Option<&str>,
+        constraint: &mut Option<Constraint>,
+    ) -> Result<Source> {
         if let Some(TokenList(tokens)) = &self.prompt.tokens {
-            return Ok(tokens.clone());
+            return Ok(Source::Tokens(tokens.clone()));
         }
         let Some(text) = text else {
             bail!("no prompt is given: give a text, --prompt, --prompt-file or --tokens")
         };
         let tokenizer = tokenizer(model)?;
-        if !self.chat {
-            return Ok(tokenizer.encode(text, true, true)?);
+        if !self.chat && self.tools.is_empty() {
+            return Ok(Source::Tokens(tokenizer.encode(text, true, true)?));
         }
         let system = self.system.iter().map(|text| Message::new("system", text));
         let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
-        Ok(model.chat_prompt(&messages, self.control_tokens.policy())?)
+        let mut request = ChatRequest::new(messages);
+        request.control_tokens = self.control_tokens.policy();
+        let is_plain = self.tools.is_empty() && constraint.is_none();
+        request.answer = constraint.take();
+        let prompt = model.prepare_chat(&self.tools.offer(request)?)?;
+        Ok(match is_plain {
+            // The text is shown as the model writes it, with its thoughts.
+            true => Source::Tokens(prompt.tokens),
+            false => Source::Chat(Box::new(prompt)),
+        })
     }
 }
 

@@ -24,7 +24,8 @@ use crate::{flags::Flag, output::message};
 #[rustfmt::skip]
 const NOT_SETTINGS: &[&str] = &[
     "choices", "config", "errors", "file", "force", "grammar", "graph", "graph-text", "help", "json-schema", "out", "prompt",
-    "prompt-file", "regex", "target", "text", "tokens", "trace", "version",
+    "prompt-file", "regex", "target", "text", "tokens", "tool-choice", "tools", "trace",
+    "version",
 ];
 
 /// Variables of the program and the library that are no flags.

@@ -89,3 +89,66 @@ fn constraints_that_cannot_be_used_are_errors() {
     let both = run(["generate", "x", "--regex", "a", "--choices", "b"]);
     assert_eq!(both.status, Some(2), "{}", both.stderr);
 }
+
+#[test]
+fn calls_of_tools_are_lines_of_json() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tools.json");
+    let city = json!({ "enum": ["Rome", "Oslo"] });
+    let weather = json!({ "type": "object", "properties": { "city": city }, "required": ["city"] });
+    let tools = json!([
+        { "type": "function", "function": { "name": "weather", "parameters": weather } },
+        { "name": "now" },
+    ]);
+    std::fs::write(&path, tools.to_string()).expect("a file");
+    let path = path.to_str().expect("a path");
+    let flags = [
+        "--tools",
+        path,
+        "--tool-choice",
+        "weather",
+        "--system",
+        "Be brief.",
+    ];
+    let flags = [&["How is it?"][..], &flags, &["--max-new-tokens", "64"]].concat();
+    let got = generate(&flags);
+    assert_eq!(got["text"], "", "{got}");
+    let calls = got["tool_calls"].as_array().expect("calls");
+    assert!(!calls.is_empty(), "{got}");
+    assert_eq!(calls[0]["name"], "weather");
+    assert!(
+        ["Rome", "Oslo"]
+            .iter()
+            .any(|city| calls[0]["arguments"]["city"] == *city)
+    );
+    // Without --json, each call is a line.
+    let fixed = ["generate", "--device", "host"];
+    let lines = run([&fixed[..], &flags].concat()).succeeded().stdout;
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(&lines, calls);
+    let none = [
+        &flags[..3],
+        &["--tool-choice", "none", "--max-new-tokens", "5"],
+    ]
+    .concat();
+    let got = generate(&none);
+    assert_eq!(got["tool_calls"], json!([]));
+    assert!(!got["text"].as_str().expect("a text").is_empty());
+    for (wrong, words) in [
+        (
+            &["--tools", path, "--tool-choice", "other"][..],
+            "no tool is called \"other\"",
+        ),
+        (&["--tools", "absent.json"], "absent.json"),
+        (&["--tool-choice", "none"], "--tools"),
+    ] {
+        let failed = run([&fixed[..], &["Hi"], wrong].concat());
+        assert!(
+            failed.status != Some(0) && failed.stderr.contains(words),
+            "{failed:?}"
+        );
+    }
+}
