@@ -44,6 +44,7 @@ for (const [name, options] of [
       assert.equal(got[i].finish_reason, "length");
       assert.deepEqual(got[i].usage, {
         prompt_tokens: prompt_tokens.length, completion_tokens: tokens.length, total_tokens: prompt_tokens.length + tokens.length,
+        completion_tokens_details: { reasoning_tokens: 0 },
       });
     });
   });
@@ -122,6 +123,37 @@ for (const deviceClass of ["gpu", "software"]) test(`stories260K as a File match
   }, { deviceClass, tokens: greedy_tokens.slice(0, 1), max_tokens: greedy_tokens.length - 1 });
   assert.deepEqual(got.token_ids, greedy_tokens.slice(1));
   assert.equal(got.text, text);
+});
+
+test("demanded calls follow their schemas, and their results are part of the chat", async () => {
+  const { whole, chunks, after, refused } = await run(site.page, async ({ Wisp }) => {
+    const wisp = await Wisp.load();
+    const parameters = { type: "object", properties: { city: { enum: ["Rome", "Oslo"] } }, required: ["city"] };
+    const tools = [{ type: "function", function: { name: "weather", parameters } }];
+    const messages = [{ role: "user", content: "How is the weather?" }];
+    const request = { messages, tools, tool_choice: "required", parallel_tool_calls: false, max_tokens: 96 };
+    const whole = (await wisp.chat.completions.create(request)).choices[0];
+    const chunks = [];
+    for await (const { choices } of await wisp.chat.completions.create({ ...request, stream: true })) chunks.push(...choices);
+    const results = whole.message.tool_calls.map(({ id }) => ({ role: "tool", tool_call_id: id, content: "Sunny." }));
+    const next = { messages: [...messages, whole.message, ...results], tools, tool_choice: "none", max_tokens: 8 };
+    const after = (await wisp.chat.completions.create(next)).choices[0];
+    const wrong = wisp.chat.completions.create({ messages, tools: [{ type: "web_search" }] });
+    const refused = await wrong.then(() => "accepted", ({ code }) => code);
+    await wisp.unload();
+    return { whole, chunks, after, refused };
+  });
+  assert.equal(whole.finish_reason, "tool_calls");
+  assert.equal(whole.message.content, null);
+  const [call] = whole.message.tool_calls;
+  assert.equal(call.function.name, "weather");
+  assert.ok(["Rome", "Oslo"].includes(JSON.parse(call.function.arguments).city));
+  const parts = chunks.flatMap(({ delta }) => delta.tool_calls ?? []);
+  assert.equal(parts[0].function.name, "weather");
+  assert.equal(parts.map((part) => part.function.arguments).join(""), call.function.arguments);
+  assert.equal(chunks.at(-1).finish_reason, "tool_calls");
+  assert.ok(after.message.content.length > 0 && !after.message.tool_calls);
+  assert.equal(refused, "InvalidRequest");
 });
 
 test("whole and streamed chats have OpenAI's objects", async () => {

@@ -8,12 +8,11 @@ use serde::Serialize;
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::future_to_promise;
 use wisp_engine::{
-    Canceller, Event, FinishReason, LoadProgress, Message, Model, TokenScore,
+    Canceller, Event, Events, FinishReason, LoadProgress, Model, TokenScore,
     device::{Api, Device, DeviceInfo, DeviceSpec},
     pipelines::{
         EncoderTokenizer, ModelFiles,
         benchmark::{Workload, speed, warm_up},
-        chat_template::ControlTokens,
         tokenizer::Tokenizer,
     },
     session::tuning_file,
@@ -22,7 +21,7 @@ use wisp_engine::{
 
 use crate::{
     error::Failure,
-    options::{BenchOptions, EmbedInput, LoadOptions, RequestOptions, TuneOptions},
+    options::{BenchOptions, ChatOptions, EmbedInput, LoadOptions, RequestOptions, TuneOptions},
     source::{JsFile, Source},
 };
 
@@ -85,10 +84,39 @@ impl Score {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 enum RequestEvent {
-    Prefill { done: usize, total: usize },
-    Token { token: u32, score: Option<Score> },
-    Text { text: String },
-    End { reason: FinishReason },
+    Prompt {
+        tokens: usize,
+    },
+    Prefill {
+        done: usize,
+        total: usize,
+    },
+    Token {
+        token: u32,
+        score: Option<Score>,
+    },
+    Text {
+        text: String,
+    },
+    Reasoning {
+        text: String,
+    },
+    Call(CallPart),
+    End {
+        reason: FinishReason,
+        reasoning_tokens: usize,
+    },
+}
+
+/// A part of a call of a tool.
+#[derive(Serialize)]
+struct CallPart {
+    /// The number of the call in the answer.
+    index: usize,
+    /// The name of the tool, in the first part.
+    name: Option<String>,
+    /// The next piece of the arguments.
+    arguments: String,
 }
 
 impl RequestEvent {
@@ -102,7 +130,16 @@ impl RequestEvent {
                 score: score.map(|score| Score::new(token, score, tokenizer)),
             },
             Event::Text(text) => RequestEvent::Text { text },
-            Event::End { reason, .. } => RequestEvent::End { reason },
+            Event::Reasoning(text) => RequestEvent::Reasoning { text },
+            Event::ToolCall(call) => RequestEvent::Call(CallPart {
+                index: call.index,
+                name: call.name,
+                arguments: call.arguments,
+            }),
+            Event::End { reason, usage } => RequestEvent::End {
+                reason,
+                reasoning_tokens: usage.reasoning_tokens,
+            },
             _ => return None,
         })
     }
@@ -211,6 +248,27 @@ fn clock() -> Duration {
     Duration::from_secs_f64(now.unwrap_or_default().max(0.0) / 1000.0)
 }
 
+/// Calls a function of the page with each event as JSON, up to the end.
+async fn forward(
+    mut events: Events,
+    tokenizer: Option<Tokenizer>,
+    event: Function,
+) -> Result<JsValue, Failure> {
+    while let Some(news) = events.next().await {
+        if let Some(news) = RequestEvent::of(news?, tokenizer.as_ref()) {
+            send(&news, &event)?;
+        }
+    }
+    Ok(JsValue::UNDEFINED)
+}
+
+/// Calls a function of the page with an event as JSON. Errors of the function do not stop the request.
+fn send(news: &RequestEvent, event: &Function) -> Result<(), Failure> {
+    let news = serde_json::to_string(news)?;
+    let _ = event.call1(&JsValue::NULL, &news.into());
+    Ok(())
+}
+
 /// Returns a promise of a future. It borrows nothing from the model, which may be freed meanwhile.
 fn promise<T: Into<JsValue>>(work: impl Future<Output = Result<T, Failure>> + 'static) -> Promise {
     future_to_promise(async move { Ok(work.await?.into()) })
@@ -278,21 +336,6 @@ impl JsModel {
         Ok(self.model.detokenize(tokens).map_err(Failure::from)?)
     }
 
-    /// Returns the tokens of a chat, which is a JSON list of messages. Control tokens in messages are parsed
-    /// only if `control_tokens` is true.
-    ///
-    /// # Errors
-    ///
-    /// If the model has no chat template, or the template refuses the messages.
-    pub fn chat(&self, messages: &str, control_tokens: bool) -> Result<Vec<u32>, JsValue> {
-        let messages: Vec<Message> = serde_json::from_str(messages).map_err(Failure::from)?;
-        let tokens = self
-            .model
-            .text()
-            .chat_prompt(&messages, ControlTokens::allowed(control_tokens));
-        Ok(tokens.map_err(|error| Failure::request(error.to_string()))?)
-    }
-
     /// Continues a prompt; `options` is JSON. `event` is called with each event as JSON. The promise resolves
     /// after the last event.
     ///
@@ -313,18 +356,40 @@ impl JsModel {
             if let Some(constraint) = constraint {
                 request = request.constraint(constraint);
             }
-            let mut events = request.canceller(&canceller).events();
             let tokenizer = model.text().tokenizer().ok().cloned();
             // A running request does not prevent unloading the model.
             drop(model);
-            while let Some(news) = events.next().await {
-                if let Some(news) = RequestEvent::of(news?, tokenizer.as_ref()) {
-                    let news = serde_json::to_string(&news)?;
-                    // Errors of the callback do not stop the request.
-                    let _ = event.call1(&JsValue::NULL, &news.into());
-                }
-            }
-            Ok(JsValue::UNDEFINED)
+            forward(request.canceller(&canceller).events(), tokenizer, event).await
+        })
+    }
+
+    /// Answers a chat; `chat` and `options` are JSON. `event` is called with each event as JSON, the first of which
+    /// has the number of the prompt's tokens. The promise resolves after the last event.
+    ///
+    /// Rejects if the model has no chat template, the template refuses the messages, the tools are invalid, an
+    /// option is out of range, or the device fails.
+    pub fn answer(
+        &self,
+        chat: String,
+        options: String,
+        canceller: &JsCanceller,
+        event: Function,
+    ) -> Promise {
+        let model = self.model.clone();
+        let canceller = canceller.canceller.clone();
+        promise(async move {
+            let chat: ChatOptions = serde_json::from_str(&chat)?;
+            let options: RequestOptions = serde_json::from_str(&options)?;
+            let request = chat.request(options.constraint());
+            let request = request.map_err(|error| Failure::request(error.to_string()))?;
+            let prompt = model.prepare_chat(&request);
+            let prompt = prompt.map_err(|error| Failure::request(error.to_string()))?;
+            let tokens = prompt.tokens.len();
+            send(&RequestEvent::Prompt { tokens }, &event)?;
+            let request = model.answer(&prompt).options(options.into());
+            let tokenizer = model.text().tokenizer().ok().cloned();
+            drop(model);
+            forward(request.canceller(&canceller).events(), tokenizer, event).await
         })
     }
 

@@ -2,11 +2,16 @@
 
 use serde::Deserialize;
 use wisp_engine::{
-    ModelBuilder, SamplingParams,
+    Message, ModelBuilder, SamplingParams,
+    chat::ChatRequest,
     device::{DeviceClassChoice, DeviceOptions, FeatureLevel},
     grammar::Constraint,
-    pipelines::{CacheStrategy, GenerateOptions, PipelineConfig, config::KvCacheFormat},
+    pipelines::{
+        CacheStrategy, GenerateOptions, PipelineConfig, chat_template::ControlTokens,
+        config::KvCacheFormat,
+    },
     session::{Precision, tuning_file},
+    tools::{ToolChoice, ToolError, Tools},
 };
 
 /// The limit of `max_batch`.
@@ -184,6 +189,36 @@ impl From<RequestOptions> for GenerateOptions {
             ignore_eos: options.ignore_eos,
             ..GenerateOptions::default()
         }
+    }
+}
+
+/// A chat, whose fields are those of OpenAI's interface.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChatOptions {
+    messages: Vec<Message>,
+    /// Whether control tokens in messages are parsed.
+    #[serde(default)]
+    control_tokens: bool,
+    #[serde(default)]
+    tools: serde_json::Value,
+    #[serde(default)]
+    tool_choice: serde_json::Value,
+    parallel_tool_calls: Option<bool>,
+}
+
+impl ChatOptions {
+    /// Returns what the model is asked; its answer must match the constraint.
+    pub fn request(self, answer: Option<Constraint>) -> Result<ChatRequest, ToolError> {
+        let mut request = ChatRequest::new(self.messages);
+        request.control_tokens = ControlTokens::allowed(self.control_tokens);
+        request.answer = answer;
+        let tools = match self.tools.is_null() {
+            true => Tools::default(),
+            false => Tools::from_json(&self.tools)?,
+        };
+        let choice = ToolChoice::from_json(&self.tool_choice)?;
+        request.with_tools(tools, choice, self.parallel_tool_calls.unwrap_or(true))
     }
 }
 

@@ -72,8 +72,8 @@ export interface ModelInfo {
   };
 }
 
-/** A prompt: a text, the messages of a chat, or tokens. */
-export type Prompt = { text: string } | { messages: unknown; controlTokens: boolean } | { tokens: number[] };
+/** A prompt: a text, a chat, or tokens. */
+export type Prompt = { text: string } | { chat: object } | { tokens: number[] };
 
 /** An event of a request. */
 export type RequestEvent =
@@ -85,8 +85,12 @@ export type RequestEvent =
   | { type: "token"; token: number; score: TokenLogprob | null }
   /** Complete text, which may lag behind the tokens. */
   | { type: "text"; text: string }
+  /** A thought of the model before its answer. */
+  | { type: "reasoning"; text: string }
+  /** A part of a call of a tool: the first part has its name. */
+  | { type: "call"; index: number; name: string | null; arguments: string }
   /** The request has ended. */
-  | { type: "end"; reason: "stop" | "length" | "cancelled" };
+  | { type: "end"; reason: "stop" | "length" | "cancelled"; reasoning_tokens: number };
 
 /** Bytes in use. */
 export interface Memory {
@@ -210,27 +214,29 @@ export class Core {
     return this.model;
   }
 
-  private tokens(model: Model, prompt: Prompt): Uint32Array {
-    if ("tokens" in prompt) return Uint32Array.from(prompt.tokens);
-    if ("text" in prompt) return model.encode(prompt.text, true);
-    return model.chat(JSON.stringify(prompt.messages), prompt.controlTokens);
+  private tokens(model: Model, prompt: { text: string } | { tokens: number[] }): Uint32Array {
+    return "tokens" in prompt ? Uint32Array.from(prompt.tokens) : model.encode(prompt.text, true);
   }
 
   private async generate(prompt: Prompt, options: object, emit: Emit, signal: AbortSignal): Promise<void> {
     check(signal);
     const model = this.loaded();
-    const tokens = this.tokens(model, prompt);
+    const tokens = "chat" in prompt ? undefined : this.tokens(model, prompt);
     const tell = (event: RequestEvent) => emit(event);
-    tell({ type: "prompt", tokens: tokens.length });
+    if (tokens) tell({ type: "prompt", tokens: tokens.length });
     const canceller = new Canceller();
     const cancel = () => canceller.cancel();
     signal.addEventListener("abort", cancel);
     let cancelled = false;
-    const ended = model.generate(tokens, JSON.stringify(options), canceller, (json: string) => {
+    const take = (json: string) => {
       const event: RequestEvent = JSON.parse(json);
       cancelled ||= event.type === "end" && event.reason === "cancelled";
       tell(event);
-    });
+    };
+    const given = JSON.stringify(options);
+    const ended = "chat" in prompt
+      ? model.answer(JSON.stringify(prompt.chat), given, canceller, take)
+      : model.generate(tokens!, given, canceller, take);
     const request = { canceller, ended: ended.catch(() => {}) };
     this.requests.add(request);
     try {

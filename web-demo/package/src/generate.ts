@@ -1,11 +1,17 @@
 import type { Caller } from "./caller.js";
 import type { Prompt, RequestEvent } from "./core.js";
 import { WispError } from "./errors.js";
-import type { ChatParams, CompletionParams, FinishReason, RequestOptions, TokenLogprob, Usage } from "./openai.js";
+import type {
+  ChatParams, CompletionParams, FinishReason, RequestOptions, TokenLogprob, ToolCall, ToolCallDelta, Usage,
+} from "./openai.js";
 
 /** A part of a generation. */
 export interface Piece {
   text: string;
+  /** Text of the model's thoughts before its answer. */
+  reasoning: string;
+  /** Parts of calls of tools. */
+  calls: ToolCallDelta[];
   tokens: number[];
   /** The log-probabilities of the tokens, if requested. */
   scores: TokenLogprob[];
@@ -70,12 +76,25 @@ function engineOptions(params: Params): object {
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value != null));
 }
 
+/** Joins the parts of calls. */
+export function joined(parts: ToolCallDelta[]): ToolCall[] {
+  const calls: ToolCall[] = [];
+  for (const { index, id, function: { name, arguments: more } } of parts) {
+    const call = calls[index];
+    if (call) call.function.arguments += more;
+    else calls[index] = { id: id ?? "", type: "function", function: { name: name ?? "", arguments: more } };
+  }
+  return calls;
+}
+
 /** A generation: its parts as they are generated, and the token usage at the end. */
 export class Generation {
   readonly id: string;
   readonly created = Math.floor(Date.now() / 1000);
   private promptTokens = 0;
   private completionTokens = 0;
+  private reasoningTokens = 0;
+  private called = false;
   /** Tokens without text so far, and their log-probabilities. */
   private readonly tokens: number[] = [];
   private readonly scores: TokenLogprob[] = [];
@@ -95,14 +114,17 @@ export class Generation {
       prompt_tokens: this.promptTokens,
       completion_tokens: this.completionTokens,
       total_tokens: this.promptTokens + this.completionTokens,
+      completion_tokens_details: { reasoning_tokens: this.reasoningTokens },
     };
   }
 
   /** Joins all parts. */
   async whole(): Promise<Piece> {
-    const whole: Piece = { text: "", tokens: [], scores: [], finish: null };
-    for await (const { text, tokens, scores, finish } of this.pieces()) {
+    const whole: Piece = { text: "", reasoning: "", calls: [], tokens: [], scores: [], finish: null };
+    for await (const { text, reasoning, calls, tokens, scores, finish } of this.pieces()) {
       whole.text += text;
+      whole.reasoning += reasoning;
+      whole.calls.push(...calls);
       whole.tokens.push(...tokens);
       whole.scores.push(...scores);
       whole.finish = finish ?? whole.finish;
@@ -154,15 +176,36 @@ export class Generation {
         if (event.score) this.scores.push(event.score);
         break;
       case "text":
-        queue.push(this.piece(event.text, null));
+        queue.push(this.piece({ text: event.text }));
+        break;
+      case "reasoning":
+        queue.push(this.piece({ reasoning: event.text }));
+        break;
+      case "call":
+        queue.push(this.piece({ calls: [this.call(event)] }));
         break;
       case "end":
-        queue.push(this.piece("", event.reason === "cancelled" ? null : event.reason));
+        this.reasoningTokens = event.reasoning_tokens;
+        queue.push(this.piece({ finish: this.finish(event.reason) }));
         break;
     }
   }
 
-  private piece(text: string, finish: FinishReason | null): Piece {
-    return { text, tokens: this.tokens.splice(0), scores: this.scores.splice(0), finish };
+  /** Returns OpenAI's name of the reason for an end; a call of a tool that the request names ends with `stop`. */
+  private finish(reason: "stop" | "length" | "cancelled"): FinishReason | null {
+    if (reason === "cancelled") return null;
+    const choice = "tool_choice" in this.params ? this.params.tool_choice : undefined;
+    return reason === "stop" && this.called && typeof choice !== "object" ? "tool_calls" : reason;
+  }
+
+  private call({ index, name, arguments: more }: Extract<RequestEvent, { type: "call" }>): ToolCallDelta {
+    if (name === null) return { index, function: { arguments: more } };
+    this.called = true;
+    return { index, id: `call_${crypto.randomUUID().replaceAll("-", "")}`, type: "function", function: { name, arguments: more } };
+  }
+
+  private piece(part: Partial<Piece>): Piece {
+    const { text = "", reasoning = "", calls = [], finish = null } = part;
+    return { text, reasoning, calls, tokens: this.tokens.splice(0), scores: this.scores.splice(0), finish };
   }
 }

@@ -2,9 +2,9 @@ import { models, type StoredFile } from "./cache.js";
 import { type Caller, DirectCaller, WorkerCaller } from "./caller.js";
 import type { EngineOptions, LoadProgress, Memory, ModelInfo, Tuning } from "./core.js";
 import { WispError, type WispErrorCode } from "./errors.js";
-import { Generation } from "./generate.js";
+import { Generation, joined } from "./generate.js";
 import type {
-  ChatCompletion, ChatCompletionChunk, ChatLogprobs, ChatParams, Completion, CompletionLogprobs, CompletionParams,
+  AnswerMessage, ChatCompletion, ChatCompletionChunk, ChatLogprobs, ChatMessage, ChatParams, Completion, CompletionLogprobs, CompletionParams,
   EmbeddingParams, Embeddings, FinishReason, GenerateParams, RequestOptions, TokenLogprob, Usage,
 } from "./openai.js";
 import type { HubSource, ModelSource } from "./source.js";
@@ -71,6 +71,9 @@ export interface TuneReport {
     variants: { kernel: string; ratio: { ratio: number; noise: number } | null; problem: string | null }[];
   }[];
 }
+
+/** Returns a message as templates read it: with a text. */
+const filled = (message: ChatMessage) => ({ ...message, content: message.content ?? "" });
 
 type ChatDelta = ChatCompletionChunk["choices"][0]["delta"];
 
@@ -172,15 +175,21 @@ export class Wisp {
   }
 
   private async createChat(params: ChatParams, request: RequestOptions = {}): Promise<unknown> {
-    const prompt = { messages: params.messages, controlTokens: params.allow_control_tokens ?? false };
+    const { messages, tools, tool_choice, parallel_tool_calls, allow_control_tokens: control_tokens = false } = params;
+    const prompt = { chat: { messages: messages.map(filled), control_tokens, tools, tool_choice, parallel_tool_calls } };
     const run = new Generation(this.caller, "chatcmpl", prompt, params, request);
     if (params.stream) return this.chatChunks(run, params);
-    const { text: content, finish, tokens, scores } = await run.whole();
+    const { text, reasoning, calls, finish, tokens, scores } = await run.whole();
+    const message: AnswerMessage = {
+      role: "assistant", content: text || calls.length === 0 ? text : null, refusal: null,
+      ...(reasoning ? { reasoning_content: reasoning } : {}),
+      ...(calls.length > 0 ? { tool_calls: joined(calls) } : {}),
+    };
     return {
       id: run.id, object: "chat.completion", created: run.created, model: this.info.name,
       choices: [{
-        index: 0, message: { role: "assistant", content, refusal: null }, logprobs: chatLogprobs(params, scores),
-        finish_reason: finish ?? "length", ...withTokens(params, tokens),
+        index: 0, message, logprobs: chatLogprobs(params, scores), finish_reason: finish ?? "length",
+        ...withTokens(params, tokens),
       }],
       usage: run.usage,
     } satisfies ChatCompletion;
@@ -202,8 +211,10 @@ export class Wisp {
       }],
     });
     yield chunk({ role: "assistant", content: "" }, null);
-    for await (const { text, finish, tokens, scores } of run.pieces()) {
-      if (text || tokens.length > 0) yield chunk({ content: text }, null, tokens, scores);
+    for await (const { text, reasoning, calls, finish, tokens, scores } of run.pieces()) {
+      if (reasoning) yield chunk({ reasoning_content: reasoning }, null, tokens, scores);
+      else if (calls.length > 0) yield chunk({ tool_calls: calls }, null, tokens, scores);
+      else if (text || tokens.length > 0) yield chunk({ content: text }, null, tokens, scores);
       if (finish) yield chunk({}, finish);
     }
     if (withUsage) yield { ...head, choices: [], usage: run.usage };

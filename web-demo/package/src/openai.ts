@@ -3,8 +3,39 @@
 /** A message of a chat. */
 export interface ChatMessage {
   role: "system" | "user" | "assistant" | "tool";
-  content: string;
+  /** The text; `null` in an answer of calls alone. */
+  content: string | null;
+  /** The calls of an earlier answer. */
+  tool_calls?: ToolCall[];
+  /** The call whose result this is, of a message with the role `tool`. */
+  tool_call_id?: string;
   [key: string]: unknown;
+}
+
+/** A function that the model may call. */
+export interface Tool {
+  type: "function";
+  /** `parameters` is a JSON Schema of an object. */
+  function: { name: string; description?: string; parameters?: object; strict?: boolean | null };
+}
+
+/** Whether the model must call a tool: it decides, it must not, it must, or it must call this one. */
+export type ToolChoice = "auto" | "none" | "required" | { type: "function"; function: { name: string } };
+
+/** A call of a tool by the model. */
+export interface ToolCall {
+  id: string;
+  type: "function";
+  /** `arguments` is the JSON of an object, unless the answer was cut off at its maximum length. */
+  function: { name: string; arguments: string };
+}
+
+/** A part of a call: the first part has its id and name, and the arguments of all parts are joined. */
+export interface ToolCallDelta {
+  index: number;
+  id?: string;
+  type?: "function";
+  function: { name?: string; arguments: string };
 }
 
 /** What an answer must be: text, any JSON object, or JSON that a JSON Schema accepts. */
@@ -68,6 +99,12 @@ export interface ChatParams extends GenerateParams {
   /** With `logprobs`: return those of this many most likely tokens too, at most 20. */
   top_logprobs?: number | null;
   max_completion_tokens?: number | null;
+  /** The functions that the model may call. */
+  tools?: Tool[] | null;
+  /** Default: `auto`. */
+  tool_choice?: ToolChoice | null;
+  /** Whether an answer may have several calls. Default: true. */
+  parallel_tool_calls?: boolean | null;
   /** Extension: parse control tokens in messages, such as `<|im_end|>`. Default: false, they are plain text. */
   allow_control_tokens?: boolean;
   stream?: boolean | null;
@@ -98,9 +135,24 @@ export interface Usage {
   prompt_tokens: number;
   completion_tokens: number;
   total_tokens: number;
+  completion_tokens_details: {
+    /** Tokens of the model's thoughts. */
+    reasoning_tokens: number;
+  };
 }
 
-export type FinishReason = "stop" | "length";
+export type FinishReason = "stop" | "length" | "tool_calls";
+
+/** The answer of a chat. */
+export type AnswerMessage = {
+  role: "assistant";
+  /** The text; `null` if the answer only calls tools. */
+  content: string | null;
+  refusal: null;
+  /** Extension: the model's thoughts before its answer. */
+  reasoning_content?: string;
+  tool_calls?: ToolCall[];
+};
 
 /** A token and its log-probability. */
 export interface Logprob {
@@ -139,7 +191,7 @@ export interface ChatCompletion {
   model: string;
   choices: [{
     index: 0;
-    message: { role: "assistant"; content: string; refusal: null };
+    message: AnswerMessage;
     logprobs: ChatLogprobs | null;
     finish_reason: FinishReason;
     token_ids?: number[];
@@ -154,7 +206,7 @@ export interface ChatCompletionChunk {
   model: string;
   choices: {
     index: 0;
-    delta: { role?: "assistant"; content?: string };
+    delta: { role?: "assistant"; content?: string; reasoning_content?: string; tool_calls?: ToolCallDelta[] };
     logprobs: ChatLogprobs | null;
     finish_reason: FinishReason | null;
     token_ids?: number[];

@@ -59,12 +59,14 @@ async function send(text: string): Promise<void> {
   update();
   const own = conversation;
   let answer = "";
+  let thoughts = "";
   let tokens = 0;
   let finish: string | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
   const draw = () => {
     timer = undefined;
-    follow(() => item.replaceChildren(render(answer)));
+    const before = thoughts ? [make("p", { className: "note", textContent: thoughts })] : [];
+    follow(() => item.replaceChildren(...before, render(answer)));
   };
   const start = performance.now();
   let first = 0;
@@ -84,9 +86,11 @@ async function send(text: string): Promise<void> {
       if (usage) tokens = usage.completion_tokens;
       if (!choice) continue;
       const piece = "delta" in choice ? choice.delta.content : choice.text;
-      if (piece) {
+      const thought = "delta" in choice ? choice.delta.reasoning_content : undefined;
+      if (piece || thought) {
         first ||= performance.now();
-        answer += piece;
+        answer += piece ?? "";
+        thoughts += thought ?? "";
         timer ??= setTimeout(draw, RENDER);
       }
       finish = choice.finish_reason ?? finish;
