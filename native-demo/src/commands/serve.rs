@@ -61,6 +61,11 @@ pub struct Serve {
     /// memory for --max-num-loras of them
     #[arg(long, value_name = "DIR")]
     allow_adapter_loading: Option<PathBuf>,
+    /// Send a span of each request to a collector of OpenTelemetry by OTLP over HTTP, such as http://localhost:4318
+    /// [default: the address in OTEL_EXPORTER_OTLP_ENDPOINT, if there is one]
+    #[cfg(feature = "otel")]
+    #[arg(long, value_name = "URL")]
+    otlp_endpoint: Option<String>,
     #[command(flatten)]
     settings: Settings<{ MODEL | DEVICE | LIMITS | LORA | SERVER }>,
 }
@@ -93,6 +98,8 @@ impl Serve {
             shutdown_time: Duration::from_secs(self.shutdown_timeout.into()),
             vllm_metrics: self.metrics_compat == Some(MetricsCompat::Vllm),
             adapter_folder: self.allow_adapter_loading,
+            #[cfg(feature = "otel")]
+            otlp_endpoint: self.otlp_endpoint,
         };
         serve(options, || {
             Models::load(&self.model, &self.settings, max_queue)

@@ -1,26 +1,37 @@
 //! The bound on the texts that run and wait at the same time.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use axum::http::StatusCode;
+use wisp_engine::pipelines::ClientId;
 
 use super::error::ApiError;
 
 /// The texts of one model that run or wait.
 #[derive(Debug)]
 pub struct Admission {
-    /// Texts that may run or wait.
+    /// Texts that may run or wait. A client that has none is let in until there are twice as many, so that others
+    /// cannot keep it out with a full queue.
     capacity: usize,
-    active: AtomicUsize,
+    active: Mutex<Active>,
+}
+
+/// The texts that run or wait.
+#[derive(Debug, Default)]
+struct Active {
+    total: usize,
+    /// The texts of each client that has any.
+    of_client: HashMap<ClientId, usize>,
 }
 
 /// The right to run some texts, which ends when it is dropped.
 #[derive(Debug)]
 pub struct Slots {
     admission: Arc<Admission>,
+    client: ClientId,
     count: usize,
 }
 
@@ -29,16 +40,16 @@ impl Admission {
     pub fn new(parallel: usize, queue: usize) -> Arc<Admission> {
         Arc::new(Admission {
             capacity: parallel.saturating_add(queue),
-            active: AtomicUsize::new(0),
+            active: Mutex::default(),
         })
     }
 
-    /// Takes the right to run `count` texts.
+    /// Takes a client's right to run `count` texts.
     ///
     /// # Errors
     ///
     /// If too many run and wait already.
-    pub fn enter(self: &Arc<Admission>, count: usize) -> Result<Slots, ApiError> {
+    pub fn enter(self: &Arc<Admission>, client: ClientId, count: usize) -> Result<Slots, ApiError> {
         if count > self.capacity {
             let capacity = self.capacity;
             let message = format!(
@@ -46,33 +57,42 @@ impl Admission {
             );
             return Err(ApiError::parameter("n", message));
         }
-        let enter = |active: usize| {
-            active
-                .checked_add(count)
-                .filter(|sum| *sum <= self.capacity)
+        let mut active = self.active();
+        let capacity = match active.of_client.contains_key(&client) {
+            true => self.capacity,
+            false => self.capacity.saturating_mul(2),
         };
-        let entered = self
-            .active
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter);
-        match entered {
-            Ok(_) => Ok(Slots {
-                admission: self.clone(),
-                count,
-            }),
-            Err(active) => {
-                let message = format!("the queue is full: {active} texts run or wait");
-                let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, message);
-                Err(error.with_code("queue_full").with_retry_after(1))
-            }
+        let total = active.total.saturating_add(count);
+        if total > capacity {
+            let message = format!("the queue is full: {} texts run or wait", active.total);
+            let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, message);
+            return Err(error.with_code("queue_full").with_retry_after(1));
         }
+        active.total = total;
+        *active.of_client.entry(client).or_default() += count;
+        Ok(Slots {
+            admission: self.clone(),
+            client,
+            count,
+        })
+    }
+
+    /// Poisoning is harmless: nothing panics while the counts differ.
+    fn active(&self) -> MutexGuard<'_, Active> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        self.admission
-            .active
-            .fetch_sub(self.count, Ordering::Relaxed);
+        let mut active = self.admission.active();
+        active.total = active.total.saturating_sub(self.count);
+        if let Some(own) = active.of_client.get_mut(&self.client) {
+            *own = own.saturating_sub(self.count);
+            if *own == 0 {
+                active.of_client.remove(&self.client);
+            }
+        }
     }
 }
 
@@ -80,17 +100,32 @@ impl Drop for Slots {
 mod tests {
     use super::*;
 
+    const CLIENT: ClientId = ClientId(1);
+
     #[test]
     fn texts_beyond_the_queue_are_refused_until_others_end() {
         let admission = Admission::new(2, 1);
-        let first = admission.enter(2).unwrap();
-        let second = admission.enter(1).unwrap();
-        assert!(admission.enter(1).is_err());
+        let first = admission.enter(CLIENT, 2).unwrap();
+        let second = admission.enter(CLIENT, 1).unwrap();
+        assert!(admission.enter(CLIENT, 1).is_err());
         drop(first);
-        assert!(admission.enter(3).is_err());
-        drop(admission.enter(2).unwrap());
+        assert!(admission.enter(CLIENT, 3).is_err());
+        drop(admission.enter(CLIENT, 2).unwrap());
         drop(second);
-        drop(admission.enter(3).unwrap());
-        assert!(admission.enter(4).is_err());
+        drop(admission.enter(CLIENT, 3).unwrap());
+        assert!(admission.enter(CLIENT, 4).is_err());
+    }
+
+    #[test]
+    fn a_client_without_texts_is_let_in_behind_a_full_queue() {
+        let admission = Admission::new(2, 1);
+        let full = admission.enter(CLIENT, 3).unwrap();
+        let other = admission.enter(ClientId(2), 2).unwrap();
+        assert!(admission.enter(ClientId(2), 1).is_err());
+        assert!(admission.enter(ClientId(3), 2).is_err());
+        let third = admission.enter(ClientId(3), 1).unwrap();
+        drop((full, other, third));
+        assert_eq!(admission.active().total, 0);
+        assert!(admission.active().of_client.is_empty());
     }
 }

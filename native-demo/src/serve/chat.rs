@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{Extension, body::Body, extract::State, http::StatusCode, response::Response};
+use axum::{body::Body, extract::State, http::StatusCode, response::Response};
 use serde_json::Value;
 use wisp_engine::{
     Error, Model,
@@ -16,11 +16,11 @@ use super::{
     call_ids::CallIds,
     chat_format::Format,
     chat_request,
+    client::Caller,
     error::{ApiError, json_response},
     fields::Fields,
     generation::{Source, Texts, usage},
     models::ServedModel,
-    request_log::RequestId,
     sampling::GenerationParams,
     state::{Server, now},
     stream, structured, unsupported,
@@ -33,7 +33,7 @@ use super::{
 /// If the request is invalid, the model cannot chat, or the queue is full.
 pub async fn answer(
     State(server): State<Arc<Server>>,
-    Extension(id): Extension<RequestId>,
+    caller: Caller,
     body: Body,
 ) -> Result<Response, ApiError> {
     let models = server.models()?;
@@ -42,17 +42,20 @@ pub async fn answer(
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
     let request = chat_request::of(&fields)?;
     let mut params = params(&fields)?;
+    params.set_caller(&caller);
     structured::apply(&fields, &served.model, &mut params).await?;
     let has_tools = request.tools().is_some();
+    let is_named = matches!(request.tool_choice(), ToolChoice::Function(_));
     let mut texts = start(&server, &served, request, &params).await?;
     let format = Format {
-        id: format!("chatcmpl-{id}"),
+        id: format!("chatcmpl-{}", caller.id),
         created: now(),
         served: served.id.clone(),
         model: served.model.clone(),
         has_scores: params.options.sampling.log_probs.is_some(),
         include_usage: params.include_usage,
         has_tools,
+        is_named,
         call_ids: CallIds::new("call_"),
         has_called: vec![false; texts.count()],
     };
@@ -67,7 +70,8 @@ pub async fn answer(
     Ok(json_response(StatusCode::OK, &answer))
 }
 
-fn params(fields: &Fields) -> Result<GenerationParams, ApiError> {
+/// Reads the parameters of generation.
+pub(super) fn params(fields: &Fields) -> Result<GenerationParams, ApiError> {
     let mut params = GenerationParams::of(fields)?;
     let older = fields.get("max_tokens")?;
     params.options.max_new_tokens = fields.get("max_completion_tokens")?.or(older);
@@ -100,14 +104,9 @@ pub async fn start(
     params: &GenerationParams,
 ) -> Result<Texts, ApiError> {
     let mut params = params.clone();
-    // A demanded call is not in the format of the text.
-    if request.tools().is_some() && *request.tool_choice() != ToolChoice::Auto {
-        params.options.constraint = None;
-    }
-    if params.options.constraint.is_some() {
-        // The format holds from the first byte on, which leaves no room for thoughts.
-        request.thinking = Some(false);
-    }
+    // The prompt says where in the answer the format begins to hold.
+    params.options.constraint = None;
+    request.answer = params.answer.take();
     let model = served.model.clone();
     let prompt = run_blocking(move || prompt(&model, &request)).await?;
     let source = vec![Source::Chat(Box::new(prompt))];

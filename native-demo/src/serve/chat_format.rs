@@ -26,6 +26,8 @@ pub struct Format {
     pub include_usage: bool,
     /// Whether the model may call tools.
     pub has_tools: bool,
+    /// Whether it had to call a tool that the client named. Such a call ends with `stop`, as at OpenAI.
+    pub is_named: bool,
     /// The ids of calls.
     pub call_ids: CallIds,
     /// Whether each text has a call.
@@ -74,8 +76,16 @@ impl Format {
             "index": index,
             "message": message,
             "logprobs": self.scores(&completion),
-            "finish_reason": reason_of(completion.finish_reason, has_called),
+            "finish_reason": self.reason_of(completion.finish_reason, has_called),
         })
+    }
+
+    /// Returns OpenAI's name of a reason.
+    fn reason_of(&self, reason: FinishReason, has_called: bool) -> &'static str {
+        match finish_reason(reason) {
+            "stop" if has_called && !self.is_named => "tool_calls",
+            reason => reason,
+        }
     }
 
     fn chunk(&self, choices: Vec<Value>) -> Value {
@@ -90,14 +100,6 @@ impl Format {
         self.chunk(vec![json!({
             "index": index, "delta": delta, "logprobs": scores, "finish_reason": reason,
         })])
-    }
-}
-
-/// Returns OpenAI's name of a reason.
-fn reason_of(reason: FinishReason, has_called: bool) -> &'static str {
-    match finish_reason(reason) {
-        "stop" if has_called => "tool_calls",
-        reason => reason,
     }
 }
 
@@ -139,7 +141,7 @@ impl Chunks for Format {
     }
 
     fn end(&mut self, text: usize, reason: FinishReason) -> Value {
-        let reason = reason_of(reason, self.has_called[text]).into();
+        let reason = self.reason_of(reason, self.has_called[text]).into();
         self.delta(text, json!({}), Value::Null, reason)
     }
 

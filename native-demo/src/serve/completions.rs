@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::{Extension, body::Body, extract::State, http::StatusCode, response::Response};
+use axum::{body::Body, extract::State, http::StatusCode, response::Response};
 use serde_json::{Value, json};
 use wisp_engine::{Completion, FinishReason, Model, pipelines::log_probabilities::MAX_TOP};
 
 use super::{
     blocking::run_blocking,
+    client::Caller,
     error::{ApiError, json_response},
     fields::Fields,
     generation::{Source, Texts, TokenCounts, finish_reason, usage},
     prompts::Prompt,
-    request_log::RequestId,
     sampling::GenerationParams,
     state::{Server, now},
     stream::{self, Chunks},
@@ -30,7 +30,7 @@ const DEFAULT_TOKENS: usize = 16;
 /// If the request is invalid, the model does not generate, or the queue is full.
 pub async fn answer(
     State(server): State<Arc<Server>>,
-    Extension(id): Extension<RequestId>,
+    caller: Caller,
     body: Body,
 ) -> Result<Response, ApiError> {
     let models = server.models()?;
@@ -40,6 +40,7 @@ pub async fn answer(
     let prompts = Prompt::all_of(&fields, "prompt")?;
     let echo = fields.get_or("echo", false)?;
     let mut params = params(&fields, echo)?;
+    params.set_caller(&caller);
     structured::apply(&fields, &served.model, &mut params).await?;
     let model = served.model.clone();
     let prepared = run_blocking(move || {
@@ -68,7 +69,7 @@ pub async fn answer(
     });
     let each = |echo: Echo| std::iter::repeat_n(echo, params.choices);
     let mut format = Format {
-        id: format!("cmpl-{id}"),
+        id: format!("cmpl-{}", caller.id),
         created: now(),
         served: served.id.clone(),
         model: served.model.clone(),
@@ -91,7 +92,8 @@ pub async fn answer(
     Ok(json_response(StatusCode::OK, &answer))
 }
 
-fn params(fields: &Fields, echo: bool) -> Result<GenerationParams, ApiError> {
+/// Reads the parameters of generation.
+pub(super) fn params(fields: &Fields, echo: bool) -> Result<GenerationParams, ApiError> {
     let mut params = GenerationParams::of(fields)?;
     params.options.max_new_tokens = Some(fields.get_or("max_tokens", DEFAULT_TOKENS)?);
     let top = fields.get::<u32>("logprobs")?;

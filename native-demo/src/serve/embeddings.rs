@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use wisp_engine::{Error, Model};
 
 use super::{
+    client::Caller,
     error::{ApiError, json_response},
     fields::Fields,
     prompts::Prompt,
@@ -19,7 +20,11 @@ use super::{
 /// # Errors
 ///
 /// If the request is invalid, the model makes no embeddings, or the queue is full.
-pub async fn answer(State(server): State<Arc<Server>>, body: Body) -> Result<Response, ApiError> {
+pub async fn answer(
+    State(server): State<Arc<Server>>,
+    caller: Caller,
+    body: Body,
+) -> Result<Response, ApiError> {
     let models = server.models()?;
     let fields = Fields::read(body, server.options.max_body_bytes).await?;
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
@@ -31,7 +36,7 @@ pub async fn answer(State(server): State<Arc<Server>>, body: Body) -> Result<Res
     let encoding = encoding(&fields)?;
     let dimensions: Option<usize> = fields.get("dimensions")?;
     // A request is one text here: the encoder runs its texts as one batch.
-    let _slots = served.admission.enter(1)?;
+    let _slots = served.admission.enter(caller.client, 1)?;
     let embedded = embed(&served.model, inputs).await;
     let (vectors, tokens) = embedded.map_err(|error| served.failed(error).about("input"))?;
     let width = vectors.first().map_or(0, Vec::len);
@@ -41,6 +46,7 @@ pub async fn answer(State(server): State<Arc<Server>>, body: Body) -> Result<Res
         return Err(ApiError::parameter("dimensions", problem));
     }
     server.metrics.count_prompt(&served, tokens);
+    caller.facts.set_prompt(&served.id, tokens);
     let embeddings = vectors.iter().enumerate().map(|(index, vector)| {
         json!({ "object": "embedding", "index": index, "embedding": encoding(vector) })
     });

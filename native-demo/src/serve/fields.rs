@@ -19,10 +19,19 @@ const READ_TIME: Duration = Duration::from_secs(30);
 /// the answer.
 const DISCARDED: usize = 8;
 
+#[cfg(test)]
+thread_local! {
+    /// The names of all fields that this thread has asked for, for the test of their description.
+    pub static READ: std::cell::RefCell<std::collections::BTreeSet<String>> = Default::default();
+}
+
 /// The fields of an object.
 #[derive(Debug)]
 pub struct Fields {
     values: BTreeMap<String, Box<RawValue>>,
+    /// Whether these are some of a request's fields, of which [`READ`] has the names.
+    #[cfg(test)]
+    is_part: bool,
 }
 
 impl Fields {
@@ -47,22 +56,34 @@ impl Fields {
     pub fn parse(bytes: &[u8]) -> Result<Fields, ApiError> {
         let values = serde_json::from_slice(bytes)
             .map_err(|error| ApiError::invalid(format!("the body is no JSON object: {error}")))?;
-        Ok(Fields { values })
+        Ok(Fields {
+            values,
+            #[cfg(test)]
+            is_part: false,
+        })
     }
 
     /// Returns only the fields of these names.
     pub fn only(&self, names: &[&str]) -> Fields {
+        #[cfg(test)]
+        READ.with_borrow_mut(|read| read.extend(names.iter().map(ToString::to_string)));
         let values = self.values.iter();
         let values = values.filter(|(name, _)| names.contains(&name.as_str()));
         Fields {
             values: values
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect(),
+            #[cfg(test)]
+            is_part: true,
         }
     }
 
     /// Returns a field as the client wrote it; `None` if it is absent or null.
     pub fn raw(&self, name: &str) -> Option<&str> {
+        #[cfg(test)]
+        if !self.is_part {
+            READ.with_borrow_mut(|read| read.insert(name.into()));
+        }
         let value = self.values.get(name).map(|value| value.get());
         value.filter(|value| *value != "null")
     }

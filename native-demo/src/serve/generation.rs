@@ -19,6 +19,7 @@ use super::{
     admission::Slots,
     error::ApiError,
     models::ServedModel,
+    request_facts::RequestFacts,
     sampling::GenerationParams,
     state::Server,
     text_record::{TextPhase, TextRecord},
@@ -34,6 +35,8 @@ pub struct TokenCounts {
     pub cached: usize,
     /// Generated tokens of all texts.
     pub completion: usize,
+    /// Those among them that are thoughts; known once the texts have ended.
+    pub reasoning: usize,
 }
 
 /// What a text continues.
@@ -71,6 +74,7 @@ pub struct Texts {
     choices: usize,
     /// The tokens so far.
     pub counts: TokenCounts,
+    facts: RequestFacts,
     _slots: Slots,
 }
 
@@ -111,9 +115,12 @@ impl Texts {
         let biases = params.options.sampling.logit_bias.iter();
         check_tokens(served, biases.map(|(token, _)| token))
             .map_err(|error| error.about("logit_bias"))?;
-        let slots = served.admission.enter(prompts.len() * params.choices)?;
+        let slots = served
+            .admission
+            .enter(params.options.client, prompts.len() * params.choices)?;
         let prompt_tokens = prompts.iter().map(|prompt| prompt.tokens().len()).sum();
         server.metrics.count_prompt(served, prompt_tokens);
+        params.facts.set_prompt(&served.id, prompt_tokens);
         let mut texts = Vec::with_capacity(prompts.len() * params.choices);
         for prompt in prompts {
             for choice in 0..params.choices {
@@ -140,6 +147,7 @@ impl Texts {
                 prompt: prompt_tokens,
                 ..TokenCounts::default()
             },
+            facts: params.facts.clone(),
             _slots: slots,
         })
     }
@@ -167,8 +175,11 @@ impl Texts {
                     text.note(&event);
                     match &event {
                         Ok(Event::Token { .. }) => self.counts.completion += 1,
-                        Ok(Event::End { usage, .. }) if at % self.choices == 0 => {
-                            self.counts.cached += usage.cached_tokens;
+                        Ok(Event::End { usage, .. }) => {
+                            self.counts.reasoning += usage.reasoning_tokens;
+                            if at % self.choices == 0 {
+                                self.counts.cached += usage.cached_tokens;
+                            }
                         }
                         _ => {}
                     }
@@ -198,6 +209,17 @@ impl Texts {
             completions[text].push(event?);
         }
         Ok(completions)
+    }
+}
+
+impl Drop for Texts {
+    fn drop(&mut self) {
+        let mut facts = self.facts.lock();
+        facts.completion_tokens = self.counts.completion;
+        if let Some(first) = self.texts.first() {
+            let timings = first.events.timings();
+            (facts.queued, facts.first_token) = (timings.queued, timings.first_token);
+        }
     }
 }
 
@@ -293,5 +315,6 @@ pub fn usage(counts: TokenCounts) -> Value {
         "completion_tokens": counts.completion,
         "total_tokens": counts.prompt + counts.completion,
         "prompt_tokens_details": { "cached_tokens": counts.cached },
+        "completion_tokens_details": { "reasoning_tokens": counts.reasoning },
     })
 }

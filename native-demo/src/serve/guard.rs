@@ -9,9 +9,10 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use subtle::{Choice, ConstantTimeEq};
+use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 use super::{
+    client,
     error::ApiError,
     options::{Options, Origin},
     state::Server,
@@ -36,7 +37,11 @@ const CORS_HEADERS: &[(HeaderName, &str)] = &[
 ];
 
 /// Passes a request on if its sender may use the server.
-pub async fn check(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
+pub async fn check(
+    State(server): State<Arc<Server>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let options = &server.options;
     let origin = match check_origin(options, request.headers(), request.uri()) {
         Ok(origin) => origin,
@@ -48,7 +53,11 @@ pub async fn check(State(server): State<Arc<Server>>, request: Request, next: Ne
     let mut response = match check_key(options, request.headers()) {
         _ if is_preflight => StatusCode::NO_CONTENT.into_response(),
         Err(error) if !is_open => error.into_response(),
-        _ => next.run(request).await,
+        key => {
+            let client = client::of(key.ok().flatten(), request.extensions());
+            request.extensions_mut().insert(client);
+            next.run(request).await
+        }
     };
     if let Some(origin) = origin {
         let headers = response.headers_mut();
@@ -126,10 +135,10 @@ fn allows_host(options: &Options, host: &str) -> bool {
     is_own || allowed.any(|allowed| host.eq_ignore_ascii_case(allowed))
 }
 
-/// Checks the key of a request in constant time.
-fn check_key(options: &Options, headers: &HeaderMap) -> Result<(), ApiError> {
+/// Checks the key of a request in constant time, and returns its number; `None` if there are no keys.
+fn check_key(options: &Options, headers: &HeaderMap) -> Result<Option<u32>, ApiError> {
     if options.api_keys.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let value = headers
         .get(header::AUTHORIZATION)
@@ -142,12 +151,15 @@ fn check_key(options: &Options, headers: &HeaderMap) -> Result<(), ApiError> {
     let other = headers.get("x-api-key").map(HeaderValue::as_bytes);
     let given = bearer.or(other).unwrap_or_default();
     // All keys are compared, so that the time does not depend on which one is right.
-    let keys = options.api_keys.iter();
-    let known = keys.fold(Choice::from(0), |known, key| {
-        known | key.as_bytes().ct_eq(given)
+    let keys = (0..).zip(&options.api_keys);
+    let none = (Choice::from(0), 0);
+    let (is_known, number) = keys.fold(none, |(is_known, number), (at, key)| {
+        let is_given = key.as_bytes().ct_eq(given);
+        let number = u32::conditional_select(&number, &at, is_given);
+        (is_known | is_given, number)
     });
-    match bool::from(known) {
-        true => Ok(()),
+    match bool::from(is_known) {
+        true => Ok(Some(number)),
         false => {
             let message = "the API key is missing or wrong: send it as Authorization: Bearer KEY";
             let error = ApiError::new(StatusCode::UNAUTHORIZED, message);
@@ -229,9 +241,10 @@ mod tests {
             if let Some(value) = value {
                 headers.insert(header::AUTHORIZATION, HeaderValue::from_static(value));
             }
-            check_key(&options("127.0.0.1"), &headers).is_ok()
+            check_key(&options("127.0.0.1"), &headers).ok().flatten()
         };
-        assert!(check(Some("Bearer first")) && check(Some("bearer second")));
+        assert_eq!(check(Some("Bearer first")), Some(0));
+        assert_eq!(check(Some("bearer second")), Some(1));
         for wrong in [
             "Bearer third",
             "Bearer firs",
@@ -241,9 +254,9 @@ mod tests {
             "Bearer ",
             "",
         ] {
-            assert!(!check(Some(wrong)), "{wrong}");
+            assert_eq!(check(Some(wrong)), None, "{wrong}");
         }
-        assert!(!check(None));
+        assert_eq!(check(None), None);
         let mut headers = HeaderMap::new();
         headers.insert("x-api-key", HeaderValue::from_static("second"));
         assert!(check_key(&options("127.0.0.1"), &headers).is_ok());

@@ -3,7 +3,12 @@
 use std::{io, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
-use hyper::server::conn::http1;
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::http1,
+    service::{Service, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     server::graceful::GracefulShutdown,
@@ -19,7 +24,8 @@ use tokio::{
 use wisp_engine::Canceller;
 
 use super::{
-    models::Models, options::Options, router::router, state::Server, write_timeout::WriteTimeout,
+    client::RemoteAddress, models::Models, options::Options, router::router, state::Server,
+    write_timeout::WriteTimeout,
 };
 use crate::{
     interrupt,
@@ -57,7 +63,10 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 /// If it cannot listen, a model cannot be loaded, or requests did not end in time after the signal.
 pub fn serve(options: Options, load: impl FnOnce() -> Result<Models>) -> Result<()> {
     options.check()?;
-    let server = Arc::new(Server::new(options));
+    let server = Server::new(options);
+    #[cfg(feature = "otel")]
+    let server = server.with_telemetry()?;
+    let server = Arc::new(server);
     let runtime = runtime()?;
     let connections = Arc::new(GracefulShutdown::new());
     let (address, accepting) = listen(&runtime, &server, &connections)?;
@@ -82,6 +91,10 @@ pub fn serve(options: Options, load: impl FnOnce() -> Result<Models>) -> Result<
         }
     });
     runtime.shutdown_timeout(CLOSE_TIME);
+    #[cfg(feature = "otel")]
+    if let Some(telemetry) = &server.telemetry {
+        telemetry.shut_down();
+    }
     interrupt::end();
     match unfinished {
         0 => {
@@ -151,8 +164,8 @@ async fn accept(listener: TcpListener, server: Arc<Server>, connections: Arc<Gra
     let free = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     // It is never closed.
     while let Ok(permit) = free.clone().acquire_owned().await {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, remote) = match listener.accept().await {
+            Ok((stream, address)) => (stream, RemoteAddress(address.ip())),
             Err(error) => {
                 // Too many open files, say: others may close soon.
                 tracing::warn!(%error, "cannot accept a connection");
@@ -160,7 +173,11 @@ async fn accept(listener: TcpListener, server: Arc<Server>, connections: Arc<Gra
                 continue;
             }
         };
-        let service = TowerToHyperService::new(router.clone());
+        let router = TowerToHyperService::new(router.clone());
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(remote);
+            router.call(request)
+        });
         let connection = connection(stream).map(|io| {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())

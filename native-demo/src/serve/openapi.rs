@@ -49,7 +49,76 @@ mod tests {
 
     use serde_json::Value;
 
-    use super::{super::router::ENDPOINTS, *};
+    use super::{
+        super::{
+            anthropic, chat, chat_request, completions,
+            fields::{Fields, READ},
+            responses,
+            router::ENDPOINTS,
+            structured, unsupported,
+        },
+        *,
+    };
+
+    /// The fields of a request that says nothing but this.
+    fn fields(body: &str) -> Fields {
+        Fields::parse(body.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn every_field_that_is_read_is_described_and_nothing_else() {
+        let description: Value = serde_json::from_str(DESCRIPTION).unwrap();
+        let hello = r#""messages": [{"role": "user", "content": "a"}]"#;
+        // They are read elsewhere, or ignored.
+        let other = ["model", "prompt", "echo", "metadata"];
+        let check = |schema: &str, refused: &[&str], read: &dyn Fn()| {
+            READ.take();
+            unsupported::check(&fields("{}")).unwrap();
+            let unsupported = READ.take();
+            read();
+            let is_told = |name: &String| {
+                let name = name.as_str();
+                !unsupported.contains(name) && !refused.contains(&name) && !other.contains(&name)
+            };
+            let read: BTreeSet<String> = READ.take().into_iter().filter(is_told).collect();
+            let properties = &description["components"]["schemas"][schema]["properties"];
+            let described = properties.as_object().unwrap().keys().cloned();
+            let described: BTreeSet<String> = described.filter(is_told).collect();
+            assert_eq!(read, described, "{schema}");
+        };
+        let body = fields(&format!("{{{hello}}}"));
+        check("ChatRequest", &[], &|| {
+            chat_request::of(&body).unwrap();
+            chat::params(&body).unwrap();
+            structured::constraint(&body).unwrap();
+        });
+        check("TemplateRequest", &[], &|| {
+            chat_request::of(&body).unwrap();
+        });
+        check("CompletionRequest", &[], &|| {
+            completions::params(&body, false).unwrap();
+            structured::constraint(&body).unwrap();
+        });
+        let body = fields(&format!("{{{hello}, \"max_tokens\": 1}}"));
+        let refused = ["mcp_servers", "container", "output_format", "output_config"];
+        check("MessagesRequest", &refused, &|| {
+            anthropic::read(&body).unwrap()
+        });
+        let body = fields(r#"{"input": "a"}"#);
+        let refused = [
+            "previous_response_id",
+            "conversation",
+            "background",
+            "prompt",
+            "include",
+            "top_logprobs",
+            "truncation",
+            "modalities",
+        ];
+        check("ResponsesRequest", &refused, &|| {
+            responses::read(&body).unwrap()
+        });
+    }
 
     #[test]
     fn every_endpoint_is_described_and_nothing_else() {

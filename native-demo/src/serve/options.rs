@@ -29,6 +29,9 @@ pub struct Options {
     pub vllm_metrics: bool,
     /// The folder from which clients may load adapters; none may without one.
     pub adapter_folder: Option<PathBuf>,
+    /// The address of a collector of traces.
+    #[cfg(feature = "otel")]
+    pub otlp_endpoint: Option<String>,
 }
 
 impl Default for Options {
@@ -46,6 +49,8 @@ impl Default for Options {
             shutdown_time: Duration::ZERO,
             vllm_metrics: false,
             adapter_folder: None,
+            #[cfg(feature = "otel")]
+            otlp_endpoint: None,
         }
     }
 }

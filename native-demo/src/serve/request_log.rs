@@ -5,7 +5,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -18,7 +18,12 @@ use axum::{
 use http_body::{Frame, SizeHint};
 use tracing::{Instrument, Span};
 
-use super::state::{ActiveRequest, Server};
+#[cfg(feature = "otel")]
+use super::{request_facts::Facts, telemetry::EndedRequest};
+use super::{
+    request_facts::RequestFacts,
+    state::{ActiveRequest, Server},
+};
 
 /// The header of a request's id, in requests and in answers.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -30,7 +35,7 @@ const MAX_ID: usize = 64;
 const CLIENT_CLOSED: u16 = 499;
 
 /// The id of a request: the client's own, or a random one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RequestId(String);
 
 impl fmt::Display for RequestId {
@@ -68,10 +73,14 @@ pub async fn record(
         status: CLIENT_CLOSED,
         is_complete: false,
         span: tracing::error_span!("request", id = %id),
+        facts: RequestFacts::default(),
+        #[cfg(feature = "otel")]
+        trace: Trace::new(&server, &id, &request),
         _active: server.begin(),
         server,
     };
     request.extensions_mut().insert(id.clone());
+    request.extensions_mut().insert(record.facts.clone());
     let mut response = next.run(request).instrument(record.span.clone()).await;
     record.status = response.status().as_u16();
     if let Ok(id) = HeaderValue::try_from(id.0) {
@@ -88,6 +97,9 @@ struct Record {
     /// Whether the client received the whole answer.
     is_complete: bool,
     span: Span,
+    facts: RequestFacts,
+    #[cfg(feature = "otel")]
+    trace: Trace,
     server: Arc<Server>,
     _active: ActiveRequest,
 }
@@ -98,7 +110,58 @@ impl Drop for Record {
         let (endpoint, status, is_complete) = (&*self.endpoint, self.status, self.is_complete);
         self.server.metrics.count_request(endpoint, status, elapsed);
         let seconds = elapsed.as_secs_f64();
-        tracing::info!(parent: &self.span, endpoint, status, is_complete, seconds, "answered");
+        let facts = self.facts.lock();
+        #[cfg(feature = "otel")]
+        self.trace.send(&self.server, endpoint, status, &facts);
+        let Some(model) = &facts.model else {
+            tracing::info!(parent: &self.span, endpoint, status, is_complete, seconds, "answered");
+            return;
+        };
+        let in_seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+        tracing::info!(
+            parent: &self.span, endpoint, status, is_complete, seconds, model,
+            prompt_tokens = facts.prompt_tokens, completion_tokens = facts.completion_tokens,
+            queue_seconds = in_seconds(facts.queued),
+            first_token_seconds = in_seconds(facts.first_token), "answered"
+        );
+    }
+}
+
+/// What a span needs that the log does not.
+#[cfg(feature = "otel")]
+struct Trace {
+    id: RequestId,
+    method: axum::http::Method,
+    start: std::time::SystemTime,
+    /// The trace that the client began.
+    parent: opentelemetry::Context,
+}
+
+#[cfg(feature = "otel")]
+impl Trace {
+    fn new(server: &Server, id: &RequestId, request: &Request) -> Trace {
+        let telemetry = server.telemetry.as_ref();
+        let parent = telemetry.map(|telemetry| telemetry.parent(request.headers()));
+        Trace {
+            id: id.clone(),
+            method: request.method().clone(),
+            start: std::time::SystemTime::now(),
+            parent: parent.unwrap_or_default(),
+        }
+    }
+
+    fn send(&self, server: &Server, endpoint: &str, status: u16, facts: &Facts) {
+        if let Some(telemetry) = &server.telemetry {
+            telemetry.record(&EndedRequest {
+                id: &self.id.0,
+                method: &self.method,
+                endpoint,
+                parent: &self.parent,
+                start: self.start,
+                status,
+                facts,
+            });
+        }
     }
 }
 

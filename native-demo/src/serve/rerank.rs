@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::{Extension, body::Body, extract::State, http::StatusCode, response::Response};
+use axum::{body::Body, extract::State, http::StatusCode, response::Response};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use wisp_engine::{
     Error, Relevance,
-    pipelines::{EncodeError, PipelineError},
+    pipelines::{ClientId, EncodeError, PipelineError},
 };
 
 use super::{
+    client::Caller,
     error::{ApiError, json_response},
     fields::Fields,
     models::ServedModel,
-    request_log::RequestId,
     state::{Server, now},
 };
 
@@ -23,9 +23,6 @@ const MAX_PAIRS: usize = 2048;
 
 /// The longest text in bytes that is paired with several others.
 const MAX_QUERY_BYTES: usize = 32 << 10;
-
-/// Pairs that the model scores at a time; other requests of the model run between them.
-const PAIRS_AT_A_TIME: usize = 32;
 
 /// Two texts, of which one may be part of other pairs too.
 type Pair = (Arc<str>, Arc<str>);
@@ -62,7 +59,7 @@ enum OneOrMany {
 /// If the request is invalid, the model is no cross-encoder, or the queue is full.
 pub async fn rerank(
     State(server): State<Arc<Server>>,
-    Extension(id): Extension<RequestId>,
+    caller: Caller,
     body: Body,
 ) -> Result<Response, ApiError> {
     let models = server.models()?;
@@ -81,9 +78,10 @@ pub async fn rerank(
     let pairs = documents
         .iter()
         .map(|document| (query.clone(), document.clone()));
-    let mut ranking = relevances(&served, pairs.collect(), "documents").await?;
+    let mut ranking = relevances(&served, caller.client, pairs.collect(), "documents").await?;
     let tokens = ranking.iter().map(|relevance| relevance.tokens).sum();
     server.metrics.count_prompt(&served, tokens);
+    caller.facts.set_prompt(&served.id, tokens);
     // Equally relevant ones stay in the order given.
     ranking.sort_by(|a, b| b.logit.total_cmp(&a.logit));
     ranking.truncate(top_n);
@@ -97,7 +95,7 @@ pub async fn rerank(
         result
     };
     let answer = json!({
-        "id": format!("rerank-{id}"),
+        "id": format!("rerank-{}", caller.id),
         "model": served.id,
         "results": ranking.iter().map(result).collect::<Vec<Value>>(),
         "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
@@ -113,21 +111,22 @@ pub async fn rerank(
 /// If the request is invalid, the model is no cross-encoder, or the queue is full.
 pub async fn score(
     State(server): State<Arc<Server>>,
-    Extension(id): Extension<RequestId>,
+    caller: Caller,
     body: Body,
 ) -> Result<Response, ApiError> {
     let models = server.models()?;
     let fields = Fields::read(body, server.options.max_body_bytes).await?;
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
     let pairs = pairs(&fields)?;
-    let scored = relevances(&served, pairs, "text_2").await?;
+    let scored = relevances(&served, caller.client, pairs, "text_2").await?;
     let tokens = scored.iter().map(|relevance| relevance.tokens).sum();
     server.metrics.count_prompt(&served, tokens);
+    caller.facts.set_prompt(&served.id, tokens);
     let scores = scored.iter().map(|relevance| {
         json!({ "index": relevance.index, "object": "score", "score": relevance.score })
     });
     let answer = json!({
-        "id": format!("score-{id}"),
+        "id": format!("score-{}", caller.id),
         "object": "list",
         "created": now(),
         "model": served.id,
@@ -196,34 +195,25 @@ fn pairs(fields: &Fields) -> Result<Vec<Pair>, ApiError> {
     Ok(first.into_iter().zip(second).collect())
 }
 
-/// Scores pairs, some at a time. Pairs that are too long for the model are cut.
+/// Scores pairs. Those that are too long for the model are cut.
 ///
 /// # Errors
 ///
 /// If the model does not score pairs, the queue is full, or the model fails; `param` names the field of the texts.
 async fn relevances(
     served: &ServedModel,
+    client: ClientId,
     pairs: Vec<Pair>,
     param: &str,
 ) -> Result<Vec<Relevance>, ApiError> {
-    let _slots = served.admission.enter(1)?;
-    let mut all: Vec<Relevance> = Vec::with_capacity(pairs.len());
-    for part in pairs.chunks(PAIRS_AT_A_TIME) {
-        let reranker = served.model.reranker().truncate(true);
-        let part = part.iter().map(|(a, b)| (a.to_string(), b.to_string()));
-        let scored = reranker.score_async(part.collect()).await;
-        let before = all.len();
-        let scored = scored.map_err(|error| failed(served, error, before, param))?;
-        all.extend(scored.into_iter().map(|relevance| Relevance {
-            index: before + relevance.index,
-            ..relevance
-        }));
-    }
-    Ok(all)
+    let _slots = served.admission.enter(client, 1)?;
+    let reranker = served.model.reranker().truncate(true);
+    let scored = reranker.score_async(pairs).await;
+    scored.map_err(|error| failed(served, error, param))
 }
 
-/// Returns the answer to an error in a part of the pairs, which follows `before` others.
-fn failed(served: &ServedModel, error: Error, before: usize, param: &str) -> ApiError {
+/// Returns the answer to an error; `param` names the field of the texts.
+fn failed(served: &ServedModel, error: Error, param: &str) -> ApiError {
     let is_wrong_model = matches!(
         error.pipeline_error(),
         Some(PipelineError::Encode(EncodeError::NotAReranker { .. }))
@@ -238,10 +228,6 @@ fn failed(served: &ServedModel, error: Error, before: usize, param: &str) -> Api
             ApiError::parameter("model", message)
         }
         error if is_wrong_model => served.failed(error).about("model"),
-        Error::EmptyText { text } => ApiError::from(Error::EmptyText {
-            text: text + before,
-        })
-        .about(param),
         error => served.failed(error).about(param),
     }
 }

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use wisp_engine::{SamplingParams, pipelines::GenerateOptions};
+use wisp_engine::{SamplingParams, grammar::Constraint, pipelines::GenerateOptions};
 
 use super::{
+    client::Caller,
     error::ApiError,
     fields::{Fields, parse},
+    request_facts::RequestFacts,
 };
 
 /// The most texts for one prompt.
@@ -24,6 +26,10 @@ const MAX_STOP_BYTES: usize = 1024;
 pub struct GenerationParams {
     /// The options of the first text of each prompt.
     pub options: GenerateOptions,
+    /// What the text of an answer in a chat must match. It is in the options too, for texts that are no chats.
+    pub answer: Option<Constraint>,
+    /// What is noted of the request at its end.
+    pub facts: RequestFacts,
     /// The number of texts for each prompt.
     pub choices: usize,
     /// Whether the answer is a stream of events.
@@ -64,10 +70,18 @@ impl GenerationParams {
         };
         Ok(GenerationParams {
             options,
+            answer: None,
+            facts: RequestFacts::default(),
             choices,
             stream,
             include_usage: stream_options.unwrap_or_default().include_usage == Some(true),
         })
+    }
+
+    /// Takes over who asks.
+    pub fn set_caller(&mut self, caller: &Caller) {
+        self.options.client = caller.client;
+        self.facts = caller.facts.clone();
     }
 
     /// Returns the options of a prompt's text by its number: its seed follows that of the one before.

@@ -21,6 +21,9 @@ pub struct Server {
     pub started: u64,
     /// Unset while they are loaded.
     models: OnceLock<Models>,
+    /// Where traces go.
+    #[cfg(feature = "otel")]
+    pub telemetry: Option<super::telemetry::Telemetry>,
     /// Held while an adapter is loaded or unloaded.
     pub changing_adapters: Mutex<()>,
     is_ending: AtomicBool,
@@ -41,10 +44,24 @@ impl Server {
             options,
             started: now(),
             models: OnceLock::new(),
+            #[cfg(feature = "otel")]
+            telemetry: None,
             changing_adapters: Mutex::new(()),
             is_ending: AtomicBool::new(false),
             requests: AtomicUsize::new(0),
         }
+    }
+
+    /// Begins to send traces, if the options or the environment say where to.
+    ///
+    /// # Errors
+    ///
+    /// If the address is invalid.
+    #[cfg(feature = "otel")]
+    pub fn with_telemetry(mut self) -> anyhow::Result<Server> {
+        let endpoint = self.options.otlp_endpoint.as_deref();
+        self.telemetry = super::telemetry::Telemetry::start(endpoint)?;
+        Ok(self)
     }
 
     /// Sets the models, once.

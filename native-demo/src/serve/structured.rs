@@ -48,6 +48,7 @@ async fn compile(
         // Refused where the texts start.
         return Ok(());
     }
+    params.answer = Some(constraint.clone());
     let model = model.clone();
     let compile = move || match model.grammar(&constraint) {
         Ok(grammar) => Ok(grammar),
@@ -59,7 +60,7 @@ async fn compile(
 }
 
 /// Returns what an answer must match and the parameter that says so; `None` if it is free.
-fn constraint(fields: &Fields) -> Result<Option<(&'static str, Constraint)>, ApiError> {
+pub(super) fn constraint(fields: &Fields) -> Result<Option<(&'static str, Constraint)>, ApiError> {
     let readers: [(&'static str, Reader); 7] = [
         ("response_format", response_format),
         ("structured_outputs", structured_outputs),
@@ -131,7 +132,7 @@ fn response_format(fields: &Fields, name: &'static str) -> Read {
 }
 
 /// Reads the `format` in the `text` of a request for a response.
-fn text_format(fields: &Fields) -> Result<Option<(&'static str, Constraint)>, ApiError> {
+pub(super) fn text_format(fields: &Fields) -> Result<Option<(&'static str, Constraint)>, ApiError> {
     const NAME: &str = "text.format";
     let text: serde_json::Map<String, Value> = fields.get_or("text", serde_json::Map::new())?;
     let Some(format) = text.get("format").filter(|format| !format.is_null()) else {

@@ -73,6 +73,41 @@ struct Chosen {
     function: Option<Named>,
     name: Option<String>,
     disable_parallel_tool_use: Option<bool>,
+    /// The tools that may be called, in chat completions; in responses, the fields below are the same.
+    allowed_tools: Option<Allowed>,
+    mode: Option<String>,
+    tools: Option<Vec<AllowedTool>>,
+}
+
+/// The tools that may be called.
+#[derive(Deserialize)]
+struct Allowed {
+    mode: String,
+    tools: Vec<AllowedTool>,
+}
+
+/// A tool that may be called.
+#[derive(Deserialize)]
+struct AllowedTool {
+    #[serde(rename = "type")]
+    kind: String,
+    function: Option<Named>,
+    name: Option<String>,
+}
+
+/// Whether a tool must be called, and the names of those that may be, if these are not all.
+struct Choice {
+    choice: ToolChoice,
+    allowed: Option<(&'static str, Vec<String>)>,
+}
+
+impl From<ToolChoice> for Choice {
+    fn from(choice: ToolChoice) -> Choice {
+        Choice {
+            choice,
+            allowed: None,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -92,14 +127,23 @@ pub fn offer(
 ) -> Result<ChatRequest, ApiError> {
     let tools = tools(fields, interface)?;
     let (choice, parallel) = match interface {
-        Interface::Messages => choice_of_messages(fields)?,
+        Interface::Messages => {
+            let (choice, parallel) = choice_of_messages(fields)?;
+            (choice.into(), parallel)
+        }
         _ => (
             choice(fields, interface)?,
             fields.get_or("parallel_tool_calls", true)?,
         ),
     };
+    let Choice { choice, allowed } = choice;
     let offered = request.with_tools(tools, choice, parallel);
-    offered.map_err(|error| ApiError::parameter(CHOICE, error.to_string()))
+    let offered = offered.map_err(|error| ApiError::parameter(CHOICE, error.to_string()))?;
+    let Some((param, names)) = allowed else {
+        return Ok(offered);
+    };
+    let allowed = offered.with_allowed_tools(names.iter().map(String::as_str));
+    allowed.map_err(|error| ApiError::parameter(param, error.to_string()))
 }
 
 /// Reads the tools of a request.
@@ -155,39 +199,105 @@ fn function(
 }
 
 /// Reads whether a tool must be called, as OpenAI's clients say it.
-fn choice(fields: &Fields, interface: Interface) -> Result<ToolChoice, ApiError> {
+fn choice(fields: &Fields, interface: Interface) -> Result<Choice, ApiError> {
     let Some(json) = fields.raw(CHOICE) else {
-        return Ok(ToolChoice::Auto);
+        return Ok(ToolChoice::Auto.into());
     };
     if json.starts_with('"') {
-        return match parse::<String>(CHOICE, json)?.as_str() {
+        let word: String = parse(CHOICE, json)?;
+        let problem = format!(
+            "tool_choice is {word:?}, but must be none, auto, required or an object that names functions"
+        );
+        let choice = match word.as_str() {
             "none" => Ok(ToolChoice::None),
-            "auto" => Ok(ToolChoice::Auto),
-            "required" => Ok(ToolChoice::Required),
-            other => {
-                let message = format!(
-                    "tool_choice is {other:?}, but must be none, auto, required or a function"
-                );
-                Err(ApiError::parameter(CHOICE, message))
-            }
+            word => mode(word).ok_or_else(|| ApiError::parameter(CHOICE, problem)),
         };
+        return choice.map(Choice::from);
     }
     let chosen: Chosen = parse(CHOICE, json)?;
-    if chosen.kind != interface.function() {
-        let kind = chosen.kind;
-        let message = format!("a tool_choice of type {kind} is not supported by this version");
-        let error = ApiError::parameter("tool_choice.type", message);
-        return Err(error.with_code("unsupported_parameter"));
+    match chosen.kind.as_str() {
+        "allowed_tools" => allowed(chosen, interface),
+        kind if kind == interface.function() => {
+            let param = match interface {
+                Interface::Chat => "tool_choice.function",
+                _ => "tool_choice.name",
+            };
+            let name = named(chosen.function, chosen.name, interface);
+            let missing = || ApiError::parameter(param, format!("{param} is missing"));
+            Ok(ToolChoice::Function(name.ok_or_else(missing)?).into())
+        }
+        kind => {
+            let message = format!("a tool_choice of type {kind} is not supported by this version");
+            let error = ApiError::parameter("tool_choice.type", message);
+            Err(error.with_code("unsupported_parameter"))
+        }
     }
-    let (param, name) = match interface {
+}
+
+/// Returns whether a call is demanded.
+fn mode(word: &str) -> Option<ToolChoice> {
+    match word {
+        "auto" => Some(ToolChoice::Auto),
+        "required" => Some(ToolChoice::Required),
+        _ => None,
+    }
+}
+
+/// Returns the name of a function where the interface writes it.
+fn named(function: Option<Named>, name: Option<String>, interface: Interface) -> Option<String> {
+    match interface {
+        Interface::Chat => function.map(|function| function.name),
+        _ => name,
+    }
+}
+
+/// Reads the tools that may be called.
+fn allowed(chosen: Chosen, interface: Interface) -> Result<Choice, ApiError> {
+    let (at, list) = match interface {
         Interface::Chat => (
-            "tool_choice.function",
-            chosen.function.map(|function| function.name),
+            "tool_choice.allowed_tools",
+            "tool_choice.allowed_tools.tools",
         ),
-        _ => ("tool_choice.name", chosen.name),
+        _ => ("tool_choice", "tool_choice.tools"),
     };
-    let name = name.ok_or_else(|| ApiError::parameter(param, format!("{param} is missing")))?;
-    Ok(ToolChoice::Function(name))
+    let missing = |param: String| ApiError::parameter(&param, format!("{param} is missing"));
+    let (word, tools) = match (interface, chosen.allowed_tools) {
+        (Interface::Chat, Some(allowed)) => (allowed.mode, allowed.tools),
+        (Interface::Chat, None) => return Err(missing(at.into())),
+        _ => {
+            let word = chosen.mode;
+            let word = word.ok_or_else(|| missing(format!("{at}.mode")))?;
+            let tools = chosen.tools;
+            (word, tools.ok_or_else(|| missing(list.into()))?)
+        }
+    };
+    let choice = mode(&word).ok_or_else(|| {
+        let param = format!("{at}.mode");
+        let message = format!("{param} is {word:?}, but must be auto or required");
+        ApiError::parameter(param, message)
+    })?;
+    let names = tools.into_iter().enumerate().map(|(number, tool)| {
+        let param = format!("{list}[{number}]");
+        if tool.kind != interface.function() {
+            let message = format!(
+                "a tool of type {} is not supported by this version",
+                tool.kind
+            );
+            let error = ApiError::parameter(format!("{param}.type"), message);
+            return Err(error.with_code("unsupported_parameter"));
+        }
+        let field = match interface {
+            Interface::Chat => "function",
+            _ => "name",
+        };
+        let name = named(tool.function, tool.name, interface);
+        name.ok_or_else(|| missing(format!("{param}.{field}")))
+    });
+    let names: Vec<String> = names.collect::<Result<_, _>>()?;
+    Ok(Choice {
+        choice,
+        allowed: Some((list, names)),
+    })
 }
 
 /// Reads whether a tool must be called and whether several may be, as Anthropic's clients say it.

@@ -6,7 +6,7 @@ mod request;
 
 use std::sync::Arc;
 
-use axum::{Extension, body::Body, extract::State, http::StatusCode, response::Response};
+use axum::{body::Body, extract::State, http::StatusCode, response::Response};
 use serde_json::json;
 
 pub use error::describe_errors;
@@ -15,9 +15,9 @@ use format::Format;
 use super::{
     blocking::run_blocking,
     chat,
+    client::Caller,
     error::{ApiError, json_response},
     fields::Fields,
-    request_log::RequestId,
     state::Server,
     stream,
 };
@@ -29,16 +29,17 @@ use super::{
 /// If the request is invalid, the model cannot chat, or the queue is full.
 pub async fn answer(
     State(server): State<Arc<Server>>,
-    Extension(id): Extension<RequestId>,
+    caller: Caller,
     body: Body,
 ) -> Result<Response, ApiError> {
     let models = server.models()?;
     let fields = Fields::read(body, server.options.max_body_bytes).await?;
     let request = request::chat(&fields)?;
-    let params = request::params(&fields)?;
+    let mut params = request::params(&fields)?;
+    params.set_caller(&caller);
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
     let mut texts = chat::start(&server, &served, request, &params).await?;
-    let mut format = Format::new(format!("msg_{id}"), &served.id, texts.counts);
+    let mut format = Format::new(format!("msg_{}", caller.id), &served.id, texts.counts);
     if params.stream {
         return Ok(stream::response(texts, format));
     }
@@ -64,4 +65,11 @@ pub async fn count_tokens(
     let prompt = run_blocking(move || chat::prompt(&model, &request)).await?;
     let answer = json!({ "input_tokens": prompt.tokens.len() });
     Ok(json_response(StatusCode::OK, &answer))
+}
+
+/// Reads a request, for the test of its description.
+#[cfg(test)]
+pub fn read(fields: &Fields) -> Result<(), ApiError> {
+    request::chat(fields)?;
+    request::params(fields).map(drop)
 }

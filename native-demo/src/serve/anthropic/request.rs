@@ -2,7 +2,10 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use wisp_engine::{Message, chat::ChatRequest};
+use wisp_engine::{
+    Message,
+    chat::{AnswerStart, ChatRequest},
+};
 
 use super::super::{
     chat_request,
@@ -44,12 +47,13 @@ struct Thinking {
 ///
 /// # Errors
 ///
-/// If there are no messages, the last is not the user's, or one has a role or a content that the server does not
+/// If there are no messages, the last one cannot be continued, or one has a role or a content that the server does not
 /// support, or a tool is invalid.
 pub fn chat(fields: &Fields) -> Result<ChatRequest, ApiError> {
     parts::refuse(fields, UNSUPPORTED)?;
     let mut request = ChatRequest::new(messages(fields)?);
     set_thinking(&mut request, fields)?;
+    continue_last(&mut request)?;
     tools::offer(request, fields, Interface::Messages)
 }
 
@@ -82,6 +86,25 @@ fn set_thinking(request: &mut ChatRequest, fields: &Fields) -> Result<(), ApiErr
     }
 }
 
+/// Lets the model continue the last message, if it is the assistant's.
+fn continue_last(request: &mut ChatRequest) -> Result<(), ApiError> {
+    let is_assistant = |last: &Message| last.role == "assistant";
+    if !request.messages.last().is_some_and(is_assistant) {
+        return Ok(());
+    }
+    let refuse = |problem| Err(ApiError::parameter("messages", problem));
+    if let Err(problem) = chat_request::check_continued(&request.messages) {
+        return refuse(problem);
+    }
+    if request.thinking == Some(true) {
+        return refuse(
+            "an answer that the client begins has no thoughts: end with a message of the user, or disable thinking",
+        );
+    }
+    request.start = AnswerStart::Continued;
+    Ok(())
+}
+
 fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
     let system: Option<Value> = fields.get("system")?;
     let system = system
@@ -103,14 +126,9 @@ fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {
             }
         }
     }
-    match sent.last() {
-        None => Err(ApiError::parameter("messages", "messages is empty")),
-        Some(last) if last.role != "user" => {
-            let param = format!("messages[{}].role", sent.len() - 1);
-            let message = "the last message must be the user's: answers that are begun by the client are not supported";
-            Err(ApiError::parameter(param, message).with_code("unsupported_parameter"))
-        }
-        Some(_) => Ok(messages),
+    match sent.is_empty() {
+        true => Err(ApiError::parameter("messages", "messages is empty")),
+        false => Ok(messages),
     }
 }
 
@@ -347,8 +365,12 @@ mod tests {
                 "messages[0].role",
             ),
             (
-                r#"{"messages": [{"role": "assistant", "content": "a"}]}"#.into(),
-                "messages[0].role",
+                r#"{"messages": [{"role": "assistant", "content": "a"}], "thinking": {"type": "enabled"}}"#.into(),
+                "messages",
+            ),
+            (
+                r#"{"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}]}"#.into(),
+                "messages",
             ),
             (r#"{"messages": [{"role": "user"}]}"#.into(), "messages[0]"),
             (

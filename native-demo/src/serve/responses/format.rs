@@ -132,7 +132,7 @@ impl Format {
             "input_tokens": counts.prompt,
             "input_tokens_details": { "cached_tokens": counts.cached, "cache_write_tokens": 0 },
             "output_tokens": counts.completion,
-            "output_tokens_details": { "reasoning_tokens": 0 },
+            "output_tokens_details": { "reasoning_tokens": counts.reasoning },
             "total_tokens": counts.prompt + counts.completion,
         });
         response

@@ -6,14 +6,14 @@ mod request;
 
 use std::sync::Arc;
 
-use axum::{Extension, body::Body, extract::State, http::StatusCode, response::Response};
+use axum::{body::Body, extract::State, http::StatusCode, response::Response};
 use format::Format;
 
 use super::{
     chat,
+    client::Caller,
     error::{ApiError, json_response},
     fields::Fields,
-    request_log::RequestId,
     state::Server,
     stream, structured,
 };
@@ -25,19 +25,20 @@ use super::{
 /// If the request is invalid, the model cannot chat, or the queue is full.
 pub async fn answer(
     State(server): State<Arc<Server>>,
-    Extension(id): Extension<RequestId>,
+    caller: Caller,
     body: Body,
 ) -> Result<Response, ApiError> {
     let models = server.models()?;
     let fields = Fields::read(body, server.options.max_body_bytes).await?;
     let request = request::chat(&fields)?;
     let mut params = request::params(&fields)?;
+    params.set_caller(&caller);
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
     structured::apply_text_format(&fields, &served.model, &mut params).await?;
     let started = chat::start(&server, &served, request, &params).await;
     let mut texts = started.map_err(|error| error.renamed("messages", "input"))?;
     let mut format = Format::new(
-        &id.to_string(),
+        &caller.id.to_string(),
         &served.id,
         request::echoed(&fields, &params)?,
     );
@@ -47,4 +48,13 @@ pub async fn answer(
     let completion = texts.complete().await?.pop().unwrap_or_default();
     let answer = format.whole(completion, texts.counts);
     Ok(json_response(StatusCode::OK, &answer))
+}
+
+/// Reads a request, for the test of its description.
+#[cfg(test)]
+pub fn read(fields: &Fields) -> Result<(), ApiError> {
+    request::chat(fields)?;
+    let params = request::params(fields)?;
+    structured::text_format(fields)?;
+    request::echoed(fields, &params).map(drop)
 }

@@ -296,3 +296,44 @@ fn errors_have_the_format_of_the_interface() {
     let other = post("key", "/v1/completions", "{}").json();
     assert_eq!(other["error"]["param"], "prompt");
 }
+
+#[test]
+fn an_answer_that_the_client_begins_goes_on() {
+    let server = Server::start(&[]);
+    let messages = json!([
+        { "role": "user", "content": "Tell me a story." },
+        { "role": "assistant", "content": "There was a" },
+    ]);
+    let begun = json!({ "messages": messages });
+    let continued = merged(begun.clone(), &json!({ "continue_final_message": true }));
+    let prompt = server.json("/apply-template", &continued)["prompt"].clone();
+    let prompt = prompt.as_str().expect("text");
+    assert!(prompt.ends_with("There was a"), "{prompt}");
+    let tokens = server.json("/tokenize", &continued)["tokens"].clone();
+    let fixed = json!({ "temperature": 0, "max_tokens": 24 });
+    let plain = merged(fixed.clone(), &json!({ "prompt": tokens }));
+    let plain = server.json("/v1/completions", &plain);
+    let expected = &plain["choices"][0]["text"];
+    let message = server.json(PATH, &request(&begun));
+    assert_eq!(
+        message["content"],
+        json!([{ "type": "text", "text": expected }])
+    );
+    let count = server.json("/v1/messages/count_tokens", &request(&begun));
+    assert_eq!(count["input_tokens"], message["usage"]["input_tokens"]);
+    let chat = server.json("/v1/chat/completions", &merged(fixed.clone(), &continued));
+    assert_eq!(&chat["choices"][0]["message"]["content"], expected);
+    // Otherwise a chat begins a new answer.
+    let tokens = |body: &Value| server.json("/tokenize", body)["count"].as_u64();
+    assert!(tokens(&begun) > tokens(&continued));
+    let unprompted = merged(begun.clone(), &json!({ "add_generation_prompt": false }));
+    assert!(tokens(&unprompted) < tokens(&begun));
+    let user = json!([{ "role": "user", "content": "Hi" }]);
+    let wrong = json!({ "messages": user, "continue_final_message": true });
+    let response = server.post("/v1/chat/completions", &merged(fixed, &wrong));
+    assert_eq!(response.status, 400, "{}", response.body);
+    assert_eq!(response.json()["error"]["param"], "continue_final_message");
+    let thinking = json!({ "thinking": { "type": "enabled", "budget_tokens": 8 } });
+    let response = server.post(PATH, &merged(request(&begun), &thinking));
+    assert_eq!(response.status, 400, "{}", response.body);
+}

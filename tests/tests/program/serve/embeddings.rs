@@ -32,6 +32,7 @@ fn embeddings_equal_those_of_encode() {
         serde_json::from_value(expected["embeddings"].clone()).expect("numbers");
     let answer = server.json(PATH, &json!({ "model": "bert", "input": texts }));
     assert_eq!(vectors(&answer), expected);
+    let expected_texts = expected.clone();
     assert_eq!(
         answer["usage"]["prompt_tokens"],
         answer["usage"]["total_tokens"]
@@ -54,6 +55,19 @@ fn embeddings_equal_those_of_encode() {
     let expected = run([&encode[..], &ids].concat()).json();
     assert_eq!(json!(vectors(&tokens)), expected["embeddings"]);
     assert_eq!(tokens["usage"]["prompt_tokens"], 7);
+    // More texts than a batch has.
+    let many: Vec<&str> = (0..40).map(|at| texts[at % 2]).collect();
+    let answer = server.json(PATH, &json!({ "model": "bert", "input": many }));
+    let expected: Vec<Vec<f32>> = (0..40).map(|at| expected_texts[at % 2].clone()).collect();
+    assert_rows_close("40 texts", &vectors(&answer), &expected);
+    let mut wrong = many.clone();
+    wrong[34] = " ";
+    let response = server.post(PATH, &json!({ "model": "bert", "input": wrong }));
+    assert!(
+        response.body.contains("text 35 is empty"),
+        "{}",
+        response.body
+    );
     // Both models by their names.
     let list = server.get("/v1/models").json();
     let names: Vec<&Value> = list["data"]

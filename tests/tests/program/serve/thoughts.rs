@@ -27,6 +27,22 @@ fn thoughts_come_before_the_answer() {
     let text = expected["content"].as_str().expect("text");
     assert!(!thoughts.is_empty() && !text.is_empty(), "{chat}");
 
+    let counted = |usage: &Value, details: &str| {
+        let count = usage[details]["reasoning_tokens"].as_u64();
+        count.expect("a number of tokens")
+    };
+    let in_thoughts = counted(&chat["usage"], "completion_tokens_details");
+    let all = chat["usage"]["completion_tokens"].as_u64().expect("tokens");
+    assert!(
+        (2..=33).contains(&in_thoughts) && in_thoughts < all,
+        "{chat}"
+    );
+    let streamed = json!({
+        "thinking_budget": 8, "stream": true, "stream_options": { "include_usage": true },
+    });
+    let chunks = server.stream("/v1/chat/completions", &merged(body.clone(), &streamed));
+    assert_eq!(chunks.last().expect("chunks")["usage"], chat["usage"]);
+
     let thinking = json!({ "thinking": { "type": "enabled", "budget_tokens": 8 } });
     let body = merged(body, &thinking);
     let message = server.json("/v1/messages", &body);
@@ -50,7 +66,9 @@ fn thoughts_come_before_the_answer() {
     let body = json!({ "input": "Tell me a story.", "temperature": 0, "max_output_tokens": 24 });
     let response = server.json("/v1/responses", &body);
     assert_eq!(response["output"][0]["type"], "reasoning", "{response}");
+    assert_eq!(counted(&response["usage"], "output_tokens_details"), 24);
     let none = merged(body, &json!({ "reasoning": { "effort": "none" } }));
     let response = server.json("/v1/responses", &none);
     assert_eq!(response["output"][0]["type"], "message", "{response}");
+    assert_eq!(counted(&response["usage"], "output_tokens_details"), 0);
 }

@@ -61,18 +61,32 @@ fn without_ids(calls: &[Value]) -> Vec<Value> {
 fn demanded_calls_follow_the_schema() {
     let server = Server::start(&[]);
     let named = json!({ "type": "function", "function": { "name": "weather" } });
-    for (more, names) in [
+    let allowed = |name: &str| {
+        let tools = json!([{ "type": "function", "function": { "name": name } }]);
+        let allowed = json!({ "mode": "required", "tools": tools });
+        json!({ "type": "allowed_tools", "allowed_tools": allowed })
+    };
+    for (more, names, reason) in [
         (
             json!({ "parallel_tool_calls": false }),
             &["weather", "now"][..],
+            "tool_calls",
         ),
+        // As at OpenAI, a call that the client names is no decision of the model to call.
         (
             json!({ "tool_choice": named, "parallel_tool_calls": false }),
             &["weather"],
+            "stop",
+        ),
+        (
+            json!({ "tool_choice": allowed("now"), "parallel_tool_calls": false }),
+            &["now"],
+            "tool_calls",
         ),
         (
             json!({ "n": 2, "temperature": 1, "seed": 3, "parallel_tool_calls": false }),
             &["weather", "now"],
+            "tool_calls",
         ),
     ] {
         let whole = server.json(PATH, &with_tools(&more));
@@ -80,7 +94,7 @@ fn demanded_calls_follow_the_schema() {
         body["stream"] = true.into();
         let chunks = server.stream(PATH, &body);
         for choice in whole["choices"].as_array().expect("choices") {
-            assert_eq!(choice["finish_reason"], "tool_calls", "{whole}");
+            assert_eq!(choice["finish_reason"], reason, "{whole}");
             assert_eq!(choice["message"]["content"], Value::Null);
             let calls = choice["message"]["tool_calls"].as_array().expect("calls");
             assert_eq!(calls.len(), 1);
@@ -104,7 +118,7 @@ fn demanded_calls_follow_the_schema() {
             let own = chunks.iter().map(|chunk| &chunk["choices"][0]);
             let own: Vec<_> = own.filter(|choice| choice["index"] == index).collect();
             assert_eq!(own[0]["delta"]["role"], "assistant");
-            assert_eq!(own.last().expect("chunks")["finish_reason"], "tool_calls");
+            assert_eq!(own.last().expect("chunks")["finish_reason"], reason);
         }
     }
 }
