@@ -1,5 +1,5 @@
 //! Tiny random checkpoints and their results in transformers in float32: those of `fixtures/goldens`,
-//! which `scripts/goldens.py` makes, and those of the shared data.
+//! which `scripts/goldens.py` and `scripts/quantized_goldens.py` make, and those of the shared data.
 
 use std::path::{Path, PathBuf};
 
@@ -73,6 +73,23 @@ pub const NOT_IN_GGUF: &[&str] = &[
     "granite-hybrid-moe",
     "deepseek-v2",
     "deepseek-v3",
+];
+
+/// The directories of decoders with quantised weights, which `scripts/quantized_goldens.py` makes.
+pub const QUANTIZED: &[&str] = &[
+    "fp8-block",
+    "fp8-tensor",
+    "fp8-deepseek-v3",
+    "fp8-compressed",
+    "gptq",
+    "gptq-act-order",
+    "gptq-8bit",
+    "awq",
+    "w4a16",
+    "w4a16-act-order",
+    "w8a16",
+    "nf4",
+    "nf4-nested",
 ];
 
 /// The directories of encoders.

@@ -39,6 +39,14 @@ pub fn quantize(encoding: Encoding, weights: &[f32]) -> Vec<u8> {
             Encoding::IQ4_NL => iq4_nl(block, &mut out),
             Encoding::IQ4_XS => iq4_xs(block, &mut out),
             Encoding::MXFP4 => mxfp4(block, &mut out),
+            Encoding::UINT4 => uint4(block, &mut out),
+            Encoding::UINT8 => uint8(block, &mut out),
+            Encoding::NF4 => nf4(block, &mut out),
+            Encoding::TQ2_0 => tq2_0(block, &mut out),
+            Encoding::TQ1_0 => tq1_0(block, &mut out),
+            Encoding::IQ2 => iq2(block, &mut out),
+            Encoding::IQ3 => iq3(block, &mut out),
+            grid if GRIDS.contains(&grid) => random_grid(grid, block, &mut out),
             other => unreachable!("{other} is the engine's"),
         }
     }
@@ -188,6 +196,193 @@ fn mxfp4(block: &[f32], out: &mut Vec<u8>) {
         .map(|&x| nearest(&E2M1_VALUES, (f64::from(x) / scale) as f32))
         .collect();
     push_nibbles(&levels, out);
+}
+
+/// The levels of a block, with its scale and zero point in one word: the lowest bits of the scale are the zero point.
+fn zero_point_levels(block: &[f32], bits: u32, out: &mut Vec<u8>) -> Vec<i32> {
+    let most = (1 << bits) - 1;
+    let (low, high) = bounds(block);
+    let (low, high) = (low.min(0.0), high.max(0.0));
+    let mask = most as u32;
+    let d = f32::from_bits(((high - low) / most as f32).to_bits() & !mask);
+    let zero = level(-low, d, 0, most);
+    out.extend((d.to_bits() | zero as u32).to_le_bytes());
+    let levels = block
+        .iter()
+        .map(|&x| (level(x, d, -most, most) + zero).clamp(0, most));
+    levels.collect()
+}
+
+fn uint4(block: &[f32], out: &mut Vec<u8>) {
+    let levels = zero_point_levels(block, 4, out);
+    push_nibbles(&levels, out);
+}
+
+fn uint8(block: &[f32], out: &mut Vec<u8>) {
+    let levels = zero_point_levels(block, 8, out);
+    out.extend(levels.iter().map(|level| (level - 128) as i8 as u8));
+}
+
+/// bitsandbytes' values of NF4.
+const NF4_VALUES: [f32; 16] = [
+    -1.0,
+    -0.696_192_8,
+    -0.525_073_05,
+    -0.394_917_5,
+    -0.284_441_38,
+    -0.184_773_43,
+    -0.091_050_036,
+    0.0,
+    0.079_580_3,
+    0.160_930_2,
+    0.246_112_3,
+    0.337_915_24,
+    0.440_709_83,
+    0.562_617,
+    0.722_956_84,
+    1.0,
+];
+
+fn nf4(block: &[f32], out: &mut Vec<u8>) {
+    let d = extreme(block).abs();
+    out.extend(d.to_le_bytes());
+    let scaled = |&x: &f32| if d == 0.0 { 0.0 } else { x / d };
+    let levels: Vec<_> = block
+        .iter()
+        .map(|x| nearest(&NF4_VALUES, scaled(x)))
+        .collect();
+    push_nibbles(&levels, out);
+}
+
+/// The encodings of ggml's grids, whose test blocks are random: they have the magnitude of the weights, and nothing else
+/// of them.
+pub const GRIDS: [Encoding; 7] = [
+    Encoding::IQ2_XXS,
+    Encoding::IQ2_XS,
+    Encoding::IQ2_S,
+    Encoding::IQ1_S,
+    Encoding::IQ1_M,
+    Encoding::IQ3_XXS,
+    Encoding::IQ3_S,
+];
+
+fn random_grid(encoding: Encoding, block: &[f32], out: &mut Vec<u8>) {
+    let seed = block
+        .iter()
+        .fold(1u32, |seed, x| seed.rotate_left(5) ^ x.to_bits());
+    let start = out.len();
+    let mut state = seed | 1;
+    out.extend((0..encoding.file_block_bytes()).map(|_| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    }));
+    // The largest value of a block, about.
+    let largest = match encoding {
+        Encoding::IQ1_S | Encoding::IQ1_M => 16.0,
+        Encoding::IQ3_S => 450.0,
+        _ => 160.0,
+    };
+    let d = f16::from_f32(extreme(block) / largest).to_bits();
+    let bytes = &mut out[start..];
+    match encoding {
+        Encoding::IQ1_M => {
+            for i in 0..4 {
+                let byte = &mut bytes[49 + 2 * i];
+                *byte = *byte & 15 | ((d >> (4 * i)) as u8 & 15) << 4;
+            }
+        }
+        _ => bytes[..2].copy_from_slice(&d.to_le_bytes()),
+    }
+}
+
+/// The scales 0 to 15 of parts of a block, with which no weight exceeds the largest value, `(2 * scale + 1) * unit *
+/// most`.
+fn odd_scales(block: &[f32], part: usize, unit: f32, most: f32) -> Vec<u8> {
+    let scale = |part: &[f32]| {
+        let wanted = extreme(part).abs() / (unit * most).max(f32::MIN_POSITIVE);
+        ((wanted - 1.0) / 2.0).ceil().clamp(0.0, 15.0) as u8
+    };
+    block.chunks_exact(part).map(scale).collect()
+}
+
+/// The index of the magnitude that is nearest to each weight, and 1 where it is negative.
+fn grid_codes(
+    block: &[f32],
+    part: usize,
+    unit: f32,
+    scales: &[u8],
+    table: &[f32],
+) -> Vec<(u8, u8)> {
+    let code = |(i, x): (usize, &f32)| {
+        let unit = unit * f32::from(2 * scales[i / part] + 1);
+        let distance = |index: &usize| (table[*index] * unit - x.abs()).abs();
+        let best = (0..table.len()).min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        (best.unwrap_or(0) as u8, (*x < 0.0).into())
+    };
+    block.iter().enumerate().map(code).collect()
+}
+
+fn iq2(block: &[f32], out: &mut Vec<u8>) {
+    let unit = push_half(extreme(block).abs() / (43.0 * 31.0) * 8.0, out) / 8.0;
+    out.extend([0, 0]);
+    let scales = odd_scales(block, 16, unit, 43.0);
+    out.extend(scales.as_chunks().0.iter().map(|[a, b]| a | b << 4));
+    let codes = grid_codes(block, 16, unit, &scales, &[8.0, 25.0, 43.0]);
+    for codes in codes.chunks_exact(32) {
+        let byte = |j: usize| (0..4).fold(0, |byte, s| byte | codes[8 * s + j].0 << (2 * s));
+        out.extend((0..8).map(byte));
+    }
+    for codes in codes.chunks_exact(32) {
+        let byte = |k: usize| (0..8).fold(0, |byte, g| byte | codes[4 * g + k].1 << g);
+        out.extend((0..4).map(byte));
+    }
+}
+
+fn iq3(block: &[f32], out: &mut Vec<u8>) {
+    let unit = push_half(extreme(block).abs() / (30.0 * 27.0) * 2.0, out) / 2.0;
+    out.extend([0, 0]);
+    let scales = odd_scales(block, 32, unit, 30.0);
+    out.extend(scales.as_chunks().0.iter().map(|[a, b]| a | b << 4));
+    let table = [2.0, 6.0, 10.0, 14.0, 18.0, 22.0, 26.0, 30.0];
+    let codes = grid_codes(block, 32, unit, &scales, &table);
+    for codes in codes.chunks_exact(32) {
+        let levels: Vec<i32> = codes
+            .iter()
+            .map(|(index, sign)| i32::from(index | sign << 3))
+            .collect();
+        push_nibbles(&levels, out);
+    }
+}
+
+/// The levels 0 to 2 of ternary weights, and their scale.
+fn ternary(block: &[f32]) -> (f32, Vec<i32>) {
+    let d = f16::from_f32(extreme(block).abs()).to_f32();
+    (d, block.iter().map(|&x| level(x, d, -1, 1) + 1).collect())
+}
+
+fn tq2_0(block: &[f32], out: &mut Vec<u8>) {
+    let (d, levels) = ternary(block);
+    push_crumbs(&levels, out);
+    push_half(d, out);
+}
+
+fn tq1_0(block: &[f32], out: &mut Vec<u8>) {
+    let (d, levels) = ternary(block);
+    // The digits of a byte are weights `stride` apart; a fraction of 256 that is rounded up has them.
+    for (first, stride, digits) in [(0, 32, 5), (160, 16, 5), (240, 4, 4)] {
+        for m in 0..stride {
+            let number = (0..5).fold(0, |number, n| {
+                let digit = if n < digits {
+                    levels[first + stride * n + m]
+                } else {
+                    0
+                };
+                3 * number + digit
+            });
+            out.push(((number * 256 + 242) / 243) as u8);
+        }
+    }
+    push_half(d, out);
 }
 
 /// A super-block's sub-blocks, each with a scale and a (positive) min: `x = scale * q - min`,

@@ -19,7 +19,7 @@ choices! {
         /// Products of quantised weights with activations that are rounded to 8 bits, in blocks of 32 with a scale.
         /// All devices make the same blocks of the same numbers. What they compute in `f32` differs by rounding, which
         /// may move a number to the next step, so that the logits of two devices may differ by the error of this
-        /// precision, about a percent. Weights in F32, F16, BF16 and F8 are multiplied exactly.
+        /// precision, about a percent. Weights without a kernel for it, such as floats, are multiplied exactly.
         Int8 = "int8",
     }
 }

@@ -50,7 +50,8 @@ fn difference(program: &Program, value: &Value) -> Option<String> {
     let of = |matrix: &&Matrix| matrix.row_ranges.iter().any(|rows| rows.tensor == *name);
     if let Some(matrix) = program.matrices.iter().find(of) {
         let becomes = matrix.encoding == Encoding::F8_E4M3 && encoding.is_float();
-        let same = (matrix.encoding == encoding || becomes) && shape.cols() == Some(matrix.cols);
+        let same = (matrix.encoding == encoding.on_device() || becomes)
+            && shape.cols() == Some(matrix.cols);
         let (there, cols) = (matrix.encoding, matrix.cols);
         return (!same)
             .then(|| format!("{name} is {there} with rows of {cols}, here {encoding}{shape}"));

@@ -153,7 +153,7 @@ fn matrix_problem(matrix: &Matrix, part: &RowRange, weights: &dyn WeightSource) 
     };
     let fits = |stored: Encoding| match matrix.encoding {
         Encoding::F8_E4M3 => stored.is_float() || stored == Encoding::F8_E4M3,
-        encoding => stored == encoding,
+        encoding => stored.on_device() == encoding,
     };
     if !info.encoding().is_ok_and(fits) {
         return Some(format!(
@@ -180,6 +180,11 @@ fn stored(matrix: &Matrix, part: &RowRange, weights: &dyn WeightSource) -> Encod
         .unwrap_or(matrix.encoding)
 }
 
+/// True if weights with this encoding in the checkpoint are quantized to 8-bit floats for a matrix.
+fn becomes_f8(matrix: &Matrix, stored: Encoding) -> bool {
+    matrix.encoding == Encoding::F8_E4M3 && stored.is_float()
+}
+
 /// Checks that weights to be quantized to 8-bit floats are finite, before any are written.
 pub(crate) async fn check_finite(
     program: &Program,
@@ -188,7 +193,7 @@ pub(crate) async fn check_finite(
     let mut scales = Scales::new();
     for matrix in &program.matrices {
         for part in &matrix.row_ranges {
-            if stored(matrix, part, weights) != matrix.encoding {
+            if becomes_f8(matrix, stored(matrix, part, weights)) {
                 f8_scale_of(part, weights, &mut scales).await?;
             }
         }
@@ -282,7 +287,7 @@ async fn fill_matrix(
         let stored = stored(matrix, part, weights);
         let file_row = stored.file_row_bytes(matrix.cols).unwrap_or(0);
         let step = rows_at_a_time(file_row);
-        let becomes_f8 = stored != matrix.encoding;
+        let becomes_f8 = becomes_f8(matrix, stored);
         let scale = match becomes_f8 {
             true => f8_scale_of(part, weights, scales).await?,
             false => 1.0,
@@ -297,7 +302,8 @@ async fn fill_matrix(
                 let values = encodings::dequantize(stored, &bytes, height, cols)?;
                 bytes = encodings::quantize_f8(&values, scale)?.into();
             }
-            let packed = encodings::repack_rows(matrix.encoding, &bytes, height, cols)?;
+            let encoding = if becomes_f8 { matrix.encoding } else { stored };
+            let packed = encodings::repack_rows(encoding, &bytes, height, cols)?;
             for (plane, data) in packed.iter().enumerate() {
                 write_padded(
                     device,

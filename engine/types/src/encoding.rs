@@ -57,9 +57,43 @@ pub enum Encoding {
     /// 4-bit floats (E2M1) with a power of two as scale, as in OCP's Microscaling Formats
     /// specification v1.0; 4.25 bits per weight.
     MXFP4,
-    /// 8-bit floats (E4M3) with one scale for a tensor. No file has it: float weights may become it
-    /// while they are loaded.
+    /// 8-bit floats (E4M3), times a scale in single precision; 9 bits per weight. Checkpoints with FP8 weights
+    /// become it while they are loaded, and float weights may.
     F8_E4M3,
+    /// 4 bits, `scale * (q - zero)` with an integer `zero` for each 32 weights; 5 bits per weight. Checkpoints in
+    /// GPTQ, AWQ and compressed-tensors become it while they are loaded.
+    UINT4,
+    /// 8 bits, `scale * (q - zero)` with an integer `zero` for each 32 weights; 9 bits per weight. The 8-bit
+    /// checkpoints of [`Self::UINT4`]'s formats become it while they are loaded.
+    UINT8,
+    /// 4 bits that index the 16 values of bitsandbytes' NF4 (Dettmers et al. 2023, "QLoRA"), times a scale in single
+    /// precision; 5 bits per weight. Checkpoints of bitsandbytes become it while they are loaded.
+    NF4,
+    /// Ternary: 2 bits, `d * (q - 1)`; 2.0625 bits per weight.
+    TQ2_0,
+    /// Ternary: five weights in a byte; 1.6875 bits per weight in files, and those of [`Self::TQ2_0`] on devices.
+    TQ1_0,
+    /// 3 bits, `d / 8 * (2 * scale + 1) * value` for each 16 weights, with the values of the grids of [`Self::IQ2_XXS`]
+    /// or [`Self::IQ1_S`]; 3.375 bits per weight. No file has it.
+    IQ2,
+    /// 4 bits, `d / 2 * (2 * scale + 1) * value` for each 32 weights, with the values of the grids of
+    /// [`Self::IQ3_XXS`] or [`Self::IQ3_S`]; 4.25 bits per weight. No file has it.
+    IQ3,
+    /// Eight weights in an index into a grid, and their signs; 2.0625 bits per weight in files, [`Self::IQ2`] on devices.
+    IQ2_XXS,
+    /// [`Self::IQ2_XXS`] with a larger grid; 2.3125 bits per weight in files.
+    IQ2_XS,
+    /// [`Self::IQ2_XXS`] with a still larger grid and all signs; 2.5625 bits per weight in files.
+    IQ2_S,
+    /// Eight ternary weights in an index into a grid, and an offset; 1.5625 bits per weight in files, [`Self::IQ2`] on
+    /// devices.
+    IQ1_S,
+    /// [`Self::IQ1_S`] with finer scales and offsets; 1.75 bits per weight in files.
+    IQ1_M,
+    /// Four weights in an index into a grid, and their signs; 3.0625 bits per weight in files, [`Self::IQ3`] on devices.
+    IQ3_XXS,
+    /// [`Self::IQ3_XXS`] with a larger grid and all signs; 3.4375 bits per weight in files.
+    IQ3_S,
 }
 
 /// The sizes of one encoding's blocks.
@@ -97,7 +131,7 @@ const fn super_block(bytes: usize) -> Plane {
 /// A plane that the encoding does not have.
 const NONE: Plane = each(0);
 
-/// The `ggml_type` of encodings that no file has.
+/// The `ggml_type` of encodings that no GGUF file has.
 const NOT_IN_FILES: u32 = u32::MAX;
 
 const fn layout(
@@ -117,7 +151,7 @@ const fn layout(
 }
 
 #[rustfmt::skip]
-const TABLE: [Layout; 17] = [
+const TABLE: [Layout; 31] = [
     layout(Encoding::F32,     "f32",     0,            (1, 4),     [each(128), NONE,    NONE]),
     layout(Encoding::F16,     "f16",     1,            (1, 2),     [each(64),  NONE,    NONE]),
     layout(Encoding::BF16,    "bf16",    30,           (1, 2),     [each(64),  NONE,    NONE]),
@@ -135,18 +169,52 @@ const TABLE: [Layout; 17] = [
     layout(Encoding::IQ4_XS,  "iq4_xs",  23,           (256, 136), [each(16),  NONE,    super_block(8)]),
     layout(Encoding::MXFP4,   "mxfp4",   39,           (32, 17),   [each(16),  NONE,    each(1)]),
     layout(Encoding::F8_E4M3, "f8_e4m3", NOT_IN_FILES, (32, 36),   [each(32),  NONE,    each(4)]),
+    layout(Encoding::UINT4,   "uint4",   NOT_IN_FILES, (32, 20),   [each(16),  NONE,    each(4)]),
+    layout(Encoding::UINT8,   "uint8",   NOT_IN_FILES, (32, 36),   [each(32),  NONE,    each(4)]),
+    layout(Encoding::NF4,     "nf4",     NOT_IN_FILES, (32, 20),   [each(16),  NONE,    each(4)]),
+    layout(Encoding::TQ2_0,   "tq2_0",   35,           (256, 66),  [each(8),   NONE,    super_block(2)]),
+    layout(Encoding::TQ1_0,   "tq1_0",   34,           (256, 54),  [each(8),   NONE,    super_block(2)]),
+    layout(Encoding::IQ2,     "iq2",     NOT_IN_FILES, (256, 108), [each(8),   each(4), super_block(12)]),
+    layout(Encoding::IQ3,     "iq3",     NOT_IN_FILES, (256, 136), [each(16),  NONE,    super_block(8)]),
+    layout(Encoding::IQ2_XXS, "iq2_xxs", 16,           (256, 66),  [each(8),   each(4), super_block(12)]),
+    layout(Encoding::IQ2_XS,  "iq2_xs",  17,           (256, 74),  [each(8),   each(4), super_block(12)]),
+    layout(Encoding::IQ2_S,   "iq2_s",   22,           (256, 82),  [each(8),   each(4), super_block(12)]),
+    layout(Encoding::IQ1_S,   "iq1_s",   19,           (256, 50),  [each(8),   each(4), super_block(12)]),
+    layout(Encoding::IQ1_M,   "iq1_m",   29,           (256, 56),  [each(8),   each(4), super_block(12)]),
+    layout(Encoding::IQ3_XXS, "iq3_xxs", 18,           (256, 98),  [each(16),  NONE,    super_block(8)]),
+    layout(Encoding::IQ3_S,   "iq3_s",   21,           (256, 110), [each(16),  NONE,    super_block(8)]),
 ];
 
 impl Encoding {
-    /// Iterates over the encodings that files may have, in the order of their declaration.
+    /// Iterates over the encodings that GGUF files may have, in the order of their declaration.
     pub fn file_encodings() -> impl Iterator<Item = Encoding> {
-        Encoding::device_encodings().filter(|encoding| encoding.ggml_type().is_some())
+        Encoding::all().filter(|encoding| encoding.ggml_type().is_some())
     }
 
-    /// Iterates over all encodings that kernels read: those of files, and those that weights may become
+    /// Iterates over all encodings that kernels read: those of GGUF files, and those that weights become
     /// while they are loaded.
     pub fn device_encodings() -> impl Iterator<Item = Encoding> {
+        Encoding::all().filter(|encoding| encoding.on_device() == *encoding)
+    }
+
+    /// Iterates over the encodings of files and of devices, in the order of their declaration.
+    pub fn all() -> impl Iterator<Item = Encoding> {
         TABLE.iter().map(|layout| layout.encoding)
+    }
+
+    /// Returns the encoding that weights of this encoding have on a device: another one if files are packed more
+    /// densely than kernels can read them.
+    pub fn on_device(self) -> Encoding {
+        match self {
+            Encoding::TQ1_0 => Encoding::TQ2_0,
+            Encoding::IQ2_XXS
+            | Encoding::IQ2_XS
+            | Encoding::IQ2_S
+            | Encoding::IQ1_S
+            | Encoding::IQ1_M => Encoding::IQ2,
+            Encoding::IQ3_XXS | Encoding::IQ3_S => Encoding::IQ3,
+            other => other,
+        }
     }
 
     fn layout(self) -> &'static Layout {
@@ -165,7 +233,7 @@ impl Encoding {
         Encoding::file_encodings().find(|encoding| encoding.ggml_type() == Some(ggml_type))
     }
 
-    /// Returns the encoding's number in GGUF files; `None` for an encoding that no file has.
+    /// Returns the encoding's number in GGUF files; `None` for an encoding that none has.
     pub fn ggml_type(self) -> Option<u32> {
         Some(self.layout().ggml_type).filter(|ggml_type| *ggml_type != NOT_IN_FILES)
     }

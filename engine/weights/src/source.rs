@@ -1,6 +1,6 @@
 //! The interface through which sessions read weights.
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use wisp_types::BoxFuture;
 
@@ -25,6 +25,12 @@ pub trait WeightSource: Send + Sync {
         name: &'a str,
         range: Range<u64>,
     ) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>>;
+
+    /// Returns the order of a matrix's columns, where its data has another than the model: the column of the model at
+    /// each position of a row (GPTQ's act-order). `None` if it is the model's.
+    fn column_order(&self, _name: &str) -> Option<Arc<[u32]>> {
+        None
+    }
 
     /// Tells the source that the bytes `range` of a tensor were used and will hardly be needed again, so
     /// that it may free the memory that they take. They can still be read.

@@ -26,6 +26,19 @@ choices! {
         iq4_nl = "iq4_nl",
         iq4_xs = "iq4_xs",
         mxfp4 = "mxfp4",
+        float8_e4m3fn = "float8_e4m3fn",
+        uint4 = "uint4",
+        uint8 = "uint8",
+        nf4 = "nf4",
+        tq2_0 = "tq2_0",
+        tq1_0 = "tq1_0",
+        iq2_xxs = "iq2_xxs",
+        iq2_xs = "iq2_xs",
+        iq2_s = "iq2_s",
+        iq1_s = "iq1_s",
+        iq1_m = "iq1_m",
+        iq3_xxs = "iq3_xxs",
+        iq3_s = "iq3_s",
     }
 }
 
@@ -72,6 +85,19 @@ impl SupportedEncoding {
             SupportedEncoding::iq4_nl => Encoding::IQ4_NL,
             SupportedEncoding::iq4_xs => Encoding::IQ4_XS,
             SupportedEncoding::mxfp4 => Encoding::MXFP4,
+            SupportedEncoding::float8_e4m3fn => Encoding::F8_E4M3,
+            SupportedEncoding::uint4 => Encoding::UINT4,
+            SupportedEncoding::uint8 => Encoding::UINT8,
+            SupportedEncoding::nf4 => Encoding::NF4,
+            SupportedEncoding::tq2_0 => Encoding::TQ2_0,
+            SupportedEncoding::tq1_0 => Encoding::TQ1_0,
+            SupportedEncoding::iq2_xxs => Encoding::IQ2_XXS,
+            SupportedEncoding::iq2_xs => Encoding::IQ2_XS,
+            SupportedEncoding::iq2_s => Encoding::IQ2_S,
+            SupportedEncoding::iq1_s => Encoding::IQ1_S,
+            SupportedEncoding::iq1_m => Encoding::IQ1_M,
+            SupportedEncoding::iq3_xxs => Encoding::IQ3_XXS,
+            SupportedEncoding::iq3_s => Encoding::IQ3_S,
         }
     }
 
@@ -97,7 +123,9 @@ impl SupportedEncoding {
     /// If a path says several, the last one counts: `Q4_K_M/model-bf16.gguf` is bfloat16.
     pub fn parse_from_file_name(name: &str) -> Option<SupportedEncoding> {
         let name = name.to_ascii_lowercase();
-        let by_name = SupportedEncoding::ALL.iter().map(|e| (e.name(), *e));
+        let in_gguf = |e: &&SupportedEncoding| e.encoding().ggml_type().is_some();
+        let by_name = SupportedEncoding::ALL.iter().filter(in_gguf);
+        let by_name = by_name.map(|e| (e.name(), *e));
         let markers = by_name.chain(FLOAT_NAMES.iter().copied());
         let last = |marker: &str| {
             let matches = name.match_indices(marker).map(|(at, _)| at);
@@ -127,7 +155,7 @@ impl SupportedEncoding {
 impl From<Encoding> for SupportedEncoding {
     fn from(encoding: Encoding) -> SupportedEncoding {
         let same = |choice: &&SupportedEncoding| choice.encoding() == encoding;
-        // Every encoding of files is supported, as a test checks. `F8_E4M3`, which no file has, is not.
+        // Every encoding is supported, as a test checks.
         let found = SupportedEncoding::ALL.iter().find(same);
         found.copied().unwrap_or(SupportedEncoding::float32)
     }
@@ -152,12 +180,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_encoding_of_files_is_supported() {
+    fn every_encoding_is_supported() {
+        // Checkpoints show neither.
+        let on_devices = [Encoding::IQ2, Encoding::IQ3];
         assert_eq!(
-            Encoding::file_encodings().count(),
-            SupportedEncoding::ALL.len()
+            Encoding::all().count(),
+            SupportedEncoding::ALL.len() + on_devices.len()
         );
-        for encoding in Encoding::file_encodings() {
+        for encoding in Encoding::all().filter(|encoding| !on_devices.contains(encoding)) {
             let supported = SupportedEncoding::from(encoding);
             assert_eq!(supported.encoding(), encoding);
             assert_eq!(
@@ -188,6 +218,7 @@ mod tests {
             ("model-IQ4_NL.gguf", Some(iq4_nl)),
             ("model-IQ4_XS.gguf", Some(iq4_xs)),
             ("model-IQ3_XS.gguf", None),
+            ("Qwen2.5-7B-Instruct-GPTQ-Int4.safetensors", None),
             ("model-Q4_0_4_4.gguf", None),
             ("model-Q40.gguf", None),
             ("leaf16.gguf", None),
@@ -209,6 +240,7 @@ mod tests {
             upper in any::<bool>(),
         ) {
             let encoding = SupportedEncoding::ALL[which];
+            prop_assume!(encoding.encoding().ggml_type().is_some());
             let marker = encoding.name();
             let marker = if upper { marker.to_uppercase() } else { marker.into() };
             let name = format!("{stem}{separator}{marker}{suffix}.gguf");

@@ -1,6 +1,9 @@
 //! The built-in model: its reference results, and requantised copies in every encoding.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
 use wisp_engine::{
@@ -206,7 +209,12 @@ fn every_encoding_matches_its_reference(place: TestDevice) {
         folder.path().join("quantised.gguf"),
         folder.path().join("plain.gguf"),
     );
+    let mut seen = HashSet::new();
     for encoding in Encoding::file_encodings() {
+        // On a device, encodings that become the same one differ no more.
+        if place != TestDevice::Host && !seen.insert(encoding.on_device()) {
+            continue;
+        }
         let bytes = requantize(&original, encoding);
         std::fs::write(&quantised, &bytes).unwrap();
         let reference = if place == TestDevice::Host {

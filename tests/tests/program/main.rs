@@ -19,6 +19,7 @@ mod int8;
 mod layers;
 mod licenses;
 mod precision;
+mod quantized;
 mod real_model;
 mod rerank;
 mod serve;

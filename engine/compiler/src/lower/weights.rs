@@ -79,7 +79,7 @@ impl Weights<'_> {
         let whole_blocks = cols.is_multiple_of(Encoding::F8_E4M3.file_block_weights() as u64);
         match self.switches.per_tensor_fp8 && stored.is_float() && whole_blocks && op != "embed" {
             true => Encoding::F8_E4M3,
-            false => stored,
+            false => stored.on_device(),
         }
     }
 

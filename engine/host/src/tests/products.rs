@@ -42,12 +42,15 @@ pub(super) fn weight_rows(
             Encoding::F16 => block[1] = block[1] & 0x83 | 0x38,
             Encoding::BF16 => block[1] = block[1] & 0x80 | 0x3f,
             Encoding::MXFP4 => block[0] = 120 + (block[0] & 7),
-            Encoding::F8_E4M3 => block[..4].copy_from_slice(&noise[4 * i].to_le_bytes()),
+            Encoding::F8_E4M3 | Encoding::UINT4 | Encoding::UINT8 | Encoding::NF4 => {
+                block[..4].copy_from_slice(&noise[4 * i].to_le_bytes());
+            }
             Encoding::Q2_K => [81, 83]
                 .into_iter()
                 .for_each(|at| block[at] = small(block[at])),
             Encoding::Q3_K => block[109] = small(block[109]),
             Encoding::Q6_K => block[209] = small(block[209]),
+            Encoding::TQ2_0 => block[65] = small(block[65]),
             Encoding::Q4_1 | Encoding::Q5_1 | Encoding::Q4_K | Encoding::Q5_K => {
                 [1, 3]
                     .into_iter()

@@ -47,6 +47,16 @@ pub enum ConvertError {
         /// The property that GGUF cannot express.
         what: &'static str,
     },
+    /// Occurs when the columns of a weight are in an order of their own, which the new file cannot tell.
+    #[error(
+        "tensor `{}` is quantised in act-order (desc_act), which cannot be converted: convert the \
+         model that it was quantised from",
+        tensor.escape_debug()
+    )]
+    ColumnOrder {
+        /// The tensor's name in the source.
+        tensor: String,
+    },
     /// Occurs when a weight is NaN or infinite, in the source or in its new encoding.
     #[error(
         "tensor `{tensor}` holds {value}, which {encoding} cannot hold",

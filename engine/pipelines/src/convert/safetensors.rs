@@ -178,7 +178,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::copy(from, to).map(|_| ())
 }
 
-/// Copies a `config.json`, with its `dtype` set to that of the new weights.
+/// Copies a `config.json`, with its `dtype` set to that of the new weights, which are not quantised.
 fn copy_config(from: &Path, to: &Path, encoding: Option<Encoding>) -> io::Result<()> {
     let dtype = match encoding {
         None => return copy(from, to),
@@ -193,5 +193,10 @@ fn copy_config(from: &Path, to: &Path, encoding: Option<Encoding>) -> io::Result
         false => "torch_dtype",
     };
     config[key] = dtype.into();
+    if let Some(fields) = config.as_object_mut() {
+        for key in ["quantization_config", "compression_config"] {
+            fields.remove(key);
+        }
+    }
     fs::write(to, serde_json::to_vec_pretty(&config)?)
 }

@@ -56,6 +56,10 @@ pub(super) fn jobs<'p>(
             name: planned.source.clone(),
         })?;
         let from = info.encoding()?;
+        if views.column_order(&planned.source).is_some() {
+            let tensor = planned.source.clone();
+            return Err(ConvertError::ColumnOrder { tensor });
+        }
         let cols = planned.shape.last().copied().unwrap_or(1).max(1);
         let elements: u64 = planned.shape.iter().product();
         Ok(TensorJob {

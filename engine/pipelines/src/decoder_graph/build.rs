@@ -58,6 +58,7 @@ pub(crate) fn build(
         spec,
         prefix,
         loras: None,
+        ordered: Default::default(),
     };
     let tokens = b.graph.input("tokens", DType::U32, shape!["tokens"]);
     let inputs = block_inputs(&mut b, layout);
@@ -69,6 +70,7 @@ pub(crate) fn build(
     });
     let embedding = format!("{}.weight", b.name(&names.embedding));
     let embedding = b.weight(embedding, &[spec.vocab_size, spec.hidden_size])?;
+    b.require_order(embedding)?;
     let mut x = b.embed(tokens, embedding, inputs.index)?;
     for layer in 0..spec.layers.len() {
         x = b.block(layer, x, &inputs)?;

@@ -1,7 +1,12 @@
 //! A graph under construction, and the tensors that it takes from a checkpoint.
 
-use wisp_graph::{Graph, Map, NormSpec, Op, ValueId};
-use wisp_types::Shape;
+use std::{collections::HashMap, sync::Arc};
+
+use wisp_graph::{
+    Graph, Map, NormSpec, Op, ValueId,
+    ops::{Gather, Linear},
+};
+use wisp_types::{Shape, shape};
 use wisp_weights::{TensorInfo, Views, WeightSource};
 
 use super::error::DecoderError;
@@ -21,6 +26,8 @@ pub(super) struct GraphBuilder<'a, 'w> {
     pub prefix: &'a str,
     /// The inputs of low-rank adapters, if the graph has buffers for them.
     pub loras: Option<LoraInputs>,
+    /// Values whose columns were put in the order of a weight's.
+    pub ordered: HashMap<(ValueId, Arc<[u32]>), ValueId>,
 }
 
 /// What the low-rank adapters of every block read.
@@ -72,6 +79,41 @@ impl GraphBuilder<'_, '_> {
         let encoding = info.encoding()?;
         let shape = Shape(shape.iter().map(|size| (*size).into()).collect());
         Ok(self.graph.weight(&name, encoding, shape))
+    }
+
+    /// Adds the product of `x` with a weight `[rows, cols]`, and a bias if there is one. Where the weight's columns are
+    /// in another order than the model's, so are those of `x` first, once for all weights of that order.
+    pub fn product(
+        &mut self,
+        x: ValueId,
+        weight: ValueId,
+        bias: Option<ValueId>,
+    ) -> Result<ValueId, DecoderError> {
+        let name = &self.graph.value(weight).name;
+        let x = match self.weights.column_order(name) {
+            None => x,
+            Some(order) => match self.ordered.get(&(x, order.clone())) {
+                Some(ordered) => *ordered,
+                None => {
+                    let columns = shape![order.len() as u64];
+                    let columns = self.graph.constant_u32(&order, columns)?;
+                    let ordered = self.graph.add(Gather { axis: 1 }, &[x, columns])?;
+                    self.ordered.insert((x, order), ordered);
+                    ordered
+                }
+            },
+        };
+        let operands: Vec<ValueId> = [x, weight].into_iter().chain(bias).collect();
+        Ok(self.graph.add(Linear, &operands)?)
+    }
+
+    /// Refuses a weight whose columns are in another order than the model's.
+    pub fn require_order(&self, weight: ValueId) -> Result<(), DecoderError> {
+        let name = &self.graph.value(weight).name;
+        match self.weights.column_order(name) {
+            None => Ok(()),
+            Some(_) => Err(DecoderError::ColumnOrder(name.clone())),
+        }
     }
 
     /// Adds a norm over rows of `cols` elements, with a bias if the checkpoint has one.

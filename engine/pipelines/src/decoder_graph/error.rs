@@ -25,6 +25,11 @@ pub enum DecoderError {
         /// The shape that the configuration implies.
         expected: Vec<u64>,
     },
+    /// Occurs when a weight that is not that of a plain linear layer has its columns in the order of their importance.
+    #[error(
+        "tensor {0} is quantised in act-order (desc_act), which is supported for plain linear layers only"
+    )]
+    ColumnOrder(String),
     /// Occurs when a buffer for low-rank adapters is larger than the device can bind.
     #[error(
         "buffers for {slots} adapters of rank {rank} take {bytes} bytes each, but the device binds \

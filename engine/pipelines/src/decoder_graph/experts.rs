@@ -55,6 +55,7 @@ impl GraphBuilder<'_, '_> {
         [x, ids]: [ValueId; 2],
     ) -> Result<ValueId, DecoderError> {
         let (weight, bias) = self.experts(layer, part, shape)?;
+        self.require_order(weight)?;
         let product = self.graph.add(LinearExperts, &[x, weight, ids])?;
         let Some(bias) = bias else {
             return Ok(product);

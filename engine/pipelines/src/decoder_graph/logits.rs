@@ -1,6 +1,6 @@
 //! The output layer.
 
-use wisp_graph::{Map, ValueId, ops::Linear};
+use wisp_graph::{Map, ValueId};
 
 use super::{builder::GraphBuilder, error::DecoderError};
 
@@ -9,17 +9,17 @@ impl GraphBuilder<'_, '_> {
     pub fn logits(&mut self, hidden: ValueId, embedding: ValueId) -> Result<ValueId, DecoderError> {
         let (spec, names) = (self.spec, self.names);
         let mut logits = if spec.tied {
-            self.graph.add(Linear, &[hidden, embedding])?
+            self.product(hidden, embedding, None)?
         } else {
             // The output layer is stored `[out, in]` even where the weights of the blocks are not.
             let weight = format!("{}.weight", names.output);
             let weight = self.weight(weight, &[spec.vocab_size, spec.hidden_size])?;
-            let mut operands = vec![hidden, weight];
             let bias = format!("{}.bias", names.output);
-            if self.has(&bias) {
-                operands.push(self.weight(bias, &[spec.vocab_size])?);
-            }
-            self.graph.add(Linear, &operands)?
+            let bias = match self.has(&bias) {
+                true => Some(self.weight(bias, &[spec.vocab_size])?),
+                false => None,
+            };
+            self.product(hidden, weight, bias)?
         };
         if spec.logit_multiplier != 1.0 {
             logits = self.map(logits, Map::Scale(spec.logit_multiplier))?;

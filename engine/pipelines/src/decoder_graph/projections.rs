@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use wisp_graph::{ValueId, ops::Linear};
+use wisp_graph::ValueId;
 use wisp_weights::{View, WeightError, WeightSource};
 
 use super::{builder::GraphBuilder, error::DecoderError};
@@ -52,12 +52,12 @@ impl GraphBuilder<'_, '_> {
     /// one.
     pub fn linear(&mut self, x: ValueId, rows: &Rows, cols: u64) -> Result<ValueId, DecoderError> {
         let weight = self.rows(format!("{}.weight", rows.name), rows, Some(cols))?;
-        let mut operands = vec![x, weight];
         let bias = format!("{}.bias", rows.name);
-        if self.has(&bias) {
-            operands.push(self.rows(bias, rows, None)?);
-        }
-        Ok(self.graph.add(Linear, &operands)?)
+        let bias = match self.has(&bias) {
+            true => Some(self.rows(bias, rows, None)?),
+            false => None,
+        };
+        self.product(x, weight, bias)
     }
 
     /// Adds a linear layer whose weight is a whole tensor `[rows, cols]`.
@@ -139,7 +139,7 @@ impl GraphBuilder<'_, '_> {
         self.weights
             .add(&view_name, View::Rows(parts), &[rows, cols])?;
         let weight = self.weight(view_name, &[rows, cols])?;
-        Ok(self.graph.add(Linear, &[x, weight])?)
+        self.product(x, weight, None)
     }
 
     /// True if a projection is part of a fused one: the architecture has no single projection, or

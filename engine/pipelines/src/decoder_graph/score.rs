@@ -1,9 +1,6 @@
 //! The head that scores texts.
 
-use wisp_graph::{
-    Activation, Map, Unary, ValueId,
-    ops::{Gather, Linear},
-};
+use wisp_graph::{Activation, Map, Unary, ValueId, ops::Gather};
 use wisp_types::{DType, shape};
 use wisp_weights::View;
 
@@ -48,6 +45,6 @@ impl GraphBuilder<'_, '_> {
         let rows = tokens.map(|token| (output.clone(), u64::from(token)..u64::from(token) + 1));
         let shape = [2, self.spec.hidden_size];
         let weight = self.view("answers".into(), View::Rows(rows.to_vec()), &shape)?;
-        Ok(self.graph.add(Linear, &[x, weight])?)
+        self.product(x, weight, None)
     }
 }

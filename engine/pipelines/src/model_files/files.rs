@@ -10,7 +10,7 @@ use wisp_text::{
     chat_template::Message,
     tokenizer::{HuggingFaceFiles, Tokenizer, TokenizerError},
 };
-use wisp_weights::{Checkpoint, FileBytes, WeightSource};
+use wisp_weights::{Checkpoint, FileBytes, QuantizationConfig, WeightSource};
 
 use super::{
     chat_prompt::prepare_chat, dense::Dense, error::ModelFilesError, gguf_tokenizer::tokenizer,
@@ -159,6 +159,12 @@ impl ModelFiles {
         sentence_transformer: impl FnOnce() -> Result<SentenceTransformer, ModelFilesError>,
     ) -> Result<ModelFiles, ModelFilesError> {
         let mut model_spec = ModelSpec::from_config(config)?;
+        let huggingface_config: Option<Value> = serde_json::from_str(config).ok();
+        if let Some(config) = &huggingface_config
+            && let Some(quantization) = QuantizationConfig::from_config(config)?
+        {
+            checkpoint.join_quantized(&quantization)?;
+        }
         if let Some((from, to)) = tied_name(&model_spec, &checkpoint) {
             checkpoint.rename(&from, &to);
         }
@@ -173,7 +179,7 @@ impl ModelFiles {
             checkpoint,
             directory: None,
             model_spec,
-            huggingface_config: serde_json::from_str(config).ok(),
+            huggingface_config,
             tokenizer,
             stop_tokens,
             sentence_transformer,

@@ -1,4 +1,4 @@
-//! Blocks of 32 nibbles that index a table of sixteen values: `IQ4_NL`, `IQ4_XS`, `MXFP4`.
+//! Blocks of 32 nibbles that index a table of sixteen values: `IQ4_NL`, `IQ4_XS`, `MXFP4`, `NF4`.
 
 use wisp_types::encoding::Encoding;
 
@@ -7,7 +7,7 @@ use super::{
     formulas::lookup,
     k_quants::{SUPER_BLOCK, load_super_blocks, word},
     planes::Planes,
-    scales::{self, half_at},
+    scales::{self, half_at, load_f32_scales},
     simd::Simd,
 };
 
@@ -20,6 +20,27 @@ pub(super) const IQ4_NL_VALUES: [f32; 16] = [
 /// Twice the values of FP4 E2M1 (OCP Microscaling Formats v1.0, table 5).
 pub(super) const MXFP4_VALUES: [f32; 16] = [
     0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0,
+];
+
+/// The values of bitsandbytes' NF4: the quantiles of a normal distribution, with an exact zero (Dettmers et al. 2023,
+/// "QLoRA", appendix E).
+pub(crate) const NF4_VALUES: [f32; 16] = [
+    -1.0,
+    -0.696_192_8,
+    -0.525_073_05,
+    -0.394_917_5,
+    -0.284_441_38,
+    -0.184_773_43,
+    -0.091_050_036,
+    0.0,
+    0.079_580_3,
+    0.160_930_2,
+    0.246_112_3,
+    0.337_915_24,
+    0.440_709_83,
+    0.562_617,
+    0.722_956_84,
+    1.0,
 ];
 
 /// 4 bits, unevenly spaced: `d * table[q]`.
@@ -99,5 +120,23 @@ impl BlockEncoding for MXFP4 {
     #[inline(always)]
     fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
         lookup::<S>(&MXFP4_VALUES, planes.main(block), *d)
+    }
+}
+
+/// The 16 values of bitsandbytes' NF4, times a scale in single precision.
+pub struct NF4;
+
+impl BlockEncoding for NF4 {
+    const ENCODING: Encoding = Encoding::NF4;
+    type Scales = f32;
+
+    #[inline(always)]
+    fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [f32]) {
+        load_f32_scales(planes, first, scales);
+    }
+
+    #[inline(always)]
+    fn load_weights<S: Simd>(planes: Planes, block: usize, d: &f32) -> [S::Floats; 2] {
+        lookup::<S>(&NF4_VALUES, planes.main(block), *d)
     }
 }

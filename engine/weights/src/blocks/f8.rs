@@ -1,8 +1,8 @@
-//! 8-bit floats: `F8_E4M3`, which float weights may become while they are loaded. No file has it.
+//! 8-bit floats: `F8_E4M3`, which FP8 weights become while they are loaded, and float weights may.
 
 use wisp_types::encoding::{BLOCK, Encoding};
 
-use super::{block_encoding::BlockEncoding, planes::Planes, simd::Simd};
+use super::{block_encoding::BlockEncoding, planes::Planes, scales::load_f32_scales, simd::Simd};
 
 /// 4 bits of exponent, 3 of mantissa (Micikevicius et al. 2022, "FP8 formats for deep learning"), times
 /// a scale. The format's NaN is read as 480; nothing writes it.
@@ -15,10 +15,7 @@ impl BlockEncoding for F8_E4M3 {
 
     #[inline(always)]
     fn load_scales<S: Simd>(planes: Planes, first: usize, scales: &mut [f32]) {
-        let bytes = planes.many_scales::<4>(first, scales.len());
-        for (scale, bytes) in scales.iter_mut().zip(bytes) {
-            *scale = f32::from_le_bytes(*bytes);
-        }
+        load_f32_scales(planes, first, scales);
     }
 
     #[inline(always)]

@@ -45,3 +45,20 @@ pub(super) fn affine<S: Simd>(q: S::Bytes, scales: [f32; 2], minima: [f32; 2]) -
         S::mul_add(S::splat(scales[1]), q[1], S::splat(minima[1])),
     ]
 }
+
+/// Computes `scale * (q + add)` for 32 nibbles.
+#[inline(always)]
+pub(super) fn shifted_nibbles<S: Simd>(q: &[u8; 16], scale: f32, add: f32) -> [S::Floats; 2] {
+    let table = S::add(S::load(&NIBBLES), S::splat(add));
+    S::lookup(S::mul(table, S::splat(scale)), q)
+}
+
+/// Computes `scale * (q + add)` for signed bytes.
+#[inline(always)]
+pub(super) fn shifted_bytes<S: Simd>(q: S::Bytes, scale: f32, add: f32) -> [S::Floats; 2] {
+    let q = S::i8_to_f32(q);
+    [
+        S::mul(S::add(q[0], S::splat(add)), S::splat(scale)),
+        S::mul(S::add(q[1], S::splat(add)), S::splat(scale)),
+    ]
+}

@@ -1,4 +1,4 @@
-//! Reading half-precision scales.
+//! Reading scales.
 
 use super::{planes::Planes, simd::Simd};
 
@@ -37,4 +37,13 @@ pub(super) fn load_scales_and_minima<S: Simd>(
     let pairs = planes.many_scales::<4>(first, scales.len());
     let (halves, _) = pairs.as_flattened().as_chunks();
     load_halves::<S>(halves, scales.as_flattened_mut());
+}
+
+/// Reads one scale in single precision for each block.
+#[inline(always)]
+pub(super) fn load_f32_scales(planes: Planes, first: usize, scales: &mut [f32]) {
+    let bytes = planes.many_scales::<4>(first, scales.len());
+    for (scale, bytes) in scales.iter_mut().zip(bytes) {
+        *scale = f32::from_le_bytes(*bytes);
+    }
 }

@@ -173,11 +173,12 @@ pub(super) fn assemble(
         header,
         files,
         tensors,
+        quantized: HashMap::new(),
         directory,
     })
 }
 
-fn index_by_name(
+pub(super) fn index_by_name(
     files: &[File],
     tensors: &[TensorInfo],
 ) -> Result<HashMap<String, usize>, WeightError> {

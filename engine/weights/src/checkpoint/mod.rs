@@ -8,6 +8,7 @@ mod gguf_parts;
 #[cfg(not(target_arch = "wasm32"))]
 mod open;
 mod open_remote;
+mod quantized;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub use auxiliary::{is_auxiliary_file, is_auxiliary_name};
@@ -17,6 +18,7 @@ use std::{
     collections::HashMap,
     ops::Range,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use wisp_types::BoxFuture;
@@ -25,6 +27,7 @@ use crate::{
     error::WeightError,
     files::File,
     gguf::Gguf,
+    quantized::QuantizedMatrix,
     source::{WeightSource, require},
     tensor::TensorInfo,
     weights_format::WeightsFormat,
@@ -52,6 +55,8 @@ pub struct Checkpoint {
     tensors: Vec<TensorInfo>,
     /// The index of each tensor, by name.
     by_name: HashMap<String, usize>,
+    /// The tensors that consist of several of the files', by name.
+    quantized: HashMap<String, QuantizedMatrix>,
     directory: Option<PathBuf>,
 }
 
@@ -134,7 +139,19 @@ impl Checkpoint {
     /// file (whose rotary factors are read ahead and so can be read here nevertheless).
     pub fn bytes(&self, name: &str, range: Range<u64>) -> Result<Cow<'_, [u8]>, WeightError> {
         let tensor = self.require(name)?;
-        let blocks = big_endian::whole_blocks(tensor, &range)?;
+        match self.quantized.get(name) {
+            Some(matrix) => matrix.bytes(self, range).map(Cow::Owned),
+            None => self.part_bytes(tensor, &range),
+        }
+    }
+
+    /// Reads the bytes `range` of a tensor of the files without waiting.
+    fn part_bytes(
+        &self,
+        tensor: &TensorInfo,
+        range: &Range<u64>,
+    ) -> Result<Cow<'_, [u8]>, WeightError> {
+        let blocks = big_endian::whole_blocks(tensor, range)?;
         if let Some(file) = self.files.get(tensor.file) {
             let changed = |source| WeightError::Io {
                 doing: "read",
@@ -145,13 +162,13 @@ impl Checkpoint {
         }
         let bytes = self
             .file_bytes(tensor, &blocks)
-            .ok_or_else(|| tensor.out_of_range(&range))?;
+            .ok_or_else(|| tensor.out_of_range(range))?;
         let bytes = Cow::Borrowed(bytes);
         Ok(big_endian::to_little_endian(
             tensor,
             bytes,
             blocks.start,
-            &range,
+            range,
         ))
     }
 
@@ -183,33 +200,23 @@ impl WeightSource for Checkpoint {
         name: &'a str,
         range: Range<u64>,
     ) -> BoxFuture<'a, Result<Cow<'a, [u8]>, WeightError>> {
-        if let Some(tensor) = self.find(name)
-            && let Some(file) = self.files.get(tensor.file)
-            && let Some(remote) = file.bytes.as_remote()
-        {
-            return Box::pin(async move {
-                let blocks = big_endian::whole_blocks(tensor, &range)?;
-                let bytes = remote.read(tensor, blocks.clone()).await?;
-                Ok(big_endian::to_little_endian(
-                    tensor,
-                    bytes,
-                    blocks.start,
-                    &range,
-                ))
-            });
-        }
-        Box::pin(std::future::ready(self.bytes(name, range)))
+        Box::pin(async move {
+            match self.quantized.get(name) {
+                Some(matrix) => matrix.read(self, range).await.map(Cow::Owned),
+                None => self.read_part(self.require(name)?, range).await,
+            }
+        })
+    }
+
+    fn column_order(&self, name: &str) -> Option<Arc<[u32]>> {
+        self.quantized.get(name)?.column_order().cloned()
     }
 
     fn release(&self, name: &str, range: Range<u64>) {
-        if let Some(tensor) = self.find(name)
-            && range.start <= range.end
-            && range.end <= tensor.len
-            && let Some(file) = self.files.get(tensor.file)
-        {
-            // The sum is inside the file, because the tensor is.
-            file.bytes
-                .release(tensor.offset + range.start, range.end - range.start);
+        match (self.quantized.get(name), self.find(name)) {
+            (Some(matrix), _) => matrix.release(self, &range),
+            (None, Some(tensor)) => self.release_part(tensor, range),
+            (None, None) => {}
         }
     }
 }

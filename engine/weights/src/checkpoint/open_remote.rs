@@ -11,6 +11,7 @@ use crate::{
     error::{FormatError, WeightError},
     files::{File, FileBytes, RemoteBytes, RemoteFile, read_exact},
     gguf::{Gguf, GgufReader, Limits, Progress},
+    quantized,
     safetensors::Safetensors,
     tensor::TensorInfo,
 };
@@ -29,10 +30,10 @@ impl Checkpoint {
     /// If a file cannot be read or is unsound, or the files do not belong together.
     pub async fn open_remote(files: Vec<Arc<dyn RemoteFile>>) -> Result<Checkpoint, WeightError> {
         let is_safetensors = |file: &Arc<dyn RemoteFile>| file.name().ends_with(".safetensors");
-        if !files.is_empty() && files.iter().all(is_safetensors) {
-            return open_safetensors(files).await;
-        }
-        let mut checkpoint = open_gguf(files).await?;
+        let mut checkpoint = match !files.is_empty() && files.iter().all(is_safetensors) {
+            true => open_safetensors(files).await?,
+            false => open_gguf(files).await?,
+        };
         prefetch(&mut checkpoint).await?;
         Ok(checkpoint)
     }
@@ -107,11 +108,14 @@ async fn open_safetensors(files: Vec<Arc<dyn RemoteFile>>) -> Result<Checkpoint,
     assemble(parts, None)
 }
 
-/// Reads the tensors ahead that are needed to describe the model: GGUF's factors of the rotary embedding.
+/// Reads the tensors ahead that are needed to describe the model: GGUF's factors of the rotary embedding, and what
+/// describes quantised matrices.
 async fn prefetch(checkpoint: &mut Checkpoint) -> Result<(), WeightError> {
-    let is_rope_factor =
-        |tensor: &&TensorInfo| tensor.name.starts_with("rope_") && tensor.shape.len() == 1;
-    for tensor in checkpoint.tensors.iter().filter(is_rope_factor) {
+    let is_needed = |tensor: &&TensorInfo| {
+        let is_rope_factor = tensor.name.starts_with("rope_");
+        tensor.shape.len() == 1 && (is_rope_factor || quantized::is_read_ahead(&tensor.name))
+    };
+    for tensor in checkpoint.tensors.iter().filter(is_needed) {
         let file = checkpoint.files.get_mut(tensor.file);
         if let Some(remote) = file.and_then(|file| file.bytes.as_remote_mut()) {
             remote.prefetch(tensor).await?;

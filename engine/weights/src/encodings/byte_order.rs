@@ -28,9 +28,31 @@ fn fields(encoding: Encoding) -> &'static [(usize, usize)] {
         Encoding::Q3_K => &[(108, 2)],
         Encoding::Q6_K => &[(208, 2)],
         Encoding::MXFP4 => &[],
-        Encoding::F8_E4M3 => &[(0, 4)],
+        Encoding::TQ2_0 => &[(64, 2)],
+        Encoding::TQ1_0 => &[(52, 2)],
+        Encoding::IQ2 | Encoding::IQ3 | Encoding::IQ2_S | Encoding::IQ3_S => &[(0, 2)],
+        Encoding::IQ2_XXS | Encoding::IQ2_XS => &IQ2_FIELDS,
+        Encoding::IQ1_S => &IQ1_S_FIELDS,
+        Encoding::IQ1_M => &[(48, 2), (50, 2), (52, 2), (54, 2)],
+        Encoding::IQ3_XXS => &IQ3_XXS_FIELDS,
+        Encoding::F8_E4M3 | Encoding::UINT4 | Encoding::UINT8 | Encoding::NF4 => &[(0, 4)],
     }
 }
+
+/// Returns the fields of a block that begins with a half: `N - 1` fields of `BYTES` bytes from byte `AT` on.
+const fn fields_from<const N: usize, const AT: usize, const BYTES: usize>() -> [(usize, usize); N] {
+    let mut fields = [(0, 2); N];
+    let mut i = 1;
+    while i < N {
+        fields[i] = (AT + (i - 1) * BYTES, BYTES);
+        i += 1;
+    }
+    fields
+}
+
+static IQ2_FIELDS: [(usize, usize); 33] = fields_from::<33, 2, 2>();
+static IQ1_S_FIELDS: [(usize, usize); 9] = fields_from::<9, 34, 2>();
+static IQ3_XXS_FIELDS: [(usize, usize); 9] = fields_from::<9, 66, 4>();
 
 #[cfg(test)]
 mod tests {

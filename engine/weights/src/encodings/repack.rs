@@ -1,9 +1,13 @@
 //! From the rows of a file to packed planes.
 
+use std::borrow::Cow;
+
 use wisp_types::encoding::{BLOCK, Encoding};
 
 use crate::{
-    blocks::{BlockEncoding, Planes, plane_bytes, with_encoding},
+    blocks::{
+        BlockEncoding, Planes, iq2_blocks, iq3_blocks, plane_bytes, tq2_of_tq1, with_encoding,
+    },
     error::EncodingError,
 };
 
@@ -45,12 +49,24 @@ pub fn repack_rows_into(
     planes: [&mut [u8]; 3],
 ) -> Result<(), EncodingError> {
     check_len(encoding, file, rows, cols)?;
+    let (encoding, file) = match encoding {
+        Encoding::TQ1_0 => (Encoding::TQ2_0, Cow::Owned(tq2_of_tq1(file))),
+        other => match other.on_device() {
+            Encoding::IQ2 if other != Encoding::IQ2 => {
+                (Encoding::IQ2, Cow::Owned(iq2_blocks(other, file)))
+            }
+            Encoding::IQ3 if other != Encoding::IQ3 => {
+                (Encoding::IQ3, Cow::Owned(iq3_blocks(other, file)))
+            }
+            _ => (other, Cow::Borrowed(file)),
+        },
+    };
     let [main, high, scales] = planes;
     Planes::new(encoding, [&*main, &*high, &*scales], rows, cols)?;
     if encoding.is_float() {
-        pad_rows(encoding, file, cols, main);
+        pad_rows(encoding, &file, cols, main);
     } else {
-        with_encoding!(encoding, E => pack_blocks::<E>(file, [main, high, scales]));
+        with_encoding!(encoding, E => pack_blocks::<E>(&file, [main, high, scales]));
     }
     Ok(())
 }

@@ -55,6 +55,24 @@ fn dequantised_values_are_ggmls() {
     assert_eq!(checked, 15, "all encodings but F32");
 }
 
+/// The blocks that `tests/scripts/grids.py` writes, with the weights that the Python package `gguf` computes.
+#[test]
+fn dequantised_blocks_are_those_of_the_package_gguf() {
+    let text = include_str!("../../../../tests/fixtures/ggml_blocks.json");
+    let vectors: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).unwrap();
+    assert_eq!(vectors.len(), 9);
+    for (name, vector) in &vectors {
+        let encoding = Encoding::file_encodings().find(|encoding| encoding.to_string() == *name);
+        let encoding = encoding.unwrap();
+        let [file, expected] = ["blocks", "weights"].map(|key| hex(vector[key].as_str().unwrap()));
+        let expected: Vec<f32> = bytemuck::pod_collect_to_vec(&expected);
+        for rows in [1, 2] {
+            let actual = dequantize(encoding, &file, rows, expected.len() / rows).unwrap();
+            assert_eq!(actual, expected, "{encoding}");
+        }
+    }
+}
+
 /// Checks the weights of a block: `others`, except for those in `some`, which are `(index, value)`.
 fn check(encoding: Encoding, file: &[u8], others: f32, some: &[(usize, f32)]) {
     let cols = encoding.file_block_weights();

@@ -112,6 +112,20 @@ pub enum WeightError {
         /// Why not.
         problem: String,
     },
+    /// Occurs when a checkpoint is quantised by a method, or with a setting, that is not supported.
+    #[error("quantization_config of config.json: {problem}")]
+    QuantizationConfig {
+        /// What is not supported.
+        problem: String,
+    },
+    /// Occurs when the tensors of a quantised matrix do not fit together, or are in a format that is not supported.
+    #[error("quantised weight `{}`: {problem}", weight.escape_debug())]
+    Quantized {
+        /// The name of the weight that the tensors make up.
+        weight: String,
+        /// What does not fit.
+        problem: String,
+    },
     /// Occurs when a range of bytes is not inside its tensor.
     #[error(
         "bytes {start}..{end} of tensor `{}` were requested, but it has {len} bytes",

@@ -6,24 +6,14 @@ use wisp_types::Encoding;
 /// Types that Wisp does not compute with, but whose sizes it checks:
 /// (number, name, weights a block, bytes a block), as in ggml's `ggml-common.h`.
 #[rustfmt::skip]
-const OTHERS: [(u32, &str, u64, u64); 21] = [
+const OTHERS: [(u32, &str, u64, u64); 11] = [
     (9,  "Q8_1",    32,  36),
     (15, "Q8_K",    256, 292),
-    (16, "IQ2_XXS", 256, 66),
-    (17, "IQ2_XS",  256, 74),
-    (18, "IQ3_XXS", 256, 98),
-    (19, "IQ1_S",   256, 50),
-    (21, "IQ3_S",   256, 110),
-    (22, "IQ2_S",   256, 82),
-    (23, "IQ4_XS",  256, 136),
     (24, "I8",      1,   1),
     (25, "I16",     1,   2),
     (26, "I32",     1,   4),
     (27, "I64",     1,   8),
     (28, "F64",     1,   8),
-    (29, "IQ1_M",   256, 56),
-    (34, "TQ1_0",   256, 54),
-    (35, "TQ2_0",   256, 66),
     (40, "NVFP4",   64,  36),
     (41, "Q1_0",    128, 18),
     // Removed from ggml; their sizes are no longer defined.

@@ -5,7 +5,7 @@ mod mxfp4;
 mod rows;
 mod strided;
 
-use std::{borrow::Cow, collections::HashMap, ops::Range};
+use std::{borrow::Cow, collections::HashMap, ops::Range, sync::Arc};
 
 use wisp_types::{BoxFuture, Encoding};
 
@@ -211,6 +211,14 @@ impl WeightSource for Views<'_> {
                 Origin::Computed(compute) => Ok(Cow::Owned(computed_bytes(compute, range))),
             }
         })
+    }
+
+    fn column_order(&self, name: &str) -> Option<Arc<[u32]>> {
+        match self.views.get(name) {
+            None => self.source.column_order(name),
+            Some((_, Origin::Rows(rows))) => rows.column_order(self.source),
+            Some(_) => None,
+        }
     }
 
     fn release(&self, name: &str, range: Range<u64>) {

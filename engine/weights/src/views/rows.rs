@@ -1,6 +1,6 @@
 //! Views that stack rows of tensors.
 
-use std::{borrow::Cow, ops::Range};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use wisp_types::Encoding;
 
@@ -39,7 +39,7 @@ impl StackedRows {
             [] | [_] => 1,
             [.., cols] => *cols,
         };
-        let mut stacked = None;
+        let (mut stacked, mut order) = (None, None);
         let (mut runs, mut at, mut rows) = (Vec::new(), 0, 0);
         for (tensor, range) in parts {
             let info = require(source, tensor)?;
@@ -52,6 +52,13 @@ impl StackedRows {
             let encoding = info.encoding()?;
             if *stacked.get_or_insert(encoding) != encoding {
                 return Err(unfit(format!("it is {encoding}, unlike the others")));
+            }
+            if runs.is_empty() {
+                order = source.column_order(tensor);
+            } else if source.column_order(tensor) != order {
+                return Err(unfit(
+                    "its columns are in another order than the others'".into(),
+                ));
             }
             let row = encoding.file_row_bytes(cols).ok_or_else(|| {
                 unfit(format!("rows of {cols} are not whole blocks of {encoding}"))
@@ -77,6 +84,11 @@ impl StackedRows {
 
     pub fn encoding(&self) -> Encoding {
         self.encoding
+    }
+
+    pub fn column_order(&self, source: &dyn WeightSource) -> Option<Arc<[u32]>> {
+        // All tensors have the same.
+        source.column_order(&self.runs.first()?.tensor)
     }
 
     pub fn byte_len(&self) -> u64 {

@@ -146,3 +146,20 @@ pub fn tiny_safetensors() -> Vec<u8> {
     file.extend((0..30).map(|i| i as u8));
     file
 }
+
+/// Returns the settings of GPTQ's quantisation, a line feed, and a safetensors file with a matrix `[8, 32]` in it.
+pub fn tiny_gptq() -> Vec<u8> {
+    let header = concat!(
+        r#"{"a.g_idx":{"dtype":"I32","shape":[32],"data_offsets":[0,128]},"#,
+        r#""a.qweight":{"dtype":"I32","shape":[4,8],"data_offsets":[128,256]},"#,
+        r#""a.qzeros":{"dtype":"I32","shape":[1,1],"data_offsets":[256,260]},"#,
+        r#""a.scales":{"dtype":"F16","shape":[1,8],"data_offsets":[260,276]}}"#
+    );
+    let mut file = br#"{"quant_method":"gptq","bits":4}"#.to_vec();
+    file.push(b'\n');
+    file.extend((header.len() as u64).to_le_bytes());
+    file.extend(header.as_bytes());
+    file.extend([0; 128]);
+    file.extend((0..148).map(|i| i as u8));
+    file
+}

@@ -18,6 +18,7 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
             "tiny.safetensors",
             samples::tiny_safetensors(),
         ),
+        ("quantized", "gptq", samples::tiny_gptq()),
         ("pytorch", "protocol2.bin", fixture("protocol2.bin")),
         ("pytorch", "protocol4.bin", fixture("protocol4.bin")),
         ("pytorch", "legacy.bin", fixture("legacy.bin")),
