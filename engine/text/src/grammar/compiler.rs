@@ -1,6 +1,5 @@
 //! Compiles constraints to grammars of one tokenizer.
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,16 +10,14 @@ use serde_json::{Value, json};
 use web_time::Instant;
 
 use super::cache::{self, Cache};
+use super::choices::choice_pattern;
 use super::constraint::Constraint;
-use super::error::GrammarError;
+use super::error::{GrammarError, MAX_TEXT, check_size};
 use super::matcher::Grammar;
 use super::tool_calls::{MAX_CALLS, ToolCalls};
 use super::vocabulary::Vocabulary;
 use super::{json_schema, lark};
 use crate::tokenizer::Tokenizer;
-
-/// The longest regular expression and Lark grammar, in bytes.
-const MAX_TEXT: usize = 64 << 10;
 
 /// The most items of the parser at one place of a text: an optional property that may come next takes about four.
 const MAX_ITEMS: usize = 8000;
@@ -31,9 +28,6 @@ const MAX_LEXER_STATES: usize = 50_000;
 
 /// How long the tools whose schemas cannot be enforced are searched for.
 const MAX_SEARCH: Duration = Duration::from_secs(2);
-
-/// The largest number of choices.
-const MAX_CHOICES: usize = 4096;
 
 /// The stack on which constraints are compiled: `llguidance` recurses as deep as schemas and grammars refer, up to
 /// the limits of [`json_schema`] and [`lark`].
@@ -239,44 +233,6 @@ fn too_complex(what: &str) -> GrammarError {
     GrammarError::TooLarge {
         problem: format!("{what} too complex"),
     }
-}
-
-fn check_size(what: &str, bytes: usize, max: usize) -> Result<(), GrammarError> {
-    match bytes > max {
-        true => Err(GrammarError::TooLarge {
-            problem: format!("{what} has {bytes} bytes, but at most {max} are allowed"),
-        }),
-        false => Ok(()),
-    }
-}
-
-/// Returns the regular expression of some choices, between slashes.
-pub(super) fn choice_pattern(choices: &[String]) -> Result<String, GrammarError> {
-    if choices.is_empty() || choices.iter().any(String::is_empty) {
-        return Err(GrammarError::Choices);
-    }
-    if choices.len() > MAX_CHOICES {
-        return Err(GrammarError::TooLarge {
-            problem: format!(
-                "there are {} choices, but at most {MAX_CHOICES} are allowed",
-                choices.len()
-            ),
-        });
-    }
-    let bytes = choices.iter().map(String::len).sum();
-    check_size("the list of choices", bytes, MAX_TEXT)?;
-    let mut pattern = String::from("/(?:");
-    for (at, choice) in choices.iter().enumerate() {
-        if at > 0 {
-            pattern.push('|');
-        }
-        for character in choice.chars() {
-            // Every character by its number, so that none has a meaning.
-            let _ = write!(pattern, "\\x{{{:x}}}", u32::from(character));
-        }
-    }
-    pattern.push_str(")/");
-    Ok(pattern)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::compiler::choice_pattern;
+use super::choices::choice_pattern;
 use super::tool_calls::ToolCalls;
 
 /// What a generated text must match. Sizes are limited, because constraints come from outside: see

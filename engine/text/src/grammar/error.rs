@@ -1,5 +1,8 @@
 //! Errors of grammars.
 
+/// The longest regular expression, list of choices and Lark grammar, in bytes.
+pub(super) const MAX_TEXT: usize = 64 << 10;
+
 /// Why a constraint is refused, or can no longer be followed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -77,5 +80,15 @@ impl GrammarError {
             place: Some(place.into()),
             reason: reason.into(),
         }
+    }
+}
+
+/// Checks the size of a part of a constraint, which `what` names.
+pub(super) fn check_size(what: &str, bytes: usize, max: usize) -> Result<(), GrammarError> {
+    match bytes > max {
+        true => Err(GrammarError::TooLarge {
+            problem: format!("{what} has {bytes} bytes, but at most {max} are allowed"),
+        }),
+        false => Ok(()),
     }
 }

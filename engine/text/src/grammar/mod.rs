@@ -36,6 +36,7 @@
 //! ```
 
 mod cache;
+mod choices;
 mod compiler;
 mod constraint;
 mod error;

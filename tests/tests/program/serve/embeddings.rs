@@ -32,7 +32,6 @@ fn embeddings_equal_those_of_encode() {
         serde_json::from_value(expected["embeddings"].clone()).expect("numbers");
     let answer = server.json(PATH, &json!({ "model": "bert", "input": texts }));
     assert_eq!(vectors(&answer), expected);
-    let expected_texts = expected.clone();
     assert_eq!(
         answer["usage"]["prompt_tokens"],
         answer["usage"]["total_tokens"]
@@ -55,19 +54,6 @@ fn embeddings_equal_those_of_encode() {
     let expected = run([&encode[..], &ids].concat()).json();
     assert_eq!(json!(vectors(&tokens)), expected["embeddings"]);
     assert_eq!(tokens["usage"]["prompt_tokens"], 7);
-    // More texts than a batch has.
-    let many: Vec<&str> = (0..40).map(|at| texts[at % 2]).collect();
-    let answer = server.json(PATH, &json!({ "model": "bert", "input": many }));
-    let expected: Vec<Vec<f32>> = (0..40).map(|at| expected_texts[at % 2].clone()).collect();
-    assert_rows_close("40 texts", &vectors(&answer), &expected);
-    let mut wrong = many.clone();
-    wrong[34] = " ";
-    let response = server.post(PATH, &json!({ "model": "bert", "input": wrong }));
-    assert!(
-        response.body.contains("text 35 is empty"),
-        "{}",
-        response.body
-    );
     // Both models by their names.
     let list = server.get("/v1/models").json();
     let names: Vec<&Value> = list["data"]
@@ -125,4 +111,25 @@ fn embeddings_equal_those_of_encode() {
             response.body
         );
     }
+}
+
+#[test]
+fn more_texts_than_a_batch_has_are_embedded_in_parts() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    encoder::bert(folder.path());
+    let server = Server::start(&["--model", &format!("bert={}", folder.path().display())]);
+    let texts = ["the cat sleeps", "the kitten runs."];
+    let vectors = |input: &[&str]| vectors(&server.json(PATH, &json!({ "input": input })));
+    let pair = vectors(&texts);
+    let mut many: Vec<&str> = (0..40).map(|at| texts[at % 2]).collect();
+    let expected: Vec<Vec<f32>> = (0..40).map(|at| pair[at % 2].clone()).collect();
+    assert_rows_close("40 texts", &vectors(&many), &expected);
+    many[34] = " ";
+    let response = server.post(PATH, &json!({ "input": many }));
+    assert_eq!(response.status, 400, "{}", response.body);
+    assert!(
+        response.body.contains("text 35 is empty"),
+        "{}",
+        response.body
+    );
 }
