@@ -22,7 +22,7 @@ use super::{
 /// What is tokenized.
 enum Input {
     Text { text: String, add_special: bool },
-    Chat(ChatRequest),
+    Chat(Box<ChatRequest>),
 }
 
 /// Answers with the tokens of a text (`content`, as in llama.cpp, or `prompt`, as in vLLM) or of a chat (`messages`).
@@ -56,7 +56,7 @@ pub async fn tokenize(State(server): State<Arc<Server>>, body: Body) -> Result<R
 
 fn input(fields: &Fields) -> Result<Input, ApiError> {
     if fields.raw("messages").is_some() {
-        return Ok(Input::Chat(chat_request::of(fields)?));
+        return Ok(Input::Chat(Box::new(chat_request::of(fields)?)));
     }
     // The defaults of the two servers differ.
     let (name, flag, default) = match fields.raw("content") {
