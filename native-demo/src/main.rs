@@ -49,7 +49,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Continue a text, or answer a prompt with --chat
-    Generate(commands::generate::Generate),
+    Generate(Box<commands::generate::Generate>),
     /// Chat with a model in the terminal
     Chat(commands::chat::Chat),
     /// Write the logits of every position to a safetensors file
