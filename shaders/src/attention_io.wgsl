@@ -42,7 +42,10 @@ fn visible_range(token: vec2<u32>, pages: u32) -> vec2<u32> {
         return vec2(0u);
     }
     let causal_end = token.y + 1u;
-    let start = select(0u, causal_end - min(p.window, causal_end), p.window != 0u);
+    var start = select(0u, causal_end - min(p.window, causal_end), p.window != 0u);
+    if p.chunked != 0u {
+        start = token.y - token.y % max(p.window, 1u);
+    }
     @if(!bidirectional) let end = causal_end;
     @if(bidirectional) let stored_length = lengths[min(token.x, arrayLength(&lengths) - 1u)];
     @if(bidirectional) let length = clamp(stored_length, causal_end, sequence_capacity(p.page_size, p.max_pages));

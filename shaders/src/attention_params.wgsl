@@ -3,7 +3,8 @@ import constants::OUT;
 
 /// `attention`: causal attention of ragged queries over a paged KV cache, with grouped heads and an
 /// online softmax (FlashAttention, Dao et al. 2022). A token at position `p` attends to the positions
-/// `max(0, p + 1 - window)..=p` of its sequence. Grid: `[heads, tokens]`.
+/// `max(0, p + 1 - window)..=p` of its sequence, or, if windows are chunks, `p - p % window..=p`. Grid: `[heads,
+/// tokens]`.
 ///
 /// `full_attention`: a token also attends to later positions: `max(0, p + 1 - window)..min(length, p +
 /// window)`, with the sequence's length in `lengths`. Grid: `[heads, tokens]`.
@@ -44,6 +45,8 @@ struct AttentionParams {
     scale: f32,
     /// Scores become `softcap * tanh(score / softcap)`; 0 for no cap.
     softcap: f32,
+    /// 1 if a window is a chunk: a token attends to no positions before the last multiple of `window`. Else 0.
+    chunked: u32,
     /// 1 if heads have sinks; 0 if they have none, and any buffer may be bound as `sinks`.
     has_sinks: u32,
 }

@@ -113,6 +113,7 @@ fn attention(graph: &mut Graph, layer: u32, x: ValueId, [index, pages]: [ValueId
         page_size: PAGE,
         format,
         window: 0,
+        chunked: false,
         scale: 0.35,
         softcap: 0.0,
         causal: true,

@@ -46,6 +46,7 @@ fn attention(kv_heads: u32) -> Op {
         page_size: 16,
         format: CacheFormat::F32,
         window: 0,
+        chunked: false,
         scale: 0.2,
         softcap: 0.0,
         causal: true,

@@ -22,6 +22,8 @@ pub(super) struct Pages<'a> {
 pub(super) struct Visibility<'a> {
     /// The number of positions on each side, including the token's own; 0 means no limit.
     pub(super) window: u32,
+    /// Whether the window is a chunk, before whose start no position is visible.
+    pub(super) chunked: bool,
     /// The length of each sequence if tokens also attend to later positions (bidirectional attention).
     pub(super) lengths: Option<&'a [u32]>,
 }
@@ -30,6 +32,7 @@ impl Visibility<'_> {
     /// Only the token's own position.
     pub(super) const OWN: Visibility<'static> = Visibility {
         window: 1,
+        chunked: false,
         lengths: None,
     };
 
@@ -41,7 +44,11 @@ impl Visibility<'_> {
         let lengths = self.lengths.and_then(|lengths| lengths.get(sequence));
         let length = lengths.map_or(0, |length| *length as usize);
         let end = length.min(position.saturating_add(window));
-        (position + 1).saturating_sub(window)..end.max(position + 1)
+        let start = match self.chunked {
+            true => position - position % window.max(1),
+            false => (position + 1).saturating_sub(window),
+        };
+        start..end.max(position + 1)
     }
 }
 

@@ -12,8 +12,8 @@ use wisp_tests::kernels::{Case, Memory, cache, case, check, check_fitting, close
 
 use crate::kv_write::kv_write;
 use crate::paged::{
-    BATCHES, Batch, HALF, HOSTILE_BATCH, HOSTILE_TOKENS, batch, hostile_index, moved_index,
-    moved_pages, sink_batch,
+    BATCHES, Batch, HALF, HOSTILE_BATCH, HOSTILE_TOKENS, batch, chunked_batch, hostile_index,
+    moved_index, moved_pages, sink_batch,
 };
 
 /// Batches for kernels that compute tiles and chunks: several tiles of rows and of positions, and several
@@ -25,6 +25,7 @@ const TILED: &[Batch] = &[
     batch([128, 16, 64, 16], 0, 0.0, &[(5, 9)]),
     sink_batch([16, 1, 100, 3], 0, 0.0, &[(7, 5), (50, 1), (64, 2)]),
     sink_batch([3, 3, 36, 16], 40, 5.0, &[(100, 67), (3, 2)]),
+    chunked_batch([3, 3, 36, 16], 40, &[(100, 67), (3, 2)]),
 ];
 
 /// Batches with long sequences for kernels that compute chunks.
@@ -37,6 +38,7 @@ const LONG: &[Batch] = &[
     // Two blocks of query heads, the second one incomplete.
     sink_batch([24, 2, 36, 16], 0, 0.0, &[(290, 1), (10, 3)]),
     batch([2, 1, 256, 16], 300, 0.0, &[(900, 1), (40, 1)]),
+    chunked_batch([4, 2, 20, 16], 300, &[(899, 1), (900, 1), (740, 1)]),
     // So many tokens that chunks are several steps.
     batch([1, 1, 5, 64], 0, 0.0, &[(2000, 47), (1000, 1)]),
     // One token of a long text.
@@ -58,6 +60,7 @@ fn attention_of(b: &Batch, format: CacheFormat, index: &[[u32; 2]], table: &[u32
         page_size: b.page_size as u32,
         max_pages: b.max_pages() as u32,
         window: b.window,
+        chunked: b.chunked.into(),
         scale: 1.0 / (b.head_dim as f32).sqrt(),
         softcap: b.softcap,
         has_sinks: b.sinks.into(),
@@ -215,7 +218,7 @@ proptest! {
         (group, kv_heads) in (1usize..6, 1usize..4),
         head_dim in 1usize..=256,
         page_size in prop::sample::select(vec![1usize, 3, 16]),
-        (window, softcap, sinks) in (0u32..9, prop::sample::select(vec![0.0f32, 5.0]), any::<bool>()),
+        (window, chunked, softcap, sinks) in (0u32..9, any::<bool>(), prop::sample::select(vec![0.0f32, 5.0]), any::<bool>()),
         sequences in prop::collection::vec((0usize..100, 1usize..20), 1..4),
     ) {
         let batch = Batch {
@@ -224,6 +227,7 @@ proptest! {
             head_dim,
             page_size,
             window,
+            chunked: chunked && window > 0,
             softcap,
             sinks,
             sequences: Cow::Owned(sequences),

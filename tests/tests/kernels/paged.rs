@@ -13,6 +13,8 @@ pub(crate) struct Batch {
     pub head_dim: usize,
     pub page_size: usize,
     pub window: u32,
+    /// Whether the window is a chunk.
+    pub chunked: bool,
     pub softcap: f32,
     /// Whether heads have sinks.
     pub sinks: bool,
@@ -39,6 +41,25 @@ pub(crate) const fn sink_batch(
     batch_of(sizes, window, softcap, true, sequences)
 }
 
+/// A batch whose window is a chunk.
+pub(crate) const fn chunked_batch(
+    [heads, kv_heads, head_dim, page_size]: [usize; 4],
+    chunk: u32,
+    sequences: &'static [(usize, usize)],
+) -> Batch {
+    Batch {
+        heads,
+        kv_heads,
+        head_dim,
+        page_size,
+        window: chunk,
+        chunked: true,
+        softcap: 0.0,
+        sinks: false,
+        sequences: Cow::Borrowed(sequences),
+    }
+}
+
 const fn batch_of(
     [heads, kv_heads, head_dim, page_size]: [usize; 4],
     window: u32,
@@ -52,6 +73,7 @@ const fn batch_of(
         head_dim,
         page_size,
         window,
+        chunked: false,
         softcap,
         sinks,
         sequences: Cow::Borrowed(sequences),
@@ -69,6 +91,7 @@ pub(crate) const BATCHES: &[Batch] = &[
     batch([2, 2, 256, 1], 0, 0.0, &[(10, 2)]),
     batch([5, 1, 64, 16], 0, 0.0, &[(0, 65)]),
     sink_batch([6, 2, 7, 3], 5, 0.0, &[(4, 3), (0, 1), (11, 1)]),
+    chunked_batch([6, 2, 7, 3], 5, &[(3, 9), (0, 1), (14, 1)]),
 ];
 
 /// Batches for rotation, and how many elements of a head rotate.

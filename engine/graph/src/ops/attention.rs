@@ -51,6 +51,8 @@ pub struct AttentionSpec {
     pub format: CacheFormat,
     /// How many positions a token attends to on each side, itself included; 0 is all.
     pub window: u32,
+    /// True if the window is a chunk: a token attends to no positions before the last multiple of `window`.
+    pub chunked: bool,
     /// Factor on the scores, usually `1 / sqrt(head_dim)`.
     pub scale: f32,
     /// Scores become `softcap * tanh(score / softcap)` (Gemma 2); 0 leaves them unchanged.
@@ -130,6 +132,7 @@ impl OpRules for AttentionSpec {
             head_dim: self.head_dim,
             page_size: self.page_size,
             window: self.window,
+            chunked: (self.chunked && self.window > 0).into(),
             scale: self.scale,
             softcap: self.softcap,
             has_sinks: (!sinks.is_empty()).into(),

@@ -54,6 +54,7 @@ fn checked<'a>(args: &'a Args, bidirectional: bool) -> Result<Attention<'a>, Hos
     let cache = k_cache.len().min(v_cache.len());
     let visibility = Visibility {
         window: p.window,
+        chunked: p.chunked != 0,
         lengths: bidirectional.then(|| args.read_all(8)).transpose()?,
     };
     let pages = Pages::take(args, [4, 5], shape, cache, visibility)?;

@@ -134,6 +134,7 @@ fn stored(b: &Batch, format: CacheFormat, padded: &[f32]) -> (Vec<u32>, Vec<f32>
 #[derive(Clone, Copy, Debug)]
 struct Options {
     window: u32,
+    chunked: bool,
     softcap: f32,
     bidirectional: bool,
     sinks: bool,
@@ -142,6 +143,7 @@ struct Options {
 fn check_attention(b: &Batch, format: CacheFormat, options: Options) {
     let Options {
         window,
+        chunked,
         softcap,
         bidirectional,
         sinks: has_sinks,
@@ -159,6 +161,7 @@ fn check_attention(b: &Batch, format: CacheFormat, options: Options) {
         page_size: b.page_size as u32,
         max_pages: b.max_pages() as u32,
         window,
+        chunked: chunked.into(),
         scale: 0.7,
         softcap,
         has_sinks: has_sinks.into(),
@@ -186,10 +189,10 @@ fn check_attention(b: &Batch, format: CacheFormat, options: Options) {
     for (t, [sequence, position]) in index.iter().map(|i| i.map(|i| i as usize)).enumerate() {
         for head in 0..heads {
             let q = &q[(t * heads + head) * head_dim..][..head_dim];
-            let first = if window == 0 {
-                0
-            } else {
-                (position + 1).saturating_sub(window as usize)
+            let first = match (window as usize, chunked) {
+                (0, _) => 0,
+                (chunk, true) => position / chunk * chunk,
+                (window, false) => (position + 1).saturating_sub(window),
             };
             let end = match (bidirectional, window) {
                 (false, _) => position + 1,
@@ -237,9 +240,12 @@ proptest! {
         softcap in 0u32..2,
         bidirectional in any::<bool>(),
         sinks in any::<bool>(),
+        chunked in any::<bool>(),
     ) {
+        let window = window.saturating_sub(10);
         let options = Options {
-            window: window.saturating_sub(10),
+            window,
+            chunked: chunked && window > 0,
             softcap: softcap as f32 * 5.0,
             bidirectional,
             sinks,

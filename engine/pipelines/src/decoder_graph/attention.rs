@@ -53,6 +53,7 @@ impl GraphBuilder<'_, '_> {
             page_size: paging.page_size,
             format: inputs.format,
             window: window.unwrap_or(0),
+            chunked: false,
             scale: settings.attention_scale,
             softcap: spec.attention_softcap,
             causal: lengths.is_none(),

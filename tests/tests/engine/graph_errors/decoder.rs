@@ -22,6 +22,7 @@ const ATTENTION: AttentionSpec = AttentionSpec {
     page_size: 16,
     format: CacheFormat::F32,
     window: 0,
+    chunked: false,
     scale: 0.5,
     softcap: 0.0,
     causal: true,
