@@ -121,6 +121,6 @@ pub use quantized::QuantizationConfig;
 pub use source::WeightSource;
 pub use supported_encoding::{SupportedEncoding, WeightDType};
 pub use tensor::{StoredEncoding, TensorInfo};
-pub use views::{View, Views};
+pub use views::{ElementFunction, View, Views};
 pub use weights_format::WeightsFormat;
 pub use wisp_types::Encoding;

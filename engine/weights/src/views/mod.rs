@@ -45,6 +45,28 @@ pub enum View {
         /// The distance from a row to the next.
         step: u64,
     },
+    /// A function of each element of rows of F32 tensors, as in [`View::Rows`].
+    Mapped {
+        /// The names of the tensors and the ranges of rows.
+        rows: Vec<(String, Range<u64>)>,
+        /// The function.
+        function: ElementFunction,
+    },
+}
+
+/// What a view computes of each element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElementFunction {
+    /// The logarithm of the negative number: GGUF stores `-exp(x)` of the rates at which recurrent states decay.
+    LogOfNegative,
+}
+
+impl ElementFunction {
+    fn apply(self, x: f32) -> f32 {
+        match self {
+            ElementFunction::LogOfNegative => (-x).ln(),
+        }
+    }
 }
 
 impl View {
@@ -66,6 +88,7 @@ enum Origin {
     Rows(StackedRows),
     Strided(StridedElements),
     Mxfp4(Mxfp4Rows),
+    Mapped(StackedRows, ElementFunction),
     Computed(Compute),
 }
 
@@ -129,6 +152,18 @@ impl<'a> Views<'a> {
                 let view = Mxfp4Rows::new(self.source, name, tensors, [first, step], shape)?;
                 (view.encoding(), view.byte_len(), Origin::Mxfp4(view))
             }
+            View::Mapped { rows, function } => {
+                let stacked = StackedRows::new(self.source, name, &rows, shape)?;
+                if stacked.encoding() != Encoding::F32 {
+                    return Err(WeightError::View {
+                        view: name.into(),
+                        tensor: rows.first().map_or(String::new(), |part| part.0.clone()),
+                        problem: format!("it is {}, expected F32", stacked.encoding()),
+                    });
+                }
+                let len = stacked.byte_len();
+                (Encoding::F32, len, Origin::Mapped(stacked, function))
+            }
         };
         self.insert(name, encoding, shape, len, origin);
         Ok(())
@@ -171,7 +206,7 @@ impl<'a> Views<'a> {
 }
 
 /// The bytes `range` of computed floats.
-fn computed_bytes(compute: &Compute, range: Range<u64>) -> Vec<u8> {
+fn computed_bytes(compute: &dyn Fn(Range<u64>) -> Vec<f32>, range: Range<u64>) -> Vec<u8> {
     let values = compute(range.start / 4..range.end.div_ceil(4));
     let bytes: &[u8] = bytemuck::cast_slice(&values);
     let first = (range.start % 4) as usize;
@@ -208,6 +243,18 @@ impl WeightSource for Views<'_> {
                 Origin::Rows(rows) => rows.read(self.source, range).await,
                 Origin::Strided(view) => view.read(self.source, range).await.map(Cow::Owned),
                 Origin::Mxfp4(view) => view.read(self.source, range).await.map(Cow::Owned),
+                Origin::Mapped(rows, function) => {
+                    // Whole elements around the range.
+                    let whole = range.start / 4 * 4..range.end.next_multiple_of(4);
+                    let bytes = rows.read(self.source, whole.clone()).await?;
+                    let values = bytemuck::pod_collect_to_vec::<u8, f32>(&bytes);
+                    let apply = |at: Range<u64>| {
+                        let (first, end) = (at.start - whole.start / 4, at.end - whole.start / 4);
+                        let values = &values[first as usize..end as usize];
+                        values.iter().map(|x| function.apply(*x)).collect()
+                    };
+                    Ok(Cow::Owned(computed_bytes(&apply, range)))
+                }
                 Origin::Computed(compute) => Ok(Cow::Owned(computed_bytes(compute, range))),
             }
         })
@@ -224,7 +271,9 @@ impl WeightSource for Views<'_> {
     fn release(&self, name: &str, range: Range<u64>) {
         match self.views.get(name) {
             None => self.source.release(name, range),
-            Some((_, Origin::Rows(rows))) => rows.release(self.source, &range),
+            Some((_, Origin::Rows(rows) | Origin::Mapped(rows, _))) => {
+                rows.release(self.source, &range);
+            }
             Some((_, Origin::Strided(view))) => view.release(self.source, &range),
             Some((_, Origin::Mxfp4(view))) => view.release(self.source, &range),
             Some((_, Origin::Computed(_))) => {}

@@ -1,7 +1,7 @@
 //! Views of a small safetensors file.
 
 use super::*;
-use crate::Checkpoint;
+use crate::{Checkpoint, MemoryWeights};
 
 /// A safetensors file of `a: F32 [4, 3]`, 0 to 11, and `b: F32 [2, 3]`, 100 to 105.
 fn checkpoint() -> Checkpoint {
@@ -192,4 +192,34 @@ fn mxfp4_tensors_that_do_not_fit_are_refused() {
         step: 1,
     };
     refuse(swapped, &[2, 3, 64], "U8 of shape [2, 3, 2]");
+}
+
+#[test]
+fn functions_of_elements_are_computed_in_any_range() {
+    let mut file = MemoryWeights::default();
+    let rates = [-1.0f32, -2.5, -0.125, -40.0];
+    file.insert("a", &[4, 1], &rates).unwrap();
+    let mut views = Views::new(&file);
+    let view = View::Mapped {
+        rows: vec![("a".into(), 2..4), ("a".into(), 0..1)],
+        function: ElementFunction::LogOfNegative,
+    };
+    views.add("log", view, &[3]).unwrap();
+    let read = |range| {
+        pollster::block_on(views.read("log", range))
+            .unwrap()
+            .into_owned()
+    };
+    let all = read(0..12);
+    let values: Vec<f32> = bytemuck::pod_collect_to_vec(&all);
+    assert_eq!(values, [0.125f32.ln(), 40f32.ln(), 0.0]);
+    for start in 0..=12 {
+        for end in start..=12 {
+            assert_eq!(
+                read(start..end),
+                all[start as usize..end as usize],
+                "{start}..{end}"
+            );
+        }
+    }
 }
