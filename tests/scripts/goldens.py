@@ -61,7 +61,7 @@ YARN = {
 # precision sends it to the other one.
 SEEDS = {
     "qwen2-moe": 4, "glm4-moe": 1, "gpt-oss": 1, "gpt-oss-mxfp4": 10, "deepseek-v3": 3, "lfm2-moe": 3, "qwen3-next": 9,
-    "qwen3-5": 10, "qwen3-5-moe": 11, "granite-hybrid": 7, "granite-hybrid-moe": 11,
+    "qwen3-5": 10, "qwen3-5-moe": 11, "granite-hybrid": 7, "granite-hybrid-moe": 11, "phimoe": 2,
 }
 
 # Decoders whose experts are in MXFP4.
@@ -354,6 +354,58 @@ DECODERS["granite-hybrid"] = T.GraniteMoeHybridConfig(**MAMBA, num_local_experts
 DECODERS["granite-hybrid-moe"] = T.GraniteMoeHybridConfig(
     **{**MAMBA, "intermediate_size": 14}, num_local_experts=5, num_experts_per_tok=2,
     position_embedding_type="rope",
+)
+MAMBA_SIZES = {"mamba_n_heads": 3, "mamba_d_head": 10, "mamba_n_groups": 1, "mamba_d_state": 7, "mamba_d_conv": 3}
+DECODERS["falcon-h1"] = T.FalconH1Config(
+    **{**NARROW, **MAMBA_SIZES, "num_hidden_layers": 2, "mamba_d_ssm": 30, "embedding_multiplier": 3.0,
+       "lm_head_multiplier": 0.6, "key_multiplier": 0.7, "attention_in_multiplier": 1.3,
+       "attention_out_multiplier": 0.8, "ssm_in_multiplier": 0.9, "ssm_out_multiplier": 1.2,
+       "mlp_multipliers": [0.8, 1.4], "ssm_multipliers": [0.7, 1.3, 0.8, 1.2, 0.9]}
+)
+# The options that published models do not use: biases, groups, and a norm of Mamba's result.
+DECODERS["falcon-h1-biases"] = T.FalconH1Config(
+    **{**NARROW, **MAMBA_SIZES, "num_hidden_layers": 2, "mamba_n_heads": 4, "mamba_n_groups": 2,
+       "mamba_d_ssm": 40, "attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True,
+       "projectors_bias": True, "mamba_rms_norm": True, "mamba_norm_before_gate": True,
+       "attention_in_multiplier": 1.3, "ssm_in_multiplier": 0.9, "time_step_limit": [0.7, 0.9]}
+)
+NEMOTRON = {
+    **{key: value for key, value in NARROW.items() if key != "num_hidden_layers"},
+    "mamba_num_heads": 6, "mamba_head_dim": 10, "n_groups": 2, "ssm_state_size": 7, "conv_kernel": 3,
+}
+DECODERS["nemotron-h"] = T.NemotronHConfig(
+    **NEMOTRON, layers_block_type=["linear_attention", "mlp", "full_attention", "mlp", "linear_attention"],
+    use_bias=True, mlp_bias=True,
+)
+DECODERS["nemotron-h-moe"] = T.NemotronHConfig(
+    **{**NEMOTRON, "mamba_num_heads": 4}, layers_block_type=["linear_attention", "moe", "full_attention", "moe"],
+    n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=14, moe_latent_size=22, n_group=3,
+    moe_shared_expert_intermediate_size=26, routed_scaling_factor=1.5, topk_group=2, time_step_min=0.7,
+)
+DECODERS["phimoe"] = T.PhimoeConfig(
+    # A short trained context, which the prompt passes. Transformers takes the long context's factor on cosine and sine
+    # then, but always the short one's divisors.
+    **{**NARROW, "num_local_experts": 5, "intermediate_size": 14, "num_hidden_layers": 2,
+       "attention_bias": True, "lm_head_bias": True, "router_jitter_noise": 0.1, "max_position_embeddings": 256,
+       "rope_parameters": {
+           "rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.1, 1.3],
+           "long_factor": [1.0, 1.1, 1.3], "original_max_position_embeddings": 16, "short_mscale": 1.1,
+           "long_mscale": 1.2,
+       }}
+)
+# Chunks and a scale of positions that the prompt passes.
+DECODERS["llama4"] = T.Llama4TextConfig(
+    **{**BASE, "intermediate_size": 14, "intermediate_size_mlp": 26, "interleave_moe_layer_step": 2,
+       "num_local_experts": 4, "no_rope_layer_interval": 3, "attention_chunk_size": 5, "floor_scale": 4,
+       "attn_scale": 0.3}
+)
+DECODERS["gemma3n"] = T.Gemma3nTextConfig(
+    **{**NARROW, "num_hidden_layers": 5, "intermediate_size": [46, 34, 46, 34, 34], "sliding_window": 5,
+       "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention",
+                       "full_attention"],
+       "num_kv_shared_layers": 2, "activation_sparsity_pattern": [0.7, 0.0, 0.5, 0.0, 0.0],
+       "vocab_size_per_layer_input": 60, "hidden_size_per_layer_input": 7, "laurel_rank": 5,
+       "altup_num_inputs": 3, "altup_active_idx": 1}
 )
 LATENT = {
     **BASE, "num_attention_heads": 4, "num_key_value_heads": 4, "kv_lora_rank": 18, "qk_rope_head_dim": 6,

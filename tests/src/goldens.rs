@@ -63,17 +63,7 @@ pub const RECURRENT: &[&str] = &[
 ];
 
 /// Decoders that GGUF cannot express as they are here.
-pub const NOT_IN_GGUF: &[&str] = &[
-    "smollm3",
-    "glm4-moe",
-    "qwen3-next",
-    "qwen3-5",
-    "qwen3-5-moe",
-    "granite-hybrid",
-    "granite-hybrid-moe",
-    "deepseek-v2",
-    "deepseek-v3",
-];
+pub const NOT_IN_GGUF: &[&str] = &["smollm3", "falcon-h1-biases", "phimoe", "llama4", "gemma3n"];
 
 /// The directories of decoders with quantised weights, which `scripts/quantized_goldens.py` makes.
 pub const QUANTIZED: &[&str] = &[

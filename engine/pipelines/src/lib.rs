@@ -42,6 +42,7 @@ pub mod lora;
 pub mod model_files;
 #[cfg(not(target_arch = "wasm32"))]
 mod model_source;
+mod normal_quantile;
 mod pace;
 mod pipeline_model;
 mod pooling;

@@ -33,6 +33,9 @@ pub struct Architecture {
     spec_from_config: SpecFromConfig,
     spec_from_gguf: SpecFromGguf,
     gguf_written_as: Text,
+    gguf_written_with_experts_as: Option<Text>,
+    gguf_scaled_weights: bool,
+    gguf_tiled_values: bool,
     pub(super) gguf_interleaved_rope: bool,
     gguf_keys: Vec<(Text, GgufValue)>,
 }
@@ -66,6 +69,9 @@ impl Architecture {
             spec_from_config: Arc::new(HfConfig::decoder_spec),
             spec_from_gguf: Arc::new(|metadata| metadata.decoder_spec()),
             gguf_written_as: "llama".into(),
+            gguf_written_with_experts_as: None,
+            gguf_scaled_weights: false,
+            gguf_tiled_values: false,
             gguf_interleaved_rope: true,
             gguf_keys: Vec::new(),
         };
@@ -157,6 +163,37 @@ impl Architecture {
     #[must_use]
     pub fn gguf_written_as(mut self, name: impl Into<Text>) -> Self {
         self.gguf_written_as = name.into();
+        self
+    }
+
+    /// Makes conversion write another architecture's GGUF files for models with experts.
+    #[must_use]
+    pub fn gguf_written_with_experts_as(mut self, name: impl Into<Text>) -> Self {
+        self.gguf_written_with_experts_as = Some(name.into());
+        self
+    }
+
+    /// Declares that GGUF has no keys for the model's factors, by which conversion therefore multiplies the weights.
+    #[must_use]
+    pub fn gguf_scaled_weights(mut self) -> Self {
+        self.gguf_scaled_weights = true;
+        self
+    }
+
+    /// Declares that GGUF files that conversion writes for another architecture store the rows of queries and keys in the
+    /// order of the checkpoint.
+    #[must_use]
+    pub fn gguf_plain_rope(mut self) -> Self {
+        self.gguf_interleaved_rope = false;
+        self
+    }
+
+    /// Declares that GGUF stores the heads of a delta net's values in tiles ([`DeltaNetSpec::tiled`]).
+    ///
+    /// [`DeltaNetSpec::tiled`]: crate::spec::DeltaNetSpec::tiled
+    #[must_use]
+    pub fn gguf_tiled_values(mut self) -> Self {
+        self.gguf_tiled_values = true;
         self
     }
 
@@ -267,9 +304,26 @@ impl Architecture {
 /// What conversion to GGUF needs.
 #[cfg(not(target_arch = "wasm32"))]
 impl Architecture {
-    /// The `general.architecture` of the GGUF files that conversion writes.
-    pub(crate) fn gguf_output_name(&self) -> &str {
-        &self.gguf_written_as
+    /// The `general.architecture` of the GGUF file that conversion writes for a model.
+    pub(crate) fn gguf_output_name(&self, spec: &DecoderSpec) -> &str {
+        let with_experts = self.gguf_written_with_experts_as.as_deref();
+        let name = with_experts.filter(|_| spec.moe.is_some());
+        name.unwrap_or(&self.gguf_written_as)
+    }
+
+    /// True if GGUF tiles the heads of a delta net's values.
+    pub(crate) fn tiles_values_in_gguf(&self) -> bool {
+        self.gguf_tiled_values
+    }
+
+    /// True if conversion multiplies the weights by the model's factors.
+    pub(crate) fn scales_weights_in_gguf(&self) -> bool {
+        self.gguf_scaled_weights
+    }
+
+    /// True if conversion has a value of its own for a key, or leaves it out.
+    pub(crate) fn has_gguf_key(&self, key: &str) -> bool {
+        self.gguf_keys.iter().any(|(own, _)| own == key)
     }
 
     /// True if GGUF stores the rows of queries and keys in the order of interleaved rotation.

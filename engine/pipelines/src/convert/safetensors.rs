@@ -98,7 +98,7 @@ fn packed_experts(files: &ModelFiles) -> bool {
     let prefix = model.tensor_names().prefix(exists);
     (0..model.spec.layers.len()).any(|layer| {
         let names = (&model.spec, model.tensor_names(), prefix);
-        let fused = FusedExperts::find(names, layer, ExpertPart::Down);
+        let fused = FusedExperts::find(names, layer, ExpertPart::Down, exists);
         fused.is_some_and(|fused| fused.is_packed(exists))
     })
 }

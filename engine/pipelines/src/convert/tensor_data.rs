@@ -15,7 +15,7 @@ use wisp_weights::{
 use super::{
     error::ConvertError,
     options::OnProgress,
-    planned_tensor::PlannedTensor,
+    planned_tensor::{PlannedTensor, ValueChange},
     report::{ConvertReport, TensorStats},
 };
 
@@ -144,10 +144,10 @@ fn encode_rows(
     let range = first as u64 * row..(first + rows) as u64 * row;
     let bytes = pollster::block_on(views.read(source, range.clone()))?;
     let mut weights = dequantize(job.from, &bytes, rows, job.cols)?;
-    if job.planned.add_one {
-        weights.iter_mut().for_each(|weight| *weight += 1.0);
-    }
-    let encoded = match job.from == job.to && !job.planned.add_one {
+    let change = &job.planned.change;
+    let is_vector = job.planned.shape.len() < 2;
+    change.apply(&mut weights, first, job.cols, is_vector);
+    let encoded = match job.from == job.to && *change == ValueChange::None {
         true => bytes.into_owned(),
         false => {
             let rows = weights.par_chunks(job.cols);

@@ -30,17 +30,29 @@ impl GraphBuilder<'_, '_> {
         let paging = rings.unwrap_or(inputs.paging);
         let [k_cache, v_cache] = match inputs.encoder {
             Some(encoder) => encoder.caches,
-            None => self.kv_caches(paging, inputs.format, &format!(".{layer}")),
+            None => {
+                let owner = settings.shared_kv.unwrap_or(layer);
+                match self.caches.get(&owner) {
+                    Some(caches) => *caches,
+                    None => self.kv_caches(paging, inputs.format, &format!(".{owner}")),
+                }
+            }
         };
-        let ([q, k, v], gate) = self.rotated_qkv(layer, x, inputs)?;
-        self.graph.add(
-            KvWrite {
-                heads: kv,
-                page_size: paging.page_size,
-                format: inputs.format,
-            },
-            &[k, v, inputs.index, paging.table, k_cache, v_cache],
-        )?;
+        self.caches.insert(layer, [k_cache, v_cache]);
+        let (q, gate) = match settings.shared_kv {
+            Some(_) => (self.rotated_q(layer, x, inputs)?, None),
+            None => {
+                let ([q, k, v], gate) = self.rotated_qkv(layer, x, inputs)?;
+                let write = KvWrite {
+                    heads: kv,
+                    page_size: paging.page_size,
+                    format: inputs.format,
+                };
+                let operands = [k, v, inputs.index, paging.table, k_cache, v_cache];
+                self.graph.add(write, &operands)?;
+                (q, gate)
+            }
+        };
         // A window that no sequence exceeds would only hide from the kernels how short sequences are.
         let window = settings
             .window
@@ -53,7 +65,7 @@ impl GraphBuilder<'_, '_> {
             page_size: paging.page_size,
             format: inputs.format,
             window: window.unwrap_or(0),
-            chunked: false,
+            chunked: window.is_some() && settings.chunked,
             scale: settings.attention_scale,
             softcap: spec.attention_softcap,
             causal: lengths.is_none(),
@@ -105,7 +117,10 @@ impl GraphBuilder<'_, '_> {
                 [q, k, self.linear(x, &v, hidden)?]
             }
         };
-        let [mut q, mut k, v] = self.with_adapters(LoraGroup::Qkv, layer, x, [q, k, v])?;
+        let [mut q, mut k, mut v] = self.with_adapters(LoraGroup::Qkv, layer, x, [q, k, v])?;
+        if spec.v_norm {
+            v = self.unweighted_norm(v, spec.head_dim.into())?;
+        }
         let gate = match spec.attention_gate {
             true => {
                 let gate = self.head_part(q, 1)?;
@@ -114,16 +129,24 @@ impl GraphBuilder<'_, '_> {
             }
             false => None,
         };
+        let settings = spec.layers[layer];
         let cols = |heads: HeadSpec, after_rope: bool| match spec.qk_norm {
+            QkNorm::UnweightedPerRotatedHead if after_rope && settings.rope.is_some() => {
+                Some(u64::from(heads.head_dim))
+            }
             QkNorm::PerHead if !after_rope => Some(u64::from(heads.head_dim)),
             QkNorm::AllHeads if !after_rope => Some(heads.width()),
             QkNorm::PerRotatedHead if after_rope => Some(u64::from(heads.head_dim)),
             _ => None,
         };
         [q, k] = self.qk_norms(layer, [q, k], [heads, kv].map(|heads| cols(heads, false)))?;
-        let settings = spec.layers[layer];
-        let rotary_dim = settings.rope.map_or(0, |_| spec.rotated());
-        let rope = |heads| {
+        let k_dim = settings.rope.map_or(0, |_| spec.rotated());
+        // Queries that are scaled where they do not rotate go through a table of rotations by no angle.
+        let q_dim = match spec.query_scaling {
+            Some(scaling) if !scaling.rotated && settings.rope.is_none() => spec.head_dim,
+            _ => k_dim,
+        };
+        let rope = |heads, rotary_dim| {
             Op::Rope(RopeSpec {
                 heads,
                 rotary_dim,
@@ -132,12 +155,43 @@ impl GraphBuilder<'_, '_> {
         };
         let table = settings.rope.unwrap_or(spec.ropes.len());
         let [q_table, k_table] = [&inputs.query_tables, &inputs.rope_tables].map(|all| all[table]);
-        q = self.graph.add(rope(heads), &[q, inputs.index, q_table])?;
+        q = self
+            .graph
+            .add(rope(heads, q_dim), &[q, inputs.index, q_table])?;
         if spec.latent.is_none() {
-            k = self.graph.add(rope(kv), &[k, inputs.index, k_table])?;
+            k = self
+                .graph
+                .add(rope(kv, k_dim), &[k, inputs.index, k_table])?;
         }
         [q, k] = self.qk_norms(layer, [q, k], [heads, kv].map(|heads| cols(heads, true)))?;
         Ok(([q, k, v], gate))
+    }
+
+    /// Adds the queries of a layer that reads the keys and values of another one.
+    fn rotated_q(
+        &mut self,
+        layer: usize,
+        x: ValueId,
+        inputs: &BlockInputs,
+    ) -> Result<ValueId, DecoderError> {
+        let (spec, settings) = (self.spec, self.spec.layers[layer]);
+        let heads = HeadSpec {
+            heads: spec.heads,
+            head_dim: spec.head_dim,
+        };
+        let name = self.layer_name(&self.names.q, layer);
+        let mut q = self.whole_linear(x, name, [heads.width(), spec.hidden_size])?;
+        if spec.qk_norm == QkNorm::PerHead {
+            let name = self.layer_name(&self.names.q_norm, layer);
+            q = self.norm(spec.norm, q, name, spec.head_dim.into())?;
+        }
+        let rope = Op::Rope(RopeSpec {
+            heads,
+            rotary_dim: settings.rope.map_or(0, |_| spec.rotated()),
+            interleaved: spec.rope_interleaved,
+        });
+        let table = inputs.query_tables[settings.rope.unwrap_or(spec.ropes.len())];
+        Ok(self.graph.add(rope, &[q, inputs.index, table])?)
     }
 
     /// Adds the queries (part 0) or gates (part 1) of a projection that makes both for each head.
@@ -158,6 +212,9 @@ impl GraphBuilder<'_, '_> {
     ) -> Result<[ValueId; 2], DecoderError> {
         let (spec, names) = (self.spec, self.names);
         let mut norm = |x, name: &str, cols| match cols {
+            Some(cols) if spec.qk_norm == QkNorm::UnweightedPerRotatedHead => {
+                self.unweighted_norm(x, cols)
+            }
             Some(cols) => self.norm(spec.norm, x, self.layer_name(name, layer), cols),
             None => Ok(x),
         };

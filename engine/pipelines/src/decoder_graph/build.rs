@@ -1,5 +1,7 @@
 //! The whole graph.
 
+use std::collections::HashMap;
+
 use wisp_graph::{Graph, ValueId, ops::Gather};
 use wisp_types::{DType, shape};
 use wisp_weights::{Views, WeightSource};
@@ -59,9 +61,10 @@ pub(crate) fn build(
         prefix,
         loras: None,
         ordered: Default::default(),
+        caches: HashMap::new(),
     };
     let tokens = b.graph.input("tokens", DType::U32, shape!["tokens"]);
-    let inputs = block_inputs(&mut b, layout);
+    let mut inputs = block_inputs(&mut b, layout);
     let lora = layout.lora.filter(|_| spec.encoder.is_none());
     b.loras = lora.map(|layout| LoraInputs {
         layout,
@@ -72,8 +75,17 @@ pub(crate) fn build(
     let embedding = b.weight(embedding, &[spec.vocab_size, spec.hidden_size])?;
     b.require_order(embedding)?;
     let mut x = b.embed(tokens, embedding, inputs.index)?;
+    if let Some(embeddings) = spec.layer_embeddings {
+        inputs.layer_embeddings = Some(b.layer_embeddings(embeddings, tokens, x)?);
+    }
+    if let Some(alt_up) = spec.alt_up {
+        x = b.alt_up_versions(alt_up, x)?;
+    }
     for layer in 0..spec.layers.len() {
         x = b.block(layer, x, &inputs)?;
+    }
+    if let Some(alt_up) = spec.alt_up {
+        x = b.alt_up_mean(alt_up, x)?;
     }
     let before_norm = x;
     if spec.norm_placement != NormPlacement::PostResidual {
@@ -130,6 +142,7 @@ fn block_inputs(b: &mut GraphBuilder<'_, '_>, layout: DecoderLayout) -> BlockInp
         encoder,
         rope_tables,
         query_tables,
+        layer_embeddings: None,
         format,
         max_length: layout.max_length,
     }

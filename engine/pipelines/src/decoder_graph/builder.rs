@@ -1,13 +1,13 @@
 //! A graph under construction, and the tensors that it takes from a checkpoint.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use wisp_graph::{
     Graph, Map, NormSpec, Op, ValueId,
     ops::{Gather, Linear},
 };
-use wisp_types::{Shape, shape};
-use wisp_weights::{TensorInfo, Views, WeightSource};
+use wisp_types::{Encoding, Shape, shape};
+use wisp_weights::{ElementFunction, TensorInfo, View, Views, WeightSource};
 
 use super::error::DecoderError;
 use crate::spec::{DecoderSpec, LoraLayout, TensorNames, in_layer};
@@ -28,6 +28,8 @@ pub(super) struct GraphBuilder<'a, 'w> {
     pub loras: Option<LoraInputs>,
     /// Values whose columns were put in the order of a weight's.
     pub ordered: HashMap<(ValueId, Arc<[u32]>), ValueId>,
+    /// The caches of keys and values that layers so far read.
+    pub caches: HashMap<usize, [ValueId; 2]>,
 }
 
 /// What the low-rank adapters of every block read.
@@ -116,6 +118,28 @@ impl GraphBuilder<'_, '_> {
         }
     }
 
+    /// Adds the logarithms of the rates of decays, some `ranges` of a tensor's elements, `count` in all.
+    pub fn decays(
+        &mut self,
+        name: String,
+        ranges: Vec<Range<u64>>,
+        count: u64,
+    ) -> Result<ValueId, DecoderError> {
+        let rows: Vec<_> = ranges
+            .into_iter()
+            .map(|range| (name.clone(), range))
+            .collect();
+        let view = match self.names.negative_decays {
+            true => View::Mapped {
+                rows,
+                function: ElementFunction::LogOfNegative,
+            },
+            false if rows.len() == 1 => return self.weight(name, &[count]),
+            false => View::Rows(rows),
+        };
+        self.view(format!("{name}[log]"), view, &[count])
+    }
+
     /// Adds a norm over rows of `cols` elements, with a bias if the checkpoint has one.
     pub fn norm(
         &mut self,
@@ -135,6 +159,28 @@ impl GraphBuilder<'_, '_> {
             operands.push(self.weight(bias, &[cols])?);
         }
         Ok(self.graph.add(Op::Norm(norm), &operands)?)
+    }
+
+    /// Adds a norm without a weight over each part of `cols` elements of a row.
+    pub fn unweighted_norm(&mut self, x: ValueId, cols: u64) -> Result<ValueId, DecoderError> {
+        let norm = NormSpec {
+            weight_offset: 0.0,
+            ..self.spec.norm
+        };
+        let ones = self.computed("ones", cols, |range| range.map(|_| 1.0).collect());
+        Ok(self.graph.add(Op::Norm(norm), &[x, ones])?)
+    }
+
+    /// Adds a vector that is computed when the model is loaded. Vectors of the same name and size are one.
+    pub fn computed(
+        &mut self,
+        name: &str,
+        size: u64,
+        compute: impl Fn(Range<u64>) -> Vec<f32> + Send + Sync + 'static,
+    ) -> ValueId {
+        let name = format!("{name}.{size}");
+        self.weights.add_computed(&name, &[size], compute);
+        self.graph.weight(&name, Encoding::F32, shape![size])
     }
 
     /// Adds a function of each element.

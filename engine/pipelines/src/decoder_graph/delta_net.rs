@@ -7,10 +7,13 @@ use wisp_graph::{
     ops::{CausalConv, Gated, GatedDeltaRule},
 };
 
+use wisp_types::shape;
+
 use super::{
     builder::{GraphBuilder, outputs},
     error::DecoderError,
     inputs::BlockInputs,
+    projections::Rows,
 };
 use crate::spec::DeltaNetSpec;
 
@@ -33,8 +36,9 @@ impl GraphBuilder<'_, '_> {
         let spans = inputs.spans()?;
         let [conv_state, state] = outputs(self.states(layer))?;
         let channels = 2 * net.keys() + net.values();
-        let name = format!("{}.weight", self.layer_name(&names.delta_conv, layer));
-        let filters = self.weight(name, &[channels, net.width.into()])?;
+        let name = self.layer_name(&names.delta_conv, layer);
+        let rows = behind_keys(net, net.v_dim.into());
+        let filters = self.weight_rows(&name, rows, [channels, net.width.into()])?;
         let conv = CausalConv {
             gated: false,
             silu: true,
@@ -43,8 +47,9 @@ impl GraphBuilder<'_, '_> {
         let qkv = self.graph.add(conv, &operands)?;
         let [a_log, step_bias] = [&names.delta_a_log, &names.delta_step_bias]
             .map(|template| self.layer_name(template, layer));
-        let a_log = self.weight(a_log, &[net.v_heads.into()])?;
-        let step_bias = self.weight(step_bias, &[net.v_heads.into()])?;
+        let v_heads = u64::from(net.v_heads);
+        let a_log = self.decays(a_log, net.value_rows(1), v_heads)?;
+        let step_bias = self.vector_rows(step_bias, net.value_rows(1), v_heads)?;
         let rule = GatedDeltaRule {
             k_heads: net.k_heads,
             v_heads: net.v_heads,
@@ -61,7 +66,15 @@ impl GraphBuilder<'_, '_> {
         let name = self.layer_name(&names.delta_norm, layer);
         let normed = self.norm(norm, read, name, net.v_dim.into())?;
         let activation = Activation::Silu;
-        let gated = self.graph.add(Gated { activation }, &[gate, normed])?;
+        let mut gated = self.graph.add(Gated { activation }, &[gate, normed])?;
+        if net.tiled {
+            // The columns of the output projection are in the order of the checkpoint.
+            let [keys, heads, v_dim] = [net.k_heads, net.v_heads, net.v_dim].map(u64::from);
+            let by_key = shape!["tokens", keys, heads / keys, v_dim];
+            gated = self.graph.reshape(gated, by_key)?;
+            gated = self.graph.permute(gated, &[0, 2, 1, 3])?;
+            gated = self.graph.reshape(gated, shape!["tokens", net.values()])?;
+        }
         let name = self.layer_name(&names.delta_out, layer);
         self.whole_linear(gated, name, [hidden, net.values()])
     }
@@ -78,15 +91,18 @@ impl GraphBuilder<'_, '_> {
         let single = self.layer_name(&names.delta_qkv, layer);
         if self.has(&format!("{single}.weight")) {
             let gate = self.layer_name(&names.delta_gate, layer);
-            let qkv = self.whole_linear(x, single, [2 * keys + values, hidden])?;
-            return Ok([qkv, self.whole_linear(x, gate, [values, hidden])?]);
+            let rows = behind_keys(net, net.v_dim.into());
+            let qkv = Rows::of(single, rows, 2 * keys + values);
+            let qkv = self.linear(x, &qkv, hidden)?;
+            let gate = Rows::of(gate, net.value_rows(net.v_dim.into()), values);
+            return Ok([qkv, self.linear(x, &gate, hidden)?]);
         }
         let fused = self.layer_name(&names.delta_fused, layer);
-        let (k_dim, of_values) = (u64::from(net.k_dim), values / u64::from(net.k_heads));
-        let sizes = [k_dim, k_dim, of_values, of_values];
-        let [q, k, v, gate] = of_key_heads(&fused, net.k_heads, sizes);
-        let qkv = self.stacked_linear(x, [q, k, v].concat(), hidden)?;
-        Ok([qkv, self.stacked_linear(x, gate, hidden)?])
+        let [q, k, v, gate] = net.fused_rows();
+        let all = 2 * (keys + values);
+        let qkv = Rows::of(fused.clone(), [q, k, v].concat(), all);
+        let qkv = self.linear(x, &qkv, hidden)?;
+        Ok([qkv, self.linear(x, &Rows::of(fused, gate, all), hidden)?])
     }
 
     /// Adds the projections of the corrections' logits and of the decay's steps, `[tokens, 2 * v_heads]`.
@@ -104,34 +120,27 @@ impl GraphBuilder<'_, '_> {
         ]
         .map(|template| self.layer_name(template, layer));
         if self.has(&format!("{beta}.weight")) {
-            let parts = vec![(beta, 0..heads), (step, 0..heads)];
-            return self.stacked_linear(x, parts, hidden);
+            let rows = |name: String| {
+                let rows = net.value_rows(1).into_iter();
+                rows.map(move |rows| (name.clone(), rows))
+            };
+            return self.stacked_linear(x, rows(beta).chain(rows(step)).collect(), hidden);
         }
         let of_heads = heads / u64::from(net.k_heads);
-        let [beta, step] = of_key_heads(&fused, net.k_heads, [of_heads; 2]);
-        self.stacked_linear(x, [beta, step].concat(), hidden)
+        let [beta, step] = net.rows_by_key([of_heads; 2]);
+        let parts = [beta, step].concat().into_iter();
+        let parts = parts.map(|rows| (fused.clone(), rows)).collect();
+        self.stacked_linear(x, parts, hidden)
     }
 }
 
-/// Returns the rows of each part of a projection that stores, for each head of keys, `sizes` rows of each
-/// part.
-fn of_key_heads<const N: usize>(
-    name: &str,
-    k_heads: u32,
-    sizes: [u64; N],
-) -> [Vec<(String, Range<u64>)>; N] {
-    let all: u64 = sizes.iter().sum();
-    let mut before = 0;
-    sizes.map(|size| {
-        let offset = before;
-        before += size;
-        let heads = 0..u64::from(k_heads);
-        let rows = heads.map(|head| {
-            (
-                name.to_string(),
-                head * all + offset..head * all + offset + size,
-            )
-        });
-        rows.collect()
-    })
+/// Returns the rows of queries and keys as they are, and those of values in the order of the heads of keys.
+fn behind_keys(net: DeltaNetSpec, size: u64) -> Vec<Range<u64>> {
+    let keys = 2 * net.keys();
+    if !net.tiled {
+        return vec![0..keys + u64::from(net.v_heads) * size];
+    }
+    let values = net.value_rows(size).into_iter();
+    let values = values.map(|rows| keys + rows.start..keys + rows.end);
+    std::iter::once(0..keys).chain(values).collect()
 }

@@ -10,7 +10,7 @@ use super::{
     builder::{GraphBuilder, outputs},
     error::DecoderError,
 };
-use crate::spec::{ExpertPart, ExpertScoring, MoeSpec, SharedExpert, SpecError};
+use crate::spec::{ExpertPart, ExpertScoring, FeedForwardGate, MoeSpec, SharedExpert, SpecError};
 
 impl GraphBuilder<'_, '_> {
     /// Adds the mixture of experts that replaces the feed-forward network, without the norms around
@@ -25,17 +25,26 @@ impl GraphBuilder<'_, '_> {
         if moe.scale != 1.0 {
             weights = self.map(weights, Map::Scale(moe.scale))?;
         }
-        let up_shape = [experts, moe.intermediate_size, hidden];
-        let gate = self.expert_linear(layer, ExpertPart::Gate, up_shape, [x, ids])?;
-        let up = self.expert_linear(layer, ExpertPart::Up, up_shape, [x, ids])?;
-        let activation = spec.activation;
-        let activated = match moe.clamped {
-            Some(clamped) => self.graph.add(clamped, &[gate, up])?,
-            None => self.graph.add(Gated { activation }, &[gate, up])?,
-        };
-        let down_shape = [experts, hidden, moe.intermediate_size];
+        let width = moe.latent_size.unwrap_or(hidden);
+        let mut input = x;
+        if moe.latent_size.is_some() {
+            let name = self.layer_name(&names.expert_in, layer);
+            input = self.whole_linear(x, name, [width, hidden])?;
+        }
+        if moe.weighted_input {
+            input = self.weighted_inputs(moe, input, weights)?;
+        }
+        let activated = self.activated_experts(layer, moe, [input, ids])?;
+        let down_shape = [experts, width, moe.intermediate_size];
         let down = self.expert_linear(layer, ExpertPart::Down, down_shape, [activated, ids])?;
-        let routed = self.graph.add(CombineExperts, &[down, weights])?;
+        let mut routed = match moe.weighted_input {
+            true => self.graph.reduce(Reduction::Sum, down, 1)?,
+            false => self.graph.add(CombineExperts, &[down, weights])?,
+        };
+        if moe.latent_size.is_some() {
+            let name = self.layer_name(&names.expert_out, layer);
+            routed = self.whole_linear(routed, name, [hidden, width])?;
+        }
         match moe.shared {
             None => Ok(routed),
             Some(shared) => {
@@ -43,6 +52,27 @@ impl GraphBuilder<'_, '_> {
                 Ok(self.graph.add(Binary::Add, &[routed, shared])?)
             }
         }
+    }
+
+    /// Adds the inner layer of each token's experts `ids`.
+    fn activated_experts(
+        &mut self,
+        layer: usize,
+        moe: MoeSpec,
+        [x, ids]: [ValueId; 2],
+    ) -> Result<ValueId, DecoderError> {
+        let width = moe.latent_size.unwrap_or(self.spec.hidden_size);
+        let shape = [moe.experts.into(), moe.intermediate_size, width];
+        let up = self.expert_linear(layer, ExpertPart::Up, shape, [x, ids])?;
+        if self.spec.gate != FeedForwardGate::Projected {
+            return self.activated(up);
+        }
+        let gate = self.expert_linear(layer, ExpertPart::Gate, shape, [x, ids])?;
+        let activation = self.spec.activation;
+        Ok(match moe.clamped {
+            Some(clamped) => self.graph.add(clamped, &[gate, up])?,
+            None => self.graph.add(Gated { activation }, &[gate, up])?,
+        })
     }
 
     /// Adds the products of `x` with a projection of each token's experts `ids`, `[experts, rows, cols]`, with
@@ -78,12 +108,21 @@ impl GraphBuilder<'_, '_> {
             };
             return outputs(self.graph.add_all(route, &[logits])?);
         }
+        let k = moe.experts_per_token;
         let scores = match moe.scoring {
             ExpertScoring::Softmax => self.graph.softmax(logits, 1)?,
             ExpertScoring::Sigmoid => self.graph.unary(Unary::Sigmoid, logits)?,
+            ExpertScoring::SparseMixer(part) => {
+                let [best, ids] = outputs(self.graph.add_all(TopK { k }, &[logits])?)?;
+                return Ok([ids, self.sparse_mixer(moe, part, [logits, best])?]);
+            }
         };
-        let k = moe.experts_per_token;
         let [ids, mut weights] = match moe.selection_bias {
+            // The sigmoid keeps the order, and rounds large logits to equal scores.
+            false if moe.scoring == ExpertScoring::Sigmoid && moe.groups.is_none() => {
+                let [best, ids] = outputs(self.graph.add_all(TopK { k }, &[logits])?)?;
+                [ids, self.graph.unary(Unary::Sigmoid, best)?]
+            }
             false => {
                 let scores = self.of_best_groups(moe, scores)?;
                 let [weights, ids] = outputs(self.graph.add_all(TopK { k }, &[scores])?)?;
@@ -105,6 +144,49 @@ impl GraphBuilder<'_, '_> {
             weights = self.graph.add(Binary::Div, &[weights, sum])?;
         }
         Ok([ids, weights])
+    }
+
+    /// Adds the routing weights of the sparse mixer, `[tokens, experts_per_token]`, of logits and the `best` of them.
+    fn sparse_mixer(
+        &mut self,
+        moe: MoeSpec,
+        part: f32,
+        [logits, best]: [ValueId; 2],
+    ) -> Result<ValueId, DecoderError> {
+        let (experts, k) = (u64::from(moe.experts), moe.experts_per_token);
+        let graph = &mut self.graph;
+        let logits = graph.reshape(logits, shape!["tokens", 1u64, experts])?;
+        let best = graph.reshape(best, shape!["tokens", u64::from(k), 1u64])?;
+        let below = graph.add(Binary::Sub, &[best, logits])?;
+        let magnitude = graph.unary(Unary::Abs, logits)?;
+        let magnitude = graph.add(Binary::Max, &[magnitude, best])?;
+        let limit = graph.map(magnitude, Map::Scale(part))?;
+        let is_near = graph.add(Binary::LessEqual, &[below, limit])?;
+        // More likely experts have the weight 1 here, so that their number is subtracted from the sum.
+        let zero = graph.scalar(0.0);
+        let below = graph.add(Binary::Max, &[below, zero])?;
+        let below = graph.unary(Unary::Neg, below)?;
+        let weights = graph.unary(Unary::Exp, below)?;
+        let weights = graph.add(Select, &[is_near, weights, zero])?;
+        let sum = self.graph.reduce(Reduction::Sum, weights, 2)?;
+        let more_likely: Vec<f32> = (0..k).map(|rank| rank as f32).collect();
+        let more_likely = self.graph.constant(&more_likely, shape![u64::from(k)])?;
+        let sum = self.graph.add(Binary::Sub, &[sum, more_likely])?;
+        Ok(self.graph.unary(Unary::Recip, sum)?)
+    }
+
+    /// Adds what each expert of a token reads, `[tokens, experts_per_token, width]`: `x` times its weight.
+    fn weighted_inputs(
+        &mut self,
+        moe: MoeSpec,
+        x: ValueId,
+        weights: ValueId,
+    ) -> Result<ValueId, DecoderError> {
+        let width = moe.latent_size.unwrap_or(self.spec.hidden_size);
+        let k = u64::from(moe.experts_per_token);
+        let x = self.graph.reshape(x, shape!["tokens", 1u64, width])?;
+        let weights = self.graph.reshape(weights, shape!["tokens", k, 1u64])?;
+        Ok(self.graph.add(Binary::Mul, &[x, weights])?)
     }
 
     /// Replaces the scores `[tokens, experts]` of experts that are not in a token's best groups by one below all
@@ -148,22 +230,27 @@ impl GraphBuilder<'_, '_> {
             name(&names.shared_down),
             name(&names.shared_router),
         ];
-        let [gate, up] = match names.shared_gate.is_empty() {
-            true => {
-                let fused = self.layer_name(&names.shared_gate_up, layer);
-                let size = [2 * inner, hidden];
-                [
-                    self.part_linear(x, &fused, 0..inner, size)?,
-                    self.part_linear(x, &fused, inner..2 * inner, size)?,
-                ]
-            }
-            false => [
-                self.whole_linear(x, gate, [inner, hidden])?,
-                self.whole_linear(x, up, [inner, hidden])?,
-            ],
-        };
         let activation = spec.activation;
-        let activated = self.graph.add(Gated { activation }, &[gate, up])?;
+        let activated = if spec.gate != FeedForwardGate::Projected {
+            let up = self.whole_linear(x, up, [inner, hidden])?;
+            self.activated(up)?
+        } else {
+            let [gate, up] = match names.shared_gate.is_empty() {
+                true => {
+                    let fused = self.layer_name(&names.shared_gate_up, layer);
+                    let size = [2 * inner, hidden];
+                    [
+                        self.part_linear(x, &fused, 0..inner, size)?,
+                        self.part_linear(x, &fused, inner..2 * inner, size)?,
+                    ]
+                }
+                false => [
+                    self.whole_linear(x, gate, [inner, hidden])?,
+                    self.whole_linear(x, up, [inner, hidden])?,
+                ],
+            };
+            self.graph.add(Gated { activation }, &[gate, up])?
+        };
         let out = self.whole_linear(activated, down, [hidden, inner])?;
         if !shared.gated {
             return Ok(out);

@@ -44,6 +44,8 @@ pub(super) struct BlockInputs {
     /// The tables of rotations of queries, which are those of keys unless queries are scaled by
     /// their position.
     pub query_tables: Vec<ValueId>,
+    /// The embeddings of all layers, `f32 [tokens, layers * width]`, if the model has them.
+    pub layer_embeddings: Option<ValueId>,
     /// How the KV cache stores its elements.
     pub format: CacheFormat,
     /// Tokens of a sequence at most.

@@ -12,9 +12,15 @@ impl GraphBuilder<'_, '_> {
             self.product(hidden, embedding, None)?
         } else {
             // The output layer is stored `[out, in]` even where the weights of the blocks are not.
-            let weight = format!("{}.weight", names.output);
+            // Checkpoints of multimodal models may store it with the language model.
+            let inner = format!("language_model.{}", names.output);
+            let output = match self.has(&format!("{inner}.weight")) {
+                true => inner,
+                false => names.output.to_string(),
+            };
+            let weight = format!("{output}.weight");
             let weight = self.weight(weight, &[spec.vocab_size, spec.hidden_size])?;
-            let bias = format!("{}.bias", names.output);
+            let bias = format!("{output}.bias");
             let bias = match self.has(&bias) {
                 true => Some(self.weight(bias, &[spec.vocab_size])?),
                 false => None,

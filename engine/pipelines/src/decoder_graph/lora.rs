@@ -45,7 +45,7 @@ impl GraphBuilder<'_, '_> {
         let Some(loras) = self.loras.filter(|_| group.is_in(self.spec, layer)) else {
             return Ok(products);
         };
-        let shapes = group.shapes(self.spec, loras.layout);
+        let shapes = group.shapes(self.spec, loras.layout, layer);
         let mut operands = vec![x, loras.index, loras.adapters];
         for (name, [slots, rows, cols]) in group.buffers(layer).into_iter().zip(shapes) {
             let shape = shape![slots, rows, cols];

@@ -1,6 +1,7 @@
 //! The graph of a decoder or encoder, built from its [spec](crate::spec) and the tensors of a
 //! checkpoint.
 
+mod alt_up;
 mod attention;
 mod block;
 mod build;
@@ -12,6 +13,7 @@ mod experts;
 mod feed_forward;
 mod inputs;
 mod latent;
+mod layer_embeddings;
 mod layout;
 mod logits;
 mod lora;

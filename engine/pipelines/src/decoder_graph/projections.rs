@@ -110,6 +110,37 @@ impl GraphBuilder<'_, '_> {
         self.view(view_name, view, &shape)
     }
 
+    /// Adds rows `[rows, cols]` of a whole weight in this order.
+    pub fn weight_rows(
+        &mut self,
+        name: &str,
+        ranges: Vec<Range<u64>>,
+        [rows, cols]: [u64; 2],
+    ) -> Result<ValueId, DecoderError> {
+        let name = format!("{name}.weight");
+        if ranges.len() == 1 {
+            return self.weight(name, &[rows, cols]);
+        }
+        let parts = ranges.into_iter().map(|range| (name.clone(), range));
+        let view = View::Rows(parts.collect());
+        self.view(format!("{name}[ordered]"), view, &[rows, cols])
+    }
+
+    /// Adds elements of a vector of the whole name in this order.
+    pub fn vector_rows(
+        &mut self,
+        name: String,
+        ranges: Vec<Range<u64>>,
+        count: u64,
+    ) -> Result<ValueId, DecoderError> {
+        if ranges.len() == 1 {
+            return self.weight(name, &[count]);
+        }
+        let parts = ranges.into_iter().map(|range| (name.clone(), range));
+        let view = View::Rows(parts.collect());
+        self.view(format!("{name}[ordered]"), view, &[count])
+    }
+
     /// Adds the linear layer of some of a tensor's rows, of which there are `total`.
     pub fn part_linear(
         &mut self,
@@ -180,7 +211,7 @@ impl GraphBuilder<'_, '_> {
 
     /// Returns the rows of a layer's gate and up projections.
     pub fn gate_up(&self, layer: usize) -> [Rows; 2] {
-        let (names, inner) = (self.names, self.spec.intermediate_size);
+        let (names, inner) = (self.names, self.spec.dense_width(layer));
         let gate = self.layer_name(&names.gate, layer);
         let fused = self.layer_name(&names.gate_up, layer);
         let up = self.layer_name(&names.up, layer);
@@ -202,11 +233,8 @@ impl GraphBuilder<'_, '_> {
         shape: [u64; 3],
     ) -> Result<(ValueId, Option<ValueId>), DecoderError> {
         let model = (self.spec, self.names, self.prefix);
-        if let Some(fused) = FusedExperts::find(model, layer, part) {
+        if let Some(fused) = FusedExperts::find(model, layer, part, |name| self.has(name)) {
             return self.fused_experts(&fused, part);
-        }
-        if part != ExpertPart::Down && self.names.expert_gate.is_empty() {
-            return Ok((self.expert_rows(layer, part, shape)?, None));
         }
         let name = self.layer_name(part.name(self.names), layer);
         if name.contains("{}") {
@@ -232,27 +260,7 @@ impl GraphBuilder<'_, '_> {
         self.view(format!("{name}.weight"), View::Rows(parts), &shape)
     }
 
-    /// Adds the gate or up projections of experts whose rows a checkpoint stores in one tensor
-    /// `[experts, 2 * rows, cols]`.
-    fn expert_rows(
-        &mut self,
-        layer: usize,
-        part: ExpertPart,
-        shape: [u64; 3],
-    ) -> Result<ValueId, DecoderError> {
-        let name = self.layer_name(&self.names.expert_gate_up, layer);
-        let name = format!("{name}.weight");
-        let rows = shape[1];
-        let half = u64::from(part == ExpertPart::Up);
-        let parts = (0..shape[0]).map(|expert| {
-            let first = (2 * expert + half) * rows;
-            (name.clone(), first..first + rows)
-        });
-        let parts = parts.collect();
-        self.view(format!("{name}[{part:?}]"), View::Rows(parts), &shape)
-    }
-
-    /// Adds a projection of experts that is a part of a transposed tensor.
+    /// Adds a projection of experts that is a part of a tensor.
     fn fused_experts(
         &mut self,
         fused: &FusedExperts,

@@ -9,9 +9,8 @@ use super::builder::GraphBuilder;
 use crate::{rope::Rotations, spec::QueryScaling};
 
 impl GraphBuilder<'_, '_> {
-    /// Adds the table of each rotary embedding for positions below `length`, and a small one for
-    /// layers that do not rotate. With `scaling`, the tables are those of queries, which it scales
-    /// with the position.
+    /// Adds the table of each rotary embedding for positions below `length`, and one for layers that do not rotate. With
+    /// `scaling`, the tables are those of queries, which it scales with the position.
     pub fn rope_tables(&mut self, length: u64, scaling: Option<QueryScaling>) -> Vec<ValueId> {
         let spec = self.spec;
         let suffix = scaling.map_or("", |_| ".queries");
@@ -20,13 +19,25 @@ impl GraphBuilder<'_, '_> {
             let used = spec.layers.iter().any(|layer| layer.rope == Some(i));
             let length = if used { length } else { 1 };
             let (theta, rope_scaling) = (settings.theta, &settings.scaling);
+            let scaling = scaling.filter(|scaling| scaling.rotated);
             let rotations = Rotations::new(theta, spec.rotary_dim, rope_scaling, length, scaling);
             let shape = [table_rows(length), spec.rotated().into()];
             let compute = move |range| rotations.elements(range);
             tables.push(self.computed_table(&format!("rope.table.{i}{suffix}"), shape, compute));
         }
-        let identity = |range: Range<u64>| range.map(|i| (1 - i % 2) as f32).collect();
-        tables.push(self.computed_table(&format!("rope.none{suffix}"), [1, 2], identity));
+        let scaling = scaling.filter(|scaling| !scaling.rotated);
+        let (rows, cols) = match scaling {
+            Some(_) => (table_rows(length), spec.head_dim.into()),
+            None => (1, 2),
+        };
+        // Cosines of an angle of 0, and sines.
+        let element = move |i: u64| match i.is_multiple_of(2) {
+            true => scaling.map_or(1.0, |scaling| scaling.factor(i / cols) as f32),
+            false => 0.0,
+        };
+        let none = format!("rope.none{suffix}");
+        let compute = move |range: Range<u64>| range.map(element).collect();
+        tables.push(self.computed_table(&none, [rows, cols], compute));
         tables
     }
 

@@ -17,13 +17,14 @@ pub(super) fn cache_bytes(
     rings: Option<WindowRings>,
 ) -> [u64; 2] {
     let layer = 2 * spec.kv_row_bytes(limits.cache_format);
-    let windowed = spec.layers.iter().filter(|layer| layer.window.is_some());
+    let cached = spec.layers.iter().filter(|layer| layer.has_cache());
+    let windowed = cached.filter(|layer| layer.window.is_some());
     let (ringed, positions) = rings.map_or((0, 0), |rings| {
         let positions = rings.positions().saturating_mul(limits.max_batch);
         (windowed.count(), positions)
     });
     let of = |layers: usize| layer.saturating_mul(layers as u64);
-    let whole = spec.attention_layers().saturating_sub(ringed);
+    let whole = spec.cached_layers().saturating_sub(ringed);
     [of(ringed).saturating_mul(positions), of(whole)]
 }
 

@@ -5,7 +5,7 @@ use std::{collections::HashMap, ops::Range};
 
 use crate::{
     architectures::ModelSpec,
-    spec::{DecoderSpec, LoraGroup, QkvLayout, TensorNames, in_layer, row_order},
+    spec::{DecoderSpec, FeedForwardGate, LoraGroup, QkvLayout, TensorNames, in_layer, row_order},
 };
 
 /// A linear module: one projection of a group, or several that are fused.
@@ -59,7 +59,7 @@ impl Modules {
             &model_spec.spec,
             model_spec.architecture.hf_tensor_names().clone(),
         );
-        let templates = templates(&names, spec.gated);
+        let templates = templates(&names, spec.gate == FeedForwardGate::Projected);
         let mut by_name = HashMap::new();
         for layer in 0..spec.layers.len() {
             for (group, parts, template) in &templates {
@@ -119,7 +119,7 @@ impl Modules {
     /// Returns the row of an adapter's B matrix for a module that belongs to row `row` of a
     /// projection in the model's order.
     pub fn row(&self, spec: &DecoderSpec, module: &Module, part: usize, row: u64) -> u64 {
-        let (_, widths) = module.group.widths(spec);
+        let (_, widths) = module.group.widths(spec, module.layer);
         let head_dim = u64::from(spec.head_dim).max(1);
         let row = match module.group {
             LoraGroup::Qkv if self.interleaved && part < 2 => {

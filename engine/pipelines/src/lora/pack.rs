@@ -28,7 +28,7 @@ pub(super) fn write(
                 continue;
             }
             let modules = plan.get(&(group, layer)).map_or(&[][..], Vec::as_slice);
-            let halves = pack(files, modules, group, spec, layout)?;
+            let halves = pack(files, modules, (group, layer), spec, layout)?;
             for (name, weights) in group.buffers(layer).iter().zip(&halves) {
                 write(name, weights)?;
             }
@@ -42,13 +42,13 @@ pub(super) fn write(
 fn pack(
     files: &AdapterFiles,
     modules: &[ModuleAdapter],
-    group: LoraGroup,
+    (group, layer): (LoraGroup, usize),
     spec: &DecoderSpec,
     layout: LoraLayout,
 ) -> Result<[Vec<f32>; 2], LoraError> {
-    let (input, widths) = group.widths(spec);
+    let (input, widths) = group.widths(spec, layer);
     let [mut a, mut b] = group
-        .shapes(spec, layout)
+        .shapes(spec, layout, layer)
         .map(|[_, rows, cols]| vec![0.0; (rows * cols) as usize]);
     let (input, b_cols) = (input as usize, widths.iter().sum::<u64>() as usize);
     let max_rank = layout.rank as usize;

@@ -138,7 +138,7 @@ fn module_adapter(
             ),
         });
     }
-    let (input, widths) = module.group.widths(spec);
+    let (input, widths) = module.group.widths(spec, module.layer);
     let output: u64 = widths[module.parts.clone()].iter().sum();
     let tensors = HALVES.map(|half| format!("{PREFIX}{name}{half}"));
     for (tensor, expected) in tensors.iter().zip([[rank, input], [output, rank]]) {

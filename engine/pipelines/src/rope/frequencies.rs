@@ -48,13 +48,13 @@ pub(crate) fn frequencies(
             short,
             long,
             original,
-            attention_factor,
+            attention_factors: [for_short, for_long],
         } => {
-            let factors = match length as f64 > *original {
-                true => long,
-                false => short,
+            let (divisors, factor) = match length as f64 > *original {
+                true => (long, for_long),
+                false => (short, for_short),
             };
-            (divided(base, factors), *attention_factor)
+            (divided(base, divisors), *factor)
         }
         RopeScaling::Factors(factors) => (divided(base, factors), 1.0),
     };
@@ -130,12 +130,12 @@ mod tests {
             short: vec![1.0, 2.0],
             long: vec![4.0, 8.0],
             original: 16.0,
-            attention_factor: 1.5,
+            attention_factors: [1.25, 1.5],
         };
         let (plain, _) = frequencies(10_000.0, 4, &RopeScaling::None, 0);
-        for (length, factors) in [(16, [1.0, 2.0]), (17, [4.0, 8.0])] {
+        for (length, expected, factors) in [(16, 1.25, [1.0, 2.0]), (17, 1.5, [4.0, 8.0])] {
             let (scaled, factor) = frequencies(10_000.0, 4, &scaling, length);
-            assert_eq!(factor, 1.5);
+            assert_eq!(factor, expected);
             assert_eq!([plain[0] / scaled[0], plain[1] / scaled[1]], factors);
         }
     }

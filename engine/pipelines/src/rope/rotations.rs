@@ -67,8 +67,12 @@ mod tests {
 
     #[test]
     fn queries_grow_beyond_the_trained_context() {
-        let (beta, context) = (0.5, 3.0);
-        let scaling = Some(QueryScaling { beta, context });
+        let scaling = Some(QueryScaling {
+            beta: 0.5,
+            context: 3.0,
+            offset: 0,
+            rotated: true,
+        });
         let [keys, queries] = [None, scaling]
             .map(|scaling| Rotations::new(10_000.0, 2, &RopeScaling::None, 8, scaling))
             .map(|rotations| rotations.elements(0..16));

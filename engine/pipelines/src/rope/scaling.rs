@@ -55,8 +55,8 @@ pub enum RopeScaling {
         long: Vec<f32>,
         /// The trained context, in positions.
         original: f64,
-        /// Factor on cosine and sine.
-        attention_factor: f64,
+        /// Factors on cosine and sine, for contexts up to the trained one and for longer ones.
+        attention_factors: [f64; 2],
     },
     /// Divides each frequency by a factor of its own, as GGUF's `rope_freqs` tensor stores them.
     Factors(Vec<f32>),
@@ -110,9 +110,13 @@ impl RopeScaling {
                 short,
                 long,
                 original,
-                attention_factor,
+                attention_factors: [for_short, for_long],
             } => {
-                let others = [(ORIGINAL, *original), (ATTENTION, *attention_factor)];
+                let others = [
+                    (ORIGINAL, *original),
+                    (ATTENTION, *for_short),
+                    (ATTENTION, *for_long),
+                ];
                 [&divisors(short)[..], &divisors(long), &others].concat()
             }
             RopeScaling::Factors(factors) => divisors(factors),

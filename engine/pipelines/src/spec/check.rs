@@ -3,8 +3,9 @@
 use std::ops::RangeInclusive;
 
 use super::{
-    decoder_spec::{DecoderSpec, ExpertGroups, MAX_LAYERS},
+    decoder_spec::{DecoderSpec, LayerSpec, MAX_LAYERS, NormPlacement},
     error::SpecError,
+    feed_forward::{ExpertGroups, FeedForward},
     mixer::{Mamba2Spec, Mixer},
 };
 
@@ -19,6 +20,9 @@ const MAX_HEAD_DIM: u64 = 256;
 
 /// The widest filter of a short convolution.
 const MAX_CONV_WIDTH: u64 = 64;
+
+/// The most versions of the residual stream.
+const MAX_VERSIONS: u64 = 16;
 
 /// The most experts of a layer.
 const MAX_EXPERTS: u64 = 4096;
@@ -69,6 +73,8 @@ impl DecoderSpec {
         self.check_mixers()?;
         self.check_ropes()?;
         self.check_latent()?;
+        self.check_shared_caches()?;
+        self.check_residuals()?;
         self.check_numbers()?;
         self.check_experts()
     }
@@ -76,24 +82,14 @@ impl DecoderSpec {
     fn check_mixers(&self) -> Result<(), SpecError> {
         for layer in &self.layers {
             match layer.mixer {
-                Mixer::Attention => {}
+                Mixer::Attention | Mixer::None => {}
                 _ if self.encoder.is_some() => return Err(SpecError::RecurrentEncoder),
                 Mixer::ShortConv { width } => check_width(width)?,
                 Mixer::DeltaNet(net) => {
                     check_width(net.width)?;
                     check_matrices([net.k_heads, net.v_heads, net.k_dim, net.v_dim])?;
                 }
-                Mixer::Mamba2(mamba) => {
-                    check_width(mamba.width)?;
-                    let Mamba2Spec {
-                        groups,
-                        heads,
-                        state_dim,
-                        head_dim,
-                        ..
-                    } = mamba;
-                    check_matrices([groups, heads, state_dim, head_dim])?;
-                }
+                Mixer::Mamba2(mamba) | Mixer::AttentionAndMamba2(mamba) => check_mamba(mamba)?,
             }
         }
         Ok(())
@@ -115,9 +111,59 @@ impl DecoderSpec {
             return Err(SpecError::MissingRope { index, count });
         }
         // The factor is part of the rotation, so elements that do not rotate would not get it.
-        match self.query_scaling.is_some() && self.rotated() != self.head_dim {
+        let scaled = self.query_scaling.is_some_and(|scaling| scaling.rotated);
+        match scaled && self.rotated() != self.head_dim {
             true => Err(SpecError::PartialQueryScaling),
             false => Ok(()),
+        }
+    }
+
+    /// Checks that layers read caches of earlier layers alike.
+    fn check_shared_caches(&self) -> Result<(), SpecError> {
+        for (index, layer) in self.layers.iter().enumerate() {
+            let Some(shared) = layer.shared_kv else {
+                continue;
+            };
+            let earlier = self.layers.get(shared).filter(|_| shared < index);
+            let fits = earlier.is_some_and(|earlier| {
+                let window = |layer: &LayerSpec| (layer.window, layer.chunked);
+                earlier.has_cache() && window(earlier) == window(layer)
+            });
+            if !fits || self.latent.is_some() || self.encoder.is_some() {
+                return Err(SpecError::SharedCache { layer: index });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_residuals(&self) -> Result<(), SpecError> {
+        if let Some(alt_up) = self.alt_up {
+            let what = "the number of versions of the residual stream";
+            check_size(what, alt_up.inputs.into(), MAX_VERSIONS)?;
+            let what = "the version of the residual stream that layers compute, counted from 1";
+            let active = u64::from(alt_up.active) + 1;
+            check_size(what, active, alt_up.inputs.into())?;
+        }
+        let rank = self.laurel_rank.unwrap_or(1);
+        check_size("the rank of the branch beside attention", rank, MAX_SIZE)?;
+        if let Some(embeddings) = self.layer_embeddings {
+            let (width, vocab) = (embeddings.width, embeddings.vocab_size);
+            check_size("the width of layers' embeddings", width, MAX_SIZE / 4096)?;
+            check_size("the tokens that layers embed", vocab, MAX_SIZE)?;
+        }
+        for layer in &self.layers {
+            let width = layer.intermediate_size.unwrap_or(1);
+            check_size("a layer's intermediate size", width, MAX_SIZE)?;
+            if let Some(cutoff) = layer.activation_cutoff {
+                check_number("the cutoff of activations", cutoff, -100.0..=100.0)?;
+            }
+        }
+        let is_plain =
+            !self.parallel_residual && self.norm_placement != NormPlacement::PostResidual;
+        let has_parts = self.alt_up.is_some() || self.laurel_rank.is_some();
+        match is_plain || !has_parts && self.layer_embeddings.is_none() {
+            true => Ok(()),
+            false => Err(SpecError::ResidualParts),
         }
     }
 
@@ -150,7 +196,10 @@ impl DecoderSpec {
             ("the embedding multiplier", self.embedding_multiplier),
             ("the residual multiplier", self.residual_multiplier),
             ("the logit multiplier", self.logit_multiplier),
-        ] {
+        ]
+        .into_iter()
+        .chain(self.layer_multipliers.named())
+        {
             check_number(what, value, FACTORS)?;
         }
         for (what, cap) in [
@@ -172,6 +221,9 @@ impl DecoderSpec {
             check_number("the growth of queries", scaling.beta, 0.0..=1e6)?;
             let what = "the context of the growth of queries";
             check_number(what, scaling.context, 1.0..=1e15)?;
+            if !scaling.rotated && !self.head_dim.is_multiple_of(2) {
+                return Err(SpecError::PartialQueryScaling);
+            }
         }
         for rope in &self.ropes {
             check_number("the rotary base", rope.theta, 1.0..=1e30)?;
@@ -183,8 +235,9 @@ impl DecoderSpec {
     }
 
     fn check_experts(&self) -> Result<(), SpecError> {
+        let has_experts = |layer: &LayerSpec| layer.feed_forward == FeedForward::Experts;
         let Some(moe) = &self.moe else {
-            return match self.layers.iter().any(|layer| layer.moe) {
+            return match self.layers.iter().any(has_experts) {
                 true => Err(SpecError::MissingExperts),
                 false => Ok(()),
             };
@@ -223,6 +276,8 @@ impl DecoderSpec {
             check_number("the factor on gates of experts", gate.alpha, FACTORS)?;
             check_number("the limit of gates of experts", gate.limit, FACTORS)?;
         }
+        let what = "the width of what experts read";
+        check_size(what, moe.latent_size.unwrap_or(1), MAX_SIZE)?;
         if let Some(shared) = moe.shared {
             let what = "the width of the shared expert";
             check_size(what, shared.intermediate_size, MAX_SIZE)?;
@@ -273,6 +328,25 @@ fn check_matrices([groups, heads, rows, cols]: [u32; 4]) -> Result<(), SpecError
             kv_heads: groups,
         }),
     }
+}
+
+fn check_mamba(mamba: Mamba2Spec) -> Result<(), SpecError> {
+    check_width(mamba.width)?;
+    let Mamba2Spec {
+        groups,
+        heads,
+        state_dim,
+        head_dim,
+        ..
+    } = mamba;
+    check_matrices([groups, heads, state_dim, head_dim])?;
+    for factor in mamba.multipliers {
+        check_number("a factor on Mamba's projections", factor, FACTORS)?;
+    }
+    let [least, greatest] = mamba.step_limit;
+    check_number("the least step of Mamba", least, 0.0..=1e6)?;
+    let range = f64::from(least).max(1e-6)..=f64::INFINITY;
+    check_number("the greatest step of Mamba", greatest, range)
 }
 
 /// Checks how many tokens an element of a short convolution depends on.

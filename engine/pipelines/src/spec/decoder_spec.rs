@@ -1,8 +1,13 @@
 //! The spec of a decoder or encoder: how it differs from Llama.
 
-use wisp_graph::{Activation, CacheFormat, NormKind, NormSpec, ops::ClampedSwiglu};
+use wisp_graph::{Activation, CacheFormat, NormKind, NormSpec};
 
-use super::mixer::Mixer;
+use super::{
+    encoder::EncoderSpec,
+    feed_forward::{FeedForward, FeedForwardGate, MoeSpec},
+    mixer::Mixer,
+    residual::{AltUp, LayerEmbeddings, LayerMultipliers},
+};
 use crate::rope::RopeScaling;
 
 /// What a transformer computes: its sizes, and how it differs from Llama.
@@ -34,15 +39,17 @@ pub struct DecoderSpec {
     pub norm_placement: NormPlacement,
     /// Whether queries and keys are normalized.
     pub qk_norm: QkNorm,
+    /// True if the values of each head are normalized, without a weight (Gemma 3n).
+    pub v_norm: bool,
     /// True if the query projection also makes a gate for each head, behind its query, whose sigmoid
     /// multiplies the output of attention (Qwen3-Next).
     pub attention_gate: bool,
     /// The activation of the feed-forward network.
     pub activation: Activation,
-    /// True for `down(activation(gate(x)) * up(x))`, false for `down(activation(up(x)))`.
-    pub gated: bool,
+    /// What the result of the activation is multiplied by.
+    pub gate: FeedForwardGate,
     /// The mixture of experts that replaces the feed-forward network in layers with
-    /// [`LayerSpec::moe`].
+    /// [`FeedForward::Experts`].
     pub moe: Option<MoeSpec>,
     /// Leading elements of a head for which frequencies are computed. If odd, one more rotates.
     pub rotary_dim: u32,
@@ -50,7 +57,7 @@ pub struct DecoderSpec {
     pub rope_interleaved: bool,
     /// The rotary embeddings that layers select by index ([`LayerSpec::rope`]).
     pub ropes: Vec<RopeSettings>,
-    /// The factor on queries that grows with their position. Layers that use it rotate whole heads.
+    /// The factor on queries that grows with their position. Layers that rotate and have it rotate whole heads.
     pub query_scaling: Option<QueryScaling>,
     /// The context length that the model was trained for.
     pub max_positions: u64,
@@ -67,11 +74,20 @@ pub struct DecoderSpec {
     pub residual_multiplier: f32,
     /// Factor on logits.
     pub logit_multiplier: f32,
+    /// Factors within a layer.
+    pub layer_multipliers: LayerMultipliers,
     /// True if attention and feed-forward read the same input and are added together (GPT-J).
     pub parallel_residual: bool,
     /// True if the feed-forward of a parallel residual reads the norm before attention instead of
     /// one of its own (Cohere).
     pub shared_norm: bool,
+    /// Keeps several versions of the residual stream, of which each layer computes one (Gemma 3n).
+    pub alt_up: Option<AltUp>,
+    /// The rank of a linear branch beside attention (Gemma 3n's "learned augmented residual layer"); `None` if there is
+    /// none.
+    pub laurel_rank: Option<u64>,
+    /// Adds an embedding of its own to each layer's output (Gemma 3n).
+    pub layer_embeddings: Option<LayerEmbeddings>,
     /// True if the embedding is also the output layer.
     pub tied: bool,
     /// Makes the model an encoder: attention is bidirectional and there is no output layer.
@@ -99,96 +115,11 @@ pub struct DecoderSizes {
     pub max_positions: u64,
 }
 
-/// What an encoder has besides a decoder's parts: a model that computes the hidden states of whole texts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EncoderSpec {
-    /// True if a token attends only to itself and to earlier ones, as in a decoder that embeds texts; false if
-    /// every token attends to the whole text.
-    pub causal: bool,
-    /// True if the embedding is normalized before the first block.
-    pub embedding_norm: bool,
-    /// Segment types, each with an embedding that is added to the token's; 0 if there are none.
-    pub token_types: u64,
-    /// The padding token, if learned positions start after its id (RoBERTa): the first token's
-    /// position is `padding + 1`.
-    pub padding: Option<u32>,
-    /// The head that scores a text, which classifiers and rerankers have.
-    pub score: Option<ScoreHead>,
-}
-
-impl EncoderSpec {
-    /// Returns an encoder like BERT, but without segment types and a head: its embedding is normalized, and every
-    /// token attends to the whole text.
-    pub fn bidirectional() -> EncoderSpec {
-        EncoderSpec {
-            causal: false,
-            embedding_norm: true,
-            token_types: 0,
-            padding: None,
-            score: None,
-        }
+impl LayerSpec {
+    /// True if the layer has a KV cache of its own.
+    pub fn has_cache(&self) -> bool {
+        self.mixer.attends() && self.shared_kv.is_none()
     }
-
-    /// Returns a decoder that embeds texts.
-    pub fn causal() -> EncoderSpec {
-        EncoderSpec {
-            causal: true,
-            embedding_norm: false,
-            ..EncoderSpec::bidirectional()
-        }
-    }
-}
-
-/// A head that scores a text by the hidden state of its first token or, where attention is causal, its last one:
-/// perhaps a linear layer with an activation and a norm, and a linear layer with a row for each label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ScoreHead {
-    /// The scores of a text: 1 for a reranker.
-    pub labels: u64,
-    /// The activation after the first linear layer; `None` if there is no such layer.
-    pub activation: Option<ScoreActivation>,
-    /// True if there is a norm after it.
-    pub norm: bool,
-    /// The tokens whose logits are the scores, if the output layer takes the place of the last linear layer: an
-    /// answer that speaks for the text, and one against it (Qwen3-Reranker's `yes` and `no`).
-    pub answers: Option<[u32; 2]>,
-}
-
-impl ScoreHead {
-    /// Returns the head of BERT: without a norm, with the hyperbolic tangent.
-    pub fn bert(labels: u64) -> ScoreHead {
-        ScoreHead {
-            labels,
-            activation: Some(ScoreActivation::Tanh),
-            norm: false,
-            answers: None,
-        }
-    }
-
-    /// Returns the head of decoders: one linear layer.
-    pub fn linear(labels: u64) -> ScoreHead {
-        ScoreHead {
-            activation: None,
-            ..ScoreHead::bert(labels)
-        }
-    }
-
-    /// Returns a head of the logits of two answers, the affirmative one first.
-    pub fn answers(tokens: [u32; 2]) -> ScoreHead {
-        ScoreHead {
-            answers: Some(tokens),
-            ..ScoreHead::linear(2)
-        }
-    }
-}
-
-/// The activation of a [`ScoreHead`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScoreActivation {
-    /// The hyperbolic tangent (BERT, RoBERTa).
-    Tanh,
-    /// GELU (ModernBERT).
-    Gelu,
 }
 
 /// How one block differs from another.
@@ -198,6 +129,9 @@ pub struct LayerSpec {
     pub mixer: Mixer,
     /// Positions that a token attends to, itself included; `None` for all before it.
     pub window: Option<u32>,
+    /// True if the window is a chunk: positions are divided into chunks of its size, and a token attends to those of
+    /// its own (Llama 4).
+    pub chunked: bool,
     /// The index in [`DecoderSpec::ropes`] of the rotary embedding of queries and keys; `None` if
     /// they are not rotated.
     pub rope: Option<usize>,
@@ -205,8 +139,15 @@ pub struct LayerSpec {
     pub attention_scale: f32,
     /// True if each query head has a sink: a learned score that joins its softmax (gpt-oss).
     pub sinks: bool,
-    /// True if the feed-forward network is [`DecoderSpec::moe`].
-    pub moe: bool,
+    /// The earlier layer whose keys and values attention reads; `None` if the layer has its own (Gemma 3n).
+    pub shared_kv: Option<usize>,
+    /// Which feed-forward network follows.
+    pub feed_forward: FeedForward,
+    /// Width of the dense feed-forward network, if it is not [`DecoderSpec::intermediate_size`].
+    pub intermediate_size: Option<u64>,
+    /// Replaces the inputs of the feed-forward's activation by what exceeds their mean by this many standard
+    /// deviations, and all others by 0 (Gemma 3n).
+    pub activation_cutoff: Option<f32>,
     /// False if the norm before attention is missing (ModernBERT's first block).
     pub attention_norm: bool,
 }
@@ -220,19 +161,23 @@ pub struct RopeSettings {
     pub scaling: RopeScaling,
 }
 
-/// A factor on queries that grows with their position, as in Ministral 3:
-/// `1 + beta * ln(1 + floor(position / context))`.
+/// A factor on queries that grows with their position: `1 + beta * ln(1 + floor((position + offset) / context))`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueryScaling {
     /// How fast the factor grows.
     pub beta: f32,
     /// The trained context, in positions, within which the factor is 1.
     pub context: f64,
+    /// What the first position counts as: 0 in Ministral 3, 1 in Llama 4.
+    pub offset: u32,
+    /// Which layers have the factor: those that rotate (Ministral 3), or those that do not (Llama 4).
+    pub rotated: bool,
 }
 
 impl QueryScaling {
     /// Returns the factor at a position.
     pub(crate) fn factor(self, position: u64) -> f64 {
+        let position = position.saturating_add(self.offset.into());
         let contexts = (position as f64 / self.context).floor();
         1.0 + f64::from(self.beta) * (1.0 + contexts).ln()
     }
@@ -274,60 +219,8 @@ pub enum QkNorm {
     AllHeads,
     /// Over the elements of each head after rotation (Hunyuan).
     PerRotatedHead,
-}
-
-/// A mixture of experts in place of the feed-forward network.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MoeSpec {
-    /// Experts in a layer.
-    pub experts: u32,
-    /// Experts that each token is routed to.
-    pub experts_per_token: u32,
-    /// How the router's logits become scores.
-    pub scoring: ExpertScoring,
-    /// True if a bias is added to the scores to select experts, but not to weight them (DeepSeek V3).
-    pub selection_bias: bool,
-    /// True if the routing weights of the selected experts are rescaled to sum to 1.
-    pub normalize: bool,
-    /// Factor on the routing weights.
-    pub scale: f32,
-    /// Width of an expert's inner layer.
-    pub intermediate_size: u64,
-    /// The expert that every token is routed to besides.
-    pub shared: Option<SharedExpert>,
-    /// The groups of experts, of which a token goes only to the experts of the best (DeepSeek V2).
-    pub groups: Option<ExpertGroups>,
-    /// The gated product of experts that replaces the one with the model's activation (gpt-oss).
-    pub clamped: Option<ClampedSwiglu>,
-}
-
-/// How a router's logits become the scores of experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExpertScoring {
-    /// The softmax over all experts.
-    Softmax,
-    /// The sigmoid of each expert's logit.
-    Sigmoid,
-}
-
-/// Groups of consecutive experts of equal number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExpertGroups {
-    /// The number of groups, a divisor of the number of experts.
-    pub groups: u32,
-    /// The groups whose experts a token may go to.
-    pub chosen: u32,
-    /// How many of a group's best experts are added up to the score of the group.
-    pub best: u32,
-}
-
-/// The expert of a layer that every token is routed to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SharedExpert {
-    /// Width of its inner layer.
-    pub intermediate_size: u64,
-    /// True if its output is multiplied by the sigmoid of a linear layer (Qwen 1.5 MoE).
-    pub gated: bool,
+    /// Over the elements of each head after rotation, without a weight, in layers that rotate (Llama 4).
+    UnweightedPerRotatedHead,
 }
 
 /// The most layers that a spec may have.
@@ -340,10 +233,14 @@ impl DecoderSpec {
         let layer = LayerSpec {
             mixer: Mixer::Attention,
             window: None,
+            chunked: false,
             rope: Some(0),
             attention_scale: 1.0 / (sizes.head_dim as f32).sqrt(),
             sinks: false,
-            moe: false,
+            shared_kv: None,
+            feed_forward: FeedForward::Dense,
+            intermediate_size: None,
+            activation_cutoff: None,
             attention_norm: true,
         };
         // A file may claim any number: one layer too many is enough for `check` to refuse it.
@@ -364,9 +261,10 @@ impl DecoderSpec {
             },
             norm_placement: NormPlacement::Pre,
             qk_norm: QkNorm::None,
+            v_norm: false,
             attention_gate: false,
             activation: Activation::Silu,
-            gated: true,
+            gate: FeedForwardGate::Projected,
             moe: None,
             rotary_dim: sizes.head_dim,
             rope_interleaved: false,
@@ -382,8 +280,12 @@ impl DecoderSpec {
             embedding_multiplier: 1.0,
             residual_multiplier: 1.0,
             logit_multiplier: 1.0,
+            layer_multipliers: LayerMultipliers::ONE,
             parallel_residual: false,
             shared_norm: false,
+            alt_up: None,
+            laurel_rank: None,
+            layer_embeddings: None,
             tied: false,
             encoder: None,
         }
@@ -403,6 +305,25 @@ impl DecoderSpec {
     /// Elements of a head that rotate: [`Self::rotary_dim`], rounded up to an even number.
     pub fn rotated(&self) -> u32 {
         self.rotary_dim.next_multiple_of(2)
+    }
+
+    /// Gives the layers for which `with_experts` is true the mixture of experts, and the others the dense
+    /// feed-forward network.
+    pub fn set_expert_layers(&mut self, with_experts: impl Fn(usize) -> bool) {
+        for (i, layer) in self.layers.iter_mut().enumerate() {
+            layer.feed_forward = match with_experts(i) {
+                true => FeedForward::Experts,
+                false => FeedForward::Dense,
+            };
+        }
+    }
+
+    /// Returns the number of layers without experts before the first that has them.
+    pub fn leading_dense_layers(&self) -> usize {
+        let layers = self.layers.iter();
+        layers
+            .take_while(|layer| layer.feed_forward != FeedForward::Experts)
+            .count()
     }
 
     /// Sets the window of the layers for which `windowed` is true and removes it from the others. A
@@ -445,20 +366,25 @@ impl DecoderSpec {
         self.max_positions + padding.map_or(0, |padding| u64::from(padding) + 1)
     }
 
-    /// Returns the number of layers with attention.
-    pub fn attention_layers(&self) -> usize {
+    /// Returns the number of layers with a KV cache of their own.
+    pub fn cached_layers(&self) -> usize {
         let layers = self.layers.iter();
-        layers
-            .filter(|layer| layer.mixer == Mixer::Attention)
-            .count()
+        layers.filter(|layer| layer.has_cache()).count()
     }
 
-    /// Bytes of KV cache that one position takes over all layers with attention. The layers of an
+    /// Width of a layer's dense feed-forward network.
+    pub fn dense_width(&self, layer: usize) -> u64 {
+        let own = self.layers.get(layer);
+        let own = own.and_then(|layer| layer.intermediate_size);
+        own.unwrap_or(self.intermediate_size)
+    }
+
+    /// Bytes of KV cache that one position takes over all layers with a cache. The layers of an
     /// encoder share one cache.
     pub fn kv_bytes_per_position(&self, format: CacheFormat) -> u64 {
         let caches = match self.encoder {
             Some(_) => 1,
-            None => self.attention_layers() as u64,
+            None => self.cached_layers() as u64,
         };
         caches * 2 * self.kv_row_bytes(format)
     }

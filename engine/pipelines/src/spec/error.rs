@@ -105,4 +105,16 @@ pub enum SpecError {
     /// Occurs when a decoder's function is asked of an encoder.
     #[error("an encoder computes no logits")]
     IsEncoder,
+    /// Occurs when a layer reads the cache of a layer that is no earlier one with a cache and the same window, or in a
+    /// model whose layers cannot share caches.
+    #[error("layer {layer} cannot read the keys and values of the layer that it names")]
+    SharedCache {
+        /// The layer that reads.
+        layer: usize,
+    },
+    /// Occurs when a model with parallel residuals or norms after them has parts that need others.
+    #[error(
+        "AltUp, Laurel and embeddings of layers need norms before a layer's parts, one after the other"
+    )]
+    ResidualParts,
 }

@@ -1,9 +1,10 @@
-//! Projections of experts that a checkpoint stores fused and transposed, as gpt-oss and Llama 4 do.
+//! Projections of experts that a checkpoint stores fused, stacked or transposed.
 
 use wisp_weights::View;
 
 use super::{
     decoder_spec::DecoderSpec,
+    feed_forward::FeedForwardGate,
     tensor_names::{GateUpOrder, TensorNames, in_layer},
 };
 
@@ -12,7 +13,7 @@ use super::{
 pub(crate) enum ExpertPart {
     /// The input of the activation.
     Gate,
-    /// What the activation is multiplied by.
+    /// What the activation is multiplied by, or its input if there is no gate.
     Up,
     /// From the inner layer back to the residual stream.
     Down,
@@ -29,10 +30,10 @@ impl ExpertPart {
     }
 }
 
-/// A projection of experts as a part of stacked, transposed matrices `[experts, cols, total]`.
+/// A projection of experts as a part of one tensor, in an order of [`GateUpOrder`].
 ///
-/// A tensor has this shape, or, in MXFP4, two tensors with the endings `_blocks` and `_scales` have the
-/// matrices untransposed. The bias has the ending `_bias`.
+/// A tensor of transposed matrices has the shape `[experts, cols, total]`, or, in MXFP4, two tensors with the endings
+/// `_blocks` and `_scales` have the matrices untransposed. The bias has the ending `_bias`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FusedExperts {
     /// The name of the tensor.
@@ -44,6 +45,8 @@ pub(crate) struct FusedExperts {
     /// The first row of the projection, and the distance to the next.
     first: u64,
     step: u64,
+    /// True if the matrices are stored transposed.
+    transposed: bool,
 }
 
 impl FusedExperts {
@@ -52,29 +55,51 @@ impl FusedExperts {
         (spec, names, prefix): (&DecoderSpec, &TensorNames, &str),
         layer: usize,
         part: ExpertPart,
+        exists: impl Fn(&str) -> bool,
     ) -> Option<FusedExperts> {
-        let moe = spec.moe.filter(|_| names.expert_gate.is_empty())?;
+        let moe = spec.moe?;
+        let single = in_layer(part.name(names), layer);
+        let is_gate_up = part != ExpertPart::Down && spec.gate == FeedForwardGate::Projected;
+        let inner = moe.intermediate_size;
+        let transposed = names.gate_up_order != GateUpOrder::Rows;
         let (columns, step) = match names.gate_up_order {
-            GateUpOrder::Rows => return None,
-            GateUpOrder::Stacked => (moe.intermediate_size, 1),
+            GateUpOrder::Rows | GateUpOrder::Stacked => (inner, 1),
             GateUpOrder::Interleaved => (1, 2),
         };
-        let (hidden, inner) = (spec.hidden_size, moe.intermediate_size);
-        let (template, rows, cols) = match part {
-            ExpertPart::Gate | ExpertPart::Up => (&names.expert_gate_up, inner, hidden),
-            ExpertPart::Down => (&names.expert_down, hidden, inner),
+        let width = moe.latent_size.unwrap_or(spec.hidden_size);
+        let (rows, cols) = match part {
+            ExpertPart::Gate | ExpertPart::Up => (inner, width),
+            ExpertPart::Down => (width, inner),
         };
         let (total, first, step) = match part {
-            ExpertPart::Down => (rows, 0, 1),
-            ExpertPart::Gate => (2 * rows, 0, step),
-            ExpertPart::Up => (2 * rows, columns, step),
+            ExpertPart::Gate if is_gate_up => (2 * rows, 0, step),
+            ExpertPart::Up if is_gate_up => (2 * rows, columns, step),
+            _ => (rows, 0, 1),
         };
+        let name = match is_gate_up {
+            true => in_layer(&names.expert_gate_up, layer),
+            // One tensor for all experts lacks the number of the expert.
+            false => single.replacen(".{}", "", 1),
+        };
+        let mut name = format!("{prefix}{name}");
+        if !transposed {
+            let first_expert = single.replacen("{}", "0", 1);
+            let weight = format!("{name}.weight");
+            name = match [weight, name].into_iter().find(|name| exists(name)) {
+                Some(found) if !exists(&format!("{prefix}{first_expert}.weight")) => found,
+                Some(found) if names.expert_gate.is_empty() => found,
+                _ => return None,
+            };
+        } else if !names.expert_gate.is_empty() {
+            return None;
+        }
         Some(FusedExperts {
-            name: format!("{prefix}{}", in_layer(template, layer)),
+            name,
             shape: [moe.experts.into(), rows, cols],
             total,
             first,
             step,
+            transposed,
         })
     }
 
@@ -99,11 +124,18 @@ impl FusedExperts {
             };
             return (vec![blocks, scales], view);
         }
-        let [_, _, cols] = self.shape;
-        let view = View::Strided {
-            tensor: self.name.clone(),
-            offset: self.first,
-            strides: vec![cols * self.total, self.step, self.total],
+        let [experts, rows, cols] = self.shape;
+        let view = match self.transposed {
+            true => View::Strided {
+                tensor: self.name.clone(),
+                offset: self.first,
+                strides: vec![cols * self.total, self.step, self.total],
+            },
+            false => {
+                let starts = (0..experts).map(|expert| expert * self.total + self.first);
+                let parts = starts.map(|first| (self.name.clone(), first..first + rows));
+                View::Rows(parts.collect())
+            }
         };
         (vec![self.name.clone()], view)
     }

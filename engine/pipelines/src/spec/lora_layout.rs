@@ -1,6 +1,9 @@
 //! The device buffers that hold low-rank adapters.
 
-use super::{decoder_spec::DecoderSpec, mixer::Mixer};
+use super::{
+    decoder_spec::DecoderSpec,
+    feed_forward::{FeedForward, FeedForwardGate},
+};
 
 /// The size of the buffers that hold low-rank adapters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,10 +28,10 @@ impl LoraLayout {
     fn buffer_bytes(self, spec: &DecoderSpec) -> impl Iterator<Item = u64> {
         let layers = 0..spec.layers.len();
         let groups = layers.flat_map(move |layer| {
-            let groups = LORA_GROUPS.iter();
-            groups.filter(move |group| group.is_in(spec, layer))
+            let groups = LORA_GROUPS.iter().map(move |group| (group, layer));
+            groups.filter(move |(group, _)| group.is_in(spec, layer))
         });
-        let shapes = groups.flat_map(move |group| group.shapes(spec, self));
+        let shapes = groups.flat_map(move |(group, layer)| group.shapes(spec, self, layer));
         shapes.map(|shape| shape.into_iter().fold(4, u64::saturating_mul))
     }
 }
@@ -62,19 +65,19 @@ impl LoraGroup {
         let Some(layer) = spec.layers.get(layer) else {
             return false;
         };
-        let attends = layer.mixer == Mixer::Attention;
+        let attends = layer.mixer.attends();
         match self {
-            LoraGroup::Qkv => attends && spec.latent.is_none(),
+            LoraGroup::Qkv => attends && spec.latent.is_none() && layer.shared_kv.is_none(),
             LoraGroup::O => attends,
-            LoraGroup::GateUp | LoraGroup::Down => !layer.moe,
+            LoraGroup::GateUp | LoraGroup::Down => layer.feed_forward == FeedForward::Dense,
         }
     }
 
     /// Returns the width of the input that the projections share and the width of each one's output.
-    pub fn widths(self, spec: &DecoderSpec) -> (u64, Vec<u64>) {
+    pub fn widths(self, spec: &DecoderSpec, layer: usize) -> (u64, Vec<u64>) {
         let head_dim = u64::from(spec.head_dim);
         let kv = u64::from(spec.kv_heads) * head_dim;
-        let (hidden, inner) = (spec.hidden_size, spec.intermediate_size);
+        let (hidden, inner) = (spec.hidden_size, spec.dense_width(layer));
         match self {
             LoraGroup::Qkv => (hidden, vec![spec.query_rows(), kv, kv]),
             LoraGroup::O => {
@@ -82,7 +85,9 @@ impl LoraGroup {
                 let width = u64::from(spec.heads) * u64::from(value);
                 (width, vec![hidden])
             }
-            LoraGroup::GateUp if spec.gated => (hidden, vec![inner, inner]),
+            LoraGroup::GateUp if spec.gate == FeedForwardGate::Projected => {
+                (hidden, vec![inner, inner])
+            }
             LoraGroup::GateUp => (hidden, vec![inner]),
             LoraGroup::Down => (inner, vec![hidden]),
         }
@@ -90,9 +95,9 @@ impl LoraGroup {
 
     /// Returns the shapes of a layer's two buffers: A `[slots, projections * rank, input]` and B
     /// `[slots, rank, outputs]`, which includes the adapters' scale.
-    pub fn shapes(self, spec: &DecoderSpec, layout: LoraLayout) -> [[u64; 3]; 2] {
+    pub fn shapes(self, spec: &DecoderSpec, layout: LoraLayout, layer: usize) -> [[u64; 3]; 2] {
         let LoraLayout { slots, rank } = layout;
-        let (input, outputs) = self.widths(spec);
+        let (input, outputs) = self.widths(spec, layer);
         let rows = rank.saturating_mul(outputs.len() as u64);
         [[slots, rows, input], [slots, rank, outputs.iter().sum()]]
     }

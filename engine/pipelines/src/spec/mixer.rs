@@ -1,7 +1,9 @@
 //! How a layer's tokens take in those before them, and the state that it keeps of a sequence.
 
+use std::ops::Range;
+
 /// How a layer's tokens take in those before them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mixer {
     /// Attention over the KV cache.
     Attention,
@@ -16,12 +18,16 @@ pub enum Mixer {
     DeltaNet(DeltaNetSpec),
     /// Mamba 2 (Granite 4).
     Mamba2(Mamba2Spec),
+    /// Attention and Mamba 2 side by side, which read the same norm and are added together (Falcon-H1).
+    AttentionAndMamba2(Mamba2Spec),
+    /// None: the layer is a feed-forward network alone (Nemotron-H).
+    None,
 }
 
 /// A Mamba 2 mixer: inputs and their uses are convolved with those before them, and go through the
 /// [scan](wisp_graph::ops::Mamba2Scan). The result is multiplied by the SiLU of a gate, normalized in as
 /// many parts as there are groups, and projected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mamba2Spec {
     /// Groups of heads that are added and read alike.
     pub groups: u32,
@@ -33,9 +39,30 @@ pub struct Mamba2Spec {
     pub head_dim: u32,
     /// Tokens that an element of the convolution depends on, its own included.
     pub width: u32,
+    /// Where the norm of the result stands.
+    pub norm: Mamba2Norm,
+    /// The least and the greatest step of the decay, after its softplus.
+    pub step_limit: [f32; 2],
+    /// Factors on the parts of the input projection: gates, inputs, where they are added, how they are read, and
+    /// steps (Falcon-H1).
+    pub multipliers: [f32; 5],
+}
+
+/// Where the norm of a Mamba 2 mixer's result stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mamba2Norm {
+    /// There is none.
+    None,
+    /// On the result, before it is multiplied by the gate.
+    BeforeGate,
+    /// On the product of the result and the gate.
+    AfterGate,
 }
 
 impl Mamba2Spec {
+    /// The range of steps that are not limited.
+    pub const ANY_STEP: [f32; 2] = [0.0, f32::INFINITY];
+
     /// Returns the elements of all heads.
     pub(crate) fn inner(&self) -> u64 {
         u64::from(self.heads) * u64::from(self.head_dim)
@@ -63,9 +90,53 @@ pub struct DeltaNetSpec {
     pub v_dim: u32,
     /// Tokens that an element of the convolution depends on, its own included.
     pub width: u32,
+    /// True if the checkpoint stores the first head of values of each head of keys, then the second, and so on, instead
+    /// of all those of a head of keys together (GGUF).
+    pub tiled: bool,
 }
 
 impl DeltaNetSpec {
+    /// Returns the rows of each head of values where they are tiled, from their order by heads of keys or from tiles: as a
+    /// view takes them to store heads of `size` rows in the other order.
+    pub(crate) fn tiled_rows(&self, size: u64) -> Vec<Range<u64>> {
+        let (keys, per_key) = (self.k_heads, self.v_heads / self.k_heads.max(1));
+        let heads = (0..per_key).flat_map(|i| (0..keys).map(move |key| key * per_key + i));
+        let starts = heads.map(|head| u64::from(head) * size);
+        starts.map(|start| start..start + size).collect()
+    }
+
+    /// Returns the rows of heads of values in the order of the heads of keys, where the checkpoint stores heads of `size`
+    /// rows.
+    pub(crate) fn value_rows(&self, size: u64) -> Vec<Range<u64>> {
+        let (keys, per_key) = (self.k_heads, self.v_heads / self.k_heads.max(1));
+        if !self.tiled {
+            return vec![0..u64::from(self.v_heads) * size];
+        }
+        let heads = (0..keys).flat_map(|key| (0..per_key).map(move |i| i * keys + key));
+        let starts = heads.map(|head| u64::from(head) * size);
+        starts.map(|start| start..start + size).collect()
+    }
+
+    /// Returns the rows of queries, keys, values and gates of a projection that stores, for each head of keys, its own of
+    /// each.
+    pub(crate) fn fused_rows(&self) -> [Vec<Range<u64>>; 4] {
+        let of_values = self.values() / u64::from(self.k_heads.max(1));
+        let k_dim = u64::from(self.k_dim);
+        self.rows_by_key([k_dim, k_dim, of_values, of_values])
+    }
+
+    /// Returns the rows of each part of a projection that stores, for each head of keys, `sizes` rows of each part.
+    pub(crate) fn rows_by_key<const N: usize>(&self, sizes: [u64; N]) -> [Vec<Range<u64>>; N] {
+        let all: u64 = sizes.iter().sum();
+        let mut before = 0;
+        sizes.map(|size| {
+            let offset = before;
+            before += size;
+            let starts = (0..u64::from(self.k_heads)).map(|head| head * all + offset);
+            starts.map(|start| start..start + size).collect()
+        })
+    }
+
     /// Returns the elements of all queries, which are as many as those of all keys.
     pub(crate) fn keys(&self) -> u64 {
         u64::from(self.k_heads) * u64::from(self.k_dim)
@@ -115,16 +186,29 @@ fn matrices(heads: u32, [rows, cols]: [u32; 2]) -> StateTensor {
 }
 
 impl Mixer {
+    /// Returns the Mamba 2 mixer, if the layer has one.
+    pub(crate) fn mamba2(self) -> Option<Mamba2Spec> {
+        match self {
+            Mixer::Mamba2(mamba) | Mixer::AttentionAndMamba2(mamba) => Some(mamba),
+            _ => None,
+        }
+    }
+
+    /// True if the layer attends to a KV cache.
+    pub fn attends(self) -> bool {
+        matches!(self, Mixer::Attention | Mixer::AttentionAndMamba2(_))
+    }
+
     /// Returns the tensors of a sequence's state in one layer of a model of this width; none for attention.
     pub(crate) fn state(self, hidden_size: u64) -> Vec<StateTensor> {
         match self {
-            Mixer::Attention => Vec::new(),
+            Mixer::Attention | Mixer::None => Vec::new(),
             Mixer::ShortConv { width } => vec![conv_state(width, hidden_size)],
             Mixer::DeltaNet(net) => vec![
                 conv_state(net.width, 2 * net.keys() + net.values()),
                 matrices(net.v_heads, [net.k_dim, net.v_dim]),
             ],
-            Mixer::Mamba2(mamba) => vec![
+            Mixer::Mamba2(mamba) | Mixer::AttentionAndMamba2(mamba) => vec![
                 conv_state(mamba.width, mamba.channels()),
                 matrices(mamba.heads, [mamba.state_dim, mamba.head_dim]),
             ],

@@ -27,25 +27,32 @@
 
 mod check;
 mod decoder_spec;
+mod encoder;
 mod error;
+mod feed_forward;
 mod fused_experts;
 mod lora_layout;
 mod mixer;
+mod residual;
 pub(crate) mod row_order;
 mod state;
 mod tensor_names;
 
 pub(crate) use check::check_layers;
 pub use decoder_spec::{
-    DecoderSizes, DecoderSpec, EncoderSpec, ExpertGroups, ExpertScoring, LatentAttention,
-    LayerSpec, MoeSpec, NormPlacement, QkNorm, QueryScaling, RopeSettings, ScoreActivation,
-    ScoreHead, SharedExpert,
+    DecoderSizes, DecoderSpec, LatentAttention, LayerSpec, NormPlacement, QkNorm, QueryScaling,
+    RopeSettings,
 };
+pub use encoder::{EncoderSpec, ScoreActivation, ScoreHead};
 pub use error::SpecError;
+pub use feed_forward::{
+    ExpertGroups, ExpertScoring, FeedForward, FeedForwardGate, MoeSpec, SharedExpert,
+};
 pub(crate) use fused_experts::{ExpertPart, FusedExperts};
 pub use lora_layout::LoraLayout;
 pub(crate) use lora_layout::{LORA_GROUPS, LoraGroup};
-pub use mixer::{DeltaNetSpec, Mamba2Spec, Mixer};
+pub use mixer::{DeltaNetSpec, Mamba2Norm, Mamba2Spec, Mixer};
+pub use residual::{AltUp, LayerEmbeddings, LayerMultipliers};
 pub(crate) use tensor_names::in_layer;
 pub use tensor_names::{GateUpOrder, QkvLayout, TensorNames};
 pub use wisp_graph::{Activation, CacheFormat, NormKind, NormSpec, ops::ClampedSwiglu};

@@ -5,7 +5,7 @@ use super::{decoder_spec::DecoderSpec, mixer::StateTensor};
 impl DecoderSpec {
     /// Returns whether layers keep a recurrent state of a sequence beside the KV cache.
     pub fn has_state(&self) -> bool {
-        self.attention_layers() < self.layers.len()
+        self.state_tensors().next().is_some()
     }
 
     /// Returns the bytes of one sequence's recurrent state over all layers.

@@ -128,11 +128,15 @@ pub struct TensorNames {
     pub router: Cow<'static, str>,
     /// The bias by which experts are selected, `[experts]`: the whole name, with its suffix.
     pub selection_bias: Cow<'static, str>,
+    /// Projection of what experts read, `[latent, hidden]`.
+    pub expert_in: Cow<'static, str>,
+    /// Projection of what experts write, `[hidden, latent]`.
+    pub expert_out: Cow<'static, str>,
     /// Gate projections of the experts: one tensor `[experts, intermediate, hidden]`, or one for
     /// each expert if the name has a second `{}`.
     pub expert_gate: Cow<'static, str>,
-    /// The fused gate and up projections of the experts, used where `expert_gate` is empty; [`GateUpOrder`] tells their
-    /// shape.
+    /// The fused gate and up projections of the experts, used where `expert_gate` is empty or does not exist;
+    /// [`GateUpOrder`] tells their shape.
     pub expert_gate_up: Cow<'static, str>,
     /// The order of `expert_gate_up`.
     pub gate_up_order: GateUpOrder,
@@ -150,6 +154,39 @@ pub struct TensorNames {
     pub shared_down: Cow<'static, str>,
     /// The linear layer `[1, hidden]` whose sigmoid is the factor on the shared expert's output.
     pub shared_router: Cow<'static, str>,
+    /// Embeddings of tokens for each layer, `[vocab, layers * width]`.
+    pub layer_embeddings: Cow<'static, str>,
+    /// Projection that is added to them, `[layers * width, hidden]`.
+    pub layer_embedding_projection: Cow<'static, str>,
+    /// Norm of that projection, for each layer.
+    pub layer_embedding_norm: Cow<'static, str>,
+    /// Gate of a layer's embedding, `[width, hidden]`.
+    pub layer_input_gate: Cow<'static, str>,
+    /// Projection of a layer's gated embedding, `[hidden, width]`.
+    pub layer_input_projection: Cow<'static, str>,
+    /// Norm of that projection.
+    pub layer_input_norm: Cow<'static, str>,
+    /// Projections of further versions of the residual stream, `[hidden, hidden]`; `{}` stands for the version, counted
+    /// from 0.
+    pub alt_up_in: Cow<'static, str>,
+    /// Projections of these versions after the last layer, `[hidden, hidden]`.
+    pub alt_up_out: Cow<'static, str>,
+    /// Norm of the input of AltUp's router.
+    pub alt_up_norm: Cow<'static, str>,
+    /// AltUp's router, `[versions, hidden]`.
+    pub alt_up_router: Cow<'static, str>,
+    /// Coefficients of AltUp's predictions, `[versions * versions, versions]`.
+    pub alt_up_prediction: Cow<'static, str>,
+    /// Coefficients of AltUp's corrections, `[versions, versions]`.
+    pub alt_up_correction: Cow<'static, str>,
+    /// Factor on the corrected version, `[hidden]`: the whole name.
+    pub alt_up_scale: Cow<'static, str>,
+    /// First projection of the branch beside attention, `[rank, hidden]`.
+    pub laurel_left: Cow<'static, str>,
+    /// Second projection of the branch beside attention, `[hidden, rank]`.
+    pub laurel_right: Cow<'static, str>,
+    /// Norm of the branch beside attention.
+    pub laurel_norm: Cow<'static, str>,
     /// Norm after the last block.
     pub final_norm: Cow<'static, str>,
     /// Output layer, `[vocab, hidden]`; not looked up where the embedding is the output layer.
@@ -162,6 +199,8 @@ pub struct TensorNames {
     pub score_output: Cow<'static, str>,
     /// True if the linear weights of the blocks are stored `[in, out]`.
     pub transposed: bool,
+    /// True if the decays of delta nets and Mamba are stored as the negative exponentials of their logarithms.
+    pub negative_decays: bool,
 }
 
 /// The order of the rows of a fused projection of queries, keys and values.
@@ -176,7 +215,8 @@ pub enum QkvLayout {
 /// The order of a fused gate and up projection of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateUpOrder {
-    /// Rows `[experts, 2 * intermediate, hidden]`: those of the gate, then those of the up projection (Granite).
+    /// Rows `[experts, 2 * intermediate, hidden]`: those of the gate, then those of the up projection (Granite). Names
+    /// are with or without `.weight`. The down projections then have one tensor for all experts too.
     Rows,
     /// Transposed, `[experts, hidden, 2 * intermediate]`: the gate, then the up projection (Llama 4). The name is the
     /// whole name, to which MXFP4 checkpoints add `_blocks` and `_scales`, and biases `_bias`.
@@ -248,9 +288,11 @@ impl TensorNames {
             mlp_residual_norm: "".into(),
             router: "layers.{}.mlp.gate".into(),
             selection_bias: "layers.{}.mlp.gate.e_score_correction_bias".into(),
+            expert_in: "".into(),
+            expert_out: "".into(),
             expert_gate: "layers.{}.mlp.experts.{}.gate_proj".into(),
-            expert_gate_up: "".into(),
-            gate_up_order: GateUpOrder::Stacked,
+            expert_gate_up: "layers.{}.mlp.experts.gate_up_proj".into(),
+            gate_up_order: GateUpOrder::Rows,
             expert_up: "layers.{}.mlp.experts.{}.up_proj".into(),
             expert_down: "layers.{}.mlp.experts.{}.down_proj".into(),
             shared_gate: "layers.{}.mlp.shared_experts.gate_proj".into(),
@@ -258,12 +300,29 @@ impl TensorNames {
             shared_gate_up: "".into(),
             shared_down: "layers.{}.mlp.shared_experts.down_proj".into(),
             shared_router: "".into(),
+            layer_embeddings: "embed_tokens_per_layer".into(),
+            layer_embedding_projection: "per_layer_model_projection".into(),
+            layer_embedding_norm: "per_layer_projection_norm".into(),
+            layer_input_gate: "layers.{}.per_layer_input_gate".into(),
+            layer_input_projection: "layers.{}.per_layer_projection".into(),
+            layer_input_norm: "layers.{}.post_per_layer_input_norm".into(),
+            alt_up_in: "altup_projections.{}".into(),
+            alt_up_out: "altup_unembed_projections.{}".into(),
+            alt_up_norm: "layers.{}.altup.router_norm".into(),
+            alt_up_router: "layers.{}.altup.modality_router".into(),
+            alt_up_prediction: "layers.{}.altup.prediction_coefs".into(),
+            alt_up_correction: "layers.{}.altup.correction_coefs".into(),
+            alt_up_scale: "layers.{}.altup.correct_output_scale".into(),
+            laurel_left: "layers.{}.laurel.linear_left".into(),
+            laurel_right: "layers.{}.laurel.linear_right".into(),
+            laurel_norm: "layers.{}.laurel.post_laurel_norm".into(),
             final_norm: "norm".into(),
             output: "lm_head".into(),
             score_dense: "".into(),
             score_norm: "".into(),
             score_output: "score".into(),
             transposed: false,
+            negative_decays: false,
         }
     }
 
@@ -313,24 +372,24 @@ fn gguf() -> TensorNames {
         conv_in: "blk.{}.shortconv.in_proj".into(),
         conv: "blk.{}.shortconv.conv".into(),
         conv_out: "blk.{}.shortconv.out_proj".into(),
-        delta_qkv: "".into(),
-        delta_gate: "".into(),
-        delta_fused: "".into(),
-        delta_beta: "".into(),
-        delta_step: "".into(),
-        delta_fused_gates: "".into(),
-        delta_conv: "".into(),
-        delta_a_log: "".into(),
-        delta_step_bias: "".into(),
-        delta_norm: "".into(),
-        delta_out: "".into(),
-        mamba_in: "".into(),
-        mamba_conv: "".into(),
-        mamba_a_log: "".into(),
-        mamba_step_bias: "".into(),
-        mamba_d: "".into(),
-        mamba_norm: "".into(),
-        mamba_out: "".into(),
+        delta_qkv: "blk.{}.attn_qkv".into(),
+        delta_gate: "blk.{}.attn_gate".into(),
+        delta_fused: "blk.{}.ssm_in".into(),
+        delta_beta: "blk.{}.ssm_beta".into(),
+        delta_step: "blk.{}.ssm_alpha".into(),
+        delta_fused_gates: "blk.{}.ssm_ba".into(),
+        delta_conv: "blk.{}.ssm_conv1d".into(),
+        delta_a_log: "blk.{}.ssm_a".into(),
+        delta_step_bias: "blk.{}.ssm_dt.bias".into(),
+        delta_norm: "blk.{}.ssm_norm".into(),
+        delta_out: "blk.{}.ssm_out".into(),
+        mamba_in: "blk.{}.ssm_in".into(),
+        mamba_conv: "blk.{}.ssm_conv1d".into(),
+        mamba_a_log: "blk.{}.ssm_a".into(),
+        mamba_step_bias: "blk.{}.ssm_dt.bias".into(),
+        mamba_d: "blk.{}.ssm_d".into(),
+        mamba_norm: "blk.{}.ssm_norm".into(),
+        mamba_out: "blk.{}.ssm_out".into(),
         attention_output_norm: "blk.{}.post_attention_norm".into(),
         attention_residual_norm: "blk.{}.attn_output_norm".into(),
         mlp_norm: "blk.{}.ffn_norm".into(),
@@ -343,9 +402,11 @@ fn gguf() -> TensorNames {
         mlp_residual_norm: "blk.{}.layer_output_norm".into(),
         router: "blk.{}.ffn_gate_inp".into(),
         selection_bias: "blk.{}.exp_probs_b.bias".into(),
+        expert_in: "blk.{}.ffn_latent_down".into(),
+        expert_out: "blk.{}.ffn_latent_up".into(),
         expert_gate: "blk.{}.ffn_gate_exps".into(),
         expert_gate_up: "".into(),
-        gate_up_order: GateUpOrder::Stacked,
+        gate_up_order: GateUpOrder::Rows,
         expert_up: "blk.{}.ffn_up_exps".into(),
         expert_down: "blk.{}.ffn_down_exps".into(),
         shared_gate: "blk.{}.ffn_gate_shexp".into(),
@@ -353,11 +414,28 @@ fn gguf() -> TensorNames {
         shared_gate_up: "".into(),
         shared_down: "blk.{}.ffn_down_shexp".into(),
         shared_router: "blk.{}.ffn_gate_inp_shexp".into(),
+        layer_embeddings: "".into(),
+        layer_embedding_projection: "".into(),
+        layer_embedding_norm: "".into(),
+        layer_input_gate: "".into(),
+        layer_input_projection: "".into(),
+        layer_input_norm: "".into(),
+        alt_up_in: "".into(),
+        alt_up_out: "".into(),
+        alt_up_norm: "".into(),
+        alt_up_router: "".into(),
+        alt_up_prediction: "".into(),
+        alt_up_correction: "".into(),
+        alt_up_scale: "".into(),
+        laurel_left: "".into(),
+        laurel_right: "".into(),
+        laurel_norm: "".into(),
         final_norm: "output_norm".into(),
         output: "output".into(),
         score_dense: "cls".into(),
         score_norm: "cls.norm".into(),
         score_output: "cls.output".into(),
         transposed: false,
+        negative_decays: true,
     }
 }

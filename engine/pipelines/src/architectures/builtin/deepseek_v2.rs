@@ -1,11 +1,11 @@
 //! DeepSeek V2: DeepSeek V3 with the softmax of its router, and without a bias that selects experts.
 
-use super::{deepseek_v3, glm4_moe};
+use super::{deepseek_v3, deepseek2, glm4_moe};
 use crate::{architectures::architecture::Architecture, spec::ExpertScoring};
 
 /// The Lite models have no low rank of queries and no groups.
 pub(super) fn architecture() -> Architecture {
-    Architecture::new("deepseek_v2")
+    let architecture = Architecture::new("deepseek_v2")
         .config_classes(["DeepseekV2ForCausalLM"])
         .config_defaults(
             r#"{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008,
@@ -35,4 +35,7 @@ pub(super) fn architecture() -> Architecture {
             }
             Ok(spec)
         })
+        .gguf("deepseek2")
+        .spec_from_gguf(deepseek2::from_gguf);
+    deepseek2::with_gguf_keys(architecture)
 }

@@ -1,6 +1,6 @@
 //! DeepSeek V3 and R1: multi-head latent attention, and GLM-4.5's experts in groups.
 
-use super::glm4_moe;
+use super::{deepseek2, glm4_moe};
 use crate::{
     architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
     rope::yarn_scale,
@@ -9,7 +9,7 @@ use crate::{
 
 /// Layers beyond `num_hidden_layers`, which predict further tokens, are not used.
 pub(super) fn architecture() -> Architecture {
-    Architecture::new("deepseek_v3")
+    let architecture = Architecture::new("deepseek_v3")
         .config_classes(["DeepseekV3ForCausalLM"])
         .config_defaults(
             r#"{"vocab_size": 129280, "hidden_size": 7168, "intermediate_size": 18432,
@@ -27,6 +27,9 @@ pub(super) fn architecture() -> Architecture {
             set_groups(&mut spec, config, 2)?;
             Ok(spec)
         })
+        .gguf_written_as("deepseek2")
+        .gguf_plain_rope();
+    deepseek2::with_gguf_keys(architecture)
 }
 
 /// Makes the spec of a Llama with multi-head latent attention.

@@ -6,7 +6,7 @@ use wisp_weights::gguf::Value;
 use super::ernie4_5;
 use crate::{
     architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
-    spec::{DecoderSpec, SharedExpert, TensorNames},
+    spec::{DecoderSpec, FeedForward, SharedExpert, TensorNames},
 };
 
 /// Every `moe_layer_interval`th layer from `moe_layer_start_index` to `moe_layer_end_index` has
@@ -39,13 +39,12 @@ pub(super) fn architecture() -> Architecture {
             Ok(ernie4_5::with_rotated_neighbours(spec))
         })
         .gguf_key("leading_dense_block_count", |spec| {
-            let dense = spec.layers.iter().take_while(|layer| !layer.moe);
-            Some(Value::U32(dense.count() as u32))
+            Some(Value::U32(spec.leading_dense_layers() as u32))
         })
         .gguf_key("interleave_moe_layer_step", |spec| {
             let with_experts = |from: usize| {
                 let mut layers = spec.layers.iter().skip(from);
-                layers.position(|layer| layer.moe)
+                layers.position(|layer| layer.feed_forward == FeedForward::Experts)
             };
             let between = with_experts(with_experts(0)? + 1).unwrap_or(0);
             Some(Value::U32(between as u32 + 1))
@@ -58,9 +57,10 @@ fn set_experts(spec: &mut DecoderSpec, config: &HfConfig) -> Result<(), Architec
     // -1 stands for the last layer.
     let last = config.optional_i64("moe_layer_end_index")?.unwrap_or(-1);
     let last = u64::try_from(last).unwrap_or(u64::MAX);
-    for (i, layer) in (0u64..).zip(&mut spec.layers) {
-        layer.moe = (i + 1).is_multiple_of(interval) && (first..=last).contains(&i);
-    }
+    spec.set_expert_layers(|i| {
+        let i = i as u64;
+        (i + 1).is_multiple_of(interval) && (first..=last).contains(&i)
+    });
     let mut moe = config.moe("moe_intermediate_size", true)?;
     moe.selection_bias = true;
     let shared = config.u64("moe_num_shared_experts")?;

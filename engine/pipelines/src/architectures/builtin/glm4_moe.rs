@@ -2,9 +2,11 @@
 //! and after some dense layers a mixture of experts with sigmoid scores, a bias that selects them, and
 //! shared experts.
 
+use wisp_weights::gguf::Value;
+
 use crate::{
     architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
-    spec::{DecoderSpec, ExpertScoring, QkNorm, SharedExpert},
+    spec::{DecoderSpec, ExpertScoring, QkNorm, SharedExpert, TensorNames, in_layer},
 };
 
 /// The first `first_k_dense_replace` layers have no experts. Experts in groups are not supported.
@@ -22,6 +24,27 @@ pub(super) fn architecture() -> Architecture {
         )
         .config_key("num_local_experts", "n_routed_experts")
         .spec_from_config(from_config)
+        .gguf("glm4moe")
+        .gguf_tensor_names(TensorNames {
+            mlp_norm: TensorNames::gguf().attention_output_norm.clone(),
+            ..TensorNames::gguf().clone()
+        })
+        .spec_from_gguf(|metadata| {
+            let mut spec = metadata.decoder_spec()?;
+            let further = metadata.optional_u32("nextn_predict_layers")?.unwrap_or(0);
+            let layers = spec.layers.len().saturating_sub(further as usize);
+            spec.layers.truncate(layers);
+            if metadata.has_weight(&in_layer(&TensorNames::gguf().q_norm, 0)) {
+                spec.qk_norm = QkNorm::PerHead;
+            }
+            if let Some(moe) = &mut spec.moe {
+                moe.scoring = ExpertScoring::Sigmoid;
+            }
+            Ok(spec)
+        })
+        .gguf_key("leading_dense_block_count", |spec| {
+            Some(Value::U32(spec.leading_dense_layers() as u32))
+        })
 }
 
 fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
@@ -45,9 +68,7 @@ pub(super) fn set_experts(
     config: &HfConfig,
 ) -> Result<(), ArchitectureError> {
     let dense = config.u64("first_k_dense_replace")?;
-    for (i, layer) in (0u64..).zip(&mut spec.layers) {
-        layer.moe = i >= dense;
-    }
+    spec.set_expert_layers(|i| i as u64 >= dense);
     let normalize = config.optional_bool("norm_topk_prob")?.unwrap_or(true);
     let mut moe = config.moe("moe_intermediate_size", normalize)?;
     moe.scoring = ExpertScoring::Sigmoid;

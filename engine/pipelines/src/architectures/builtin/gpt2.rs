@@ -5,7 +5,7 @@ use wisp_graph::{Activation, NormKind};
 
 use crate::{
     architectures::architecture::Architecture,
-    spec::{DecoderSpec, TensorNames},
+    spec::{DecoderSpec, FeedForwardGate, TensorNames},
 };
 
 /// `scale_attn_weights` and `scale_attn_by_inverse_layer_idx` change the attention scale.
@@ -65,6 +65,6 @@ pub(super) fn architecture() -> Architecture {
 /// Uses learned positions, layer norms and a feed-forward network without gate, as BERT does too.
 pub(super) fn use_gpt2_layers(spec: &mut DecoderSpec) {
     spec.norm.kind = NormKind::Layer;
-    spec.gated = false;
+    spec.gate = FeedForwardGate::None;
     spec.use_learned_positions();
 }

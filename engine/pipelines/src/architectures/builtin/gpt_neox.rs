@@ -6,7 +6,7 @@ use wisp_weights::gguf::Value;
 
 use crate::{
     architectures::architecture::Architecture,
-    spec::{DecoderSpec, QkvLayout, TensorNames},
+    spec::{DecoderSpec, FeedForwardGate, QkvLayout, TensorNames},
 };
 
 /// GGUF stores all queries, then all keys, then all values.
@@ -52,7 +52,7 @@ pub(super) fn architecture() -> Architecture {
 
 fn with_neox_layers(mut spec: DecoderSpec, parallel: Option<bool>) -> DecoderSpec {
     spec.norm.kind = NormKind::Layer;
-    spec.gated = false;
+    spec.gate = FeedForwardGate::None;
     spec.parallel_residual = parallel.unwrap_or(true);
     spec
 }

@@ -58,9 +58,9 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
 }
 
 fn with_sinks(mut spec: DecoderSpec, gate: ClampedSwiglu) -> DecoderSpec {
+    spec.set_expert_layers(|_| true);
     for layer in &mut spec.layers {
         layer.sinks = true;
-        layer.moe = true;
     }
     if let Some(moe) = &mut spec.moe {
         moe.clamped = Some(gate);

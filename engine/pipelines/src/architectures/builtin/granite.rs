@@ -3,13 +3,16 @@
 use wisp_weights::gguf::Value;
 
 use crate::{
-    architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
+    architectures::{
+        architecture::Architecture, error::ArchitectureError, gguf_metadata::GgufMetadata,
+        hf_config::HfConfig,
+    },
     spec::DecoderSpec,
 };
 
 /// `logits_scaling` divides. GGUF stores queries and keys in the same order as Llama's.
 pub(super) fn architecture() -> Architecture {
-    Architecture::new("granite")
+    let architecture = Architecture::new("granite")
         .config_classes(["GraniteForCausalLM"])
         .config_defaults(
             r#"{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008,
@@ -20,19 +23,13 @@ pub(super) fn architecture() -> Architecture {
         .spec_from_config(with_multipliers)
         .gguf("granite")
         .gguf_interleaved_rope()
-        .spec_from_gguf(|metadata| {
-            let mut spec = metadata.decoder_spec()?;
-            let number = |key| -> Result<f32, ArchitectureError> {
-                Ok(metadata.optional_f32(key)?.unwrap_or(1.0))
-            };
-            spec.embedding_multiplier = number("embedding_scale")?;
-            spec.residual_multiplier = number("residual_scale")?;
-            spec.logit_multiplier = 1.0 / number("logit_scale")?;
-            if let Some(scale) = metadata.optional_f32("attention.scale")? {
-                spec.set_attention_scale(scale);
-            }
-            Ok(spec)
-        })
+        .spec_from_gguf(with_gguf_multipliers);
+    with_gguf_keys(architecture)
+}
+
+/// Adds the keys of the multipliers.
+pub(super) fn with_gguf_keys(architecture: Architecture) -> Architecture {
+    architecture
         .gguf_key("embedding_scale", |spec| {
             Some(Value::F32(spec.embedding_multiplier))
         })
@@ -45,6 +42,22 @@ pub(super) fn architecture() -> Architecture {
         .gguf_key("attention.scale", |spec| {
             Some(Value::F32(spec.layers.first()?.attention_scale))
         })
+}
+
+/// Makes a spec with the multipliers of a GGUF file.
+pub(super) fn with_gguf_multipliers(
+    metadata: &GgufMetadata<'_>,
+) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = metadata.decoder_spec()?;
+    let number =
+        |key| -> Result<f32, ArchitectureError> { Ok(metadata.optional_f32(key)?.unwrap_or(1.0)) };
+    spec.embedding_multiplier = number("embedding_scale")?;
+    spec.residual_multiplier = number("residual_scale")?;
+    spec.logit_multiplier = 1.0 / number("logit_scale")?;
+    if let Some(scale) = metadata.optional_f32("attention.scale")? {
+        spec.set_attention_scale(scale);
+    }
+    Ok(spec)
 }
 
 /// Makes a spec with the multipliers of a `config.json`.

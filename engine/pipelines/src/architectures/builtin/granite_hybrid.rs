@@ -1,16 +1,21 @@
 //! Granite 4: Granite with Mamba 2 in place of attention in most layers, without or with experts beside a
 //! shared one.
 
-use super::granite;
+use wisp_weights::gguf::Value;
+
+use super::{granite, lfm2};
 use crate::{
-    architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
-    spec::{DecoderSpec, GateUpOrder, Mamba2Spec, Mixer, SharedExpert, TensorNames},
+    architectures::{
+        architecture::Architecture, error::ArchitectureError, gguf_metadata::GgufMetadata,
+        hf_config::HfConfig,
+    },
+    spec::{DecoderSpec, GateUpOrder, Mixer, SharedExpert, TensorNames},
 };
 
 /// The feed-forward network of models without experts is what is the shared expert of others. Layers rotate
 /// only if `position_embedding_type` says so.
 pub(super) fn architecture() -> Architecture {
-    Architecture::new("granitemoehybrid")
+    let architecture = Architecture::new("granitemoehybrid")
         .config_classes(["GraniteMoeHybridForCausalLM"])
         .config_defaults(
             r#"{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008,
@@ -38,6 +43,31 @@ pub(super) fn architecture() -> Architecture {
             ..TensorNames::hugging_face()
         })
         .spec_from_config(from_config)
+        .gguf("granitehybrid")
+        .gguf_interleaved_rope()
+        .spec_from_gguf(from_gguf)
+        .gguf_key("attention.head_count_kv", lfm2::layer_kv_heads)
+        .gguf_key("rope.scaling.finetuned", |spec| {
+            Some(Value::Bool(
+                spec.layers.iter().any(|layer| layer.rope.is_some()),
+            ))
+        });
+    granite::with_gguf_keys(architecture)
+}
+
+/// Layers with 0 KV heads have a Mamba 2 mixer. Layers rotate only if `rope.scaling.finetuned` says so.
+fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = granite::with_gguf_multipliers(metadata)?;
+    let mamba = metadata.mamba2(spec.layers.len())?;
+    let rotates = metadata.optional_bool("rope.scaling.finetuned")? == Some(true);
+    let kv_heads = metadata.layer_kv_heads()?.unwrap_or_default();
+    for (layer, kv_heads) in spec.layers.iter_mut().zip(kv_heads) {
+        if kv_heads == 0 {
+            layer.mixer = Mixer::Mamba2(mamba);
+        }
+        layer.rope = layer.rope.filter(|_| rotates && kv_heads > 0);
+    }
+    Ok(spec)
 }
 
 fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
@@ -52,22 +82,10 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
             gated: false,
         });
         spec.moe = Some(moe);
-        spec.layers.iter_mut().for_each(|layer| layer.moe = true);
+        spec.set_expert_layers(|_| true);
     }
-    let heads = config.u32("mamba_n_heads")?;
     let inner = config.u64("mamba_expand")?.saturating_mul(spec.hidden_size);
-    let head_dim = match config.optional_text("mamba_d_head") {
-        Some(_) => None,
-        None => config.optional_u32("mamba_d_head")?,
-    };
-    let head_dim = head_dim.map_or(inner / u64::from(heads.max(1)), u64::from);
-    let mamba = Mamba2Spec {
-        groups: config.u32("mamba_n_groups")?,
-        heads,
-        state_dim: config.u32("mamba_d_state")?,
-        head_dim: u32::try_from(head_dim).unwrap_or(u32::MAX),
-        width: config.u32("mamba_d_conv")?,
-    };
+    let mamba = config.mamba2(inner)?;
     let kinds = &["attention", "full_attention", "mamba", "linear_attention"];
     let layers = spec.layers.len();
     let types = config.layer_types(kinds, layers)?;

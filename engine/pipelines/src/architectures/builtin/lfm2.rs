@@ -104,9 +104,9 @@ fn set_mixers(spec: &mut DecoderSpec, width: u32, is_conv: &[bool]) {
 
 /// Returns GGUF's number of KV heads for each layer.
 pub(super) fn layer_kv_heads(spec: &DecoderSpec) -> Option<Value> {
-    let heads = spec.layers.iter().map(|layer| match layer.mixer {
-        Mixer::Attention => spec.kv_heads as i32,
-        _ => 0,
+    let heads = spec.layers.iter().map(|layer| match layer.mixer.attends() {
+        true => spec.kv_heads as i32,
+        false => 0,
     });
     Some(Value::Array(Array::I32(heads.collect())))
 }

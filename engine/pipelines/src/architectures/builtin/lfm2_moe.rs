@@ -43,16 +43,13 @@ pub(super) fn architecture() -> Architecture {
         .gguf_key("attention.head_count_kv", lfm2::layer_kv_heads)
         .gguf_key("shortconv.l_cache", lfm2::conv_width)
         .gguf_key("leading_dense_block_count", |spec| {
-            let dense = spec.layers.iter().take_while(|layer| !layer.moe);
-            Some(Value::U32(dense.count() as u32))
+            Some(Value::U32(spec.leading_dense_layers() as u32))
         })
 }
 
 fn set_experts(spec: &mut DecoderSpec, config: &HfConfig) -> Result<(), ArchitectureError> {
     let dense = config.u64("num_dense_layers")?;
-    for (i, layer) in (0u64..).zip(&mut spec.layers) {
-        layer.moe = i >= dense;
-    }
+    spec.set_expert_layers(|i| i as u64 >= dense);
     let normalize = config.optional_bool("norm_topk_prob")?.unwrap_or(true);
     let mut moe = config.moe("moe_intermediate_size", normalize)?;
     moe.scoring = ExpertScoring::Sigmoid;

@@ -66,6 +66,8 @@ fn scale_queries(spec: &mut DecoderSpec, beta: Option<f32>) {
         spec.query_scaling = Some(QueryScaling {
             beta,
             context: *original,
+            offset: 0,
+            rotated: true,
         });
     }
 }

@@ -14,19 +14,22 @@ pub(super) fn architecture() -> Architecture {
             "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 1e6,
             "num_local_experts": 8, "num_experts_per_tok": 2}"#,
         )
-        .tensor_names(TensorNames {
-            router: "layers.{}.block_sparse_moe.gate".into(),
-            expert_gate: "layers.{}.block_sparse_moe.experts.{}.w1".into(),
-            expert_up: "layers.{}.block_sparse_moe.experts.{}.w3".into(),
-            expert_down: "layers.{}.block_sparse_moe.experts.{}.w2".into(),
-            ..TensorNames::hugging_face()
-        })
+        .tensor_names(tensor_names())
         .spec_from_config(|config| {
             let mut spec = mistral::from_config(config)?;
             spec.moe = Some(config.moe("intermediate_size", true)?);
-            for layer in &mut spec.layers {
-                layer.moe = true;
-            }
+            spec.set_expert_layers(|_| true);
             Ok(spec)
         })
+}
+
+/// Returns what Mixtral's checkpoints call their tensors.
+pub(super) fn tensor_names() -> TensorNames {
+    TensorNames {
+        router: "layers.{}.block_sparse_moe.gate".into(),
+        expert_gate: "layers.{}.block_sparse_moe.experts.{}.w1".into(),
+        expert_up: "layers.{}.block_sparse_moe.experts.{}.w3".into(),
+        expert_down: "layers.{}.block_sparse_moe.experts.{}.w2".into(),
+        ..TensorNames::hugging_face()
+    }
 }

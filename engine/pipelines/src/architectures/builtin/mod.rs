@@ -2,6 +2,7 @@
 
 mod bert;
 mod cohere2;
+mod deepseek2;
 mod deepseek_v2;
 mod deepseek_v3;
 mod embedding_gemma;

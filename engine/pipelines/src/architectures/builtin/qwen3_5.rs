@@ -1,11 +1,13 @@
 //! Qwen 3.5, its text: Qwen3-Next with other tensors, without or with experts.
 
+use wisp_weights::gguf::{Array, Value};
+
 use super::{qwen2_moe, qwen3_next};
 use crate::{architectures::architecture::Architecture, spec::TensorNames};
 
 /// Makes the architecture of models without experts.
 pub(super) fn architecture() -> Architecture {
-    Architecture::new("qwen3_5")
+    let architecture = Architecture::new("qwen3_5")
         .config_classes(["Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"])
         .config_defaults(
             r#"{"vocab_size": 248320, "hidden_size": 4096, "intermediate_size": 12288,
@@ -15,12 +17,20 @@ pub(super) fn architecture() -> Architecture {
             "linear_num_key_heads": 16, "linear_num_value_heads": 32, "full_attention_interval": 4}"#,
         )
         .tensor_names(tensor_names())
-        .spec_from_config(qwen3_next::with_delta_nets)
+        .spec_from_config(qwen3_next::with_delta_nets);
+    with_sections(qwen3_next::with_gguf(architecture, "qwen35", true))
+}
+
+/// Adds the sections of the rotation, which other programs require. They matter for images only.
+fn with_sections(architecture: Architecture) -> Architecture {
+    architecture.gguf_key("rope.dimension_sections", |_| {
+        Some(Value::Array(Array::I32(vec![11, 11, 10, 0])))
+    })
 }
 
 /// Makes the architecture of models with experts in all layers.
 pub(super) fn with_experts() -> Architecture {
-    Architecture::new("qwen3_5_moe")
+    let architecture = Architecture::new("qwen3_5_moe")
         .config_classes([
             "Qwen3_5MoeForCausalLM",
             "Qwen3_5MoeForConditionalGeneration",
@@ -40,7 +50,8 @@ pub(super) fn with_experts() -> Architecture {
             let mut spec = qwen3_next::with_delta_nets(config)?;
             qwen3_next::set_experts(&mut spec, config)?;
             Ok(spec)
-        })
+        });
+    with_sections(qwen3_next::with_gguf(architecture, "qwen35moe", true))
 }
 
 /// Checkpoints with an image encoder call the text's part otherwise.

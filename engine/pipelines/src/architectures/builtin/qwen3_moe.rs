@@ -39,9 +39,10 @@ pub(super) fn set_experts(
         return Err(config.error("`decoder_sparse_step` is 0"));
     }
     let dense = config.optional_list("mlp_only_layers")?.unwrap_or_default();
-    for (i, layer) in (0u64..).zip(&mut spec.layers) {
-        layer.moe = (i + 1).is_multiple_of(step) && !dense.contains(&i);
-    }
+    spec.set_expert_layers(|i| {
+        let i = i as u64;
+        (i + 1).is_multiple_of(step) && !dense.contains(&i)
+    });
     let normalize = config.optional_bool("norm_topk_prob")?.unwrap_or(false);
     spec.moe = Some(config.moe("moe_intermediate_size", normalize)?);
     Ok(())

@@ -1,15 +1,20 @@
 //! Qwen3-Next: layers with a gated delta net beside layers with attention, whose output is gated. All have
 //! experts and a gated shared expert.
 
+use wisp_weights::gguf::Value;
+
 use super::{qwen2_moe, qwen3_moe};
 use crate::{
-    architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
-    spec::{DecoderSpec, DeltaNetSpec, Mixer, QkNorm, SharedExpert},
+    architectures::{
+        architecture::Architecture, error::ArchitectureError, gguf_metadata::GgufMetadata,
+        hf_config::HfConfig,
+    },
+    spec::{DecoderSpec, DeltaNetSpec, Mixer, QkNorm, SharedExpert, TensorNames, in_layer},
 };
 
 /// Without `layer_types`, every `full_attention_interval`th layer has attention.
 pub(super) fn architecture() -> Architecture {
-    Architecture::new("qwen3_next")
+    let architecture = Architecture::new("qwen3_next")
         .config_classes(["Qwen3NextForCausalLM"])
         .config_defaults(
             r#"{"vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 5632,
@@ -26,7 +31,73 @@ pub(super) fn architecture() -> Architecture {
             let mut spec = with_delta_nets(config)?;
             set_experts(&mut spec, config)?;
             Ok(spec)
+        });
+    with_gguf(architecture, "qwen3next", false)
+}
+
+/// Adds the GGUF files of models with delta nets, which may be `tiled`.
+pub(super) fn with_gguf(
+    architecture: Architecture,
+    name: &'static str,
+    tiled: bool,
+) -> Architecture {
+    let architecture = architecture
+        .gguf(name)
+        .gguf_tensor_names(TensorNames {
+            mlp_norm: TensorNames::gguf().attention_output_norm.clone(),
+            ..TensorNames::gguf().clone()
         })
+        .spec_from_gguf(move |metadata| from_gguf(metadata, tiled));
+    let number = |value: fn(DeltaNetSpec) -> u32| {
+        move |spec: &DecoderSpec| delta_net(spec).map(|net| Value::U32(value(net)))
+    };
+    let architecture = architecture
+        .gguf_key("ssm.conv_kernel", number(|net| net.width))
+        .gguf_key("ssm.state_size", number(|net| net.k_dim))
+        .gguf_key("ssm.group_count", number(|net| net.k_heads))
+        .gguf_key("ssm.time_step_rank", number(|net| net.v_heads))
+        .gguf_key("ssm.inner_size", number(|net| net.v_heads * net.v_dim))
+        .gguf_key("full_attention_interval", |spec| {
+            let mut layers = spec.layers.iter();
+            let first = layers.position(|layer| layer.mixer == Mixer::Attention)?;
+            Some(Value::U32(first as u32 + 1))
+        });
+    match tiled {
+        true => architecture.gguf_tiled_values(),
+        false => architecture,
+    }
+}
+
+/// Returns the delta net of the layers that have one.
+fn delta_net(spec: &DecoderSpec) -> Option<DeltaNetSpec> {
+    spec.layers.iter().find_map(|layer| match layer.mixer {
+        Mixer::DeltaNet(net) => Some(net),
+        _ => None,
+    })
+}
+
+/// Layers whose tensors include the norm of a delta net have one.
+fn from_gguf(metadata: &GgufMetadata<'_>, tiled: bool) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = metadata.decoder_spec()?;
+    spec.qk_norm = QkNorm::PerHead;
+    spec.attention_gate = true;
+    let v_heads = metadata.u32("ssm.time_step_rank")?;
+    let net = DeltaNetSpec {
+        k_heads: metadata.u32("ssm.group_count")?,
+        v_heads,
+        k_dim: metadata.u32("ssm.state_size")?,
+        v_dim: metadata.u32("ssm.inner_size")? / v_heads.max(1),
+        width: metadata.u32("ssm.conv_kernel")?,
+        tiled,
+    };
+    let norm = &TensorNames::gguf().delta_norm;
+    for (i, layer) in spec.layers.iter_mut().enumerate() {
+        if metadata.has_weight(&in_layer(norm, i)) {
+            layer.mixer = Mixer::DeltaNet(net);
+            layer.rope = None;
+        }
+    }
+    Ok(spec)
 }
 
 /// Makes a spec of layers with delta nets and layers with gated attention.
@@ -53,6 +124,7 @@ pub(super) fn with_delta_nets(config: &HfConfig) -> Result<DecoderSpec, Architec
         k_dim: config.u32("linear_key_head_dim")?,
         v_dim: config.u32("linear_value_head_dim")?,
         width: config.u32("linear_conv_kernel_dim")?,
+        tiled: false,
     };
     let layers = spec.layers.iter_mut().zip(types);
     for (layer, _) in layers.filter(|(_, kind)| *kind == 1) {

@@ -4,7 +4,7 @@ use wisp_graph::{Activation, NormKind};
 
 use crate::{
     architectures::architecture::Architecture,
-    spec::{DecoderSpec, TensorNames},
+    spec::{DecoderSpec, FeedForwardGate, TensorNames},
 };
 
 /// The biases are in the checkpoint if `use_bias` is true.
@@ -38,7 +38,7 @@ pub(super) fn architecture() -> Architecture {
 
 fn with_layer_norms(mut spec: DecoderSpec, window: Option<u32>) -> DecoderSpec {
     spec.norm.kind = NormKind::Layer;
-    spec.gated = false;
+    spec.gate = FeedForwardGate::None;
     spec.set_windows(window, |_| true);
     spec
 }

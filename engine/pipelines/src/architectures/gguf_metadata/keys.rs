@@ -128,6 +128,18 @@ impl<'a> GgufMetadata<'a> {
         }
     }
 
+    /// Returns a whole number for each of some layers: `ARCHITECTURE.key` has one for all, or for each its own.
+    ///
+    /// # Errors
+    ///
+    /// If the key is missing or has another type.
+    pub fn layer_numbers(&self, key: &str, layers: usize) -> Result<Vec<u32>, ArchitectureError> {
+        match self.optional::<Vec<u32>>(key) {
+            Ok(Some(numbers)) => Ok(numbers),
+            _ => Ok(vec![self.u32(key)?; layers]),
+        }
+    }
+
     /// Sets the window of layers from `attention.sliding_window`. Which layers have it says
     /// `attention.sliding_window_pattern`, for each layer or as the distance between layers without
     /// a window, the first of which ends the first stretch; files without this key have the

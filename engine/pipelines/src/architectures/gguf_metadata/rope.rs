@@ -24,7 +24,7 @@ impl GgufMetadata<'_> {
                 short,
                 long,
                 original,
-                attention_factor,
+                attention_factors: [attention_factor; 2],
             });
         }
         let factor = match self.optional_f32("rope.scaling.factor")? {

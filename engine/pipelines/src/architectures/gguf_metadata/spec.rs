@@ -4,8 +4,8 @@ use super::keys::GgufMetadata;
 use crate::{
     architectures::error::ArchitectureError,
     spec::{
-        DecoderSizes, DecoderSpec, ExpertScoring, MoeSpec, RopeSettings, SharedExpert, TensorNames,
-        check_layers, in_layer,
+        DecoderSizes, DecoderSpec, ExpertGroups, ExpertScoring, Mamba2Norm, Mamba2Spec, MoeSpec,
+        RopeSettings, SharedExpert, TensorNames, check_layers, in_layer,
     },
 };
 
@@ -32,7 +32,7 @@ impl GgufMetadata<'_> {
         let mut spec = DecoderSpec::llama(DecoderSizes {
             vocab_size: embedding,
             hidden_size: hidden_size.into(),
-            intermediate_size: self.u32("feed_forward_length")?.into(),
+            intermediate_size: self.widest_layer(layers as usize)?.into(),
             layers,
             heads,
             kv_heads: match self.layer_kv_heads()? {
@@ -49,9 +49,8 @@ impl GgufMetadata<'_> {
         let eps = rms_eps.or(self.optional_f32("attention.layer_norm_epsilon")?);
         spec.norm.eps = eps.unwrap_or(1e-5);
         spec.moe = self.moe(spec.intermediate_size, spec.layers.len())?;
-        for (i, layer) in spec.layers.iter_mut().enumerate() {
-            layer.moe = spec.moe.is_some() && self.has_weight(&in_layer(&names.router, i));
-        }
+        let has_experts = spec.moe.is_some();
+        spec.set_expert_layers(|i| has_experts && self.has_weight(&in_layer(&names.router, i)));
         let rotary_dim = self.optional_u32("rope.dimension_count")?;
         spec.rotary_dim = rotary_dim.unwrap_or(head_dim);
         spec.ropes = vec![RopeSettings {
@@ -60,6 +59,56 @@ impl GgufMetadata<'_> {
         }];
         spec.tied = !self.has_weight(&names.output);
         Ok(spec)
+    }
+
+    /// Returns the width of the widest feed-forward network.
+    fn widest_layer(&self, layers: usize) -> Result<u32, ArchitectureError> {
+        let widths = self.layer_numbers("feed_forward_length", layers)?;
+        Ok(widths.into_iter().max().unwrap_or(0))
+    }
+
+    /// Returns the groups of experts, each of which is as good as the `best` experts in it together.
+    ///
+    /// # Errors
+    ///
+    /// If a key has the wrong type.
+    pub fn expert_groups(&self, best: u32) -> Result<Option<ExpertGroups>, ArchitectureError> {
+        let groups = self.optional_u32("expert_group_count")?.unwrap_or(1);
+        let chosen = self.optional_u32("expert_group_used_count")?.unwrap_or(1);
+        Ok((groups > 1).then_some(ExpertGroups {
+            groups,
+            chosen,
+            best,
+        }))
+    }
+
+    /// Returns the Mamba 2 mixer of the layers that have one.
+    ///
+    /// # Errors
+    ///
+    /// If a key is missing or has the wrong type.
+    pub fn mamba2(&self, layers: usize) -> Result<Mamba2Spec, ArchitectureError> {
+        let heads = self.u32("ssm.time_step_rank")?;
+        let names = TensorNames::gguf();
+        let mut layers = 0..layers;
+        let has_norm = layers.any(|layer| self.has_weight(&in_layer(&names.mamba_norm, layer)));
+        let [least, greatest] = Mamba2Spec::ANY_STEP;
+        Ok(Mamba2Spec {
+            groups: self.optional_u32("ssm.group_count")?.unwrap_or(1),
+            heads,
+            state_dim: self.u32("ssm.state_size")?,
+            head_dim: self.u32("ssm.inner_size")? / heads.max(1),
+            width: self.u32("ssm.conv_kernel")?,
+            norm: match has_norm {
+                true => Mamba2Norm::AfterGate,
+                false => Mamba2Norm::None,
+            },
+            step_limit: [
+                self.optional_f32("ssm.time_step_min")?.unwrap_or(least),
+                self.optional_f32("ssm.time_step_max")?.unwrap_or(greatest),
+            ],
+            multipliers: [1.0; 5],
+        })
     }
 
     /// Returns the mixture of experts; `None` if the model has none.
@@ -95,7 +144,9 @@ impl GgufMetadata<'_> {
                 None | Some(0.0) => 1.0,
                 Some(scale) => scale,
             },
+            weighted_input: false,
             intermediate_size: width.map_or(intermediate_size, u64::from),
+            latent_size: self.optional_u32("moe_latent_size")?.map(u64::from),
             shared: self.shared_expert(layer_count),
             groups: None,
             clamped: None,

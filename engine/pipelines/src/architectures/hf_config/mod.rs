@@ -1,6 +1,7 @@
 //! Hugging Face's `config.json`, as transformers 4 and 5 write it.
 
 mod fields;
+mod mamba;
 mod rope;
 mod spec;
 

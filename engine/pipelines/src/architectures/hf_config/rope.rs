@@ -141,13 +141,13 @@ impl HfConfig {
             Some(factor) => factor,
             None => self.max_positions()? as f64 / original,
         };
-        let attention_factor = number(rope, "attention_factor")?;
+        let attention_factor = number(rope, "attention_factor")?
+            .unwrap_or_else(|| longrope_attention_factor(factor, original));
         Ok(RopeScaling::LongRope {
             short: self.divisors(rope, "short_factor")?,
             long: self.divisors(rope, "long_factor")?,
             original,
-            attention_factor: attention_factor
-                .unwrap_or_else(|| longrope_attention_factor(factor, original)),
+            attention_factors: [attention_factor; 2],
         })
     }
 

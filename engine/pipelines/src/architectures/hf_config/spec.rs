@@ -17,10 +17,19 @@ impl HfConfig {
     ///
     /// If a field is missing or has the wrong type.
     pub fn decoder_spec(&self) -> Result<DecoderSpec, ArchitectureError> {
+        self.decoder_spec_of(self.u64("num_hidden_layers")?)
+    }
+
+    /// Returns the same as [`Self::decoder_spec`], but with this number of layers, whatever `num_hidden_layers` is.
+    ///
+    /// # Errors
+    ///
+    /// If a field is missing or has the wrong type.
+    pub fn decoder_spec_of(&self, layers: u64) -> Result<DecoderSpec, ArchitectureError> {
         let hidden_size = self.u64("hidden_size")?;
         let heads = self.u32("num_attention_heads")?;
-        let layers = self.u32("num_hidden_layers")?;
-        check_layers(layers.into()).map_err(|problem| self.error(problem.to_string()))?;
+        check_layers(layers).map_err(|problem| self.error(problem.to_string()))?;
+        let layers = layers as u32;
         let head_dim = match self.optional_u32("head_dim")? {
             Some(head_dim) => head_dim,
             None => {
@@ -41,7 +50,7 @@ impl HfConfig {
             max_positions: self.max_positions()?,
         });
         spec.norm.eps = self.optional_f32("rms_norm_eps")?.unwrap_or(1e-6);
-        spec.activation = self.activation()?;
+        spec.activation = self.activation("hidden_act")?;
         spec.rotary_dim = (f64::from(head_dim) * self.partial_rotary_factor()?) as u32;
         spec.ropes = vec![self.rope(LayerType::FullAttention)?];
         spec.tied = self.optional_bool("tie_word_embeddings")?.unwrap_or(false);
@@ -143,7 +152,9 @@ impl HfConfig {
             selection_bias: false,
             normalize,
             scale: 1.0,
+            weighted_input: false,
             intermediate_size: self.u64(width)?,
+            latent_size: None,
             shared: None,
             groups: None,
             clamped: None,
@@ -167,15 +178,19 @@ impl HfConfig {
         Ok(Some(self.optional_u64("num_labels")?.unwrap_or(labels)))
     }
 
-    fn activation(&self) -> Result<Activation, ArchitectureError> {
-        let name = self.json.get("hidden_act").and_then(Value::as_str);
-        match name.unwrap_or("silu") {
+    /// Returns the activation that a field names: SiLU without the field.
+    ///
+    /// # Errors
+    ///
+    /// If it is not supported.
+    pub fn activation(&self, key: &str) -> Result<Activation, ArchitectureError> {
+        match self.optional_text(key).unwrap_or("silu") {
             "silu" | "swish" => Ok(Activation::Silu),
             "gelu" | "gelu_python" => Ok(Activation::Gelu),
             "gelu_pytorch_tanh" | "gelu_new" | "gelu_fast" => Ok(Activation::GeluTanh),
             "relu" => Ok(Activation::Relu),
             other => Err(self.error(format!(
-                "`hidden_act` is {other:?}; silu, gelu, gelu_pytorch_tanh and relu are supported"
+                "`{key}` is {other:?}; silu, gelu, gelu_pytorch_tanh and relu are supported"
             ))),
         }
     }

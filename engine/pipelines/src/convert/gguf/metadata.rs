@@ -10,7 +10,7 @@ use crate::{
     model_files::ModelFiles,
     pooling::Pooling,
     rope::{RopeScaling, yarn_attention_factor},
-    spec::{DecoderSpec, ExpertScoring, MoeSpec},
+    spec::{DecoderSpec, ExpertScoring, Mamba2Spec, MoeSpec},
 };
 
 /// Keys that describe how the source is stored rather than the model.
@@ -54,7 +54,7 @@ pub(super) fn copy(gguf: &Gguf, header: &mut GgufHeaderBuilder) {
 /// Writes the metadata of a model in Hugging Face's layout.
 pub(super) fn describe(files: &ModelFiles, header: &mut GgufHeaderBuilder) {
     let (spec, architecture) = (&files.model_spec.spec, &files.model_spec.architecture);
-    let prefix = architecture.gguf_output_name();
+    let prefix = architecture.gguf_output_name(spec);
     header.key("general.architecture", Value::String(prefix.into()));
     let name = Path::new(&files.name).file_name();
     if let Some(name) = name.and_then(|name| name.to_str()) {
@@ -78,25 +78,31 @@ pub(super) fn describe(files: &ModelFiles, header: &mut GgufHeaderBuilder) {
         keys.push(("pooling_type", Value::U32(pooling_type)));
     }
     let own = architecture.gguf_metadata(spec);
-    keys.retain(|(key, _)| own.iter().all(|(own, _)| own != key));
-    write(header, prefix, keys);
+    let write = |header: &mut GgufHeaderBuilder, mut keys: Vec<(&str, Value)>| {
+        keys.retain(|(key, _)| !architecture.has_gguf_key(key));
+        write_keys(header, prefix, keys);
+    };
+    write(header, keys);
     if let Some(encoder) = &spec.encoder {
         let token_types = Value::U32(encoder.token_types as u32);
         header.key("tokenizer.ggml.token_type_count", token_types);
     }
     if let Some(moe) = &spec.moe {
-        write(header, prefix, experts(moe));
+        write(header, experts(moe));
     }
-    write(header, prefix, own);
+    if let Some(mamba) = spec.layers.iter().find_map(|layer| layer.mixer.mamba2()) {
+        write(header, mamba2(mamba));
+    }
+    write_keys(header, prefix, own);
     if let Some(rope) = spec.ropes.first() {
         let base = ("rope.freq_base", Value::F32(rope.theta));
-        write(header, prefix, vec![base]);
-        write(header, prefix, scaling(&rope.scaling));
+        write(header, vec![base]);
+        write(header, scaling(&rope.scaling));
     }
 }
 
 /// Writes keys with the architecture's prefix.
-fn write(header: &mut GgufHeaderBuilder, prefix: &str, keys: Vec<(&str, Value)>) {
+fn write_keys(header: &mut GgufHeaderBuilder, prefix: &str, keys: Vec<(&str, Value)>) {
     for (name, value) in keys {
         header.key(&format!("{prefix}.{name}"), value);
     }
@@ -148,6 +154,33 @@ fn experts(moe: &MoeSpec) -> Vec<(&'static str, Value)> {
     if moe.scale != 1.0 {
         keys.push(("expert_weights_scale", Value::F32(moe.scale)));
     }
+    if let Some(groups) = moe.groups {
+        keys.push(("expert_group_count", Value::U32(groups.groups)));
+        keys.push(("expert_group_used_count", Value::U32(groups.chosen)));
+    }
+    if let Some(latent) = moe.latent_size {
+        keys.push(("moe_latent_size", Value::U32(latent as u32)));
+    }
+    keys
+}
+
+/// Returns the keys that describe a Mamba 2 mixer.
+fn mamba2(mamba: Mamba2Spec) -> Vec<(&'static str, Value)> {
+    let mut keys = vec![
+        ("ssm.conv_kernel", Value::U32(mamba.width)),
+        ("ssm.inner_size", Value::U32(mamba.inner() as u32)),
+        ("ssm.state_size", Value::U32(mamba.state_dim)),
+        ("ssm.time_step_rank", Value::U32(mamba.heads)),
+        ("ssm.group_count", Value::U32(mamba.groups)),
+    ];
+    // Other programs do not limit the steps.
+    let [least, greatest] = mamba.step_limit;
+    if least > 0.0 {
+        keys.push(("ssm.time_step_min", Value::F32(least)));
+    }
+    if greatest.is_finite() {
+        keys.push(("ssm.time_step_max", Value::F32(greatest)));
+    }
     keys
 }
 
@@ -185,11 +218,11 @@ fn scaling(scaling: &RopeScaling) -> Vec<(&'static str, Value)> {
         ],
         RopeScaling::LongRope {
             original,
-            attention_factor,
+            attention_factors: [_, for_long],
             ..
         } => vec![
             trained_context(*original),
-            float("rope.scaling.attn_factor", *attention_factor),
+            float("rope.scaling.attn_factor", *for_long),
         ],
         _ => Vec::new(),
     }

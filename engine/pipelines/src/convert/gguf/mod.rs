@@ -1,7 +1,9 @@
 //! Conversion to GGUF.
 
 mod encodings;
+mod factors;
 mod metadata;
+mod parts;
 mod spec;
 mod spec_difference;
 mod tensors;

@@ -2,9 +2,9 @@
 
 use crate::{
     architectures::Architecture,
-    convert::error::ConvertError,
+    convert::{error::ConvertError, gguf::factors},
     rope::{RopeScaling, frequencies},
-    spec::DecoderSpec,
+    spec::{DecoderSpec, Mixer},
 };
 
 /// The names and values of tensors that express the scaling of rotary frequencies.
@@ -25,6 +25,14 @@ pub(super) fn in_gguf(
     // In GGUF, norm weights include the offset that the model adds to them.
     spec.norm.weight_offset = 0.0;
     spec.rope_interleaved |= architecture.interleaves_rope_in_gguf();
+    if architecture.scales_weights_in_gguf() {
+        factors::remove(&mut spec);
+    }
+    for layer in &mut spec.layers {
+        if let Mixer::DeltaNet(net) = &mut layer.mixer {
+            net.tiled = architecture.tiles_values_in_gguf();
+        }
+    }
     if let Some(encoder) = &mut spec.encoder {
         // Rows before the first position are not written, and an encoder has no output layer.
         encoder.padding = None;

@@ -27,11 +27,36 @@ pub(super) fn difference(a: &DecoderSpec, b: &DecoderSpec) -> Option<&'static st
         ("norms of queries and keys", a.qk_norm == b.qk_norm),
         ("gate of attention", a.attention_gate == b.attention_gate),
         ("activation", a.activation == b.activation),
-        ("gate of the feed-forward", a.gated == b.gated),
+        ("gate of the feed-forward", a.gate == b.gate),
         ("experts", a.moe == b.moe),
+        ("norms of values", a.v_norm == b.v_norm),
+        ("versions of the residual stream", a.alt_up == b.alt_up),
+        ("branch beside attention", a.laurel_rank == b.laurel_rank),
+        (
+            "embeddings of layers",
+            a.layer_embeddings == b.layer_embeddings,
+        ),
+        (
+            "shared keys and values",
+            layers(|a, b| a.shared_kv == b.shared_kv),
+        ),
+        (
+            "widths of layers",
+            layers(|a, b| a.intermediate_size == b.intermediate_size),
+        ),
+        (
+            "cutoff of activations",
+            layers(|a, b| a.activation_cutoff == b.activation_cutoff),
+        ),
         ("attention sinks", layers(|a, b| a.sinks == b.sinks)),
-        ("layers with experts", layers(|a, b| a.moe == b.moe)),
-        ("sliding windows", layers(|a, b| a.window == b.window)),
+        (
+            "layers with experts",
+            layers(|a, b| a.feed_forward == b.feed_forward),
+        ),
+        (
+            "sliding windows",
+            layers(|a, b| (a.window, a.chunked) == (b.window, b.chunked)),
+        ),
         ("layers without rotation", layers(|a, b| a.rope == b.rope)),
         (
             "scale of attention scores",
@@ -134,8 +159,11 @@ fn numbers(scaling: &RopeScaling) -> Vec<f32> {
             short,
             long,
             original,
-            attention_factor,
-        } => [&rounded(&[*original, *attention_factor]), &short[..], long].concat(),
+            attention_factors: [for_short, for_long],
+        } => {
+            let numbers = rounded(&[*original, *for_short, *for_long]);
+            [&numbers, &short[..], long].concat()
+        }
         RopeScaling::Factors(factors) => factors.clone(),
     }
 }

@@ -5,34 +5,20 @@ use std::{collections::HashSet, ops::Range};
 use wisp_weights::{Checkpoint, View, Views, WeightError, WeightSource};
 
 use crate::{
-    convert::{error::ConvertError, planned_tensor::PlannedTensor},
+    convert::{
+        error::ConvertError,
+        gguf::{
+            factors::Scaled,
+            parts::{Change, SelectName, block},
+        },
+        planned_tensor::{PlannedTensor, ValueChange},
+    },
     model_files::ModelFiles,
     spec::{
-        DecoderSpec, ExpertPart, FusedExperts, NormPlacement, QkvLayout, TensorNames, in_layer,
-        row_order,
+        DecoderSpec, DeltaNetSpec, ExpertPart, FeedForward, FusedExperts, Mixer, QkvLayout,
+        TensorNames, in_layer, row_order,
     },
 };
-
-/// How a tensor changes apart from its name.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Change {
-    None,
-    /// A norm: 1 is added to the weights if the model itself adds 1 to them.
-    Norm,
-    /// A query or key projection with this number of heads: rows are reordered if GGUF interleaves
-    /// them.
-    Heads(u32),
-    /// A fused projection of queries, keys and values: rows may be reordered.
-    FusedQkv,
-    /// A projection of experts: stacked if the checkpoint has one tensor per expert.
-    Experts,
-    /// Learned position embeddings: this number of first rows is dropped, because no position uses
-    /// them.
-    Positions(u64),
-}
-
-/// Selects the name of a tensor.
-type SelectName = fn(&TensorNames) -> &str;
 
 /// The tensors of a new file, and those of the source that it does not use.
 pub(super) struct CopiedTensors {
@@ -58,6 +44,9 @@ pub(super) fn copy(
     let checkpoint = &files.checkpoint;
     let mut plan = Plan {
         spec,
+        layer: 0,
+        scaled: model.architecture.scales_weights_in_gguf(),
+        tiled: model.architecture.tiles_values_in_gguf(),
         interleaved: model.architecture.interleaves_rope_in_gguf(),
         names: from,
         prefix: from.prefix(|name| checkpoint.find(name).is_some()),
@@ -66,7 +55,11 @@ pub(super) fn copy(
         used: HashSet::new(),
         planned: Vec::new(),
     };
-    plan.add(&from.embedding, &to.embedding, Change::None)?;
+    plan.add(
+        &from.embedding,
+        &to.embedding,
+        Change::Scaled(Scaled::Embedding),
+    )?;
     if spec.learned_positions {
         let padding = spec.encoder.and_then(|encoder| encoder.padding);
         let unused = padding.map_or(0, |padding| u64::from(padding) + 1);
@@ -77,16 +70,24 @@ pub(super) fn copy(
         plan.add(&from.embedding_norm, &to.embedding_norm, Change::None)?;
     }
     for layer in 0..spec.layers.len() {
-        for (select, change) in block(spec) {
+        plan.layer = layer;
+        for (select, change) in block(spec, layer) {
             if !select(from).is_empty() {
                 plan.add_in_layer(select(from), select(to), layer, change)?;
             }
         }
         let vectors: [SelectName; 2] = [|names| &names.selection_bias, |names| &names.sinks];
         for select in vectors {
-            plan.add_vector(select(from), select(to), layer)?;
+            plan.add_vector(select(from), select(to), layer, ValueChange::None)?;
         }
+        // A fused projection stays one where single ones have names as well.
+        if !from.gate.is_empty() {
+            plan.add_in_layer(&from.gate_up, &to.gate_up, layer, Change::None)?;
+        }
+        plan.add_recurrent_vectors(to, layer)?;
         plan.add_fused_experts(to, layer)?;
+        plan.add_split_gates(to, layer)?;
+        plan.add_fused_delta_net(to, layer)?;
     }
     plan.add(&from.final_norm, &to.final_norm, Change::Norm)?;
     let score = spec.encoder.and_then(|encoder| encoder.score);
@@ -95,8 +96,12 @@ pub(super) fn copy(
         plan.add_whole(&from.score_norm, &to.score_norm, Change::None, false)?;
         plan.add_whole(&from.score_output, &to.score_output, Change::None, false)?;
     }
+    let scaled = Change::Scaled(Scaled::Output);
+    let factors = [spec.embedding_multiplier, spec.logit_multiplier];
     if !spec.tied {
-        plan.add_whole(&from.output, &to.output, Change::None, false)?;
+        plan.add_whole(&from.output, &to.output, scaled, false)?;
+    } else if plan.scaled && factors[0] != factors[1] {
+        plan.add(&from.embedding, &to.output, scaled)?;
     }
     let Plan { used, planned, .. } = plan;
     let names = checkpoint.tensors().iter().map(|tensor| &tensor.name);
@@ -107,51 +112,14 @@ pub(super) fn copy(
     })
 }
 
-/// Returns the tensors that a block may have, with their changes.
-fn block(spec: &DecoderSpec) -> Vec<(SelectName, Change)> {
-    let mut parts: Vec<(SelectName, Change)> = vec![
-        (|names| &names.q, Change::Heads(spec.heads)),
-        (|names| &names.k, Change::Heads(spec.kv_heads)),
-        (|names| &names.v, Change::None),
-        (|names| &names.qkv, Change::FusedQkv),
-        (|names| &names.q_norm, Change::Norm),
-        (|names| &names.k_norm, Change::Norm),
-        (|names| &names.o, Change::None),
-        (|names| &names.conv_in, Change::None),
-        (|names| &names.conv, Change::None),
-        (|names| &names.conv_out, Change::None),
-        (|names| &names.gate, Change::None),
-        (|names| &names.up, Change::None),
-        (|names| &names.gate_up, Change::None),
-        (|names| &names.down, Change::None),
-        (|names| &names.router, Change::None),
-        (|names| &names.expert_gate, Change::Experts),
-        (|names| &names.expert_up, Change::Experts),
-        (|names| &names.expert_down, Change::Experts),
-        (|names| &names.shared_gate, Change::None),
-        (|names| &names.shared_up, Change::None),
-        (|names| &names.shared_down, Change::None),
-        (|names| &names.shared_router, Change::None),
-    ];
-    // Some names are those of the norm after attention in one placement and of the norm before the
-    // feed-forward in another.
-    if spec.norm_placement != NormPlacement::Output {
-        parts.push((|names| &names.attention_norm, Change::Norm));
-        parts.push((|names| &names.mlp_norm, Change::Norm));
-    }
-    if spec.norm_placement != NormPlacement::Pre {
-        parts.push((|names| &names.attention_output_norm, Change::Norm));
-        parts.push((|names| &names.mlp_output_norm, Change::Norm));
-    }
-    if spec.norm_placement == NormPlacement::PostResidual {
-        parts.push((|names| &names.attention_residual_norm, Change::Norm));
-        parts.push((|names| &names.mlp_residual_norm, Change::Norm));
-    }
-    parts
-}
-
 struct Plan<'a, 'v, 'c> {
     spec: &'a DecoderSpec,
+    /// The layer whose tensors are planned.
+    layer: usize,
+    /// True if weights are multiplied by the model's factors.
+    scaled: bool,
+    /// True if GGUF tiles the values of delta nets.
+    tiled: bool,
     /// True if GGUF stores the rows of queries and keys in the order for interleaved rotation.
     interleaved: bool,
     names: &'a TensorNames,
@@ -185,25 +153,159 @@ impl Plan<'_, '_, '_> {
 
     /// Adds a vector of a complete name in a layer's block, if it exists. Some checkpoints store the bias by
     /// which experts are selected as a matrix of one row.
-    fn add_vector(&mut self, from: &str, to: &str, layer: usize) -> Result<(), ConvertError> {
+    fn add_vector(
+        &mut self,
+        from: &str,
+        to: &str,
+        layer: usize,
+        change: ValueChange,
+    ) -> Result<(), ConvertError> {
         let name = format!("{}{}", self.prefix, in_layer(from, layer));
         let Some(info) = self.checkpoint.find(&name) else {
             return Ok(());
         };
         let shape = vec![info.shape.iter().product()];
         self.used.insert(name.clone());
-        self.add_tensor(name, in_layer(to, layer), shape, Change::None, true)
+        self.add_tensor(name, in_layer(to, layer), shape, Change::None, true)?;
+        self.change_last(change);
+        Ok(())
+    }
+
+    /// Sets how the values of the tensor change that was planned last.
+    fn change_last(&mut self, change: ValueChange) {
+        if let Some(planned) = self.planned.last_mut() {
+            planned.change = change;
+        }
+    }
+
+    /// Adds the vectors of a layer's recurrence. Decays become their negative exponentials.
+    fn add_recurrent_vectors(
+        &mut self,
+        to: &TensorNames,
+        layer: usize,
+    ) -> Result<(), ConvertError> {
+        let from = self.names;
+        let (vectors, heads) = match self.spec.layers.get(layer).map(|layer| layer.mixer) {
+            Some(Mixer::Mamba2(_) | Mixer::AttentionAndMamba2(_)) => (
+                [
+                    [&from.mamba_a_log, &to.mamba_a_log],
+                    [&from.mamba_step_bias, &to.mamba_step_bias],
+                    [&from.mamba_d, &to.mamba_d],
+                ],
+                None,
+            ),
+            Some(Mixer::DeltaNet(net)) => (
+                [
+                    [&from.delta_a_log, &to.delta_a_log],
+                    [&from.delta_step_bias, &to.delta_step_bias],
+                    [&from.delta_step_bias, &to.delta_step_bias],
+                ],
+                Some(net),
+            ),
+            _ => return Ok(()),
+        };
+        let count = if heads.is_some() { 2 } else { 3 };
+        for (i, [from, to]) in vectors.into_iter().take(count).enumerate() {
+            let change = match i {
+                0 => ValueChange::NegativeExp,
+                _ => ValueChange::None,
+            };
+            let before = self.planned.len();
+            self.add_vector(from, to, layer, change)?;
+            let Some(planned) = self.planned.get_mut(before) else {
+                continue;
+            };
+            match heads {
+                Some(net) if self.tiled => {
+                    let source = format!("{} tiled", planned.source);
+                    let parts = net.tiled_rows(1).into_iter();
+                    let parts = parts.map(|rows| (planned.source.clone(), rows)).collect();
+                    self.views.add(&source, View::Rows(parts), &planned.shape)?;
+                    planned.source = source;
+                }
+                // The format keeps a column for decays and for factors on inputs.
+                None if i != 1 => planned.shape.push(1),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the two halves of fused gate and up projections, of which the format has two tensors for such models.
+    fn add_split_gates(&mut self, to: &TensorNames, layer: usize) -> Result<(), ConvertError> {
+        let (spec, from) = (self.spec, self.names);
+        let shared = spec.moe.and_then(|moe| moe.shared);
+        let has = |kind| {
+            spec.layers
+                .get(layer)
+                .is_some_and(|layer| layer.feed_forward == kind)
+        };
+        let (fused, to, inner) = match shared {
+            Some(shared) if has(FeedForward::Experts) && from.shared_gate.is_empty() => (
+                &from.shared_gate_up,
+                [&to.shared_gate, &to.shared_up],
+                shared.intermediate_size,
+            ),
+            _ if has(FeedForward::Dense) && from.gate.is_empty() => {
+                (&from.gate_up, [&to.gate, &to.up], spec.intermediate_size)
+            }
+            _ => return Ok(()),
+        };
+        let name = format!("{}{}.weight", self.prefix, in_layer(fused, layer));
+        if !self.exists(&name) {
+            return Ok(());
+        }
+        self.used.insert(name.clone());
+        for (to, rows) in to.into_iter().zip([0..inner, inner..2 * inner]) {
+            let view = View::Rows(vec![(name.clone(), rows)]);
+            let to = format!("{}.weight", in_layer(to, layer));
+            self.add_view(to, view, &[inner, spec.hidden_size])?;
+        }
+        Ok(())
+    }
+
+    /// Adds the projections of a delta net that a checkpoint stores fused, by the heads of keys.
+    fn add_fused_delta_net(&mut self, to: &TensorNames, layer: usize) -> Result<(), ConvertError> {
+        let Some(Mixer::DeltaNet(net)) = self.spec.layers.get(layer).map(|layer| layer.mixer)
+        else {
+            return Ok(());
+        };
+        let name = format!(
+            "{}{}.weight",
+            self.prefix,
+            in_layer(&self.names.delta_fused, layer)
+        );
+        if self.names.delta_fused.is_empty() || !self.exists(&name) {
+            return Ok(());
+        }
+        self.used.insert(name.clone());
+        let hidden = self.spec.hidden_size;
+        let [q, k, v, gate] = net.fused_rows();
+        let parts = [(&to.delta_qkv, [q, k, v].concat()), (&to.delta_gate, gate)];
+        for (to, rows) in parts {
+            let count = rows.iter().map(|rows| rows.end - rows.start).sum();
+            let rows = rows.into_iter().map(|rows| (name.clone(), rows));
+            let to = format!("{}.weight", in_layer(to, layer));
+            self.add_view(to, View::Rows(rows.collect()), &[count, hidden])?;
+        }
+        Ok(())
     }
 
     /// Adds the projections of a layer's experts that are parts of other tensors.
     fn add_fused_experts(&mut self, to: &TensorNames, layer: usize) -> Result<(), ConvertError> {
         let model = (self.spec, self.names, self.prefix);
         for part in [ExpertPart::Gate, ExpertPart::Up, ExpertPart::Down] {
-            let Some(fused) = FusedExperts::find(model, layer, part) else {
+            let Some(fused) = FusedExperts::find(model, layer, part, |name| self.exists(name))
+            else {
                 continue;
             };
             let to = in_layer(part.name(to), layer);
-            let (tensors, view) = fused.weight(|name| self.checkpoint.find(name).is_some());
+            let weight = format!("{to}.weight");
+            // Down projections may be a whole tensor of their own.
+            if self.planned.iter().any(|planned| planned.name == weight) {
+                continue;
+            }
+            let (tensors, view) = fused.weight(|name| self.exists(name));
             self.used.extend(tensors);
             self.add_view(format!("{to}.weight"), view, &fused.shape)?;
             let (bias, view) = fused.bias();
@@ -215,6 +317,11 @@ impl Plan<'_, '_, '_> {
         Ok(())
     }
 
+    /// True if the source has a tensor of this whole name.
+    fn exists(&self, name: &str) -> bool {
+        self.checkpoint.find(name).is_some()
+    }
+
     /// Adds a view of the source's tensors under its new name.
     fn add_view(&mut self, to: String, view: View, shape: &[u64]) -> Result<(), ConvertError> {
         let source = format!("view {to}");
@@ -223,7 +330,7 @@ impl Plan<'_, '_, '_> {
             name: to,
             source,
             shape: shape.to_vec(),
-            add_one: false,
+            change: ValueChange::None,
         });
         Ok(())
     }
@@ -278,15 +385,57 @@ impl Plan<'_, '_, '_> {
             name: to,
             source,
             shape,
-            add_one: change == Change::Norm && self.spec.norm.weight_offset == 1.0,
+            change: ValueChange::None,
         });
+        let is_bias = self
+            .planned
+            .last()
+            .is_some_and(|planned| planned.name.ends_with(".bias"));
+        let change = self.value_change(change, is_bias);
+        self.change_last(change);
+        if let Some(planned) = self.planned.last_mut()
+            && planned.name.contains("ssm_conv1d.weight")
+        {
+            planned.shape.retain(|size| *size != 1);
+        }
         Ok(())
+    }
+
+    /// Returns how the values of a tensor of the present layer change.
+    fn value_change(&self, change: Change, is_bias: bool) -> ValueChange {
+        match change {
+            Change::Norm if self.spec.norm.weight_offset == 1.0 => ValueChange::AddOne,
+            Change::Scaled(part) | Change::ScaledHeads(_, part) if self.scaled => {
+                let factors = part.factors(self.spec, self.layer, is_bias);
+                match factors.iter().all(|(_, factor)| *factor == 1.0) {
+                    true => ValueChange::None,
+                    false => ValueChange::Scale(factors),
+                }
+            }
+            Change::ValueColumns if self.tiled => match self.delta_net() {
+                Some(net) => {
+                    let per_key = net.v_heads / net.k_heads.max(1);
+                    let sizes = [net.k_heads, per_key, net.v_dim];
+                    ValueChange::SwapColumns(sizes.map(|size| size as usize))
+                }
+                None => ValueChange::None,
+            },
+            _ => ValueChange::None,
+        }
+    }
+
+    /// Returns the delta net of the present layer.
+    fn delta_net(&self) -> Option<DeltaNetSpec> {
+        match self.spec.layers.get(self.layer)?.mixer {
+            Mixer::DeltaNet(net) => Some(net),
+            _ => None,
+        }
     }
 
     /// Returns the ranges of rows of a tensor in GGUF's order; `None` if the order does not change.
     fn row_order(&self, rows: u64, change: Change) -> Option<Vec<Range<u64>>> {
         match change {
-            Change::Heads(heads) if self.interleaved => {
+            Change::ScaledHeads(heads, _) if self.interleaved => {
                 let head_dim = rows / u64::from(heads.max(1));
                 let rows = 0..head_dim * u64::from(heads);
                 let row = |row| row_order::half_split_row(row, head_dim);
@@ -299,6 +448,12 @@ impl Plan<'_, '_, '_> {
                     (0..heads).map(move |head| row_order::per_head_rows(head, part, head_dim))
                 };
                 Some((0..3).flat_map(rows_of).collect())
+            }
+            Change::ValueRows(before, size) if self.tiled => {
+                let net = self.delta_net()?;
+                let values = net.tiled_rows(size).into_iter();
+                let values = values.map(|rows| before + rows.start..before + rows.end);
+                Some(std::iter::once(0..before).chain(values).collect())
             }
             Change::Positions(unused @ 1..) => {
                 Some(std::iter::once(unused.min(rows)..rows).collect())
@@ -332,7 +487,7 @@ impl Plan<'_, '_, '_> {
             name: to,
             source: template.into(),
             shape,
-            add_one: false,
+            change: ValueChange::None,
         });
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::{
     convert::{
         error::{ConvertError, write_error},
         options::{ConvertOptions, OnProgress},
-        planned_tensor::{PlannedTensor, unchanged},
+        planned_tensor::{PlannedTensor, ValueChange, unchanged},
         report::ConvertReport,
         tensor_data::{TensorJob, jobs, write_tensors},
         tokenizer,
@@ -100,7 +100,7 @@ fn describe(
             name: name.into(),
             source: name.into(),
             shape,
-            add_one: false,
+            change: ValueChange::None,
         });
     }
     if let Some(first) = unused.first() {
@@ -110,7 +110,7 @@ fn describe(
         ));
     }
     let has_windows = spec.layers.iter().any(|layer| layer.window.is_some());
-    if architecture.gguf_output_name() == "llama" && has_windows {
+    if architecture.gguf_output_name(&spec) == "llama" && has_windows {
         notes.push("programs other than Wisp may ignore the sliding window of this model".into());
     }
     tokenizer::describe(files, header, notes);
