@@ -50,6 +50,8 @@ pub const CAUSAL: &[&str] = &[
     "qwen3-5-moe",
     "granite-hybrid",
     "granite-hybrid-moe",
+    "falcon-h1",
+    "falcon-h1-biases",
 ];
 
 /// Decoders whose recurrent state carries the errors of reduced precision on. On these checkpoints, with weights rounded
@@ -60,6 +62,8 @@ pub const RECURRENT: &[&str] = &[
     "qwen3-5-moe",
     "granite-hybrid",
     "granite-hybrid-moe",
+    "falcon-h1",
+    "falcon-h1-biases",
 ];
 
 /// Decoders that GGUF cannot express as they are here.

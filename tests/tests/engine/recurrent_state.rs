@@ -22,6 +22,7 @@ const HYBRID: &[&str] = &[
     "qwen3-next",
     "qwen3-5",
     "granite-hybrid",
+    "falcon-h1",
 ];
 
 fn load(place: TestDevice, name: &str, limits: ModelLimits) -> TextGenerator {

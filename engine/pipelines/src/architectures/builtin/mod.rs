@@ -9,6 +9,7 @@ mod embedding_gemma;
 mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone4;
+mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
@@ -65,6 +66,7 @@ pub(super) fn all() -> Vec<Architecture> {
         olmo3::architecture(),
         granite::architecture(),
         granite_hybrid::architecture(),
+        falcon_h1::architecture(),
         smollm3::architecture(),
         cohere2::architecture(),
         exaone4::architecture(),
