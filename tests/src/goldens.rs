@@ -52,6 +52,8 @@ pub const CAUSAL: &[&str] = &[
     "granite-hybrid-moe",
     "falcon-h1",
     "falcon-h1-biases",
+    "nemotron-h",
+    "nemotron-h-moe",
 ];
 
 /// Decoders whose recurrent state carries the errors of reduced precision on. On these checkpoints, with weights rounded
@@ -64,6 +66,8 @@ pub const RECURRENT: &[&str] = &[
     "granite-hybrid-moe",
     "falcon-h1",
     "falcon-h1-biases",
+    "nemotron-h",
+    "nemotron-h-moe",
 ];
 
 /// Decoders that GGUF cannot express as they are here.

@@ -23,6 +23,7 @@ const HYBRID: &[&str] = &[
     "qwen3-5",
     "granite-hybrid",
     "falcon-h1",
+    "nemotron-h-moe",
 ];
 
 fn load(place: TestDevice, name: &str, limits: ModelLimits) -> TextGenerator {

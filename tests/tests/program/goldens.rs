@@ -1,10 +1,11 @@
 //! Tiny random checkpoints in Hugging Face's layout, compared with the results of transformers.
 
-use std::path::Path;
+use std::{collections::BTreeMap, path::Path};
 
+use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use serde_json::{Value, json};
 use wisp_tests::{
-    goldens::{CAUSAL, Golden, for_each},
+    goldens::{CAUSAL, Golden, for_each, golden},
     on_every_device, on_every_device_and_class,
     program::{TestDevice, assert_rows_close, generate, logits, run},
     shared::shared_data,
@@ -96,6 +97,18 @@ fn older_layout(mut config: Value, type_key: &str) -> Value {
         ("torch_dtype".into(), dtype),
         ("transformers_version".into(), json!("4.40.0")),
     ]);
+    if let Some(kinds) = fields.remove("layers_block_type") {
+        let letter = |kind: &Value| match kind.as_str() {
+            Some("linear_attention") => 'M',
+            Some("full_attention") => '*',
+            Some("moe") => 'E',
+            _ => '-',
+        };
+        let kinds = kinds.as_array().unwrap().iter();
+        let pattern: String = kinds.map(letter).collect();
+        fields.insert("num_hidden_layers".into(), json!(pattern.len()));
+        fields.insert("hybrid_override_pattern".into(), json!(pattern));
+    }
     let Some(mut rope) = fields.remove("rope_parameters") else {
         return config;
     };
@@ -103,7 +116,9 @@ fn older_layout(mut config: Value, type_key: &str) -> Value {
     // If layers differ, only sliding-window layers had their own rotary base (Gemma 3), or they were not
     // scaled (OLMo 3).
     if let Some(local) = rope.get("sliding_attention") {
-        if model_type.starts_with("gemma3") {
+        if model_type.starts_with("gemma3n") {
+            fields.insert("rope_local_base_freq".into(), local["rope_theta"].clone());
+        } else if model_type.starts_with("gemma3") {
             fields.insert("rope_local_base_freq".into(), local["rope_theta"].clone());
             fields.insert("sliding_window_pattern".into(), json!(6));
             fields.remove("_sliding_window_pattern");
@@ -191,6 +206,74 @@ fn pytorch_files_give_the_same_bits() {
             assert_eq!(of(&at("pytorch_model.bin")), of(directory), "{name}");
         }
     });
+}
+
+/// A safetensors file whose experts are in one tensor for each layer, as transformers 5 has them in memory: gate and
+/// up projections together.
+fn with_fused_experts(file: &[u8]) -> Vec<u8> {
+    let tensors = SafeTensors::deserialize(file).unwrap();
+    let mut fused: BTreeMap<String, (Vec<usize>, Vec<u8>)> = BTreeMap::new();
+    let mut others = Vec::new();
+    let mut names = tensors.names();
+    // Experts and, of one expert, gates and up projections follow each other.
+    names.sort_by_key(|name| {
+        let parts = name.split_once(".experts.").unwrap_or((name, ""));
+        let (expert, part) = parts.1.split_once('.').unwrap_or(("0", ""));
+        (
+            parts.0,
+            expert.parse::<u32>().unwrap(),
+            part == "up_proj.weight",
+        )
+    });
+    for name in names {
+        let tensor = tensors.tensor(name).unwrap();
+        let Some((layer, rest)) = name.split_once(".experts.") else {
+            others.push((name.to_string(), tensor));
+            continue;
+        };
+        let (_, part) = rest.split_once('.').unwrap();
+        let gated = tensors
+            .tensor(&name.replace("up_proj", "gate_proj"))
+            .is_ok();
+        let part = match part.trim_end_matches(".weight") {
+            "gate_proj" | "up_proj" if gated => "gate_up_proj",
+            part => part,
+        };
+        let [rows, cols] = tensor.shape() else {
+            panic!("{name}");
+        };
+        let stacked = fused.entry(format!("{layer}.experts.{part}"));
+        let (shape, data) = stacked.or_insert((vec![0, *rows, *cols], Vec::new()));
+        data.extend(tensor.data());
+        let parts = if part == "gate_up_proj" { 2 } else { 1 };
+        shape[1] = parts * rows;
+        shape[0] = data.len() / (4 * shape[1] * cols);
+    }
+    let fused = fused.iter().map(|(name, (shape, data))| {
+        let view = TensorView::new(Dtype::F32, shape.clone(), data).unwrap();
+        (name.clone(), view)
+    });
+    safetensors::serialize(others.into_iter().chain(fused), None).unwrap()
+}
+
+/// Experts in one tensor for each layer give the same bits as those in a tensor each.
+#[test]
+fn fused_experts_give_the_same_bits() {
+    for name in ["qwen3-5-moe", "nemotron-h-moe", "glm4-moe"] {
+        let (directory, golden) = golden::<Golden>(name).unwrap();
+        let copy = tempfile::tempdir().unwrap();
+        let at = |file: &str| copy.path().join(file);
+        std::fs::copy(directory.join("config.json"), at("config.json")).unwrap();
+        let file = std::fs::read(directory.join("model.safetensors")).unwrap();
+        std::fs::write(at("model.safetensors"), with_fused_experts(&file)).unwrap();
+        let of = |model: &Path| logits(Some(model), TestDevice::Host, &golden.tokens, &[]);
+        assert_eq!(of(copy.path()), of(&directory), "{name}");
+        // Conversion takes them apart.
+        let gguf = at("model.gguf");
+        let paths = [copy.path(), &gguf].map(|path| path.to_str().unwrap());
+        run(["convert", "--model", paths[0], "--out", paths[1]]).succeeded();
+        assert_rows_close(name, &of(&gguf), &golden.logits);
+    }
 }
 
 #[track_caller]

@@ -28,6 +28,8 @@ mod ministral3;
 mod mistral;
 mod mixtral;
 mod modernbert;
+mod nemotron_h;
+mod nemotron_h_moe;
 mod nomic_bert;
 mod olmo2;
 mod olmo3;
@@ -67,6 +69,8 @@ pub(super) fn all() -> Vec<Architecture> {
         granite::architecture(),
         granite_hybrid::architecture(),
         falcon_h1::architecture(),
+        nemotron_h::architecture(),
+        nemotron_h_moe::architecture(),
         smollm3::architecture(),
         cohere2::architecture(),
         exaone4::architecture(),
