@@ -54,6 +54,7 @@ pub const CAUSAL: &[&str] = &[
     "falcon-h1-biases",
     "nemotron-h",
     "nemotron-h-moe",
+    "phimoe",
 ];
 
 /// Decoders whose recurrent state carries the errors of reduced precision on. On these checkpoints, with weights rounded

@@ -34,6 +34,7 @@ mod nomic_bert;
 mod olmo2;
 mod olmo3;
 mod phi3;
+mod phimoe;
 mod qwen2;
 mod qwen2_moe;
 mod qwen3;
@@ -64,6 +65,7 @@ pub(super) fn all() -> Vec<Architecture> {
         gemma2::architecture(),
         gemma3::architecture(),
         phi3::architecture(),
+        phimoe::architecture(),
         olmo2::architecture(),
         olmo3::architecture(),
         granite::architecture(),

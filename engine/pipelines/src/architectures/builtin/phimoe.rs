@@ -1,0 +1,45 @@
+//! Phi-3.5 MoE: Mixtral with layer norms, biases, and the sparse mixer's router.
+
+use super::mixtral;
+use crate::{
+    architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
+    spec::{DecoderSpec, ExpertScoring, NormKind, RopeScaling},
+};
+
+/// The router selects two experts, whatever `num_experts_per_tok` says. Factors on cosine and sine replace those of
+/// LongRoPE.
+pub(super) fn architecture() -> Architecture {
+    Architecture::new("phimoe")
+        .config_classes(["PhimoeForCausalLM", "PhiMoEForCausalLM"])
+        .config_defaults(
+            r#"{"vocab_size": 32064, "hidden_size": 4096, "intermediate_size": 6400,
+            "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+            "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 1e6,
+            "num_local_experts": 16, "router_jitter_noise": 0.01}"#,
+        )
+        .tensor_names(mixtral::tensor_names())
+        .spec_from_config(from_config)
+}
+
+fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = config.decoder_spec()?;
+    spec.norm.kind = NormKind::Layer;
+    let window = config.optional_u32("sliding_window")?;
+    spec.set_windows(window, |_| true);
+    let mut moe = config.moe("intermediate_size", false)?;
+    moe.experts_per_token = 2;
+    let noise = config.optional_f32("router_jitter_noise")?.unwrap_or(0.01);
+    moe.scoring = ExpertScoring::SparseMixer(2.0 * noise);
+    spec.moe = Some(moe);
+    spec.set_expert_layers(|_| true);
+    if let Some(rope) = spec.ropes.first_mut()
+        && let RopeScaling::LongRope {
+            attention_factors: [for_short, for_long],
+            ..
+        } = &mut rope.scaling
+    {
+        *for_short = config.rope_number("short_mscale")?.unwrap_or(*for_short);
+        *for_long = config.rope_number("long_mscale")?.unwrap_or(*for_long);
+    }
+    Ok(spec)
+}
