@@ -55,6 +55,7 @@ pub const CAUSAL: &[&str] = &[
     "nemotron-h",
     "nemotron-h-moe",
     "phimoe",
+    "llama4",
 ];
 
 /// Decoders whose recurrent state carries the errors of reduced precision on. On these checkpoints, with weights rounded

@@ -24,6 +24,7 @@ mod hunyuan_dense;
 mod lfm2;
 mod lfm2_moe;
 mod llama;
+mod llama4;
 mod ministral3;
 mod mistral;
 mod mixtral;
@@ -51,6 +52,7 @@ use super::architecture::Architecture;
 pub(super) fn all() -> Vec<Architecture> {
     vec![
         llama::architecture(),
+        llama4::architecture(),
         mistral::architecture(),
         mixtral::architecture(),
         ministral3::architecture(),
