@@ -56,6 +56,7 @@ pub const CAUSAL: &[&str] = &[
     "nemotron-h-moe",
     "phimoe",
     "llama4",
+    "gemma3n",
 ];
 
 /// Decoders whose recurrent state carries the errors of reduced precision on. On these checkpoints, with weights rounded

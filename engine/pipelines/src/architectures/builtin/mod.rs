@@ -13,6 +13,7 @@ mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma3n;
 mod glm4;
 mod glm4_moe;
 mod gpt2;
@@ -66,6 +67,7 @@ pub(super) fn all() -> Vec<Architecture> {
         gemma::architecture(),
         gemma2::architecture(),
         gemma3::architecture(),
+        gemma3n::architecture(),
         phi3::architecture(),
         phimoe::architecture(),
         olmo2::architecture(),

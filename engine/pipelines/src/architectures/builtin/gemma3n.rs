@@ -1,0 +1,106 @@
+//! Gemma 3n's text model: Gemma 3 with several versions of the residual stream, a branch beside attention, embeddings for
+//! each layer, sparse activations in the first layers, and last layers that read keys and values of earlier ones.
+
+use super::gemma2;
+use crate::{
+    architectures::{
+        architecture::Architecture,
+        error::ArchitectureError,
+        hf_config::{HfConfig, LayerType},
+    },
+    normal_quantile::normal_quantile,
+    spec::{AltUp, DecoderSpec, LayerEmbeddings, NormPlacement, QkNorm, TensorNames},
+};
+
+/// Norms do not add 1 to their weights. Multimodal checkpoints store the text model under other prefixes.
+pub(super) fn architecture() -> Architecture {
+    Architecture::new("gemma3n")
+        .config_classes(["Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"])
+        .config_defaults(
+            r#"{"vocab_size": 262400, "hidden_size": 2048, "intermediate_sizes": 16384,
+            "num_hidden_layers": 35, "num_attention_heads": 8, "num_key_value_heads": 2,
+            "head_dim": 256, "hidden_act": "gelu_pytorch_tanh", "max_position_embeddings": 32768,
+            "tie_word_embeddings": true, "sliding_window": 512, "final_logit_softcapping": 30.0,
+            "rope_theta": 1e6, "rope_local_base_freq": 1e4, "vocab_size_per_layer_input": 262144,
+            "hidden_size_per_layer_input": 256, "altup_active_idx": 0, "altup_correct_scale": true,
+            "altup_num_inputs": 4, "num_kv_shared_layers": 15, "laurel_rank": 64}"#,
+        )
+        .config_key("hidden_act", "hidden_activation")
+        .config_key("intermediate_sizes", "intermediate_size")
+        .tensor_names(TensorNames {
+            prefixes: ["model.", "model.language_model.", "language_model.model."]
+                .map(Into::into)
+                .into(),
+            ..gemma2::tensor_names()
+        })
+        .spec_from_config(from_config)
+}
+
+fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = config.decoder_spec()?;
+    spec.embedding_multiplier = (spec.hidden_size as f32).sqrt();
+    spec.norm_placement = NormPlacement::Sandwich;
+    spec.qk_norm = QkNorm::PerHead;
+    spec.v_norm = true;
+    spec.set_attention_scale(1.0);
+    spec.logit_softcap = config
+        .optional_f32("final_logit_softcapping")?
+        .unwrap_or(0.0);
+    let window = config.optional_u32("sliding_window")?;
+    config.set_windows(&mut spec, window, |layer| !(layer + 1).is_multiple_of(5))?;
+    spec.set_local_rope(config.rope(LayerType::SlidingAttention)?);
+    let shared = config.optional_u64("num_kv_shared_layers")?.unwrap_or(0);
+    share_caches(&mut spec, shared);
+    set_widths(&mut spec, config)?;
+    spec.alt_up = Some(AltUp {
+        inputs: config.u32("altup_num_inputs")?,
+        active: config.u32("altup_active_idx")?,
+        scaled: config.optional_bool("altup_correct_scale")?.unwrap_or(true),
+    });
+    spec.laurel_rank = Some(config.u64("laurel_rank")?);
+    spec.layer_embeddings = Some(LayerEmbeddings {
+        width: config.u64("hidden_size_per_layer_input")?,
+        vocab_size: config.u64("vocab_size_per_layer_input")?,
+    });
+    Ok(spec)
+}
+
+/// Lets the last `count` layers read the keys and values of the last layer before them that has a window, or none, as they
+/// have.
+pub(super) fn share_caches(spec: &mut DecoderSpec, count: u64) {
+    let layers = spec.layers.len();
+    let first = layers - usize::try_from(count).unwrap_or(layers).min(layers);
+    let (before, shared) = spec.layers.split_at_mut(first);
+    for layer in shared {
+        let is_alike = |earlier: &crate::spec::LayerSpec| earlier.window == layer.window;
+        // A model without such a layer is refused with the others that name none.
+        layer.shared_kv = Some(before.iter().rposition(is_alike).unwrap_or(layers));
+    }
+}
+
+/// Sets the width and the cutoff of each layer's feed-forward network.
+fn set_widths(spec: &mut DecoderSpec, config: &HfConfig) -> Result<(), ArchitectureError> {
+    let layers = spec.layers.len();
+    match config.optional_u64("intermediate_sizes") {
+        Ok(width) => spec.intermediate_size = width.unwrap_or(16384),
+        Err(_) => {
+            let widths = config
+                .optional_list("intermediate_sizes")?
+                .unwrap_or_default();
+            spec.intermediate_size = widths.iter().copied().max().unwrap_or(0);
+            for (layer, width) in spec.layers.iter_mut().zip(widths) {
+                layer.intermediate_size = Some(width);
+            }
+        }
+    }
+    let sparse = config.optional_numbers("activation_sparsity_pattern")?;
+    let otherwise = |layer| if layers > 10 && layer < 10 { 0.95 } else { 0.0 };
+    for (i, layer) in spec.layers.iter_mut().enumerate() {
+        let sparsity = match &sparse {
+            Some(sparse) => sparse.get(i).copied().unwrap_or(0.0),
+            None => otherwise(i),
+        };
+        layer.activation_cutoff = (sparsity > 0.0).then(|| normal_quantile(sparsity) as f32);
+    }
+    Ok(())
+}
