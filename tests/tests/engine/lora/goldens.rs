@@ -45,6 +45,15 @@ fn adapters_match_merged_checkpoints(place: TestDevice) {
         let mut modules = lora::modules(&directory, transposed);
         // Latent attention has other projections.
         modules.retain(|(module, _)| !name.starts_with("deepseek") || !module.ends_with("q_proj"));
+        // Layers that read the keys and values of others have queries alone, which adapters do not change.
+        let shared = |module: &str| {
+            ["layers.3.", "layers.4."]
+                .iter()
+                .any(|at| module.contains(at))
+        };
+        modules.retain(|(module, _)| {
+            *name != "gemma3n" || !shared(module) || !module.ends_with("q_proj")
+        });
         assert!(!modules.is_empty(), "{name}");
         let config = json!({"r": 5, "lora_alpha": 4, "fan_in_fan_out": transposed});
         let adapter = Adapter::random(9, &modules, config, |_| (5, 4.0 / 5.0));
@@ -65,8 +74,10 @@ fn adapters_match_merged_checkpoints(place: TestDevice) {
             modules.len()
         );
         assert!(change > 0.1, "{name}: {change}");
-        // The same in GGUF, which stores rows in other orders.
-        if place == TestDevice::Host && !NOT_IN_GGUF.contains(name) {
+        // The same in GGUF, which stores rows in other orders. There the weights of Falcon-H1 are multiplied by factors, which
+        // those of an adapter are not.
+        let is_scaled = *name == "falcon-h1";
+        if place == TestDevice::Host && !is_scaled && !NOT_IN_GGUF.contains(name) {
             let gguf = folder.path().join("model.gguf");
             let [from, to] = [&directory, &gguf].map(|path| path.to_str().unwrap());
             wisp(["convert", "--model", from, "--out", to, "--encoding", "f32"]).succeeded();
