@@ -76,7 +76,7 @@ pub(super) fn all() -> Vec<Architecture> {
         granite_hybrid::architecture(),
         falcon_h1::architecture(),
         nemotron_h::architecture(),
-        nemotron_h_moe::architecture(),
+        nemotron_h::with_experts(),
         smollm3::architecture(),
         cohere2::architecture(),
         exaone4::architecture(),

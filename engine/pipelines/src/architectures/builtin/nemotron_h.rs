@@ -51,6 +51,12 @@ pub(super) fn architecture() -> Architecture {
         .gguf_written_with_experts_as(nemotron_h_moe::NAME)
 }
 
+/// Makes the architecture that GGUF files of models with experts name.
+pub(super) fn with_experts() -> Architecture {
+    let architecture = Architecture::new(nemotron_h_moe::NAME).tensor_names(tensor_names());
+    nemotron_h_moe::with_gguf(architecture, nemotron_h_moe::NAME)
+}
+
 fn tensor_names() -> TensorNames {
     let names = TensorNames::hugging_face();
     let in_mixer = |name: &str| format!("layers.{{}}.mixer.{name}").into();

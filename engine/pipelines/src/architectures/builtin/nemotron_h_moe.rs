@@ -15,11 +15,6 @@ use crate::{
 /// The name of GGUF's architecture with experts.
 pub(super) const NAME: &str = "nemotron_h_moe";
 
-/// Makes the architecture that GGUF files of models with experts name.
-pub(super) fn architecture() -> Architecture {
-    with_gguf(Architecture::new(NAME), NAME)
-}
-
 /// Adds the GGUF files of a name.
 pub(super) fn with_gguf(architecture: Architecture, name: &'static str) -> Architecture {
     architecture
