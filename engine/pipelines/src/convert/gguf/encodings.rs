@@ -9,15 +9,13 @@ use crate::convert::planned_tensor::PlannedTensor;
 
 /// Substrings of the names of tensors that are always stored as floats, because they are small or
 /// quantization would harm the model's quality.
-const ALWAYS_FLOAT: [&str; 11] = [
+const ALWAYS_FLOAT: [&str; 9] = [
     ".bias",
     "position_embd.",
     "token_types.",
     "ffn_gate_inp.",
     "shortconv.conv.",
     "ssm_conv1d.",
-    "ssm_a",
-    "ssm_d",
     "ssm_norm.",
     "rope_freqs.",
     "rope_factors_",
