@@ -138,7 +138,7 @@ impl GraphBuilder<'_, '_> {
 fn behind_keys(net: DeltaNetSpec, size: u64) -> Vec<Range<u64>> {
     let keys = 2 * net.keys();
     if !net.tiled {
-        return vec![0..keys + u64::from(net.v_heads) * size];
+        return std::iter::once(0..keys + u64::from(net.v_heads) * size).collect();
     }
     let values = net.value_rows(size).into_iter();
     let values = values.map(|rows| keys + rows.start..keys + rows.end);

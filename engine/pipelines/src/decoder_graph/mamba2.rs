@@ -49,7 +49,7 @@ impl GraphBuilder<'_, '_> {
         let xbc = self.graph.add(conv, &operands)?;
         let [a_log, step_bias, d] = [&names.mamba_a_log, &names.mamba_step_bias, &names.mamba_d]
             .map(|template| self.layer_name(template, layer));
-        let a_log = self.decays(a_log, vec![0..heads], heads)?;
+        let a_log = self.decays(a_log, std::iter::once(0..heads).collect(), heads)?;
         let step_bias = self.weight(step_bias, &[heads])?;
         let d = self.weight(d, &[heads])?;
         let [steps, step_bias] = self.limited_steps(mamba, [steps, step_bias])?;

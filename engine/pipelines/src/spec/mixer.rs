@@ -110,7 +110,7 @@ impl DeltaNetSpec {
     pub(crate) fn value_rows(&self, size: u64) -> Vec<Range<u64>> {
         let (keys, per_key) = (self.k_heads, self.v_heads / self.k_heads.max(1));
         if !self.tiled {
-            return vec![0..u64::from(self.v_heads) * size];
+            return std::iter::once(0..u64::from(self.v_heads) * size).collect();
         }
         let heads = (0..keys).flat_map(|key| (0..per_key).map(move |i| i * keys + key));
         let starts = heads.map(|head| u64::from(head) * size);
