@@ -19,6 +19,7 @@ own_paths() {
   case $1 in
     wisp-shaders) echo 'build/.*\.rs|src/.*\.wgsl' ;;
     naga-cuda) echo 'src/prelude/.*\.cuh' ;;
+    wisp-weights) echo 'src/blocks/grids\.bin' ;;
     wisp-engine) echo 'README\.md|examples/.*\.(rs|wgsl|toml|json|py|safetensors)' ;;
     wisp-llm) echo 'src/serve/(page\.html|openapi\.json)|README\.md|THIRD-PARTY-NOTICES|model/(wisp-tiny\.gguf|MODEL_CARD\.md)' ;;
     wisp-web) echo 'package/README\.md' ;;
