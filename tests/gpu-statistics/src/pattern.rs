@@ -1,7 +1,11 @@
 //! Patterns of kernels' names.
 
-/// True if a name fits a pattern, in which `*` stands for any text: `matmul.*.tiled`.
+/// True if a name fits a pattern, in which `*` stands for any text, and none of those after `!`: `matmul.*.tiled
+/// !matmul.nf4.*`.
 pub fn matches(pattern: &str, name: &str) -> bool {
+    if let Some((pattern, others)) = pattern.split_once(" !") {
+        return matches(pattern, name) && !others.split(" !").any(|other| matches(other, name));
+    }
     match pattern.split_once('*') {
         None => pattern == name,
         Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
@@ -22,5 +26,9 @@ mod tests {
         assert!(matches("*attention.*", "full_attention.f32.baseline"));
         assert!(!matches("matmul.*.tiled", "matmul.q4_0.tiled_scalar"));
         assert!(!matches("matmul.tiled", "matmul.q4_0.tiled"));
+        let but_two = "matmul.*.tiled !matmul.nf4.* !*q4_0*";
+        assert!(matches(but_two, "matmul.q4_1.tiled"));
+        assert!(!matches(but_two, "matmul.nf4.tiled"));
+        assert!(!matches(but_two, "matmul.q4_0.tiled"));
     }
 }

@@ -104,6 +104,11 @@ impl ModelSpec {
         }
     }
 
+    /// True if the checkpoint's weights are multiplied by the model's factors.
+    pub(crate) fn has_scaled_weights(&self) -> bool {
+        self.is_gguf && self.architecture.scales_weights_in_gguf()
+    }
+
     /// True if the rows of queries and keys are stored in the order of interleaved rotation, although
     /// they are not in Hugging Face's layout.
     pub(crate) fn has_interleaved_rows(&self) -> bool {
@@ -176,7 +181,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("LlamaForCausalLM, MistralForCausalLM"),
+            text.contains("MistralForCausalLM, MixtralForCausalLM"),
             "{text}"
         );
     }

@@ -74,6 +74,15 @@ pub enum LoraError {
         /// The names of the loaded adapters.
         loaded: Vec<String>,
     },
+    /// Occurs when the model is a GGUF file whose weights are multiplied by the model's factors, which an adapter's are not.
+    #[error(
+        "adapters of {architecture} do not fit GGUF files, whose weights are multiplied by the model's factors: \
+         load the model from safetensors"
+    )]
+    ScaledWeights {
+        /// The model's architecture.
+        architecture: String,
+    },
     /// Occurs when a path does not lead to an adapter.
     #[error(
         "{path}: {problem}; expected a folder with adapter_config.json and \
@@ -145,6 +154,7 @@ impl LoraError {
                 LoraStatus::LoadInvalidPath
             }
             LoraError::Config { .. }
+            | LoraError::ScaledWeights { .. }
             | LoraError::Tensor { .. }
             | LoraError::Module { .. }
             | LoraError::Weights(_)

@@ -18,6 +18,8 @@ pub struct LoraManager {
     layout: LoraLayout,
     spec: DecoderSpec,
     modules: Modules,
+    /// The architecture, if the checkpoint's weights are multiplied by the model's factors.
+    scaled: Option<String>,
     loaded: BTreeMap<String, Adapter>,
 }
 
@@ -28,6 +30,9 @@ impl LoraManager {
             layout,
             spec: model_spec.spec.clone(),
             modules: Modules::new(model_spec),
+            scaled: model_spec
+                .has_scaled_weights()
+                .then(|| model_spec.architecture.name().to_string()),
             loaded: BTreeMap::new(),
         }
     }
@@ -75,10 +80,15 @@ impl LoraManager {
     ///
     /// # Errors
     ///
-    /// If the name is taken, or no slot is free.
+    /// If the name is taken, no slot is free, or no adapter fits the checkpoint.
     pub(crate) fn place(&self, name: &str, in_use: impl Fn(u32) -> bool) -> Result<u32, LoraError> {
         if self.is_lora(name) {
             return Err(LoraError::NameExists { name: name.into() });
+        }
+        if let Some(architecture) = &self.scaled {
+            return Err(LoraError::ScaledWeights {
+                architecture: architecture.clone(),
+            });
         }
         self.free_slot(in_use).ok_or_else(|| LoraError::Full {
             slots: self.layout.slots,

@@ -15,7 +15,7 @@ pub(super) fn architecture() -> Architecture {
             r#"{"vocab_size": 32064, "hidden_size": 4096, "intermediate_size": 6400,
             "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
             "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 1e6,
-            "num_local_experts": 16, "router_jitter_noise": 0.01}"#,
+            "num_experts_per_tok": 2, "num_local_experts": 16, "router_jitter_noise": 0.01}"#,
         )
         .tensor_names(mixtral::tensor_names())
         .spec_from_config(from_config)
