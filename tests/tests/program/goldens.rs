@@ -47,7 +47,7 @@ fn logits_and_tokens_match_transformers(place: TestDevice) {
 
 /// The size of prefill chunks, of pages and of submissions does not change the tokens.
 fn chunks_pages_and_steps_do_not_change_tokens(place: TestDevice) {
-    // The host runs every combination. GPUs take longer to open, so they run each value at least once.
+    // The host runs every combination. GPUs take longer to open: they run each value at least once, spread over checkpoints.
     let mut combinations = Vec::new();
     for (i, chunk) in ["1", "7", "64"].into_iter().enumerate() {
         for (j, page) in ["1", "3", "32"].into_iter().enumerate() {
@@ -68,7 +68,11 @@ fn chunks_pages_and_steps_do_not_change_tokens(place: TestDevice) {
         }
     }
     for_each_checkpoint(|name, directory, golden| {
-        for flags in &combinations {
+        let (first, step) = match place {
+            TestDevice::Host => (0, 1),
+            _ => (name.bytes().map(usize::from).sum::<usize>() % 3, 3),
+        };
+        for flags in combinations.iter().skip(first).step_by(step) {
             let got = generate(
                 Some(directory),
                 place,
