@@ -61,7 +61,7 @@ YARN = {
 # precision sends it to the other one.
 SEEDS = {
     "qwen2-moe": 4, "glm4-moe": 1, "gpt-oss": 1, "gpt-oss-mxfp4": 10, "deepseek-v3": 3, "lfm2-moe": 3, "qwen3-next": 9,
-    "qwen3-5": 10, "qwen3-5-moe": 11, "granite-hybrid": 7, "granite-hybrid-moe": 11, "phimoe": 3,
+    "qwen3-5": 10, "qwen3-5-moe": 11, "granite-hybrid": 7, "granite-hybrid-moe": 11, "phimoe": 394,
 }
 
 # Decoders whose experts are in MXFP4.

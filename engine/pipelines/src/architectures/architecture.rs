@@ -299,6 +299,11 @@ impl Architecture {
             }),
         }
     }
+
+    /// True if the weights in GGUF are multiplied by the model's factors.
+    pub(crate) fn scales_weights_in_gguf(&self) -> bool {
+        self.gguf_scaled_weights
+    }
 }
 
 /// What conversion to GGUF needs.
@@ -314,11 +319,6 @@ impl Architecture {
     /// True if GGUF tiles the heads of a delta net's values.
     pub(crate) fn tiles_values_in_gguf(&self) -> bool {
         self.gguf_tiled_values
-    }
-
-    /// True if conversion multiplies the weights by the model's factors.
-    pub(crate) fn scales_weights_in_gguf(&self) -> bool {
-        self.gguf_scaled_weights
     }
 
     /// True if conversion has a value of its own for a key, or leaves it out.

@@ -23,8 +23,8 @@ use crate::tokenizer::Tokenizer;
 const MAX_ITEMS: usize = 8000;
 
 /// The most states of a text's lexer. Every byte that must follow may take one, so that this also bounds how long a text such
-/// as `(a{1000}){1000}` holds up the others of a batch; JSON takes a few hundred.
-const MAX_LEXER_STATES: usize = 50_000;
+/// as `(a{1000}){1000}` holds up the others of a batch. JSON takes a few hundred, the longest limited thoughts 50,000.
+const MAX_LEXER_STATES: usize = 100_000;
 
 /// How long the tools whose schemas cannot be enforced are searched for.
 const MAX_SEARCH: Duration = Duration::from_secs(2);
