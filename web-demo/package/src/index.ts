@@ -72,8 +72,13 @@ export interface TuneReport {
   }[];
 }
 
-/** Returns a message as templates read it: with a text. */
-const filled = (message: ChatMessage) => ({ ...message, content: message.content ?? "" });
+/** Returns messages as templates read them: each with a text. */
+function filled(messages: ChatMessage[]): ChatMessage[] {
+  if (!Array.isArray(messages) || messages.some((message) => message === null || typeof message !== "object")) {
+    throw new WispError("InvalidRequest", "messages must be a list of messages");
+  }
+  return messages.map((message) => ({ ...message, content: message.content ?? "" }));
+}
 
 type ChatDelta = ChatCompletionChunk["choices"][0]["delta"];
 
@@ -176,7 +181,7 @@ export class Wisp {
 
   private async createChat(params: ChatParams, request: RequestOptions = {}): Promise<unknown> {
     const { messages, tools, tool_choice, parallel_tool_calls, allow_control_tokens: control_tokens = false } = params;
-    const prompt = { chat: { messages: messages.map(filled), control_tokens, tools, tool_choice, parallel_tool_calls } };
+    const prompt = { chat: { messages: filled(messages), control_tokens, tools, tool_choice, parallel_tool_calls } };
     const run = new Generation(this.caller, "chatcmpl", prompt, params, request);
     if (params.stream) return this.chatChunks(run, params);
     const { text, reasoning, calls, finish, tokens, scores } = await run.whole();
