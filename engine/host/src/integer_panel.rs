@@ -127,6 +127,7 @@ pub(super) const fn multiply_of<E: IntegerEncoding>() -> Multiply {
         (false, true, false) => multiply::<false, true, false>,
         (true, false, false) => multiply::<true, false, false>,
         (true, true, false) => multiply::<true, true, false>,
+        // Evaluated by the compiler: `Int8::of` calls this in a constant.
         (false, true, true) | (true, _, true) => panic!("no encoding has these"),
     }
 }

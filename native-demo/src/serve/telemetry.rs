@@ -49,9 +49,9 @@ pub struct Telemetry {
 /// A request that has ended.
 #[derive(Debug)]
 pub struct EndedRequest<'r> {
-    /// Its id.
+    /// The value of its `x-request-id`.
     pub id: &'r str,
-    /// Its method.
+    /// The HTTP method, such as `POST`.
     pub method: &'r Method,
     /// Its path, as the router has it.
     pub endpoint: &'r str,

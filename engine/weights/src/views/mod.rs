@@ -49,7 +49,7 @@ pub enum View {
     Mapped {
         /// The names of the tensors and the ranges of rows.
         rows: Vec<(String, Range<u64>)>,
-        /// The function.
+        /// What each element becomes.
         function: ElementFunction,
     },
 }

@@ -7,14 +7,14 @@ use wisp_tests::server::Server;
 
 use super::super::merged;
 
-/// A request.
+/// What a client sends, and where to.
 #[derive(Clone)]
 pub struct Request {
     /// The method and the path.
     pub line: &'static str,
     /// Headers beside those that every request has.
     headers: Vec<String>,
-    /// The body.
+    /// The JSON, or nonsense in its place.
     pub body: Vec<u8>,
     /// Whether the server answers it with success.
     pub is_valid: bool,
