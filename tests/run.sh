@@ -63,9 +63,9 @@ step_deny() {
   "${outcome#*: }" --offline --locked --all-features --config tests/deny.toml check --deny warnings bans licenses sources
 }
 
-# Everything that is run is built with the optional candle and CUDA and with the device that fails on demand, so that one
-# build serves all tests.
-readonly BUILT=(--locked --workspace --features candle,wisp-llm/cuda,wisp-tests/cuda,wisp-engine/faults)
+# Everything that is run is built with the optional candle, CUDA and OpenTelemetry and with the device that fails on
+# demand, so that one build serves all tests.
+readonly BUILT=(--locked --workspace --features candle,wisp-llm/cuda,wisp-llm/otel,wisp-tests/cuda,wisp-engine/faults)
 
 step_clippy() { cargo clippy "${BUILT[@]}" --all-targets -- -D warnings; }
 

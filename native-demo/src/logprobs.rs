@@ -11,7 +11,7 @@ pub struct Logprobs {
     tokens: Vec<String>,
     /// The log-probability of each token. The first token of an echoed prompt has none.
     token_logprobs: Vec<Option<f32>>,
-    /// The log-probabilities of the most likely tokens at each position, by text.
+    /// The log-probabilities of the most likely tokens at each position and of the token itself, by text.
     top_logprobs: Vec<Option<Map<String, Value>>>,
     /// The offset of each text in characters.
     text_offset: Vec<usize>,
@@ -53,14 +53,16 @@ impl Logprobs {
                 Some(start)
             })
             .collect();
-        let top = |score: &TokenScore| {
+        // The token itself is among them even if others are more likely.
+        let top = |(label_of_own, score): (&String, &Option<TokenScore>)| {
+            let score = score.as_ref()?;
             let pairs = score.top.iter();
-            pairs
-                .map(|(token, log_probability)| {
-                    (label(tokenizer, *token), (*log_probability).into())
-                })
-                .collect()
+            let pairs = pairs.map(|(token, score)| (label(tokenizer, *token), *score));
+            let own = (label_of_own.clone(), score.log_probability);
+            let pairs = pairs.chain([own]);
+            Some(pairs.map(|(label, score)| (label, score.into())).collect())
         };
+        let top_logprobs = tokens.iter().zip(&scores).map(top).collect();
         Logprobs {
             length: tokens.iter().map(|token| token.chars().count()).sum(),
             tokens,
@@ -68,7 +70,7 @@ impl Logprobs {
                 .iter()
                 .map(|score| Some(score.as_ref()?.log_probability))
                 .collect(),
-            top_logprobs: scores.iter().map(|score| score.as_ref().map(top)).collect(),
+            top_logprobs,
             text_offset,
         }
     }

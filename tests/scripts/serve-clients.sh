@@ -43,6 +43,6 @@ install_python frameworks langchain-openai litellm
 install_node
 install_rust
 install_model
-readonly BUILT=(--locked --workspace --features candle,wisp-llm/cuda,wisp-tests/cuda,wisp-engine/faults)
+readonly BUILT=(--locked --workspace --features candle,wisp-llm/cuda,wisp-llm/otel,wisp-tests/cuda,wisp-engine/faults)
 cargo build "${BUILT[@]}" --bins
 cargo test "${BUILT[@]}" --test program -- serve::clients --nocapture --test-threads 1

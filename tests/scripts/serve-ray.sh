@@ -13,5 +13,5 @@ mkdir -p "${VENV%/*}"
 [ -x "$VENV/bin/python" ] || python3 -m venv "$VENV" || { echo "skipped: no Python with venv"; exit 0; }
 "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check 'ray[serve]' httpx ||
   { echo "skipped: pip cannot install Ray"; exit 0; }
-cargo build --locked --workspace --features candle,wisp-llm/cuda,wisp-tests/cuda,wisp-engine/faults --bins
+cargo build --locked --workspace --features candle,wisp-llm/cuda,wisp-llm/otel,wisp-tests/cuda,wisp-engine/faults --bins
 "$VENV/bin/python" tests/scripts/serve_ray.py "$TARGET_DIR/debug/wisp"

@@ -16,7 +16,7 @@ mkdir -p "${VENV%/*}"
 "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check schemathesis ||
   { echo "skipped: pip cannot install schemathesis"; exit 0; }
 
-cargo build --locked --workspace --features candle,wisp-llm/cuda,wisp-tests/cuda,wisp-engine/faults --bins
+cargo build --locked --workspace --features candle,wisp-llm/cuda,wisp-llm/otel,wisp-tests/cuda,wisp-engine/faults --bins
 FOLDER=$(mktemp -d)
 mkdir "$FOLDER/adapters"
 "$TARGET_DIR/debug/wisp" serve --port 0 --device host --max-length 256 --allow-adapter-loading "$FOLDER/adapters" >"$FOLDER/address" &

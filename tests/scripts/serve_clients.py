@@ -247,6 +247,15 @@ def message_tools():
     return f"{call.name}({call.input}), {len(deltas)} parts"
 
 
+def message_schema():
+    schema = {"type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"], "additionalProperties": False}
+    config = {"format": {"type": "json_schema", "schema": schema}}
+    answer = ANTHROPIC.messages.create(**{**MESSAGE, "max_tokens": 96, "output_config": config})
+    city = json.loads(answer.content[0].text)["city"]
+    assert city in ["Oslo", "Rome"], answer
+    return city
+
+
 def message_errors():
     found = []
     for kind, more in [
@@ -284,6 +293,7 @@ for test in [
     response_tools,
     messages,
     message_tools,
+    message_schema,
     message_errors,
 ]:
     print(f"  {test.__name__}: {test()!r}")

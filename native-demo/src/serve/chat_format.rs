@@ -5,7 +5,8 @@ use wisp_engine::{Completion, FinishReason, Model, tools::ToolCallDelta};
 
 use super::{
     call_ids::CallIds,
-    generation::{TokenCounts, finish_reason, usage},
+    generation::{FINGERPRINT, TokenCounts, finish_reason, usage},
+    sampling::StreamUsage,
     scores,
     stream::Chunks,
 };
@@ -22,8 +23,10 @@ pub struct Format {
     pub model: Model,
     /// Whether the client asked for log-probabilities.
     pub has_scores: bool,
-    /// Whether a stream ends with the numbers of tokens.
-    pub include_usage: bool,
+    /// Which chunks of a stream have the numbers of tokens.
+    pub usage: StreamUsage,
+    /// The numbers of tokens so far, in a stream.
+    pub counts: TokenCounts,
     /// Whether the model may call tools.
     pub has_tools: bool,
     /// Whether it had to call a tool that the client named. Such a call ends with `stop`, as at OpenAI.
@@ -39,7 +42,7 @@ impl Format {
     pub fn envelope(&self, object: &str, choices: Vec<Value>) -> Value {
         json!({
             "id": self.id, "object": object, "created": self.created, "model": self.served,
-            "choices": choices,
+            "choices": choices, "system_fingerprint": FINGERPRINT,
         })
     }
 
@@ -90,9 +93,7 @@ impl Format {
 
     fn chunk(&self, choices: Vec<Value>) -> Value {
         let mut chunk = self.envelope("chat.completion.chunk", choices);
-        if self.include_usage {
-            chunk["usage"] = Value::Null;
-        }
+        self.usage.add_to(&mut chunk, self.counts);
         chunk
     }
 
@@ -145,8 +146,12 @@ impl Chunks for Format {
         self.delta(text, json!({}), Value::Null, reason)
     }
 
+    fn count(&mut self, counts: TokenCounts) {
+        self.counts = counts;
+    }
+
     fn usage(&mut self, counts: TokenCounts) -> Option<Value> {
-        self.include_usage.then(|| {
+        (self.usage != StreamUsage::None).then(|| {
             let mut chunk = self.chunk(Vec::new());
             chunk["usage"] = usage(counts);
             chunk

@@ -13,8 +13,8 @@ use super::{
     tools::{self, Interface},
 };
 
-/// The efforts of reasoning in OpenAI's interface.
-const EFFORTS: [&str; 6] = ["none", "minimal", "low", "medium", "high", "xhigh"];
+/// The efforts of reasoning in the interfaces of OpenAI and Anthropic.
+const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 /// The characters of a token in most texts.
 const TOKEN_CHARACTERS: usize = 4;
@@ -81,20 +81,34 @@ pub fn check_continued(messages: &[Message]) -> Result<(), &'static str> {
 ///
 /// # Errors
 ///
-/// If the effort, which stands in `param`, is none of OpenAI's.
+/// If the effort, which stands in `param`, is unknown.
 pub fn set_effort(request: &mut ChatRequest, param: &str, effort: &str) -> Result<(), ApiError> {
-    if !EFFORTS.contains(&effort) {
-        let efforts = EFFORTS.join(", ");
-        let message = format!("{param} is {effort:?}, but must be one of {efforts}");
-        return Err(ApiError::parameter(param, message));
-    }
+    check_effort(param, effort)?;
     request.thinking = request.thinking.or(Some(effort != "none"));
     if effort != "none" {
-        request
-            .variables
-            .insert("reasoning_effort".into(), effort.into());
+        tell_effort(request, effort);
     }
     Ok(())
+}
+
+/// Checks that the effort in `param` is a known one.
+///
+/// # Errors
+///
+/// If it is not.
+pub fn check_effort(param: &str, effort: &str) -> Result<(), ApiError> {
+    if EFFORTS.contains(&effort) {
+        return Ok(());
+    }
+    let efforts = EFFORTS.join(", ");
+    let message = format!("{param} is {effort:?}, but must be one of {efforts}");
+    Err(ApiError::parameter(param, message))
+}
+
+/// Tells the template how much the model is to think, if it thinks.
+pub fn tell_effort(request: &mut ChatRequest, effort: &str) {
+    let name = "reasoning_effort".into();
+    request.variables.insert(name, effort.into());
 }
 
 /// Limits the model's thoughts to about this many tokens.

@@ -11,9 +11,9 @@ use super::{
     client::Caller,
     error::{ApiError, json_response},
     fields::Fields,
-    generation::{Source, Texts, TokenCounts, finish_reason, usage},
+    generation::{FINGERPRINT, Source, Texts, TokenCounts, finish_reason, usage},
     prompts::Prompt,
-    sampling::GenerationParams,
+    sampling::{GenerationParams, StreamUsage},
     state::{Server, now},
     stream::{self, Chunks},
     structured, unsupported,
@@ -75,7 +75,8 @@ pub async fn answer(
         model: served.model.clone(),
         echoes: echoes.flat_map(each).collect(),
         has_scores: params.options.sampling.log_probs.is_some(),
-        include_usage: params.include_usage,
+        usage: params.usage,
+        counts: texts.counts,
     };
     if params.stream {
         return Ok(stream::response(texts, format));
@@ -131,14 +132,17 @@ struct Format {
     /// The prompt of each text.
     echoes: Vec<Echo>,
     has_scores: bool,
-    include_usage: bool,
+    /// Which chunks of a stream have the numbers of tokens.
+    usage: StreamUsage,
+    /// The numbers of tokens so far, in a stream.
+    counts: TokenCounts,
 }
 
 impl Format {
     fn envelope(&self, choices: Vec<Value>) -> Value {
         json!({
             "id": self.id, "object": "text_completion", "created": self.created,
-            "model": self.served, "choices": choices,
+            "model": self.served, "choices": choices, "system_fingerprint": FINGERPRINT,
         })
     }
 
@@ -161,9 +165,7 @@ impl Format {
 
     fn chunk(&self, choices: Vec<Value>) -> Value {
         let mut chunk = self.envelope(choices);
-        if self.include_usage {
-            chunk["usage"] = Value::Null;
-        }
+        self.usage.add_to(&mut chunk, self.counts);
         chunk
     }
 }
@@ -186,8 +188,12 @@ impl Chunks for Format {
         self.chunk(vec![choice])
     }
 
+    fn count(&mut self, counts: TokenCounts) {
+        self.counts = counts;
+    }
+
     fn usage(&mut self, counts: TokenCounts) -> Option<Value> {
-        self.include_usage.then(|| {
+        (self.usage != StreamUsage::None).then(|| {
             let mut chunk = self.chunk(Vec::new());
             chunk["usage"] = usage(counts);
             chunk

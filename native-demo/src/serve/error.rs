@@ -167,6 +167,13 @@ impl From<Error> for ApiError {
             Error::ContextFull { .. } => {
                 return ApiError::invalid(message).with_code("context_length_exceeded");
             }
+            // Without the engine's number of the request, which clients do not know.
+            Error::ConstraintFailed { .. } => {
+                return ApiError::invalid(
+                    "the constraint cannot be followed any further: it is too complex for the limits of a step, \
+                     or the vocabulary has no token for what must follow",
+                );
+            }
             // What the server knows about it is at `/health`.
             Error::DeviceLost { .. } | Error::WorkerEnded => {
                 let message = "the model's device was lost: the server has to be restarted";
@@ -179,7 +186,6 @@ impl From<Error> for ApiError {
             | Error::NotAGenerator { .. }
             | Error::NotAnEncoder { .. }
             | Error::Grammar(_)
-            | Error::ConstraintFailed { .. }
             | Error::NoTokenizer { .. } => true,
             error => match error.pipeline_error() {
                 Some(PipelineError::Sampling(error)) => {

@@ -20,10 +20,13 @@ use super::{
     error::ApiError,
     models::ServedModel,
     request_facts::RequestFacts,
-    sampling::GenerationParams,
+    sampling::{GenerationParams, StreamUsage},
     state::Server,
     text_record::{TextPhase, TextRecord},
 };
+
+/// What tells clients that answers to equal seeds may differ: the program's version.
+pub const FINGERPRINT: &str = concat!("wisp-", env!("CARGO_PKG_VERSION"));
 
 /// The tokens of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -305,6 +308,17 @@ pub fn finish_reason(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::Length => "length",
         _ => "stop",
+    }
+}
+
+impl StreamUsage {
+    /// Adds the numbers of tokens so far to a chunk, if it is to have any; a stream that ends with them has null before.
+    pub fn add_to(self, chunk: &mut Value, counts: TokenCounts) {
+        match self {
+            StreamUsage::None => {}
+            StreamUsage::Last => chunk["usage"] = Value::Null,
+            StreamUsage::Each => chunk["usage"] = usage(counts),
+        }
     }
 }
 

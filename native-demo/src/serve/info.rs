@@ -73,5 +73,7 @@ fn describe(server: &Server, served: &ServedModel) -> Value {
         "owned_by": "wisp",
         // Also in vLLM's answers.
         "max_model_len": served.model.context_length(),
+        "root": served.base,
+        "parent": served.adapter.as_ref().map(|_| &served.base),
     })
 }

@@ -24,7 +24,7 @@ use tokio::{
 use wisp_engine::Canceller;
 
 use super::{
-    client::RemoteAddress, models::Models, options::Options, router::router, state::Server,
+    client::RemoteAddress, memory, models::Models, options::Options, router::router, state::Server,
     write_timeout::WriteTimeout,
 };
 use crate::{
@@ -63,6 +63,7 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 /// If it cannot listen, a model cannot be loaded, or requests did not end in time after the signal.
 pub fn serve(options: Options, load: impl FnOnce() -> Result<Models>) -> Result<()> {
     options.check()?;
+    memory::keep_small();
     let server = Server::new(options);
     #[cfg(feature = "otel")]
     let server = server.with_telemetry()?;

@@ -24,6 +24,7 @@ mod guard;
 mod health;
 mod info;
 mod listener;
+mod memory;
 mod messages;
 mod metrics;
 mod models;

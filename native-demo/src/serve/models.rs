@@ -32,7 +32,7 @@ impl FromStr for ModelArg {
         // A path may contain the sign too.
         let named = text
             .split_once('=')
-            .filter(|(name, _)| !name.contains(['/', '\\']));
+            .filter(|(name, _)| may_be_name(name) && !Path::new(text).exists());
         let (name, model) = match named {
             Some((name, model)) => (Some(name.to_string()), model),
             None => (None, text),
@@ -45,6 +45,13 @@ impl FromStr for ModelArg {
             }),
         }
     }
+}
+
+/// Returns whether a text may be a model's name: without slashes, or of the form `org/name` as on hubs.
+fn may_be_name(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('/').collect();
+    let is_path = |part: &&str| part.is_empty() || part.starts_with(['.', '~']);
+    !text.contains('\\') && (parts.len() == 1 || parts.len() == 2 && !parts.iter().any(is_path))
 }
 
 /// A model, or one with an adapter, under the name by which clients ask for it.
@@ -252,10 +259,21 @@ mod tests {
             ("org/name:q4_k", arg(None, "org/name:q4_k")),
             ("a=org/name", arg(Some("a"), "org/name")),
             ("a=b=c", arg(Some("a"), "b=c")),
+            ("org/name=a.gguf", arg(Some("org/name"), "a.gguf")),
             ("./a=b.gguf", arg(None, "./a=b.gguf")),
+            ("/a=b.gguf", arg(None, "/a=b.gguf")),
+            ("a/b/c=d.gguf", arg(None, "a/b/c=d.gguf")),
         ] {
             assert_eq!(text.parse(), Ok(expected));
         }
+        let folder = tempfile::Builder::new()
+            .prefix("models")
+            .tempdir_in(".")
+            .unwrap();
+        let file = folder.path().join("a=b.gguf");
+        std::fs::write(&file, "").unwrap();
+        let file = file.strip_prefix(".").unwrap_or(&file).to_str().unwrap();
+        assert_eq!(file.parse(), Ok(arg(None, file)));
         assert!("".parse::<ModelArg>().is_err());
         assert!("a=".parse::<ModelArg>().is_err());
         assert!("=a".parse::<ModelArg>().is_err());

@@ -100,7 +100,7 @@ mod tests {
             structured::constraint(&body).unwrap();
         });
         let body = fields(&format!("{{{hello}, \"max_tokens\": 1}}"));
-        let refused = ["mcp_servers", "container", "output_format", "output_config"];
+        let refused = ["mcp_servers", "container"];
         check("MessagesRequest", &refused, &|| {
             anthropic::read(&body).unwrap()
         });
@@ -110,8 +110,6 @@ mod tests {
             "conversation",
             "background",
             "prompt",
-            "include",
-            "top_logprobs",
             "truncation",
             "modalities",
         ];

@@ -64,11 +64,14 @@ impl Prompt {
         }
     }
 
-    /// Returns the prompt's text; empty if the prompt is tokens and the model has no tokenizer.
+    /// Returns the prompt's text, with control tokens if it is tokens; empty if the model has no tokenizer then.
     pub fn text(&self, model: &Model) -> String {
         match self {
             Prompt::Text(text) => text.clone(),
-            Prompt::Tokens(tokens) => model.detokenize(tokens).unwrap_or_default(),
+            Prompt::Tokens(tokens) => {
+                let tokenizer = model.text().tokenizer();
+                tokenizer.map_or_else(|_| String::new(), |it| it.decode(tokens, false))
+            }
         }
     }
 }

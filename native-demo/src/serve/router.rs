@@ -34,10 +34,13 @@ endpoints! {
     get "/metrics" info::metrics;
     get "/openapi.json" openapi::description;
     get "/v1/models" info::models;
+    get "/models" info::models;
     get "/v1/models/{*id}" info::model;
     post "/v1/chat/completions" chat::answer;
+    post "/chat/completions" chat::answer;
     post "/v1/completions" completions::answer;
     post "/v1/responses" responses::answer;
+    post "/responses" responses::answer;
     post "/v1/messages" anthropic::answer;
     post "/v1/messages/count_tokens" anthropic::count_tokens;
     post "/v1/embeddings" embeddings::answer;

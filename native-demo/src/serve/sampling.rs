@@ -18,6 +18,9 @@ const MAX_CHOICES: usize = 128;
 /// The most stop strings.
 const MAX_STOPS: usize = 32;
 
+/// The most tokens that end a text.
+const MAX_STOP_TOKENS: usize = 128;
+
 /// The longest stop string in bytes.
 const MAX_STOP_BYTES: usize = 1024;
 
@@ -34,14 +37,39 @@ pub struct GenerationParams {
     pub choices: usize,
     /// Whether the answer is a stream of events.
     pub stream: bool,
-    /// Whether the stream ends with the number of tokens.
-    pub include_usage: bool,
+    /// Which chunks of a stream have the numbers of tokens.
+    pub usage: StreamUsage,
+}
+
+/// Which chunks of a stream have the numbers of tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamUsage {
+    /// None.
+    #[default]
+    None,
+    /// One after all others.
+    Last,
+    /// Every chunk those so far, and one after all others.
+    Each,
 }
 
 #[derive(Default, Deserialize)]
 struct StreamOptions {
     #[serde(default)]
     include_usage: Option<bool>,
+    /// vLLM's.
+    #[serde(default)]
+    continuous_usage_stats: Option<bool>,
+}
+
+impl StreamOptions {
+    fn usage(&self) -> StreamUsage {
+        match (self.include_usage, self.continuous_usage_stats) {
+            (Some(true), Some(true)) => StreamUsage::Each,
+            (Some(true), _) => StreamUsage::Last,
+            _ => StreamUsage::None,
+        }
+    }
 }
 
 impl GenerationParams {
@@ -66,6 +94,7 @@ impl GenerationParams {
             sampling: sampling(fields)?,
             stop: stops(fields, "stop")?,
             ignore_eos: fields.get_or("ignore_eos", false)?,
+            stop_tokens: stop_tokens(fields)?,
             ..GenerateOptions::default()
         };
         Ok(GenerationParams {
@@ -74,7 +103,7 @@ impl GenerationParams {
             facts: RequestFacts::default(),
             choices,
             stream,
-            include_usage: stream_options.unwrap_or_default().include_usage == Some(true),
+            usage: stream_options.unwrap_or_default().usage(),
         })
     }
 
@@ -140,6 +169,19 @@ fn logit_bias(fields: &Fields) -> Result<Vec<(u32, f32)>, ApiError> {
     biases.into_iter().map(bias).collect()
 }
 
+/// Returns the tokens that end a text besides the model's own.
+fn stop_tokens(fields: &Fields) -> Result<Vec<u32>, ApiError> {
+    let tokens: Vec<u32> = fields.get_or("stop_token_ids", Vec::new())?;
+    if tokens.len() > MAX_STOP_TOKENS {
+        let message = format!(
+            "stop_token_ids has {} tokens, but at most {MAX_STOP_TOKENS} are allowed",
+            tokens.len()
+        );
+        return Err(ApiError::parameter("stop_token_ids", message));
+    }
+    Ok(tokens)
+}
+
 /// Returns the stop strings of a field: one string or a list.
 ///
 /// # Errors
@@ -183,12 +225,15 @@ mod tests {
         assert_eq!(default.options.sampling.temperature, 1.0);
         assert_eq!((default.choices, default.stream), (1, false));
         let body = r#"{"temperature": 0, "seed": 7, "top_k": -1, "stop": "a", "n": 3, "stream": true,
-            "stream_options": {"include_usage": true}, "logit_bias": {"5": -100}}"#;
+            "stream_options": {"include_usage": true}, "logit_bias": {"5": -100}, "stop_token_ids": [9]}"#;
         let all = of(body).unwrap();
-        assert!(all.include_usage);
+        assert_eq!(all.usage, StreamUsage::Last);
+        let body = r#"{"stream": true, "stream_options": {"include_usage": true, "continuous_usage_stats": true}}"#;
+        assert_eq!(of(body).unwrap().usage, StreamUsage::Each);
         assert_eq!(all.options.sampling.top_k, 0);
         assert_eq!(all.options.sampling.logit_bias, [(5, -100.0)]);
         assert_eq!(all.options.stop, ["a"]);
+        assert_eq!(all.options.stop_tokens, [9]);
         assert_eq!(all.options_of(2).sampling.seed, 9);
         assert_eq!(
             of(r#"{"stop": ["a", "b"]}"#).unwrap().options.stop,
@@ -211,6 +256,7 @@ mod tests {
             (r#"{"logit_bias": {"1": "x"}}"#, "logit_bias.1"),
             (r#"{"stream_options": {}}"#, "stream_options"),
             (r#"{"seed": 1e99}"#, "seed"),
+            (r#"{"stop_token_ids": [-1]}"#, "stop_token_ids[0]"),
         ] {
             let error = of(body).unwrap_err().body();
             assert_eq!(error["error"]["param"], param, "{body}: {error}");

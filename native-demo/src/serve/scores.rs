@@ -8,9 +8,18 @@ use crate::logprobs::label;
 /// The least log-probability that is written: JSON has no infinity, and OpenAI writes this for it.
 const LEAST: f32 = -9999.0;
 
-/// Returns the log-probabilities of a completion's tokens.
+/// Returns the log-probabilities of a completion's tokens as those of a choice.
 pub fn content(tokenizer: Option<&Tokenizer>, completion: &Completion) -> Value {
-    let entry = |token: u32, log_probability: f32| {
+    let entries: Vec<Value> = entries(tokenizer, completion).collect();
+    json!({ "content": entries, "refusal": null })
+}
+
+/// Returns the log-probability of each of a completion's tokens.
+pub fn entries(
+    tokenizer: Option<&Tokenizer>,
+    completion: &Completion,
+) -> impl Iterator<Item = Value> {
+    let entry = move |token: u32, log_probability: f32| {
         let bytes = tokenizer.map(|tokenizer| tokenizer.token_bytes(token));
         json!({
             "token": label(tokenizer, token),
@@ -19,11 +28,10 @@ pub fn content(tokenizer: Option<&Tokenizer>, completion: &Completion) -> Value 
         })
     };
     let tokens = completion.tokens.iter().zip(&completion.scores);
-    let entries = tokens.map(|(token, score)| {
+    tokens.map(move |(token, score)| {
         let top = score.top.iter().map(|(token, score)| entry(*token, *score));
         let mut own = entry(*token, score.log_probability);
         own["top_logprobs"] = top.collect();
         own
-    });
-    json!({ "content": entries.collect::<Vec<Value>>(), "refusal": null })
+    })
 }

@@ -45,6 +45,9 @@ pub trait Chunks: Send + Unpin + 'static {
     /// Returns the chunk with the numbers of tokens, if the client asked for it.
     fn usage(&mut self, counts: TokenCounts) -> Option<Value>;
 
+    /// Takes note of the numbers of tokens so far.
+    fn count(&mut self, _counts: TokenCounts) {}
+
     /// Takes note of the stop string that ends a text.
     fn stopped_at(&mut self, _stop: String) {}
 
@@ -174,6 +177,7 @@ impl<C: Chunks> HttpBody for EventBody<C> {
             };
             match texts.poll_next(context) {
                 Poll::Ready(Some((text, Ok(event)))) => {
+                    body.chunks.count(texts.counts);
                     body.take(text, event);
                     body.texts = Some(texts);
                 }

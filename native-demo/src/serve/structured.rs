@@ -36,6 +36,20 @@ pub async fn apply_text_format(
     compile(text_format(fields)?, model, params).await
 }
 
+/// Reads what the answer to a message must match, `output_config.format` in Anthropic's interface, and compiles it for
+/// the model's tokens.
+///
+/// # Errors
+///
+/// If the format is invalid, or its schema is not supported.
+pub async fn apply_output_format(
+    fields: &Fields,
+    model: &Model,
+    params: &mut GenerationParams,
+) -> Result<(), ApiError> {
+    compile(output_format(fields)?, model, params).await
+}
+
 async fn compile(
     constraint: Option<(&'static str, Constraint)>,
     model: &Model,
@@ -133,14 +147,34 @@ fn response_format(fields: &Fields, name: &'static str) -> Read {
 
 /// Reads the `format` in the `text` of a request for a response.
 pub(super) fn text_format(fields: &Fields) -> Result<Option<(&'static str, Constraint)>, ApiError> {
-    const NAME: &str = "text.format";
     let text: serde_json::Map<String, Value> = fields.get_or("text", serde_json::Map::new())?;
-    let Some(format) = text.get("format").filter(|format| !format.is_null()) else {
+    flat_format("text.format", text.get("format"))
+}
+
+/// Reads the `format` in the `output_config` of a message, or `output_format`, its name in Anthropic's beta.
+pub(super) fn output_format(
+    fields: &Fields,
+) -> Result<Option<(&'static str, Constraint)>, ApiError> {
+    let config: serde_json::Map<String, Value> =
+        fields.get_or("output_config", serde_json::Map::new())?;
+    let older: Option<Value> = fields.get("output_format")?;
+    match config.get("format").filter(|format| !format.is_null()) {
+        Some(format) => flat_format("output_config.format", Some(format)),
+        None => flat_format("output_format", older.as_ref()),
+    }
+}
+
+/// Reads a format whose schema stands beside its type.
+fn flat_format(
+    name: &'static str,
+    format: Option<&Value>,
+) -> Result<Option<(&'static str, Constraint)>, ApiError> {
+    let Some(format) = format.filter(|format| !format.is_null()) else {
         return Ok(None);
     };
-    let schema = ("text.format.schema", format.get("schema"));
-    let constraint = json_format(NAME, format.get("type"), schema)?;
-    Ok(constraint.map(|constraint| (NAME, constraint)))
+    let path = format!("{name}.schema");
+    let constraint = json_format(name, format.get("type"), (&path, format.get("schema")))?;
+    Ok(constraint.map(|constraint| (name, constraint)))
 }
 
 /// Reads a format that has one of OpenAI's types, and a schema with its path.

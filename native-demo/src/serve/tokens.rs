@@ -34,6 +34,7 @@ pub async fn tokenize(State(server): State<Arc<Server>>, body: Body) -> Result<R
     let (fields, served) = read(&server, body).await?;
     let input = input(&fields)?;
     let with_pieces = fields.get_or("with_pieces", false)?;
+    let with_strings = fields.get_or("return_token_strs", false)?;
     let model = served.model.clone();
     let answer = run_blocking(move || {
         let tokenizer = tokenizer(model.text().tokenizer())?;
@@ -48,8 +49,14 @@ pub async fn tokenize(State(server): State<Arc<Server>>, body: Body) -> Result<R
             true => tokens.iter().map(piece).collect(),
             false => json!(tokens),
         };
-        let max = model.context_length();
-        Ok(json!({ "tokens": listed, "count": tokens.len(), "max_model_len": max }))
+        let strings = with_strings.then(|| {
+            let strings = tokens.iter().map(|id| tokenizer.token(*id));
+            strings.collect::<Vec<_>>()
+        });
+        Ok(json!({
+            "tokens": listed, "count": tokens.len(), "max_model_len": model.context_length(),
+            "token_strs": strings,
+        }))
     });
     Ok(json_response(StatusCode::OK, &answer.await?))
 }

@@ -21,11 +21,21 @@ const RULES: &[Rule] = &[
     ("web_search_options", |_| false),
     // Of other servers, whose clients send them in `extra_body`.
     ("grammar", nothing),
+    ("allowed_token_ids", nothing),
+    ("bad_words", nothing),
+    ("include_stop_str_in_output", nothing),
+    ("min_tokens", nothing),
+    ("prompt_embeds", nothing),
+    ("prompt_logprobs", |_| false),
+    ("truncate_prompt_tokens", |_| false),
+    ("use_beam_search", nothing),
 ];
 
-/// Returns whether a value is empty.
+/// Returns whether a value is empty, zero or false.
 fn nothing(value: &Value) -> bool {
     match value {
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
         Value::Array(items) => items.is_empty(),
         Value::Object(map) => map.is_empty(),
         Value::String(text) => text.is_empty(),
@@ -64,6 +74,9 @@ mod tests {
             (r#"{"functions": [{"name": "f"}]}"#, Some("functions")),
             (r#"{"function_call": {"name": "f"}}"#, Some("function_call")),
             (r#"{"grammar": "root ::= x"}"#, Some("grammar")),
+            (r#"{"min_tokens": 0, "use_beam_search": false}"#, None),
+            (r#"{"min_tokens": 5}"#, Some("min_tokens")),
+            (r#"{"prompt_logprobs": 0}"#, Some("prompt_logprobs")),
         ] {
             let result = check(&Fields::parse(body.as_bytes()).unwrap());
             let found = result

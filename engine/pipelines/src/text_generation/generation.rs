@@ -62,6 +62,8 @@ pub struct GenerateOptions {
     pub stop: Vec<String>,
     /// Whether to continue after tokens that end a text.
     pub ignore_eos: bool,
+    /// Tokens that end the text besides the model's own, also with [`Self::ignore_eos`]; they are not part of it.
+    pub stop_tokens: Vec<u32>,
     /// The name of the low-rank adapter to apply.
     pub adapter: Option<String>,
     /// Control tokens that have text, such as markers of tool calls; others have none.

@@ -25,10 +25,10 @@ impl TextGenerator {
         options: &GenerateOptions,
     ) -> Result<RequestId, PipelineError> {
         let max_length = self.limits().max_length as usize;
-        let stop_tokens = match options.ignore_eos {
-            true => Vec::new(),
-            false => self.text.stop_tokens().iter().copied().collect(),
-        };
+        let mut stop_tokens = options.stop_tokens.clone();
+        if !options.ignore_eos {
+            stop_tokens.extend(self.text.stop_tokens());
+        }
         let adapter = options.adapter.as_deref();
         let adapter = adapter.map(|name| self.adapter(name)).transpose()?;
         let empty = options.max_new_tokens == Some(0);

@@ -19,7 +19,7 @@ use super::{
     error::{ApiError, json_response},
     fields::Fields,
     state::Server,
-    stream,
+    stream, structured,
 };
 
 /// Answers a chat.
@@ -38,6 +38,7 @@ pub async fn answer(
     let mut params = request::params(&fields)?;
     params.set_caller(&caller);
     let served = models.find(fields.get::<String>("model")?.as_deref())?;
+    structured::apply_output_format(&fields, &served.model, &mut params).await?;
     let mut texts = chat::start(&server, &served, request, &params).await?;
     let mut format = Format::new(format!("msg_{}", caller.id), &served.id, texts.counts);
     if params.stream {
@@ -71,5 +72,6 @@ pub async fn count_tokens(
 #[cfg(test)]
 pub fn read(fields: &Fields) -> Result<(), ApiError> {
     request::chat(fields)?;
-    request::params(fields).map(drop)
+    request::params(fields)?;
+    structured::output_format(fields).map(drop)
 }

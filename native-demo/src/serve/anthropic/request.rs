@@ -18,12 +18,7 @@ use super::super::{
 };
 
 /// Fields that this version does not support, each with the values that ask for nothing.
-const UNSUPPORTED: &[(&str, &[&str])] = &[
-    ("mcp_servers", &[]),
-    ("container", &[]),
-    ("output_format", &[]),
-    ("output_config", &[]),
-];
+const UNSUPPORTED: &[(&str, &[&str])] = &[("mcp_servers", &[]), ("container", &[])];
 
 /// The types of parts that are text.
 const TEXT: &[&str] = &["text"];
@@ -43,6 +38,13 @@ struct Thinking {
     budget_tokens: Option<usize>,
 }
 
+/// How the answer is to be, as clients send it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OutputConfig {
+    effort: Option<String>,
+}
+
 /// Reads what a request asks of the model: its system prompt, messages, tools and thoughts.
 ///
 /// # Errors
@@ -53,6 +55,12 @@ pub fn chat(fields: &Fields) -> Result<ChatRequest, ApiError> {
     parts::refuse(fields, UNSUPPORTED)?;
     let mut request = ChatRequest::new(messages(fields)?);
     set_thinking(&mut request, fields)?;
+    let output = fields.get_or("output_config", OutputConfig::default())?;
+    if let Some(effort) = output.effort {
+        chat_request::check_effort("output_config.effort", &effort)?;
+        // Whether the model thinks at all is said by `thinking`.
+        chat_request::tell_effort(&mut request, &effort);
+    }
     continue_last(&mut request)?;
     tools::offer(request, fields, Interface::Messages)
 }

@@ -2,13 +2,14 @@
 
 use axum::body::Bytes;
 use serde_json::{Value, json};
-use wisp_engine::{Completion, FinishReason, tools::ToolCallDelta};
+use wisp_engine::{Completion, FinishReason, Model, tools::ToolCallDelta};
 
 use super::{
     super::{
         call_ids::CallIds,
         error::ApiError,
         generation::TokenCounts,
+        scores,
         state::now,
         stream::{Chunks, named_events},
     },
@@ -21,6 +22,8 @@ pub struct Format {
     id: String,
     /// The response without its status, output and usage.
     response: Value,
+    /// The model, if the client asked for log-probabilities.
+    scored: Option<Model>,
     call_ids: CallIds,
     /// The items that have ended.
     output: Vec<Value>,
@@ -45,6 +48,7 @@ impl Format {
         Format {
             id: id.into(),
             response,
+            scored: None,
             call_ids: CallIds::new("call_"),
             output: Vec::new(),
             open: None,
@@ -53,20 +57,31 @@ impl Format {
         }
     }
 
+    /// Adds the log-probabilities of messages' tokens.
+    pub fn with_scores(self, model: &Model) -> Format {
+        Format {
+            scored: Some(model.clone()),
+            ..self
+        }
+    }
+
     /// Returns a whole response.
     pub fn whole(&mut self, completion: Completion, counts: TokenCounts) -> Value {
         // The events are not sent.
         let mut events = Vec::new();
         if !completion.reasoning.is_empty() {
-            self.add(&Kind::Thoughts, &completion.reasoning, &mut events);
+            let thoughts = &completion.reasoning;
+            self.add(&Kind::Thoughts, thoughts, Vec::new(), &mut events);
         }
         if !completion.text.is_empty() {
-            self.add(&Kind::Message, &completion.text, &mut events);
+            let scores = self.scores(&completion, counts.reasoning);
+            self.add(&Kind::Message, &completion.text, scores, &mut events);
         }
         for (number, call) in completion.tool_calls.iter().enumerate() {
             self.add(
                 &self.call_kind(number, &call.name),
                 &call.arguments,
+                Vec::new(),
                 &mut events,
             );
         }
@@ -90,17 +105,26 @@ impl Format {
     }
 
     /// Adds to the item of this kind that goes on; otherwise it ends, and one of this kind begins.
-    fn add(&mut self, kind: &Kind, text: &str, events: &mut Vec<Value>) {
+    fn add(&mut self, kind: &Kind, text: &str, scores: Vec<Value>, events: &mut Vec<Value>) {
         if self.open.as_ref().is_none_or(|item| item.kind != *kind) {
             self.close("completed", events);
             let item = Item::new(kind.clone(), &self.id, self.output.len());
             events.extend(item.begin());
             self.open = Some(item);
         }
-        if let Some(item) = self.open.as_mut().filter(|_| !text.is_empty()) {
-            item.text += text;
-            events.push(item.delta(text));
+        if let Some(item) = self.open.as_mut() {
+            events.extend(item.add(text, scores));
         }
+    }
+
+    /// Returns the log-probabilities of a message's tokens, without the first `thoughts`.
+    fn scores(&self, completion: &Completion, thoughts: usize) -> Vec<Value> {
+        let Some(model) = &self.scored else {
+            return Vec::new();
+        };
+        let tokenizer = model.text().tokenizer().ok();
+        let entries = scores::entries(tokenizer, completion);
+        entries.skip(thoughts).collect()
     }
 
     /// Ends the item that goes on.
@@ -115,7 +139,7 @@ impl Format {
     fn finish(&mut self, reason: FinishReason, events: &mut Vec<Value>) {
         self.reason = reason;
         if self.open.is_none() && self.output.is_empty() {
-            self.add(&Kind::Message, "", events);
+            self.add(&Kind::Message, "", Vec::new(), events);
         }
         self.close(self.status(), events);
     }
@@ -159,10 +183,13 @@ impl Chunks for Format {
     fn more(&mut self, _text: usize, new: Completion) -> Value {
         let mut events = Vec::new();
         if !new.reasoning.is_empty() {
-            self.add(&Kind::Thoughts, &new.reasoning, &mut events);
+            self.add(&Kind::Thoughts, &new.reasoning, Vec::new(), &mut events);
         }
-        if !new.text.is_empty() {
-            self.add(&Kind::Message, &new.text, &mut events);
+        let is_message = |item: &Item| item.kind == Kind::Message;
+        let has_rest = !new.scores.is_empty() && self.open.as_ref().is_some_and(is_message);
+        if !new.text.is_empty() || has_rest {
+            let scores = self.scores(&new, 0);
+            self.add(&Kind::Message, &new.text, scores, &mut events);
         }
         self.numbered(events)
     }
@@ -175,7 +202,7 @@ impl Chunks for Format {
             None => begun.filter(|kind| matches!(kind, Kind::Call { .. })),
         };
         if let Some(kind) = kind {
-            self.add(&kind, &call.arguments, &mut events);
+            self.add(&kind, &call.arguments, Vec::new(), &mut events);
         }
         self.numbered(events)
     }

@@ -25,6 +25,8 @@ pub struct Item {
     pub kind: Kind,
     /// Its text so far, or its arguments.
     pub text: String,
+    /// The log-probabilities of a message's tokens, if the client asked for them.
+    pub scores: Vec<Value>,
     id: String,
     /// Its number in the output.
     index: usize,
@@ -41,6 +43,7 @@ impl Item {
         Item {
             kind,
             text: String::new(),
+            scores: Vec::new(),
             id: format!("{prefix}_{answer}_{index}"),
             index,
         }
@@ -73,7 +76,8 @@ impl Item {
         match self.kind {
             Kind::Thoughts => Some(json!({ "type": "reasoning_text", "text": self.text })),
             Kind::Message => Some(json!({
-                "type": "output_text", "text": self.text, "annotations": [], "logprobs": [],
+                "type": "output_text", "text": self.text, "annotations": [],
+                "logprobs": self.scores,
             })),
             Kind::Call { .. } => None,
         }
@@ -88,7 +92,7 @@ impl Item {
             event["content_index"] = 0.into();
         }
         if self.kind == Kind::Message && name != "part" {
-            event["logprobs"] = json!([]);
+            event["logprobs"] = self.scores.clone().into();
         }
         event[name] = value;
         event
@@ -108,10 +112,16 @@ impl Item {
         [item].into_iter().chain(part).collect()
     }
 
-    /// Returns the event of further text.
-    pub fn delta(&self, text: &str) -> Value {
+    /// Adds further text and the log-probabilities of its tokens, and returns the event of it.
+    pub fn add(&mut self, text: &str, scores: Vec<Value>) -> Option<Value> {
+        self.text += text;
         let kind = format!("{}.delta", self.text_name());
-        self.event(&kind, "delta", text.into())
+        let mut event = (!text.is_empty()).then(|| self.event(&kind, "delta", text.into()));
+        if let Some(event) = event.as_mut().filter(|_| self.kind == Kind::Message) {
+            event["logprobs"] = scores.clone().into();
+        }
+        self.scores.extend(scores);
+        event
     }
 
     /// Returns the events of its end.

@@ -37,11 +37,11 @@ pub async fn answer(
     structured::apply_text_format(&fields, &served.model, &mut params).await?;
     let started = chat::start(&server, &served, request, &params).await;
     let mut texts = started.map_err(|error| error.renamed("messages", "input"))?;
-    let mut format = Format::new(
-        &caller.id.to_string(),
-        &served.id,
-        request::echoed(&fields, &params)?,
-    );
+    let echoed = request::echoed(&fields, &params)?;
+    let mut format = Format::new(&caller.id.to_string(), &served.id, echoed);
+    if params.options.sampling.log_probs.is_some() {
+        format = format.with_scores(&served.model);
+    }
     if params.stream {
         return Ok(stream::response(texts, format));
     }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use wisp_engine::{Message, chat::ChatRequest};
+use wisp_engine::{Message, chat::ChatRequest, pipelines::log_probabilities::MAX_TOP};
 
 use super::super::{
     chat_request,
@@ -21,14 +21,16 @@ const UNSUPPORTED: &[(&str, &[&str])] = &[
     ("store", &["false"]),
     ("background", &["false"]),
     ("prompt", &[]),
-    ("include", &[]),
-    ("top_logprobs", &["0"]),
     ("truncation", &["\"disabled\""]),
     ("modalities", &["[\"text\"]"]),
 ];
 
 /// The types of parts that are text: of the client's messages and of answers.
 const TEXT: &[&str] = &["input_text", "output_text"];
+
+/// What may be included: log-probabilities, and thoughts, which are in the answer as they are.
+const LOG_PROBS: &str = "message.output_text.logprobs";
+const THOUGHTS: &str = "reasoning.encrypted_content";
 
 /// The most entries of `metadata`.
 const MAX_METADATA: usize = 16;
@@ -192,7 +194,26 @@ pub fn params(fields: &Fields) -> Result<GenerationParams, ApiError> {
         let message = "max_output_tokens must be 1 or more";
         return Err(ApiError::parameter("max_output_tokens", message));
     }
+    params.options.sampling.log_probs = log_probs(fields)?;
     Ok(params)
+}
+
+/// Reads how many of the most likely tokens come with each token; `None` if not even its own log-probability does.
+fn log_probs(fields: &Fields) -> Result<Option<u32>, ApiError> {
+    let included: Vec<String> = fields.get_or("include", Vec::new())?;
+    let is_known = |name: &&String| ![LOG_PROBS, THOUGHTS].contains(&name.as_str());
+    if let Some(name) = included.iter().find(is_known) {
+        let message = format!("include: {name:?} is not supported by this version");
+        let error = ApiError::parameter("include", message);
+        return Err(error.with_code("unsupported_parameter"));
+    }
+    let top: u32 = fields.get_or("top_logprobs", 0)?;
+    if top > MAX_TOP {
+        let message = format!("top_logprobs is {top}, but must be from 0 to {MAX_TOP}");
+        return Err(ApiError::parameter("top_logprobs", message));
+    }
+    let is_wanted = top > 0 || included.iter().any(|name| name == LOG_PROBS);
+    Ok(is_wanted.then_some(top))
 }
 
 /// Returns the fields of a response that repeat the request.
@@ -222,6 +243,7 @@ pub fn echoed(fields: &Fields, params: &GenerationParams) -> Result<Value, ApiEr
         "text": { "format": format.cloned().unwrap_or_else(|| json!({ "type": "text" })) },
         "tool_choice": fields.get_or("tool_choice", json!("auto"))?,
         "tools": fields.get_or("tools", json!([]))?,
+        "top_logprobs": sampling.log_probs.unwrap_or(0),
         "top_p": sampling.top_p,
         "truncation": "disabled",
     }))
@@ -340,6 +362,14 @@ mod tests {
             (
                 r#"{"input": "a", "max_output_tokens": 0}"#,
                 "max_output_tokens",
+            ),
+            (
+                r#"{"input": "a", "include": ["file_search_call.results"]}"#,
+                "include",
+            ),
+            (
+                r#"{"input": "a", "include": ["message.output_text.logprobs"], "top_logprobs": 21}"#,
+                "top_logprobs",
             ),
             (
                 r#"{"input": [{"type": "item_reference", "id": "a"}]}"#,

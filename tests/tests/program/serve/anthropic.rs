@@ -242,6 +242,33 @@ fn stop_sequences_are_named() {
 }
 
 #[test]
+fn text_follows_its_format() {
+    let server = Server::start(&[]);
+    let schema = json!({
+        "type": "object", "properties": { "city": { "enum": ["Rome", "Oslo"] } }, "required": ["city"],
+        "additionalProperties": false,
+    });
+    let format = json!({ "type": "json_schema", "schema": schema });
+    for more in [
+        json!({ "output_config": { "format": format, "effort": "low" } }),
+        json!({ "output_format": format }),
+    ] {
+        let body = request(&merged(more, &json!({ "max_tokens": 96 })));
+        let answer = server.json(PATH, &body);
+        let text = answer["content"][0]["text"].as_str().expect("text");
+        let parsed: Value = serde_json::from_str(text).expect("JSON");
+        assert!(["Rome", "Oslo"].iter().any(|city| parsed["city"] == *city));
+    }
+    for more in [
+        json!({ "output_config": { "effort": "huge" } }),
+        json!({ "output_config": { "format": { "type": "json_schema" } } }),
+        json!({ "output_format": { "type": "json_schema", "schema": { "uniqueItems": true } } }),
+    ] {
+        assert_eq!(server.post(PATH, &request(&more)).status, 400, "{more}");
+    }
+}
+
+#[test]
 fn errors_have_the_format_of_the_interface() {
     let server = Server::start(&["--api-key", "key", "--max-body-bytes", "10000"]);
     let post = |key: &str, path: &str, body: &str| {

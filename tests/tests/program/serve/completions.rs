@@ -73,6 +73,7 @@ fn streams_equal_whole_answers() {
         json!({ "echo": true }),
         json!({ "echo": true, "logprobs": 2 }),
         json!({ "echo": true, "max_tokens": 0 }),
+        json!({ "echo": true, "prompt": [1, 300, 301], "logprobs": 0 }),
         json!({ "stop": [" a", "."] }),
         json!({ "prompt": [PROMPT, "The dog"], "logprobs": 0 }),
     ] {
@@ -102,6 +103,14 @@ fn streams_equal_whole_answers() {
         assert_eq!(usage["choices"], json!([]));
         assert_eq!(usage["usage"], whole["usage"], "{more}");
         assert!(chunks.iter().all(|chunk| chunk["usage"].is_null()));
+        // The same with those so far in every chunk.
+        body["stream_options"]["continuous_usage_stats"] = true.into();
+        chunks = server.stream(PATH, &body);
+        let counts = chunks.iter().map(|chunk| &chunk["usage"]);
+        let counts = counts.map(|usage| usage["completion_tokens"].as_u64().expect("a number"));
+        let counts: Vec<u64> = counts.collect();
+        assert!(counts.is_sorted(), "{counts:?}");
+        assert_eq!(chunks.last().expect("chunks")["usage"], whole["usage"]);
     }
 }
 
@@ -140,6 +149,30 @@ fn stop_strings_end_texts_and_are_not_part_of_them() {
 }
 
 #[test]
+fn tokens_that_end_texts_are_not_part_of_them() {
+    let server = Server::start(&[]);
+    let more = json!({ "logprobs": 0, "ignore_eos": true });
+    let whole = server.json(PATH, &completion(&more));
+    let tokens = &whole["choices"][0]["logprobs"]["tokens"];
+    let tokens = tokens.as_array().expect("tokens");
+    let last = tokens.last().expect("a token").as_str().expect("text");
+    let first = tokens.iter().position(|token| *token == last);
+    let ids = server.json(
+        "/tokenize",
+        &json!({ "content": text(&whole), "with_pieces": true }),
+    );
+    let ids = ids["tokens"].as_array().expect("tokens").iter();
+    let id = ids.rev().find(|entry| entry["piece"] == last);
+    let id = &id.expect("the token")["id"];
+    let stopped = json!({ "logprobs": 0, "ignore_eos": true, "stop_token_ids": [id] });
+    let answer = server.json(PATH, &completion(&stopped));
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["finish_reason"], "stop");
+    let found = choice["logprobs"]["tokens"].as_array().expect("tokens");
+    assert_eq!(found[..], tokens[..first.expect("the token")]);
+}
+
+#[test]
 fn log_probabilities_equal_those_of_generate() {
     let server = Server::start(&[]);
     let flags = ["--max-new-tokens", "8", "--logprobs", "3", PROMPT];
@@ -157,6 +190,25 @@ fn log_probabilities_equal_those_of_generate() {
         .expect("tokens");
     assert_eq!(tokens.len(), 4);
     assert!(tokens.iter().all(|token| *token == tokens[0]));
+    // The token itself is among the most likely ones, however many those are.
+    let answer = server.json(
+        PATH,
+        &completion(&json!({ "logprobs": 0, "temperature": 1 })),
+    );
+    let scores = &answer["choices"][0]["logprobs"];
+    for at in 0..24 {
+        let top = scores["top_logprobs"][at].as_object().expect("an object");
+        let token = scores["tokens"][at].as_str().expect("text");
+        assert_eq!(top.len(), 1);
+        assert_eq!(top[token], scores["token_logprobs"][at]);
+    }
+    // An echo of tokens has the text of all of them.
+    let echo = json!({ "prompt": [1, 300, 301], "echo": true, "logprobs": 0, "max_tokens": 4 });
+    let answer = server.json(PATH, &completion(&echo));
+    let tokens = answer["choices"][0]["logprobs"]["tokens"].as_array();
+    let tokens = tokens.expect("tokens").iter();
+    let joined: String = tokens.map(|token| token.as_str().expect("text")).collect();
+    assert_eq!(joined, text(&answer));
     // Penalties.
     let flags = [
         "--max-new-tokens",

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use wisp_tests::server::Server;
 
-use super::{generated, merged};
+use super::{assert_near, generated, merged};
 
 const PATH: &str = "/v1/responses";
 
@@ -193,6 +193,47 @@ fn demanded_calls_are_items() {
         let answer = server.json(PATH, &after);
         assert_eq!(answer["output"][0]["type"], "message", "{answer}");
     }
+}
+
+#[test]
+fn log_probabilities_come_with_the_text() {
+    let server = Server::start(&[]);
+    let included = [
+        "message.output_text.logprobs",
+        "reasoning.encrypted_content",
+    ];
+    let body = request(&json!({ "include": included, "top_logprobs": 2 }));
+    let response = server.json(PATH, &body);
+    let part = &response["output"][0]["content"][0];
+    let scores = part["logprobs"].as_array().expect("log-probabilities");
+    assert_eq!(
+        scores.len() as u64,
+        response["usage"]["output_tokens"]
+            .as_u64()
+            .expect("a number")
+    );
+    assert!(scores.iter().all(|entry| {
+        entry["top_logprobs"]
+            .as_array()
+            .is_some_and(|top| top.len() == 2)
+    }));
+    let events = server
+        .post(PATH, &merged(body, &json!({ "stream": true })))
+        .named_events();
+    let deltas = events
+        .iter()
+        .filter(|event| event["type"] == "response.output_text.delta");
+    let streamed = deltas.flat_map(|event| event["logprobs"].as_array().expect("a list").clone());
+    let streamed: Vec<Value> = streamed.collect();
+    // A token that is only a part of a character has no text of its own.
+    let done = events
+        .iter()
+        .find(|event| event["type"] == "response.output_text.done");
+    assert_near(&done.expect("an end")["logprobs"], &part["logprobs"]);
+    assert!(streamed.len() <= scores.len() && !streamed.is_empty());
+    // Nothing is there that nobody asked for.
+    let response = server.json(PATH, &request(&json!({})));
+    assert_eq!(response["output"][0]["content"][0]["logprobs"], json!([]));
 }
 
 #[test]

@@ -29,6 +29,11 @@ fn tokens_equal_those_of_tokenize() {
         .map(|piece| piece["piece"].as_str().expect("text"))
         .collect();
     assert_eq!(joined.trim_start(), PROMPT);
+    let body = json!({ "prompt": PROMPT, "return_token_strs": true });
+    let answer = server.json("/tokenize", &body);
+    let strings = answer["token_strs"].as_array().expect("tokens").iter();
+    let strings: String = strings.map(|piece| piece.as_str().expect("text")).collect();
+    assert_eq!(strings, "<|endoftext|>OnceĠuponĠaĠtime");
     // A chat.
     let messages = json!({ "messages": [{ "role": "user", "content": "Hello" }] });
     let chat = generated(&["--chat", "--max-new-tokens", "1", "Hello"]);
