@@ -42,8 +42,9 @@ use serde_json::{Value, json};
 use super::error::GrammarError;
 use rewriter::Rewriter;
 
-/// The white space between two tokens of JSON.
-const WHITE_SPACE: &str = r"[\x20\x0A\x0D\x09]{1,20}";
+/// The white space between two tokens of JSON: a space, or one or two ends of lines and an indentation, as in llama.cpp's
+/// `json_schema_to_grammar`. Small models would fill a text with more.
+const WHITE_SPACE: &str = r"\x20|(\x0D?\x0A){1,2}[\x20\x09]{0,20}";
 
 /// Returns an equivalent schema that `llguidance` enforces exactly.
 ///

@@ -112,9 +112,10 @@ fn formats_and_patterns_apply_together() {
 #[test]
 fn white_space_is_limited() {
     let schema = json!({"type": "array", "items": {"type": "null"}});
-    let fits = format!("[{}null]", " ".repeat(20));
-    let long = format!("[{}null]", " ".repeat(21));
-    check(schema, &[&fits], &[&long]);
+    let indented = |columns: usize| format!("[\n{}null\r\n]", " ".repeat(columns));
+    let fits = ["[ null]", "[null, null ]", "[\n\n\tnull]", &indented(20)];
+    let long = ["[  null]", "[\tnull]", "[\n\n\nnull]", &indented(21)];
+    check(schema, &fits, &long);
 }
 
 #[test]
