@@ -139,18 +139,22 @@ fn with_split_projections(file: &Checkpoint) -> Vec<u8> {
         rank: 18,
     };
     let mut writer = GgufWriter::new(3, false);
-    for (key, value) in &file.gguf().unwrap().metadata {
-        writer = writer.key(key, value.clone());
-    }
     // The sizes of attention to the low rank, whose heads share one key.
-    for (key, size) in [
+    let sizes = [
         ("key_length", 24),
         ("value_length", 18),
         ("head_count_kv", 1),
         ("key_length_mla", 16),
         ("value_length_mla", 9),
-    ] {
-        writer = writer.key(&format!("deepseek2.attention.{key}"), Value::U32(size));
+    ];
+    let sizes = sizes.map(|(key, size)| (format!("deepseek2.attention.{key}"), size));
+    for (key, value) in &file.gguf().unwrap().metadata {
+        if sizes.iter().all(|(other, _)| other != key) {
+            writer = writer.key(key, value.clone());
+        }
+    }
+    for (key, size) in &sizes {
+        writer = writer.key(key, Value::U32(*size));
     }
     for tensor in file.tensors() {
         let bytes = file.bytes(&tensor.name, 0..tensor.len).unwrap();

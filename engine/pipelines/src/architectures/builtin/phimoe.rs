@@ -14,6 +14,9 @@ const NOISE: f32 = 0.01;
 /// Wisp's own key for it.
 const NOISE_KEY: &str = "router_jitter_noise";
 
+/// Wisp's own key for the factor on cosine and sine of short texts. The format's key has that of long ones.
+const SHORT_FACTOR_KEY: &str = "rope.scaling.short_attn_factor";
+
 /// The router selects two experts, whatever `num_experts_per_tok` says. Factors on cosine and sine replace those of
 /// LongRoPE.
 pub(super) fn architecture() -> Architecture {
@@ -33,6 +36,15 @@ pub(super) fn architecture() -> Architecture {
             spec.norm.kind = NormKind::Layer;
             let window = metadata.optional_u32("attention.sliding_window")?;
             spec.set_windows(window, |_| true);
+            let short_factor = metadata.optional_f32(SHORT_FACTOR_KEY)?;
+            if let Some(rope) = spec.ropes.first_mut()
+                && let RopeScaling::LongRope {
+                    attention_factors: [for_short, for_long],
+                    ..
+                } = &mut rope.scaling
+            {
+                *for_short = short_factor.map_or(*for_long, f64::from);
+            }
             let noise = metadata.optional_f32(NOISE_KEY)?;
             if let Some(moe) = &mut spec.moe {
                 moe.experts_per_token = 2;
@@ -43,6 +55,13 @@ pub(super) fn architecture() -> Architecture {
         })
         .gguf_key(NOISE_KEY, |spec| match spec.moe?.scoring {
             ExpertScoring::SparseMixer(twice) => Some(Value::F32(twice / 2.0)),
+            _ => None,
+        })
+        .gguf_key(SHORT_FACTOR_KEY, |spec| match spec.ropes.first()?.scaling {
+            RopeScaling::LongRope {
+                attention_factors: [for_short, _],
+                ..
+            } => Some(Value::F32(for_short as f32)),
             _ => None,
         })
         // Other programs require this key, whatever the kind of norms.
