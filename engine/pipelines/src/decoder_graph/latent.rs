@@ -79,8 +79,8 @@ impl GraphBuilder<'_, '_> {
             [&names.kv_b, &names.k_b, &names.v_b].map(|template| self.layer_name(template, layer));
         let size = still + value;
         if self.has(&format!("{kv_b}.weight")) || !self.has(&format!("{k_b}.weight")) {
-            let parts = [
-                vec![0..still],
+            let parts: [Vec<Range<u64>>; 2] = [
+                std::iter::once(0..still).collect(),
                 // Any rows stand where a value has no elements.
                 vec![still..size, 0..width.saturating_sub(value)],
             ];
@@ -97,7 +97,7 @@ impl GraphBuilder<'_, '_> {
         };
         let k = self.view(format!("{name}[transposed]"), view, &[heads * still, rank])?;
         let k = self.product(low, k, None)?;
-        let mut parts = vec![0..value];
+        let mut parts: Vec<Range<u64>> = std::iter::once(0..value).collect();
         let mut missing = width.saturating_sub(value);
         while missing > 0 && value > 0 {
             parts.push(0..missing.min(value));
