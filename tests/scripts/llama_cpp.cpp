@@ -1,6 +1,6 @@
 // What llama.cpp makes of a model: `greedy MODEL IDS COUNT` prints the ids that follow, `logits MODEL IDS`
-// the logits of the last id, `hidden MODEL IDS` an encoder's hidden states one after the other, `tokenize MODEL`
-// the ids of each text of standard input, which a zero ends. llama_cpp.py builds and runs this.
+// the logits of the last id, `hidden MODEL IDS` an encoder's hidden states one after the other, `scores MODEL IDS` the
+// scores of a pair of texts, `tokenize MODEL` the ids of each text of standard input, which a zero ends. llama_cpp.py builds and runs this.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -50,15 +50,22 @@ int main(int argc, char ** argv) {
     settings.type_k = settings.type_v = GGML_TYPE_F32;
     settings.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
     settings.swa_full = true;
-    settings.embeddings = what == "hidden";
-    settings.pooling_type = LLAMA_POOLING_TYPE_NONE;
+    settings.embeddings = what == "hidden" || what == "scores";
+    settings.pooling_type = what == "scores" ? LLAMA_POOLING_TYPE_RANK : LLAMA_POOLING_TYPE_NONE;
     llama_context * context = llama_init_from_model(model, settings);
     if (!context) return 1;
     llama_set_n_threads(context, 2, 2);
     const int vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
     llama_batch batch = llama_batch_get_one(ids.data(), int(ids.size()));
+    if (what == "scores") {
+        if (llama_decode(context, batch)) return 1;
+        const float * scores = llama_get_embeddings_seq(context, 0);
+        for (uint32_t i = 0; i < llama_model_n_cls_out(model); i++) printf("%.9g ", scores[i]);
+        puts("");
+        return 0;
+    }
     if (what == "hidden") {
-        if (llama_encode(context, batch)) return 1;
+        if (llama_decode(context, batch)) return 1;
         for (int token = 0; token < int(ids.size()); token++) {
             const float * states = llama_get_embeddings_ith(context, token);
             for (int i = 0; i < llama_model_n_embd(model); i++) printf("%.9g ", states[i]);

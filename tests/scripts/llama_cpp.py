@@ -2,10 +2,11 @@
 """Compares what `wisp convert` writes with llama.cpp: the tokens that follow a golden's, or an encoder's hidden
 states (within 2e-2: llama.cpp rounds the table of its GELU to F16), in F32, F16 and Q8_0.
 
-    llama_cpp.py LLAMA_CPP BUILD [NAME...]
+    llama_cpp.py LLAMA_CPP BUILD [NAME or FOLDER...]
 
 LLAMA_CPP is its source folder, BUILD where cmake built its static libraries (-DBUILD_SHARED_LIBS=OFF).
-Needs g++ and Python's standard library; `wisp` from the target folder, and the goldens of the shared data.
+Needs g++ and Python's standard library, and `wisp` from the target folder. The goldens are those of the repository and of
+the shared data; without names, all but the quantised ones.
 A difference in F32 fails. In F16 and Q8_0 llama.cpp rounds activations too, so a token may differ where the
 two best logits are nearly equal; the table says how near they are in the reference.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SHARED = Path(os.environ.get("WISP_SHARED", ROOT.parent / "shared"))
+GOLDENS = [ROOT / "tests" / "fixtures" / "goldens", SHARED / "data" / "goldens"]
 WISP = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug" / "wisp"
 
 
@@ -36,7 +38,7 @@ def run(*args, text=""):
     done = subprocess.run([str(arg) for arg in args], input=text, capture_output=True, text=True)
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line] or [f"status {done.returncode}"]
-        return None, lines[0]
+        return None, next((line for line in lines if line.startswith("error")), lines[0])
     return done.stdout, ""
 
 
@@ -48,6 +50,12 @@ def compare(runner, directory, folder, encoding):
     if done is None:
         return f"not written: {problem}"
     ids = ",".join(map(str, golden["tokens"]))
+    if "scores" in golden:
+        scores, problem = run(runner, "scores", out, ids)
+        if scores is None:
+            return f"not read: {problem}"
+        off = max(abs(a - b) for a, b in zip(map(float, scores.split()), golden["scores"]))
+        return f"scores {'equal' if off <= 2e-2 else 'differ'} ({off:.0e})"
     if "last_hidden_state" in golden:
         states, problem = run(runner, "hidden", out, ids)
         if states is None:
@@ -84,20 +92,30 @@ def gap(directory, ids, folder):
     return sorted(row)[:-3:-1]
 
 
+def find_goldens():
+    """The folders of all goldens whose weights are not quantised, by their names."""
+    found = {}
+    for path in (path for folder in GOLDENS if folder.is_dir() for path in folder.iterdir()):
+        config = path / "config.json"
+        if (path / "golden.json").exists() and "quantization_config" not in json.loads(config.read_text()):
+            found.setdefault(path.name, path)
+    return dict(sorted(found.items()))
+
+
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
-    goldens = SHARED / "data" / "goldens"
-    names = sys.argv[3:] or sorted(path.name for path in goldens.iterdir() if (path / "golden.json").exists())
+    goldens = find_goldens()
+    names = sys.argv[3:] or list(goldens)
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         runner = folder / "llama_cpp"
         build(Path(sys.argv[1]), Path(sys.argv[2]), runner)
         for name in names:
-            cells = [compare(runner, goldens / name, folder, encoding) for encoding in ["f32", "f16", "q8_0"]]
+            cells = [compare(runner, goldens.get(name, Path(name)), folder, encoding) for encoding in ["f32", "f16", "q8_0"]]
             failed |= "differ" in cells[0]
-            print(f"{name:24} " + " | ".join(f"{cell:34}" for cell in cells), flush=True)
+            print(f"{Path(name).name:24} " + " | ".join(f"{cell:34}" for cell in cells), flush=True)
     sys.exit(failed)
 
 

@@ -18,6 +18,7 @@ mod hub;
 mod int8;
 mod layers;
 mod licenses;
+mod llama_cpp_files;
 mod precision;
 mod quantized;
 mod real_model;

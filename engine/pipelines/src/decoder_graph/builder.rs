@@ -151,6 +151,8 @@ impl GraphBuilder<'_, '_> {
         // The first BERT checkpoints call weight and bias gamma and beta.
         let either = |part: &str, old: &str| match format!("{name}.{old}") {
             old if self.has(&old) => old,
+            // GGUF files of Falcon-H1 leave the suffix of one norm out.
+            _ if part == "weight" && self.names.bare_mlp_norm && self.has(&name) => name.clone(),
             _ => format!("{name}.{part}"),
         };
         let (weight, bias) = (either("weight", "gamma"), either("bias", "beta"));

@@ -53,6 +53,10 @@ pub struct TensorNames {
     pub kv_a_norm: Cow<'static, str>,
     /// Projection of keys and values from their low rank: of each head its key, then its value.
     pub kv_b: Cow<'static, str>,
+    /// Projections of keys to their low rank, `[heads, kv_rank, unrotated]`, used where `kv_b` does not exist.
+    pub k_b: Cow<'static, str>,
+    /// Projections of values from their low rank, `[heads, value_dim, kv_rank]`, used where `kv_b` does not exist.
+    pub v_b: Cow<'static, str>,
     /// Norm of queries.
     pub q_norm: Cow<'static, str>,
     /// Norm of keys.
@@ -201,6 +205,8 @@ pub struct TensorNames {
     pub transposed: bool,
     /// True if the decays of delta nets and Mamba are stored as the negative exponentials of their logarithms.
     pub negative_decays: bool,
+    /// True if the name of the norm before the feed-forward network has no `.weight`, as in GGUF files of Falcon-H1.
+    pub bare_mlp_norm: bool,
 }
 
 /// The order of the rows of a fused projection of queries, keys and values.
@@ -250,6 +256,8 @@ impl TensorNames {
             kv_a: "layers.{}.self_attn.kv_a_proj_with_mqa".into(),
             kv_a_norm: "layers.{}.self_attn.kv_a_layernorm".into(),
             kv_b: "layers.{}.self_attn.kv_b_proj".into(),
+            k_b: "".into(),
+            v_b: "".into(),
             q_norm: "layers.{}.self_attn.q_norm".into(),
             k_norm: "layers.{}.self_attn.k_norm".into(),
             sinks: "layers.{}.self_attn.sinks".into(),
@@ -323,6 +331,7 @@ impl TensorNames {
             score_output: "score".into(),
             transposed: false,
             negative_decays: false,
+            bare_mlp_norm: false,
         }
     }
 
@@ -365,6 +374,8 @@ fn gguf() -> TensorNames {
         kv_a: "blk.{}.attn_kv_a_mqa".into(),
         kv_a_norm: "blk.{}.attn_kv_a_norm".into(),
         kv_b: "blk.{}.attn_kv_b".into(),
+        k_b: "blk.{}.attn_k_b".into(),
+        v_b: "blk.{}.attn_v_b".into(),
         q_norm: "blk.{}.attn_q_norm".into(),
         k_norm: "blk.{}.attn_k_norm".into(),
         sinks: "blk.{}.attn_sinks.weight".into(),
@@ -437,5 +448,6 @@ fn gguf() -> TensorNames {
         score_output: "cls.output".into(),
         transposed: false,
         negative_decays: true,
+        bare_mlp_norm: false,
     }
 }

@@ -4,12 +4,15 @@
 mod mxfp4;
 mod rows;
 mod strided;
+mod transposed;
 
 use std::{borrow::Cow, collections::HashMap, ops::Range, sync::Arc};
 
 use wisp_types::{BoxFuture, Encoding};
 
-use self::{mxfp4::Mxfp4Rows, rows::StackedRows, strided::StridedElements};
+use self::{
+    mxfp4::Mxfp4Rows, rows::StackedRows, strided::StridedElements, transposed::TransposedMatrices,
+};
 use crate::{
     error::WeightError,
     source::WeightSource,
@@ -44,6 +47,12 @@ pub enum View {
         first: u64,
         /// The distance from a row to the next.
         step: u64,
+    },
+    /// The matrices `[matrices, rows, cols]` of a tensor in any encoding, each transposed, as rows `[matrices * cols,
+    /// rows]` of F32.
+    TransposedMatrices {
+        /// The name of the tensor.
+        tensor: String,
     },
     /// A function of each element of rows of F32 tensors, as in [`View::Rows`].
     Mapped {
@@ -88,6 +97,7 @@ enum Origin {
     Rows(StackedRows),
     Strided(StridedElements),
     Mxfp4(Mxfp4Rows),
+    Transposed(TransposedMatrices),
     Mapped(StackedRows, ElementFunction),
     Computed(Compute),
 }
@@ -151,6 +161,10 @@ impl<'a> Views<'a> {
                 let tensors = [blocks, scales];
                 let view = Mxfp4Rows::new(self.source, name, tensors, [first, step], shape)?;
                 (view.encoding(), view.byte_len(), Origin::Mxfp4(view))
+            }
+            View::TransposedMatrices { tensor } => {
+                let view = TransposedMatrices::new(self.source, name, tensor, shape)?;
+                (Encoding::F32, view.byte_len(), Origin::Transposed(view))
             }
             View::Mapped { rows, function } => {
                 let stacked = StackedRows::new(self.source, name, &rows, shape)?;
@@ -243,6 +257,7 @@ impl WeightSource for Views<'_> {
                 Origin::Rows(rows) => rows.read(self.source, range).await,
                 Origin::Strided(view) => view.read(self.source, range).await.map(Cow::Owned),
                 Origin::Mxfp4(view) => view.read(self.source, range).await.map(Cow::Owned),
+                Origin::Transposed(view) => view.read(self.source, range).await.map(Cow::Owned),
                 Origin::Mapped(rows, function) => {
                     // Whole elements around the range.
                     let whole = range.start / 4 * 4..range.end.next_multiple_of(4);
@@ -276,6 +291,7 @@ impl WeightSource for Views<'_> {
             }
             Some((_, Origin::Strided(view))) => view.release(self.source, &range),
             Some((_, Origin::Mxfp4(view))) => view.release(self.source, &range),
+            Some((_, Origin::Transposed(view))) => view.release(self.source, &range),
             Some((_, Origin::Computed(_))) => {}
         }
     }

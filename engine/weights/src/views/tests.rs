@@ -223,3 +223,48 @@ fn functions_of_elements_are_computed_in_any_range() {
         }
     }
 }
+
+/// A GGUF file with the matrices `k: Q8_0 [2, 3, 32]`, whose weights count up.
+fn quantized_matrices() -> Checkpoint {
+    use crate::gguf::GgufHeaderBuilder;
+    let mut header = GgufHeaderBuilder::default();
+    header.key(
+        "general.architecture",
+        crate::gguf::Value::String("test".into()),
+    );
+    let ggml_type = Encoding::Q8_0.ggml_type().unwrap();
+    header.tensor("k", ggml_type, &[2, 3, 32], 6 * 34);
+    let mut file = header.bytes();
+    for row in 0..6i8 {
+        file.extend(half::f16::ONE.to_le_bytes());
+        file.extend((0..32i8).map(|col| (row * 16 + col - 64) as u8));
+    }
+    Checkpoint::from_bytes("test.gguf", file).unwrap()
+}
+
+#[test]
+fn transposed_matrices_of_blocks_are_read_in_any_range() {
+    let checkpoint = quantized_matrices();
+    let mut views = Views::new(&checkpoint);
+    let view = || View::TransposedMatrices { tensor: "k".into() };
+    views.add("v", view(), &[64, 3]).unwrap();
+    let info = views.find("v").unwrap();
+    assert_eq!((info.encoding().unwrap(), info.len), (Encoding::F32, 768));
+    let all: Vec<f32> = (0..192)
+        .map(|i| {
+            let (matrix, col, row) = (i / 96, i / 3 % 32, i % 3);
+            ((matrix * 3 + row) * 16 + col - 64) as f32
+        })
+        .collect();
+    for start in (0..=192).step_by(11) {
+        for end in (start..=192).step_by(7) {
+            let found = read(&views, "v", start as u64..end as u64);
+            assert_eq!(found, all[start..end], "{start}..{end}");
+        }
+    }
+    let error = views.add("w", view(), &[3, 64]).unwrap_err().to_string();
+    assert!(
+        error.contains("[2, 3, 32]") && error.contains("[3, 64]"),
+        "{error}"
+    );
+}

@@ -6,14 +6,15 @@ use crate::{
     architectures::{
         architecture::Architecture, error::ArchitectureError, gguf_metadata::GgufMetadata,
     },
-    spec::{DecoderSpec, ExpertScoring, LatentAttention, RopeScaling, TensorNames, in_layer},
+    spec::{DecoderSpec, ExpertScoring, LatentAttention, RopeScaling},
 };
 
 /// Adds the keys of latent attention, of experts, and of YaRN as the family uses it.
 pub(super) fn with_gguf_keys(architecture: Architecture) -> Architecture {
     architecture
         .gguf_key("attention.q_lora_rank", |spec| {
-            Some(Value::U32(spec.latent?.q_rank? as u32))
+            // Other programs require the key, and take 0 for a projection in one step.
+            Some(Value::U32(spec.latent?.q_rank.unwrap_or(0) as u32))
         })
         .gguf_key("attention.kv_lora_rank", |spec| {
             Some(Value::U32(spec.latent?.kv_rank as u32))
@@ -42,31 +43,36 @@ pub(super) fn with_gguf_keys(architecture: Architecture) -> Architecture {
         })
 }
 
-/// Makes the spec of a GGUF file, in which keys and values have one projection from their low rank.
+/// Makes the spec of a GGUF file. Where the projections of keys and values from their low rank are apart (`attn_k_b`,
+/// `attn_v_b`), the sizes of heads have keys of their own, and the usual ones are those of attention to the low rank.
 pub(super) fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {
     let mut spec = metadata.decoder_spec()?;
-    let names = TensorNames::gguf();
-    if !metadata.has_weight(&in_layer(&names.kv_b, 0)) {
-        return Err(metadata.error(
-            "it stores the projections of keys and values for attention to the low rank \
-             (`attn_k_b` and `attn_v_b`), which is not supported; convert the original model with \
-             `wisp convert`",
-        ));
+    let further = metadata.optional_u32("nextn_predict_layers")?.unwrap_or(0);
+    let layers = spec.layers.len().saturating_sub(further as usize);
+    spec.layers.truncate(layers);
+    if let Some(head_dim) = metadata.optional_u32("attention.key_length_mla")? {
+        spec.head_dim = head_dim;
+        spec.set_attention_scale(1.0 / (head_dim as f32).sqrt());
     }
+    let q_rank = metadata.optional_u32("attention.q_lora_rank")?;
+    let value_dim = metadata.optional_u32("attention.value_length_mla")?;
     spec.latent = Some(LatentAttention {
-        q_rank: metadata
-            .optional_u32("attention.q_lora_rank")?
-            .map(u64::from),
+        q_rank: q_rank.filter(|rank| *rank > 0).map(u64::from),
         kv_rank: metadata.u32("attention.kv_lora_rank")?.into(),
-        value_dim: metadata.u32("attention.value_length")?,
+        value_dim: match value_dim {
+            Some(value_dim) => value_dim,
+            None => metadata.u32("attention.value_length")?,
+        },
     });
     spec.kv_heads = spec.heads;
     spec.rope_interleaved = true;
     let sigmoid = spec.moe.is_some_and(|moe| moe.selection_bias);
     let groups = metadata.expert_groups(if sigmoid { 2 } else { 1 })?;
+    let normalize = metadata.optional_bool("expert_weights_norm")?;
     let gating = metadata.optional_u32("expert_gating_func")?;
     if let Some(moe) = &mut spec.moe {
         moe.groups = groups;
+        moe.normalize = normalize.unwrap_or(false);
         // The first files lack the key and are of models with softmax scores.
         if gating.is_none() {
             moe.scoring = ExpertScoring::Softmax;

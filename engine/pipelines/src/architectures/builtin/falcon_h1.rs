@@ -26,6 +26,10 @@ pub(super) fn architecture() -> Architecture {
         })
         .spec_from_config(from_config)
         .gguf("falcon-h1")
+        .gguf_tensor_names(TensorNames {
+            bare_mlp_norm: true,
+            ..TensorNames::gguf().clone()
+        })
         .gguf_scaled_weights()
         .spec_from_gguf(|metadata| {
             let mut spec = metadata.decoder_spec()?;

@@ -1,10 +1,16 @@
 //! Llama 4's text model: layers that rotate and attend to chunks of positions beside layers that do neither and whose
 //! queries grow with the position, and in some layers an expert whose input is weighted, beside a shared one.
 
+use wisp_weights::gguf::{Array, Value};
+
 use crate::{
-    architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
+    architectures::{
+        architecture::Architecture, error::ArchitectureError, gguf_metadata::GgufMetadata,
+        hf_config::HfConfig,
+    },
     spec::{
-        DecoderSpec, ExpertScoring, GateUpOrder, QkNorm, QueryScaling, SharedExpert, TensorNames,
+        DecoderSpec, ExpertScoring, FeedForward, GateUpOrder, QkNorm, QueryScaling, SharedExpert,
+        TensorNames,
     },
 };
 
@@ -41,6 +47,64 @@ pub(super) fn architecture() -> Architecture {
             ..TensorNames::hugging_face()
         })
         .spec_from_config(from_config)
+        .gguf("llama4")
+        .spec_from_gguf(from_gguf)
+        .gguf_key("attention.sliding_window_pattern", |spec| {
+            let layers = spec.layers.iter().map(|layer| layer.chunked);
+            Some(Value::Array(Array::Bool(layers.collect())))
+        })
+        .gguf_key("attention.temperature_scale", |spec| {
+            Some(Value::F32(spec.query_scaling?.beta))
+        })
+        .gguf_key("attention.temperature_length", |spec| {
+            Some(Value::U32(spec.query_scaling?.context as u32))
+        })
+        .gguf_key("interleave_moe_layer_step", |spec| {
+            let mut layers = spec.layers.iter();
+            let first = layers.position(|layer| layer.feed_forward == FeedForward::Experts)?;
+            Some(Value::U32(first as u32 + 1))
+        })
+}
+
+/// The number of experts of Maverick, whose queries and keys have no norms.
+const EXPERTS_WITHOUT_QK_NORM: u32 = 128;
+
+/// Files of other programs have no keys for the size of chunks, for the layers without rotation and for the growth of
+/// queries, which are those of the published models. A window of 0 stands for layers that all rotate and attend to
+/// everything.
+fn from_gguf(metadata: &GgufMetadata<'_>) -> Result<DecoderSpec, ArchitectureError> {
+    let mut spec = metadata.decoder_spec()?;
+    spec.rope_interleaved = true;
+    let chunk = metadata.optional_u32("attention.sliding_window")?;
+    if chunk != Some(0) {
+        let chunk = chunk.unwrap_or(8192);
+        let listed = metadata.layer_flags("attention.sliding_window_pattern");
+        for (i, layer) in spec.layers.iter_mut().enumerate() {
+            layer.chunked = match &listed {
+                Some(listed) => listed.get(i).copied().unwrap_or(false),
+                None => !(i + 1).is_multiple_of(4),
+            };
+            layer.window = layer.chunked.then_some(chunk);
+            layer.rope = layer.rope.filter(|_| layer.chunked);
+        }
+        let beta = metadata.optional_f32("attention.temperature_scale")?;
+        let context = metadata.optional_u32("attention.temperature_length")?;
+        spec.query_scaling = Some(QueryScaling {
+            beta: beta.unwrap_or(0.1),
+            context: context.unwrap_or(8192).into(),
+            offset: 1,
+            rotated: false,
+        });
+    }
+    if let Some(moe) = &mut spec.moe {
+        if moe.experts != EXPERTS_WITHOUT_QK_NORM {
+            spec.qk_norm = QkNorm::UnweightedPerRotatedHead;
+        }
+        moe.scoring = ExpertScoring::Sigmoid;
+        moe.weighted_input = true;
+        moe.normalize = false;
+    }
+    Ok(spec)
 }
 
 fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {

@@ -12,6 +12,9 @@ use crate::{
     },
 };
 
+/// GGUF's number of the pooling that takes the first token.
+const FIRST_TOKEN: u32 = 2;
+
 /// Of the heads for tasks, which some checkpoints have, only the one that scores texts by their first
 /// token is used.
 pub(super) fn architecture() -> Architecture {
@@ -50,6 +53,11 @@ pub(super) fn architecture() -> Architecture {
             Ok(spec)
         })
         .gguf("modern-bert")
+        .gguf_tensor_names(TensorNames {
+            // The fused projection has the name of the single one.
+            gate: "".into(),
+            ..TensorNames::gguf().clone()
+        })
         .spec_from_gguf(|metadata| {
             let mut spec = metadata.decoder_spec()?;
             spec.activation = Activation::Gelu;
@@ -65,8 +73,14 @@ pub(super) fn architecture() -> Architecture {
                 theta: theta.unwrap_or(10_000.0),
                 scaling: RopeScaling::None,
             };
-            make_encoder(&mut spec, local, metadata.score_labels());
+            // The head of files without this key, or with another value, scores the mean of the tokens.
+            let first = metadata.optional_u32("classifier.pooling_type")? == Some(FIRST_TOKEN);
+            let labels = metadata.score_labels().filter(|_| first);
+            make_encoder(&mut spec, local, labels);
             Ok(spec)
+        })
+        .gguf_key("classifier.pooling_type", |spec| {
+            spec.encoder?.score.map(|_| Value::U32(FIRST_TOKEN))
         })
         .gguf_key("attention.causal", |_| Some(Value::Bool(false)))
         .gguf_key("attention.sliding_window", |spec| {

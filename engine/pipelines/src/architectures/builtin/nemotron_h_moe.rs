@@ -25,6 +25,10 @@ pub(super) fn with_gguf(architecture: Architecture, name: &'static str) -> Archi
         })
         .spec_from_gguf(from_gguf)
         .gguf_key("attention.head_count_kv", lfm2::layer_kv_heads)
+        // Other programs require this key, whatever the kind of norms.
+        .gguf_key("attention.layer_norm_epsilon", |spec| {
+            Some(Value::F32(spec.norm.eps))
+        })
         .gguf_key("feed_forward_length", |spec| {
             let expert = spec.moe.map_or(0, |moe| moe.intermediate_size);
             let widths = spec.layers.iter().map(|layer| match layer.feed_forward {

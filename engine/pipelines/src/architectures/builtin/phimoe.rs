@@ -1,10 +1,21 @@
 //! Phi-3.5 MoE: Mixtral with layer norms, biases, and the sparse mixer's router.
 
+use wisp_weights::gguf::Value;
+
 use super::mixtral;
 use crate::{
     architectures::{architecture::Architecture, error::ArchitectureError, hf_config::HfConfig},
     spec::{DecoderSpec, ExpertScoring, NormKind, RopeScaling},
 };
+
+/// The router's noise in all published models.
+const NOISE: f32 = 0.01;
+
+/// Wisp's own key for it.
+const NOISE_KEY: &str = "router_jitter_noise";
+
+/// Wisp's own key for the factor on cosine and sine of short texts. The format's key has that of long ones.
+const SHORT_FACTOR_KEY: &str = "rope.scaling.short_attn_factor";
 
 /// The router selects two experts, whatever `num_experts_per_tok` says. Factors on cosine and sine replace those of
 /// LongRoPE.
@@ -19,6 +30,44 @@ pub(super) fn architecture() -> Architecture {
         )
         .tensor_names(mixtral::tensor_names())
         .spec_from_config(from_config)
+        .gguf("phimoe")
+        .spec_from_gguf(|metadata| {
+            let mut spec = metadata.decoder_spec()?;
+            spec.norm.kind = NormKind::Layer;
+            let window = metadata.optional_u32("attention.sliding_window")?;
+            spec.set_windows(window, |_| true);
+            let short_factor = metadata.optional_f32(SHORT_FACTOR_KEY)?;
+            if let Some(rope) = spec.ropes.first_mut()
+                && let RopeScaling::LongRope {
+                    attention_factors: [for_short, for_long],
+                    ..
+                } = &mut rope.scaling
+            {
+                *for_short = short_factor.map_or(*for_long, f64::from);
+            }
+            let noise = metadata.optional_f32(NOISE_KEY)?;
+            if let Some(moe) = &mut spec.moe {
+                moe.experts_per_token = 2;
+                moe.scoring = ExpertScoring::SparseMixer(2.0 * noise.unwrap_or(NOISE));
+                moe.normalize = false;
+            }
+            Ok(spec)
+        })
+        .gguf_key(NOISE_KEY, |spec| match spec.moe?.scoring {
+            ExpertScoring::SparseMixer(twice) => Some(Value::F32(twice / 2.0)),
+            _ => None,
+        })
+        .gguf_key(SHORT_FACTOR_KEY, |spec| match spec.ropes.first()?.scaling {
+            RopeScaling::LongRope {
+                attention_factors: [for_short, _],
+                ..
+            } => Some(Value::F32(for_short as f32)),
+            _ => None,
+        })
+        // Other programs require this key, whatever the kind of norms.
+        .gguf_key("attention.layer_norm_rms_epsilon", |spec| {
+            Some(Value::F32(spec.norm.eps))
+        })
 }
 
 fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
@@ -28,7 +77,7 @@ fn from_config(config: &HfConfig) -> Result<DecoderSpec, ArchitectureError> {
     spec.set_windows(window, |_| true);
     let mut moe = config.moe("intermediate_size", false)?;
     moe.experts_per_token = 2;
-    let noise = config.optional_f32("router_jitter_noise")?.unwrap_or(0.01);
+    let noise = config.optional_f32("router_jitter_noise")?.unwrap_or(NOISE);
     moe.scoring = ExpertScoring::SparseMixer(2.0 * noise);
     spec.moe = Some(moe);
     spec.set_expert_layers(|_| true);

@@ -23,8 +23,13 @@ pub(super) fn architecture() -> Architecture {
 
 /// Adds the sections of the rotation, which other programs require. They matter for images only.
 fn with_sections(architecture: Architecture) -> Architecture {
-    architecture.gguf_key("rope.dimension_sections", |_| {
-        Some(Value::Array(Array::I32(vec![11, 11, 10, 0])))
+    architecture.gguf_key("rope.dimension_sections", |spec| {
+        // Thirds of the rotated pairs: 11, 11 and 10 in the published models.
+        let pairs = spec.rotary_dim as i32 / 2;
+        let first = (pairs + 2) / 3;
+        let second = (pairs - first + 1) / 2;
+        let sections = vec![first, second, pairs - first - second, 0];
+        Some(Value::Array(Array::I32(sections)))
     })
 }
 

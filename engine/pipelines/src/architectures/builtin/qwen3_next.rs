@@ -1,7 +1,7 @@
 //! Qwen3-Next: layers with a gated delta net beside layers with attention, whose output is gated. All have
 //! experts and a gated shared expert.
 
-use wisp_weights::gguf::Value;
+use wisp_weights::gguf::{Array, Value};
 
 use super::{qwen2_moe, qwen3_moe};
 use crate::{
@@ -57,6 +57,11 @@ pub(super) fn with_gguf(
         .gguf_key("ssm.group_count", number(|net| net.k_heads))
         .gguf_key("ssm.time_step_rank", number(|net| net.v_heads))
         .gguf_key("ssm.inner_size", number(|net| net.v_heads * net.v_dim))
+        .gguf_key("attention.recurrent_layers", |spec| {
+            let layers = spec.layers.iter();
+            let recurrent = layers.map(|layer| layer.mixer != Mixer::Attention);
+            Some(Value::Array(Array::Bool(recurrent.collect())))
+        })
         .gguf_key("full_attention_interval", |spec| {
             let mut layers = spec.layers.iter();
             let first = layers.position(|layer| layer.mixer == Mixer::Attention)?;

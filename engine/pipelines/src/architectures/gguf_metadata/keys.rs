@@ -140,6 +140,11 @@ impl<'a> GgufMetadata<'a> {
         }
     }
 
+    /// Returns a truth value for each layer; `None` if `ARCHITECTURE.key` is missing or no list of them.
+    pub fn layer_flags(&self, key: &str) -> Option<Vec<bool>> {
+        self.optional(key).ok().flatten()
+    }
+
     /// Sets the window of layers from `attention.sliding_window`. Which layers have it says
     /// `attention.sliding_window_pattern`, for each layer or as the distance between layers without
     /// a window, the first of which ends the first stretch; files without this key have the
@@ -155,7 +160,7 @@ impl<'a> GgufMetadata<'a> {
     ) -> Result<(), ArchitectureError> {
         let window = self.optional_u32("attention.sliding_window")?;
         let key = "attention.sliding_window_pattern";
-        if let Ok(Some(windowed)) = self.optional::<Vec<bool>>(key) {
+        if let Some(windowed) = self.layer_flags(key) {
             let has_window = |layer| windowed.get(layer).copied().unwrap_or(false);
             spec.set_windows(window, has_window);
             return Ok(());

@@ -1,5 +1,7 @@
 //! The tensors of a checkpoint in Hugging Face's layout, under GGUF's names and in GGUF's order.
 
+mod recurrent;
+
 use std::{collections::HashSet, ops::Range};
 
 use wisp_weights::{Checkpoint, View, Views, WeightError, WeightSource};
@@ -48,6 +50,7 @@ pub(super) fn copy(
         scaled: model.architecture.scales_weights_in_gguf(),
         tiled: model.architecture.tiles_values_in_gguf(),
         interleaved: model.architecture.interleaves_rope_in_gguf(),
+        bare_mlp_norm: to.bare_mlp_norm,
         names: from,
         prefix: from.prefix(|name| checkpoint.find(name).is_some()),
         checkpoint,
@@ -80,8 +83,8 @@ pub(super) fn copy(
         for select in vectors {
             plan.add_vector(select(from), select(to), layer, ValueChange::None)?;
         }
-        // A fused projection stays one where single ones have names as well.
-        if !from.gate.is_empty() {
+        // A fused projection stays one where single ones have names as well, or where GGUF has one too.
+        if !from.gate.is_empty() || to.gate.is_empty() {
             plan.add_in_layer(&from.gate_up, &to.gate_up, layer, Change::None)?;
         }
         plan.add_recurrent_vectors(to, layer)?;
@@ -122,6 +125,8 @@ struct Plan<'a, 'v, 'c> {
     tiled: bool,
     /// True if GGUF stores the rows of queries and keys in the order for interleaved rotation.
     interleaved: bool,
+    /// True if GGUF calls the norm before the feed-forward network without `.weight`.
+    bare_mlp_norm: bool,
     names: &'a TensorNames,
     /// The prefix of all names except the output layer's.
     prefix: &'a str,
@@ -178,59 +183,6 @@ impl Plan<'_, '_, '_> {
         }
     }
 
-    /// Adds the vectors of a layer's recurrence. Decays become their negative exponentials.
-    fn add_recurrent_vectors(
-        &mut self,
-        to: &TensorNames,
-        layer: usize,
-    ) -> Result<(), ConvertError> {
-        let from = self.names;
-        let (vectors, heads) = match self.spec.layers.get(layer).map(|layer| layer.mixer) {
-            Some(Mixer::Mamba2(_) | Mixer::AttentionAndMamba2(_)) => (
-                [
-                    [&from.mamba_a_log, &to.mamba_a_log],
-                    [&from.mamba_step_bias, &to.mamba_step_bias],
-                    [&from.mamba_d, &to.mamba_d],
-                ],
-                None,
-            ),
-            Some(Mixer::DeltaNet(net)) => (
-                [
-                    [&from.delta_a_log, &to.delta_a_log],
-                    [&from.delta_step_bias, &to.delta_step_bias],
-                    [&from.delta_step_bias, &to.delta_step_bias],
-                ],
-                Some(net),
-            ),
-            _ => return Ok(()),
-        };
-        let count = if heads.is_some() { 2 } else { 3 };
-        for (i, [from, to]) in vectors.into_iter().take(count).enumerate() {
-            let change = match i {
-                0 => ValueChange::NegativeExp,
-                _ => ValueChange::None,
-            };
-            let before = self.planned.len();
-            self.add_vector(from, to, layer, change)?;
-            let Some(planned) = self.planned.get_mut(before) else {
-                continue;
-            };
-            match heads {
-                Some(net) if self.tiled => {
-                    let source = format!("{} tiled", planned.source);
-                    let parts = net.tiled_rows(1).into_iter();
-                    let parts = parts.map(|rows| (planned.source.clone(), rows)).collect();
-                    self.views.add(&source, View::Rows(parts), &planned.shape)?;
-                    planned.source = source;
-                }
-                // The format keeps a column for decays and for factors on inputs.
-                None if i != 1 => planned.shape.push(1),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
     /// Adds the two halves of fused gate and up projections, of which the format has two tensors for such models.
     fn add_split_gates(&mut self, to: &TensorNames, layer: usize) -> Result<(), ConvertError> {
         let (spec, from) = (self.spec, self.names);
@@ -246,7 +198,7 @@ impl Plan<'_, '_, '_> {
                 [&to.shared_gate, &to.shared_up],
                 shared.intermediate_size,
             ),
-            _ if has(FeedForward::Dense) && from.gate.is_empty() => {
+            _ if has(FeedForward::Dense) && from.gate.is_empty() && !to.gate.is_empty() => {
                 (&from.gate_up, [&to.gate, &to.up], spec.intermediate_size)
             }
             _ => return Ok(()),
@@ -264,36 +216,13 @@ impl Plan<'_, '_, '_> {
         Ok(())
     }
 
-    /// Adds the projections of a delta net that a checkpoint stores fused, by the heads of keys.
-    fn add_fused_delta_net(&mut self, to: &TensorNames, layer: usize) -> Result<(), ConvertError> {
-        let Some(Mixer::DeltaNet(net)) = self.spec.layers.get(layer).map(|layer| layer.mixer)
-        else {
-            return Ok(());
-        };
-        let name = format!(
-            "{}{}.weight",
-            self.prefix,
-            in_layer(&self.names.delta_fused, layer)
-        );
-        if self.names.delta_fused.is_empty() || !self.exists(&name) {
-            return Ok(());
-        }
-        self.used.insert(name.clone());
-        let hidden = self.spec.hidden_size;
-        let [q, k, v, gate] = net.fused_rows();
-        let parts = [(&to.delta_qkv, [q, k, v].concat()), (&to.delta_gate, gate)];
-        for (to, rows) in parts {
-            let count = rows.iter().map(|rows| rows.end - rows.start).sum();
-            let rows = rows.into_iter().map(|rows| (name.clone(), rows));
-            let to = format!("{}.weight", in_layer(to, layer));
-            self.add_view(to, View::Rows(rows.collect()), &[count, hidden])?;
-        }
-        Ok(())
-    }
-
     /// Adds the projections of a layer's experts that are parts of other tensors.
     fn add_fused_experts(&mut self, to: &TensorNames, layer: usize) -> Result<(), ConvertError> {
         let model = (self.spec, self.names, self.prefix);
+        let kind = self.spec.layers.get(layer).map(|layer| layer.feed_forward);
+        if kind != Some(FeedForward::Experts) {
+            return Ok(());
+        }
         for part in [ExpertPart::Gate, ExpertPart::Up, ExpertPart::Down] {
             let Some(fused) = FusedExperts::find(model, layer, part, |name| self.exists(name))
             else {
@@ -393,11 +322,7 @@ impl Plan<'_, '_, '_> {
             .is_some_and(|planned| planned.name.ends_with(".bias"));
         let change = self.value_change(change, is_bias);
         self.change_last(change);
-        if let Some(planned) = self.planned.last_mut()
-            && planned.name.contains("ssm_conv1d.weight")
-        {
-            planned.shape.retain(|size| *size != 1);
-        }
+        self.shape_last();
         Ok(())
     }
 

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Makes goldens of sizes and options that llama.cpp supports, where those of goldens.py have others.
+
+    llama_cpp_goldens.py OUT [NAME...]
+
+llama_cpp.py and llama_cpp_convert.py take their folders as names.
+"""
+
+import pathlib
+import sys
+
+import transformers as T
+
+import goldens
+from goldens import BASE, DECODERS, DELTA_NET, LATENT, NARROW, SPARSE
+
+# Experts in every layer.
+DECODERS["fit-qwen2-moe"] = T.Qwen2MoeConfig(**{**NARROW, **SPARSE})
+# The heads of delta nets have keys and values of one size.
+NET = {**DELTA_NET, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
+DECODERS["fit-qwen3-next"] = T.Qwen3NextConfig(**{**NET, **SPARSE})
+DECODERS["fit-qwen3-5"] = T.Qwen3_5TextConfig(**NET)
+DECODERS["fit-qwen3-5-moe"] = T.Qwen3_5MoeTextConfig(**{**NET, **SPARSE})
+# Windows only in models of 64 layers, and heads that together have the model's width.
+DECODERS["fit-exaone4"] = T.Exaone4Config(
+    **{**NARROW, "sliding_window": None, "layer_types": ["full_attention"] * 3}
+)
+# No biases of feed-forward networks.
+DECODERS["fit-ernie4-5"] = T.Ernie4_5Config(**BASE)
+# YaRN without fractions of dimensions, which gpt-oss has.
+DECODERS["fit-gpt-oss"] = T.GptOssConfig(**{
+    **goldens.GPT_OSS, "rope_parameters": {"rope_type": "default", "rope_theta": 150000.0},
+})
+# Chunks, layers without rotation and the growth of queries are those of the published models.
+DECODERS["fit-llama4"] = T.Llama4TextConfig(
+    **{**BASE, "num_hidden_layers": 5, "intermediate_size": 14, "intermediate_size_mlp": 26,
+       "interleave_moe_layer_step": 2, "num_local_experts": 4, "no_rope_layer_interval": 4,
+       "attention_chunk_size": 8192, "floor_scale": 8192, "attn_scale": 0.1}
+)
+# Queries have a low rank.
+DECODERS["fit-deepseek-v2"] = T.DeepseekV2Config(**{**LATENT, "q_lora_rank": 13, "n_shared_experts": 2})
+# No biases of projections and filters, and no factor on experts.
+DECODERS["fit-lfm2"] = T.Lfm2Config(**{**goldens.LFM2, "block_auto_adjust_ff_dim": False})
+DECODERS["fit-lfm2-moe"] = T.Lfm2MoeConfig(
+    **{**goldens.LFM2, "conv_L_cache": 3, "num_dense_layers": 1, "num_experts": 5, "num_experts_per_tok": 2,
+       "moe_intermediate_size": 14}
+)
+# No biases, and no limit of steps that a step of the prompt passes.
+KINDS = ["linear_attention", "mlp", "full_attention", "mlp", "linear_attention"]
+DECODERS["fit-nemotron-h"] = T.NemotronHConfig(**goldens.NEMOTRON, layers_block_type=KINDS)
+DECODERS["fit-nemotron-h-moe"] = T.NemotronHConfig(
+    **goldens.NEMOTRON, layers_block_type=["moe" if kind == "mlp" else kind for kind in KINDS],
+    n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=14, moe_latent_size=22, n_group=3,
+    moe_shared_expert_intermediate_size=26, routed_scaling_factor=1.5, topk_group=2,
+)
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    for name in sys.argv[2:] or [name for name in DECODERS if name.startswith("fit-")]:
+        goldens.make(name, pathlib.Path(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()
