@@ -1,6 +1,6 @@
 //! Activations as `f32`.
 
-use std::{borrow::Cow, ops::Range};
+use std::borrow::Cow;
 
 use super::args::Args;
 use super::dot::{self, MAX_VECTORS};
@@ -70,20 +70,20 @@ impl Activations for Exact {
     fn dots(
         &self,
         x: &Rows,
-        rows: Range<usize>,
+        rows: &[usize],
         planes: Planes,
         first: usize,
         out: &mut [[f32; MAX_VECTORS]],
     ) {
         let mut vectors = [&[][..]; MAX_VECTORS];
-        for (vector, i) in vectors.iter_mut().zip(rows.clone()) {
-            *vector = x.row(i);
+        for (vector, row) in vectors.iter_mut().zip(rows) {
+            *vector = x.row(*row);
         }
         (self.dots)(planes, first, &vectors[..rows.len()], out);
     }
 
-    fn pack(&self, x: &Rows, rows: Range<usize>, start: usize, depth: usize) -> Self::Panels {
-        let rows: Vec<&[f32]> = rows.map(|i| x.row(i)).collect();
+    fn pack(&self, x: &Rows, rows: &[usize], start: usize, depth: usize) -> Self::Panels {
+        let rows: Vec<&[f32]> = rows.iter().map(|row| x.row(*row)).collect();
         panel::pack(&rows, start, depth)
     }
 

@@ -1,7 +1,5 @@
 //! Activations in 8 bits.
 
-use std::ops::Range;
-
 use super::args::Args;
 use super::dot::MAX_VECTORS;
 use super::error::HostError;
@@ -58,19 +56,19 @@ impl Activations for Int8 {
     fn dots(
         &self,
         x: &Rows,
-        rows: Range<usize>,
+        rows: &[usize],
         planes: Planes,
         first: usize,
         out: &mut [[f32; MAX_VECTORS]],
     ) {
         let mut vectors = [Row::default(); MAX_VECTORS];
-        for (vector, i) in vectors.iter_mut().zip(rows.clone()) {
-            *vector = x.row(i);
+        for (vector, row) in vectors.iter_mut().zip(rows) {
+            *vector = x.row(*row);
         }
         (self.dots)(planes, first, x.blocks, &vectors[..rows.len()], out);
     }
 
-    fn pack(&self, x: &Rows, rows: Range<usize>, start: usize, depth: usize) -> Panels {
+    fn pack(&self, x: &Rows, rows: &[usize], start: usize, depth: usize) -> Panels {
         integer_panel::pack(x, self.halves, self.zero, rows, start, depth)
     }
 

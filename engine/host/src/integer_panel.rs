@@ -3,8 +3,6 @@
 //! A tile is a vector of 16 rows of the weight by a few tokens. The weight's integers are transposed, so that a
 //! vector holds four columns of each of 16 rows; four columns of a token are repeated for all of them.
 
-use std::ops::Range;
-
 use rayon::prelude::*;
 
 use super::int8_rows::Rows;
@@ -43,7 +41,7 @@ pub(super) fn pack(
     x: &Rows,
     halves: bool,
     zero: i32,
-    rows: Range<usize>,
+    rows: &[usize],
     start: usize,
     depth: usize,
 ) -> Panels {
@@ -64,10 +62,9 @@ pub(super) fn pack(
         .zip(panels.scales.par_chunks_exact_mut(blocks))
         .zip(panels.sums.par_chunks_exact_mut(parts))
         .zip(panels.zeros.par_chunks_exact_mut(parts))
-        .enumerate()
-        .for_each(|(i, (((quads, scales), sums), zeros))| {
-            let of_panel = rows.clone().skip(i * TOKENS).take(TOKENS);
-            for (t, row) in of_panel.enumerate() {
+        .zip(rows.par_chunks(TOKENS))
+        .for_each(|((((quads, scales), sums), zeros), rows)| {
+            for (t, row) in rows.iter().copied().enumerate() {
                 let bytes = x.bytes(row).as_flattened();
                 let bytes = &bytes[start..start + depth];
                 let (from, _) = bytemuck::cast_slice::<u8, i8>(bytes).as_chunks();

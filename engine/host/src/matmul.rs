@@ -1,7 +1,7 @@
 //! `matmul.<encoding>`, `matmul_gated.<encoding>` and their variants for activations in 8 bits: products with an
 //! encoded weight.
 
-use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 use wisp_shaders::params::{MatmulGatedParams, MatmulParams};
@@ -15,7 +15,7 @@ use wisp_types::{Encoding, encoding::BLOCK};
 use wisp_weights::blocks::Planes;
 
 /// Rows of one parallel task for few tokens.
-pub(super) const ROWS: usize = 16;
+const ROWS: usize = 16;
 
 /// Up to this many tokens, weights are decoded in registers, again for every group of a few tokens.
 const FEW_TOKENS: usize = 8;
@@ -46,25 +46,19 @@ pub(super) trait Activations: Sync {
         cols: usize,
     ) -> Result<Self::Rows<'a>, HostError>;
 
-    /// Computes `out[i][t]`, the product of row `first + i` of the weight and row `rows.start + t` of `x`, for at most
+    /// Computes `out[i][t]`, the product of row `first + i` of the weight and row `rows[t]` of `x`, for at most
     /// [`MAX_VECTORS`] rows of `x`.
     fn dots(
         &self,
         x: &Self::Rows<'_>,
-        rows: Range<usize>,
+        rows: &[usize],
         planes: Planes,
         first: usize,
         out: &mut [[f32; MAX_VECTORS]],
     );
 
     /// Packs `depth` columns, at most [`panel::DEPTH`], of some rows.
-    fn pack(
-        &self,
-        x: &Self::Rows<'_>,
-        rows: Range<usize>,
-        start: usize,
-        depth: usize,
-    ) -> Self::Panels;
+    fn pack(&self, x: &Self::Rows<'_>, rows: &[usize], start: usize, depth: usize) -> Self::Panels;
 
     /// Allocates the scratch of a task.
     fn scratch() -> Self::Scratch;
@@ -111,11 +105,14 @@ pub(super) fn matmul<A: Activations>(activations: &A, args: &Args) -> Result<(),
     let out = out.map(|out| &mut out[offset..offset + rows]).collect();
     let product = Product {
         activations,
-        x,
+        x: &x,
+        inputs: (0..p.tokens as usize).collect(),
         planes,
+        first: 0,
         blocks,
         rows,
         bias,
+        scratches: &Scratches::new(),
     };
     product.multiply(out);
     Ok(())
@@ -145,11 +142,14 @@ pub(super) fn matmul_gated<A: Activations>(activations: &A, args: &Args) -> Resu
     let mut both = vec![0.0; p.tokens as usize * both_rows];
     let product = Product {
         activations,
-        x,
+        x: &x,
+        inputs: (0..p.tokens as usize).collect(),
         planes,
+        first: 0,
         blocks,
         rows: both_rows,
         bias,
+        scratches: &Scratches::new(),
     };
     product.multiply(both.chunks_exact_mut(both_rows).collect());
     let tokens = out
@@ -159,20 +159,43 @@ pub(super) fn matmul_gated<A: Activations>(activations: &A, args: &Args) -> Resu
     Ok(())
 }
 
-/// One product with checked arguments.
-struct Product<'a, A: Activations> {
-    activations: &'a A,
-    x: A::Rows<'a>,
-    planes: Planes<'a>,
-    /// Blocks of a row.
-    blocks: usize,
-    rows: usize,
-    bias: Option<&'a [f32]>,
+/// The scratches of a call that no task uses at the moment. Allocating one costs as much as a short task.
+pub(super) struct Scratches<A: Activations>(Mutex<Vec<A::Scratch>>);
+
+impl<A: Activations> Scratches<A> {
+    pub(super) fn new() -> Scratches<A> {
+        Scratches(Mutex::new(Vec::new()))
+    }
+
+    fn lend<R>(&self, task: impl FnOnce(&mut A::Scratch) -> R) -> R {
+        let unused = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let scratch = unused().pop();
+        let mut scratch = scratch.unwrap_or_else(A::scratch);
+        let result = task(&mut scratch);
+        unused().push(scratch);
+        result
+    }
 }
 
-impl<A: Activations> Product<'_, A> {
+/// One product with checked arguments.
+pub(super) struct Product<'a, 'x, A: Activations> {
+    pub(super) activations: &'a A,
+    pub(super) x: &'a A::Rows<'x>,
+    /// The row of `x` of each token.
+    pub(super) inputs: Vec<usize>,
+    pub(super) planes: Planes<'a>,
+    /// The first row of the weight.
+    pub(super) first: usize,
+    /// Blocks of a row.
+    pub(super) blocks: usize,
+    pub(super) rows: usize,
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) scratches: &'a Scratches<A>,
+}
+
+impl<A: Activations> Product<'_, '_, A> {
     /// Computes the product; `out` has the rows of each token.
-    fn multiply(&self, out: Vec<&mut [f32]>) {
+    pub(super) fn multiply(&self, out: Vec<&mut [f32]>) {
         if out.len() <= FEW_TOKENS {
             self.few_tokens(out);
         } else {
@@ -208,9 +231,9 @@ impl<A: Activations> Product<'_, A> {
     fn dots(&self, first: usize, token: usize, outs: &mut [&mut [f32]]) {
         let mut values = [[0.0; MAX_VECTORS]; ROWS];
         let values = &mut values[..outs[0].len()];
-        let tokens = token..token + outs.len();
+        let inputs = &self.inputs[token..token + outs.len()];
         self.activations
-            .dots(&self.x, tokens, self.planes, first, values);
+            .dots(self.x, inputs, self.planes, self.first + first, values);
         for (t, out) in outs.iter_mut().enumerate() {
             for (i, out) in out.iter_mut().enumerate() {
                 *out = values[i][t] + self.bias.map_or(0.0, |bias| bias[first + i]);
@@ -224,8 +247,8 @@ impl<A: Activations> Product<'_, A> {
         // Many tasks per thread, so that all threads finish at about the same time.
         let tasks = 16 * rayon::current_num_threads();
         let rows = self.rows.div_ceil(tasks).next_multiple_of(panel::ROWS);
-        for (i, out) in out.chunks_mut(MANY_TOKENS).enumerate() {
-            let tokens = i * MANY_TOKENS..i * MANY_TOKENS + out.len();
+        let inputs = self.inputs.chunks(MANY_TOKENS);
+        for (out, inputs) in out.chunks_mut(MANY_TOKENS).zip(inputs) {
             let mut tasks: Vec<Vec<&mut [f32]>> = Vec::new();
             tasks.resize_with(self.rows.div_ceil(rows), Vec::new);
             for out in out.iter_mut() {
@@ -239,20 +262,19 @@ impl<A: Activations> Product<'_, A> {
             }
             for start in (0..width).step_by(panel::DEPTH) {
                 let depth = panel::DEPTH.min(width - start);
-                let panels = self.activations.pack(&self.x, tokens.clone(), start, depth);
-                tasks.par_iter_mut().enumerate().for_each_init(
-                    A::scratch,
-                    |scratch, (task, outs)| {
-                        let part = Part {
-                            planes: self.planes,
-                            first: task * rows,
-                            start,
-                            width,
-                        };
+                let panels = self.activations.pack(self.x, inputs, start, depth);
+                tasks.par_iter_mut().enumerate().for_each(|(task, outs)| {
+                    let part = Part {
+                        planes: self.planes,
+                        first: self.first + task * rows,
+                        start,
+                        width,
+                    };
+                    self.scratches.lend(|scratch| {
                         self.activations
                             .add_products(part, &panels, depth, scratch, outs);
-                    },
-                );
+                    });
+                });
             }
         }
     }

@@ -1,13 +1,14 @@
 //! `matmul_experts.<encoding>` and its variant for activations in 8 bits: products with the encoded weights of the
 //! selected experts.
 
+use std::collections::BTreeMap;
+
 use rayon::prelude::*;
 use wisp_shaders::params::MatmulExpertsParams;
 
 use super::args::{Args, size};
-use super::dot::MAX_VECTORS;
 use super::error::HostError;
-use super::matmul::{Activations, ROWS};
+use super::matmul::{Activations, Product, Scratches};
 use wisp_types::encoding::BLOCK;
 
 /// The twin of `matmul.wgsl` with `experts`.
@@ -41,24 +42,53 @@ pub(super) fn matmul_experts<A: Activations>(
         return Ok(());
     }
     let chunk = p.first_row as usize..p.first_row as usize + p.chunk_rows as usize;
-    out.par_chunks_mut(rows).enumerate().for_each(|(t, out)| {
+    let scratches = Scratches::new();
+    let groups = groups(ids, out.chunks_exact_mut(rows));
+    groups.into_par_iter().for_each(|group| {
         // The expert's rows, numbered over all experts and clamped to this chunk.
-        let start = ids[t] as usize * rows;
+        let start = group.expert as usize * rows;
         let from = chunk.start.clamp(start, start + rows);
         let to = chunk.end.clamp(from, start + rows);
-        out[from - start..to - start]
-            .par_chunks_mut(ROWS)
-            .enumerate()
-            .for_each(|(task, out)| {
-                let mut values = [[0.0; MAX_VECTORS]; ROWS];
-                let values = &mut values[..out.len()];
-                let first = from - chunk.start + task * ROWS;
-                let row = t / share;
-                activations.dots(&x, row..row + 1, planes, first, values);
-                for (out, [value, ..]) in out.iter_mut().zip(values) {
-                    *out = *value;
-                }
-            });
+        if from == to {
+            return;
+        }
+        let product = Product {
+            activations,
+            x: &x,
+            inputs: group.pairs.iter().map(|pair| pair / share).collect(),
+            planes,
+            first: from - chunk.start,
+            blocks,
+            rows: to - from,
+            bias: None,
+            scratches: &scratches,
+        };
+        let outs = group.outs.into_iter();
+        product.multiply(outs.map(|out| &mut out[from - start..to - start]).collect());
     });
     Ok(())
+}
+
+/// The pairs of an expert and their outputs, so that each of its weights is read and decoded once.
+struct Group<'a> {
+    expert: u32,
+    pairs: Vec<usize>,
+    outs: Vec<&'a mut [f32]>,
+}
+
+/// Groups pairs by their experts. Large groups come first, so that threads do not wait for them at the end.
+fn groups<'a>(ids: &[u32], outs: impl Iterator<Item = &'a mut [f32]>) -> Vec<Group<'a>> {
+    let mut groups: BTreeMap<u32, Group> = BTreeMap::new();
+    for (pair, (expert, out)) in ids.iter().copied().zip(outs).enumerate() {
+        let group = groups.entry(expert).or_insert_with(|| Group {
+            expert,
+            pairs: Vec::new(),
+            outs: Vec::new(),
+        });
+        group.pairs.push(pair);
+        group.outs.push(out);
+    }
+    let mut groups: Vec<Group> = groups.into_values().collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.pairs.len()));
+    groups
 }

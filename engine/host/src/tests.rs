@@ -3,6 +3,7 @@
 mod attention;
 mod elements;
 mod errors;
+mod expert_speed;
 mod int8;
 mod products;
 mod sampling;
