@@ -61,10 +61,7 @@ pub(super) fn architecture() -> Architecture {
                 });
             }
             let theta = metadata.optional_f32("rope.freq_base_swa")?;
-            let local = RopeSettings {
-                theta: theta.unwrap_or(10_000.0),
-                scaling: RopeScaling::None,
-            };
+            let local = RopeSettings::new(theta.unwrap_or(10_000.0), RopeScaling::None);
             make_encoder(&mut spec, local, metadata.score_labels());
             Ok(spec)
         })
